@@ -1,0 +1,87 @@
+"""Keys and values kept between decoding steps, so that a step computes only its own."""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+
+class KeyValueCache:
+    """The keys and values of one attention module while a sentence is being generated.
+
+    Without it, step t recomputes the keys and values of all t positions; with it, of one. In self-attention
+    each step appends (`append`); in cross-attention the encoder's output never changes, so its keys and
+    values are computed once (`fill_once`).
+
+    Memory is allocated at once, and the number of positions filled is a tensor: no step changes a shape or
+    makes the CPU wait for the GPU. So `append` returns all `max_length` slots, and `visible` is the mask that
+    hides those not yet filled. A pitfall: attending to the slots without that mask averages in zeros.
+
+    Args:
+        batch: number of sequences.
+        max_length: number of positions that fit.
+        num_heads: key/value heads.
+        d_k: width of a key.
+        d_v: width of a value, d_k unless given.
+        dtype, device: as for `torch.zeros`.
+    """
+
+    def __init__(
+        self,
+        batch: int,
+        max_length: int,
+        num_heads: int,
+        d_k: int,
+        d_v: int | None = None,
+        *,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ):
+        shape, d_v = (batch, num_heads, max_length), d_k if d_v is None else d_v
+        self.keys: Float[Tensor, "batch heads slots d_k"] = torch.zeros(
+            *shape, d_k, dtype=dtype, device=device
+        )
+        self.values: Float[Tensor, "batch heads slots d_v"] = torch.zeros(
+            *shape, d_v, dtype=dtype, device=device
+        )
+        self.position: Int[Tensor, ""] = torch.zeros((), dtype=torch.long, device=device)
+        self.is_filled = False
+
+    def append(
+        self, k: Float[Tensor, "batch heads new d_k"], v: Float[Tensor, "batch heads new d_v"]
+    ) -> tuple[Float[Tensor, "batch heads slots d_k"], Float[Tensor, "batch heads slots d_v"]]:
+        """Store the keys and values of the next positions; all slots, filled or not, come back.
+
+        Raises:
+            ValueError: if they do not fit (on a GPU, torch's own index error: asking first would make it wait).
+        """
+        new, max_length = k.size(2), self.keys.size(2)
+        if k.device.type == "cpu" and not torch.compiler.is_compiling() and self.position + new > max_length:
+            raise ValueError(
+                f"cache: expected at most max_length = {max_length} positions, got {int(self.position) + new}"
+            )
+        slots = self.position + torch.arange(new, device=k.device)
+        self.keys.index_copy_(2, slots, k)
+        self.values.index_copy_(2, slots, v)
+        self.position = self.position + new
+        return self.keys, self.values
+
+    def visible(self, queries: int) -> Bool[Tensor, "1 1 queries slots"]:
+        """The causal mask of the last `queries` positions appended: each sees itself and what came before."""
+        slots = torch.arange(self.keys.size(2), device=self.keys.device)
+        own = self.position - queries + torch.arange(queries, device=self.keys.device)
+        return (slots <= own[:, None])[None, None]
+
+    def fill_once(
+        self, keys_and_values: Callable[[], tuple[Tensor, Tensor]]
+    ) -> tuple[Float[Tensor, "batch heads slots d_k"], Float[Tensor, "batch heads slots d_v"]]:
+        """Cross-attention: the first call computes and keeps the keys and values, later calls return them."""
+        if not self.is_filled:
+            self.keys, self.values = keys_and_values()
+            self.is_filled = True
+        return self.keys, self.values
+
+    def reorder(self, indices: Int[Tensor, " batch"]) -> None:
+        """Row b becomes what row ``indices[b]`` was: in beam search, the parent that hypothesis b continues."""
+        self.keys, self.values = self.keys[indices], self.values[indices]

@@ -1,0 +1,109 @@
+"""The sizes and switches of a Transformer, in one frozen record."""
+
+from dataclasses import dataclass
+
+CHOICES = {
+    "norm": ("layer", "rms"),
+    "activation": ("relu", "gelu"),
+    "position": ("sinusoidal", "learned"),
+}
+SIZES = (
+    "source_vocab_size",
+    "target_vocab_size",
+    "d_model",
+    "num_heads",
+    "d_ff",
+    "num_encoder_layers",
+    "num_decoder_layers",
+    "max_length",
+)
+
+
+@dataclass(frozen=True)
+class TransformerConfig:
+    """What `model.Transformer` is built from; defaults are the paper's base model (Table 3).
+
+    Attributes:
+        source_vocab_size, target_vocab_size: number of tokens on either side.
+        d_model: width of the residual stream.
+        num_heads: attention heads; a divisor of d_model.
+        d_ff: inner width of the feed-forward networks.
+        num_encoder_layers, num_decoder_layers: N, 6 in the paper.
+        dropout: on embeddings and on every sub-layer's output while training (§5.4).
+        norm_first: normalise before each sub-layer (pre-norm) rather than after the sum, as in the paper.
+        norm: "layer" or "rms".
+        activation: "relu" or "gelu".
+        position: "sinusoidal" or "learned".
+        tie_embeddings: output projection and target embedding are one matrix (§3.4).
+        shared_vocabulary: source and target embedding are one matrix too, as in the paper.
+        max_length: longest sequence, in tokens.
+        pad_id, bos_id, eos_id: ids of padding, of the decoder's first input, and of the last output.
+
+    Raises:
+        ValueError: for sizes below 1, a num_heads that does not divide d_model, a dropout outside [0, 1), an
+            unknown choice, special ids that collide or lie outside a vocabulary, or a shared vocabulary of
+            two sizes.
+    """
+
+    source_vocab_size: int
+    target_vocab_size: int
+    d_model: int = 512
+    num_heads: int = 8
+    d_ff: int = 2048
+    num_encoder_layers: int = 6
+    num_decoder_layers: int = 6
+    dropout: float = 0.1
+    norm_first: bool = False
+    norm: str = "layer"
+    activation: str = "relu"
+    position: str = "sinusoidal"
+    tie_embeddings: bool = True
+    shared_vocabulary: bool = False
+    max_length: int = 1024
+    pad_id: int = 0
+    bos_id: int = 1
+    eos_id: int = 2
+
+    def __post_init__(self):
+        for name in SIZES:
+            size = getattr(self, name)
+            if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+                raise ValueError(f"{name}: expected an integer, 1 or more, got {size!r}")
+        if self.d_model % self.num_heads:
+            raise ValueError(
+                f"num_heads: expected a divisor of d_model = {self.d_model}, got {self.num_heads}"
+            )
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout: expected 0 or more and below 1, got {self.dropout!r}")
+        for name, choices in CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name}: expected one of {', '.join(choices)}, got {getattr(self, name)!r}")
+        self._check_vocabularies()
+
+    def _check_vocabularies(self):
+        smaller = min(self.source_vocab_size, self.target_vocab_size)
+        for name in ("pad_id", "bos_id", "eos_id"):
+            if not 0 <= getattr(self, name) < smaller:
+                raise ValueError(f"{name}: expected 0 to {smaller - 1}, got {getattr(self, name)!r}")
+        if len({self.pad_id, self.bos_id, self.eos_id}) < 3:
+            raise ValueError(
+                f"pad_id, bos_id, eos_id: expected three different ids, "
+                f"got {self.pad_id}, {self.bos_id}, {self.eos_id}"
+            )
+        if self.shared_vocabulary and self.source_vocab_size != self.target_vocab_size:
+            raise ValueError(
+                f"shared_vocabulary: expected vocabularies of one size, "
+                f"got {self.source_vocab_size} and {self.target_vocab_size}"
+            )
+
+    @classmethod
+    def base(cls, vocab_size: int = 37_000, **changes) -> "TransformerConfig":
+        """The paper's base model with one vocabulary of about 37,000 tokens for both languages (§5.1)."""
+        return cls(vocab_size, vocab_size, **{"shared_vocabulary": True, **changes})
+
+    @classmethod
+    def big(cls, vocab_size: int = 37_000, **changes) -> "TransformerConfig":
+        """The paper's big model (Table 3): twice as wide, sixteen heads, dropout 0.3."""
+        return cls.base(
+            vocab_size, **{"d_model": 1024, "num_heads": 16, "d_ff": 4096, "dropout": 0.3, **changes}
+        )

@@ -1,0 +1,68 @@
+"""From token ids to vectors (§3.4): what goes into the first layer."""
+
+import math
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+
+class TokenEmbedding(nn.Module):
+    """A learned vector for each token, scaled: ``E[id] · √d_model`` (§3.4).
+
+    Entries start from N(0, 1/d_model). Scaled, the vectors then have unit variance, of the size of the
+    positional encoding; unscaled, as the output projection when the weights are tied, they give logits of
+    unit variance. One matrix can serve both only because of the factor between them.
+
+    Shapes: ids ``(batch, length)`` → ``(batch, length, d_model)``.
+
+    Raises:
+        ValueError: for sizes below 1, or ids outside 0 … vocab_size − 1 (checked where it costs no
+            synchronisation: not on a GPU, not in a compiled graph).
+    """
+
+    def __init__(self, vocab_size: int, d_model: int):
+        super().__init__()
+        for name, size in (("vocab_size", vocab_size), ("d_model", d_model)):
+            if size < 1:
+                raise ValueError(f"{name}: expected 1 or more, got {size}")
+        self.weight = nn.Parameter(torch.randn(vocab_size, d_model) / math.sqrt(d_model))
+
+    def forward(self, ids: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length d_model"]:
+        """Look up and scale."""
+        vocab_size, d_model = self.weight.shape
+        if ids.device.type == "cpu" and not torch.compiler.is_compiling() and ids.numel():
+            low, high = int(ids.min()), int(ids.max())
+            if low < 0 or high >= vocab_size:
+                raise ValueError(f"ids: expected 0 to {vocab_size - 1}, got {low if low < 0 else high}")
+        return nn.functional.embedding(ids, self.weight) * math.sqrt(d_model)
+
+
+class TransformerEmbedding(nn.Module):
+    """Token embedding plus position, then dropout (§3.4, §3.5, §5.4): the input of the first layer.
+
+    ``x = dropout(position(E[ids] · √d_model))``
+
+    Args:
+        vocab_size: number of tokens.
+        d_model: width.
+        position: a module called with ``(x, offset)`` that adds the positions, or None for none.
+        dropout: probability of zeroing an entry while training.
+    """
+
+    def __init__(
+        self, vocab_size: int, d_model: int, *, position: nn.Module | None = None, dropout: float = 0.0
+    ):
+        super().__init__()
+        self.token = TokenEmbedding(vocab_size, d_model)
+        self.position = position
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self, ids: Int[Tensor, "batch length"], offset: int | Int[Tensor, ""] = 0
+    ) -> Float[Tensor, "batch length d_model"]:
+        """Embed; `offset` is the position of the first token (decoding with a cache starts late)."""
+        x = self.token(ids)
+        if self.position is not None:
+            x = self.position(x, offset)
+        return self.dropout(x)

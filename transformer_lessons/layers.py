@@ -1,0 +1,116 @@
+"""One encoder layer and one decoder layer (§3.1, Figure 1)."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from transformer_lessons.attention import KeyValueCache, MultiHeadAttention
+from transformer_lessons.config import TransformerConfig
+from transformer_lessons.feed_forward import FeedForward
+from transformer_lessons.norms import LayerNorm, RMSNorm
+
+NORMS = {"layer": LayerNorm, "rms": RMSNorm}
+
+
+class LayerCache(NamedTuple):
+    """What a decoder layer keeps between decoding steps: one cache for each of its attentions."""
+
+    self_attention: KeyValueCache
+    cross_attention: KeyValueCache
+
+
+class AddAndNorm(nn.Module):
+    """The residual connection around a sub-layer, with its normalisation and dropout (§3.1, §5.4).
+
+    post-norm (the paper): ``LayerNorm(x + dropout(sublayer(x)))``
+    pre-norm: ``x + dropout(sublayer(LayerNorm(x)))``
+
+    A pitfall: dropout belongs on the sub-layer's output, before the sum. Applied after the norm it would
+    also drop the residual stream.
+
+    Shapes: ``(batch, length, d_model)`` in and out.
+    """
+
+    def __init__(self, config: TransformerConfig):
+        super().__init__()
+        self.norm = NORMS[config.norm](config.d_model)
+        self.dropout = nn.Dropout(config.dropout)
+        self.norm_first = config.norm_first
+
+    def forward(
+        self, x: Float[Tensor, "batch length d_model"], sublayer: Callable[[Tensor], Tensor]
+    ) -> Float[Tensor, "batch length d_model"]:
+        """Apply `sublayer` to x, with everything around it."""
+        if self.norm_first:
+            return x + self.dropout(sublayer(self.norm(x)))
+        return self.norm(x + self.dropout(sublayer(x)))
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then feed-forward, each with Add & Norm (§3.1).
+
+    Shapes: ``(batch, source, d_model)`` in and out. A pitfall: without `mask`, real tokens average in padding.
+
+    Args:
+        config: the sizes and switches.
+    """
+
+    def __init__(self, config: TransformerConfig):
+        super().__init__()
+        self.self_attention = MultiHeadAttention(config.d_model, config.num_heads)
+        self.feed_forward = FeedForward(config.d_model, config.d_ff, activation=config.activation)
+        self.add_norm_self = AddAndNorm(config)
+        self.add_norm_feed_forward = AddAndNorm(config)
+
+    def forward(
+        self, x: Float[Tensor, "batch source d_model"], mask: Bool[Tensor, "..."] | None = None
+    ) -> Float[Tensor, "batch source d_model"]:
+        """Mix positions, then transform each."""
+        x = self.add_norm_self(x, lambda y: self.self_attention(y, mask=mask))
+        return self.add_norm_feed_forward(x, self.feed_forward)
+
+
+class DecoderLayer(nn.Module):
+    """Causal self-attention, cross-attention to the encoder's output, feed-forward, each with Add & Norm (§3.1).
+
+    Shapes: ``(batch, target, d_model)`` in and out. A pitfall: in cross-attention the queries are the
+    decoder's, keys and values both the encoder's; the lengths differ.
+
+    Args:
+        config: the sizes and switches.
+    """
+
+    def __init__(self, config: TransformerConfig):
+        super().__init__()
+        self.self_attention = MultiHeadAttention(config.d_model, config.num_heads)
+        self.cross_attention = MultiHeadAttention(config.d_model, config.num_heads)
+        self.feed_forward = FeedForward(config.d_model, config.d_ff, activation=config.activation)
+        self.add_norm_self = AddAndNorm(config)
+        self.add_norm_cross = AddAndNorm(config)
+        self.add_norm_feed_forward = AddAndNorm(config)
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch target d_model"],
+        memory: Float[Tensor, "batch source d_model"],
+        src_mask: Bool[Tensor, "..."] | None = None,
+        tgt_mask: Bool[Tensor, "..."] | None = None,
+        *,
+        cache: LayerCache | None = None,
+    ) -> Float[Tensor, "batch target d_model"]:
+        """Look back, look at the source, transform.
+
+        Args:
+            x: the target so far.
+            memory: the encoder's output.
+            src_mask: which source positions may be attended to (`padding_mask` of the source).
+            tgt_mask: on top of causality, which is always on, which target positions may be. With padding on
+                the right none is needed: a real token only looks left, where there is none.
+            cache: keys and values of the steps before.
+        """
+        own, cross = cache if cache is not None else (None, None)
+        x = self.add_norm_self(x, lambda y: self.self_attention(y, mask=tgt_mask, is_causal=True, cache=own))
+        x = self.add_norm_cross(x, lambda y: self.cross_attention(y, memory, mask=src_mask, cache=cross))
+        return self.add_norm_feed_forward(x, self.feed_forward)

@@ -1,0 +1,146 @@
+"""The whole encoder-decoder (§3, Figure 1)."""
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from transformer_lessons.attention import KeyValueCache, MultiHeadAttention
+from transformer_lessons.config import TransformerConfig
+from transformer_lessons.embeddings import TransformerEmbedding
+from transformer_lessons.encodings import LearnedEncoding, SinusoidalEncoding
+from transformer_lessons.layers import NORMS, DecoderLayer, EncoderLayer, LayerCache
+from transformer_lessons.masks import padding_mask
+
+__all__ = ["Transformer", "TransformerConfig", "attention_maps"]
+
+POSITIONS = {"sinusoidal": SinusoidalEncoding, "learned": LearnedEncoding}
+
+
+class Transformer(nn.Module):
+    """From source tokens and the target so far to a score for each possible next token (§3.1).
+
+    ``memory = encoder(src)``, ``logits = decoder(tgt_in, memory) Eᵀ``
+
+    Sequences are padded on the right with ``config.pad_id``. Then the decoder's self-attention needs no
+    padding mask: causality already hides the padding from every real token, and the fast causal kernel stays
+    available. A pitfall: with padding on the left that no longer holds.
+
+    Args:
+        config: the sizes and switches.
+    """
+
+    def __init__(self, config: TransformerConfig):
+        super().__init__()
+        self.config = config
+        self.source_embedding = self._embedding(config.source_vocab_size)
+        self.target_embedding = self._embedding(config.target_vocab_size)
+        if config.shared_vocabulary:
+            self.source_embedding.token = self.target_embedding.token
+        self.encoder_layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_encoder_layers))
+        self.decoder_layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_decoder_layers))
+        # Pre-norm layers end with a sum, which nothing normalises yet; post-norm layers end with a norm.
+        last = NORMS[config.norm] if config.norm_first else nn.Identity
+        self.encoder_norm, self.decoder_norm = last(config.d_model), last(config.d_model)
+        self.output = nn.Linear(config.d_model, config.target_vocab_size, bias=False)
+        if config.tie_embeddings:
+            self.output.weight = self.target_embedding.token.weight
+
+    def _embedding(self, vocab_size: int) -> TransformerEmbedding:
+        position = POSITIONS[self.config.position](self.config.d_model, self.config.max_length)
+        return TransformerEmbedding(
+            vocab_size, self.config.d_model, position=position, dropout=self.config.dropout
+        )
+
+    def encode(self, src: Int[Tensor, "batch source"]) -> Float[Tensor, "batch source d_model"]:
+        """The encoder's output, called memory: one vector for each source token."""
+        mask = padding_mask(src, self.config.pad_id)
+        x = self.source_embedding(src)
+        for layer in self.encoder_layers:
+            x = layer(x, mask)
+        return self.encoder_norm(x)
+
+    def decode(
+        self,
+        tgt_in: Int[Tensor, "batch target"],
+        memory: Float[Tensor, "batch source d_model"],
+        src_mask: Bool[Tensor, "batch 1 1 source"],
+        caches: list[LayerCache] | None = None,
+    ) -> Float[Tensor, "batch target d_model"]:
+        """The decoder's output for `tgt_in`; with `caches` (`new_caches`), for its next tokens alone."""
+        offset = caches[0].self_attention.position if caches else 0
+        x = self.target_embedding(tgt_in, offset)
+        for number, layer in enumerate(self.decoder_layers):
+            x = layer(x, memory, src_mask, cache=caches[number] if caches else None)
+        return self.decoder_norm(x)
+
+    def hidden(
+        self, src: Int[Tensor, "batch source"], tgt_in: Int[Tensor, "batch target"]
+    ) -> Float[Tensor, "batch target d_model"]:
+        """Encoder and decoder, without the projection to the vocabulary.
+
+        Training projects only the positions that have a target: `project` is a good part of all work.
+        """
+        return self.decode(tgt_in, self.encode(src), padding_mask(src, self.config.pad_id))
+
+    def project(self, hidden: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch vocab"]:
+        """Scores over the target vocabulary; their softmax is the next token's distribution (§3.4)."""
+        return self.output(hidden)
+
+    def forward(
+        self, src: Int[Tensor, "batch source"], tgt_in: Int[Tensor, "batch target"]
+    ) -> Float[Tensor, "batch target vocab"]:
+        """Logits: at position t, for the token that follows ``tgt_in[:, :t + 1]``.
+
+        Args:
+            src: source ids, padded on the right.
+            tgt_in: target ids from `bos_id` on, padded on the right.
+
+        Raises:
+            ValueError: for batch sizes that differ, ids outside the vocabulary, or more than max_length tokens.
+        """
+        if src.size(0) != tgt_in.size(0):
+            raise ValueError(f"tgt_in: expected batch size {src.size(0)}, as src, got {tgt_in.size(0)}")
+        return self.project(self.hidden(src, tgt_in))
+
+    def new_caches(self, batch: int, max_length: int) -> list[LayerCache]:
+        """Empty caches, one for each decoder layer, for `max_length` target tokens."""
+        weight = self.output.weight
+
+        def empty(length: int, attention: MultiHeadAttention) -> KeyValueCache:
+            heads, d_k, d_v = attention.num_key_value_heads, attention.d_k, attention.d_v
+            return KeyValueCache(batch, length, heads, d_k, d_v, dtype=weight.dtype, device=weight.device)
+
+        return [
+            LayerCache(empty(max_length, layer.self_attention), empty(0, layer.cross_attention))
+            for layer in self.decoder_layers
+        ]
+
+
+@torch.no_grad()
+def attention_maps(model: nn.Module, *inputs: Tensor) -> dict[str, Float[Tensor, "batch heads queries keys"]]:
+    """Run ``model(*inputs)`` and return every `MultiHeadAttention`'s weights by its name in the model.
+
+    The modules themselves keep nothing: weights stored on a module would hold a whole graph alive.
+    """
+    maps, hooks = {}, []
+
+    def ask(module, args, kwargs):
+        return args, {**kwargs, "need_weights": True}
+
+    def keep(name):
+        def hook(module, args, output):
+            maps[name] = output[1]
+            return output[0]
+
+        return hook
+
+    try:
+        for name, module in model.named_modules():
+            if isinstance(module, MultiHeadAttention):
+                hooks.append(module.register_forward_pre_hook(ask, with_kwargs=True))
+                hooks.append(module.register_forward_hook(keep(name)))
+        model(*inputs)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return maps
