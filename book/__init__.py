@@ -1,0 +1,1 @@
+"""The book and the tools that build it."""

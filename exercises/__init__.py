@@ -1,0 +1,1 @@
+"""The assignments and the tools that release and grade them."""

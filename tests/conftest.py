@@ -1,0 +1,48 @@
+"""Every test runs with the package's shape annotations checked at run time, and with a fixed seed."""
+
+import jaxtyping
+import pytest
+import torch
+
+# Before anything imports the package: each function then checks `Float[Tensor, "batch length d_model"]` & co.
+jaxtyping.install_import_hook("transformer_lessons", "beartype.beartype")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--full", action="store_true", help="also run the tests marked `full` (hours)")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "full: too long for every commit; runs in `make test-full`")
+
+
+def pytest_collection_modifyitems(config, items):
+    if not config.getoption("--full"):
+        for item in items:
+            if "full" in item.keywords:
+                item.add_marker(pytest.mark.skip(reason="runs in `make test-full`"))
+
+
+@pytest.fixture(autouse=True)
+def fixed_seed():
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def no_shape_checks():
+    """Users run without the import hook: tests of the package's own messages do too."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+def assert_close(actual, expected, *, tolerance: float | None = None):
+    """max|a − b| ≤ tolerance · max(1, max|b|): 1e-10 in float64, 1e-5 in float32."""
+    assert actual.shape == expected.shape
+    assert actual.dtype == expected.dtype
+    if tolerance is None:
+        tolerance = {torch.float64: 1e-10, torch.float32: 1e-5}[expected.dtype]
+    if expected.numel():
+        deviation = (actual - expected).abs().max().item()
+        bound = tolerance * max(1.0, expected.abs().max().item())
+        assert deviation <= bound, f"deviates by {deviation:.3g}, allowed {bound:.3g}"
