@@ -7,6 +7,7 @@ TORCH := 2.13.0
 BIN := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 RUN := $(BIN)/python
 READY := .venv/ready
+PRETRAINED := transformer_lessons/pretrained/number_words
 FIND_LINKS := $(foreach link,$(PIP_FIND_LINKS),--find-links '$(link)')
 # nbgrader starts `alembic` and Jupyter starts kernels by name: they must find this environment first.
 export PATH := $(abspath .venv)/$(notdir $(BIN)):$(PATH)
@@ -44,9 +45,9 @@ notebooks: setup  ## execute all notebooks and store their outputs, normalised
 	$(RUN) -m book.notebooks
 
 model: setup  ## retrain the committed number-words model
-	$(RUN) -m transformer_lessons train --task number-words --steps 250 --seed 0 --output runs/pretrained
-	$(RUN) -m transformer_lessons evaluate --model runs/pretrained
-	$(RUN) -m transformer_lessons publish --model runs/pretrained
+	$(RUN) -m transformer_lessons train --task number-words --seed 0 --output runs/pretrained --overwrite
+	mkdir -p $(PRETRAINED)
+	cp runs/pretrained/config.json runs/pretrained/weights.safetensors runs/pretrained/record.json $(PRETRAINED)
 
 release: setup  ## regenerate exercises/release from exercises/source
 	$(RUN) -m exercises.release

@@ -32,13 +32,13 @@ def warmup_cosine(step: int, peak: float, warmup_steps: int, total_steps: int) -
     A pitfall: it must know the end; a run that is to be prolonged later wants `warmup_inverse_sqrt`.
 
     Raises:
-        ValueError: for a negative step, or unless 0 < warmup_steps < total_steps.
+        ValueError: for a negative step, or unless 0 ≤ warmup_steps < total_steps.
     """
     if step < 0:
         raise ValueError(f"step: expected 0 or more, got {step}")
-    if not 0 < warmup_steps < total_steps:
+    if not 0 <= warmup_steps < total_steps:
         raise ValueError(
-            f"warmup_steps: expected 1 to {total_steps - 1}, below total_steps, got {warmup_steps}"
+            f"warmup_steps: expected 0 to {total_steps - 1}, below total_steps, got {warmup_steps}"
         )
     if step < warmup_steps:
         return peak * max(step, 1) / warmup_steps

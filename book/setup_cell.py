@@ -1,0 +1,21 @@
+"""The first code cell of every notebook, the same everywhere; a test compares.
+
+On Colab it installs the package of this release with `--no-deps`, plus only what Colab's image lacks, so that
+torch and numpy stay as they are: replacing them under a running kernel breaks it. Elsewhere it does nothing.
+"""
+
+SETUP_CELL = """\
+# Setup: on Colab, install the course's package beside Colab's own torch; elsewhere, nothing happens here.
+import importlib.util
+import sys
+
+if "google.colab" in sys.modules:
+    package = "git+https://github.com/transformer-lessons/transformer-lessons@v0.1.0"
+    needed = ("jaxtyping", "wadler_lindig", "safetensors", "tqdm")
+    missing = [name for name in needed if importlib.util.find_spec(name) is None]
+    %pip install --quiet --no-deps {package} {" ".join(missing)}
+    import torch
+
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
+    hint = "" if device != "CPU" else " (for a GPU: Runtime, Change runtime type)"
+    print(f"Python {sys.version.split()[0]}, torch {torch.__version__}, {device}{hint}")"""

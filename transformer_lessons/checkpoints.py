@@ -1,0 +1,95 @@
+"""Models and runs on disk: a folder with a config, weights, and how they came about.
+
+    config.json          task, sizes, training settings, and the tokens that the ids stand for
+    weights.safetensors  the parameters
+    record.json          what was measured, on which device, with which versions
+    metrics.jsonl        one line a training step
+    checkpoint.pt        all that resuming needs
+
+Everything is written to a temporary file and renamed: a reader never sees half a file, and a power cut leaves
+the old one.
+"""
+
+import json
+import os
+from contextlib import contextmanager
+from dataclasses import asdict
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.torch import load_model as load_weights
+from safetensors.torch import save_model as save_weights
+
+from transformer_lessons.config import TransformerConfig
+from transformer_lessons.data.vocabulary import Vocabulary
+from transformer_lessons.model import Transformer
+
+PRETRAINED = "number_words"
+
+
+@contextmanager
+def replacing(path: Path):
+    """Yields a temporary path beside `path`; on success it is flushed to disk and takes its place."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        yield temporary
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        temporary.chmod(0o644)  # safetensors would keep the file to its owner
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_json(path: Path, content: dict) -> None:
+    """Write readable JSON, whole or not at all."""
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def read_json(path: Path) -> dict:
+    """Read a JSON object; ValueError names the file and the place where it is not one."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: expected JSON, got {error}") from None
+    if not isinstance(content, dict):
+        raise ValueError(f"{path}: expected a JSON object, got {type(content).__name__}")
+    return content
+
+
+def save_model(
+    directory: Path, model: Transformer, source: Vocabulary, target: Vocabulary, **about: object
+) -> None:
+    """Write ``config.json`` (with `about`: task, training settings) and ``weights.safetensors``."""
+    directory.mkdir(parents=True, exist_ok=True)
+    tokens = {"source_tokens": source.tokens[3:], "target_tokens": target.tokens[3:]}
+    write_json(directory / "config.json", {**about, "model": asdict(model.config), **tokens})
+    with replacing(directory / "weights.safetensors") as temporary:
+        save_weights(model, str(temporary))
+
+
+def load_model(directory: Path | None = None) -> tuple[Transformer, Vocabulary, Vocabulary]:
+    """A saved model, in evaluation mode on the CPU, and its two vocabularies.
+
+    Args:
+        directory: where `save_model` wrote; without it, the trained model that comes with the package.
+
+    Raises:
+        ValueError: if the folder holds no model, or one that its config does not describe.
+    """
+    if directory is None:
+        with as_file(files("transformer_lessons") / "pretrained" / PRETRAINED) as packaged:
+            return load_model(packaged)
+    for name in ("config.json", "weights.safetensors"):
+        if not (directory / name).is_file():
+            raise ValueError(f"model: expected a folder with {name}, got {directory}")
+    config = read_json(directory / "config.json")
+    try:
+        model = Transformer(TransformerConfig(**config["model"]))
+        load_weights(model, directory / "weights.safetensors")
+        return model.eval(), Vocabulary(config["source_tokens"]), Vocabulary(config["target_tokens"])
+    except (KeyError, TypeError, RuntimeError, SafetensorError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ValueError(f"model: expected config and weights that fit, got {directory}: {reason}") from None

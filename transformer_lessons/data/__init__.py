@@ -1,0 +1,1 @@
+"""Data to train on, and the way from text to batches of ids."""

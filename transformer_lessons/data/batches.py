@@ -1,0 +1,67 @@
+"""Sentence pairs to training batches, with the target shifted by one position for teacher forcing."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from transformer_lessons.data.vocabulary import Vocabulary, pad
+
+Pair = tuple[list[int], list[int]]
+
+
+class Batch(NamedTuple):
+    """What one training step needs: at each position, `tgt_out` is the token that should follow `tgt_in`'s."""
+
+    src: Int[Tensor, "batch source"]
+    tgt_in: Int[Tensor, "batch target"]
+    tgt_out: Int[Tensor, "batch target"]
+
+    def to(self, device: torch.device | str) -> "Batch":
+        """The same batch on another device."""
+        return Batch(*(ids.to(device) for ids in self))
+
+
+def make_batch(pairs: Sequence[Pair]) -> Batch:
+    """Pad on the right; ``tgt_in = [bos, y_1 … y_n]`` and ``tgt_out = [y_1 … y_n, eos]`` (teacher forcing).
+
+    A pitfall: without the shift the decoder is shown the very token it should predict, and the loss falls to
+    nothing while the model learns nothing.
+    """
+    sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
+    pad_id, bos, eos = Vocabulary.pad_id, Vocabulary.bos_id, Vocabulary.eos_id
+    return Batch(
+        src=pad(sources, pad_id),
+        tgt_in=pad([[bos, *target] for target in targets], pad_id),
+        tgt_out=pad([[*target, eos] for target in targets], pad_id),
+    )
+
+
+class Batches:
+    """Endless shuffled batches. Number `step` is a function of the seed and the step alone, so a run resumes
+    anywhere without having to remember a position.
+
+    Args:
+        pairs: ids of source and target sentences.
+        batch_size: sentence pairs in a batch.
+        seed: of the shuffling, anew in every epoch.
+
+    Raises:
+        ValueError: for a batch size below 1 or above the number of pairs.
+    """
+
+    def __init__(self, pairs: Sequence[Pair], batch_size: int, *, seed: int):
+        if not 1 <= batch_size <= len(pairs):
+            raise ValueError(f"batch_size: expected 1 to {len(pairs)}, the number of pairs, got {batch_size}")
+        self.pairs, self.batch_size, self.seed = pairs, batch_size, seed
+        self.steps_per_epoch = len(pairs) // batch_size
+
+    def __getitem__(self, step: int) -> Batch:
+        """The batch of a training step, counted from 0."""
+        epoch, place = divmod(step, self.steps_per_epoch)
+        generator = torch.Generator().manual_seed(1_000_003 * self.seed + epoch)
+        order = torch.randperm(len(self.pairs), generator=generator)
+        chosen = order[place * self.batch_size : (place + 1) * self.batch_size]
+        return make_batch([self.pairs[number] for number in chosen.tolist()])

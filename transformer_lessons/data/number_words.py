@@ -1,0 +1,183 @@
+"""English number words to German ones: endless training pairs that need no download.
+
+"four hundred and twenty-one" becomes "vierhunderteinundzwanzig". German says the units before the tens (one and
+twenty), so a model must look at the source out of order, and cross-attention has something to show.
+The English form is that of num2words.
+"""
+
+import math
+import random
+import re
+from collections.abc import Iterable
+from functools import cache
+
+from transformer_lessons.data.batches import Pair
+from transformer_lessons.data.vocabulary import Vocabulary
+
+LIMIT = 1_000_000
+
+ENGLISH_SMALL = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
+    "seventeen eighteen nineteen"
+).split()
+ENGLISH_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+ENGLISH_TOKENS = [*ENGLISH_SMALL, *ENGLISH_TENS, "hundred", "thousand", "and", ","]
+
+GERMAN_SMALL = (
+    "null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn sechzehn "
+    "siebzehn achtzehn neunzehn"
+).split()
+GERMAN_TENS = "zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig".split()
+GERMAN_TOKENS = [*GERMAN_SMALL, *GERMAN_TENS, "hundert", "tausend", "und", "ein"]
+
+
+def english(n: int) -> str:
+    """The English words of a number: 421005 is "four hundred and twenty-one thousand and five".
+
+    Raises:
+        ValueError: for a number that is not 0 … 999,999.
+    """
+    _check(n)
+    thousands, rest = divmod(n, 1000)
+    if not thousands:
+        return _english_below_1000(rest)
+    head = f"{_english_below_1000(thousands)} thousand"
+    if not rest:
+        return head
+    return f"{head}{', ' if rest >= 100 else ' and '}{_english_below_1000(rest)}"
+
+
+def _english_below_1000(n: int) -> str:
+    hundreds, rest = divmod(n, 100)
+    if hundreds:
+        head = f"{ENGLISH_SMALL[hundreds]} hundred"
+        return f"{head} and {_english_below_1000(rest)}" if rest else head
+    if rest < 20:
+        return ENGLISH_SMALL[rest]
+    tens, units = divmod(rest, 10)
+    return ENGLISH_TENS[tens - 2] + (f"-{ENGLISH_SMALL[units]}" if units else "")
+
+
+def german_tokens(n: int) -> list[str]:
+    """The German word of a number, in its parts: 421 is ["vier", "hundert", "ein", "und", "zwanzig"].
+
+    Raises:
+        ValueError: for a number that is not 0 … 999,999.
+    """
+    _check(n)
+    thousands, rest = divmod(n, 1000)
+    if not thousands:
+        return _german_below_1000(rest, one="eins")
+    head = [*_german_below_1000(thousands, one="ein"), "tausend"]
+    return [*head, *_german_below_1000(rest, one="eins")] if rest else head
+
+
+def _german_below_1000(n: int, one: str) -> list[str]:
+    """`one` is "eins" at the end of a number and "ein" before another part."""
+    hundreds, rest = divmod(n, 100)
+    if hundreds:
+        head = [*_german_below_1000(hundreds, one="ein"), "hundert"]
+        return [*head, *_german_below_1000(rest, one)] if rest else head
+    if rest < 20:
+        return [one if rest == 1 else GERMAN_SMALL[rest]]
+    tens, units = divmod(rest, 10)
+    turned_round = [*_german_below_1000(units, one="ein"), "und"] if units else []
+    return [*turned_round, GERMAN_TENS[tens - 2]]
+
+
+def german(n: int) -> str:
+    """The German word of a number: 421 is "vierhunderteinundzwanzig"."""
+    return "".join(german_tokens(n))
+
+
+def _check(n: int) -> None:
+    if not 0 <= n < LIMIT:
+        raise ValueError(f"number: expected 0 to {LIMIT - 1:,}, got {n:,}")
+
+
+def english_tokens(text: str) -> list[str]:
+    """Words and commas; hyphens only join: "twenty-one thousand" is ["twenty", "one", "thousand"]."""
+    return re.findall(r"[a-z]+|,", text)
+
+
+def parse(text: str) -> int:
+    """The number that `text` says, in digits or in English words.
+
+    Capitals are accepted, and so are missing commas, hyphens or *and*: "Four hundred five" is 405.
+
+    Raises:
+        ValueError: for unknown words, words that form no number, and numbers that are not 0 … 999,999.
+    """
+    text = text.strip().lower()
+    if re.fullmatch(r"[-−+]?(\d+|\d{1,3}(,\d{3})+)", text):
+        n = int(text.replace("−", "-").replace(",", ""))
+        _check(n)
+        return n
+    words = re.sub(r"[,-]", " ", text).split()
+    if not words:
+        raise ValueError("number: expected digits or English number words, got nothing")
+    for word in words:
+        if word in ("minus", "negative", "million", "millions", "billion", "billions"):
+            raise ValueError(f"number: expected 0 to {LIMIT - 1:,}, got {text!r}")
+        if word not in ENGLISH_TOKENS:
+            raise ValueError(f"number: expected digits or English number words, got {word!r}")
+    n = _value(words)
+    # The value was added up generously; the words must also be the ones in which this number is said.
+    if n >= LIMIT or not _says(words, n):
+        raise ValueError(f"number: expected a number's words in their order, got {text!r}")
+    return n
+
+
+def _value(words: list[str]) -> int:
+    total = group = 0
+    for word in words:
+        if word == "thousand":
+            total, group = total + 1000 * group, 0
+        elif word == "hundred":
+            group *= 100
+        elif word in ENGLISH_SMALL:
+            group += ENGLISH_SMALL.index(word)
+        elif word in ENGLISH_TENS:
+            group += 20 + 10 * ENGLISH_TENS.index(word)
+    return total + group
+
+
+def _says(words: list[str], n: int) -> bool:
+    for before, word, after in zip(["", *words], words, [*words[1:], ""], strict=False):
+        if word == "and" and (before not in ("hundred", "thousand") or not after):
+            return False
+    canonical = english_tokens(english(n))
+    return [word for word in words if word != "and"] == [t for t in canonical if t not in ("and", ",")]
+
+
+@cache
+def held_out(count: int = 1000) -> tuple[int, ...]:
+    """The numbers that no training set contains: different ones, uniform below a million, always the same."""
+    return tuple(random.Random("held out").sample(range(LIMIT), count))
+
+
+def training_numbers(count: int, seed: int) -> list[int]:
+    """`count` numbers to train on, none of them held out; half uniform, half log-uniform.
+
+    Uniform alone, nine in ten numbers would have six digits, and a model would hardly see a short one.
+    """
+    generator, excluded, numbers = random.Random(seed), set(held_out()), []
+    while len(numbers) < count:
+        if len(numbers) % 2:
+            n = generator.randrange(LIMIT)
+        else:
+            n = int(math.exp(generator.uniform(0, math.log(LIMIT + 1)))) - 1
+        if n < LIMIT and n not in excluded:
+            numbers.append(n)
+    return numbers
+
+
+def vocabularies() -> tuple[Vocabulary, Vocabulary]:
+    """The English and the German vocabulary."""
+    return Vocabulary(ENGLISH_TOKENS), Vocabulary(GERMAN_TOKENS)
+
+
+def pairs(numbers: Iterable[int]) -> list[Pair]:
+    """Ids of the English and of the German tokens of each number."""
+    source, target = vocabularies()
+    return [(source.encode(english_tokens(english(n))), target.encode(german_tokens(n))) for n in numbers]
