@@ -1,0 +1,89 @@
+"""Figures of the book. The one module that imports matplotlib; nothing in the package imports it."""
+
+from collections.abc import Sequence
+
+import matplotlib.pyplot as plt
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from torch import Tensor
+
+# Okabe and Ito's palette: told apart with every common kind of colour blindness, and in print.
+BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072b2", "#d55e00", "#009e73", "#a0528a", "#666666"
+
+
+def use_style() -> None:
+    """The book's look: vector figures on white, few lines, colours that colour-blind readers can tell apart.
+
+    In a notebook, figures become SVG whose bytes depend on their content alone.
+    """
+    plt.rcParams.update(
+        {
+            "figure.figsize": (6.4, 3.4),
+            "figure.facecolor": "white",
+            "figure.constrained_layout.use": True,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.prop_cycle": plt.cycler(color=[BLUE, ORANGE, GREEN, PURPLE, GREY]),
+            "axes.titlesize": 11,
+            "axes.titlelocation": "left",
+            "font.size": 10,
+            "legend.frameon": False,
+            "lines.linewidth": 1.8,
+            "image.cmap": "Blues",
+            "svg.hashsalt": "transformer-lessons",
+        }
+    )
+    try:
+        from matplotlib_inline.backend_inline import set_matplotlib_formats
+    except ImportError:
+        return  # not in a notebook
+    set_matplotlib_formats("svg", metadata={"Date": None})
+
+
+def attention_map(
+    weights: Float[Tensor, "queries keys"],
+    queries: Sequence[str],
+    keys: Sequence[str],
+    *,
+    ax: Axes | None = None,
+    title: str = "",
+    digits: int | None = None,
+) -> Axes:
+    """A row for each query, a column for each key, darker for more weight.
+
+    Args:
+        weights: attention weights, or any scores.
+        queries, keys: labels of rows and columns.
+        ax: where to draw; a new figure without it.
+        title: of the map.
+        digits: print each number with so many digits; None prints none.
+
+    Returns:
+        The axes drawn on.
+
+    Raises:
+        ValueError: if there are not as many labels as rows or columns.
+    """
+    if tuple(weights.shape) != (len(queries), len(keys)):
+        raise ValueError(
+            f"weights: expected shape ({len(queries)}, {len(keys)}) for so many labels, "
+            f"got {tuple(weights.shape)}"
+        )
+    ax = plt.subplots()[1] if ax is None else ax
+    values = weights.detach().cpu().numpy()
+    finite = values[values > float("-inf")]
+    low, high = min(0.0, finite.min(initial=0.0)), finite.max(initial=0.0)
+    ax.imshow(values, vmin=low, vmax=high, aspect="equal")
+    ax.set_xticks(range(len(keys)), keys, rotation=45, ha="right", rotation_mode="anchor")
+    ax.set_yticks(range(len(queries)), queries)
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    ax.set_title(title)
+    if digits is not None:
+        for row in range(len(queries)):
+            for column in range(len(keys)):
+                value = values[row, column]
+                color = "white" if value - low > 0.6 * (high - low) else "black"
+                text = "−∞" if value == float("-inf") else f"{value:.{digits}f}"
+                ax.text(column, row, text, ha="center", va="center", color=color, fontsize=9)
+    return ax
