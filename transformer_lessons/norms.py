@@ -32,9 +32,9 @@ class LayerNorm(nn.Module):
             raise ValueError(f"x: expected a last axis of d_model = {len(self.weight)}, got {tuple(x.shape)}")
         # Squares of float16 overflow from 256 on: the statistics are taken in float32 at least.
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
-        mean = wide.mean(-1, keepdim=True)
-        variance = wide.var(-1, keepdim=True, correction=0)
-        normalised = (wide - mean) * torch.rsqrt(variance + self.eps)
+        centred = wide - wide.mean(-1, keepdim=True)
+        variance = centred.square().mean(-1, keepdim=True)
+        normalised = centred * torch.rsqrt(variance + self.eps)
         return (normalised * self.weight + self.bias).to(x.dtype)
 
 

@@ -1,0 +1,65 @@
+"""The feed-forward network against nn.Sequential."""
+
+import pytest
+import torch
+from compare import DTYPES, assert_same_module, perturb, renamed
+from conftest import assert_close
+from torch import nn
+
+from transformer_lessons.feed_forward import FeedForward
+
+ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU}
+
+
+def sequential(activation: str, dropout: float = 0.0) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(7, 23), ACTIVATIONS[activation](), nn.Dropout(dropout), nn.Linear(23, 7))
+
+
+def to_sequential(state: dict) -> dict:
+    return renamed(state, {"W_1": "0", "W_2": "3"})
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(7,), (2, 5, 7)])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_equal_to_sequential(activation, shape, dtype):
+    assert_same_module(
+        FeedForward(7, 23, activation=activation).to(dtype),
+        sequential(activation).to(dtype),
+        to_sequential,
+        lambda ours, x: ours(x),
+        lambda theirs, x: theirs(x),
+        torch.randn(shape, dtype=dtype),
+    )
+
+
+def test_relu_is_the_default():
+    network = FeedForward(7, 23)
+    x = torch.randn(5, 7)
+    assert torch.equal(network(x), network.W_2(network.W_1(x).clamp(min=0)))
+
+
+def test_dropout_hits_the_hidden_activations_while_training():
+    ours, theirs = perturb(FeedForward(7, 23, dropout=0.3)), sequential("relu", dropout=0.3)
+    theirs.load_state_dict(to_sequential(ours.state_dict()))
+    x = torch.randn(2, 5, 7)
+    torch.manual_seed(1)
+    actual = ours(x)
+    torch.manual_seed(1)
+    assert_close(actual, theirs(x))
+    assert not torch.equal(actual, ours.eval()(x))
+    assert_close(ours(x), theirs.eval()(x))
+
+
+def test_positions_do_not_meet():
+    network, x = perturb(FeedForward(7, 23)), torch.randn(2, 5, 7)
+    changed = x.clone()
+    changed[:, 3] += 1
+    difference = (network(changed) - network(x)).abs().amax(-1)
+    assert (difference[:, 3] > 0).all()
+    assert (difference[:, [0, 1, 2, 4]] == 0).all()
+
+
+def test_unknown_activation():
+    with pytest.raises(ValueError, match="activation: expected one of relu, gelu, got 'swish'"):
+        FeedForward(7, 23, activation="swish")

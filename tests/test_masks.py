@@ -1,0 +1,106 @@
+"""Masks against tables written by hand and against plain loops."""
+
+import pytest
+import torch
+
+from transformer_lessons.masks import causal_mask, combine, padding_mask, segment_mask
+
+
+def table(rows: str) -> torch.Tensor:
+    """ "x." is [[True, False]]: x may be attended to."""
+    return torch.tensor([[cell == "x" for cell in row] for row in rows.split()])
+
+
+@pytest.mark.parametrize("pad_id", [0, 9])
+def test_padding_mask(pad_id):
+    ids = torch.tensor([[3, 5, pad_id, pad_id, pad_id], [7, 2, 4, 8, 6], [pad_id] * 5])
+    mask = padding_mask(ids, pad_id)
+    assert mask.shape == (3, 1, 1, 5)
+    assert torch.equal(mask[:, 0, 0], table("xx... xxxxx ....."))
+
+
+def test_padding_mask_looks_at_ids_not_at_places():
+    assert torch.equal(padding_mask(torch.tensor([[0, 3, 0, 5]]), 0)[0, 0], table(".x.x"))
+
+
+def test_causal_mask():
+    assert causal_mask(3).shape == (1, 1, 3, 3)
+    assert torch.equal(causal_mask(3)[0, 0], table("x.. xx. xxx"))
+
+
+@pytest.mark.parametrize("length", [0, 1, 2, 7])
+def test_causal_mask_is_torch_tril(length):
+    assert torch.equal(causal_mask(length)[0, 0], torch.ones(length, length).tril() == 1)
+
+
+def test_causal_mask_aligns_the_last_query_with_the_last_key():
+    assert torch.equal(causal_mask(2, 5)[0, 0], table("xxxx. xxxxx"))
+
+
+@pytest.mark.parametrize("queries", [0, 1, 3, 7])
+def test_more_keys_than_queries_are_the_last_rows_of_the_square(queries):
+    assert torch.equal(causal_mask(queries, 7), causal_mask(7)[:, :, 7 - queries :])
+
+
+def test_segment_mask_against_a_loop():
+    query_segments, key_segments = torch.randint(3, (2, 5)), torch.randint(3, (2, 7))
+    mask = segment_mask(query_segments, key_segments)
+    assert mask.shape == (2, 1, 5, 7)
+    for b in range(2):
+        for i in range(5):
+            for j in range(7):
+                assert mask[b, 0, i, j] == (query_segments[b, i] == key_segments[b, j])
+
+
+def test_combine_allows_what_every_mask_allows():
+    padding = padding_mask(torch.tensor([[5, 5, 0], [5, 5, 5]]), 0)
+    both = combine(padding, None, causal_mask(3))
+    assert both.shape == (2, 1, 3, 3)
+    assert torch.equal(both[0, 0], table("x.. xx. xx."))
+    assert torch.equal(both[1, 0], table("x.. xx. xxx"))
+
+
+def test_combine_of_nothing():
+    assert combine() is None
+    assert combine(None, None) is None
+    mask = causal_mask(3)
+    assert torch.equal(combine(None, mask), mask)
+
+
+def test_combine_leaves_its_arguments_alone():
+    first, second = causal_mask(3), table("xx. ... xxx")
+    combine(first, second)
+    assert torch.equal(first, causal_mask(3))
+    assert torch.equal(second, table("xx. ... xxx"))
+
+
+def test_masks_are_made_where_they_are_needed():
+    ids = torch.zeros(2, 3, dtype=torch.long, device="meta")
+    assert padding_mask(ids, 0).device.type == "meta"
+    assert segment_mask(ids, ids).device.type == "meta"
+    assert causal_mask(3, 5, device="meta").device.type == "meta"
+
+
+@pytest.mark.usefixtures("no_shape_checks")
+@pytest.mark.parametrize(
+    ("call", "complaint"),
+    [
+        (lambda: padding_mask(torch.zeros(2, 3), 0), r"ids: expected integers .* got torch.float32 \(2, 3\)"),
+        (lambda: padding_mask(torch.zeros(2, 3) == 0, 0), "ids: expected integers .* got torch.bool"),
+        (lambda: padding_mask(torch.tensor([1, 2]), 0), r"ids: expected .* \(batch, length\), got .* \(2,\)"),
+        (lambda: causal_mask(-1), "queries: expected a length, 0 or more, got -1"),
+        (lambda: causal_mask(5, 3), r"keys: expected at least as many as queries \(5\), got 3"),
+        (
+            lambda: segment_mask(torch.zeros(2, 3), torch.zeros(5, 3)),
+            "key_segments: expected batch size 2, got 5",
+        ),
+        (
+            lambda: combine(causal_mask(2), torch.zeros(2, 2)),
+            r"masks\[1\]: expected dtype torch.bool, True = may attend, got torch.float32",
+        ),
+        (lambda: combine(torch.ones(2, 2, dtype=torch.int64)), r"masks\[0\]: expected dtype torch.bool"),
+    ],
+)
+def test_complaints(call, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        call()
