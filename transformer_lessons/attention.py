@@ -49,14 +49,16 @@ def scaled_dot_product_attention(
         ValueError: for shapes that do not fit, or a mask that is not boolean.
     """
     mask = _check(query, key, value, mask, is_causal)
-    # Dividing the queries is dividing the scores, and keeps large ones in the range of float16.
-    scores = (query / math.sqrt(query.size(-1))) @ key.transpose(-2, -1)
+    # Products of large float16 overflow: scores and softmax are taken in float32 at least, as fused kernels do.
+    wide = torch.promote_types(query.dtype, torch.float32)
+    scores = query.to(wide) @ key.to(wide).transpose(-2, -1) / math.sqrt(query.size(-1))
     if mask is None:
         weights = scores.softmax(-1)
     else:
         # The smallest number, not −inf: a row without any key would be NaN, in the backward pass too.
-        masked = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+        masked = scores.masked_fill(~mask, torch.finfo(wide).min)
         weights = masked.softmax(-1).masked_fill(~mask, 0.0)
+    weights = weights.to(value.dtype)
     return F.dropout(weights, dropout) @ value, weights
 
 
@@ -106,6 +108,7 @@ def _check(
         sizes = zip(reversed(mask.shape), reversed(scores), strict=False)
         if mask.dim() > len(scores) or any(size not in (1, full) for size, full in sizes):
             raise ValueError(f"mask: expected to broadcast to {tuple(scores)}, got {tuple(mask.shape)}")
+        mask = torch.atleast_2d(mask)  # the kernels want an axis for the queries
     if is_causal:
         mask = combine(mask, causal_mask(queries, keys, device=query.device)[0, 0])
     return mask

@@ -1,0 +1,475 @@
+"""Attention against a plain loop, F.scaled_dot_product_attention and nn.MultiheadAttention."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from compare import DTYPES, assert_same_function, assert_same_module, attention_to_torch, leaves, perturb
+from conftest import assert_close
+from torch import nn
+
+from transformer_lessons.attention import (
+    KeyValueCache,
+    MultiHeadAttention,
+    fused_attention,
+    scaled_dot_product_attention,
+)
+from transformer_lessons.masks import causal_mask, padding_mask
+
+D_K, D_V, QUERIES, KEYS = 5, 13, 7, 11
+ROWS = torch.tensor([7, 11])  # real tokens in each of two padded sequences
+
+
+def output_only(*arguments, **options):
+    return scaled_dot_product_attention(*arguments, **options)[0]
+
+
+BOTH = pytest.mark.parametrize("attend", [output_only, fused_attention], ids=["step by step", "fused"])
+DTYPE = pytest.mark.parametrize("dtype", DTYPES)
+
+
+def qkv(*batch: int, dtype=torch.float64, queries=QUERIES, keys=KEYS):
+    sizes = (queries, D_K), (keys, D_K), (keys, D_V)
+    return [torch.randn(*batch, *size, dtype=dtype) for size in sizes]
+
+
+def some_mask(*shape: int) -> torch.Tensor:
+    """Random, but every query sees at least the first key."""
+    mask = torch.rand(shape) < 0.6
+    mask[..., 0] = True
+    return mask
+
+
+# --- scaled_dot_product_attention and fused_attention
+
+
+def test_against_a_loop():
+    query, key, value = qkv()
+    mask = some_mask(QUERIES, KEYS)
+    output, weights = scaled_dot_product_attention(query, key, value, mask)
+    for i in range(QUERIES):
+        exponentials = [
+            math.exp(sum(query[i, d] * key[j, d] for d in range(D_K)) / math.sqrt(D_K)) if mask[i, j] else 0.0
+            for j in range(KEYS)
+        ]
+        expected = torch.tensor(exponentials, dtype=torch.float64) / sum(exponentials)
+        assert_close(weights[i], expected)
+        assert_close(output[i], sum(expected[j] * value[j] for j in range(KEYS)))
+
+
+@DTYPE
+@pytest.mark.parametrize("batch", [(), (2,), (2, 3)])
+@pytest.mark.parametrize("is_masked", [False, True])
+@BOTH
+def test_equal_to_torch(attend, is_masked, batch, dtype):
+    mask = some_mask(*batch, QUERIES, KEYS) if is_masked else None
+    assert_same_function(
+        lambda q, k, v: attend(q, k, v, mask),
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, mask),
+        *qkv(*batch, dtype=dtype),
+    )
+
+
+@pytest.mark.parametrize("shape", [(2, 1, 1, KEYS), (3, QUERIES, 1), (QUERIES, KEYS), (KEYS,), (1,)])
+@BOTH
+def test_masks_broadcast(attend, shape):
+    mask = some_mask(*shape)
+    assert_same_function(
+        lambda q, k, v: attend(q, k, v, mask),
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, mask.expand(2, 3, QUERIES, KEYS)),
+        *qkv(2, 3),
+    )
+
+
+@DTYPE
+@BOTH
+def test_causal_between_equal_lengths_is_torch_is_causal(attend, dtype):
+    assert_same_function(
+        lambda q, k, v: attend(q, k, v, is_causal=True),
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+        *qkv(2, 3, keys=QUERIES, dtype=dtype),
+    )
+
+
+@DTYPE
+@pytest.mark.parametrize("queries", [1, QUERIES])
+@BOTH
+def test_causal_with_more_keys_aligns_the_last_with_the_last(attend, queries, dtype):
+    mask = torch.tensor([[j <= i + KEYS - queries for j in range(KEYS)] for i in range(queries)])
+    assert torch.equal(mask, causal_mask(queries, KEYS)[0, 0])
+    assert_same_function(
+        lambda q, k, v: attend(q, k, v, is_causal=True),
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, mask),
+        *qkv(2, 3, queries=queries, dtype=dtype),
+    )
+
+
+@BOTH
+def test_causal_and_a_mask(attend):
+    mask = some_mask(2, 1, 1, QUERIES)
+    assert_same_function(
+        lambda q, k, v: attend(q, k, v, mask, is_causal=True),
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, mask & causal_mask(QUERIES)),
+        *qkv(2, 3, keys=QUERIES),
+    )
+
+
+@DTYPE
+def test_gradients_through_the_weights(dtype):
+    mask = some_mask(2, 3, QUERIES, KEYS)
+    query, key, value = qkv(2, 3, dtype=dtype)
+    assert_same_function(
+        lambda q, k: scaled_dot_product_attention(q, k, value, mask)[1],
+        lambda q, k: (q @ k.mT * D_K**-0.5).masked_fill(~mask, -torch.inf).softmax(-1),
+        query,
+        key,
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+@BOTH
+def test_a_query_without_any_key_gives_zeros_and_finite_gradients(attend, dtype):
+    mask = some_mask(2, 1, QUERIES, KEYS)
+    mask[0, 0, 3] = False
+    query, key, value = leaves(*qkv(2, 3, dtype=dtype))
+    with torch.autograd.set_detect_anomaly(True):
+        output = attend(query, key, value, mask)
+        output.backward(torch.randn_like(output))
+    assert (output[0, :, 3] == 0).all()
+    assert (query.grad[0, :, 3] == 0).all()
+    assert all(tensor.grad.isfinite().all() for tensor in (query, key, value))
+    others = torch.arange(QUERIES) != 3
+    seen = mask[..., others, :]
+    tolerance = {torch.float16: 5e-3, torch.bfloat16: 5e-2}.get(dtype)
+    expected = F.scaled_dot_product_attention(query[..., others, :], key, value, seen)
+    assert_close(output[..., others, :], expected, tolerance=tolerance)
+
+
+def test_the_weights_of_a_query_without_any_key_are_zero():
+    mask = some_mask(QUERIES, KEYS)
+    mask[3] = False
+    weights = scaled_dot_product_attention(*qkv(), mask)[1]
+    assert_close(weights.sum(-1), mask.any(-1).double())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("is_causal", [False, True])
+@BOTH
+def test_extreme_logits_in_half_precision(attend, is_causal, dtype):
+    # 300² · 5 / √5 ≈ 201,000 is beyond float16. Rows of −300 see the smallest scores among visible keys.
+    query = 300 * torch.ones(2, QUERIES, D_K) * torch.tensor([1.0, -1.0])[:, None, None]
+    key = 300 * torch.ones(2, QUERIES, D_K) + torch.arange(QUERIES)[:, None]
+    value = torch.randn(2, QUERIES, D_V)
+    q, k, v = leaves(query.to(dtype), key.to(dtype), value.to(dtype))
+    output = attend(q, k, v, is_causal=is_causal)
+    output.backward(torch.randn_like(output))
+    assert all(tensor.grad.isfinite().all() for tensor in (q, k, v))
+    expected = F.scaled_dot_product_attention(q.double(), k.double(), v.double(), is_causal=is_causal)
+    assert_close(output.double(), expected, tolerance=2 * torch.finfo(dtype).eps)
+
+
+@BOTH
+def test_dropout_drops_weights_and_scales_the_rest(attend):
+    # With the identity as values the output is the weights after dropout; all are equal before.
+    query, key, value = torch.zeros(101, D_K), torch.zeros(97, D_K), torch.eye(97)
+    output = attend(query, key, value, dropout=0.3)
+    kept = output != 0
+    assert kept.float().mean().item() == pytest.approx(0.7, abs=0.03)  # six standard deviations
+    assert_close(output[kept], torch.full_like(output[kept], 1 / 97 / 0.7))
+
+
+def test_weights_come_back_as_they_were_before_dropout():
+    inputs = qkv(2, 3)
+    _, weights = scaled_dot_product_attention(*inputs)
+    output, returned = scaled_dot_product_attention(*inputs, dropout=0.3)
+    assert torch.equal(returned, weights)
+    assert not torch.allclose(output, weights @ inputs[2])
+
+
+@pytest.mark.parametrize("sizes", [(0, 3, 3), (2, 0, 3), (2, 3, 0)])
+@BOTH
+def test_nothing_to_attend(attend, sizes):
+    batch, queries, keys = sizes
+    output = attend(*qkv(batch, queries=queries, keys=keys))
+    assert torch.equal(output, torch.zeros(batch, queries, D_V, dtype=torch.float64))
+
+
+ERRORS = [
+    ({"key": (2, 11, 3)}, r"key: expected shape \(2, '…', 5\), got \(2, 11, 3\)"),
+    ({"key": (1, 11, 5)}, r"key: expected shape \(2, '…', 5\), got \(1, 11, 5\)"),
+    ({"key": (11, 5)}, r"key: expected shape \(2, '…', 5\), got \(11, 5\)"),
+    ({"value": (2, 7, 13)}, r"value: expected shape \(2, 11, '…'\), as the keys, got \(2, 7, 13\)"),
+    ({"value": (1, 11, 13)}, r"value: expected shape \(2, 11, '…'\), as the keys, got \(1, 11, 13\)"),
+    ({"mask": (7, 1)}, "mask: expected dtype torch.bool, True = may attend, got torch.float64"),
+    ({"mask": torch.ones(11, 7) == 1}, r"mask: expected to broadcast to \(2, 7, 11\), got \(11, 7\)"),
+    ({"mask": torch.ones(3, 7, 11) == 1}, r"mask: expected to broadcast to \(2, 7, 11\), got \(3, 7, 11\)"),
+    ({"mask": torch.ones(1, 1, 7, 11) == 1}, r"mask: .* \(2, 7, 11\), got \(1, 1, 7, 11\)"),
+    ({"query": (2, 13, 5), "is_causal": True}, r"keys: expected at least as many as queries \(13\), got 11"),
+]
+
+
+@pytest.mark.usefixtures("no_shape_checks")
+@pytest.mark.parametrize(("changes", "complaint"), ERRORS)
+@BOTH
+def test_complaints(attend, changes, complaint):
+    arguments = {"query": (2, 7, 5), "key": (2, 11, 5), "value": (2, 11, 13), **changes}
+    tensors = {
+        name: torch.zeros(shape, dtype=torch.float64) if isinstance(shape, tuple) else shape
+        for name, shape in arguments.items()
+    }
+    with pytest.raises(ValueError, match=complaint):
+        attend(**tensors)
+
+
+@pytest.mark.usefixtures("no_shape_checks")
+@BOTH
+def test_the_causal_flag_does_not_hide_a_mistake(attend):
+    query, _, _ = qkv(2)
+    with pytest.raises(ValueError, match="value: expected shape"):
+        attend(query, query, query[:, 1:], is_causal=True)
+
+
+# --- MultiHeadAttention
+
+HEADS, D_MODEL = 3, 15
+
+
+def theirs_of(*, dtype, **options) -> nn.MultiheadAttention:
+    return nn.MultiheadAttention(D_MODEL, HEADS, batch_first=True, dtype=dtype, **options)
+
+
+def padding():
+    """Where each of two sequences has real tokens, `batch keys`."""
+    return torch.arange(KEYS) < ROWS[:, None]
+
+
+@DTYPE
+@pytest.mark.parametrize("bias", [True, False])
+def test_self_attention_equals_torch(bias, dtype):
+    assert_same_module(
+        MultiHeadAttention(D_MODEL, HEADS, bias=bias).to(dtype),
+        theirs_of(bias=bias, dtype=dtype),
+        attention_to_torch,
+        lambda ours, x: ours(x),
+        lambda theirs, x: theirs(x, x, x, need_weights=False)[0],
+        torch.randn(2, QUERIES, D_MODEL, dtype=dtype),
+    )
+
+
+@DTYPE
+@pytest.mark.parametrize("bias", [True, False])
+def test_cross_attention_of_other_widths_equals_torch(bias, dtype):
+    assert_same_module(
+        MultiHeadAttention(D_MODEL, HEADS, key_width=17, value_width=19, bias=bias).to(dtype),
+        theirs_of(kdim=17, vdim=19, bias=bias, dtype=dtype),
+        attention_to_torch,
+        lambda ours, q, k, v: ours(q, k, v),
+        lambda theirs, q, k, v: theirs(q, k, v, need_weights=False)[0],
+        torch.randn(2, QUERIES, D_MODEL, dtype=dtype),
+        torch.randn(2, KEYS, 17, dtype=dtype),
+        torch.randn(2, KEYS, 19, dtype=dtype),
+    )
+
+
+@DTYPE
+def test_the_value_is_the_key_unless_given(dtype):
+    assert_same_module(
+        MultiHeadAttention(D_MODEL, HEADS).to(dtype),
+        theirs_of(dtype=dtype),
+        attention_to_torch,
+        lambda ours, q, k: ours(q, k),
+        lambda theirs, q, k: theirs(q, k, k, need_weights=False)[0],
+        torch.randn(2, QUERIES, D_MODEL, dtype=dtype),
+        torch.randn(2, KEYS, D_MODEL, dtype=dtype),
+    )
+
+
+@DTYPE
+@pytest.mark.parametrize("need_weights", [False, True])
+def test_padding_and_causality_are_torchs_with_the_polarity_turned(need_weights, dtype):
+    ids = torch.where(padding(), 5, 0)
+    mask = padding_mask(ids, 0)
+
+    def ours_of(ours, x):
+        output = ours(x, mask=mask, is_causal=True, need_weights=need_weights)
+        return output[0] if need_weights else output
+
+    def expected_of(theirs, x):
+        hidden = {"key_padding_mask": ids == 0, "attn_mask": ~causal_mask(KEYS)[0, 0]}
+        return theirs(x, x, x, **hidden, need_weights=need_weights)[0]
+
+    x = torch.randn(2, KEYS, D_MODEL, dtype=dtype)
+    ours = MultiHeadAttention(D_MODEL, HEADS).to(dtype)
+    assert_same_module(ours, theirs_of(dtype=dtype), attention_to_torch, ours_of, expected_of, x)
+
+
+@DTYPE
+def test_a_mask_for_each_head_and_the_weights_of_each_head(dtype):
+    mask = some_mask(2, HEADS, QUERIES, KEYS)
+
+    def expected_of(theirs, q, k):
+        attn_mask = ~mask.flatten(0, 1)
+        return theirs(q, k, k, attn_mask=attn_mask, average_attn_weights=False)[1]
+
+    ours, theirs = MultiHeadAttention(D_MODEL, HEADS).to(dtype), theirs_of(dtype=dtype)
+    theirs.load_state_dict(attention_to_torch(perturb(ours).state_dict()))
+    assert_same_function(
+        lambda q, k: ours(q, k, mask=mask, need_weights=True)[1],
+        lambda q, k: expected_of(theirs, q, k),
+        torch.randn(2, QUERIES, D_MODEL, dtype=dtype),
+        torch.randn(2, KEYS, D_MODEL, dtype=dtype),
+    )
+
+
+def by_hand(attention, x, *, heads, groups, **options):
+    """Grouped-query attention with the kernel's own grouping, for the weights of `attention`."""
+    q = attention.W_q(x).unflatten(-1, (heads, -1)).transpose(1, 2)
+    k = attention.W_k(x).unflatten(-1, (groups, -1)).transpose(1, 2)
+    v = attention.W_v(x).unflatten(-1, (groups, -1)).transpose(1, 2)
+    output = F.scaled_dot_product_attention(q, k, v, enable_gqa=True, **options)
+    return attention.W_o(output.transpose(1, 2).flatten(-2))
+
+
+@DTYPE
+@pytest.mark.parametrize("groups", [1, 2, 3, 6])
+def test_grouped_queries_equal_torch(groups, dtype):
+    ours = perturb(MultiHeadAttention(30, 6, num_key_value_heads=groups, d_k=5, d_v=13)).to(dtype)
+    x = torch.randn(2, QUERIES, 30, dtype=dtype)
+    parameters = list(ours.parameters())
+
+    def with_parameters(call):
+        output = call()
+        cotangent = torch.linspace(-1, 1, output.numel(), dtype=dtype).cos().view_as(output)
+        return [output, *torch.autograd.grad(output, parameters, cotangent)]
+
+    actual = with_parameters(lambda: ours(x, is_causal=True))
+    expected = with_parameters(lambda: by_hand(ours, x, heads=6, groups=groups, is_causal=True))
+    for a, b in zip(actual, expected, strict=True):
+        assert_close(a, b)
+
+
+def test_grouped_queries_are_heads_with_repeated_keys_and_values():
+    ours = perturb(MultiHeadAttention(30, 6, num_key_value_heads=2)).double()
+    repeated = MultiHeadAttention(30, 6).double()
+    state = ours.state_dict()
+    for name in ("W_k.weight", "W_k.bias", "W_v.weight", "W_v.bias"):
+        state[name] = state[name].unflatten(0, (2, 5)).repeat_interleave(3, dim=0).flatten(0, 1)
+    repeated.load_state_dict(state)
+    x = torch.randn(2, QUERIES, 30, dtype=torch.float64)
+    (output, weights), (expected, of_each_head) = ours(x, need_weights=True), repeated(x, need_weights=True)
+    assert_close(output, expected)
+    assert_close(weights, of_each_head)
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_packed_sentences_equal_separate_ones(is_causal):
+    attention = perturb(MultiHeadAttention(D_MODEL, HEADS)).double()
+    first, second = (torch.randn(2, length, D_MODEL, dtype=torch.float64) for length in (4, 7))
+    packed = attention(
+        torch.cat([first, second], dim=1),
+        segment_ids=torch.tensor([[0] * 4 + [1] * 7] * 2),
+        is_causal=is_causal,
+    )
+    separate = [attention(x, is_causal=is_causal) for x in (first, second)]
+    assert_close(packed, torch.cat(separate, dim=1))
+
+
+def test_packed_cross_attention_takes_a_pair():
+    attention = perturb(MultiHeadAttention(D_MODEL, HEADS)).double()
+    queries = [torch.randn(2, length, D_MODEL, dtype=torch.float64) for length in (2, 5)]
+    memories = [torch.randn(2, length, D_MODEL, dtype=torch.float64) for length in (4, 7)]
+    segments = torch.tensor([[0] * 2 + [1] * 5] * 2), torch.tensor([[0] * 4 + [1] * 7] * 2)
+    packed = attention(torch.cat(queries, dim=1), torch.cat(memories, dim=1), segment_ids=segments)
+    separate = [attention(query, memory) for query, memory in zip(queries, memories, strict=True)]
+    assert_close(packed, torch.cat(separate, dim=1))
+
+
+@DTYPE
+def test_looking_at_the_weights_changes_nothing(dtype):
+    attention = perturb(MultiHeadAttention(D_MODEL, HEADS)).to(dtype)
+    mask = some_mask(2, 1, QUERIES, KEYS)
+    mask[0, 0, 3] = False
+    assert_same_function(
+        lambda q, k: attention(q, k, mask=mask, need_weights=True)[0],
+        lambda q, k: attention(q, k, mask=mask),
+        torch.randn(2, QUERIES, D_MODEL, dtype=dtype),
+        torch.randn(2, KEYS, D_MODEL, dtype=dtype),
+    )
+
+
+def test_rotate_meets_queries_and_keys_but_not_values():
+    attention = perturb(MultiHeadAttention(D_MODEL, HEADS)).double()
+    x = torch.randn(2, QUERIES, D_MODEL, dtype=torch.float64)
+
+    def rotate(heads, positions):
+        return heads * (1 + positions[:, None])
+
+    q, k, v = (
+        W(x).unflatten(-1, (HEADS, -1)).transpose(1, 2) for W in (attention.W_q, attention.W_k, attention.W_v)
+    )
+    factor = torch.arange(1, QUERIES + 1, dtype=torch.float64)[:, None]
+    expected = F.scaled_dot_product_attention(q * factor, k * factor, v)
+    assert_close(attention(x, rotate=rotate), attention.W_o(expected.transpose(1, 2).flatten(-2)))
+
+
+def test_rotate_is_told_the_positions():
+    attention, told = MultiHeadAttention(D_MODEL, HEADS), []
+
+    def rotate(heads, positions):
+        told.append((heads.shape[1:], positions.tolist()))
+        return heads
+
+    cache = KeyValueCache(2, KEYS, HEADS, 5)
+    attention(torch.randn(2, 3, D_MODEL), rotate=rotate)
+    attention(torch.randn(2, 3, D_MODEL), rotate=rotate, cache=cache)
+    attention(torch.randn(2, 2, D_MODEL), rotate=rotate, cache=cache)
+    attention(torch.randn(2, 1, D_MODEL), torch.randn(2, 2, D_MODEL), rotate=rotate)
+    first, later = ((3, 3, 5), [0, 1, 2]), ((3, 2, 5), [3, 4])
+    cross = [((3, 1, 5), [0]), ((3, 2, 5), [0, 1])]
+    assert told == [first, first, first, first, later, later, *cross]
+
+
+@pytest.mark.parametrize("need_weights", [False, True])
+def test_dropout_only_in_training(need_weights):
+    plain = perturb(MultiHeadAttention(D_MODEL, HEADS))
+    dropping = MultiHeadAttention(D_MODEL, HEADS, dropout=0.5)
+    dropping.load_state_dict(plain.state_dict())
+    x = torch.randn(2, QUERIES, D_MODEL)
+
+    def of(attention):
+        output = attention(x, need_weights=need_weights)
+        return output[0] if need_weights else output
+
+    assert not torch.allclose(of(dropping.train()), of(plain))
+    assert torch.equal(of(dropping.eval()), of(plain))
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_state_dict_names(bias):
+    attention = MultiHeadAttention(D_MODEL, HEADS, d_k=7, d_v=13, key_width=17, value_width=19, bias=bias)
+    leaves_of = ("weight", "bias") if bias else ("weight",)
+    state = attention.state_dict()
+    assert set(state) == {f"W_{letter}.{leaf}" for letter in "qkvo" for leaf in leaves_of}
+    shapes = {name: tuple(tensor.shape) for name, tensor in state.items() if name.endswith("weight")}
+    assert shapes == {
+        "W_q.weight": (21, 15),
+        "W_k.weight": (21, 17),
+        "W_v.weight": (39, 19),
+        "W_o.weight": (15, 39),
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"num_heads": 4}, "num_heads: expected a divisor of d_model = 15, got 4"),
+        ({"num_heads": 0}, "num_heads: expected a divisor of d_model = 15, got 0"),
+        ({"num_heads": -3, "d_k": 5}, "num_heads: expected a divisor of d_model = 15, got -3"),
+        ({"num_key_value_heads": 2}, "num_key_value_heads: expected a divisor of num_heads = 3, got 2"),
+        ({"num_key_value_heads": 0}, "num_key_value_heads: expected a divisor of num_heads = 3, got 0"),
+    ],
+)
+def test_sizes_that_do_not_fit(options, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        MultiHeadAttention(D_MODEL, **{"num_heads": HEADS, **options})
