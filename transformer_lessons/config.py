@@ -7,6 +7,7 @@ CHOICES = {
     "activation": ("relu", "gelu"),
     "position": ("sinusoidal", "learned"),
 }
+SWITCHES = ("norm_first", "tie_embeddings", "shared_vocabulary")
 SIZES = (
     "source_vocab_size",
     "target_vocab_size",
@@ -40,9 +41,9 @@ class TransformerConfig:
         pad_id, bos_id, eos_id: ids of padding, of the decoder's first input, and of the last output.
 
     Raises:
-        ValueError: for sizes below 1, a num_heads that does not divide d_model, a dropout outside [0, 1), an
-            unknown choice, special ids that collide or lie outside a vocabulary, or a shared vocabulary of
-            two sizes.
+        ValueError: for values of another type, sizes below 1, a num_heads that does not divide d_model, a
+            dropout outside [0, 1), an unknown choice, special ids that collide or lie outside a vocabulary, or
+            a shared vocabulary of two sizes.
     """
 
     source_vocab_size: int
@@ -67,14 +68,17 @@ class TransformerConfig:
     def __post_init__(self):
         for name in SIZES:
             size = getattr(self, name)
-            if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+            if type(size) is not int or size < 1:
                 raise ValueError(f"{name}: expected an integer, 1 or more, got {size!r}")
         if self.d_model % self.num_heads:
             raise ValueError(
                 f"num_heads: expected a divisor of d_model = {self.d_model}, got {self.num_heads}"
             )
-        if not 0 <= self.dropout < 1:
+        if not isinstance(self.dropout, int | float) or not 0 <= self.dropout < 1:
             raise ValueError(f"dropout: expected 0 or more and below 1, got {self.dropout!r}")
+        for name in SWITCHES:
+            if type(getattr(self, name)) is not bool:
+                raise ValueError(f"{name}: expected True or False, got {getattr(self, name)!r}")
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name}: expected one of {', '.join(choices)}, got {getattr(self, name)!r}")
@@ -83,8 +87,9 @@ class TransformerConfig:
     def _check_vocabularies(self):
         smaller = min(self.source_vocab_size, self.target_vocab_size)
         for name in ("pad_id", "bos_id", "eos_id"):
-            if not 0 <= getattr(self, name) < smaller:
-                raise ValueError(f"{name}: expected 0 to {smaller - 1}, got {getattr(self, name)!r}")
+            number = getattr(self, name)
+            if type(number) is not int or not 0 <= number < smaller:
+                raise ValueError(f"{name}: expected an integer, 0 to {smaller - 1}, got {number!r}")
         if len({self.pad_id, self.bos_id, self.eos_id}) < 3:
             raise ValueError(
                 f"pad_id, bos_id, eos_id: expected three different ids, "

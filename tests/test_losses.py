@@ -1,0 +1,136 @@
+"""Label smoothing against F.cross_entropy where the two should agree, and by hand where they should not."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from compare import DTYPES, assert_same_function
+from conftest import assert_close
+
+from transformer_lessons.losses import label_smoothed_loss
+
+VOCAB, PAD = 11, 0
+DTYPE = pytest.mark.parametrize("dtype", DTYPES)
+
+
+def example(dtype=torch.float64):
+    """Logits, and targets of which some are padding."""
+    targets = torch.randint(1, VOCAB, (5, 7))
+    targets[1, 4:] = PAD
+    targets[3, 2:] = PAD
+    return 3 * torch.randn(5, 7, VOCAB, dtype=dtype), targets
+
+
+@DTYPE
+def test_without_smoothing_it_is_cross_entropy(dtype):
+    logits, targets = example(dtype)
+    assert_same_function(
+        lambda x: label_smoothed_loss(x, targets, pad_id=PAD, smoothing=0.0)[0],
+        lambda x: F.cross_entropy(x.flatten(0, 1), targets.flatten(), ignore_index=PAD, reduction="sum"),
+        logits,
+    )
+
+
+@DTYPE
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.7])
+def test_without_padding_it_is_torchs_label_smoothing(smoothing, dtype):
+    logits, targets = example(dtype)
+    assert_same_function(
+        lambda x: label_smoothed_loss(x, targets, pad_id=None, smoothing=smoothing)[0],
+        lambda x: F.cross_entropy(
+            x.flatten(0, 1), targets.flatten(), label_smoothing=smoothing, reduction="sum"
+        ),
+        logits,
+    )
+
+
+def test_by_hand():
+    # Four classes, the first is padding; logits (0, 0, ln 2, ln 4) give p = (1, 1, 2, 4) / 8.
+    # With ε = 0.3 and the right class 2: q = (0, 0.1, 0.7 + 0.1, 0.1), which sums to 1.
+    # −Σ q log p = 0.1 ln 8 + 0.8 ln 4 + 0.1 ln 2 = (0.3 + 1.6 + 0.1) ln 2 = 2 ln 2.
+    logits = torch.tensor([[0, 0, math.log(2), math.log(4)]], dtype=torch.float64)
+    loss, count = label_smoothed_loss(logits, torch.tensor([2]), pad_id=0, smoothing=0.3)
+    assert loss.item() == pytest.approx(2 * math.log(2), rel=1e-12)
+    assert count == 1
+
+
+@DTYPE
+@pytest.mark.parametrize("pad_id", [0, 4])
+def test_gradient_is_p_minus_q_without_mass_on_padding(pad_id, dtype):
+    smoothing, targets = 0.1, torch.tensor([3, 7, pad_id, 1])
+    logits = torch.randn(4, VOCAB, dtype=dtype, requires_grad=True)
+    loss, count = label_smoothed_loss(logits, targets, pad_id=pad_id, smoothing=smoothing)
+    loss.backward()
+    p = logits.detach().softmax(-1)
+    q = torch.zeros_like(p)
+    for row, target in enumerate(targets.tolist()):
+        for c in range(VOCAB):
+            q[row, c] = (1 - smoothing) * (c == target) + smoothing / (VOCAB - 1) * (c != pad_id)
+    expected = p - q
+    expected[2] = 0.0  # the padded position
+    assert_close(logits.grad, expected)
+    real = targets != pad_id
+    assert_close(logits.grad[real, pad_id], p[real, pad_id])
+    assert count == 3
+
+
+def test_uneven_parts_add_up_to_the_whole():
+    logits, targets = example()
+    whole, count = label_smoothed_loss(logits, targets, pad_id=PAD)
+    parts = [
+        label_smoothed_loss(x, y, pad_id=PAD)
+        for x, y in zip(logits.split([1, 3, 1]), targets.split([1, 3, 1]), strict=True)
+    ]
+    assert_close(sum(loss for loss, _ in parts), whole)
+    assert sum(number for _, number in parts) == count == (targets != PAD).sum()
+    assert len({int(number) for _, number in parts}) > 1  # uneven, or the next line would prove nothing
+    mean_of_means = sum(loss / number for loss, number in parts) / 3
+    assert (mean_of_means - whole / count).abs() > 1e-3
+
+
+def test_padding_counts_for_nothing_and_has_no_gradient():
+    logits, targets = example()
+    logits.requires_grad_()
+    loss, _ = label_smoothed_loss(logits, targets, pad_id=PAD)
+    other = logits.detach().clone()
+    other[targets == PAD] = 1e6
+    assert torch.equal(label_smoothed_loss(other, targets, pad_id=PAD)[0], loss)
+    loss.backward()
+    assert (logits.grad[targets == PAD] == 0).all()
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_nothing_but_padding(count):
+    logits = torch.randn(count, VOCAB, requires_grad=True)
+    loss, real = label_smoothed_loss(logits, torch.full((count,), PAD), pad_id=PAD)
+    loss.backward()
+    assert (loss.item(), real.item()) == (0.0, 0)
+    assert (logits.grad == 0).all()
+
+
+def test_count_without_padding():
+    logits, targets = example()
+    assert label_smoothed_loss(logits, targets, pad_id=None)[1] == 35
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_summed_in_float32(dtype):
+    logits = torch.tensor([[60_000.0, -60_000.0, 0.0]]).to(dtype).repeat(101, 1)
+    loss, _ = label_smoothed_loss(logits, torch.ones(101, dtype=torch.long), pad_id=None, smoothing=0.0)
+    assert loss.dtype == torch.float32
+    assert loss.item() == pytest.approx(101 * 120_000, rel=0.01)
+
+
+@pytest.mark.usefixtures("no_shape_checks")
+@pytest.mark.parametrize("smoothing", [-0.1, 1, 1.5, float("nan")])
+def test_smoothing_out_of_range(smoothing):
+    with pytest.raises(ValueError, match="smoothing: expected 0 or more and below 1, got"):
+        label_smoothed_loss(torch.randn(3, VOCAB), torch.ones(3).long(), pad_id=PAD, smoothing=smoothing)
+
+
+@pytest.mark.usefixtures("no_shape_checks")
+@pytest.mark.parametrize("shape", [(5,), (5, 1), (5, 7, 11), (7, 5)])
+def test_targets_that_do_not_fit(shape):
+    with pytest.raises(ValueError, match=r"targets: expected shape \(5, 7\), got"):
+        label_smoothed_loss(torch.randn(5, 7, VOCAB), torch.ones(shape).long(), pad_id=PAD)
