@@ -1,0 +1,128 @@
+"""Says whether an answer is right and, if it makes a known mistake, which one.
+
+    >>> from transformer_lessons import checks
+    >>> checks.require("causal_mask", my_causal_mask)
+
+A task is a list of requirements, each shown by calls with made-up arguments. What the answer returns there (with
+gradients, changed arguments and errors) is compared with the right answer, and if it differs, with the known
+wrong ones. An answer that behaves exactly like a known mistake, or like several at once, gets its name;
+any other gets the requirement it misses and the smallest arguments for which it does.
+"""
+
+from typing import Any
+
+from transformer_lessons.checks import attention, masks, soft_capped
+from transformer_lessons.checks.adapter import Adapter, Local, Reply
+from transformer_lessons.checks.core import Mistake, Requirement, Task, exam, expected
+from transformer_lessons.checks.diagnosis import diagnose
+from transformer_lessons.checks.judge import Finding, find
+from transformer_lessons.checks.report import Report, counterexample, write
+
+__all__ = ["Adapter", "Local", "Mistake", "Reply", "Report", "Task", "check", "require", "task", "tasks"]
+
+_TASKS = {task.name: task for task in (masks.PADDING, masks.CAUSAL, attention.TASK, soft_capped.TASK)}
+
+
+def tasks() -> list[str]:
+    """The names of all tasks."""
+    return list(_TASKS)
+
+
+def task(name: str) -> Task:
+    """A task by its name: its requirements and its catalogue of mistakes.
+
+    Raises:
+        ValueError: if there is none of that name.
+    """
+    if name not in _TASKS:
+        raise ValueError(f"task: expected one of {tasks()}, got {name!r}")
+    return _TASKS[name]
+
+
+def check(task_name: str, candidate: Any, *, seed: int = 0) -> Report:
+    """Try an answer and say what it does wrong; never raises because of the answer.
+
+    Args:
+        task_name: one of `tasks()`.
+        candidate: the answer, or an `Adapter` to where it lives.
+        seed: makes the arguments; another seed, other arguments of other sizes.
+
+    Raises:
+        ValueError: if there is no such task.
+    """
+    judged = task(task_name)
+    adapter = candidate if isinstance(candidate, Adapter) else judged.local(candidate)
+    probes = exam(judged, seed)
+    shown = {name: judged.observe(adapter, probe) for name, (probe, _) in probes.items()}
+    findings = [_finding(judged, requirement, probes, shown) for requirement in judged.requirements]
+    met = {r.id: finding is None for r, finding in zip(judged.requirements, findings, strict=True)}
+    for requirement, finding in zip(judged.requirements, findings, strict=True):
+        if finding:
+            mistakes = [] if _crashes(shown) else diagnose(judged, probes, shown)
+            return _failed(judged, adapter, requirement, finding, mistakes, met)
+    return Report(task_name, True, None, None, f"{task_name}: all requirements are met.", requirements=met)
+
+
+def require(task_name: str, candidate: Any, *, seed: int = 0) -> None:
+    """Pass silently, or say what is wrong.
+
+    Raises:
+        AssertionError: with the report's message, if the answer is not right.
+        ValueError: if there is no such task.
+    """
+    report = check(task_name, candidate, seed=seed)
+    if not report.passed:
+        # Not from here: the learner sees the message without the workings of the check.
+        raise AssertionError(report.message) from None
+
+
+def _finding(judged: Task, requirement: Requirement, probes: dict, shown: dict[str, Reply]) -> Finding | None:
+    for name in requirement.probes:
+        probe, want = probes[name]
+        finding = find(judged, requirement, probe, shown[name], want)
+        if finding:
+            return finding
+    return None
+
+
+def _crashes(shown: dict[str, Reply]) -> bool:
+    """Nothing but errors of one kind that no known mistake is: nothing written yet, or a syntax slip."""
+    unlike_any = {"NotImplementedError", "NameError", "UnboundLocalError"}
+    return all(reply.error and reply.error["type"] in unlike_any for reply in shown.values())
+
+
+def _failed(
+    judged: Task,
+    adapter: Adapter,
+    requirement: Requirement,
+    finding: Finding,
+    mistakes: list[Mistake],
+    met: dict[str, bool],
+) -> Report:
+    example = _smallest(judged, adapter, requirement)
+    return Report(
+        task=judged.name,
+        passed=False,
+        requirement=requirement.id,
+        misconception=mistakes[0].id if mistakes else None,
+        message=write(judged, requirement, finding, mistakes, example),
+        also=tuple(mistake.id for mistake in mistakes[1:]),
+        deviation=finding.deviation,
+        where=finding.where,
+        counterexample=example,
+        link=mistakes[0].anchor if mistakes else requirement.anchor,
+        requirements=met,
+    )
+
+
+def _smallest(judged: Task, adapter: Adapter, requirement: Requirement) -> str | None:
+    """The smallest call that shows the same requirement missed; None if only larger ones do, or none runs."""
+    for sizes in judged.small:
+        for name, (probe, want) in expected(judged, sizes, seed=0).items():
+            if name not in requirement.probes:
+                continue
+            got = judged.observe(adapter, probe)
+            finding = find(judged, requirement, probe, got, want)
+            if finding:
+                return counterexample(judged, probe, got, want, finding)
+    return None

@@ -1,0 +1,214 @@
+"""The check of `scaled_dot_product_attention`: its requirements, and the calls that probe them."""
+
+import random
+
+import torch
+from torch import Tensor
+
+from transformer_lessons.attention import scaled_dot_product_attention
+from transformer_lessons.checks.attention_mistakes import MISTAKES
+from transformer_lessons.checks.attention_steps import Steps, attend
+from transformer_lessons.checks.core import Draw, Probe, Requirement, Task
+
+__all__ = ["BASE", "SMALL", "TASK", "base_probes", "sizes"]
+
+# What holds for any attention that returns its weights, from basic to subtle.
+BASE = (
+    Requirement(
+        "returns",
+        "it returns a tuple (output, weights) of shapes (…, queries, d_v) and (…, queries, keys).",
+        ("plain",),
+        "#ch05-shapes",
+        ("structure",),
+    ),
+    Requirement("values", "weights = softmax(QKᵀ/√d_k), output = weights V.", ("plain",), "#ch05-scaling"),
+    Requirement(
+        "mask",
+        "keys where the mask is False get weight zero, before normalising.",
+        ("masked",),
+        "#ch05-masking",
+    ),
+    Requirement(
+        "broadcasting",
+        "a mask may be smaller than the scores, and inputs may come without heads or batch.",
+        ("padding", "grid", "batch_only", "single"),
+        "#ch05-masking",
+    ),
+    Requirement(
+        "gradients",
+        "gradients reach query, key and value, through output and weights.",
+        ("masked",),
+        "#ch05-gradients",
+        ("gradients",),
+    ),
+    Requirement(
+        "dtype",
+        "results have the dtype of the inputs: float32 stays float32, float64 stays float64.",
+        ("float32", "plain"),
+        "#ch05-shapes",
+        ("dtype",),
+    ),
+    Requirement(
+        "inputs",
+        "the caller's tensors are left unchanged.",
+        ("masked", "padding"),
+        "#ch05-shapes",
+        ("inputs",),
+    ),
+    Requirement(
+        "extremes",
+        "scores of any size work: no overflow, no NaN, and nothing hidden leaks.",
+        ("large", "low"),
+        "#ch05-softmax",
+    ),
+    Requirement(
+        "empty_rows",
+        "a query that may attend to nothing gets weights, output and gradients zero, not NaN.",
+        ("empty",),
+        "#ch05-empty-rows",
+        ("gradients",),
+    ),
+)
+FURTHER = (
+    Requirement(
+        "causal",
+        "with is_causal=True, query i sees keys 0 … i; together with a mask, both must allow it.",
+        ("causal", "causal_masked"),
+        "#ch05-causal",
+    ),
+    Requirement(
+        "more_keys",
+        "with is_causal=True and more keys than queries, the last query sees the last key.",
+        ("longer",),
+        "#ch05-causal",
+    ),
+    Requirement(
+        "dropout",
+        "dropout zeroes weights at random and scales up the rest; the weights returned are those before it.",
+        ("dropout",),
+        "#ch05-dropout",
+    ),
+    Requirement(
+        "refusals",
+        "a mask that is not boolean is refused with ValueError, as 0 and 1 could mean either thing.",
+        ("number_mask", "float_mask"),
+        "#ch05-masking",
+    ),
+    Requirement(
+        "random", "the global random generator is not seeded.", ("plain",), "#ch05-dropout", ("random",)
+    ),
+)
+
+
+def sizes(seed: int) -> dict[str, int]:
+    """Distinct primes, in another order for each seed; two positions would be too few to mask any."""
+    order = random.Random(seed)
+    widths, lengths = [2, 3, 5, 7, 11, 13], []
+    for _ in range(2):
+        lengths.append(widths.pop(order.randrange(1, len(widths))))
+    order.shuffle(widths)
+    return dict(zip(("queries", "keys", "batch", "heads", "d_k", "d_v"), lengths + widths, strict=True))
+
+
+SMALL = (
+    {"batch": 1, "heads": 1, "queries": 1, "keys": 2, "d_k": 2, "d_v": 1},
+    {"batch": 1, "heads": 1, "queries": 2, "keys": 3, "d_k": 2, "d_v": 1},
+    {"batch": 1, "heads": 2, "queries": 2, "keys": 3, "d_k": 2, "d_v": 1},
+    {"batch": 2, "heads": 2, "queries": 2, "keys": 3, "d_k": 2, "d_v": 1},
+)
+
+
+def inputs(
+    draw: Draw,
+    s: dict[str, int],
+    *lead: int,
+    queries: int = 0,
+    keys: int = 0,
+    dtype: torch.dtype = torch.float64,
+) -> list[Tensor]:
+    """Query, key and value."""
+    queries, keys = queries or s["queries"], keys or s["keys"]
+    shapes = ((queries, s["d_k"]), (keys, s["d_k"]), (keys, s["d_v"]))
+    return [draw.normal(*lead, *shape, dtype=dtype) for shape in shapes]
+
+
+def base_probes(s: dict[str, int], draw: Draw, extra: tuple = ()) -> dict[str, Probe]:
+    """The probes of `BASE`; `extra` are arguments between value and mask."""
+    b, h, q, k = (s[name] for name in ("batch", "heads", "queries", "keys"))
+    plain = inputs(draw, s, b, h)
+    gradient = [draw.normal(b, h, q, s["d_v"]), draw.normal(b, h, q, k)]
+    empty = draw.mask(b, h, q, k)
+    empty[..., 0, :] = False
+    batch_only, single = inputs(draw, s, b), inputs(draw, s)
+    large = [plain[0] * 300, plain[1] * 10, plain[2]]
+    low = [plain[0].abs() + 0.5, -2e4 * (plain[1].abs() + 0.5), plain[2]]
+    return {
+        "plain": Probe([*plain, *extra]),
+        "masked": Probe([*plain, *extra, draw.mask(b, h, q, k)], cotangents=gradient),
+        "padding": Probe([*plain, *extra, draw.mask(b, 1, 1, k)]),
+        "grid": Probe([*plain, *extra, draw.mask(q, k)]),
+        "batch_only": Probe([*batch_only, *extra, draw.mask(b, q, k)]),
+        "single": Probe([*single, *extra, draw.mask(q, k)]),
+        "float32": Probe([*inputs(draw, s, b, h, dtype=torch.float32), *extra, draw.mask(b, 1, q, k)]),
+        "large": Probe([*large, *extra]),
+        "low": Probe([*low, *extra, draw.mask(b, 1, 1, k)]),
+        "empty": Probe([*plain, *extra, empty], cotangents=gradient),
+    }
+
+
+def probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
+    """All probes."""
+    b, h, q, k = (s[name] for name in ("batch", "heads", "queries", "keys"))
+    square = inputs(draw, s, b, h, keys=q)
+    longer = inputs(draw, s, b, h, queries=min(q, k), keys=max(q, k))
+    first_key = draw.mask(b, 1, 1, q)
+    first_key[..., 0] = True
+    plain = inputs(draw, s, b, h)
+    return {
+        **base_probes(s, draw),
+        "causal": Probe(square, {"is_causal": True}),
+        "causal_masked": Probe([*square, first_key], {"is_causal": True}),
+        "longer": Probe(longer, {"is_causal": True}),
+        "dropout": _dropout(draw, s),
+        "number_mask": Probe([*plain, draw.mask(q, k).long()], refused="A mask of integers 0 and 1"),
+        "float_mask": Probe([*plain, draw.normal(q, k)], refused="A mask of floating-point numbers"),
+    }
+
+
+def _dropout(draw: Draw, s: dict[str, int]) -> Probe:
+    """Chance decides which weights are dropped, so two things are read off that it does not touch.
+
+    With the identity twice as the values, the output is the weights after dropout, twice.
+    """
+    keys = max(s["keys"], 5)
+    query, key, _ = inputs(draw, s, max(s["batch"], 3), max(s["heads"], 3), keys=keys)
+    identity = torch.eye(keys, dtype=torch.float64)
+    value = torch.cat([identity, identity], -1).expand(*query.shape[:2], -1, -1)
+
+    def view(result: list) -> dict:
+        output, weights = result
+        first, second = output.split(keys, -1)
+        factors = (first / weights).mul(1e6).round().div(1e6).unique()
+        return {
+            "with dropout=0.5, the weights in the output should be either zero or doubled": factors,
+            "dropout should hit the weights, before they meet the values": torch.equal(first, second),
+            "with dropout, the weights returned should be those before dropout": weights,
+        }
+
+    return Probe([query, key, value], {"dropout": 0.5}, view=view)
+
+
+TASK = Task(
+    name="scaled_dot_product_attention",
+    signature="scaled_dot_product_attention(query, key, value, mask=None, *, is_causal=False, dropout=0.0)",
+    arguments=("query", "key", "value", "mask"),
+    returns=("output", "weights"),
+    reference=scaled_dot_product_attention,
+    requirements=(*BASE, *FURTHER),
+    sizes=sizes,
+    small=SMALL,
+    probes=probes,
+    steps=Steps(),
+    assemble=attend,
+    mistakes=MISTAKES,
+)
