@@ -1,0 +1,23 @@
+"""Build the site: ``python -m book.build [FOLDER]`` writes ``FOLDER/_build/html`` (FOLDER: the repository).
+
+Jupyter Book has a command but no ``python -m jupyter_book``, and commands installed by pip contain the path of
+their environment: they stop working when its folder moves or has a space in its name.
+"""
+
+import sys
+from pathlib import Path
+
+from jupyter_book.cli.main import main as jupyter_book
+
+ROOT = Path(__file__).resolve().parents[1]
+STRICT = ("--warningiserror", "--nitpick", "--keep-going", "--quiet")
+
+
+def build(folder: Path = ROOT) -> None:
+    """Build with warnings as errors; a failure ends the process with Jupyter Book's exit code."""
+    paths = [str(ROOT / "book"), "--config", str(ROOT / "_config.yml"), "--path-output", str(folder)]
+    jupyter_book(["build", *paths, *STRICT], standalone_mode=False)
+
+
+if __name__ == "__main__":
+    build(*(Path(folder).resolve() for folder in sys.argv[1:2]))

@@ -1,0 +1,76 @@
+"""A small Sphinx extension: what the site needs beyond the settings of `_config.yml`."""
+
+import re
+from html import escape
+from textwrap import shorten
+
+from docutils import nodes
+from sphinx.transforms import SphinxTransform
+
+
+def leave_vendored_scripts(app, config):
+    """Jupyter Book puts every script below `_static` on every page; MathJax belongs only to equations."""
+    config.html_js_files = [path for path in config.html_js_files if not str(path).startswith("vendor/")]
+
+
+class Anchors(SphinxTransform):
+    """``<a id="ch05-scale"></a>`` in a paragraph of its own becomes an anchor of whatever follows it.
+
+    In a notebook that line is invisible everywhere, while MyST's own ``(ch05-scale)=`` is shown as text in Colab.
+    As a target that Sphinx knows, a link to it from any page is checked by the build.
+    """
+
+    default_priority = (
+        200  # before PropagateTargets (260), which gives the name to the next heading or equation
+    )
+
+    def apply(self):
+        """Replace each such paragraph by a target."""
+        for paragraph in list(self.document.findall(nodes.paragraph)):
+            if not all(isinstance(child, nodes.raw) for child in paragraph.children):
+                continue
+            if anchor := re.fullmatch(r'<a id="([\w:-]+)"></a>', paragraph.astext()):
+                name = anchor[1]
+                target = nodes.target("", "", ids=[name], names=[name])
+                self.document.note_explicit_target(target)
+                paragraph.replace_self(target)
+
+
+def describe(app, pagename, templatename, context, doctree):
+    """The page's first paragraph describes it to search engines and to whoever shows a preview of a link."""
+    paragraph = doctree and next(doctree.findall(nodes.paragraph), None)
+    if not paragraph:
+        return
+    description = shorten(paragraph.astext(), width=200, placeholder=" …")
+    title = context.get("pagetitle") or app.config.html_title
+    tags = {"og:type": "article", "og:site_name": app.config.html_title, "og:title": title}
+    properties = [f'<meta property="{name}" content="{escape(text)}" />' for name, text in tags.items()]
+    context["metatags"] = "\n".join(
+        [
+            context.get("metatags", ""),
+            f'<meta name="description" content="{escape(description)}" />',
+            f'<meta property="og:description" content="{escape(description)}" />',
+            *properties,
+        ]
+    )
+
+
+def unfold_launch_button(app, pagename, templatename, context, doctree):
+    """The theme hides launch buttons in a menu behind a rocket; of a single one, a reader should see the name."""
+    buttons = context.get("header_buttons", [])
+    for number, button in enumerate(buttons):
+        if button.get("label") == "launch-buttons" and len(button["buttons"]) == 1:
+            buttons[number] = {
+                **button["buttons"][0],
+                "text": "Open in Colab",
+                "tooltip": "Run this page as a notebook",
+            }
+
+
+def setup(app):
+    """Sphinx calls this once, because `_config.yml` lists `book.site`."""
+    app.connect("config-inited", leave_vendored_scripts)
+    app.add_transform(Anchors)
+    app.connect("html-page-context", describe)
+    app.connect("html-page-context", unfold_launch_button, priority=502)  # after the theme's 501
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
