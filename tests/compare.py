@@ -47,8 +47,10 @@ def assert_same_module(ours, theirs, translate, call_ours, call_theirs, *inputs)
     expected.backward(cotangent)
     for a, b in zip(mine, other, strict=True):
         assert_close(a.grad, b.grad)
-    gradients = translate({name: parameter.grad for name, parameter in ours.named_parameters()})
-    for name, parameter in theirs.named_parameters():
+    # A tied parameter goes by all its names.
+    ours_by_name = dict(ours.named_parameters(remove_duplicate=False))
+    gradients = translate({name: parameter.grad for name, parameter in ours_by_name.items()})
+    for name, parameter in theirs.named_parameters(remove_duplicate=False):
         assert_close(gradients[name], parameter.grad)
 
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 from compare import DTYPES
 from conftest import assert_close
+from torch import nn
 
 from transformer_lessons.encodings import LearnedEncoding, SinusoidalEncoding, sinusoidal
 
@@ -71,8 +72,21 @@ def test_sinusoidal_encoding_is_a_buffer_outside_the_state_dict():
     module = SinusoidalEncoding(7, 13)
     assert module.state_dict() == {}
     assert list(module.parameters()) == []
-    assert module.to(torch.float64).table.dtype == torch.float64
     assert module.to("meta").table.device.type == "meta"
+    assert "table" in dict(module.named_buffers())
+
+
+def test_sinusoidal_encoding_has_all_the_digits_of_every_dtype():
+    network = nn.Sequential(SinusoidalEncoding(7, 13))
+    for dtype in (torch.float64, torch.bfloat16, torch.float32):
+        assert network.to(dtype)[0].table.dtype == dtype
+        assert torch.equal(network[0].table, sinusoidal(13, 7, dtype=dtype))
+
+
+def test_sinusoidal_encoding_can_be_built_without_memory_first():
+    with torch.device("meta"):
+        module = SinusoidalEncoding(7, 13)
+    assert torch.equal(module.to_empty(device="cpu").table, sinusoidal(13, 7))
 
 
 def test_learned_encoding_learns_the_rows_it_used_and_no_other():

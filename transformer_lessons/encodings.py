@@ -66,12 +66,18 @@ class SinusoidalEncoding(PositionTable):
     """`sinusoidal` as a module: fixed, and known for any length before training (§3.5).
 
     The table is a buffer, so ``.to(device)`` takes it along, and not persistent: it holds nothing learned,
-    so it stays out of the ``state_dict``.
+    so it stays out of the ``state_dict``. In another dtype it is computed anew, to all the digits there are.
     """
 
     def __init__(self, d_model: int, max_length: int):
         super().__init__()
         self.register_buffer("table", sinusoidal(max_length, d_model), persistent=False)
+
+    def _apply(self, fn, recurse=True):
+        # What `.to()` & co. end in. Cast to float64, the table would keep the digits of float32.
+        super()._apply(fn, recurse)
+        self.table = sinusoidal(*self.table.shape, dtype=self.table.dtype, device=self.table.device)
+        return self
 
 
 class LearnedEncoding(PositionTable):

@@ -1,0 +1,416 @@
+"""The whole model against nn.Transformer, and what must hold whatever its weights are."""
+
+import copy
+import math
+import pickle
+import subprocess
+import sys
+
+import pytest
+import torch
+import torch.nn.functional as F
+from compare import DTYPES, assert_same_module, layer_to_torch, perturb
+from conftest import assert_close
+from torch import nn
+
+from transformer_lessons.attention import MultiHeadAttention
+from transformer_lessons.encodings import sinusoidal
+from transformer_lessons.masks import padding_mask
+from transformer_lessons.model import Transformer, TransformerConfig, attention_maps
+
+SRC_VOCAB, TGT_VOCAB = 17, 19
+# Three sentence pairs, padded on the right with 0.
+SOURCE_LENGTHS, TARGET_LENGTHS = (7, 3, 5), (4, 11, 1)
+
+DTYPE = pytest.mark.parametrize("dtype", DTYPES)
+NORM_FIRST = pytest.mark.parametrize("norm_first", [False, True])
+
+
+def config(**changes) -> TransformerConfig:
+    small = {
+        "source_vocab_size": SRC_VOCAB,
+        "target_vocab_size": TGT_VOCAB,
+        "d_model": 15,
+        "num_heads": 3,
+        "d_ff": 23,
+        "num_encoder_layers": 2,
+        "num_decoder_layers": 3,
+        "dropout": 0.0,
+        "max_length": 13,
+    }
+    return TransformerConfig(**{**small, **changes})
+
+
+def new_model(dtype=torch.float64, **changes) -> Transformer:
+    return perturb(Transformer(config(**changes))).to(dtype)
+
+
+def sentences(vocab: int, lengths) -> torch.Tensor:
+    ids = torch.randint(3, vocab, (len(lengths), max(lengths)))
+    return ids.masked_fill(torch.arange(max(lengths)) >= torch.tensor(lengths)[:, None], 0)
+
+
+@pytest.fixture
+def src():
+    return sentences(SRC_VOCAB, SOURCE_LENGTHS)
+
+
+@pytest.fixture
+def tgt():
+    return sentences(TGT_VOCAB, TARGET_LENGTHS)
+
+
+# --- Against PyTorch
+
+
+class Oracle(nn.Module):
+    """nn.Transformer between nn.Embedding and nn.Linear; post-norm, it must lose the final norms it adds."""
+
+    def __init__(self, config: TransformerConfig):
+        super().__init__()
+        self.source = nn.Embedding(config.source_vocab_size, config.d_model)
+        self.target = nn.Embedding(config.target_vocab_size, config.d_model)
+        if config.shared_vocabulary:
+            self.source = self.target
+        self.core = nn.Transformer(
+            config.d_model,
+            config.num_heads,
+            config.num_encoder_layers,
+            config.num_decoder_layers,
+            config.d_ff,
+            dropout=0.0,
+            activation=config.activation,
+            batch_first=True,
+            norm_first=config.norm_first,
+        )
+        if not config.norm_first:
+            self.core.encoder.norm = self.core.decoder.norm = None
+        self.output = nn.Linear(config.d_model, config.target_vocab_size, bias=False)
+        if config.tie_embeddings:
+            self.output.weight = self.target.weight
+
+    def embed(self, embedding, ids):
+        x = embedding(ids) * math.sqrt(embedding.embedding_dim)
+        return x + sinusoidal(*x.shape[1:], dtype=x.dtype)
+
+    def forward(self, src, tgt):
+        hidden = self.core(
+            self.embed(self.source, src),
+            self.embed(self.target, tgt),
+            tgt_mask=torch.ones(tgt.size(1), tgt.size(1)).triu(1) == 1,
+            src_key_padding_mask=src == 0,
+            memory_key_padding_mask=src == 0,
+            tgt_key_padding_mask=tgt == 0,
+        )
+        return self.output(hidden)
+
+
+def model_to_torch(state: dict) -> dict:
+    new = {
+        "source.weight": state["source_embedding.token.weight"],
+        "target.weight": state["target_embedding.token.weight"],
+        "output.weight": state["output.weight"],
+    }
+    for stack in ("encoder", "decoder"):
+        numbers = {name.split(".")[1] for name in state if name.startswith(f"{stack}_layers.")}
+        for number in numbers:
+            new |= layer_to_torch(state, f"{stack}_layers.{number}.", f"core.{stack}.layers.{number}.")
+        for leaf in ("weight", "bias"):
+            if f"{stack}_norm.{leaf}" in state:
+                new[f"core.{stack}.norm.{leaf}"] = state[f"{stack}_norm.{leaf}"]
+    return new
+
+
+@DTYPE
+@NORM_FIRST
+@pytest.mark.parametrize("tie", [True, False])
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+def test_equal_to_torch(tie, norm_first, dtype, src, tgt):
+    sizes = config(norm_first=norm_first, tie_embeddings=tie, activation="gelu" if norm_first else "relu")
+    real = tgt != 0
+    assert_same_module(
+        Transformer(sizes).to(dtype),
+        Oracle(sizes).to(dtype),
+        model_to_torch,
+        lambda ours: ours(src, tgt)[real],
+        lambda theirs: theirs(src, tgt)[real],
+    )
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+def test_three_way_tying_equals_torch(tgt):
+    sizes = config(source_vocab_size=TGT_VOCAB, shared_vocabulary=True)
+    src, real = sentences(TGT_VOCAB, SOURCE_LENGTHS), tgt != 0
+    assert_same_module(
+        Transformer(sizes).double(),
+        Oracle(sizes).double(),
+        model_to_torch,
+        lambda ours: ours(src, tgt)[real],
+        lambda theirs: theirs(src, tgt)[real],
+    )
+
+
+# --- Parameters
+
+
+def parameters_by_formula(c: TransformerConfig) -> int:
+    d, f = c.d_model, c.d_ff
+    attention = 4 * (d * d + d)  # W_q, W_k, W_v, W_o with biases; heads only divide them
+    feed_forward = (d * f + f) + (f * d + d)
+    norm = 2 * d
+    encoder = attention + feed_forward + 2 * norm
+    decoder = 2 * attention + feed_forward + 3 * norm
+    embeddings = c.target_vocab_size * d
+    if not c.shared_vocabulary:
+        embeddings += c.source_vocab_size * d
+    if not c.tie_embeddings:
+        embeddings += c.target_vocab_size * d
+    final_norms = 2 * norm if c.norm_first else 0
+    return embeddings + c.num_encoder_layers * encoder + c.num_decoder_layers * decoder + final_norms
+
+
+def number_of_parameters(sizes: TransformerConfig) -> int:
+    with torch.device("meta"):
+        return sum(parameter.numel() for parameter in Transformer(sizes).parameters())
+
+
+@pytest.mark.parametrize(
+    ("sizes", "count"),
+    [(TransformerConfig.base(), 63_082_496), (TransformerConfig.big(), 214_245_376)],
+    ids=["base", "big"],
+)
+def test_the_papers_models(sizes, count):
+    # The paper prints 65M and 213M.
+    assert number_of_parameters(sizes) == parameters_by_formula(sizes) == count
+
+
+@pytest.mark.parametrize("changes", [{}, {"tie_embeddings": False}, {"norm_first": True}])
+def test_number_of_parameters(changes):
+    sizes = config(**changes)
+    assert number_of_parameters(sizes) == parameters_by_formula(sizes)
+
+
+def test_tied_matrices_are_one():
+    model = Transformer(config(source_vocab_size=TGT_VOCAB, shared_vocabulary=True))
+    assert model.output.weight is model.target_embedding.token.weight is model.source_embedding.token.weight
+    tied, untied = Transformer(config()), Transformer(config(tie_embeddings=False))
+    assert tied.output.weight.data_ptr() == tied.target_embedding.token.weight.data_ptr()
+    assert tied.source_embedding.token.weight.data_ptr() != tied.target_embedding.token.weight.data_ptr()
+    assert untied.output.weight.data_ptr() != untied.target_embedding.token.weight.data_ptr()
+
+
+def copied_by_state_dict(model):
+    other = Transformer(model.config).to(model.output.weight.dtype)
+    other.load_state_dict(model.state_dict())
+    return other
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [copied_by_state_dict, copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))],
+    ids=["state_dict", "deepcopy", "pickle"],
+)
+def test_round_trips(copied, src, tgt):
+    model = new_model(position="learned")
+    other = copied(model)
+    assert torch.equal(other(src, tgt), model(src, tgt))
+    assert other.output.weight is other.target_embedding.token.weight
+    with torch.no_grad():
+        other.output.weight += 1
+    assert not torch.equal(other(src, tgt), model(src, tgt))
+
+
+@pytest.mark.parametrize(
+    "changes", [{"position": "learned"}, {"norm": "rms"}, {"norm": "rms", "norm_first": True}]
+)
+def test_every_parameter_of_every_choice_learns(changes, src, tgt):
+    model = new_model(**changes)
+    logits = model(src, tgt)
+    logits.backward(torch.randn_like(logits))
+    for name, parameter in model.named_parameters():
+        # A bias on the keys moves all scores of a query alike, which the softmax does not notice.
+        assert (parameter.grad.abs().amax() > 1e-6) != name.endswith("W_k.bias"), name
+
+
+# --- Properties
+
+
+@DTYPE
+@NORM_FIRST
+@pytest.mark.parametrize("kept", [1, 5, 10])
+def test_later_tokens_never_change_earlier_logits(kept, norm_first, dtype, src):
+    model = new_model(dtype, norm_first=norm_first)
+    tgt = sentences(TGT_VOCAB, (11, 11, 11))
+    changed = tgt.clone()
+    changed[:, kept:] = torch.randint(3, TGT_VOCAB, (3, 11 - kept))
+    before, after = model(src, tgt), model(src, changed)
+    assert torch.equal(before[:, :kept], after[:, :kept])  # bit for bit
+    assert not torch.equal(before, after)
+
+
+def alone(tensor, lengths, number):
+    return tensor[number : number + 1, : lengths[number]]
+
+
+@DTYPE
+@NORM_FIRST
+def test_padding_and_batch_mates_change_nothing(norm_first, dtype, src, tgt):
+    model = new_model(dtype, norm_first=norm_first)
+    more_padding = F.pad(src, (0, 6)), F.pad(tgt, (0, 2))
+    together, padded = model(src, tgt), model(*more_padding)
+    for number, length in enumerate(TARGET_LENGTHS):
+        single = model(alone(src, SOURCE_LENGTHS, number), alone(tgt, TARGET_LENGTHS, number))[0]
+        for logits in (together, padded):
+            assert_close(logits[number, :length], single, tolerance=1e-12 if dtype == torch.float64 else 1e-5)
+
+
+def test_the_source_matters_to_its_own_sentence_only(src, tgt):
+    model, changed = new_model(), src.clone()
+    changed[1, 0] = 3 if src[1, 0] != 3 else 4
+    difference = (model(changed, tgt) - model(src, tgt)).abs().amax((1, 2))
+    assert difference[1] > 1e-6
+    assert (difference[[0, 2]] < 1e-12).all()
+
+
+@NORM_FIRST
+def test_a_source_of_nothing_but_padding(norm_first, src, tgt):
+    src[1] = 0
+    model = new_model(norm_first=norm_first)
+    logits = model(src, tgt)
+    logits.backward(torch.randn_like(logits))
+    assert logits.isfinite().all()
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
+
+
+def test_nothing_to_translate():
+    empty = torch.zeros(0, 5, dtype=torch.long)
+    assert new_model()(empty, empty).shape == (0, 5, TGT_VOCAB)
+
+
+def test_projecting_real_positions_only(src, tgt):
+    model, real = new_model(), tgt != 0
+    assert_close(model.project(model.hidden(src, tgt)[real]), model(src, tgt)[real])
+
+
+@NORM_FIRST
+def test_decoding_in_pieces_equals_the_whole(norm_first, src, tgt):
+    model = new_model(norm_first=norm_first).requires_grad_(False)
+    memory, mask, caches = model.encode(src), padding_mask(src, 0), model.new_caches(3, 13)
+    pieces = [model.decode(piece, memory, mask, caches) for piece in tgt.split([1, 1, 6, 3], dim=1)]
+    assert_close(torch.cat(pieces, dim=1), model.hidden(src, tgt))
+
+
+def test_dropout_only_in_training(src, tgt):
+    model = new_model(dropout=0.3)
+    assert not torch.equal(model.train()(src, tgt), model(src, tgt))
+    plain = new_model()
+    plain.load_state_dict(model.state_dict())
+    assert torch.equal(model.eval()(src, tgt), plain(src, tgt))
+
+
+# --- attention_maps
+
+
+def test_attention_maps(src, tgt):
+    model = new_model()
+    maps = attention_maps(model, src, tgt)
+    encoder = [f"encoder_layers.{number}.self_attention" for number in range(2)]
+    decoder = [f"decoder_layers.{n}.{kind}_attention" for n in range(3) for kind in ("self", "cross")]
+    assert list(maps) == encoder + decoder
+    for name, weights in maps.items():
+        queries = 7 if name in encoder else 11
+        assert weights.shape == (3, 3, queries, 11 if name.startswith("d") and "self" in name else 7)
+        assert_close(weights.sum(-1), torch.ones(3, 3, queries, dtype=torch.float64))
+        if "decoder" in name and "self" in name:
+            assert torch.equal(weights, weights.tril())
+        else:
+            assert (weights.masked_select((src == 0)[:, None, None]) == 0).all()
+
+
+def test_attention_maps_are_the_weights_that_were_used(src, tgt):
+    model = new_model()
+    layer, x = model.encoder_layers[0], model.source_embedding(src)
+    _, expected = layer.self_attention(x, mask=padding_mask(src, 0), need_weights=True)
+    assert_close(attention_maps(model, src, tgt)["encoder_layers.0.self_attention"], expected.detach())
+
+
+def hooks(model):
+    return [hook for m in model.modules() for hook in (*m._forward_hooks, *m._forward_pre_hooks)]
+
+
+def test_attention_maps_leave_the_model_as_it_was(src, tgt):
+    model = new_model()
+    before = model(src, tgt)
+    attention_maps(model, src, tgt)
+    assert torch.equal(model(src, tgt), before)
+    assert not hooks(model)
+    with pytest.raises(ValueError, match="ids: expected"):
+        attention_maps(model, src, tgt + 100)
+    assert not hooks(model)
+
+
+def test_attention_maps_do_not_change_the_output(src, tgt):
+    model, outputs = new_model(), []
+    expected = model(src, tgt)
+    model.register_forward_hook(lambda module, args, output: outputs.append(output))
+    attention_maps(model, src, tgt)
+    assert_close(outputs[0], expected.detach())
+
+
+def test_attention_maps_of_a_single_module():
+    attention, x = MultiHeadAttention(15, 3), torch.randn(2, 7, 15)
+    assert_close(attention_maps(attention, x)[""], attention(x, need_weights=True)[1].detach())
+
+
+# --- Compiled
+
+COMPILED = """
+import torch
+from transformer_lessons.model import Transformer, TransformerConfig
+
+torch.manual_seed(0)
+model = Transformer(TransformerConfig(17, 19, d_model=15, num_heads=3, d_ff=23, num_encoder_layers=1,
+                                      num_decoder_layers=1, dropout=0.0, max_length=13)).double()
+src, tgt = torch.randint(1, 17, (2, 7)), torch.randint(1, 19, (2, 11))
+src[1, 4:] = 0
+eager = model(src, tgt)
+eager.pow(2).sum().backward()
+gradients = {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+model.zero_grad()
+compiled = torch.compile(model, backend="aot_eager", fullgraph=True)(src, tgt)
+compiled.pow(2).sum().backward()
+assert (compiled - eager).abs().max() <= 1e-10
+for name, parameter in model.named_parameters():
+    assert (parameter.grad - gradients[name]).abs().max() <= 1e-10 * max(1, gradients[name].abs().max()), name
+print("equal")
+"""
+
+
+def test_compiled_in_one_graph_equals_eager():
+    # In a process of its own: the import hook that checks shapes here cannot be compiled.
+    run = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, check=False)
+    assert run.stdout == "equal\n", run.stderr
+
+
+# --- Complaints
+
+
+@pytest.mark.parametrize(
+    ("src", "tgt", "complaint"),
+    [
+        ((2, 7), (3, 7), "tgt_in: expected batch size 2, as src, got 3"),
+        ((2, 14), (2, 7), "x: expected at most max_length = 13 positions, got 14"),
+        ((2, 7), (2, 14), "x: expected at most max_length = 13 positions, got 14"),
+    ],
+)
+@pytest.mark.usefixtures("no_shape_checks")
+def test_shapes_that_do_not_fit(src, tgt, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        new_model()(torch.ones(src).long(), torch.ones(tgt).long())
+
+
+def test_ids_outside_either_vocabulary(src, tgt):
+    with pytest.raises(ValueError, match="ids: expected 0 to 16, got 17"):
+        new_model()(torch.full((1, 2), 17), torch.full((1, 2), 17))
+    with pytest.raises(ValueError, match="ids: expected 0 to 18, got 19"):
+        new_model()(torch.full((1, 2), 16), torch.full((1, 2), 19))
