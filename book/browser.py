@@ -29,7 +29,7 @@ os.execv(sys.argv[3], sys.argv[3:])
 SETTLED = """
 (async () => {
   if (document.readyState !== "complete") await new Promise(done => addEventListener("load", done));
-  if (window.MathJax) await MathJax.startup.promise;
+  await window.MathJax?.startup?.promise;
   await document.fonts.ready;
   await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
 })()

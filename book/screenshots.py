@@ -8,7 +8,7 @@ import base64
 import sys
 from pathlib import Path
 
-from book.browser import Browser, find
+from book.browser import SETTLED, Browser, find
 
 HTML = Path(__file__).resolve().parents[1] / "_build" / "html"
 WIDTHS = (375, 1280)
@@ -16,9 +16,10 @@ WIDTHS = (375, 1280)
 
 def capture(browser: Browser) -> bytes:
     """The open page from top to bottom, as PNG."""
-    height = browser.evaluate("document.documentElement.scrollHeight")
-    clip = {"x": 0, "y": 0, "width": browser.width, "height": height, "scale": 1}
-    answer = browser.command("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)
+    browser.resize(browser.width, browser.evaluate("document.documentElement.scrollHeight"))
+    browser.evaluate(SETTLED)
+    answer = browser.command("Page.captureScreenshot")
+    browser.resize(browser.width, browser.height)
     return base64.b64decode(answer["data"])
 
 

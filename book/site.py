@@ -55,6 +55,16 @@ def describe(app, pagename, templatename, context, doctree):
     )
 
 
+def leave_out_mathjax(app, pagename, templatename, context, doctree):
+    """Sphinx also loads MathJax where only a page further down the table of contents has equations."""
+    equations = doctree and next(
+        doctree.findall(lambda node: isinstance(node, nodes.math | nodes.math_block)), None
+    )
+    if equations is None:
+        scripts = context["script_files"]
+        context["script_files"] = [script for script in scripts if "mathjax" not in str(script.filename)]
+
+
 def unfold_launch_button(app, pagename, templatename, context, doctree):
     """The theme hides launch buttons in a menu behind a rocket; of a single one, a reader should see the name."""
     buttons = context.get("header_buttons", [])
@@ -72,5 +82,6 @@ def setup(app):
     app.connect("config-inited", leave_vendored_scripts)
     app.add_transform(Anchors)
     app.connect("html-page-context", describe)
+    app.connect("html-page-context", leave_out_mathjax, priority=501)  # after Sphinx's mathjax extension, 500
     app.connect("html-page-context", unfold_launch_button, priority=502)  # after the theme's 501
     return {"parallel_read_safe": True, "parallel_write_safe": True}

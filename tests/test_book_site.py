@@ -1,0 +1,293 @@
+"""The built site: what a reader's browser gets, page by page."""
+
+import hashlib
+import re
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from functools import cached_property
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from book import browser
+
+ROOT = Path(__file__).parents[1]
+REPOSITORY = re.search(
+    r'^Repository = "https://github\.com/(.+)"$', (ROOT / "pyproject.toml").read_text(), re.M
+)[1]
+CHAPTERS = sorted(path.stem for path in (ROOT / "book" / "chapters").glob("*.ipynb"))
+# Attributes by which a page makes the browser fetch something (an <a href> waits for a click).
+FETCHED = {("link", "href"), ("object", "data"), ("use", "href"), ("image", "href")} | {
+    (tag, "src") for tag in ("script", "img", "iframe", "source", "audio", "video", "embed", "track")
+}
+
+
+@dataclass
+class Page:
+    path: Path
+    tags: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+
+    def __post_init__(self):
+        parser = HTMLParser()
+        parser.handle_starttag = lambda tag, attributes: self.tags.append(
+            (tag, {name: value or "" for name, value in attributes})
+        )
+        parser.feed(self.text)
+
+    @cached_property
+    def text(self) -> str:
+        return self.path.read_text(encoding="utf-8")
+
+    @cached_property
+    def ids(self) -> set[str]:
+        return {attributes["id"] for _, attributes in self.tags if "id" in attributes}
+
+    def values(self, tag: str, name: str) -> list[str]:
+        return [attributes[name] for found, attributes in self.tags if found == tag and name in attributes]
+
+
+class Site:
+    """A built site, its pages parsed once."""
+
+    def __init__(self, html: Path):
+        self.html = html
+        paths = (path for path in html.rglob("*.html") if "_static" not in path.relative_to(html).parts)
+        self.pages = {path.relative_to(html).as_posix(): Page(path) for path in sorted(paths)}
+
+    def chapters(self) -> dict[str, Page]:
+        return {name: self.pages[f"chapters/{name}.html"] for name in CHAPTERS}
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory):
+    output = tmp_path_factory.mktemp("site")
+    build = [sys.executable, "-m", "book.build", str(output)]
+    # Warnings of the tools themselves are theirs; Sphinx's own warnings about the book end the build.
+    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return Site(output / "_build" / "html")
+
+
+# ---- What is there
+
+
+def test_every_chapter_and_page_is_built(site):
+    wanted = {"index.html", "intro.html", "notation.html", "references.html"}
+    assert wanted | {f"chapters/{name}.html" for name in CHAPTERS} <= set(site.pages)
+    assert len(CHAPTERS) >= 2
+
+
+def test_a_chapter_title_carries_its_own_number(site):
+    for name, page in site.chapters().items():
+        number = int(name[:2])
+        assert re.search(rf"<h1>{number}\. ", page.text), name
+
+
+def test_pages_say_their_language_and_what_they_are_about(site):
+    for name, page in site.pages.items():
+        if name == "index.html":  # only forwards to intro.html
+            continue
+        assert page.values("html", "lang") == ["en"], name
+        if name not in ("genindex.html", "search.html"):
+            described = [tag for _, tag in page.tags if tag.get("name") == "description"]
+            assert len(described) == 1, name
+            assert 20 < len(described[0]["content"]) <= 200, name
+            assert any(tag.get("property") == "og:title" for _, tag in page.tags), name
+
+
+def test_the_colab_button_opens_the_chapter(site):
+    for name, page in site.chapters().items():
+        start = f"https://colab.research.google.com/github/{REPOSITORY}/blob/main"
+        links = [url for url in page.values("a", "href") if "colab" in url]
+        assert links == [f"{start}/book/chapters/{name}.ipynb"]
+        assert "Open in Colab" in page.text
+
+
+def test_no_colab_button_where_there_is_no_notebook(site):
+    assert "colab.research" not in site.pages["notation.html"].text
+
+
+def test_the_icon_is_an_image_that_exists(site):
+    for name, page in site.pages.items():
+        if name == "index.html":
+            continue
+        icons = [tag["href"] for kind, tag in page.tags if kind == "link" and tag.get("rel") == "icon"]
+        assert len(icons) == 1, name
+        icon = (page.path.parent / icons[0]).resolve()
+        assert icon.read_text().startswith("<svg"), name
+
+
+def test_each_page_has_one_search_box_beside_the_search_dialog(site):
+    # The dialog, and none in a second bar at the top.
+    for name, page in site.pages.items():
+        boxes = [tag for kind, tag in page.tags if kind == "input" and tag.get("type") == "search"]
+        assert len(boxes) <= (2 if name == "search.html" else 1), name
+        assert "navbar-persistent" not in page.text, name
+
+
+# ---- Nothing from elsewhere
+
+
+def foreign(page: Page) -> list[str]:
+    """Addresses on other servers that the page makes the browser fetch or that its scripts and styles name."""
+    fetched = [
+        tag[name]
+        for kind, tag in page.tags
+        for name in tag
+        if (kind, name) in FETCHED and re.match(r"(https?:)?//", tag[name])
+    ]
+    fetched += [
+        entry for kind, tag in page.tags for entry in re.findall(r"(?:https?:)?//\S+", tag.get("srcset", ""))
+    ]
+    inline = re.findall(r"<(?:script|style)\b[^>]*>(.*?)</(?:script|style)>", page.text, re.S)
+    return fetched + [url for body in inline for url in re.findall(r"https?://[^\s\"')]+", body)]
+
+
+def test_no_page_fetches_from_another_server(site):
+    assert {name: found for name, page in site.pages.items() if (found := foreign(page))} == {}
+
+
+def test_no_style_sheet_of_a_page_fetches_from_another_server(site):
+    sheets = set()
+    for page in site.pages.values():
+        links = [tag for kind, tag in page.tags if kind == "link" and tag.get("rel") == "stylesheet"]
+        sheets |= {(page.path.parent / urlsplit(tag["href"]).path).resolve() for tag in links}
+    assert len(sheets) > 3
+    for sheet in sheets:
+        text = sheet.read_text(encoding="utf-8")
+        assert not re.findall(r"(?:url\(|@import)\s*[\"']?(?:https?:)?//[^)]*", text), sheet.name
+
+
+def test_no_page_loads_the_icons_twice(site):
+    assert not [name for name, page in site.pages.items() if "fontawesome.js" in page.text]
+
+
+def test_mathjax_is_ours_and_unchanged(site):
+    scripts = {
+        (page.path.parent / urlsplit(url).path).resolve()
+        for page in site.pages.values()
+        for url in page.values("script", "src")
+        if "mathjax" in url.lower()
+    }
+    vendor = (site.html / "_static" / "vendor").resolve()
+    assert scripts == {vendor / "mathjax" / "tex-chtml.js"}
+    sums = dict(reversed(line.split("  ")) for line in (vendor / "SHA256SUMS").read_text().splitlines())
+    files = {
+        path.relative_to(vendor).as_posix(): path
+        for path in (vendor / "mathjax").rglob("*")
+        if path.is_file()
+    }
+    assert {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()} == sums
+    assert "Apache License" in files["mathjax/LICENSE"].read_text()
+
+
+def test_pages_without_equations_do_not_load_mathjax(site):
+    assert not re.search(r"<script[^>]*mathjax", site.pages["intro.html"].text)
+
+
+# ---- Figures and links
+
+
+def test_every_figure_has_alternative_text_that_somebody_wrote(site):
+    figures = 0
+    for name, page in site.chapters().items():
+        for tag in (tag for kind, tag in page.tags if kind == "img" and "_images/" in tag.get("src", "")):
+            figures += 1
+            alt = tag.get("alt", "")
+            assert len(alt.split()) >= 5, f"{name}: {tag['src']} has the alternative text {alt!r}"
+            assert Path(tag["src"]).stem not in alt, name
+    assert figures > 0
+
+
+def test_every_link_leads_somewhere(site):
+    dead = []
+    for name, page in site.pages.items():
+        urls = [url for kind, tag in page.tags for key in ("href", "src") if (url := tag.get(key))]
+        for url in urls:
+            parts = urlsplit(url)
+            if parts.scheme or parts.netloc:
+                continue
+            target = (page.path.parent / unquote(parts.path)).resolve() if parts.path else page.path.resolve()
+            if not target.is_file():
+                dead.append(f"{name}: {url}: no such file")
+            elif parts.fragment and target.suffix == ".html":
+                aimed = site.pages[target.relative_to(site.html.resolve()).as_posix()]
+                if unquote(parts.fragment) not in aimed.ids:
+                    dead.append(f"{name}: {url}: no such anchor")
+    # Two that only scripts use: the theme's hidden buttons, and the search page's own empty link.
+    assert [problem for problem in dead if not problem.endswith(": #: no such anchor")] == []
+
+
+def test_anchors_written_in_a_notebook_name_what_follows(site):
+    page = site.pages["chapters/05_scaled_dot_product_attention.html"]
+    equation = next(tag for kind, tag in page.tags if kind == "div" and tag.get("id") == "eq:attention")
+    assert "math" in equation["class"].split()
+    assert {"ch05-scale", "ch05-masks"} <= page.ids
+
+
+def test_no_id_occurs_twice_in_a_page(site):
+    for name, page in site.pages.items():
+        ids = [tag["id"] for kind, tag in page.tags if "id" in tag]
+        assert len(ids) == len(set(ids)), (name, [found for found in ids if ids.count(found) > 1])
+
+
+def test_masters_and_hidden_tests_are_not_published(site):
+    published = [path.relative_to(site.html) for path in site.html.rglob("*") if path.is_file()]
+    sources = {path.name for path in published if path.parts[0] == "_sources"}
+    assert sources == {"intro.md", "notation.md", "references.md", *(f"{name}.ipynb" for name in CHAPTERS)}
+    for path in published:
+        assert "exercises" not in path.parts, path
+        if path.suffix in (".html", ".ipynb", ".md"):
+            assert "BEGIN HIDDEN TESTS" not in (site.html / path).read_text(encoding="utf-8"), path
+
+
+# ---- In a browser
+
+
+@pytest.fixture(scope="module")
+def chromium(request):
+    if browser.find() is None:
+        if request.config.getoption("--full"):
+            pytest.fail("the full tests need Chromium")
+        pytest.skip("needs Chromium")
+
+
+@pytest.mark.parametrize("width", [375, 1280])
+def test_pages_in_a_browser_without_network(site, chromium, width):
+    """Equations are typeset, nothing fails or is asked of a server, and no page is wider than the screen."""
+    names = ["intro.html", "notation.html", *(f"chapters/{name}.html" for name in CHAPTERS)]
+    with browser.Browser(width=width) as view:
+        for name in names:
+            page = site.pages[name]
+            view.open(page.path)
+            assert view.problems == [], name
+            assert {urlsplit(url).scheme for url in view.requests} <= {"file", "data"}, name
+            equations = len(re.findall(r'<(?:span|div) class="math', page.text))
+            assert view.evaluate("document.querySelectorAll('.math > mjx-container').length") == equations, (
+                name
+            )
+            assert equations > 0 or name == "intro.html"
+            assert view.evaluate("document.querySelectorAll('mjx-merror, [data-mjx-error]').length") == 0, (
+                name
+            )
+            assert view.evaluate("document.documentElement.scrollWidth") == width, name
+
+
+def test_the_dark_mode_button_darkens_the_page_but_not_the_figures(site, chromium):
+    with browser.Browser() as view:
+        view.open(site.chapters()["05_scaled_dot_product_attention"].path)
+        background = "getComputedStyle(document.body).backgroundColor"
+        light = view.evaluate(background)
+        # Modes follow each other: as the system says, light, dark.
+        for _ in range(3):
+            view.evaluate("document.querySelector('.theme-switch-button').click()")
+            if view.evaluate("document.documentElement.dataset.theme") == "dark":
+                break
+        assert view.evaluate("document.documentElement.dataset.theme") == "dark"
+        assert view.evaluate(background) != light
+        figure = "getComputedStyle(document.querySelector('.cell_output img'))"
+        assert view.evaluate(f"{figure}.backgroundColor") == "rgb(255, 255, 255)"
+        assert "invert" not in view.evaluate(f"{figure}.filter")
