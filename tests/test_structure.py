@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "transformer_lessons"
 NAME = PACKAGE.name
 
-# A module imports only lower floors. The modules of a folder (`data`, `checks`) share one and may know each other.
+# A module imports only lower floors. The modules of a folder (`data`, `checks`) may know each other.
 FLOORS = [
     "config masks cache schedule records",
     "encodings embeddings norms feed_forward attention losses data",
