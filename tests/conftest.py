@@ -1,5 +1,10 @@
 """Every test runs with the package's shape annotations checked at run time, and with a fixed seed."""
 
+import os
+
+# Threads that wait must not spin: on a busy machine that makes everything several times slower.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 import jaxtyping
 import pytest
 import torch

@@ -171,7 +171,7 @@ def read_settings(path: Path | None) -> tuple[dict, TrainingConfig]:
     if path is None:
         return NUMBER_WORDS_MODEL, TrainingConfig()
     content = read_json(path)
-    sizes, settings = content.get("model", NUMBER_WORDS_MODEL), content.get("training", {})
+    sizes, settings = content.get("model", {}), content.get("training", {})
     for part, given, cls in (("model", sizes, TransformerConfig), ("training", settings, TrainingConfig)):
         known = {field.name for field in fields(cls)}
         if not isinstance(given, dict) or not set(given) <= known:
@@ -179,7 +179,7 @@ def read_settings(path: Path | None) -> tuple[dict, TrainingConfig]:
             raise ValueError(f"{path}: {part}: expected some of {', '.join(sorted(known))}, got {odd}")
     # The vocabularies' sizes are the task's.
     sizes = {name: size for name, size in sizes.items() if not name.endswith("_vocab_size")}
-    return sizes, TrainingConfig(**settings)
+    return {**NUMBER_WORDS_MODEL, **sizes}, TrainingConfig(**settings)
 
 
 def last(trainer: Trainer) -> dict:

@@ -110,9 +110,9 @@ class Trainer:
             model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9, weight_decay=config.weight_decay
         )
         self.step = 0
-        self.history: list[dict[str, float]] = []
+        self.history: list[dict[str, int | float]] = []
 
-    def train_step(self) -> dict[str, float]:
+    def train_step(self) -> dict[str, int | float]:
         """One optimiser step; returns what ``metrics.jsonl`` records of it.
 
         Raises:

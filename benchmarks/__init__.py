@@ -1,0 +1,1 @@
+"""Measurements whose results are committed as records: ``python -m benchmarks.NAME``."""

@@ -1,0 +1,90 @@
+"""Models on disk: whole or not at all, and back as they were."""
+
+import json
+
+import pytest
+import torch
+
+from transformer_lessons import records
+from transformer_lessons.checkpoints import load_model, read_json, replacing, save_model, write_json
+from transformer_lessons.data import number_words
+from transformer_lessons.model import Transformer, TransformerConfig
+
+
+@pytest.fixture
+def saved(tmp_path):
+    source, target = number_words.vocabularies()
+    config = TransformerConfig(len(source), len(target), d_model=21, num_heads=3, d_ff=17, norm_first=True)
+    model = Transformer(config)
+    save_model(tmp_path, model, source, target, task="number-words")
+    return tmp_path, model
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path):
+    path = tmp_path / "config.json"
+    write_json(path, {"a": 1})
+
+    def fail():
+        with replacing(path) as temporary:
+            temporary.write_text("half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert read_json(path) == {"a": 1}
+    assert [p.name for p in tmp_path.iterdir()] == ["config.json"]
+
+
+def test_a_model_comes_back_with_its_tied_weights(saved):
+    directory, model = saved
+    loaded, source, target = load_model(directory)
+    assert loaded.config == model.config
+    assert not loaded.training
+    for (name, a), (_, b) in zip(loaded.named_parameters(), model.named_parameters(), strict=True):
+        assert torch.equal(a, b), name
+    assert loaded.output.weight is loaded.target_embedding.token.weight
+    assert (source.tokens, target.tokens) == tuple(v.tokens for v in number_words.vocabularies())
+
+
+def test_broken_folders_are_refused(saved):
+    directory, _ = saved
+    with pytest.raises(ValueError, match=r"model: expected a folder with config.json, got .*nowhere"):
+        load_model(directory / "nowhere")
+    config = read_json(directory / "config.json")
+    write_json(directory / "config.json", {**config, "model": {**config["model"], "d_ff": 19}})
+    with pytest.raises(ValueError, match="model: expected config and weights that fit"):
+        load_model(directory)
+    write_json(directory / "config.json", {**config, "model": {**config["model"], "odd": 19}})
+    with pytest.raises(ValueError, match="model: expected config and weights that fit"):
+        load_model(directory)
+    (directory / "config.json").write_text("{")
+    with pytest.raises(ValueError, match=r"config.json: expected JSON"):
+        load_model(directory)
+    (directory / "config.json").write_text("[]")
+    with pytest.raises(ValueError, match="expected a JSON object, got list"):
+        load_model(directory)
+    write_json(directory / "config.json", config)
+    (directory / "weights.safetensors").write_bytes(b"half a file")
+    with pytest.raises(ValueError, match="model: expected config and weights that fit"):
+        load_model(directory)
+
+
+def test_the_packaged_model_is_what_its_record_says():
+    model, source, target = load_model()
+    record = records.read("number_words_seeds")
+    assert sum(p.numel() for p in model.parameters()) == 934_656
+    assert (len(source), len(target)) == (model.config.source_vocab_size, model.config.target_vocab_size)
+    assert [run["seed"] for run in record["runs"]] == [0, 1, 2, 3, 4]
+    assert all(run["exact_match"] >= 0.99 and run["n"] == 1000 for run in record["runs"])
+
+
+def test_unknown_record():
+    with pytest.raises(ValueError, match="name: expected one of number_words_seeds, got 'odd'"):
+        records.read("odd")
+
+
+def test_config_file_is_readable(saved):
+    directory, _ = saved
+    text = (directory / "config.json").read_text()
+    assert json.loads(text)["task"] == "number-words"
+    assert '"dreißig"' in text  # not an escape sequence

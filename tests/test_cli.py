@@ -1,0 +1,169 @@
+"""The command line: what it prints, and that a wrong word gets one readable line and exit code 2."""
+
+import io
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from transformer_lessons import __version__, cli
+from transformer_lessons.data.number_words import english, german
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    """No run of a developer's own may be picked up."""
+    monkeypatch.chdir(tmp_path)
+
+
+def run(capsys, *arguments: str) -> tuple[int, str, str]:
+    try:
+        code = cli.main(arguments)
+    except SystemExit as leave:
+        code = leave.code
+    return code, *capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ([], "the following arguments are required: COMMAND"),
+        (["fly"], "invalid choice: 'fly'"),
+        (["train", "--steps", "many"], "argument --steps: invalid int value: 'many'"),
+        (["train", "--steps", "0"], "steps: expected an integer, 1 or more, got 0"),
+        (["train", "--seed", "-1"], "seed: expected a number, 0 or more, got -1"),
+        (["train", "--task", "chess"], "invalid choice: 'chess'"),
+        (["train", "--resume"], "resume: expected a run, found no runs/number-words/config.json"),
+        (["train", "--resume", "--overwrite"], "not allowed with argument"),
+        (["train", "--config", "no.json"], "no.json"),
+        (["train", "--device", "abacus"], "invalid choice: 'abacus'"),
+        (["evaluate", "--model", "nowhere"], "model: expected a folder with config.json, got nowhere"),
+        (["evaluate", "--njson"], "unrecognized arguments: --njson"),
+        (["translate", "minus", "five"], "number: expected 0 to 999,999"),
+        (["translate", "-5"], "number: expected 0 to 999,999, got -5"),
+        (["translate", "1000000"], "number: expected 0 to 999,999, got 1,000,000"),
+        (["translate", "forty-towo"], "number: expected digits or English number words, got 'towo'"),
+        (["translate", ""], "got nothing"),
+        (["translate", "--model", "nowhere", "7"], "model: expected a folder"),
+    ],
+)
+def test_a_wrong_word_gets_one_line_and_exit_code_2(capsys, arguments, complaint):
+    code, out, error = run(capsys, *arguments)
+    lines = [line for line in error.splitlines() if not line.startswith("model: ")]
+    assert code == 2
+    assert out == ""
+    assert len(lines) == 1, error
+    assert complaint in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("{", "expected JSON"),
+        ('{"model": {"depth": 3}}', "model: expected some of .*, got depth"),
+        ('{"training": [1]}', r"training: expected some of .*, got \[1\]"),
+        (
+            '{"model": {"d_model": 21, "num_heads": 4}}',
+            "num_heads: expected a divisor of d_model = 21, got 4",
+        ),
+        ('{"training": {"batch_size": 99999}}', "batch_size: expected 1 to 20000"),
+    ],
+)
+def test_a_config_that_makes_no_sense(capsys, tmp_path, content, complaint):
+    (tmp_path / "config.json").write_text(content)
+    code, _, error = run(capsys, "train", "--config", "config.json", "--output", "run")
+    assert code == 2
+    assert len(error.splitlines()) == 1
+    assert re.search(complaint, error)
+    assert not (tmp_path / "run").exists()
+
+
+def test_translate_words_and_digits(capsys):
+    for text in (["421"], [english(421)], ["Four", "Hundred", "Twenty-One"]):
+        code, out, _ = run(capsys, "translate", *text)
+        assert (code, out) == (0, "vierhunderteinundzwanzig\n")
+
+
+def test_translate_lines(capsys, monkeypatch):
+    numbers = [*range(0, 999_999, 9_973)]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{english(n)}\n" for n in numbers)))
+    code, out, _ = run(capsys, "translate")
+    lines = out.splitlines()
+    assert code == 0
+    assert len(lines) == len(numbers)
+    assert sum(line == german(n) for line, n in zip(lines, numbers, strict=True)) >= 0.97 * len(numbers)
+
+
+def test_an_unreadable_line_keeps_its_place(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("12\nzwölf\n\ntwenty-one"))
+    code, out, error = run(capsys, "translate")
+    assert code == 2
+    assert out.splitlines() == ["zwölf", "", "", "einundzwanzig"]
+    assert "line 2: number: expected digits or English number words, got 'zwölf'" in error
+    assert "line 3: number: expected digits or English number words, got nothing" in error
+
+
+def test_evaluate(capsys):
+    code, out, _ = run(capsys, "evaluate", "--json")
+    result = json.loads(out)
+    assert code == 0
+    assert result.keys() >= {"exact_match", "n", "errors"}
+    code, out, _ = run(capsys, "evaluate")
+    assert code == 0
+    assert f"{result['exact_match']:.1%} exact match on 1,000 numbers never trained on" in out
+
+
+def test_doctor(capsys):
+    code, out, _ = run(capsys, "doctor")
+    assert code == 0
+    assert "421 is vierhunderteinundzwanzig" in out
+    assert out.endswith("all is well\n")
+
+
+def test_doctor_finds_a_missing_model(capsys, monkeypatch):
+    def missing(directory=None):
+        raise ValueError("model: expected a folder with weights.safetensors, got an empty one")
+
+    monkeypatch.setattr(cli, "load_model", missing)
+    code, out, _ = run(capsys, "doctor")
+    assert code == 1
+    assert "unusable: model: expected a folder with weights.safetensors" in out
+
+
+def test_train_does_not_discard_a_run(capsys, tmp_path):
+    config = {"d_model": 6, "num_heads": 3, "num_decoder_layers": 1, "max_length": 24}
+    training = {"steps": 3, "training_pairs": 11, "batch_size": 5}
+    (tmp_path / "small.json").write_text(json.dumps({"model": config, "training": training}))
+    code, out, _ = run(capsys, "train", "--config", "small.json")
+    assert code == 0
+    assert out.startswith("runs/number-words: ")
+    weights = (tmp_path / "runs/number-words/weights.safetensors").read_bytes()
+
+    code, _, error = run(capsys, "train", "--config", "small.json")
+    assert code == 2
+    assert "runs/number-words holds a run; --resume goes on with it, --overwrite discards it" in error
+    code, _, error = run(capsys, "train", "--resume", "--steps", "5")
+    assert code == 2
+    assert "steps: the run in runs/number-words has 3, got 5" in error
+    assert (tmp_path / "runs/number-words/weights.safetensors").read_bytes() == weights
+
+    assert run(capsys, "train", "--config", "small.json", "--overwrite", "--seed", "1")[0] == 0
+    assert (tmp_path / "runs/number-words/weights.safetensors").read_bytes() != weights
+    assert "model: runs/number-words" in run(capsys, "translate", "7")[2]
+
+
+def test_version_and_help(capsys):
+    assert run(capsys, "--version")[:2] == (0, f"transformer-lessons {__version__}\n")
+    code, out, _ = run(capsys, "--help")
+    assert code == 0
+    assert all(command in out for command in ("train", "evaluate", "translate", "doctor"))
+
+
+def test_a_reader_that_goes_away_is_no_error():
+    script = f"yes 12 | head -20000 | {sys.executable} -m transformer_lessons translate | head -1"
+    result = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    assert result.stdout == "zwölf\n"
+    assert "Traceback" not in result.stderr
+    assert "Exception" not in result.stderr

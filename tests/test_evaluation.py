@@ -1,0 +1,58 @@
+"""What a model gets right, and the names of its mistakes."""
+
+import pytest
+import torch
+
+from transformer_lessons.checkpoints import load_model
+from transformer_lessons.data import number_words
+from transformer_lessons.evaluation import error_kind, evaluate_number_words, in_chunks, translate
+
+
+@pytest.mark.parametrize(
+    ("got", "kind"),
+    [
+        ("zwanzig und ein", "order"),
+        ("ein und", "missing part"),
+        ("", "missing part"),
+        ("ein und ein und zwanzig", "added part"),
+        ("zwei und zwanzig", "wrong part"),
+        ("vier", "wrong part"),
+    ],
+)
+def test_error_kinds(got, kind):
+    assert error_kind(got.split(), "ein und zwanzig".split()) == kind
+
+
+def test_in_chunks():
+    assert list(in_chunks(range(5), 2)) == [[0, 1], [2, 3], [4]]
+    assert list(in_chunks([], 2)) == []
+
+
+def test_the_packaged_model_translates_what_it_never_saw():
+    result = evaluate_number_words(*load_model(), number_words.held_out())
+    assert result["exact_match"] >= 0.99
+    assert result["n"] == 1000
+    assert sum(result["errors"].values()) == round(1000 * (1 - result["exact_match"]))
+
+
+def test_a_broken_model_is_counted_as_such():
+    model, source, target = load_model()
+    with torch.no_grad():
+        model.output.weight[target.eos_id] += 100 * model.output.weight[target.eos_id]
+    result = evaluate_number_words(model, source, target, number_words.held_out()[:50])
+    assert result["exact_match"] < 0.5
+    assert len(result["examples"]) == 5
+
+
+def test_batch_mates_do_not_change_a_translation():
+    model, source, target = load_model()
+    sentences = [number_words.english_tokens(number_words.english(n)) for n in (7, 421, 987_654)]
+    together = translate(model, source, target, sentences)
+    assert together == [translate(model, source, target, [sentence])[0] for sentence in sentences]
+    assert together[1] == number_words.german_tokens(421)
+
+
+def test_a_sentence_too_long():
+    model, source, target = load_model()
+    with pytest.raises(ValueError, match="sentence: expected at most 64 tokens, got 65"):
+        translate(model, source, target, [["one"] * 65])

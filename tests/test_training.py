@@ -1,0 +1,215 @@
+"""The training step, and runs that are killed, interrupted, resumed and refused."""
+
+import json
+import math
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from conftest import assert_close
+from safetensors.torch import load_file
+
+from transformer_lessons.data import number_words
+from transformer_lessons.data.batches import Batches, make_batch
+from transformer_lessons.model import Transformer, TransformerConfig
+from transformer_lessons.training import Trainer, TrainingConfig, batch_loss, stop_signal
+
+SIZES = {"d_model": 21, "num_heads": 3, "d_ff": 17, "num_encoder_layers": 1, "num_decoder_layers": 1}
+SMALL = TrainingConfig(steps=60, batch_size=5, training_pairs=101, warmup_steps=7, checkpoint_every=10)
+
+
+def small_model(**changes) -> Transformer:
+    torch.manual_seed(0)
+    source, target = number_words.vocabularies()
+    return Transformer(TransformerConfig(len(source), len(target), **{"dropout": 0.0, **SIZES, **changes}))
+
+
+def small_batches() -> Batches:
+    return Batches(number_words.pairs(number_words.training_numbers(101, 0)), 5, seed=0)
+
+
+def test_batch_loss_is_cross_entropy_over_real_tokens():
+    model = small_model().double()
+    batch = make_batch(number_words.pairs([7, 421, 987_654]))
+    loss, count, right = batch_loss(model, batch, smoothing=0.0)
+    logits = model(batch.src, batch.tgt_in)
+    oracle = F.cross_entropy(logits.transpose(1, 2), batch.tgt_out, ignore_index=0, reduction="sum")
+    assert count == (batch.tgt_out != 0).sum()
+    assert right == ((logits.argmax(-1) == batch.tgt_out) & (batch.tgt_out != 0)).sum()
+    assert_close(loss, oracle)
+
+
+def test_a_step_is_adamw_with_clipped_gradients_of_the_mean():
+    ours = Trainer(small_model().double(), small_batches(), SMALL)
+    theirs = small_model().double()
+    optimizer = torch.optim.AdamW(theirs.parameters(), betas=(0.9, 0.98), eps=1e-9, weight_decay=0.01)
+    for step in range(1, 4):
+        batch = small_batches()[step - 1]
+        real = batch.tgt_out != 0
+        log_p = theirs(batch.src, batch.tgt_in)[real].log_softmax(-1)
+        # The smoothed target written out: ε / (V − 1) everywhere but on padding, and 1 − ε more on the answer.
+        q = torch.full_like(log_p, 0.1 / (log_p.size(-1) - 1))
+        q[:, 0] = 0.0
+        q[range(len(q)), batch.tgt_out[real]] += 0.9
+        optimizer.zero_grad()
+        (-(q * log_p).sum(-1).mean()).backward()
+        norm = torch.nn.utils.clip_grad_norm_(theirs.parameters(), 1.0)
+        optimizer.param_groups[0]["lr"] = SMALL.learning_rate(step)
+        optimizer.step()
+        record = ours.train_step()
+        assert record["step"] == step
+        assert math.isclose(record["gradient_norm"], norm.item(), rel_tol=1e-9)
+    for a, b in zip(ours.model.parameters(), theirs.parameters(), strict=True):
+        assert_close(a, b, tolerance=1e-9)
+
+
+def test_learning_rate_reaches_its_peak_and_every_step_learns():
+    config = TrainingConfig()
+    rates = [config.learning_rate(step) for step in range(1, config.steps + 1)]
+    assert max(rates) == rates[config.warmup_steps - 1] == config.peak_learning_rate
+    assert min(rates) > 0
+    assert replace(config, steps=3).learning_rate(1) == config.peak_learning_rate  # warm-up: a third of 3
+    assert replace(config, steps=1).learning_rate(1) > 0
+
+
+def test_a_loss_that_is_not_finite_stops_before_it_spoils_the_weights():
+    model = small_model()
+    trainer = Trainer(model, small_batches(), SMALL)
+    trainer.train_step()
+    with torch.no_grad():
+        model.output.weight[5, 5] = float("nan")
+    before = {name: parameter.clone() for name, parameter in model.named_parameters()}
+    with pytest.raises(FloatingPointError, match="the loss became nan at step 2"):
+        trainer.train_step()
+    for name, parameter in model.named_parameters():
+        assert torch.equal(parameter, before[name]) or name.endswith(("output.weight", "token.weight"))
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"steps": 0}, "steps: expected an integer, 1 or more, got 0"),
+        ({"batch_size": 2.5}, "batch_size: expected an integer, 1 or more, got 2.5"),
+        ({"peak_learning_rate": -1.0}, "peak_learning_rate: expected a number, 0 or more, got -1.0"),
+        ({"clip_norm": math.nan}, "clip_norm: expected a number, 0 or more, got nan"),
+        ({"smoothing": 1.0}, "smoothing: expected below 1, got 1.0"),
+        ({"seed": "7"}, "seed: expected a number, 0 or more, got '7'"),
+    ],
+)
+@pytest.mark.usefixtures("no_shape_checks")
+def test_config_refuses(change, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        TrainingConfig(**change)
+
+
+def test_resuming_without_a_checkpoint_or_with_another_models(tmp_path):
+    with pytest.raises(ValueError, match="resume: expected a checkpoint, found no"):
+        Trainer(small_model(), small_batches(), SMALL, tmp_path).restore()
+    Trainer(small_model(), small_batches(), SMALL, tmp_path).save()
+    with pytest.raises(ValueError, match="expected a checkpoint of this model"):
+        Trainer(small_model(d_ff=19), small_batches(), SMALL, tmp_path).restore()
+
+
+def test_second_interrupt_raises_and_handlers_are_put_back():
+    before = signal.getsignal(signal.SIGINT)
+    with stop_signal() as stop:
+        signal.raise_signal(signal.SIGINT)
+        assert stop.is_set()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+# --- whole runs, as a user starts them: another process, without the shape checks ---
+
+
+def lessons(*arguments, **options) -> subprocess.Popen:
+    command = [sys.executable, "-m", "transformer_lessons", *map(str, arguments)]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options)
+
+
+def finish(process: subprocess.Popen) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=300)
+    return process.returncode, out, err
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory):
+    """A run small enough to repeat, with dropout, so that the random state matters."""
+    path = tmp_path_factory.mktemp("recipe") / "config.json"
+    training = {"steps": 60, "batch_size": 5, "training_pairs": 101, "checkpoint_every": 10}
+    path.write_text(json.dumps({"model": {**SIZES, "dropout": 0.1, "max_length": 32}, "training": training}))
+    return path
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(recipe, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("uninterrupted")
+    code, _, error = finish(lessons("train", "--config", recipe, "--output", directory, "--device", "cpu"))
+    assert code == 0, error
+    return directory
+
+
+def start_and_stop(recipe, directory, number, *, after):
+    """Send a signal once so many steps are recorded."""
+    process = lessons("train", "--config", recipe, "--output", directory, "--device", "cpu")
+    metrics = directory / "metrics.jsonl"
+    while process.poll() is None and not (metrics.exists() and metrics.read_text().count("\n") >= after):
+        time.sleep(0.005)
+    process.send_signal(number)
+    return finish(process)
+
+
+def read_metrics(directory) -> list[dict]:
+    return [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+
+
+def assert_same_run(directory, expected):
+    ours, theirs = (load_file(d / "weights.safetensors") for d in (directory, expected))
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)  # to the bit
+    for a, b in zip(read_metrics(directory), read_metrics(expected), strict=True):
+        a.pop("tokens_per_second"), b.pop("tokens_per_second")
+        assert a == b
+
+
+def test_killed_and_resumed_ends_with_the_same_bits(recipe, uninterrupted, tmp_path):
+    code, _, _ = start_and_stop(recipe, tmp_path, signal.SIGKILL, after=23)
+    assert code == -signal.SIGKILL
+    code, out, error = finish(lessons("train", "--resume", "--output", tmp_path, "--device", "cpu"))
+    assert code == 0, error
+    assert "exact match" in out
+    assert_same_run(tmp_path, uninterrupted)
+    assert [record["step"] for record in read_metrics(tmp_path)] == [*range(1, 61)]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_leaves_a_checkpoint_and_says_how_to_go_on(recipe, uninterrupted, tmp_path, number):
+    code, _, error = start_and_stop(recipe, tmp_path, number, after=13)
+    assert code == 130, error
+    assert f"lessons train --resume --output {tmp_path}" in error
+    assert "Traceback" not in error
+    assert not (tmp_path / "record.json").exists()
+    done = torch.load(tmp_path / "checkpoint.pt", weights_only=True)["step"]
+    assert 13 <= done < 60
+    code, _, error = finish(lessons("train", "--resume", "--output", tmp_path, "--device", "cpu"))
+    assert code == 0, error
+    assert_same_run(tmp_path, uninterrupted)
+    assert {path.name for path in tmp_path.iterdir()} == {path.name for path in uninterrupted.iterdir()}
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 5))])
+def test_number_words_are_learned_in_250_steps(seed, tmp_path):
+    code, _, error = finish(lessons("train", "--seed", seed, "--output", tmp_path, "--device", "cpu"))
+    assert code == 0, error
+    code, out, error = finish(lessons("evaluate", "--model", tmp_path, "--json"))
+    assert code == 0, error
+    result = json.loads(out)
+    assert result["n"] == 1000
+    assert result["exact_match"] >= 0.99
+    assert json.loads((tmp_path / "record.json").read_text())["steps"] == 250
