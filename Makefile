@@ -36,18 +36,19 @@ book: setup  ## build the book into _build/html/index.html
 	@echo 'The book is at _build/html/index.html'
 
 test: setup lint  ## everything that must hold at every commit (what .ci/run calls)
-	$(RUN) -m pytest
+	$(RUN) -m pytest tests book/chapters --nbval --nbval-sanitize-with book/nbval.cfg
 
 test-full: setup lint  ## the long tests too: all seeds and mutants (hours)
-	$(RUN) -m pytest --full
+	$(RUN) -m pytest tests book/chapters --nbval --nbval-sanitize-with book/nbval.cfg --full
 
 notebooks: setup  ## execute all notebooks and store their outputs, normalised
 	$(RUN) -m book.notebooks
 
-model: setup  ## retrain the committed number-words model
+model: setup  ## retrain the committed number-words model, and draw the README's picture with it
 	$(RUN) -m transformer_lessons train --task number-words --seed 0 --output runs/pretrained --overwrite
 	mkdir -p $(PRETRAINED)
 	cp runs/pretrained/config.json runs/pretrained/weights.safetensors runs/pretrained/record.json $(PRETRAINED)
+	$(RUN) -m book.picture
 
 release: setup  ## regenerate exercises/release from exercises/source
 	$(RUN) -m exercises.release
