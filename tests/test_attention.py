@@ -336,15 +336,13 @@ def by_hand(attention, x, *, heads, groups, **options):
 def test_grouped_queries_equal_torch(groups, dtype):
     ours = perturb(MultiHeadAttention(30, 6, num_key_value_heads=groups, d_k=5, d_v=13)).to(dtype)
     x = torch.randn(2, QUERIES, 30, dtype=dtype)
-    parameters = list(ours.parameters())
+    parameters, cotangent = list(ours.parameters()), torch.randn_like(x)
 
-    def with_parameters(call):
-        output = call()
-        cotangent = torch.linspace(-1, 1, output.numel(), dtype=dtype).cos().view_as(output)
+    def with_gradients(output):
         return [output, *torch.autograd.grad(output, parameters, cotangent)]
 
-    actual = with_parameters(lambda: ours(x, is_causal=True))
-    expected = with_parameters(lambda: by_hand(ours, x, heads=6, groups=groups, is_causal=True))
+    actual = with_gradients(ours(x, is_causal=True))
+    expected = with_gradients(by_hand(ours, x, heads=6, groups=groups, is_causal=True))
     for a, b in zip(actual, expected, strict=True):
         assert_close(a, b)
 
