@@ -86,8 +86,8 @@ def _finding(judged: Task, requirement: Requirement, probes: dict, shown: dict[s
 
 
 def _crashes(shown: dict[str, Reply]) -> bool:
-    """Nothing but errors of one kind that no known mistake is: nothing written yet, or a syntax slip."""
-    unlike_any = {"NotImplementedError", "NameError", "UnboundLocalError"}
+    """Nothing but errors that no known mistake makes: nothing written yet, or a name misspelt."""
+    unlike_any = {"NotImplementedError", "NotAFunctionError", "NameError", "UnboundLocalError"}
     return all(reply.error and reply.error["type"] in unlike_any for reply in shown.values())
 
 
@@ -99,7 +99,7 @@ def _failed(
     mistakes: list[Mistake],
     met: dict[str, bool],
 ) -> Report:
-    example = _smallest(judged, adapter, requirement)
+    example = _smallest(judged, adapter, requirement) if finding.example else None
     return Report(
         task=judged.name,
         passed=False,

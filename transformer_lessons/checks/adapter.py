@@ -48,6 +48,10 @@ class Reply:
     reseeded: bool = False
 
 
+class _NotAFunctionError(Exception):
+    """The learner's name stands for something that cannot be called."""
+
+
 @runtime_checkable
 class Adapter(Protocol):
     """What a check may ask of a learner's code, wherever it lives.
@@ -103,7 +107,7 @@ class Local:
         """Make an object; the reply's value is its handle."""
 
         def make() -> str:
-            made = self._find(target)(*_copied(args), **_copied(kwargs))
+            made = self._function(target)(*_copied(args), **_copied(kwargs))
             self._built += 1
             handle = f"{target}#{self._built}"
             self._names[handle] = made
@@ -114,7 +118,7 @@ class Local:
     def call(self, target: str, args: list, kwargs: dict, *, seed: int = 0) -> Reply:
         """Call, with copies of the arguments."""
         given = {"args": _copied(args), "kwargs": _copied(kwargs)}
-        reply = self._guard(lambda: self._find(target)(*given["args"], **given["kwargs"]), seed)
+        reply = self._guard(lambda: self._function(target)(*given["args"], **given["kwargs"]), seed)
         return _replace(reply, mutated=_changed(args, kwargs, given))
 
     def vjp(self, target: str, args: list, kwargs: dict, cotangents: list, *, seed: int = 0) -> Reply:
@@ -131,7 +135,7 @@ class Local:
         extra: dict[str, Any] = {}
 
         def forward_and_backward() -> Any:
-            found = self._find(target)
+            found = self._function(target)
             result = found(*given["args"], **given["kwargs"])
             parameters = dict(_module(found).named_parameters()) if _module(found) else {}
             extra["gradients"] = _gradients(result, cotangents, roots)
@@ -167,6 +171,12 @@ class Local:
         found = self._names[name]
         for attribute in attributes:
             found = getattr(found, attribute)
+        return found
+
+    def _function(self, target: str) -> Callable:
+        found = self._find(target)
+        if not callable(found):
+            raise _NotAFunctionError(_kind(found))
         return found
 
     def _guard(self, action: Callable[[], Any], seed: int = 0) -> Reply:
@@ -267,18 +277,16 @@ def _same(a: Tensor, b: Tensor | None) -> bool:
 
 def _gradients(result: Any, cotangents: list, roots: dict[str, Tensor]) -> dict[str, Tensor | None]:
     """Of the sum of results times cotangents; a result that does not fit its cotangent is left out."""
-    pairs = [
-        (tensor, cotangent.to(tensor.dtype))
+    terms = [
+        (tensor * cotangent.to(tensor.dtype)).sum()
         for tensor, cotangent in zip(leaves(result).values(), cotangents, strict=False)
         if tensor.requires_grad and tensor.shape == cotangent.shape
     ]
     trainable = {name: root for name, root in roots.items() if root.requires_grad}
-    if not pairs or not trainable:
+    if not terms or not trainable:
         return dict.fromkeys(roots)
-    outputs, weights = zip(*pairs, strict=True)
-    found = torch.autograd.grad(
-        outputs, list(trainable.values()), weights, allow_unused=True, retain_graph=True
-    )
+    # Of one number: passing torch the cotangents instead makes it import sympy, which takes seconds.
+    found = torch.autograd.grad(sum(terms), list(trainable.values()), allow_unused=True, retain_graph=True)
     return {**dict.fromkeys(roots), **dict(zip(trainable, found, strict=True))}
 
 
@@ -292,7 +300,8 @@ def _described(error: BaseException) -> dict[str, str]:
         message = str(error)
     except Exception:
         message = "(no readable message)"
-    return {"type": type(error).__name__, "message": message[:TEXT], "line": _line(error)}
+    type_ = type(error).__name__.removeprefix("_")
+    return {"type": type_, "message": message[:TEXT], "line": _line(error)}
 
 
 def _line(error: BaseException) -> str:

@@ -211,4 +211,5 @@ TASK = Task(
     steps=Steps(),
     assemble=attend,
     mistakes=MISTAKES,
+    essential=10,  # those of `base_probes`
 )

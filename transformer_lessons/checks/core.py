@@ -93,6 +93,7 @@ class Task:
         steps: the parts of the right answer that mistakes replace.
         assemble: puts steps together to a function.
         mistakes: the catalogue.
+        essential: a diagnosis must explain at least so many of the first probes; all of them unless given.
     """
 
     name: str
@@ -107,6 +108,7 @@ class Task:
     steps: Any
     assemble: Callable[[Any], Callable]
     mistakes: tuple[Mistake, ...]
+    essential: int | None = None
 
     def mistaken(self, *variants: dict[str, Callable]) -> Callable:
         """The wrong implementation that makes these mistakes at once."""

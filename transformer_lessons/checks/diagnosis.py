@@ -1,41 +1,34 @@
 """Names the known mistakes that behave exactly as a candidate does."""
 
+import itertools
+
 from transformer_lessons.checks.adapter import Reply
 from transformer_lessons.checks.core import Mistake, Probe, Task
 from transformer_lessons.checks.judge import agree
 
 __all__ = ["diagnose"]
 
-DEPTH = 4  # at most so many mistakes at once: leaving out the four subtle requirements is common
-BREADTH = 4  # so many partial explanations are followed up
+DEPTH = 6  # at most so many mistakes at once: a first draft often leaves out all the subtle requirements
+BUDGET = 24  # so many partial explanations are followed up
+PAIRS = 2  # so often two mistakes that hide each other are looked for, which takes longer
 
 Choice = tuple[Mistake, dict]
 Exam = dict[str, tuple[Probe, Reply]]
 
 
 def diagnose(task: Task, exam: Exam, shown: dict[str, Reply]) -> list[Mistake]:
-    """The fewest catalogued mistakes that together show what the candidate showed, on every probe.
+    """The catalogued mistakes that together show what the candidate showed.
 
     Probes go from basic to subtle. A mistake is a partial explanation if it agrees with the candidate further
     than what it adds to; then the next mistake is looked for at the first probe that is still unexplained.
 
     Returns:
-        The mistakes, the one with the most basic symptom first; empty if there is no complete explanation.
+        The mistakes, the one with the most basic symptom first. Empty if no explanation covers all probes, or at
+        least the task's essential ones.
     """
     search = _Search(task, exam, shown)
-    frontier: list[tuple[int, tuple[Choice, ...]]] = [(search.reach((), 0), ())]
-    for _ in range(DEPTH):
-        further = []
-        for reached, chosen in frontier:
-            for choice in search.additions(chosen):
-                longer = (*chosen, choice)
-                reach = search.reach(longer, reached)
-                if reach == len(search.names):
-                    return [mistake for mistake, _ in longer]
-                if reach > reached:
-                    further.append((reach, longer))
-        frontier = sorted(further, key=lambda item: -item[0])[:BREADTH]
-    return []
+    reached, chosen = search.extend(search.reach((), 0), ())
+    return [mistake for mistake, _ in chosen] if reached >= (task.essential or len(exam)) else []
 
 
 class _Search:
@@ -43,8 +36,53 @@ class _Search:
 
     def __init__(self, task: Task, exam: Exam, shown: dict[str, Reply]):
         self.task, self.exam, self.shown, self.names = task, exam, shown, list(exam)
+        self.budget, self.pairs = BUDGET, PAIRS
 
-    def additions(self, chosen: tuple[Choice, ...]) -> list[Choice]:
+    def extend(self, reached: int, chosen: tuple[Choice, ...]) -> tuple[int, tuple[Choice, ...]]:
+        """The explanation that reaches furthest, of these mistakes and as few more as possible."""
+        best = reached, chosen
+        if len(chosen) == DEPTH or self.budget == 0:
+            return best
+        self.budget -= 1
+        further = self._further(reached, chosen)
+        for reach, longer in sorted(further, key=lambda item: -item[0]):
+            if reach < len(self.names):
+                reach, longer = self.extend(reach, longer)
+            best = max(best, (reach, longer), key=lambda item: item[0])
+            if best[0] == len(self.names):
+                break
+        return best
+
+    def _further(self, reached: int, chosen: tuple[Choice, ...]) -> list[tuple[int, tuple[Choice, ...]]]:
+        """All explanations one mistake longer that reach further; if there is none, two mistakes longer."""
+        additions = self._additions(chosen)
+        singles = [(*chosen, choice) for choice in additions]
+        found = [(reach, longer) for longer in singles if (reach := self.reach(longer, reached)) > reached]
+        if found or not self.pairs or self.shown[self.names[reached]].error:
+            return found
+        self.pairs -= 1
+        visible = [choice for choice in additions if self._alters((*chosen, choice), chosen, reached)]
+        pairs = [
+            (*chosen, a, b) for a, b in itertools.combinations(visible, 2) if not a[1].keys() & b[1].keys()
+        ]
+        return [(reach, longer) for longer in pairs if (reach := self.reach(longer, reached)) > reached]
+
+    def _alters(self, longer: tuple[Choice, ...], chosen: tuple[Choice, ...], number: int) -> bool:
+        """Whether the last mistake makes a difference on a probe, and none on those before it."""
+        probe = self.exam[self.names[number]][0]
+        differs = not agree(probe, self._observe(longer, probe), self._observe(chosen, probe))
+        return differs and all(self._explains(longer, earlier) for earlier in range(number))
+
+    def _explains(self, chosen: tuple[Choice, ...], number: int) -> bool:
+        name = self.names[number]
+        probe = self.exam[name][0]
+        return agree(probe, self._observe(chosen, probe), self.shown[name])
+
+    def _observe(self, chosen: tuple[Choice, ...], probe: Probe) -> Reply:
+        wrong = self.task.mistaken(*(variant for _, variant in chosen))
+        return self.task.observe(self.task.local(wrong), probe)
+
+    def _additions(self, chosen: tuple[Choice, ...]) -> list[Choice]:
         """The mistakes that touch other steps than those made already."""
         taken = {step for _, variant in chosen for step in variant}
         return [
@@ -59,16 +97,10 @@ class _Search:
 
         The probe that was unexplained before is asked first: most additions fail there.
         """
-        adapter = self.task.local(self.task.mistaken(*(variant for _, variant in chosen)))
 
-        def explained(number: int) -> bool:
-            name = self.names[number]
-            probe = self.exam[name][0]
-            return agree(probe, self.task.observe(adapter, probe), self.shown[name])
-
-        if chosen and not explained(unexplained):
+        if chosen and not self._explains(chosen, unexplained):
             return 0
         for number in range(len(self.names)):
-            if not (chosen and number == unexplained) and not explained(number):
+            if not (chosen and number == unexplained) and not self._explains(chosen, number):
                 return number
         return len(self.names)

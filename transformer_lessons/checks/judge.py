@@ -25,12 +25,14 @@ class Finding:
         where: the output or argument, with the index of the largest deviation.
         deviation: the largest deviation; infinite for NaN.
         output: the number of the output to print in a counterexample.
+        example: whether a counterexample helps.
     """
 
     text: str
     where: str | None = None
     deviation: float | None = None
     output: int | None = None
+    example: bool = True
 
 
 def find(task: Task, requirement: Requirement, probe: Probe, got: Reply, want: Reply) -> Finding | None:
@@ -66,8 +68,11 @@ def _deviation_in_full(a: Tensor, b: Tensor, tolerance: float) -> tuple[float, t
     largest, finite = gap.max().item(), b[b.isfinite()].abs()
     if largest <= tolerance * max(1.0, finite.max().item() if finite.numel() else 1.0):
         return None
-    index = torch.unravel_index(gap.argmax(), gap.shape)
-    return largest, tuple(int(i) for i in index)
+    place, index = int(gap.argmax()), []
+    for size in reversed(gap.shape):  # torch.unravel_index would import sympy, which takes seconds
+        place, last = divmod(place, size)
+        index.append(last)
+    return largest, tuple(reversed(index))
 
 
 def agree(probe: Probe, a: Reply, b: Reply) -> bool:
@@ -114,10 +119,14 @@ def _error(task: Task, got: Reply) -> Finding | None:
         return None
     kind, message, line = got.error["type"], got.error["message"], got.error["line"]
     if kind == "NotImplementedError":
-        return Finding(f"there is no answer yet (`{task.name}` raises NotImplementedError).")
+        return Finding(f"there is no answer yet: `{task.name}` raises NotImplementedError.", example=False)
+    if kind == "NotAFunctionError":
+        is_ = "None" if message == "NoneType" else f"of type {message}"
+        return Finding(f"`{task.name}` should be a function, but is {is_}.", example=False)
     said = f": {message.splitlines()[0]}" if message else ""
-    at = f" In the line `{line}`." if line else ""
-    return Finding(f"it raised {kind}{said}.{at} It is called as {task.signature}.")
+    at = f" in the line `{line}`" if line else ""
+    call = f" It is called as {task.signature}." if kind == "TypeError" else ""
+    return Finding(f"it raised {kind}{said}{at}.{call}".replace("..", "."), example=kind != "TypeError")
 
 
 def _outputs(task: Task, reply: Reply) -> list:
@@ -128,12 +137,12 @@ def _structure(task: Task, got: Reply, want: Reply) -> Finding | None:
     """The right number of tensors of the right shapes."""
     promised = f"a tuple ({', '.join(task.returns)})" if len(task.returns) > 1 else "one tensor"
     if got.kind != want.kind:
-        return Finding(f"it should return {promised}, but returned {_in_words(got)}.")
+        return Finding(f"it should return {promised}, but returned {_in_words(got)}.", example=False)
     if isinstance(want.value, dict):  # seen through a view
         return None if isinstance(got.value, dict) else Finding(f"it should return {promised}.")
     outputs, wanted = _outputs(task, got), _outputs(task, want)
     if len(outputs) != len(wanted):
-        return Finding(f"it should return {promised}, but returned {len(outputs)} values.")
+        return Finding(f"it should return {promised}, but returned {len(outputs)} values.", example=False)
     for number, (name, a, b) in enumerate(zip(task.returns, outputs, wanted, strict=True)):
         finding = _not_a_tensor(name, a, b) or _shape(name, a, b, number)
         if finding:

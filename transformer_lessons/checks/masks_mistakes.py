@@ -40,8 +40,8 @@ def padding_mask_in_steps(steps: PaddingSteps) -> Callable:
     """A padding mask in these steps."""
 
     def padding_mask(ids, pad_id):
-        steps.accept(ids)
-        return steps.kind(steps.shape(steps.compare(ids, pad_id)))
+        taken = steps.accept(ids)
+        return taken if taken is not None else steps.kind(steps.shape(steps.compare(ids, pad_id)))
 
     return padding_mask
 
@@ -63,6 +63,10 @@ def _edited(ids: Tensor, pad_id: int) -> Tensor:
 def _no_batch_axis_crashes(ids: Tensor) -> None:
     if ids.dim() != 2:
         raise IndexError("too many indices for tensor of dimension 1")
+
+
+def _anything(ids: Tensor) -> Tensor | None:
+    return ids if ids.dim() != 2 or ids.is_floating_point() else None
 
 
 _TO_TYPES = (
@@ -183,7 +187,7 @@ PADDING_MISTAKES = (
         "The comparison works for any tensor.",
         "A mistake elsewhere goes unnoticed here.",
         PAD,
-        ({"accept": _no_batch_axis_crashes}, {"accept": lambda ids: None}),
+        ({"accept": _no_batch_axis_crashes}, {"accept": _anything}),
     ),
 )
 

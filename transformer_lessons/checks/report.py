@@ -47,7 +47,7 @@ class Report:
     def __str__(self) -> str:
         return self.message
 
-    def score(self, **points: float) -> float:
+    def score(self, **points: float | int) -> float | int:
         """Points for partial credit: the sum of those whose requirement is met.
 
         Args:
@@ -73,9 +73,10 @@ def write(
         _wrap("Required: " + requirement.sentence),
         _wrap("What happened: " + finding.text),
     ]
-    for number, mistake in enumerate(mistakes):
-        lead = "Known mistake: " if number == 0 else "And another: "
-        parts.append(_wrap(f"{lead}{mistake.name}. {mistake.symptom}"))
+    for mistake in mistakes[:1]:
+        parts.append(_wrap(f"Known mistake: {mistake.name}. {mistake.symptom}"))
+    for mistake in mistakes[1:]:
+        parts.append(_wrap(f"After that: {mistake.name}."))
     if example:
         parts.append("Smallest case found:\n" + textwrap.indent(example, "  "))
     anchor = mistakes[0].anchor if mistakes else requirement.anchor

@@ -1,0 +1,1 @@
+"""Right answers written differently: a check must pass every one of them."""

@@ -1,0 +1,343 @@
+"""Right answers pass, however they are written; wrong ones fail, and get no name that is not their own."""
+
+import importlib
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from transformer_lessons import checks
+
+ATTENTION = "scaled_dot_product_attention"
+
+
+def right(task: str):
+    return checks.task(task).reference
+
+
+def alternates():
+    for task in checks.tasks():
+        for candidate in importlib.import_module(f"alternates.{task}").ALTERNATES:
+            yield pytest.param(task, candidate, id=f"{task}-{candidate.__name__}")
+
+
+ALTERNATES = list(alternates())
+
+
+@pytest.fixture(autouse=True)
+def as_users_run_it(no_shape_checks):
+    """Learners do not run under the import hook, which would answer in place of the checks."""
+
+
+def test_the_tasks_are_named_in_the_order_of_the_chapters():
+    assert checks.tasks() == ["padding_mask", "causal_mask", ATTENTION, "soft_capped_attention"]
+
+
+@pytest.mark.parametrize("task", checks.tasks())
+def test_the_package_passes(task):
+    report = checks.check(task, right(task))
+    assert report.passed
+    assert report.requirement is report.misconception is report.counterexample is None
+    assert all(report.requirements.values())
+    assert str(report) == report.message == f"{task}: all requirements are met."
+    checks.require(task, right(task))
+
+
+@pytest.mark.parametrize(("task", "candidate"), ALTERNATES)
+def test_a_right_answer_in_other_words_passes(task, candidate):
+    for seed in (0, 1):
+        report = checks.check(task, candidate, seed=seed)
+        assert report.passed, report
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("task", "candidate"), ALTERNATES)
+def test_a_right_answer_in_other_words_passes_on_every_seed(task, candidate):
+    for seed in range(2, 100):
+        report = checks.check(task, candidate, seed=seed)
+        assert report.passed, f"seed {seed}: {report}"
+
+
+def test_there_are_enough_alternates():
+    count = {task: sum(p.values[0] == task for p in ALTERNATES) for task in checks.tasks()}
+    assert count[ATTENTION] >= 8
+    assert min(count.values()) >= 3
+
+
+def test_a_lambda_and_a_callable_object_pass():
+    class Attention:
+        def __call__(self, *args, **kwargs):
+            return right(ATTENTION)(*args, **kwargs)
+
+    checks.require(ATTENTION, Attention())
+    checks.require(ATTENTION, lambda *args, **kwargs: right(ATTENTION)(*args, **kwargs))
+
+
+def test_an_unknown_task_is_refused_with_the_list():
+    with pytest.raises(ValueError, match=r"task: expected one of \['padding_mask'"):
+        checks.check("padding", right("padding_mask"))
+
+
+# --- Wrong in ways that are in no catalogue
+
+
+def scaled(query, key):
+    return query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
+
+
+def finish(scores, value, mask, is_causal, dropout):
+    if is_causal:
+        below = torch.ones(scores.shape[-2:], dtype=torch.bool).tril(scores.size(-1) - scores.size(-2))
+        mask = below if mask is None else mask & below
+    if mask is not None:
+        if mask.dtype is not torch.bool:
+            raise ValueError("mask")
+        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+    weights = scores.softmax(-1)
+    if mask is not None:
+        weights = weights.masked_fill(~mask, 0.0)
+    return F.dropout(weights, dropout) @ value, weights
+
+
+def zeros(q, k, v, mask=None, *, is_causal=False, dropout=0.0):
+    return torch.zeros(*q.shape[:-1], v.size(-1), dtype=q.dtype), torch.zeros_like(q @ k.mT)
+
+
+def random_numbers(q, k, v, mask=None, *, is_causal=False, dropout=0.0):
+    weights = torch.rand_like(q @ k.mT).softmax(-1)
+    return weights @ v, weights
+
+
+def cosine(q, k, v, mask=None, *, is_causal=False, dropout=0.0):
+    return finish(F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).mT, v, mask, is_causal, dropout)
+
+
+def distance(q, k, v, mask=None, *, is_causal=False, dropout=0.0):
+    return finish(-(q[..., None, :] - k[..., None, :, :]).square().sum(-1), v, mask, is_causal, dropout)
+
+
+def negative_scores(q, k, v, mask=None, *, is_causal=False, dropout=0.0):
+    return finish(-scaled(q, k), v, mask, is_causal, dropout)
+
+
+def base_two(q, k, v, mask=None, *, is_causal=False, dropout=0.0):
+    return finish(scaled(q, k) * math.log(2), v, mask, is_causal, dropout)
+
+
+def clamped_scores(q, k, v, mask=None, *, is_causal=False, dropout=0.0):
+    return finish(scaled(q, k).clamp(-0.5, 0.5), v, mask, is_causal, dropout)
+
+
+def cube_root(q, k, v, mask=None, *, is_causal=False, dropout=0.0):
+    return finish(q @ k.mT / q.size(-1) ** (1 / 3), v, mask, is_causal, dropout)
+
+
+def values_reversed(q, k, v, mask=None, *, is_causal=False, dropout=0.0):
+    return finish(scaled(q, k), v.flip(-2), mask, is_causal, dropout)
+
+
+def output_doubled(q, k, v, mask=None, *, is_causal=False, dropout=0.0):
+    output, weights = finish(scaled(q, k), v, mask, is_causal, dropout)
+    return 2 * output, weights
+
+
+def weights_squared(q, k, v, mask=None, *, is_causal=False, dropout=0.0):
+    output, weights = finish(scaled(q, k), v, mask, is_causal, dropout)
+    return output, weights.square()
+
+
+def positions_added(q, k, v, mask=None, *, is_causal=False, dropout=0.0):
+    positions = torch.arange(k.size(-2), dtype=k.dtype)
+    return finish(scaled(q, k) + positions, v, mask, is_causal, dropout)
+
+
+def first_key_always_seen(q, k, v, mask=None, *, is_causal=False, dropout=0.0):
+    if mask is not None:
+        mask = mask.clone()
+        mask[..., 0] = True
+    return finish(scaled(q, k), v, mask, is_causal, dropout)
+
+
+def sharpened_gradient(q, k, v, mask=None, *, is_causal=False, dropout=0.0):
+    """Right values, wrong gradients."""
+    q = q + (q - q.detach())
+    return finish(scaled(q, k), v, mask, is_causal, dropout)
+
+
+UNRELATED = [
+    zeros,
+    random_numbers,
+    cosine,
+    distance,
+    negative_scores,
+    base_two,
+    clamped_scores,
+    cube_root,
+    values_reversed,
+    output_doubled,
+    weights_squared,
+    positions_added,
+    first_key_always_seen,
+    sharpened_gradient,
+]
+
+
+def test_the_scaffold_of_the_wrong_answers_is_right():
+    checks.require(
+        ATTENTION,
+        lambda q, k, v, mask=None, *, is_causal=False, dropout=0.0: finish(
+            scaled(q, k), v, mask, is_causal, dropout
+        ),
+    )
+
+
+@pytest.mark.parametrize("candidate", UNRELATED)
+def test_an_unrelated_wrong_answer_fails_without_a_name(candidate):
+    report = checks.check(ATTENTION, candidate)
+    assert not report.passed
+    assert report.misconception is None
+    assert report.also == ()
+    assert "Known mistake" not in report.message
+    assert report.deviation > 1e-6
+    assert report.where in report.message
+
+
+@pytest.mark.parametrize(
+    ("task", "candidate"),
+    [
+        ("padding_mask", lambda ids, pad_id: (ids % 2 == 0)[:, None, None, :]),
+        ("padding_mask", lambda ids, pad_id: torch.ones(ids.size(0), 1, 1, ids.size(1), dtype=torch.bool)),
+        (
+            "padding_mask",
+            lambda ids, pad_id: (ids != pad_id)[:1, None, None, :].expand(ids.size(0), 1, 1, -1),
+        ),
+        ("causal_mask", lambda q, k=None, device=None: torch.ones(1, 1, q, k or q, device=device) > 2),
+        ("causal_mask", lambda q, k=None, device=None: torch.rand(1, 1, q, k or q, device=device) > 0.5),
+        (
+            "soft_capped_attention",
+            lambda q, k, v, cap, mask=None: finish(scaled(q, k).sin(), v, mask, False, 0.0),
+        ),
+    ],
+)
+def test_unrelated_wrong_answers_to_other_tasks_fail_without_a_name(task, candidate):
+    report = checks.check(task, candidate)
+    assert not report.passed
+    assert report.misconception is None
+
+
+def test_zeros_earn_nothing():
+    assert not any(
+        met for name, met in checks.check(ATTENTION, zeros).requirements.items() if name != "returns"
+    )
+
+
+# --- Answers that do not behave
+
+
+def raises(q, k, v, mask=None, **_):
+    raise KeyError("scores")
+
+
+def not_yet(q, k, v, mask=None, **_):
+    raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("candidate", "sentence"),
+    [
+        (raises, "it raised KeyError: 'scores' in the line `raise KeyError(\"scores\")`."),
+        (not_yet, "there is no answer yet: `scaled_dot_product_attention` raises NotImplementedError."),
+        (None, "`scaled_dot_product_attention` should be a function, but is None."),
+        (3, "`scaled_dot_product_attention` should be a function, but is of type int."),
+        (lambda *_, **__: None, "returned None (is a `return` missing?)."),
+        (lambda *_, **__: (1, 2, 3), "returned 3 values."),
+        (lambda *_, **__: "abc", "returned a single str."),
+        (lambda q, k, v, *_, **__: q @ k.mT, "returned a single Tensor."),
+        (lambda *a, **k: list(right(ATTENTION)(*a, **k)), "returned a list of 2 values."),
+        (lambda *a, **k: (*right(ATTENTION)(*a, **k), 1), "returned 3 values."),
+        (lambda q, k, v, *_, **__: (q, 0.5), "output should have shape"),
+        (lambda q, k, v, *_, **__: (np.zeros(3), q), "but is a numpy.ndarray."),
+        (lambda q, k, v, *_, **__: (q.to("meta"), q), "on meta."),
+        (lambda q, k, v, *_, **__: (q.to_sparse(), q), "float64 tensor"),
+        (lambda q, k, v, *_, **__: (v.new_zeros(1, dtype=torch.complex64), q), "complex"),
+        (lambda q, k: (q, k), "it raised TypeError"),
+        (lambda: None, "It is called as scaled_dot_product_attention(query, key, value, mask=None,"),
+        (lambda *_, **__: sys.exit(1), "it raised SystemExit"),
+        (lambda *_, **__: raises(*[1] * 3, **{"x": 1 / 0}), "it raised ZeroDivisionError: division by zero"),
+    ],
+)
+def test_what_was_expected_is_said_in_a_sentence(candidate, sentence):
+    report = checks.check(ATTENTION, candidate)
+    assert not report.passed
+    assert sentence in " ".join(report.message.split())
+    assert "Traceback" not in report.message
+    assert report.requirement == "returns"
+
+
+def test_a_function_without_mask_is_told_how_it_is_called():
+    def three_arguments(query, key, value):
+        weights = scaled(query, key).softmax(-1)
+        return weights @ value, weights
+
+    report = checks.check(ATTENTION, three_arguments)
+    assert report.requirement == "mask"
+    assert "takes 3 positional arguments but 4 were given" in " ".join(report.message.split())
+
+
+def test_missing_keywords_are_found_after_the_core_call():
+    def plain(query, key, value, mask=None):
+        return finish(scaled(query, key), value, mask, False, 0.0)
+
+    report = checks.check(ATTENTION, plain)
+    assert report.requirement == "causal"
+    assert (report.misconception, *report.also) == ("causal_keyword_missing", "dropout_keyword_missing")
+    assert "your function does not take is_causal" in report.message
+
+
+def test_a_recursive_result_is_described():
+    endless = []
+    endless.append(endless)
+    assert not checks.check(ATTENTION, lambda *_, **__: endless).passed
+
+
+def test_an_unreadable_exception_is_survived():
+    class UnreadableError(Exception):
+        def __str__(self):
+            raise RuntimeError
+
+    def candidate(*_, **__):
+        raise UnreadableError
+
+    assert "UnreadableError" in checks.check(ATTENTION, candidate).message
+
+
+def test_the_learners_code_leaves_no_trace(capfd):
+    state = torch.get_rng_state()
+
+    def noisy(*args, **kwargs):
+        print("hello")
+        print("hello", file=sys.stderr)
+        torch.manual_seed(0)
+        torch.set_grad_enabled(False)
+        return right(ATTENTION)(*args, **kwargs)
+
+    report = checks.check(ATTENTION, noisy)
+    assert not report.passed
+    assert torch.is_grad_enabled()
+    assert torch.equal(torch.get_rng_state(), state)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_importing_the_checks_stays_light():
+    code = (
+        "import sys, transformer_lessons.checks as c; c.check(c.tasks()[2], lambda q, k, v: (q, k));"
+        "print([m for m in ('matplotlib', 'sympy', 'IPython', 'nbgrader') if m in sys.modules],"
+        "[m for m in sorted(sys.modules) if m.startswith('transformer_lessons') and '.checks' not in m])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    modules = ["", ".attention", ".cache", ".masks"]
+    assert out.strip() == f"[] {['transformer_lessons' + m for m in modules]}"

@@ -1,0 +1,142 @@
+"""Every catalogued mistake fails and is named as itself; any two differ in something that a check sees."""
+
+import inspect
+import itertools
+
+import pytest
+
+from transformer_lessons import checks
+from transformer_lessons.checks.core import exam
+from transformer_lessons.checks.judge import agree
+
+ATTENTION = "scaled_dot_product_attention"
+TASKS = [checks.task(name) for name in checks.tasks()]
+
+
+def catalogue():
+    for task in TASKS:
+        for mistake in task.mistakes:
+            for number, variant in enumerate(mistake.variants, start=1):
+                yield pytest.param(task, mistake, variant, id=f"{task.name}-{mistake.id}-{number}")
+
+
+CATALOGUE = list(catalogue())
+SOURCE = {
+    line.strip()
+    for task in TASKS
+    for line in inspect.getsource(task.reference).splitlines()
+    if len(line.strip()) > 25
+}
+
+
+@pytest.fixture(autouse=True)
+def as_users_run_it(no_shape_checks):
+    """Learners do not run under the import hook, which takes most of the time here."""
+
+
+@pytest.mark.parametrize(("task", "mistake", "variant"), CATALOGUE)
+def test_a_known_mistake_fails_and_is_named(task, mistake, variant):
+    report = checks.check(task.name, task.mistaken(variant))
+    assert not report.passed
+    assert (report.misconception, report.also) == (mistake.id, ())
+    assert mistake.name in " ".join(report.message.split())
+    assert report.link == mistake.anchor
+    assert report.message.endswith(mistake.anchor)
+    assert not any(line in report.message for line in SOURCE), "this gives the answer away"
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", range(1, 100))
+def test_known_mistakes_are_named_on_every_seed(seed):
+    for task, mistake, variant in (case.values for case in CATALOGUE):
+        report = checks.check(task.name, task.mistaken(variant), seed=seed)
+        assert (report.misconception, report.also) == (mistake.id, ()), f"{task.name}: {mistake.id}"
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
+def test_any_two_mistakes_differ(task):
+    probes = exam(task, 0)
+    shown = {
+        (mistake.id, number): [
+            task.observe(task.local(task.mistaken(variant)), probe) for probe, _ in probes.values()
+        ]
+        for mistake in task.mistakes
+        for number, variant in enumerate(mistake.variants)
+    }
+    for (a, first), (b, second) in itertools.combinations(shown.items(), 2):
+        alike = all(
+            agree(probe, x, y) for (probe, _), x, y in zip(probes.values(), first, second, strict=True)
+        )
+        assert not alike or a[0] == b[0], f"{a} and {b} cannot be told apart"
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
+def test_the_steps_without_a_mistake_are_right(task):
+    for seed in range(3):
+        assert checks.check(task.name, task.assemble(task.steps), seed=seed).passed
+
+
+def test_the_catalogue_is_large_enough_and_addresses_the_learner():
+    sizes = {task.name: len(task.mistakes) for task in TASKS}
+    assert sizes[ATTENTION] >= 50
+    assert min(sizes.values()) >= 8
+    for task in TASKS:
+        ids = [mistake.id for mistake in task.mistakes]
+        assert len(set(ids)) == len(ids)
+        for mistake in task.mistakes:
+            assert mistake.name[0].islower()
+            assert not mistake.name.endswith(".")
+            assert mistake.why.endswith(".")
+            assert mistake.symptom.endswith(".")
+            assert mistake.anchor.startswith("#ch0")
+
+
+PAIRS = [
+    (ATTENTION, "no_scaling", "softmax_over_queries"),
+    (ATTENTION, "no_scaling", "mask_ignored"),
+    (ATTENTION, "scaled_by_d_k", "empty_rows_nan"),
+    (ATTENTION, "key_reshaped", "softmax_dim_1"),
+    (ATTENTION, "mask_inverted", "causal_ignored"),
+    (ATTENTION, "empty_rows_uniform", "mask_type_unchecked"),
+    (ATTENTION, "weights_detached", "dropout_ignored"),
+    ("padding_mask", "inverted", "unsqueezed_once"),
+    ("padding_mask", "pad_id_zero", "not_boolean"),
+    ("causal_mask", "hides_itself", "no_axes"),
+    ("causal_mask", "first_to_first", "device_ignored"),
+    ("soft_capped_attention", "cap_not_multiplied", "no_scaling"),
+]
+
+
+@pytest.mark.parametrize(("name", "first", "second"), PAIRS)
+def test_two_mistakes_at_once_are_both_named(name, first, second):
+    task = checks.task(name)
+    chosen = {mistake.id: mistake.variants[0] for mistake in task.mistakes}
+    report = checks.check(name, task.mistaken(chosen[first], chosen[second]))
+    assert {report.misconception, *report.also} == {first, second}
+
+
+def test_partial_credit_counts_the_requirements_met():
+    task = checks.task(ATTENTION)
+    nan_rows = next(mistake for mistake in task.mistakes if mistake.id == "empty_rows_nan")
+    report = checks.check(ATTENTION, task.mistaken(nan_rows.variants[0]))
+    assert [name for name, met in report.requirements.items() if not met] == ["empty_rows"]
+    assert report.score(values=2, mask=1, empty_rows=1) == 3
+    with pytest.raises(ValueError, match="points: expected requirements"):
+        report.score(speed=1)
+
+
+def test_the_report_reads_well():
+    task = checks.task(ATTENTION)
+    report = checks.check(ATTENTION, task.mistaken(task.mistakes[1].variants[0]))
+    lines = str(report).splitlines()
+    assert lines[:4] == [
+        "scaled_dot_product_attention: not there yet.",
+        "Required: weights = softmax(QKᵀ/√d_k), output = weights V.",
+        f"What happened: output is off by up to {report.deviation:.2g}, at {report.where}.",
+        "Known mistake: you divided by d_k, not √d_k. All weights are too close to each other.",
+    ]
+    assert lines[4] == "Smallest case found:"
+    assert lines[5].startswith("  query = [[[[")
+    assert lines[-1] == "Read: chapter 5, #ch05-scaling"
+    assert report.counterexample.splitlines()[0] in lines[5]
+    assert max(map(len, lines)) <= 100
