@@ -32,7 +32,7 @@ $(READY): requirements.txt pyproject.toml
 	@touch $(READY)
 
 book: setup  ## build the book into _build/html/index.html
-	$(RUN) -m jupyter_book build book --config _config.yml --path-output . --warningiserror --nitpick --keep-going --quiet
+	$(RUN) -m book.build
 	@echo 'The book is at _build/html/index.html'
 
 test: setup lint  ## everything that must hold at every commit (what .ci/run calls)
@@ -56,7 +56,7 @@ release: setup  ## regenerate exercises/release from exercises/source
 lint: setup  ## style and spelling
 	@$(RUN) -m ruff check .
 	@$(RUN) -m ruff format --check .
-	@$(BIN)/codespell $$(git ls-files '*.py' '*.md' '*.yml' '*.toml' Makefile)
+	@$(RUN) -m codespell_lib $$(git ls-files '*.py' '*.md' '*.yml' '*.toml' Makefile)
 
 serve: setup  ## look at the built book on http://localhost:$(PORT)
 	@test -f _build/html/index.html || $(MAKE) book
