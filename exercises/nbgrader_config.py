@@ -1,0 +1,72 @@
+"""nbgrader's configuration: run its commands in this folder, for example ``nbgrader autograde ps03_attention``.
+
+What nbgrader makes (gradebook, submissions, feedback) lies under `_nbgrader`, which git ignores; the student
+version that is committed is made by ``python -m exercises.release`` instead of ``nbgrader generate_assignment``.
+"""
+
+from pathlib import Path
+
+from nbconvert.preprocessors import ClearMetadataPreprocessor
+from nbformat.v4 import new_output
+from nbgrader import utils
+from nbgrader.preprocessors import (
+    AssignLatePenalties,
+    CheckCellMetadata,
+    Execute,
+    IgnorePattern,
+    LimitOutput,
+    NbGraderPreprocessor,
+    SaveAutoGrades,
+)
+
+SCRATCH = Path(__file__).resolve().parent / "_nbgrader"
+
+
+class RequireScore(NbGraderPreprocessor):
+    """A test cell that shows no number scores zero.
+
+    nbgrader gives full marks to a test cell without output, for example if the code under test switched the
+    display off. All our test cells end with a number, so one without has not run to its end.
+    """
+
+    def preprocess_cell(self, cell, resources, cell_index):
+        """Append an error to the outputs of a test cell without a number."""
+        if cell.cell_type == "code" and utils.is_grade(cell) and not any(map(self._is_number, cell.outputs)):
+            text = "This test cell did not end with a number of points."
+            cell.outputs.append(new_output("error", ename="NoScore", evalue=text, traceback=[text]))
+        return cell, resources
+
+    @staticmethod
+    def _is_number(output) -> bool:
+        try:
+            return output.output_type == "execute_result" and float(output.data["text/plain"]) >= 0
+        except (KeyError, TypeError, ValueError):
+            return False
+
+
+c = get_config()
+c.CourseDirectory.root = str(SCRATCH.parent)
+c.CourseDirectory.source_directory = "source"
+c.CourseDirectory.release_directory = "_nbgrader/release"
+c.CourseDirectory.submitted_directory = "_nbgrader/submitted"
+c.CourseDirectory.autograded_directory = "_nbgrader/autograded"
+c.CourseDirectory.feedback_directory = "_nbgrader/feedback"
+SCRATCH.mkdir(exist_ok=True)
+c.CourseDirectory.db_url = f"sqlite:///{SCRATCH / 'gradebook.db'}"
+
+c.ClearSolutions.code_stub = {"python": 'raise NotImplementedError("your answer goes here")'}
+c.ClearSolutions.text_stub = "*Your answer goes here.*"
+
+# A deleted test cell comes back (and scores what it finds) instead of counting as not graded.
+c.OverwriteCells.add_missing_cells = True
+c.Execute.timeout = 120
+c.Autograde.autograde_preprocessors = [
+    Execute,
+    RequireScore,
+    IgnorePattern,
+    ClearMetadataPreprocessor,
+    LimitOutput,
+    SaveAutoGrades,
+    AssignLatePenalties,
+    CheckCellMetadata,
+]

@@ -1,0 +1,126 @@
+"""Make what students open from the masters: ``python -m exercises.release [ASSIGNMENT …]``.
+
+nbgrader takes out solutions and hidden tests; what it adds from run to run without meaning anything is taken out
+too, so that the same master gives the same bytes. Each notebook is replaced whole or not at all.
+"""
+
+import argparse
+import logging
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import nbformat
+from nbgrader.apps import NbGraderAPI
+from nbgrader.coursedir import CourseDirectory
+from traitlets.config import Config
+from traitlets.config.loader import PyFileConfigLoader
+
+HERE = Path(__file__).resolve().parent
+# Words that only a master may hold.
+MASTER_ONLY = (
+    "BEGIN SOLUTION",
+    "END SOLUTION",
+    "BEGIN HIDDEN TESTS",
+    "END HIDDEN TESTS",
+    "BEGIN MARK SCHEME",
+)
+METADATA = {
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+CELL_METADATA = ("deletable", "editable", "nbgrader", "tags")
+
+
+def masters() -> list[Path]:
+    """The masters of all assignments, in their order."""
+    return sorted(HERE.glob("source/*/*.ipynb"))
+
+
+def released(master: Path) -> Path:
+    """Where the student version of a master lies."""
+    return HERE / "release" / master.parent.name / master.name
+
+
+def course(root: Path) -> NbGraderAPI:
+    """nbgrader with our configuration, in another folder.
+
+    Args:
+        root: where submissions, gradebook and results of this course go.
+    """
+    config = Config()
+    config.merge(PyFileConfigLoader("nbgrader_config.py", path=str(HERE)).load_config())
+    config.CourseDirectory.root = str(root)
+    config.CourseDirectory.source_directory = str(HERE / "source")
+    config.CourseDirectory.db_url = f"sqlite:///{root / 'gradebook.db'}"
+    for name in ("release", "submitted", "autograded", "feedback"):
+        config.CourseDirectory[f"{name}_directory"] = str(root / name)
+    return NbGraderAPI(CourseDirectory(config=config), config=config)
+
+
+def generate(master: Path, api: NbGraderAPI) -> str:
+    """The student version of a master, as the text of a notebook.
+
+    Raises:
+        RuntimeError: with nbgrader's log, if it refuses the master.
+    """
+    assignment = master.parent.name
+    result = api.generate_assignment(assignment, force=True)
+    if not result["success"]:
+        raise RuntimeError(f"{master.name}: {result.get('error', '')}{result.get('log', '')}")
+    made = Path(api.coursedir.format_path(api.coursedir.release_directory, ".", assignment)) / master.name
+    return normalised(nbformat.read(made, as_version=4))
+
+
+def normalised(notebook: nbformat.NotebookNode) -> str:
+    """The text of a notebook with what matters only.
+
+    Raises:
+        ValueError: if something is left in it that only a master may hold.
+    """
+    notebook.nbformat, notebook.nbformat_minor = 4, 5
+    notebook.metadata = nbformat.from_dict(METADATA)
+    for cell in notebook.cells:
+        cell.metadata = nbformat.from_dict({k: v for k, v in cell.metadata.items() if k in CELL_METADATA})
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    nbformat.validate(notebook)
+    text = nbformat.writes(notebook) + "\n"
+    left = [words for words in MASTER_ONLY if words in text]
+    if left:
+        raise ValueError(f"a student version must not hold {left}")
+    return text
+
+
+def write(path: Path, text: str) -> None:
+    """Replace a file whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(path.name + ".new")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)
+
+
+def main() -> int:
+    """Make the student versions of the assignments named, or of all."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("assignments", nargs="*", metavar="ASSIGNMENT", help="for example ps03_attention")
+    wanted = parser.parse_args().assignments
+    unknown = set(wanted) - {master.parent.name for master in masters()}
+    if unknown:
+        print(f"no such assignment: {', '.join(sorted(unknown))}", file=sys.stderr)
+        return 2
+    logging.getLogger("traitlets").setLevel(logging.ERROR)
+    # nbgrader starts the command `alembic`, which lies beside this Python.
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    with tempfile.TemporaryDirectory() as folder:
+        api = course(Path(folder))
+        for master in masters():
+            if not wanted or master.parent.name in wanted:
+                write(released(master), generate(master, api))
+                print(released(master).relative_to(HERE.parent))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

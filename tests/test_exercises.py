@@ -1,0 +1,301 @@
+"""Masters and student versions: in sync, without solutions, full marks for the one and none for the other."""
+
+import os
+import re
+import shutil
+import sys
+import tomllib
+from pathlib import Path
+
+import nbformat
+import pytest
+import torch
+from nbgrader.api import Gradebook
+
+from book.setup_cell import SETUP_CELL
+from exercises import release
+
+MASTERS = release.masters()
+IDS = [master.parent.name for master in MASTERS]
+each_master = pytest.mark.parametrize("master", MASTERS, ids=IDS)
+HIDDEN = re.compile(r"### BEGIN (SOLUTION|HIDDEN TESTS)\n(.*?)### END", re.DOTALL)
+
+# nbgrader and what it stands on use SQLAlchemy, traitlets and jupyter_client in ways these now warn about, and
+# leave the closing of sockets and databases to the garbage collector. None of it is ours to change.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+def read(path: Path) -> nbformat.NotebookNode:
+    return nbformat.read(path, as_version=4)
+
+
+@pytest.fixture(scope="session")
+def course(tmp_path_factory):
+    """A course in a fresh folder, its assignments generated, and what was generated."""
+    before = os.environ["PATH"]
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{before}"  # nbgrader starts `alembic`
+    root = tmp_path_factory.mktemp("course")
+    api = release.course(root)
+    texts = {master: release.generate(master, api) for master in MASTERS}
+    yield root, api, texts
+    os.environ["PATH"] = before
+
+
+def graded(course, master: Path, student: str, notebook: Path) -> tuple[dict[str, float], set[str], Path]:
+    """Hand in a notebook; returns the points by test, what is left for a person, and the graded notebook."""
+    root, api, _ = course
+    assignment = master.parent.name
+    folder = root / "submitted" / student / assignment
+    folder.mkdir(parents=True)
+    shutil.copy(notebook, folder / master.name)
+    result = api.autograde(assignment, student)
+    assert result["success"], result.get("error", "") + result.get("log", "")
+    with Gradebook(f"sqlite:///{root / 'gradebook.db'}") as gradebook:
+        grades = gradebook.find_submission_notebook(master.stem, assignment, student).grades
+        points = {grade.name: grade.auto_score for grade in grades}
+        manual = {grade.name for grade in grades if grade.needs_manual_grade}
+    return points, manual, root / "autograded" / student / assignment / master.name
+
+
+def worth(notebook: nbformat.NotebookNode, cell_type: str) -> dict[str, float]:
+    marked = [c for c in notebook.cells if c.cell_type == cell_type and c.metadata.nbgrader.get("points")]
+    return {cell.metadata.nbgrader.grade_id: cell.metadata.nbgrader.points for cell in marked}
+
+
+@each_master
+def test_the_student_version_is_in_sync(course, master):
+    committed = release.released(master).read_text(encoding="utf-8")
+    assert committed == course[2][master], "run `make release`"
+
+
+@each_master
+def test_the_student_version_holds_no_solution_and_no_hidden_test(master):
+    text = release.released(master).read_text(encoding="utf-8")
+    assert not any(words in text for words in release.MASTER_ONLY)
+    student = "\n".join(cell.source for cell in read(release.released(master)).cells)
+    secret = [match[1] for cell in read(master).cells for match in HIDDEN.findall(cell.source)]
+    assert secret
+    shown = "\n".join(cell.source for cell in read(master).cells if not HIDDEN.search(cell.source))
+    for line in {line.strip() for block in secret for line in block.splitlines() if len(line.strip()) > 12}:
+        assert line not in student or line in shown, f"given away: {line}"
+    for cell in read(master).cells:  # written answers are replaced whole
+        if cell.cell_type == "markdown" and cell.metadata.nbgrader.solution:
+            assert cell.source not in student
+
+
+@each_master
+def test_the_student_version_has_one_cell_for_each_of_the_masters(master):
+    ours, theirs = read(master).cells, read(release.released(master)).cells
+    assert [cell.id for cell in ours] == [cell.id for cell in theirs]
+    assert all(cell.source.strip() for cell in theirs), "a test cell that is hidden whole is released empty"
+    assert all(
+        not cell.outputs and cell.execution_count is None for cell in theirs if cell.cell_type == "code"
+    )
+
+
+@each_master
+def test_ids_and_metadata_are_clean(master):
+    for notebook in (read(master), read(release.released(master))):
+        nbformat.validate(notebook)
+        assert notebook.metadata == nbformat.from_dict(release.METADATA)
+        ids = [cell.id for cell in notebook.cells]
+        assert len(set(ids)) == len(ids)
+        for cell in notebook.cells:
+            assert re.fullmatch(r"ps\d\d-[a-z0-9-]+", cell.id)
+            assert set(cell.metadata) <= set(release.CELL_METADATA)
+            if "nbgrader" in cell.metadata:
+                assert cell.metadata.nbgrader.grade_id == cell.id
+                assert cell.metadata.nbgrader.schema_version == 3
+
+
+@each_master
+def test_the_setup_cell_is_the_books_and_locked(master):
+    for notebook in (read(master), read(release.released(master))):
+        first = next(cell for cell in notebook.cells if cell.cell_type == "code")
+        assert first.source == SETUP_CELL
+        assert first.metadata.nbgrader.locked
+
+
+@each_master
+def test_every_test_cell_ends_with_points_and_its_task_is_announced(master):
+    notebook = read(master)
+    text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    total = sum(sum(worth(notebook, kind).values()) for kind in ("code", "markdown"))
+    announced = [
+        int(n) for n in re.findall(r"^(\d+) points · (?:easy|medium|hard) · \d+ minutes", text, re.M)
+    ]
+    assert sum(announced) == total
+    assert 5 <= len(announced) <= 8
+    assert text.count("<details>") == text.count("</details>")
+    for cell in notebook.cells:
+        if cell.metadata.get("nbgrader", {}).get("grade") and cell.cell_type == "code":
+            assert cell.source.startswith("# Graded")
+            assert cell.source.endswith("### END HIDDEN TESTS")
+
+
+@each_master
+def test_the_master_earns_full_marks_and_runs_from_top_to_bottom(course, master):
+    points, manual, path = graded(course, master, "master", master)
+    notebook = read(master)
+    written = worth(notebook, "markdown")
+    assert {name: got for name, got in points.items() if name not in written} == worth(notebook, "code")
+    assert manual == set(written), "written answers wait for a person"
+    for cell in read(path).cells:
+        for output in cell.get("outputs", []):
+            assert output.output_type != "error", f"{cell.id}: {output.get('evalue')}"
+            assert output.get("name") != "stderr", f"{cell.id}: {output.get('text')}"
+
+
+@each_master
+def test_the_student_version_earns_nothing_as_it_is(course, master):
+    points, manual, _ = graded(course, master, "nothing", release.released(master))
+    assert set(points.values()) == {0.0}
+    assert manual == set()
+
+
+TYPICAL = """
+def scaled_dot_product_attention(query, key, value, mask=None):
+    scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
+    if mask is not None:
+        scores = scores.masked_fill(~mask, float("-inf"))
+    weights = scores.softmax(-1)
+    return weights @ value, weights
+"""
+
+
+def test_a_typical_first_draft_earns_part_of_the_points_and_deleted_tests_come_back(course, tmp_path):
+    master = next(m for m in MASTERS if m.parent.name == "ps03_attention")
+    notebook = read(release.released(master))
+    cells = {cell.id: cell for cell in notebook.cells}
+    cells["ps03-3-answer"].source = TYPICAL
+    cells[
+        "ps03-1-answer"
+    ].source = "output_shape = [2, 3, 5, 11]; weights_shape = 7; equal_weight = 0.2; spread = 64"
+    cells["ps03-4-answer"].source = "defects = 'abc'\nimport sys; sys.displayhook = lambda value: None"
+    notebook.cells = [cell for cell in notebook.cells if cell.id not in ("ps03-3-test", "ps03-1-check")]
+    nbformat.write(notebook, tmp_path / master.name)
+    points, _, path = graded(course, master, "draft", tmp_path / master.name)
+    assert points["ps03-1-test"] == 1.5
+    # formula 1, mask 1, and 0.5 each for smaller masks, gradients, extreme scores
+    assert points["ps03-3-test"] == 3.5
+    # Without a display hook no test cell shows its number: nbgrader would give full marks.
+    later = ["ps03-4-defects-test", "ps03-4-repaired-test", "ps03-5-test", "ps03-6-test"]
+    assert [points[name] for name in later] == [0.0] * 4
+    errors = [o.ename for c in read(path).cells if c.get("id") == later[0] for o in c.outputs if "ename" in o]
+    assert errors == [] or errors == ["NoScore"]
+
+
+# What a learner sees on running the visible check of task 2 or 3 with a typical wrong answer.
+WRONG = [
+    (
+        "ps03-3-check",
+        "softmax over the queries",
+        """
+def scaled_dot_product_attention(query, key, value, mask=None, *, is_causal=False, dropout=0.0):
+    scores = query @ key.mT / key.shape[-1] ** 0.5
+    if mask is not None:
+        scores = torch.where(mask, scores, -1e9)
+    weights = F.softmax(scores, dim=-2)
+    return weights @ value, weights
+""",
+        "your softmax runs over the queries; it must run over the keys, the last axis",
+    ),
+    (
+        "ps03-3-check",
+        "no scaling in a first draft",
+        TYPICAL.replace(" / math.sqrt(query.size(-1))", ""),
+        "you left out the division by √d_k",
+    ),
+    (
+        "ps03-3-check",
+        "inverted mask",
+        TYPICAL.replace("~mask", "mask"),
+        "you read the mask the wrong way round: True means “may attend”",
+    ),
+    (
+        "ps03-2-causal-check",
+        "a float matrix without axes",
+        "def causal_mask(n):\n    return torch.tril(torch.ones(n, n))",
+        "your mask has shape (queries, keys); here (1, 1, queries, keys) is wanted",
+    ),
+    (
+        "ps03-2-padding-check",
+        "unsqueezed once",
+        "def padding_mask(ids, pad_id):\n    return (ids != pad_id).unsqueeze(1)",
+        "your mask has shape (batch, 1, keys), one axis short of (batch, 1, 1, keys)",
+    ),
+    (
+        "ps03-5-check",
+        "capped after masking",
+        """
+def soft_capped_attention(query, key, value, cap, mask=None):
+    scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -1e9)
+    weights = (cap * (scores / cap).tanh()).softmax(-1)
+    return weights @ value, weights
+""",
+        "you capped after masking, which lifts hidden scores up to −cap",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("check", "wrong", "message"), [(c, w, m) for c, _, w, m in WRONG], ids=[w[1] for w in WRONG]
+)
+def test_the_visible_check_names_typical_mistakes(no_shape_checks, check, wrong, message):
+    cells = {
+        cell.id: cell.source for cell in read(release.released(MASTERS[IDS.index("ps03_attention")])).cells
+    }
+    names = {}
+    exec(cells["ps03-imports"], names)
+    exec(wrong, names)
+    with pytest.raises(AssertionError) as failure:
+        exec(cells[check], names)
+    assert message in " ".join(str(failure.value).split())
+
+
+def test_exercises_stay_out_of_the_wheel():
+    config = tomllib.loads((release.HERE.parent / "pyproject.toml").read_text())["tool"]["hatch"]["build"][
+        "targets"
+    ]
+    assert config["wheel"] == {"packages": ["transformer_lessons"]}
+    assert not any("exercises" in name for name in config["sdist"]["include"])
+
+
+def test_a_notebook_with_something_left_in_it_is_not_released():
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("### BEGIN SOLUTION", id="a")])
+    with pytest.raises(ValueError, match="a student version must not hold"):
+        release.normalised(notebook)
+
+
+def test_an_unknown_assignment_is_one_line(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["release", "ps99_nothing"])
+    assert release.main() == 2
+    assert capsys.readouterr().err == "no such assignment: ps99_nothing\n"
+
+
+def test_the_broken_program_breaks_where_it_is_said(no_shape_checks):
+    """Each of the four defects of task 4 is one, and the other lines are right."""
+    master = MASTERS[IDS.index("ps03_attention")]
+    cells = {cell.id: cell.source for cell in read(master).cells}
+    names = {}
+    exec(cells["ps03-imports"], names)
+    exec(cells["ps03-4-broken"] + cells["ps03-4-answer"], names)
+    broken, right = (
+        {line[-1]: line for line in source.splitlines() if re.search(r"# [A-H]$", line)}
+        for source in (cells["ps03-4-broken"], cells["ps03-4-answer"])
+    )
+    assert {letter for letter in broken if broken[letter] != right[letter]} == set(names["defects"])
+    q, k, v = (torch.randn(2, 3, n, 5) for n in (7, 11, 11))
+    assert names["broken"](q, k, v)[0].shape == names["repaired"](q, k, v)[0].shape
+    for letter in names["defects"]:
+        one_left = cells["ps03-4-answer"].replace(right[letter], broken[letter])
+        local = dict(names)
+        exec(one_left, local)
+        assert not names["checks"].check("scaled_dot_product_attention", local["repaired"]).passed
