@@ -93,6 +93,11 @@ def test_every_figure_has_an_authored_alternative_text_and_prints_a_number(chapt
             assert re.search(r"\d", printed), cell.source
 
 
+def test_code_fits_the_page(chapter):
+    lines = [line for cell in code_cells(chapter)[1:] for line in cell.source.splitlines()]
+    assert [line for line in lines if len(line) > 80] == []
+
+
 def test_has_the_parts_of_a_chapter(chapter):
     text = prose(chapter)
     number = int(chapter.stem[:2])
