@@ -308,6 +308,13 @@ def test_dropout_only_in_training(src, tgt):
     assert torch.equal(model.eval()(src, tgt), plain(src, tgt))
 
 
+def test_dropout_on_both_embeddings(src, tgt):
+    model = new_model(dropout=0.3)
+    for embedding, ids in ((model.source_embedding, src), (model.target_embedding, tgt)):
+        assert (embedding.train()(ids) == 0).any()
+        assert not (embedding.eval()(ids) == 0).any()
+
+
 # --- attention_maps
 
 
