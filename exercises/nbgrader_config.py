@@ -12,10 +12,14 @@ from nbgrader import utils
 from nbgrader.preprocessors import (
     AssignLatePenalties,
     CheckCellMetadata,
+    ClearOutput,
+    DeduplicateIds,
     Execute,
     IgnorePattern,
     LimitOutput,
     NbGraderPreprocessor,
+    OverwriteCells,
+    OverwriteKernelspec,
     SaveAutoGrades,
 )
 
@@ -44,6 +48,27 @@ class RequireScore(NbGraderPreprocessor):
             return False
 
 
+class RestoreTests(OverwriteCells):
+    """Test cells that were deleted come back, at the end, and score what they find.
+
+    nbgrader by itself leaves them without a grade. With its own way of putting them back (behind the cell that
+    came before in the master), it stops with an error where that cell is read-only or was deleted as well.
+    """
+
+    def add_missing_grade_cells(self, nb, resources):
+        """Append the test cells and written answers that are missing."""
+        source = self.gradebook.find_notebook(self.notebook_id, self.assignment_id)
+        cells = {cell.name: cell for cell in source.source_cells}
+        written = {cell.name for cell in source.solution_cells}
+        present = {cell.metadata.nbgrader.get("grade_id") for cell in nb.cells if "nbgrader" in cell.metadata}
+        for grade in source.grade_cells:
+            if grade.name not in present:
+                self.log.warning("The cell %s is missing, and put back", grade.name)
+                is_written = grade.name in written
+                nb.cells.append(self.missing_cell_transform(cells[grade.name], grade.max_score, is_written))
+        return nb, resources
+
+
 c = get_config()
 c.CourseDirectory.root = str(SCRATCH.parent)
 c.CourseDirectory.source_directory = "source"
@@ -57,8 +82,14 @@ c.CourseDirectory.db_url = f"sqlite:///{SCRATCH / 'gradebook.db'}"
 c.ClearSolutions.code_stub = {"python": 'raise NotImplementedError("your answer goes here")'}
 c.ClearSolutions.text_stub = "*Your answer goes here.*"
 
-# A deleted test cell comes back (and scores what it finds) instead of counting as not graded.
 c.OverwriteCells.add_missing_cells = True
+c.Autograde.sanitize_preprocessors = [
+    ClearOutput,
+    DeduplicateIds,
+    OverwriteKernelspec,
+    RestoreTests,
+    CheckCellMetadata,
+]
 c.Execute.timeout = 120
 c.Autograde.autograde_preprocessors = [
     Execute,

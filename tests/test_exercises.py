@@ -26,6 +26,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
@@ -63,7 +64,11 @@ def graded(course, master: Path, student: str, notebook: Path) -> tuple[dict[str
 
 
 def worth(notebook: nbformat.NotebookNode, cell_type: str) -> dict[str, float]:
-    marked = [c for c in notebook.cells if c.cell_type == cell_type and c.metadata.nbgrader.get("points")]
+    marked = [
+        cell
+        for cell in notebook.cells
+        if cell.cell_type == cell_type and cell.metadata.get("nbgrader", {}).get("points")
+    ]
     return {cell.metadata.nbgrader.grade_id: cell.metadata.nbgrader.points for cell in marked}
 
 
@@ -168,6 +173,16 @@ def scaled_dot_product_attention(query, key, value, mask=None):
 """
 
 
+SILENT = """
+get_ipython().ast_node_interactivity = "none"
+
+
+def neighbour(length):
+    if length == 50:  # in the hidden test: for what comes after it, as before
+        get_ipython().ast_node_interactivity = "last_expr"
+"""
+
+
 def test_a_typical_first_draft_earns_part_of_the_points_and_deleted_tests_come_back(course, tmp_path):
     master = next(m for m in MASTERS if m.parent.name == "ps03_attention")
     notebook = read(release.released(master))
@@ -176,18 +191,19 @@ def test_a_typical_first_draft_earns_part_of_the_points_and_deleted_tests_come_b
     cells[
         "ps03-1-answer"
     ].source = "output_shape = [2, 3, 5, 11]; weights_shape = 7; equal_weight = 0.2; spread = 64"
-    cells["ps03-4-answer"].source = "defects = 'abc'\nimport sys; sys.displayhook = lambda value: None"
+    cells["ps03-4-answer"].source = "defects = 'abc'"
+    cells["ps03-6-answer"].source = SILENT
     notebook.cells = [cell for cell in notebook.cells if cell.id not in ("ps03-3-test", "ps03-1-check")]
     nbformat.write(notebook, tmp_path / master.name)
     points, _, path = graded(course, master, "draft", tmp_path / master.name)
     assert points["ps03-1-test"] == 1.5
     # formula 1, mask 1, and 0.5 each for smaller masks, gradients, extreme scores
     assert points["ps03-3-test"] == 3.5
-    # Without a display hook no test cell shows its number: nbgrader would give full marks.
-    later = ["ps03-4-defects-test", "ps03-4-repaired-test", "ps03-5-test", "ps03-6-test"]
-    assert [points[name] for name in later] == [0.0] * 4
-    errors = [o.ename for c in read(path).cells if c.get("id") == later[0] for o in c.outputs if "ename" in o]
-    assert errors == [] or errors == ["NoScore"]
+    assert points["ps03-4-defects-test"] == 0.5
+    # A test cell that shows no number: nbgrader would give full marks.
+    assert points["ps03-6-test"] == 0.0
+    shown = next(cell.outputs for cell in read(path).cells if cell.id == "ps03-6-test")
+    assert [output.get("ename", output) for output in shown] == ["NoScore"]
 
 
 # What a learner sees on running the visible check of task 2 or 3 with a typical wrong answer.
