@@ -39,8 +39,10 @@ def test_relu_is_the_default():
     assert torch.equal(network(x), network.W_2(network.W_1(x).clamp(min=0)))
 
 
-def test_dropout_hits_the_hidden_activations_while_training():
-    ours, theirs = perturb(FeedForward(7, 23, dropout=0.3)), sequential("relu", dropout=0.3)
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_dropout_hits_the_hidden_activations_while_training(activation):
+    ours = perturb(FeedForward(7, 23, activation=activation, dropout=0.3))
+    theirs = sequential(activation, dropout=0.3)
     theirs.load_state_dict(to_sequential(ours.state_dict()))
     x = torch.randn(2, 5, 7)
     torch.manual_seed(1)

@@ -225,6 +225,8 @@ def test_round_trips(copied, src, tgt):
 )
 def test_every_parameter_of_every_choice_learns(changes, src, tgt):
     model = new_model(**changes)
+    is_learned = "position" in changes
+    assert ("target_embedding.position.table" in dict(model.named_parameters())) == is_learned
     logits = model(src, tgt)
     logits.backward(torch.randn_like(logits))
     for name, parameter in model.named_parameters():
