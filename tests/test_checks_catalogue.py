@@ -2,6 +2,7 @@
 
 import inspect
 import itertools
+from pathlib import Path
 
 import pytest
 
@@ -137,6 +138,17 @@ def test_the_report_reads_well():
     ]
     assert lines[4] == "Smallest case found:"
     assert lines[5].startswith("  query = [[[[")
-    assert lines[-1] == "Read: chapter 5, #ch05-scaling"
+    assert lines[-1] == "Read: chapter 5, #ch05-wrong"
     assert report.counterexample.splitlines()[0] in lines[5]
     assert max(map(len, lines)) <= 100
+
+
+CHAPTERS = Path(__file__).parent.parent / "book" / "chapters"
+
+
+def test_messages_point_at_places_in_the_book_that_exist():
+    anchors = {requirement.anchor for task in TASKS for requirement in task.requirements}
+    anchors |= {mistake.anchor for task in TASKS for mistake in task.mistakes}
+    for anchor in anchors:
+        for chapter in CHAPTERS.glob(f"{anchor[3:5]}_*.ipynb"):
+            assert f'<a id=\\"{anchor[1:]}\\"></a>' in chapter.read_text(encoding="utf-8"), anchor

@@ -14,9 +14,9 @@ from transformer_lessons.checks.core import Mistake
 
 __all__ = ["CORE", "MISTAKES"]
 
-SCALING, SOFTMAX, MASKING = "#ch05-scaling", "#ch05-softmax", "#ch05-masking"
-EMPTY, CAUSAL, DROPOUT = "#ch05-empty-rows", "#ch05-causal", "#ch05-dropout"
-SHAPES, GRADIENTS = "#ch05-shapes", "#ch05-gradients"
+SCALING, SOFTMAX, MASKING = "#ch05-scale", "#ch05-vectorised", "#ch05-masks"
+EMPTY, CAUSAL, DROPOUT = "#ch05-masks", "#ch05-masks", "#ch05-class"
+SHAPES, GRADIENTS, SEEN = "#ch05-vectorised", "#ch05-proof", "#ch05-wrong"
 
 
 def _raw(query: Tensor, key: Tensor) -> Tensor:
@@ -162,7 +162,7 @@ CORE = (
         "you divided by d_k, not √d_k",
         "The square root is easily lost; or the scaling is done twice, on the query and on the scores.",
         "All weights are too close to each other.",
-        SCALING,
+        SEEN,
         ({"scores": lambda query, key: _raw(query, key) / query.size(-1)},),
     ),
     Mistake(
@@ -190,7 +190,7 @@ CORE = (
         "your softmax runs over the queries; it must run over the keys, the last axis",
         "dim=-2 and dim=-1 give the same shape.",
         "Columns of the weights sum to one instead of rows.",
-        SOFTMAX,
+        SEEN,
         (_softmax_over(-2),),
     ),
     Mistake(
@@ -278,7 +278,7 @@ CORE = (
         "your softmax overflows: exp(score) is infinite from 710 on (89 in float32)",
         "exp(x) / exp(x).sum() is the textbook formula.",
         "Large scores give NaN. Subtract the row's maximum first, or use torch.softmax.",
-        SOFTMAX,
+        "#ch05-saturation",
         ({"softmax": _naive},),
     ),
     Mistake(
@@ -286,7 +286,7 @@ CORE = (
         "you filled hidden scores with (almost) zero; zero is a score like any other",
         "“Hidden” suggests 0, and 1e-9 or −1e-12 look like −1e9.",
         "Hidden keys keep their weight. They need a very large negative score.",
-        MASKING,
+        SEEN,
         tuple({"hide": _fill(x), "clear": _same} for x in (0.0, -1e-9, 1e-9, 1e-8)),
     ),
     Mistake(
@@ -389,7 +389,7 @@ CORE = (
         "you “transposed” the key with view or reshape, which regroups the numbers instead of swapping axes",
         "The shape comes out right, and nothing complains.",
         "Scores mix positions with features. Use key.transpose(-2, -1).",
-        SHAPES,
+        SEEN,
         (
             {
                 "scores": lambda q, k: (

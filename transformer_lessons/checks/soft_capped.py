@@ -12,7 +12,7 @@ from transformer_lessons.checks.core import Draw, Mistake, Probe, Requirement, T
 
 __all__ = ["TASK"]
 
-ANCHOR = "#ch05-softmax"
+ANCHOR = "#ch05-saturation"
 CAP = 1.5
 FORMULA = "weights = softmax(cap · tanh(scores / cap)) with scores = QKᵀ/√d_k, output = weights V."
 
@@ -86,7 +86,7 @@ CAPPING = (
         "you capped after masking, which lifts hidden scores up to −cap",
         "The cap was put right before the softmax.",
         "Hidden keys get weight. Cap first, then mask.",
-        "#ch05-masking",
+        "#ch05-masks",
         ({"cap": _never, "late": cap_scores, "clear": lambda weights, mask: weights},),
     ),
     Mistake(
