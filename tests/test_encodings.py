@@ -122,3 +122,9 @@ def test_up_to_max_length_and_no_further(encoding):
 def test_complaints(length, d_model, complaint):
     with pytest.raises(ValueError, match=complaint):
         sinusoidal(length, d_model)
+
+
+@pytest.mark.usefixtures("no_shape_checks")
+def test_no_position_before_the_first():
+    with pytest.raises(ValueError, match="offset: expected 0 or more, got -1"):
+        SinusoidalEncoding(3, 7)(torch.zeros(2, 5, 3), -1)

@@ -134,3 +134,20 @@ def test_smoothing_out_of_range(smoothing):
 def test_targets_that_do_not_fit(shape):
     with pytest.raises(ValueError, match=r"targets: expected shape \(5, 7\), got"):
         label_smoothed_loss(torch.randn(5, 7, VOCAB), torch.ones(shape).long(), pad_id=PAD)
+
+
+def test_classes_that_are_ruled_out_do_not_spoil_the_loss():
+    logits, targets = example()
+    # Padding that cannot come out: what is left is the loss without that class.
+    logits[..., PAD] = float("-inf")
+    real = targets != PAD
+    loss, _ = label_smoothed_loss(logits, targets, pad_id=PAD, smoothing=0.1)
+    expected, _ = label_smoothed_loss(logits[real][:, 1:], targets[real] - 1, pad_id=None, smoothing=0.1)
+    assert_close(loss, expected)
+    # Without smoothing, another class may be impossible too, as long as it is not the answer.
+    logits[..., 1] = float("-inf")
+    targets[targets == 1] = 2
+    loss, _ = label_smoothed_loss(logits, targets, pad_id=PAD, smoothing=0.0)
+    assert_close(
+        loss, F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=PAD, reduction="sum")
+    )

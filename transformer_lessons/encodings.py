@@ -43,7 +43,7 @@ class PositionTable(nn.Module):
     Shapes: ``(batch, length, d_model)`` in and out.
 
     Raises:
-        ValueError: if the input is longer than the table or of another width.
+        ValueError: if the input is longer than the table or of another width, or starts before position 0.
     """
 
     table: Float[Tensor, "max_length d_model"]
@@ -55,9 +55,13 @@ class PositionTable(nn.Module):
         max_length, d_model = self.table.shape
         if x.size(-1) != d_model:
             raise ValueError(f"x: expected width d_model = {d_model}, got {x.size(-1)}")
-        last = x.size(1) + (offset if isinstance(offset, int) else 0)
-        if last > max_length:
-            raise ValueError(f"x: expected at most max_length = {max_length} positions, got {last}")
+        first = offset if isinstance(offset, int) else 0  # asking a tensor could make the CPU wait for a GPU
+        if first < 0:
+            raise ValueError(f"offset: expected 0 or more, got {first}")
+        if first + x.size(1) > max_length:
+            raise ValueError(
+                f"x: expected at most max_length = {max_length} positions, got {first + x.size(1)}"
+            )
         positions = torch.arange(x.size(1), device=x.device) + offset
         return x + self.table[positions]
 

@@ -42,9 +42,11 @@ def label_smoothed_loss(
     log_p = wide.log_softmax(-1)
     right = log_p.gather(-1, targets[..., None]).squeeze(-1)
     if pad_id is None:
-        loss = -(1 - smoothing) * right - smoothing * log_p.mean(-1)
-        return loss.sum(), torch.tensor(targets.numel(), device=targets.device)
-    others = (log_p.sum(-1) - log_p[..., pad_id]) / (log_p.size(-1) - 1)
-    loss = -(1 - smoothing) * right - smoothing * others
-    real = targets != pad_id
+        others = log_p.mean(-1)
+        real = torch.ones_like(targets, dtype=torch.bool)
+    else:
+        # Two slices instead of a difference: a padding logit of −inf stays out altogether.
+        others = (log_p[..., :pad_id].sum(-1) + log_p[..., pad_id + 1 :].sum(-1)) / (log_p.size(-1) - 1)
+        real = targets != pad_id
+    loss = -(1 - smoothing) * right - smoothing * others if smoothing else -right
     return loss.masked_fill(~real, 0.0).sum(), real.sum()
