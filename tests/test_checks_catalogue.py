@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from transformer_lessons import checks
+from transformer_lessons.checks.compare import agree
 from transformer_lessons.checks.core import exam
-from transformer_lessons.checks.judge import agree
 
 ATTENTION = "scaled_dot_product_attention"
 TASKS = [checks.task(name) for name in checks.tasks()]

@@ -12,10 +12,11 @@ any other gets the requirement it misses and the smallest arguments for which it
 from typing import Any
 
 from transformer_lessons.checks import attention, masks, soft_capped
-from transformer_lessons.checks.adapter import Adapter, Local, Reply
+from transformer_lessons.checks.adapter import Adapter, Reply
 from transformer_lessons.checks.core import Mistake, Requirement, Task, exam, expected
 from transformer_lessons.checks.diagnosis import diagnose
 from transformer_lessons.checks.judge import Finding, find
+from transformer_lessons.checks.local import Local
 from transformer_lessons.checks.report import Report, counterexample, write
 
 __all__ = ["Adapter", "Local", "Mistake", "Reply", "Report", "Task", "check", "require", "task", "tasks"]

@@ -2,25 +2,16 @@
 
 A check never touches a learner's object. It asks an adapter, in few and full calls, and gets a `Reply` of plain
 values: tensors, numbers, booleans, None, strings, and lists and string-keyed dicts of them. So the same check
-runs on a function in the same notebook (`Local`) and on one in another process.
+runs on a function in the same notebook (`local.Local`) and on one in another process.
 """
 
-import io
-import linecache
-import traceback
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-__all__ = ["Adapter", "Local", "Reply", "is_opaque", "leaves"]
-
-DEPTH = 16  # how deep lists and dicts may nest before the rest is only described
-TEXT = 400  # how much of an error message is passed on
+__all__ = ["Adapter", "Reply", "is_opaque", "items", "leaves"]
 
 
 @dataclass(frozen=True)
@@ -46,10 +37,6 @@ class Reply:
     parameters: dict[str, Tensor | None] = field(default_factory=dict)
     mutated: list[str] = field(default_factory=list)
     reseeded: bool = False
-
-
-class _NotAFunctionError(Exception):
-    """The learner's name stands for something that cannot be called."""
 
 
 @runtime_checkable
@@ -89,115 +76,12 @@ class Adapter(Protocol):
         ...
 
 
-class Local:
-    """The adapter for code in this process, as in a notebook.
-
-    Arguments are copied in and results copied out, random numbers and gradient mode are put back as they were,
-    and what the code prints or warns about is dropped.
-
-    Args:
-        names: what the learner defined, by name.
-    """
-
-    def __init__(self, names: dict[str, Any]):
-        self._names = dict(names)
-        self._built = 0
-
-    def build(self, target: str, args: list, kwargs: dict, *, seed: int = 0) -> Reply:
-        """Make an object; the reply's value is its handle."""
-
-        def make() -> str:
-            made = self._function(target)(*_copied(args), **_copied(kwargs))
-            self._built += 1
-            handle = f"{target}#{self._built}"
-            self._names[handle] = made
-            return handle
-
-        return self._guard(make, seed)
-
-    def call(self, target: str, args: list, kwargs: dict, *, seed: int = 0) -> Reply:
-        """Call, with copies of the arguments."""
-        given = {"args": _copied(args), "kwargs": _copied(kwargs)}
-        reply = self._guard(lambda: self._function(target)(*given["args"], **given["kwargs"]), seed)
-        return _replace(reply, mutated=_changed(args, kwargs, given))
-
-    def vjp(self, target: str, args: list, kwargs: dict, cotangents: list, *, seed: int = 0) -> Reply:
-        """Call and go backwards."""
-        roots: dict[str, Tensor] = {}
-
-        def tracked(path: str, tensor: Tensor) -> Tensor:
-            if not tensor.is_floating_point():
-                return tensor.clone()
-            roots[path] = tensor.clone().requires_grad_()
-            return roots[path].clone()  # not the leaf itself, which nobody may edit in place
-
-        given = {"args": _mapped(args, tracked, ""), "kwargs": _mapped(kwargs, tracked, "")}
-        extra: dict[str, Any] = {}
-
-        def forward_and_backward() -> Any:
-            found = self._function(target)
-            result = found(*given["args"], **given["kwargs"])
-            parameters = dict(_module(found).named_parameters()) if _module(found) else {}
-            extra["gradients"] = _gradients(result, cotangents, roots)
-            extra["parameters"] = _gradients(result, cotangents, parameters)
-            extra["attached"] = [tensor.requires_grad for tensor in leaves(result).values()]
-            return result
-
-        reply = self._guard(forward_and_backward, seed)
-        return _replace(reply, mutated=_changed(args, kwargs, given), **extra)
-
-    def load_state(self, handle: str, state: dict[str, Tensor]) -> Reply:
-        """Load weights into a module, all of them."""
-        return self._guard(lambda: self._find(handle).load_state_dict(_copied(state)) and None)
-
-    def state(self, handle: str) -> Reply:
-        """The weights and buffers of a module, by name."""
-        return self._guard(lambda: dict(self._find(handle).state_dict()))
-
-    def train(self, handle: str, mode: bool = True) -> Reply:
-        """Put a module into training or evaluation mode."""
-        return self._guard(lambda: self._find(handle).train(mode) and None)
-
-    def to(self, handle: str, where: str) -> Reply:
-        """Move a module to a dtype or a device."""
-        dtype = getattr(torch, where, None)
-        place = dtype if isinstance(dtype, torch.dtype) else where
-        return self._guard(lambda: self._find(handle).to(place) and None)
-
-    def _find(self, target: str) -> Any:
-        name, *attributes = target.split(".")
-        if name not in self._names:
-            raise NameError(f"name '{name}' is not defined")
-        found = self._names[name]
-        for attribute in attributes:
-            found = getattr(found, attribute)
-        return found
-
-    def _function(self, target: str) -> Callable:
-        found = self._find(target)
-        if not callable(found):
-            raise _NotAFunctionError(_kind(found))
-        return found
-
-    def _guard(self, action: Callable[[], Any], seed: int = 0) -> Reply:
-        """Runs the learner's code so that nothing of it escapes: no exception, print, seed or gradient mode."""
-        own_seed = 0x5EED_0000 + seed  # not a seed that anybody sets by hand
-        with _quiet():
-            torch.default_generator.manual_seed(own_seed)
-            try:
-                result = action()
-                value, kind = _outgoing(result), _kind(result)
-            except (Exception, SystemExit) as error:
-                return Reply(error=_described(error))
-            return Reply(value=value, kind=kind, reseeded=torch.initial_seed() != own_seed)
-
-
 def leaves(value: Any, path: str = "") -> dict[str, Tensor]:
     """The tensors within lists and dicts, by path: the first argument is "0", a keyword "mask", nested "0.1"."""
     if isinstance(value, Tensor):
         return {path: value}
     found = {}
-    for name, item in _items(value):
+    for name, item in items(value):
         found.update(leaves(item, f"{path}.{name}" if path else name))
     return found
 
@@ -207,118 +91,9 @@ def is_opaque(value: Any) -> bool:
     return isinstance(value, dict) and value.keys() == {"opaque"}
 
 
-def _items(value: Any) -> Iterator[tuple[str, Any]]:
+def items(value: Any) -> Iterator[tuple[str, Any]]:
+    """What a list or dict holds, by index or key in words; nothing for any other value."""
     if isinstance(value, list | tuple):
         yield from ((str(index), item) for index, item in enumerate(value))
     elif isinstance(value, dict):
         yield from ((str(name), item) for name, item in value.items())
-
-
-def _mapped(value: Any, change: Callable[[str, Tensor], Tensor], path: str) -> Any:
-    if isinstance(value, Tensor):
-        return change(path, value)
-    within = {name: _mapped(item, change, f"{path}.{name}" if path else name) for name, item in _items(value)}
-    if isinstance(value, dict):
-        return within
-    return list(within.values()) if isinstance(value, list | tuple) else value
-
-
-def _copied(value: Any) -> Any:
-    return _mapped(value, lambda _, tensor: tensor.clone(), "")
-
-
-def _outgoing(value: Any, depth: int = 0) -> Any:
-    if isinstance(value, Tensor):
-        if value.layout is not torch.strided or value.is_meta:
-            return {
-                "opaque": f"a {_short(value.dtype)} tensor of shape {tuple(value.shape)} on {value.device}"
-            }
-        return value.detach().to("cpu", copy=True).as_subclass(Tensor)
-    if value is None or type(value) in (bool, int, float, str):
-        return value
-    if depth < DEPTH and isinstance(value, list | tuple):
-        return [_outgoing(item, depth + 1) for item in value]
-    if depth < DEPTH and isinstance(value, dict):
-        return {str(name): _outgoing(item, depth + 1) for name, item in value.items()}
-    return {"opaque": f"a {_kind(value)}"}
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, Tensor):
-        return "Tensor"
-    known = {tuple: "tuple", list: "list", dict: "dict"}
-    for type_, name in known.items():
-        if isinstance(value, type_):
-            return name
-    type_ = type(value)
-    return type_.__name__ if type_.__module__ == "builtins" else f"{type_.__module__}.{type_.__name__}"
-
-
-def _short(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
-
-
-def _replace(reply: Reply, **changes: Any) -> Reply:
-    return Reply(**{**vars(reply), **changes})
-
-
-def _changed(args: list, kwargs: dict, given: dict) -> list[str]:
-    before = {**leaves(args), **leaves(kwargs)}
-    after = {**leaves(given["args"]), **leaves(given["kwargs"])}
-    return [path for path in before if not _same(before[path], after.get(path))]
-
-
-def _same(a: Tensor, b: Tensor | None) -> bool:
-    if b is None or a.shape != b.shape or a.dtype != b.dtype:
-        return False
-    b = b.detach()
-    return torch.equal(a, b) or bool(a.is_floating_point() and torch.allclose(a, b, 0, 0, equal_nan=True))
-
-
-def _gradients(result: Any, cotangents: list, roots: dict[str, Tensor]) -> dict[str, Tensor | None]:
-    """Of the sum of results times cotangents; a result that does not fit its cotangent is left out."""
-    terms = [
-        (tensor * cotangent.to(tensor.dtype)).sum()
-        for tensor, cotangent in zip(leaves(result).values(), cotangents, strict=False)
-        if tensor.requires_grad and tensor.shape == cotangent.shape
-    ]
-    trainable = {name: root for name, root in roots.items() if root.requires_grad}
-    if not terms or not trainable:
-        return dict.fromkeys(roots)
-    # Of one number: passing torch the cotangents instead makes it import sympy, which takes seconds.
-    found = torch.autograd.grad(sum(terms), list(trainable.values()), allow_unused=True, retain_graph=True)
-    return {**dict.fromkeys(roots), **dict(zip(trainable, found, strict=True))}
-
-
-def _module(found: Any) -> nn.Module | None:
-    owner = getattr(found, "__self__", found)
-    return owner if isinstance(owner, nn.Module) else None
-
-
-def _described(error: BaseException) -> dict[str, str]:
-    try:
-        message = str(error)
-    except Exception:
-        message = "(no readable message)"
-    type_ = type(error).__name__.removeprefix("_")
-    return {"type": type_, "message": message[:TEXT], "line": _line(error)}
-
-
-def _line(error: BaseException) -> str:
-    """The line of the learner's code where it happened, not the one deep inside torch."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if f.filename != __file__ and "site-packages" not in f.filename]
-    return linecache.getline(own[-1].filename, own[-1].lineno or 0).strip() if own else ""
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    with (
-        torch.random.fork_rng(devices=[]),
-        torch.enable_grad(),
-        warnings.catch_warnings(),
-        redirect_stdout(io.StringIO()),
-        redirect_stderr(io.StringIO()),
-    ):
-        warnings.simplefilter("ignore")
-        yield

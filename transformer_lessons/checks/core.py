@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.adapter import Adapter, Local, Reply
+from transformer_lessons.checks.adapter import Adapter, Reply
+from transformer_lessons.checks.local import Local
 
 __all__ = ["Draw", "Mistake", "Probe", "Requirement", "Task", "exam", "expected"]
 

@@ -3,8 +3,8 @@
 import itertools
 
 from transformer_lessons.checks.adapter import Reply
+from transformer_lessons.checks.compare import agree
 from transformer_lessons.checks.core import Mistake, Probe, Task
-from transformer_lessons.checks.judge import agree
 
 __all__ = ["diagnose"]
 

@@ -1,7 +1,5 @@
 """Compares what a candidate showed with what the right answer shows, one requirement at a time."""
 
-import math
-import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,11 +7,10 @@ import torch
 from torch import Tensor
 
 from transformer_lessons.checks.adapter import Reply, is_opaque
+from transformer_lessons.checks.compare import alike, deviation, outcome
 from transformer_lessons.checks.core import Probe, Requirement, Task
 
-__all__ = ["Finding", "agree", "deviation", "find"]
-
-TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 1e-1}
+__all__ = ["Finding", "find"]
 
 
 @dataclass(frozen=True)
@@ -49,68 +46,11 @@ def find(task: Task, requirement: Requirement, probe: Probe, got: Reply, want: R
     return None
 
 
-def deviation(got: Tensor, want: Tensor) -> tuple[float, tuple[int, ...]] | None:
-    """The largest deviation and its index, or None where all agree to the precision of the coarser dtype."""
-    if not want.numel():
-        return None
-    tolerance = max(TOLERANCE.get(got.dtype, 0.0), TOLERANCE.get(want.dtype, 0.0))
-    a, b = got.to(torch.float64), want.to(torch.float64)
-    largest, scale = (a - b).abs().max().item(), b.abs().max().item()
-    if largest <= tolerance * max(1.0, scale) < math.inf:
-        return None
-    return _deviation_in_full(a, b, tolerance)
-
-
-def _deviation_in_full(a: Tensor, b: Tensor, tolerance: float) -> tuple[float, tuple[int, ...]] | None:
-    """The same where NaN and infinity may be among the numbers: they deviate from all but themselves."""
-    same = (a == b) | (a.isnan() & b.isnan())
-    gap = torch.where(same, 0.0, (a - b).abs()).nan_to_num(math.inf, math.inf)
-    largest, finite = gap.max().item(), b[b.isfinite()].abs()
-    if largest <= tolerance * max(1.0, finite.max().item() if finite.numel() else 1.0):
-        return None
-    place, index = int(gap.argmax()), []
-    for size in reversed(gap.shape):  # torch.unravel_index would import sympy, which takes seconds
-        place, last = divmod(place, size)
-        index.append(last)
-    return largest, tuple(reversed(index))
-
-
-def agree(probe: Probe, a: Reply, b: Reply) -> bool:
-    """Whether two candidates showed the same thing, wrong or right: how a mistake is recognised."""
-    if probe.refused:
-        return _outcome(a) == _outcome(b)
-    if a.error or b.error:
-        return _signature(a) == _signature(b)
-    same = (a.kind, a.mutated, a.reseeded, a.attached) == (b.kind, b.mutated, b.reseeded, b.attached)
-    return same and _alike(a.value, b.value) and _alike(a.gradients, b.gradients)
-
-
-def _outcome(reply: Reply) -> str:
-    return "accepted" if not reply.error else "refused" if reply.error["type"] == "ValueError" else "crashed"
-
-
-def _signature(reply: Reply) -> tuple[str, str] | None:
-    """Two errors are the same one if type and message are, whatever the function's name."""
-    if reply.error is None:
-        return None
-    return reply.error["type"], re.sub(r"^[\w.<>]+\(\)", "f()", reply.error["message"])
-
-
-def _alike(a: Any, b: Any) -> bool:
-    if isinstance(a, Tensor) and isinstance(b, Tensor):
-        return a.shape == b.shape and a.dtype == b.dtype and deviation(a, b) is None
-    if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(map(_alike, a, b))
-    if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(_alike(a[key], b[key]) for key in a)
-    return type(a) is type(b) and not isinstance(a, Tensor) and a == b
-
-
 def _not_refused(probe: Probe, got: Reply) -> Finding | None:
-    outcome = _outcome(got)
-    if outcome == "refused":
+    ended = outcome(got)
+    if ended == "refused":
         return None
-    did = "was accepted" if outcome == "accepted" else f"raised {got.error['type']}"
+    did = "was accepted" if ended == "accepted" else f"raised {got.error['type']}"
     return Finding(f"{probe.refused}: this must raise ValueError with a helpful message, but it {did}.")
 
 
@@ -222,7 +162,7 @@ def _apart(name: str, got: Tensor, apart: tuple[float, tuple[int, ...]], number:
 
 def _viewed(got: dict, want: dict) -> Finding | None:
     for sentence in want:
-        if not _alike(got.get(sentence), want[sentence]):
+        if not alike(got.get(sentence), want[sentence]):
             return Finding(f"{sentence}.")
     return None
 
