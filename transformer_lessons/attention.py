@@ -202,14 +202,14 @@ class MultiHeadAttention(nn.Module):
         is_self = key is None
         key = query if key is None else key
         value = key if value is None else value
-        q = self._split(self.W_q(query), self.num_heads)
+        start = cache.position if cache is not None and is_self else 0
 
         def keys_and_values() -> tuple[Tensor, Tensor]:
             k = self._split(self.W_k(key), self.num_key_value_heads)
-            return self._rotated(k, rotate, start), self._split(self.W_v(value), self.num_key_value_heads)
+            v = self._split(self.W_v(value), self.num_key_value_heads)
+            return self._rotated(k, rotate, start), v
 
-        start = cache.position if cache is not None and is_self else 0
-        q = self._rotated(q, rotate, start)
+        q = self._rotated(self._split(self.W_q(query), self.num_heads), rotate, start)
         if cache is None:
             k, v = keys_and_values()
         elif is_self:
