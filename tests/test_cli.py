@@ -162,7 +162,7 @@ def test_version_and_help(capsys):
 
 
 def test_a_reader_that_goes_away_is_no_error():
-    script = f"yes 12 | head -20000 | {sys.executable} -m transformer_lessons translate | head -1"
+    script = f"yes 12 | head -20000 | '{sys.executable}' -m transformer_lessons translate | head -1"
     result = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=120, check=False)
     assert result.stdout == "zwölf\n"
     assert "Traceback" not in result.stderr
