@@ -23,12 +23,15 @@ def diagnose(task: Task, exam: Exam, shown: dict[str, Reply]) -> list[Mistake]:
     than what it adds to; then the next mistake is looked for at the first probe that is still unexplained.
 
     Returns:
-        The mistakes, the one with the most basic symptom first. Empty if no explanation covers all probes, or at
-        least the task's essential ones.
+        The mistakes, the one with the most basic symptom first, without those that another one would explain as
+        well. Empty if no explanation covers all probes, or at least the task's essential ones.
     """
     search = _Search(task, exam, shown)
     reached, chosen = search.extend(search.reach((), 0), ())
-    return [mistake for mistake, _ in chosen] if reached >= (task.essential or len(exam)) else []
+    if reached < (task.essential or len(exam)):
+        return []
+    certain = [search.is_certain(number, reached, chosen) for number in range(len(chosen))]
+    return [mistake for (mistake, _), sure in zip(chosen, certain, strict=True) if sure] if certain[0] else []
 
 
 class _Search:
@@ -52,6 +55,15 @@ class _Search:
             if best[0] == len(self.names):
                 break
         return best
+
+    def is_certain(self, number: int, reached: int, chosen: tuple[Choice, ...]) -> bool:
+        """Whether no other mistake could stand in the place of this one: nobody is accused of two at random."""
+        if len(chosen) == 1:
+            return True
+        rest = chosen[:number] + chosen[number + 1 :]
+        unexplained = self.reach(rest, 0)
+        others = [choice for choice in self._additions(rest) if choice[0] is not chosen[number][0]]
+        return not any(self.reach((*rest, choice), unexplained) >= reached for choice in others)
 
     def _further(self, reached: int, chosen: tuple[Choice, ...]) -> list[tuple[int, tuple[Choice, ...]]]:
         """All explanations one mistake longer that reach further; if there is none, two mistakes longer."""
