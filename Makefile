@@ -74,5 +74,5 @@ lock: setup  ## resolve pyproject.toml's bounds into requirements.txt anew
 	  grep -vE '^(nvidia-|cuda-|triton=)' .venv/requirements.lock; echo '-e .'; } > requirements.txt.new
 	@mv requirements.txt.new requirements.txt
 
-clean:  ## remove everything that was built, but not .venv
-	rm -rf _build exercises/_nbgrader
+clean:  ## remove the built book (not .venv, runs or grades)
+	rm -rf _build
