@@ -203,6 +203,14 @@ def test_interrupted_leaves_a_checkpoint_and_says_how_to_go_on(recipe, uninterru
     assert {path.name for path in tmp_path.iterdir()} == {path.name for path in uninterrupted.iterdir()}
 
 
+def test_trains_on_a_gpu(recipe, tmp_path, request):
+    if not torch.cuda.is_available():
+        (pytest.fail if request.config.getoption("--full") else pytest.skip)("no CUDA device here")
+    code, _, error = finish(lessons("train", "--config", recipe, "--output", tmp_path, "--device", "cuda"))
+    assert code == 0, error
+    assert read_metrics(tmp_path)[-1]["loss"] < read_metrics(tmp_path)[0]["loss"]
+
+
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 5))])
 def test_number_words_are_learned_in_250_steps(seed, tmp_path):
     code, _, error = finish(lessons("train", "--seed", seed, "--output", tmp_path, "--device", "cpu"))
