@@ -125,27 +125,14 @@ def choose_device(name: str) -> torch.device:
 def train(chosen: argparse.Namespace) -> int:
     """``lessons train``."""
     directory = chosen.output
-    has_run = (directory / "config.json").exists()
-    if has_run and not (chosen.resume or chosen.overwrite):
-        raise ValueError(
-            f"output: {directory} holds a run; --resume goes on with it, --overwrite discards it"
-        )
-    if chosen.resume and not has_run:
-        raise ValueError(f"resume: expected a run, found no {directory / 'config.json'}")
-    model_sizes, config = read_settings(directory / "config.json" if chosen.resume else chosen.config)
-    changes = {name: getattr(chosen, name) for name in ("seed", "steps") if getattr(chosen, name) is not None}
-    for name, value in changes.items() if chosen.resume else ():
-        if value != getattr(config, name):
-            raise ValueError(f"{name}: the run in {directory} has {getattr(config, name)}, got {value}")
-    config = replace(config, **changes)
+    sizes, config = settings_of(chosen)
     device = choose_device(chosen.device)
-
     source, target = number_words.vocabularies()
     torch.manual_seed(config.seed)
-    model = Transformer(TransformerConfig(len(source), len(target), **model_sizes)).to(device)
+    model = Transformer(TransformerConfig(len(source), len(target), **sizes)).to(device)
     numbers = number_words.training_numbers(config.training_pairs, config.seed)
     batches = Batches(number_words.pairs(numbers), config.batch_size, seed=config.seed)
-    directory.mkdir(parents=True, exist_ok=True)
+
     trainer = Trainer(model, batches, config, directory)
     if chosen.resume:
         trainer.restore()
@@ -153,7 +140,7 @@ def train(chosen: argparse.Namespace) -> int:
         for name in ("checkpoint.pt", "metrics.jsonl", "record.json"):
             (directory / name).unlink(missing_ok=True)
     about = {"task": chosen.task, "training": asdict(config)}
-    save_model(directory, model, source, target, **about)
+    save_model(directory, model, source, target, **about)  # the config must be there if the run is cut off
     is_done = trainer.run()
     save_model(directory, model, source, target, **about)
     if not is_done:
@@ -164,6 +151,24 @@ def train(chosen: argparse.Namespace) -> int:
     write_json(directory / "record.json", {**result, **last(trainer), "made_with": versions(device)})
     print(f"{directory}: {result['exact_match']:.1%} exact match on {result['n']:,} held-out numbers")
     return 0
+
+
+def settings_of(chosen: argparse.Namespace) -> tuple[dict, TrainingConfig]:
+    """Model sizes and training settings of a run, new or resumed; ValueError if the arguments contradict it."""
+    own = chosen.output / "config.json"
+    if own.exists() and not (chosen.resume or chosen.overwrite):
+        raise ValueError(
+            f"output: {chosen.output} holds a run; --resume goes on with it, --overwrite discards it"
+        )
+    if chosen.resume and not own.exists():
+        raise ValueError(f"resume: expected a run, found no {own}")
+    sizes, config = read_settings(own if chosen.resume else chosen.config)
+    given = {"seed": chosen.seed, "steps": chosen.steps}
+    changes = {name: value for name, value in given.items() if value is not None}
+    for name, value in changes.items():
+        if chosen.resume and value != getattr(config, name):
+            raise ValueError(f"{name}: the run in {chosen.output} has {getattr(config, name)}, got {value}")
+    return sizes, replace(config, **changes)
 
 
 def read_settings(path: Path | None) -> tuple[dict, TrainingConfig]:
