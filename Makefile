@@ -2,6 +2,7 @@
 PYTHON ?= python3
 PORT ?= 8000
 TORCH := 2.13.0
+UV := 0.13.8
 # A virtual environment's folder differs between systems; everything below calls tools through it by relative path,
 # so that the repository may lie in a folder with a space in its name.
 BIN := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
@@ -26,7 +27,7 @@ $(READY): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if v >= (3, 11) else f"Python 3.11 or newer is needed, this is {v[0]}.{v[1]}: make PYTHON=python3.12 …")'
 	@test -x $(RUN) || $(PYTHON) -m venv .venv
 	@# uv installs in a fifth of pip's time; where it cannot (a mirror that only pip is configured for), pip does.
-	@$(RUN) -m pip install --quiet --disable-pip-version-check uv
+	@$(RUN) -m pip install --quiet --disable-pip-version-check uv==$(UV)
 	$(RUN) -m uv pip install --quiet --python $(RUN) $(FIND_LINKS) -r requirements.txt \
 	  || $(RUN) -m pip install --quiet -r requirements.txt
 	@touch $(READY)
@@ -58,7 +59,7 @@ lint: setup  ## style and spelling
 	@$(RUN) -m ruff format --check .
 	@$(RUN) -m codespell_lib $$(git ls-files '*.py' '*.md' '*.yml' '*.toml' Makefile)
 
-serve: setup  ## look at the built book on http://localhost:$(PORT)
+serve: setup  ## look at the built book on http://localhost:8000 (another port: PORT=…)
 	@test -f _build/html/index.html || $(MAKE) book
 	$(RUN) -m http.server --directory _build/html --bind 127.0.0.1 $(PORT)
 
