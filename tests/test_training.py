@@ -56,14 +56,19 @@ def test_a_step_is_adamw_with_clipped_gradients_of_the_mean():
         q = torch.full_like(log_p, 0.1 / (log_p.size(-1) - 1))
         q[:, 0] = 0.0
         q[range(len(q)), batch.tgt_out[real]] += 0.9
+        loss = -(q * log_p).sum(-1).mean()
         optimizer.zero_grad()
-        (-(q * log_p).sum(-1).mean()).backward()
+        loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(theirs.parameters(), 1.0)
         optimizer.param_groups[0]["lr"] = SMALL.learning_rate(step)
         optimizer.step()
         record = ours.train_step()
         assert record["step"] == step
+        assert record["learning_rate"] == SMALL.learning_rate(step)
+        assert math.isclose(record["loss"], loss.item(), rel_tol=1e-9)
         assert math.isclose(record["gradient_norm"], norm.item(), rel_tol=1e-9)
+        accuracy = (log_p.argmax(-1) == batch.tgt_out[real]).double().mean().item()
+        assert math.isclose(record["accuracy"], accuracy, abs_tol=1e-12)
     for a, b in zip(ours.model.parameters(), theirs.parameters(), strict=True):
         assert_close(a, b, tolerance=1e-9)
 
