@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from transformer_lessons import evaluation
 from transformer_lessons.checkpoints import load_model
 from transformer_lessons.data import number_words
 from transformer_lessons.evaluation import error_kind, evaluate_number_words, in_chunks, translate
@@ -33,6 +34,24 @@ def test_the_packaged_model_translates_what_it_never_saw():
     assert result["exact_match"] >= 0.99
     assert result["n"] == 1000
     assert sum(result["errors"].values()) == round(1000 * (1 - result["exact_match"]))
+
+
+def test_every_wrong_answer_is_counted_once(monkeypatch):
+    model, source, target = load_model()
+    answers = {
+        7: ["sieben"],
+        21: ["zwanzig", "und", "ein"],  # turned round
+        22: ["drei", "und", "zwanzig"],  # as long as the right one
+        300: ["drei"],
+        1001: ["ein", "tausend", "eins", "eins"],
+    }
+    monkeypatch.setattr(evaluation, "translate", lambda *_: list(answers.values()))
+    result = evaluate_number_words(model, source, target, list(answers))
+    assert result["exact_match"] == 1 / 5
+    assert result["n"] == 5
+    assert result["errors"] == {"order": 1, "wrong part": 1, "missing part": 1, "added part": 1}
+    assert result["examples"][0] == {"number": 21, "expected": "einundzwanzig", "got": "zwanzigundein"}
+    assert len(result["examples"]) == 4
 
 
 def test_a_broken_model_is_counted_as_such():

@@ -51,7 +51,7 @@ def evaluate_number_words(
                 examples.append({"number": n, "expected": "".join(german_tokens(n)), "got": "".join(tokens)})
     wrong = sum(errors.values())
     return {
-        "exact_match": 1 - wrong / len(numbers),
+        "exact_match": (len(numbers) - wrong) / len(numbers),
         "n": len(numbers),
         "errors": dict(errors.most_common()),
         "examples": examples[:5],
