@@ -35,6 +35,15 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["config.json"]
 
 
+def test_a_reader_of_the_old_file_keeps_it_whole(tmp_path):
+    path = tmp_path / "config.json"
+    write_json(path, {"a": 1})
+    with path.open() as reader:  # opened before, read after: renaming leaves it alone, rewriting would not
+        write_json(path, {"a": 2})
+        assert json.load(reader) == {"a": 1}
+    assert read_json(path) == {"a": 2}
+
+
 def test_a_model_comes_back_with_its_tied_weights(saved):
     directory, model = saved
     loaded, source, target = load_model(directory)
