@@ -17,6 +17,8 @@ from nbgrader.coursedir import CourseDirectory
 from traitlets.config import Config
 from traitlets.config.loader import PyFileConfigLoader
 
+from book.notebooks import KERNEL
+
 HERE = Path(__file__).resolve().parent
 # Words that only a master may hold.
 MASTER_ONLY = (
@@ -27,7 +29,7 @@ MASTER_ONLY = (
     "BEGIN MARK SCHEME",
 )
 METADATA = {
-    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "kernelspec": KERNEL,
     "language_info": {"name": "python"},
 }
 CELL_METADATA = ("deletable", "editable", "nbgrader", "tags")
