@@ -111,13 +111,13 @@ def test_up_to_max_length_and_no_further(encoding):
         module(torch.zeros(1, 6, 7))
     with pytest.raises(ValueError, match="x: expected at most max_length = 5 positions, got 6"):
         module(torch.zeros(1, 2, 7), offset=4)
-    with pytest.raises(ValueError, match="x: expected width d_model = 7, got 1"):
+    with pytest.raises(ValueError, match=r"x: expected a last axis of d_model = 7, got \(1, 2, 1\)"):
         module(torch.zeros(1, 2, 1))
 
 
 @pytest.mark.parametrize(
     ("length", "d_model", "complaint"),
-    [(-1, 4, "length: expected 0 or more, got -1"), (3, 0, "d_model: expected 1 or more, got 0")],
+    [(-1, 4, "length: expected an integer, 0 or more, got -1"), (3, 0, "d_model: expected an integer, 1 or more, got 0")],
 )
 def test_complaints(length, d_model, complaint):
     with pytest.raises(ValueError, match=complaint):

@@ -408,8 +408,8 @@ def test_compiled_in_one_graph_equals_eager():
     ("src", "tgt", "complaint"),
     [
         ((2, 7), (3, 7), "tgt_in: expected batch size 2, as src, got 3"),
-        ((2, 14), (2, 7), "x: expected at most max_length = 13 positions, got 14"),
-        ((2, 7), (2, 14), "x: expected at most max_length = 13 positions, got 14"),
+        ((2, 14), (2, 7), "src: expected at most max_length = 13 tokens, got 14"),
+        ((2, 7), (2, 14), "tgt_in: expected at most max_length = 13 tokens, got 14"),
     ],
 )
 @pytest.mark.usefixtures("no_shape_checks")

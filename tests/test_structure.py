@@ -14,6 +14,7 @@ NAME = PACKAGE.name
 
 # A module imports only lower floors. The modules of a folder (`data`, `checks`) may know each other.
 FLOORS = [
+    "expect",
     "config masks cache schedule records",
     "encodings embeddings norms feed_forward attention losses data",
     "layers",

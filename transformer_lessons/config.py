@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass
 
+from transformer_lessons import expect
+
 CHOICES = {
     "norm": ("layer", "rms"),
-    "activation": ("relu", "gelu"),
-    "position": ("sinusoidal", "learned"),
+    "activation": ("relu", "gelu", "swiglu"),
+    "position": ("sinusoidal", "learned", "rotary"),
 }
 SWITCHES = ("norm_first", "tie_embeddings", "shared_vocabulary")
 SIZES = (
@@ -28,20 +30,24 @@ class TransformerConfig:
         source_vocab_size, target_vocab_size: number of tokens on either side.
         d_model: width of the residual stream.
         num_heads: attention heads; a divisor of d_model.
+        num_key_value_heads: fewer heads for keys and values; a divisor of num_heads, or None for as many.
         d_ff: inner width of the feed-forward networks.
         num_encoder_layers, num_decoder_layers: N, 6 in the paper.
         dropout: on embeddings and on every sub-layer's output while training (§5.4).
         norm_first: normalise before each sub-layer (pre-norm) rather than after the sum, as in the paper.
         norm: "layer" or "rms".
-        activation: "relu" or "gelu".
-        position: "sinusoidal" or "learned".
+        activation: "relu", "gelu" or "swiglu" (which has a third matrix).
+        position: "sinusoidal" or "learned", added to the embeddings, or "rotary", in every self-attention.
         tie_embeddings: output projection and target embedding are one matrix (§3.4).
         shared_vocabulary: source and target embedding are one matrix too, as in the paper.
         max_length: longest sequence, in tokens.
         pad_id, bos_id, eos_id: ids of padding, of the decoder's first input, and of the last output.
 
+    A pitfall: two configs of equal weights shapes can be two models (pre- and post-norm, for one), so weights
+    are saved together with theirs.
+
     Raises:
-        ValueError: for values of another type, sizes below 1, a num_heads that does not divide d_model, a
+        ValueError: for values of another type, sizes below 1, heads that do not divide what they must, a
             dropout outside [0, 1), an unknown choice, special ids that collide or lie outside a vocabulary, or
             a shared vocabulary of two sizes.
     """
@@ -64,25 +70,35 @@ class TransformerConfig:
     pad_id: int = 0
     bos_id: int = 1
     eos_id: int = 2
+    num_key_value_heads: int | None = None
 
     def __post_init__(self):
-        for name in SIZES:
-            size = getattr(self, name)
-            if type(size) is not int or size < 1:
-                raise ValueError(f"{name}: expected an integer, 1 or more, got {size!r}")
-        if self.d_model % self.num_heads:
-            raise ValueError(
-                f"num_heads: expected a divisor of d_model = {self.d_model}, got {self.num_heads}"
-            )
-        if not isinstance(self.dropout, int | float) or not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout: expected 0 or more and below 1, got {self.dropout!r}")
+        expect.sizes(**{name: getattr(self, name) for name in SIZES})
+        expect.probability(dropout=self.dropout)
         for name in SWITCHES:
             if type(getattr(self, name)) is not bool:
                 raise ValueError(f"{name}: expected True or False, got {getattr(self, name)!r}")
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name}: expected one of {', '.join(choices)}, got {getattr(self, name)!r}")
+        self._check_heads()
         self._check_vocabularies()
+
+    def _check_heads(self):
+        if self.d_model % self.num_heads:
+            raise ValueError(
+                f"num_heads: expected a divisor of d_model = {self.d_model}, got {self.num_heads}"
+            )
+        if self.position == "rotary" and self.d_model // self.num_heads % 2:
+            raise ValueError(
+                f"num_heads: expected d_model / num_heads even, for rotary positions, "
+                f"got {self.d_model} / {self.num_heads}"
+            )
+        groups = self.num_key_value_heads
+        if groups is not None and (type(groups) is not int or groups < 1 or self.num_heads % groups):
+            raise ValueError(
+                f"num_key_value_heads: expected a divisor of num_heads = {self.num_heads}, got {groups!r}"
+            )
 
     def _check_vocabularies(self):
         smaller = min(self.source_vocab_size, self.target_vocab_size)

@@ -4,9 +4,16 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from transformer_lessons import expect
+
 
 def sinusoidal(
-    length: int, d_model: int, *, dtype: torch.dtype | None = None, device: torch.device | str | None = None
+    length: int,
+    d_model: int,
+    *,
+    base: float = 10_000.0,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
 ) -> Float[Tensor, "length d_model"]:
     """The paper's fixed encoding, a sine and a cosine for each of d_model / 2 frequencies (§3.5).
 
@@ -20,21 +27,56 @@ def sinusoidal(
     Args:
         length: number of positions, starting at position 0.
         d_model: width.
+        base: 10,000 in the paper; the slowest wave takes about 2π · base positions.
+        dtype, device: as for `torch.zeros`.
 
     Raises:
-        ValueError: if `length` is negative or `d_model` is not positive.
+        ValueError: if `length` is negative, `d_model` not a size, or `base` not above 1.
     """
-    if length < 0:
-        raise ValueError(f"length: expected 0 or more, got {length}")
-    if d_model < 1:
-        raise ValueError(f"d_model: expected 1 or more, got {d_model}")
-    position = torch.arange(length, dtype=torch.float64, device=device)
-    frequency = 10000.0 ** (-torch.arange(0, d_model, 2, dtype=torch.float64, device=device) / d_model)
-    angle = torch.outer(position, frequency)
-    table = torch.empty(length, d_model, dtype=torch.float64, device=device)
+    if type(length) is not int or length < 0:
+        raise ValueError(f"length: expected an integer, 0 or more, got {length!r}")
+    # On the CPU, wherever it goes: not every device has float64.
+    angle = torch.outer(torch.arange(length, dtype=torch.float64, device="cpu"), _frequencies(d_model, base))
+    table = torch.empty(length, d_model, dtype=torch.float64, device="cpu")
     table[:, 0::2] = angle.sin()
     table[:, 1::2] = angle.cos()[:, : d_model // 2]
-    return table.to(dtype or torch.get_default_dtype())
+    return table.to(dtype or torch.get_default_dtype()).to(device or torch.get_default_device())
+
+
+def _frequencies(d_model: int, base: float) -> Float[Tensor, " waves"]:
+    """``ω_k = base^(−2k / d_model)``, in radians a position, the fastest first."""
+    expect.sizes(d_model=d_model)
+    if isinstance(base, bool) or not isinstance(base, int | float) or not 1 < base < float("inf"):
+        raise ValueError(f"base: expected a number above 1, got {base!r}")
+    return float(base) ** (-torch.arange(0, d_model, 2, dtype=torch.float64, device="cpu") / d_model)
+
+
+def shift_matrix(
+    k: int, d_model: int, *, dtype: torch.dtype | None = None, device: torch.device | str | None = None
+) -> Float[Tensor, "d_model d_model"]:
+    """The matrix that moves every encoding by k positions: ``PE(t + k) = M_k PE(t)``, whatever t is (§3.5).
+
+    Each sine and cosine of one frequency turn together, so M_k is block-diagonal with the rotations
+    ``[[cos kω, sin kω], [−sin kω, cos kω]]``. This is what lets a linear map attend "k positions back".
+
+    A pitfall: M_k acts on columns; on a table, whose rows are the encodings, it is ``table @ M_k.T``.
+
+    Args:
+        k: the shift; negative moves back, and ``M_−k = M_kᵀ``.
+        d_model: width, even: the last sine of an odd width has no cosine to turn with.
+        dtype, device: as for `torch.zeros`.
+
+    Raises:
+        ValueError: for an odd `d_model`, one below 2, or a `k` that is no integer.
+    """
+    if type(k) is not int:
+        raise ValueError(f"k: expected an integer, got {k!r}")
+    if type(d_model) is not int or d_model < 2 or d_model % 2:
+        raise ValueError(f"d_model: expected an even number, 2 or more, got {d_model!r}")
+    angle = k * _frequencies(d_model, 10_000.0)
+    rotations = torch.stack([angle.cos(), angle.sin(), -angle.sin(), angle.cos()], dim=-1).view(-1, 2, 2)
+    matrix = torch.block_diag(*rotations)
+    return matrix.to(dtype or torch.get_default_dtype()).to(device or torch.get_default_device())
 
 
 class PositionTable(nn.Module):
@@ -53,8 +95,7 @@ class PositionTable(nn.Module):
     ) -> Float[Tensor, "batch length d_model"]:
         """Encode; `offset` is the position of the first vector (decoding with a cache starts late)."""
         max_length, d_model = self.table.shape
-        if x.size(-1) != d_model:
-            raise ValueError(f"x: expected width d_model = {d_model}, got {x.size(-1)}")
+        expect.width(x, d_model)
         first = offset if isinstance(offset, int) else 0  # asking a tensor could make the CPU wait for a GPU
         if first < 0:
             raise ValueError(f"offset: expected 0 or more, got {first}")
@@ -75,6 +116,7 @@ class SinusoidalEncoding(PositionTable):
 
     def __init__(self, d_model: int, max_length: int):
         super().__init__()
+        expect.sizes(d_model=d_model, max_length=max_length)
         self.register_buffer("table", sinusoidal(max_length, d_model), persistent=False)
 
     def _apply(self, fn, recurse=True):
@@ -92,4 +134,62 @@ class LearnedEncoding(PositionTable):
 
     def __init__(self, d_model: int, max_length: int):
         super().__init__()
+        expect.sizes(d_model=d_model, max_length=max_length)
         self.table = nn.Parameter(torch.randn(max_length, d_model) * 0.02)
+
+
+class RotaryEncoding(nn.Module):
+    """Queries and keys are turned by their position, so that scores see only distances (Su et al. 2021).
+
+    ``q_t ↦ R_t q_t,  k_s ↦ R_s k_s``, so that ``(R_t q)ᵀ (R_s k) = qᵀ R_{s−t} k``, where R_t turns entries 2i
+    and 2i + 1 by the angle t ω_i, with the frequencies of §3.5
+
+    The sines and cosines are those of `sinusoidal`; here they multiply instead of being added, and values keep
+    out of it. Pass it to `attention.MultiHeadAttention` as `rotate`. A pitfall: Llama's weights pair entry i
+    with i + d_k / 2 instead; they fit after reordering the rows of W_q and W_k.
+
+    Shapes: ``(batch, heads, length, d_k)`` in and out.
+
+    Args:
+        d_k: width of a head, even.
+        max_length: number of positions.
+        base: of the frequencies, 10,000 unless given.
+
+    Raises:
+        ValueError: for an odd d_k or sizes below 1; when called, for another width, or (where it costs no
+            synchronisation: not on a GPU, not in a compiled graph) positions beyond max_length.
+    """
+
+    table: Float[Tensor, "max_length d_k"]
+
+    def __init__(self, d_k: int, max_length: int, *, base: float = 10_000.0):
+        super().__init__()
+        expect.sizes(d_k=d_k, max_length=max_length)
+        if d_k % 2:
+            raise ValueError(f"d_k: expected an even number, got {d_k}")
+        self.base = base
+        table = sinusoidal(max_length, d_k, base=base)
+        self.register_buffer("table", table, persistent=False)
+
+    def forward(
+        self, heads: Float[Tensor, "batch heads length d_k"], positions: Int[Tensor, " length"]
+    ) -> Float[Tensor, "batch heads length d_k"]:
+        """Turn the vector at ``positions[t]`` by its angles, in float32 at least."""
+        max_length, d_k = self.table.shape
+        expect.width(heads, d_k, name="heads", width_name="d_k")
+        if positions.device.type == "cpu" and not torch.compiler.is_compiling() and len(positions):
+            low, high = int(positions.min()), int(positions.max())
+            if low < 0 or high >= max_length:
+                got = low if low < 0 else high
+                raise ValueError(f"positions: expected 0 to {max_length - 1}, below max_length, got {got}")
+        sine, cosine = self.table[positions].unflatten(-1, (-1, 2)).unbind(-1)
+        even, odd = heads.to(self.table.dtype).unflatten(-1, (-1, 2)).unbind(-1)
+        turned = torch.stack([even * cosine - odd * sine, even * sine + odd * cosine], dim=-1)
+        return turned.flatten(-2).to(heads.dtype)
+
+    def _apply(self, fn, recurse=True):
+        super()._apply(fn, recurse)
+        wide = torch.promote_types(self.table.dtype, torch.float32)
+        table = sinusoidal(*self.table.shape, base=self.base, dtype=wide, device=self.table.device)
+        self.table = table
+        return self

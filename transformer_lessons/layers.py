@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from transformer_lessons.attention import KeyValueCache, MultiHeadAttention
 from transformer_lessons.config import TransformerConfig
-from transformer_lessons.feed_forward import FeedForward
+from transformer_lessons.encodings import RotaryEncoding
+from transformer_lessons.feed_forward import FeedForward, SwiGLU
+from transformer_lessons.masks import Mask
 from transformer_lessons.norms import LayerNorm, RMSNorm
 
 NORMS = {"layer": LayerNorm, "rms": RMSNorm}
@@ -48,6 +50,30 @@ class AddAndNorm(nn.Module):
         return self.norm(x + self.dropout(sublayer(x)))
 
 
+def attention(config: TransformerConfig) -> MultiHeadAttention:
+    """The attention of `config`; the paper drops sub-layers' outputs, not attention weights (§5.4).
+
+    ``num_heads`` heads of width ``d_model / num_heads``, keys and values shared by groups of
+    ``num_heads / num_key_value_heads``. A pitfall: `nn.TransformerEncoderLayer` drops weights as well.
+    """
+    groups = config.num_key_value_heads
+    return MultiHeadAttention(config.d_model, config.num_heads, num_key_value_heads=groups)
+
+
+def feed_forward(config: TransformerConfig) -> nn.Module:
+    """The feed-forward network of `config`."""
+    if config.activation == "swiglu":
+        return SwiGLU(config.d_model, config.d_ff)
+    return FeedForward(config.d_model, config.d_ff, activation=config.activation)
+
+
+def rotary(config: TransformerConfig) -> RotaryEncoding | None:
+    """What turns queries and keys of self-attention, if `config` wants positions there."""
+    if config.position != "rotary":
+        return None
+    return RotaryEncoding(config.d_model // config.num_heads, config.max_length)
+
+
 class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward, each with Add & Norm (§3.1).
 
@@ -59,16 +85,17 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, config: TransformerConfig):
         super().__init__()
-        self.self_attention = MultiHeadAttention(config.d_model, config.num_heads)
-        self.feed_forward = FeedForward(config.d_model, config.d_ff, activation=config.activation)
+        self.self_attention = attention(config)
+        self.rotate = rotary(config)
+        self.feed_forward = feed_forward(config)
         self.add_norm_self = AddAndNorm(config)
         self.add_norm_feed_forward = AddAndNorm(config)
 
     def forward(
-        self, x: Float[Tensor, "batch source d_model"], mask: Bool[Tensor, "..."] | None = None
+        self, x: Float[Tensor, "batch source d_model"], mask: Mask | None = None
     ) -> Float[Tensor, "batch source d_model"]:
         """Mix positions, then transform each."""
-        x = self.add_norm_self(x, lambda y: self.self_attention(y, mask=mask))
+        x = self.add_norm_self(x, lambda y: self.self_attention(y, mask=mask, rotate=self.rotate))
         return self.add_norm_feed_forward(x, self.feed_forward)
 
 
@@ -84,9 +111,10 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: TransformerConfig):
         super().__init__()
-        self.self_attention = MultiHeadAttention(config.d_model, config.num_heads)
-        self.cross_attention = MultiHeadAttention(config.d_model, config.num_heads)
-        self.feed_forward = FeedForward(config.d_model, config.d_ff, activation=config.activation)
+        self.self_attention = attention(config)
+        self.rotate = rotary(config)
+        self.cross_attention = attention(config)
+        self.feed_forward = feed_forward(config)
         self.add_norm_self = AddAndNorm(config)
         self.add_norm_cross = AddAndNorm(config)
         self.add_norm_feed_forward = AddAndNorm(config)
@@ -95,8 +123,8 @@ class DecoderLayer(nn.Module):
         self,
         x: Float[Tensor, "batch target d_model"],
         memory: Float[Tensor, "batch source d_model"],
-        src_mask: Bool[Tensor, "..."] | None = None,
-        tgt_mask: Bool[Tensor, "..."] | None = None,
+        src_mask: Mask | None = None,
+        tgt_mask: Mask | None = None,
         *,
         cache: LayerCache | None = None,
     ) -> Float[Tensor, "batch target d_model"]:
@@ -111,6 +139,7 @@ class DecoderLayer(nn.Module):
             cache: keys and values of the steps before.
         """
         own, cross = cache if cache is not None else (None, None)
-        x = self.add_norm_self(x, lambda y: self.self_attention(y, mask=tgt_mask, is_causal=True, cache=own))
+        looking_back = {"mask": tgt_mask, "is_causal": True, "cache": own, "rotate": self.rotate}
+        x = self.add_norm_self(x, lambda y: self.self_attention(y, **looking_back))
         x = self.add_norm_cross(x, lambda y: self.cross_attention(y, memory, mask=src_mask, cache=cross))
         return self.add_norm_feed_forward(x, self.feed_forward)

@@ -2,12 +2,18 @@
 
 One convention everywhere: a mask is boolean, **True means "may attend"**, and it broadcasts to
 ``batch heads queries keys``. This is the convention of `torch.nn.functional.scaled_dot_product_attention`;
-`torch.nn.MultiheadAttention` inverts it (there True means "may not").
+`torch.nn.MultiheadAttention` inverts it (there True means "may not"). An additive mask, 0 or −inf to be added
+to the scores, says the same in floats: `boolean` and `additive` translate.
 """
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+Mask = Bool[Tensor, "..."] | Float[Tensor, "..."]
+
+# What people write for −inf: −1e9, −1e4 (which float16 can hold), the smallest number of a dtype.
+HIDDEN = -1e4
 
 
 def padding_mask(ids: Int[Tensor, "batch keys"], pad_id: int) -> Bool[Tensor, "batch 1 1 keys"]:
@@ -74,22 +80,65 @@ def segment_mask(
     return (query_segments[:, :, None] == key_segments[:, None, :])[:, None]
 
 
-def combine(*masks: Bool[Tensor, "..."] | None) -> Bool[Tensor, "..."] | None:
-    """A key may be attended to only if every mask allows it; None allows everything.
+def boolean(mask: Mask, name: str = "mask") -> Bool[Tensor, "..."]:
+    """Either kind of mask as a boolean one: in an additive mask 0 means "may attend", −inf "may not".
 
-    Masks broadcast against each other: padding ``(batch, 1, 1, keys)`` with causal ``(1, 1, queries, keys)``
-    gives ``(batch, 1, queries, keys)``. Of no mask at all the combination is None.
+    ``softmax(scores + mask)`` over all keys is ``softmax(scores)`` over the keys whose mask is 0 (§3.2.3: "by
+    masking out (setting to −∞)"). Stand-ins for −inf, −10,000 or below, count as −inf.
+
+    A pitfall: floats 0 and 1 could mean either thing, so they are refused, like biases; telling them apart
+    needs a look at the values, which makes the CPU wait for a GPU. Boolean masks cost nothing.
+
+    Args:
+        mask: boolean or additive.
+        name: what the caller calls it, for the error.
 
     Raises:
-        ValueError: if a mask is not boolean (0 and 1 could mean either thing; −inf belongs to the scores).
+        ValueError: for a mask of integers, or floats other than 0 and −inf.
+    """
+    if mask.dtype is torch.bool:
+        return mask
+    expected = f"{name}: expected booleans, True = may attend, or floats, 0 = may attend and −inf = may not"
+    if not mask.is_floating_point():
+        raise ValueError(f"{expected}, got {mask.dtype}")
+    visible = mask == 0
+    if mask.device.type == "meta" or torch.compiler.is_compiling():
+        return visible  # there are no values to look at
+    if not (visible | (mask <= HIDDEN)).all():
+        odd = mask[~visible & ~(mask <= HIDDEN)][0].item()
+        raise ValueError(f"{expected}, got {mask.dtype} with {odd:g} in it")
+    return visible
+
+
+def additive(mask: Bool[Tensor, "..."], dtype: torch.dtype = torch.float32) -> Float[Tensor, "..."]:
+    """The mask as numbers to add to the scores: ``0`` where True, ``−inf`` where False (§3.2.3).
+
+    For libraries that want this form; here, masks stay boolean. A pitfall: a row of nothing but −inf makes the
+    softmax NaN.
+
+    Raises:
+        ValueError: if the mask is not boolean.
+    """
+    if mask.dtype is not torch.bool:
+        raise ValueError(f"mask: expected booleans, True = may attend, got {mask.dtype}")
+    return torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, -torch.inf)
+
+
+def combine(*masks: Mask | None) -> Bool[Tensor, "..."] | None:
+    """A key may be attended to only if every mask allows it; None allows everything.
+
+    ``combined = mask_1 ∧ mask_2 ∧ …`` (§3.2.3: the decoder needs padding *and* order hidden.) Masks broadcast
+    against each other: padding ``(batch, 1, 1, keys)`` with causal ``(1, 1, queries, keys)`` gives
+    ``(batch, 1, queries, keys)``. Of no mask at all the combination is None.
+
+    A pitfall: "and" is right for True = may attend; masks of the other polarity want "or".
+
+    Raises:
+        ValueError: for a mask that `boolean` refuses.
     """
     combined = None
     for number, mask in enumerate(masks):
-        if mask is None:
-            continue
-        if mask.dtype is not torch.bool:
-            raise ValueError(
-                f"masks[{number}]: expected dtype torch.bool, True = may attend, got {mask.dtype}"
-            )
-        combined = mask if combined is None else combined & mask
+        if mask is not None:
+            visible = boolean(mask, f"masks[{number}]")
+            combined = visible if combined is None else combined & visible
     return combined

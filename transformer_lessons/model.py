@@ -46,13 +46,25 @@ class Transformer(nn.Module):
             self.output.weight = self.target_embedding.token.weight
 
     def _embedding(self, vocab_size: int) -> TransformerEmbedding:
-        position = POSITIONS[self.config.position](self.config.d_model, self.config.max_length)
-        return TransformerEmbedding(
-            vocab_size, self.config.d_model, position=position, dropout=self.config.dropout
-        )
+        d_model, encoding = self.config.d_model, POSITIONS.get(self.config.position)
+        # Rotary positions come in later, in the layers' attention.
+        position = encoding(d_model, self.config.max_length) if encoding else None
+        return TransformerEmbedding(vocab_size, d_model, position=position, dropout=self.config.dropout)
+
+    def _check_ids(self, **given: Tensor) -> None:
+        for name, ids in given.items():
+            if ids.dim() != 2 or ids.dtype not in (torch.int32, torch.int64):
+                raise ValueError(
+                    f"{name}: expected integers of shape (batch, length), got {ids.dtype} {tuple(ids.shape)}"
+                )
+            if ids.size(1) > self.config.max_length:
+                raise ValueError(
+                    f"{name}: expected at most max_length = {self.config.max_length} tokens, got {ids.size(1)}"
+                )
 
     def encode(self, src: Int[Tensor, "batch source"]) -> Float[Tensor, "batch source d_model"]:
         """The encoder's output, called memory: one vector for each source token."""
+        self._check_ids(src=src)
         mask = padding_mask(src, self.config.pad_id)
         x = self.source_embedding(src)
         for layer in self.encoder_layers:
@@ -67,6 +79,7 @@ class Transformer(nn.Module):
         caches: list[LayerCache] | None = None,
     ) -> Float[Tensor, "batch target d_model"]:
         """The decoder's output for `tgt_in`; with `caches` (`new_caches`), for its next tokens alone."""
+        self._check_ids(tgt_in=tgt_in)
         offset = caches[0].self_attention.position if caches else 0
         x = self.target_embedding(tgt_in, offset)
         for number, layer in enumerate(self.decoder_layers):
@@ -80,6 +93,8 @@ class Transformer(nn.Module):
 
         Training projects only the positions that have a target: `project` is a good part of all work.
         """
+        if src.size(0) != tgt_in.size(0):
+            raise ValueError(f"tgt_in: expected batch size {src.size(0)}, as src, got {tgt_in.size(0)}")
         return self.decode(tgt_in, self.encode(src), padding_mask(src, self.config.pad_id))
 
     def project(self, hidden: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch vocab"]:
@@ -98,8 +113,6 @@ class Transformer(nn.Module):
         Raises:
             ValueError: for batch sizes that differ, ids outside the vocabulary, or more than max_length tokens.
         """
-        if src.size(0) != tgt_in.size(0):
-            raise ValueError(f"tgt_in: expected batch size {src.size(0)}, as src, got {tgt_in.size(0)}")
         return self.project(self.hidden(src, tgt_in))
 
     def new_caches(self, batch: int, max_length: int) -> list[LayerCache]:

@@ -1,0 +1,120 @@
+"""Scaled dot-product attention (§3.2.1): step by step, by fused kernels, and its hard limit."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from transformer_lessons import expect
+from transformer_lessons.attention.inputs import check_inputs, check_mask
+from transformer_lessons.masks import Mask
+
+
+def scaled_dot_product_attention(
+    query: Float[Tensor, "*batch queries d_k"],
+    key: Float[Tensor, "*batch keys d_k"],
+    value: Float[Tensor, "*batch keys d_v"],
+    mask: Mask | None = None,
+    *,
+    is_causal: bool = False,
+    dropout: float = 0.0,
+) -> tuple[Float[Tensor, "*batch queries d_v"], Float[Tensor, "*batch queries keys"]]:
+    """Attention step by step, with the weights to look at (§3.2.1, equation 1).
+
+    ``Attention(Q, K, V) = softmax(Q Kᵀ / √d_k) V``
+
+    A query that may attend to nothing gets weights and output zero. Pitfalls: the divisor is √d_k, not d_k;
+    the softmax runs over the keys, not the queries; the mask belongs before the softmax, or the visible
+    weights no longer sum to one.
+
+    Args:
+        query, key, value: Q, K, V; usually ``*batch`` is ``batch heads``.
+        mask: who may attend to whom, boolean or additive (`masks.boolean` says what is accepted).
+        is_causal: also hide later positions, the last query aligned with the last key (`causal_mask`).
+        dropout: probability of zeroing a weight; always active, so pass 0 when evaluating.
+
+    Returns:
+        The output, and the weights as they were before dropout.
+
+    Raises:
+        ValueError: for shapes, dtypes or devices that do not fit, a mask that could mean either thing, or, with
+            `is_causal`, more queries than keys.
+    """
+    check_inputs(query, key, value)
+    mask = check_mask(mask, query, key, is_causal)
+    expect.probability(dropout=dropout)
+    # Products of large float16 overflow: scores and softmax are taken in float32 at least, as fused kernels do.
+    wide = torch.promote_types(query.dtype, torch.float32)
+    scores = query.to(wide) @ key.to(wide).mT / math.sqrt(query.size(-1))
+    if mask is None:
+        weights = scores.softmax(-1)
+    else:
+        # The smallest number, not −inf: a row without any key would be NaN, in the backward pass too.
+        masked = scores.masked_fill(~mask, torch.finfo(wide).min)
+        weights = masked.softmax(-1).masked_fill(~mask, 0.0)
+    weights = weights.to(value.dtype)
+    return F.dropout(weights, dropout) @ value, weights
+
+
+def fused_attention(
+    query: Float[Tensor, "*batch queries d_k"],
+    key: Float[Tensor, "*batch keys d_k"],
+    value: Float[Tensor, "*batch keys d_v"],
+    mask: Mask | None = None,
+    *,
+    is_causal: bool = False,
+    dropout: float = 0.0,
+) -> Float[Tensor, "*batch queries d_v"]:
+    """The output of `scaled_dot_product_attention` from PyTorch's fused kernels, which never hold all weights.
+
+    Same formula, arguments and errors (§3.2.1, equation 1); memory grows with the length, not its square.
+    A pitfall: any mask rules out the fastest kernel, so causal attention between equally many queries and
+    keys is passed on as a flag, and a mask is only built where the flag cannot say it.
+    """
+    check_inputs(query, key, value)
+    expect.probability(dropout=dropout)
+    if is_causal and mask is None and query.size(-2) == key.size(-2):
+        return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=True)
+    mask = check_mask(mask, query, key, is_causal)
+    if mask is None:
+        return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout)
+    # Kernels disagree on a query without any key (zeros, NaN, an average): let it see all, then zero it.
+    blind = ~mask.any(-1, keepdim=True)
+    output = F.scaled_dot_product_attention(query, key, value, mask | blind, dropout_p=dropout)
+    return output.masked_fill(blind, 0.0)
+
+
+def hard_attention(
+    query: Float[Tensor, "*batch queries d_k"],
+    key: Float[Tensor, "*batch keys d_k"],
+    value: Float[Tensor, "*batch keys d_v"],
+    mask: Mask | None = None,
+) -> tuple[Float[Tensor, "*batch queries d_v"], Float[Tensor, "*batch queries keys"]]:
+    """Each query takes the value of its best key alone: attention as a look-up.
+
+    ``output_i = value_j with j = argmax_j query_i · key_j``; the limit of §3.2.1's softmax as the scores grow
+
+    Of equally good keys the first is taken; a query without any key gets zeros. A pitfall: the choice of j is
+    a step function, so query and key get no gradient at all. That is why the Transformer's attention is soft.
+
+    Returns:
+        The output, and weights of one 1 for each query.
+
+    Raises:
+        ValueError: as `scaled_dot_product_attention`.
+    """
+    check_inputs(query, key, value)
+    mask = check_mask(mask, query, key)
+    wide = torch.promote_types(query.dtype, torch.float32)
+    scores = query.detach().to(wide) @ key.detach().to(wide).mT
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf)
+    weights = torch.zeros_like(scores)
+    if scores.numel():  # without keys there is no best one
+        weights = weights.scatter(-1, scores.argmax(-1, keepdim=True), 1.0)
+    if mask is not None:
+        weights = weights.masked_fill(~mask, 0.0)  # the choice of a query without any key
+    weights = weights.to(value.dtype)
+    return weights @ value, weights
