@@ -1,13 +1,18 @@
 """The built site: what a reader's browser gets, page by page."""
 
 import hashlib
+import inspect
 import re
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
+from html import unescape
 from html.parser import HTMLParser
+from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -75,7 +80,7 @@ def site(tmp_path_factory):
 
 
 def test_every_chapter_and_page_is_built(site):
-    wanted = {"index.html", "intro.html", "notation.html", "references.html"}
+    wanted = {"index.html", "intro.html", "notation.html", "reference.html", "references.html"}
     assert wanted | {f"chapters/{name}.html" for name in CHAPTERS} <= set(site.pages)
     assert len(CHAPTERS) >= 2
 
@@ -191,6 +196,75 @@ def test_pages_without_equations_do_not_load_mathjax(site):
     assert not re.search(r"<script[^>]*mathjax", site.pages["intro.html"].text)
 
 
+# ---- The reference
+
+
+def public_names() -> dict[str, object]:
+    """Everything that a reader can import from the package, by each of the paths that its modules offer."""
+    found = {}
+    for path in sorted((ROOT / "transformer_lessons").rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        if len(parts) == 2 and parts[1] in UNLISTED:
+            continue
+        module = import_module(".".join(parts).removesuffix(".__init__"))
+        folder = import_module(module.__name__.rpartition(".")[0])
+        if hasattr(folder, "__all__"):  # the folder says what of its modules is for readers
+            continue
+        own = [name for name, thing in vars(module).items() if is_own(thing, module) and name[0] != "_"]
+        for name in getattr(module, "__all__", own):
+            found[f"{module.__name__}.{name}"] = getattr(module, name)
+    return found
+
+
+UNLISTED = {"__init__", "__main__", "cli", "expect"}  # the commands explain themselves; nobody calls `expect`
+
+
+def is_own(thing: object, module: object) -> bool:
+    return callable(thing) and getattr(thing, "__module__", "") == module.__name__
+
+
+def entries(site) -> dict[str, object]:
+    """What the reference has an entry for, by its anchor."""
+    anchors = [name for name in site.pages["reference.html"].ids if name.startswith("transformer_lessons.")]
+    return {name: resolve_name(name) for name in anchors}
+
+
+def letters(text: str) -> str:
+    """Text without what typesetting changes: spaces, quotation marks, backticks."""
+    return re.sub(r"[^\w√·Σ=+]+", "", text)
+
+
+def test_every_public_name_has_one_entry_in_the_reference(site):
+    listed = Counter(map(id, entries(site).values()))
+    counts = {name: listed[id(thing)] for name, thing in public_names().items()}
+    assert len(counts) > 50
+    odd = {name: count for name, count in counts.items() if count != 1}
+    assert odd == {}, "give a new module its place in book/reference.md"
+
+
+def test_the_reference_lists_nothing_private_and_nothing_else(site):
+    public = set(map(id, public_names().values()))
+    for name, thing in entries(site).items():
+        assert not re.search(r"\._", name)
+        assert id(thing) in public or id(resolve_name(name.rpartition(".")[0])) in public, name
+
+
+def test_the_reference_says_what_the_docstrings_say(site):
+    page = letters(unescape(re.sub(r"<[^>]*>", "", site.pages["reference.html"].text)))
+    for name, thing in entries(site).items():
+        prose = re.split(r"\n\w+:\n", inspect.getdoc(thing))[0]
+        assert letters(prose) in page, name
+
+
+def test_the_reference_shows_formulas_signatures_and_links(site):
+    text = re.sub(r"<[^>]*>", "", site.pages["reference.html"].text)
+    assert "Attention(Q, K, V) = softmax(Q Kᵀ / √d_k) V" in text
+    assert 'ids: Int[Tensor, "batch keys"]' in unescape(text)
+    hrefs = site.pages["reference.html"].values("a", "href")
+    assert hrefs.count("#transformer_lessons.masks.padding_mask") > 1  # its own, and one from another module
+    assert "reference.html#transformer_lessons.masks.causal_mask" in site.pages["notation.html"].text
+
+
 # ---- Figures and links
 
 
@@ -240,7 +314,8 @@ def test_no_id_occurs_twice_in_a_page(site):
 def test_masters_and_hidden_tests_are_not_published(site):
     published = [path.relative_to(site.html) for path in site.html.rglob("*") if path.is_file()]
     sources = {path.name for path in published if path.parts[0] == "_sources"}
-    assert sources == {"intro.md", "notation.md", "references.md", *(f"{name}.ipynb" for name in CHAPTERS)}
+    pages = {"intro.md", "notation.md", "reference.md", "references.md"}
+    assert sources == pages | {f"{name}.ipynb" for name in CHAPTERS}
     for path in published:
         assert "exercises" not in path.parts, path
         if path.suffix in (".html", ".ipynb", ".md"):
@@ -261,7 +336,8 @@ def chromium(request):
 @pytest.mark.parametrize("width", [375, 1280])
 def test_pages_in_a_browser_without_network(site, chromium, width):
     """Equations are typeset, nothing fails or is asked of a server, and no page is wider than the screen."""
-    names = ["intro.html", "notation.html", *(f"chapters/{name}.html" for name in CHAPTERS)]
+    chapters = [f"chapters/{name}.html" for name in CHAPTERS]
+    names = ["intro.html", "notation.html", "reference.html", *chapters]
     with browser.Browser(width=width) as view:
         for name in names:
             page = site.pages[name]
@@ -272,7 +348,7 @@ def test_pages_in_a_browser_without_network(site, chromium, width):
             assert view.evaluate("document.querySelectorAll('.math > mjx-container').length") == equations, (
                 name
             )
-            assert equations > 0 or name == "intro.html"
+            assert equations > 0 or name in ("intro.html", "reference.html")
             # An error in the TeX is a box; a command that does not exist is shown in red.
             bad = "mjx-merror, [data-mjx-error], mjx-container [style*='color: red']"
             assert view.evaluate(f'[...document.querySelectorAll("{bad}")].map(e => e.textContent)') == [], (

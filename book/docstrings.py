@@ -1,0 +1,86 @@
+"""A small Sphinx extension: how the package's docstrings become the reference, beyond autodoc and napoleon."""
+
+import inspect
+import re
+from textwrap import indent
+
+from docutils import nodes
+from sphinx.addnodes import desc_sig_literal_string
+from sphinx.util.nodes import make_refnode
+
+# From there to the end of the paragraph; an indented line belongs to an argument.
+PITFALL = re.compile(r"^(?! )(.*?)(\b(?:(?:A|Two|Three) p|P)itfalls?:(?:.|\n)*?)(?=\n\n|\Z)", re.MULTILINE)
+NAMED = {"module", "function", "class", "exception"}
+
+
+def set_pitfalls_apart(app, what, name, obj, options, lines):
+    """What a docstring says from "A pitfall:" to the end of the paragraph becomes a note of its own."""
+
+    def note(found):
+        return f"{found[1]}\n\n.. container:: pitfall\n\n{indent(found[2], '   ')}"
+
+    lines[:] = PITFALL.sub(note, "\n".join(lines)).split("\n")
+
+
+def leave_parameters_alone(app, what, name, obj, options, lines):
+    """`mask` is the function's own argument, whatever else is called so: code, not a link."""
+    try:
+        own = set(inspect.signature(obj).parameters)
+    except (TypeError, ValueError):
+        return  # a module has none
+    for number, line in enumerate(lines):
+        lines[number] = re.sub(
+            r"(?<!`)`(\w+)`(?!`)", lambda found: f"`{found[0]}`" if found[1] in own else found[0], line
+        )
+
+
+WRITTEN = {"~torch.nn.modules.module.": "torch.nn.", "~torch.d": "torch.d", "<factory>": "..."}
+
+
+def write_types(app, what, name, obj, options, signature, returned):
+    """``torch.device``, not "device"; and what Sphinx cannot read, or has made up for want of an ``__init__``."""
+    if signature and signature.startswith("(*args") and what == "class":
+        return "", None
+    for said, meant in WRITTEN.items():
+        signature, returned = (text and text.replace(said, meant) for text in (signature, returned))
+    return signature, returned
+
+
+def quote_shapes(app, document):
+    """Shapes in the quotation marks of our code, not of Python's `repr`."""
+    for shape in document.findall(desc_sig_literal_string):
+        text = shape.astext().replace("'", '"')
+        shape.children = [nodes.Text(text)]
+
+
+def leave_out_tuple_fields(app, what, name, obj, skip, options):
+    """Python itself writes "Alias for field number 0" on the fields of a named tuple."""
+    return True if str(getattr(obj, "__doc__", "")).startswith("Alias for field") else None
+
+
+def link_or_code(app, env, node, contnode):
+    """`padding_mask` in another module's docstring, or a type in a signature: a link to its entry, else code.
+
+    Explicit roles (``{py:func}``) do not come here: their targets must exist, or the build fails.
+    """
+    if node.get("refdomain") != "py" or node.get("reftype") not in ("obj", "class"):
+        return None
+    target = node["reftarget"]
+    ours = target.startswith("transformer_lessons.")  # a type, by the full name of where it is defined
+    ending = "." + (target.rpartition(".")[2] if ours else target)
+    entries = env.get_domain("py").objects.items()
+    found = [entry for name, entry in entries if entry.objtype in NAMED and name.endswith(ending)]
+    if len(found) != 1:
+        return nodes.literal("", contnode.astext()) if node["reftype"] == "obj" else contnode
+    return make_refnode(app.builder, node["refdoc"], found[0].docname, found[0].node_id, contnode)
+
+
+def setup(app):
+    """Sphinx calls this once, because `_config.yml` lists `book.docstrings`."""
+    app.connect("autodoc-process-docstring", set_pitfalls_apart, priority=400)  # before napoleon's 500
+    app.connect("autodoc-process-docstring", leave_parameters_alone, priority=401)
+    app.connect("autodoc-process-signature", write_types)
+    app.connect("doctree-read", quote_shapes)
+    app.connect("autodoc-skip-member", leave_out_tuple_fields)
+    app.connect("missing-reference", link_or_code)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
