@@ -1,4 +1,4 @@
-"""Models and runs on disk: a folder with a config, weights, and how they came about.
+"""Models and runs on disk: a folder with a config, weights, and how they came about::
 
     config.json          task, sizes, training settings, and the tokens that the ids stand for
     weights.safetensors  the parameters
@@ -30,7 +30,10 @@ PRETRAINED = "number_words"
 
 @contextmanager
 def replacing(path: Path):
-    """Yields a temporary path beside `path`; on success it is flushed to disk and takes its place."""
+    """Yields a temporary path beside `path`; on success it is flushed to disk and takes its place.
+
+    A pitfall: it has to be in the same folder. From another disk a rename is a copy, and can be seen half done.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         yield temporary
@@ -43,13 +46,23 @@ def replacing(path: Path):
 
 
 def write_json(path: Path, content: dict) -> None:
-    """Write readable JSON, whole or not at all."""
+    """Write readable JSON, whole or not at all.
+
+    A pitfall: tuples come back as lists, and keys as strings even if they were numbers.
+    """
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def read_json(path: Path) -> dict:
-    """Read a JSON object; ValueError names the file and the place where it is not one."""
+    """Read a JSON object.
+
+    A pitfall: Python also reads NaN and Infinity, which are not JSON and which a browser refuses.
+
+    Raises:
+        ValueError: if the file holds something else; it names the file and the place.
+        FileNotFoundError: if there is none.
+    """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
@@ -62,7 +75,11 @@ def read_json(path: Path) -> dict:
 def save_model(
     directory: Path, model: Transformer, source: Vocabulary, target: Vocabulary, **about: object
 ) -> None:
-    """Write ``config.json`` (with `about`: task, training settings) and ``weights.safetensors``."""
+    """Write ``config.json`` (with `about`: task, training settings) and ``weights.safetensors``.
+
+    A pitfall: tied weights are one tensor under several names. They are written once and tied again by the model
+    that loads them; a plain dictionary of tensors would make several of them.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     tokens = {"source_tokens": source.tokens[3:], "target_tokens": target.tokens[3:]}
     write_json(directory / "config.json", {**about, "model": asdict(model.config), **tokens})
@@ -72,6 +89,8 @@ def save_model(
 
 def load_model(directory: Path | None = None) -> tuple[Transformer, Vocabulary, Vocabulary]:
     """A saved model, in evaluation mode on the CPU, and its two vocabularies.
+
+    A pitfall: who trains it further has to call ``model.train()``, or dropout stays off.
 
     Args:
         directory: where `save_model` wrote; without it, the trained model that comes with the package.

@@ -12,7 +12,8 @@ class TokenEmbedding(nn.Module):
 
     Entries start from N(0, 1/d_model). Scaled, the vectors then have unit variance, of the size of the
     positional encoding; unscaled, as the output projection when the weights are tied, they give logits of
-    unit variance. One matrix can serve both only because of the factor between them.
+    unit variance. One matrix can serve both only because of the factor between them. A pitfall:
+    `torch.nn.Embedding` starts from N(0, 1), and scaled by √d_model such vectors drown the positions.
 
     Shapes: ids ``(batch, length)`` → ``(batch, length, d_model)``.
 
@@ -43,11 +44,16 @@ class TransformerEmbedding(nn.Module):
 
     ``x = dropout(position(E[ids] · √d_model))``
 
+    A pitfall: in decoding with a cache every new token comes alone, and without its `offset` it is at position 0.
+
     Args:
         vocab_size: number of tokens.
         d_model: width.
         position: a module called with ``(x, offset)`` that adds the positions, or None for none.
         dropout: probability of zeroing an entry while training.
+
+    Raises:
+        ValueError: for sizes below 1, ids outside the vocabulary, or what `position` refuses.
     """
 
     def __init__(

@@ -34,6 +34,9 @@ GERMAN_TOKENS = [*GERMAN_SMALL, *GERMAN_TENS, "hundert", "tausend", "und", "ein"
 def english(n: int) -> str:
     """The English words of a number: 421005 is "four hundred and twenty-one thousand and five".
 
+    A pitfall: after "thousand" comes a comma before hundreds and "and" before less: "one thousand, one hundred",
+    but "one thousand and one".
+
     Raises:
         ValueError: for a number that is not 0 … 999,999.
     """
@@ -61,6 +64,8 @@ def _english_below_1000(n: int) -> str:
 def german_tokens(n: int) -> list[str]:
     """The German word of a number, in its parts: 421 is ["vier", "hundert", "ein", "und", "zwanzig"].
 
+    A pitfall: one is "eins" at the very end only, as in 101; before any other part, as in 101,000, it is "ein".
+
     Raises:
         ValueError: for a number that is not 0 … 999,999.
     """
@@ -86,7 +91,13 @@ def _german_below_1000(n: int, one: str) -> list[str]:
 
 
 def german(n: int) -> str:
-    """The German word of a number: 421 is "vierhunderteinundzwanzig"."""
+    """The German word of a number: 421 is "vierhunderteinundzwanzig".
+
+    A pitfall: nothing in the word says where a part ends, so models are trained on `german_tokens`.
+
+    Raises:
+        ValueError: for a number that is not 0 … 999,999.
+    """
     return "".join(german_tokens(n))
 
 
@@ -96,14 +107,18 @@ def _check(n: int) -> None:
 
 
 def english_tokens(text: str) -> list[str]:
-    """Words and commas; hyphens only join: "twenty-one thousand" is ["twenty", "one", "thousand"]."""
+    """Words and commas; hyphens only join: "twenty-one thousand" is ["twenty", "one", "thousand"].
+
+    A pitfall: whatever is neither is skipped without a word, capitals too; `parse` is for text from people.
+    """
     return re.findall(r"[a-z]+|,", text)
 
 
 def parse(text: str) -> int:
     """The number that `text` says, in digits or in English words.
 
-    Capitals are accepted, and so are missing commas, hyphens or *and*: "Four hundred five" is 405.
+    Capitals are accepted, and so are missing commas, hyphens or *and*: "Four hundred five" is 405. A pitfall:
+    only the words of `english` are, so not "a hundred", nor "twelve hundred".
 
     Raises:
         ValueError: for unknown words, words that form no number, and numbers that are not 0 … 999,999.
@@ -152,14 +167,18 @@ def _says(words: list[str], n: int) -> bool:
 
 @cache
 def held_out(count: int = 1000) -> tuple[int, ...]:
-    """The numbers that no training set contains: different ones, uniform below a million, always the same."""
+    """The numbers that no training set contains: different ones, uniform below a million, always the same.
+
+    A pitfall: training leaves out these 1,000; among more of them would be some that a model was trained on.
+    """
     return tuple(random.Random("held out").sample(range(LIMIT), count))
 
 
 def training_numbers(count: int, seed: int) -> list[int]:
     """`count` numbers to train on, none of them held out; half uniform, half log-uniform.
 
-    Uniform alone, nine in ten numbers would have six digits, and a model would hardly see a short one.
+    Uniform alone, nine in ten numbers would have six digits, and a model would hardly see a short one. A pitfall:
+    the short ones come again and again, so there are fewer different numbers than `count`.
     """
     generator, excluded, numbers = random.Random(seed), set(held_out()), []
     while len(numbers) < count:
@@ -173,11 +192,17 @@ def training_numbers(count: int, seed: int) -> list[int]:
 
 
 def vocabularies() -> tuple[Vocabulary, Vocabulary]:
-    """The English and the German vocabulary."""
+    """The English and the German vocabulary.
+
+    A pitfall: an id means one word on the source side and another on the target side.
+    """
     return Vocabulary(ENGLISH_TOKENS), Vocabulary(GERMAN_TOKENS)
 
 
 def pairs(numbers: Iterable[int]) -> list[Pair]:
-    """Ids of the English and of the German tokens of each number."""
+    """Ids of the English and of the German tokens of each number.
+
+    A pitfall: the begin and end marks are not among them; `make_batch` adds them to the target.
+    """
     source, target = vocabularies()
     return [(source.encode(english_tokens(english(n))), target.encode(german_tokens(n))) for n in numbers]

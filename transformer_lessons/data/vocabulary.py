@@ -52,7 +52,10 @@ class Vocabulary:
 
 
 def pad(sequences: Sequence[Sequence[int]], pad_id: int) -> Int[Tensor, "batch length"]:
-    """One row for each sequence, filled up on the right with `pad_id` to the length of the longest."""
+    """One row for each sequence, filled up on the right with `pad_id` to the length of the longest.
+
+    A pitfall: if `pad_id` is also the id of a token, `padding_mask` hides that token wherever it stands.
+    """
     length = max(map(len, sequences), default=0)
     rows = [[*sequence, *[pad_id] * (length - len(sequence))] for sequence in sequences]
     return torch.tensor(rows, dtype=torch.long).reshape(len(rows), length)
