@@ -1,0 +1,197 @@
+"""Byte-pair encoding from scratch: frequent words get an id of their own, rare ones are spelt in pieces.
+
+A vocabulary of words has no id for a word it never saw; one of bytes has, but its sequences are long. Byte-pair
+encoding (Sennrich et al. 2016) lies between: it starts from single symbols and makes the most frequent pair of
+neighbours a new symbol, again and again. The symbols to start from are the 256 bytes of UTF-8, as in GPT-2
+(Radford et al. 2019, §2.2), so no text is ever unknown. `subwords` does the same with a fast library.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from tqdm import tqdm
+
+from transformer_lessons.data.texts import check_text, check_vocab_size, checked_texts, ids_to_show
+from transformer_lessons.data.vocabulary import BOS, EOS, PAD, Vocabulary
+
+IdPair = tuple[int, int]
+
+FIRST_BYTE = Vocabulary.eos_id + 1
+
+
+def split_words(text: str) -> list[str]:
+    """Words and runs of punctuation, each with a single space before it, and other white space.
+
+    ``"to be!"`` is ``["to", " be", "!"]``. Joined together they are the text again; no token reaches across their
+    borders (Radford et al. 2019, §2.2, in a simpler form). A pitfall: the same word with and without its space
+    are two words, and get different ids.
+    """
+    return re.findall(r" ?\w+| ?[^\w\s]+|\s+", text)
+
+
+def merge(ids: Iterable[int], pair: IdPair, new: int) -> list[int]:
+    """Replace `pair` by `new` wherever it occurs, from left to right: (a, a) in a a a gives (aa) a.
+
+    A pitfall: occurrences may overlap, so counting them does not say how many will be replaced.
+    """
+    merged = []
+    for number in ids:
+        if merged and (merged[-1], number) == pair:
+            merged[-1] = new
+        else:
+            merged.append(number)
+    return merged
+
+
+def _byte_ids(word: str) -> list[int]:
+    return [FIRST_BYTE + byte for byte in word.encode("utf-8")]
+
+
+class _PairCounts:
+    """The different words of a corpus as ids, and how often each pair of neighbours occurs in all of them.
+
+    Only the words that contain a merged pair are counted anew: that is what makes training fast enough.
+    """
+
+    def __init__(self, texts: Iterable[str]):
+        counted = Counter(word for text in texts for word in split_words(text))
+        self.words = [_byte_ids(word) for word in counted]
+        self.frequencies = list(counted.values())
+        self.counts: Counter[IdPair] = Counter()
+        self.places: defaultdict[IdPair, set[int]] = defaultdict(set)
+        for place in range(len(self.words)):
+            self._add(place)
+
+    def _add(self, place: int) -> None:
+        for pair in pairwise(self.words[place]):
+            self.counts[pair] += self.frequencies[place]
+            self.places[pair].add(place)
+
+    def _remove(self, place: int) -> None:
+        for pair in pairwise(self.words[place]):
+            self.counts[pair] -= self.frequencies[place]
+            self.places[pair].discard(place)
+            if not self.counts[pair]:
+                del self.counts[pair], self.places[pair]
+
+    def most_frequent(self) -> IdPair | None:
+        """The pair with the highest count, of several the one with the smallest ids; None if no pair is left."""
+        if not self.counts:
+            return None
+        highest = max(self.counts.values())
+        return min(pair for pair, count in self.counts.items() if count == highest)
+
+    def merge(self, pair: IdPair, new: int) -> None:
+        """Make the pair one symbol in every word."""
+        for place in list(self.places[pair]):
+            self._remove(place)
+            self.words[place] = merge(self.words[place], pair, new)
+            self._add(place)
+
+
+class BytePairEncoding:
+    """Text to ids and back without loss, by merges that were learnt in a fixed order.
+
+    Ids: 0, 1, 2 are the special three of `Vocabulary` and stand for no text, 3 … 258 the bytes, then one for each
+    new token. The merges are all there is to save: ``BytePairEncoding(saved.merges)`` is the same encoding.
+
+    A pitfall: merges belong to their order; the same set in another order splits words differently.
+
+    Args:
+        merges: pairs of ids, each of them known by then, in the order in which they were learnt.
+
+    Raises:
+        ValueError: for merges that are no such pairs, or one given twice.
+    """
+
+    pad_id, bos_id, eos_id = Vocabulary.pad_id, Vocabulary.bos_id, Vocabulary.eos_id
+
+    def __init__(self, merges: Iterable[Sequence[int]] = ()):
+        if not isinstance(merges, Iterable):
+            raise ValueError(f"merges: expected pairs of ids, got {merges!r}")
+        self.tokens = [PAD.encode(), BOS.encode(), EOS.encode(), *(bytes([byte]) for byte in range(256))]
+        self._merged: dict[IdPair, int] = {}
+        self._encoded: dict[str, list[int]] = {}  # the words of a language come again and again
+        for number, pair in enumerate(merges):
+            self._check(pair, number)
+            self._learn(tuple(pair))
+
+    def _check(self, pair: object, number: int) -> None:
+        is_pair = isinstance(pair, tuple | list) and [type(part) for part in pair] == [int, int]
+        if not is_pair or not all(FIRST_BYTE <= part < len(self) for part in pair):
+            expected = f"two ids from {FIRST_BYTE} to {len(self) - 1}"
+            raise ValueError(f"merges[{number}]: expected {expected}, got {pair!r}")
+        if tuple(pair) in self._merged:
+            raise ValueError(f"merges[{number}]: expected each pair once, got {tuple(pair)} again")
+
+    def _learn(self, pair: IdPair) -> int:
+        self._merged[pair] = len(self)
+        self.tokens.append(self.tokens[pair[0]] + self.tokens[pair[1]])
+        return self._merged[pair]
+
+    @classmethod
+    def train(cls, texts: Iterable[str], vocab_size: int, *, progress: bool = False) -> "BytePairEncoding":
+        """Merge the most frequent pair of neighbours until there are `vocab_size` tokens, or nothing to merge.
+
+        Algorithm 1 of Sennrich et al. 2016. Of equally frequent pairs the one with the smallest ids is merged, so
+        the same texts always give the same merges, whatever their order.
+
+        A pitfall: a source and a target language that share an embedding need one encoding, trained on both.
+
+        Args:
+            texts: what to learn from, sentence by sentence.
+            vocab_size: ids in all, with the special three and the 256 bytes.
+            progress: show a bar, if standard error is a terminal.
+
+        Raises:
+            ValueError: for a vocab_size below 259, or texts that are not several str.
+        """
+        check_vocab_size(vocab_size)
+        encoding, pairs = cls(), _PairCounts(checked_texts(texts))
+        with tqdm(total=vocab_size - len(encoding), unit="merge", disable=None if progress else True) as bar:
+            while len(encoding) < vocab_size and (pair := pairs.most_frequent()):
+                pairs.merge(pair, encoding._learn(pair))
+                bar.update()
+        return encoding
+
+    @property
+    def merges(self) -> list[IdPair]:
+        """The pairs in the order in which they were learnt: plain data, to be saved as JSON, say."""
+        return list(self._merged)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text, without special ones: in each word the pair learnt first is merged, again and again.
+
+        The merges are applied in the order in which they were learnt (Sennrich et al. 2016, §3.2). A pitfall:
+        that need not be the split with the fewest tokens; an early merge can rule out a later, longer one.
+
+        Raises:
+            ValueError: for what is no str, or cannot be expressed in UTF-8.
+        """
+        check_text(text)
+        return [number for word in split_words(text) for number in self._encode_word(word)]
+
+    def _encode_word(self, word: str) -> list[int]:
+        if word not in self._encoded:
+            ids = _byte_ids(word)
+            while known := [pair for pair in pairwise(ids) if pair in self._merged]:
+                first = min(known, key=self._merged.__getitem__)  # ids count up, so also the one learnt first
+                ids = merge(ids, first, self._merged[first])
+            self._encoded[word] = ids
+        return self._encoded[word]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of `ids` up to the first end mark; ``decode(encode(text)) == text`` for every text.
+
+        A pitfall: a model may produce bytes that are no UTF-8; they become �, and what � was is lost.
+
+        Raises:
+            ValueError: for an id out of range.
+        """
+        tokens = (self.tokens[number] for number in ids_to_show(ids, len(self)))
+        return b"".join(tokens).decode("utf-8", errors="replace")

@@ -1,0 +1,128 @@
+"""Byte-pair encoding for real use: the `tokenizers` library, with the interface of `BytePairEncoding`.
+
+What `byte_pair` does in the open (Sennrich et al. 2016; bytes as in GPT-2, Radford et al. 2019, §2.2), this does
+in compiled code and keeps in one file. It needs ``pip install "transformer-lessons[subwords]"``.
+"""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from transformer_lessons.data.texts import check_text, check_vocab_size, checked_texts, ids_to_show
+from transformer_lessons.data.vocabulary import BOS, EOS, PAD, Vocabulary
+
+
+def _library() -> Any:
+    # Imported only when it is used: the package works without it.
+    try:
+        import tokenizers
+    except ImportError:
+        install = 'pip install "transformer-lessons[subwords]"'
+        raise ImportError(f"tokenizers: expected an installed library, got none: {install}") from None
+    return tokenizers
+
+
+class Subwords:
+    """A byte-level byte-pair encoding of the `tokenizers` library: text to ids and back without loss.
+
+    Ids: 0, 1, 2 are the special three of `Vocabulary`, which text never gives: "<eos>" in a text is five
+    characters, not an end mark. The bytes' ids are in another order than in `BytePairEncoding`.
+
+    A pitfall: ids mean something only together with their tokenizer.json, so a saved model keeps it.
+
+    Args:
+        tokenizer: a ``tokenizers.Tokenizer``; `train` and `load` make one.
+
+    Raises:
+        ValueError: if its ids 0, 1, 2 are not the special three.
+    """
+
+    pad_id, bos_id, eos_id = Vocabulary.pad_id, Vocabulary.bos_id, Vocabulary.eos_id
+
+    def __init__(self, tokenizer: Any):
+        special = [tokenizer.id_to_token(number) for number in (self.pad_id, self.bos_id, self.eos_id)]
+        if special != [PAD, BOS, EOS]:
+            raise ValueError(f"tokenizer: expected {PAD}, {BOS}, {EOS} as ids 0, 1, 2, got {special}")
+        # A file may have switched these on; the one would lose text without a word, the other add ids.
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        tokenizer.encode_special_tokens = True  # as ordinary text
+        self.tokenizer = tokenizer
+
+    @classmethod
+    def train(cls, texts: Iterable[str], vocab_size: int, *, progress: bool = False) -> "Subwords":
+        """Merge frequent pairs as `BytePairEncoding.train` does, within GPT-2's words.
+
+        A pitfall: languages that share an embedding need one encoding, trained on both: ``[*english, *german]``.
+
+        Args:
+            texts: what to learn from, sentence by sentence.
+            vocab_size: ids in all, with the special three and the bytes; fewer if nothing is left to merge.
+            progress: show the library's bar.
+
+        Raises:
+            ImportError: without the `tokenizers` library.
+            ValueError: for a vocab_size below 259, a single str, or an element that is no text.
+        """
+        check_vocab_size(vocab_size)
+        library = _library()
+        byte_level = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer = library.Tokenizer(library.models.BPE())
+        tokenizer.pre_tokenizer, tokenizer.decoder = byte_level, library.decoders.ByteLevel()
+        trainer = library.trainers.BpeTrainer(
+            vocab_size=vocab_size,
+            special_tokens=[PAD, BOS, EOS],
+            initial_alphabet=byte_level.alphabet(),  # every byte, also those that no text here has
+            show_progress=progress,
+        )
+        tokenizer.train_from_iterator(checked_texts(texts), trainer)
+        return cls(tokenizer)
+
+    @classmethod
+    def load(cls, path: Path) -> "Subwords":
+        """Read a tokenizer.json.
+
+        Raises:
+            ImportError: without the `tokenizers` library.
+            OSError: if there is no such file.
+            ValueError: if the library cannot read it, or its ids 0, 1, 2 are not the special three.
+        """
+        library, content = _library(), path.read_bytes()
+        try:
+            tokenizer = library.Tokenizer.from_buffer(content)
+        except Exception as error:  # the library has no narrower one
+            raise ValueError(f"{path}: expected a tokenizer.json, got {error}") from None
+        return cls(tokenizer)
+
+    def save(self, path: Path) -> None:
+        """Write a tokenizer.json, whole or not at all."""
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            with temporary.open("w", encoding="utf-8") as file:
+                file.write(self.tokenizer.to_str(pretty=True) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def __len__(self) -> int:
+        return self.tokenizer.get_vocab_size()
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text, without special ones.
+
+        Raises:
+            ValueError: for what is no str, or cannot be expressed in UTF-8.
+        """
+        check_text(text)
+        return self.tokenizer.encode(text, add_special_tokens=False).ids
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of `ids` up to the first end mark; bytes that are no UTF-8 become �.
+
+        Raises:
+            ValueError: for an id out of range.
+        """
+        return self.tokenizer.decode(ids_to_show(ids, len(self)))
