@@ -68,6 +68,10 @@ def test_a_wrong_word_gets_one_line_and_exit_code_2(capsys, arguments, complaint
             '{"model": {"d_model": 21, "num_heads": 4}}',
             "num_heads: expected a divisor of d_model = 21, got 4",
         ),
+        (
+            '{"model": {"max_length": 9}, "training": {"training_pairs": 99}}',
+            r"sources: expected at most 9 tokens each, got \d+ longer: number ",
+        ),
         ('{"training": {"batch_size": 99999}}', "batch_size: expected 1 to 20000"),
     ],
 )

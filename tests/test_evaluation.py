@@ -73,5 +73,6 @@ def test_batch_mates_do_not_change_a_translation():
 
 def test_a_sentence_too_long():
     model, source, target = load_model()
-    with pytest.raises(ValueError, match="sentence: expected at most 64 tokens, got 65"):
-        translate(model, source, target, [["one"] * 65])
+    message = "sentences: expected at most 64 tokens each, got 1 longer: number 1 with 65"
+    with pytest.raises(ValueError, match=message):
+        translate(model, source, target, [["one"] * 64, ["one"] * 65])

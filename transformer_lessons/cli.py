@@ -20,6 +20,7 @@ from transformer_lessons import __version__
 from transformer_lessons.checkpoints import load_model, read_json, save_model, write_json
 from transformer_lessons.data import number_words
 from transformer_lessons.data.batches import Batches
+from transformer_lessons.data.lengths import limit_pairs
 from transformer_lessons.evaluation import evaluate_number_words, in_chunks, translate
 from transformer_lessons.model import Transformer, TransformerConfig
 from transformer_lessons.training import Trainer, TrainingConfig
@@ -131,7 +132,8 @@ def train(chosen: argparse.Namespace) -> int:
     torch.manual_seed(config.seed)
     model = Transformer(TransformerConfig(len(source), len(target), **sizes)).to(device)
     numbers = number_words.training_numbers(config.training_pairs, config.seed)
-    batches = Batches(number_words.pairs(numbers), config.batch_size, seed=config.seed)
+    pairs, _ = limit_pairs(number_words.pairs(numbers), model.config.max_length)
+    batches = Batches(pairs, config.batch_size, seed=config.seed)
 
     trainer = Trainer(model, batches, config, directory)
     if chosen.resume:

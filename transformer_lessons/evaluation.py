@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
+from transformer_lessons.data.lengths import limit_lengths
 from transformer_lessons.data.number_words import english, english_tokens, german_tokens
 from transformer_lessons.data.vocabulary import Vocabulary, pad
 from transformer_lessons.decoding import greedy
@@ -23,12 +24,11 @@ def translate(
     """Greedy translations of tokenised sentences, in one batch; target tokens of each.
 
     Raises:
-        ValueError: for tokens outside the vocabulary, or a sentence longer than the model's max_length.
+        ValueError: for tokens outside the vocabulary, or sentences longer than the model's max_length.
     """
     device = next(model.parameters()).device
-    src = pad([source.encode(sentence) for sentence in sentences], source.pad_id).to(device)
-    if src.size(1) > model.config.max_length:
-        raise ValueError(f"sentence: expected at most {model.config.max_length} tokens, got {src.size(1)}")
+    ids, _ = limit_lengths([source.encode(sentence) for sentence in sentences], model.config.max_length)
+    src = pad(ids, source.pad_id).to(device)
     ids = greedy(model, src, max_length=model.config.max_length)
     return [target.decode(row) for row in ids.tolist()]
 
