@@ -71,7 +71,7 @@ def link_or_code(app, env, node, contnode):
     entries = env.get_domain("py").objects.items()
     found = [entry for name, entry in entries if entry.objtype in NAMED and name.endswith(ending)]
     if len(found) != 1:
-        return nodes.literal("", contnode.astext()) if node["reftype"] == "obj" else contnode
+        return nodes.literal("", contnode.astext()) if isinstance(contnode, nodes.literal) else contnode
     return make_refnode(app.builder, node["refdoc"], found[0].docname, found[0].node_id, contnode)
 
 

@@ -22,7 +22,7 @@ from jaxtyping import Float
 from torch import Tensor, device, nn
 
 
-def peel(apple: Float[Tensor, "batch core"], knife: device | str = "x", *, pits: int = 0) -> nn.Module:
+def peel(apple: Float[Tensor, "batch core"], knife: device | str | None = "x", *, pits: int = 0) -> nn.Module:
     """Takes the skin off, as `Basket` does not; `knife` and `pits` matter, `worms` do not.
 
     ``skin = 2 · π · apple``. A pitfall: the knife
@@ -112,12 +112,15 @@ def test_other_names_are_plain_code(page):
         assert re.search(rf'<code class="docutils literal notranslate"><span class="pre">{name}</span>', page)
 
 
-def test_signatures_read_like_the_code(text):
-    assert 'apple: Float[Tensor, "batch core"], knife: torch.device | str = ' in text
+def test_signatures_read_like_the_code(page, text):
+    assert 'apple: Float[Tensor, "batch core"], knife: torch.device | str | None = ' in text
     assert "→ torch.nn.Module" in text
     assert "class Basket(pears: list[int] = ...)" in text  # dataclasses write "<factory>"
     assert "class Tree¶" in text  # torch's own __init__ takes (*args, **kwargs)
     assert "jaxtyping" not in text
+    signatures = re.findall(r'<dt class="sig.*?</dt>', page, re.S)
+    assert len(signatures) == 5
+    assert not [signature for signature in signatures if "<code" in signature]
 
 
 def test_arguments_that_are_told_together_stay_together(text):
