@@ -15,8 +15,8 @@ NAME = PACKAGE.name
 # A module imports only lower floors. The modules of a folder (`data`, `checks`) may know each other.
 FLOORS = [
     "expect",
-    "config masks cache schedule records",
-    "encodings embeddings norms feed_forward attention losses data",
+    "config masks cache schedule interruption records",
+    "encodings embeddings norms feed_forward attention losses data training_config",
     "layers",
     "model",
     "decoding checkpoints",

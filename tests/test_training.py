@@ -16,8 +16,16 @@ from safetensors.torch import load_file
 
 from transformer_lessons.data import number_words
 from transformer_lessons.data.batches import Batches, make_batch
+from transformer_lessons.interruption import stop_signal
 from transformer_lessons.model import Transformer, TransformerConfig
-from transformer_lessons.training import Trainer, TrainingConfig, batch_loss, stop_signal
+from transformer_lessons.training import (
+    Trainer,
+    TrainingConfig,
+    average_checkpoints,
+    batch_loss,
+    snapshots,
+    split,
+)
 
 SIZES = {"d_model": 21, "num_heads": 3, "d_ff": 17, "num_encoder_layers": 1, "num_decoder_layers": 1}
 SMALL = TrainingConfig(steps=60, batch_size=5, training_pairs=101, warmup_steps=7, checkpoint_every=10)
@@ -73,6 +81,97 @@ def test_a_step_is_adamw_with_clipped_gradients_of_the_mean():
         assert_close(a, b, tolerance=1e-9)
 
 
+@pytest.mark.parametrize("parts", [2, 3, 5])
+def test_accumulated_gradients_are_those_of_the_whole_batch(parts):
+    # Five pairs of unequal length in parts of unequal size: any averaging of averages would show.
+    whole = Trainer(small_model().double(), small_batches(), SMALL)
+    in_parts = Trainer(small_model().double(), small_batches(), replace(SMALL, accumulate=parts))
+    for _ in range(3):
+        expected, record = whole.train_step(), in_parts.train_step()
+        for name in ("step", "accuracy", "learning_rate"):
+            assert record[name] == expected[name]
+        for name in ("loss", "gradient_norm"):
+            assert math.isclose(record[name], expected[name], rel_tol=1e-12)
+        for a, b in zip(in_parts.model.parameters(), whole.model.parameters(), strict=True):
+            assert_close(a.grad, b.grad, tolerance=1e-13)
+    for a, b in zip(in_parts.model.parameters(), whole.model.parameters(), strict=True):
+        assert_close(a, b, tolerance=1e-9)
+
+
+@pytest.mark.parametrize(("parts", "sizes"), [(1, [5]), (2, [3, 2]), (3, [2, 2, 1]), (7, [1] * 5)])
+def test_split_loses_nothing(parts, sizes):
+    batch = small_batches()[0]
+    pieces = split(batch, parts)
+    assert [len(piece.src) for piece in pieces] == sizes
+    for name in batch._fields:
+        assert torch.equal(torch.cat([getattr(piece, name) for piece in pieces]), getattr(batch, name))
+
+
+def trained(directory, **changes) -> Trainer:
+    trainer = Trainer(small_model(), small_batches(), replace(SMALL, **changes), directory)
+    assert trainer.run(progress=False)
+    return trainer
+
+
+def test_snapshots_are_the_latest_weights(tmp_path):
+    trainer = trained(tmp_path, steps=25, snapshots=2)
+    assert [path.name for path in snapshots(tmp_path)] == ["weights-000020.pt", "weights-000025.pt"]
+    state = torch.load(snapshots(tmp_path)[-1])
+    assert state.keys() == trainer.model.state_dict().keys()
+    assert all(torch.equal(state[name], x) for name, x in trainer.model.state_dict().items())
+
+
+def test_no_snapshots_unless_asked(tmp_path):
+    trained(tmp_path, steps=11)
+    assert snapshots(tmp_path) == []
+
+
+def test_the_average_of_checkpoints(tmp_path):
+    trainer = trained(tmp_path, steps=30, snapshots=3)
+    paths = snapshots(tmp_path)
+    states = [torch.load(path) for path in paths]
+    mean = average_checkpoints(paths)
+    for name, tensor in mean.items():
+        stacked = torch.stack([state[name].double() for state in states])
+        assert torch.equal(tensor, stacked.mean(0).float())
+        assert stacked.std(0).max() > 0
+    model = small_model()
+    model.load_state_dict(mean)
+    assert model.output.weight is model.target_embedding.token.weight
+    assert torch.equal(model.output.weight, mean["output.weight"])
+    # One checkpoint is its own mean, also in the form that resuming reads.
+    alone = average_checkpoints([tmp_path / "checkpoint.pt"])
+    assert all(torch.equal(alone[name], x) for name, x in trainer.model.state_dict().items())
+
+
+def test_the_average_keeps_counters_and_dtypes(tmp_path):
+    for number in (1, 2):
+        state = {"count": torch.tensor(number), "x": torch.tensor([number, 4.0], dtype=torch.bfloat16)}
+        torch.save(state, tmp_path / f"{number}.pt")
+    mean = average_checkpoints([tmp_path / "1.pt", tmp_path / "2.pt"])
+    assert mean["count"].item() == 2
+    assert mean["x"].dtype == torch.bfloat16
+    assert mean["x"].tolist() == [1.5, 4.0]
+
+
+def test_what_cannot_be_averaged(tmp_path):
+    torch.save({"x": torch.zeros(2)}, tmp_path / "two.pt")
+    torch.save({"x": torch.zeros(3)}, tmp_path / "three.pt")
+    torch.save({"y": torch.zeros(2)}, tmp_path / "other.pt")
+    torch.save([torch.zeros(2)], tmp_path / "list.pt")
+    torch.save({"step": 3}, tmp_path / "number.pt")
+    (tmp_path / "text.pt").write_text("not a checkpoint")
+    (tmp_path / "empty.pt").write_bytes(b"")
+    with pytest.raises(ValueError, match="paths: expected one checkpoint or more, got none"):
+        average_checkpoints([])
+    for name in ("list", "number", "text", "empty", "missing"):
+        with pytest.raises(ValueError, match=f"paths: expected a checkpoint, got .*{name}.pt"):
+            average_checkpoints([tmp_path / f"{name}.pt"])
+    for name in ("three", "other"):
+        with pytest.raises(ValueError, match=f"paths: expected checkpoints of one model, .*{name}.pt is of"):
+            average_checkpoints([tmp_path / "two.pt", tmp_path / f"{name}.pt"])
+
+
 def test_learning_rate_reaches_its_peak_and_every_step_learns():
     config = TrainingConfig()
     rates = [config.learning_rate(step) for step in range(1, config.steps + 1)]
@@ -104,6 +203,10 @@ def test_a_loss_that_is_not_finite_stops_before_it_spoils_the_weights():
         ({"clip_norm": math.nan}, "clip_norm: expected a number, 0 or more, got nan"),
         ({"smoothing": 1.0}, "smoothing: expected below 1, got 1.0"),
         ({"seed": "7"}, "seed: expected a number, 0 or more, got '7'"),
+        ({"accumulate": 0}, "accumulate: expected an integer, 1 or more, got 0"),
+        ({"accumulate": 65}, "accumulate: expected at most batch_size = 64, got 65"),
+        ({"snapshots": -1}, "snapshots: expected an integer, 0 or more, got -1"),
+        ({"snapshots": True}, "snapshots: expected an integer, 0 or more, got True"),
     ],
 )
 @pytest.mark.usefixtures("no_shape_checks")

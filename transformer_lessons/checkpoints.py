@@ -5,6 +5,7 @@
     record.json          what was measured, on which device, with which versions
     metrics.jsonl        one line a training step
     checkpoint.pt        all that resuming needs
+    weights-000250.pt    the parameters after that step, if snapshots are kept
 
 Everything is written to a temporary file and renamed: a reader never sees half a file, and a power cut leaves
 the old one.
@@ -12,14 +13,18 @@ the old one.
 
 import json
 import os
+import pickle
+from collections.abc import Iterable
 from contextlib import contextmanager
 from dataclasses import asdict
 from importlib.resources import as_file, files
 from pathlib import Path
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_model as load_weights
 from safetensors.torch import save_model as save_weights
+from torch import Tensor
 
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data.vocabulary import Vocabulary
@@ -112,3 +117,49 @@ def load_model(directory: Path | None = None) -> tuple[Transformer, Vocabulary, 
     except (KeyError, TypeError, RuntimeError, SafetensorError) as error:
         reason = " ".join(str(error).split())[:200]
         raise ValueError(f"model: expected config and weights that fit, got {directory}: {reason}") from None
+
+
+def snapshots(directory: Path) -> list[Path]:
+    """The weights that a run has kept (``TrainingConfig.snapshots``), the latest last."""
+    return sorted(directory.glob("weights-*.pt"))
+
+
+def average_checkpoints(paths: Iterable[Path]) -> dict[str, Tensor]:
+    """The mean of several checkpoints' weights, to load with ``model.load_state_dict`` (§6.1).
+
+    ``θ = (θ_1 + … + θ_n) / n``, summed in float64. The paper averages the last 5 checkpoints of the base model
+    and the last 20 of the big one, written ten minutes apart.
+
+    A pitfall: only weights on one training path can be averaged; the mean of two independently trained models is
+    no model. What is not a float, such as a counter, is the last checkpoint's.
+
+    Args:
+        paths: files that a `training.Trainer` wrote: `snapshots`, or checkpoints.
+
+    Raises:
+        ValueError: for no paths, a file that is no checkpoint, or checkpoints of different models.
+    """
+    paths, total, state = list(paths), {}, {}
+    if not paths:
+        raise ValueError("paths: expected one checkpoint or more, got none")
+    for path in paths:
+        state = _read_weights(path)
+        shapes = {name: tensor.shape for name, tensor in state.items()}
+        if total and shapes != {name: tensor.shape for name, tensor in total.items()}:
+            raise ValueError(f"paths: expected checkpoints of one model, {path} is of another")
+        total = {name: total.get(name, 0.0) + tensor.double() for name, tensor in state.items()}
+    return {
+        name: (total[name] / len(paths)).to(last.dtype) if last.is_floating_point() else last
+        for name, last in state.items()
+    }
+
+
+def _read_weights(path: Path) -> dict[str, Tensor]:
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError):
+        raise ValueError(f"paths: expected a checkpoint, got {path}") from None
+    state = content.get("model", content) if isinstance(content, dict) else None
+    if not isinstance(state, dict) or not all(isinstance(tensor, Tensor) for tensor in state.values()):
+        raise ValueError(f"paths: expected a checkpoint, got {path}")
+    return dict(state)

@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from transformer_lessons import __version__
-from transformer_lessons.checkpoints import load_model, read_json, save_model, write_json
+from transformer_lessons.checkpoints import load_model, read_json, save_model, snapshots, write_json
 from transformer_lessons.data import number_words
 from transformer_lessons.data.batches import Batches
 from transformer_lessons.data.lengths import limit_pairs
@@ -141,6 +141,8 @@ def train(chosen: argparse.Namespace) -> int:
     else:
         for name in ("checkpoint.pt", "metrics.jsonl", "record.json"):
             (directory / name).unlink(missing_ok=True)
+        for path in snapshots(directory):
+            path.unlink()
     about = {"task": chosen.task, "training": asdict(config)}
     save_model(directory, model, source, target, **about)  # the config must be there if the run is cut off
     is_done = trainer.run()

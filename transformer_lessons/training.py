@@ -6,13 +6,9 @@ interrupted, on the same machine with the same number of threads.
 """
 
 import json
-import math
-import signal
 import sys
-import threading
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -20,61 +16,14 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from transformer_lessons.checkpoints import replacing
+from transformer_lessons.checkpoints import average_checkpoints, replacing, snapshots
 from transformer_lessons.data.batches import Batch, Batches
+from transformer_lessons.interruption import stop_signal
 from transformer_lessons.losses import label_smoothed_loss
 from transformer_lessons.model import Transformer
-from transformer_lessons.schedule import warmup_cosine
+from transformer_lessons.training_config import TrainingConfig
 
-
-@dataclass(frozen=True)
-class TrainingConfig:
-    """How to train; the defaults are those of the number-words model.
-
-    Attributes:
-        steps: optimiser steps in all; the schedule ends there.
-        batch_size: sentence pairs in a step.
-        training_pairs: size of the training set.
-        peak_learning_rate: the learning rate after the warm-up.
-        warmup_steps: steps until then, at most a third of `steps`.
-        weight_decay: AdamW's.
-        smoothing: ε of label smoothing.
-        clip_norm: largest norm of the gradient of all parameters together.
-        checkpoint_every: steps between checkpoints.
-        seed: of initialisation, data and dropout.
-
-    Raises:
-        ValueError: for counts below 1 and rates that are negative (smoothing: or not below 1).
-    """
-
-    steps: int = 250
-    batch_size: int = 64
-    training_pairs: int = 20_000
-    peak_learning_rate: float = 1.5e-3
-    warmup_steps: int = 80
-    weight_decay: float = 0.01
-    smoothing: float = 0.1
-    clip_norm: float = 1.0
-    checkpoint_every: int = 50
-    seed: int = 0
-
-    def __post_init__(self):
-        for name in ("steps", "batch_size", "training_pairs", "checkpoint_every"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name}: expected an integer, 1 or more, got {value!r}")
-        for name in ("peak_learning_rate", "clip_norm", "weight_decay", "smoothing", "warmup_steps", "seed"):
-            value = getattr(self, name)
-            if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < math.inf:
-                raise ValueError(f"{name}: expected a number, 0 or more, got {value!r}")
-        if self.smoothing >= 1:
-            raise ValueError(f"smoothing: expected below 1, got {self.smoothing!r}")
-
-    def learning_rate(self, step: int) -> float:
-        """The rate of a step, counted from 1."""
-        warmup = min(self.warmup_steps, self.steps // 3)
-        # Zero comes one step after the last, or the last would change nothing.
-        return warmup_cosine(step, self.peak_learning_rate, warmup, self.steps + 1)
+__all__ = ["Trainer", "TrainingConfig", "average_checkpoints", "batch_loss", "snapshots", "split"]
 
 
 def batch_loss(
@@ -82,7 +31,11 @@ def batch_loss(
 ) -> tuple[Float[Tensor, ""], Int[Tensor, ""], Int[Tensor, ""]]:
     """The smoothed loss of a batch, summed; the number of real target tokens; how many of them were right.
 
-    Only real target positions are projected to the vocabulary: padding has nothing to predict.
+    ``Σ_t −log p(y_t | y_<t, src)``, smoothed, over the real target tokens t (§5.4). Only their positions are
+    projected to the vocabulary. A pitfall: the sum over a batch grows with its tokens; divide by their number.
+
+    Raises:
+        ValueError: for ids that the model refuses.
     """
     real = batch.tgt_out != model.config.pad_id
     targets = batch.tgt_out[real]
@@ -91,8 +44,15 @@ def batch_loss(
     return loss, count, (logits.argmax(-1) == targets).sum()
 
 
+def split(batch: Batch, parts: int) -> list[Batch]:
+    """A batch in `parts` of nearly equal size, or fewer if it has fewer rows; together they are the whole."""
+    return [Batch(*part) for part in zip(*(ids.chunk(parts) for ids in batch), strict=True)]
+
+
 class Trainer:
     """A model in training: the optimiser, the step it is at, and how to save and restore all of it.
+
+    A pitfall: the optimiser holds on to the model's parameters, so move the model to its device first.
 
     Args:
         model: what to train, on the device to train on.
@@ -122,19 +82,16 @@ class Trainer:
         self.model.train()
         device = next(self.model.parameters()).device
         rate = self.config.learning_rate(self.step + 1)
-        loss, count, right = batch_loss(self.model, self.batches[self.step].to(device), self.config.smoothing)
+        loss, tokens, right = self._backward(self.batches[self.step].to(device))
         if not torch.isfinite(loss):
             raise FloatingPointError(
                 f"the loss became {loss.item()} at step {self.step + 1}: train more gently"
             )
-        self.optimizer.zero_grad()
-        (loss / count).backward()
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.step()
         self.step += 1
-        tokens = int(count)
         return {
             "step": self.step,
             "loss": loss.item() / tokens,
@@ -143,6 +100,18 @@ class Trainer:
             "gradient_norm": float(norm),
             "tokens_per_second": tokens / (time.perf_counter() - started),
         }
+
+    def _backward(self, batch: Batch) -> tuple[Tensor, int, Tensor]:
+        """Gradients of the loss per token, part by part; loss, tokens and right ones of the whole batch."""
+        tokens = int((batch.tgt_out != self.model.config.pad_id).sum())
+        self.optimizer.zero_grad()
+        losses, rights = [], []
+        for part in split(batch, self.config.accumulate):
+            loss, _, right = batch_loss(self.model, part, self.config.smoothing)
+            (loss / tokens).backward()
+            losses.append(loss.detach())
+            rights.append(right)
+        return sum(losses), tokens, sum(rights)
 
     def run(self, *, progress: bool = True) -> bool:
         """Train to the last step; True if it got there, False if Ctrl-C (or SIGTERM) came first.
@@ -184,9 +153,14 @@ class Trainer:
             yield file
 
     def save(self) -> None:
-        """Write the checkpoint, whole or not at all."""
+        """Write the checkpoint, whole or not at all, and the weights alone if snapshots are kept."""
         if self.directory is None:
             return
+        if self.config.snapshots:
+            with replacing(self.directory / f"weights-{self.step:06}.pt") as temporary:
+                torch.save(self.model.state_dict(), temporary)
+            for old in snapshots(self.directory)[: -self.config.snapshots]:
+                old.unlink()
         content = {
             "step": self.step,
             "model": self.model.state_dict(),
@@ -217,24 +191,3 @@ class Trainer:
         torch.set_rng_state(content["cpu_random_state"])
         if torch.cuda.is_available() and content["cuda_random_states"]:
             torch.cuda.set_rng_state_all(content["cuda_random_states"])
-
-
-@contextmanager
-def stop_signal():
-    """Yields an event that the first Ctrl-C or SIGTERM sets, so that a step is never torn; the second raises."""
-    event = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield event  # only the main thread may handle signals
-        return
-
-    def on_signal(number, frame):
-        if event.is_set():
-            raise KeyboardInterrupt
-        event.set()
-
-    previous = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield event
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

@@ -1,0 +1,68 @@
+"""How to train, in one frozen record."""
+
+import math
+from dataclasses import dataclass
+
+from transformer_lessons import expect
+from transformer_lessons.schedule import warmup_cosine
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """How to train; the defaults are those of the number-words model.
+
+    Attributes:
+        steps: optimiser steps in all; the schedule ends there.
+        batch_size: sentence pairs in a step.
+        training_pairs: size of the training set.
+        peak_learning_rate: the learning rate after the warm-up.
+        warmup_steps: steps until then, at most a third of `steps`.
+        weight_decay: AdamW's.
+        smoothing: ε of label smoothing.
+        clip_norm: largest norm of the gradient of all parameters together.
+        checkpoint_every: steps between checkpoints.
+        seed: of initialisation, data and dropout.
+        accumulate: parts that a batch is computed in, one after another, when the whole does not fit in memory.
+        snapshots: how many checkpoints' weights to keep, the latest, for `training.average_checkpoints`.
+
+    A pitfall: `accumulate` must not change what is learned, only how much memory it takes; so the parts' losses
+    are summed and divided by the tokens of the whole batch, not averaged part by part.
+
+    Raises:
+        ValueError: for counts below 1 and rates that are negative (smoothing: or not below 1).
+    """
+
+    steps: int = 250
+    batch_size: int = 64
+    training_pairs: int = 20_000
+    peak_learning_rate: float = 1.5e-3
+    warmup_steps: int = 80
+    weight_decay: float = 0.01
+    smoothing: float = 0.1
+    clip_norm: float = 1.0
+    checkpoint_every: int = 50
+    seed: int = 0
+    accumulate: int = 1
+    snapshots: int = 0
+
+    def __post_init__(self):
+        counts = ("steps", "batch_size", "training_pairs", "checkpoint_every", "accumulate")
+        expect.sizes(**{name: getattr(self, name) for name in counts})
+        if type(self.snapshots) is not int or self.snapshots < 0:
+            raise ValueError(f"snapshots: expected an integer, 0 or more, got {self.snapshots!r}")
+        if self.accumulate > self.batch_size:
+            raise ValueError(
+                f"accumulate: expected at most batch_size = {self.batch_size}, got {self.accumulate}"
+            )
+        for name in ("peak_learning_rate", "clip_norm", "weight_decay", "smoothing", "warmup_steps", "seed"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < math.inf:
+                raise ValueError(f"{name}: expected a number, 0 or more, got {value!r}")
+        if self.smoothing >= 1:
+            raise ValueError(f"smoothing: expected below 1, got {self.smoothing!r}")
+
+    def learning_rate(self, step: int) -> float:
+        """The rate of a step, counted from 1."""
+        warmup = min(self.warmup_steps, self.steps // 3)
+        # Zero comes one step after the last, or the last would change nothing.
+        return warmup_cosine(step, self.peak_learning_rate, warmup, self.steps + 1)
