@@ -63,6 +63,10 @@ class Basket:
 
 class Tree(nn.Module):
     """Stands."""
+
+    @property
+    def rings(self):
+        """Its age: one a year."""
 '''
 
 
@@ -119,7 +123,7 @@ def test_signatures_read_like_the_code(page, text):
     assert "class Tree¶" in text  # torch's own __init__ takes (*args, **kwargs)
     assert "jaxtyping" not in text
     signatures = re.findall(r'<dt class="sig.*?</dt>', page, re.S)
-    assert len(signatures) == 5
+    assert len(signatures) == 6
     assert not [signature for signature in signatures if "<code" in signature]
 
 
@@ -128,8 +132,19 @@ def test_arguments_that_are_told_together_stay_together(text):
     assert "pears, plums – all of them." in text
 
 
+def test_a_colon_in_a_property_is_a_colon(text):
+    assert "Its age: one a year." in text
+
+
 def test_only_what_is_public_and_documented_is_listed(page):
-    assert set(re.findall(r'id="fruit\.([\w.]+)"', page)) == {"peel", "knife", "Pair", "Basket", "Tree"}
+    assert set(re.findall(r'id="fruit\.([\w.]+)"', page)) == {
+        "peel",
+        "knife",
+        "Pair",
+        "Basket",
+        "Tree",
+        "Tree.rings",
+    }
     assert "Alias for field" not in page
 
 
