@@ -75,7 +75,11 @@ def link_or_code(app, env, node, contnode):
     ours = target.startswith("transformer_lessons.")  # a type, by the full name of where it is defined
     ending = "." + (target.rpartition(".")[2] if ours else target)
     entries = env.get_domain("py").objects.items()
-    found = [entry for name, entry in entries if entry.objtype in NAMED and name.endswith(ending)]
+    found = [
+        entry
+        for name, entry in entries
+        if name.endswith(ending) and (entry.objtype in NAMED or "." in target)
+    ]
     if len(found) != 1:
         return nodes.literal("", contnode.astext()) if isinstance(contnode, nodes.literal) else contnode
     return make_refnode(app.builder, node["refdoc"], found[0].docname, found[0].node_id, contnode)

@@ -23,7 +23,7 @@ from torch import Tensor, device, nn
 
 
 def peel(apple: Float[Tensor, "batch core"], knife: device | str | None = "x", *, pits: int = 0) -> nn.Module:
-    """Takes the skin off, as `Basket` does not; `knife` and `pits` matter, `worms` do not.
+    """Takes the skin off, as `Basket` does not; `knife` and `pits` matter, `worms` do not. `Tree.climb` first.
 
     ``skin = 2 · π · apple``. A pitfall: the knife
     is sharp.
@@ -67,6 +67,9 @@ class Tree(nn.Module):
     @property
     def rings(self):
         """Its age: one a year."""
+
+    def climb(self):
+        """Up."""
 '''
 
 
@@ -107,8 +110,8 @@ def test_a_pitfall_is_set_apart(page):
 
 
 def test_names_link_to_their_entries(page):
-    links = re.findall(r'<a class="reference internal" href="#fruit\.(\w+)"[^>]*><code', page)
-    assert links == ["peel", "Basket", "peel"]  # a knife is also an argument of `peel`
+    links = re.findall(r'<a class="reference internal" href="#fruit\.([\w.]+)"[^>]*><code', page)
+    assert links == ["peel", "Basket", "Tree.climb", "peel"]  # a knife is also an argument of `peel`
 
 
 def test_other_names_are_plain_code(page):
@@ -123,7 +126,7 @@ def test_signatures_read_like_the_code(page, text):
     assert "class Tree¶" in text  # torch's own __init__ takes (*args, **kwargs)
     assert "jaxtyping" not in text
     signatures = re.findall(r'<dt class="sig.*?</dt>', page, re.S)
-    assert len(signatures) == 6
+    assert len(signatures) == 7
     assert not [signature for signature in signatures if "<code" in signature]
 
 
@@ -144,6 +147,7 @@ def test_only_what_is_public_and_documented_is_listed(page):
         "Basket",
         "Tree",
         "Tree.rings",
+        "Tree.climb",
     }
     assert "Alias for field" not in page
 

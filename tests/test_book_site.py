@@ -204,7 +204,7 @@ def public_names() -> dict[str, object]:
     found = {}
     for path in sorted((ROOT / "transformer_lessons").rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
-        if ".".join(parts[1:]) in UNLISTED:
+        if {parts[1], ".".join(parts[1:])} & UNLISTED:
             continue
         module = import_module(".".join(parts).removesuffix(".__init__"))
         folder = import_module(module.__name__.rpartition(".")[0])
@@ -216,8 +216,8 @@ def public_names() -> dict[str, object]:
     return found
 
 
-# The commands explain themselves; `expect` and `texts` are what others refuse their arguments with.
-UNLISTED = {"__init__", "__main__", "cli", "expect", "data.texts"}
+# What commands run; and `expect` and `texts`, with which others refuse their arguments.
+UNLISTED = {"__init__", "__main__", "cli", "oracles", "expect", "data.texts"}
 
 
 def is_own(thing: object, module: object) -> bool:

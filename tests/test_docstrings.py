@@ -16,7 +16,7 @@ MATHEMATICS = (
     "masks encodings embeddings attention feed_forward norms losses schedule layers model decoding".split()
 )
 INFRASTRUCTURE = "config cache data checkpoints training training_config interruption evaluation".split()
-ELSEWHERE = "expect checks cli records plotting __main__ __init__".split()  # owe what `ruff` and a reader ask
+ELSEWHERE = "expect checks oracles cli records plotting __main__ __init__".split()  # owe a docstring, no more
 OWED = dict.fromkeys(MATHEMATICS, ("formula", "source", "shapes", "errors", "pitfall"))
 OWED |= dict.fromkeys(INFRASTRUCTURE, ("errors", "pitfall"))
 OWED["attention.inputs"] = ("errors",)  # the package's own door: no reader calls it
@@ -41,8 +41,6 @@ NOT_YET = set(
     masks.padding_mask  masks.causal_mask  masks.segment_mask  masks.additive
     model.attention_maps
     norms.BatchNorm
-    checkpoints.snapshots
-    interruption.stop_signal
     training.split
     """.split()
 )
@@ -178,7 +176,7 @@ def test_exceptions_are_of_what_exists():
 
 def test_every_module_has_its_place():
     parts = {path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in PACKAGE.rglob("*.py")}
-    assert parts == {*MATHEMATICS, *INFRASTRUCTURE, *ELSEWHERE}
+    assert parts <= {*MATHEMATICS, *INFRASTRUCTURE, *ELSEWHERE}
 
 
 # ---- The check itself

@@ -120,7 +120,10 @@ def load_model(directory: Path | None = None) -> tuple[Transformer, Vocabulary, 
 
 
 def snapshots(directory: Path) -> list[Path]:
-    """The weights that a run has kept (``TrainingConfig.snapshots``), the latest last."""
+    """The weights that a run has kept (``TrainingConfig.snapshots``), the latest last.
+
+    A pitfall: of a folder without any, or that does not exist, the list is empty.
+    """
     return sorted(directory.glob("weights-*.pt"))
 
 

@@ -7,7 +7,13 @@ from contextlib import contextmanager
 
 @contextmanager
 def stop_signal():
-    """Yields an event that the first Ctrl-C or SIGTERM sets, so that a step is never torn; the second raises."""
+    """Yields an event that the first Ctrl-C or SIGTERM sets, so that a step is never torn; the second raises.
+
+    A pitfall: outside the main thread no signal can be caught; there the event is never set.
+
+    Raises:
+        KeyboardInterrupt: on the second signal.
+    """
     event = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield event  # only the main thread may handle signals

@@ -118,7 +118,7 @@ def parse(text: str) -> int:
     """The number that `text` says, in digits or in English words.
 
     Capitals are accepted, and so are missing commas, hyphens or *and*: "Four hundred five" is 405. A pitfall:
-    only the words of `english` are, so not "a hundred", nor "twelve hundred".
+    only words that `english` would use are understood, so neither "a hundred" nor "twelve hundred".
 
     Raises:
         ValueError: for unknown words, words that form no number, and numbers that are not 0 … 999,999.
