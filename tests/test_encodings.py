@@ -117,7 +117,10 @@ def test_up_to_max_length_and_no_further(encoding):
 
 @pytest.mark.parametrize(
     ("length", "d_model", "complaint"),
-    [(-1, 4, "length: expected an integer, 0 or more, got -1"), (3, 0, "d_model: expected an integer, 1 or more, got 0")],
+    [
+        (-1, 4, "length: expected an integer, 0 or more, got -1"),
+        (3, 0, "d_model: expected an integer, 1 or more, got 0"),
+    ],
 )
 def test_complaints(length, d_model, complaint):
     with pytest.raises(ValueError, match=complaint):

@@ -1,7 +1,6 @@
 """The whole model against nn.Transformer, and what must hold whatever its weights are."""
 
 import copy
-import math
 import pickle
 import subprocess
 import sys
@@ -9,12 +8,10 @@ import sys
 import pytest
 import torch
 import torch.nn.functional as F
-from compare import DTYPES, assert_same_module, layer_to_torch, perturb
+from compare import DTYPES, perturb
 from conftest import assert_close
-from torch import nn
 
 from transformer_lessons.attention import MultiHeadAttention
-from transformer_lessons.encodings import sinusoidal
 from transformer_lessons.masks import padding_mask
 from transformer_lessons.model import Transformer, TransformerConfig, attention_maps
 
@@ -58,96 +55,6 @@ def src():
 @pytest.fixture
 def tgt():
     return sentences(TGT_VOCAB, TARGET_LENGTHS)
-
-
-# --- Against PyTorch
-
-
-class Oracle(nn.Module):
-    """nn.Transformer between nn.Embedding and nn.Linear; post-norm, it must lose the final norms it adds."""
-
-    def __init__(self, config: TransformerConfig):
-        super().__init__()
-        self.source = nn.Embedding(config.source_vocab_size, config.d_model)
-        self.target = nn.Embedding(config.target_vocab_size, config.d_model)
-        if config.shared_vocabulary:
-            self.source = self.target
-        self.core = nn.Transformer(
-            config.d_model,
-            config.num_heads,
-            config.num_encoder_layers,
-            config.num_decoder_layers,
-            config.d_ff,
-            dropout=0.0,
-            activation=config.activation,
-            batch_first=True,
-            norm_first=config.norm_first,
-        )
-        if not config.norm_first:
-            self.core.encoder.norm = self.core.decoder.norm = None
-        self.output = nn.Linear(config.d_model, config.target_vocab_size, bias=False)
-        if config.tie_embeddings:
-            self.output.weight = self.target.weight
-
-    def embed(self, embedding, ids):
-        x = embedding(ids) * math.sqrt(embedding.embedding_dim)
-        return x + sinusoidal(*x.shape[1:], dtype=x.dtype)
-
-    def forward(self, src, tgt):
-        hidden = self.core(
-            self.embed(self.source, src),
-            self.embed(self.target, tgt),
-            tgt_mask=torch.ones(tgt.size(1), tgt.size(1)).triu(1) == 1,
-            src_key_padding_mask=src == 0,
-            memory_key_padding_mask=src == 0,
-            tgt_key_padding_mask=tgt == 0,
-        )
-        return self.output(hidden)
-
-
-def model_to_torch(state: dict) -> dict:
-    new = {
-        "source.weight": state["source_embedding.token.weight"],
-        "target.weight": state["target_embedding.token.weight"],
-        "output.weight": state["output.weight"],
-    }
-    for stack in ("encoder", "decoder"):
-        numbers = {name.split(".")[1] for name in state if name.startswith(f"{stack}_layers.")}
-        for number in numbers:
-            new |= layer_to_torch(state, f"{stack}_layers.{number}.", f"core.{stack}.layers.{number}.")
-        for leaf in ("weight", "bias"):
-            if f"{stack}_norm.{leaf}" in state:
-                new[f"core.{stack}.norm.{leaf}"] = state[f"{stack}_norm.{leaf}"]
-    return new
-
-
-@DTYPE
-@NORM_FIRST
-@pytest.mark.parametrize("tie", [True, False])
-@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
-def test_equal_to_torch(tie, norm_first, dtype, src, tgt):
-    sizes = config(norm_first=norm_first, tie_embeddings=tie, activation="gelu" if norm_first else "relu")
-    real = tgt != 0
-    assert_same_module(
-        Transformer(sizes).to(dtype),
-        Oracle(sizes).to(dtype),
-        model_to_torch,
-        lambda ours: ours(src, tgt)[real],
-        lambda theirs: theirs(src, tgt)[real],
-    )
-
-
-@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
-def test_three_way_tying_equals_torch(tgt):
-    sizes = config(source_vocab_size=TGT_VOCAB, shared_vocabulary=True)
-    src, real = sentences(TGT_VOCAB, SOURCE_LENGTHS), tgt != 0
-    assert_same_module(
-        Transformer(sizes).double(),
-        Oracle(sizes).double(),
-        model_to_torch,
-        lambda ours: ours(src, tgt)[real],
-        lambda theirs: theirs(src, tgt)[real],
-    )
 
 
 # --- Parameters

@@ -21,7 +21,7 @@ FLOORS = [
     "model",
     "decoding checkpoints",
     "training evaluation",
-    "checks",
+    "checks oracles",
     "cli",
     "__main__ plotting",  # which nobody imports
 ]

@@ -72,8 +72,8 @@ def recurrent_linear_attention(
     *,
     feature_map: Callable[[Tensor], Tensor] = elu_plus_one,
     key_mask: Bool[Tensor, "..."] | None = None,
-    state: Float[Tensor, "*batch features d_v+1"] | None = None,
-) -> tuple[Float[Tensor, "*batch length d_v"], Float[Tensor, "*batch features d_v+1"]]:
+    state: Float[Tensor, "*batch features columns"] | None = None,
+) -> tuple[Float[Tensor, "*batch length d_v"], Float[Tensor, "*batch features columns"]]:
     """Causal linear attention as a recurrent network (Katharopoulos et al. 2020, equations 16 to 20).
 
     ``S_t = S_{t−1} + φ(k_t)ᵀ [v_t, 1],  [a, b] = φ(q_t) S_t,  output_t = a / b``
@@ -87,7 +87,7 @@ def recurrent_linear_attention(
         state: what an earlier call returned, to go on from there.
 
     Returns:
-        The output and the state after the last position.
+        The output, and the state after the last position, of ``d_v + 1`` columns.
 
     Raises:
         ValueError: as `linear_attention`, or for numbers of queries and keys that differ.
@@ -124,7 +124,7 @@ def _features(
     return q, k, torch.cat([v, torch.ones_like(v[..., :1])], dim=-1)
 
 
-def _normalised(sums: Float[Tensor, "*batch queries d_v+1"]) -> Float[Tensor, "*batch queries d_v"]:
+def _normalised(sums: Float[Tensor, "*batch queries columns"]) -> Float[Tensor, "*batch queries d_v"]:
     """The sums of the values over the sums of the ones; zero where nothing was summed."""
     numerator, divisor = sums[..., :-1], sums[..., -1:]
     return numerator / divisor.masked_fill(divisor == 0, 1.0)
