@@ -14,7 +14,7 @@ COLUMNS = ("mutants", "killed", "timed_out", "survived", "argued")
 def arguments(project: Project) -> list[dict]:
     """Survivors that are argued for: module, text of the line, mutation, and why no test could tell."""
     path = project.root / ARGUED
-    return tomllib.loads(path.read_text(encoding="utf-8"))["argued"] if path.exists() else []
+    return tomllib.loads(path.read_text(encoding="utf-8")).get("argued", []) if path.exists() else []
 
 
 def argument(mutant: Mutant, argued: list[dict]) -> str | None:

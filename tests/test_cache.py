@@ -124,3 +124,17 @@ def test_memory_is_allocated_once_and_where_it_is_asked_for():
     assert (cache.keys.data_ptr(), cache.values.data_ptr()) == address
     assert KeyValueCache(2, 5, 3, 7).values.shape == (2, 3, 5, 7)
     assert KeyValueCache(2, 5, 3, 7, device="meta").position.device.type == "meta"
+
+
+def test_it_starts_empty():
+    cache = new_cache()
+    assert not cache.keys.any()
+    assert not cache.values.any()
+    assert (cache.position, cache.is_filled) == (0, False)
+
+
+def test_nothing_is_made_elsewhere():
+    cache = KeyValueCache(2, 5, 3, 7, device="meta")
+    k = torch.zeros(2, 3, 2, 7, device="meta")
+    made = [cache.keys, cache.values, *cache.append(k, k), cache.position, cache.visible(2)]
+    assert {tensor.device.type for tensor in made} == {"meta"}

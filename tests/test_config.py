@@ -23,6 +23,22 @@ def test_base_is_the_papers():
     assert config.source_vocab_size == config.target_vocab_size == 37_000
     assert config.shared_vocabulary
     assert config.tie_embeddings
+    assert (config.pad_id, config.bos_id, config.eos_id) == (0, 1, 2)
+
+
+def test_what_the_paper_leaves_open():
+    config = TransformerConfig.base()
+    assert (config.max_length, config.num_key_value_heads) == (1024, None)
+
+
+@pytest.mark.parametrize("groups", [None, 1, 2, 6])
+def test_key_value_heads_divide_the_heads(groups):
+    config = TransformerConfig(17, 19, d_model=24, num_heads=6, num_key_value_heads=groups)
+    assert config.num_key_value_heads == groups
+
+
+def test_rotary_positions_need_pairs():
+    assert TransformerConfig(17, 19, d_model=12, num_heads=3, position="rotary").position == "rotary"
 
 
 def test_big_is_the_papers():
@@ -68,10 +84,22 @@ def test_model_exports_it():
         ({"dropout": "0.1"}, "dropout: expected 0 or more and below 1, got '0.1'"),
         ({"norm": "batch"}, "norm: expected one of layer, rms, got 'batch'"),
         ({"activation": "swish"}, "activation: expected one of relu, gelu, swiglu, got 'swish'"),
-        ({"position": ["learned"]}, r"position: expected one of sinusoidal, learned, rotary, got \['learned'\]"),
+        (
+            {"position": ["learned"]},
+            r"position: expected one of sinusoidal, learned, rotary, got \['learned'\]",
+        ),
         ({"norm_first": "no"}, "norm_first: expected True or False, got 'no'"),
         ({"tie_embeddings": 1}, "tie_embeddings: expected True or False, got 1"),
         ({"shared_vocabulary": None}, "shared_vocabulary: expected True or False, got None"),
+        ({"num_key_value_heads": 2}, "num_key_value_heads: expected a divisor of num_heads = 3, got 2"),
+        ({"num_key_value_heads": 0}, "num_key_value_heads: expected a divisor of num_heads = 3, got 0"),
+        ({"num_key_value_heads": -3}, "num_key_value_heads: expected a divisor of num_heads = 3, got -3"),
+        ({"num_key_value_heads": 3.0}, "num_key_value_heads: expected a divisor of num_heads = 3, got 3.0"),
+        ({"num_key_value_heads": True}, "num_key_value_heads: expected a divisor of num_heads = 3, got True"),
+        (
+            {"position": "rotary", "d_model": 9},
+            "num_heads: expected d_model / num_heads even, for rotary positions, got",
+        ),
         ({"pad_id": -1}, "pad_id: expected an integer, 0 to 16, got -1"),
         ({"bos_id": 17}, "bos_id: expected an integer, 0 to 16, got 17"),
         ({"eos_id": 1.5}, "eos_id: expected an integer, 0 to 16, got 1.5"),

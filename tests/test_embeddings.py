@@ -40,6 +40,11 @@ def test_nothing_to_embed(shape):
     assert TokenEmbedding(11, 7)(torch.zeros(shape, dtype=torch.long)).shape == (*shape, 7)
 
 
+def test_one_token_of_width_one():
+    embedding = TokenEmbedding(1, 1)
+    assert torch.equal(embedding(torch.zeros(1, 2, dtype=torch.long)), embedding.weight.expand(1, 2, 1))
+
+
 @pytest.mark.parametrize("bad", [-1, 11, 1_000_000])
 def test_ids_outside_the_vocabulary(bad):
     with pytest.raises(ValueError, match=f"ids: expected 0 to 10, got {bad}"):

@@ -109,6 +109,12 @@ def test_nothing_but_padding(count):
     assert (logits.grad == 0).all()
 
 
+def test_the_papers_smoothing_unless_told():
+    logits, targets = example()
+    default, _ = label_smoothed_loss(logits, targets, pad_id=PAD)
+    assert torch.equal(default, label_smoothed_loss(logits, targets, pad_id=PAD, smoothing=0.1)[0])
+
+
 def test_count_without_padding():
     logits, targets = example()
     assert label_smoothed_loss(logits, targets, pad_id=None)[1] == 35

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from transformer_lessons.masks import causal_mask, combine, padding_mask, segment_mask
+from transformer_lessons.masks import additive, boolean, causal_mask, combine, padding_mask, segment_mask
 
 
 def table(rows: str) -> torch.Tensor:
@@ -74,11 +74,39 @@ def test_combine_leaves_its_arguments_alone():
     assert torch.equal(second, table("xx. ... xxx"))
 
 
+INF = float("inf")
+
+
+def test_an_additive_mask_as_booleans():
+    mask = torch.tensor([[0.0, -INF, -1e4], [-1e9, 0.0, 0.0]])
+    assert torch.equal(boolean(mask), table("x.. .xx"))
+    assert boolean(mask.double()).dtype == torch.bool
+
+
+def test_a_boolean_mask_stays_what_it_is():
+    mask = causal_mask(3)
+    assert boolean(mask) is mask
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_booleans_as_an_additive_mask_and_back(dtype):
+    mask = table("x.. .xx")
+    numbers = additive(mask, dtype)
+    assert torch.equal(numbers, torch.tensor([[0, -INF, -INF], [-INF, 0, 0]], dtype=dtype))
+    assert torch.equal(boolean(numbers), mask)
+
+
+def test_an_additive_mask_is_float32_unless_told():
+    assert additive(table("x.")).dtype == torch.float32
+
+
 def test_masks_are_made_where_they_are_needed():
     ids = torch.zeros(2, 3, dtype=torch.long, device="meta")
     assert padding_mask(ids, 0).device.type == "meta"
     assert segment_mask(ids, ids).device.type == "meta"
     assert causal_mask(3, 5, device="meta").device.type == "meta"
+    without_values = boolean(torch.zeros(2, 3, device="meta"))
+    assert (without_values.device.type, without_values.dtype) == ("meta", torch.bool)
 
 
 @pytest.mark.usefixtures("no_shape_checks")
@@ -98,6 +126,13 @@ def test_masks_are_made_where_they_are_needed():
             lambda: combine(causal_mask(2), torch.ones(2, 2)),
             r"masks\[1\]: expected booleans, True = may attend, or floats, .*, got torch.float32 with 1 in it",
         ),
+        (
+            lambda: boolean(torch.tensor([0.0, -1e4, 0.5, 7.0])),
+            "^mask: .* −inf = may not, got .* with 0.5 in it",
+        ),
+        (lambda: boolean(torch.tensor([-9999.0])), "^mask: expected .*, got torch.float32 with -9999 in it"),
+        (lambda: boolean(torch.tensor([0.0, 1e4])), "^mask: expected .*, got torch.float32 with 10000 in it"),
+        (lambda: additive(torch.ones(2)), "^mask: expected booleans, True = may attend, got torch.float32"),
         (lambda: combine(torch.ones(2, 2, dtype=torch.int64)), r"masks\[0\]: expected .*, got torch.int64"),
     ],
 )

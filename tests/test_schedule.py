@@ -44,6 +44,10 @@ def test_the_papers_own_numbers():
     assert warmup_inverse_sqrt(100_000, 512, 4000) == pytest.approx(6.987712e-4 / 5, rel=1e-6)
 
 
+def test_one_of_everything_is_enough():
+    assert warmup_inverse_sqrt(1, d_model=1, warmup_steps=1) == 1
+
+
 def test_step_zero_counts_as_one():
     assert warmup_inverse_sqrt(0, 512, 101) == warmup_inverse_sqrt(1, 512, 101) > 0
     assert warmup_cosine(0, 0.5, 10, 100) == warmup_cosine(1, 0.5, 10, 100) == 0.05
