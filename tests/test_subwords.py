@@ -1,5 +1,6 @@
 """The `tokenizers` library behind our interface: the same merges as our own, no text lost, and files."""
 
+import os
 import sys
 
 import pytest
@@ -108,14 +109,27 @@ def test_a_write_that_fails_leaves_the_old_file(trained, tmp_path, monkeypatch):
     trained.save(path)
     before = path.read_bytes()
 
+    smaller = Subwords.train(ENGLISH, 300)
+    whole = len(smaller.tokenizer.to_str(pretty=True).encode()) + 1
+
     def no_space(number):
+        assert os.fstat(number).st_size == whole
         raise OSError("no space left")
 
     monkeypatch.setattr("os.fsync", no_space)
     with pytest.raises(OSError, match="no space left"):
-        Subwords.train(ENGLISH, 300).save(path)
+        smaller.save(path)
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["tokenizer.json"]
+
+
+def test_a_reader_keeps_the_file_it_opened(trained, tmp_path):
+    path = tmp_path / "tokenizer.json"
+    trained.save(path)
+    with path.open("rb") as reader:
+        before = path.read_bytes()
+        Subwords.train(ENGLISH, 300).save(path)
+        assert reader.read() == before != path.read_bytes()
 
 
 def test_what_a_file_switches_on_is_off(trained, tmp_path):

@@ -52,7 +52,8 @@ def _byte_ids(word: str) -> list[int]:
 class _PairCounts:
     """The different words of a corpus as ids, and how often each pair of neighbours occurs in all of them.
 
-    Only the words that contain a merged pair are counted anew: that is what makes training fast enough.
+    Only the words that contain a merged pair are counted anew: that is what makes training fast enough. `places`
+    may name words that contained the pair once; to merge it there changes nothing.
     """
 
     def __init__(self, texts: Iterable[str]):
@@ -72,7 +73,6 @@ class _PairCounts:
     def _remove(self, place: int) -> None:
         for pair in pairwise(self.words[place]):
             self.counts[pair] -= self.frequencies[place]
-            self.places[pair].discard(place)
             if not self.counts[pair]:
                 del self.counts[pair], self.places[pair]
 

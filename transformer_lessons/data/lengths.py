@@ -68,6 +68,6 @@ def _limit(
 
 def _cut(sentence: Sequence[int], longest: int) -> list[int]:
     cut = list(sentence[:longest])
-    if len(sentence) > longest and sentence[-1] == Vocabulary.eos_id:
+    if cut and sentence[-1] == Vocabulary.eos_id:
         cut[-1] = Vocabulary.eos_id
     return cut
