@@ -10,6 +10,8 @@ import pytest
 
 from transformer_lessons import __version__, cli
 from transformer_lessons.data.number_words import english, german
+from transformer_lessons.oracles import Case, cases
+from transformer_lessons.oracles.measure import Deviation
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +43,9 @@ def run(capsys, *arguments: str) -> tuple[int, str, str]:
         (["train", "--device", "abacus"], "invalid choice: 'abacus'"),
         (["evaluate", "--model", "nowhere"], "model: expected a folder with config.json, got nowhere"),
         (["evaluate", "--njson"], "unrecognized arguments: --njson"),
+        (["oracles", "--seeds", "0"], "seeds: expected 1 or more, got 0"),
         (["translate", "minus", "five"], "number: expected 0 to 999,999"),
+        (["translate", "--beam", "0", "7"], "beam_size: expected an integer, 1 or more, got 0"),
         (["translate", "-5"], "number: expected 0 to 999,999, got -5"),
         (["translate", "1000000"], "number: expected 0 to 999,999, got 1,000,000"),
         (["translate", "forty-towo"], "number: expected digits or English number words, got 'towo'"),
@@ -170,3 +174,46 @@ def test_a_reader_that_goes_away_is_no_error():
     result = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=120, check=False)
     assert result.stdout == "zwölf\n"
     assert [line for line in result.stderr.splitlines() if not line.startswith("model: ")] == []
+
+
+# --- oracles
+
+
+def case(value: float, gradient: float | None, **options) -> Case:
+    return Case("norms.Ours", "nn.Theirs", lambda dtype, **chosen: Deviation(value, gradient), options)
+
+
+def test_oracles_prints_a_line_for_each(capsys, monkeypatch):
+    found = [case(2.5e-11, None, beams=2), case(0.0, 1.5e-16), case(0.5, 0.25)]
+    missing = Case("a", "b", found[0].compare, needs="a_library_that_is_not_there")
+    monkeypatch.setattr(cli, "cases", lambda: [*found[:2], missing])
+    code, out, error = run(capsys, "oracles")
+    assert code == 0
+    assert [line.split() for line in out.splitlines()[1:]] == [
+        ["norms.Ours", "(beams=2)", "nn.Theirs", "2.5e-11", "–", "2.5e-11", "–"],
+        ["norms.Ours", "nn.Theirs", "0.0e+00", "1.5e-16", "0.0e+00", "1.5e-16"],
+        "2 comparisons, none out of bounds (1e-10 in float64, 1e-5 in float32)".split(),
+    ]
+    assert "skipped: 1 of 3, which need a_library_that_is_not_there" in error
+
+    monkeypatch.setattr(cli, "cases", lambda: found)
+    code, out, _ = run(capsys, "oracles")
+    assert code == 1
+    assert out.splitlines()[3].endswith("2.5e-01   OUT OF BOUNDS")
+    assert "3 comparisons, 1 out of bounds" in out
+
+
+def test_oracles_that_agree_in_one_precision_only(capsys, monkeypatch):
+    monkeypatch.setattr(cli, "cases", lambda: [case(1e-7, 1e-7)])
+    code, out, _ = run(capsys, "oracles", "--json")
+    assert code == 1
+    (row,) = json.loads(out)["rows"]
+    assert row["within_bounds"] is False
+    assert row["float32"] == row["float64"] == {"value": 1e-7, "gradient": 1e-7}
+
+
+def test_oracles_for_real(capsys, monkeypatch):
+    monkeypatch.setattr(cli, "cases", lambda: [c for c in cases() if c.component.startswith("norms.")])
+    code, out, _ = run(capsys, "oracles", "--seeds", "1")
+    assert code == 0
+    assert out.count("norms.") == 4

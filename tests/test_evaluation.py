@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from transformer_lessons import evaluation
+from transformer_lessons import decoding, evaluation
 from transformer_lessons.checkpoints import load_model
 from transformer_lessons.data import number_words
 from transformer_lessons.evaluation import error_kind, evaluate_number_words, in_chunks, translate
@@ -45,7 +45,7 @@ def test_every_wrong_answer_is_counted_once(monkeypatch):
         300: ["drei"],
         1001: ["ein", "tausend", "eins", "eins"],
     }
-    monkeypatch.setattr(evaluation, "translate", lambda *_: list(answers.values()))
+    monkeypatch.setattr(evaluation, "translate", lambda *_, **options: list(answers.values()))
     result = evaluate_number_words(model, source, target, list(answers))
     assert result["exact_match"] == 1 / 5
     assert result["n"] == 5
@@ -69,6 +69,23 @@ def test_batch_mates_do_not_change_a_translation():
     together = translate(model, source, target, sentences)
     assert together == [translate(model, source, target, [sentence])[0] for sentence in sentences]
     assert together[1] == number_words.german_tokens(421)
+
+
+def test_a_beam_by_choice(monkeypatch):
+    model, source, target = load_model()
+    asked = []
+
+    def beam(*arguments, **options):
+        asked.append(options)
+        return decoding.beam(*arguments, **options)
+
+    monkeypatch.setattr(evaluation, "beam", beam)
+    numbers = number_words.held_out()[:20]
+    result = evaluate_number_words(model, source, target, numbers, beam_size=3)
+    assert asked == [{"beam_size": 3, "max_length": 64}]
+    assert result["exact_match"] >= 0.9
+    evaluate_number_words(model, source, target, numbers)
+    assert len(asked) == 1
 
 
 def test_a_sentence_too_long():

@@ -21,7 +21,7 @@ FLOORS = [
     "model",
     "decoding checkpoints",
     "training evaluation",
-    "checks oracles",
+    "checks oracles runs",
     "cli",
     "__main__ plotting",  # which nobody imports
 ]

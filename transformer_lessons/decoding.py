@@ -188,7 +188,10 @@ class _Steps:
 
 @contextmanager
 def evaluating(model: Transformer) -> Iterator[None]:
-    """The model in evaluation mode, without dropout, and back in its own mode afterwards."""
+    """The model in evaluation mode, without dropout, and back in its own mode afterwards.
+
+    A pitfall: a model left in training mode draws other sentences each time, none of them its best.
+    """
     was_training = model.training
     model.eval()
     try:

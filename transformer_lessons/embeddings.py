@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from transformer_lessons import expect
+
 
 class TokenEmbedding(nn.Module):
     """A learned vector for each token, scaled: ``E[id] · √d_model`` (§3.4).
@@ -18,24 +20,22 @@ class TokenEmbedding(nn.Module):
     Shapes: ids ``(batch, length)`` → ``(batch, length, d_model)``.
 
     Raises:
-        ValueError: for sizes below 1, or ids outside 0 … vocab_size − 1 (checked where it costs no
-            synchronisation: not on a GPU, not in a compiled graph).
+        ValueError: for sizes below 1; when called, for what is no int64 or int32 of two axes, lies on another
+            device, or ids outside 0 … vocab_size − 1 (checked where it costs no synchronisation: not on a GPU,
+            not in a compiled graph).
     """
 
     def __init__(self, vocab_size: int, d_model: int):
         super().__init__()
-        for name, size in (("vocab_size", vocab_size), ("d_model", d_model)):
-            if size < 1:
-                raise ValueError(f"{name}: expected 1 or more, got {size}")
+        expect.sizes(vocab_size=vocab_size, d_model=d_model)
         self.weight = nn.Parameter(torch.randn(vocab_size, d_model) / math.sqrt(d_model))
 
     def forward(self, ids: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length d_model"]:
         """Look up and scale."""
         vocab_size, d_model = self.weight.shape
-        if ids.device.type == "cpu" and not torch.compiler.is_compiling() and ids.numel():
-            low, high = int(ids.min()), int(ids.max())
-            if low < 0 or high >= vocab_size:
-                raise ValueError(f"ids: expected 0 to {vocab_size - 1}, got {low if low < 0 else high}")
+        expect.ids(ids=ids)
+        expect.same_device(self.weight, ids=ids)
+        expect.below(vocab_size, ids=ids)
         return nn.functional.embedding(ids, self.weight) * math.sqrt(d_model)
 
 
@@ -53,13 +53,17 @@ class TransformerEmbedding(nn.Module):
         dropout: probability of zeroing an entry while training.
 
     Raises:
-        ValueError: for sizes below 1, ids outside the vocabulary, or what `position` refuses.
+        ValueError: for sizes below 1, a position that is no module, a dropout outside [0, 1), ids that
+            `TokenEmbedding` refuses, or what `position` refuses.
     """
 
     def __init__(
         self, vocab_size: int, d_model: int, *, position: nn.Module | None = None, dropout: float = 0.0
     ):
         super().__init__()
+        if position is not None:
+            expect.function(position=position)
+        expect.probability(dropout=dropout)
         self.token = TokenEmbedding(vocab_size, d_model)
         self.position = position
         self.dropout = nn.Dropout(dropout)

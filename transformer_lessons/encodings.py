@@ -33,8 +33,7 @@ def sinusoidal(
     Raises:
         ValueError: if `length` is negative, `d_model` not a size, or `base` not above 1.
     """
-    if type(length) is not int or length < 0:
-        raise ValueError(f"length: expected an integer, 0 or more, got {length!r}")
+    expect.lengths(length=length)
     # On the CPU, wherever it goes: not every device has float64.
     angle = torch.outer(torch.arange(length, dtype=torch.float64, device="cpu"), _frequencies(d_model, base))
     table = torch.empty(length, d_model, dtype=torch.float64, device="cpu")
@@ -69,8 +68,7 @@ def shift_matrix(
     Raises:
         ValueError: for an odd `d_model`, one below 2, or a `k` that is no integer.
     """
-    if type(k) is not int:
-        raise ValueError(f"k: expected an integer, got {k!r}")
+    expect.integers(k=k)
     if type(d_model) is not int or d_model < 2 or d_model % 2:
         raise ValueError(f"d_model: expected an even number, 2 or more, got {d_model!r}")
     angle = k * _frequencies(d_model, 10_000.0)
@@ -79,13 +77,35 @@ def shift_matrix(
     return matrix.to(dtype or torch.get_default_dtype()).to(device or torch.get_default_device())
 
 
+def check_offset(offset: int | Tensor) -> int:
+    """The offset as a number, or 0 where asking a tensor for it could make the CPU wait for a GPU.
+
+    Raises:
+        ValueError: for what is no integer, or one below 0.
+    """
+    if not isinstance(offset, Tensor):
+        expect.lengths(offset=offset)
+        return offset
+    if offset.dim() or offset.dtype not in (torch.int64, torch.int32):
+        expected = "an integer, or a tensor of a single one without axes"
+        raise ValueError(f"offset: expected {expected}, got {offset.dtype} {tuple(offset.shape)}")
+    first = int(offset) if expect.readable(offset) else 0
+    expect.lengths(offset=first)
+    return first
+
+
 class PositionTable(nn.Module):
     """Adds row t of a table to the vector at position t; what the two absolute encodings share.
+
+    ``y_t = x_t + table[offset + t]`` (§3.5: "summed"). A pitfall: with a cache only the new tokens come in, and
+    without `offset` each of them would be at position 0.
 
     Shapes: ``(batch, length, d_model)`` in and out.
 
     Raises:
-        ValueError: if the input is longer than the table or of another width, or starts before position 0.
+        ValueError: for what is no float of three axes, another width or device, an input longer than the table,
+            or an offset that is no integer, is negative, or leads beyond the table (a tensor's value is looked at
+            where it costs no synchronisation: not on a GPU, not in a compiled graph).
     """
 
     table: Float[Tensor, "max_length d_model"]
@@ -94,11 +114,9 @@ class PositionTable(nn.Module):
         self, x: Float[Tensor, "batch length d_model"], offset: int | Int[Tensor, ""] = 0
     ) -> Float[Tensor, "batch length d_model"]:
         """Encode; `offset` is the position of the first vector (decoding with a cache starts late)."""
-        max_length, d_model = self.table.shape
-        expect.width(x, d_model)
-        first = offset if isinstance(offset, int) else 0  # asking a tensor could make the CPU wait for a GPU
-        if first < 0:
-            raise ValueError(f"offset: expected 0 or more, got {first}")
+        max_length = len(self.table)
+        expect.width(x, self.table, "batch", "length", "d_model")
+        first = check_offset(offset)
         if first + x.size(1) > max_length:
             raise ValueError(
                 f"x: expected at most max_length = {max_length} positions, got {first + x.size(1)}"
@@ -108,10 +126,14 @@ class PositionTable(nn.Module):
 
 
 class SinusoidalEncoding(PositionTable):
-    """`sinusoidal` as a module: fixed, and known for any length before training (§3.5).
+    """`sinusoidal` as a module, ``y_t = x_t + PE(t)``: fixed, and known for any length before training (§3.5).
 
     The table is a buffer, so ``.to(device)`` takes it along, and not persistent: it holds nothing learned,
     so it stays out of the ``state_dict``. In another dtype it is computed anew, to all the digits there are.
+    A pitfall: as a plain attribute it would stay behind on the CPU.
+
+    Raises:
+        ValueError: for sizes below 1; when called, as `PositionTable`.
     """
 
     def __init__(self, d_model: int, max_length: int):
@@ -127,9 +149,13 @@ class SinusoidalEncoding(PositionTable):
 
 
 class LearnedEncoding(PositionTable):
-    """One learned vector for each position; nothing is known beyond `max_length` (§3.5, Table 3 row E).
+    """One learned vector for each position, ``y_t = x_t + P[t]`` (§3.5, Table 3 row E).
 
-    Starts from N(0, 0.02²), small beside the unit variance of the scaled token embeddings.
+    Starts from N(0, 0.02²), small beside the unit variance of the scaled token embeddings. A pitfall: positions
+    that no training sentence reached keep their random start, and beyond `max_length` there are none.
+
+    Raises:
+        ValueError: for sizes below 1; when called, as `PositionTable`.
     """
 
     def __init__(self, d_model: int, max_length: int):
@@ -156,8 +182,9 @@ class RotaryEncoding(nn.Module):
         base: of the frequencies, 10,000 unless given.
 
     Raises:
-        ValueError: for an odd d_k or sizes below 1; when called, for another width, or (where it costs no
-            synchronisation: not on a GPU, not in a compiled graph) positions beyond max_length.
+        ValueError: for an odd d_k or sizes below 1; when called, for what is no float of four axes, another width
+            or device, not one position for each vector, or (where it costs no synchronisation: not on a GPU, not
+            in a compiled graph) positions beyond max_length.
     """
 
     table: Float[Tensor, "max_length d_k"]
@@ -175,13 +202,12 @@ class RotaryEncoding(nn.Module):
         self, heads: Float[Tensor, "batch heads length d_k"], positions: Int[Tensor, " length"]
     ) -> Float[Tensor, "batch heads length d_k"]:
         """Turn the vector at ``positions[t]`` by its angles, in float32 at least."""
-        max_length, d_k = self.table.shape
-        expect.width(heads, d_k, name="heads", width_name="d_k")
-        if positions.device.type == "cpu" and not torch.compiler.is_compiling() and len(positions):
-            low, high = int(positions.min()), int(positions.max())
-            if low < 0 or high >= max_length:
-                got = low if low < 0 else high
-                raise ValueError(f"positions: expected 0 to {max_length - 1}, below max_length, got {got}")
+        expect.width(heads, self.table, "batch", "heads", "length", "d_k", name="heads", width_name="d_k")
+        expect.ids("length", positions=positions)
+        expect.same_device(self.table, positions=positions)
+        if len(positions) != heads.size(2):
+            raise ValueError(f"positions: expected {heads.size(2)}, as heads, got {len(positions)}")
+        expect.below(len(self.table), positions=positions)
         sine, cosine = self.table[positions].unflatten(-1, (-1, 2)).unbind(-1)
         even, odd = heads.to(self.table.dtype).unflatten(-1, (-1, 2)).unbind(-1)
         turned = torch.stack([even * cosine - odd * sine, even * sine + odd * cosine], dim=-1)

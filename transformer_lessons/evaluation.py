@@ -7,36 +7,59 @@ from itertools import islice
 from transformer_lessons.data.lengths import limit_lengths
 from transformer_lessons.data.number_words import english, english_tokens, german_tokens
 from transformer_lessons.data.vocabulary import Vocabulary, pad
-from transformer_lessons.decoding import greedy
+from transformer_lessons.decoding import beam, greedy
 from transformer_lessons.model import Transformer
 
 
 def in_chunks(items: Iterable, size: int) -> Iterator[list]:
-    """Lists of `size` items, the last one perhaps shorter."""
+    """Lists of `size` items. A pitfall: the last one may be shorter; dropping it would lose sentences."""
     items = iter(items)
     while chunk := list(islice(items, size)):
         yield chunk
 
 
 def translate(
-    model: Transformer, source: Vocabulary, target: Vocabulary, sentences: Sequence[Sequence[str]]
+    model: Transformer,
+    source: Vocabulary,
+    target: Vocabulary,
+    sentences: Sequence[Sequence[str]],
+    *,
+    beam_size: int = 1,
 ) -> list[list[str]]:
-    """Greedy translations of tokenised sentences, in one batch; target tokens of each.
+    """Translations of tokenised sentences, in one batch; target tokens of each.
+
+    A pitfall: a batch is as wide as its longest sentence; sort many sentences by length first.
+
+    Args:
+        model, source, target: a trained model and its vocabularies.
+        sentences: source tokens of each.
+        beam_size: 1 is `decoding.greedy`, more `decoding.beam`.
 
     Raises:
-        ValueError: for tokens outside the vocabulary, or sentences longer than the model's max_length.
+        ValueError: for tokens outside the vocabulary, sentences longer than the model's max_length, or a
+            beam_size below 1.
     """
     device = next(model.parameters()).device
     ids, _ = limit_lengths([source.encode(sentence) for sentence in sentences], model.config.max_length)
     src = pad(ids, source.pad_id).to(device)
-    ids = greedy(model, src, max_length=model.config.max_length)
+    if beam_size == 1:
+        ids = greedy(model, src, max_length=model.config.max_length)
+    else:
+        ids = beam(model, src, beam_size=beam_size, max_length=model.config.max_length)
     return [target.decode(row) for row in ids.tolist()]
 
 
 def evaluate_number_words(
-    model: Transformer, source: Vocabulary, target: Vocabulary, numbers: Sequence[int]
+    model: Transformer,
+    source: Vocabulary,
+    target: Vocabulary,
+    numbers: Sequence[int],
+    *,
+    beam_size: int = 1,
 ) -> dict:
-    """Translate each number greedily and compare with the one right answer.
+    """Translate each number, greedily or with a beam, and compare with the one right answer.
+
+    A pitfall: numbers that were trained on would be counted too; take `data.number_words.held_out`.
 
     Returns:
         ``exact_match`` (the share that is right to the letter), ``n``, ``errors`` (how many of each kind, see
@@ -45,7 +68,8 @@ def evaluate_number_words(
     errors, examples = Counter(), []
     for chunk in in_chunks(numbers, 250):
         sentences = [english_tokens(english(n)) for n in chunk]
-        for n, tokens in zip(chunk, translate(model, source, target, sentences), strict=True):
+        translated = translate(model, source, target, sentences, beam_size=beam_size)
+        for n, tokens in zip(chunk, translated, strict=True):
             if tokens != german_tokens(n):
                 errors[error_kind(tokens, german_tokens(n))] += 1
                 examples.append({"number": n, "expected": "".join(german_tokens(n)), "got": "".join(tokens)})
@@ -59,7 +83,10 @@ def evaluate_number_words(
 
 
 def error_kind(got: Sequence[str], expected: Sequence[str]) -> str:
-    """How a wrong translation is wrong: the order of its parts, a part missing or added, or another part."""
+    """How a wrong translation is wrong: the order of its parts, a part missing or added, or another part.
+
+    A pitfall: what is right is "order" too, since no part is missing; ask only about wrong ones.
+    """
     missing, extra = Counter(expected) - Counter(got), Counter(got) - Counter(expected)
     if not missing and not extra:
         return "order"

@@ -27,12 +27,12 @@ class FeedForward(nn.Module):
 
     Raises:
         ValueError: for an unknown activation, sizes below 1 or a dropout outside [0, 1); when called, for
-            another width.
+            another width, dtype or device than the weights'.
     """
 
     def __init__(self, d_model: int, d_ff: int, *, activation: str = "relu", dropout: float = 0.0):
         super().__init__()
-        if activation not in ACTIVATIONS:
+        if activation not in tuple(ACTIVATIONS):
             raise ValueError(f"activation: expected one of {', '.join(ACTIVATIONS)}, got {activation!r}")
         expect.sizes(d_model=d_model, d_ff=d_ff)
         expect.probability(dropout=dropout)
@@ -43,7 +43,7 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
         """Expand, activate, contract."""
-        expect.width(x, self.W_1.in_features)
+        expect.width(x, self.W_1.weight, same_dtype=True)
         return self.W_2(self.dropout(self.activation(self.W_1(x))))
 
 
@@ -63,7 +63,8 @@ class SwiGLU(nn.Module):
         bias: whether the maps have biases; usually not.
 
     Raises:
-        ValueError: for sizes below 1 or a dropout outside [0, 1); when called, for another width.
+        ValueError: for sizes below 1 or a dropout outside [0, 1); when called, for another width, dtype or
+            device than the weights'.
     """
 
     def __init__(self, d_model: int, d_ff: int, *, dropout: float = 0.0, bias: bool = False):
@@ -77,7 +78,7 @@ class SwiGLU(nn.Module):
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
         """Expand twice, gate, contract."""
-        expect.width(x, self.W_1.in_features)
+        expect.width(x, self.W_1.weight, same_dtype=True)
         return self.W_2(self.dropout(nn.functional.silu(self.W_1(x)) * self.W_3(x)))
 
 

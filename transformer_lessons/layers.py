@@ -17,7 +17,10 @@ NORMS = {"layer": LayerNorm, "rms": RMSNorm}
 
 
 class LayerCache(NamedTuple):
-    """What a decoder layer keeps between decoding steps: one cache for each of its attentions."""
+    """What a decoder layer keeps between decoding steps: one cache for each of its attentions.
+
+    A pitfall: a cache belongs to one layer and one batch of sentences; a new batch needs new ones.
+    """
 
     self_attention: KeyValueCache
     cross_attention: KeyValueCache
@@ -27,6 +30,7 @@ class AddAndNorm(nn.Module):
     """The residual connection around a sub-layer, with its normalisation and dropout (§3.1, §5.4).
 
     post-norm (the paper): ``LayerNorm(x + dropout(sublayer(x)))``
+
     pre-norm: ``x + dropout(sublayer(LayerNorm(x)))``
 
     A pitfall: dropout belongs on the sub-layer's output, before the sum. Applied after the norm it would
@@ -61,14 +65,21 @@ def attention(config: TransformerConfig) -> MultiHeadAttention:
 
 
 def feed_forward(config: TransformerConfig) -> nn.Module:
-    """The feed-forward network of `config`."""
+    """The feed-forward network of `config`: ``max(0, x W_1 + b_1) W_2 + b_2`` (§3.3), or its activation's form.
+
+    A pitfall: with "swiglu" the same d_ff makes half as many parameters again.
+    """
     if config.activation == "swiglu":
         return SwiGLU(config.d_model, config.d_ff)
     return FeedForward(config.d_model, config.d_ff, activation=config.activation)
 
 
 def rotary(config: TransformerConfig) -> RotaryEncoding | None:
-    """What turns queries and keys of self-attention, if `config` wants positions there."""
+    """What turns queries and keys of self-attention, ``q_t = R_t W_q x_t``, if `config` wants positions there.
+
+    Su et al. 2021, in the place of §3.5. A pitfall: cross-attention is between two texts, whose positions have
+    no distance, so it is not turned.
+    """
     if config.position != "rotary":
         return None
     return RotaryEncoding(config.d_model // config.num_heads, config.max_length)
@@ -76,6 +87,8 @@ def rotary(config: TransformerConfig) -> RotaryEncoding | None:
 
 class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward, each with Add & Norm (§3.1).
+
+    ``y = AddNorm(x, SelfAttention),  output = AddNorm(y, FFN)``
 
     Shapes: ``(batch, source, d_model)`` in and out. A pitfall: without `mask`, real tokens average in padding.
 
@@ -101,6 +114,8 @@ class EncoderLayer(nn.Module):
 
 class DecoderLayer(nn.Module):
     """Causal self-attention, cross-attention to the encoder's output, feed-forward, each with Add & Norm (§3.1).
+
+    ``y = AddNorm(x, SelfAttention),  z = AddNorm(y, CrossAttention to memory),  output = AddNorm(z, FFN)``
 
     Shapes: ``(batch, target, d_model)`` in and out. A pitfall: in cross-attention the queries are the
     decoder's, keys and values both the encoder's; the lengths differ.

@@ -4,6 +4,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from transformer_lessons import expect
+
 
 def label_smoothed_loss(
     logits: Float[Tensor, "*batch vocab"],
@@ -32,15 +34,15 @@ def label_smoothed_loss(
         The sum over the real tokens, in nats, and their number.
 
     Raises:
-        ValueError: for shapes that do not fit, or a smoothing outside [0, 1).
+        ValueError: for shapes, dtypes or devices that do not fit, a pad_id that is no class, a smoothing outside
+            [0, 1), or (where it costs no synchronisation: not on a GPU, not in a compiled graph) targets that are
+            no class.
     """
-    if logits.shape[:-1] != targets.shape:
-        raise ValueError(f"targets: expected shape {tuple(logits.shape[:-1])}, got {tuple(targets.shape)}")
-    if not 0 <= smoothing < 1:
-        raise ValueError(f"smoothing: expected 0 or more and below 1, got {smoothing}")
+    _check(logits, targets, pad_id)
+    expect.probability(smoothing=smoothing)
     wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
     log_p = wide.log_softmax(-1)
-    right = log_p.gather(-1, targets[..., None]).squeeze(-1)
+    right = log_p.gather(-1, targets[..., None].long()).squeeze(-1)
     if pad_id is None:
         others = log_p.mean(-1)
         real = torch.ones_like(targets, dtype=torch.bool)
@@ -50,3 +52,19 @@ def label_smoothed_loss(
         real = targets != pad_id
     loss = -(1 - smoothing) * right - smoothing * others if smoothing else -right
     return loss.masked_fill(~real, 0.0).sum(), real.sum()
+
+
+def _check(logits: Tensor, targets: Tensor, pad_id: int | None) -> None:
+    expect.floats(logits=logits)
+    expect.kind(Tensor, targets=targets)
+    if not logits.dim() or not logits.size(-1):
+        raise ValueError(f"logits: expected a last axis of one class or more, got {tuple(logits.shape)}")
+    if logits.shape[:-1] != targets.shape:
+        raise ValueError(f"targets: expected shape {tuple(logits.shape[:-1])}, got {tuple(targets.shape)}")
+    if targets.dtype not in (torch.int64, torch.int32):
+        raise ValueError(f"targets: expected int64 or int32, got {targets.dtype}")
+    expect.same_device(logits, "logits", targets=targets)
+    vocab_size = logits.size(-1)
+    if pad_id is not None and (type(pad_id) is not int or not 0 <= pad_id < vocab_size):
+        raise ValueError(f"pad_id: expected an integer, 0 to {vocab_size - 1}, or None, got {pad_id!r}")
+    expect.below(vocab_size, targets=targets)

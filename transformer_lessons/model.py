@@ -133,7 +133,8 @@ class Transformer(nn.Module):
 def attention_maps(model: nn.Module, *inputs: Tensor) -> dict[str, Float[Tensor, "batch heads queries keys"]]:
     """Run ``model(*inputs)`` and return every `MultiHeadAttention`'s weights by its name in the model.
 
-    The modules themselves keep nothing: weights stored on a module would hold a whole graph alive.
+    The modules themselves keep nothing. A pitfall: weights stored on a module, as some do to look at them, hold
+    the whole graph of the last call alive.
     """
     maps, hooks = {}, []
 

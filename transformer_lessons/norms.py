@@ -19,7 +19,8 @@ class LayerNorm(nn.Module):
     Shapes: ``(..., d_model)`` in and out.
 
     Raises:
-        ValueError: for a d_model below 1 or a negative ε; when called, if the last axis is not `d_model` wide.
+        ValueError: for a d_model below 1 or a negative ε; when called, for what is no float, lies on another
+            device, or is not `d_model` wide.
     """
 
     def __init__(self, d_model: int, eps: float = 1e-5):
@@ -31,7 +32,7 @@ class LayerNorm(nn.Module):
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
         """Normalise the last axis."""
-        expect.width(x, len(self.weight))
+        expect.width(x, self.weight)
         # Squares of float16 overflow from 256 on: the statistics are taken in float32 at least.
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
         centred = wide - wide.mean(-1, keepdim=True)
@@ -62,7 +63,7 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
         """Scale the last axis."""
-        expect.width(x, len(self.weight))
+        expect.width(x, self.weight)
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
         scale = torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)
         return (wide * scale * self.weight).to(x.dtype)
@@ -75,20 +76,21 @@ class BatchNorm(nn.Module):
 
     In evaluation μ and σ² are running averages, ``r ← (1 − momentum) r + momentum · new``, in which the
     variance is the unbiased one, as in `torch.nn.BatchNorm1d`. The Transformer does not use it (§3.1 has
-    `LayerNorm`), and these pitfalls are why: a sentence's output depends on its batch-mates, on their padding,
-    and, in a decoder, on tokens that come later; and training and evaluation compute different functions.
+    `LayerNorm`). Two pitfalls: in training a sentence's output depends on its batch-mates, on their padding and,
+    in a decoder, on tokens that come later; and training and evaluation compute different functions.
 
     Shapes: ``(..., d_model)`` in and out.
 
     Raises:
-        ValueError: for a d_model below 1, a negative ε or a momentum outside [0, 1]; when called, if the last
-            axis is not `d_model` wide, or, in training, for fewer than two vectors.
+        ValueError: for a d_model below 1, a negative ε or a momentum outside [0, 1]; when called, as `LayerNorm`,
+            or, in training, for fewer than two vectors.
     """
 
     def __init__(self, d_model: int, eps: float = 1e-5, momentum: float = 0.1):
         super().__init__()
         _check(d_model, eps)
-        if not 0 <= momentum <= 1:
+        expect.number(momentum=momentum)
+        if momentum > 1:
             raise ValueError(f"momentum: expected 0 to 1, got {momentum!r}")
         self.weight = nn.Parameter(torch.ones(d_model))
         self.bias = nn.Parameter(torch.zeros(d_model))
@@ -99,7 +101,7 @@ class BatchNorm(nn.Module):
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
         """Normalise: in training with the batch's own statistics, otherwise with the running ones."""
-        expect.width(x, len(self.weight))
+        expect.width(x, self.weight)
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
         mean, variance = self._statistics(wide) if self.training else (self.running_mean, self.running_var)
         normalised = (wide - mean) * torch.rsqrt(variance + self.eps)
@@ -122,5 +124,4 @@ class BatchNorm(nn.Module):
 
 def _check(d_model: int, eps: float) -> None:
     expect.sizes(d_model=d_model)
-    if not 0 <= eps < float("inf"):
-        raise ValueError(f"eps: expected 0 or more, got {eps!r}")
+    expect.number(eps=eps)

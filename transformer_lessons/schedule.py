@@ -2,6 +2,8 @@
 
 import math
 
+from transformer_lessons import expect
+
 
 def warmup_inverse_sqrt(step: int, d_model: int, warmup_steps: int) -> float:
     """The paper's learning rate: linear warm-up, then the inverse square root of the step (§5.3, equation 3).
@@ -12,13 +14,10 @@ def warmup_inverse_sqrt(step: int, d_model: int, warmup_steps: int) -> float:
     by zero (or train with rate 0); it counts as step 1.
 
     Raises:
-        ValueError: for a negative step, or a d_model or warmup_steps below 1.
+        ValueError: for a negative step, a d_model or warmup_steps below 1, or one that is no integer.
     """
-    if step < 0:
-        raise ValueError(f"step: expected 0 or more, got {step}")
-    for name, value in (("d_model", d_model), ("warmup_steps", warmup_steps)):
-        if value < 1:
-            raise ValueError(f"{name}: expected 1 or more, got {value}")
+    expect.lengths(step=step)
+    expect.sizes(d_model=d_model, warmup_steps=warmup_steps)
     step = max(step, 1)
     return d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)
 
@@ -32,11 +31,13 @@ def warmup_cosine(step: int, peak: float, warmup_steps: int, total_steps: int) -
     A pitfall: it must know the end; a run that is to be prolonged later wants `warmup_inverse_sqrt`.
 
     Raises:
-        ValueError: for a negative step, or unless 0 ≤ warmup_steps < total_steps.
+        ValueError: for a negative step or peak, unless 0 ≤ warmup_steps < total_steps, or for steps that are no
+            integers.
     """
-    if step < 0:
-        raise ValueError(f"step: expected 0 or more, got {step}")
-    if not 0 <= warmup_steps < total_steps:
+    expect.lengths(step=step, warmup_steps=warmup_steps)
+    expect.sizes(total_steps=total_steps)
+    expect.number(peak=peak)
+    if warmup_steps >= total_steps:
         raise ValueError(
             f"warmup_steps: expected 0 to {total_steps - 1}, below total_steps, got {warmup_steps}"
         )

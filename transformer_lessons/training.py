@@ -45,7 +45,10 @@ def batch_loss(
 
 
 def split(batch: Batch, parts: int) -> list[Batch]:
-    """A batch in `parts` of nearly equal size, or fewer if it has fewer rows; together they are the whole."""
+    """A batch in `parts` of nearly equal size, or fewer if it has fewer rows; together they are the whole.
+
+    A pitfall: equal numbers of rows are not equal numbers of tokens, so the parts' means must not be averaged.
+    """
     return [Batch(*part) for part in zip(*(ids.chunk(parts) for ids in batch), strict=True)]
 
 

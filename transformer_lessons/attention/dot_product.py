@@ -69,9 +69,13 @@ def fused_attention(
 ) -> Float[Tensor, "*batch queries d_v"]:
     """The output of `scaled_dot_product_attention` from PyTorch's fused kernels, which never hold all weights.
 
-    Same formula, arguments and errors (§3.2.1, equation 1); memory grows with the length, not its square.
-    A pitfall: any mask rules out the fastest kernel, so causal attention between equally many queries and
-    keys is passed on as a flag, and a mask is only built where the flag cannot say it.
+    ``Attention(Q, K, V) = softmax(Q Kᵀ / √d_k) V`` (§3.2.1, equation 1), with the same arguments; memory grows
+    with the length, not its square. A pitfall: any mask rules out the fastest kernel, so causal attention
+    between equally many queries and keys is passed on as a flag, and a mask is only built where the flag
+    cannot say it.
+
+    Raises:
+        ValueError: as `scaled_dot_product_attention`.
     """
     check_inputs(query, key, value)
     expect.probability(dropout=dropout)

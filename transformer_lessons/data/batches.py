@@ -13,7 +13,10 @@ Pair = tuple[list[int], list[int]]
 
 
 class Batch(NamedTuple):
-    """What one training step needs: at each position, `tgt_out` is the token that should follow `tgt_in`'s."""
+    """What one training step needs: at each position, `tgt_out` is the token that should follow `tgt_in`'s.
+
+    A pitfall: both are padded alike, so a loss over all positions would teach the model to say padding.
+    """
 
     src: Int[Tensor, "batch source"]
     tgt_in: Int[Tensor, "batch target"]
@@ -41,7 +44,8 @@ def make_batch(pairs: Sequence[Pair]) -> Batch:
 
 class Batches:
     """Endless shuffled batches. Number `step` is a function of the seed and the step alone, so a run resumes
-    anywhere without having to remember a position.
+    anywhere without having to remember a position. A pitfall: each epoch leaves out the pairs that fill no whole
+    batch, other ones each time.
 
     Args:
         pairs: ids of source and target sentences.
