@@ -51,7 +51,7 @@ model: setup  ## retrain the committed number-words model, and draw the README's
 	cp runs/pretrained/config.json runs/pretrained/weights.safetensors runs/pretrained/record.json $(PRETRAINED)
 	$(RUN) -m book.picture
 
-mutants: setup  ## break the package one place at a time: do tests notice? (hours; make mutants MODULES='masks --own')
+mutants: setup  ## break the package one place at a time: do tests notice? (hours; quick: MODULES='masks --own')
 	$(RUN) -m benchmarks.mutants $(MODULES)
 
 release: setup  ## regenerate exercises/release from exercises/source

@@ -53,11 +53,6 @@ class Project:
         assert self.package not in sys.modules, f"{self.package}: imported before any copy could be"
         gc.freeze()  # a child's collector need not walk, and so copy, all that
 
-    def test_files(self) -> list[str]:
-        """The names of the test files that count, relative to the root."""
-        files = sorted((self.root / "tests").glob("test_*.py"))
-        return [f"tests/{path.name}" for path in files if not any(map(path.match, self.left_out))]
-
 
 @dataclass(frozen=True)
 class Run:
@@ -98,6 +93,15 @@ def start(project: Project, folder: Path, work: Callable[[], int]) -> Process:
     return process
 
 
+def stop(process: Process) -> None:
+    """Kill a child and all that it has started."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:  # it has not got as far as a group of its own, or nothing is left of it
+        process.kill()
+    process.join()
+
+
 def _child(project: Project, folder: Path, work: Callable[[], int]) -> None:
     code = 98
     try:
@@ -113,6 +117,7 @@ def _child(project: Project, folder: Path, work: Callable[[], int]) -> None:
 def _enter(project: Project, folder: Path) -> None:
     """Find the copy first, here and in processes that tests start, and leave no trace elsewhere."""
     os.setsid()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     with (folder / "output").open("w") as output:
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
@@ -173,11 +178,7 @@ class _Running:
 
     def end(self) -> None:
         """Stop it and all it has started, and remove its files."""
-        try:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            self.process.kill()
-        self.process.join()
+        stop(self.process)
         self.temporary.cleanup()
 
 

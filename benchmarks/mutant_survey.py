@@ -12,7 +12,7 @@ from pathlib import Path
 import coverage
 import pytest
 
-from benchmarks.mutant_runs import Project, copied, run_pytest, start, tail
+from benchmarks.mutant_runs import Project, copied, run_pytest, start, stop, tail
 from benchmarks.mutations import Mutant
 
 # Wrong on purpose; how things look; what only starts the program in a process of its own.
@@ -75,7 +75,10 @@ def survey(project: Project, files: list[str]) -> dict:
     with tempfile.TemporaryDirectory() as name:
         folder = copied(project, Path(name).resolve())
         process = start(project, folder, lambda: _look(project, folder, files))
-        process.join()
+        try:
+            process.join()
+        finally:
+            stop(process)
         if process.exitcode != 0:
             raise RuntimeError(f"tests: expected to pass without a mutant, got\n{tail(folder)}")
         return json.loads((folder / "survey.json").read_text())
@@ -121,10 +124,16 @@ def work(project: Project) -> Path:
     return folder
 
 
+def test_files(project: Project) -> list[str]:
+    """The test files that count, relative to the root."""
+    files = sorted((project.root / "tests").glob("test_*.py"))
+    return [f"tests/{path.name}" for path in files if not any(map(path.match, project.left_out))]
+
+
 def own_files(project: Project, module: str) -> list[str]:
     """A module's own tests: ``test_<its name>*.py``, and those of its folder."""
     stems = tuple(f"test_{part}" for part in Path(module).parts if part != "__init__")
-    return [name for name in project.test_files() if Path(name).stem.startswith(stems or "test_")]
+    return [name for name in test_files(project) if Path(name).stem.startswith(stems or "test_")]
 
 
 def stages(project: Project, mutant: Mutant, known: dict, budget: float) -> list[list[str]]:
