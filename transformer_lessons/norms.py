@@ -107,6 +107,16 @@ class BatchNorm(nn.Module):
         normalised = (wide - mean) * torch.rsqrt(variance + self.eps)
         return (normalised * self.weight + self.bias).to(x.dtype)
 
+    def _apply(self, fn, recurse=True):
+        # What `.to()` & co. end in. Variances are squares, which float16 cannot hold: they stay in float32 at least.
+        before = {name: getattr(self, name) for name in ("running_mean", "running_var")}
+        super()._apply(fn, recurse)
+        for name, old in before.items():
+            new = getattr(self, name)
+            if new.dtype.itemsize < 4:
+                setattr(self, name, old.to(new.device, torch.float32))
+        return self
+
     def _statistics(self, x: Tensor) -> tuple[Tensor, Tensor]:
         vectors = x.flatten(0, -2) if x.dim() > 1 else x[None]
         count = len(vectors)

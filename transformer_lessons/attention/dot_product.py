@@ -54,8 +54,10 @@ def scaled_dot_product_attention(
         # The smallest number, not −inf: a row without any key would be NaN, in the backward pass too.
         masked = scores.masked_fill(~mask, torch.finfo(wide).min)
         weights = masked.softmax(-1).masked_fill(~mask, 0.0)
-    weights = weights.to(value.dtype)
-    return F.dropout(weights, dropout) @ value, weights
+    output = F.dropout(weights, dropout) @ value.to(
+        wide
+    )  # wide as well: its gradient multiplies by the values
+    return output.to(value.dtype), weights.to(value.dtype)
 
 
 def fused_attention(
