@@ -108,7 +108,7 @@ class BatchNorm(nn.Module):
         return (normalised * self.weight + self.bias).to(x.dtype)
 
     def _apply(self, fn, recurse=True):
-        # What `.to()` & co. end in. Variances are squares, which float16 cannot hold: they stay in float32 at least.
+        # What `.to()` & co. end in. Squares do not fit into float16: the statistics stay in float32 at least.
         before = {name: getattr(self, name) for name in ("running_mean", "running_var")}
         super()._apply(fn, recurse)
         for name, old in before.items():

@@ -54,9 +54,8 @@ def scaled_dot_product_attention(
         # The smallest number, not −inf: a row without any key would be NaN, in the backward pass too.
         masked = scores.masked_fill(~mask, torch.finfo(wide).min)
         weights = masked.softmax(-1).masked_fill(~mask, 0.0)
-    output = F.dropout(weights, dropout) @ value.to(
-        wide
-    )  # wide as well: its gradient multiplies by the values
+    # The values wide as well: the gradient of the weights is a product with them.
+    output = F.dropout(weights, dropout) @ value.to(wide)
     return output.to(value.dtype), weights.to(value.dtype)
 
 
