@@ -8,7 +8,13 @@ from compare import DTYPES
 from conftest import assert_close
 from torch import nn
 
-from transformer_lessons.encodings import LearnedEncoding, SinusoidalEncoding, sinusoidal
+from transformer_lessons.encodings import (
+    LearnedEncoding,
+    RotaryEncoding,
+    SinusoidalEncoding,
+    shift_matrix,
+    sinusoidal,
+)
 
 
 def formula(t: int, i: int, d_model: int) -> float:
@@ -54,6 +60,106 @@ def test_a_shift_is_a_rotation():
         )
         columns = slice(2 * pair, 2 * pair + 2)
         assert_close(table[k:, columns], table[:-k, columns] @ rotation.T)
+
+
+def test_another_base():
+    # d_model = 4, base 81: frequencies 1 and 81^(−2/4) = 1/9.
+    row = [math.sin(3), math.cos(3), math.sin(1 / 3), math.cos(1 / 3)]
+    assert_close(sinusoidal(4, 4, base=81.0, dtype=torch.float64)[3], torch.tensor(row, dtype=torch.float64))
+    assert torch.equal(sinusoidal(5, 6, base=10_000.0), sinusoidal(5, 6))
+
+
+def test_tables_go_where_they_are_wanted():
+    for make in (lambda **to: sinusoidal(3, 4, **to), lambda **to: shift_matrix(3, 4, **to)):
+        assert make(device="meta").device.type == "meta"
+        assert make(dtype=torch.bfloat16).dtype == torch.bfloat16
+        assert make().dtype == torch.float32
+        with torch.device("meta"):
+            assert make().device.type == "meta"
+
+
+# --- shift_matrix
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("k", [-7, -1, 0, 1, 13, 1000])
+def test_the_shift_matrix_moves_every_position(k, dtype):
+    table = sinusoidal(1100, 10, dtype=dtype)
+    before, after = (table[: 1100 - k], table[k:]) if k >= 0 else (table[-k:], table[:k])
+    assert_close(before @ shift_matrix(k, 10, dtype=dtype).T, after)
+
+
+def test_the_shift_matrix_by_hand():
+    # d_model = 4, k = 3: angles 3 · 1 and 3 · 1/100; (sin, cos)(t + 3) from (sin, cos)(t).
+    c, s, d, e = math.cos(3), math.sin(3), math.cos(0.03), math.sin(0.03)
+    rows = [[c, s, 0, 0], [-s, c, 0, 0], [0, 0, d, e], [0, 0, -e, d]]
+    assert_close(shift_matrix(3, 4, dtype=torch.float64), torch.tensor(rows, dtype=torch.float64))
+
+
+def test_shifts_add_up_and_turn_back():
+    first, second = (shift_matrix(k, 14, dtype=torch.float64) for k in (5, -12))
+    assert_close(first @ second, shift_matrix(-7, 14, dtype=torch.float64))
+    assert_close(first.T, shift_matrix(-5, 14, dtype=torch.float64))
+    assert_close(first @ first.T, torch.eye(14, dtype=torch.float64))
+
+
+# --- RotaryEncoding
+
+
+def turned_by_hand(x: torch.Tensor, t: int, base: float) -> list[float]:
+    """Entries 2i and 2i + 1 turned counterclockwise by t · base^(−2i / d)."""
+    entries = []
+    for pair in range(len(x) // 2):
+        angle = t * base ** (-2 * pair / len(x))
+        a, b = x[2 * pair].item(), x[2 * pair + 1].item()
+        entries += [
+            a * math.cos(angle) - b * math.sin(angle),
+            a * math.sin(angle) + b * math.cos(angle),
+        ]
+    return entries
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("options", [{}, {"base": 500.0}])
+def test_rotary_against_a_loop(options, dtype):
+    module, x = RotaryEncoding(6, 101, **options).to(dtype), torch.randn(2, 3, 4, 6, dtype=dtype)
+    positions = [0, 100, 7, 7]
+    base = options.get("base", 10_000.0)
+    places = [(b, h, n) for b in range(2) for h in range(3) for n in range(4)]
+    expected = [turned_by_hand(x[b, h, n], positions[n], base) for b, h, n in places]
+    assert_close(module(x, torch.tensor(positions)), torch.tensor(expected, dtype=dtype).view_as(x))
+
+
+def test_rotary_scores_see_distances_only():
+    module = RotaryEncoding(14, 1000).double()
+    query, key = torch.randn(2, 1, 3, 1, 14, dtype=torch.float64)
+
+    def score(t: int, s: int) -> torch.Tensor:
+        return module(query, torch.tensor([t])) @ module(key, torch.tensor([s])).mT
+
+    assert_close(score(5, 2), score(905, 902))
+    assert_close(score(5, 5), query @ key.mT)
+    assert (score(5, 2) - score(5, 3)).abs().min() > 1e-4
+    assert (score(5, 2) - score(2, 5)).abs().min() > 1e-4
+
+
+def test_rotary_turns_half_precision_in_float32():
+    module, x = RotaryEncoding(14, 2000).half(), torch.randn(1, 1, 1, 14).half()
+    assert module.table.dtype == torch.float32  # 1,999 rounds to 2,000 in bfloat16
+    actual = module(x, torch.tensor([1999]))
+    expected = RotaryEncoding(14, 2000).double()(x.double(), torch.tensor([1999]))
+    assert actual.dtype == torch.float16
+    assert_close(actual.double(), expected, tolerance=1e-3)
+
+
+def test_rotary_holds_nothing_learned_and_all_digits():
+    module = RotaryEncoding(6, 13, base=50.0)
+    assert module.state_dict() == {}
+    assert torch.equal(module.double().table, sinusoidal(13, 6, base=50.0, dtype=torch.float64))
+    assert module.to("meta").table.device.type == "meta"
+    with torch.device("meta"):
+        empty = RotaryEncoding(6, 13, base=50.0)
+    assert torch.equal(empty.to_empty(device="cpu").table, sinusoidal(13, 6, base=50.0))
 
 
 @pytest.mark.parametrize("encoding", [SinusoidalEncoding, LearnedEncoding])
@@ -128,6 +234,41 @@ def test_complaints(length, d_model, complaint):
 
 
 @pytest.mark.usefixtures("no_shape_checks")
+@pytest.mark.parametrize(
+    ("call", "complaint"),
+    [
+        (lambda: shift_matrix(1, 7), "d_model: expected an even number, 2 or more, got 7"),
+        (lambda: shift_matrix(1, 0), "d_model: expected an even number, 2 or more, got 0"),
+        (lambda: shift_matrix(1, 4.0), "d_model: expected an even number, 2 or more, got 4.0"),
+        (lambda: shift_matrix(1.5, 4), "k: expected an integer, got 1.5"),
+        (lambda: sinusoidal(3, 4, base=1), "base: expected a number above 1, got 1"),
+        (lambda: sinusoidal(3, 4, base=math.inf), "base: expected a number above 1, got inf"),
+        (lambda: RotaryEncoding(7, 13), "d_k: expected an even number, got 7"),
+        (lambda: RotaryEncoding(6, 0), "max_length: expected an integer, 1 or more, got 0"),
+        (
+            lambda: RotaryEncoding(6, 13)(torch.zeros(1, 1, 2, 4), torch.arange(2)),
+            r"heads: expected a last axis of d_k = 6, got \(1, 1, 2, 4\)",
+        ),
+        (
+            lambda: RotaryEncoding(6, 13)(torch.zeros(1, 1, 2, 6), torch.tensor([12, 13])),
+            "positions: expected 0 to 12,.* got 13",
+        ),
+        (
+            lambda: RotaryEncoding(6, 13)(torch.zeros(1, 1, 2, 6), torch.tensor([-1, 2])),
+            "positions: expected 0 to 12,.* got -1",
+        ),
+    ],
+)
+def test_more_complaints(call, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        call()
+
+
+def test_rotary_of_no_position():
+    assert RotaryEncoding(6, 13)(torch.zeros(2, 3, 0, 6), torch.arange(0)).shape == (2, 3, 0, 6)
+
+
+@pytest.mark.usefixtures("no_shape_checks")
 def test_no_position_before_the_first():
-    with pytest.raises(ValueError, match="offset: expected 0 or more, got -1"):
+    with pytest.raises(ValueError, match="offset: expected an integer, 0 or more, got -1"):
         SinusoidalEncoding(3, 7)(torch.zeros(2, 5, 3), -1)

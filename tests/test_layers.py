@@ -7,6 +7,7 @@ from conftest import assert_close
 from torch import nn
 
 from transformer_lessons.config import TransformerConfig
+from transformer_lessons.feed_forward import SwiGLU
 from transformer_lessons.layers import AddAndNorm, DecoderLayer, EncoderLayer
 from transformer_lessons.masks import padding_mask
 from transformer_lessons.norms import RMSNorm
@@ -111,6 +112,36 @@ def test_rms_norm_by_choice():
     layer = DecoderLayer(config(norm="rms"))
     assert sum(isinstance(module, RMSNorm) for module in layer.modules()) == 3
     assert not any(name.endswith("norm.bias") for name in layer.state_dict())
+
+
+def test_swiglu_by_choice():
+    layer = EncoderLayer(config(activation="swiglu"))
+    assert isinstance(layer.feed_forward, SwiGLU)
+    assert layer.feed_forward.W_3.weight.shape == (23, 15)
+    x = torch.randn(2, SOURCE, 15)
+    y = layer.add_norm_self(x, layer.self_attention)
+    assert_close(layer(x), layer.add_norm_feed_forward.norm(y + layer.feed_forward(y)))
+
+
+def test_fewer_key_value_heads_by_choice():
+    layer = DecoderLayer(config(d_model=18, num_heads=6, num_key_value_heads=2))
+    for attention in (layer.self_attention, layer.cross_attention):
+        assert (attention.num_heads, attention.num_key_value_heads) == (6, 2)
+        assert attention.W_k.weight.shape == attention.W_v.weight.shape == (6, 18)
+
+
+def test_rotary_positions_by_choice_turn_self_attention_and_not_cross():
+    layer = perturb(DecoderLayer(config(d_model=12, num_heads=3, position="rotary", max_length=29))).double()
+    assert layer.rotate.table.shape == (29, 4)
+    x, memory = (torch.randn(2, n, 12, dtype=torch.float64) for n in (TARGET, SOURCE))
+    y = layer.add_norm_self.norm(x + layer.self_attention(x, is_causal=True, rotate=layer.rotate))
+    z = layer.add_norm_cross.norm(y + layer.cross_attention(y, memory))
+    expected = layer.add_norm_feed_forward.norm(z + layer.feed_forward(z))
+    assert_close(layer(x, memory), expected)
+    encoder = perturb(EncoderLayer(config(d_model=12, num_heads=3, position="rotary"))).double()
+    y = encoder.add_norm_self.norm(x + encoder.self_attention(x, rotate=encoder.rotate))
+    assert_close(encoder(x), encoder.add_norm_feed_forward.norm(y + encoder.feed_forward(y)))
+    assert EncoderLayer(config()).rotate is DecoderLayer(config()).rotate is None
 
 
 @NORM_FIRST

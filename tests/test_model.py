@@ -128,17 +128,27 @@ def test_round_trips(copied, src, tgt):
 
 
 @pytest.mark.parametrize(
-    "changes", [{"position": "learned"}, {"norm": "rms"}, {"norm": "rms", "norm_first": True}]
+    "changes",
+    [
+        {"position": "learned"},
+        {"norm": "rms"},
+        {"norm": "rms", "norm_first": True},
+        {"position": "rotary", "d_model": 12, "activation": "swiglu"},
+        {"d_model": 30, "num_heads": 6, "num_key_value_heads": 2},
+    ],
 )
 def test_every_parameter_of_every_choice_learns(changes, src, tgt):
     model = new_model(**changes)
-    is_learned = "position" in changes
+    is_learned = changes.get("position") == "learned"
     assert ("target_embedding.position.table" in dict(model.named_parameters())) == is_learned
     logits = model(src, tgt)
     logits.backward(torch.randn_like(logits))
     for name, parameter in model.named_parameters():
-        # A bias on the keys moves all scores of a query alike, which the softmax does not notice.
-        assert (parameter.grad.abs().amax() > 1e-6) != name.endswith("W_k.bias"), name
+        # A bias on the keys moves all scores of a query alike, which the softmax does not notice,
+        # unless the bias is turned by the keys' positions.
+        is_turned = model.config.position == "rotary" and "self_attention" in name
+        is_idle = name.endswith("W_k.bias") and not is_turned
+        assert (parameter.grad.abs().amax() > 1e-6) != is_idle, name
 
 
 # --- Properties
@@ -202,8 +212,13 @@ def test_projecting_real_positions_only(src, tgt):
 
 
 @NORM_FIRST
-def test_decoding_in_pieces_equals_the_whole(norm_first, src, tgt):
-    model = new_model(norm_first=norm_first).requires_grad_(False)
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"position": "rotary", "d_model": 12}, {"d_model": 30, "num_heads": 6, "num_key_value_heads": 2}],
+    ids=["plain", "rotary", "grouped"],
+)
+def test_decoding_in_pieces_equals_the_whole(changes, norm_first, src, tgt):
+    model = new_model(norm_first=norm_first, **changes).requires_grad_(False)
     memory, mask, caches = model.encode(src), padding_mask(src, 0), model.new_caches(3, 13)
     pieces = [model.decode(piece, memory, mask, caches) for piece in tgt.split([1, 1, 6, 3], dim=1)]
     assert_close(torch.cat(pieces, dim=1), model.hidden(src, tgt))
@@ -330,3 +345,29 @@ def test_ids_outside_either_vocabulary(src, tgt):
         new_model()(torch.full((1, 2), 17), torch.full((1, 2), 17))
     with pytest.raises(ValueError, match="ids: expected 0 to 18, got 19"):
         new_model()(torch.full((1, 2), 16), torch.full((1, 2), 19))
+
+
+def test_rotary_models_add_no_positions_to_their_embeddings(src):
+    model = new_model(position="rotary", d_model=12)
+    assert model.source_embedding.position is model.target_embedding.position is None
+    assert torch.equal(model.source_embedding(src), model.source_embedding.token(src))
+    swapped = src[:, [1, 0, *range(2, 7)]]
+    assert not torch.allclose(model.encode(src)[:, [1, 0]], model.encode(swapped)[:, :2])
+
+
+@pytest.mark.usefixtures("no_shape_checks")
+@pytest.mark.parametrize(
+    ("src", "tgt", "complaint"),
+    [
+        (torch.ones(2, 7), torch.ones(2, 3).long(), r"src: expected int64 .*, got torch.float32 \(2, 7\)"),
+        (
+            torch.ones(2, 7).long(),
+            torch.ones(2, 3) == 1,
+            r"tgt_in: expected int64 .*, got torch.bool \(2, 3\)",
+        ),
+        (torch.ones(7).long(), torch.ones(1, 3).long(), r"src: expected int64 .*, got torch.int64 \(7,\)"),
+    ],
+)
+def test_what_is_no_ids(src, tgt, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        new_model()(src, tgt)

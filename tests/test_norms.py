@@ -3,9 +3,10 @@
 import pytest
 import torch
 from compare import DTYPES, assert_same_module
+from conftest import assert_close
 from torch import nn
 
-from transformer_lessons.norms import LayerNorm, RMSNorm
+from transformer_lessons.norms import BatchNorm, LayerNorm, RMSNorm
 
 PAIRS = [(LayerNorm, nn.LayerNorm), (RMSNorm, nn.RMSNorm)]
 
@@ -65,3 +66,94 @@ def test_zero_rows_stay_zero():
 def test_wrong_width(norm, shape):
     with pytest.raises(ValueError, match="x: expected a last axis of d_model = 7, got"):
         norm(7)(torch.zeros(shape))
+
+
+# --- BatchNorm
+
+
+def test_batch_norm_by_hand():
+    # Two features over four vectors: (1, 2, 3, 6) has mean 3 and variance (4 + 1 + 0 + 9) / 4 = 3.5.
+    x = torch.tensor([[1.0, 0], [2, 0], [3, 0], [6, 0]], dtype=torch.float64).reshape(2, 2, 2)
+    norm = BatchNorm(2, eps=0.5, momentum=0.25).double()
+    y = norm(x)
+    assert_close(
+        y.flatten(0, 1)[:, 0], torch.tensor([-2.0, -1, 0, 3], dtype=torch.float64) / 2
+    )  # √(3.5 + 0.5) = 2
+    assert (y[..., 1] == 0).all()
+    # r ← (1 − 0.25) r + 0.25 new, with the unbiased variance 14 / 3.
+    assert_close(norm.running_mean, torch.tensor([0.75, 0.0], dtype=torch.float64))
+    assert_close(norm.running_var, torch.tensor([0.75 + 14 / 12, 0.75], dtype=torch.float64))
+    assert norm.num_batches_tracked == 1
+    evaluated = norm.eval()(x)
+    scale = (norm.running_var + 0.5) ** -0.5
+    assert_close(evaluated, (x - norm.running_mean) * scale)
+    assert norm.num_batches_tracked == 1
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(2, 7), (5, 7), (2, 3, 5, 7)])
+@pytest.mark.parametrize("training", [True, False])
+def test_batch_norm_equals_torch(training, shape, dtype):
+    ours, theirs = BatchNorm(7).to(dtype), nn.BatchNorm1d(7, dtype=dtype)
+    for norm in (ours, theirs):
+        norm.train(training)
+    assert_same_module(
+        ours,
+        theirs,
+        dict,
+        lambda norm, x: norm(x),
+        lambda norm, x: norm(x.flatten(0, -2)).view(x.shape),
+        3 * torch.randn(shape, dtype=dtype) + 2,
+    )
+    for name, statistic in theirs.state_dict().items():
+        if name.startswith("running"):
+            assert_close(ours.state_dict()[name], statistic)
+    assert ours.num_batches_tracked == theirs.num_batches_tracked
+
+
+def test_batch_norm_has_torchs_defaults_and_state():
+    ours, theirs = BatchNorm(7), nn.BatchNorm1d(7)
+    assert (ours.eps, ours.momentum) == (theirs.eps, theirs.momentum)
+    assert ours.state_dict().keys() == theirs.state_dict().keys()
+
+
+def test_in_training_a_later_token_changes_an_earlier_ones_norm():
+    x = torch.randn(2, 5, 7)
+    changed = x.clone()
+    changed[:, 4] += 1
+    norm = BatchNorm(7)
+    assert not torch.allclose(norm(x)[:, :4], norm(changed)[:, :4])
+    assert torch.equal(norm.eval()(x)[:, :4], norm(changed)[:, :4])
+
+
+def test_batch_norm_in_half_precision_keeps_its_sums_in_float32():
+    x = (20_000 * torch.randn(101, 7)).clamp(-60_000, 60_000)
+    norm = BatchNorm(7)
+    expected = norm(x.half().float())
+    actual = BatchNorm(7)(x.half())
+    assert actual.dtype == torch.float16
+    assert_close(actual.float(), expected, tolerance=1e-3)
+
+
+@pytest.mark.usefixtures("no_shape_checks")
+@pytest.mark.parametrize(
+    ("call", "complaint"),
+    [
+        (lambda: BatchNorm(7)(torch.zeros(1, 1, 7)), "x: expected two vectors or more .*, got 1"),
+        (lambda: BatchNorm(7)(torch.zeros(7)), "x: expected two vectors or more .*, got 1"),
+        (lambda: BatchNorm(7)(torch.zeros(0, 7)), "x: expected two vectors or more .*, got 0"),
+        (lambda: BatchNorm(7)(torch.zeros(7, 5)), r"x: expected a last axis of d_model = 7, got \(7, 5\)"),
+        (lambda: BatchNorm(0), "d_model: expected an integer, 1 or more, got 0"),
+        (lambda: BatchNorm(7, -1e-5), "eps: expected a number, 0 or more, got -1e-05"),
+        (lambda: BatchNorm(7, momentum=1.5), "momentum: expected 0 to 1, got 1.5"),
+        (lambda: LayerNorm(7, float("nan")), "eps: expected a number, 0 or more, got nan"),
+        (lambda: RMSNorm(7.0), "d_model: expected an integer, 1 or more, got 7.0"),
+    ],
+)
+def test_complaints(call, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        call()
+
+
+def test_one_vector_is_enough_in_evaluation():
+    assert BatchNorm(7).eval()(torch.ones(1, 7)).shape == (1, 7)
