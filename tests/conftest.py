@@ -8,6 +8,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 import jaxtyping
 import pytest
 import torch
+from hypothesis import settings
 
 # Before anything imports the package: each function then checks `Float[Tensor, "batch length d_model"]` & co.
 jaxtyping.install_import_hook("transformer_lessons", "beartype.beartype")
@@ -19,6 +20,10 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "full: too long for every commit; runs in `make test-full`")
+    # The same examples at every run: a test that fails for some inputs fails always, or never.
+    for name, examples in (("every commit", 25), ("full", 500)):
+        settings.register_profile(name, max_examples=examples, derandomize=True, deadline=None)
+    settings.load_profile("full" if config.getoption("--full") else "every commit")
 
 
 def pytest_collection_modifyitems(config, items):
