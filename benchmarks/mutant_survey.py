@@ -15,8 +15,9 @@ import pytest
 from benchmarks.mutant_runs import Project, copied, run_pytest, start, stop, tail
 from benchmarks.mutations import Mutant
 
-# Wrong on purpose; how things look; what only starts the program in a process of its own.
-NO_MUTANTS = ("checks/*_mistakes*", "plotting", "__main__")
+# Wrong on purpose; comparisons, in which another size or seed is no mistake; how things look; what only starts
+# the program in a process of its own.
+NO_MUTANTS = ("checks/*_mistakes*", "oracles/*_cases", "oracles/shapes", "plotting", "__main__")
 
 
 def modules(project: Project, wanted: list[str]) -> list[str]:

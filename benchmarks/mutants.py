@@ -51,9 +51,6 @@ class Journal:
         self.helpers = sorted(
             path for path in (project.root / "tests").rglob("*.py") if "test_" not in path.name
         )
-        self.helpers = sorted(
-            path for path in (project.root / "tests").rglob("*.py") if "test_" not in path.name
-        )
         text = self.path.read_text(encoding="utf-8") if self.path.exists() else ""
         whole, _, half = text.rpartition("\n")
         if half:  # a power cut
