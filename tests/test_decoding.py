@@ -300,9 +300,9 @@ def test_a_beam_over_nothing():
         ({"max_length": 14}, "max_length: expected 1 to 13, the model's, got 14"),
         ({"beam_size": 0}, "beam_size: expected an integer, 1 or more, got 0"),
         ({"beam_size": 2.0}, "beam_size: expected an integer, 1 or more, got 2.0"),
-        ({"length_penalty": -0.1}, "length_penalty: expected 0 or more, got -0.1"),
-        ({"length_penalty": math.nan}, "length_penalty: expected 0 or more, got nan"),
-        ({"length_penalty": True}, "length_penalty: expected 0 or more, got True"),
+        ({"length_penalty": -0.1}, "length_penalty: expected a number, 0 or more, got -0.1"),
+        ({"length_penalty": math.nan}, "length_penalty: expected a number, 0 or more, got nan"),
+        ({"length_penalty": True}, "length_penalty: expected a number, 0 or more, got True"),
     ],
 )
 def test_beam_complaints(options, complaint):

@@ -53,7 +53,10 @@ def test_ids_outside_the_vocabulary(bad):
 
 @pytest.mark.parametrize(
     ("sizes", "complaint"),
-    [((0, 7), "vocab_size: expected 1 or more, got 0"), ((11, -1), "d_model: expected 1 or more, got -1")],
+    [
+        ((0, 7), "vocab_size: expected an integer, 1 or more, got 0"),
+        ((11, -1), "d_model: expected an integer, 1 or more, got -1"),
+    ],
 )
 def test_sizes(sizes, complaint):
     with pytest.raises(ValueError, match=complaint):

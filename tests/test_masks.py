@@ -113,13 +113,16 @@ def test_masks_are_made_where_they_are_needed():
 @pytest.mark.parametrize(
     ("call", "complaint"),
     [
-        (lambda: padding_mask(torch.zeros(2, 3), 0), r"ids: expected integers .* got torch.float32 \(2, 3\)"),
-        (lambda: padding_mask(torch.zeros(2, 3) == 0, 0), "ids: expected integers .* got torch.bool"),
+        (
+            lambda: padding_mask(torch.zeros(2, 3), 0),
+            r"ids: expected int64 or int32 .* got torch.float32 \(2, 3\)",
+        ),
+        (lambda: padding_mask(torch.zeros(2, 3) == 0, 0), "ids: expected int64 or int32 .* got torch.bool"),
         (lambda: padding_mask(torch.tensor([1, 2]), 0), r"ids: expected .* \(batch, length\), got .* \(2,\)"),
-        (lambda: causal_mask(-1), "queries: expected a length, 0 or more, got -1"),
+        (lambda: causal_mask(-1), "queries: expected an integer, 0 or more, got -1"),
         (lambda: causal_mask(5, 3), r"keys: expected at least as many as queries \(5\), got 3"),
         (
-            lambda: segment_mask(torch.zeros(2, 3), torch.zeros(5, 3)),
+            lambda: segment_mask(torch.zeros(2, 3, dtype=torch.long), torch.zeros(5, 3, dtype=torch.long)),
             "key_segments: expected batch size 2, got 5",
         ),
         (

@@ -72,12 +72,12 @@ def test_cosine_by_hand():
 @pytest.mark.parametrize(
     ("call", "complaint"),
     [
-        (lambda: warmup_inverse_sqrt(-1, 512, 10), "step: expected 0 or more, got -1"),
-        (lambda: warmup_inverse_sqrt(1, 0, 10), "d_model: expected 1 or more, got 0"),
-        (lambda: warmup_inverse_sqrt(1, 512, 0), "warmup_steps: expected 1 or more, got 0"),
-        (lambda: warmup_cosine(-1, 0.1, 1, 10), "step: expected 0 or more, got -1"),
+        (lambda: warmup_inverse_sqrt(-1, 512, 10), "step: expected an integer, 0 or more, got -1"),
+        (lambda: warmup_inverse_sqrt(1, 0, 10), "d_model: expected an integer, 1 or more, got 0"),
+        (lambda: warmup_inverse_sqrt(1, 512, 0), "warmup_steps: expected an integer, 1 or more, got 0"),
+        (lambda: warmup_cosine(-1, 0.1, 1, 10), "step: expected an integer, 0 or more, got -1"),
         (lambda: warmup_cosine(1, 0.1, 10, 10), "warmup_steps: expected 0 to 9, below total_steps, got 10"),
-        (lambda: warmup_cosine(1, 0.1, -1, 10), "warmup_steps: expected 0 to 9, below total_steps, got -1"),
+        (lambda: warmup_cosine(1, 0.1, -1, 10), "warmup_steps: expected an integer, 0 or more, got -1"),
     ],
 )
 def test_complaints(call, complaint):

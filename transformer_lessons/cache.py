@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from transformer_lessons import expect
+
 
 class KeyValueCache:
     """The keys and values of one attention module while a sentence is being generated.
@@ -25,6 +27,9 @@ class KeyValueCache:
         d_k: width of a key.
         d_v: width of a value, d_k unless given.
         dtype, device: as for `torch.zeros`.
+
+    Raises:
+        ValueError: for a negative batch or max_length, or other sizes below 1.
     """
 
     def __init__(
@@ -39,6 +44,8 @@ class KeyValueCache:
         device: torch.device | str | None = None,
     ):
         shape, d_v = (batch, num_heads, max_length), d_k if d_v is None else d_v
+        expect.lengths(batch=batch, max_length=max_length)
+        expect.sizes(num_heads=num_heads, d_k=d_k, d_v=d_v)
         self.keys: Float[Tensor, "batch heads slots d_k"] = torch.zeros(
             *shape, d_k, dtype=dtype, device=device
         )
@@ -54,10 +61,12 @@ class KeyValueCache:
         """Store the keys and values of the next positions; all slots, filled or not, come back.
 
         Raises:
-            ValueError: if they do not fit (on a GPU, torch's own index error: asking first would make it wait).
+            ValueError: for other batches, heads, widths, dtypes or devices than the cache's, or if there is no
+                room (on a GPU that is torch's own index error: asking first would make it wait).
         """
+        self._check(k, v)
         new, max_length = k.size(2), self.keys.size(2)
-        if k.device.type == "cpu" and not torch.compiler.is_compiling() and self.position + new > max_length:
+        if expect.readable(k) and self.position + new > max_length:
             raise ValueError(
                 f"cache: expected at most max_length = {max_length} positions, got {int(self.position) + new}"
             )
@@ -68,7 +77,12 @@ class KeyValueCache:
         return self.keys, self.values
 
     def visible(self, queries: int) -> Bool[Tensor, "1 1 queries slots"]:
-        """The causal mask of the last `queries` positions appended: each sees itself and what came before."""
+        """The causal mask of the last `queries` positions appended: each sees itself and what came before.
+
+        Raises:
+            ValueError: for a number of queries that is none.
+        """
+        expect.lengths(queries=queries)
         slots = torch.arange(self.keys.size(2), device=self.keys.device)
         own = self.position - queries + torch.arange(queries, device=self.keys.device)
         return (slots <= own[:, None])[None, None]
@@ -76,12 +90,36 @@ class KeyValueCache:
     def fill_once(
         self, keys_and_values: Callable[[], tuple[Tensor, Tensor]]
     ) -> tuple[Float[Tensor, "batch heads slots d_k"], Float[Tensor, "batch heads slots d_v"]]:
-        """Cross-attention: the first call computes and keeps the keys and values, later calls return them."""
+        """Cross-attention: the first call computes and keeps the keys and values, later calls return them.
+
+        Raises:
+            ValueError: for other batches, heads, widths, dtypes or devices than the cache's.
+        """
+        expect.function(keys_and_values=keys_and_values)
         if not self.is_filled:
-            self.keys, self.values = keys_and_values()
+            k, v = keys_and_values()
+            self._check(k, v)
+            self.keys, self.values = k, v
             self.is_filled = True
         return self.keys, self.values
 
     def reorder(self, indices: Int[Tensor, " batch"]) -> None:
-        """Row b becomes what row ``indices[b]`` was: in beam search, the parent that hypothesis b continues."""
+        """Row b becomes what row ``indices[b]`` was: in beam search, the parent that hypothesis b continues.
+
+        Raises:
+            ValueError: for what is no int64 or int32 of one axis, or is on another device, or (where it costs no
+                synchronisation: not on a GPU, not in a compiled graph) no row.
+        """
+        expect.ids("batch", indices=indices)
+        expect.same_device(self.keys, "the cache", indices=indices)
+        expect.below(len(self.keys), indices=indices)
         self.keys, self.values = self.keys[indices], self.values[indices]
+
+    def _check(self, k: Tensor, v: Tensor) -> None:
+        for name, x, own in (("keys", k, self.keys), ("values", v, self.values)):
+            expect.floats("batch", "heads", "length", "width", **{name: x})
+            batch, heads, _, width = own.shape
+            if x.shape != (batch, heads, k.size(2), width) or (x.dtype, x.device) != (own.dtype, own.device):
+                expected = f"{(batch, heads, k.size(2), width)} {own.dtype} on {own.device}"
+                got = f"{tuple(x.shape)} {x.dtype} on {x.device}"
+                raise ValueError(f"cache: expected {name} of {expected}, got {got}")

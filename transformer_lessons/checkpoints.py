@@ -26,6 +26,7 @@ from safetensors.torch import load_model as load_weights
 from safetensors.torch import save_model as save_weights
 from torch import Tensor
 
+from transformer_lessons import expect
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data.vocabulary import Vocabulary
 from transformer_lessons.model import Transformer
@@ -38,7 +39,11 @@ def replacing(path: Path):
     """Yields a temporary path beside `path`; on success it is flushed to disk and takes its place.
 
     A pitfall: it has to be in the same folder. From another disk a rename is a copy, and can be seen half done.
+
+    Raises:
+        ValueError: for what is no path.
     """
+    path = expect.path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         yield temporary
@@ -54,9 +59,17 @@ def write_json(path: Path, content: dict) -> None:
     """Write readable JSON, whole or not at all.
 
     A pitfall: tuples come back as lists, and keys as strings even if they were numbers.
+
+    Raises:
+        ValueError: for what is no path, or a content that is no dict, or that JSON cannot express.
     """
+    expect.kind(dict, content=content)
+    try:
+        text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    except TypeError as error:
+        raise ValueError(f"content: expected what JSON can express, got {error}") from None
     with replacing(path) as temporary:
-        temporary.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8")
 
 
 def read_json(path: Path) -> dict:
@@ -65,9 +78,10 @@ def read_json(path: Path) -> dict:
     A pitfall: Python also reads NaN and Infinity, which are not JSON and which a browser refuses.
 
     Raises:
-        ValueError: if the file holds something else; it names the file and the place.
+        ValueError: if the file holds something else, naming the file and the place; for what is no path.
         FileNotFoundError: if there is none.
     """
+    path = expect.path(path)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
@@ -84,7 +98,13 @@ def save_model(
 
     A pitfall: tied weights are one tensor under several names. They are written once and tied again by the model
     that loads them; a plain dictionary of tensors would make several of them.
+
+    Raises:
+        ValueError: for what is no path, model or vocabulary.
     """
+    directory = expect.path(directory, "directory")
+    expect.kind(Transformer, model=model)
+    expect.kind(Vocabulary, source=source, target=target)
     directory.mkdir(parents=True, exist_ok=True)
     tokens = {"source_tokens": source.tokens[3:], "target_tokens": target.tokens[3:]}
     write_json(directory / "config.json", {**about, "model": asdict(model.config), **tokens})
@@ -101,11 +121,12 @@ def load_model(directory: Path | None = None) -> tuple[Transformer, Vocabulary, 
         directory: where `save_model` wrote; without it, the trained model that comes with the package.
 
     Raises:
-        ValueError: if the folder holds no model, or one that its config does not describe.
+        ValueError: for what is no path, a folder that holds no model, or one that its config does not describe.
     """
     if directory is None:
         with as_file(files("transformer_lessons") / "pretrained" / PRETRAINED) as packaged:
             return load_model(packaged)
+    directory = expect.path(directory, "directory")
     for name in ("config.json", "weights.safetensors"):
         if not (directory / name).is_file():
             raise ValueError(f"model: expected a folder with {name}, got {directory}")
@@ -123,7 +144,11 @@ def snapshots(directory: Path) -> list[Path]:
     """The weights that a run has kept (``TrainingConfig.snapshots``), the latest last.
 
     A pitfall: of a folder without any, or that does not exist, the list is empty.
+
+    Raises:
+        ValueError: for what is no path.
     """
+    directory = expect.path(directory, "directory")
     return sorted(directory.glob("weights-*.pt"))
 
 
@@ -140,9 +165,11 @@ def average_checkpoints(paths: Iterable[Path]) -> dict[str, Tensor]:
         paths: files that a `training.Trainer` wrote: `snapshots`, or checkpoints.
 
     Raises:
-        ValueError: for no paths, a file that is no checkpoint, or checkpoints of different models.
+        ValueError: for no paths, one alone that is in no list, a file that is no checkpoint, or checkpoints of
+            different models.
     """
-    paths, total, state = list(paths), {}, {}
+    expect.several(paths=paths)
+    paths, total, state = [expect.path(path, "paths") for path in paths], {}, {}
     if not paths:
         raise ValueError("paths: expected one checkpoint or more, got none")
     for path in paths:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from transformer_lessons import expect
 from transformer_lessons.masks import padding_mask
@@ -33,8 +33,10 @@ def greedy(
         Generated ids without `bos_id`, with `eos_id`, then `pad_id`; as long as the longest sentence.
 
     Raises:
-        ValueError: for a max_length below 1 or beyond the model's, or a src that the model refuses.
+        ValueError: for what is no `model.Transformer`, a max_length below 1 or beyond the model's, or a src that
+            the model refuses.
     """
+    expect.kind(Transformer, model=model)
     config = model.config
     _check_max_length(max_length, config.max_length)
     with evaluating(model):
@@ -85,13 +87,13 @@ def beam(
         The best sentence's ids without `bos_id`, with `eos_id`, then `pad_id`; as long as the longest.
 
     Raises:
-        ValueError: for a beam_size below 1, a negative length_penalty, a max_length below 1 or beyond the
-            model's, or a src that the model refuses.
+        ValueError: for what is no `model.Transformer`, a beam_size below 1, a negative length_penalty, a
+            max_length below 1 or beyond the model's, or a src that the model refuses.
     """
+    expect.kind(Transformer, model=model)
     _check_max_length(max_length, model.config.max_length)
     expect.sizes(beam_size=beam_size)
-    if isinstance(length_penalty, bool) or not 0 <= length_penalty < float("inf"):
-        raise ValueError(f"length_penalty: expected 0 or more, got {length_penalty!r}")
+    expect.number(length_penalty=length_penalty)
     with evaluating(model):
         model_steps = _Steps(model, src, max_length, use_cache, copies=beam_size)
         search = _BeamSearch(src, beam_size, length_penalty, max_length, model)
@@ -191,7 +193,11 @@ def evaluating(model: Transformer) -> Iterator[None]:
     """The model in evaluation mode, without dropout, and back in its own mode afterwards.
 
     A pitfall: a model left in training mode draws other sentences each time, none of them its best.
+
+    Raises:
+        ValueError: for what is no module.
     """
+    expect.kind(nn.Module, model=model)
     was_training = model.training
     model.eval()
     try:

@@ -53,8 +53,8 @@ class TransformerEmbedding(nn.Module):
         dropout: probability of zeroing an entry while training.
 
     Raises:
-        ValueError: for sizes below 1, a position that is no module, a dropout outside [0, 1), ids that
-            `TokenEmbedding` refuses, or what `position` refuses.
+        ValueError: for sizes below 1, a position that is no module, a dropout outside [0, 1), an offset below
+            0, ids that `TokenEmbedding` refuses, or what `position` refuses.
     """
 
     def __init__(
@@ -73,6 +73,7 @@ class TransformerEmbedding(nn.Module):
     ) -> Float[Tensor, "batch length d_model"]:
         """Embed; `offset` is the position of the first token (decoding with a cache starts late)."""
         x = self.token(ids)
+        expect.offset(offset)
         if self.position is not None:
             x = self.position(x, offset)
         return self.dropout(x)

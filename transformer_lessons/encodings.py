@@ -77,23 +77,6 @@ def shift_matrix(
     return matrix.to(dtype or torch.get_default_dtype()).to(device or torch.get_default_device())
 
 
-def check_offset(offset: int | Tensor) -> int:
-    """The offset as a number, or 0 where asking a tensor for it could make the CPU wait for a GPU.
-
-    Raises:
-        ValueError: for what is no integer, or one below 0.
-    """
-    if not isinstance(offset, Tensor):
-        expect.lengths(offset=offset)
-        return offset
-    if offset.dim() or offset.dtype not in (torch.int64, torch.int32):
-        expected = "an integer, or a tensor of a single one without axes"
-        raise ValueError(f"offset: expected {expected}, got {offset.dtype} {tuple(offset.shape)}")
-    first = int(offset) if expect.readable(offset) else 0
-    expect.lengths(offset=first)
-    return first
-
-
 class PositionTable(nn.Module):
     """Adds row t of a table to the vector at position t; what the two absolute encodings share.
 
@@ -116,7 +99,7 @@ class PositionTable(nn.Module):
         """Encode; `offset` is the position of the first vector (decoding with a cache starts late)."""
         max_length = len(self.table)
         expect.width(x, self.table, "batch", "length", "d_model")
-        first = check_offset(offset)
+        first = expect.offset(offset)
         if first + x.size(1) > max_length:
             raise ValueError(
                 f"x: expected at most max_length = {max_length} positions, got {first + x.size(1)}"
@@ -207,7 +190,7 @@ class RotaryEncoding(nn.Module):
         expect.same_device(self.table, positions=positions)
         if len(positions) != heads.size(2):
             raise ValueError(f"positions: expected {heads.size(2)}, as heads, got {len(positions)}")
-        expect.below(len(self.table), positions=positions)
+        expect.below(len(self.table), ", below max_length", positions=positions)
         sine, cosine = self.table[positions].unflatten(-1, (-1, 2)).unbind(-1)
         even, odd = heads.to(self.table.dtype).unflatten(-1, (-1, 2)).unbind(-1)
         turned = torch.stack([even * cosine - odd * sine, even * sine + odd * cosine], dim=-1)

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
+from transformer_lessons import expect
 from transformer_lessons.data.lengths import limit_lengths
 from transformer_lessons.data.number_words import english, english_tokens, german_tokens
 from transformer_lessons.data.vocabulary import Vocabulary, pad
@@ -12,7 +13,13 @@ from transformer_lessons.model import Transformer
 
 
 def in_chunks(items: Iterable, size: int) -> Iterator[list]:
-    """Lists of `size` items. A pitfall: the last one may be shorter; dropping it would lose sentences."""
+    """Lists of `size` items. A pitfall: the last one may be shorter; dropping it would lose sentences.
+
+    Raises:
+        ValueError: for items that are not several, or a size below 1.
+    """
+    expect.several(items=items)
+    expect.sizes(size=size)
     items = iter(items)
     while chunk := list(islice(items, size)):
         yield chunk
@@ -36,9 +43,13 @@ def translate(
         beam_size: 1 is `decoding.greedy`, more `decoding.beam`.
 
     Raises:
-        ValueError: for tokens outside the vocabulary, sentences longer than the model's max_length, or a
-            beam_size below 1.
+        ValueError: for sentences that are not lists of tokens, tokens outside the vocabulary, sentences longer
+            than the model's max_length, or a beam_size below 1.
     """
+    expect.kind(Transformer, model=model)
+    expect.kind(Vocabulary, source=source, target=target)
+    expect.several(sentences=sentences)
+    expect.sizes(beam_size=beam_size)
     device = next(model.parameters()).device
     ids, _ = limit_lengths([source.encode(sentence) for sentence in sentences], model.config.max_length)
     src = pad(ids, source.pad_id).to(device)
@@ -64,7 +75,13 @@ def evaluate_number_words(
     Returns:
         ``exact_match`` (the share that is right to the letter), ``n``, ``errors`` (how many of each kind, see
         `error_kind`) and ``examples`` (up to five wrong ones).
+
+    Raises:
+        ValueError: for no numbers, numbers that are not 0 … 999,999, or what `translate` refuses.
     """
+    expect.several(numbers=numbers)
+    if not len(numbers):
+        raise ValueError("numbers: expected one or more, got none")
     errors, examples = Counter(), []
     for chunk in in_chunks(numbers, 250):
         sentences = [english_tokens(english(n)) for n in chunk]
@@ -86,7 +103,11 @@ def error_kind(got: Sequence[str], expected: Sequence[str]) -> str:
     """How a wrong translation is wrong: the order of its parts, a part missing or added, or another part.
 
     A pitfall: what is right is "order" too, since no part is missing; ask only about wrong ones.
+
+    Raises:
+        ValueError: for what are not several tokens.
     """
+    expect.several(got=got, expected=expected)
     missing, extra = Counter(expected) - Counter(got), Counter(got) - Counter(expected)
     if not missing and not extra:
         return "order"

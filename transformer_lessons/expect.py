@@ -1,10 +1,11 @@
 """What several modules demand of their arguments, and how they complain: name, expected, got.
 
-Types, shapes, dtypes and devices are free to ask for. Values are looked at only where that makes nobody wait for a
-GPU (`readable`).
+Types, shapes, dtypes and devices are free to ask for. Values are looked at only where that makes nobody wait for
+a GPU (`readable`).
 """
 
 import math
+import operator
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -127,7 +128,7 @@ def floats(*axes: str, **given: Tensor) -> None:
     """
     for name, x in given.items():
         kind(Tensor, **{name: x})
-        if not x.is_floating_point() or axes and x.dim() != len(axes):
+        if not x.is_floating_point() or (axes and x.dim() != len(axes)):
             shape = f" of shape ({', '.join(axes)})" if axes else ""
             raise ValueError(f"{name}: expected floats{shape}, got {x.dtype} {tuple(x.shape)}")
 
@@ -186,7 +187,7 @@ def ids(*axes: str, **given: Tensor) -> None:
             raise ValueError(f"{name}: {expected}, got {x.dtype} {tuple(x.shape)}")
 
 
-def below(count: int, **given: Tensor) -> None:
+def below(count: int, reason: str = "", **given: Tensor) -> None:
     """Refuse ids outside 0 … count − 1, where they can be looked at.
 
     A pitfall: on a GPU a wrong id is found by the kernel, which takes the whole process down.
@@ -198,7 +199,22 @@ def below(count: int, **given: Tensor) -> None:
         if readable(x) and x.numel():
             low, high = int(x.min()), int(x.max())
             if low < 0 or high >= count:
-                raise ValueError(f"{name}: expected 0 to {count - 1}, got {low if low < 0 else high}")
+                raise ValueError(f"{name}: expected 0 to {count - 1}{reason}, got {low if low < 0 else high}")
+
+
+def index(given: int, count: int, name: str = "ids") -> int:
+    """One id of 0 … count − 1. A pitfall: from a list, a negative one would count from the end.
+
+    Raises:
+        ValueError: for what is no such number.
+    """
+    try:
+        number = operator.index(given)
+    except TypeError:
+        number = -1
+    if not 0 <= number < count:
+        raise ValueError(f"{name}: expected 0 to {count - 1}, got {given!r}")
+    return number
 
 
 def readable(x: Tensor) -> bool:
@@ -215,3 +231,18 @@ def broadcasts(mask: Tensor, shape: tuple[int, ...], name: str = "mask") -> None
     sizes = zip(reversed(mask.shape), reversed(shape), strict=False)
     if mask.dim() > len(shape) or any(size not in (1, full) for size, full in sizes):
         raise ValueError(f"{name}: expected to broadcast to {tuple(shape)}, got {tuple(mask.shape)}")
+
+
+def offset(given: int | Tensor) -> int:
+    """The number that says where a sequence starts, or 0 where asking a tensor for it could cost a wait.
+
+    Raises:
+        ValueError: for what is no integer, or one below 0.
+    """
+    if isinstance(given, Tensor):
+        if given.dim() or given.dtype not in (torch.int64, torch.int32):
+            expected = "an integer, or a tensor of one without axes"
+            raise ValueError(f"offset: expected {expected}, got {given.dtype} {tuple(given.shape)}")
+        given = int(given) if readable(given) else 0
+    lengths(offset=given)
+    return given

@@ -6,11 +6,12 @@ from typing import NamedTuple
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from transformer_lessons import expect
 from transformer_lessons.attention import KeyValueCache, MultiHeadAttention
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.encodings import RotaryEncoding
 from transformer_lessons.feed_forward import FeedForward, SwiGLU
-from transformer_lessons.masks import Mask
+from transformer_lessons.masks import Mask, boolean
 from transformer_lessons.norms import LayerNorm, RMSNorm
 
 NORMS = {"layer": LayerNorm, "rms": RMSNorm}
@@ -37,10 +38,15 @@ class AddAndNorm(nn.Module):
     also drop the residual stream.
 
     Shapes: ``(batch, length, d_model)`` in and out.
+
+    Raises:
+        ValueError: for what is no `TransformerConfig`; when called, for vectors of another width or device, or a
+            sub-layer that is no function or changes the shape.
     """
 
     def __init__(self, config: TransformerConfig):
         super().__init__()
+        expect.kind(TransformerConfig, config=config)
         self.norm = NORMS[config.norm](config.d_model)
         self.dropout = nn.Dropout(config.dropout)
         self.norm_first = config.norm_first
@@ -49,9 +55,13 @@ class AddAndNorm(nn.Module):
         self, x: Float[Tensor, "batch length d_model"], sublayer: Callable[[Tensor], Tensor]
     ) -> Float[Tensor, "batch length d_model"]:
         """Apply `sublayer` to x, with everything around it."""
-        if self.norm_first:
-            return x + self.dropout(sublayer(self.norm(x)))
-        return self.norm(x + self.dropout(sublayer(x)))
+        expect.floats("batch", "length", "d_model", x=x)
+        expect.function(sublayer=sublayer)
+        change = sublayer(self.norm(x) if self.norm_first else x)
+        if change.shape != x.shape:
+            raise ValueError(f"sublayer: expected shape {tuple(x.shape)} of it, got {tuple(change.shape)}")
+        x = x + self.dropout(change)
+        return x if self.norm_first else self.norm(x)
 
 
 def attention(config: TransformerConfig) -> MultiHeadAttention:
@@ -59,7 +69,11 @@ def attention(config: TransformerConfig) -> MultiHeadAttention:
 
     ``num_heads`` heads of width ``d_model / num_heads``, keys and values shared by groups of
     ``num_heads / num_key_value_heads``. A pitfall: `nn.TransformerEncoderLayer` drops weights as well.
+
+    Raises:
+        ValueError: for what is no `TransformerConfig`.
     """
+    expect.kind(TransformerConfig, config=config)
     groups = config.num_key_value_heads
     return MultiHeadAttention(config.d_model, config.num_heads, num_key_value_heads=groups)
 
@@ -68,7 +82,11 @@ def feed_forward(config: TransformerConfig) -> nn.Module:
     """The feed-forward network of `config`: ``max(0, x W_1 + b_1) W_2 + b_2`` (§3.3), or its activation's form.
 
     A pitfall: with "swiglu" the same d_ff makes half as many parameters again.
+
+    Raises:
+        ValueError: for what is no `TransformerConfig`.
     """
+    expect.kind(TransformerConfig, config=config)
     if config.activation == "swiglu":
         return SwiGLU(config.d_model, config.d_ff)
     return FeedForward(config.d_model, config.d_ff, activation=config.activation)
@@ -79,7 +97,11 @@ def rotary(config: TransformerConfig) -> RotaryEncoding | None:
 
     Su et al. 2021, in the place of §3.5. A pitfall: cross-attention is between two texts, whose positions have
     no distance, so it is not turned.
+
+    Raises:
+        ValueError: for what is no `TransformerConfig`.
     """
+    expect.kind(TransformerConfig, config=config)
     if config.position != "rotary":
         return None
     return RotaryEncoding(config.d_model // config.num_heads, config.max_length)
@@ -94,6 +116,10 @@ class EncoderLayer(nn.Module):
 
     Args:
         config: the sizes and switches.
+
+    Raises:
+        ValueError: for what is no `TransformerConfig`; when called, for vectors of another width, dtype or device
+            than the weights', or a mask that does not fit.
     """
 
     def __init__(self, config: TransformerConfig):
@@ -108,6 +134,7 @@ class EncoderLayer(nn.Module):
         self, x: Float[Tensor, "batch source d_model"], mask: Mask | None = None
     ) -> Float[Tensor, "batch source d_model"]:
         """Mix positions, then transform each."""
+        _check(self, x=x)
         x = self.add_norm_self(x, lambda y: self.self_attention(y, mask=mask, rotate=self.rotate))
         return self.add_norm_feed_forward(x, self.feed_forward)
 
@@ -122,6 +149,10 @@ class DecoderLayer(nn.Module):
 
     Args:
         config: the sizes and switches.
+
+    Raises:
+        ValueError: as `EncoderLayer`; when called, also for another batch size of `memory`, or a cache that is no
+            `LayerCache`.
     """
 
     def __init__(self, config: TransformerConfig):
@@ -153,8 +184,31 @@ class DecoderLayer(nn.Module):
                 the right none is needed: a real token only looks left, where there is none.
             cache: keys and values of the steps before.
         """
+        _check(self, x=x, memory=memory)
+        if len(memory) != len(x):
+            raise ValueError(f"memory: expected batch size {len(x)}, as x, got {len(memory)}")
+        if cache is not None:
+            expect.kind(LayerCache, cache=cache)
         own, cross = cache if cache is not None else (None, None)
+        scores = (len(x), self.self_attention.num_heads, x.size(1))
+        src_mask = _visible(src_mask, (*scores, memory.size(1)), "src_mask")
+        tgt_mask = _visible(tgt_mask, (*scores, x.size(1) if own is None else own.keys.size(2)), "tgt_mask")
         looking_back = {"mask": tgt_mask, "is_causal": True, "cache": own, "rotate": self.rotate}
         x = self.add_norm_self(x, lambda y: self.self_attention(y, **looking_back))
         x = self.add_norm_cross(x, lambda y: self.cross_attention(y, memory, mask=src_mask, cache=cross))
         return self.add_norm_feed_forward(x, self.feed_forward)
+
+
+def _check(layer: nn.Module, **given: Tensor) -> None:
+    for name, x in given.items():
+        weight = layer.self_attention.W_q.weight
+        expect.width(x, weight, "batch", "length", "d_model", name=name, same_dtype=True)
+
+
+def _visible(mask: Mask | None, scores: tuple[int, ...], name: str) -> Tensor | None:
+    """The mask as booleans, refused here if it does not fit: further in, nobody knows which of the two it is."""
+    if mask is None:
+        return None
+    mask = boolean(mask, name)
+    expect.broadcasts(mask, scores, name)
+    return mask

@@ -54,8 +54,8 @@ def causal_mask(
         device: where the mask is made; a mask on the CPU cannot meet scores on a GPU.
 
     Raises:
-        ValueError: if a length is negative or no integer, or there are fewer keys than queries (some query would come
-            before every key).
+        ValueError: if a length is negative or no integer, or there are fewer keys than queries (some query would
+            come before every key).
     """
     keys = queries if keys is None else keys
     expect.lengths(queries=queries, keys=keys)
@@ -161,5 +161,7 @@ def _both(combined: Tensor, mask: Tensor, name: str) -> Bool[Tensor, "..."]:
     expect.same_device(combined, "those before", **{name: mask})
     sizes = zip(reversed(mask.shape), reversed(combined.shape), strict=False)
     if any(size != other and 1 not in (size, other) for size, other in sizes):
-        raise ValueError(f"{name}: expected to broadcast with {tuple(combined.shape)}, got {tuple(mask.shape)}")
+        raise ValueError(
+            f"{name}: expected to broadcast with {tuple(combined.shape)}, got {tuple(mask.shape)}"
+        )
     return combined & mask

@@ -4,6 +4,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from transformer_lessons import expect
 from transformer_lessons.attention import KeyValueCache, MultiHeadAttention
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.embeddings import TransformerEmbedding
@@ -27,10 +28,14 @@ class Transformer(nn.Module):
 
     Args:
         config: the sizes and switches.
+
+    Raises:
+        ValueError: for what is no `TransformerConfig`.
     """
 
     def __init__(self, config: TransformerConfig):
         super().__init__()
+        expect.kind(TransformerConfig, config=config)
         self.config = config
         self.source_embedding = self._embedding(config.source_vocab_size)
         self.target_embedding = self._embedding(config.target_vocab_size)
@@ -52,18 +57,21 @@ class Transformer(nn.Module):
         return TransformerEmbedding(vocab_size, d_model, position=position, dropout=self.config.dropout)
 
     def _check_ids(self, **given: Tensor) -> None:
+        expect.ids(**given)
+        expect.same_device(self.output.weight, **given)
         for name, ids in given.items():
-            if ids.dim() != 2 or ids.dtype not in (torch.int32, torch.int64):
-                raise ValueError(
-                    f"{name}: expected integers of shape (batch, length), got {ids.dtype} {tuple(ids.shape)}"
-                )
             if ids.size(1) > self.config.max_length:
                 raise ValueError(
                     f"{name}: expected at most max_length = {self.config.max_length} tokens, got {ids.size(1)}"
                 )
 
     def encode(self, src: Int[Tensor, "batch source"]) -> Float[Tensor, "batch source d_model"]:
-        """The encoder's output, called memory: one vector for each source token."""
+        """The encoder's output, called memory: one vector for each source token.
+
+        Raises:
+            ValueError: for what is no int64 or int32 of two axes on the model's device, ids outside the
+                vocabulary, or more than max_length tokens.
+        """
         self._check_ids(src=src)
         mask = padding_mask(src, self.config.pad_id)
         x = self.source_embedding(src)
@@ -78,8 +86,16 @@ class Transformer(nn.Module):
         src_mask: Bool[Tensor, "batch 1 1 source"],
         caches: list[LayerCache] | None = None,
     ) -> Float[Tensor, "batch target d_model"]:
-        """The decoder's output for `tgt_in`; with `caches` (`new_caches`), for its next tokens alone."""
+        """The decoder's output for `tgt_in`; with `caches` (`new_caches`), for its next tokens alone.
+
+        Raises:
+            ValueError: as `encode`, or for a memory, mask or caches that do not fit.
+        """
         self._check_ids(tgt_in=tgt_in)
+        if caches is not None and len(caches) != len(self.decoder_layers):
+            raise ValueError(f"caches: expected {len(self.decoder_layers)}, one a layer, got {len(caches)}")
+        for cache in caches or ():
+            expect.kind(LayerCache, caches=cache)
         offset = caches[0].self_attention.position if caches else 0
         x = self.target_embedding(tgt_in, offset)
         for number, layer in enumerate(self.decoder_layers):
@@ -92,13 +108,22 @@ class Transformer(nn.Module):
         """Encoder and decoder, without the projection to the vocabulary.
 
         Training projects only the positions that have a target: `project` is a good part of all work.
+
+        Raises:
+            ValueError: as `forward`.
         """
+        self._check_ids(src=src, tgt_in=tgt_in)
         if src.size(0) != tgt_in.size(0):
             raise ValueError(f"tgt_in: expected batch size {src.size(0)}, as src, got {tgt_in.size(0)}")
         return self.decode(tgt_in, self.encode(src), padding_mask(src, self.config.pad_id))
 
     def project(self, hidden: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch vocab"]:
-        """Scores over the target vocabulary; their softmax is the next token's distribution (§3.4)."""
+        """Scores over the target vocabulary; their softmax is the next token's distribution (§3.4).
+
+        Raises:
+            ValueError: for vectors of another width, dtype or device than the weights'.
+        """
+        expect.width(hidden, self.output.weight, name="hidden", same_dtype=True)
         return self.output(hidden)
 
     def forward(
@@ -116,7 +141,11 @@ class Transformer(nn.Module):
         return self.project(self.hidden(src, tgt_in))
 
     def new_caches(self, batch: int, max_length: int) -> list[LayerCache]:
-        """Empty caches, one for each decoder layer, for `max_length` target tokens."""
+        """Empty caches, one for each decoder layer, for `max_length` target tokens.
+
+        Raises:
+            ValueError: for a batch or a max_length that is negative or no integer.
+        """
         weight = self.output.weight
 
         def empty(length: int, attention: MultiHeadAttention) -> KeyValueCache:
@@ -135,7 +164,11 @@ def attention_maps(model: nn.Module, *inputs: Tensor) -> dict[str, Float[Tensor,
 
     The modules themselves keep nothing. A pitfall: weights stored on a module, as some do to look at them, hold
     the whole graph of the last call alive.
+
+    Raises:
+        ValueError: for what is no module, or what the model refuses.
     """
+    expect.kind(nn.Module, model=model)
     maps, hooks = {}, []
 
     def ask(module, args, kwargs):

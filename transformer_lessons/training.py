@@ -16,6 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from transformer_lessons import expect
 from transformer_lessons.checkpoints import average_checkpoints, replacing, snapshots
 from transformer_lessons.data.batches import Batch, Batches
 from transformer_lessons.interruption import stop_signal
@@ -35,8 +36,16 @@ def batch_loss(
     projected to the vocabulary. A pitfall: the sum over a batch grows with its tokens; divide by their number.
 
     Raises:
-        ValueError: for ids that the model refuses.
+        ValueError: for ids that the model refuses, targets of another shape than the inputs, or a smoothing
+            outside [0, 1).
     """
+    expect.kind(Transformer, model=model)
+    expect.kind(Batch, batch=batch)
+    if batch.tgt_out.shape != batch.tgt_in.shape:
+        raise ValueError(
+            f"batch: expected tgt_out of shape {tuple(batch.tgt_in.shape)}, as tgt_in, "
+            f"got {tuple(batch.tgt_out.shape)}"
+        )
     real = batch.tgt_out != model.config.pad_id
     targets = batch.tgt_out[real]
     logits = model.project(model.hidden(batch.src, batch.tgt_in)[real])
@@ -48,7 +57,12 @@ def split(batch: Batch, parts: int) -> list[Batch]:
     """A batch in `parts` of nearly equal size, or fewer if it has fewer rows; together they are the whole.
 
     A pitfall: equal numbers of rows are not equal numbers of tokens, so the parts' means must not be averaged.
+
+    Raises:
+        ValueError: for what is no batch, or fewer than one part.
     """
+    expect.kind(Batch, batch=batch)
+    expect.sizes(parts=parts)
     return [Batch(*part) for part in zip(*(ids.chunk(parts) for ids in batch), strict=True)]
 
 
@@ -62,12 +76,19 @@ class Trainer:
         batches: the data.
         config: how to train.
         directory: where the checkpoint and ``metrics.jsonl`` go; None keeps nothing.
+
+    Raises:
+        ValueError: for arguments of other types.
     """
 
     def __init__(
         self, model: Transformer, batches: Batches, config: TrainingConfig, directory: Path | None = None
     ):
-        self.model, self.batches, self.config, self.directory = model, batches, config, directory
+        expect.kind(Transformer, model=model)
+        expect.kind(Batches, batches=batches)
+        expect.kind(TrainingConfig, config=config)
+        self.model, self.batches, self.config = model, batches, config
+        self.directory = None if directory is None else expect.path(directory, "directory")
         # β₂ and ε are the paper's (§5.3); decoupled weight decay came later (Loshchilov and Hutter 2019).
         self.optimizer = torch.optim.AdamW(
             model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9, weight_decay=config.weight_decay
@@ -80,12 +101,13 @@ class Trainer:
 
         Raises:
             FloatingPointError: if the loss is no longer finite; the weights are then still those before.
+            ValueError: for ids outside the model's vocabularies, on whatever device it is.
         """
         started = time.perf_counter()
         self.model.train()
         device = next(self.model.parameters()).device
         rate = self.config.learning_rate(self.step + 1)
-        loss, tokens, right = self._backward(self.batches[self.step].to(device))
+        loss, tokens, right = self._backward(self._batch().to(device))
         if not torch.isfinite(loss):
             raise FloatingPointError(
                 f"the loss became {loss.item()} at step {self.step + 1}: train more gently"
@@ -103,6 +125,13 @@ class Trainer:
             "gradient_norm": float(norm),
             "tokens_per_second": tokens / (time.perf_counter() - started),
         }
+
+    def _batch(self) -> Batch:
+        """The batch of this step, its ids looked at while they are on the CPU, where that is free."""
+        batch, config = self.batches[self.step], self.model.config
+        expect.below(config.source_vocab_size, src=batch.src)
+        expect.below(config.target_vocab_size, tgt_in=batch.tgt_in, tgt_out=batch.tgt_out)
+        return batch
 
     def _backward(self, batch: Batch) -> tuple[Tensor, int, Tensor]:
         """Gradients of the loss per token, part by part; loss, tokens and right ones of the whole batch."""

@@ -1,6 +1,5 @@
 """How to train, in one frozen record."""
 
-import math
 from dataclasses import dataclass
 
 from transformer_lessons import expect
@@ -29,7 +28,8 @@ class TrainingConfig:
     are summed and divided by the tokens of the whole batch, not averaged part by part.
 
     Raises:
-        ValueError: for counts below 1 and rates that are negative (smoothing: or not below 1).
+        ValueError: for counts that are no integers or too small, and rates that are negative (smoothing: or not
+            below 1).
     """
 
     steps: int = 250
@@ -48,21 +48,21 @@ class TrainingConfig:
     def __post_init__(self):
         counts = ("steps", "batch_size", "training_pairs", "checkpoint_every", "accumulate")
         expect.sizes(**{name: getattr(self, name) for name in counts})
-        if type(self.snapshots) is not int or self.snapshots < 0:
-            raise ValueError(f"snapshots: expected an integer, 0 or more, got {self.snapshots!r}")
+        expect.lengths(snapshots=self.snapshots, warmup_steps=self.warmup_steps, seed=self.seed)
         if self.accumulate > self.batch_size:
             raise ValueError(
                 f"accumulate: expected at most batch_size = {self.batch_size}, got {self.accumulate}"
             )
-        for name in ("peak_learning_rate", "clip_norm", "weight_decay", "smoothing", "warmup_steps", "seed"):
-            value = getattr(self, name)
-            if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < math.inf:
-                raise ValueError(f"{name}: expected a number, 0 or more, got {value!r}")
-        if self.smoothing >= 1:
-            raise ValueError(f"smoothing: expected below 1, got {self.smoothing!r}")
+        rates = ("peak_learning_rate", "clip_norm", "weight_decay")
+        expect.number(**{name: getattr(self, name) for name in rates})
+        expect.probability(smoothing=self.smoothing)
 
     def learning_rate(self, step: int) -> float:
-        """The rate of a step, counted from 1."""
+        """The rate of a step, counted from 1.
+
+        Raises:
+            ValueError: for a step below 0.
+        """
         warmup = min(self.warmup_steps, self.steps // 3)
         # Zero comes one step after the last, or the last would change nothing.
         return warmup_cosine(step, self.peak_learning_rate, warmup, self.steps + 1)

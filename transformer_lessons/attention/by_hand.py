@@ -42,9 +42,11 @@ def attention_backward(
         dQ, dK and dV.
 
     Raises:
-        ValueError: as `scaled_dot_product_attention`, or for a cotangent that has not the output's shape.
+        ValueError: as `scaled_dot_product_attention`, or for a cotangent that is not like the output.
     """
     check_inputs(query, key, value)
+    expect.floats(cotangent=cotangent)
+    expect.same_device(query, "query", cotangent=cotangent)
     if cotangent.shape != (*query.shape[:-1], value.size(-1)):
         expected = (*query.shape[:-1], value.size(-1))
         raise ValueError(f"cotangent: expected shape {expected}, as the output, got {tuple(cotangent.shape)}")

@@ -4,6 +4,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
+from transformer_lessons import expect
 from transformer_lessons.masks import boolean, causal_mask, combine
 
 
@@ -14,11 +15,14 @@ def check_inputs(query: Tensor, key: Tensor, value: Tensor) -> None:
         ValueError: for what does not fit, naming the argument.
     """
     for name, tensor in (("query", query), ("key", key), ("value", value)):
+        expect.kind(Tensor, **{name: tensor})
         if tensor.dim() < 2 or not tensor.is_floating_point():
             raise ValueError(
                 f"{name}: expected floats of two axes or more, got {tensor.dtype} {tuple(tensor.shape)}"
             )
     *batch, _, d_k = query.shape
+    if not d_k:
+        raise ValueError(f"query: expected a last axis of d_k = 1 or more, got {tuple(query.shape)}")
     *key_batch, keys, key_width = key.shape
     if key_width != d_k or key_batch != batch:
         raise ValueError(f"key: expected shape {(*batch, '…', d_k)}, got {tuple(key.shape)}")
@@ -45,11 +49,8 @@ def check_mask(
     scores = (*query.shape[:-1], key.size(-2))
     if mask is not None:
         mask = torch.atleast_2d(boolean(mask))  # the kernels want an axis for the queries
-        sizes = zip(reversed(mask.shape), reversed(scores), strict=False)
-        if mask.dim() > len(scores) or any(size not in (1, full) for size, full in sizes):
-            raise ValueError(f"mask: expected to broadcast to {scores}, got {tuple(mask.shape)}")
-        if mask.device != query.device:
-            raise ValueError(f"mask: expected device {query.device}, as query, got {mask.device}")
+        expect.broadcasts(mask, scores)
+        expect.same_device(query, "query", mask=mask)
     if is_causal:
         mask = combine(mask, causal_mask(*scores[-2:], device=query.device)[0, 0])
     return mask

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from transformer_lessons import expect
 from transformer_lessons.attention.inputs import check_inputs
 
 CHUNK = 64
@@ -16,7 +17,11 @@ def elu_plus_one(x: Float[Tensor, "*axes"]) -> Float[Tensor, "*axes"]:
     """The usual feature map: ``φ(x) = elu(x) + 1``, which is positive (Katharopoulos et al. 2020).
 
     A pitfall: below about −17 it is 0 in float32, and a key of such features is not seen at all.
+
+    Raises:
+        ValueError: for what is no tensor of floats.
     """
+    expect.floats(x=x)
     return F.elu(x) + 1
 
 
@@ -48,8 +53,8 @@ def linear_attention(
         The output; zeros for a query that sees no key.
 
     Raises:
-        ValueError: for shapes, dtypes or devices that do not fit, a mask that is not boolean, or, with
-            `is_causal`, more queries than keys.
+        ValueError: for shapes, dtypes or devices that do not fit, a feature_map that is no function or mixes
+            vectors, a mask that is not boolean, or, with `is_causal`, more queries than keys.
     """
     q, k, v = _features(query, key, value, feature_map, key_mask)
     if not is_causal:
@@ -90,13 +95,19 @@ def recurrent_linear_attention(
         The output, and the state after the last position, of ``d_v + 1`` columns.
 
     Raises:
-        ValueError: as `linear_attention`, or for numbers of queries and keys that differ.
+        ValueError: as `linear_attention`, for numbers of queries and keys that differ, or a state that does not
+            fit.
     """
-    if query.size(-2) != key.size(-2):
-        raise ValueError(f"key: expected as many positions as query, {query.size(-2)}, got {key.size(-2)}")
     q, k, v = _features(query, key, value, feature_map, key_mask)
+    if q.size(-2) != k.size(-2):
+        raise ValueError(f"key: expected as many positions as query, {q.size(-2)}, got {k.size(-2)}")
+    expected = (*q.shape[:-2], q.size(-1), v.size(-1))
     if state is None:
-        state = q.new_zeros(*q.shape[:-2], q.size(-1), v.size(-1))
+        state = q.new_zeros(expected)
+    expect.floats(state=state)
+    expect.same_device(query, "query", state=state)
+    if state.shape != expected:
+        raise ValueError(f"state: expected shape {tuple(expected)}, got {tuple(state.shape)}")
     outputs = [q[..., :0, :] @ state]
     for q_t, k_t, v_t in zip(*(x.split(1, dim=-2) for x in (q, k, v)), strict=True):
         state = state + k_t.mT @ v_t
@@ -109,17 +120,20 @@ def _features(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """φ(Q), φ(K) without the hidden keys, and V with a column of ones, whose sums are the divisors."""
     check_inputs(query, key, value)
+    expect.function(feature_map=feature_map)
     wide = torch.promote_types(query.dtype, torch.float32)
     q, k, v = feature_map(query.to(wide)), feature_map(key.to(wide)), value.to(wide)
+    for x, features in ((query, q), (key, k)):
+        expect.floats(feature_map=features)
+        if features.shape[:-1] != x.shape[:-1]:
+            expected = (*x.shape[:-1], "…")
+            raise ValueError(f"feature_map: expected shape {expected} of it, got {tuple(features.shape)}")
     if key_mask is not None:
+        expect.kind(Tensor, key_mask=key_mask)
         if key_mask.dtype is not torch.bool:
             raise ValueError(f"key_mask: expected booleans, True = may attend, got {key_mask.dtype}")
-        if key_mask.dim() >= key.dim() or any(
-            size not in (1, full) for size, full in zip(key_mask.shape[::-1], key.shape[-2::-1], strict=False)
-        ):
-            raise ValueError(
-                f"key_mask: expected to broadcast to {tuple(key.shape[:-1])}, got {tuple(key_mask.shape)}"
-            )
+        expect.broadcasts(key_mask, key.shape[:-1], "key_mask")
+        expect.same_device(key, "key", key_mask=key_mask)
         k = k.masked_fill(~key_mask[..., None], 0.0)
     return q, k, torch.cat([v, torch.ones_like(v[..., :1])], dim=-1)
 

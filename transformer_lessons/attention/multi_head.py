@@ -8,10 +8,14 @@ from torch import Tensor, nn
 
 from transformer_lessons import expect
 from transformer_lessons.attention.dot_product import fused_attention, scaled_dot_product_attention
+from transformer_lessons.attention.inputs import check_mask
 from transformer_lessons.cache import KeyValueCache
 from transformer_lessons.masks import Mask, combine, segment_mask
 
 SegmentIds = Int[Tensor, "batch positions"] | tuple[Int[Tensor, "batch queries"], Int[Tensor, "batch keys"]]
+
+
+AXES = ("batch", "length", "width")
 
 
 class MultiHeadAttention(nn.Module):
@@ -36,7 +40,8 @@ class MultiHeadAttention(nn.Module):
     Raises:
         ValueError: for sizes below 1, if num_heads does not divide d_model (and d_k is not given) or
             num_key_value_heads does not divide num_heads, or a dropout outside [0, 1). When called: for inputs
-            of another width, and whatever `scaled_dot_product_attention` refuses.
+            of another width, dtype or device than the weights', or of different batch sizes; a value without a
+            key; segments or a cache of other shapes; and whatever `scaled_dot_product_attention` refuses.
     """
 
     def __init__(
@@ -106,14 +111,11 @@ class MultiHeadAttention(nn.Module):
             need_weights: return the weights too, of every head (this takes the step-by-step path).
         """
         is_self = key is None
+        if is_self and value is not None:
+            raise ValueError("key: expected the keys of these values, got None")
         key = query if key is None else key
         value = key if value is None else value
-        for name, x, projection in (
-            ("query", query, self.W_q),
-            ("key", key, self.W_k),
-            ("value", value, self.W_v),
-        ):
-            expect.width(x, projection.in_features, name=name, width_name="width")
+        self._check(query, key, value, cache, rotate)
         start = cache.position if cache is not None and is_self else 0
 
         def keys_and_values() -> tuple[Tensor, Tensor]:
@@ -126,15 +128,32 @@ class MultiHeadAttention(nn.Module):
             k, v = keys_and_values()
         elif is_self:
             k, v = cache.append(*keys_and_values())
-            mask, is_causal = combine(mask, cache.visible(q.size(2))), False
+            mask, is_causal = combine(check_mask(mask, q, k), cache.visible(q.size(2))), False
         else:
             k, v = cache.fill_once(keys_and_values)
+        if len(k) != len(q):
+            raise ValueError(f"cache: expected batch size {len(q)}, as query, got {len(k)}")
         if segment_ids is not None:
-            segments = segment_ids if isinstance(segment_ids, tuple) else (segment_ids, segment_ids)
-            mask = combine(mask, segment_mask(*segments))
+            mask = combine(check_mask(mask, q, k), _segments(segment_ids, q, k))
         heads, weights = self._attend(q, k, v, mask, is_causal, need_weights)
         output = self.W_o(heads.transpose(1, 2).flatten(-2))
         return (output, weights) if need_weights else output
+
+    def _check(
+        self, query: Tensor, key: Tensor, value: Tensor, cache: KeyValueCache | None, rotate: Callable | None
+    ) -> None:
+        inputs = (("query", query, self.W_q), ("key", key, self.W_k), ("value", value, self.W_v))
+        for name, x, projection in inputs:
+            expect.width(x, projection.weight, *AXES, name=name, width_name="width", same_dtype=True)
+        if len(key) != len(query):
+            raise ValueError(f"key: expected batch size {len(query)}, as query, got {len(key)}")
+        if value.shape[:2] != key.shape[:2]:
+            expected = (*key.shape[:2], "…")
+            raise ValueError(f"value: expected shape {expected}, as key, got {tuple(value.shape)}")
+        if cache is not None:
+            expect.kind(KeyValueCache, cache=cache)
+        if rotate is not None:
+            expect.function(rotate=rotate)
 
     def _attend(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Mask | None, is_causal: bool, need_weights: bool
@@ -154,3 +173,16 @@ class MultiHeadAttention(nn.Module):
     @staticmethod
     def _rotated(x: Tensor, rotate: Callable | None, start: int | Tensor) -> Tensor:
         return x if rotate is None else rotate(x, start + torch.arange(x.size(2), device=x.device))
+
+
+def _segments(segment_ids: SegmentIds, q: Tensor, k: Tensor) -> Tensor:
+    """The mask of `segment_ids`, if they are of the queries and keys that meet."""
+    is_pair = isinstance(segment_ids, tuple) and len(segment_ids) == 2
+    queries, keys = segment_ids if is_pair else (segment_ids, segment_ids)
+    for segments, x, of in ((queries, q, "queries"), (keys, k, "keys")):
+        expect.ids("batch", of, segment_ids=segments)
+        if segments.shape != (x.size(0), x.size(2)):
+            expected = f"shape {(x.size(0), x.size(2))} for the {of}"
+            raise ValueError(f"segment_ids: expected {expected}, got {tuple(segments.shape)}")
+        expect.same_device(x, "query", segment_ids=segments)
+    return segment_mask(queries, keys)

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from transformer_lessons import expect
 from transformer_lessons.data.vocabulary import Vocabulary, pad
 
 Pair = tuple[list[int], list[int]]
@@ -23,8 +24,25 @@ class Batch(NamedTuple):
     tgt_out: Int[Tensor, "batch target"]
 
     def to(self, device: torch.device | str) -> "Batch":
-        """The same batch on another device."""
+        """The same batch on another device; torch's own RuntimeError for one that is not there."""
         return Batch(*(ids.to(device) for ids in self))
+
+
+def separate(pairs: Sequence[Pair]) -> tuple[list[list[int]], list[list[int]]]:
+    """The sources and the targets of pairs. A pitfall: a pair is not a sentence of two tokens.
+
+    Raises:
+        ValueError: for what are no pairs of sentences.
+    """
+    expect.several(pairs=pairs)
+    for number, pair in enumerate(pairs):
+        if (
+            not isinstance(pair, tuple | list)
+            or len(pair) != 2
+            or not all(hasattr(x, "__len__") for x in pair)
+        ):
+            raise ValueError(f"pairs[{number}]: expected two lists of ids, got {pair!r}")
+    return [source for source, _ in pairs], [target for _, target in pairs]
 
 
 def make_batch(pairs: Sequence[Pair]) -> Batch:
@@ -32,14 +50,23 @@ def make_batch(pairs: Sequence[Pair]) -> Batch:
 
     A pitfall: without the shift the decoder is shown the very token it should predict, and the loss falls to
     nothing while the model learns nothing.
+
+    Raises:
+        ValueError: for no pairs, or what are no pairs of lists of integers, 0 or more.
     """
-    sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
+    sources, targets = separate(pairs)
+    if not sources:
+        raise ValueError("pairs: expected one pair or more, got none")
     pad_id, bos, eos = Vocabulary.pad_id, Vocabulary.bos_id, Vocabulary.eos_id
-    return Batch(
+    batch = Batch(
         src=pad(sources, pad_id),
         tgt_in=pad([[bos, *target] for target in targets], pad_id),
         tgt_out=pad([[*target, eos] for target in targets], pad_id),
     )
+    lowest = min(int(ids.min()) for ids in batch if ids.numel())
+    if lowest < 0:
+        raise ValueError(f"pairs: expected ids, 0 or more, got {lowest}")
+    return batch
 
 
 class Batches:
@@ -53,10 +80,17 @@ class Batches:
         seed: of the shuffling, anew in every epoch.
 
     Raises:
-        ValueError: for a batch size below 1 or above the number of pairs.
+        ValueError: for a batch size below 1 or above the number of pairs, a seed that is no integer, what are no
+            pairs, or a pair with an empty side. Of a step: if it is negative or no integer.
     """
 
     def __init__(self, pairs: Sequence[Pair], batch_size: int, *, seed: int):
+        sides = separate(pairs)
+        expect.integers(batch_size=batch_size, seed=seed)
+        for side, sentences in zip(("source", "target"), sides, strict=True):
+            if not all(map(len, sentences)):
+                empty = next(number for number, sentence in enumerate(sentences) if not len(sentence))
+                raise ValueError(f"pairs[{empty}]: expected tokens in its {side}, got none")
         if not 1 <= batch_size <= len(pairs):
             raise ValueError(f"batch_size: expected 1 to {len(pairs)}, the number of pairs, got {batch_size}")
         self.pairs, self.batch_size, self.seed = pairs, batch_size, seed
@@ -64,6 +98,7 @@ class Batches:
 
     def __getitem__(self, step: int) -> Batch:
         """The batch of a training step, counted from 0."""
+        expect.lengths(step=step)
         epoch, place = divmod(step, self.steps_per_epoch)
         generator = torch.Generator().manual_seed(1_000_003 * self.seed + epoch)
         order = torch.randperm(len(self.pairs), generator=generator)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from transformer_lessons import expect
-from transformer_lessons.data.batches import Pair
+from transformer_lessons.data.batches import Pair, separate
 from transformer_lessons.data.vocabulary import Vocabulary
 
 SHOWN = 3
@@ -24,9 +24,10 @@ def limit_lengths(
 
     Raises:
         ValueError: if a sentence is too long and to be refused, saying how many there are, which, and how long;
-            for another value of `too_long` and a max_length below 1.
+            for another value of `too_long`, a max_length below 1, or what are no sentences of ids.
     """
     expect.sizes(max_length=max_length)
+    expect.several(sentences=sentences)
     return _limit(sentences, max_length, too_long, "sentences")
 
 
@@ -41,13 +42,14 @@ def limit_pairs(
     A pitfall: a target that was cut is followed by `eos_id` all the same, and teaches the model to stop early.
 
     Raises:
-        ValueError: as in `limit_lengths`, for sources first; for a max_length below 2.
+        ValueError: as in `limit_lengths`, for sources first; for a max_length below 2, or what are no pairs.
     """
     expect.sizes(max_length=max_length)
     if max_length < 2:
         raise ValueError("max_length: expected 2 or more, for a target and a mark, got 1")
-    sources, cut_sources = _limit([source for source, _ in pairs], max_length, too_long, "sources")
-    targets, cut_targets = _limit([target for _, target in pairs], max_length - 1, too_long, "targets")
+    sources, targets = separate(pairs)
+    sources, cut_sources = _limit(sources, max_length, too_long, "sources")
+    targets, cut_targets = _limit(targets, max_length - 1, too_long, "targets")
     return list(zip(sources, targets, strict=True)), sorted({*cut_sources, *cut_targets})
 
 
@@ -56,6 +58,8 @@ def _limit(
 ) -> tuple[list[list[int]], list[int]]:
     if too_long not in ("refuse", "truncate"):
         raise ValueError(f"too_long: expected 'refuse' or 'truncate', got {too_long!r}")
+    for sentence in sentences:
+        expect.several(**{name: sentence})
     numbers = [number for number, sentence in enumerate(sentences) if len(sentence) > longest]
     if numbers and too_long == "refuse":
         which = ", ".join(f"number {number} with {len(sentences[number])}" for number in numbers[:SHOWN])

@@ -11,7 +11,9 @@ import re
 from collections.abc import Iterable
 from functools import cache
 
+from transformer_lessons import expect
 from transformer_lessons.data.batches import Pair
+from transformer_lessons.data.texts import check_text
 from transformer_lessons.data.vocabulary import Vocabulary
 
 LIMIT = 1_000_000
@@ -102,15 +104,20 @@ def german(n: int) -> str:
 
 
 def _check(n: int) -> None:
-    if not 0 <= n < LIMIT:
-        raise ValueError(f"number: expected 0 to {LIMIT - 1:,}, got {n:,}")
+    if type(n) is not int or not 0 <= n < LIMIT:
+        got = f"{n:,}" if type(n) is int else repr(n)
+        raise ValueError(f"number: expected 0 to {LIMIT - 1:,}, got {got}")
 
 
 def english_tokens(text: str) -> list[str]:
     """Words and commas; hyphens only join: "twenty-one thousand" is ["twenty", "one", "thousand"].
 
     A pitfall: whatever is neither is skipped without a word, capitals too; `parse` is for text from people.
+
+    Raises:
+        ValueError: for what is no str.
     """
+    check_text(text)
     return re.findall(r"[a-z]+|,", text)
 
 
@@ -121,8 +128,10 @@ def parse(text: str) -> int:
     only words that `english` would use are understood, so neither "a hundred" nor "twelve hundred".
 
     Raises:
-        ValueError: for unknown words, words that form no number, and numbers that are not 0 … 999,999.
+        ValueError: for what is no str, unknown words, words that form no number, and numbers that are not
+            0 … 999,999.
     """
+    check_text(text)
     text = text.strip().lower()
     if re.fullmatch(r"[-−+]?(\d+|\d{1,3}(,\d{3})+)", text):
         n = int(text.replace("−", "-").replace(",", ""))
@@ -170,7 +179,13 @@ def held_out(count: int = 1000) -> tuple[int, ...]:
     """The numbers that no training set contains: different ones, uniform below a million, always the same.
 
     A pitfall: training leaves out these 1,000; among more of them would be some that a model was trained on.
+
+    Raises:
+        ValueError: for a count that is negative or above a million.
     """
+    expect.lengths(count=count)
+    if count > LIMIT:
+        raise ValueError(f"count: expected at most {LIMIT:,} different numbers, got {count:,}")
     return tuple(random.Random("held out").sample(range(LIMIT), count))
 
 
@@ -179,7 +194,12 @@ def training_numbers(count: int, seed: int) -> list[int]:
 
     Uniform alone, nine in ten numbers would have six digits, and a model would hardly see a short one. A pitfall:
     the short ones come again and again, so there are fewer different numbers than `count`.
+
+    Raises:
+        ValueError: for a count that is negative or no integer, or a seed that is no integer.
     """
+    expect.lengths(count=count)
+    expect.integers(seed=seed)
     generator, excluded, numbers = random.Random(seed), set(held_out()), []
     while len(numbers) < count:
         if len(numbers) % 2:
@@ -203,6 +223,10 @@ def pairs(numbers: Iterable[int]) -> list[Pair]:
     """Ids of the English and of the German tokens of each number.
 
     A pitfall: the begin and end marks are not among them; `make_batch` adds them to the target.
+
+    Raises:
+        ValueError: for what are not several numbers, 0 … 999,999.
     """
+    expect.several(numbers=numbers)
     source, target = vocabularies()
     return [(source.encode(english_tokens(english(n))), target.encode(german_tokens(n))) for n in numbers]

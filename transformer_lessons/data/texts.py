@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
+from transformer_lessons import expect
 from transformer_lessons.data.vocabulary import Vocabulary
 
 SMALLEST = Vocabulary.eos_id + 1 + 256
@@ -54,12 +55,12 @@ def ids_to_show(ids: Iterable[int], vocab_size: int) -> list[int]:
     A pitfall: a negative id would count from the end of the list of tokens.
 
     Raises:
-        ValueError: for an id out of range.
+        ValueError: for what are not several ids, or one out of range.
     """
+    expect.several(ids=ids)
     shown = []
     for number in ids:
-        if not 0 <= number < vocab_size:
-            raise ValueError(f"ids: expected 0 to {vocab_size - 1}, got {number}")
+        expect.index(number, vocab_size)
         if number == Vocabulary.eos_id:
             break
         if number not in (Vocabulary.pad_id, Vocabulary.bos_id):

@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from transformer_lessons import expect
+
 PAD, BOS, EOS = "<pad>", "<bos>", "<eos>"
 
 
@@ -18,13 +20,16 @@ class Vocabulary:
         tokens: the tokens without the special three.
 
     Raises:
-        ValueError: for a token given twice.
+        ValueError: for tokens that are not several str, or one given twice.
     """
 
     pad_id, bos_id, eos_id = 0, 1, 2
 
     def __init__(self, tokens: Iterable[str]):
+        expect.several(tokens=tokens)
         self.tokens = [PAD, BOS, EOS, *tokens]
+        for token in self.tokens:
+            expect.kind(str, tokens=token)
         self.ids = {token: number for number, token in enumerate(self.tokens)}
         if len(self.ids) < len(self.tokens):
             twice = next(token for token in self.tokens if self.tokens.count(token) > 1)
@@ -34,16 +39,22 @@ class Vocabulary:
         return len(self.tokens)
 
     def encode(self, tokens: Iterable[str]) -> list[int]:
-        """The ids of `tokens`; raises ValueError for one that is not in the vocabulary."""
-        try:
-            return [self.ids[token] for token in tokens]
-        except KeyError as unknown:
-            raise ValueError(f"tokens: expected tokens of the vocabulary, got {unknown.args[0]!r}") from None
+        """The ids of `tokens`; raises ValueError for one that is not in the vocabulary, or for a single str."""
+        expect.several(tokens=tokens)
+        ids = []
+        for token in tokens:
+            if not isinstance(token, str) or token not in self.ids:
+                raise ValueError(f"tokens: expected tokens of the vocabulary, got {token!r}")
+            ids.append(self.ids[token])
+        return ids
 
     def decode(self, ids: Iterable[int]) -> list[str]:
-        """The tokens of `ids` up to the first end mark, without padding and start marks."""
+        """The tokens of `ids` up to the first end mark, without padding and start marks; raises
+        ValueError for what is no id of the vocabulary."""
+        expect.several(ids=ids)
         tokens = []
         for number in ids:
+            expect.index(number, len(self))
             if number == self.eos_id:
                 break
             if number not in (self.pad_id, self.bos_id):
@@ -55,7 +66,24 @@ def pad(sequences: Sequence[Sequence[int]], pad_id: int) -> Int[Tensor, "batch l
     """One row for each sequence, filled up on the right with `pad_id` to the length of the longest.
 
     A pitfall: if `pad_id` is also the id of a token, `padding_mask` hides that token wherever it stands.
+
+    Raises:
+        ValueError: for what are not several lists of integers, or a pad_id that is no integer.
     """
+    expect.several(sequences=sequences)
+    expect.integers(pad_id=pad_id)
+    for sequence in sequences:
+        expect.several(sequences=sequence)
     length = max(map(len, sequences), default=0)
     rows = [[*sequence, *[pad_id] * (length - len(sequence))] for sequence in sequences]
-    return torch.tensor(rows, dtype=torch.long).reshape(len(rows), length)
+    if not length:
+        return torch.empty(len(rows), 0, dtype=torch.long)
+    try:
+        ids = torch.tensor(rows)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError("sequences: expected ids, got what is no number") from None
+    if (
+        ids.dim() != 2 or ids.dtype is not torch.long
+    ):  # asked for integers, torch.tensor would cut off fractions without a word
+        raise ValueError(f"sequences: expected lists of integers, got {ids.dtype} {tuple(ids.shape)}")
+    return ids
