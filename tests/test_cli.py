@@ -35,7 +35,7 @@ def run(capsys, *arguments: str) -> tuple[int, str, str]:
         (["fly"], "invalid choice: 'fly'"),
         (["train", "--steps", "many"], "argument --steps: invalid int value: 'many'"),
         (["train", "--steps", "0"], "steps: expected an integer, 1 or more, got 0"),
-        (["train", "--seed", "-1"], "seed: expected a number, 0 or more, got -1"),
+        (["train", "--seed", "-1"], "seed: expected an integer, 0 or more, got -1"),
         (["train", "--task", "chess"], "invalid choice: 'chess'"),
         (["train", "--resume"], "resume: expected a run, found no runs/number-words/config.json"),
         (["train", "--resume", "--overwrite"], "not allowed with argument"),

@@ -117,10 +117,8 @@ class _BeamSearch:
         self.scores: Float[Tensor, "batch beams"] = src.new_full((batch, beam_size), -torch.inf, dtype=wide)
         self.scores[:, 0] = 0.0
         self.best: Int[Tensor, "batch max_length"] = src.new_full((batch, max_length), self.config.pad_id)
-        self.best_score, self.best_length = (
-            src.new_full((batch,), -torch.inf, dtype=wide),
-            src.new_zeros(batch),
-        )
+        self.best_score = src.new_full((batch,), -torch.inf, dtype=wide)
+        self.best_length = src.new_zeros(batch)
         self.is_done = src.new_zeros(batch, dtype=torch.bool)
 
     def advance(self, logits: Float[Tensor, "batch beams vocab"]) -> Int[Tensor, " rows"]:
@@ -138,9 +136,8 @@ class _BeamSearch:
         self.scores = top.gather(1, going_on)
         self.tokens = sentences.gather(1, going_on[..., None].expand(-1, -1, sentences.size(-1)))
         self._stop()
-        return (
-            parent.gather(1, going_on) + beams * torch.arange(batch, device=index.device)[:, None]
-        ).flatten()
+        first_rows = beams * torch.arange(batch, device=index.device)[:, None]
+        return (first_rows + parent.gather(1, going_on)).flatten()
 
     def _of(self, parent: Int[Tensor, "batch chosen"]) -> Int[Tensor, "batch chosen length"]:
         return self.tokens.gather(1, parent[..., None].expand(-1, -1, self.tokens.size(-1)))

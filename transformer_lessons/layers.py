@@ -40,8 +40,7 @@ class AddAndNorm(nn.Module):
     Shapes: ``(batch, length, d_model)`` in and out.
 
     Raises:
-        ValueError: for what is no `TransformerConfig`; when called, for vectors of another width or device, or a
-            sub-layer that is no function or changes the shape.
+        ValueError: for what is no `TransformerConfig`; when called, for vectors of another width or device.
     """
 
     def __init__(self, config: TransformerConfig):
@@ -56,52 +55,25 @@ class AddAndNorm(nn.Module):
     ) -> Float[Tensor, "batch length d_model"]:
         """Apply `sublayer` to x, with everything around it."""
         expect.floats("batch", "length", "d_model", x=x)
-        expect.function(sublayer=sublayer)
-        change = sublayer(self.norm(x) if self.norm_first else x)
-        if change.shape != x.shape:
-            raise ValueError(f"sublayer: expected shape {tuple(x.shape)} of it, got {tuple(change.shape)}")
-        x = x + self.dropout(change)
-        return x if self.norm_first else self.norm(x)
+        if self.norm_first:
+            return x + self.dropout(sublayer(self.norm(x)))
+        return self.norm(x + self.dropout(sublayer(x)))
 
 
-def attention(config: TransformerConfig) -> MultiHeadAttention:
-    """The attention of `config`; the paper drops sub-layers' outputs, not attention weights (§5.4).
-
-    ``num_heads`` heads of width ``d_model / num_heads``, keys and values shared by groups of
-    ``num_heads / num_key_value_heads``. A pitfall: `nn.TransformerEncoderLayer` drops weights as well.
-
-    Raises:
-        ValueError: for what is no `TransformerConfig`.
-    """
-    expect.kind(TransformerConfig, config=config)
+def _attention(config: TransformerConfig) -> MultiHeadAttention:
+    # The paper drops the sub-layers' outputs, not the attention weights (§5.4), which PyTorch's layers drop too.
     groups = config.num_key_value_heads
     return MultiHeadAttention(config.d_model, config.num_heads, num_key_value_heads=groups)
 
 
-def feed_forward(config: TransformerConfig) -> nn.Module:
-    """The feed-forward network of `config`: ``max(0, x W_1 + b_1) W_2 + b_2`` (§3.3), or its activation's form.
-
-    A pitfall: with "swiglu" the same d_ff makes half as many parameters again.
-
-    Raises:
-        ValueError: for what is no `TransformerConfig`.
-    """
-    expect.kind(TransformerConfig, config=config)
+def _feed_forward(config: TransformerConfig) -> nn.Module:
     if config.activation == "swiglu":
         return SwiGLU(config.d_model, config.d_ff)
     return FeedForward(config.d_model, config.d_ff, activation=config.activation)
 
 
-def rotary(config: TransformerConfig) -> RotaryEncoding | None:
-    """What turns queries and keys of self-attention, ``q_t = R_t W_q x_t``, if `config` wants positions there.
-
-    Su et al. 2021, in the place of §3.5. A pitfall: cross-attention is between two texts, whose positions have
-    no distance, so it is not turned.
-
-    Raises:
-        ValueError: for what is no `TransformerConfig`.
-    """
-    expect.kind(TransformerConfig, config=config)
+def _rotary(config: TransformerConfig) -> RotaryEncoding | None:
+    # For self-attention only: cross-attention is between two texts, whose positions have no distance.
     if config.position != "rotary":
         return None
     return RotaryEncoding(config.d_model // config.num_heads, config.max_length)
@@ -124,9 +96,10 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, config: TransformerConfig):
         super().__init__()
-        self.self_attention = attention(config)
-        self.rotate = rotary(config)
-        self.feed_forward = feed_forward(config)
+        expect.kind(TransformerConfig, config=config)
+        self.self_attention = _attention(config)
+        self.rotate = _rotary(config)
+        self.feed_forward = _feed_forward(config)
         self.add_norm_self = AddAndNorm(config)
         self.add_norm_feed_forward = AddAndNorm(config)
 
@@ -134,7 +107,7 @@ class EncoderLayer(nn.Module):
         self, x: Float[Tensor, "batch source d_model"], mask: Mask | None = None
     ) -> Float[Tensor, "batch source d_model"]:
         """Mix positions, then transform each."""
-        _check(self, x=x)
+        _check_width(self, x=x)
         x = self.add_norm_self(x, lambda y: self.self_attention(y, mask=mask, rotate=self.rotate))
         return self.add_norm_feed_forward(x, self.feed_forward)
 
@@ -157,10 +130,11 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: TransformerConfig):
         super().__init__()
-        self.self_attention = attention(config)
-        self.rotate = rotary(config)
-        self.cross_attention = attention(config)
-        self.feed_forward = feed_forward(config)
+        expect.kind(TransformerConfig, config=config)
+        self.self_attention = _attention(config)
+        self.rotate = _rotary(config)
+        self.cross_attention = _attention(config)
+        self.feed_forward = _feed_forward(config)
         self.add_norm_self = AddAndNorm(config)
         self.add_norm_cross = AddAndNorm(config)
         self.add_norm_feed_forward = AddAndNorm(config)
@@ -184,24 +158,37 @@ class DecoderLayer(nn.Module):
                 the right none is needed: a real token only looks left, where there is none.
             cache: keys and values of the steps before.
         """
-        _check(self, x=x, memory=memory)
-        if len(memory) != len(x):
-            raise ValueError(f"memory: expected batch size {len(x)}, as x, got {len(memory)}")
         if cache is not None:
             expect.kind(LayerCache, cache=cache)
         own, cross = cache if cache is not None else (None, None)
-        scores = (len(x), self.self_attention.num_heads, x.size(1))
-        src_mask = _visible(src_mask, (*scores, memory.size(1)), "src_mask")
-        tgt_mask = _visible(tgt_mask, (*scores, x.size(1) if own is None else own.keys.size(2)), "tgt_mask")
+        src_mask, tgt_mask = self._check(x, memory, src_mask, tgt_mask, own)
         looking_back = {"mask": tgt_mask, "is_causal": True, "cache": own, "rotate": self.rotate}
         x = self.add_norm_self(x, lambda y: self.self_attention(y, **looking_back))
         x = self.add_norm_cross(x, lambda y: self.cross_attention(y, memory, mask=src_mask, cache=cross))
         return self.add_norm_feed_forward(x, self.feed_forward)
 
+    def _check(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        src_mask: Mask | None,
+        tgt_mask: Mask | None,
+        cache: KeyValueCache | None,
+    ) -> tuple[Tensor | None, Tensor | None]:
+        _check_width(self, x=x, memory=memory)
+        if len(memory) != len(x):
+            raise ValueError(f"memory: expected batch size {len(x)}, as x, got {len(memory)}")
+        queries = (len(x), self.self_attention.num_heads, x.size(1))
+        keys = x.size(1) if cache is None else cache.keys.size(2)
+        return (
+            _visible(src_mask, (*queries, memory.size(1)), "src_mask"),
+            _visible(tgt_mask, (*queries, keys), "tgt_mask"),
+        )
 
-def _check(layer: nn.Module, **given: Tensor) -> None:
+
+def _check_width(layer: nn.Module, **given: Tensor) -> None:
+    weight = layer.self_attention.W_q.weight
     for name, x in given.items():
-        weight = layer.self_attention.W_q.weight
         expect.width(x, weight, "batch", "length", "d_model", name=name, same_dtype=True)
 
 

@@ -92,14 +92,14 @@ class Transformer(nn.Module):
             ValueError: as `encode`, or for a memory, mask or caches that do not fit.
         """
         self._check_ids(tgt_in=tgt_in)
-        if caches is not None and len(caches) != len(self.decoder_layers):
-            raise ValueError(f"caches: expected {len(self.decoder_layers)}, one a layer, got {len(caches)}")
+        layers = self.decoder_layers
+        if caches is not None and len(caches) != len(layers):
+            raise ValueError(f"caches: expected {len(layers)}, one a layer, got {len(caches)}")
         for cache in caches or ():
             expect.kind(LayerCache, caches=cache)
-        offset = caches[0].self_attention.position if caches else 0
-        x = self.target_embedding(tgt_in, offset)
-        for number, layer in enumerate(self.decoder_layers):
-            x = layer(x, memory, src_mask, cache=caches[number] if caches else None)
+        x = self.target_embedding(tgt_in, caches[0].self_attention.position if caches else 0)
+        for layer, cache in zip(layers, caches or [None] * len(layers), strict=True):
+            x = layer(x, memory, src_mask, cache=cache)
         return self.decoder_norm(x)
 
     def hidden(

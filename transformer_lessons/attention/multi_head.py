@@ -15,9 +15,6 @@ from transformer_lessons.masks import Mask, combine, segment_mask
 SegmentIds = Int[Tensor, "batch positions"] | tuple[Int[Tensor, "batch queries"], Int[Tensor, "batch keys"]]
 
 
-AXES = ("batch", "length", "width")
-
-
 class MultiHeadAttention(nn.Module):
     """Several attentions in parallel, each in its own projection of the input (§3.2.2).
 
@@ -144,7 +141,8 @@ class MultiHeadAttention(nn.Module):
     ) -> None:
         inputs = (("query", query, self.W_q), ("key", key, self.W_k), ("value", value, self.W_v))
         for name, x, projection in inputs:
-            expect.width(x, projection.weight, *AXES, name=name, width_name="width", same_dtype=True)
+            weight, axes = projection.weight, ("batch", "length", "width")
+            expect.width(x, weight, *axes, name=name, width_name="width", same_dtype=True)
         if len(key) != len(query):
             raise ValueError(f"key: expected batch size {len(query)}, as query, got {len(key)}")
         if value.shape[:2] != key.shape[:2]:
