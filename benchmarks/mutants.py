@@ -32,7 +32,19 @@ RECORD = "records/mutation.json"
 LESSONS = Project(
     Path(__file__).parent.parent,
     "transformer_lessons",
-    preload=("torch", "beartype", "jaxtyping", "safetensors.torch", "hypothesis", "num2words", "sympy"),
+    preload=(
+        *(
+            "torch",
+            "beartype",
+            "jaxtyping",
+            "safetensors.torch",
+            "hypothesis",
+            "num2words",
+            "sympy",
+            "tokenizers",
+        ),
+        *(f"transformers.models.{name}.modeling_{name}" for name in ("marian", "bart", "llama")),
+    ),
     left_out=(
         "test_book_*.py",
         "test_exercises*.py",
