@@ -16,7 +16,7 @@ export PATH := $(abspath .venv)/$(notdir $(BIN)):$(PATH)
 export OMP_WAIT_POLICY ?= PASSIVE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup book test test-full notebooks model mutants lint serve release lock set-repository clean
+.PHONY: help setup book test test-full notebooks model coverage mutants lint serve release lock set-repository clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -50,6 +50,9 @@ model: setup  ## retrain the committed number-words model, and draw the README's
 	mkdir -p $(PRETRAINED)
 	cp runs/pretrained/config.json runs/pretrained/weights.safetensors runs/pretrained/record.json $(PRETRAINED)
 	$(RUN) -m book.picture
+
+coverage: setup  ## which lines of the package do the tests run? at least 97%, or it fails
+	$(RUN) -m pytest tests --cov=transformer_lessons --cov-report=term-missing:skip-covered --cov-fail-under=97
 
 mutants: setup  ## break the package one place at a time: do tests notice? (hours; quick: MODULES='masks --own')
 	$(RUN) -m benchmarks.mutants $(MODULES)

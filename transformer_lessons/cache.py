@@ -80,7 +80,7 @@ class KeyValueCache:
         """The causal mask of the last `queries` positions appended: each sees itself and what came before.
 
         Raises:
-            ValueError: for a number of queries that is none.
+            ValueError: for a negative number of queries, or one that is no integer.
         """
         expect.lengths(queries=queries)
         slots = torch.arange(self.keys.size(2), device=self.keys.device)
