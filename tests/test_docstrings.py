@@ -142,7 +142,7 @@ def lacking(name: str) -> list[str]:
     path, own = canon()[name], name.rpartition(".")[2]
     folder = [path] if path.parent == PACKAGE else sorted(path.parent.glob("*.py"))
     neighbours = {}
-    for other in [PACKAGE / "expect.py", *folder]:
+    for other in [*(PACKAGE / "expect").glob("*.py"), *folder]:
         neighbours |= {called: node for called, node in parsed(other).items() if not is_class(node)}
     neighbours |= parsed(path)
     return lacks(neighbours.pop(own), owed(name), neighbours)

@@ -115,7 +115,33 @@ def test_annotations_are_real(path):
 
 @pytest.mark.parametrize("path", [path for path in MODULES if "_mistakes" not in path.stem], ids=label)
 def test_files_are_short(path):
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 400
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 240
+
+
+def lengths(source: str) -> dict[str, int]:
+    """Lines of every function, from the first statement after its docstring to the last."""
+    functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
+    bodies = {node.name: node.body[1:] if ast.get_docstring(node) else node.body for node in functions}
+    return {name: body[-1].end_lineno - body[0].lineno + 1 for name, body in bodies.items() if body}
+
+
+def test_a_functions_length_is_that_of_its_statements():
+    source = 'def f(a,\n      b):\n    """Two\n    lines."""\n    a = (1,\n         2)\n\n    return a\n'
+    assert lengths(source) == {"f": 4}
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if "_mistakes" not in path.stem], ids=label)
+def test_functions_are_short(path):
+    # A dozen lines is the rule; four fifths keep it.
+    assert {
+        name: lines for name, lines in lengths(path.read_text(encoding="utf-8")).items() if lines > 30
+    } == {}
+
+
+def test_most_functions_are_a_dozen_lines_or_fewer():
+    sources = [path.read_text(encoding="utf-8") for path in MODULES if "_mistakes" not in path.stem]
+    found = [lines for source in sources for lines in lengths(source).values()]
+    assert sum(n <= 12 for n in found) >= 0.8 * len(found)
 
 
 def forgotten_asserts(source: str) -> list[int]:

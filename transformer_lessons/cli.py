@@ -57,17 +57,7 @@ def make_parser() -> Parser:
     parser.add_argument("--version", action="version", version=f"transformer-lessons {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    command = commands.add_parser("train", help="train a model; Ctrl-C leaves a checkpoint, --resume goes on")
-    command.add_argument("--task", choices=["number-words"], default="number-words")
-    command.add_argument("--config", type=Path, metavar="FILE", help="a run's config.json, to train like it")
-    command.add_argument("--output", type=Path, default=DEFAULT_DIRECTORY, metavar="DIR", help="%(default)s")
-    command.add_argument("--seed", type=int, metavar="N", help="of initialisation and data (0)")
-    command.add_argument("--steps", type=int, metavar="N", help="optimiser steps in all (250)")
-    command.add_argument("--device", choices=["auto", "cpu", "cuda", "mps"], default="auto")
-    kept = command.add_mutually_exclusive_group()
-    kept.add_argument("--resume", action="store_true", help="go on from the checkpoint in DIR")
-    kept.add_argument("--overwrite", action="store_true", help="discard the run in DIR and start anew")
-    command.set_defaults(run=train)
+    add_train(commands)
 
     command = commands.add_parser("evaluate", help="exact match on 1,000 numbers never trained on")
     add_model(command)
@@ -91,6 +81,21 @@ def make_parser() -> Parser:
     )
     command.set_defaults(run=oracles)
     return parser
+
+
+def add_train(commands) -> None:
+    """The command that trains, and its arguments."""
+    command = commands.add_parser("train", help="train a model; Ctrl-C leaves a checkpoint, --resume goes on")
+    command.add_argument("--task", choices=["number-words"], default="number-words")
+    command.add_argument("--config", type=Path, metavar="FILE", help="a run's config.json, to train like it")
+    command.add_argument("--output", type=Path, default=DEFAULT_DIRECTORY, metavar="DIR", help="%(default)s")
+    command.add_argument("--seed", type=int, metavar="N", help="of initialisation and data (0)")
+    command.add_argument("--steps", type=int, metavar="N", help="optimiser steps in all (250)")
+    command.add_argument("--device", choices=["auto", "cpu", "cuda", "mps"], default="auto")
+    kept = command.add_mutually_exclusive_group()
+    kept.add_argument("--resume", action="store_true", help="go on from the checkpoint in DIR")
+    kept.add_argument("--overwrite", action="store_true", help="discard the run in DIR and start anew")
+    command.set_defaults(run=train)
 
 
 def add_model(command: Parser) -> None:

@@ -4,7 +4,7 @@ Every function imports the library itself, since the package does not require it
 """
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.feed_forward import SwiGLU
@@ -63,45 +63,34 @@ def llama_layer(dtype: torch.dtype) -> Deviation:
     from transformers.models.llama.modeling_llama import LlamaDecoderLayer
 
     d_model, heads, groups, d_k = 84, 6, 2, 14
-    config = LlamaConfig(
-        hidden_size=d_model,
-        num_attention_heads=heads,
-        num_key_value_heads=groups,
-        intermediate_size=D_FF,
-        attention_bias=True,
-        attn_implementation="sdpa",
-    )
+    sizes = {"num_attention_heads": heads, "num_key_value_heads": groups, "intermediate_size": D_FF}
+    config = LlamaConfig(hidden_size=d_model, **sizes, attention_bias=True, attn_implementation="sdpa")
     theirs = LlamaDecoderLayer(config, layer_idx=0)
     theirs.input_layernorm, theirs.post_attention_layernorm = (nn.RMSNorm(d_model, 1e-6) for _ in range(2))
-    ours = EncoderLayer(
-        TransformerConfig(
-            17,
-            VOCAB,
-            d_model=d_model,
-            num_heads=heads,
-            num_key_value_heads=groups,
-            d_ff=D_FF,
-            dropout=0.0,
-            norm_first=True,
-            norm="rms",
-            activation="swiglu",
-            position="rotary",
-            max_length=13,
-        )
-    )
-    frequency = 10_000.0 ** (-torch.arange(0, d_k, 2, dtype=torch.float64) / d_k)
-    angle = torch.arange(KEYS)[:, None] * frequency
-    angles = torch.cat([angle, angle], dim=-1)[None]
-    rotation = angles.cos().to(dtype), angles.sin().to(dtype)
-    earlier = causal_mask(KEYS)
+    earlier, rotation = causal_mask(KEYS), llama_rotation(dtype, d_k)
     return same_module(
-        ours.to(dtype),
+        llama_like(d_model=d_model, num_heads=heads, num_key_value_heads=groups).to(dtype),
         theirs.to(dtype),
         lambda state: layer_to_llama(state, d_k),
         lambda module, x: module(x, earlier),
         lambda module, x: module(x, additive(earlier, dtype), position_embeddings=rotation),
         torch.randn(BATCH, KEYS, d_model, dtype=dtype),
     )
+
+
+def llama_like(**sizes: int) -> EncoderLayer:
+    """Our layer with Llama's choices; under a causal mask it is a decoder-only layer."""
+    choices = {"norm_first": True, "norm": "rms", "activation": "swiglu", "position": "rotary"}
+    config = TransformerConfig(17, VOCAB, d_ff=D_FF, dropout=0.0, max_length=13, **sizes, **choices)
+    return EncoderLayer(config)
+
+
+def llama_rotation(dtype: torch.dtype, d_k: int) -> tuple[Tensor, Tensor]:
+    """The cosines and sines of KEYS positions, each twice, as Llama's attention takes them."""
+    frequency = 10_000.0 ** (-torch.arange(0, d_k, 2, dtype=torch.float64) / d_k)
+    angle = torch.arange(KEYS)[:, None] * frequency
+    angles = torch.cat([angle, angle], dim=-1)[None]
+    return angles.cos().to(dtype), angles.sin().to(dtype)
 
 
 def llama_feed_forward(dtype: torch.dtype) -> Deviation:

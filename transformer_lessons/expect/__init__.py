@@ -1,0 +1,45 @@
+"""What several modules demand of their arguments, and how they complain: name, expected, got."""
+
+from transformer_lessons.expect.tensors import (
+    below,
+    broadcasts,
+    floats,
+    ids,
+    offset,
+    readable,
+    same_device,
+    width,
+)
+from transformer_lessons.expect.values import (
+    function,
+    index,
+    integers,
+    kind,
+    lengths,
+    number,
+    path,
+    probability,
+    several,
+    sizes,
+)
+
+__all__ = [
+    "below",
+    "broadcasts",
+    "floats",
+    "function",
+    "ids",
+    "index",
+    "integers",
+    "kind",
+    "lengths",
+    "number",
+    "offset",
+    "path",
+    "probability",
+    "readable",
+    "same_device",
+    "several",
+    "sizes",
+    "width",
+]
