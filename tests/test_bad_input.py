@@ -418,6 +418,14 @@ BAD = {
     ],
     "attention.linear.linear_attention": [
         *each_attention(linear.linear_attention, "causal"),
+        (
+            lambda: linear.linear_attention(Q, K, V, feature_map=lambda x: None),
+            "^feature_map: .* Tensor, got None$",
+        ),
+        (
+            lambda: linear.linear_attention(Q, K, V, feature_map=torch.isnan),
+            "^feature_map: expected floats, .*bool",
+        ),
         (lambda: linear.linear_attention(Q, K, V, feature_map="elu"), "^feature_map: .*, got 'elu'$"),
         (
             lambda: linear.linear_attention(Q, K, V, feature_map=lambda x: x.mean(-2)),
@@ -892,6 +900,10 @@ BAD = {
             )
         ],
         (
+            lambda: TransformerConfig(11, 13, 9, 3, position="rotary"),
+            "^num_heads: expected d_model / num_heads even, for rotary positions, got 9 / 3$",
+        ),
+        (
             lambda: TransformerConfig(11, 13, pad_id=1),
             "^pad_id, bos_id, eos_id: expected three different ids, got",
         ),
@@ -978,6 +990,11 @@ BAD = {
         (lambda: number_words.parse(None), "^text: expected a str, got NoneType$"),
         (lambda: number_words.parse(""), "^number: expected digits or English number words, got nothing$"),
         (lambda: number_words.parse("-1"), "^number: expected 0 to 999,999, got -1$"),
+        (lambda: number_words.parse("two million"), "^number: expected 0 to 999,999, got 'two million'$"),
+        (
+            lambda: number_words.parse("one two"),
+            "^number: expected a number's words in their .*, got 'one two'$",
+        ),
         (lambda: number_words.parse("1.5"), "^number: expected digits or English number words, got '1.5'$"),
     ],
     "data.number_words.held_out": [
