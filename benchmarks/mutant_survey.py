@@ -17,11 +17,14 @@ from benchmarks.mutations import Mutant
 
 # Wrong on purpose; comparisons, in which another size or seed is no mistake; how things look; what only starts
 # the program in a process of its own.
+BY_NAME_ONLY = "checks"  # each of its tests diagnoses hundreds of wrong answers: hours of their own
 NO_MUTANTS = ("checks/*_mistakes*", "oracles/*_cases", "oracles/shapes", "plotting", "__main__")
 
 
 def modules(project: Project, wanted: list[str]) -> list[str]:
     """Modules by name, ``masks`` or ``data/vocabulary``; a folder stands for all of its modules.
+
+    Without names: all but `BY_NAME_ONLY`.
 
     Raises:
         ValueError: for a name that matches no module.
@@ -29,6 +32,8 @@ def modules(project: Project, wanted: list[str]) -> list[str]:
     folder = project.root / project.package
     names = [path.relative_to(folder).with_suffix("") for path in sorted(folder.rglob("*.py"))]
     names = [name for name in names if not any(map(name.match, NO_MUTANTS))]
+    if not wanted:
+        names = [name for name in names if name.parts[0] != BY_NAME_ONLY]
     chosen = {one: [n for n in names if Path(one) in (n, *n.parents)] for one in wanted or ["."]}
     for one, found in chosen.items():
         if not found:
