@@ -35,7 +35,7 @@ EXEMPT = {
 
 FORMULA = re.compile(r"[≠≤·√Σ∘⊙]|\S (?:[=+−</-]|[!=]=) \S")
 SOURCE = re.compile(
-    r"§\d|\b(?:Table|Figure|[Ee]quation) \d|\b[A-Z][\w’-]+(?: and [A-Z]\w+| et al\.)? \d{4}\b"
+    r"§\d|\b(?:Table|Figure|equation|Equation) \d|\b[A-Z][\w’-]+(?: and [A-Z]\w+| et al\.)? \d{4}\b"
 )
 PITFALL = re.compile(r"\b(?:(?:A|Two|Three) p|P)itfalls?:\s+\S")
 
