@@ -13,6 +13,7 @@ from transformer_lessons.attention import (
     KeyValueCache,
     MultiHeadAttention,
     fused_attention,
+    inputs,
     scaled_dot_product_attention,
 )
 from transformer_lessons.masks import causal_mask, padding_mask
@@ -184,17 +185,31 @@ def test_extreme_logits_in_half_precision(attend, is_causal, dtype):
     assert_close(output.double(), expected, tolerance=2 * torch.finfo(dtype).eps)
 
 
-@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("hidden_by", ["nothing", "flag", "mask"])
 @BOTH
-def test_dropout_drops_weights_and_scales_the_rest(attend, is_causal):
+def test_dropout_drops_weights_and_scales_the_rest(attend, hidden_by):
     # With the identity as values the output is the weights after dropout; before, all visible ones are equal.
     query, value = torch.zeros(97, D_K), torch.eye(97)
-    visible = causal_mask(97)[0, 0] if is_causal else torch.ones(97, 97) == 1
+    visible = causal_mask(97)[0, 0] if hidden_by != "nothing" else torch.ones(97, 97) == 1
+    options = {"flag": {"is_causal": True}, "mask": {"mask": visible}}.get(hidden_by, {})
     weights = visible / visible.sum(-1, keepdim=True)
-    output = attend(query, query, value, is_causal=is_causal, dropout=0.3)
+    output = attend(query, query, value, **options, dropout=0.3)
     kept = output != 0
     assert kept[visible].float().mean().item() == pytest.approx(0.7, abs=0.04)  # six standard deviations
     assert_close(output[kept], weights[kept] / 0.7)
+
+
+@BOTH
+def test_the_causal_mask_is_made_where_the_scores_are(attend, monkeypatch):
+    made = []
+
+    def on(*sizes, device):
+        made.append(device)
+        return causal_mask(*sizes, device=device)
+
+    monkeypatch.setattr(inputs, "causal_mask", on)
+    attend(*(x.to("meta") for x in qkv(2)), is_causal=True)
+    assert made == [torch.device("meta")]
 
 
 def test_weights_come_back_as_they_were_before_dropout():

@@ -54,6 +54,12 @@ def test_chunks_do_not_show(queries, keys, dtype):
     )
 
 
+def test_chunks_are_of_positions_not_of_sentences():
+    assert_same_function(
+        lambda *x: linear_attention(*x, is_causal=True, feature_map=torch.square), quadratic, *qkv(3, 3, 67)
+    )
+
+
 def test_chunks_are_of_64():
     assert linear.CHUNK == 64  # the sizes above are chosen around it
 
