@@ -500,6 +500,21 @@ def test_state_dict_names(bias):
     }
 
 
+def test_projections_start_xavier_uniform_and_biases_at_zero():
+    for name, parameter in MultiHeadAttention(101, 1, d_k=307).named_parameters():
+        if name.endswith("bias"):
+            assert (parameter == 0).all()
+        else:
+            bound = math.sqrt(6 / (101 + 307))
+            assert 0.99 * bound < parameter.abs().max() <= bound
+
+
+@pytest.mark.usefixtures("no_shape_checks")
+def test_another_width_is_called_by_its_name():
+    with pytest.raises(ValueError, match=r"^key: expected a last axis of width = 17, got \(2, 3, 15\)$"):
+        MultiHeadAttention(D_MODEL, HEADS, key_width=17)(*torch.zeros(2, 2, 3, D_MODEL))
+
+
 def test_heads_of_a_given_width_need_not_divide_the_model():
     assert MultiHeadAttention(15, 2, d_k=7)(torch.randn(2, 3, 15)).shape == (2, 3, 15)
 

@@ -1107,6 +1107,10 @@ BAD = {
             lambda: checkpoints.save_model(Path("nowhere"), model(), [], None),
             "^source: expected a Vocabulary, got a",
         ),
+        (
+            lambda: checkpoints.save_model(Path("nowhere"), model(), number_words.vocabularies()[0], None),
+            "^target: expected a Vocabulary, got None$",
+        ),
     ],
     "checkpoints.load_model": [
         (lambda: checkpoints.load_model(7), "^directory: expected a path, got 7$"),

@@ -6,7 +6,14 @@ import pytest
 import torch
 
 from transformer_lessons import records
-from transformer_lessons.checkpoints import load_model, read_json, replacing, save_model, write_json
+from transformer_lessons.checkpoints import (
+    average_checkpoints,
+    load_model,
+    read_json,
+    replacing,
+    save_model,
+    write_json,
+)
 from transformer_lessons.data import number_words
 from transformer_lessons.model import Transformer, TransformerConfig
 
@@ -97,3 +104,27 @@ def test_config_file_is_readable(saved):
     text = (directory / "config.json").read_text()
     assert json.loads(text)["task"] == "number-words"
     assert '"dreißig"' in text  # not an escape sequence
+    assert text.startswith('{\n  "')  # readable: a line for each entry
+
+
+def test_files_can_be_read_by_others(saved):
+    directory, _ = saved
+    for path in directory.iterdir():
+        assert path.stat().st_mode & 0o777 == 0o644
+
+
+class Malicious:
+    """What a file from a stranger might unpickle to."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return open, (str(self.path), "w")
+
+
+def test_a_checkpoint_that_runs_code_is_refused_before_it_runs(tmp_path):
+    torch.save({"x": torch.zeros(2), "evil": Malicious(tmp_path / "written")}, tmp_path / "evil.pt")
+    with pytest.raises(ValueError, match="paths: expected a checkpoint, got"):
+        average_checkpoints([tmp_path / "evil.pt"])
+    assert not (tmp_path / "written").exists()
