@@ -67,6 +67,9 @@ def test_another_base():
     row = [math.sin(3), math.cos(3), math.sin(1 / 3), math.cos(1 / 3)]
     assert_close(sinusoidal(4, 4, base=81.0, dtype=torch.float64)[3], torch.tensor(row, dtype=torch.float64))
     assert torch.equal(sinusoidal(5, 6, base=10_000.0), sinusoidal(5, 6))
+    # Base 2.25 = 1.5²: anything above 1 will do.
+    assert_close(sinusoidal(4, 4, base=2.25)[3, 2:], torch.tensor([math.sin(2), math.cos(2)]))
+    assert_close(sinusoidal(4, 4, base=1.44)[3, 2:], torch.tensor([math.sin(2.5), math.cos(2.5)]))
 
 
 def test_tables_go_where_they_are_wanted():
