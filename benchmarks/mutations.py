@@ -35,6 +35,7 @@ BUILT_IN = {"min", "max", "any", "all"}
 
 # Annotations are jaxtyping's business, decorators without arguments hold nothing to change.
 UNTOUCHED = {"annotation", "returns", "type_comment"}
+FOR_PEOPLE = {"help", "metavar", "description"}  # words of a command line, like those of a message
 DROPPED = (ast.Expr, ast.AugAssign, ast.Break, ast.Continue, ast.Delete)
 
 
@@ -184,7 +185,7 @@ def _of_expression(node: ast.expr) -> Iterator[tuple[str, ast.expr]]:
             yield "constant", ast.Constant(2 * value if value else 1.0)
         case ast.Call(func=function, keywords=keywords):
             for keyword in keywords:
-                if keyword.arg:
+                if keyword.arg and keyword.arg not in FOR_PEOPLE:
                     yield "keyword", _changed(node, keywords=[k for k in keywords if k is not keyword])
             match function:
                 case ast.Attribute(attr=name) if name in METHODS:

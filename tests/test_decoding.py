@@ -69,6 +69,27 @@ def test_equal_to_one_sentence_at_a_time(seed, use_cache):
     assert greedy(model, src, max_length=13, use_cache=use_cache).tolist() == pad(expected, PAD).tolist()
 
 
+@pytest.mark.parametrize("decode", [greedy, beam])
+def test_the_cache_saves_its_work(decode):
+    # With it, the source's keys are computed once, and of the target's those of one token a step.
+    model, src, expected = example(1)
+    steps, seen = max(map(len, expected)), {"self_attention": [], "cross_attention": []}
+    hooks = [
+        getattr(model.decoder_layers[1], name).W_k.register_forward_hook(
+            lambda module, inputs, output, lengths=lengths: lengths.append(output.size(1))
+        )
+        for name, lengths in seen.items()
+    ]
+    for use_cache in (True, False):
+        decode(model, src, max_length=13, use_cache=use_cache)
+    for hook in hooks:
+        hook.remove()
+    cached = seen["self_attention"].count(1) - 1  # the first step without a cache is of one token too
+    assert seen["self_attention"] == [1] * cached + list(range(1, cached + 1))
+    assert seen["cross_attention"] == [11] * (1 + cached)
+    assert cached == steps or decode is beam
+
+
 def test_the_random_models_say_enough_to_prove_something():
     sentences = [example(seed)[2] for seed in (1, 2, 5)]
     assert all(len(set(map(tuple, of_one_model))) > 2 for of_one_model in sentences)

@@ -6,9 +6,10 @@ from compare import DTYPES, assert_same_module, layer_to_torch, perturb
 from conftest import assert_close
 from torch import nn
 
+from transformer_lessons.cache import KeyValueCache
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.feed_forward import SwiGLU
-from transformer_lessons.layers import AddAndNorm, DecoderLayer, EncoderLayer
+from transformer_lessons.layers import AddAndNorm, DecoderLayer, EncoderLayer, LayerCache
 from transformer_lessons.masks import padding_mask
 from transformer_lessons.norms import RMSNorm
 
@@ -142,6 +143,16 @@ def test_rotary_positions_by_choice_turn_self_attention_and_not_cross():
     y = encoder.add_norm_self.norm(x + encoder.self_attention(x, rotate=encoder.rotate))
     assert_close(encoder(x), encoder.add_norm_feed_forward.norm(y + encoder.feed_forward(y)))
     assert EncoderLayer(config()).rotate is DecoderLayer(config()).rotate is None
+
+
+def test_a_target_mask_with_a_cache_is_over_its_slots():
+    layer = perturb(DecoderLayer(config())).double().requires_grad_(False)
+    x, memory = torch.randn(2, 5, 15, dtype=torch.float64), torch.randn(2, SOURCE, 15, dtype=torch.float64)
+    seen = torch.tensor([True, False, True, True, True, True, True])
+    whole = layer(x, memory, tgt_mask=seen[None, :5])
+    caches = LayerCache(*(KeyValueCache(2, n, 3, 5, dtype=torch.float64) for n in (7, SOURCE)))
+    pieces = [layer(piece, memory, tgt_mask=seen[None], cache=caches) for piece in x.split([2, 1, 2], dim=1)]
+    assert_close(torch.cat(pieces, dim=1), whole)
 
 
 @NORM_FIRST
