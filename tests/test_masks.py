@@ -136,6 +136,10 @@ def test_masks_are_made_where_they_are_needed():
         (lambda: boolean(torch.tensor([-9999.0])), "^mask: expected .*, got torch.float32 with -9999 in it"),
         (lambda: boolean(torch.tensor([0.0, 1e4])), "^mask: expected .*, got torch.float32 with 10000 in it"),
         (lambda: additive(torch.ones(2)), "^mask: expected booleans, True = may attend, got torch.float32"),
+        (
+            lambda: combine(table("xx xx xx"), table("xxx xxx xxx")),
+            r"masks\[1\]: expected .*\(3, 2\).*got \(3, 3\)",
+        ),
         (lambda: combine(torch.ones(2, 2, dtype=torch.int64)), r"masks\[0\]: expected .*, got torch.int64"),
     ],
 )
