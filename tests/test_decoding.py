@@ -105,6 +105,17 @@ def test_a_trained_model_too(use_cache):
     assert all(sentence[-1] == EOS for sentence in expected)
 
 
+def test_one_decoder_layer_is_enough():
+    torch.manual_seed(0)
+    sizes = {"d_model": 15, "num_heads": 3, "d_ff": 23, "num_encoder_layers": 1, "num_decoder_layers": 1}
+    model = Transformer(TransformerConfig(17, 7, **sizes, max_length=13)).double()
+    src = sources()
+    assert (
+        greedy(model, src, max_length=5).tolist()
+        == greedy(model, src, max_length=5, use_cache=False).tolist()
+    )
+
+
 class Scripted(Transformer):
     """Says token 5 until each row's time has come, then ends."""
 
