@@ -179,7 +179,7 @@ def write(project: Project, content: dict) -> None:
     """The record, for the pages: whole or not at all."""
     path = project.root / project.package / RECORD
     path.parent.mkdir(exist_ok=True)
-    # Not by `checkpoints.write_json`: the package must not be imported here, see `Project.load`.
+    # Not by `files.write_json`: the package must not be imported here, see `Project.load`.
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     temporary.replace(path)

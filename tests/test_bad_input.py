@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from tests.test_docstrings import canon, definitions, is_class, parsed
-from transformer_lessons import attention, checkpoints, evaluation, layers, norms, schedule
+from transformer_lessons import attention, checkpoints, evaluation, files, layers, norms, schedule
 from transformer_lessons.attention import by_hand, dot_product, inputs, linear, multi_head
 from transformer_lessons.cache import KeyValueCache
 from transformer_lessons.config import TransformerConfig
@@ -1026,10 +1026,10 @@ BAD = {
         (lambda: list(texts.checked_texts(None)), "^texts: expected several texts, .*, got one NoneType$"),
         (lambda: list(texts.checked_texts(["one", 2])), r"^texts\[1\]: expected a str, got int$"),
     ],
-    "data.texts.ids_to_show": [
-        *each_several(lambda x: texts.ids_to_show(x, 11), "ids"),
+    "data.vocabulary.ids_to_show": [
+        *each_several(lambda x: vocabulary.ids_to_show(x, 11), "ids"),
         *[
-            (lambda bad=bad: texts.ids_to_show([bad], 11), f"^ids: expected 0 to 10, got {bad!r}$")
+            (lambda bad=bad: vocabulary.ids_to_show([bad], 11), f"^ids: expected 0 to 10, got {bad!r}$")
             for bad in (-1, 11, 3.0, None, "3")
         ],
     ],
@@ -1089,17 +1089,17 @@ BAD = {
         (lambda: subwords.Subwords.train("one", 300), "^texts: expected several texts, .*, got one str$"),
         (lambda: subwords.Subwords.train(["one"], 258), "^vocab_size: expected 259 or more, .*, got 258$"),
     ],
-    # checkpoints
-    "checkpoints.replacing": each_path(lambda path: checkpoints.replacing(path).__enter__()),
-    "checkpoints.write_json": [
-        *each_path(lambda path: checkpoints.write_json(path, {})),
-        (lambda: checkpoints.write_json(Path("nowhere"), [1]), "^content: expected a dict, got a list$"),
+    # files and checkpoints
+    "files.replacing": each_path(lambda path: files.replacing(path).__enter__()),
+    "files.write_json": [
+        *each_path(lambda path: files.write_json(path, {})),
+        (lambda: files.write_json(Path("nowhere"), [1]), "^content: expected a dict, got a list$"),
         (
-            lambda: checkpoints.write_json(Path("nowhere"), {"a": {1}}),
+            lambda: files.write_json(Path("nowhere"), {"a": {1}}),
             "^content: expected what JSON can express, got .*set",
         ),
     ],
-    "checkpoints.read_json": each_path(checkpoints.read_json),
+    "files.read_json": each_path(files.read_json),
     "checkpoints.save_model": [
         *each_path(lambda path: checkpoints.save_model(path, model(), None, None), "directory"),
         *each_model(lambda x: checkpoints.save_model(Path("nowhere"), x, None, None)),

@@ -6,15 +6,9 @@ import pytest
 import torch
 
 from transformer_lessons import records
-from transformer_lessons.checkpoints import (
-    average_checkpoints,
-    load_model,
-    read_json,
-    replacing,
-    save_model,
-    write_json,
-)
+from transformer_lessons.checkpoints import average_checkpoints, load_model, save_model
 from transformer_lessons.data import number_words
+from transformer_lessons.files import read_json, replacing, write_json
 from transformer_lessons.model import Transformer, TransformerConfig
 
 

@@ -15,7 +15,9 @@ PACKAGE = Path(__file__).parents[1] / "transformer_lessons"
 MATHEMATICS = (
     "masks encodings embeddings attention feed_forward norms losses schedule layers model decoding".split()
 )
-INFRASTRUCTURE = "config cache data checkpoints training training_config interruption evaluation".split()
+INFRASTRUCTURE = (
+    "config cache data files checkpoints training training_config interruption evaluation".split()
+)
 ELSEWHERE = (
     "expect checks oracles runs cli records plotting __main__ __init__".split()
 )  # owe a docstring, no more

@@ -15,7 +15,7 @@ NAME = PACKAGE.name
 # A module imports only lower floors. The modules of a folder (`data`, `checks`) may know each other.
 FLOORS = [
     "expect",
-    "config masks cache schedule interruption records",
+    "config masks cache schedule interruption files records",
     "encodings embeddings norms feed_forward attention losses data training_config",
     "layers",
     "model",

@@ -7,15 +7,11 @@
     checkpoint.pt        all that resuming needs
     weights-000250.pt    the parameters after that step, if snapshots are kept
 
-Everything is written to a temporary file and renamed: a reader never sees half a file, and a power cut leaves
-the old one.
+Everything is written by `files.replacing`: a reader never sees half a file, and a power cut leaves the old one.
 """
 
-import json
-import os
 import pickle
 from collections.abc import Iterable
-from contextlib import contextmanager
 from dataclasses import asdict
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -29,66 +25,10 @@ from torch import Tensor
 from transformer_lessons import expect
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data.vocabulary import Vocabulary
+from transformer_lessons.files import read_json, replacing, write_json
 from transformer_lessons.model import Transformer
 
 PRETRAINED = "number_words"
-
-
-@contextmanager
-def replacing(path: Path):
-    """Yields a temporary path beside `path`; on success it is flushed to disk and takes its place.
-
-    A pitfall: it has to be in the same folder. From another disk a rename is a copy, and can be seen half done.
-
-    Raises:
-        ValueError: for what is no path.
-    """
-    path = expect.path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        yield temporary
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        temporary.chmod(0o644)  # safetensors would keep the file to its owner
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def write_json(path: Path, content: dict) -> None:
-    """Write readable JSON, whole or not at all.
-
-    A pitfall: tuples come back as lists, and keys as strings even if they were numbers.
-
-    Raises:
-        ValueError: for what is no path, or a content that is no dict, or that JSON cannot express.
-    """
-    expect.kind(dict, content=content)
-    try:
-        text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-    except TypeError as error:
-        raise ValueError(f"content: expected what JSON can express, got {error}") from None
-    with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-
-
-def read_json(path: Path) -> dict:
-    """Read a JSON object.
-
-    A pitfall: Python also reads NaN and Infinity, which are not JSON and which a browser refuses.
-
-    Raises:
-        ValueError: if the file holds something else, naming the file and the place; for what is no path.
-        FileNotFoundError: if there is none.
-    """
-    path = expect.path(path)
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: expected JSON, got {error}") from None
-    if not isinstance(content, dict):
-        raise ValueError(f"{path}: expected a JSON object, got {type(content).__name__}")
-    return content
 
 
 def save_model(

@@ -9,11 +9,12 @@ from pathlib import Path
 import torch
 
 from transformer_lessons import __version__
-from transformer_lessons.checkpoints import read_json, save_model, snapshots, write_json
+from transformer_lessons.checkpoints import save_model, snapshots
 from transformer_lessons.data import number_words
 from transformer_lessons.data.batches import Batches
 from transformer_lessons.data.lengths import limit_pairs
 from transformer_lessons.evaluation import evaluate_number_words
+from transformer_lessons.files import read_json, write_json
 from transformer_lessons.model import Transformer, TransformerConfig
 from transformer_lessons.training import Trainer, TrainingConfig
 

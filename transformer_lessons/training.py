@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from transformer_lessons import expect
-from transformer_lessons.checkpoints import average_checkpoints, replacing, snapshots
+from transformer_lessons.checkpoints import average_checkpoints, snapshots
 from transformer_lessons.data.batches import Batch, Batches
+from transformer_lessons.files import replacing
 from transformer_lessons.interruption import stop_signal
 from transformer_lessons.losses import label_smoothed_loss
 from transformer_lessons.model import Transformer

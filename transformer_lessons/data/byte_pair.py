@@ -13,8 +13,8 @@ from itertools import pairwise
 
 from tqdm import tqdm
 
-from transformer_lessons.data.texts import check_text, check_vocab_size, checked_texts, ids_to_show
-from transformer_lessons.data.vocabulary import BOS, EOS, PAD, Vocabulary
+from transformer_lessons.data.texts import check_text, check_vocab_size, checked_texts
+from transformer_lessons.data.vocabulary import BOS, EOS, PAD, Vocabulary, ids_to_show
 
 IdPair = tuple[int, int]
 

@@ -4,13 +4,13 @@ What `byte_pair` does in the open (Sennrich et al. 2016; bytes as in GPT-2, Radf
 in compiled code and keeps in one file. It needs ``pip install "transformer-lessons[subwords]"``.
 """
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from transformer_lessons.data.texts import check_text, check_vocab_size, checked_texts, ids_to_show
-from transformer_lessons.data.vocabulary import BOS, EOS, PAD, Vocabulary
+from transformer_lessons.data.texts import check_text, check_vocab_size, checked_texts
+from transformer_lessons.data.vocabulary import BOS, EOS, PAD, Vocabulary, ids_to_show
+from transformer_lessons.files import replacing
 
 
 def _library() -> Any:
@@ -97,15 +97,8 @@ class Subwords:
 
     def save(self, path: Path) -> None:
         """Write a tokenizer.json, whole or not at all."""
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            with temporary.open("w", encoding="utf-8") as file:
-                file.write(self.tokenizer.to_str(pretty=True) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with replacing(path) as temporary:
+            temporary.write_text(self.tokenizer.to_str(pretty=True) + "\n", encoding="utf-8")
 
     def __len__(self) -> int:
         return self.tokenizer.get_vocab_size()

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 
-from transformer_lessons import expect
 from transformer_lessons.data.vocabulary import Vocabulary
 
 SMALLEST = Vocabulary.eos_id + 1 + 256
@@ -47,22 +46,3 @@ def checked_texts(texts: Iterable[str]) -> Iterator[str]:
     for number, text in enumerate(texts):
         check_text(text, name=f"texts[{number}]")
         yield text
-
-
-def ids_to_show(ids: Iterable[int], vocab_size: int) -> list[int]:
-    """The ids up to the first end mark, without padding and start marks, as `Vocabulary.decode` shows them.
-
-    A pitfall: a negative id would count from the end of the list of tokens.
-
-    Raises:
-        ValueError: for what are not several ids, or one out of range.
-    """
-    expect.several(ids=ids)
-    shown = []
-    for number in ids:
-        expect.index(number, vocab_size)
-        if number == Vocabulary.eos_id:
-            break
-        if number not in (Vocabulary.pad_id, Vocabulary.bos_id):
-            shown.append(number)
-    return shown

@@ -49,17 +49,27 @@ class Vocabulary:
         return ids
 
     def decode(self, ids: Iterable[int]) -> list[str]:
-        """The tokens of `ids` up to the first end mark, without padding and start marks; raises
-        ValueError for what is no id of the vocabulary."""
-        expect.several(ids=ids)
-        tokens = []
-        for number in ids:
-            expect.index(number, len(self))
-            if number == self.eos_id:
-                break
-            if number not in (self.pad_id, self.bos_id):
-                tokens.append(self.tokens[number])
-        return tokens
+        """The tokens that `ids_to_show` leaves; raises ValueError for what is no id of the vocabulary."""
+        return [self.tokens[number] for number in ids_to_show(ids, len(self))]
+
+
+def ids_to_show(ids: Iterable[int], vocab_size: int) -> list[int]:
+    """The ids up to the first end mark, without padding and start marks, which is what people see.
+
+    A pitfall: a negative id would count from the end of the list of tokens.
+
+    Raises:
+        ValueError: for what are not several ids, or one out of range.
+    """
+    expect.several(ids=ids)
+    shown = []
+    for number in ids:
+        expect.index(number, vocab_size)
+        if number == Vocabulary.eos_id:
+            break
+        if number not in (Vocabulary.pad_id, Vocabulary.bos_id):
+            shown.append(number)
+    return shown
 
 
 def pad(sequences: Sequence[Sequence[int]], pad_id: int) -> Int[Tensor, "batch length"]:
@@ -82,8 +92,7 @@ def pad(sequences: Sequence[Sequence[int]], pad_id: int) -> Int[Tensor, "batch l
         ids = torch.tensor(rows)
     except (TypeError, ValueError, RuntimeError):
         raise ValueError("sequences: expected ids, got what is no number") from None
-    if (
-        ids.dim() != 2 or ids.dtype is not torch.long
-    ):  # asked for integers, torch.tensor would cut off fractions without a word
+    # Not asked for integers, torch.tensor tells what came; asked, it would cut off fractions without a word.
+    if ids.dim() != 2 or ids.dtype is not torch.long:
         raise ValueError(f"sequences: expected lists of integers, got {ids.dtype} {tuple(ids.shape)}")
     return ids
