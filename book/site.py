@@ -77,11 +77,18 @@ def unfold_launch_button(app, pagename, templatename, context, doctree):
             }
 
 
+def say_the_language(app, pagename, templatename, context, doctree):
+    """A page that is not in English says so (``lang: zh-CN`` at its top): screen readers and browsers ask."""
+    if lang := (context.get("meta") or {}).get("lang"):
+        context["language"] = lang
+
+
 def setup(app):
     """Sphinx calls this once, because `_config.yml` lists `book.site`."""
     app.connect("config-inited", leave_vendored_scripts)
     app.add_transform(Anchors)
     app.connect("html-page-context", describe)
+    app.connect("html-page-context", say_the_language)
     app.connect("html-page-context", leave_out_mathjax, priority=501)  # after Sphinx's mathjax extension, 500
     app.connect("html-page-context", unfold_launch_button, priority=502)  # after the theme's 501
     return {"parallel_read_safe": True, "parallel_write_safe": True}

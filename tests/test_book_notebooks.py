@@ -1,6 +1,8 @@
 """What every committed notebook must be, beyond running: nbval would pass one whose outputs were stripped."""
 
 import re
+import subprocess
+import sys
 
 import nbformat
 import pytest
@@ -107,10 +109,20 @@ def test_has_the_parts_of_a_chapter(chapter):
     for heading in ("## Summary", "## Check yourself", "## Exercise", "## Further reading"):
         assert heading in text
     assert re.search(r"^## .*What goes wrong", text, re.MULTILINE)
-    assert 3 <= text.count("<details>") == text.count("</details>") <= 5
+    questions = text.partition("## Check yourself")[2]
+    assert 3 <= questions.count("<details>") <= 5
+    assert text.count("<details>") == text.count("</details>")
     anchors = SECTION.findall(text)
     assert len(anchors) == len(set(anchors)) >= 6
     assert all(anchor.startswith(f"ch{number:02}-") for anchor in anchors)
+
+
+def test_is_spelt_correctly(chapter):
+    """codespell on what a person wrote; drawings in a notebook's outputs are full of words that are none."""
+    text = "\n".join(cell.source for cell in read(chapter).cells)
+    command = [sys.executable, "-m", "codespell_lib", "-"]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_reads_well_in_colab_too(chapter):
