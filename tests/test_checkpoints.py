@@ -122,3 +122,9 @@ def test_a_checkpoint_that_runs_code_is_refused_before_it_runs(tmp_path):
     with pytest.raises(ValueError, match="paths: expected a checkpoint, got"):
         average_checkpoints([tmp_path / "evil.pt"])
     assert not (tmp_path / "written").exists()
+
+
+def test_a_file_with_more_than_tensors_is_no_checkpoint(tmp_path):
+    torch.save({"weight": torch.zeros(2), "step": 3}, tmp_path / "mixed.pt")
+    with pytest.raises(ValueError, match="paths: expected a checkpoint, got"):
+        average_checkpoints([tmp_path / "mixed.pt"])

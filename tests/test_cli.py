@@ -113,6 +113,87 @@ def test_an_unreadable_line_keeps_its_place(capsys, monkeypatch):
     assert "line 3: number: expected digits or English number words, got nothing" in error
 
 
+class Terminal(io.StringIO):
+    """Standard input that a person types into, who waits for each answer before going on."""
+
+    def __init__(self, text: str, output: list[str]):
+        super().__init__(text)
+        self.output, self.seen = output, []
+
+    def isatty(self):
+        return True
+
+    def __next__(self):
+        self.seen.append(len(self.output))
+        return super().__next__()
+
+
+def test_at_a_terminal_each_line_is_answered_at_once(capsys, monkeypatch):
+    answers = []
+
+    def note(*lines, file=None, flush=False, **_):
+        if file is None:
+            assert flush  # or the answer waits in a buffer
+            answers.extend(lines)
+        else:
+            print(*lines, file=file)
+
+    terminal = Terminal("12\nzwölf\n3\n", answers)
+    monkeypatch.setattr(sys, "stdin", terminal)
+    monkeypatch.setattr(cli, "print", note, raising=False)
+    code, _, error = run(capsys, "translate")
+    assert code == 2
+    assert answers == ["zwölf", "", "drei"]
+    assert terminal.seen == [0, 1, 2, 3]
+    assert "line 2: number" in error
+
+
+def test_a_file_is_translated_in_batches_and_its_lines_counted_throughout(capsys, monkeypatch):
+    batches = []
+    monkeypatch.setattr(
+        cli, "german_of", lambda numbers, *_: batches.append(len(numbers)) or ["eins"] * len(numbers)
+    )
+    monkeypatch.setattr(cli, "chosen_model", lambda _: ())
+    monkeypatch.setattr(sys, "stdin", io.StringIO("1\n" * 66 + "zwölf\n"))
+    code, out, error = run(capsys, "translate")
+    assert code == 2
+    assert batches == [64, 2]
+    assert out.splitlines() == ["eins"] * 66 + [""]
+    assert "line 67: number" in error
+
+
+def test_evaluate_says_what_went_wrong(capsys, monkeypatch):
+    examples = [{"number": 5, "expected": "fünf", "got": "zwölf"}]
+    asked = []
+
+    def result(model, source, target, numbers, *, beam_size):
+        asked.append((len(numbers), beam_size))
+        return {"exact_match": 0.998, "n": 1000, "errors": {"wrong part": 2}, "examples": examples}
+
+    monkeypatch.setattr(cli, "evaluate_number_words", result)
+    code, out, _ = run(capsys, "evaluate", "--beam", "3")
+    assert code == 0
+    assert out.splitlines() == [
+        "99.8% exact match on 1,000 numbers never trained on",
+        "     2 × wrong part",
+        "       5: zwölf instead of fünf",
+    ]
+    assert '"got": "zwölf"' in run(capsys, "evaluate", "--json")[1]
+    assert asked == [(1000, 3), (1000, 1)]
+
+
+def test_what_is_not_said_is_as_the_help_says():
+    chosen = cli.make_parser().parse_args(["train"])
+    assert (chosen.task, chosen.device, chosen.resume, chosen.overwrite) == (
+        "number-words",
+        "auto",
+        False,
+        False,
+    )
+    assert cli.make_parser().parse_args(["oracles"]).seeds == 3
+    assert cli.make_parser().parse_args(["translate"]).beam == 1
+
+
 def test_evaluate(capsys):
     code, out, _ = run(capsys, "evaluate", "--json")
     result = json.loads(out)

@@ -147,15 +147,15 @@ def translate_text(chosen: argparse.Namespace) -> int:
         return 0
     parts, is_fine = chosen_model(chosen.model), True
     # A person at a terminal wants an answer after each line; a file is faster in batches.
-    for number, lines in enumerate(in_chunks(sys.stdin, 1 if sys.stdin.isatty() else 64)):
+    for lines in in_chunks(enumerate(sys.stdin, start=1), 1 if sys.stdin.isatty() else 64):
         values = []
-        for offset, line in enumerate(lines):
+        for number, line in lines:
             try:
                 values.append(number_words.parse(line))
             except ValueError as error:
                 is_fine = False
                 values.append(None)
-                print(f"lessons translate: line {64 * number + offset + 1}: {error}", file=sys.stderr)
+                print(f"lessons translate: line {number}: {error}", file=sys.stderr)
         known = iter(german_of([n for n in values if n is not None], *parts, chosen.beam))
         # A line that could not be read gives an empty one, so that input and output stay side by side.
         print(*("" if n is None else next(known) for n in values), sep="\n", flush=True)
