@@ -5,8 +5,10 @@ import json
 import re
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
+import torch
 
 from transformer_lessons import __version__, cli
 from transformer_lessons.data.number_words import english, german
@@ -113,6 +115,12 @@ def test_an_unreadable_line_keeps_its_place(capsys, monkeypatch):
     assert "line 3: number: expected digits or English number words, got nothing" in error
 
 
+def test_nothing_but_unreadable_lines(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("zwölf\n\n"))
+    code, out, _ = run(capsys, "translate")
+    assert (code, out) == (2, "\n\n")
+
+
 class Terminal(io.StringIO):
     """Standard input that a person types into, who waits for each answer before going on."""
 
@@ -206,9 +214,32 @@ def test_evaluate(capsys):
 
 def test_doctor(capsys):
     code, out, _ = run(capsys, "doctor")
+    facts = dict(re.split(r"\s{2,}|(?<=^.{20}) ", line, maxsplit=1) for line in out.splitlines()[:-1])
     assert code == 0
-    assert "421 is vierhunderteinundzwanzig" in out
-    assert out.endswith("all is well\n")
+    assert facts["torch"] == torch.__version__
+    assert facts["threads"] == str(torch.get_num_threads())
+    assert {name: facts[name] for name in ("numpy", "jaxtyping", "safetensors", "tqdm")} == {
+        name: version(name) for name in ("numpy", "jaxtyping", "safetensors", "tqdm")
+    }
+    assert facts["trained model"] == "421 is vierhunderteinundzwanzig"
+    assert out.splitlines()[-1] == "all is well"
+
+
+def test_doctor_names_the_gpu(capsys, monkeypatch):
+    monkeypatch.setattr(cli, "choose_device", lambda _: torch.device("cuda"))
+    monkeypatch.setattr(cli, "versions", lambda _: {"device": "a card"})
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
+    code, out, _ = run(capsys, "doctor")
+    assert code == 0
+    assert re.search(r"^compute capability +9\.0$", out, re.MULTILINE)
+
+
+def test_doctor_finds_a_model_that_is_wrong(capsys, monkeypatch):
+    monkeypatch.setattr(cli, "german_of", lambda *_: ["zwölf"])
+    code, out, _ = run(capsys, "doctor")
+    assert code == 1
+    assert "421 is zwölf, which is wrong" in out
+    assert out.splitlines()[-1] == "something is wrong with this installation"
 
 
 def test_doctor_finds_a_missing_model(capsys, monkeypatch):
