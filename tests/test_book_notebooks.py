@@ -33,7 +33,8 @@ def chapter(request):
 
 
 def test_there_are_chapters():
-    assert [path.stem for path in chapters()] == ["05_scaled_dot_product_attention", "14_training"]
+    numbers = [int(path.stem[:2]) for path in chapters() if path.stem[:2].isdigit()]
+    assert numbers == sorted(set(range(1, 19)) - {16}), "chapter 16 needs a record measured on a GPU"
 
 
 def test_was_executed_top_to_bottom_without_complaint(chapter):
