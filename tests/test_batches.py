@@ -75,3 +75,13 @@ def test_the_global_random_state_is_left_alone():
 def test_batch_size_out_of_range(batch_size):
     with pytest.raises(ValueError, match=f"batch_size: expected 1 to 21, .* got {batch_size}"):
         Batches(PAIRS, batch_size, seed=0)
+
+
+def test_half_a_pair_is_none(no_shape_checks):
+    with pytest.raises(ValueError, match=r"pairs\[1\]: expected two lists of ids, got \(\[3\], 4\)"):
+        make_batch([([3], [4]), ([3], 4)])
+
+
+def test_one_negative_id_among_many():
+    with pytest.raises(ValueError, match="pairs: expected ids, 0 or more, got -5"):
+        make_batch([([3, 9, -5], [4])])

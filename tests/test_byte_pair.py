@@ -325,6 +325,10 @@ def test_merges_that_are_no_pairs_of_ids(no_shape_checks, pair):
     assert str(complaint.value).endswith(f"got {pair!r}")
 
 
+def test_the_first_byte_can_be_merged():
+    assert BytePairEncoding([(3, 258)]).tokens[-1] == bytes([0, 255])
+
+
 def test_merges_given_twice_or_not_at_all(no_shape_checks):
     with pytest.raises(ValueError, match=r"^merges\[2\]: expected each pair once, got \(100, 101\) again$"):
         BytePairEncoding([(100, 101), (259, 259), [100, 101]])

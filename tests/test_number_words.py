@@ -1,5 +1,7 @@
 """The number words, against num2words over the whole range, and the reading of what people type."""
 
+import hashlib
+import json
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
@@ -15,6 +17,7 @@ from transformer_lessons.data.number_words import (
     german,
     german_tokens,
     held_out,
+    pairs,
     parse,
     training_numbers,
 )
@@ -53,6 +56,8 @@ def test_where_num2words_is_wrong():
 def test_examples_of_the_course():
     assert english(421_005) == "four hundred and twenty-one thousand and five"
     assert english(900_654) == "nine hundred thousand, six hundred and fifty-four"
+    assert english(1_099) == "one thousand and ninety-nine"
+    assert english(1_100) == "one thousand, one hundred"
     assert german(421) == "vierhunderteinundzwanzig"
     assert german_tokens(421) == ["vier", "hundert", "ein", "und", "zwanzig"]
 
@@ -85,6 +90,7 @@ def test_parse_reads_what_english_says(n):
         ("one million", "expected 0 to 999,999"),
         ("twelve hundred", "in their order"),
         ("one thousand thousand", "in their order"),
+        ("ten hundred thousand", "in their order"),
         ("twenty eleven", "in their order"),
         ("five twenty", "in their order"),
         ("hundred", "in their order"),
@@ -115,6 +121,30 @@ def test_held_out_numbers_are_fixed_and_never_trained_on():
     trained = [n for seed in range(5) for n in training_numbers(20_000, seed)]
     assert not set(trained) & set(numbers)
     assert all(0 <= n < LIMIT for n in trained)
+
+
+def test_the_numbers_of_the_committed_model():
+    """Its record, and those in the book, were measured after training on these."""
+    numbers = training_numbers(20_000, seed=0)
+    assert numbers[:6] == [116_554, 794_772, 219_513, 42_450, 34, 536_110]
+    assert hashlib.sha256(json.dumps(numbers).encode()).hexdigest()[:16] == "2c2b6fedac4101cf"
+
+
+def test_pairs_are_ids_of_both_vocabularies():
+    # "twenty one" and "ein und zwanzig": an id is a place in the list, after the three special ones.
+    english_ids = [3 + ENGLISH_TOKENS.index(word) for word in ("twenty", "one")]
+    german_ids = [3 + GERMAN_TOKENS.index(word) for word in ("ein", "und", "zwanzig")]
+    assert pairs([21]) == [(english_ids, german_ids)]
+    with pytest.raises(ValueError, match="numbers: expected several"):
+        pairs(21)
+
+
+def test_all_numbers_may_be_held_out():
+    assert set(held_out.__wrapped__(LIMIT)) == set(range(LIMIT))
+    with pytest.raises(
+        ValueError, match="count: expected at most 1,000,000 different numbers, got 1,000,001"
+    ):
+        held_out.__wrapped__(LIMIT + 1)
 
 
 def test_training_numbers_are_half_uniform_half_log_uniform():
