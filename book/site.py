@@ -34,6 +34,9 @@ class Anchors(SphinxTransform):
                 target = nodes.target("", "", ids=[name], names=[name])
                 self.document.note_explicit_target(target)
                 paragraph.replace_self(target)
+                # MyST looks here when it follows a link from another page: `04_masks.ipynb#ch04-causal`.
+                metadata = self.env.metadata[self.env.docname]
+                metadata.setdefault("myst_slugs", {})[name] = (paragraph.line, name, name)
 
 
 def describe(app, pagename, templatename, context, doctree):
