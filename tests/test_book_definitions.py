@@ -5,6 +5,7 @@ of its notebook, with the imports and definitions that it needs and nothing else
 """
 
 import ast
+import re
 from collections.abc import Callable
 from pathlib import Path
 from pkgutil import resolve_name
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 
 from book.notebooks import chapters
 from transformer_lessons.encodings import LearnedEncoding
-from transformer_lessons.model import TransformerConfig
+from transformer_lessons.model import Transformer, TransformerConfig
 from transformer_lessons.oracles import is_within
 from transformer_lessons.oracles.measure import Deviation, distance, leaves
 
@@ -96,6 +97,10 @@ X, MEMORY = random(2, 5, 35), random(2, 11, 35)
 MEMORY_MASK = torch.rand(2, 1, 1, 11) < 0.7
 OUTPUT = random(2, 3, 5, 13)
 
+MODEL = Transformer(CONFIG).double()
+for matrix in filter(lambda parameter: parameter.dim() == 2, MODEL.parameters()):
+    nn.init.normal_(matrix, std=matrix.size(1) ** -0.5)  # so large that it has opinions
+
 CASES: dict[str, Callable] = {
     "masks.padding_mask": function(IDS, pad_id=0),
     "masks.causal_mask": lambda f: tensors([f(5), f(3, 7), f(1, 4)]),
@@ -135,6 +140,11 @@ CASES: dict[str, Callable] = {
         MEMORY,
     ),
     "model.Transformer": module(lambda c: c(CONFIG), plain, IDS, IDS[:, :4]),
+    "decoding.greedy": lambda f: [f(MODEL, IDS, max_length=9, use_cache=c) for c in (True, False)],
+    "decoding.beam": lambda f: [
+        f(MODEL, IDS, beam_size=k, length_penalty=alpha, max_length=9)
+        for k, alpha in ((1, 0.6), (3, 0.0), (4, 0.6))
+    ],
     "losses.label_smoothed_loss": function(random(3, 5, 11), IDS, pad_id=0, smoothing=0.1),
     "schedule.warmup_inverse_sqrt": lambda f: tensors([f(s, 512, 4000) for s in (1, 7, 4000, 9999)]),
 }
@@ -145,8 +155,7 @@ def taken_from(path: Path, name: str, cell: str) -> object:
     cells = [c.source for c in nbformat.read(path, as_version=4).cells if c.cell_type == "code"]
     available = {}
     for source in [*cells[1 : cells.index(cell)], cell]:
-        lines = [line for line in source.splitlines() if not line.lstrip().startswith(("%", "!"))]
-        for node in ast.parse("\n".join(lines)).body:
+        for node in ast.parse(re.sub(r"^( *)%.*", r"\1pass", source, flags=re.MULTILINE)).body:
             for bound in names_bound(node):
                 available[bound] = node
     needed, wanted = [], [name]
