@@ -132,6 +132,7 @@ CASES: dict[str, Callable] = {
     "norms.LayerNorm": module(lambda c: c(7), plain, random(2, 5, 7)),
     "norms.RMSNorm": module(lambda c: c(7), plain, random(2, 5, 7)),
     "norms.BatchNorm": module(lambda c: c(7), lambda m, x: [m(x), m.eval()(x)], random(2, 5, 7)),
+    "layers.AddAndNorm": module(lambda c: c(CONFIG), lambda m, x: m(x, torch.tanh), X),
     "layers.EncoderLayer": module(lambda c: c(CONFIG), lambda m, x: m(x, MEMORY_MASK[..., :5]), X),
     "layers.DecoderLayer": module(
         lambda c: c(CONFIG),
