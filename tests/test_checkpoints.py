@@ -89,7 +89,7 @@ def test_the_packaged_model_is_what_its_record_says():
 
 
 def test_unknown_record():
-    with pytest.raises(ValueError, match="name: expected one of number_words_seeds, got 'odd'"):
+    with pytest.raises(ValueError, match="name: expected one of number_words_seeds, table3, got 'odd'"):
         records.read("odd")
 
 
