@@ -101,3 +101,21 @@ def test_hours_are_those_of_the_chapters(stem):
 def test_the_chinese_page_lists_every_chapter():
     linked = re.findall(r"\(chapters/(\w+)\.ipynb\)", page("zh.md"))
     assert linked == [path.stem for path in chapters()]
+
+
+# ---- The paper, checked
+
+VERDICTS = {"agrees", "agree", "agrees in part", "differs from itself", "differs, on a task that can't show it"}
+
+
+def test_every_claim_of_the_paper_has_a_verdict():
+    text = prose("paper_checked")
+    claims, verdicts = text.partition("## The verdicts")[::2]
+    table = rows(verdicts)
+    assert len(table) >= 20
+    assert [row for row in table if len(row) != 3 or not row[1]] == []
+    (last,) = [row[2] for row in table if row[2] not in VERDICTS]
+    assert last == "[not testable here](#paper-not-here)"
+    # Each section is linked from one row.
+    anchors = set(re.findall(r'<a id="(paper-[\w-]+)">', claims)) - {"paper-verdicts"}
+    assert sorted(re.findall(r"\]\(#(paper-[\w-]+)\)", verdicts)) == sorted(anchors)
