@@ -75,7 +75,7 @@ set-repository: setup  ## rewrite the repository's address everywhere: make set-
 # torch requires its own CUDA packages exactly, and its CPU build none: so they are not listed.
 lock: setup  ## resolve pyproject.toml's bounds into requirements.txt anew
 	@echo 'torch==$(TORCH)' | $(RUN) -m uv pip compile --quiet --universal --python-version 3.11 --upgrade \
-	  --extra plot --extra subwords --group book --group exercises --group test --no-annotate --no-header pyproject.toml - \
+	  --extra plot --extra subwords --extra multi30k --group book --group exercises --group test --no-annotate --no-header pyproject.toml - \
 	  --output-file .venv/requirements.lock
 	@{ echo '# Exact versions for the book, the exercises and the tests: `make lock` makes this file from pyproject.toml.'; \
 	  grep -vE '^(nvidia-|cuda-|triton=)' .venv/requirements.lock; echo '-e .'; } > requirements.txt.new

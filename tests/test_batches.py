@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from transformer_lessons.data.batches import Batch, Batches, make_batch
+from transformer_lessons.data.batches import Batch, Batches, TokenBatches, make_batch
 
 # Pair n is recognised by its first source token.
 PAIRS = [([100 + n] * (1 + n % 3), [3 + n] * (1 + n % 5)) for n in range(21)]
@@ -85,3 +85,81 @@ def test_half_a_pair_is_none(no_shape_checks):
 def test_one_negative_id_among_many():
     with pytest.raises(ValueError, match="pairs: expected ids, 0 or more, got -5"):
         make_batch([([3, 9, -5], [4])])
+
+
+# ---- Batches of like lengths
+
+# As in translation, long sources have long targets.
+LONG = [([100 + n] * (2 + n % 29), [3 + n] * (1 + n % 29 + n % 5)) for n in range(997)]
+
+
+def real(batch: Batch) -> int:
+    return int((batch.src != 0).sum() + (batch.tgt_out != 0).sum())
+
+
+def test_token_batches_hold_every_pair_once_in_an_epoch():
+    batches = TokenBatches(LONG, 503, seed=0)
+    epochs = [
+        [
+            n
+            for step in range(batches.steps_per_epoch)
+            for n in firsts(batches[epoch * batches.steps_per_epoch + step])
+        ]
+        for epoch in range(3)
+    ]
+    assert all(sorted(epoch) == list(range(997)) for epoch in epochs)
+    assert len({tuple(epoch) for epoch in epochs}) == 3
+
+
+def test_token_batches_are_alike_in_tokens_and_nearly_free_of_padding():
+    total = sum(len(source) + len(target) + 1 for source, target in LONG)
+    batches = TokenBatches(LONG, 503, seed=0)
+    assert batches.steps_per_epoch == round(total / 503)
+    epoch = [batches[step] for step in range(batches.steps_per_epoch)]
+    # An average that a batch may miss by its last pair, of at most 30 + 33 + 1 tokens, at either end.
+    assert all(abs(real(batch) - 503) <= 64 for batch in epoch)
+    shuffled = Batches(LONG, 16, seed=0)
+
+    def share(some) -> float:
+        return sum(map(real, some)) / sum(batch.src.numel() + batch.tgt_out.numel() for batch in some)
+
+    assert share(epoch) > 0.9 > 0.65 > share([shuffled[step] for step in range(shuffled.steps_per_epoch)])
+    lengths = [batch.src.size(1) for batch in epoch]
+    assert lengths not in (sorted(lengths), sorted(lengths, reverse=True))
+
+
+def test_a_token_batch_is_a_function_of_seed_and_step():
+    one, other = TokenBatches(LONG, 503, seed=7), TokenBatches(LONG, 503, seed=7)
+    steps = one.steps_per_epoch
+    wanted = {step: firsts(one[step]) for step in range(2 * steps)}
+    for step in (steps, 3, 2 * steps - 1, 0):  # in any order, as after a restart
+        assert firsts(other[step]) == wanted[step]
+    assert firsts(TokenBatches(LONG, 503, seed=8)[0]) != wanted[0]
+    assert {n for step in range(steps) for n in wanted[step]} == {
+        n for step in range(steps) for n in wanted[steps + step]
+    }
+
+
+def test_token_batches_are_never_empty():
+    """A pair longer than the budget would leave its neighbours' batches without any."""
+    pairs = [([5] * 97, [6] * 89), ([7], [8]), ([9], [10]), ([11], [12])]
+    for tokens in (2, 5, 50, 196):
+        batches = TokenBatches(pairs, tokens, seed=0)
+        epoch = [firsts(batches[step]) for step in range(batches.steps_per_epoch)]
+        assert sorted(n for batch in epoch for n in batch) == sorted([5 - 100, 7 - 100, 9 - 100, 11 - 100])
+        assert all(epoch)
+    assert TokenBatches(pairs, 2, seed=0).steps_per_epoch == 4
+    assert TokenBatches(pairs[:1], 3, seed=0).steps_per_epoch == 1
+
+
+def test_token_batches_mix_pairs():
+    """In two epochs, a pair meets others: of its batch-mates in one, most are elsewhere in the other."""
+    batches = TokenBatches(LONG, 1009, seed=0)
+    steps = batches.steps_per_epoch
+    mates = [{}, {}]
+    for epoch in range(2):
+        for step in range(steps):
+            members = set(firsts(batches[epoch * steps + step]))
+            mates[epoch].update(dict.fromkeys(members, members))
+    kept = [len(mates[0][n] & mates[1][n]) / len(mates[0][n]) for n in range(997)]
+    assert sum(kept) / len(kept) < 0.5

@@ -142,7 +142,7 @@ def test_the_command(tmp_path, monkeypatch):
 
 @pytest.mark.full
 def test_the_committed_record_can_be_measured_again(tmp_path):
-    """All runs anew, three quarters of an hour: rows end where the record says, as far as seeds scatter anyway."""
+    """All runs anew, three quarters of an hour: rows end where the record says, but for scatter."""
     record = json.loads(table3.RECORD.read_text())
     again = table(tmp_path / "table3.json", TrainingConfig(**record["settings"]["training"]), 3, count=500)
     for change in {entry["change"] for entry in record["runs"]}:

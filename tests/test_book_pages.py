@@ -105,7 +105,13 @@ def test_the_chinese_page_lists_every_chapter():
 
 # ---- The paper, checked
 
-VERDICTS = {"agrees", "agree", "agrees in part", "differs from itself", "differs, on a task that can't show it"}
+VERDICTS = {
+    "agrees",
+    "agree",
+    "agrees in part",
+    "differs from itself",
+    "differs, on a task that can't show it",
+}
 
 
 def test_every_claim_of_the_paper_has_a_verdict():

@@ -10,10 +10,13 @@ from importlib.metadata import version
 import pytest
 import torch
 
-from transformer_lessons import __version__, cli
+from transformer_lessons import __version__, cli, tasks
 from transformer_lessons.data.number_words import english, german
 from transformer_lessons.oracles import Case, cases
 from transformer_lessons.oracles.measure import Deviation
+from transformer_lessons.runs import settings_of
+from transformer_lessons.tasks import NumberWords
+from transformer_lessons.training_config import TrainingConfig
 
 
 @pytest.fixture(autouse=True)
@@ -158,10 +161,13 @@ def test_at_a_terminal_each_line_is_answered_at_once(capsys, monkeypatch):
 
 def test_a_file_is_translated_in_batches_and_its_lines_counted_throughout(capsys, monkeypatch):
     batches = []
-    monkeypatch.setattr(
-        cli, "german_of", lambda numbers, *_: batches.append(len(numbers)) or ["eins"] * len(numbers)
-    )
-    monkeypatch.setattr(cli, "chosen_model", lambda _: ())
+
+    def translations(task, parts, sentences, beam_size):
+        batches.append(len(sentences))
+        return ["eins"] * len(sentences)
+
+    monkeypatch.setattr(cli, "translations", translations)
+    monkeypatch.setattr(cli, "chosen_model", lambda _: (NumberWords(), ()))
     monkeypatch.setattr(sys, "stdin", io.StringIO("1\n" * 66 + "zwölf\n"))
     code, out, error = run(capsys, "translate")
     assert code == 2
@@ -178,7 +184,7 @@ def test_evaluate_says_what_went_wrong(capsys, monkeypatch):
         asked.append((len(numbers), beam_size))
         return {"exact_match": 0.998, "n": 1000, "errors": {"wrong part": 2}, "examples": examples}
 
-    monkeypatch.setattr(cli, "evaluate_number_words", result)
+    monkeypatch.setattr(tasks, "evaluate_number_words", result)
     code, out, _ = run(capsys, "evaluate", "--beam", "3")
     assert code == 0
     assert out.splitlines() == [
@@ -192,12 +198,11 @@ def test_evaluate_says_what_went_wrong(capsys, monkeypatch):
 
 def test_what_is_not_said_is_as_the_help_says():
     chosen = cli.make_parser().parse_args(["train"])
-    assert (chosen.task, chosen.device, chosen.resume, chosen.overwrite) == (
-        "number-words",
-        "auto",
-        False,
-        False,
-    )
+    assert (chosen.device, chosen.resume, chosen.overwrite, chosen.compile) == ("auto", False, False, False)
+    assert (chosen.task, chosen.output, chosen.precision) == (None, None, None)
+    task, directory, sizes, config = settings_of(chosen)
+    assert (task.name, directory.as_posix()) == ("number-words", "runs/number-words")
+    assert (sizes, config) == (NumberWords.sizes, TrainingConfig())
     assert cli.make_parser().parse_args(["oracles"]).seeds == 3
     assert cli.make_parser().parse_args(["translate"]).beam == 1
 
@@ -235,7 +240,7 @@ def test_doctor_names_the_gpu(capsys, monkeypatch):
 
 
 def test_doctor_finds_a_model_that_is_wrong(capsys, monkeypatch):
-    monkeypatch.setattr(cli, "german_of", lambda *_: ["zwölf"])
+    monkeypatch.setattr(cli, "translations", lambda *_: ["zwölf"])
     code, out, _ = run(capsys, "doctor")
     assert code == 1
     assert "421 is zwölf, which is wrong" in out

@@ -16,10 +16,11 @@ MATHEMATICS = (
     "masks encodings embeddings attention feed_forward norms losses schedule layers model decoding".split()
 )
 INFRASTRUCTURE = (
-    "config cache data files checkpoints training training_config interruption evaluation".split()
+    "config cache data files checkpoints training training_config training_loss interruption distributed "
+    "evaluation".split()
 )
 ELSEWHERE = (
-    "expect checks oracles runs cli records plotting __main__ __init__".split()
+    "expect checks oracles runs tasks cli records plotting __main__ __init__".split()
 )  # owe a docstring, no more
 OWED = dict.fromkeys(MATHEMATICS, ("formula", "source", "shapes", "errors", "pitfall"))
 OWED |= dict.fromkeys(INFRASTRUCTURE, ("errors", "pitfall"))

@@ -15,19 +15,21 @@ NAME = PACKAGE.name
 # A module imports only lower floors. The modules of a folder (`data`, `checks`) may know each other.
 FLOORS = [
     "expect",
-    "config masks cache schedule interruption files records",
+    "config masks cache schedule interruption distributed files records",
     "encodings embeddings norms feed_forward attention losses data training_config",
     "layers",
     "model",
     "decoding checkpoints",
-    "training evaluation",
+    "training_loss evaluation",
+    "training tasks",
     "checks oracles runs",
     "cli",
     "__main__ plotting",  # which nobody imports
 ]
 FLOOR = {part: number for number, parts in enumerate(FLOORS) for part in parts.split()}
 HEAVY = set(
-    "matplotlib transformers tokenizers hypothesis nbgrader IPython pandas num2words nbformat".split()
+    "matplotlib transformers tokenizers hypothesis nbgrader IPython pandas num2words nbformat pooch "
+    "sacrebleu".split()
 )
 
 MODULES = sorted(PACKAGE.rglob("*.py"))

@@ -1,6 +1,7 @@
 """Models and runs on disk: a folder with a config, weights, and how they came about::
 
     config.json          task, sizes, training settings, and the tokens that the ids stand for
+    tokenizer.json       these instead, if both languages share a byte-pair encoding
     weights.safetensors  the parameters
     record.json          what was measured, on which device, with which versions
     metrics.jsonl        one line a training step
@@ -24,36 +25,66 @@ from torch import Tensor
 
 from transformer_lessons import expect
 from transformer_lessons.config import TransformerConfig
+from transformer_lessons.data.subwords import Subwords
 from transformer_lessons.data.vocabulary import Vocabulary
 from transformer_lessons.files import read_json, replacing, write_json
 from transformer_lessons.model import Transformer
 
 PRETRAINED = "number_words"
+TOKENISER = "tokenizer.json"
+Tokeniser = Vocabulary | Subwords
 
 
 def save_model(
-    directory: Path, model: Transformer, source: Vocabulary, target: Vocabulary, **about: object
+    directory: Path, model: Transformer, source: Tokeniser, target: Tokeniser, **about: object
 ) -> None:
-    """Write ``config.json`` (with `about`: task, training settings) and ``weights.safetensors``.
+    """Write ``config.json`` (with `about`: task, training settings), ``weights.safetensors`` and the tokenisers.
 
     A pitfall: tied weights are one tensor under several names. They are written once and tied again by the model
     that loads them; a plain dictionary of tensors would make several of them.
 
     Raises:
-        ValueError: for what is no path, model or vocabulary.
+        ValueError: for what is no path, model or tokeniser, or two encodings where one is shared.
     """
     directory = expect.path(directory, "directory")
     expect.kind(Transformer, model=model)
-    expect.kind(Vocabulary, source=source, target=target)
+    expect.kind(Tokeniser, source=source, target=target)
+    if isinstance(source, Subwords) and source is not target:
+        raise ValueError("target: expected the encoding that is also the source's, got another")
     directory.mkdir(parents=True, exist_ok=True)
-    tokens = {"source_tokens": source.tokens[3:], "target_tokens": target.tokens[3:]}
+    if isinstance(source, Subwords):
+        tokens = {}
+        source.save(directory / TOKENISER)
+    else:
+        tokens = {"source_tokens": source.tokens[3:], "target_tokens": target.tokens[3:]}
     write_json(directory / "config.json", {**about, "model": asdict(model.config), **tokens})
     with replacing(directory / "weights.safetensors") as temporary:
         save_weights(model, str(temporary))
 
 
-def load_model(directory: Path | None = None) -> tuple[Transformer, Vocabulary, Vocabulary]:
-    """A saved model, in evaluation mode on the CPU, and its two vocabularies.
+def load_tokenisers(directory: Path) -> tuple[Tokeniser, Tokeniser]:
+    """What turns source and target sentences into ids and back, as `save_model` wrote them.
+
+    A pitfall: a byte-pair encoding that both languages share is one object, returned twice.
+
+    Raises:
+        ValueError: for what is no path, or files that say something else.
+        ImportError: for a byte-pair encoding without the `tokenizers` library.
+    """
+    directory = expect.path(directory, "directory")
+    if (directory / TOKENISER).is_file():
+        joint = Subwords.load(directory / TOKENISER)
+        return joint, joint
+    config = read_json(directory / "config.json")
+    try:
+        return Vocabulary(config["source_tokens"]), Vocabulary(config["target_tokens"])
+    except KeyError as error:
+        expected = f"a folder with {TOKENISER}, or tokens in its config.json"
+        raise ValueError(f"model: expected {expected}, got {directory}: {error}") from None
+
+
+def load_model(directory: Path | None = None) -> tuple[Transformer, Tokeniser, Tokeniser]:
+    """A saved model, in evaluation mode on the CPU, and the tokenisers of its two languages.
 
     A pitfall: who trains it further has to call ``model.train()``, or dropout stays off.
 
@@ -74,10 +105,10 @@ def load_model(directory: Path | None = None) -> tuple[Transformer, Vocabulary, 
     try:
         model = Transformer(TransformerConfig(**config["model"]))
         load_weights(model, directory / "weights.safetensors")
-        return model.eval(), Vocabulary(config["source_tokens"]), Vocabulary(config["target_tokens"])
     except (KeyError, TypeError, RuntimeError, SafetensorError) as error:
         reason = " ".join(str(error).split())[:200]
         raise ValueError(f"model: expected config and weights that fit, got {directory}: {reason}") from None
+    return model.eval(), *load_tokenisers(directory)
 
 
 def snapshots(directory: Path) -> list[Path]:

@@ -19,11 +19,14 @@ from tqdm import tqdm
 from transformer_lessons import __version__
 from transformer_lessons.checkpoints import load_model
 from transformer_lessons.data import number_words
-from transformer_lessons.evaluation import evaluate_number_words, in_chunks, translate
-from transformer_lessons.model import Transformer
+from transformer_lessons.evaluation import in_chunks, translate
 from transformer_lessons.oracles import cases
 from transformer_lessons.oracles.table import row_of, table_of
-from transformer_lessons.runs import DEFAULT_DIRECTORY, choose_device, train, versions
+from transformer_lessons.runs import choose_device, default_directory, train, versions
+from transformer_lessons.tasks import TASKS, NumberWords, Task, task_of
+from transformer_lessons.training_config import PRECISIONS
+
+DEFAULT_DIRECTORY = default_directory(NumberWords())
 
 
 class Parser(argparse.ArgumentParser):
@@ -59,13 +62,13 @@ def make_parser() -> Parser:
 
     add_train(commands)
 
-    command = commands.add_parser("evaluate", help="exact match on 1,000 numbers never trained on")
+    command = commands.add_parser("evaluate", help="measure a model on what it was not trained on")
     add_model(command)
     command.add_argument("--json", action="store_true", help="machine-readable")
     add_beam(command)
     command.set_defaults(run=evaluate)
 
-    command = commands.add_parser("translate", help="English number words, or digits, to German")
+    command = commands.add_parser("translate", help="English to German: number words or digits, or captions")
     add_model(command)
     command.add_argument("text", nargs="*", metavar="TEXT", help="without it, one per line of standard input")
     add_beam(command)
@@ -86,12 +89,16 @@ def make_parser() -> Parser:
 def add_train(commands) -> None:
     """The command that trains, and its arguments."""
     command = commands.add_parser("train", help="train a model; Ctrl-C leaves a checkpoint, --resume goes on")
-    command.add_argument("--task", choices=["number-words"], default="number-words")
+    command.add_argument("--task", choices=TASKS, help="what to learn (number-words)")
     command.add_argument("--config", type=Path, metavar="FILE", help="a run's config.json, to train like it")
-    command.add_argument("--output", type=Path, default=DEFAULT_DIRECTORY, metavar="DIR", help="%(default)s")
+    command.add_argument("--output", type=Path, metavar="DIR", help="(runs/TASK)")
     command.add_argument("--seed", type=int, metavar="N", help="of initialisation and data (0)")
-    command.add_argument("--steps", type=int, metavar="N", help="optimiser steps in all (250)")
+    command.add_argument(
+        "--steps", type=int, metavar="N", help="optimiser steps in all (250; multi30k: 2,000)"
+    )
     command.add_argument("--device", choices=["auto", "cpu", "cuda", "mps"], default="auto")
+    command.add_argument("--precision", choices=PRECISIONS, help="of matrix products (multi30k: auto)")
+    command.add_argument("--compile", action="store_true", help="fuse the step with torch.compile")
     kept = command.add_mutually_exclusive_group()
     kept.add_argument("--resume", action="store_true", help="go on from the checkpoint in DIR")
     kept.add_argument("--overwrite", action="store_true", help="discard the run in DIR and start anew")
@@ -115,60 +122,55 @@ def add_beam(command: Parser) -> None:
     )
 
 
-def chosen_model(directory: Path | None):
-    """The model named, the one trained here, or the one in the package; it says which."""
+def chosen_model(directory: Path | None) -> tuple[Task, tuple]:
+    """The task, and model and tokenisers: of the run named, of the one trained here, or those in the package."""
     if directory is None and (DEFAULT_DIRECTORY / "weights.safetensors").is_file():
         directory = DEFAULT_DIRECTORY
     print(f"model: {directory or 'the one that comes with the package'}", file=sys.stderr)
-    return load_model(directory)
+    parts = load_model(directory)
+    return NumberWords() if directory is None else task_of(directory / "config.json"), parts
 
 
 def evaluate(chosen: argparse.Namespace) -> int:
     """``lessons evaluate``."""
-    model, source, target = chosen_model(chosen.model)
-    numbers = number_words.held_out()
-    result = evaluate_number_words(model, source, target, numbers, beam_size=chosen.beam)
+    task, parts = chosen_model(chosen.model)
+    result = task.evaluate(*parts, chosen.beam)
     if chosen.json:
         print(json.dumps(result, ensure_ascii=False))
-        return 0
-    print(f"{result['exact_match']:.1%} exact match on {result['n']:,} numbers never trained on")
-    for kind, count in result["errors"].items():
-        print(f"{count:6} × {kind}")
-    for example in result["examples"]:
-        print(f"       {example['number']}: {example['got']} instead of {example['expected']}")
+    else:
+        print(*task.report(result), sep="\n")
     return 0
 
 
 def translate_text(chosen: argparse.Namespace) -> int:
     """``lessons translate``."""
+    task, parts = chosen_model(chosen.model)
     if chosen.text:
-        n = number_words.parse(" ".join(chosen.text))
-        print(*german_of([n], *chosen_model(chosen.model), chosen.beam))
+        print(*translations(task, parts, [task.read(" ".join(chosen.text))], chosen.beam))
         return 0
-    parts, is_fine = chosen_model(chosen.model), True
+    is_fine = True
     # A person at a terminal wants an answer after each line; a file is faster in batches.
     for lines in in_chunks(enumerate(sys.stdin, start=1), 1 if sys.stdin.isatty() else 64):
-        values = []
+        sentences = []
         for number, line in lines:
             try:
-                values.append(number_words.parse(line))
+                sentences.append(task.read(line))
             except ValueError as error:
                 is_fine = False
-                values.append(None)
+                sentences.append(None)
                 print(f"lessons translate: line {number}: {error}", file=sys.stderr)
-        known = iter(german_of([n for n in values if n is not None], *parts, chosen.beam))
+        readable = [sentence for sentence in sentences if sentence is not None]
+        known = iter(translations(task, parts, readable, chosen.beam))
         # A line that could not be read gives an empty one, so that input and output stay side by side.
-        print(*("" if n is None else next(known) for n in values), sep="\n", flush=True)
+        print(*("" if sentence is None else next(known) for sentence in sentences), sep="\n", flush=True)
     return 0 if is_fine else 2
 
 
-def german_of(numbers: Sequence[int], model: Transformer, source, target, beam_size: int = 1) -> list[str]:
-    """What the model makes of the English words of each number."""
-    if not numbers:
+def translations(task: Task, parts: tuple, sentences: Sequence, beam_size: int = 1) -> list[str]:
+    """What the model makes of each sentence, as a person wants to see it."""
+    if not sentences:
         return []
-    sentences = [number_words.english_tokens(number_words.english(n)) for n in numbers]
-    translations = translate(model, source, target, sentences, beam_size=beam_size)
-    return ["".join(tokens) for tokens in translations]
+    return [task.write(sentence) for sentence in translate(*parts, sentences, beam_size=beam_size)]
 
 
 def doctor(chosen: argparse.Namespace) -> int:
@@ -182,7 +184,8 @@ def doctor(chosen: argparse.Namespace) -> int:
     for name, value in facts.items():
         print(f"{name:20} {value}")
     try:
-        (word,) = german_of([421], *load_model())
+        task = NumberWords()
+        (word,) = translations(task, load_model(), [task.read("421")])
     except (ValueError, OSError) as error:
         print(f"{'trained model':20} unusable: {error}")
         return 1

@@ -3,11 +3,13 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from typing import Any
 
 from transformer_lessons import expect
+from transformer_lessons.checkpoints import Tokeniser
 from transformer_lessons.data.lengths import limit_lengths
 from transformer_lessons.data.number_words import english, english_tokens, german_tokens
-from transformer_lessons.data.vocabulary import Vocabulary, pad
+from transformer_lessons.data.vocabulary import pad
 from transformer_lessons.decoding import beam, greedy
 from transformer_lessons.model import Transformer
 
@@ -27,27 +29,27 @@ def in_chunks(items: Iterable, size: int) -> Iterator[list]:
 
 def translate(
     model: Transformer,
-    source: Vocabulary,
-    target: Vocabulary,
-    sentences: Sequence[Sequence[str]],
+    source: Tokeniser,
+    target: Tokeniser,
+    sentences: Sequence[str | Sequence[str]],
     *,
     beam_size: int = 1,
-) -> list[list[str]]:
-    """Translations of tokenised sentences, in one batch; target tokens of each.
+) -> list[str] | list[list[str]]:
+    """Translations of sentences, in one batch: texts, or for a `Vocabulary` the tokens of each.
 
     A pitfall: a batch is as wide as its longest sentence; sort many sentences by length first.
 
     Args:
-        model, source, target: a trained model and its vocabularies.
-        sentences: source tokens of each.
+        model, source, target: a trained model and its tokenisers.
+        sentences: what `source` encodes: texts, or for a `Vocabulary` the tokens of each.
         beam_size: 1 is `decoding.greedy`, more `decoding.beam`.
 
     Raises:
-        ValueError: for sentences that are not lists of tokens, tokens outside the vocabulary, sentences longer
-            than the model's max_length, or a beam_size below 1.
+        ValueError: for sentences that `source` cannot encode, such as tokens outside its vocabulary, sentences
+            longer than the model's max_length, or a beam_size below 1.
     """
     expect.kind(Transformer, model=model)
-    expect.kind(Vocabulary, source=source, target=target)
+    expect.kind(Tokeniser, source=source, target=target)
     expect.several(sentences=sentences)
     expect.sizes(beam_size=beam_size)
     device = next(model.parameters()).device
@@ -62,8 +64,8 @@ def translate(
 
 def evaluate_number_words(
     model: Transformer,
-    source: Vocabulary,
-    target: Vocabulary,
+    source: Tokeniser,
+    target: Tokeniser,
     numbers: Sequence[int],
     *,
     beam_size: int = 1,
@@ -114,3 +116,56 @@ def error_kind(got: Sequence[str], expected: Sequence[str]) -> str:
     if not extra:
         return "missing part"
     return "added part" if not missing else "wrong part"
+
+
+def evaluate_bleu(
+    model: Transformer,
+    source: Tokeniser,
+    target: Tokeniser,
+    pairs: Sequence[tuple[str, str]],
+    *,
+    beam_size: int = 1,
+    batch_size: int = 100,
+) -> dict:
+    """Translate the first text of each pair and compare with the second by BLEU (Papineni et al. 2002).
+
+    Computed by sacreBLEU (Post 2018), whose signature says how. Two pitfalls: a BLEU without a signature compares
+    with nothing, lowercased scores, for one, being higher than cased ones; the mean of sentences' BLEU
+    is not the BLEU of all.
+
+    Returns:
+        ``bleu`` and ``signature``, ``bleu_lowercase`` and ``signature_lowercase``, ``n``, and ``examples`` (the
+        first five).
+
+    Raises:
+        ValueError: for no pairs, or what `translate` refuses.
+        ImportError: without the `sacrebleu` library.
+    """
+    metrics = {name: _metrics().BLEU(lowercase=bool(name)) for name in ("", "_lowercase")}
+    expect.several(pairs=pairs)
+    expect.sizes(batch_size=batch_size)
+    if not len(pairs):
+        raise ValueError("pairs: expected one or more, got none")
+    # Sentences of like lengths share a batch, which is as wide as its longest.
+    order = sorted(range(len(pairs)), key=lambda number: len(source.encode(pairs[number][0])))
+    found = {}
+    for chunk in in_chunks(order, batch_size):
+        texts = [pairs[number][0] for number in chunk]
+        found |= dict(zip(chunk, translate(model, source, target, texts, beam_size=beam_size), strict=True))
+    got, references = [found[number] for number in range(len(pairs))], [[german for _, german in pairs]]
+    result = {}
+    for name, metric in metrics.items():
+        result[f"bleu{name}"] = metric.corpus_score(got, references).score
+        result[f"signature{name}"] = str(metric.get_signature())
+    shown = [{"source": e, "expected": d, "got": g} for (e, d), g in zip(pairs[:5], got, strict=False)]
+    return {**result, "n": len(pairs), "beam_size": beam_size, "examples": shown}
+
+
+def _metrics() -> Any:
+    # Imported only when it is used: the package works without it.
+    try:
+        from sacrebleu import metrics
+    except ImportError:
+        install = 'pip install "transformer-lessons[multi30k]"'
+        raise ImportError(f"sacrebleu: expected an installed library, got none: {install}") from None
+    return metrics

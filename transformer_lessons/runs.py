@@ -8,26 +8,19 @@ from pathlib import Path
 
 import torch
 
-from transformer_lessons import __version__
-from transformer_lessons.checkpoints import save_model, snapshots
-from transformer_lessons.data import number_words
-from transformer_lessons.data.batches import Batches
-from transformer_lessons.data.lengths import limit_pairs
-from transformer_lessons.evaluation import evaluate_number_words
+from transformer_lessons import __version__, distributed
+from transformer_lessons.checkpoints import load_tokenisers, save_model, snapshots
+from transformer_lessons.config import TransformerConfig
 from transformer_lessons.files import read_json, write_json
-from transformer_lessons.model import Transformer, TransformerConfig
-from transformer_lessons.training import Trainer, TrainingConfig
+from transformer_lessons.tasks import TASKS, NumberWords, Task, batches, new_model, task_of
+from transformer_lessons.training import Trainer, TrainingConfig, average_checkpoints
 
-DEFAULT_DIRECTORY = Path("runs/number-words")
-NUMBER_WORDS_MODEL = {
-    "d_model": 128,
-    "num_heads": 4,
-    "d_ff": 512,
-    "num_encoder_layers": 2,
-    "num_decoder_layers": 2,
-    "dropout": 0.0,
-    "max_length": 64,
-}
+NUMBER_WORDS_MODEL = NumberWords.sizes
+
+
+def default_directory(task: Task) -> Path:
+    """Where a task's run goes if nothing else is said."""
+    return Path("runs") / task.name
 
 
 def choose_device(name: str) -> torch.device:
@@ -41,37 +34,59 @@ def choose_device(name: str) -> torch.device:
 
 
 def train(chosen: argparse.Namespace) -> int:
-    """``lessons train``: train, or go on training, and evaluate at the end."""
-    directory, device = chosen.output, choose_device(chosen.device)
-    sizes, config = settings_of(chosen)
-    trainer = new_trainer(sizes, config, device, directory)
-    if chosen.resume:
-        trainer.restore()
-    else:
-        discard(directory)
-    model, vocabularies = trainer.model, number_words.vocabularies()
-    about = {"task": chosen.task, "training": asdict(config)}
-    save_model(directory, model, *vocabularies, **about)  # the config must be there if the run is cut off
+    """``lessons train``: train, or go on training, and evaluate at the end; under torchrun, as one of several."""
+    with distributed.process_group(choose_device(chosen.device)) as device:
+        task, directory, sizes, config = settings_of(chosen)
+        distributed.wait()  # until all have seen what was there before
+        tokenisers = load_tokenisers(directory) if chosen.resume else task.tokenisers()
+        trainer = new_trainer(task, tokenisers, sizes, config, device, directory)
+        if chosen.resume:
+            trainer.restore()
+        elif not distributed.rank():
+            discard(directory)
+        is_done = run(trainer, task, tokenisers)
+        if distributed.rank():
+            return 0 if is_done else 130
+        if not is_done:
+            given = "" if task.name == NumberWords.name else f" --task {task.name}"
+            given += "" if directory == default_directory(task) else f" --output {directory}"
+            print(
+                f"stopped after step {trainer.step}; to go on: lessons train --resume{given}", file=sys.stderr
+            )
+            return 130
+        result = task.evaluate(trainer.model, *tokenisers, 1)
+        write_json(directory / "record.json", {**result, **last(trainer), "made_with": versions(device)})
+        print(f"{directory}: {task.report(result)[0]}")
+        return 0
+
+
+def run(trainer: Trainer, task: Task, tokenisers: tuple) -> bool:
+    """Train to the end, or to an interruption, with the model's files in the run's folder; True if it is done.
+
+    Where snapshots are kept, the model is the mean of them (§6.1).
+    """
+    about = {"task": task.name, "training": asdict(trainer.config)}
+
+    def save():
+        if not distributed.rank():
+            save_model(trainer.directory, trainer.model, *tokenisers, **about)
+
+    save()  # the config must be there if the run is cut off
     is_done = trainer.run()
-    save_model(directory, model, *vocabularies, **about)
-    if not is_done:
-        where = "" if directory == DEFAULT_DIRECTORY else f" --output {directory}"
-        print(f"stopped after step {trainer.step}; to go on: lessons train --resume{where}", file=sys.stderr)
-        return 130
-    result = evaluate_number_words(model, *vocabularies, number_words.held_out())
-    write_json(directory / "record.json", {**result, **last(trainer), "made_with": versions(device)})
-    print(f"{directory}: {result['exact_match']:.1%} exact match on {result['n']:,} held-out numbers")
-    return 0
+    if is_done and trainer.config.snapshots and not distributed.rank():
+        trainer.model.load_state_dict(average_checkpoints(snapshots(trainer.directory)))
+    save()
+    return is_done
 
 
-def new_trainer(sizes: dict, config: TrainingConfig, device: torch.device, directory: Path) -> Trainer:
+def new_trainer(
+    task: Task, tokenisers: tuple, sizes: dict, config: TrainingConfig, device: torch.device, directory: Path
+) -> Trainer:
     """A model of these sizes with its data, before the first step."""
-    source, target = number_words.vocabularies()
     torch.manual_seed(config.seed)
-    model = Transformer(TransformerConfig(len(source), len(target), **sizes)).to(device)
-    numbers = number_words.training_numbers(config.training_pairs, config.seed)
-    pairs, _ = limit_pairs(number_words.pairs(numbers), model.config.max_length)
-    return Trainer(model, Batches(pairs, config.batch_size, seed=config.seed), config, directory)
+    model = new_model(task, sizes, *tokenisers).to(device)
+    data = batches(task.pairs(*tokenisers, config), model.config.max_length, config)
+    return Trainer(model, data, config, directory)
 
 
 def discard(directory: Path) -> None:
@@ -82,28 +97,37 @@ def discard(directory: Path) -> None:
         path.unlink()
 
 
-def settings_of(chosen: argparse.Namespace) -> tuple[dict, TrainingConfig]:
-    """Model sizes and training settings of a run, new or resumed; ValueError if the arguments contradict it."""
-    own = chosen.output / "config.json"
+def settings_of(chosen: argparse.Namespace) -> tuple[Task, Path, dict, TrainingConfig]:
+    """Task, folder, model sizes and training settings of a run, new or resumed; ValueError if the arguments
+    contradict it.
+    """
+    directory = chosen.output or default_directory(TASKS[chosen.task or NumberWords.name])
+    own = directory / "config.json"
     if own.exists() and not (chosen.resume or chosen.overwrite):
         raise ValueError(
-            f"output: {chosen.output} holds a run; --resume goes on with it, --overwrite discards it"
+            f"output: {directory} holds a run; --resume goes on with it, --overwrite discards it"
         )
     if chosen.resume and not own.exists():
         raise ValueError(f"resume: expected a run, found no {own}")
-    sizes, config = read_settings(own if chosen.resume else chosen.config)
-    given = {"seed": chosen.seed, "steps": chosen.steps}
+    path = own if chosen.resume else chosen.config
+    task = TASKS[chosen.task or NumberWords.name] if path is None else task_of(path)
+    if chosen.task not in (None, task.name):
+        raise ValueError(f"task: {path} is of {task.name}, got {chosen.task}")
+    sizes, config = read_settings(path, task)
+    given = {name: getattr(chosen, name) for name in ("seed", "steps", "precision")}
     changes = {name: value for name, value in given.items() if value is not None}
+    if chosen.compile:
+        changes["compile"] = True
     for name, value in changes.items():
         if chosen.resume and value != getattr(config, name):
-            raise ValueError(f"{name}: the run in {chosen.output} has {getattr(config, name)}, got {value}")
-    return sizes, replace(config, **changes)
+            raise ValueError(f"{name}: the run in {directory} has {getattr(config, name)}, got {value}")
+    return task, directory, sizes, replace(config, **changes)
 
 
-def read_settings(path: Path | None) -> tuple[dict, TrainingConfig]:
-    """Model sizes and training settings, the defaults or those of a run's ``config.json``."""
+def read_settings(path: Path | None, task: Task) -> tuple[dict, TrainingConfig]:
+    """Model sizes and training settings, the task's own or those of a run's ``config.json``."""
     if path is None:
-        return NUMBER_WORDS_MODEL, TrainingConfig()
+        return task.sizes, task.training
     content = read_json(path)
     sizes, settings = content.get("model", {}), content.get("training", {})
     for part, given, cls in (("model", sizes, TransformerConfig), ("training", settings, TrainingConfig)):
@@ -113,7 +137,7 @@ def read_settings(path: Path | None) -> tuple[dict, TrainingConfig]:
             raise ValueError(f"{path}: {part}: expected some of {', '.join(sorted(known))}, got {odd}")
     # The vocabularies' sizes are the task's.
     sizes = {name: size for name, size in sizes.items() if not name.endswith("_vocab_size")}
-    return {**NUMBER_WORDS_MODEL, **sizes}, TrainingConfig(**settings)
+    return {**task.sizes, **sizes}, replace(task.training, **settings)
 
 
 def last(trainer: Trainer) -> dict:

@@ -6,65 +6,27 @@ interrupted, on the same machine with the same number of threads.
 """
 
 import json
+import math
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import torch
-from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 from tqdm import tqdm
 
-from transformer_lessons import expect
+from transformer_lessons import distributed, expect
 from transformer_lessons.checkpoints import average_checkpoints, snapshots
-from transformer_lessons.data.batches import Batch, Batches
+from transformer_lessons.data.batches import Batch, Batches, TokenBatches
 from transformer_lessons.files import replacing
 from transformer_lessons.interruption import stop_signal
-from transformer_lessons.losses import label_smoothed_loss
 from transformer_lessons.model import Transformer
-from transformer_lessons.training_config import TrainingConfig
+from transformer_lessons.training_config import TrainingConfig, chosen_precision
+from transformer_lessons.training_loss import BatchLoss, batch_loss, split
 
 __all__ = ["Trainer", "TrainingConfig", "average_checkpoints", "batch_loss", "snapshots", "split"]
-
-
-def batch_loss(
-    model: Transformer, batch: Batch, smoothing: float
-) -> tuple[Float[Tensor, ""], Int[Tensor, ""], Int[Tensor, ""]]:
-    """The smoothed loss of a batch, summed; the number of real target tokens; how many of them were right.
-
-    ``Σ_t −log p(y_t | y_<t, src)``, smoothed, over the real target tokens t (§5.4). Only their positions are
-    projected to the vocabulary. A pitfall: the sum over a batch grows with its tokens; divide by their number.
-
-    Raises:
-        ValueError: for ids that the model refuses, targets of another shape than the inputs, or a smoothing
-            outside [0, 1).
-    """
-    expect.kind(Transformer, model=model)
-    expect.kind(Batch, batch=batch)
-    if batch.tgt_out.shape != batch.tgt_in.shape:
-        raise ValueError(
-            f"batch: expected tgt_out of shape {tuple(batch.tgt_in.shape)}, as tgt_in, "
-            f"got {tuple(batch.tgt_out.shape)}"
-        )
-    real = batch.tgt_out != model.config.pad_id
-    targets = batch.tgt_out[real]
-    logits = model.project(model.hidden(batch.src, batch.tgt_in)[real])
-    loss, count = label_smoothed_loss(logits, targets, pad_id=model.config.pad_id, smoothing=smoothing)
-    return loss, count, (logits.argmax(-1) == targets).sum()
-
-
-def split(batch: Batch, parts: int) -> list[Batch]:
-    """A batch in `parts` of nearly equal size, or fewer if it has fewer rows; together they are the whole.
-
-    A pitfall: equal numbers of rows are not equal numbers of tokens, so the parts' means must not be averaged.
-
-    Raises:
-        ValueError: for what is no batch, or fewer than one part.
-    """
-    expect.kind(Batch, batch=batch)
-    expect.sizes(parts=parts)
-    return [Batch(*part) for part in zip(*(ids.chunk(parts) for ids in batch), strict=True)]
 
 
 class Trainer:
@@ -83,10 +45,14 @@ class Trainer:
     """
 
     def __init__(
-        self, model: Transformer, batches: Batches, config: TrainingConfig, directory: Path | None = None
+        self,
+        model: Transformer,
+        batches: Batches | TokenBatches,
+        config: TrainingConfig,
+        directory: Path | None = None,
     ):
         expect.kind(Transformer, model=model)
-        expect.kind(Batches, batches=batches)
+        expect.kind(Batches | TokenBatches, batches=batches)
         expect.kind(TrainingConfig, config=config)
         self.model, self.batches, self.config = model, batches, config
         self.directory = None if directory is None else expect.path(directory, "directory")
@@ -94,10 +60,20 @@ class Trainer:
         self.optimizer = torch.optim.AdamW(
             model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9, weight_decay=config.weight_decay
         )
+        self.device = next(model.parameters()).device
+        self.precision = chosen_precision(config.precision, self.device)
+        # Small float16 gradients would become zero: the loss is scaled up, and the gradients down again.
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision == torch.float16)
+        self.parallel = None
+        self.loss = BatchLoss(model, config.smoothing)
+        if distributed.world_size() > 1:
+            self.loss = self.parallel = DistributedDataParallel(self.loss)
+        if config.compile:
+            self.loss = torch.compile(self.loss, dynamic=True)
         self.step = 0
-        self.history: list[dict[str, int | float]] = []
+        self.history: list[dict[str, int | float | None]] = []
 
-    def train_step(self) -> dict[str, int | float]:
+    def train_step(self) -> dict[str, int | float | None]:
         """One optimiser step; returns what ``metrics.jsonl`` records of it.
 
         Raises:
@@ -106,24 +82,24 @@ class Trainer:
         """
         started = time.perf_counter()
         self.model.train()
-        device = next(self.model.parameters()).device
         rate = self.config.learning_rate(self.step + 1)
-        loss, tokens, right = self._backward(self._batch().to(device))
-        if not torch.isfinite(loss):
-            raise FloatingPointError(
-                f"the loss became {loss.item()} at step {self.step + 1}: train more gently"
-            )
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm)
+        loss, tokens, right = self._backward(self._batch())
+        if not math.isfinite(loss):
+            raise FloatingPointError(f"the loss became {loss} at step {self.step + 1}: train more gently")
+        self.scaler.unscale_(self.optimizer)
+        norm = float(nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm))
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        self.optimizer.step()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
         self.step += 1
         return {
             "step": self.step,
-            "loss": loss.item() / tokens,
-            "accuracy": int(right) / tokens,
+            "loss": loss / tokens,
+            "accuracy": right / tokens,
             "learning_rate": rate,
-            "gradient_norm": float(norm),
+            # A step whose float16 gradients overflowed is left out, and the next loss is scaled less.
+            "gradient_norm": norm if math.isfinite(norm) else None,
             "tokens_per_second": tokens / (time.perf_counter() - started),
         }
 
@@ -134,30 +110,56 @@ class Trainer:
         expect.below(config.target_vocab_size, tgt_in=batch.tgt_in, tgt_out=batch.tgt_out)
         return batch
 
-    def _backward(self, batch: Batch) -> tuple[Tensor, int, Tensor]:
+    def _backward(self, batch: Batch) -> tuple[float, int, int]:
         """Gradients of the loss per token, part by part; loss, tokens and right ones of the whole batch."""
         tokens = int((batch.tgt_out != self.model.config.pad_id).sum())
         self.optimizer.zero_grad()
-        losses, rights = [], []
-        for part in split(batch, self.config.accumulate):
-            loss, _, right = batch_loss(self.model, part, self.config.smoothing)
-            (loss / tokens).backward()
-            losses.append(loss.detach())
-            rights.append(right)
-        return sum(losses), tokens, sum(rights)
+        parts = split(self._share(batch), self.config.accumulate)
+        sums = torch.zeros(2, dtype=torch.float64 if self.device.type != "mps" else None, device=self.device)
+        for number, part in enumerate(parts, start=1):
+            with self._synchronised(number == len(parts)):
+                with torch.autocast(
+                    self.device.type, self.precision, enabled=self.precision != torch.float32
+                ):
+                    loss, _, right = self.loss(part.to(self.device))
+                # Gradients are averaged over the processes, where a sum is wanted.
+                self.scaler.scale(loss * (distributed.world_size() / tokens)).backward()
+            sums += torch.stack([loss.detach(), right])
+        loss, right = distributed.summed(sums).tolist()
+        return loss, tokens, int(right)
+
+    def _share(self, batch: Batch) -> Batch:
+        """What this process computes of a batch. All of them know all of it, and so how many tokens it has."""
+        processes = distributed.world_size()
+        shares = split(batch, processes)
+        if len(shares) < processes:
+            raise ValueError(
+                f"batch: expected {processes} pairs or more, one a process, got {len(batch.src)}"
+            )
+        return shares[distributed.rank()]
+
+    def _synchronised(self, is_last: bool):
+        """Gradients cross between processes once a step, with those of the last part."""
+        return nullcontext() if is_last or self.parallel is None else self.parallel.no_sync()
 
     def run(self, *, progress: bool = True) -> bool:
         """Train to the last step; True if it got there, False if Ctrl-C (or SIGTERM) came first.
 
         Either way the checkpoint holds the last step done. A second Ctrl-C stops at once.
         """
+        if distributed.rank():
+            torch.manual_seed(self.config.seed + 1_000_003 * distributed.rank() + self.step)  # other dropout
         # A log file gets a line every ten seconds, a terminal a live bar.
         pause = 0.1 if sys.stderr.isatty() else 10.0
         bar = tqdm(
-            total=self.config.steps, initial=self.step, unit="step", disable=not progress, mininterval=pause
+            total=self.config.steps,
+            initial=self.step,
+            unit="step",
+            disable=not progress or distributed.rank() > 0,
+            mininterval=pause,
         )
         with bar, stop_signal() as stop, self._metrics_file() as metrics:
-            while self.step < self.config.steps and not stop.is_set():
+            while self.step < self.config.steps and not distributed.any_of(stop.is_set(), self.device):
                 record = self.train_step()
                 self.history.append(record)
                 if metrics:
@@ -175,7 +177,7 @@ class Trainer:
 
     @contextmanager
     def _metrics_file(self):
-        if self.directory is None:
+        if self.directory is None or distributed.rank():
             yield None
             return
         path = self.directory / "metrics.jsonl"
@@ -187,7 +189,7 @@ class Trainer:
 
     def save(self) -> None:
         """Write the checkpoint, whole or not at all, and the weights alone if snapshots are kept."""
-        if self.directory is None:
+        if self.directory is None or distributed.rank():
             return
         if self.config.snapshots:
             with replacing(self.directory / f"weights-{self.step:06}.pt") as temporary:
@@ -198,6 +200,7 @@ class Trainer:
             "step": self.step,
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
+            "scaler": self.scaler.state_dict(),
             "history": self.history,
             "cpu_random_state": torch.get_rng_state(),
             "cuda_random_states": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
@@ -220,6 +223,7 @@ class Trainer:
         except RuntimeError:
             raise ValueError(f"resume: expected a checkpoint of this model, {path} is of another") from None
         self.optimizer.load_state_dict(content["optimizer"])
+        self.scaler.load_state_dict(content["scaler"])
         self.step, self.history = content["step"], content["history"]
         torch.set_rng_state(content["cpu_random_state"])
         if torch.cuda.is_available() and content["cuda_random_states"]:

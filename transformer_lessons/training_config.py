@@ -2,8 +2,12 @@
 
 from dataclasses import dataclass
 
+import torch
+
 from transformer_lessons import expect
 from transformer_lessons.schedule import warmup_cosine
+
+PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 
 
 @dataclass(frozen=True)
@@ -21,6 +25,12 @@ class TrainingConfig:
         clip_norm: largest norm of the gradient of all parameters together.
         checkpoint_every: steps between checkpoints.
         seed: of initialisation, data and dropout.
+        tokens: real tokens of a step, source and target, in batches of like lengths (`TokenBatches`); None makes
+            batches of `batch_size` pairs.
+        precision: "float32", or what matrix products are computed in while weights stay float32: "bfloat16"
+            (GPUs of compute capability 8.0 on), or "float16" with scaled losses (older ones, such as a T4);
+            "auto" takes what the device is fast at.
+        compile: let `torch.compile` fuse the step; costs a minute at the start.
         accumulate: parts that a batch is computed in, one after another, when the whole does not fit in memory.
         snapshots: how many checkpoints' weights to keep, the latest, for `training.average_checkpoints`.
 
@@ -42,6 +52,9 @@ class TrainingConfig:
     clip_norm: float = 1.0
     checkpoint_every: int = 50
     seed: int = 0
+    tokens: int | None = None
+    precision: str = "float32"
+    compile: bool = False
     accumulate: int = 1
     snapshots: int = 0
 
@@ -49,7 +62,13 @@ class TrainingConfig:
         counts = ("steps", "batch_size", "training_pairs", "checkpoint_every", "accumulate")
         expect.sizes(**{name: getattr(self, name) for name in counts})
         expect.lengths(snapshots=self.snapshots, warmup_steps=self.warmup_steps, seed=self.seed)
-        if self.accumulate > self.batch_size:
+        if self.tokens is not None:
+            expect.sizes(tokens=self.tokens)
+        if self.precision not in PRECISIONS:
+            raise ValueError(f"precision: expected one of {', '.join(PRECISIONS)}, got {self.precision!r}")
+        if type(self.compile) is not bool:
+            raise ValueError(f"compile: expected True or False, got {self.compile!r}")
+        if self.tokens is None and self.accumulate > self.batch_size:
             raise ValueError(
                 f"accumulate: expected at most batch_size = {self.batch_size}, got {self.accumulate}"
             )
@@ -66,3 +85,20 @@ class TrainingConfig:
         warmup = min(self.warmup_steps, self.steps // 3)
         # Zero comes one step after the last, or the last would change nothing.
         return warmup_cosine(step, self.peak_learning_rate, warmup, self.steps + 1)
+
+
+def chosen_precision(name: str, device: torch.device) -> torch.dtype:
+    """What matrix products are computed in: by name, or with "auto" what the device is fast at.
+
+    bfloat16 from compute capability 8.0 on, float16 below (a T4), float32 where there is no such GPU. A pitfall:
+    `torch.cuda.is_bf16_supported` also says yes to a T4, which emulates it, slowly.
+
+    Raises:
+        ValueError: for another name, or what is no device.
+    """
+    expect.kind(torch.device, device=device)
+    if name not in PRECISIONS:
+        raise ValueError(f"name: expected one of {', '.join(PRECISIONS)}, got {name!r}")
+    if name == "auto" and device.type == "cuda":
+        name = "bfloat16" if torch.cuda.get_device_capability(device) >= (8, 0) else "float16"
+    return torch.float32 if name == "auto" else getattr(torch, name)

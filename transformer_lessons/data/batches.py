@@ -69,6 +69,13 @@ def make_batch(pairs: Sequence[Pair]) -> Batch:
     return batch
 
 
+def _refuse_empty(pairs: Sequence[Pair]) -> None:
+    for side, sentences in zip(("source", "target"), separate(pairs), strict=True):
+        for number, sentence in enumerate(sentences):
+            if not len(sentence):
+                raise ValueError(f"pairs[{number}]: expected tokens in its {side}, got none")
+
+
 class Batches:
     """Endless shuffled batches. Number `step` is a function of the seed and the step alone, so a run resumes
     anywhere without having to remember a position. A pitfall: each epoch leaves out the pairs that fill no whole
@@ -85,12 +92,8 @@ class Batches:
     """
 
     def __init__(self, pairs: Sequence[Pair], batch_size: int, *, seed: int):
-        sides = separate(pairs)
+        _refuse_empty(pairs)
         expect.integers(batch_size=batch_size, seed=seed)
-        for side, sentences in zip(("source", "target"), sides, strict=True):
-            if not all(map(len, sentences)):
-                empty = next(number for number, sentence in enumerate(sentences) if not len(sentence))
-                raise ValueError(f"pairs[{empty}]: expected tokens in its {side}, got none")
         if not 1 <= batch_size <= len(pairs):
             raise ValueError(f"batch_size: expected 1 to {len(pairs)}, the number of pairs, got {batch_size}")
         self.pairs, self.batch_size, self.seed = pairs, batch_size, seed
@@ -104,3 +107,68 @@ class Batches:
         order = torch.randperm(len(self.pairs), generator=generator)
         chosen = order[place * self.batch_size : (place + 1) * self.batch_size]
         return make_batch([self.pairs[number] for number in chosen.tolist()])
+
+
+class TokenBatches:
+    """Endless batches of like lengths, each with about `tokens` real tokens: hardly any padding is computed.
+
+    In every epoch the pairs fall at random into a few pools, each is sorted by length, and all are cut at equal
+    sums of tokens; the batches then come in random order. As with `Batches`, number `step` is a function of the
+    seed and the step, but no pair is left out.
+
+    A pitfall: sorted batches are not random ones: all short sentences come together. It is the number of tokens
+    that the loss is divided by, so batches must be alike in tokens, not in pairs.
+
+    Args:
+        pairs: ids of source and target sentences.
+        tokens: of both sides together, with the target's end mark, in a batch: an average, which a batch may
+            miss by one pair.
+        seed: of the pools and the order, anew in every epoch.
+
+    Raises:
+        ValueError: for a number of tokens below 1 or above those of all pairs, a seed that is no integer, what
+            are no pairs, or a pair with an empty side. Of a step: if it is negative or no integer.
+    """
+
+    pools = 4  # more of them mix the pairs better, and cost more padding
+
+    def __init__(self, pairs: Sequence[Pair], tokens: int, *, seed: int):
+        _refuse_empty(pairs)
+        expect.integers(tokens=tokens, seed=seed)
+        self.pairs, self.tokens, self.seed = pairs, tokens, seed
+        lengths = [(len(source), len(target) + 1) for source, target in pairs]
+        self._lengths = torch.tensor(lengths, dtype=torch.int64).reshape(-1, 2)
+        total = int(self._lengths.sum())
+        if not 1 <= tokens <= total:
+            raise ValueError(f"tokens: expected 1 to {total}, those of all pairs, got {tokens}")
+        self.steps_per_epoch = min(max(1, round(total / tokens)), len(pairs))
+        self._epoch: tuple[int, list[list[int]]] = (-1, [])
+
+    def __getitem__(self, step: int) -> Batch:
+        """The batch of a training step, counted from 0."""
+        expect.lengths(step=step)
+        epoch, place = divmod(step, self.steps_per_epoch)
+        if self._epoch[0] != epoch:
+            self._epoch = (epoch, self._cut(epoch))
+        return make_batch([self.pairs[number] for number in self._epoch[1][place]])
+
+    def _cut(self, epoch: int) -> list[list[int]]:
+        """The epoch's batches, as numbers of pairs."""
+        generator = torch.Generator().manual_seed(1_000_003 * self.seed + epoch)
+        pools = torch.randperm(len(self.pairs), generator=generator).tensor_split(self.pools)
+        # Up in one and down in the next: where two meet, lengths are alike.
+        order = torch.cat([self._sorted(pool, bool(number % 2)) for number, pool in enumerate(pools)])
+        sums = self._lengths.sum(1)[order].cumsum(0)
+        # A pair belongs to the batch in which its middle lies, but every batch gets one pair at least.
+        count, numbers = self.steps_per_epoch, torch.arange(self.steps_per_epoch)
+        middles = sums - self._lengths.sum(1)[order] / 2
+        starts = torch.searchsorted(middles, numbers * (sums[-1] / count))
+        starts = ((starts - numbers).cummax(0).values + numbers).minimum(len(order) - count + numbers)
+        batches = [part.tolist() for part in order.tensor_split(starts[1:])]
+        return [batches[number] for number in torch.randperm(len(batches), generator=generator).tolist()]
+
+    def _sorted(self, pool: Tensor, descending: bool) -> Tensor:
+        """By the longer side first, as a batch is as wide as its longest sentence; equals in random order."""
+        longer, both = self._lengths[pool].amax(1), self._lengths[pool].sum(1)
+        key = longer * (2 * longer.max() + 1) + both if len(pool) else longer
+        return pool[key.argsort(descending=descending, stable=True)]

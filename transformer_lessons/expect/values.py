@@ -4,6 +4,8 @@ import math
 import operator
 from collections.abc import Iterable
 from pathlib import Path
+from types import UnionType
+from typing import get_args
 
 import torch
 
@@ -66,15 +68,16 @@ def probability(**given: float) -> None:
             raise ValueError(f"{name}: expected 0 or more and below 1, got {value!r}")
 
 
-def kind(wanted: type, **given: object) -> None:
-    """Refuse what is not of a type, such as a list for a tensor, or None.
+def kind(wanted: type | UnionType, **given: object) -> None:
+    """Refuse what is not of a type, or of one of several (``A | B``), such as a list for a tensor, or None.
 
     Raises:
         ValueError: naming the first argument that is not.
     """
     for name, value in given.items():
         if not isinstance(value, wanted):
-            raise ValueError(f"{name}: expected a {wanted.__name__}, got {_shown(value)}")
+            names = " or ".join(each.__name__ for each in get_args(wanted) or (wanted,))
+            raise ValueError(f"{name}: expected a {names}, got {_shown(value)}")
 
 
 def function(**given: object) -> None:

@@ -1,0 +1,183 @@
+"""What a run learns: a task brings its data, a model of the right size, how to train it, and how it is judged."""
+
+from pathlib import Path
+from typing import ClassVar, Protocol, runtime_checkable
+
+from transformer_lessons.checkpoints import Tokeniser
+from transformer_lessons.config import TransformerConfig
+from transformer_lessons.data import multi30k, number_words
+from transformer_lessons.data.batches import Batches, Pair, TokenBatches
+from transformer_lessons.data.lengths import limit_pairs
+from transformer_lessons.data.subwords import Subwords
+from transformer_lessons.evaluation import evaluate_bleu, evaluate_number_words
+from transformer_lessons.files import read_json
+from transformer_lessons.model import Transformer
+from transformer_lessons.training_config import TrainingConfig
+
+
+@runtime_checkable
+class Task(Protocol):
+    """What the command line asks of a task.
+
+    Attributes:
+        name: as in ``lessons train --task NAME``, and in a run's config.json.
+        sizes: of the model, without the vocabularies'.
+        training: how it is trained by default.
+    """
+
+    name: str
+    sizes: dict
+    training: TrainingConfig
+
+    def tokenisers(self) -> tuple[Tokeniser, Tokeniser]:
+        """What turns sentences of either language into ids."""
+
+    def pairs(self, source: Tokeniser, target: Tokeniser, config: TrainingConfig) -> list[Pair]:
+        """The training set."""
+
+    def read(self, text: str) -> str | list[str]:
+        """A sentence as `source` encodes it, from what a person typed; ValueError says what is wrong with it."""
+
+    def write(self, sentence: str | list[str]) -> str:
+        """What a person wants to see of what `target` decoded."""
+
+    def evaluate(self, model: Transformer, source: Tokeniser, target: Tokeniser, beam_size: int) -> dict:
+        """Measured on what was not trained on."""
+
+    def report(self, result: dict) -> list[str]:
+        """The lines that say so; the first one says the most."""
+
+
+class NumberWords:
+    """English number words to German ones, judged by exact match."""
+
+    name = "number-words"
+    sizes: ClassVar = {
+        "d_model": 128,
+        "num_heads": 4,
+        "d_ff": 512,
+        "num_encoder_layers": 2,
+        "num_decoder_layers": 2,
+        "dropout": 0.0,
+        "max_length": 64,
+    }
+    training = TrainingConfig()
+
+    def tokenisers(self) -> tuple[Tokeniser, Tokeniser]:
+        """A vocabulary of parts of number words for each language."""
+        return number_words.vocabularies()
+
+    def pairs(self, source: Tokeniser, target: Tokeniser, config: TrainingConfig) -> list[Pair]:
+        """As many as the settings say, a function of the seed."""
+        return number_words.pairs(number_words.training_numbers(config.training_pairs, config.seed))
+
+    def read(self, text: str) -> list[str]:
+        """Words or digits."""
+        return number_words.english_tokens(number_words.english(number_words.parse(text)))
+
+    def write(self, sentence: list[str]) -> str:
+        """German writes a number as one word."""
+        return "".join(sentence)
+
+    def evaluate(self, model: Transformer, source: Tokeniser, target: Tokeniser, beam_size: int) -> dict:
+        """On the 1,000 numbers that no run is trained on."""
+        return evaluate_number_words(model, source, target, number_words.held_out(), beam_size=beam_size)
+
+    def report(self, result: dict) -> list[str]:
+        """Exact match, and what went wrong."""
+        return [
+            f"{result['exact_match']:.1%} exact match on {result['n']:,} numbers never trained on",
+            *(f"{count:6} × {kind}" for kind, count in result["errors"].items()),
+            *(f"       {e['number']}: {e['got']} instead of {e['expected']}" for e in result["examples"]),
+        ]
+
+
+class Multi30k:
+    """English captions to German ones, judged by BLEU; by default small enough for two CPU cores."""
+
+    name = "multi30k"
+    vocab_size = 6_000  # one encoding for both languages, so that they can share an embedding
+    sizes: ClassVar = {
+        "d_model": 128,
+        "num_heads": 4,
+        "d_ff": 512,
+        "num_encoder_layers": 2,
+        "num_decoder_layers": 2,
+        "dropout": 0.1,
+        "norm_first": True,
+        "shared_vocabulary": True,
+        "max_length": 128,
+    }
+    training = TrainingConfig(
+        steps=2_000,
+        tokens=4_000,
+        training_pairs=29_000,
+        peak_learning_rate=3e-3,
+        warmup_steps=300,
+        checkpoint_every=200,
+        precision="auto",
+    )
+
+    def tokenisers(self) -> tuple[Tokeniser, Tokeniser]:
+        """One byte-pair encoding, learned from both sides of the training set."""
+        texts = [text for pair in multi30k.sentences("train") for text in pair]
+        joint = Subwords.train(texts, self.vocab_size)
+        return joint, joint
+
+    def pairs(self, source: Tokeniser, target: Tokeniser, config: TrainingConfig) -> list[Pair]:
+        """The first so many of the training set, by default all."""
+        captions = multi30k.sentences("train")[: config.training_pairs]
+        return [(source.encode(english), target.encode(german)) for english, german in captions]
+
+    def read(self, text: str) -> str:
+        """Any text but none at all."""
+        if not text.strip():
+            raise ValueError("text: expected a sentence, got nothing")
+        return text.strip()
+
+    def write(self, sentence: str) -> str:
+        """As it is, on one line."""
+        return " ".join(sentence.split())
+
+    def evaluate(self, model: Transformer, source: Tokeniser, target: Tokeniser, beam_size: int) -> dict:
+        """On the 1,000 captions of the test set of 2016."""
+        pairs = multi30k.sentences("test")
+        return {"direction": "en-de", **evaluate_bleu(model, source, target, pairs, beam_size=beam_size)}
+
+    def report(self, result: dict) -> list[str]:
+        """BLEU with what it depends on, and examples."""
+        return [
+            f"BLEU {result['bleu']:.1f} on {result['n']:,} captions never trained on, {result['direction']}",
+            f"       cased:      {result['bleu']:.2f}, {result['signature']}",
+            f"       lowercased: {result['bleu_lowercase']:.2f}, {result['signature_lowercase']}",
+            *(f"       {e['source']}\n    → {e['got']}\n    = {e['expected']}" for e in result["examples"]),
+        ]
+
+
+TASKS: dict[str, Task] = {task.name: task for task in (NumberWords(), Multi30k())}
+
+
+def task_of(config: Path) -> Task:
+    """The task of a run's config.json; number words if it does not say.
+
+    Raises:
+        ValueError: for a task that this version does not know, or what is no JSON.
+        OSError: if there is no such file.
+    """
+    name = read_json(config).get("task", NumberWords.name)
+    if name not in TASKS:
+        raise ValueError(f"{config}: task: expected one of {', '.join(TASKS)}, got {name!r}")
+    return TASKS[name]
+
+
+def new_model(task: Task, sizes: dict, source: Tokeniser, target: Tokeniser) -> Transformer:
+    """A model of these sizes for these languages, drawn from torch's current random state."""
+    return Transformer(TransformerConfig(len(source), len(target), **sizes))
+
+
+def batches(pairs: list[Pair], max_length: int, config: TrainingConfig) -> Batches | TokenBatches:
+    """The training set in batches, as the settings say; ValueError for a sentence that the model cannot hold."""
+    pairs, _ = limit_pairs(pairs, max_length)
+    if config.tokens is None:
+        return Batches(pairs, config.batch_size, seed=config.seed)
+    return TokenBatches(pairs, config.tokens, seed=config.seed)
