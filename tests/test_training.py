@@ -26,6 +26,7 @@ from transformer_lessons.training import (
     snapshots,
     split,
 )
+from transformer_lessons.training_config import chosen_precision
 
 SIZES = {"d_model": 21, "num_heads": 3, "d_ff": 17, "num_encoder_layers": 1, "num_decoder_layers": 1}
 SMALL = TrainingConfig(steps=60, batch_size=5, training_pairs=101, warmup_steps=7, checkpoint_every=10)
@@ -329,3 +330,106 @@ def test_number_words_are_learned_in_250_steps(seed, tmp_path):
     assert result["n"] == 1000
     assert result["exact_match"] >= 0.99
     assert json.loads((tmp_path / "record.json").read_text())["steps"] == 250
+
+
+# ---- Precision and compilation
+
+
+@pytest.mark.parametrize(("precision", "close"), [("bfloat16", 0.03), ("float16", 0.005)])
+def test_lower_precision_computes_the_same_gradients_roughly(precision, close):
+    exact = Trainer(small_model(), small_batches(), SMALL)
+    lower = Trainer(small_model(), small_batches(), replace(SMALL, precision=precision))
+    seen = []
+    lower.model.output.register_forward_hook(lambda module, inputs, output: seen.append(output.dtype))
+    expected, record = exact.train_step(), lower.train_step()
+    assert seen == [getattr(torch, precision)]
+    assert math.isclose(record["loss"], expected["loss"], rel_tol=close)
+    assert math.isclose(record["gradient_norm"], expected["gradient_norm"], rel_tol=close)
+    for (name, a), b in zip(lower.model.named_parameters(), exact.model.parameters(), strict=True):
+        assert a.dtype == torch.float32
+        # The keys' bias changes no weights: its gradient is what rounding leaves of zero.
+        assert name.endswith("W_k.bias") or (a.grad - b.grad).norm() <= 3 * close * b.grad.norm(), name
+    assert not torch.equal(lower.model.output.weight.grad, exact.model.output.weight.grad)
+
+
+def test_a_step_that_overflows_is_left_out_and_the_next_scaled_less():
+    trainer = Trainer(small_model(), small_batches(), replace(SMALL, precision="float16"))
+    trainer.train_step()
+    trainer.scaler.update(2.0**60)
+    before = {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()}
+    record = trainer.train_step()
+    assert record["gradient_norm"] is None
+    assert math.isfinite(record["loss"])
+    assert all(torch.equal(tensor, before[name]) for name, tensor in trainer.model.state_dict().items())
+    assert trainer.scaler.get_scale() == 2.0**59
+
+
+def test_the_scale_of_a_loss_goes_on_in_a_resumed_run(tmp_path):
+    config = replace(SMALL, precision="float16")
+    trainer = Trainer(small_model(), small_batches(), config, tmp_path)
+    trainer.train_step()
+    trainer.scaler.update(2.0**11)
+    trainer.save()
+    resumed = Trainer(small_model(), small_batches(), config, tmp_path)
+    resumed.restore()
+    assert resumed.scaler.get_scale() == 2.0**11
+    assert resumed.train_step()["loss"] == trainer.train_step()["loss"]
+
+
+@pytest.mark.parametrize(
+    ("device", "capability", "dtype"),
+    [
+        ("cuda", (9, 0), torch.bfloat16),
+        ("cuda", (8, 0), torch.bfloat16),
+        ("cuda", (7, 5), torch.float16),  # a T4
+        ("cpu", None, torch.float32),
+        ("mps", None, torch.float32),
+    ],
+)
+def test_what_a_device_is_fast_at(monkeypatch, device, capability, dtype):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    assert chosen_precision("auto", torch.device(device)) == dtype
+    assert chosen_precision("float16", torch.device(device)) == torch.float16
+    assert chosen_precision("float32", torch.device(device)) == torch.float32
+
+
+COMPILED = """
+import functools, json
+import torch
+from dataclasses import replace
+from transformer_lessons.data import number_words
+from transformer_lessons.data.batches import TokenBatches
+from transformer_lessons.model import Transformer, TransformerConfig
+from transformer_lessons.training import Trainer, TrainingConfig
+
+torch.compile = functools.partial(torch.compile, backend="BACKEND")
+source, target = number_words.vocabularies()
+sizes = dict(d_model=15, num_heads=3, d_ff=17, num_encoder_layers=1, num_decoder_layers=1, dropout=0.0)
+pairs = number_words.pairs(number_words.training_numbers(307, 0))
+config, losses = TrainingConfig(steps=60, tokens=211), []
+for is_compiled in (False, True):
+    torch.manual_seed(0)
+    model = Transformer(TransformerConfig(len(source), len(target), **sizes)).double()
+    trainer = Trainer(model, TokenBatches(pairs, 211, seed=0), replace(config, compile=is_compiled))
+    losses.append([trainer.train_step()["loss"] for _ in range(20)])
+graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+print(json.dumps({"losses": losses, "graphs": graphs, "names": list(model.state_dict())[:1]}))
+"""
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.full)])
+def test_a_compiled_step_is_the_same_step(backend):
+    """Twenty batches of different shapes, in few graphs; in a process without the hook that checks shapes."""
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILED.replace("BACKEND", backend)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout.splitlines()[-1])
+    plain, compiled = result["losses"]
+    assert plain[-1] < plain[0]
+    assert max(abs(a - b) for a, b in zip(plain, compiled, strict=True)) <= 1e-10
+    assert 1 <= result["graphs"] <= 8
+    assert result["names"] == ["source_embedding.token.weight"]  # as without compilation

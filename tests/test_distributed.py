@@ -1,0 +1,152 @@
+"""Several processes that train one model: the same curve as one, one that is killed, and a restart with fewer."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from transformer_lessons import distributed
+
+# What torchrun runs: a tiny model in float64, without dropout, so that only the order of sums differs.
+SCRIPT = """
+import json, os, signal, sys
+from pathlib import Path
+import torch
+from transformer_lessons import distributed
+from transformer_lessons.data import number_words
+from transformer_lessons.data.batches import TokenBatches
+from transformer_lessons.model import Transformer, TransformerConfig
+from transformer_lessons.training import Trainer, TrainingConfig
+
+folder, steps, killed_at = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+torch.set_num_threads(1)
+with distributed.process_group(torch.device("cpu")):
+    source, target = number_words.vocabularies()
+    sizes = dict(d_model=21, num_heads=3, d_ff=17, num_encoder_layers=1, num_decoder_layers=1, dropout=0.0)
+    torch.manual_seed(0)
+    model = Transformer(TransformerConfig(len(source), len(target), **sizes)).double()
+    pairs = number_words.pairs(number_words.training_numbers(307, 0))
+    config = TrainingConfig(steps=50, tokens=211, warmup_steps=7, checkpoint_every=10, accumulate=2)
+    trainer = Trainer(model, TokenBatches(pairs, config.tokens, seed=0), config, folder)
+    if (folder / "checkpoint.pt").exists():
+        trainer.restore()
+    while trainer.step < steps:
+        trainer.history.append(trainer.train_step())
+        if trainer.step % 10 == 0:
+            trainer.save()
+        if trainer.step == killed_at and distributed.rank() == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+    trainer.save()
+    total = sum(p.double().sum().item() for p in model.parameters())
+    print(json.dumps({"rank": distributed.rank(), "total": total}), flush=True)
+"""
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+needs_gloo = pytest.mark.skipif(
+    not torch.distributed.is_available() or not torch.distributed.is_gloo_available(),
+    reason="this torch has no gloo",
+)
+
+
+def started(processes: int, *arguments: str) -> list[str]:
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+    return [sys.executable, *(launcher if processes > 1 else []), *arguments]
+
+
+def train(tmp_path: Path, name: str, processes: int, steps: int = 50, killed_at: int = -1):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    (tmp_path / name).mkdir(exist_ok=True)
+    command = started(processes, str(script), str(tmp_path / name), str(steps), str(killed_at))
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=ENVIRONMENT, timeout=300, cwd=tmp_path, check=False
+    )
+    return done
+
+
+def curve(folder: Path) -> list[float]:
+    content = torch.load(folder / "checkpoint.pt", weights_only=True)
+    return [record["loss"] for record in content["history"]]
+
+
+@needs_gloo
+def test_two_processes_train_as_one_and_go_on_as_one(tmp_path):
+    one, two = train(tmp_path, "one", 1), train(tmp_path, "two", 2)
+    assert one.returncode == two.returncode == 0, two.stderr
+    expected = curve(tmp_path / "one")
+    assert len(expected) == 50
+    assert expected[-1] < 0.9 * expected[0]
+    assert max(abs(a - b) for a, b in zip(expected, curve(tmp_path / "two"), strict=True)) <= 1e-10
+    ends = [json.loads(line)["total"] for line in two.stdout.splitlines() if line.startswith("{")]
+    assert len(ends) == 2
+    assert ends[0] == ends[1]  # to the last bit: both took the same steps
+
+    # One of two is killed: an error, at once; what was saved is whole, and one process or two go on from it.
+    killed = train(tmp_path, "killed", 2, killed_at=27)
+    assert killed.returncode != 0
+    assert "SIGKILL" in killed.stderr or "Signal 9" in killed.stderr
+    assert len(curve(tmp_path / "killed")) == 20
+    for processes, steps in ((1, 35), (2, 50)):
+        resumed = train(tmp_path, "killed", processes, steps)
+        assert resumed.returncode == 0, resumed.stderr
+    again = curve(tmp_path / "killed")
+    assert max(abs(a - b) for a, b in zip(expected, again, strict=True)) <= 1e-10
+
+
+@needs_gloo
+def test_the_command_under_torchrun(tmp_path):
+    """One record, one set of files, one line of result; and Ctrl-C to all leaves a checkpoint to go on from."""
+    config = tmp_path / "small.json"
+    sizes = {"d_model": 16, "num_heads": 2, "d_ff": 8, "num_encoder_layers": 1, "num_decoder_layers": 1}
+    config.write_text(
+        json.dumps({"model": sizes, "training": {"checkpoint_every": 100, "training_pairs": 999}})
+    )
+    run = ["-m", "transformer_lessons", "train", "--device", "cpu", "--output", str(tmp_path / "run")]
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    new = [sys.executable, *launcher, *run, "--config", str(config), "--steps", "150"]
+    with subprocess.Popen(new, env=ENVIRONMENT, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        metrics = tmp_path / "run" / "metrics.jsonl"
+        while not metrics.exists() or len(metrics.read_text().splitlines()) < 7:
+            assert process.poll() is None, process.stderr.read()
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)  # torchrun passes it on
+        _, complaints = process.communicate(timeout=120)
+    assert process.returncode != 0
+    assert "to go on: lessons train --resume --output" in complaints
+    stopped = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)["step"]
+    assert 7 <= stopped < 150
+
+    done = subprocess.run(
+        [sys.executable, *launcher, *run, "--resume"],
+        env=ENVIRONMENT,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (
+        done.stdout.count("exact match on 1,000 held-out") + done.stdout.count("exact match on 1,000 numbers")
+        == 1
+    )
+    assert json.loads((tmp_path / "run" / "record.json").read_text())["steps"] == 150
+    assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 150
+
+
+def test_alone_there_is_nothing_to_wait_for(monkeypatch):
+    monkeypatch.delenv("RANK", raising=False)
+    with distributed.process_group(torch.device("cpu")) as device:
+        assert device == torch.device("cpu")
+        assert (distributed.rank(), distributed.world_size()) == (0, 1)
+        tensor = torch.ones(3)
+        assert distributed.summed(tensor) is tensor
+        assert distributed.any_of(True, device)
+        assert not distributed.any_of(False, device)
+        distributed.wait()
+    assert not torch.distributed.is_initialized()
