@@ -98,21 +98,8 @@ def discard(directory: Path) -> None:
 
 
 def settings_of(chosen: argparse.Namespace) -> tuple[Task, Path, dict, TrainingConfig]:
-    """Task, folder, model sizes and training settings of a run, new or resumed; ValueError if the arguments
-    contradict it.
-    """
-    directory = chosen.output or default_directory(TASKS[chosen.task or NumberWords.name])
-    own = directory / "config.json"
-    if own.exists() and not (chosen.resume or chosen.overwrite):
-        raise ValueError(
-            f"output: {directory} holds a run; --resume goes on with it, --overwrite discards it"
-        )
-    if chosen.resume and not own.exists():
-        raise ValueError(f"resume: expected a run, found no {own}")
-    path = own if chosen.resume else chosen.config
-    task = TASKS[chosen.task or NumberWords.name] if path is None else task_of(path)
-    if chosen.task not in (None, task.name):
-        raise ValueError(f"task: {path} is of {task.name}, got {chosen.task}")
+    """Task, folder, sizes and training settings of a run, new or resumed; ValueError if it contradicts itself."""
+    task, directory, path = run_of(chosen)
     sizes, config = read_settings(path, task)
     given = {name: getattr(chosen, name) for name in ("seed", "steps", "precision")}
     changes = {name: value for name, value in given.items() if value is not None}
@@ -122,6 +109,24 @@ def settings_of(chosen: argparse.Namespace) -> tuple[Task, Path, dict, TrainingC
         if chosen.resume and value != getattr(config, name):
             raise ValueError(f"{name}: the run in {directory} has {getattr(config, name)}, got {value}")
     return task, directory, sizes, replace(config, **changes)
+
+
+def run_of(chosen: argparse.Namespace) -> tuple[Task, Path, Path | None]:
+    """Task and folder of a run, and the config.json to read: its own, if it is resumed, or another run's."""
+    task = TASKS[chosen.task or (task_of(chosen.config).name if chosen.config else NumberWords.name)]
+    directory = chosen.output or default_directory(task)
+    own = directory / "config.json"
+    if own.exists() and not (chosen.resume or chosen.overwrite):
+        raise ValueError(
+            f"output: {directory} holds a run; --resume goes on with it, --overwrite discards it"
+        )
+    if chosen.resume and not own.exists():
+        raise ValueError(f"resume: expected a run, found no {own}")
+    path = own if chosen.resume else chosen.config
+    told = task if path is None else task_of(path)  # of a folder that is resumed, the task need not be named
+    if chosen.task not in (None, told.name):
+        raise ValueError(f"task: {path} is of {told.name}, got {chosen.task}")
+    return told, directory, path
 
 
 def read_settings(path: Path | None, task: Task) -> tuple[dict, TrainingConfig]:
