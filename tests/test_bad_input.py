@@ -13,11 +13,20 @@ import torch
 from torch import nn
 
 from tests.test_docstrings import canon, definitions, is_class, parsed
-from transformer_lessons import attention, checkpoints, evaluation, files, layers, norms, schedule
+from transformer_lessons import (
+    attention,
+    checkpoints,
+    distributed,
+    evaluation,
+    files,
+    layers,
+    norms,
+    schedule,
+)
 from transformer_lessons.attention import by_hand, dot_product, inputs, linear, multi_head
 from transformer_lessons.cache import KeyValueCache
 from transformer_lessons.config import TransformerConfig
-from transformer_lessons.data import batches, lengths, number_words, subwords, texts, vocabulary
+from transformer_lessons.data import batches, lengths, multi30k, number_words, subwords, texts, vocabulary
 from transformer_lessons.data.byte_pair import BytePairEncoding
 from transformer_lessons.decoding import beam, evaluating, greedy
 from transformer_lessons.embeddings import TokenEmbedding, TransformerEmbedding
@@ -32,8 +41,9 @@ from transformer_lessons.feed_forward import FeedForward, SwiGLU
 from transformer_lessons.losses import label_smoothed_loss
 from transformer_lessons.masks import additive, boolean, causal_mask, combine, padding_mask, segment_mask
 from transformer_lessons.model import Transformer, attention_maps
-from transformer_lessons.training import Trainer, batch_loss, split
-from transformer_lessons.training_config import TrainingConfig
+from transformer_lessons.training import Trainer
+from transformer_lessons.training_config import TrainingConfig, chosen_precision
+from transformer_lessons.training_loss import BatchLoss, batch_loss, split
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -954,6 +964,34 @@ BAD = {
         ),
         *each_size(lambda step: batches.Batches(PAIRS, 1, seed=0)[step], "step", least=0),
     ],
+    "data.batches.TokenBatches": [
+        *each_several(lambda pairs: batches.TokenBatches(pairs, 1, seed=0), "pairs"),
+        *[
+            (
+                lambda bad=bad: batches.TokenBatches([([3], [4])], bad, seed=0),
+                "^tokens: expected 1 to 3, .*, got",
+            )
+            for bad in (0, -1, 4)
+        ],
+        (lambda: batches.TokenBatches(PAIRS, 1.0, seed=0), "^tokens: expected an integer, got 1.0$"),
+        (lambda: batches.TokenBatches([], 1, seed=0), "^tokens: expected 1 to 0, .*, got 1$"),
+        (lambda: batches.TokenBatches(PAIRS, 1, seed=0.5), "^seed: expected an integer, got 0.5$"),
+        (
+            lambda: batches.TokenBatches([([3], [])], 1, seed=0),
+            r"^pairs\[0\]: expected tokens in its target, got none$",
+        ),
+        *each_size(lambda step: batches.TokenBatches(PAIRS, 1, seed=0)[step], "step", least=0),
+    ],
+    "data.multi30k.sentences": [
+        (lambda: multi30k.sentences("dev"), "^split: expected one of train, validation, test, got 'dev'$"),
+        (lambda: multi30k.sentences(None), "^split: expected a str, got None$"),
+    ],
+    "data.multi30k.find": [
+        (
+            lambda: multi30k.find("train.fr.gz"),
+            r"^name: expected one of train\.en\.gz, .*, got 'train\.fr\.gz'$",
+        ),
+    ],
     "data.lengths.limit_lengths": [
         *each_several(lambda x: lengths.limit_lengths(x, 3), "sentences"),
         (lambda: lengths.limit_lengths([3, 4], 3), "^sentences: expected several, such as a list, got 3$"),
@@ -1105,11 +1143,11 @@ BAD = {
         *each_model(lambda x: checkpoints.save_model(Path("nowhere"), x, None, None)),
         (
             lambda: checkpoints.save_model(Path("nowhere"), model(), [], None),
-            "^source: expected a Vocabulary, got a",
+            "^source: expected a Vocabulary or Subwords, got a",
         ),
         (
             lambda: checkpoints.save_model(Path("nowhere"), model(), number_words.vocabularies()[0], None),
-            "^target: expected a Vocabulary, got None$",
+            "^target: expected a Vocabulary or Subwords, got None$",
         ),
     ],
     "checkpoints.load_model": [
@@ -1119,6 +1157,7 @@ BAD = {
             "^model: expected a folder with config.json, got nowhere$",
         ),
     ],
+    "checkpoints.load_tokenisers": each_path(checkpoints.load_tokenisers, "directory"),
     "checkpoints.snapshots": each_path(checkpoints.snapshots, "directory"),
     "checkpoints.average_checkpoints": [
         *each_several(checkpoints.average_checkpoints, "paths"),
@@ -1131,6 +1170,13 @@ BAD = {
         (lambda: checkpoints.average_checkpoints(["nowhere"]), "^paths: expected a checkpoint, got nowhere$"),
     ],
     # training
+    "distributed.process_group": [
+        (lambda: distributed.process_group("cpu").__enter__(), "^device: expected a device, got 'cpu'$"),
+    ],
+    "distributed.summed": [(lambda: distributed.summed([1]), "^tensor: expected a Tensor, got a list$")],
+    "distributed.any_of": [
+        (lambda: distributed.any_of(True, "cpu"), "^device: expected a device, got 'cpu'$"),
+    ],
     "training_config.TrainingConfig": [
         *each_size(TrainingConfig, "steps", "batch_size", "training_pairs", "checkpoint_every", "accumulate"),
         *each_size(TrainingConfig, "snapshots", "warmup_steps", "seed", least=0),
@@ -1144,11 +1190,30 @@ BAD = {
             lambda: TrainingConfig(batch_size=3, accumulate=5),
             "^accumulate: expected at most batch_size = 3, got 5$",
         ),
+        *[
+            (
+                lambda bad=bad: TrainingConfig(tokens=bad),
+                f"^tokens: expected an integer, 1 or more, got {bad!r}$",
+            )
+            for bad in (0, -1, 2.0, True, "2")
+        ],
+        (
+            lambda: TrainingConfig(precision="half"),
+            "^precision: expected one of auto, float32, bfloat16, float16, got 'half'$",
+        ),
+        (lambda: TrainingConfig(compile=1), "^compile: expected True or False, got 1$"),
     ],
     "training_config.TrainingConfig.learning_rate": each_size(
         TrainingConfig().learning_rate, "step", least=0
     ),
-    "training.batch_loss": [
+    "training_config.chosen_precision": [
+        (
+            lambda: chosen_precision("half", torch.device("cpu")),
+            "^name: expected one of auto, float32, bfloat16, float16, got 'half'$",
+        ),
+        (lambda: chosen_precision("auto", "cpu"), "^device: expected a device, got 'cpu'$"),
+    ],
+    "training_loss.batch_loss": [
         *each_model(lambda x: batch_loss(x, batches.make_batch(PAIRS), 0.1)),
         (lambda: batch_loss(model(), PAIRS, 0.1), "^batch: expected a Batch, got a list$"),
         (
@@ -1160,13 +1225,14 @@ BAD = {
             r"^batch: expected tgt_out of shape \(2, 3\), as tgt_in, got \(2, 4\)$",
         ),
     ],
-    "training.split": [
+    "training_loss.BatchLoss": each_model(lambda x: BatchLoss(x, 0.1)),
+    "training_loss.split": [
         (lambda: split(PAIRS, 2), "^batch: expected a Batch, got a list$"),
         *each_size(lambda parts: split(batches.make_batch(PAIRS), parts), "parts"),
     ],
     "training.Trainer": [
         *each_model(lambda x: trainer(model=x)),
-        (lambda: trainer(batches=PAIRS), "^batches: expected a Batches, got a list$"),
+        (lambda: trainer(batches=PAIRS), "^batches: expected a Batches or TokenBatches, got a list$"),
         (lambda: trainer(config={"steps": 3}), "^config: expected a TrainingConfig, got a dict$"),
         (lambda: trainer(config=CONFIG), "^config: expected a TrainingConfig, got a TransformerConfig$"),
         (lambda: trainer(directory=7), "^directory: expected a path, got 7$"),
@@ -1188,7 +1254,10 @@ BAD = {
     ],
     "evaluation.translate": [
         *each_model(lambda x: evaluation.translate(x, *number_words.vocabularies(), [])),
-        (lambda: evaluation.translate(model(), [], [], []), "^source: expected a Vocabulary, got a list$"),
+        (
+            lambda: evaluation.translate(model(), [], [], []),
+            "^source: expected a Vocabulary or Subwords, got a list$",
+        ),
         *[
             row
             for row in each_several(
@@ -1219,6 +1288,29 @@ BAD = {
             "^number: expected 0 to 999,999, got -1$",
         ),
     ],
+    "evaluation.evaluate_bleu": [
+        *each_model(lambda x: evaluation.evaluate_bleu(x, *number_words.vocabularies(), [("a", "b")])),
+        *each_several(lambda x: evaluation.evaluate_bleu(model(), *number_words.vocabularies(), x), "pairs"),
+        (
+            lambda: evaluation.evaluate_bleu(model(), None, None, [("a", "b")]),
+            "^source: expected a Vocabulary or Subwords, got None$",
+        ),
+        (
+            lambda: evaluation.evaluate_bleu(model(), *number_words.vocabularies(), [("a", "b"), ("c",)]),
+            r"^pairs\[1\]: expected two texts, got \('c',\)$",
+        ),
+        (
+            lambda: evaluation.evaluate_bleu(model(), *number_words.vocabularies(), [7]),
+            r"^pairs\[0\]: expected two texts, got 7$",
+        ),
+        *each_size(
+            lambda **sizes: evaluation.evaluate_bleu(
+                model(), *number_words.vocabularies(), [("a", "b")], **sizes
+            ),
+            "beam_size",
+            "batch_size",
+        ),
+    ],
     "evaluation.error_kind": [
         *each_several(lambda x: evaluation.error_kind(x, ["ein"]), "got"),
         *each_several(lambda x: evaluation.error_kind(["ein"], x), "expected"),
@@ -1240,6 +1332,10 @@ EXEMPT = {
     "data.subwords.Subwords.decode": "needs a tokeniser: tests/test_subwords.py",
     "data.number_words.vocabularies": "takes nothing",
     "interruption.stop_signal": "takes nothing",
+    "distributed.rank": "takes nothing",
+    "distributed.wait": "takes nothing",
+    "distributed.world_size": "takes nothing",
+    "training_loss.BatchLoss.forward": "calls `batch_loss`, which has its rows",
     "training.Trainer.run": "takes a switch only",
     "training.Trainer.save": "takes nothing",
     "training.Trainer.restore": "takes nothing; what it reads: tests/test_training.py",

@@ -138,14 +138,19 @@ def evaluate_bleu(
         first five).
 
     Raises:
-        ValueError: for no pairs, or what `translate` refuses.
+        ValueError: for no pairs, what are no pairs of texts, or what `translate` refuses.
         ImportError: without the `sacrebleu` library.
     """
     metrics = {name: _metrics().BLEU(lowercase=bool(name)) for name in ("", "_lowercase")}
+    expect.kind(Transformer, model=model)
+    expect.kind(Tokeniser, source=source, target=target)
     expect.several(pairs=pairs)
-    expect.sizes(batch_size=batch_size)
+    expect.sizes(batch_size=batch_size, beam_size=beam_size)
     if not len(pairs):
         raise ValueError("pairs: expected one or more, got none")
+    for number, pair in enumerate(pairs):
+        if not isinstance(pair, tuple | list) or [type(text) for text in pair] != [str, str]:
+            raise ValueError(f"pairs[{number}]: expected two texts, got {pair!r}")
     # Sentences of like lengths share a batch, which is as wide as its longest.
     order = sorted(range(len(pairs)), key=lambda number: len(source.encode(pairs[number][0])))
     found = {}
