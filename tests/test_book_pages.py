@@ -1,10 +1,12 @@
 """Pages beside the chapters: what they say of the chapters must be so."""
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import nbformat
 import pytest
+from pybtex.database import Entry, parse_file
 
 from book.notebooks import chapters
 
@@ -125,3 +127,102 @@ def test_every_claim_of_the_paper_has_a_verdict():
     # Each section is linked from one row.
     anchors = set(re.findall(r'<a id="(paper-[\w-]+)">', claims)) - {"paper-verdicts"}
     assert sorted(re.findall(r"\]\(#(paper-[\w-]+)\)", verdicts)) == sorted(anchors)
+
+
+# ---- References
+
+# A link to one of these hosts is a citation; code, data sheets and documentation are linked and not listed.
+PAPERS = {
+    "arxiv.org",
+    "doi.org",
+    "aclanthology.org",
+    "papers.nips.cc",
+    "proceedings.mlr.press",
+    "cdn.openai.com",
+    "karpathy.github.io",
+    "nlp.seas.harvard.edu",
+}
+WORKS = parse_file(str(BOOK / "references.bib")).entries
+URLS = {work.fields["url"]: work for work in WORKS.values()}
+
+
+def surnames(work: Entry) -> list[str]:
+    """Of the authors; a list that is cut short ends with "others"."""
+    return [
+        " ".join(str(part) for part in person.rich_prelast_names + person.rich_last_names)
+        for person in work.persons["author"]
+    ]
+
+
+def year(work: Entry) -> str:
+    """With the letter that tells works of one author and year apart."""
+    return work.fields["year"] + re.search(r"\d{4}(b?)$", work.key)[1]
+
+
+def citation(work: Entry) -> str:
+    first, *others = surnames(work)
+    if len(others) > 1:
+        return f"{first} et al. {year(work)}"
+    return " and ".join([first, *others]) + f" {year(work)}"
+
+
+def citations() -> list[tuple[str, str, str, str]]:
+    """Where, what stands before, text and target of every link to a paper."""
+    texts = {path.stem: prose(path.stem) for path in chapters()}
+    texts |= {path.stem: path.read_text(encoding="utf-8") for path in BOOK.glob("*.md")}
+    return [
+        (name, text[: link.start()], link[1], link[2])
+        for name, text in texts.items()
+        for link in re.finditer(r"\[([^\]]*)\]\((https?://[^)\s]+)\)", text)
+        if link[2].split("/")[2].removeprefix("www.") in PAPERS
+    ]
+
+
+def package() -> str:
+    """The sources, in one line."""
+    files = sorted((BOOK.parent / "transformer_lessons").glob("**/*.py"))
+    return re.sub(r"\s+", " ", " ".join(path.read_text(encoding="utf-8") for path in files))
+
+
+def test_every_paper_that_is_linked_is_in_the_references():
+    found = citations()
+    assert len(found) >= 150
+    assert [(name, text) for name, _, text, url in found if url not in URLS] == []
+    in_docstrings = set(re.findall(r"https://(?:arxiv|doi)\.org/[\w./-]+\w", package()))
+    assert set(URLS) == {url for *_, url in found} | in_docstrings
+
+
+def test_a_citation_has_the_authors_and_the_year_of_the_work():
+    wrong = []
+    for name, before, text, url in citations():
+        work = URLS[url]
+        authors = surnames(work)
+        if re.fullmatch(r"\d{4}\w?", text):  # names stand outside: Voita et al. ([2019](…))
+            right = text == year(work) and authors[0] in before[-60:]
+        else:
+            all_of_three = f"{authors[0]}, {' and '.join(authors[1:])} {year(work)}"
+            allowed = {citation(work)} | ({all_of_three} if len(authors) == 3 else set())
+            right = text in allowed or not re.search(r"\d{4}", text)
+        if not right:
+            wrong.append((name, text, citation(work)))
+    assert wrong == []
+
+
+def test_a_citation_without_a_link_is_of_a_work_in_the_references():
+    texts = [re.sub(r"\[[^\]]*\]\([^)]*\)", "", prose(path.stem)) for path in chapters()] + [package()]
+    name = r"[A-Z][\w’-]+"
+    several = rf"{name}(?: and {name}| et al\.) (?:19|20)\d\d\b"
+    alone = rf"(?<!and )\b(?:{'|'.join(surnames(work)[0] for work in WORKS.values())}) (?:19|20)\d\d\b"
+    found = {cited for text in texts for cited in re.findall(f"{several}|{alone}", text)}
+    assert len(found) >= 15
+    assert found - {citation(work) for work in WORKS.values()} == set()
+
+
+def test_an_entry_is_named_after_author_and_year_and_cited_once():
+    for key, work in WORKS.items():
+        first = re.sub(r"\W", "", surnames(work)[0]).lower()
+        assert re.fullmatch(rf"{first}{work.fields['year']}b?", key)
+        assert key.removesuffix("b") in WORKS
+    assert list(WORKS) == sorted(WORKS)
+    cited = re.findall(r"\{cite:[tp]\}`([^`]+)`", page("references.md"))
+    assert Counter(",".join(cited).split(",")) == Counter(list(WORKS))

@@ -148,7 +148,7 @@ class LearnedEncoding(PositionTable):
 
 
 class RotaryEncoding(nn.Module):
-    """Queries and keys are turned by their position, so that scores see only distances (Su et al. 2021).
+    """Queries and keys are turned by their position, so that scores see only distances (Su et al. 2024).
 
     ``q_t ↦ R_t q_t,  k_s ↦ R_s k_s``, so that ``(R_t q)ᵀ (R_s k) = qᵀ R_{s−t} k``, where R_t turns entries 2i
     and 2i + 1 by the angle t ω_i, with the frequencies of §3.5
