@@ -47,8 +47,10 @@ def label_smoothed_loss(
         others = log_p.mean(-1)
         real = torch.ones_like(targets, dtype=torch.bool)
     else:
-        # Two slices instead of a difference: a padding logit of −inf stays out altogether.
-        others = (log_p[..., :pad_id].sum(-1) + log_p[..., pad_id + 1 :].sum(-1)) / (log_p.size(-1) - 1)
+        # Slices instead of a difference: a padding logit of −inf stays out altogether. An empty slice would still
+        # cost a gradient as large as the logits, a tenth of a small model's step.
+        slices = [part for part in (log_p[..., :pad_id], log_p[..., pad_id + 1 :]) if part.size(-1)]
+        others = sum(part.sum(-1) for part in slices) / (log_p.size(-1) - 1)
         real = targets != pad_id
     loss = -(1 - smoothing) * right - smoothing * others if smoothing else -right
     return loss.masked_fill(~real, 0.0).sum(), real.sum()
