@@ -109,11 +109,11 @@ class Multi30k:
         "max_length": 128,
     }
     training = TrainingConfig(
-        steps=2_000,
+        steps=1_600,
         tokens=4_000,
         training_pairs=29_000,
         peak_learning_rate=3e-3,
-        warmup_steps=300,
+        warmup_steps=200,
         checkpoint_every=200,
         precision="auto",
     )
