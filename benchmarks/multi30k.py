@@ -22,7 +22,6 @@ from transformer_lessons.evaluation import evaluate_bleu
 from transformer_lessons.files import read_json, write_json
 from transformer_lessons.runs import choose_device, new_trainer, read_settings, run, versions
 from transformer_lessons.tasks import Multi30k
-from transformer_lessons.training import Trainer
 
 RECORD = Path(__file__).parent.parent / "transformer_lessons" / "records" / "multi30k.json"
 CURVE = 50  # points of the training curve that are kept
@@ -48,14 +47,14 @@ def measure(task: Multi30k, sizes: dict, config, device: torch.device, directory
         "parameters": sum(p.numel() for p in trainer.model.parameters()),
         "seconds": {"preparation": round(prepared - started, 1), "training": round(trained - prepared, 1)},
         "results": results,
-        "curve": curve(trainer),
+        "curve": curve(trainer.history),
     }
 
 
-def curve(trainer: Trainer) -> list[dict]:
+def curve(history: list[dict]) -> list[dict]:
     """Loss and accuracy in the course of training, each the mean of as many steps."""
-    size = max(1, len(trainer.history) // CURVE)
-    parts = [trainer.history[start : start + size] for start in range(0, len(trainer.history), size)]
+    size = max(1, len(history) // CURVE)
+    parts = [history[start : start + size] for start in range(0, len(history), size)]
     return [
         {"step": part[-1]["step"]}
         | {name: round(sum(r[name] for r in part) / len(part), 4) for name in ("loss", "accuracy")}

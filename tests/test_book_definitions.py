@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from book.notebooks import chapters
+from transformer_lessons.data.batches import Batch
 from transformer_lessons.encodings import LearnedEncoding
 from transformer_lessons.model import Transformer, TransformerConfig
 from transformer_lessons.oracles import is_within
@@ -145,6 +146,9 @@ CASES: dict[str, Callable] = {
     "decoding.beam": lambda f: [
         f(MODEL, IDS, beam_size=k, length_penalty=alpha, max_length=9)
         for k, alpha in ((1, 0.6), (3, 0.0), (4, 0.6))
+    ],
+    "training_loss.split": lambda f: [
+        ids for part in f(Batch(IDS, IDS + 1, IDS.roll(1, 0)), 2) for ids in part
     ],
     "losses.label_smoothed_loss": function(random(3, 5, 11), IDS, pad_id=0, smoothing=0.1),
     "schedule.warmup_inverse_sqrt": lambda f: tensors([f(s, 512, 4000) for s in (1, 7, 4000, 9999)]),

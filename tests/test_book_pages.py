@@ -74,8 +74,6 @@ def test_a_hundred_terms_in_two_languages_in_order():
 def test_the_chapter_of_a_term_uses_it():
     missing = []
     for term, _, meaning in rows(page("glossary.md")):
-        if meaning.endswith("(16)"):  # not written yet
-            continue
         ((_, stem, _),) = LINK.findall(meaning)
         words = re.sub(r"[*`_$\\]", "", prose(stem)).lower()
         if term.lower() not in re.sub(r"\s+", " ", words):
