@@ -1258,6 +1258,10 @@ BAD = {
             lambda: evaluation.translate(model(), [], [], []),
             "^source: expected a Vocabulary or Subwords, got a list$",
         ),
+        (
+            lambda: evaluation.translate(model(), number_words.vocabularies()[0], [], []),
+            "^target: expected a Vocabulary or Subwords, got a list$",
+        ),
         *[
             row
             for row in each_several(
@@ -1538,3 +1542,8 @@ def test_data_takes_nothing_and_single():
     assert list(evaluation.in_chunks([], 1)) == []
     assert evaluation.translate(model(), *number_words.vocabularies(), []) == []
     assert split(batches.make_batch(PAIRS), 5)[1].src.tolist() == [[6, 0]]
+
+
+def test_nothing_is_a_number_too():
+    config = TrainingConfig(weight_decay=0, peak_learning_rate=0.0, clip_norm=0, smoothing=0)
+    assert (config.weight_decay, config.learning_rate(1)) == (0, 0)

@@ -197,6 +197,7 @@ def test_evaluate_says_what_went_wrong(capsys, monkeypatch):
 
 
 def test_what_is_not_said_is_as_the_help_says():
+    assert cli.make_parser().prog == "lessons"
     chosen = cli.make_parser().parse_args(["train"])
     assert (chosen.device, chosen.resume, chosen.overwrite, chosen.compile) == ("auto", False, False, False)
     assert (chosen.task, chosen.output, chosen.precision) == (None, None, None)
@@ -277,6 +278,14 @@ def test_train_does_not_discard_a_run(capsys, tmp_path):
     assert run(capsys, "train", "--config", "small.json", "--overwrite", "--seed", "1")[0] == 0
     assert (tmp_path / "runs/number-words/weights.safetensors").read_bytes() != weights
     assert "model: runs/number-words" in run(capsys, "translate", "7")[2]
+
+
+def test_ctrl_c_has_its_exit_code(capsys, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "load_model", interrupted)
+    assert run(capsys, "evaluate")[0] == 130
 
 
 def test_version_and_help(capsys):

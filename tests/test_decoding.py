@@ -1,5 +1,6 @@
 """Greedy decoding against the plainest loop there is: one sentence, one token, the whole model again."""
 
+import inspect
 import math
 from functools import cache
 
@@ -223,6 +224,47 @@ def test_a_beam_as_wide_as_everything_finds_the_best_of_all_sentences(seed, alph
     expected = [exhaustive(model, row, alpha, 4) for row in src.tolist()]
     options = {"beam_size": 341, "length_penalty": alpha, "max_length": 4, "use_cache": use_cache}
     assert beam(model, src, **options).tolist() == pad(expected, PAD).tolist()
+
+
+@pytest.mark.parametrize(
+    ("seed", "row", "best", "other"),
+    [
+        (5, [5, 5, 6], [1, 1, 1, 1], [2]),
+        (32, [5, 5, 6], [4, 2], [2]),
+        (49, [3, 4, 5, 6, 3], [1, 1, 1, 1], [2]),
+    ],
+)
+def test_the_penalty_counts_from_five(seed, row, best, other):
+    """Wu et al. 2016 divide by ((5 + length) / 6)^α; with 6 + length, `other` would win (tried one by one)."""
+    model = tiny_model(seed)
+    assert exhaustive(model, row, 2.0, 4) == best
+    options = {"beam_size": 341, "length_penalty": 2.0, "max_length": 4}
+    assert beam(model, torch.tensor([row]), **options).tolist() == [best]
+    scores = [
+        log_probability(model, torch.tensor([row]), sentence) / (6 + len(sentence)) ** 2
+        for sentence in (best, other)
+    ]
+    assert scores[0] < scores[1]
+
+
+def test_defaults():
+    """The paper's beam (§6.1): four beams, α = 0.6."""
+    given = {
+        function: {
+            name: parameter.default
+            for name, parameter in inspect.signature(function).parameters.items()
+            if parameter.default is not parameter.empty
+        }
+        for function in (greedy, beam)
+    }
+    assert given[greedy] == {"use_cache": True}
+    assert given[beam] == {"beam_size": 4, "length_penalty": 0.6, "use_cache": True}
+
+
+def test_one_token_is_the_least():
+    model, src, _ = example(1)
+    assert greedy(model, src, max_length=1).shape == (len(src), 1)
+    assert beam(model, src, max_length=1).shape == (len(src), 1)
 
 
 @torch.no_grad()

@@ -157,3 +157,19 @@ def test_complaints(call, complaint):
 
 def test_one_vector_is_enough_in_evaluation():
     assert BatchNorm(7).eval()(torch.ones(1, 7)).shape == (1, 7)
+
+
+def test_initial_values_do_nothing():
+    for norm in (LayerNorm(7), BatchNorm(7)):
+        assert torch.equal(norm.weight, torch.ones(7))
+        assert torch.equal(norm.bias, torch.zeros(7))
+    assert torch.equal(RMSNorm(7).weight, torch.ones(7))
+
+
+def test_with_a_momentum_of_one_only_the_last_batch_counts():
+    norm = BatchNorm(3, momentum=1.0)
+    norm(torch.randn(11, 3))
+    last = torch.randn(11, 3)
+    norm(last)
+    assert_close(norm.running_mean, last.mean(0))
+    assert_close(norm.running_var, last.var(0))

@@ -1,7 +1,10 @@
 """Every component beside an implementation that we did not write, and whether a difference would be seen."""
 
+from dataclasses import FrozenInstanceError
+
 import pytest
 import torch
+import torch.nn.functional as F
 from compare import DTYPES
 from torch import nn
 
@@ -97,6 +100,43 @@ def test_a_wrong_gradient_of_input_or_parameter_is_seen(wrong):
     assert is_within(right, torch.float64)
     assert found.value <= 1e-10
     assert found.gradient > 1e-3
+
+
+def test_the_worst_gradient_of_several_inputs_counts():
+    x, y = torch.randn(2, 5, dtype=torch.float64)
+    for ours in (lambda x, y: x.detach() * y, lambda x, y: x * y.detach()):
+        found = same_function(ours, lambda x, y: x * y, x, y)
+        assert found.value == 0
+        assert found.gradient > 0.1
+
+
+class ShiftedFirst(LayerNorm):
+    """The shift before the scale: the same as long as the scale is 1 and the shift 0."""
+
+    def forward(self, x):
+        return (F.layer_norm(x, x.shape[-1:]) + self.bias) * self.weight
+
+
+def test_a_mistake_that_initial_values_hide_is_seen():
+    x, call = torch.randn(5, 7, dtype=torch.float64), lambda module, x: module(x)
+    assert torch.allclose(ShiftedFirst(7).double()(x), nn.LayerNorm(7).double()(x))
+    found = same_module(ShiftedFirst(7).double(), nn.LayerNorm(7).double(), dict, call, call, x)
+    assert found.value > 1e-3
+
+
+def test_a_case_draws_from_seeds_of_its_own_three_if_not_told():
+    drawn = []
+    case = Case("ours", "theirs", lambda dtype: drawn.append(torch.rand(()).item()) or Deviation(drawn[-1]))
+    expected = []
+    for seed in range(3):
+        torch.manual_seed(seed)
+        expected.append(torch.rand(()).item())
+    for elsewhere in (3, 4):
+        torch.manual_seed(elsewhere)
+        assert case.worst(torch.float64) == Deviation(max(expected))
+    assert drawn == 2 * expected
+    with pytest.raises(FrozenInstanceError):
+        case.component = "another"
 
 
 def test_a_forgotten_parameter_is_an_error():

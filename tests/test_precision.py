@@ -442,3 +442,14 @@ def test_everything_learned_is_used(name):
     module, inputs = build(name), inputs_of(name)
     run(module, inputs)
     assert all(parameter.grad is not None for parameter in module.parameters())
+
+
+def test_under_autocast_dtypes_may_meet():
+    """A layer may hand on bfloat16 to one whose weights are float32; autocast sees to it."""
+    attention, x = MultiHeadAttention(6, 3), torch.randn(2, 5, 6).bfloat16()
+    with torch.autocast("cpu", torch.bfloat16):
+        assert attention(x).dtype == torch.bfloat16
+    with pytest.raises(
+        ValueError, match=r"query: expected torch\.float32, as the weights, got torch\.bfloat16"
+    ):
+        attention(x)

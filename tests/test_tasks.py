@@ -6,6 +6,7 @@ import sys
 
 import pytest
 import sacrebleu
+import torch
 
 from transformer_lessons import cli
 from transformer_lessons.checkpoints import load_model, load_tokenisers, save_model
@@ -85,6 +86,56 @@ def test_a_run_is_resumed_with_its_own_task_and_encoding(small, tmp_path, capsys
         code, _, _ = lessons(capsys, "train", "--resume", "--task", "multi30k", "--device", "cpu")
     assert code == 0
     assert (folder / "record.json").exists()
+
+
+def test_a_new_run_discards_what_an_old_one_left(small, tmp_path, capsys):
+    folder = tmp_path / "runs" / "multi30k"
+    train = ["train", "--config", str(small), "--device", "cpu"]
+    assert lessons(capsys, *train, "--steps", "4")[0] == 0
+    record = json.loads((folder / "record.json").read_text())
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [1, 2, 3, 4]
+    assert (record["last_loss"], record["last_accuracy"]) == (lines[-1]["loss"], lines[-1]["accuracy"])
+    assert record["seed"] == 0
+    (folder / "weights-000999.pt").write_bytes(b"old")
+    first = load_model(folder)[0].state_dict()
+
+    assert lessons(capsys, *train, "--steps", "4", "--overwrite")[0] == 0
+    assert [path.name for path in snapshots(folder)] == ["weights-000004.pt"]
+    assert all(torch.equal(first[name], again) for name, again in load_model(folder)[0].state_dict().items())
+    assert lessons(capsys, *train, "--steps", "4", "--overwrite", "--seed", "1")[0] == 0
+    assert not torch.equal(first["output.weight"], load_model(folder)[0].output.weight)
+
+
+def test_a_run_that_is_cut_off_has_its_config(small, tmp_path, capsys, monkeypatch):
+    def killed(self):
+        raise OSError("the power went")
+
+    monkeypatch.setattr("transformer_lessons.training.Trainer.run", killed)
+    code, _, error = lessons(capsys, "train", "--config", str(small), "--device", "cpu")
+    assert (code, error) == (2, "lessons train: the power went\n")
+    folder = tmp_path / "runs" / "multi30k"
+    assert {"config.json", "tokenizer.json", "weights.safetensors"} <= {
+        path.name for path in folder.iterdir()
+    }
+    saved = json.loads((folder / "config.json").read_text())
+    assert saved["training"]["steps"] == 300
+    code, _, error = lessons(capsys, "train", "--config", str(small), "--device", "cpu")
+    assert code == 2
+    assert error.startswith("lessons train: output: runs/multi30k holds a run; --resume goes on with it")
+
+
+def test_number_words_are_what_chapter_14_trains():
+    assert NumberWords.sizes == {
+        "d_model": 128,
+        "num_heads": 4,
+        "d_ff": 512,
+        "num_encoder_layers": 2,
+        "num_decoder_layers": 2,
+        "dropout": 0.0,
+        "max_length": 64,
+    }
+    assert NumberWords.training == TrainingConfig(steps=250, batch_size=64, training_pairs=20_000)
 
 
 @pytest.mark.parametrize(
