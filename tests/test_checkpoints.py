@@ -1,6 +1,7 @@
 """Models on disk: whole or not at all, and back as they were."""
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -89,7 +90,9 @@ def test_the_packaged_model_is_what_its_record_says():
 
 
 def test_unknown_record():
-    with pytest.raises(ValueError, match="name: expected one of number_words_seeds, table3, got 'odd'"):
+    known = sorted(path.stem for path in Path(records.__file__).parent.glob("*.json"))
+    assert {"multi30k", "number_words_seeds", "table3"} <= set(known)
+    with pytest.raises(ValueError, match=f"^name: expected one of {', '.join(known)}, got 'odd'$"):
         records.read("odd")
 
 
