@@ -75,7 +75,7 @@ def padding(batches) -> float:
 def describe(task: Multi30k, sizes: dict, config) -> dict:
     """The data, and what batches make of it."""
     tokenisers = task.tokenisers()
-    trainer = new_trainer(task, tokenisers, sizes, config, torch.device("cpu"), None)
+    trainer = new_trainer(task, tokenisers, sizes, config, torch.device("cpu"))
     pairs = trainer.batches.pairs
     return {
         "pairs": len(pairs),

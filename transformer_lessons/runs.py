@@ -80,7 +80,12 @@ def run(trainer: Trainer, task: Task, tokenisers: tuple) -> bool:
 
 
 def new_trainer(
-    task: Task, tokenisers: tuple, sizes: dict, config: TrainingConfig, device: torch.device, directory: Path
+    task: Task,
+    tokenisers: tuple,
+    sizes: dict,
+    config: TrainingConfig,
+    device: torch.device,
+    directory: Path | None = None,
 ) -> Trainer:
     """A model of these sizes with its data, before the first step."""
     torch.manual_seed(config.seed)
