@@ -211,14 +211,14 @@ def test_bleu_is_sacrebleus_of_translations_in_their_order(joint, monkeypatch):
     model = new_model(
         Multi30k(), {**Multi30k.sizes, "num_encoder_layers": 1, "num_decoder_layers": 1}, joint, joint
     )
-    pairs = [("A dog. " * n, f"Ein Hund Nummer {n} ist hier zu sehen. " * n) for n in (3, 1, 4, 2, 5)]
+    pairs = [("A dog. " * n, f"Ein Hund Nummer {n} rennt durch den Schnee. " * n) for n in (3, 1, 4, 2, 5)]
     asked = []
 
     def known(model, source, target, texts, *, beam_size):
         asked.append((len(texts), beam_size))
         numbers = [text.count("dog") for text in texts]
         assert numbers == sorted(numbers)  # like lengths together
-        return [f"ein Hund Nummer {n} ist hier zu sehen. " * n for n in numbers]
+        return [f"ein Hund Nummer {n} rennt durch den Schnee. " * n for n in numbers]
 
     monkeypatch.setattr("transformer_lessons.evaluation.translate", known)
     result = evaluate_bleu(model, joint, joint, pairs, beam_size=3, batch_size=2)
