@@ -1,9 +1,6 @@
 """Every test runs with the package's shape annotations checked at run time, and with a fixed seed."""
 
-import gzip
-import hashlib
 import os
-import random
 
 # Threads that wait must not spin: on a busy machine that makes everything several times slower.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -59,34 +56,3 @@ def assert_close(actual, expected, *, tolerance: float | None = None):
         deviation = (actual - expected).abs().max().item()
         bound = tolerance * max(1.0, expected.abs().max().item())
         assert deviation <= bound, f"deviates by {deviation:.3g}, allowed {bound:.3g}"
-
-
-# ---- Captions that stand in for those of Multi30k, which are not ours to bring
-
-NOUNS = {"dog": "Hund", "man": "Mann", "tree": "Baum", "ball": "Ball", "bird": "Vogel"}
-VERBS = {"sees": "sieht", "finds": "findet", "paints": "malt"}
-
-
-def caption(source: random.Random) -> tuple[str, str]:
-    (a, b), verb = source.sample(sorted(NOUNS), 2), source.choice(sorted(VERBS))
-    return f"A {a} {verb} a {b}.", f"Ein {NOUNS[a]} {VERBS[verb]} einen {NOUNS[b]}."
-
-
-@pytest.fixture
-def captions(tmp_path, monkeypatch):
-    """A folder with captions of our own, named by the variable, whose sums are the expected ones."""
-    from transformer_lessons.data import multi30k  # not before the import hook
-
-    drawn, sums = random.Random(0), {}
-    folder = tmp_path / "captions"
-    folder.mkdir()
-    for split, count in (("train", 120), ("val", 5), ("test_2016_flickr", 7)):
-        pairs = [caption(drawn) for _ in range(count)]
-        for side, language in enumerate(("en", "de")):
-            path = folder / f"{split}.{language}.gz"
-            path.write_bytes(gzip.compress("".join(f"{pair[side]}\n" for pair in pairs).encode()))
-            sums[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
-    monkeypatch.setattr(multi30k, "SHA256", sums)
-    monkeypatch.setenv(multi30k.VARIABLE, str(folder))
-    monkeypatch.chdir(tmp_path)
-    return folder

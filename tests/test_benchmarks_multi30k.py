@@ -4,6 +4,7 @@ import json
 import math
 
 import pytest
+from test_tasks import captions as captions  # a fixture, asked for by name
 
 from benchmarks import multi30k as benchmark
 from transformer_lessons import records
@@ -14,8 +15,9 @@ SIZES = {"d_model": 16, "num_heads": 2, "d_ff": 8, "num_encoder_layers": 1, "num
 
 
 @pytest.fixture
-def run(captions, tmp_path):
+def run(request, tmp_path):
     """The command with a small model, its output in a folder of its own; returns the record."""
+    request.getfixturevalue("captions")
 
     def command(steps: int, *more: str) -> dict:
         config, output = tmp_path / "small.json", tmp_path / "record.json"
