@@ -6,6 +6,7 @@ import io
 import json
 import random
 import sys
+from importlib.resources import files
 
 import pytest
 import sacrebleu
@@ -157,17 +158,30 @@ def test_a_run_that_is_cut_off_has_its_config(small, tmp_path, capsys, monkeypat
     assert error.startswith("lessons train: output: runs/multi30k holds a run; --resume goes on with it")
 
 
-def test_number_words_are_what_chapter_14_trains():
-    assert NumberWords.sizes == {
-        "d_model": 128,
-        "num_heads": 4,
-        "d_ff": 512,
-        "num_encoder_layers": 2,
-        "num_decoder_layers": 2,
-        "dropout": 0.0,
-        "max_length": 64,
-    }
-    assert NumberWords.training == TrainingConfig(steps=250, batch_size=64, training_pairs=20_000)
+def test_number_words_are_trained_as_the_model_in_the_package_was():
+    config = json.loads((files("transformer_lessons") / "pretrained/number_words/config.json").read_text())
+    assert NumberWords.sizes.items() <= config["model"].items()
+    assert NumberWords.training == TrainingConfig(**config["training"])
+
+
+def test_the_folder_of_another_task_becomes_this_ones(small, tmp_path, capsys, monkeypatch):
+    folder = tmp_path / "runs" / "multi30k"
+    train = ["train", "--device", "cpu", "--output", str(folder), "--steps", "2"]
+    assert lessons(capsys, *train, "--config", str(small))[0] == 0
+    monkeypatch.setattr("transformer_lessons.tasks.number_words.held_out", lambda: [7, 421])
+    assert lessons(capsys, *train, "--task", "number-words", "--overwrite")[0] == 0
+    assert not (folder / "tokenizer.json").exists()
+    _, source, _ = load_model(folder)
+    assert source.encode(["seven"])
+    assert lessons(capsys, "evaluate", "--model", str(folder))[1].startswith("0.0% exact match on 2 numbers")
+
+
+def test_a_missing_library_is_said_in_one_line(captions, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    code, _, error = lessons(capsys, "train", "--task", "multi30k")
+    assert code == 2
+    assert error.startswith("lessons train: tokenizers: expected an installed library, got none: pip install")
+    assert len(error.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -207,7 +221,7 @@ def test_without_captions(captions, capsys):
 def test_every_task_is_whole(task, captions):
     assert isinstance(task, Task)
     source, target = task.tokenisers()
-    model = new_model(task, {**task.sizes, "num_encoder_layers": 1, "num_decoder_layers": 1}, source, target)
+    model = new_model({**task.sizes, "num_encoder_layers": 1, "num_decoder_layers": 1}, source, target)
     assert model.config.d_model == task.sizes["d_model"]
     config = TrainingConfig(training_pairs=100, tokens=task.training.tokens and 200)
     pairs = task.pairs(source, target, config)
@@ -240,9 +254,7 @@ def joint(captions) -> Subwords:
 
 
 def test_bleu_is_sacrebleus_of_translations_in_their_order(joint, monkeypatch):
-    model = new_model(
-        Multi30k(), {**Multi30k.sizes, "num_encoder_layers": 1, "num_decoder_layers": 1}, joint, joint
-    )
+    model = new_model({**Multi30k.sizes, "num_encoder_layers": 1, "num_decoder_layers": 1}, joint, joint)
     pairs = [("A dog. " * n, f"Ein Hund Nummer {n} rennt durch den Schnee. " * n) for n in (3, 1, 4, 2, 5)]
     asked = []
 
@@ -274,9 +286,7 @@ def test_bleu_without_the_library(joint, monkeypatch):
 
 
 def test_a_model_is_saved_with_its_encoding(joint, tmp_path):
-    model = new_model(
-        Multi30k(), {**Multi30k.sizes, "num_encoder_layers": 1, "num_decoder_layers": 1}, joint, joint
-    )
+    model = new_model({**Multi30k.sizes, "num_encoder_layers": 1, "num_decoder_layers": 1}, joint, joint)
     save_model(tmp_path / "model", model, joint, joint, task="multi30k")
     loaded, source, target = load_model(tmp_path / "model")
     assert source is target

@@ -56,6 +56,9 @@ def save_model(
         tokens = {}
         source.save(directory / TOKENISER)
     else:
+        (directory / TOKENISER).unlink(
+            missing_ok=True
+        )  # another model's, which `load_tokenisers` would believe
         tokens = {"source_tokens": source.tokens[3:], "target_tokens": target.tokens[3:]}
     write_json(directory / "config.json", {**about, "model": asdict(model.config), **tokens})
     with replacing(directory / "weights.safetensors") as temporary:

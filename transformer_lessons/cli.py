@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of our output has gone (`lessons translate | head`); Python must not complain at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (ValueError, OSError, FloatingPointError) as error:
+    except (ValueError, OSError, ImportError, FloatingPointError) as error:
         print(f"lessons {chosen.command}: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
 

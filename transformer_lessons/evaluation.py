@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any
 
 from transformer_lessons import expect
 from transformer_lessons.checkpoints import Tokeniser
@@ -141,7 +140,10 @@ def evaluate_bleu(
         ValueError: for no pairs, what are no pairs of texts, or what `translate` refuses.
         ImportError: without the `sacrebleu` library.
     """
-    metrics = {name: _metrics().BLEU(lowercase=bool(name)) for name in ("", "_lowercase")}
+    metrics = {
+        name: expect.library("sacrebleu", extra="multi30k").BLEU(lowercase=bool(name))
+        for name in ("", "_lowercase")
+    }
     expect.kind(Transformer, model=model)
     expect.kind(Tokeniser, source=source, target=target)
     expect.several(pairs=pairs)
@@ -164,13 +166,3 @@ def evaluate_bleu(
         result[f"signature{name}"] = str(metric.get_signature())
     shown = [{"source": e, "expected": d, "got": g} for (e, d), g in zip(pairs[:5], got, strict=False)]
     return {**result, "n": len(pairs), "beam_size": beam_size, "examples": shown}
-
-
-def _metrics() -> Any:
-    # Imported only when it is used: the package works without it.
-    try:
-        from sacrebleu import metrics
-    except ImportError:
-        install = 'pip install "transformer-lessons[multi30k]"'
-        raise ImportError(f"sacrebleu: expected an installed library, got none: {install}") from None
-    return metrics

@@ -89,7 +89,7 @@ def new_trainer(
 ) -> Trainer:
     """A model of these sizes with its data, before the first step."""
     torch.manual_seed(config.seed)
-    model = new_model(task, sizes, *tokenisers).to(device)
+    model = new_model(sizes, *tokenisers).to(device)
     data = batches(task.pairs(*tokenisers, config), model.config.max_length, config)
     return Trainer(model, data, config, directory)
 

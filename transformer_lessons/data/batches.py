@@ -76,6 +76,11 @@ def _refuse_empty(pairs: Sequence[Pair]) -> None:
                 raise ValueError(f"pairs[{number}]: expected tokens in its {side}, got none")
 
 
+def _generator(seed: int, epoch: int) -> torch.Generator:
+    """What an epoch is shuffled with. Seeds that follow one another must not share their epochs."""
+    return torch.Generator().manual_seed(1_000_003 * seed + epoch)
+
+
 class Batches:
     """Endless shuffled batches. Number `step` is a function of the seed and the step alone, so a run resumes
     anywhere without having to remember a position. A pitfall: each epoch leaves out the pairs that fill no whole
@@ -103,7 +108,7 @@ class Batches:
         """The batch of a training step, counted from 0."""
         expect.lengths(step=step)
         epoch, place = divmod(step, self.steps_per_epoch)
-        generator = torch.Generator().manual_seed(1_000_003 * self.seed + epoch)
+        generator = _generator(self.seed, epoch)
         order = torch.randperm(len(self.pairs), generator=generator)
         chosen = order[place * self.batch_size : (place + 1) * self.batch_size]
         return make_batch([self.pairs[number] for number in chosen.tolist()])
@@ -154,7 +159,7 @@ class TokenBatches:
 
     def _cut(self, epoch: int) -> list[list[int]]:
         """The epoch's batches, as numbers of pairs."""
-        generator = torch.Generator().manual_seed(1_000_003 * self.seed + epoch)
+        generator = _generator(self.seed, epoch)
         pools = torch.randperm(len(self.pairs), generator=generator).tensor_split(self.pools)
         # Up in one and down in the next: where two meet, lengths are alike.
         order = torch.cat([self._sorted(pool, bool(number % 2)) for number, pool in enumerate(pools)])

@@ -79,12 +79,7 @@ def find(name: str) -> Path:
 
 
 def _fetcher() -> Any:
-    # Imported only when it is used: the package works without it.
-    try:
-        import pooch
-    except ImportError:
-        install = 'pip install "transformer-lessons[multi30k]"'
-        raise ImportError(f"pooch: expected an installed library, got none: {install}") from None
+    pooch = expect.library("pooch", extra="multi30k")
     return pooch.create(
         path=pooch.os_cache("transformer-lessons") / "multi30k",
         base_url=HOME,

@@ -8,19 +8,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from transformer_lessons import expect
 from transformer_lessons.data.texts import check_text, check_vocab_size, checked_texts
 from transformer_lessons.data.vocabulary import BOS, EOS, PAD, Vocabulary, ids_to_show
 from transformer_lessons.files import replacing
-
-
-def _library() -> Any:
-    # Imported only when it is used: the package works without it.
-    try:
-        import tokenizers
-    except ImportError:
-        install = 'pip install "transformer-lessons[subwords]"'
-        raise ImportError(f"tokenizers: expected an installed library, got none: {install}") from None
-    return tokenizers
 
 
 class Subwords:
@@ -66,7 +57,7 @@ class Subwords:
             ValueError: for a vocab_size below 259, a single str, or an element that is no text.
         """
         check_vocab_size(vocab_size)
-        library = _library()
+        library = expect.library("tokenizers", extra="subwords")
         byte_level = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
         tokenizer = library.Tokenizer(library.models.BPE())
         tokenizer.pre_tokenizer, tokenizer.decoder = byte_level, library.decoders.ByteLevel()
@@ -88,7 +79,7 @@ class Subwords:
             OSError: if there is no such file.
             ValueError: if the library cannot read it, or its ids 0, 1, 2 are not the special three.
         """
-        library, content = _library(), path.read_bytes()
+        library, content = expect.library("tokenizers", extra="subwords"), path.read_bytes()
         try:
             tokenizer = library.Tokenizer.from_buffer(content)
         except Exception as error:  # the library has no narrower one

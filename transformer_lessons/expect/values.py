@@ -3,8 +3,9 @@
 import math
 import operator
 from collections.abc import Iterable
+from importlib import import_module
 from pathlib import Path
-from types import UnionType
+from types import ModuleType, UnionType
 from typing import get_args
 
 import torch
@@ -131,3 +132,16 @@ def index(given: int, count: int, name: str = "ids") -> int:
     if not 0 <= number < count:
         raise ValueError(f"{name}: expected 0 to {count - 1}, got {given!r}")
     return number
+
+
+def library(name: str, *, extra: str) -> ModuleType:
+    """A library that only some users need, imported when they do: the package works without it.
+
+    Raises:
+        ImportError: if it is not installed, saying which extra of ours brings it.
+    """
+    try:
+        return import_module(name)
+    except ImportError:
+        install = f'pip install "transformer-lessons[{extra}]"'
+        raise ImportError(f"{name}: expected an installed library, got none: {install}") from None
