@@ -2,10 +2,11 @@
 
 Trains the task's own model, or with ``--config`` another, from each seed, and translates the test set of 2016:
 greedily, and with a beam of 5. What is counted as training time is what a user waits for, from the first batch to
-the last step, on a machine that does nothing else; reading, encoding and translating are given separately.
+the last step; reading, encoding and translating are given separately. Nothing else should run meanwhile.
 
 Writes ``transformer_lessons/records/multi30k.json``, which chapter 16 shows: one entry for each device and
-settings, replaced when they are measured again.
+settings. It is written after every seed, and a seed that it has is not measured again unless ``--again`` says so,
+so what was interrupted goes on. The seed under way begins anew: half a run cannot be timed.
 """
 
 import argparse
@@ -17,20 +18,27 @@ from pathlib import Path
 import torch
 
 from transformer_lessons.data import multi30k
-from transformer_lessons.data.batches import Batches
+from transformer_lessons.data.batches import Batches, TokenBatches
 from transformer_lessons.evaluation import evaluate_bleu
 from transformer_lessons.files import read_json, write_json
 from transformer_lessons.runs import choose_device, new_trainer, read_settings, run, versions
-from transformer_lessons.tasks import Multi30k
+from transformer_lessons.tasks import Multi30k, batches
+from transformer_lessons.training_config import TrainingConfig
 
 RECORD = Path(__file__).parent.parent / "transformer_lessons" / "records" / "multi30k.json"
 CURVE = 50  # points of the training curve that are kept
 
 
-def measure(task: Multi30k, sizes: dict, config, device: torch.device, directory: Path) -> dict:
+def measure(
+    task: Multi30k,
+    tokenisers: tuple,
+    sizes: dict,
+    config: TrainingConfig,
+    device: torch.device,
+    directory: Path,
+) -> dict:
     """One run from one seed."""
     started = time.perf_counter()
-    tokenisers = task.tokenisers()
     trainer = new_trainer(task, tokenisers, sizes, config, device, directory)
     prepared = time.perf_counter()
     if not run(trainer, task, tokenisers):
@@ -45,7 +53,7 @@ def measure(task: Multi30k, sizes: dict, config, device: torch.device, directory
     return {
         "seed": config.seed,
         "parameters": sum(p.numel() for p in trainer.model.parameters()),
-        "seconds": {"preparation": round(prepared - started, 1), "training": round(trained - prepared, 1)},
+        "seconds": {"encoding": round(prepared - started, 1), "training": round(trained - prepared, 1)},
         "results": results,
         "curve": curve(trainer.history),
     }
@@ -62,33 +70,39 @@ def curve(history: list[dict]) -> list[dict]:
     ]
 
 
-def padding(batches) -> float:
+def padding(data: Batches | TokenBatches) -> float:
     """The share of an epoch's positions that hold no token."""
     real = everything = 0
-    for step in range(batches.steps_per_epoch):
-        batch = batches[step]
+    for step in range(data.steps_per_epoch):
+        batch = data[step]
         real += int((batch.src != 0).sum() + (batch.tgt_out != 0).sum())
         everything += batch.src.numel() + batch.tgt_out.numel()
     return round(1 - real / everything, 4)
 
 
-def describe(task: Multi30k, sizes: dict, config) -> dict:
+def describe(task: Multi30k, tokenisers: tuple, max_length: int, config: TrainingConfig) -> dict:
     """The data, and what batches make of it."""
-    tokenisers = task.tokenisers()
-    trainer = new_trainer(task, tokenisers, sizes, config, torch.device("cpu"))
-    pairs = trainer.batches.pairs
+    data = batches(task.pairs(*tokenisers, config), max_length, config)
     return {
-        "pairs": len(pairs),
+        "pairs": len(data.pairs),
         "vocabulary": len(tokenisers[0]),
-        "tokens": sum(len(source) + len(target) + 1 for source, target in pairs),
-        "steps_per_epoch": trainer.batches.steps_per_epoch,
-        "padding": padding(trainer.batches),
-        "padding_of_64_shuffled_pairs": padding(Batches(pairs, 64, seed=0)),
+        "tokens": sum(len(source) + len(target) + 1 for source, target in data.pairs),
+        "steps_per_epoch": data.steps_per_epoch,
+        "padding": padding(data),
+        "padding_of_64_shuffled_pairs": padding(Batches(data.pairs, 64, seed=0)),
     }
 
 
+def entry_of(path: Path, settings: dict, made_with: dict) -> tuple[list[dict], dict]:
+    """The record's entries of other settings or devices, and its own one, without runs if it is new."""
+    known = read_json(path)["entries"] if path.exists() else []
+    same = [e for e in known if (e["settings"], e["made_with"]["device"]) == (settings, made_with["device"])]
+    others = [entry for entry in known if entry not in same]
+    return others, same[0] if same else {"made_with": made_with, "settings": settings, "runs": []}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command: 0 when the record is written, 130 when it was interrupted before."""
+    """The command: 0 when all seeds are in the record, 130 when it was interrupted before."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.multi30k", description=__doc__.split("\n")[0])
     parser.add_argument("--device", default="auto", help="%(default)s")
     parser.add_argument("--config", type=Path, metavar="FILE", help="a run's config.json, to train like it")
@@ -96,26 +110,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=1, metavar="N", help="from 0 on (%(default)s)")
     parser.add_argument("--runs", type=Path, default=Path("runs/multi30k-benchmark"), metavar="DIR")
     parser.add_argument("--output", type=Path, default=RECORD, metavar="FILE", help="%(default)s")
+    parser.add_argument("--again", action="store_true", help="measure the seeds that the record has, too")
     chosen = parser.parse_args(arguments)
     task, device = Multi30k(), choose_device(chosen.device)
     sizes, config = read_settings(chosen.config, task)
     config = replace(config, steps=chosen.steps or config.steps)
-    entry = {
-        "made_with": {**versions(device), "threads": torch.get_num_threads()},
-        "settings": {"model": sizes, "training": asdict(config)},
-        "data": describe(task, sizes, config),
-        "runs": [],
-    }
+    settings = {"model": sizes, "training": asdict(config)}
+    made_with = {**versions(device), "threads": torch.get_num_threads()}
+    others, entry = entry_of(chosen.output, settings, made_with)
+    if chosen.again:
+        entry = {**entry, "made_with": made_with, "runs": []}
+    tokenisers = task.tokenisers()
+    entry["data"] = describe(task, tokenisers, sizes["max_length"], config)
     try:
-        for seed in range(chosen.seeds):
+        for seed in sorted(set(range(chosen.seeds)) - {one["seed"] for one in entry["runs"]}):
             directory = chosen.runs / f"seed-{seed}"
-            entry["runs"].append(measure(task, sizes, replace(config, seed=seed), device, directory))
+            one = measure(task, tokenisers, sizes, replace(config, seed=seed), device, directory)
+            entry["runs"].append(one)
+            write_json(chosen.output, {"entries": [*others, entry]})
     except KeyboardInterrupt:
         return 130
-    known = read_json(chosen.output)["entries"] if chosen.output.exists() else []
-    same = [entry["made_with"]["device"], entry["settings"]]
-    others = [old for old in known if [old["made_with"]["device"], old["settings"]] != same]
-    write_json(chosen.output, {"entries": [*others, entry]})
     for one in entry["runs"]:
         scores = ", ".join(f"{name} {found['bleu']:.2f}" for name, found in one["results"].items())
         print(f"seed {one['seed']}: {one['seconds']['training']:.0f} s, BLEU {scores}")

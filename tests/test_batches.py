@@ -163,3 +163,61 @@ def test_token_batches_mix_pairs():
             mates[epoch].update(dict.fromkeys(members, members))
     kept = [len(mates[0][n] & mates[1][n]) / len(mates[0][n]) for n in range(997)]
     assert sum(kept) / len(kept) < 0.5
+
+
+def in_order(monkeypatch, lengths: list[tuple[int, int]], tokens: int) -> list[list[tuple[int, int]]]:
+    """The batches of one pool, sorted as they were cut: (source, target) lengths of each pair."""
+    monkeypatch.setattr(TokenBatches, "pools", 1)
+    batches = TokenBatches([([5] * source, [6] * target) for source, target in lengths], tokens, seed=3)
+    epoch = [batches[step] for step in range(batches.steps_per_epoch)]
+    sizes = [
+        list(zip((b.src != 0).sum(1).tolist(), (b.tgt_out != 0).sum(1).tolist(), strict=True)) for b in epoch
+    ]
+    return sorted([[(s, t - 1) for s, t in batch] for batch in sizes], key=lambda batch: max(batch[0]))
+
+
+def test_token_batches_by_hand(monkeypatch):
+    """Pairs of 4, 6, …, 26 tokens, 180 in all, in four batches of 45. After sorting, the middles lie at
+    2, 7, 14, 23, 34 | 47, 62, 79 | 98, 119 | 142, 167.
+    """
+    lengths = [(n, n - 1) for n in (7, 13, 2, 11, 5, 3, 12, 4, 9, 6, 10, 8)]
+    batches = in_order(monkeypatch, lengths, 45)
+    assert [[source for source, _ in batch] for batch in batches] == [
+        [2, 3, 4, 5, 6],
+        [7, 8, 9],
+        [10, 11],
+        [12, 13],
+    ]
+
+
+def test_token_batches_sort_by_the_longer_side_and_then_by_both():
+    """With the end mark 8 and 9, 9 and 2, 7 and 8, 3 and 9 tokens."""
+    lengths = [(8, 8), (9, 1), (7, 7), (3, 8)]
+    batches = TokenBatches([([5] * source, [6] * target) for source, target in lengths], 1, seed=0)
+    pool = torch.arange(4)
+    assert batches._sorted(pool, False) == [2, 1, 3, 0]
+    assert batches._sorted(pool, True) == [0, 3, 1, 2]
+
+
+def test_token_batches_are_cut_once_an_epoch(monkeypatch):
+    cut, epochs = TokenBatches._cut, []
+    monkeypatch.setattr(TokenBatches, "_cut", lambda self, epoch: epochs.append(epoch) or cut(self, epoch))
+    batches = TokenBatches(LONG, 503, seed=0)
+    for step in range(2 * batches.steps_per_epoch):
+        batches[step]
+    assert epochs == [0, 1]
+
+
+def test_sorted_pairs_come_in_batches_of_random_order(monkeypatch):
+    monkeypatch.setattr(TokenBatches, "pools", 1)
+    batches = TokenBatches(LONG, 503, seed=0)
+    widths = [batches[step].src.size(1) for step in range(2 * batches.steps_per_epoch)]
+    one, other = widths[: len(widths) // 2], widths[len(widths) // 2 :]
+    assert sorted(one) == sorted(other)
+    assert one not in (sorted(one), other)
+
+
+def test_token_batches_of_more_than_half_of_all():
+    """The number of batches is rounded: 8 tokens in batches of 6 are one batch, in batches of 5 two."""
+    pairs = [([5], [6, 7]), ([5], [6, 7])]
+    assert [TokenBatches(pairs, tokens, seed=0).steps_per_epoch for tokens in (8, 6, 5, 4)] == [1, 1, 2, 2]

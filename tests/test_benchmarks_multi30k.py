@@ -19,12 +19,12 @@ def run(request, tmp_path):
     """The command with a small model, its output in a folder of its own; returns the record."""
     request.getfixturevalue("captions")
 
-    def command(steps: int, *more: str) -> dict:
+    def command(steps: int, *more: str, expected: int = 0) -> dict:
         config, output = tmp_path / "small.json", tmp_path / "record.json"
         training = {"tokens": 300, "warmup_steps": 5, "steps": steps}
         config.write_text(json.dumps({"task": "multi30k", "model": SIZES, "training": training}))
         given = ["--config", str(config), "--output", str(output), "--runs", str(tmp_path / "runs")]
-        assert benchmark.main([*given, "--device", "cpu", *more]) == 0
+        assert benchmark.main([*given, "--device", "cpu", *more]) == expected
         return json.loads(output.read_text())
 
     return command
@@ -47,9 +47,28 @@ def test_a_record_says_what_was_measured_and_where(run, capsys):
         assert one["curve"][-1]["loss"] < one["curve"][0]["loss"]
     assert capsys.readouterr().out.count("BLEU greedy") == 2
 
-    # Measured again it is replaced; other settings make another entry.
-    assert len(run(60)["entries"]) == 1
+    # What is there is not measured again, unless that is asked for; other settings make another entry.
+    assert run(60, "--seeds", "2") == record
+    assert [one["seed"] for one in run(60, "--again")["entries"][0]["runs"]] == [0]
     assert [entry["settings"]["training"]["steps"] for entry in run(61)["entries"]] == [60, 61]
+
+
+def test_what_was_interrupted_goes_on(run, monkeypatch):
+    measure, measured = benchmark.measure, []
+
+    def interrupted(task, tokenisers, sizes, config, device, directory):
+        if len(measured) == 1:
+            raise KeyboardInterrupt
+        measured.append(config.seed)
+        return measure(task, tokenisers, sizes, config, device, directory)
+
+    monkeypatch.setattr(benchmark, "measure", interrupted)
+    first = run(7, "--seeds", "3", expected=130)["entries"][0]["runs"]
+    assert [one["seed"] for one in first] == [0]
+    monkeypatch.setattr(benchmark, "measure", measure)
+    (entry,) = run(7, "--seeds", "3")["entries"]
+    assert [one["seed"] for one in entry["runs"]] == [0, 1, 2]
+    assert entry["runs"][0] == first[0]
 
 
 def test_a_long_curve_is_thinned():

@@ -2,10 +2,12 @@
 
 import io
 import json
+import os
 import re
 import subprocess
 import sys
 from importlib.metadata import version
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -343,3 +345,33 @@ def test_oracles_for_real(capsys, monkeypatch):
     code, out, _ = run(capsys, "oracles", "--seeds", "1")
     assert code == 0
     assert out.count("norms.") == 4
+
+
+def test_a_reader_who_leaves_is_no_mistake(monkeypatch):
+    """As in ``lessons translate | head``; what is still in the buffer goes nowhere, so exit stays quiet."""
+    redirected = []
+
+    def doctor(chosen):
+        raise BrokenPipeError
+
+    monkeypatch.setattr(cli, "doctor", doctor)
+    monkeypatch.setattr(
+        cli,
+        "os",
+        SimpleNamespace(
+            open=lambda path, flags: (path, flags),
+            dup2=lambda old, new: redirected.append((old, new)),
+            devnull=os.devnull,
+            O_WRONLY=os.O_WRONLY,
+        ),
+    )
+    monkeypatch.setattr(cli, "sys", SimpleNamespace(stdout=SimpleNamespace(fileno=lambda: 97)))
+    assert cli.main(["doctor"]) == 0
+    assert redirected == [((os.devnull, os.O_WRONLY), 97)]
+
+
+def test_a_precision_that_is_none(capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["train", "--precision", "half"])
+    assert ended.value.code == 2
+    assert "--precision: invalid choice: 'half'" in capsys.readouterr().err

@@ -150,3 +150,92 @@ def test_alone_there_is_nothing_to_wait_for(monkeypatch):
         assert not distributed.any_of(False, device)
         distributed.wait()
     assert not torch.distributed.is_initialized()
+
+
+class Two:
+    """Stands for torch.distributed in the second of two processes; notes what is asked of it."""
+
+    def __init__(self, others: float = 0):
+        self.others, self.asked = others, []
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def get_rank(self) -> int:
+        return 1
+
+    def get_world_size(self) -> int:
+        return 2
+
+    def init_process_group(self, backend: str):
+        self.asked.append(backend)
+
+    def destroy_process_group(self):
+        self.asked.append("left")
+
+    def barrier(self):
+        self.asked.append("barrier")
+
+    def all_reduce(self, tensor: torch.Tensor):
+        tensor += self.others
+
+
+@pytest.fixture
+def two(monkeypatch):
+    """This process is the second of two on a machine with two GPUs."""
+    group = Two()
+    monkeypatch.setattr(distributed, "dist", group)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: group.asked.append(device))
+    for name, value in {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}.items():
+        monkeypatch.setenv(name, value)
+    return group
+
+
+def test_every_process_has_its_own_gpu(two):
+    with distributed.process_group(torch.device("cuda")) as device:
+        assert device == torch.device("cuda", 1)
+        assert two.asked == [device, "nccl"]
+    assert two.asked[2:] == ["left"]
+
+
+def test_without_gpus_processes_meet_over_gloo(two):
+    def fail():
+        with distributed.process_group(torch.device("cpu")) as device:
+            assert device == torch.device("cpu")
+            raise KeyError("its own mistake")
+
+    with pytest.raises(KeyError, match="its own mistake"):
+        fail()
+    assert two.asked == ["gloo", "left"]
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_more_processes_than_gpus(two, monkeypatch, count):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    message = f"nproc-per-node: expected at most {count}, the GPUs here, got 2 or more"
+    with pytest.raises(ValueError, match=message), distributed.process_group(torch.device("cuda")):
+        pass
+    assert two.asked == []
+
+
+@pytest.mark.parametrize("missing", ["RANK", "WORLD_SIZE"])
+def test_half_of_what_torchrun_says_is_not_torchrun(two, monkeypatch, missing):
+    monkeypatch.delenv(missing)
+    with distributed.process_group(torch.device("cuda")) as device:
+        assert device == torch.device("cuda")
+    assert two.asked == []
+
+
+def test_what_two_processes_agree_on(two):
+    assert (distributed.rank(), distributed.world_size()) == (1, 2)
+    distributed.wait()
+    assert two.asked == ["barrier"]
+    mine, two.others = torch.tensor([3.0, 5.0]), 7
+    assert distributed.summed(mine).tolist() == [10.0, 12.0]
+    assert mine.tolist() == [3.0, 5.0]
+    with torch.device("meta"):  # the flag is on the device that was named, not on the default one
+        assert distributed.any_of(False, torch.device("cpu"))
+        two.others = 0
+        assert distributed.any_of(True, torch.device("cpu"))
+        assert not distributed.any_of(False, torch.device("cpu"))

@@ -1,12 +1,20 @@
 """What a model gets right, and the names of its mistakes."""
 
+import inspect
+
 import pytest
 import torch
 
 from transformer_lessons import decoding, evaluation
 from transformer_lessons.checkpoints import load_model
 from transformer_lessons.data import number_words
-from transformer_lessons.evaluation import error_kind, evaluate_number_words, in_chunks, translate
+from transformer_lessons.evaluation import (
+    error_kind,
+    evaluate_bleu,
+    evaluate_number_words,
+    in_chunks,
+    translate,
+)
 
 
 @pytest.mark.parametrize(
@@ -93,3 +101,33 @@ def test_a_sentence_too_long():
     message = "sentences: expected at most 64 tokens each, got 1 longer: number 1 with 65"
     with pytest.raises(ValueError, match=message):
         translate(model, source, target, [["one"] * 64, ["one"] * 65])
+
+
+def test_greedy_unless_a_beam_is_asked_for():
+    def defaults(function) -> dict:
+        parameters = inspect.signature(function).parameters.values()
+        return {p.name: p.default for p in parameters if p.default is not p.empty}
+
+    assert defaults(translate) == defaults(evaluate_number_words) == {"beam_size": 1}
+    assert defaults(evaluate_bleu) == {"beam_size": 1, "batch_size": 100}
+
+
+def test_texts_of_like_lengths_share_a_batch(monkeypatch, no_shape_checks):
+    """Lengths of the sources 7, 1, 5, 3, 6, 2, 4, of the targets the other way round."""
+    pytest.importorskip("sacrebleu")
+    model, source, target = load_model()
+    words = number_words.english_tokens(number_words.english(777_777))
+    pairs = [(" ".join(words[:n]), " ".join(["sieben"] * (8 - n))) for n in (7, 1, 5, 3, 6, 2, 4)]
+    monkeypatch.setattr(type(source), "encode", lambda self, text: [3] * len(text.split()))
+    asked = []
+
+    def translate(model, source, target, texts, *, beam_size):
+        asked.append([len(text.split()) for text in texts])
+        return [text.upper() for text in texts]
+
+    monkeypatch.setattr(evaluation, "translate", translate)
+    result = evaluate_bleu(model, source, target, pairs, batch_size=3)
+    assert asked == [[1, 2, 3], [4, 5, 6], [7]]
+    assert [(e["source"], e["got"]) for e in result["examples"]] == [(e, e.upper()) for e, _ in pairs[:5]]
+    with pytest.raises(ValueError, match=r"^target: expected "):
+        evaluate_bleu(model, source, None, pairs)

@@ -155,6 +155,16 @@ def test_a_target_mask_with_a_cache_is_over_its_slots():
     assert_close(torch.cat(pieces, dim=1), whole)
 
 
+def test_the_source_is_projected_once_a_sentence_where_there_is_a_cache():
+    layer, sources = DecoderLayer(config()).double().requires_grad_(False), []
+    layer.cross_attention.W_k.register_forward_hook(lambda module, given, result: sources.append(result))
+    x, memory = torch.randn(2, 5, 15, dtype=torch.float64), torch.randn(2, SOURCE, 15, dtype=torch.float64)
+    caches = LayerCache(*(KeyValueCache(2, n, 3, 5, dtype=torch.float64) for n in (5, SOURCE)))
+    for piece in x.split([2, 1, 2], dim=1):
+        layer(piece, memory, cache=caches)
+    assert len(sources) == 1
+
+
 @NORM_FIRST
 def test_later_positions_reach_no_earlier_one(norm_first):
     layer = perturb(DecoderLayer(config(norm_first=norm_first))).eval()

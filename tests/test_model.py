@@ -339,3 +339,22 @@ def test_rotary_models_add_no_positions_to_their_embeddings(src):
 def test_what_is_no_ids(src, tgt, complaint):
     with pytest.raises(ValueError, match=complaint):
         new_model()(src, tgt)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"d_model": 18, "position": "rotary", "norm": "rms", "activation": "swiglu"},
+        {"position": "learned", "norm_first": True},
+        {"num_key_value_heads": 1},
+    ],
+)
+def test_nothing_is_left_on_another_device(changes):
+    """`meta` holds no numbers but is a device: a tensor made on the CPU on the way would meet one that is not."""
+    model = Transformer(config(**changes)).to("meta")
+    src, tgt = (torch.ones(2, length, dtype=torch.int64, device="meta") for length in (7, 11))
+    logits = model(src, tgt)
+    logits.sum().backward()
+    assert (logits.device.type, logits.shape) == ("meta", (2, 11, TGT_VOCAB))
+    assert {parameter.grad.device.type for parameter in model.parameters()} == {"meta"}

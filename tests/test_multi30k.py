@@ -58,7 +58,9 @@ def test_fetched_once_and_read(home, tmp_path, capsys):
     expected = list(zip(ENGLISH, [line.strip() for line in GERMAN], strict=True))
     assert multi30k.sentences("validation") == expected
     assert sorted(asked) == ["/val.de.gz", "/val.en.gz"]
-    assert "val.en.gz" in capsys.readouterr().err  # it says what it fetches
+    said = capsys.readouterr().err
+    assert "val.en.gz" in said  # it says what it fetches
+    assert "100%" in said  # and how far it is
     kept = tmp_path / "cache" / "transformer-lessons" / "multi30k"
     assert sorted(path.name for path in kept.iterdir()) == ["val.de.gz", "val.en.gz"]
     assert multi30k.sentences("validation") == expected
@@ -80,11 +82,13 @@ def test_what_came_is_not_what_was_expected(home, tmp_path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the cache is elsewhere: XDG_CACHE_HOME is Linux's")
-def test_a_file_that_is_not_there(home):
-    folder, _ = home
+def test_a_file_that_is_not_there(home, monkeypatch):
+    folder, asked = home
     (folder / "train.en.gz").unlink()
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
     with pytest.raises(OSError, match="404"):
         multi30k.sentences("train")
+    assert asked == ["/train.en.gz"] * 3  # tried again, twice
 
 
 @pytest.mark.parametrize("below", ["", "multi30k"])

@@ -141,13 +141,12 @@ class TokenBatches:
         _refuse_empty(pairs)
         expect.integers(tokens=tokens, seed=seed)
         self.pairs, self.tokens, self.seed = pairs, tokens, seed
-        lengths = [(len(source), len(target) + 1) for source, target in pairs]
-        self._lengths = torch.tensor(lengths, dtype=torch.int64).reshape(-1, 2)
-        total = int(self._lengths.sum())
-        if not 1 <= tokens <= total:
-            raise ValueError(f"tokens: expected 1 to {total}, those of all pairs, got {tokens}")
-        self.steps_per_epoch = min(max(1, round(total / tokens)), len(pairs))
-        self._epoch: tuple[int, list[list[int]]] = (-1, [])
+        self._lengths = [(len(source), len(target) + 1) for source, target in pairs]
+        self._total = sum(map(sum, self._lengths))
+        if not 1 <= tokens <= self._total:
+            raise ValueError(f"tokens: expected 1 to {self._total}, those of all pairs, got {tokens}")
+        self.steps_per_epoch = min(max(1, round(self._total / tokens)), len(pairs))
+        self._epoch: tuple[int | None, list[list[int]]] = (None, [])
 
     def __getitem__(self, step: int) -> Batch:
         """The batch of a training step, counted from 0."""
@@ -162,18 +161,23 @@ class TokenBatches:
         generator = _generator(self.seed, epoch)
         pools = torch.randperm(len(self.pairs), generator=generator).tensor_split(self.pools)
         # Up in one and down in the next: where two meet, lengths are alike.
-        order = torch.cat([self._sorted(pool, bool(number % 2)) for number, pool in enumerate(pools)])
-        sums = self._lengths.sum(1)[order].cumsum(0)
-        # A pair belongs to the batch in which its middle lies, but every batch gets one pair at least.
-        count, numbers = self.steps_per_epoch, torch.arange(self.steps_per_epoch)
-        middles = sums - self._lengths.sum(1)[order] / 2
-        starts = torch.searchsorted(middles, numbers * (sums[-1] / count))
-        starts = ((starts - numbers).cummax(0).values + numbers).minimum(len(order) - count + numbers)
-        batches = [part.tolist() for part in order.tensor_split(starts[1:])]
+        order = [n for number, pool in enumerate(pools) for n in self._sorted(pool, number % 2 == 1)]
+        batches: list[list[int]] = [[] for _ in range(self.steps_per_epoch)]
+        before, last = 0, -1
+        for place, number in enumerate(order):
+            tokens = sum(self._lengths[number])
+            # A pair belongs to the batch in which its middle lies, but every batch gets one pair at least: none
+            # is left out, and as many pairs remain as there are batches to come.
+            middle = int((before + tokens / 2) * len(batches) / self._total)
+            last = min(max(middle, len(batches) - len(order) + place), last + 1)
+            batches[last].append(number)
+            before += tokens
         return [batches[number] for number in torch.randperm(len(batches), generator=generator).tolist()]
 
-    def _sorted(self, pool: Tensor, descending: bool) -> Tensor:
+    def _sorted(self, pool: Tensor, descending: bool) -> list[int]:
         """By the longer side first, as a batch is as wide as its longest sentence; equals in random order."""
-        longer, both = self._lengths[pool].amax(1), self._lengths[pool].sum(1)
-        key = longer * (2 * longer.max() + 1) + both if len(pool) else longer
-        return pool[key.argsort(descending=descending, stable=True)]
+
+        def key(number: int) -> tuple[int, int]:
+            return max(self._lengths[number]), sum(self._lengths[number])
+
+        return sorted(pool.tolist(), key=key, reverse=descending)
