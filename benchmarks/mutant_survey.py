@@ -18,7 +18,7 @@ from benchmarks.mutations import Mutant
 # Wrong on purpose; comparisons, in which another size or seed is no mistake; how things look; what only starts
 # the program in a process of its own.
 BY_NAME_ONLY = "checks"  # each of its tests diagnoses hundreds of wrong answers: hours of their own
-NO_MUTANTS = ("checks/*_mistakes*", "oracles/*_cases", "oracles/shapes", "plotting", "__main__")
+NO_MUTANTS = ("checks/catalogue/*", "oracles/*_cases", "oracles/shapes", "plotting", "__main__")
 
 
 def modules(project: Project, wanted: list[str]) -> list[str]:

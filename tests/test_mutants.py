@@ -133,7 +133,7 @@ def test_modules_by_name():
     assert {"oracles/measure", "cli", "model"} <= set(everything)
     assert not any(name.startswith("checks") or name.endswith("_cases") for name in everything)
     assert "checks/judge" in modules(LESSONS, ["checks"])
-    assert not any("_mistakes" in name or name in ("__main__", "plotting") for name in everything)
+    assert not any("catalogue" in name or name in ("__main__", "plotting") for name in everything)
     with pytest.raises(ValueError, match=r"MODULE: expected one of .*masks.*, got mask$"):
         modules(LESSONS, ["mask"])
     assert own_files(LESSONS, "data/vocabulary") == ["tests/test_vocabulary.py"]

@@ -115,9 +115,11 @@ def test_annotations_are_real(path):
     assert "__future__.annotations" not in imports(path)
 
 
-@pytest.mark.parametrize("path", [path for path in MODULES if "_mistakes" not in path.stem], ids=label)
+@pytest.mark.parametrize("path", MODULES, ids=label)
 def test_files_are_short(path):
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 240
+    # A catalogue is a list of mistakes: as long as there are some.
+    most = 480 if path.parent.name == "catalogue" else 240
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= most
 
 
 def lengths(source: str) -> dict[str, int]:
@@ -132,7 +134,7 @@ def test_a_functions_length_is_that_of_its_statements():
     assert lengths(source) == {"f": 4}
 
 
-@pytest.mark.parametrize("path", [path for path in MODULES if "_mistakes" not in path.stem], ids=label)
+@pytest.mark.parametrize("path", MODULES, ids=label)
 def test_functions_are_short(path):
     # A dozen lines is the rule; four fifths keep it.
     assert {
@@ -141,7 +143,7 @@ def test_functions_are_short(path):
 
 
 def test_most_functions_are_a_dozen_lines_or_fewer():
-    sources = [path.read_text(encoding="utf-8") for path in MODULES if "_mistakes" not in path.stem]
+    sources = [path.read_text(encoding="utf-8") for path in MODULES]
     found = [lines for source in sources for lines in lengths(source).values()]
     assert sum(n <= 12 for n in found) >= 0.8 * len(found)
 

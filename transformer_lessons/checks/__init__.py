@@ -9,24 +9,25 @@ wrong ones. An answer that behaves exactly like a known mistake, or like several
 any other gets the requirement it misses and the smallest arguments for which it does.
 """
 
+from functools import cache
+from importlib import import_module
 from typing import Any
 
-from transformer_lessons.checks import attention, masks, soft_capped
 from transformer_lessons.checks.adapter import Adapter, Reply
+from transformer_lessons.checks.catalogue import TASKS
 from transformer_lessons.checks.core import Mistake, Requirement, Task, exam, expected
 from transformer_lessons.checks.diagnosis import diagnose
 from transformer_lessons.checks.judge import Finding, find
 from transformer_lessons.checks.local import Local
+from transformer_lessons.checks.order import other_order
 from transformer_lessons.checks.report import Report, counterexample, write
 
 __all__ = ["Adapter", "Local", "Mistake", "Reply", "Report", "Task", "check", "require", "task", "tasks"]
 
-_TASKS = {task.name: task for task in (masks.PADDING, masks.CAUSAL, attention.TASK, soft_capped.TASK)}
-
 
 def tasks() -> list[str]:
-    """The names of all tasks."""
-    return list(_TASKS)
+    """The names of all tasks, in the order of the chapters."""
+    return list(TASKS)
 
 
 def task(name: str) -> Task:
@@ -35,9 +36,16 @@ def task(name: str) -> Task:
     Raises:
         ValueError: if there is none of that name.
     """
-    if name not in _TASKS:
+    if name not in TASKS:
         raise ValueError(f"task: expected one of {tasks()}, got {name!r}")
-    return _TASKS[name]
+    return _load(name)
+
+
+@cache
+def _load(name: str) -> Task:
+    """From its module in the catalogue, which is imported only now: most programs ask about one task."""
+    module, constant = TASKS[name].split(".")
+    return getattr(import_module(f"transformer_lessons.checks.catalogue.{module}"), constant)
 
 
 def check(task_name: str, candidate: Any, *, seed: int = 0) -> Report:
@@ -59,7 +67,7 @@ def check(task_name: str, candidate: Any, *, seed: int = 0) -> Report:
     met = {r.id: finding is None for r, finding in zip(judged.requirements, findings, strict=True)}
     for requirement, finding in zip(judged.requirements, findings, strict=True):
         if finding:
-            mistakes = [] if _crashes(shown) else diagnose(judged, probes, shown)
+            mistakes = [] if _crashes(shown) else _mistakes(judged, adapter, probes, shown)
             return _failed(judged, adapter, requirement, finding, mistakes, met)
     return Report(task_name, True, None, None, f"{task_name}: all requirements are met.", requirements=met)
 
@@ -84,6 +92,12 @@ def _finding(judged: Task, requirement: Requirement, probes: dict, shown: dict[s
         if finding:
             return finding
     return None
+
+
+def _mistakes(judged: Task, adapter: Adapter, probes: dict, shown: dict[str, Reply]) -> list[Mistake]:
+    found = diagnose(judged, probes, shown)
+    turned = None if found else other_order(judged, adapter, probes)
+    return [turned] if turned else found
 
 
 def _crashes(shown: dict[str, Reply]) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
-__all__ = ["Adapter", "Reply", "is_opaque", "items", "leaves"]
+__all__ = ["Adapter", "Reply", "is_handle", "is_opaque", "items", "leaves"]
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class Reply:
         parameters: likewise for each parameter of a module.
         mutated: the arguments that were changed in place.
         reseeded: whether the global random generator was given a seed.
+        memory: where it was asked for, bytes: "saved" for the way back, and of the "largest" tensor made.
     """
 
     value: Any = None
@@ -37,6 +38,7 @@ class Reply:
     parameters: dict[str, Tensor | None] = field(default_factory=dict)
     mutated: list[str] = field(default_factory=list)
     reseeded: bool = False
+    memory: dict[str, int] = field(default_factory=dict)
 
 
 @runtime_checkable
@@ -44,18 +46,28 @@ class Adapter(Protocol):
     """What a check may ask of a learner's code, wherever it lives.
 
     A `target` is a name the learner defined, or a handle returned by `build`, either followed by ``.method``.
-    Errors of the learner's code are never raised: they are in the reply.
+    An argument ``{"handle": HANDLE}`` stands for the object. `build` also makes what `given.BUILDERS` lists,
+    as ``given.KIND``. Errors of the learner's code are never raised: they are in the reply.
     """
 
     def build(self, target: str, args: list, kwargs: dict, *, seed: int = 0) -> Reply:
         """Make an object, for example a module; the reply's value is its handle."""
         ...
 
-    def call(self, target: str, args: list, kwargs: dict, *, seed: int = 0) -> Reply:
+    def call(self, target: str, args: list, kwargs: dict, *, seed: int = 0, meter: bool = False) -> Reply:
         """Call, with copies of the arguments, after seeding the random generator."""
         ...
 
-    def vjp(self, target: str, args: list, kwargs: dict, cotangents: list, *, seed: int = 0) -> Reply:
+    def vjp(
+        self,
+        target: str,
+        args: list,
+        kwargs: dict,
+        cotangents: list,
+        *,
+        seed: int = 0,
+        meter: bool = False,
+    ) -> Reply:
         """Call and go backwards in one request: gradients of the sum of outputs times cotangents."""
         ...
 
@@ -84,6 +96,11 @@ def leaves(value: Any, path: str = "") -> dict[str, Tensor]:
     for name, item in items(value):
         found.update(leaves(item, f"{path}.{name}" if path else name))
     return found
+
+
+def is_handle(value: Any) -> bool:
+    """Whether this stands for an object that was built."""
+    return isinstance(value, dict) and value.keys() == {"handle"}
 
 
 def is_opaque(value: Any) -> bool:

@@ -48,7 +48,8 @@ def agree(probe: Probe, a: Reply, b: Reply) -> bool:
     if a.error or b.error:
         return _signature(a) == _signature(b)
     same = (a.kind, a.mutated, a.reseeded, a.attached) == (b.kind, b.mutated, b.reseeded, b.attached)
-    return same and alike(a.value, b.value) and alike(a.gradients, b.gradients)
+    backward = alike(a.gradients, b.gradients) and alike(a.parameters, b.parameters)
+    return same and backward and a.memory == b.memory and alike(a.value, b.value)
 
 
 def outcome(reply: Reply) -> str:

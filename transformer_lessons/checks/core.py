@@ -1,7 +1,7 @@
 """What a task consists of: requirements, the calls that probe them, a reference and known mistakes."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -10,30 +10,11 @@ from torch import Tensor
 
 from transformer_lessons.checks.adapter import Adapter, Reply
 from transformer_lessons.checks.local import Local
+from transformer_lessons.checks.probe import Build, Given, Probe, ask
 
-__all__ = ["Draw", "Mistake", "Probe", "Requirement", "Task", "exam", "expected"]
+__all__ = ["Build", "Draw", "Given", "Mistake", "Probe", "Requirement", "Task", "exam", "expected"]
 
 Sizes = dict[str, int]
-
-
-@dataclass(frozen=True)
-class Probe:
-    """One call with made-up arguments.
-
-    Attributes:
-        args, kwargs: the arguments, plain values only.
-        cotangents: if given, one per output, gradients are asked for in the same call.
-        refused: if given, the call must raise ValueError, and this says what is wrong with its arguments.
-        view: turns what came back into what is compared, where chance forbids comparing it directly.
-        note: what is special about the call, for messages.
-    """
-
-    args: list
-    kwargs: dict = field(default_factory=dict)
-    cotangents: list | None = None
-    refused: str = ""
-    view: Callable[[Any], Any] | None = None
-    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -45,8 +26,9 @@ class Requirement:
         sentence: what is required, for the learner.
         probes: the names of the probes that show it.
         anchor: where the book explains it.
-        aspects: what is compared: "structure" alone, or by default values, and with them "gradients", "dtype",
-            "inputs" (left unchanged) and "random" (generator not seeded).
+        aspects: what is compared: "structure" alone, or by default values, and with them "gradients" (of the
+            arguments), "parameters" (gradients of a module's), "dtype", "inputs" (left unchanged), "random"
+            (generator not seeded), "saved" and "largest" (bytes, at most 1.5 times the right answer's).
     """
 
     id: str
@@ -123,10 +105,7 @@ class Task:
 
     def observe(self, adapter: Adapter, probe: Probe) -> Reply:
         """Ask once."""
-        if probe.cotangents is None:
-            reply = adapter.call(self.name, probe.args, probe.kwargs)
-        else:
-            reply = adapter.vjp(self.name, probe.args, probe.kwargs, probe.cotangents)
+        reply = ask(adapter, self.name, probe)
         if probe.view is None or reply.error:
             return reply
         try:

@@ -11,11 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from transformer_lessons.checks.adapter import Reply, items, leaves
+from transformer_lessons.checks.adapter import Reply, is_handle, leaves
+from transformer_lessons.checks.given import BUILDERS
+from transformer_lessons.checks.meter import metered
+from transformer_lessons.checks.plain import changed, copied, kind, mapped, outgoing
 
 __all__ = ["Local"]
 
-DEPTH = 16  # how deep lists and dicts may nest before the rest is only described
 TEXT = 400  # how much of an error message is passed on
 
 
@@ -35,27 +37,46 @@ class Local:
 
     def __init__(self, names: dict[str, Any]):
         self._names = dict(names)
+        self._given = {f"given.{kind}": make for kind, make in BUILDERS.items()}
         self._built = 0
 
     def build(self, target: str, args: list, kwargs: dict, *, seed: int = 0) -> Reply:
         """Make an object; the reply's value is its handle."""
 
         def make() -> str:
-            made = self._function(target)(*_copied(args), **_copied(kwargs))
+            make = self._given.get(target) or self._function(target)
+            made = make(*self._objects(copied(args)), **copied(kwargs))
             self._built += 1
-            handle = f"{target}#{self._built}"
+            handle = f"{target.replace('.', ' ')}#{self._built}"
             self._names[handle] = made
             return handle
 
         return self._guard(make, seed)
 
-    def call(self, target: str, args: list, kwargs: dict, *, seed: int = 0) -> Reply:
+    def call(self, target: str, args: list, kwargs: dict, *, seed: int = 0, meter: bool = False) -> Reply:
         """Call, with copies of the arguments."""
-        given = {"args": _copied(args), "kwargs": _copied(kwargs)}
-        reply = self._guard(lambda: self._function(target)(*given["args"], **given["kwargs"]), seed)
-        return _replace(reply, mutated=_changed(args, kwargs, given))
+        given = {"args": copied(args), "kwargs": copied(kwargs)}
 
-    def vjp(self, target: str, args: list, kwargs: dict, cotangents: list, *, seed: int = 0) -> Reply:
+        def action() -> Any:
+            with metered(meter) as memory:
+                result = self._function(target)(*self._objects(given["args"]), **given["kwargs"])
+            bytes_.update(memory)
+            return result
+
+        bytes_: dict[str, int] = {}
+        reply = self._guard(action, seed)
+        return _replace(reply, mutated=changed(args, kwargs, given), memory=bytes_)
+
+    def vjp(
+        self,
+        target: str,
+        args: list,
+        kwargs: dict,
+        cotangents: list,
+        *,
+        seed: int = 0,
+        meter: bool = False,
+    ) -> Reply:
         """Call and go backwards."""
         roots: dict[str, Tensor] = {}
 
@@ -65,12 +86,14 @@ class Local:
             roots[path] = tensor.clone().requires_grad_()
             return roots[path].clone()  # not the leaf itself, which nobody may edit in place
 
-        given = {"args": _mapped(args, tracked, ""), "kwargs": _mapped(kwargs, tracked, "")}
+        given = {"args": mapped(args, tracked, ""), "kwargs": mapped(kwargs, tracked, "")}
         extra: dict[str, Any] = {}
 
         def forward_and_backward() -> Any:
             found = self._function(target)
-            result = found(*given["args"], **given["kwargs"])
+            with metered(meter) as memory:
+                result = found(*self._objects(given["args"]), **given["kwargs"])
+            extra["memory"] = memory
             parameters = dict(_module(found).named_parameters()) if _module(found) else {}
             extra["gradients"] = _gradients(result, cotangents, roots)
             extra["parameters"] = _gradients(result, cotangents, parameters)
@@ -78,11 +101,11 @@ class Local:
             return result
 
         reply = self._guard(forward_and_backward, seed)
-        return _replace(reply, mutated=_changed(args, kwargs, given), **extra)
+        return _replace(reply, mutated=changed(args, kwargs, given), **extra)
 
     def load_state(self, handle: str, state: dict[str, Tensor]) -> Reply:
         """Load weights into a module, all of them."""
-        return self._guard(lambda: self._find(handle).load_state_dict(_copied(state)) and None)
+        return self._guard(lambda: self._find(handle).load_state_dict(copied(state)) and None)
 
     def state(self, handle: str) -> Reply:
         """The weights and buffers of a module, by name."""
@@ -98,6 +121,10 @@ class Local:
         place = dtype if isinstance(dtype, torch.dtype) else where
         return self._guard(lambda: self._find(handle).to(place) and None)
 
+    def _objects(self, args: list) -> list:
+        """The arguments, with the objects that handles stand for."""
+        return [self._names[arg["handle"]] if is_handle(arg) else arg for arg in args]
+
     def _find(self, target: str) -> Any:
         name, *attributes = target.split(".")
         if name not in self._names:
@@ -110,7 +137,7 @@ class Local:
     def _function(self, target: str) -> Callable:
         found = self._find(target)
         if not callable(found):
-            raise _NotAFunctionError(_kind(found))
+            raise _NotAFunctionError(kind(found))
         return found
 
     def _guard(self, action: Callable[[], Any], seed: int = 0) -> Reply:
@@ -120,71 +147,14 @@ class Local:
             torch.default_generator.manual_seed(own_seed)
             try:
                 result = action()
-                value, kind = _outgoing(result), _kind(result)
+                value, type_ = outgoing(result), kind(result)
             except (Exception, SystemExit) as error:
                 return Reply(error=_described(error))
-            return Reply(value=value, kind=kind, reseeded=torch.initial_seed() != own_seed)
-
-
-def _mapped(value: Any, change: Callable[[str, Tensor], Tensor], path: str) -> Any:
-    if isinstance(value, Tensor):
-        return change(path, value)
-    within = {name: _mapped(item, change, f"{path}.{name}" if path else name) for name, item in items(value)}
-    if isinstance(value, dict):
-        return within
-    return list(within.values()) if isinstance(value, list | tuple) else value
-
-
-def _copied(value: Any) -> Any:
-    return _mapped(value, lambda _, tensor: tensor.clone(), "")
-
-
-def _outgoing(value: Any, depth: int = 0) -> Any:
-    if isinstance(value, Tensor):
-        if value.layout is not torch.strided or value.is_meta:
-            return {
-                "opaque": f"a {_short(value.dtype)} tensor of shape {tuple(value.shape)} on {value.device}"
-            }
-        return value.detach().to("cpu", copy=True).as_subclass(Tensor)
-    if value is None or type(value) in (bool, int, float, str):
-        return value
-    if depth < DEPTH and isinstance(value, list | tuple):
-        return [_outgoing(item, depth + 1) for item in value]
-    if depth < DEPTH and isinstance(value, dict):
-        return {str(name): _outgoing(item, depth + 1) for name, item in value.items()}
-    return {"opaque": f"a {_kind(value)}"}
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, Tensor):
-        return "Tensor"
-    known = {tuple: "tuple", list: "list", dict: "dict"}
-    for type_, name in known.items():
-        if isinstance(value, type_):
-            return name
-    type_ = type(value)
-    return type_.__name__ if type_.__module__ == "builtins" else f"{type_.__module__}.{type_.__name__}"
-
-
-def _short(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
+            return Reply(value=value, kind=type_, reseeded=torch.initial_seed() != own_seed)
 
 
 def _replace(reply: Reply, **changes: Any) -> Reply:
     return Reply(**{**vars(reply), **changes})
-
-
-def _changed(args: list, kwargs: dict, given: dict) -> list[str]:
-    before = {**leaves(args), **leaves(kwargs)}
-    after = {**leaves(given["args"]), **leaves(given["kwargs"])}
-    return [path for path in before if not _same(before[path], after.get(path))]
-
-
-def _same(a: Tensor, b: Tensor | None) -> bool:
-    if b is None or a.shape != b.shape or a.dtype != b.dtype:
-        return False
-    b = b.detach()
-    return torch.equal(a, b) or bool(a.is_floating_point() and torch.allclose(a, b, 0, 0, equal_nan=True))
 
 
 def _gradients(result: Any, cotangents: list, roots: dict[str, Tensor]) -> dict[str, Tensor | None]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from transformer_lessons.checks.adapter import Reply
-from transformer_lessons.checks.core import Mistake, Probe, Requirement, Task
+from transformer_lessons.checks.core import Given, Mistake, Probe, Requirement, Task
 from transformer_lessons.checks.judge import Finding
 
 __all__ = ["Report", "counterexample", "write"]
@@ -98,6 +98,8 @@ def counterexample(task: Task, probe: Probe, got: Reply, want: Reply, finding: F
 
 def show(value: object) -> str:
     """A value in one line: small tensors as nested lists with their shape, large ones by their shape."""
+    if isinstance(value, Given):
+        return f"a {value.kind}"
     if not isinstance(value, Tensor):
         return str(value)
     if value.numel() > 12:
@@ -113,6 +115,10 @@ def _numbers(value: object) -> str:
 
 def _named(task: Task, probe: Probe) -> list[tuple[str, object]]:
     given = list(zip(task.arguments, probe.args, strict=False)) + list(probe.kwargs.items())
+    if probe.build is not None:
+        options = [f"{name}={value!r}" for name, value in probe.build.kwargs.items()]
+        made = ", ".join([*map(repr, probe.build.args), *options])
+        given = [("module", f"{task.name}({made})"), *given]
     return [(name, value) for name, value in given if value is not None]
 
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.attention import BASE, SMALL, base_probes, sizes
-from transformer_lessons.checks.attention_mistakes import CORE
-from transformer_lessons.checks.attention_steps import Steps, attend_capped, cap_scores
+from transformer_lessons.checks.catalogue.attention import BASE, SMALL, base_probes, sizes
+from transformer_lessons.checks.catalogue.attention_mistakes import CORE
+from transformer_lessons.checks.catalogue.attention_steps import Steps, attend_capped, cap_scores
 from transformer_lessons.checks.core import Draw, Mistake, Probe, Requirement, Task
 
 __all__ = ["TASK"]

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from transformer_lessons.attention import scaled_dot_product_attention
-from transformer_lessons.checks.attention_mistakes import MISTAKES
-from transformer_lessons.checks.attention_steps import Steps, attend
+from transformer_lessons.checks.catalogue.attention_option_mistakes import MISTAKES
+from transformer_lessons.checks.catalogue.attention_steps import Steps, attend
 from transformer_lessons.checks.core import Draw, Probe, Requirement, Task
 
 __all__ = ["BASE", "SMALL", "TASK", "base_probes", "sizes"]

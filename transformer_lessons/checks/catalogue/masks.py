@@ -4,8 +4,7 @@ import random
 
 import torch
 
-from transformer_lessons.checks.core import Draw, Probe, Requirement, Task
-from transformer_lessons.checks.masks_mistakes import (
+from transformer_lessons.checks.catalogue.masks_mistakes import (
     CAUSAL_MISTAKES,
     PADDING_MISTAKES,
     CausalSteps,
@@ -13,6 +12,7 @@ from transformer_lessons.checks.masks_mistakes import (
     causal_mask_in_steps,
     padding_mask_in_steps,
 )
+from transformer_lessons.checks.core import Draw, Probe, Requirement, Task
 from transformer_lessons.masks import causal_mask, padding_mask
 
 __all__ = ["CAUSAL", "PADDING"]

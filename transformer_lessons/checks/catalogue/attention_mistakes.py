@@ -9,14 +9,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_lessons.checks.attention_steps import triangle
+from transformer_lessons.checks.catalogue.attention_steps import triangle
 from transformer_lessons.checks.core import Mistake
 
-__all__ = ["CORE", "MISTAKES"]
+__all__ = ["CORE"]
 
 SCALING, SOFTMAX, MASKING = "#ch05-scale", "#ch05-vectorised", "#ch05-masks"
-EMPTY, CAUSAL, DROPOUT = "#ch05-masks", "#ch05-masks", "#ch05-class"
 SHAPES, GRADIENTS, SEEN = "#ch05-vectorised", "#ch05-proof", "#ch05-wrong"
+EMPTY = "#ch05-masks"
 
 
 def _raw(query: Tensor, key: Tensor) -> Tensor:
@@ -73,52 +73,12 @@ def _transposed(mask: Tensor | None, scores: Tensor) -> Tensor | None:
     return mask if mask is None or mask.dim() < 2 else mask.transpose(-2, -1)
 
 
-def _joined(mask: Tensor | None, other: Tensor) -> Tensor:
-    return other if mask is None else mask & other
-
-
-def _causal_with(below):
-    """`is_causal` with another triangle."""
-    return {"causal": lambda mask, is_causal, scores: _joined(mask, below(scores)) if is_causal else mask}
-
-
-def _always_causal(mask: Tensor | None, is_causal: bool, scores: Tensor) -> Tensor:
-    return _joined(mask, triangle(scores, scores.size(-1) - scores.size(-2)))
-
-
-def _causal_instead(mask: Tensor | None, is_causal: bool, scores: Tensor) -> Tensor | None:
-    return triangle(scores, scores.size(-1) - scores.size(-2)) if is_causal else mask
-
-
-def _no_causal_keyword(mask: Tensor | None, is_causal: bool, scores: Tensor) -> Tensor | None:
-    if is_causal:
-        raise TypeError("attention() got an unexpected keyword argument 'is_causal'")
-    return mask
-
-
-def _no_dropout_keyword(weights: Tensor, dropout: float) -> Tensor:
-    if dropout:
-        raise TypeError("attention() got an unexpected keyword argument 'dropout'")
-    return weights
-
-
-def _dropped_unscaled(weights: Tensor, dropout: float) -> Tensor:
-    return weights * (torch.rand_like(weights) >= dropout)
-
-
 def _edited_query(query: Tensor, key: Tensor, value: Tensor) -> tuple:
     return query.div_(math.sqrt(query.size(-1))), key, value
 
 
 def _edited_mask(mask: Tensor | None, scores: Tensor) -> Tensor | None:
     return None if mask is None else mask.logical_not_().logical_not()
-
-
-def _filled_with_mask(mask: Tensor | None, is_causal: bool, scores: Tensor) -> Tensor | None:
-    below = triangle(scores, scores.size(-1) - scores.size(-2))
-    if not is_causal:
-        return mask
-    return below if mask is None else mask.logical_and_(below)
 
 
 def _in_float32(query: Tensor, key: Tensor, value: Tensor) -> tuple:
@@ -129,25 +89,7 @@ def _without_gradient(query: Tensor, key: Tensor, value: Tensor) -> tuple:
     return query.detach(), key.detach(), value.detach()
 
 
-def _seeded(query: Tensor, key: Tensor, value: Tensor) -> tuple:
-    torch.manual_seed(0)
-    return query, key, value
-
-
-def _any_mask(mask: Tensor | None) -> None:
-    return None
-
-
-def _only_torch_complains(mask: Tensor | None) -> None:
-    if mask is not None and mask.dtype is not torch.bool:
-        raise RuntimeError("masked_fill_ only supports boolean masks")
-
-
-def _number_read(mask: Tensor | None, scores: Tensor) -> Tensor | None:
-    return mask if mask is None else mask != 0
-
-
-# These hold for any attention that returns its weights; is_causal and dropout come further below.
+# These hold for any attention that returns its weights.
 CORE = (
     Mistake(
         "no_scaling",
@@ -515,148 +457,5 @@ CORE = (
         "float64 loses half its digits, and the result no longer fits its inputs.",
         SHAPES,
         ({"inputs": _in_float32},),
-    ),
-)
-
-MISTAKES = (
-    *CORE,
-    Mistake(
-        "causal_ignored",
-        "you never use is_causal",
-        "The argument is there, and without it everything works.",
-        "Later positions are seen, so training looks far too good.",
-        CAUSAL,
-        ({"causal": lambda mask, is_causal, scores: mask},),
-    ),
-    Mistake(
-        "causal_keyword_missing",
-        "your function does not take is_causal",
-        "The signature was shortened.",
-        "Callers that pass is_causal=True get a TypeError.",
-        CAUSAL,
-        ({"causal": _no_causal_keyword},),
-    ),
-    Mistake(
-        "causal_first_to_first",
-        "with more keys than queries you align the first query with the first key",
-        "tril() without a diagonal does so, and PyTorch's is_causal as well.",
-        "In decoding with a cache, all but the oldest keys are hidden from the newest query.",
-        CAUSAL,
-        (_causal_with(triangle),),
-    ),
-    Mistake(
-        "causal_hides_itself",
-        "your causal mask hides the diagonal: a position may see itself",
-        "“No later position” was read as “earlier positions only”; triu(0) instead of triu(1).",
-        "The first query may attend to nothing.",
-        CAUSAL,
-        (_causal_with(lambda scores: triangle(scores, scores.size(-1) - scores.size(-2) - 1)),),
-    ),
-    Mistake(
-        "causal_shows_next",
-        "your causal mask shows one later position: a leak from the future",
-        "tril(1) hides nothing but what triu(2) would: an off-by-one.",
-        "Training accuracy is nearly perfect, and generation is nonsense.",
-        CAUSAL,
-        (_causal_with(lambda scores: triangle(scores, scores.size(-1) - scores.size(-2) + 1)),),
-    ),
-    Mistake(
-        "causal_reversed",
-        "your causal mask is the wrong way round: it shows later positions and hides earlier ones",
-        "triu and tril are easily swapped.",
-        "The last query sees only itself.",
-        CAUSAL,
-        (
-            _causal_with(lambda s: ~triangle(s, s.size(-1) - s.size(-2) - 1)),
-            _causal_with(lambda s: ~triangle(s, s.size(-1) - s.size(-2))),
-        ),
-    ),
-    Mistake(
-        "causal_always",
-        "you apply the causal mask even if is_causal is False",
-        "It was written for a decoder.",
-        "The encoder cannot look ahead either.",
-        CAUSAL,
-        ({"causal": _always_causal},),
-    ),
-    Mistake(
-        "causal_drops_mask",
-        "with is_causal=True you forget the mask that was passed",
-        "if/else instead of combining the two.",
-        "Padding is seen in the decoder.",
-        CAUSAL,
-        ({"causal": _causal_instead},),
-    ),
-    Mistake(
-        "causal_edits_mask",
-        "you combine the masks in place, so the caller's padding mask becomes causal",
-        "`mask &= …` changes the tensor itself.",
-        "It crashes for masks that broadcast; for others, every later call is causal.",
-        CAUSAL,
-        ({"causal": _filled_with_mask},),
-    ),
-    Mistake(
-        "dropout_keyword_missing",
-        "your function does not take dropout",
-        "The signature was shortened.",
-        "Callers that pass dropout get a TypeError.",
-        DROPOUT,
-        ({"drop": _no_dropout_keyword},),
-    ),
-    Mistake(
-        "dropout_ignored",
-        "you never use dropout",
-        "The argument is there, and nothing fails without it.",
-        "Training is regularised less than asked for.",
-        DROPOUT,
-        ({"drop": lambda weights, dropout: weights},),
-    ),
-    Mistake(
-        "dropout_in_weights",
-        "the weights you return have dropout applied; those before it are wanted",
-        "`weights = dropout(weights)` overwrites them.",
-        "Maps have holes, and rows do not sum to one.",
-        DROPOUT,
-        ({"result": lambda output, weights, scores, masked, dropped: (output, dropped)},),
-    ),
-    Mistake(
-        "dropout_on_output",
-        "you apply dropout to the output; it belongs to the weights",
-        "Sub-layers do apply dropout to their output.",
-        "Features are dropped instead of keys.",
-        DROPOUT,
-        (
-            {
-                "drop": lambda weights, dropout: (weights, dropout),
-                "average": lambda pair, value: F.dropout(pair[0] @ value, pair[1]),
-            },
-        ),
-    ),
-    Mistake(
-        "dropout_not_rescaled",
-        "you zero weights at random but do not divide the rest by 1 − dropout",
-        "Multiplying by a random mask is only half of dropout.",
-        "Outputs are smaller in training than in evaluation.",
-        DROPOUT,
-        ({"drop": _dropped_unscaled},),
-    ),
-    Mistake(
-        "mask_type_unchecked",
-        "you do not refuse a mask that is not boolean",
-        "A mask of 0 and 1 works by chance, or torch fails somewhere later.",
-        "An additive mask (0 and −inf) is read the wrong way round, without a word.",
-        MASKING,
-        (
-            {"accept": _any_mask, "read": _number_read},
-            {"accept": _only_torch_complains},
-        ),
-    ),
-    Mistake(
-        "seeds_globally",
-        "you call torch.manual_seed inside the function",
-        "It makes results reproducible while trying things out.",
-        "Dropout repeats itself, and so does everything random after each call.",
-        DROPOUT,
-        ({"inputs": _seeded},),
     ),
 )

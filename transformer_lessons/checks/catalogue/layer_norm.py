@@ -1,0 +1,280 @@
+"""The check of `LayerNorm`: its requirements, the calls that probe them, and the known wrong ways to write it."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from transformer_lessons.checks.core import Build, Draw, Mistake, Probe, Requirement, Task
+from transformer_lessons.norms import LayerNorm
+
+__all__ = ["TASK"]
+
+MATHS, AXES, EPSILON = "#ch10-layer-norm", "#ch10-batch-norm", "#ch10-wrong"
+
+
+def _sizes(seed: int) -> dict[str, int]:
+    batch, length, width = random.Random(seed).sample([3, 5, 7, 11, 13], 3)
+    return {"batch": batch, "length": length, "width": width}
+
+
+def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
+    b, t, d = s["batch"], s["length"], s["width"]
+    state = {"weight": draw.normal(d), "bias": draw.normal(d)}
+    x, wide = draw.normal(b, t, d), Build([d], dtype="float64", state=state)
+    new = Build([d], dtype="float64")
+    half = {name: tensor.float() for name, tensor in state.items()}
+    return {
+        "new": Probe([x], build=new),
+        "names": Probe([], build=new, method="state", view=_shapes),
+        "loaded": Probe([x], build=wide, cotangents=[draw.normal(b, t, d)]),
+        "one": Probe([draw.normal(d)], build=wide),
+        "four_axes": Probe([draw.normal(2, b, t, d)], build=wide),
+        "epsilon": Probe([x * 1e-2], build=Build([d], {"eps": 0.5}, dtype="float64", state=state)),
+        "constant": Probe([torch.full((b, t, d), 3.0, dtype=torch.float64)], build=wide),
+        "evaluation": Probe([x], build=Build([d], dtype="float64", state=state, training=False)),
+        "float32": Probe([x.float()], build=Build([d], state=half)),
+        "narrow": Probe([draw.normal(b, t, d + 1)], build=wide, refused=f"x of width {d + 1}, not {d}"),
+        "no_width": Probe([x], build=Build([0]), refused="d_model=0"),
+    }
+
+
+def _shapes(state: dict) -> dict:
+    names = "its parameters should be weight and bias, each of shape (d_model,), at first ones and zeros"
+    return {names: {name: state[name] for name in sorted(state)}}
+
+
+def _accept(d_model: int) -> None:
+    if d_model < 1:
+        raise ValueError("d_model: expected 1 or more")
+
+
+def _fits(x: Tensor, d_model: int) -> None:
+    if x.size(-1) != d_model:
+        raise ValueError(f"x: expected a last axis of {d_model}")
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What a mistake may replace; together, the right answer."""
+
+    accept: Callable = _accept
+    first: Callable = torch.ones  # the weight of a new layer
+    fits: Callable = _fits
+    axes: Callable = lambda x: (-1,)
+    centre: Callable = lambda x, axes: x - x.mean(axes, keepdim=True)
+    spread: Callable = lambda x, axes, eps: (x.var(axes, correction=0, keepdim=True) + eps).sqrt()
+    affine: Callable = lambda y, weight, bias: y * weight + bias
+    result: Callable = lambda y, x: y
+
+
+def assemble(steps: Steps) -> type[nn.Module]:
+    """Layer normalisation in these steps."""
+
+    class Norm(nn.Module):
+        def __init__(self, d_model, eps=1e-5):
+            super().__init__()
+            steps.accept(d_model)
+            self.weight, self.bias = (nn.Parameter(make(d_model)) for make in (steps.first, torch.zeros))
+            self.eps = eps
+
+        def forward(self, x):
+            steps.fits(x, len(self.weight))
+            axes = steps.axes(x)
+            y = steps.centre(x, axes) / steps.spread(x, axes, self.eps)
+            return steps.result(steps.affine(y, self.weight, self.bias), x)
+
+    return Norm
+
+
+def _torch_complains(x: Tensor, d_model: int) -> None:
+    if x.size(-1) != d_model:
+        raise RuntimeError("The size of tensor a must match the size of tensor b")
+
+
+MISTAKES = (
+    Mistake(
+        "unbiased",
+        "you divide by d_model − 1 in the variance, as .var() does by default; LayerNorm divides by d_model",
+        "torch's std and var correct for a sample unless told not to.",
+        "All outputs are too small, by √((d_model − 1)/d_model).",
+        EPSILON,
+        ({"spread": lambda x, axes, eps: (x.var(axes, keepdim=True) + eps).sqrt()},),
+    ),
+    Mistake(
+        "eps_outside",
+        "you add ε to the standard deviation; it belongs under the root, beside the variance",
+        "“+ eps so that nothing is divided by zero” is satisfied either way.",
+        "Where the variance is small, outputs have another size; and a constant vector has no gradient but NaN.",
+        EPSILON,
+        (
+            {"spread": lambda x, axes, eps: x.std(axes, correction=0, keepdim=True) + eps},
+            {"spread": lambda x, axes, eps: x.var(axes, correction=0, keepdim=True).sqrt() + eps},
+        ),
+    ),
+    Mistake(
+        "unbiased_eps_outside",
+        "you wrote (x − mean)/(x.std() + eps): .std() divides by d_model − 1, and ε is outside the root",
+        "This form is copied from tutorial to tutorial.",
+        "Close to LayerNorm, and equal to it nowhere.",
+        EPSILON,
+        ({"spread": lambda x, axes, eps: x.std(axes, keepdim=True) + eps},),
+    ),
+    Mistake(
+        "eps_ignored",
+        "you never use eps as it was given",
+        "A constant was written down where the argument belongs.",
+        "With another eps, nothing changes.",
+        EPSILON,
+        ({"spread": lambda x, axes, eps: (x.var(axes, correction=0, keepdim=True) + 1e-5).sqrt()},),
+    ),
+    Mistake(
+        "no_eps",
+        "you left out ε",
+        "The formula of a z-score has none.",
+        "A constant vector becomes 0/0, which is NaN.",
+        EPSILON,
+        ({"spread": lambda x, axes, eps: x.std(axes, correction=0, keepdim=True)},),
+    ),
+    Mistake(
+        "variance_not_rooted",
+        "you divide by the variance, not by its root",
+        "var sits there ready to be used.",
+        "Outputs get smaller as inputs get larger.",
+        MATHS,
+        ({"spread": lambda x, axes, eps: x.var(axes, correction=0, keepdim=True) + eps},),
+    ),
+    Mistake(
+        "not_centred",
+        "you never subtract the mean; without it this is no LayerNorm (RMSNorm divides by the root mean square)",
+        "RMSNorm is mixed up with LayerNorm.",
+        "A constant added to the input changes the output.",
+        MATHS,
+        ({"centre": lambda x, axes: x},),
+    ),
+    Mistake(
+        "over_all_but_batch",
+        "you normalise over all axes but the first; each position has a mean and a variance of its own",
+        "For images, LayerNorm is used so.",
+        "Positions depend on one another, and on how much padding there is.",
+        AXES,
+        ({"axes": lambda x: tuple(range(min(1, x.dim() - 1), x.dim()))},),
+    ),
+    Mistake(
+        "over_positions",
+        "you normalise over the axis before the last: over positions, for each feature",
+        "dim=1 is the last axis of a matrix, but not of (batch, length, d_model).",
+        "Positions depend on one another, later on earlier ones too.",
+        AXES,
+        ({"axes": lambda x: (max(-2, -x.dim()),)},),
+    ),
+    Mistake(
+        "over_batch",
+        "you normalise over the batch (and the positions), for each feature, as BatchNorm does",
+        "BatchNorm is what many know first.",
+        "An output depends on its batch-mates.",
+        AXES,
+        ({"axes": lambda x: tuple(range(max(1, x.dim() - 1)))}, {"axes": lambda x: (0,)}),
+    ),
+    Mistake(
+        "affine_ignored",
+        "you never use weight and bias",
+        "A new layer's weight is one and its bias zero, so it looks right.",
+        "Training cannot change the layer.",
+        MATHS,
+        ({"affine": lambda y, weight, bias: y},),
+    ),
+    Mistake(
+        "bias_left_out",
+        "you never add the bias",
+        "It is zero at first, so nothing is missing.",
+        "Outputs have mean zero for ever.",
+        MATHS,
+        ({"affine": lambda y, weight, bias: y * weight},),
+    ),
+    Mistake(
+        "weight_zero_at_first",
+        "your weight is zero at first; it should be one",
+        "torch.zeros was copied from the line of the bias.",
+        "The layer puts out zeros, and everything before it gets no gradient.",
+        MATHS,
+        ({"first": torch.zeros},),
+    ),
+    Mistake(
+        "statistics_detached",
+        "you take mean and variance without their gradient",
+        ".detach() or no_grad was put around what looks like a constant.",
+        "Outputs are right; gradients with respect to the input are not.",
+        MATHS,
+        (
+            {
+                "centre": lambda x, axes: x - x.mean(axes, keepdim=True).detach(),
+                "spread": lambda x, axes, eps: (
+                    (x.var(axes, correction=0, keepdim=True) + eps).sqrt().detach()
+                ),
+            },
+        ),
+    ),
+    Mistake(
+        "forced_float32",
+        "you convert to float32, whatever the input is",
+        "Mixed precision computes norms in float32, and .float() is what one reads in such code.",
+        "float64 loses half its digits.",
+        MATHS,
+        ({"result": lambda y, x: y.float()},),
+    ),
+    Mistake(
+        "width_unchecked",
+        "you do not check the width of the input yourself",
+        "torch complains too, but about sizes of a and b, in the middle of your code.",
+        "The caller is told nothing about x.",
+        MATHS,
+        ({"fits": _torch_complains},),
+    ),
+)
+
+TASK = Task(
+    name="layer_norm",
+    signature="LayerNorm(d_model, eps=1e-5)(x)",
+    arguments=("x",),
+    returns=("output",),
+    reference=LayerNorm,
+    requirements=(
+        Requirement(
+            "returns", "it returns one tensor, of the input's shape.", ("new",), MATHS, ("structure",)
+        ),
+        Requirement("values", "each vector gets mean 0 and variance 1 over its last axis.", ("new",), MATHS),
+        Requirement("parameters", "weight and bias are its parameters.", ("names",), MATHS),
+        Requirement("affine", "then it is scaled by weight and shifted by bias.", ("loaded",), MATHS),
+        Requirement("axes", "inputs may have any number of axes.", ("one", "four_axes"), AXES),
+        Requirement(
+            "epsilon", "ε is added to the variance, under the root.", ("epsilon", "constant"), EPSILON
+        ),
+        Requirement(
+            "gradients",
+            "gradients reach the input, weight and bias.",
+            ("loaded",),
+            MATHS,
+            ("gradients", "parameters"),
+        ),
+        Requirement("evaluation", "training and evaluation compute the same.", ("evaluation",), AXES),
+        Requirement(
+            "dtype", "the output has the dtype of the input.", ("loaded", "float32"), MATHS, ("dtype",)
+        ),
+        Requirement("inputs", "the input is left unchanged.", ("loaded",), MATHS, ("inputs",)),
+        Requirement(
+            "refusals",
+            "another width than d_model, and a d_model below 1, are refused with ValueError.",
+            ("narrow", "no_width"),
+            MATHS,
+        ),
+    ),
+    sizes=_sizes,
+    small=({"batch": 1, "length": 1, "width": 2}, {"batch": 2, "length": 1, "width": 3}),
+    probes=_probes,
+    steps=Steps(),
+    assemble=assemble,
+    mistakes=MISTAKES,
+)

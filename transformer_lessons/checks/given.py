@@ -1,0 +1,38 @@
+"""Objects that a check hands to a candidate, built from plain values where the candidate lives."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["BUILDERS"]
+
+
+def model(config: dict, state: dict[str, Tensor]) -> nn.Module:
+    """A `Transformer` of these settings with these weights, in their dtype and in evaluation mode."""
+    from transformer_lessons.model import Transformer, TransformerConfig  # heavy, and few tasks need it
+
+    made = Transformer(TransformerConfig(**config)).to(next(iter(state.values())).dtype)
+    made.load_state_dict(state)
+    return made.eval()
+
+
+def linear(weight: Tensor, bias: Tensor) -> nn.Module:
+    """An `nn.Linear` with this weight and bias."""
+    made = nn.Linear(weight.size(1), weight.size(0), dtype=weight.dtype)
+    made.load_state_dict({"weight": weight, "bias": bias})
+    return made
+
+
+def perceptron(weights: list[Tensor], biases: list[Tensor]) -> nn.Module:
+    """Linear maps with ReLU between them."""
+    layers = [layer for pair in zip(weights, biases, strict=True) for layer in (linear(*pair), nn.ReLU())]
+    return nn.Sequential(*layers[:-1])
+
+
+def sgd(module: nn.Module, rate: float) -> torch.optim.Optimizer:
+    """Plain gradient descent on a module's parameters."""
+    return torch.optim.SGD(module.parameters(), lr=rate)
+
+
+BUILDERS: dict[str, Callable] = {"model": model, "linear": linear, "perceptron": perceptron, "sgd": sgd}

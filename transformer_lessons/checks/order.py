@@ -1,0 +1,40 @@
+"""An answer that is right but for the order of its arguments."""
+
+import itertools
+from dataclasses import replace
+
+from transformer_lessons.checks.adapter import Adapter, Reply
+from transformer_lessons.checks.core import Mistake, Probe, Task
+from transformer_lessons.checks.judge import find
+
+__all__ = ["other_order"]
+
+MOST = 4  # arguments: their orders are tried one by one
+
+
+def other_order(task: Task, adapter: Adapter, exam: dict[str, tuple[Probe, Reply]]) -> Mistake | None:
+    """The mistake of taking the arguments in another order, if that and nothing else is wrong."""
+    probes = [(probe, want) for probe, want in exam.values() if not probe.refused and not probe.method]
+    most = max((len(probe.args) for probe, _ in probes), default=0)
+    if not 2 <= most <= MOST:
+        return None
+    for order in list(itertools.permutations(range(most)))[1:]:
+        full = [(probe, want) for probe, want in probes if len(probe.args) == most]
+        if all(_is_right(task, adapter, probe, want, order) for probe, want in full):
+            names = ", ".join(task.arguments[n] for n in order)
+            return Mistake(
+                "argument_order",
+                f"you take the arguments in the order ({names})",
+                "Any order works as long as one calls the function oneself.",
+                f"Callers write {task.signature}.",
+                task.requirements[0].anchor,
+                (),
+            )
+    return None
+
+
+def _is_right(task: Task, adapter: Adapter, probe: Probe, want: Reply, order: tuple[int, ...]) -> bool:
+    """Whether the values are right with the arguments in this order."""
+    got = task.observe(adapter, replace(probe, args=[probe.args[n] for n in order], cotangents=None))
+    first = task.requirements[0]
+    return find(task, replace(first, aspects=("values",)), probe, got, want) is None

@@ -1,0 +1,75 @@
+"""What crosses between a check and a learner's code: copies on the way in, plain values on the way out."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from transformer_lessons.checks.adapter import items, leaves
+
+__all__ = ["changed", "copied", "kind", "mapped", "outgoing"]
+
+DEPTH = 16  # how deep lists and dicts may nest before the rest is only described
+
+
+def mapped(value: Any, change: Callable[[str, Tensor], Tensor], path: str) -> Any:
+    """The same lists and dicts with other tensors in them; `change` is told the path of each."""
+    if isinstance(value, Tensor):
+        return change(path, value)
+    within = {name: mapped(item, change, f"{path}.{name}" if path else name) for name, item in items(value)}
+    if isinstance(value, dict):
+        return within
+    return list(within.values()) if isinstance(value, list | tuple) else value
+
+
+def copied(value: Any) -> Any:
+    """The same with copies of all tensors."""
+    return mapped(value, lambda _, tensor: tensor.clone(), "")
+
+
+def outgoing(value: Any, depth: int = 0) -> Any:
+    """What is sent of a result: plain values, and a description of anything else."""
+    if isinstance(value, Tensor):
+        if value.layout is not torch.strided or value.is_meta:
+            return {
+                "opaque": f"a {_short(value.dtype)} tensor of shape {tuple(value.shape)} on {value.device}"
+            }
+        return value.detach().to("cpu", copy=True).as_subclass(Tensor)
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if depth < DEPTH and isinstance(value, list | tuple):
+        return [outgoing(item, depth + 1) for item in value]
+    if depth < DEPTH and isinstance(value, dict):
+        return {str(name): outgoing(item, depth + 1) for name, item in value.items()}
+    return {"opaque": f"a {kind(value)}"}
+
+
+def kind(value: Any) -> str:
+    """The type of a result in words."""
+    if isinstance(value, Tensor):
+        return "Tensor"
+    known = {tuple: "tuple", list: "list", dict: "dict"}
+    for type_, name in known.items():
+        if isinstance(value, type_):
+            return name
+    type_ = type(value)
+    return type_.__name__ if type_.__module__ == "builtins" else f"{type_.__module__}.{type_.__name__}"
+
+
+def _short(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def changed(args: list, kwargs: dict, given: dict) -> list[str]:
+    """The paths of arguments that are no longer what they were."""
+    before = {**leaves(args), **leaves(kwargs)}
+    after = {**leaves(given["args"]), **leaves(given["kwargs"])}
+    return [path for path in before if not _same(before[path], after.get(path))]
+
+
+def _same(a: Tensor, b: Tensor | None) -> bool:
+    if b is None or a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    b = b.detach()
+    return torch.equal(a, b) or bool(a.is_floating_point() and torch.allclose(a, b, 0, 0, equal_nan=True))
