@@ -146,7 +146,8 @@ def stages(project: Project, mutant: Mutant, known: dict, budget: float) -> list
     """The tests for a mutant, in two stages.
 
     First its module's own, those that run its lines before the rest: a line may also run in a process that a test
-    starts, or once for all tests behind a cache. Then the other tests that run its lines.
+    starts, or once for all tests behind a cache, or never in a test, as a default value. Then the other tests
+    that run its lines. Each of the three gets the budget, so that many of one kind leave room for another.
     """
     first, last = mutant.lines or (0, sys.maxsize)
     lines = known["lines"].get(mutant.module, {})
@@ -157,7 +158,8 @@ def stages(project: Project, mutant: Mutant, known: dict, budget: float) -> list
         file = name.partition("::")[0]
         runs = name in running or file in running
         (mine if runs else rest).append(name) if file in own else runs and others.append(name)
-    return [affordable(tests, known["seconds"], budget) for tests in (mine + rest, others)]
+    mine, rest, others = (affordable(tests, known["seconds"], budget) for tests in (mine, rest, others))
+    return [mine + rest, others]
 
 
 def affordable(tests: list[str], seconds: dict[str, float], budget: float) -> list[str]:

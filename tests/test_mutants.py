@@ -121,7 +121,7 @@ def test_own_tests_come_first_and_quick_ones_before_slow_ones():
         [own + "quick", own + "slow", own + "elsewhere"],
         [other + "a", other + "b"],
     ]
-    assert stages(LESSONS, mutant, known, 2) == [[own + "quick"], [other + "a"]]
+    assert stages(LESSONS, mutant, known, 2) == [[own + "quick", own + "elsewhere"], [other + "a"]]
     assert affordable([], {}, 2) == []
     assert affordable(["slow"], {"slow": 3}, 2) == ["slow"]
 
