@@ -37,7 +37,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "evaluation": Probe([x], build=Build([d], dtype="float64", state=state, training=False)),
         "float32": Probe([x.float()], build=Build([d], state=half)),
         "narrow": Probe([draw.normal(b, t, d + 1)], build=wide, refused=f"x of width {d + 1}, not {d}"),
-        "no_width": Probe([x], build=Build([0]), refused="d_model=0"),
+        "no_width": Probe([], build=Build([0]), method="state", refused="d_model=0"),
     }
 
 
@@ -232,6 +232,14 @@ MISTAKES = (
         "The caller is told nothing about x.",
         MATHS,
         ({"fits": _torch_complains},),
+    ),
+    Mistake(
+        "d_model_unchecked",
+        "you accept a d_model of 0",
+        "torch.ones(0) is no error.",
+        "The layer is made, and fails far from the typing mistake.",
+        MATHS,
+        ({"accept": lambda d_model: None},),
     ),
 )
 
