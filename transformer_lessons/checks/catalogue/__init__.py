@@ -8,4 +8,10 @@ TASKS = {
     "soft_capped_attention": "soft_capped.TASK",
     "layer_norm": "layer_norm.TASK",
     "greedy": "greedy.TASK",
+    "cached_attention_step": "cached_attention.TASK",
+    "length_penalty": "length_penalty.TASK",
+    "beam": "beam.TASK",
+    "top_k": "sampling.TOP_K",
+    "nucleus": "sampling.NUCLEUS",
+    "bleu": "bleu.TASK",
 }
