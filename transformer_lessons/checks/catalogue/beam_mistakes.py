@@ -134,9 +134,9 @@ class _Search:
         attainable = steps.score(
             self.scores.max(1).values, steps.penalty(steps.length(max_length), self.alpha)
         )
-        self.done = self.done | steps.over(self.best, attainable, self.ended, k)
         if n == max_length:
             self.finish(self.tokens, steps.cut_off(self.scores, self.best), penalty)
+        self.done = self.done | steps.over(self.best, attainable, self.ended, k)
         return steps.rows(parent.gather(1, chosen))
 
     def finish(self, sentences: Tensor, log_p: Tensor, penalty: float) -> None:
