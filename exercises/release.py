@@ -5,6 +5,7 @@ too, so that the same master gives the same bytes. Each notebook is replaced who
 """
 
 import argparse
+import json
 import logging
 import os
 import sys
@@ -18,8 +19,10 @@ from traitlets.config import Config
 from traitlets.config.loader import PyFileConfigLoader
 
 from book.notebooks import KERNEL
+from transformer_lessons.submission import digest, grade_id
 
 HERE = Path(__file__).resolve().parent
+MANIFEST = HERE.parent / "transformer_lessons" / "assignments.json"
 # Words that only a master may hold.
 MASTER_ONLY = (
     "BEGIN SOLUTION",
@@ -95,6 +98,24 @@ def normalised(notebook: nbformat.NotebookNode) -> str:
     return text
 
 
+def manifest(texts: dict[str, str]) -> str:
+    """What `lessons check-submission` knows of released assignments: their cells, without the text of any."""
+    found = {}
+    for name, text in texts.items():
+        cells = [cell for cell in json.loads(text)["cells"] if grade_id(cell)]
+        found[name] = {
+            "cells": {
+                grade_id(cell): {
+                    "type": cell["cell_type"],
+                    "locked": cell["metadata"]["nbgrader"]["locked"],
+                    "sum": digest(cell["source"]),
+                }
+                for cell in cells
+            }
+        }
+    return json.dumps(found, indent=1) + "\n"
+
+
 def write(path: Path, text: str) -> None:
     """Replace a file whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -121,6 +142,10 @@ def main() -> int:
             if not wanted or master.parent.name in wanted:
                 write(released(master), generate(master, api))
                 print(released(master).relative_to(HERE.parent))
+    texts = {
+        m.parent.name: released(m).read_text(encoding="utf-8") for m in masters() if released(m).exists()
+    }
+    write(MANIFEST, manifest(texts))
     return 0
 
 

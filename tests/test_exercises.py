@@ -78,6 +78,13 @@ def test_the_student_version_is_in_sync(course, master):
     assert committed == course[2][master], "run `make release`"
 
 
+def test_what_check_submission_knows_is_in_sync():
+    texts = {
+        name: release.released(m).read_text(encoding="utf-8") for name, m in zip(IDS, MASTERS, strict=True)
+    }
+    assert release.MANIFEST.read_text(encoding="utf-8") == release.manifest(texts), "run `make release`"
+
+
 @each_master
 def test_the_student_version_holds_no_solution_and_no_hidden_test(master):
     text = release.released(master).read_text(encoding="utf-8")
