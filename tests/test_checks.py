@@ -334,6 +334,24 @@ def test_the_learners_code_leaves_no_trace(capfd):
     assert capfd.readouterr() == ("", "")
 
 
+def test_a_check_takes_one_thread_and_gives_the_others_back():
+    seen, before = [], torch.get_num_threads()
+
+    def candidate(ids, pad_id):
+        seen.append(torch.get_num_threads())
+        return right("padding_mask")(ids, pad_id)
+
+    torch.set_num_threads(2)
+    try:
+        checks.require("padding_mask", candidate)
+        with pytest.raises(ValueError, match="task: expected"):
+            checks.check("nothing", candidate)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert set(seen) == {1}
+
+
 def test_importing_the_checks_stays_light():
     code = (
         "import sys, transformer_lessons.checks as c; c.check(c.tasks()[2], lambda q, k, v: (q, k));"
