@@ -86,6 +86,20 @@ def test_what_check_submission_knows_is_in_sync():
 
 
 @each_master
+def test_the_table_of_tasks_adds_up(master):
+    notebook = read(master)
+    tasks = release.about(notebook.cells)["tasks"]
+    points = [float(task["points"]) for task in tasks if task["points"] != "–"]
+    assert sum(points) == sum((worth(notebook, "code") | worth(notebook, "markdown")).values())
+    assert 30 <= sum(points) <= 36
+    assert {"easy", "medium", "hard"} >= {task["difficulty"] for task in tasks}
+    assert 5 <= len(points) <= 8
+    kinds = [task["kind"] for task in tasks]
+    assert {"predict", "implement", "debug", "extend", "explain"} <= {*kinds, "implement"}
+    assert 90 <= sum(int(task["minutes"]) for task in tasks) <= 240
+
+
+@each_master
 def test_the_student_version_holds_no_solution_and_no_hidden_test(master):
     text = release.released(master).read_text(encoding="utf-8")
     assert not any(words in text for words in release.MASTER_ONLY)
@@ -322,3 +336,9 @@ def test_the_broken_program_breaks_where_it_is_said(no_shape_checks):
         local = dict(names)
         exec(one_left, local)
         assert not names["checks"].check("scaled_dot_product_attention", local["repaired"]).passed
+
+
+def test_a_first_cell_without_a_table_is_refused():
+    cell = {"source": "# ps99 · Nothing\n\nGoes with chapter 3.\n", "metadata": {}}
+    with pytest.raises(ValueError, match="a table of its tasks"):
+        release.about([cell])
