@@ -12,8 +12,10 @@ import pytest
 import torch
 from nbgrader.api import Gradebook
 
+from book import syllabus
 from book.setup_cell import SETUP_CELL
 from exercises import release
+from transformer_lessons import checks, records
 
 MASTERS = release.masters()
 IDS = [master.parent.name for master in MASTERS]
@@ -342,3 +344,15 @@ def test_a_first_cell_without_a_table_is_refused():
     cell = {"source": "# ps99 · Nothing\n\nGoes with chapter 3.\n", "metadata": {}}
     with pytest.raises(ValueError, match="a table of its tasks"):
         release.about([cell])
+
+
+def test_the_syllabus_is_in_sync():
+    assert list(records.read("checks")["tasks"]) == checks.tasks(), "run `python -m benchmarks.check_table`"
+    assert syllabus.PAGE.read_text(encoding="utf-8") == syllabus.page(), "run `python -m book.syllabus`"
+
+
+def test_every_known_mistake_is_caught_and_named_in_the_record():
+    total = records.read("checks")["total"]
+    assert total["caught"] == total["named"] == total["ways"]
+    assert total["passed"] == total["alternates"]
+    assert total["diagnosis_worst_s"] <= 2
