@@ -64,7 +64,8 @@ has to fail and to be named as what it is, and every right answer in other words
 {rows}
 
 A right answer takes {passing_ms:.0f} ms of processor time in the median task, a diagnosis
-{diagnosis_median_s:.2g} s in the median and {diagnosis_worst_s:.2g} s at most (one thread; {device}, torch {torch}).
+{diagnosis_median_s:.2g} s in the median and {diagnosis_worst_s:.2g} s at most (one thread; {device}, torch
+{torch}).
 """
 
 
