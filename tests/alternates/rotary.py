@@ -27,7 +27,9 @@ def by_complex_numbers(x, positions):
 def by_partners(x, positions):
     """x cos + partner sin, each sine and cosine twice."""
     refuse(x, positions)
-    cosine, sine = (f(angles(x, positions)).repeat_interleave(2, -1).to(x.dtype) for f in (torch.cos, torch.sin))
+    cosine, sine = (
+        f(angles(x, positions)).repeat_interleave(2, -1).to(x.dtype) for f in (torch.cos, torch.sin)
+    )
     partner = torch.stack([-x[..., 1::2], x[..., 0::2]], dim=-1).reshape(x.shape)
     return x * cosine + partner * sine
 
@@ -57,7 +59,9 @@ def by_the_package(x, positions):
     refuse(x, positions)
     encoding = RotaryEncoding(x.size(-1), 6000).to(torch.float64)
     rows = positions.expand(len(x), -1)
-    return torch.cat([encoding(one[None].double(), row) for one, row in zip(x, rows, strict=True)]).to(x.dtype)
+    return torch.cat([encoding(one[None].double(), row) for one, row in zip(x, rows, strict=True)]).to(
+        x.dtype
+    )
 
 
 def by_eighths(x, positions):

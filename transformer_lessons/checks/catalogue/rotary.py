@@ -13,7 +13,7 @@ from transformer_lessons.checks.core import Draw, Mistake, Probe, Requirement, T
 
 __all__ = ["TASK"]
 
-ROTARY, WRONG, PAIRS = "#ch03-rotary", "#ch03-wrong", "#ch17-rotary"
+ROTARY, WRONG, PAIRS = "#ch03-rotary", "#ch03-wrong", "#ch17-wrong"
 
 
 def _sizes(seed: int) -> dict[str, int]:
@@ -58,8 +58,8 @@ def _wide(angle: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     return angle.cos().to(dtype), angle.sin().to(dtype)
 
 
-def _angles(t: Tensor, e: Tensor, d: int, x: Tensor) -> Tensor:
-    return t.double()[..., None] * 10_000.0**-e
+def _times_frequencies(t: Tensor, omega: Tensor, x: Tensor) -> Tensor:
+    return t[..., None] * omega
 
 
 def _turned(x: Tensor, c: Tensor, s: Tensor, steps: "Steps") -> Tensor:
@@ -78,7 +78,8 @@ class Steps:
     accept_positions: Callable = _accept_positions
     positions: Callable = lambda positions, x: positions
     exponents: Callable = exponents
-    angles: Callable = _angles
+    frequencies: Callable = lambda e, d, x: 10_000.0**-e
+    angles: Callable = _times_frequencies
     fit: Callable = lambda angle: angle.unsqueeze(-3)
     trigonometry: Callable = _wide
     split: Callable = lambda x: (x[..., 0::2], x[..., 1::2])
@@ -95,7 +96,8 @@ def assemble(steps: Steps) -> Callable:
         steps.accept_width(x)
         steps.accept_positions(x, positions)
         d = x.size(-1)
-        angle = steps.angles(steps.positions(positions, x), steps.exponents(d), d, x)
+        omega = steps.frequencies(steps.exponents(d), d, x)
+        angle = steps.angles(steps.positions(positions, x), omega, x)
         c, s = steps.trigonometry(steps.fit(angle), x)
         return steps.result(steps.turned(x, c, s, steps), x)
 
@@ -131,24 +133,7 @@ def _into_the_caller(x: Tensor, c: Tensor, s: Tensor, steps: Steps) -> Tensor:
 
 
 def _in_float32(form: str) -> Callable:
-    def angles(t: Tensor, e: Tensor, d: int, x: Tensor) -> Tensor:
-        if form == "divided":
-            return t.float()[..., None] / 10_000.0 ** e.float()
-        return t.float()[..., None] * frequencies_in(form)(e, 10_000.0, d)
-
-    return angles
-
-
-def _in_its_dtype(t: Tensor, e: Tensor, d: int, x: Tensor) -> Tensor:
-    return t.to(x.dtype)[..., None] * (10_000.0**-e).to(x.dtype)
-
-
-def _one_axis_only(t: Tensor, e: Tensor, d: int, x: Tensor) -> Tensor:
-    return torch.outer(t.double(), 10_000.0**-e)
-
-
-def _column(t: Tensor, e: Tensor, d: int, x: Tensor) -> Tensor:
-    return t.double()[:, None] * 10_000.0**-e
+    return lambda e, d, x: frequencies_in(form)(e, 10_000.0, d)
 
 
 def _crash(*_: object) -> None:
@@ -285,9 +270,10 @@ MISTAKES = (
         "Sentences of one batch cannot begin at different positions.",
         ROTARY,
         (
-            {"angles": _one_axis_only},
-            {"angles": _column},
-            {"angles": lambda t, e, d, x: torch.einsum("i,j->ij", t.double(), 10_000.0**-e)},
+            {"angles": lambda t, omega, x: torch.outer(t.to(omega.dtype), omega)},
+            {"angles": lambda t, omega, x: t[:, None] * omega},
+            {"angles": lambda t, omega, x: torch.einsum("i,j->ij", t.to(omega.dtype), omega)},
+            {"angles": lambda t, omega, x: torch.einsum("i,j->ij", t, omega)},
         ),
     ),
     *(replace(mistake, anchor=ROTARY) for mistake in FREQUENCIES),
@@ -331,7 +317,7 @@ MISTAKES = (
     ),
     Mistake(
         "promoted",
-        "your result is float64, because your sines and cosines are; give it the dtype of x",
+        "your result is wider than x, because your sines and cosines are; give it the dtype of x",
         "A product takes the wider dtype.",
         "float32 and bfloat16 models become slow, or fail at the next product.",
         WRONG,
@@ -351,7 +337,17 @@ MISTAKES = (
         "Whole numbers divided by whole numbers are float32 in torch.",
         "At position 5,000 entries are wrong in the fourth digit.",
         WRONG,
-        tuple({"angles": _in_float32(form)} for form in ("negative", "divided", "exp", "inverse")),
+        (
+            *({"frequencies": _in_float32(form)} for form in ("negative", "exp", "inverse")),
+            {
+                "frequencies": lambda e, d, x: 10_000.0 ** e.float(),
+                "angles": lambda t, omega, x: t[..., None] / omega,
+            },
+            {
+                "frequencies": lambda e, d, x: 10_000.0 ** e.float(),
+                "angles": lambda t, omega, x: t[:, None] / omega,
+            },
+        ),
     ),
     Mistake(
         "angles_in_dtype_of_x",
@@ -359,7 +355,12 @@ MISTAKES = (
         "Everything was converted to the dtype of x at the start.",
         "In bfloat16, neighbours share their positions, beginning at 256.",
         WRONG,
-        ({"angles": _in_its_dtype},),
+        (
+            {
+                "frequencies": lambda e, d, x: (10_000.0**-e).to(x.dtype),
+                "angles": lambda t, omega, x: t.to(x.dtype)[..., None] * omega,
+            },
+        ),
     ),
     Mistake(
         "width_unchecked",
@@ -394,7 +395,7 @@ TASK = Task(
         ),
         Requirement(
             "values",
-            "entries (a, b) = (2i, 2i + 1) at position t become (a cos φ − b sin φ, a sin φ + b cos φ), φ = t·ω_i.",
+            "entries 2i and 2i + 1 are a point of the plane, which turns by t·ω_i from the first axis to the second.",
             ("first", "pair"),
             ROTARY,
         ),

@@ -88,6 +88,13 @@ def _cosines_do_not_fit(sine: Tensor, cosine: Tensor, d: int) -> Tensor:
     return table
 
 
+def _cosines_do_not_fit_a_batch(sine: Tensor, cosine: Tensor, d: int) -> Tensor:
+    table = sine.new_zeros(1, len(sine), d)
+    table[:, :, 0::2] = sine
+    table[:, :, 1::2] = cosine
+    return table[0]
+
+
 def _too_few_frequencies(sine: Tensor, cosine: Tensor, d: int) -> Tensor:
     return _cosines_do_not_fit(sine[:, : d // 2], cosine[:, : d // 2], d)
 
@@ -179,7 +186,10 @@ TABLE_MISTAKES = (
         "Each column gets an exponent of its own, i/d_model: the k of the formula counts pairs, not columns.",
         "The encodings differ in length, and no matrix shifts them.",
         WRONG,
-        ({"cosine_exponents": lambda e, d: e + 1 / d}, {"cosine_exponents": lambda e, d: e + 2 / d}),
+        (
+            {"cosine_exponents": lambda e, d: e + 1 / max(d, 1)},
+            {"cosine_exponents": lambda e, d: e + 2 / max(d, 1)},
+        ),
     ),
     Mistake(
         "exponents_doubled_and_next",
@@ -188,8 +198,8 @@ TABLE_MISTAKES = (
         "Half of the dimensions stand still, and no matrix shifts the encodings.",
         WRONG,
         (
-            {"exponents": lambda d: 2 * exponents(d), "cosine_exponents": lambda e, d: e + 2 / d},
-            {"exponents": lambda d: 2 * exponents(d), "cosine_exponents": lambda e, d: e + 1 / d},
+            {"exponents": lambda d: 2 * exponents(d), "cosine_exponents": lambda e, d: e + 2 / max(d, 1)},
+            {"exponents": lambda d: 2 * exponents(d), "cosine_exponents": lambda e, d: e + 1 / max(d, 1)},
         ),
     ),
     Mistake(
@@ -206,7 +216,7 @@ TABLE_MISTAKES = (
         "A zero too many or too few.",
         "The slow clocks run at another pace.",
         FORMULA,
-        tuple({"base": lambda b=b: b} for b in (1000.0, 100_000.0, 100.0)),
+        tuple({"base": lambda b=b: b} for b in (1000.0, 100_000.0)),
     ),
     Mistake(
         "positions_from_one",
@@ -269,6 +279,7 @@ TABLE_MISTAKES = (
         (
             {"layout": _cosines_do_not_fit},
             {"layout": _too_few_frequencies},
+            {"layout": _cosines_do_not_fit_a_batch},
             {"layout": _loops_run_over},
             {"layout": lambda sine, cosine, d: torch.stack([sine, cosine], -1).view(len(sine), d)},
             {"layout": lambda sine, cosine, d: torch.stack([sine, cosine], -1).reshape(-1, d)},

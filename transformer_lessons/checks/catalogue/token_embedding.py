@@ -35,16 +35,15 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     return {
         "loaded": Probe([ids], build=built, cotangents=[draw.normal(b, t, d, dtype=torch.float32)]),
         "start": Probe([], build=Build([211, 101]), method="state", view=_drawn),
-        "one": Probe([ids[:1, :1]], build=built),
-        "int32": Probe([ids.to(torch.int32)], build=built),
+        "int32": Probe([ids[:1, :1].to(torch.int32)], build=built),
         "float64": Probe([ids], build=double),
         "again": Probe([ids], build=used, note="the second call"),
         "negative": Probe([below], build=built, refused="an id of -1"),
         "beyond": Probe([beyond], build=built, refused=f"an id of {v} with vocab_size={v}"),
         "one_axis": Probe([ids[0]], build=built, refused=f"ids of shape ({t},), without a batch axis"),
         "floats": Probe([ids.float()], build=built, refused="ids of floating-point numbers"),
-        "no_tokens": Probe([ids], build=Build([0, d]), refused="vocab_size=0"),
-        "no_width": Probe([ids], build=Build([v, 0]), refused="d_model=0"),
+        "no_tokens": Probe([], build=Build([0, d]), method="state", refused="vocab_size=0"),
+        "no_width": Probe([], build=Build([v, 0]), method="state", refused="d_model=0"),
     }
 
 
@@ -318,7 +317,7 @@ MISTAKES = (
         "Indexing counts from the end for negative numbers.",
         "A mark such as −100 for “no answer” becomes a word, without an error.",
         LOOKUP,
-        ({"accept_range": _crash_beyond},),
+        ({"accept_range": _crash_beyond, "look_up": lambda ids, weight: weight[ids.long()]},),
     ),
     Mistake(
         "range_unchecked",
@@ -390,7 +389,7 @@ TASK = Task(
         Requirement(
             "start", "entries of weight start with mean 0 and variance 1/d_model.", ("start",), SCALE
         ),
-        Requirement("ids", "int64 or int32, one id or many: all will do.", ("one", "int32"), LOOKUP),
+        Requirement("ids", "int64 or int32, one id or many: all will do.", ("int32",), LOOKUP),
         Requirement(
             "dtype",
             "vectors have the dtype of weight, and its digits.",
