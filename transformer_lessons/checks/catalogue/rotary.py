@@ -17,7 +17,9 @@ ROTARY, WRONG, PAIRS = "#ch03-rotary", "#ch03-wrong", "#ch17-wrong"
 
 
 def _sizes(seed: int) -> dict[str, int]:
-    batch, heads, length, half = random.Random(seed).sample([2, 3, 5, 7], 4)
+    pick = random.Random(seed)
+    batch, heads, length = pick.sample([2, 3, 5, 7], 3)
+    half = pick.choice([n for n in (3, 5, 7, 11) if n not in (batch, heads, length)])
     return {"batch": batch, "heads": heads, "length": length, "width": 2 * half}
 
 
@@ -395,7 +397,7 @@ TASK = Task(
         ),
         Requirement(
             "values",
-            "entries 2i and 2i + 1 are a point of the plane, which turns by t·ω_i from the first axis to the second.",
+            "entries 2i and 2i + 1, a point of the plane, turn by t·ω_i from the first axis to the second.",
             ("first", "pair"),
             ROTARY,
         ),
