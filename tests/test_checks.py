@@ -80,7 +80,7 @@ def test_a_lambda_and_a_callable_object_pass():
 
 
 def test_an_unknown_task_is_refused_with_the_list():
-    with pytest.raises(ValueError, match=r"task: expected one of \['padding_mask'"):
+    with pytest.raises(ValueError, match=r"task: expected one of \[.*'padding_mask'"):
         checks.check("padding", right("padding_mask"))
 
 
@@ -208,9 +208,35 @@ def test_an_unrelated_wrong_answer_fails_without_a_name(candidate):
     assert report.where in report.message
 
 
+class Normalised(checks.task("token_embedding").reference):
+    """All vectors are equally long."""
+
+    def forward(self, ids):
+        return F.normalize(super().forward(ids), dim=-1) * self.weight.size(1) ** 0.5
+
+
+class Noisy(checks.task("token_embedding").reference):
+    """Dropout where none was asked for."""
+
+    def forward(self, ids):
+        return F.dropout(super().forward(ids), 0.1)
+
+
 @pytest.mark.parametrize(
     ("task", "candidate"),
     [
+        ("token_embedding", Normalised),
+        ("token_embedding", Noisy),
+        ("sinusoidal", lambda length, d_model: right("sinusoidal")(length, d_model) / d_model**0.5),
+        ("sinusoidal", lambda length, d_model: right("sinusoidal")(length, d_model).tan()),
+        ("shift_matrix", lambda k, d_model: torch.eye(d_model)),
+        ("shift_matrix", lambda k, d_model: right("shift_matrix")(k + 1, d_model)),
+        ("rotary", lambda x, positions: right("rotary")(right("rotary")(x, positions), positions)),
+        ("rotary", lambda x, positions: right("rotary")(x, positions.flip(-1))),
+        ("rotary", lambda x, positions: torch.cat([right("rotary")(x[..., :2], positions), x[..., 2:]], -1)),
+        ("relative_bias", lambda table, q, k=None: right("relative_bias")(table, q, k).softmax(-1)),
+        ("relative_bias", lambda table, q, k=None: right("relative_bias")(table.roll(1, 1), q, k)),
+        ("relative_bias", lambda table, q, k=None: right("relative_bias")(table.flip(0), q, k)),
         ("padding_mask", lambda ids, pad_id: (ids % 2 == 0)[:, None, None, :]),
         ("padding_mask", lambda ids, pad_id: torch.ones(ids.size(0), 1, 1, ids.size(1), dtype=torch.bool)),
         (
@@ -354,7 +380,8 @@ def test_a_check_takes_one_thread_and_gives_the_others_back():
 
 def test_importing_the_checks_stays_light():
     code = (
-        "import sys, transformer_lessons.checks as c; c.check(c.tasks()[2], lambda q, k, v: (q, k));"
+        "import sys, transformer_lessons.checks as c;"
+        f"c.check({ATTENTION!r}, lambda q, k, v: (q, k));"
         "print([m for m in ('matplotlib', 'sympy', 'IPython', 'nbgrader') if m in sys.modules],"
         "*sorted({m.split('.')[1] for m in sys.modules if m.startswith('transformer_lessons.')}), sep='|')"
     )

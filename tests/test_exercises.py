@@ -229,8 +229,73 @@ def test_a_typical_first_draft_earns_part_of_the_points_and_deleted_tests_come_b
     assert [output.get("ename", output) for output in shown] == ["NoScore"]
 
 
-# What a learner sees on running the visible check of task 2 or 3 with a typical wrong answer.
+# What a learner sees on running a visible check with a typical wrong answer.
 WRONG = [
+    (
+        "ps01-2-check",
+        "nn.Embedding as it comes",
+        "TokenEmbedding = nn.Embedding",
+        "you return rows of a weight that starts from variance 1, unscaled",
+    ),
+    (
+        "ps01-3-check",
+        "an exponent for each column",
+        """
+def sinusoidal(length, d_model):
+    table = torch.zeros(length, d_model)
+    for t in range(length):
+        for i in range(0, d_model, 2):
+            table[t, i] = math.sin(t / 10000 ** (2 * i / d_model))
+            table[t, i + 1] = math.cos(t / 10000 ** (2 * (i + 1) / d_model))
+    return table
+""",
+        "you doubled the exponent, and gave the cosine another one than the sine",
+    ),
+    (
+        "ps01-4-check",
+        "one defect left",
+        """
+defects = "ADG"
+
+
+def repaired(k, d_model):
+    if d_model < 2 or d_model % 2:
+        raise ValueError("d_model")
+    even = torch.arange(0, d_model, 2).float()
+    angle = k * 10_000.0 ** (-even / d_model)
+    matrix = torch.diag(angle.cos().repeat_interleave(2))
+    i = torch.arange(0, d_model, 2)
+    matrix[i, i + 1], matrix[i + 1, i] = angle.sin(), -angle.sin()
+    return matrix
+""",
+        "you compute the angles in float32",
+    ),
+    (
+        "ps01-5-check",
+        "Llama's layout",
+        """
+def rotate(x, positions):
+    d_k = x.shape[-1]
+    inverse = 1.0 / (10000 ** (torch.arange(0, d_k, 2).float() / d_k))
+    angle = positions[:, None].float() * inverse
+    angle = torch.cat((angle, angle), dim=-1)
+    half = torch.cat((-x[..., d_k // 2 :], x[..., : d_k // 2]), dim=-1)
+    return x * angle.cos().to(x.dtype) + half * angle.sin().to(x.dtype)
+""",
+        "you turn entry i with entry i + d_k/2; here neighbours make a pair",
+    ),
+    (
+        "ps01-6-check",
+        "the first query at the first key",
+        """
+def relative_bias(table, queries, keys=None):
+    keys = keys or queries
+    c = table.size(1) // 2
+    distance = torch.arange(keys)[None] - torch.arange(queries)[:, None]
+    return table[:, distance.clamp(-c, c) + c]
+""",
+        "you align the first query with the first key; align the last ones",
+    ),
     (
         "ps03-3-check",
         "softmax over the queries",
@@ -288,11 +353,10 @@ def soft_capped_attention(query, key, value, cap, mask=None):
     ("check", "wrong", "message"), [(c, w, m) for c, _, w, m in WRONG], ids=[w[1] for w in WRONG]
 )
 def test_the_visible_check_names_typical_mistakes(no_shape_checks, check, wrong, message):
-    cells = {
-        cell.id: cell.source for cell in read(release.released(MASTERS[IDS.index("ps03_attention")])).cells
-    }
+    master = next(master for master in MASTERS if master.parent.name.startswith(check[:4]))
+    cells = {cell.id: cell.source for cell in read(release.released(master)).cells}
     names = {}
-    exec(cells["ps03-imports"], names)
+    exec(cells[f"{check[:4]}-imports"], names)
     exec(wrong, names)
     with pytest.raises(AssertionError) as failure:
         exec(cells[check], names)
@@ -319,25 +383,42 @@ def test_an_unknown_assignment_is_one_line(monkeypatch, capsys):
     assert capsys.readouterr().err == "no such assignment: ps99_nothing\n"
 
 
-def test_the_broken_program_breaks_where_it_is_said(no_shape_checks):
-    """Each of the four defects of task 4 is one, and the other lines are right."""
-    master = MASTERS[IDS.index("ps03_attention")]
-    cells = {cell.id: cell.source for cell in read(master).cells}
+# Assignment, number of the task, what it checks, and arguments for which the shapes are right.
+BROKEN = [
+    ("ps01_embeddings_positions", 4, "shift_matrix", lambda: (3, 14)),
+    (
+        "ps03_attention",
+        4,
+        "scaled_dot_product_attention",
+        lambda: [torch.randn(2, 3, n, 5) for n in (7, 11, 11)],
+    ),
+]
+
+
+@pytest.mark.parametrize(("assignment", "number", "task", "arguments"), BROKEN, ids=[b[0] for b in BROKEN])
+def test_the_broken_program_breaks_where_it_is_said(no_shape_checks, assignment, number, task, arguments):
+    """Each of the defects is one, and the other lines are right."""
+    cells = {cell.id: cell.source for cell in read(MASTERS[IDS.index(assignment)]).cells}
+    start = f"{assignment[:4]}-{number}"
     names = {}
-    exec(cells["ps03-imports"], names)
-    exec(cells["ps03-4-broken"] + cells["ps03-4-answer"], names)
+    exec(cells[f"{assignment[:4]}-imports"], names)
+    exec(cells[f"{start}-broken"] + cells[f"{start}-answer"], names)
     broken, right = (
         {line[-1]: line for line in source.splitlines() if re.search(r"# [A-H]$", line)}
-        for source in (cells["ps03-4-broken"], cells["ps03-4-answer"])
+        for source in (cells[f"{start}-broken"], cells[f"{start}-answer"])
     )
     assert {letter for letter in broken if broken[letter] != right[letter]} == set(names["defects"])
-    q, k, v = (torch.randn(2, 3, n, 5) for n in (7, 11, 11))
-    assert names["broken"](q, k, v)[0].shape == names["repaired"](q, k, v)[0].shape
+    given = arguments()
+    shapes = [
+        [getattr(x, "shape", None) for x in (out if isinstance(out, tuple) else (out,))]
+        for out in (names["broken"](*given), names["repaired"](*given))
+    ]
+    assert shapes[0] == shapes[1]
     for letter in names["defects"]:
-        one_left = cells["ps03-4-answer"].replace(right[letter], broken[letter])
+        one_left = cells[f"{start}-answer"].replace(right[letter], broken[letter])
         local = dict(names)
         exec(one_left, local)
-        assert not names["checks"].check("scaled_dot_product_attention", local["repaired"]).passed
+        assert not names["checks"].check(task, local["repaired"]).passed
 
 
 def test_a_first_cell_without_a_table_is_refused():

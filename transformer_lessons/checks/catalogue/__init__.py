@@ -2,6 +2,11 @@
 
 # Where each task is defined: module and constant. In the order of the chapters.
 TASKS = {
+    "token_embedding": "token_embedding.TASK",
+    "sinusoidal": "sinusoids.TABLE",
+    "shift_matrix": "sinusoids.SHIFT",
+    "rotary": "rotary.TASK",
+    "relative_bias": "relative_bias.TASK",
     "padding_mask": "masks.PADDING",
     "causal_mask": "masks.CAUSAL",
     "scaled_dot_product_attention": "attention.TASK",
