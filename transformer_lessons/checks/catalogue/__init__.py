@@ -9,5 +9,6 @@ TASKS = {
     "split_heads": "heads.SPLIT",
     "merge_heads": "heads.MERGE",
     "multi_head": "multi_head.TASK",
+    "grouped_query": "grouped_query.TASK",
     "layer_norm": "layer_norm.TASK",
 }
