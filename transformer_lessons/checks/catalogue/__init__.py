@@ -10,5 +10,6 @@ TASKS = {
     "merge_heads": "heads.MERGE",
     "multi_head": "multi_head.TASK",
     "grouped_query": "grouped_query.TASK",
+    "linear_attention": "linear.TASK",
     "layer_norm": "layer_norm.TASK",
 }
