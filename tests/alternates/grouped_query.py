@@ -24,7 +24,9 @@ def an_axis_for_the_members(query, key, value, mask=None):
     query = query.unflatten(1, (groups, each))
     scores = query @ key[:, :, None].mT / query.size(-1) ** 0.5
     if mask is not None:
-        mask = torch.broadcast_to(mask, (len(query), groups * each, *scores.shape[-2:])).unflatten(1, (groups, each))
+        mask = torch.broadcast_to(mask, (len(query), groups * each, *scores.shape[-2:])).unflatten(
+            1, (groups, each)
+        )
         scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
     weights = scores.softmax(-1)
     if mask is not None:

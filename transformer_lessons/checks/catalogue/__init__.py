@@ -11,5 +11,6 @@ TASKS = {
     "multi_head": "multi_head.TASK",
     "grouped_query": "grouped_query.TASK",
     "linear_attention": "linear.TASK",
+    "linear_attention_step": "linear_step.TASK",
     "layer_norm": "layer_norm.TASK",
 }

@@ -27,7 +27,11 @@ def _sizes(seed: int) -> dict[str, int]:
 def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     b, g, q, k = s["batch"], s["groups"], s["queries"], s["keys"]
     h = g * s["each"]
-    query, key, value = draw.normal(b, h, q, s["d_k"]), draw.normal(b, g, k, s["d_k"]), draw.normal(b, g, k, s["d_v"])
+    query, key, value = (
+        draw.normal(b, h, q, s["d_k"]),
+        draw.normal(b, g, k, s["d_k"]),
+        draw.normal(b, g, k, s["d_v"]),
+    )
     back = [draw.normal(b, h, q, s["d_v"]), draw.normal(b, h, q, k)]
     empty = draw.mask(b, h, q, k)
     empty[..., 0, :] = False

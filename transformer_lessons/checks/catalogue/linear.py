@@ -24,9 +24,17 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     b, h, q, k, d_k, d_v = (s[name] for name in ("batch", "heads", "queries", "keys", "d_k", "d_v"))
 
     def inputs(*lead: int, queries: int = q, keys: int = k) -> list:
-        return [draw.normal(*lead, queries, d_k), draw.normal(*lead, keys, d_k), draw.normal(*lead, keys, d_v)]
+        return [
+            draw.normal(*lead, queries, d_k),
+            draw.normal(*lead, keys, d_k),
+            draw.normal(*lead, keys, d_v),
+        ]
 
-    plain, square, longer = inputs(b, h), inputs(b, h, keys=q), inputs(b, h, queries=min(q, k), keys=max(q, k))
+    plain, square, longer = (
+        inputs(b, h),
+        inputs(b, h, keys=q),
+        inputs(b, h, queries=min(q, k), keys=max(q, k)),
+    )
     back, mask = [draw.normal(b, h, q, d_v)], draw.mask(b, 1, k)
     causal, hidden = {"is_causal": True}, draw.mask(b, 1, k)
     hidden[0] = False
@@ -48,7 +56,9 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "empty": Probe(plain, {"key_mask": hidden}, cotangents=back),
         "number_mask": Probe(plain, {"key_mask": mask.long()}, refused="A mask of integers 0 and 1"),
         "fewer_keys": Probe(
-            inputs(b, h, queries=max(q, k), keys=min(q, k)), causal, refused="is_causal with more queries than keys"
+            inputs(b, h, queries=max(q, k), keys=min(q, k)),
+            causal,
+            refused="is_causal with more queries than keys",
         ),
         "long": Probe(long, meter=True),
     }

@@ -129,7 +129,9 @@ TASK = Task(
             ("weights",),
             CLASS,
         ),
-        Requirement("dtype", "the output has the dtype of the inputs.", ("float32", "self"), CLASS, ("dtype",)),
+        Requirement(
+            "dtype", "the output has the dtype of the inputs.", ("float32", "self"), CLASS, ("dtype",)
+        ),
         Requirement(
             "inputs",
             "the caller's tensors are left unchanged.",
