@@ -134,7 +134,7 @@ def _crash(*_: object) -> None:
 SHARING = (
     Mistake(
         "tiled",
-        "you repeat all heads of keys and values in turn, so query head i uses key head i mod g; neighbouring query heads "
+        "you repeat all heads of keys and values in turn, so query head i uses key head i mod g; neighbours "
         "share one",
         "repeat and expand lay out copies of the whole axis; repeat_interleave repeats each element.",
         "Every shape is right, and weights that were trained do not fit.",
@@ -190,7 +190,7 @@ SHARING = (
     ),
     Mistake(
         "heads_out_of_order",
-        "your heads come out in another order than the queries went in: the group is the outer axis, the member the inner",
+        "your heads come out in another order than the queries went in: first by group, then within the group",
         "Two axes were exchanged before they were flattened.",
         "The output projection meets the heads in another order.",
         RESHAPE,
@@ -219,7 +219,7 @@ SHARING = (
     ),
     Mistake(
         "groups_unchecked",
-        "you do not refuse, with ValueError, a number of key heads that does not divide the number of query heads",
+        "you do not refuse, with ValueError, a number of key heads that does not divide that of the query",
         "Division rounds down without a word.",
         "It fails later, about sizes, or some heads are never used.",
         CLASS,
@@ -260,10 +260,10 @@ KEPT = {
     "forced_float32",
 }
 WORDS = {
-    "returns": "it returns a tuple (output, weights) of shapes (batch, heads, queries, d_v) and (batch, heads, queries, "
-    "keys), with the query's heads.",
-    "values": "it is scaled dot-product attention, in which h/g neighbouring query heads use the same head of keys and "
-    "values.",
+    "returns": "it returns a tuple (output, weights) of shapes (batch, heads, queries, d_v) and (batch, heads, "
+    "queries, keys), with the query's heads.",
+    "values": "it is scaled dot-product attention, in which h/g neighbouring query heads use the same head of keys "
+    "and values.",
 }
 
 
@@ -286,8 +286,8 @@ def _requirements() -> tuple[Requirement, ...]:
     kept["extremes"] = replace(kept["extremes"], probes=("large",))
     refusals = Requirement(
         "refusals",
-        "a number of key heads that does not divide that of the query heads, and another number of value heads than key "
-        "heads, are refused with ValueError.",
+        "a number of key heads that does not divide that of the query heads, and another number of value heads "
+        "than key heads, are refused with ValueError.",
         ("uneven", "apart"),
         CLASS,
     )

@@ -130,7 +130,7 @@ SPLIT_MISTAKES = (
     ),
     Mistake(
         "view_into_batch",
-        "you reinterpret the memory as (batch · heads, length, d_k): positions and heads are mixed, and an axis is missing",
+        "you reinterpret the memory as (batch · heads, length, d_k): positions and heads are mixed",
         "view(batch * heads, -1, d_k) is found in many tutorials, without the exchange that has to come before.",
         "A “head” is a stretch of positions with all their features.",
         WRONG,
@@ -162,7 +162,7 @@ SPLIT_MISTAKES = (
     ),
     Mistake(
         "turned",
-        "your result has the axes (batch, heads, d_k, length): that is the layout of keys that are already transposed",
+        "your result has the axes (batch, heads, d_k, length), the layout of keys that are already transposed",
         "Older code turns keys while it splits them.",
         "Queries and values do not fit any more.",
         RESHAPE,
@@ -178,7 +178,7 @@ SPLIT_MISTAKES = (
     ),
     Mistake(
         "wrong_width",
-        "you took num_heads for the width of a head: there should be num_heads heads of d_model / num_heads features",
+        "you took num_heads for the width of a head: there should be num_heads heads, d_model / num_heads wide",
         "The two numbers were exchanged.",
         "With 8 heads of 64 nobody is surprised by 64 heads of 8.",
         RESHAPE,
@@ -207,7 +207,7 @@ SPLIT_MISTAKES = (
     Mistake(
         "divisor_unchecked",
         "you do not refuse, with ValueError, a number of heads that does not divide d_model",
-        "torch complains in most cases, about sizes; or rounding down loses features without a word. An assert is no ValueError.",
+        "torch complains in most cases, about sizes; rounding down loses features. An assert is no ValueError.",
         "The caller is told nothing about num_heads.",
         CLASS,
         (
@@ -254,8 +254,8 @@ SPLIT = Task(
             ("plain", "one_head", "narrow"),
             RESHAPE,
         ),
-        Requirement("gradients", "gradients reach x.", ("plain",), CLASS, ("gradients",)),
         Requirement("dtype", "the result has the dtype of x.", ("float32", "plain"), RESHAPE, ("dtype",)),
+        Requirement("gradients", "gradients reach x.", ("plain",), CLASS, ("gradients",)),
         Requirement("inputs", "x is left unchanged.", ("plain",), RESHAPE, ("inputs",)),
         Requirement(
             "refusals",
@@ -372,7 +372,7 @@ MERGE_MISTAKES = (
     ),
     Mistake(
         "heads_added",
-        "you added or averaged the heads, so the width is d_k; they are concatenated, which gives h · d_k = d_model",
+        "you added or averaged the heads, so the width is d_k; concatenated, they are h · d_k = d_model wide",
         "“Combining” heads sounds like a sum, and some texts say that the result is d_model / h wide.",
         "What the heads found apart is mixed again.",
         LOOP,
@@ -388,7 +388,7 @@ MERGE_MISTAKES = (
     ),
     Mistake(
         "batch_for_heads",
-        "you concatenated over the batch: iterating over a tensor goes through its first axis, and heads are the second",
+        "you concatenated over the batch: a loop over a tensor runs through its first axis; heads are the second",
         "torch.cat([head for head in x], dim=-1) reads as if it ran through the heads.",
         "Sentences stand side by side.",
         LOOP,
@@ -439,8 +439,8 @@ MERGE = Task(
             ("as_split",),
             RESHAPE,
         ),
-        Requirement("gradients", "gradients reach x.", ("plain",), CLASS, ("gradients",)),
         Requirement("dtype", "the result has the dtype of x.", ("float32", "plain"), RESHAPE, ("dtype",)),
+        Requirement("gradients", "gradients reach x.", ("plain",), CLASS, ("gradients",)),
         Requirement("inputs", "x is left unchanged.", ("plain",), RESHAPE, ("inputs",)),
         Requirement(
             "refusals",

@@ -79,7 +79,8 @@ def _small(queries: int, keys: int, d_k: int) -> dict[str, int]:
 
 TASK = Task(
     name="multi_head",
-    signature="MultiHeadAttention(d_model, num_heads)(query, key=None, value=None, mask=None, *, need_weights=False)",
+    signature="MultiHeadAttention(d_model, num_heads)(query, key=None, value=None, mask=None, *, "
+    "need_weights=False)",
     arguments=("query", "key", "value", "mask"),
     returns=("output",),
     reference=MultiHeadAttention,
@@ -141,7 +142,7 @@ TASK = Task(
         ),
         Requirement(
             "empty_rows",
-            "where a query may attend to nothing the heads find zeros, and the output is the bias of W_o, not NaN.",
+            "where a query may attend to nothing the heads find zeros: the output is W_o's bias, not NaN.",
             ("empty",),
             MASKS,
             ("gradients", "parameters"),

@@ -39,8 +39,8 @@ def _project(module: nn.Module, query: Tensor, key: Tensor, value: Tensor) -> tu
     return module.W_q(query), module.W_k(key), module.W_v(value)
 
 
-def _split(x: Tensor, h: int, query: Tensor) -> Tensor:
-    return x.unflatten(-1, (h, -1)).transpose(1, 2)
+def _split(x: Tensor, h: int, length: int, d_k: int) -> Tensor:
+    return x.reshape(x.size(0), length, h, d_k).transpose(1, 2)
 
 
 def _scores(q: Tensor, keys: Tensor) -> Tensor:
@@ -67,6 +67,7 @@ class Steps:
     heads: Callable = lambda h: h
     read: Callable = lambda mask: mask  # what the mask is taken to mean
     project: Callable = _project
+    lengths: Callable = lambda x, h, query: (x.size(1), -1)  # and the width of a head
     split: Callable = _split
     turn: Callable = lambda k: k.transpose(-2, -1)  # the keys, to meet the queries
     scores: Callable = _scores
@@ -95,7 +96,8 @@ def assemble(steps: Steps) -> type[nn.Module]:
             query, key, value = steps.inputs(query, key, value)
             steps.fits(self.d_model, query, key, value)
             h, mask = steps.heads(self.num_heads), steps.read(mask)
-            q, k, v = (steps.split(x, h, query) for x in steps.project(self, query, key, value))
+            projected = steps.project(self, query, key, value)
+            q, k, v = (steps.split(x, h, *steps.lengths(x, h, query)) for x in projected)
             scores = steps.scores(q, steps.turn(k))
             weights = steps.clear(steps.softmax(steps.hide(scores, mask)), mask)
             output = steps.output(steps.out(self, steps.merge(weights @ v)), query)
@@ -104,8 +106,12 @@ def assemble(steps: Steps) -> type[nn.Module]:
     return MultiHead
 
 
-def _viewed(x: Tensor, h: int, query: Tensor) -> Tensor:
-    return x.reshape(x.size(0), h, x.size(1), -1)
+def _viewed(x: Tensor, h: int, length: int, d_k: int) -> Tensor:
+    return x.reshape(x.size(0), h, length, d_k)
+
+
+def _interleaved(x: Tensor, h: int, *_: int) -> Tensor:
+    return x.unflatten(-1, (-1, h)).permute(0, 3, 1, 2)
 
 
 def _merged_by_view(heads: Tensor) -> Tensor:
@@ -120,20 +126,6 @@ def _slices(module: nn.Module, query: Tensor, key: Tensor, value: Tensor) -> tup
         pairs = zip(x.chunk(h, -1), linear.weight.chunk(h), linear.bias.chunk(h), range(h), strict=True)
         projected.append(torch.cat([part @ w.chunk(h, 1)[i].T + b for part, w, b, i in pairs], -1))
     return tuple(projected)
-
-
-def _split_as(size: Callable) -> Callable:
-    """As `_split`, with the shape of the query for all three."""
-
-    def split(x: Tensor, h: int, query: Tensor) -> Tensor:
-        batch, time, width = query.shape
-        return x.reshape(batch, time, h, size(width, h)).transpose(1, 2)
-
-    return split
-
-
-def _scaled_by(size: Callable) -> Callable:
-    return lambda q, keys: q @ keys / math.sqrt(size(q, keys))
 
 
 def _fill(number: float) -> Callable:
@@ -229,10 +221,10 @@ MISTAKES = (
         RESHAPE,
         (
             {
-                "split": lambda x, h, query: x.unflatten(-1, (-1, h)).permute(0, 3, 1, 2),
+                "split": _interleaved,
                 "merge": lambda heads: heads.permute(0, 2, 3, 1).flatten(-2),
             },
-            {"split": lambda x, h, query: x.unflatten(-1, (-1, h)).permute(0, 3, 1, 2)},
+            {"split": _interleaved},
             {"merge": lambda heads: heads.permute(0, 2, 3, 1).flatten(-2)},
         ),
     ),
@@ -346,7 +338,10 @@ MISTAKES = (
         "batch, time, width = query.shape is written once, and in self-attention all three agree.",
         "Cross-attention fails as soon as the lengths differ.",
         WRONG,
-        ({"split": _split_as(lambda width, h: -1)}, {"split": _split_as(lambda width, h: width // h)}),
+        (
+            {"lengths": lambda x, h, query: (query.size(1), -1)},
+            {"lengths": lambda x, h, query: (query.size(1), x.size(-1) // h)},
+        ),
     ),
     Mistake(
         "key_ignored",
