@@ -11,5 +11,11 @@ TASKS = {
     "causal_mask": "masks.CAUSAL",
     "scaled_dot_product_attention": "attention.TASK",
     "soft_capped_attention": "soft_capped.TASK",
+    "split_heads": "heads.SPLIT",
+    "merge_heads": "heads.MERGE",
+    "multi_head": "multi_head.TASK",
+    "grouped_query": "grouped_query.TASK",
+    "linear_attention": "linear.TASK",
+    "linear_attention_step": "linear_step.TASK",
     "layer_norm": "layer_norm.TASK",
 }
