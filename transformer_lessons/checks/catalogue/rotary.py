@@ -222,7 +222,7 @@ MISTAKES = (
     Mistake(
         "positions_ignored",
         "you never use positions: you count the vectors from 0",
-        "In training, positions are 0, 1, 2, …",
+        "In training, positions are 0, 1, 2 and so on.",
         "With a cache, every new token is at position 0.",
         ROTARY,
         (
