@@ -4,6 +4,12 @@
 TASKS = {
     "padding_mask": "masks.PADDING",
     "causal_mask": "masks.CAUSAL",
+    "additive_mask": "additive_mask.TASK",
+    "combine_masks": "combine_masks.TASK",
+    "masked_self_attention": "masked_self_attention.TASK",
+    "local_window_mask": "local_window_mask.TASK",
+    "segment_mask": "segment_mask.TASK",
+    "limit_lengths": "limit_lengths.TASK",
     "scaled_dot_product_attention": "attention.TASK",
     "soft_capped_attention": "soft_capped.TASK",
     "layer_norm": "layer_norm.TASK",
