@@ -31,6 +31,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "longer": Probe([q, k, w]),
         "one_query": Probe([1, k, w]),
         "longer_wide": Probe([q, k, k - 1]),
+        "no_query": Probe([0, k, w]),
         "device": Probe([q, k, w], {"device": "meta"}),
         "no_window": Probe([q, q, 0], refused="window=0"),
         "negative_window": Probe([q, q, -w], refused=f"window={-w}"),
@@ -357,7 +358,7 @@ TASK = Task(
         Requirement(
             "more_keys",
             "with more keys than queries, the last query stands at the last key.",
-            ("longer", "one_query", "longer_wide"),
+            ("longer", "one_query", "longer_wide", "no_query"),
             CACHE,
         ),
         Requirement("device", "the mask is made on the device asked for.", ("device",), CAUSAL),
