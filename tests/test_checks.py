@@ -1,5 +1,6 @@
 """Right answers pass, however they are written; wrong ones fail, and get no name that is not their own."""
 
+import functools
 import importlib
 import math
 import subprocess
@@ -245,6 +246,26 @@ class Noisy(checks.task("token_embedding").reference):
         ),
         ("causal_mask", lambda q, k=None, device=None: torch.ones(1, 1, q, k or q, device=device) > 2),
         ("causal_mask", lambda q, k=None, device=None: torch.rand(1, 1, q, k or q, device=device) > 0.5),
+        ("additive_mask", lambda mask, like: torch.where(mask, 1.0, -math.inf).to(like.dtype)),
+        ("additive_mask", lambda mask, like: torch.where(mask, 0.0, -100.0).to(like.dtype)),
+        ("additive_mask", lambda mask, like: right("additive_mask")(mask, like).softmax(-1)),
+        ("combine_masks", lambda *masks: functools.reduce(torch.bitwise_xor, masks)),
+        ("combine_masks", lambda *masks: sum(m.long() for m in masks if m is not None) * 2 > len(masks)),
+        ("combine_masks", lambda first, second: first & second),
+        ("masked_self_attention", lambda x, ids, pad_id: 2 * right("masked_self_attention")(x, ids, pad_id)),
+        (
+            "masked_self_attention",
+            lambda x, ids, pad_id: x.cumsum(2) / torch.arange(1, x.size(2) + 1)[:, None],
+        ),
+        ("local_window_mask", lambda q, k, w, device=None: torch.zeros(1, 1, q, k, dtype=torch.bool)),
+        (
+            "local_window_mask",
+            lambda q, k, w, device=None: right("causal_mask")(q, k) ^ (torch.arange(k) == w),
+        ),
+        ("segment_mask", lambda q, k: (q[:, :, None] % 2 == k[:, None] % 2)[:, None]),
+        ("segment_mask", lambda q, k: torch.ones(q.size(0), 1, q.size(1), k.size(1), dtype=torch.bool)),
+        ("limit_lengths", lambda sentences, m, too_long="refuse": ([ids[::2] for ids in sentences], [])),
+        ("limit_lengths", lambda sentences, m, too_long="refuse": (sentences, [])),
         (
             "soft_capped_attention",
             lambda q, k, v, cap, mask=None: finish(scaled(q, k).sin(), v, mask, False, 0.0),
@@ -382,6 +403,7 @@ def test_importing_the_checks_stays_light():
     code = (
         "import sys, transformer_lessons.checks as c;"
         f"c.check({ATTENTION!r}, lambda q, k, v: (q, k));"
+        f"c.check('{ATTENTION}', lambda q, k, v: (q, k));"
         "print([m for m in ('matplotlib', 'sympy', 'IPython', 'nbgrader') if m in sys.modules],"
         "*sorted({m.split('.')[1] for m in sys.modules if m.startswith('transformer_lessons.')}), sep='|')"
     )

@@ -230,6 +230,7 @@ def test_a_typical_first_draft_earns_part_of_the_points_and_deleted_tests_come_b
 
 
 # What a learner sees on running a visible check with a typical wrong answer.
+# What a learner sees on running the visible check of a task with a typical wrong answer.
 WRONG = [
     (
         "ps01-2-check",
@@ -346,6 +347,65 @@ def soft_capped_attention(query, key, value, cap, mask=None):
 """,
         "you capped after masking, which lifts hidden scores up to −cap",
     ),
+    (
+        "ps02-2-combine-check",
+        "the last mask wins",
+        """
+def combine_masks(*masks):
+    combined = None
+    for mask in masks:
+        combined = mask if mask is not None else combined
+    return combined
+""",
+        "you overwrite the mask with each new one, so that only the last counts",
+    ),
+    (
+        "ps02-3-check",
+        "−1e9",
+        """
+def additive_mask(mask, like):
+    return torch.zeros(mask.shape, dtype=like.dtype).masked_fill(~mask, -1e9)
+""",
+        "you hide with a large finite number; only −∞ hides whatever the scores are",
+    ),
+    (
+        "ps02-4-check",
+        "sized by the batch",
+        """
+defects = "B"
+
+
+def repaired(x, ids, pad_id):
+    real = (ids != pad_id)[:, None, None, :]
+    past = torch.ones(x.size(0), x.size(0), dtype=torch.bool).tril()
+    scores = x @ x.mT / math.sqrt(x.size(-1))
+    scores = scores.masked_fill(~(real & past), -1e9)
+    return scores.softmax(-1) @ x
+""",
+        "you make the look-ahead mask as large as the batch; it needs one row for each position",
+    ),
+    (
+        "ps02-5-check",
+        "a window one too wide",
+        """
+def local_window_mask(queries, keys, window):
+    full = torch.ones(1, 1, queries, keys, dtype=torch.bool)
+    return full.tril(keys - queries) & full.triu(keys - queries - window)
+""",
+        "your window is one key too wide: the query's own position counts as one of the window",
+    ),
+    (
+        "ps02-7-check",
+        "a slice",
+        """
+def limit_lengths(sentences, max_length, *, too_long="refuse"):
+    cut = [number for number, ids in enumerate(sentences) if len(ids) > max_length]
+    if cut and too_long == "refuse":
+        raise ValueError(f"too long: {cut}")
+    return [ids[:max_length] for ids in sentences], cut
+""",
+        "your cut loses the end mark; where a sentence ended with it, it takes the last place kept",
+    ),
 ]
 
 
@@ -357,6 +417,11 @@ def test_the_visible_check_names_typical_mistakes(no_shape_checks, check, wrong,
     cells = {cell.id: cell.source for cell in read(release.released(master)).cells}
     names = {}
     exec(cells[f"{check[:4]}-imports"], names)
+    assignment = check.partition("-")[0]
+    master = next(master for master in MASTERS if master.name.startswith(assignment))
+    cells = {cell.id: cell.source for cell in read(release.released(master)).cells}
+    names = {}
+    exec(cells[f"{assignment}-imports"], names)
     exec(wrong, names)
     with pytest.raises(AssertionError) as failure:
         exec(cells[check], names)
@@ -437,3 +502,35 @@ def test_every_known_mistake_is_caught_and_named_in_the_record():
     assert total["caught"] == total["named"] == total["ways"]
     assert total["passed"] == total["alternates"]
     assert total["diagnosis_worst_s"] <= 2
+# Programs to debug: their assignment and number, the check's task, and arguments on which nothing fails.
+BROKEN = [
+    ("ps02", 4, "masked_self_attention", lambda: (torch.randn(1, 3, 7, 5), torch.ones(1, 7).long(), 0)),
+    ("ps03", 4, "scaled_dot_product_attention", lambda: [torch.randn(2, 3, n, 5) for n in (7, 11, 11)]),
+]
+
+
+@pytest.mark.parametrize(
+    ("assignment", "number", "task", "arguments"), BROKEN, ids=[f"{ps}-{n}" for ps, n, _, _ in BROKEN]
+)
+def test_the_broken_program_breaks_where_it_is_said(no_shape_checks, assignment, number, task, arguments):
+    """Each of its defects is one, and the other lines are right."""
+    master = next(master for master in MASTERS if master.name.startswith(assignment))
+    cells = {cell.id: cell.source for cell in read(master).cells}
+    program, answer = cells[f"{assignment}-{number}-broken"], cells[f"{assignment}-{number}-answer"]
+    names = {}
+    exec(cells[f"{assignment}-imports"], names)
+    exec(program + answer, names)
+    broken, right = (
+        {line[-1]: line for line in source.splitlines() if re.search(r"# [A-H]$", line)}
+        for source in (program, answer)
+    )
+    assert {letter for letter in broken if broken[letter] != right[letter]} == set(names["defects"])
+    given = arguments()
+    before, after = names["broken"](*given), names["repaired"](*given)
+    if isinstance(before, tuple):
+        before, after = before[0], after[0]
+    assert before.shape == after.shape
+    for letter in names["defects"]:
+        local = dict(names)
+        exec(answer.replace(right[letter], broken[letter]), local)
+        assert not names["checks"].check(task, local["repaired"]).passed

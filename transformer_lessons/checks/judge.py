@@ -54,6 +54,7 @@ def _error(task: Task, got: Reply) -> Finding | None:
 def _structure(task: Task, got: Reply, want: Reply) -> Finding | None:
     """The right number of tensors of the right shapes."""
     promised = f"a tuple ({', '.join(task.returns)})" if len(task.returns) > 1 else "one tensor"
+    promised = "None" if want.kind == "NoneType" else promised
     if isinstance(want.value, dict) and isinstance(got.value, dict):  # seen through a view, which says more
         return None
     if got.kind != want.kind or isinstance(want.value, dict):
