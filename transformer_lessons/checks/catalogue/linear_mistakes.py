@@ -106,7 +106,7 @@ def _raw(x: Tensor, phi: Callable) -> Tensor:
 def _softmax_sums(mask_future: bool) -> Callable:
     def sums(q: Tensor, k: Tensor, v: Tensor) -> Sums:
         scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
-        raised = scores.exp()
+        raised = (scores - scores.detach().amax(-1, keepdim=True)).exp()
         if mask_future:
             raised = raised.tril(k.size(-2) - q.size(-2))
         return raised @ v, raised.sum(-1, keepdim=True)
