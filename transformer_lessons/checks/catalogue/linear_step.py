@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_lessons.checks.catalogue.linear_mistakes import elu_plus_one
+from transformer_lessons.checks.catalogue.linear_steps import elu_plus_one
 from transformer_lessons.checks.core import Draw, Mistake, Probe, Requirement, Task
 
 __all__ = ["TASK"]
@@ -285,7 +285,7 @@ MISTAKES = (
     Mistake(
         "epsilon_in_divisor",
         "you add a small constant to the divisor: outputs are all a little too small",
-        "“So that nothing is divided by zero”; after the new key was added it cannot be.",
+        "A division by zero is feared; after the new key was added it cannot be.",
         "Off in the sixth digit or so.",
         STATE,
         tuple(
@@ -360,7 +360,7 @@ MISTAKES = (
     Mistake(
         "starts_with_ones",
         "your z starts with ones; before the first key, its sum is zero",
-        "“So that nothing is divided by zero.”",
+        "A division by zero is feared; it would need an empty state.",
         "All outputs are a little too small.",
         STATE,
         ({"start": _ones},),
