@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from transformer_lessons import checks
+from transformer_lessons.attention import MultiHeadAttention
 
 ATTENTION = "scaled_dot_product_attention"
 
@@ -221,6 +222,24 @@ class Noisy(checks.task("token_embedding").reference):
 
     def forward(self, ids):
         return F.dropout(super().forward(ids), 0.1)
+def refuse(is_wrong):
+    if is_wrong:
+        raise ValueError
+
+
+def halved(x, h):
+    return x.unflatten(-1, (h, -1)).transpose(1, 2) / 2
+
+
+class HalvedQueries(MultiHeadAttention):
+    def forward(self, query, *others, **options):
+        return super().forward(query / 2, *others, **options)
+
+
+class SummedWeights(MultiHeadAttention):
+    def forward(self, *inputs, need_weights=False):
+        result = super().forward(*inputs, need_weights=need_weights)
+        return (result[0], result[1].sum(-1)) if need_weights else result
 
 
 @pytest.mark.parametrize(
@@ -269,6 +288,28 @@ class Noisy(checks.task("token_embedding").reference):
         (
             "soft_capped_attention",
             lambda q, k, v, cap, mask=None: finish(scaled(q, k).sin(), v, mask, False, 0.0),
+        ),
+        ("split_heads", lambda x, h: refuse(x.dim() != 3 or h < 1 or x.size(-1) % h) or halved(x, h)),
+        ("split_heads", lambda x, h: refuse(x.dim() != 3 or h < 1 or x.size(-1) % h) or x.chunk(h, -1)),
+        ("merge_heads", lambda x: refuse(x.dim() != 4) or x.transpose(1, 2).flatten(-2).roll(1, -1)),
+        ("merge_heads", lambda x: refuse(x.dim() != 4) or x.amax(1)),
+        ("multi_head", HalvedQueries),
+        ("multi_head", SummedWeights),
+        ("grouped_query", lambda q, k, v, mask=None: right("grouped_query")(q.roll(1, 1), k, v, mask)),
+        ("grouped_query", lambda q, k, v, mask=None: right("grouped_query")(q, k, v.abs(), mask)),
+        ("linear_attention", lambda q, k, v, **options: 2 * right("linear_attention")(q, k, v, **options)),
+        ("linear_attention", lambda q, k, v, **options: right("linear_attention")(q**2, k, v, **options)),
+        (
+            "linear_attention_step",
+            lambda q, k, v, S=None, z=None, decay=1.0: right("linear_attention_step")(
+                q, k, v.abs(), S, z, decay=decay
+            ),
+        ),
+        (
+            "linear_attention_step",
+            lambda q, k, v, S=None, z=None, decay=1.0: right("linear_attention_step")(
+                q, k, v, S, z, decay=refuse(not 0 < decay <= 1) or decay**0.5
+            ),
         ),
     ],
 )

@@ -405,6 +405,96 @@ def limit_lengths(sentences, max_length, *, too_long="refuse"):
     return [ids[:max_length] for ids in sentences], cut
 """,
         "your cut loses the end mark; where a sentence ended with it, it takes the last place kept",
+        "ps04-2-split-check",
+        "heads by view",
+        """
+def split_heads(x, num_heads):
+    batch, length, d_model = x.shape
+    return x.view(batch, num_heads, length, d_model // num_heads)
+""",
+        "you reinterpret the memory as (batch, heads, length, d_k); the axes have to be exchanged",
+    ),
+    (
+        "ps04-2-merge-check",
+        "view after the exchange",
+        """
+def merge_heads(x):
+    batch, heads, length, d_k = x.shape
+    return x.transpose(1, 2).view(batch, length, heads * d_k)
+""",
+        "you call view on axes that were exchanged",
+    ),
+    (
+        "ps04-3-check",
+        "one length for all",
+        """
+class MultiHeadAttention(nn.Module):
+    def __init__(self, d_model, num_heads):
+        super().__init__()
+        self.h, self.d_k = num_heads, d_model // num_heads
+        self.W_q, self.W_k, self.W_v, self.W_o = (nn.Linear(d_model, d_model) for _ in "qkvo")
+
+    def forward(self, query, key=None, value=None, mask=None, *, need_weights=False):
+        key = query if key is None else key
+        value = key if value is None else value
+        batch, time, width = query.shape
+        q, k, v = (
+            W(x).view(batch, time, self.h, self.d_k).transpose(1, 2)
+            for W, x in ((self.W_q, query), (self.W_k, key), (self.W_v, value))
+        )
+        scores = q @ k.transpose(-2, -1) / math.sqrt(self.d_k)
+        if mask is not None:
+            scores = scores.masked_fill(mask == 0, -1e9)
+        weights = scores.softmax(-1)
+        output = self.W_o((weights @ v).transpose(1, 2).contiguous().view(batch, time, width))
+        return (output, weights) if need_weights else output
+""",
+        "you take the number of positions from the query for keys and values too",
+    ),
+    (
+        "ps04-5-check",
+        "repeat instead of repeat_interleave",
+        """
+def grouped_query_attention(query, key, value, mask=None):
+    each = query.size(1) // key.size(1)
+    key, value = (x.repeat(1, each, 1, 1) for x in (key, value))
+    return scaled_dot_product_attention(query, key, value, mask)
+""",
+        "so query head i uses key head i mod g; neighbours share one",
+    ),
+    (
+        "ps04-6-check",
+        "padding set to zero before the feature map",
+        """
+def linear_attention(query, key, value, *, is_causal=False, key_mask=None):
+    if key_mask is not None:
+        key = key * key_mask[..., None]
+        value = value * key_mask[..., None]
+    q, k = F.elu(query) + 1, F.elu(key) + 1
+    if is_causal:
+        weights = (q @ k.mT).tril(k.size(-2) - q.size(-2))
+        return weights @ value / weights.sum(-1, keepdim=True)
+    return q @ (k.mT @ value) / (q @ k.sum(-2)[..., None])
+""",
+        "you set hidden keys to zero before φ: φ(0) = 1 is a key like any other",
+    ),
+    (
+        "ps04-7-check",
+        "a state changed in place",
+        """
+def linear_attention_step(query, key, value, S=None, z=None, *, decay=1.0):
+    if not 0 < decay <= 1:
+        raise ValueError("decay")
+    q, k = F.elu(query) + 1, F.elu(key) + 1
+    if S is None:
+        S, z = k.new_zeros(*k.shape, value.size(-1)), torch.zeros_like(k)
+    S *= decay
+    z *= decay
+    S += k[..., None] * value[..., None, :]
+    z += k
+    return (q[..., None, :] @ S)[..., 0, :] / (q * z).sum(-1, keepdim=True), S, z
+""",
+        "you change the caller's S and z in place",
     ),
 ]
 
@@ -422,6 +512,10 @@ def test_the_visible_check_names_typical_mistakes(no_shape_checks, check, wrong,
     cells = {cell.id: cell.source for cell in read(release.released(master)).cells}
     names = {}
     exec(cells[f"{assignment}-imports"], names)
+    (master,) = (m for m in MASTERS if m.stem.startswith(check[:5].replace("-", "_")))
+    cells = {cell.id: cell.source for cell in read(release.released(master)).cells}
+    names = {}
+    exec(cells[f"{check[:4]}-imports"], names)
     exec(wrong, names)
     with pytest.raises(AssertionError) as failure:
         exec(cells[check], names)
@@ -534,3 +628,38 @@ def test_the_broken_program_breaks_where_it_is_said(no_shape_checks, assignment,
         local = dict(names)
         exec(answer.replace(right[letter], broken[letter]), local)
         assert not names["checks"].check(task, local["repaired"]).passed
+def called(attention):
+    q, k, v = (torch.randn(2, 3, n, 5) for n in (7, 11, 11))
+    return attention(q, k, v)[0].shape
+
+
+def applied(module):
+    return module(15, 3)(torch.randn(2, 7, 15)).shape
+
+
+# Broken programs: their task's cells, their names before and after, what checks them, what they return.
+BROKEN = [
+    ("ps03-4", "broken", "repaired", "scaled_dot_product_attention", called),
+    ("ps04-4", "Broken", "Repaired", "multi_head", applied),
+]
+
+
+@pytest.mark.parametrize(("cell", "broken", "repaired", "task", "shape"), BROKEN, ids=[b[0] for b in BROKEN])
+def test_the_broken_program_breaks_where_it_is_said(no_shape_checks, cell, broken, repaired, task, shape):
+    """Each of the defects is one, and the other lines are right."""
+    (master,) = (m for m in MASTERS if m.stem.startswith(f"{cell[:4]}_"))
+    cells = {cell.id: cell.source for cell in read(master).cells}
+    names = {}
+    exec(cells[f"{cell[:4]}-imports"], names)
+    exec(cells[f"{cell}-broken"] + "\n" + cells[f"{cell}-answer"], names)
+    wrong, right = (
+        {line[-1]: line for line in source.splitlines() if re.search(r"# [A-H]$", line)}
+        for source in (cells[f"{cell}-broken"], cells[f"{cell}-answer"])
+    )
+    assert {letter for letter in wrong if wrong[letter] != right[letter]} == set(names["defects"])
+    assert shape(names[broken]) == shape(names[repaired])
+    for letter in names["defects"]:
+        one_left = cells[f"{cell}-answer"].replace(right[letter], wrong[letter])
+        local = dict(names)
+        exec(one_left, local)
+        assert not names["checks"].check(task, local[repaired]).passed

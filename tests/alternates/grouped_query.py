@@ -51,10 +51,8 @@ def gathered(query, key, value, mask=None):
     refuse(query, key, value)
     owner = torch.arange(query.size(1)) * key.size(1) // query.size(1)
     scores = torch.einsum("bhqd,bhkd->bhqk", query * query.size(-1) ** -0.5, key[:, owner])
-    if mask is None:
-        weights = scores.softmax(-1)
-    else:
-        weights = torch.where(mask, scores, -1e30).softmax(-1) * mask
+    shown = torch.ones((), dtype=torch.bool) if mask is None else mask
+    weights = torch.where(shown, scores, -1e30).softmax(-1) * shown
     return torch.einsum("bhqk,bhkv->bhqv", weights, value[:, owner]), weights
 
 

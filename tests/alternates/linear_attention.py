@@ -36,10 +36,7 @@ def with_a_column_of_ones(query, key, value, *, is_causal=False, key_mask=None):
     v = torch.cat([torch.ones_like(value[..., :1]), value], -1)
     if key_mask is not None:
         v = v.masked_fill(~key_mask[..., None], 0.0)
-    if is_causal:
-        sums = torch.tril(q @ k.mT, k.size(-2) - q.size(-2)) @ v
-    else:
-        sums = q @ (k.mT @ v)
+    sums = (q @ k.mT).tril(k.size(-2) - q.size(-2)) @ v if is_causal else q @ (k.mT @ v)
     return sums[..., 1:] / sums[..., :1].masked_fill(sums[..., :1] == 0, 1)
 
 

@@ -262,8 +262,8 @@ KEPT = {
 WORDS = {
     "returns": "it returns a tuple (output, weights) of shapes (batch, heads, queries, d_v) and (batch, heads, "
     "queries, keys), with the query's heads.",
-    "values": "it is scaled dot-product attention, in which h/g neighbouring query heads use the same head of keys "
-    "and values.",
+    "values": "it is scaled dot-product attention, in which h/g neighbouring query heads use the same head of "
+    "keys and values.",
 }
 
 

@@ -59,7 +59,7 @@ class SplitSteps:
     axes: Callable = _three_axes
     accept: Callable = _accept
     source: Callable = lambda x: x
-    split: Callable = lambda x, h: x.unflatten(-1, (h, -1)).transpose(-3, -2)
+    split: Callable = lambda x, h: x.unflatten(2, (h, -1)).transpose(1, 2)
 
 
 def split_in_steps(steps: SplitSteps) -> Callable:
@@ -303,7 +303,7 @@ class MergeSteps:
 
     axes: Callable = _four_axes
     source: Callable = lambda x: x
-    merge: Callable = lambda x: x.transpose(1, 2).flatten(-2)
+    merge: Callable = lambda x: x.transpose(1, 2).flatten(2)
 
 
 def merge_in_steps(steps: MergeSteps) -> Callable:

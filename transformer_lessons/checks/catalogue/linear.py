@@ -3,7 +3,8 @@
 import random
 
 from transformer_lessons.attention import linear_attention
-from transformer_lessons.checks.catalogue.linear_mistakes import MISTAKES, Steps, assemble
+from transformer_lessons.checks.catalogue.linear_mistakes import MISTAKES
+from transformer_lessons.checks.catalogue.linear_steps import Steps, assemble
 from transformer_lessons.checks.core import Draw, Probe, Requirement, Task
 
 __all__ = ["TASK"]
@@ -20,47 +21,48 @@ def _sizes(seed: int) -> dict[str, int]:
     return {"batch": batch, "heads": heads, "queries": queries, "keys": keys, "d_k": d_k, "d_v": d_v}
 
 
+def _inputs(draw: Draw, s: dict[str, int], *lead: int, queries: int = 0, keys: int = 0) -> list:
+    """Query, key and value."""
+    queries, keys, d_k, d_v = queries or s["queries"], keys or s["keys"], s["d_k"], s["d_v"]
+    return [draw.normal(*lead, queries, d_k), draw.normal(*lead, keys, d_k), draw.normal(*lead, keys, d_v)]
+
+
 def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
-    b, h, q, k, d_k, d_v = (s[name] for name in ("batch", "heads", "queries", "keys", "d_k", "d_v"))
-
-    def inputs(*lead: int, queries: int = q, keys: int = k) -> list:
-        return [
-            draw.normal(*lead, queries, d_k),
-            draw.normal(*lead, keys, d_k),
-            draw.normal(*lead, keys, d_v),
-        ]
-
-    plain, square, longer = (
-        inputs(b, h),
-        inputs(b, h, keys=q),
-        inputs(b, h, queries=min(q, k), keys=max(q, k)),
-    )
-    back, mask = [draw.normal(b, h, q, d_v)], draw.mask(b, 1, k)
-    causal, hidden = {"is_causal": True}, draw.mask(b, 1, k)
+    b, h, q, k = (s[name] for name in ("batch", "heads", "queries", "keys"))
+    plain, back = _inputs(draw, s, b, h), [draw.normal(b, h, q, s["d_v"])]
+    mask, hidden = draw.mask(b, 1, k), draw.mask(b, 1, k)
     hidden[0] = False
-    first = draw.mask(b, 1, q)
-    first[..., 0] = True
-    long = [draw.normal(101, 5), draw.normal(103, 5), draw.normal(103, 1)]
     positive = [plain[0].abs() * 900 + 100, plain[1].abs() * 900 + 100, plain[2]]
+    long = [draw.normal(101, 5), draw.normal(103, 5), draw.normal(103, 1)]
     return {
         "plain": Probe(plain),
-        "single": Probe(inputs()),
-        "causal": Probe(square, causal, cotangents=back),
-        "longer": Probe(longer, causal),
+        "single": Probe(_inputs(draw, s)),
+        **_causal_probes(s, draw, back),
         "masked": Probe(plain, {"key_mask": mask}, cotangents=back),
         "shared_mask": Probe(plain, {"key_mask": mask[0, 0]}),
-        "causal_masked": Probe(square, {**causal, "key_mask": first}),
         "float32": Probe([x.float() for x in plain], {"key_mask": mask}),
-        "causal_float32": Probe([x.float() for x in square], causal),
         "positive": Probe(positive, cotangents=back),
         "empty": Probe(plain, {"key_mask": hidden}, cotangents=back),
         "number_mask": Probe(plain, {"key_mask": mask.long()}, refused="A mask of integers 0 and 1"),
         "fewer_keys": Probe(
-            inputs(b, h, queries=max(q, k), keys=min(q, k)),
-            causal,
+            _inputs(draw, s, b, h, queries=max(q, k), keys=min(q, k)),
+            {"is_causal": True},
             refused="is_causal with more queries than keys",
         ),
         "long": Probe(long, meter=True),
+    }
+
+
+def _causal_probes(s: dict[str, int], draw: Draw, back: list) -> dict[str, Probe]:
+    b, h, q, k = (s[name] for name in ("batch", "heads", "queries", "keys"))
+    causal, square = {"is_causal": True}, _inputs(draw, s, b, h, keys=q)
+    mask = draw.mask(b, 1, q)
+    mask[..., 0] = True  # the first query sees itself alone
+    return {
+        "causal": Probe(square, causal, cotangents=back),
+        "longer": Probe(_inputs(draw, s, b, h, queries=min(q, k), keys=max(q, k)), causal),
+        "causal_masked": Probe(square, {**causal, "key_mask": mask}),
+        "causal_float32": Probe([x.float() for x in square], causal),
     }
 
 

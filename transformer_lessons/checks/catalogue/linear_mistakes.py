@@ -1,102 +1,19 @@
-"""Linear attention taken apart into the steps in which people make mistakes, and those mistakes."""
+"""Known wrong ways to write linear attention, each with what a learner should hear."""
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from transformer_lessons.checks.catalogue.linear_steps import Sums, past, sums_of_all, sums_of_past
 from transformer_lessons.checks.core import Mistake
 
-__all__ = ["MISTAKES", "Steps", "assemble", "elu_plus_one"]
+__all__ = ["MISTAKES"]
 
 KERNEL, BRACKET, CAUSAL, FUNCTION = "#ch08-kernel", "#ch08-associativity", "#ch08-causal", "#ch08-function"
-PADDING, COST, WRONG = "#ch08-padding", "#ch08-cost", "#ch08-wrong"
-
-Sums = tuple[Tensor, Tensor]
-
-
-def elu_plus_one(x: Tensor) -> Tensor:
-    """φ."""
-    return F.elu(x) + 1
-
-
-def _accept_mask(mask: Tensor | None) -> None:
-    if mask is not None and mask.dtype is not torch.bool:
-        raise ValueError("key_mask: expected booleans")
-
-
-def _accept_lengths(query: Tensor, key: Tensor) -> None:
-    if key.size(-2) < query.size(-2):
-        raise ValueError("keys: expected at least as many as queries")
-
-
-def _hide(k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    return (k if mask is None else k.masked_fill(~mask[..., None], 0.0)), v
-
-
-def _sums(q: Tensor, k: Tensor, v: Tensor) -> Sums:
-    return q @ (k.transpose(-2, -1) @ v), q @ k.sum(-2)[..., None]
-
-
-def _past(q: Tensor, k: Tensor, offset: int) -> Tensor:
-    """The similarities of queries and keys that are not later."""
-    return (q @ k.transpose(-2, -1)).tril(offset)
-
-
-def _causal_sums(q: Tensor, k: Tensor, v: Tensor) -> Sums:
-    weights = _past(q, k, k.size(-2) - q.size(-2))
-    return weights @ v, weights.sum(-1, keepdim=True)
-
-
-def _divide(numerator: Tensor, divisor: Tensor) -> Tensor:
-    return numerator / divisor.masked_fill(divisor == 0, 1.0)
-
-
-@dataclass(frozen=True)
-class Steps:
-    """What a mistake may replace; together, the right answer."""
-
-    accept_mask: Callable = _accept_mask
-    accept_lengths: Callable = _accept_lengths
-    inputs: Callable = lambda query, key, value: (query, key, value)
-    read: Callable = lambda mask: mask
-    early: Callable = lambda key, value, mask: (key, value)
-    phi: Callable = elu_plus_one
-    query_phi: Callable = lambda x, phi: phi(x)
-    key_phi: Callable = lambda x, phi: phi(x)
-    hide: Callable = _hide
-    causal: Callable = lambda is_causal: is_causal
-    sums: Callable = _sums
-    causal_sums: Callable = _causal_sums
-    divisor: Callable = lambda divisor: divisor
-    divide: Callable = _divide
-    result: Callable = lambda output: output
-
-
-def assemble(steps: Steps) -> Callable:
-    """Linear attention in these steps."""
-
-    def attention(query, key, value, *, is_causal=False, key_mask=None):
-        if steps.accept_mask(key_mask) is not None:
-            return query  # a stand-in for numbers: only that it was accepted counts
-        if is_causal and steps.accept_lengths(query, key) is not None:
-            return query
-        query, key, value = steps.inputs(query, key, value)
-        mask = steps.read(key_mask)
-        key, v = steps.early(key, value, mask)
-        q, k = steps.query_phi(query, steps.phi), steps.key_phi(key, steps.phi)
-        k, v = steps.hide(k, v, mask)
-        sums = steps.causal_sums if steps.causal(is_causal) else steps.sums
-        numerator, divisor = sums(q, k, v)
-        return steps.result(steps.divide(numerator, steps.divisor(divisor)))
-
-    return attention
-
-
-# --- Ways to go wrong
+PADDING, WRONG = "#ch08-padding", "#ch08-wrong"
 
 
 def _raw(x: Tensor, phi: Callable) -> Tensor:
@@ -106,7 +23,7 @@ def _raw(x: Tensor, phi: Callable) -> Tensor:
 def _softmax_sums(mask_future: bool) -> Callable:
     def sums(q: Tensor, k: Tensor, v: Tensor) -> Sums:
         scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
-        raised = scores.exp()
+        raised = (scores - scores.detach().amax(-1, keepdim=True)).exp()
         if mask_future:
             raised = raised.tril(k.size(-2) - q.size(-2))
         return raised @ v, raised.sum(-1, keepdim=True)
@@ -116,7 +33,7 @@ def _softmax_sums(mask_future: bool) -> Callable:
 
 def _both(change: Callable) -> dict[str, Callable]:
     """The same change with and without a causal mask."""
-    return {"sums": change(_sums), "causal_sums": change(_causal_sums)}
+    return {"sums": change(sums_of_all), "causal_sums": change(sums_of_past)}
 
 
 def _undivided(sums: Callable) -> Callable:
@@ -147,7 +64,7 @@ def _without_query(sums: Callable) -> Callable:
 
 
 def _divisor_over_all(q: Tensor, k: Tensor, v: Tensor) -> Sums:
-    return _causal_sums(q, k, v)[0], _sums(q, k, v)[1]
+    return sums_of_past(q, k, v)[0], sums_of_all(q, k, v)[1]
 
 
 def _masked_summary(q: Tensor, k: Tensor, v: Tensor) -> Sums:
@@ -156,7 +73,7 @@ def _masked_summary(q: Tensor, k: Tensor, v: Tensor) -> Sums:
 
 def _tril(offset: Callable) -> Callable:
     def sums(q: Tensor, k: Tensor, v: Tensor) -> Sums:
-        weights = _past(q, k, offset(k.size(-2) - q.size(-2)))
+        weights = past(q, k, offset(k.size(-2) - q.size(-2)))
         return weights @ v, weights.sum(-1, keepdim=True)
 
     return sums
@@ -431,7 +348,7 @@ MISTAKES = (
     Mistake(
         "epsilon_in_divisor",
         "you add a small constant to the divisor: outputs are all a little too small",
-        "“So that nothing is divided by zero.”",
+        "A division by zero is feared.",
         "Off in the sixth digit or so; values of 1 are not averaged to 1.",
         FUNCTION,
         tuple(_plus(x) for x in (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)),
@@ -491,7 +408,7 @@ MISTAKES = (
         "mask_type_unchecked",
         "you do not refuse a key_mask that is not boolean",
         "0 and 1 work in a product.",
-        "~ of integers is something else; and who says that 1 means “may attend”?",
+        "~ of integers is something else, and 1 could mean “hidden”, too.",
         FUNCTION,
         (
             {"accept_mask": _mask_crashes},

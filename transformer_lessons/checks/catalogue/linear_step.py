@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_lessons.checks.catalogue.linear_mistakes import elu_plus_one
+from transformer_lessons.checks.catalogue.linear_steps import elu_plus_one
 from transformer_lessons.checks.core import Draw, Mistake, Probe, Requirement, Task
 
 __all__ = ["TASK"]
@@ -76,10 +76,10 @@ class Steps:
     phi: Callable = elu_plus_one
     query_phi: Callable = lambda x, phi: phi(x)
     key_phi: Callable = lambda x, phi: phi(x)
-    old_S: Callable = lambda S, decay: S * decay
-    old_z: Callable = lambda z, decay: z * decay
+    fade: Callable = lambda S, decay: S * decay
+    fade_z: Callable = lambda z, decay: z * decay
     new: Callable = lambda outer, k, decay: (outer, k)
-    add_S: Callable = lambda old, new: old + new
+    add: Callable = lambda old, new: old + new
     add_z: Callable = lambda old, new: old + new
     seen: Callable = lambda before, after: after
     numerator: Callable = _numerator
@@ -97,7 +97,7 @@ def assemble(steps: Steps) -> Callable:
         q, k = steps.query_phi(query, steps.phi), steps.key_phi(key, steps.phi)
         S, z = steps.given(*steps.start(S, z, k, value))
         outer, more = steps.new(k[..., :, None] * value[..., None, :], k, decay)
-        after = steps.add_S(steps.old_S(S, decay), outer), steps.add_z(steps.old_z(z, decay), more)
+        after = steps.add(steps.fade(S, decay), outer), steps.add_z(steps.fade_z(z, decay), more)
         seen_S, seen_z = steps.seen((S, z), after)
         return steps.result(steps.numerator(q, seen_S) / steps.divisor(q, seen_z), *after)
 
@@ -166,7 +166,7 @@ MISTAKES = (
         "The output is always the newest value.",
         STATE,
         (
-            {"add_S": lambda old, new: new, "add_z": lambda old, new: new},
+            {"add": lambda old, new: new, "add_z": lambda old, new: new},
             {"start": lambda S, z, k, v: _start(None, None, k, v)},
         ),
     ),
@@ -176,7 +176,7 @@ MISTAKES = (
         "The update was meant for the output only.",
         "Nothing is ever remembered.",
         STATE,
-        ({"add_S": lambda old, new: old, "add_z": lambda old, new: old},),
+        ({"add": lambda old, new: old, "add_z": lambda old, new: old},),
     ),
     Mistake(
         "divisor_not_updated",
@@ -192,7 +192,7 @@ MISTAKES = (
         "With decay = 1 nothing is missing.",
         "Nothing is ever forgotten.",
         STATE,
-        ({"old_S": _kept, "old_z": _kept},),
+        ({"fade": _kept, "fade_z": _kept},),
     ),
     Mistake(
         "divisor_not_decayed",
@@ -200,7 +200,7 @@ MISTAKES = (
         "S is the state, z is taken for a counter.",
         "Outputs shrink towards zero as the text goes on.",
         STATE,
-        ({"old_z": _kept},),
+        ({"fade_z": _kept},),
     ),
     Mistake(
         "values_not_decayed",
@@ -208,7 +208,7 @@ MISTAKES = (
         "The two lines were not written alike.",
         "Outputs grow as the text goes on.",
         STATE,
-        ({"old_S": _kept},),
+        ({"fade": _kept},),
     ),
     Mistake(
         "new_decayed_too",
@@ -224,7 +224,7 @@ MISTAKES = (
         "The factor slipped to the other term.",
         "The past weighs more than the present.",
         STATE,
-        ({"old_S": _kept, "old_z": _kept, "new": lambda outer, k, decay: (outer * decay, k * decay)},),
+        ({"fade": _kept, "fade_z": _kept, "new": lambda outer, k, decay: (outer * decay, k * decay)},),
     ),
     Mistake(
         "moving_average",
@@ -285,7 +285,7 @@ MISTAKES = (
     Mistake(
         "epsilon_in_divisor",
         "you add a small constant to the divisor: outputs are all a little too small",
-        "“So that nothing is divided by zero”; after the new key was added it cannot be.",
+        "A division by zero is feared; after the new key was added it cannot be.",
         "Off in the sixth digit or so.",
         STATE,
         tuple(
@@ -327,12 +327,12 @@ MISTAKES = (
         STATE,
         (
             {
-                "old_S": lambda S, decay: S.mul_(decay),
-                "old_z": lambda z, decay: z.mul_(decay),
-                "add_S": Tensor.add_,
+                "fade": lambda S, decay: S.mul_(decay),
+                "fade_z": lambda z, decay: z.mul_(decay),
+                "add": Tensor.add_,
                 "add_z": Tensor.add_,
             },
-            {"add_S": Tensor.add_, "add_z": Tensor.add_, "old_S": lambda S, d: S if d == 1 else S.mul_(d)},
+            {"add": Tensor.add_, "add_z": Tensor.add_, "fade": lambda S, d: S if d == 1 else S.mul_(d)},
         ),
     ),
     Mistake(
@@ -360,7 +360,7 @@ MISTAKES = (
     Mistake(
         "starts_with_ones",
         "your z starts with ones; before the first key, its sum is zero",
-        "“So that nothing is divided by zero.”",
+        "A division by zero is feared; it would need an empty state.",
         "All outputs are a little too small.",
         STATE,
         ({"start": _ones},),

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from transformer_lessons.attention import MultiHeadAttention
-from transformer_lessons.checks.catalogue.multi_head_mistakes import MISTAKES, Steps, assemble
+from transformer_lessons.checks.catalogue.multi_head_mistakes import MISTAKES
+from transformer_lessons.checks.catalogue.multi_head_steps import Steps, assemble
 from transformer_lessons.checks.core import Build, Draw, Probe, Requirement, Task
 
 __all__ = ["TASK"]

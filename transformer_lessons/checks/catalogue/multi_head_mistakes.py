@@ -1,109 +1,17 @@
-"""Multi-head attention taken apart into the steps in which people make mistakes, and those mistakes."""
+"""Known wrong ways to write multi-head attention, each with what a learner should hear."""
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from transformer_lessons.checks.catalogue.multi_head_steps import accept_heads, defaults
 from transformer_lessons.checks.core import Mistake
 
-__all__ = ["MISTAKES", "Steps", "assemble"]
+__all__ = ["MISTAKES"]
 
 LOOP, RESHAPE, CLASS, CROSS = "#ch07-loop", "#ch07-reshape", "#ch07-class", "#ch07-cross"
 WRONG, PROOF, MASKS = "#ch07-wrong", "#ch07-proof", "#ch05-masks"
-
-
-def _accept(d_model: int, num_heads: int) -> None:
-    if num_heads < 1 or d_model % num_heads:
-        raise ValueError("num_heads: expected a divisor of d_model")
-
-
-def _accept_inputs(key: Tensor | None, value: Tensor | None) -> None:
-    if key is None and value is not None:
-        raise ValueError("key: expected the keys of these values")
-
-
-def _fits(d_model: int, *inputs: Tensor) -> None:
-    if any(x.size(-1) != d_model for x in inputs):
-        raise ValueError("inputs: expected d_model features")
-
-
-def _defaults(query: Tensor, key: Tensor | None, value: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    key = query if key is None else key
-    return query, key, key if value is None else value
-
-
-def _project(module: nn.Module, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    return module.W_q(query), module.W_k(key), module.W_v(value)
-
-
-def _split(x: Tensor, h: int, length: int, d_k: int) -> Tensor:
-    return x.reshape(x.size(0), length, h, d_k).transpose(1, 2)
-
-
-def _scores(q: Tensor, keys: Tensor) -> Tensor:
-    return q @ keys / math.sqrt(q.size(-1))
-
-
-def _hide(scores: Tensor, mask: Tensor | None) -> Tensor:
-    return scores if mask is None else scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
-
-
-def _clear(weights: Tensor, mask: Tensor | None) -> Tensor:
-    return weights if mask is None else weights.masked_fill(~mask, 0.0)
-
-
-@dataclass(frozen=True)
-class Steps:
-    """What a mistake may replace; together, the right answer."""
-
-    accept: Callable = _accept
-    linear: Callable = nn.Linear
-    accept_inputs: Callable = _accept_inputs
-    inputs: Callable = _defaults
-    fits: Callable = _fits
-    heads: Callable = lambda h: h
-    read: Callable = lambda mask: mask  # what the mask is taken to mean
-    project: Callable = _project
-    lengths: Callable = lambda x, h, query: (x.size(1), -1)  # and the width of a head
-    split: Callable = _split
-    turn: Callable = lambda k: k.transpose(-2, -1)  # the keys, to meet the queries
-    scores: Callable = _scores
-    hide: Callable = _hide
-    softmax: Callable = lambda scores: scores.softmax(-1)
-    clear: Callable = _clear  # so that a row without keys is zero
-    merge: Callable = lambda heads: heads.transpose(1, 2).flatten(-2)
-    out: Callable = lambda module, merged: module.W_o(merged)
-    output: Callable = lambda output, query: output
-    shown: Callable = lambda weights: weights
-    result: Callable = lambda output, weights, need_weights: (output, weights) if need_weights else output
-
-
-def assemble(steps: Steps) -> type[nn.Module]:
-    """Multi-head attention in these steps."""
-
-    class MultiHead(nn.Module):
-        def __init__(self, d_model, num_heads):
-            super().__init__()
-            steps.accept(d_model, num_heads)
-            self.W_q, self.W_k, self.W_v, self.W_o = (steps.linear(d_model, d_model) for _ in "qkvo")
-            self.num_heads, self.d_model = num_heads, d_model
-
-        def forward(self, query, key=None, value=None, mask=None, *, need_weights=False):
-            steps.accept_inputs(key, value)
-            query, key, value = steps.inputs(query, key, value)
-            steps.fits(self.d_model, query, key, value)
-            h, mask = steps.heads(self.num_heads), steps.read(mask)
-            projected = steps.project(self, query, key, value)
-            q, k, v = (steps.split(x, h, *steps.lengths(x, h, query)) for x in projected)
-            scores = steps.scores(q, steps.turn(k))
-            weights = steps.clear(steps.softmax(steps.hide(scores, mask)), mask)
-            output = steps.output(steps.out(self, steps.merge(weights @ v)), query)
-            return steps.result(output, steps.shown(weights), need_weights)
-
-    return MultiHead
 
 
 def _viewed(x: Tensor, h: int, length: int, d_k: int) -> Tensor:
@@ -128,7 +36,7 @@ def _slices(module: nn.Module, query: Tensor, key: Tensor, value: Tensor) -> tup
     return tuple(projected)
 
 
-def _fill(number: float) -> Callable:
+def _fill(number: float):
     return lambda scores, mask: scores if mask is None else scores.masked_fill(~mask, number)
 
 
@@ -158,7 +66,7 @@ def _crash_if_lonely(key: Tensor | None, value: Tensor | None) -> None:
 def _no_zero(d_model: int, num_heads: int) -> None:
     if num_heads == 0:
         raise ZeroDivisionError("integer modulo by zero")
-    _accept(d_model, num_heads)
+    accept_heads(d_model, num_heads)
 
 
 def _query_is_value(query: Tensor, key: Tensor | None, value: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
@@ -357,7 +265,7 @@ MISTAKES = (
         "In nearly all uses both are the same.",
         "A value of one's own changes nothing.",
         CROSS,
-        ({"inputs": lambda query, key, value: _defaults(query, key, None)},),
+        ({"inputs": lambda query, key, value: defaults(query, key, None)},),
     ),
     Mistake(
         "query_for_missing_value",
