@@ -7,4 +7,6 @@ TASKS = {
     "scaled_dot_product_attention": "attention.TASK",
     "soft_capped_attention": "soft_capped.TASK",
     "layer_norm": "layer_norm.TASK",
+    "residual": "residual.TASK",
+    "encoder_layer": "encoder_layer.TASK",
 }
