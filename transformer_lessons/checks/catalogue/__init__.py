@@ -9,4 +9,5 @@ TASKS = {
     "layer_norm": "layer_norm.TASK",
     "residual": "residual.TASK",
     "encoder_layer": "encoder_layer.TASK",
+    "decoder_layer": "decoder_layer.TASK",
 }

@@ -143,6 +143,15 @@ def _inner(attention: bool, feed_forward: bool) -> Callable:
     }
 
 
+INNER = Mistake(
+    "inner_dropout",
+    "you drop within a sub-layer (attention weights or hidden activations) too; dropout falls on its output",
+    "nn.TransformerEncoderLayer hands its dropout to all of them.",
+    "Nothing shows in evaluation; in training there is more noise than the setting says.",
+    "#ch12-proof",
+    ({"inner": _inner(True, True)}, {"inner": _inner(True, False)}, {"inner": _inner(False, True)}),
+)
+
 WIRINGS = (
     Mistake(
         "mask_ignored",
@@ -246,14 +255,7 @@ WIRINGS = (
         "#ch12-by-hand",
         ({"transform": _no_activation},),
     ),
-    Mistake(
-        "inner_dropout",
-        "you drop within a sub-layer (attention weights or hidden activations) too; dropout falls on its output",
-        "nn.TransformerEncoderLayer hands its dropout to all of them.",
-        "Nothing shows in evaluation; in training there is more noise than the setting says.",
-        "#ch12-proof",
-        ({"inner": _inner(True, True)}, {"inner": _inner(True, False)}, {"inner": _inner(False, True)}),
-    ),
+    INNER,
 )
 
 TASK = Task(
