@@ -53,7 +53,7 @@ def _error(task: Task, got: Reply) -> Finding | None:
 
 def _structure(task: Task, got: Reply, want: Reply) -> Finding | None:
     """The right number of tensors of the right shapes."""
-    promised = f"a tuple ({', '.join(task.returns)})" if len(task.returns) > 1 else "one tensor"
+    promised = f"a tuple ({', '.join(task.returns)})" if len(task.returns) > 1 else f"one {want.kind.lower()}"
     if got.kind != want.kind:
         return Finding(f"it should return {promised}, but returned {_in_words(got)}.", example=False)
     if isinstance(want.value, dict):  # seen through a view

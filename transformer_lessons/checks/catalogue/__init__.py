@@ -10,4 +10,7 @@ TASKS = {
     "residual": "residual.TASK",
     "encoder_layer": "encoder_layer.TASK",
     "decoder_layer": "decoder_layer.TASK",
+    "decoder_layer_step": "decoder_layer_step.TASK",
+    "parameter_count": "parameter_count.TASK",
+    "transformer": "transformer.TASK",
 }
