@@ -2,9 +2,9 @@
 
 import torch
 import torch.nn.functional as F
-from alternates.encoder_layer import Packing
 from torch import nn
 
+from alternates.encoder_layer import Packing
 from transformer_lessons.attention import MultiHeadAttention, scaled_dot_product_attention
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.feed_forward import FeedForward

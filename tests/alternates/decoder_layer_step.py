@@ -38,7 +38,9 @@ def in_loops(weights, num_heads, x, keys, values, memory_keys, memory_values, sr
         y = norm("self", token + linear("self_attention.W_o", found))
         found = attend(linear("cross_attention.W_q", y), memory_keys, memory_values, src_mask)
         z = norm("cross", y + linear("cross_attention.W_o", found))
-        outputs.append(norm("feed_forward", z + linear("feed_forward.W_2", linear("feed_forward.W_1", z).relu())))
+        outputs.append(
+            norm("feed_forward", z + linear("feed_forward.W_2", linear("feed_forward.W_1", z).relu()))
+        )
     return torch.stack(outputs, 1), keys, values
 
 
@@ -97,7 +99,9 @@ def fused(weights, num_heads, x, keys, values, memory_keys, memory_values, src_m
     rows = torch.ones(keys.size(2), keys.size(2), dtype=torch.bool).tril()[start:]
     heads = F.scaled_dot_product_attention(split("self_attention.W_q", x), keys, values, rows)
     y = packed("self", x, linear("self_attention.W_o", heads.permute(0, 2, 1, 3).flatten(2)))
-    heads = F.scaled_dot_product_attention(split("cross_attention.W_q", y), memory_keys, memory_values, src_mask)
+    heads = F.scaled_dot_product_attention(
+        split("cross_attention.W_q", y), memory_keys, memory_values, src_mask
+    )
     y = packed("cross", y, linear("cross_attention.W_o", heads.permute(0, 2, 1, 3).flatten(2)))
     given = linear("feed_forward.W_2", F.relu(linear("feed_forward.W_1", y)))
     return packed("feed_forward", y, given), keys, values

@@ -7,7 +7,7 @@ from torch import nn
 from transformer_lessons.attention import MultiHeadAttention, scaled_dot_product_attention
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.feed_forward import FeedForward
-from transformer_lessons.layers import EncoderLayer, NORMS
+from transformer_lessons.layers import NORMS, EncoderLayer
 
 
 class Packaged(EncoderLayer):
@@ -45,9 +45,7 @@ class Unrolled(nn.Module):
     def forward(self, x, mask=None):
         read = self.add_norm_self.enter(x)
         x = self.add_norm_self.leave(x, self.self_attention(read, read, read, mask))
-        return self.add_norm_feed_forward.leave(
-            x, self.feed_forward(self.add_norm_feed_forward.enter(x))
-        )
+        return self.add_norm_feed_forward.leave(x, self.feed_forward(self.add_norm_feed_forward.enter(x)))
 
 
 class Maps(nn.Module):
@@ -78,7 +76,10 @@ class Maps(nn.Module):
     def forward(self, x, mask=None):
         for packing, f in (
             (self.add_norm_self, lambda y: self.mix(y, mask)),
-            (self.add_norm_feed_forward, lambda y: self.feed_forward["W_2"](F.relu(self.feed_forward["W_1"](y)))),
+            (
+                self.add_norm_feed_forward,
+                lambda y: self.feed_forward["W_2"](F.relu(self.feed_forward["W_1"](y))),
+            ),
         ):
             norm = packing["norm"]
             y = F.dropout(f(norm(x) if self.norm_first else x), self.p, training=self.training)

@@ -60,10 +60,7 @@ class ByHand(nn.Module):
         )
 
     def forward(self, x, sublayer):
-        if self.norm_first:
-            y = sublayer(self.normalise(x))
-        else:
-            y = sublayer(x)
+        y = sublayer(self.normalise(x)) if self.norm_first else sublayer(x)
         if tuple(y.shape) != tuple(x.shape):
             raise ValueError("shape")
         result = x + self.drop(y)

@@ -4,10 +4,10 @@ import math
 
 import torch
 import torch.nn.functional as F
-from alternates.decoder_layer import Maps as DecoderMaps
-from alternates.encoder_layer import Maps as EncoderMaps
 from torch import nn
 
+from alternates.decoder_layer import Maps as DecoderMaps
+from alternates.encoder_layer import Maps as EncoderMaps
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.embeddings import TokenEmbedding
 from transformer_lessons.encodings import SinusoidalEncoding, sinusoidal

@@ -1,4 +1,4 @@
-"""The check of `DecoderLayer`: its requirements, the calls that probe them, and the known wrong ways to wire it."""
+"""The check of `DecoderLayer`: its requirements, the calls that probe them, and its known wrong wirings."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -59,9 +59,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "source_mask": Probe([x, memory, src_mask], build=built()),
         "target_mask": Probe([x, memory, None, tgt_mask], build=built()),
         "both_masks": Probe([x, memory, src_mask, tgt_mask], build=built(norm_first=True)),
-        "silent": Probe(
-            [x, memory], build=built(silenced(state, *parts_named), training=True, dropout=RATE)
-        ),
+        "silent": Probe([x, memory], build=built(silenced(state, *parts_named), training=True, dropout=RATE)),
         **{f"training_{part}": busy(part) for part in parts_named},
         "training_after": Probe(
             [many, source], build=built(training=True, dropout=RATE), view=partial(differs, quiet)
@@ -83,7 +81,10 @@ class Steps(PackingSteps):
     """What a mistake may replace; together, the right answer."""
 
     heads: Callable = lambda settings: settings["num_heads"]
-    inner: Callable = lambda settings: {"attention": 0.0, "feed_forward": 0.0}  # dropout within the sub-layers
+    inner: Callable = lambda settings: {
+        "attention": 0.0,
+        "feed_forward": 0.0,
+    }  # dropout within the sub-layers
     look_back: Callable = lambda layer, y, tgt_mask: layer.self_attention(y, mask=tgt_mask, is_causal=True)
     look_across: Callable = lambda layer, y, x, memory, mask: layer.cross_attention(y, memory, mask=mask)
     memory: Callable = lambda layer, memory: memory
@@ -314,7 +315,11 @@ WIRINGS = (
         "Python complains where the pair is first used, inside dropout or the sum.",
         WIRING,
         (
-            {"look_back": lambda layer, y, m: layer.self_attention(y, mask=m, is_causal=True, need_weights=True)},
+            {
+                "look_back": lambda layer, y, m: layer.self_attention(
+                    y, mask=m, is_causal=True, need_weights=True
+                )
+            },
             {
                 "look_back": lambda layer, y, m: layer.self_attention(
                     y, mask=m, is_causal=True, need_weights=True

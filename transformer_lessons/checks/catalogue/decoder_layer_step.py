@@ -1,4 +1,4 @@
-"""The check of `decoder_layer_step`: new tokens through a decoder layer on plain weights, keys and values kept."""
+"""The check of `decoder_layer_step`: new tokens through a decoder layer, with keys and values kept."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -164,7 +164,7 @@ MISTAKES = (
     ),
     Mistake(
         "not_kept",
-        "you return other keys and values than are needed next time: those kept so far and the new ones after them",
+        "you return other keys and values than the next step needs: those kept so far, and the new ones after them",
         "The output is right, so the step seems done.",
         "The next step does not find what this one has seen.",
         CACHE,

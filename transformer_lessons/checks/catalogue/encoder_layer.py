@@ -1,4 +1,4 @@
-"""The check of `EncoderLayer`: its requirements, the calls that probe them, and the known wrong ways to wire it."""
+"""The check of `EncoderLayer`: its requirements, the calls that probe them, and its known wrong wirings."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -65,7 +65,9 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
             [many], build=dropping(loud_feed_forward, norm_first=True), view=view_feed_forward
         ),
         "training_after": Probe([many], build=dropping(), view=partial(differs, quiet)),
-        "float32": Probe([x.float()], build=Build([settings | {"dropout": RATE}], state=halves, training=False)),
+        "float32": Probe(
+            [x.float()], build=Build([settings | {"dropout": RATE}], state=halves, training=False)
+        ),
         "heads": Probe(
             [x], build=Build([settings | {"num_heads": d + 1}]), refused="heads that do not divide d_model"
         ),
@@ -80,7 +82,10 @@ parts_named = {
 
 
 def differs(quiet: Tensor, output: Tensor) -> dict[str, bool]:
-    return {"in training, dropout should change the output in post-norm too": not torch.allclose(quiet, output)}
+    """A view of a post-norm output in training: whether it is another one than in evaluation."""
+    return {
+        "in training, dropout should change the output in post-norm too": not torch.allclose(quiet, output)
+    }
 
 
 @dataclass(frozen=True)
@@ -88,7 +93,10 @@ class Steps(PackingSteps):
     """What a mistake may replace; together, the right answer."""
 
     heads: Callable = lambda settings: settings["num_heads"]
-    inner: Callable = lambda settings: {"attention": 0.0, "feed_forward": 0.0}  # dropout within the sub-layers
+    inner: Callable = lambda settings: {
+        "attention": 0.0,
+        "feed_forward": 0.0,
+    }  # dropout within the sub-layers
     attend: Callable = lambda attention, y, mask: attention(y, mask=mask)
     transform: Callable = lambda feed_forward, y: feed_forward(y)
     second: Callable = lambda layer: layer.add_norm_feed_forward
@@ -269,12 +277,13 @@ TASK = Task(
             "returns", "it returns one tensor, of the input's shape.", ("after",), SHAPES, ("structure",)
         ),
         Requirement(
-            "post_norm", "y = AddNorm(x, SelfAttention), output = AddNorm(y, FFN), post-norm.", ("after",), WIRING
+            "post_norm",
+            "y = AddNorm(x, SelfAttention), output = AddNorm(y, FFN), post-norm.",
+            ("after",),
+            WIRING,
         ),
         Requirement("pre_norm", "the same with norm_first, pre-norm.", ("before",), WIRING),
-        Requirement(
-            "mask", "mask hides positions from every other one.", ("mask", "full_mask"), WIRING
-        ),
+        Requirement("mask", "mask hides positions from every other one.", ("mask", "full_mask"), WIRING),
         Requirement(
             "gradients",
             "gradients reach the input and all parameters.",
@@ -290,13 +299,17 @@ TASK = Task(
         ),
         Requirement(
             "dropout",
-            "in training, what each of the two sub-layers gives is dropped with probability p or divided by 1 − p.",
+            "in training, what each sub-layer gives is dropped with probability p or divided by 1 − p.",
             ("training_attention", "training_feed_forward", "training_after"),
             "#ch11-add-and-norm",
         ),
         Requirement("evaluation", "in evaluation nothing is dropped.", ("float32",), "#ch11-add-and-norm"),
-        Requirement("dtype", "the output has the dtype of the input.", ("after", "float32"), SHAPES, ("dtype",)),
-        Requirement("inputs", "the input is left unchanged.", ("after", "before"), "#ch11-wrong", ("inputs",)),
+        Requirement(
+            "dtype", "the output has the dtype of the input.", ("after", "float32"), SHAPES, ("dtype",)
+        ),
+        Requirement(
+            "inputs", "the input is left unchanged.", ("after", "before"), "#ch11-wrong", ("inputs",)
+        ),
         Requirement("refusals", "heads that do not divide d_model are refused.", ("heads",), SHAPES),
     ),
     sizes=layer_sizes,

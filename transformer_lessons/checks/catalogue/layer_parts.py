@@ -12,7 +12,17 @@ from transformer_lessons.checks.core import Draw, Mistake
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.norms import LayerNorm
 
-__all__ = ["BOUND_TO", "PACKING", "RATE", "Packing", "PackingSteps", "drops", "example", "layer_sizes", "silenced"]
+__all__ = [
+    "BOUND_TO",
+    "PACKING",
+    "RATE",
+    "Packing",
+    "PackingSteps",
+    "drops",
+    "example",
+    "layer_sizes",
+    "silenced",
+]
 
 RULES, WRONG = "#ch11-add-and-norm", "#ch11-wrong"
 RATE = 0.25  # of dropout, where there is any

@@ -198,7 +198,10 @@ MISTAKES = (
         PARTS,
         (
             {"attention": lambda d, inner, heads: 3 * d * inner},
-            {"attention": lambda d, inner, heads: 3 * d * inner, "attention_biases": lambda d, inner: 3 * inner},
+            {
+                "attention": lambda d, inner, heads: 3 * d * inner,
+                "attention_biases": lambda d, inner: 3 * inner,
+            },
         ),
     ),
     Mistake(
@@ -249,7 +252,10 @@ MISTAKES = (
         (
             {"layers": lambda num_layers, encoder, decoder: num_layers * encoder},
             {"layers": lambda num_layers, encoder, decoder: num_layers * decoder},
-            {"layers": lambda num_layers, encoder, decoder: num_layers * (encoder + decoder) / 2, "result": int},
+            {
+                "layers": lambda num_layers, encoder, decoder: num_layers * (encoder + decoder) / 2,
+                "result": int,
+            },
         ),
     ),
     Mistake(

@@ -8,7 +8,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transformer_lessons.checks.catalogue.layer_parts import BOUND_TO, PACKING, RATE, Packing, PackingSteps, drops
+from transformer_lessons.checks.catalogue.layer_parts import (
+    BOUND_TO,
+    PACKING,
+    RATE,
+    Packing,
+    PackingSteps,
+    drops,
+)
 from transformer_lessons.checks.core import Build, Draw, Given, Mistake, Probe, Requirement, Task
 
 __all__ = ["TASK"]
@@ -130,9 +137,7 @@ TASK = Task(
         ),
         Requirement("parameters", "its parameters are those of its norm.", ("names",), RULES),
         Requirement("post_norm", "LayerNorm(x + f(x)), unless norm_first is set.", ("new", "after"), RULES),
-        Requirement(
-            "pre_norm", "x + f(LayerNorm(x)) with norm_first=True.", ("before", "one_axis"), RULES
-        ),
+        Requirement("pre_norm", "x + f(LayerNorm(x)) with norm_first=True.", ("before", "one_axis"), RULES),
         Requirement(
             "gradients",
             "gradients reach x on both ways, and the norm's parameters.",
@@ -154,7 +159,9 @@ TASK = Task(
             RULES,
         ),
         Requirement("evaluation", "in evaluation nothing is dropped.", ("evaluation",), RULES),
-        Requirement("dtype", "the output has the dtype of the input.", ("after", "float32"), RULES, ("dtype",)),
+        Requirement(
+            "dtype", "the output has the dtype of the input.", ("after", "float32"), RULES, ("dtype",)
+        ),
         Requirement("inputs", "the input is left unchanged.", ("after", "before"), WRONG, ("inputs",)),
         Requirement(
             "refusals",

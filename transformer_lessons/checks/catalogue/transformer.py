@@ -58,13 +58,13 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     def built(**changes) -> Build:
         changed = settings | changes
         own = assemble(Steps())(changed).state_dict()
-        state = {name: 0.5 * draw.normal(*tensor.shape) for name, tensor in own.items()}
-        return Build([changed], dtype="float64", state=state, training=False)
+        state = {name: 0.5 * draw.normal(*t.shape, dtype=torch.float32) for name, t in own.items()}
+        return Build([changed], state=state, training=False)  # float32, as tables of positions often are
 
     post, pre, other = built(), built(norm_first=True, num_layers=1), built(pad_id=v - 1, num_layers=1)
     src, tgt = _ids(draw, b, s["source"], v, 0), _ids(draw, b, s["target"], v, 0)
     whole, wholes = draw.integers(1, v, b, s["source"]), draw.integers(1, v, b, s["target"])
-    cotangents = [draw.normal(b, s["target"] - 1, v)]
+    cotangents = [draw.normal(b, s["target"] - 1, v, dtype=torch.float32)]
     return {
         "post": Probe([whole, wholes], build=post, cotangents=cotangents),
         "pre": Probe([whole, wholes], build=pre),
@@ -72,7 +72,9 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "pad_id": Probe(
             [_ids(draw, b, s["source"], v, v - 1), _ids(draw, b, s["target"], v, v - 1)], build=other
         ),
-        "short": Probe([src, tgt[:, :1]], build=pre, refused="a target of one token, after which nothing comes"),
+        "short": Probe(
+            [src, tgt[:, :1]], build=pre, refused="a target of one token, after which nothing comes"
+        ),
         "batches": Probe([src[:1], torch.cat([tgt, tgt])], build=pre, refused="batches of two sizes"),
     }
 
@@ -100,8 +102,8 @@ class Steps:
     shift: Callable = lambda tgt: tgt[:, :-1]
     mask: Callable = lambda src, pad_id: (src != pad_id)[:, None, None, :]
     embed: Callable = _embed
-    place: Callable = lambda x: x + sinusoidal(*x.shape[1:]).to(x)
-    place_target: Callable = lambda x: x + sinusoidal(*x.shape[1:]).to(x)
+    place: Callable = lambda x: x + sinusoidal(*x.shape[1:], dtype=x.dtype)
+    place_target: Callable = lambda x: x + sinusoidal(*x.shape[1:], dtype=x.dtype)
     encode: Callable = _in_turn
     decode: Callable = _in_turn
     memory: Callable = lambda memory, x: memory
@@ -120,7 +122,9 @@ def assemble(steps: Steps) -> type[nn.Module]:
         def __init__(self, settings):
             super().__init__()
             v, n = settings["vocab_size"], settings["num_layers"]
-            sizes = {name: settings[name] for name in ("d_model", "num_heads", "d_ff", "dropout", "norm_first")}
+            sizes = {
+                name: settings[name] for name in ("d_model", "num_heads", "d_ff", "dropout", "norm_first")
+            }
             config = TransformerConfig(v, v, **sizes)
             d_model = config.d_model
             self.pad_id = settings["pad_id"]
