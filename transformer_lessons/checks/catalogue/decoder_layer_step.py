@@ -164,7 +164,7 @@ MISTAKES = (
     ),
     Mistake(
         "not_kept",
-        "you return other keys and values than the next step needs: those kept so far, and the new ones after them",
+        "you return other keys and values than the next step needs: those kept so far, then the new ones",
         "The output is right, so the step seems done.",
         "The next step does not find what this one has seen.",
         CACHE,

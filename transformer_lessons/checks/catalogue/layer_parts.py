@@ -186,7 +186,7 @@ PACKING = (
     ),
     Mistake(
         "normalised_again",
-        "with norm_first you normalise the sum as well; a pre-norm stack has one norm at its end, not one a layer",
+        "with norm_first you normalise the sum as well; a pre-norm stack has one norm more at its end, no more",
         "The line of post-norm was kept, and a norm added to it.",
         "The way around the sub-layers passes through a norm each time, which pre-norm is to avoid.",
         RULES,
@@ -243,7 +243,7 @@ def silenced(state: dict[str, Tensor], *parts: str) -> dict[str, Tensor]:
 
 
 def drops(x: Tensor, given: Tensor, what: str) -> Callable[[Tensor], dict[str, bool]]:
-    """A view of a pre-norm output in training: whether dropout falls on what a sub-layer gives, and on that alone.
+    """A view of a pre-norm output in training: whether dropout falls on what a sub-layer gives, and only there.
 
     Args:
         x: the input.

@@ -136,7 +136,7 @@ MISTAKES = (
     ),
     Mistake(
         "attention_biases_all_of_d_model",
-        "you gave each of attention's four projections a bias of d_model numbers; three of them give h·d_k numbers",
+        "you gave attention's four projections biases of one length; three have h·d_k numbers, W_o has d_model",
         "With the paper's own sizes the two are equal.",
         "It shows as soon as h·d_k is not d_model.",
         TABLE,

@@ -356,7 +356,7 @@ TASK = Task(
         ),
         Requirement(
             "post_norm",
-            "embed, encode, embed the target without its last token, decode, project with the embedding's matrix.",
+            "embed, encode, embed the target without its last token, decode, project with the same matrix.",
             ("post",),
             LINES,
         ),
