@@ -240,6 +240,30 @@ class SummedWeights(MultiHeadAttention):
     def forward(self, *inputs, need_weights=False):
         result = super().forward(*inputs, need_weights=need_weights)
         return (result[0], result[1].sum(-1)) if need_weights else result
+def packed(rule):
+    """An Add & Norm that follows this rule, whatever is asked of it."""
+
+    class Wrong(torch.nn.Module):
+        def __init__(self, d_model, dropout=0.0, norm_first=False):
+            super().__init__()
+            self.norm = torch.nn.LayerNorm(d_model)
+
+        def forward(self, x, sublayer):
+            return rule(x, sublayer, self.norm)
+
+    return Wrong
+
+
+def rewired(task, forward):
+    """The right class with another `forward`."""
+
+    class Wrong(right(task)):
+        def __init__(self, settings):
+            super().__init__(settings)
+            self.size = settings.get("vocab_size")
+
+    Wrong.forward = forward
+    return Wrong
 
 
 @pytest.mark.parametrize(
@@ -309,6 +333,40 @@ class SummedWeights(MultiHeadAttention):
             "linear_attention_step",
             lambda q, k, v, S=None, z=None, decay=1.0: right("linear_attention_step")(
                 q, k, v, S, z, decay=refuse(not 0 < decay <= 1) or decay**0.5
+        ("residual", packed(lambda x, f, norm: norm(x - f(x)))),
+        ("residual", packed(lambda x, f, norm: norm(x + f(x)) / 2)),
+        ("residual", packed(lambda x, f, norm: norm(norm(x) + f(x)))),
+        ("encoder_layer", rewired("encoder_layer", lambda layer, x, *_: layer.self_attention(x))),
+        (
+            "encoder_layer",
+            rewired("encoder_layer", lambda layer, x, *_: layer.feed_forward(x + layer.self_attention(x))),
+        ),
+        (
+            "decoder_layer",
+            rewired("decoder_layer", lambda layer, x, memory, *_: x + memory.mean(1, keepdim=True)),
+        ),
+        (
+            "decoder_layer",
+            rewired("decoder_layer", lambda layer, x, memory, *_: layer.cross_attention(x, memory) / 2),
+        ),
+        ("decoder_layer_step", lambda w, h, x, k, v, *_: (x, torch.cat([k, k[:, :, :1]], 2), v)),
+        (
+            "decoder_layer_step",
+            lambda w, h, x, k, v, *_: (x * 2, *(F.pad(t, (0, 0, 0, x.size(1))) for t in (k, v))),
+        ),
+        ("parameter_count", lambda V, d, d_ff, N, h, d_k, **_: V * d + N * (12 * d * d + d_ff)),
+        ("parameter_count", lambda *sizes, **_: sum(sizes)),
+        ("parameter_count", lambda V, d, d_ff, N, h, d_k, **_: float(V * d)),
+        (
+            "transformer",
+            rewired(
+                "transformer", lambda model, src, tgt: model.embedding(tgt[:, :-1]) @ model.embedding.weight.T
+            ),
+        ),
+        (
+            "transformer",
+            rewired(
+                "transformer", lambda model, src, tgt: torch.zeros(len(tgt), tgt.size(1) - 1, model.size)
             ),
         ),
     ],

@@ -495,6 +495,78 @@ def linear_attention_step(query, key, value, S=None, z=None, *, decay=1.0):
     return (q[..., None, :] @ S)[..., 0, :] / (q * z).sum(-1, keepdim=True), S, z
 """,
         "you change the caller's S and z in place",
+        "ps06-2-check",
+        "dropout after the norm",
+        """
+class AddAndNorm(nn.Module):
+    def __init__(self, d_model, dropout=0.0, norm_first=False):
+        super().__init__()
+        self.norm, self.dropout, self.norm_first = nn.LayerNorm(d_model), nn.Dropout(dropout), norm_first
+
+    def forward(self, x, sublayer):
+        if self.norm_first:
+            return x + self.dropout(sublayer(self.norm(x)))
+        return self.dropout(self.norm(x + sublayer(x)))
+""",
+        "you put dropout behind the sum or the norm",
+    ),
+    (
+        "ps06-3-decoder-check",
+        "the second sub-layer drawn as self-attention",
+        """
+class DecoderLayer(nn.Module):
+    def __init__(self, settings):
+        super().__init__()
+        d_model, heads = settings["d_model"], settings["num_heads"]
+        self.self_attention, self.cross_attention = (MultiHeadAttention(d_model, heads) for _ in range(2))
+        self.feed_forward = FeedForward(d_model, settings["d_ff"])
+        for name in ("self", "cross", "feed_forward"):
+            self.add_module(f"add_norm_{name}", nn.ModuleDict({"norm": LayerNorm(d_model)}))
+
+    def forward(self, x, memory, src_mask=None, tgt_mask=None):
+        x = self.add_norm_self["norm"](x + self.self_attention(x, mask=tgt_mask, is_causal=True))
+        x = self.add_norm_cross["norm"](x + self.cross_attention(x, x, x))
+        return self.add_norm_feed_forward["norm"](x + self.feed_forward(x))
+""",
+        "your second sub-layer attends to the target again",
+    ),
+    (
+        "ps06-5-check",
+        "what was kept is not looked at",
+        """
+def decoder_layer_step(w, h, x, keys, values, memory_keys, memory_values, src_mask=None):
+    def linear(name, y):
+        return F.linear(y, w[name + ".weight"], w[name + ".bias"])
+
+    def norm(name, y):
+        return F.layer_norm(y, y.shape[-1:], w[f"add_norm_{name}.norm.weight"], w[f"add_norm_{name}.norm.bias"])
+
+    def split(y):
+        return y.view(*y.shape[:2], h, -1).transpose(1, 2)
+
+    def merge(y):
+        return y.transpose(1, 2).flatten(2)
+
+    q, k, v = (split(linear(f"self_attention.W_{c}", x)) for c in "qkv")
+    heads = scaled_dot_product_attention(q, k, v, is_causal=True)[0]
+    x = norm("self", x + linear("self_attention.W_o", merge(heads)))
+    q = split(linear("cross_attention.W_q", x))
+    heads = scaled_dot_product_attention(q, memory_keys, memory_values, src_mask)[0]
+    x = norm("cross", x + linear("cross_attention.W_o", merge(heads)))
+    x = norm("feed_forward", x + linear("feed_forward.W_2", linear("feed_forward.W_1", x).relu()))
+    return x, torch.cat([keys, k], 2), torch.cat([values, v], 2)
+""",
+        "you attend to the new tokens alone",
+    ),
+    (
+        "ps06-6-check",
+        "a decoder layer counted like an encoder layer",
+        """
+def parameter_count(V, d, d_ff, N, h, d_k, *, tied="all", norm_first=False, share_layers=False):
+    layer = 4 * d * h * d_k + 3 * h * d_k + d + 2 * d * d_ff + d_ff + d + 4 * d
+    return V * d + 2 * N * layer
+""",
+        "you count a decoder layer like an encoder layer",
     ),
 ]
 
@@ -516,6 +588,11 @@ def test_the_visible_check_names_typical_mistakes(no_shape_checks, check, wrong,
     cells = {cell.id: cell.source for cell in read(release.released(master)).cells}
     names = {}
     exec(cells[f"{check[:4]}-imports"], names)
+    assignment = check[:4]
+    master = next(master for master in MASTERS if master.stem.startswith(assignment))
+    cells = {cell.id: cell.source for cell in read(release.released(master)).cells}
+    names = {}
+    exec(cells[f"{assignment}-imports"], names)
     exec(wrong, names)
     with pytest.raises(AssertionError) as failure:
         exec(cells[check], names)
@@ -663,3 +740,38 @@ def test_the_broken_program_breaks_where_it_is_said(no_shape_checks, cell, broke
         local = dict(names)
         exec(one_left, local)
         assert not names["checks"].check(task, local[repaired]).passed
+def three_inputs(attention):
+    return attention(*(torch.ones(2, 3, n, 5) for n in (7, 11, 11)))[0]
+
+
+def a_decoder_layer(layer):
+    settings = {"d_model": 15, "num_heads": 3, "d_ff": 7, "dropout": 0.0, "norm_first": False}
+    return layer(settings)(torch.ones(2, 11, 15), torch.ones(2, 7, 15))
+
+
+# Cell, task, the two names in it, and how what they stand for is run.
+BROKEN = [
+    ("ps03-4", "scaled_dot_product_attention", ("broken", "repaired"), three_inputs),
+    ("ps06-4", "decoder_layer", ("Broken", "Repaired"), a_decoder_layer),
+]
+
+
+@pytest.mark.parametrize(("cell", "task", "both", "run"), BROKEN, ids=[case[0] for case in BROKEN])
+def test_the_broken_program_breaks_where_it_is_said(no_shape_checks, cell, task, both, run):
+    """Each defect that is named is one, and the other lines are right."""
+    master = next(master for master in MASTERS if master.stem.startswith(cell[:4]))
+    cells = {found.id: found.source for found in read(master).cells}
+    names = {}
+    exec(cells[f"{cell[:4]}-imports"], names)
+    exec(cells[f"{cell}-broken"] + "\n" + cells[f"{cell}-answer"], names)
+    broken, right = (
+        {line[-1]: line for line in source.splitlines() if re.search(r"# [A-H]$", line)}
+        for source in (cells[f"{cell}-broken"], cells[f"{cell}-answer"])
+    )
+    assert {letter for letter in broken if broken[letter] != right[letter]} == set(names["defects"])
+    assert run(names[both[0]]).shape == run(names[both[1]]).shape
+    for letter in names["defects"]:
+        one_left = cells[f"{cell}-answer"].replace(right[letter], broken[letter])
+        local = dict(names)
+        exec(one_left, local)
+        assert not names["checks"].check(task, local[both[1]]).passed

@@ -24,4 +24,10 @@ TASKS = {
     "linear_attention": "linear.TASK",
     "linear_attention_step": "linear_step.TASK",
     "layer_norm": "layer_norm.TASK",
+    "residual": "residual.TASK",
+    "encoder_layer": "encoder_layer.TASK",
+    "decoder_layer": "decoder_layer.TASK",
+    "decoder_layer_step": "decoder_layer_step.TASK",
+    "parameter_count": "parameter_count.TASK",
+    "transformer": "transformer.TASK",
 }
