@@ -53,7 +53,7 @@ def _error(task: Task, got: Reply) -> Finding | None:
 
 def _structure(task: Task, got: Reply, want: Reply) -> Finding | None:
     """The right number of tensors of the right shapes."""
-    promised = f"a tuple ({', '.join(task.returns)})" if len(task.returns) > 1 else "one tensor"
+    promised = f"a tuple ({', '.join(task.returns)})" if len(task.returns) > 1 else _one(want.kind)
     if isinstance(want.value, dict) and isinstance(got.value, dict):  # seen through a view, which says more
         return None
     if got.kind != want.kind or isinstance(want.value, dict):
@@ -66,6 +66,10 @@ def _structure(task: Task, got: Reply, want: Reply) -> Finding | None:
         if finding:
             return finding
     return None
+
+
+def _one(kind: str) -> str:
+    return "one tensor" if kind == "Tensor" else f"one {kind}"
 
 
 def _in_words(got: Reply) -> str:

@@ -18,4 +18,10 @@ TASKS = {
     "linear_attention": "linear.TASK",
     "linear_attention_step": "linear_step.TASK",
     "layer_norm": "layer_norm.TASK",
+    "teacher_forcing": "teacher_forcing.TASK",
+    "warmup": "warmup.TASK",
+    "label_smoothing": "label_smoothing.TASK",
+    "accumulated_gradients": "accumulation.TASK",
+    "adam_step": "adam.TASK",
+    "average_checkpoints": "averaging.TASK",
 }
