@@ -25,9 +25,12 @@ def _sizes(seed: int) -> dict[str, int]:
     return {"rows": rows, "length": length, "width": width, "vocab": vocab}
 
 
-def _seen(value: Any) -> dict:
-    losses, state = value
-    return {LOSSES: torch.tensor([float(loss) for loss in losses], dtype=torch.float64), WEIGHTS: state}
+def _losses(value: Any) -> dict:
+    return {LOSSES: torch.tensor([float(loss) for loss in value[0]], dtype=torch.float64)}
+
+
+def _weights(value: Any) -> dict:
+    return {WEIGHTS: value[1]}
 
 
 def _counted(value: Any) -> dict:
@@ -48,7 +51,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     rows, n = s["rows"], s["length"]
     weights = [draw.normal(vocab, width), draw.normal(vocab)]
 
-    def asked(batches: Batches, accumulate: int, *wrappers: str, view: Callable = _seen) -> Probe:
+    def asked(batches: Batches, accumulate: int, *wrappers: str, view: Callable = _weights) -> Probe:
         module = Given("linear", weights)
         for wrapper in wrappers:
             module = Given(wrapper, [module])
@@ -58,20 +61,20 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     uneven = [batch(rows, n, 1), batch(2, 1), batch(rows, n + 3, 2)]
     padding = [batch(rows, n, 1), [uneven[1][0], torch.full_like(uneven[1][1], pad)]]
     five = [batch(2, n, 1), batch(1, 2), batch(rows, n), batch(1, n + 1), batch(2, 1, 3)]
-    refused = replace(asked(even, 0), view=None, refused="accumulate=0")
     return {
         "single": asked(even[:1], 1),
         "padded": asked([batch(rows, n, 1)], 1),
         "even": asked(even, 2),
         "uneven": asked(uneven, 3),
-        "groups": asked([*uneven, *reversed(uneven)], 3),
+        "groups": asked([*uneven, uneven[1]], 2),
         "each": asked(uneven, 1),
-        "rest": asked(five, 2),
+        "rest": asked(five, 3),
         "few": asked(uneven[:2], 5),
-        "old": asked(uneven, 2, "used"),
-        "empty_batch": asked([*padding, *uneven], 2),
-        "none": refused,
-        "calls": asked(uneven, 2, "counting", view=_counted),
+        "old": asked(uneven[:2], 2, "used"),
+        "empty_batch": asked(padding, 2),
+        "calls": asked(uneven, 3, "counting", view=_counted),
+        "none": replace(asked(even, 0), view=None, refused="accumulate=0"),
+        "losses": asked(five, 3, view=_losses),
     }
 
 
@@ -180,24 +183,21 @@ def _in_one(parts: Batches) -> Batches:
 
 
 def _mean_of_means(counts: list[int], number: int, accumulate: int, every: int) -> float:
-    return (counts[number] or float("nan")) * len(counts)
+    return counts[number] * len(counts)
 
 
 def _means_by_accumulate(counts: list[int], number: int, accumulate: int, every: int) -> float:
-    return (counts[number] or float("nan")) * accumulate
+    return counts[number] * accumulate
 
 
 def _means_added(counts: list[int], number: int, accumulate: int, every: int) -> float:
-    return counts[number] or float("nan")
+    return counts[number]
 
 
-def _harmless(divisor: Callable) -> Callable:
-    """The same, with a batch of nothing but padding left out."""
-
-    def divide(counts: list[int], number: int, accumulate: int, every: int) -> float:
-        return divisor(counts, number, accumulate, every) if counts[number] else 1.0
-
-    return divide
+def _masked(logits: Tensor, targets: Tensor, pad_id: int) -> Tensor:
+    """Losses times zeros and ones: divided by no tokens, that has no gradient but NaN."""
+    each = F.cross_entropy(logits.transpose(1, 2), targets, reduction="none")
+    return (each * (targets != pad_id)).sum()
 
 
 def _means(totals: list[Tensor], counts: list[int]) -> float:
@@ -247,12 +247,10 @@ _GRADIENTS = (
         "Tokens of short batches count too much.",
         WRONG,
         (
-            {"divisor": _mean_of_means, "loss": _means},
-            {"divisor": _means_by_accumulate, "loss": _means},
             {"divisor": _mean_of_means},
             {"divisor": _means_by_accumulate},
-            {"divisor": _harmless(_mean_of_means)},
-            {"divisor": _harmless(_means_by_accumulate)},
+            {"divisor": _mean_of_means, "total": _masked},
+            {"divisor": _means_by_accumulate, "total": _masked},
         ),
     ),
     Mistake(
@@ -262,9 +260,8 @@ _GRADIENTS = (
         "Accumulating more batches means larger steps.",
         LOOP,
         (
-            {"divisor": _means_added, "loss": _means},
             {"divisor": _means_added},
-            {"divisor": _harmless(_means_added)},
+            {"divisor": _means_added, "total": _masked},
         ),
     ),
     Mistake(
@@ -286,7 +283,7 @@ _GRADIENTS = (
         "Steps are several times too large.",
         LOSS,
         (
-            {"divisor": lambda counts, number, accumulate, every: counts[-1] or float("nan")},
+            {"divisor": lambda counts, number, accumulate, every: counts[-1]},
             {"divisor": lambda counts, number, accumulate, every: counts[0]},
         ),
     ),
@@ -383,7 +380,7 @@ MISTAKES = (
     *_GRADIENTS,
     Mistake(
         "loss_of_means",
-        "your steps are right, but the losses you return are means of means",
+        "the losses you return are means of the batches' means",
         "The gradient was put right, and the record forgotten.",
         "The curve is not that of what is trained.",
         WRONG,
@@ -391,7 +388,7 @@ MISTAKES = (
     ),
     Mistake(
         "loss_of_last",
-        "your steps are right, but the loss you return is that of a group's last batch",
+        "the loss you return for a group is that of its last batch",
         "It is what the variable holds after the loop.",
         "The curve is noisier than the training.",
         LOOP,
@@ -399,7 +396,7 @@ MISTAKES = (
     ),
     Mistake(
         "loss_summed",
-        "your steps are right, but the losses you return are sums, not divided by the number of tokens",
+        "the losses you return are sums, not divided by the number of tokens",
         "The sum is what backward() was called on.",
         "The curve depends on the size of the batches.",
         LOSS,
@@ -459,6 +456,7 @@ TASK = Task(
         Requirement(
             "empty_batch", "a batch of nothing but padding adds nothing, and no NaN.", ("empty_batch",), LOSS
         ),
+        Requirement("losses", "it returns each group's loss per real token.", ("losses",), WRONG),
         Requirement("inputs", "the batches are left unchanged.", ("uneven",), LOOP, ("inputs",)),
         Requirement("refusals", "an accumulate below 1 is refused with ValueError.", ("none",), LOOP),
         Requirement("calls", "each batch is computed by itself.", ("calls",), LOOP),
@@ -472,4 +470,5 @@ TASK = Task(
     steps=Steps(),
     assemble=assemble,
     mistakes=MISTAKES,
+    essential=12,  # which losses are returned may be wrong in its own way
 )

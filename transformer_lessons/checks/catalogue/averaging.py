@@ -48,17 +48,19 @@ def _halves(state: Any) -> dict:
 def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     r, c, number = s["rows"], s["columns"], s["number"]
 
-    def state(step: int, dtype: torch.dtype = torch.float64) -> State:
-        """What a small model with a counter and a mask of booleans would save."""
+    def state(dtype: torch.dtype = torch.float64) -> State:
         return {
             "layer.weight": draw.normal(r, c, dtype=dtype),
             "layer.bias": draw.normal(c, dtype=dtype),
             "layer.scale": draw.normal(1, dtype=dtype)[0],
-            "steps": torch.tensor(100 * step + 7),
-            "seen": draw.integers(0, 2, r).bool(),
         }
 
-    several, single = [state(n) for n in range(number)], [state(n, torch.float32) for n in range(2)]
+    several, single = [state() for _ in range(number)], [state(torch.float32) for _ in range(2)]
+    counters = [
+        {**state, "steps": torch.tensor(100 * n + 7 if n < number - 1 else 61)}
+        for n, state in enumerate(several)
+    ]
+    masks = [{**state, "seen": draw.integers(0, 2, 3 * r) > 0} for state in counters]
     half = [{"layer.weight": (40_000 + 1000 * draw.normal(c)).half()} for _ in range(3)]
     other_names = [
         several[0],
@@ -71,10 +73,11 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "two": Probe([several[:2]], view=_floats),
         "several": Probe([several], view=_floats),
         "one": Probe([several[:1]], view=_floats),
-        "whole": Probe([several], view=_whole),
+        "whole": Probe([counters], view=_whole),
         "types": Probe([single], view=_types),
         "half": Probe([half], view=_halves),
         "half_types": Probe([half], view=_types),
+        "masks": Probe([masks], view=_whole),
         "none": Probe([[]], refused="no checkpoints"),
         "other_names": Probe([other_names], refused="checkpoints with other names"),
         "more_names": Probe([more], refused="a second checkpoint with an entry more"),
@@ -313,6 +316,7 @@ MISTAKES = (
             {"result": _written_over(0)},
             {"result": _written_over(-1)},
             {"result": _summed_up},
+            {"result": lambda state, states: states[0].update(state) or states[0]},
         ),
     ),
     Mistake(
@@ -381,4 +385,5 @@ TASK = Task(
     steps=Steps(),
     assemble=assemble,
     mistakes=MISTAKES,
+    essential=8,  # what a draft does with booleans is its own affair
 )

@@ -64,12 +64,12 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "pad_id": asked(logits, inside, middle, smoothing=0.2),
         "last_pad_id": asked(logits, (inside - middle - 1) % v, v - 1, smoothing=0.2),
         "default": asked(logits, padded),
-        "no_pad_id": asked(logits, full - 1, None, smoothing=0.2),
         "one_axis": asked(logits[0], padded[-1], smoothing=0.2),
         "extreme": asked(large, padded, smoothing=0.1),
         "only_padding": asked(logits, torch.zeros_like(full), smoothing=0.1),
         "float32": asked(logits.float(), padded, smoothing=0.1),
         "half": Probe([(3 * logits).half(), padded], half, view=_halved),
+        "no_pad_id": asked(logits, full - 1, None, smoothing=0.2),
         "negative": Probe([logits, padded], {"pad_id": 0, "smoothing": -0.1}, refused="smoothing=-0.1"),
         "all": Probe([logits, padded], {"pad_id": 0, "smoothing": 1.0}, refused="smoothing=1.0"),
         "no_class": Probe([logits, full], {"pad_id": v}, refused=f"pad_id={v} among {v} classes"),
@@ -143,4 +143,5 @@ TASK = Task(
     steps=Steps(),
     assemble=assemble,
     mistakes=MISTAKES,
+    essential=12,  # a draft fails in its own way without a pad_id
 )

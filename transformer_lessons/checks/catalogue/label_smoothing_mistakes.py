@@ -303,6 +303,14 @@ _TARGET = (
         ({"target": lambda right, allowed, smoothing: right + smoothing * allowed / allowed.sum()},),
     ),
     Mistake(
+        "divergence",
+        "you return the divergence of p from the target; the cross-entropy also holds the target's own entropy",
+        "kl_div is what one finds for two distributions.",
+        "Gradients are the same, but the loss goes to 0 and cannot be compared with others'.",
+        SMOOTHING,
+        ({"loss": lambda q, log_p: (torch.special.xlogy(q, q) - q * log_p).sum(-1)},),
+    ),
+    Mistake(
         "smoothing_ignored",
         "you never use smoothing",
         "Plain cross-entropy was written first.",
