@@ -430,9 +430,7 @@ TASK = Task(
     returns=("losses",),
     reference=assemble(Steps()),
     requirements=(
-        Requirement(
-            "returns", "it returns a list with one loss for each step.", ("single",), LOOP, ("structure",)
-        ),
+        Requirement("returns", "it returns a list of numbers.", ("losses",), LOOP, ("structure",)),
         Requirement(
             "values", "one batch, one step: weights move by −rate · gradient of its loss.", ("single",), LOOP
         ),
