@@ -30,4 +30,10 @@ TASKS = {
     "decoder_layer_step": "decoder_layer_step.TASK",
     "parameter_count": "parameter_count.TASK",
     "transformer": "transformer.TASK",
+    "teacher_forcing": "teacher_forcing.TASK",
+    "warmup": "warmup.TASK",
+    "label_smoothing": "label_smoothing.TASK",
+    "accumulated_gradients": "accumulation.TASK",
+    "adam_step": "adam.TASK",
+    "average_checkpoints": "averaging.TASK",
 }
