@@ -222,6 +222,8 @@ class Noisy(checks.task("token_embedding").reference):
 
     def forward(self, ids):
         return F.dropout(super().forward(ids), 0.1)
+
+
 def refuse(is_wrong):
     if is_wrong:
         raise ValueError
@@ -240,6 +242,8 @@ class SummedWeights(MultiHeadAttention):
     def forward(self, *inputs, need_weights=False):
         result = super().forward(*inputs, need_weights=need_weights)
         return (result[0], result[1].sum(-1)) if need_weights else result
+
+
 def packed(rule):
     """An Add & Norm that follows this rule, whatever is asked of it."""
 
@@ -333,6 +337,8 @@ def rewired(task, forward):
             "linear_attention_step",
             lambda q, k, v, S=None, z=None, decay=1.0: right("linear_attention_step")(
                 q, k, v, S, z, decay=refuse(not 0 < decay <= 1) or decay**0.5
+            ),
+        ),
         ("residual", packed(lambda x, f, norm: norm(x - f(x)))),
         ("residual", packed(lambda x, f, norm: norm(x + f(x)) / 2)),
         ("residual", packed(lambda x, f, norm: norm(norm(x) + f(x)))),

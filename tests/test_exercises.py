@@ -575,20 +575,7 @@ def parameter_count(V, d, d_ff, N, h, d_k, *, tied="all", norm_first=False, shar
     ("check", "wrong", "message"), [(c, w, m) for c, _, w, m in WRONG], ids=[w[1] for w in WRONG]
 )
 def test_the_visible_check_names_typical_mistakes(no_shape_checks, check, wrong, message):
-    master = next(master for master in MASTERS if master.parent.name.startswith(check[:4]))
-    cells = {cell.id: cell.source for cell in read(release.released(master)).cells}
-    names = {}
-    exec(cells[f"{check[:4]}-imports"], names)
     assignment = check.partition("-")[0]
-    master = next(master for master in MASTERS if master.name.startswith(assignment))
-    cells = {cell.id: cell.source for cell in read(release.released(master)).cells}
-    names = {}
-    exec(cells[f"{assignment}-imports"], names)
-    (master,) = (m for m in MASTERS if m.stem.startswith(check[:5].replace("-", "_")))
-    cells = {cell.id: cell.source for cell in read(release.released(master)).cells}
-    names = {}
-    exec(cells[f"{check[:4]}-imports"], names)
-    assignment = check[:4]
     master = next(master for master in MASTERS if master.stem.startswith(assignment))
     cells = {cell.id: cell.source for cell in read(release.released(master)).cells}
     names = {}
@@ -619,44 +606,6 @@ def test_an_unknown_assignment_is_one_line(monkeypatch, capsys):
     assert capsys.readouterr().err == "no such assignment: ps99_nothing\n"
 
 
-# Assignment, number of the task, what it checks, and arguments for which the shapes are right.
-BROKEN = [
-    ("ps01_embeddings_positions", 4, "shift_matrix", lambda: (3, 14)),
-    (
-        "ps03_attention",
-        4,
-        "scaled_dot_product_attention",
-        lambda: [torch.randn(2, 3, n, 5) for n in (7, 11, 11)],
-    ),
-]
-
-
-@pytest.mark.parametrize(("assignment", "number", "task", "arguments"), BROKEN, ids=[b[0] for b in BROKEN])
-def test_the_broken_program_breaks_where_it_is_said(no_shape_checks, assignment, number, task, arguments):
-    """Each of the defects is one, and the other lines are right."""
-    cells = {cell.id: cell.source for cell in read(MASTERS[IDS.index(assignment)]).cells}
-    start = f"{assignment[:4]}-{number}"
-    names = {}
-    exec(cells[f"{assignment[:4]}-imports"], names)
-    exec(cells[f"{start}-broken"] + cells[f"{start}-answer"], names)
-    broken, right = (
-        {line[-1]: line for line in source.splitlines() if re.search(r"# [A-H]$", line)}
-        for source in (cells[f"{start}-broken"], cells[f"{start}-answer"])
-    )
-    assert {letter for letter in broken if broken[letter] != right[letter]} == set(names["defects"])
-    given = arguments()
-    shapes = [
-        [getattr(x, "shape", None) for x in (out if isinstance(out, tuple) else (out,))]
-        for out in (names["broken"](*given), names["repaired"](*given))
-    ]
-    assert shapes[0] == shapes[1]
-    for letter in names["defects"]:
-        one_left = cells[f"{start}-answer"].replace(right[letter], broken[letter])
-        local = dict(names)
-        exec(one_left, local)
-        assert not names["checks"].check(task, local["repaired"]).passed
-
-
 def test_a_first_cell_without_a_table_is_refused():
     cell = {"source": "# ps99 · Nothing\n\nGoes with chapter 3.\n", "metadata": {}}
     with pytest.raises(ValueError, match="a table of its tasks"):
@@ -673,75 +622,10 @@ def test_every_known_mistake_is_caught_and_named_in_the_record():
     assert total["caught"] == total["named"] == total["ways"]
     assert total["passed"] == total["alternates"]
     assert total["diagnosis_worst_s"] <= 2
-# Programs to debug: their assignment and number, the check's task, and arguments on which nothing fails.
-BROKEN = [
-    ("ps02", 4, "masked_self_attention", lambda: (torch.randn(1, 3, 7, 5), torch.ones(1, 7).long(), 0)),
-    ("ps03", 4, "scaled_dot_product_attention", lambda: [torch.randn(2, 3, n, 5) for n in (7, 11, 11)]),
-]
 
 
-@pytest.mark.parametrize(
-    ("assignment", "number", "task", "arguments"), BROKEN, ids=[f"{ps}-{n}" for ps, n, _, _ in BROKEN]
-)
-def test_the_broken_program_breaks_where_it_is_said(no_shape_checks, assignment, number, task, arguments):
-    """Each of its defects is one, and the other lines are right."""
-    master = next(master for master in MASTERS if master.name.startswith(assignment))
-    cells = {cell.id: cell.source for cell in read(master).cells}
-    program, answer = cells[f"{assignment}-{number}-broken"], cells[f"{assignment}-{number}-answer"]
-    names = {}
-    exec(cells[f"{assignment}-imports"], names)
-    exec(program + answer, names)
-    broken, right = (
-        {line[-1]: line for line in source.splitlines() if re.search(r"# [A-H]$", line)}
-        for source in (program, answer)
-    )
-    assert {letter for letter in broken if broken[letter] != right[letter]} == set(names["defects"])
-    given = arguments()
-    before, after = names["broken"](*given), names["repaired"](*given)
-    if isinstance(before, tuple):
-        before, after = before[0], after[0]
-    assert before.shape == after.shape
-    for letter in names["defects"]:
-        local = dict(names)
-        exec(answer.replace(right[letter], broken[letter]), local)
-        assert not names["checks"].check(task, local["repaired"]).passed
-def called(attention):
-    q, k, v = (torch.randn(2, 3, n, 5) for n in (7, 11, 11))
-    return attention(q, k, v)[0].shape
-
-
-def applied(module):
-    return module(15, 3)(torch.randn(2, 7, 15)).shape
-
-
-# Broken programs: their task's cells, their names before and after, what checks them, what they return.
-BROKEN = [
-    ("ps03-4", "broken", "repaired", "scaled_dot_product_attention", called),
-    ("ps04-4", "Broken", "Repaired", "multi_head", applied),
-]
-
-
-@pytest.mark.parametrize(("cell", "broken", "repaired", "task", "shape"), BROKEN, ids=[b[0] for b in BROKEN])
-def test_the_broken_program_breaks_where_it_is_said(no_shape_checks, cell, broken, repaired, task, shape):
-    """Each of the defects is one, and the other lines are right."""
-    (master,) = (m for m in MASTERS if m.stem.startswith(f"{cell[:4]}_"))
-    cells = {cell.id: cell.source for cell in read(master).cells}
-    names = {}
-    exec(cells[f"{cell[:4]}-imports"], names)
-    exec(cells[f"{cell}-broken"] + "\n" + cells[f"{cell}-answer"], names)
-    wrong, right = (
-        {line[-1]: line for line in source.splitlines() if re.search(r"# [A-H]$", line)}
-        for source in (cells[f"{cell}-broken"], cells[f"{cell}-answer"])
-    )
-    assert {letter for letter in wrong if wrong[letter] != right[letter]} == set(names["defects"])
-    assert shape(names[broken]) == shape(names[repaired])
-    for letter in names["defects"]:
-        one_left = cells[f"{cell}-answer"].replace(right[letter], wrong[letter])
-        local = dict(names)
-        exec(one_left, local)
-        assert not names["checks"].check(task, local[repaired]).passed
 def three_inputs(attention):
-    return attention(*(torch.ones(2, 3, n, 5) for n in (7, 11, 11)))[0]
+    return attention(*(torch.randn(2, 3, n, 5) for n in (7, 11, 11)))[0]
 
 
 def a_decoder_layer(layer):
@@ -749,29 +633,39 @@ def a_decoder_layer(layer):
     return layer(settings)(torch.ones(2, 11, 15), torch.ones(2, 7, 15))
 
 
-# Cell, task, the two names in it, and how what they stand for is run.
+FUNCTION, CLASS = ("broken", "repaired"), ("Broken", "Repaired")
+# Programs to debug: their cells, the check's task, their names before and after, and how they are run.
 BROKEN = [
-    ("ps03-4", "scaled_dot_product_attention", ("broken", "repaired"), three_inputs),
-    ("ps06-4", "decoder_layer", ("Broken", "Repaired"), a_decoder_layer),
+    ("ps01-4", "shift_matrix", FUNCTION, lambda shift: shift(3, 14)),
+    (
+        "ps02-4",
+        "masked_self_attention",
+        FUNCTION,
+        lambda attend: attend(torch.randn(1, 3, 7, 5), torch.ones(1, 7).long(), 0),
+    ),
+    ("ps03-4", "scaled_dot_product_attention", FUNCTION, three_inputs),
+    ("ps04-4", "multi_head", CLASS, lambda module: module(15, 3)(torch.randn(2, 7, 15))),
+    ("ps06-4", "decoder_layer", CLASS, a_decoder_layer),
 ]
 
 
 @pytest.mark.parametrize(("cell", "task", "both", "run"), BROKEN, ids=[case[0] for case in BROKEN])
 def test_the_broken_program_breaks_where_it_is_said(no_shape_checks, cell, task, both, run):
-    """Each defect that is named is one, and the other lines are right."""
+    """It runs; each of its defects is one, and the other lines are right."""
     master = next(master for master in MASTERS if master.stem.startswith(cell[:4]))
     cells = {found.id: found.source for found in read(master).cells}
+    program, answer = cells[f"{cell}-broken"], cells[f"{cell}-answer"]
     names = {}
     exec(cells[f"{cell[:4]}-imports"], names)
-    exec(cells[f"{cell}-broken"] + "\n" + cells[f"{cell}-answer"], names)
+    exec(program + "\n" + answer, names)
     broken, right = (
         {line[-1]: line for line in source.splitlines() if re.search(r"# [A-H]$", line)}
-        for source in (cells[f"{cell}-broken"], cells[f"{cell}-answer"])
+        for source in (program, answer)
     )
     assert {letter for letter in broken if broken[letter] != right[letter]} == set(names["defects"])
-    assert run(names[both[0]]).shape == run(names[both[1]]).shape
+    before, after = (run(names[name]) for name in both)
+    assert getattr(before, "shape", None) == getattr(after, "shape", None)
     for letter in names["defects"]:
-        one_left = cells[f"{cell}-answer"].replace(right[letter], broken[letter])
         local = dict(names)
-        exec(one_left, local)
+        exec(answer.replace(right[letter], broken[letter]), local)
         assert not names["checks"].check(task, local[both[1]]).passed
