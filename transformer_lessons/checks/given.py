@@ -35,6 +35,29 @@ def perceptron(weights: list[Tensor], biases: list[Tensor]) -> nn.Module:
     return nn.Sequential(*layers[:-1])
 
 
+def used(module: nn.Module) -> nn.Module:
+    """A module that still holds the gradients of an earlier step, all ones."""
+    for parameter in module.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    return module
+
+
+class _Counting(nn.Module):
+    def __init__(self, module: nn.Module):
+        super().__init__()
+        self.module = module
+        self.register_buffer("calls", torch.tensor(0))
+
+    def forward(self, *args):
+        self.calls += 1
+        return self.module(*args)
+
+
+def counting(module: nn.Module) -> nn.Module:
+    """The same module, with a buffer ``calls`` that says how often it was called."""
+    return _Counting(module)
+
+
 def sgd(module: nn.Module, rate: float) -> torch.optim.Optimizer:
     """Plain gradient descent on a module's parameters."""
     return torch.optim.SGD(module.parameters(), lr=rate)
@@ -45,5 +68,7 @@ BUILDERS: dict[str, Callable] = {
     "training_model": training_model,
     "linear": linear,
     "perceptron": perceptron,
+    "used": used,
+    "counting": counting,
     "sgd": sgd,
 }

@@ -391,7 +391,7 @@ class NumberTask(Task):
             value = value.item()
         if type(value) not in (int, float):
             return reply
-        return replace(reply, value=torch.tensor(float(value), dtype=torch.float64), kind="Tensor")
+        return replace(reply, value=torch.tensor(float(value), dtype=torch.float64), kind="number")
 
 
 TASK = NumberTask(

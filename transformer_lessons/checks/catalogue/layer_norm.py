@@ -254,8 +254,8 @@ TASK = Task(
             "returns", "it returns one tensor, of the input's shape.", ("new",), MATHS, ("structure",)
         ),
         Requirement("values", "each vector gets mean 0 and variance 1 over its last axis.", ("new",), MATHS),
-        Requirement("parameters", "weight and bias are its parameters.", ("names",), MATHS),
         Requirement("affine", "then it is scaled by weight and shifted by bias.", ("loaded",), MATHS),
+        Requirement("parameters", "weight and bias are its parameters.", ("names",), MATHS),
         Requirement("axes", "inputs may have any number of axes.", ("one", "four_axes"), AXES),
         Requirement(
             "epsilon", "ε is added to the variance, under the root.", ("epsilon", "constant"), EPSILON
