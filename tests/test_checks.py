@@ -377,8 +377,14 @@ def rewired(task, forward):
         ),
         ("greedy", lambda model, src, *, max_length: src[:, :max_length]),
         ("greedy", lambda model, src, *, max_length: right("greedy")(model, src, max_length=1)),
-        ("greedy", lambda model, src, *, max_length: right("greedy")(model, src.flip(0), max_length=max_length)),
-        ("cached_attention_step", lambda q, k, v, *past: (v, *(torch.cat(p, -2) for p in zip(past, (k, v))))),
+        (
+            "greedy",
+            lambda model, src, *, max_length: right("greedy")(model, src.flip(0), max_length=max_length),
+        ),
+        (
+            "cached_attention_step",
+            lambda q, k, v, *past: (v, *(torch.cat(p, -2) for p in zip(past, (k, v), strict=False))),
+        ),
         (
             "cached_attention_step",
             lambda q, k, v, keys, values, window=None: right("cached_attention_step")(

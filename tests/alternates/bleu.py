@@ -42,7 +42,7 @@ def by_dictionaries(candidates, references):
         logs += math.log(hits / total) / 4
     for candidate, of_one in zip(candidates, references, strict=True):
         c += len(candidate)
-        r += sorted(map(len, of_one), key=lambda length, n=len(candidate): (abs(length - n), length))[0]
+        r += sorted((abs(len(one) - len(candidate)), len(one)) for one in of_one)[0][1]
     return 100 * math.exp(logs + min(0, 1 - r / c))
 
 
@@ -54,8 +54,8 @@ def by_counters(candidates, references):
 
     product, c, r = 1.0, sum(map(len, candidates)), 0
     for candidate, of_one in zip(candidates, references, strict=True):
-        lengths = sorted(len(reference) for reference in of_one)
-        r += min(lengths, key=lambda length, n=len(candidate): abs(length - n))
+        gaps = {abs(length - len(candidate)): length for length in sorted(map(len, of_one), reverse=True)}
+        r += gaps[min(gaps)]
     for n in range(1, 5):
         right = all_of_them = 0
         for candidate, of_one in zip(candidates, references, strict=True):

@@ -70,9 +70,7 @@ TASK = Task(
         ),
         Requirement("wide", "as wide as the vocabulary and wider, it works too.", ("wide",), BEAM),
         Requirement("ids", "the special tokens are those of model.config.", ("ids",), BEAM),
-        Requirement(
-            "evaluation", "the model decodes in evaluation mode.", ("training",), "#ch15-wrong"
-        ),
+        Requirement("evaluation", "the model decodes in evaluation mode.", ("training",), "#ch15-wrong"),
         Requirement("inputs", "src is left unchanged.", ("several",), BEAM, ("inputs",)),
         Requirement(
             "refusals",

@@ -271,7 +271,13 @@ MISTAKES = (
         "range(1, 4) stops at 3.",
         "Scores are too high, or too low, by much.",
         AT,
-        ({"orders": (1, 2, 3)}, {"orders": (4,)}, {"orders": (1, 2)}, {"orders": (1,)}, {"orders": (1, 2, 3, 4, 5)}),
+        (
+            {"orders": (1, 2, 3)},
+            {"orders": (4,)},
+            {"orders": (1, 2)},
+            {"orders": (1,)},
+            {"orders": (1, 2, 3, 4, 5)},
+        ),
     ),
     Mistake(
         "smoothed",
@@ -346,12 +352,15 @@ MISTAKES = (
         "The score depends on the order of the references, or punishes for nothing.",
         AT,
         (
-            {"closest": lambda candidate, references: len(min(references, key=lambda r: abs(len(r) - len(candidate))))},
             {
-                "closest": lambda candidate, references: min(
-                    (abs(len(r) - len(candidate)), -len(r)) for r in references
-                )[1]
-                * -1
+                "closest": lambda candidate, references: len(
+                    min(references, key=lambda r: abs(len(r) - len(candidate)))
+                )
+            },
+            {
+                "closest": lambda candidate, references: (
+                    min((abs(len(r) - len(candidate)), -len(r)) for r in references)[1] * -1
+                )
             },
         ),
     ),
@@ -419,7 +428,7 @@ TASK = NumberTask(
         ),
         Requirement(
             "closest",
-            "of several references the length closest to the candidate's counts, of two equally close the shorter.",
+            "of several references the length closest to the candidate's counts; of two as close, the shorter.",
             ("apart", "tied"),
             AT,
         ),

@@ -181,7 +181,7 @@ MISTAKES = (
     ),
     Mistake(
         "causal_first",
-        "a causal mask for one query shows it only the first key; here nothing needs a mask: all that is kept is past",
+        "a causal mask shows one query the first key alone; no mask is needed: all that is kept is past",
         "is_causal=True aligns the first query with the first key.",
         "Only the oldest position is ever seen.",
         CACHE,

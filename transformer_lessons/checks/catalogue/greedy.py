@@ -37,9 +37,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "batch": Probe([model, src], {"max_length": LONGEST}),
         "early": Probe([model, small.source(short)], {"max_length": full}),
         "ids": Probe([small.model(other), small.source(rows, other)], {"max_length": 3}),
-        "training": Probe(
-            [small.model(kind="training_model", dropout=NEARLY_ALL), src], {"max_length": 2}
-        ),
+        "training": Probe([small.model(kind="training_model", dropout=NEARLY_ALL), src], {"max_length": 2}),
         "none": Probe([model, src], {"max_length": 0}, refused="max_length=0"),
         "beyond": Probe(
             [model, small.source(short)],
@@ -112,7 +110,9 @@ def _drops_the_end(tokens: Tensor, token: Tensor, done: Tensor, pad: int, eos: i
     return torch.cat([tokens, token.masked_fill(done, pad)[:, None]], 1), done
 
 
-def _repeats_the_end(tokens: Tensor, token: Tensor, done: Tensor, pad: int, eos: int) -> tuple[Tensor, Tensor]:
+def _repeats_the_end(
+    tokens: Tensor, token: Tensor, done: Tensor, pad: int, eos: int
+) -> tuple[Tensor, Tensor]:
     token = token.masked_fill(done, eos)
     return torch.cat([tokens, token[:, None]], 1), done | (token == eos)
 
@@ -328,7 +328,10 @@ TASK = Task(
             BATCH,
         ),
         Requirement(
-            "stopping", "it is over when all sentences have ended; no column is all padding.", ("early",), BATCH
+            "stopping",
+            "it is over when all sentences have ended; no column is all padding.",
+            ("early",),
+            BATCH,
         ),
         Requirement("ids", "the special tokens are those of model.config.", ("ids",), GREEDY),
         Requirement("evaluation", "the model decodes in evaluation mode.", ("training",), WRONG),

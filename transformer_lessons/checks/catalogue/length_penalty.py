@@ -1,4 +1,4 @@
-"""The check of `length_penalty`: requirements, the calls that probe them, and the known wrong ways to write it."""
+"""The check of `length_penalty`: requirements, calls that probe them, and known wrong ways to write it."""
 
 import random
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The checks of `top_k` and `nucleus`, which the package does not have: requirements and calls that probe them."""
+"""The checks of `top_k` and `nucleus`, which the package does not have: requirements and their probes."""
 
 import random
 
@@ -88,8 +88,12 @@ TOP_K = Task(
             AT,
         ),
         Requirement("axes", "logits may have any number of axes.", ("one_axis", "three_axes"), AT),
-        Requirement("all", "a k as large as the vocabulary, or larger, keeps all.", ("all", "more_than_all"), AT),
-        Requirement("ties", "no more than k tokens are kept, even if several are equally likely.", ("equal",), AT),
+        Requirement(
+            "all", "a k as large as the vocabulary, or larger, keeps all.", ("all", "more_than_all"), AT
+        ),
+        Requirement(
+            "ties", "no more than k tokens are kept, even if several are equally likely.", ("equal",), AT
+        ),
         Requirement("extremes", "logits in the thousands give no NaN.", ("large",), AT),
         Requirement("banned", "tokens with a logit of −∞ stay impossible.", ("banned",), AT),
         Requirement("dtype", "the result has the dtype of logits.", ("plain", "float32"), AT, ("dtype",)),
@@ -145,13 +149,18 @@ NUCLEUS = Task(
         Requirement("one", "the likeliest token always stays, however small p is.", ("one",), AT),
         Requirement("axes", "logits may have any number of axes.", ("one_axis", "three_axes"), AT),
         Requirement("all", "p = 1 keeps all.", ("all",), AT),
-        Requirement("ties", "no more are kept than needed, even if several are equally likely.", ("equal",), AT),
+        Requirement(
+            "ties", "no more are kept than needed, even if several are equally likely.", ("equal",), AT
+        ),
         Requirement("extremes", "logits in the thousands give no NaN.", ("large",), AT),
         Requirement("banned", "tokens with a logit of −∞ stay impossible.", ("banned",), AT),
         Requirement("dtype", "the result has the dtype of logits.", ("plain", "float32"), AT, ("dtype",)),
         Requirement("inputs", "logits are left unchanged.", ("plain",), AT, ("inputs",)),
         Requirement(
-            "refusals", "a p that is not above 0 and at most 1 is refused with ValueError.", ("zero", "above_one"), AT
+            "refusals",
+            "a p that is not above 0 and at most 1 is refused with ValueError.",
+            ("zero", "above_one"),
+            AT,
         ),
     ),
     sizes=_sizes,

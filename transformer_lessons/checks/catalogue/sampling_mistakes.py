@@ -123,7 +123,9 @@ def _not_renormalised(logits: Tensor, kept: Tensor) -> Tensor:
 
 
 def _filled_with_zero(logits: Tensor, kept: Tensor) -> Tensor:
-    return (logits * kept).softmax(-1) if logits.isfinite().all() else logits.masked_fill(~kept, 0.0).softmax(-1)
+    return (
+        (logits * kept).softmax(-1) if logits.isfinite().all() else logits.masked_fill(~kept, 0.0).softmax(-1)
+    )
 
 
 def _softmax_twice(logits: Tensor, kept: Tensor) -> Tensor:
