@@ -405,6 +405,8 @@ def limit_lengths(sentences, max_length, *, too_long="refuse"):
     return [ids[:max_length] for ids in sentences], cut
 """,
         "your cut loses the end mark; where a sentence ended with it, it takes the last place kept",
+    ),
+    (
         "ps04-2-split-check",
         "heads by view",
         """
@@ -495,6 +497,8 @@ def linear_attention_step(query, key, value, S=None, z=None, *, decay=1.0):
     return (q[..., None, :] @ S)[..., 0, :] / (q * z).sum(-1, keepdim=True), S, z
 """,
         "you change the caller's S and z in place",
+    ),
+    (
         "ps06-2-check",
         "dropout after the norm",
         """
