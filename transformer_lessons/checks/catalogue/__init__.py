@@ -6,5 +6,8 @@ TASKS = {
     "causal_mask": "masks.CAUSAL",
     "scaled_dot_product_attention": "attention.TASK",
     "soft_capped_attention": "soft_capped.TASK",
+    "feed_forward": "feed_forward.TASK",
+    "swiglu": "swiglu.TASK",
     "layer_norm": "layer_norm.TASK",
+    "rms_norm": "rms_norm.TASK",
 }

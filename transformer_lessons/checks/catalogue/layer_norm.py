@@ -10,14 +10,21 @@ from torch import Tensor, nn
 from transformer_lessons.checks.core import Build, Draw, Mistake, Probe, Requirement, Task
 from transformer_lessons.norms import LayerNorm
 
-__all__ = ["TASK"]
+__all__ = ["TASK", "large_in_half", "norm_sizes", "width_fits"]
 
 MATHS, AXES, EPSILON = "#ch10-layer-norm", "#ch10-batch-norm", "#ch10-wrong"
 
 
-def _sizes(seed: int) -> dict[str, int]:
+def norm_sizes(seed: int) -> dict[str, int]:
+    """Distinct primes, in another order for each seed."""
     batch, length, width = random.Random(seed).sample([3, 5, 7, 11, 13], 3)
     return {"batch": batch, "length": length, "width": width}
+
+
+def large_in_half(x: Tensor, state: dict[str, Tensor]) -> Probe:
+    """A probe in float16, with entries whose squares do not fit into it."""
+    half = {name: tensor.half() for name, tensor in state.items()}
+    return Probe([(1000 * x).half()], build=Build([x.size(-1)], dtype="float16", state=half))
 
 
 def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
@@ -36,8 +43,9 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "constant": Probe([torch.full((b, t, d), 3.0, dtype=torch.float64)], build=wide),
         "evaluation": Probe([x], build=Build([d], dtype="float64", state=state, training=False)),
         "float32": Probe([x.float()], build=Build([d], state=half)),
+        "half": large_in_half(x, state),
         "narrow": Probe([draw.normal(b, t, d + 1)], build=wide, refused=f"x of width {d + 1}, not {d}"),
-        "no_width": Probe([x], build=Build([0]), refused="d_model=0"),
+        "no_width": Probe([x[..., :0].float()], build=Build([0]), refused="d_model=0"),
     }
 
 
@@ -51,7 +59,8 @@ def _accept(d_model: int) -> None:
         raise ValueError("d_model: expected 1 or more")
 
 
-def _fits(x: Tensor, d_model: int) -> None:
+def width_fits(x: Tensor, d_model: int) -> None:
+    """Refuse another width."""
     if x.size(-1) != d_model:
         raise ValueError(f"x: expected a last axis of {d_model}")
 
@@ -61,29 +70,31 @@ class Steps:
     """What a mistake may replace; together, the right answer."""
 
     accept: Callable = _accept
+    eps: Callable = lambda given: 1e-5 if given is None else given
     first: Callable = torch.ones  # the weight of a new layer
-    fits: Callable = _fits
+    fits: Callable = width_fits
+    wide: Callable = lambda x: x.to(torch.promote_types(x.dtype, torch.float32))
     axes: Callable = lambda x: (-1,)
     centre: Callable = lambda x, axes: x - x.mean(axes, keepdim=True)
     spread: Callable = lambda x, axes, eps: (x.var(axes, correction=0, keepdim=True) + eps).sqrt()
     affine: Callable = lambda y, weight, bias: y * weight + bias
-    result: Callable = lambda y, x: y
+    result: Callable = lambda y, x: y.to(x.dtype)
 
 
 def assemble(steps: Steps) -> type[nn.Module]:
     """Layer normalisation in these steps."""
 
     class Norm(nn.Module):
-        def __init__(self, d_model, eps=1e-5):
+        def __init__(self, d_model, eps=None):
             super().__init__()
             steps.accept(d_model)
             self.weight, self.bias = (nn.Parameter(make(d_model)) for make in (steps.first, torch.zeros))
-            self.eps = eps
+            self.eps = steps.eps(eps)
 
         def forward(self, x):
             steps.fits(x, len(self.weight))
-            axes = steps.axes(x)
-            y = steps.centre(x, axes) / steps.spread(x, axes, self.eps)
+            wide, axes = steps.wide(x), steps.axes(x)
+            y = steps.centre(wide, axes) / steps.spread(wide, axes, self.eps)
             return steps.result(steps.affine(y, self.weight, self.bias), x)
 
     return Norm
@@ -129,6 +140,17 @@ MISTAKES = (
         "With another eps, nothing changes.",
         EPSILON,
         ({"spread": lambda x, axes, eps: (x.var(axes, correction=0, keepdim=True) + 1e-5).sqrt()},),
+    ),
+    Mistake(
+        "other_default",
+        "your eps defaults to another number; for this norm it is 1e-5",
+        "Other implementations have 1e-6 or 1e-12.",
+        "Vectors with small entries come out at another size; 1e-12 is too small to damp anything.",
+        EPSILON,
+        tuple(
+            {"eps": lambda given, other=other: other if given is None else given}
+            for other in (1e-6, 1e-8, 1e-12)
+        ),
     ),
     Mistake(
         "no_eps",
@@ -223,7 +245,15 @@ MISTAKES = (
         "Mixed precision computes norms in float32, and .float() is what one reads in such code.",
         "float64 loses half its digits.",
         MATHS,
-        ({"result": lambda y, x: y.float()},),
+        ({"result": lambda y, x: y.float()}, {"wide": lambda x: x.float()}),
+    ),
+    Mistake(
+        "half_statistics",
+        "you square in float16, which ends at 65,504; take the statistics in float32 at least",
+        "Nothing has to be converted as long as the numbers are small.",
+        "From entries of 256 on the variance is infinite, and the vector becomes zeros without any warning.",
+        EPSILON,
+        ({"wide": lambda x: x},),
     ),
     Mistake(
         "width_unchecked",
@@ -232,6 +262,14 @@ MISTAKES = (
         "The caller is told nothing about x.",
         MATHS,
         ({"fits": _torch_complains},),
+    ),
+    Mistake(
+        "sizes_unchecked",
+        "you accept a d_model of zero",
+        "torch makes a weight without entries.",
+        "The typo shows somewhere else.",
+        MATHS,
+        ({"accept": lambda d_model: None},),
     ),
 )
 
@@ -263,6 +301,9 @@ TASK = Task(
         Requirement(
             "dtype", "the output has the dtype of the input.", ("loaded", "float32"), MATHS, ("dtype",)
         ),
+        Requirement(
+            "half", "large float16 numbers survive, and come back as float16.", ("half",), EPSILON, ("dtype",)
+        ),
         Requirement("inputs", "the input is left unchanged.", ("loaded",), MATHS, ("inputs",)),
         Requirement(
             "refusals",
@@ -271,7 +312,7 @@ TASK = Task(
             MATHS,
         ),
     ),
-    sizes=_sizes,
+    sizes=norm_sizes,
     small=({"batch": 1, "length": 1, "width": 2}, {"batch": 2, "length": 1, "width": 3}),
     probes=_probes,
     steps=Steps(),
