@@ -9,5 +9,7 @@ TASKS = {
     "feed_forward": "feed_forward.TASK",
     "swiglu": "swiglu.TASK",
     "layer_norm": "layer_norm.TASK",
+    "batch_norm": "batch_norm.TASK",
+    "masked_batch_norm": "masked_batch_norm.TASK",
     "rms_norm": "rms_norm.TASK",
 }
