@@ -63,9 +63,9 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "new": Probe([x], build=new),
         "training": Probe([x], build=build(), cotangents=[y]),
         "evaluation": Probe([x], build=build(training=False), cotangents=[y]),
+        "epsilon": Probe([x / 4], build=build(eps=0.5)),
         "rows": Probe([x[0]], build=build()),
         "four_axes": Probe([draw.normal(2, b, t, d)], build=build()),
-        "epsilon": Probe([x / 4], build=build(eps=0.5)),
         "one": Probe([x[0, 0]], build=build(training=False)),
         "names": Probe([], build=new, method="state", view=buffers),
         "running": Probe([], build=build(x), method="state", view=running),
@@ -191,6 +191,14 @@ def _along(*axes: int) -> dict[str, Callable]:
     return {
         "mean": lambda x, mask: x.mean(at(x), keepdim=True),
         "variance": lambda x, mask, mean: x.var(at(x), correction=0, keepdim=True),
+    }
+
+
+def _first_two() -> dict[str, Callable]:
+    """Statistics along axes 0 and 1, wherever the features are."""
+    return {
+        "mean": lambda x, mask: x.mean((0, 1)),
+        "variance": lambda x, mask, mean: x.var((0, 1), correction=0),
     }
 
 
@@ -359,6 +367,14 @@ MISTAKES = (
         SENTENCES,
         (_along(-2),),
     ),
+    Mistake(
+        "first_two_axes",
+        "you average over axes 0 and 1 by their numbers; it is all axes but the last",
+        "Inputs mostly are (batch, length, d_model).",
+        "Two axes give a mean over features as well, and four leave an axis out.",
+        MATHS,
+        (_first_two(),),
+    ),
     *CORE,
     Mistake(
         "single_accepted",
@@ -422,5 +438,5 @@ TASK = Task(
     steps=Steps(),
     assemble=assemble,
     mistakes=MISTAKES,
-    essential=4,
+    essential=3,
 )

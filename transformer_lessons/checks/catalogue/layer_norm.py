@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from transformer_lessons.checks.core import Build, Draw, Mistake, Probe, Requirement, Task
 from transformer_lessons.norms import LayerNorm
 
-__all__ = ["TASK", "large_in_half", "norm_sizes", "width_fits"]
+__all__ = ["TASK", "double", "large_in_half", "norm_sizes", "width_fits"]
 
 MATHS, AXES, EPSILON = "#ch10-layer-norm", "#ch10-batch-norm", "#ch10-wrong"
 
@@ -21,6 +21,23 @@ def norm_sizes(seed: int) -> dict[str, int]:
     return {"batch": batch, "length": length, "width": width}
 
 
+def double(x: Tensor, state: dict[str, Tensor], reference: type[nn.Module]) -> Probe:
+    """A probe in float64 that asks for its digits; which ones an answer gets wrong is chance."""
+    x, state = x.double(), {name: tensor.double() for name, tensor in state.items()}
+    right = reference(x.size(-1)).double()
+    right.load_state_dict(state)
+    want = right(x).detach()
+
+    def view(output: Tensor) -> dict:
+        near = output.shape == want.shape and bool((output - want).abs().max() < 1e-10)
+        return {
+            "given float64, the output should be float64": str(output.dtype),
+            "given float64, the output should have more than the seven digits of float32": near,
+        }
+
+    return Probe([x], build=Build([x.size(-1)], dtype="float64", state=state), view=view)
+
+
 def large_in_half(x: Tensor, state: dict[str, Tensor]) -> Probe:
     """A probe in float16, with entries whose squares do not fit into it."""
     half = {name: tensor.half() for name, tensor in state.items()}
@@ -28,24 +45,25 @@ def large_in_half(x: Tensor, state: dict[str, Tensor]) -> Probe:
 
 
 def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
+    # In float32, where nothing is asked of dtypes: code that always computes in float32 is nearly right.
     b, t, d = s["batch"], s["length"], s["width"]
-    state = {"weight": draw.normal(d), "bias": draw.normal(d)}
-    x, wide = draw.normal(b, t, d), Build([d], dtype="float64", state=state)
-    new = Build([d], dtype="float64")
-    half = {name: tensor.float() for name, tensor in state.items()}
+    x, y, weight, bias = (draw.normal(*n, dtype=torch.float32) for n in ((b, t, d), (b, t, d), (d,), (d,)))
+    state = {"weight": weight, "bias": bias}
+    loaded, new = Build([d], state=state), Build([d])
     return {
         "new": Probe([x], build=new),
+        "loaded": Probe([x], build=loaded, cotangents=[y]),
+        "one": Probe([x[0, 0]], build=loaded),
+        "four_axes": Probe([draw.normal(2, b, t, d, dtype=torch.float32)], build=loaded),
+        "epsilon": Probe([x * 1e-2], build=Build([d], {"eps": 0.5}, state=state)),
+        "constant": Probe([torch.full((b, t, d), 3.0)], build=loaded, cotangents=[y]),
+        "evaluation": Probe([x], build=Build([d], state=state, training=False)),
+        "default": Probe([x * 1e-3], build=new),
         "names": Probe([], build=new, method="state", view=_shapes),
-        "loaded": Probe([x], build=wide, cotangents=[draw.normal(b, t, d)]),
-        "one": Probe([draw.normal(d)], build=wide),
-        "four_axes": Probe([draw.normal(2, b, t, d)], build=wide),
-        "epsilon": Probe([x * 1e-2], build=Build([d], {"eps": 0.5}, dtype="float64", state=state)),
-        "constant": Probe([torch.full((b, t, d), 3.0, dtype=torch.float64)], build=wide),
-        "evaluation": Probe([x], build=Build([d], dtype="float64", state=state, training=False)),
-        "float32": Probe([x.float()], build=Build([d], state=half)),
+        "double": double(x, state, LayerNorm),
         "half": large_in_half(x, state),
-        "narrow": Probe([draw.normal(b, t, d + 1)], build=wide, refused=f"x of width {d + 1}, not {d}"),
-        "no_width": Probe([x[..., :0].float()], build=Build([0]), refused="d_model=0"),
+        "narrow": Probe([draw.normal(b, t, d + 1)], build=loaded, refused=f"x of width {d + 1}, not {d}"),
+        "no_width": Probe([x[..., :0]], build=Build([0]), refused="d_model=0"),
     }
 
 
@@ -240,12 +258,24 @@ MISTAKES = (
         ),
     ),
     Mistake(
-        "forced_float32",
-        "you convert to float32, whatever the input is",
+        "float32_throughout",
+        "you compute in float32 whatever the input is; float64 should stay float64",
         "Mixed precision computes norms in float32, and .float() is what one reads in such code.",
         "float64 loses half its digits.",
         MATHS,
-        ({"result": lambda y, x: y.float()}, {"wide": lambda x: x.float()}),
+        ({"wide": lambda x: x.float()},),
+    ),
+    Mistake(
+        "float32_returned",
+        "you return another dtype than the input's",
+        "The conversion to float32 was not undone, or the weight's dtype won.",
+        "The next layer gets a dtype that its weights do not have.",
+        EPSILON,
+        (
+            {"result": lambda y, x: y},
+            {"result": lambda y, x: y.float()},
+            {"wide": lambda x: x.float(), "result": lambda y, x: y.float()},
+        ),
     ),
     Mistake(
         "half_statistics",
@@ -284,7 +314,6 @@ TASK = Task(
             "returns", "it returns one tensor, of the input's shape.", ("new",), MATHS, ("structure",)
         ),
         Requirement("values", "each vector gets mean 0 and variance 1 over its last axis.", ("new",), MATHS),
-        Requirement("parameters", "weight and bias are its parameters.", ("names",), MATHS),
         Requirement("affine", "then it is scaled by weight and shifted by bias.", ("loaded",), MATHS),
         Requirement("axes", "inputs may have any number of axes.", ("one", "four_axes"), AXES),
         Requirement(
@@ -292,14 +321,16 @@ TASK = Task(
         ),
         Requirement(
             "gradients",
-            "gradients reach the input, weight and bias.",
-            ("loaded",),
+            "gradients reach the input, weight and bias, at a constant vector too.",
+            ("loaded", "constant"),
             MATHS,
             ("gradients", "parameters"),
         ),
         Requirement("evaluation", "training and evaluation compute the same.", ("evaluation",), AXES),
+        Requirement("default", "eps is 1e-5 unless it is given.", ("default",), EPSILON),
+        Requirement("parameters", "weight and bias are its parameters.", ("names",), MATHS),
         Requirement(
-            "dtype", "the output has the dtype of the input.", ("loaded", "float32"), MATHS, ("dtype",)
+            "double", "float64 stays float64, with all its digits.", ("loaded", "double"), MATHS, ("dtype",)
         ),
         Requirement(
             "half", "large float16 numbers survive, and come back as float16.", ("half",), EPSILON, ("dtype",)
@@ -318,4 +349,5 @@ TASK = Task(
     steps=Steps(),
     assemble=assemble,
     mistakes=MISTAKES,
+    essential=6,
 )

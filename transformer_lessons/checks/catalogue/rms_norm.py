@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from transformer_lessons.checks.catalogue.layer_norm import large_in_half, norm_sizes, width_fits
+from transformer_lessons.checks.catalogue.layer_norm import double, large_in_half, norm_sizes, width_fits
 from transformer_lessons.checks.core import Build, Draw, Mistake, Probe, Requirement, Task
 from transformer_lessons.norms import RMSNorm
 
@@ -32,7 +32,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "zero": Probe([zero], build=loaded, cotangents=[y]),
         "default": Probe([x * 1e-3], build=Build([d])),
         "names": Probe([], build=Build([d]), method="state", view=_shapes),
-        "double": Probe([x.double()], build=Build([d], dtype="float64", state={"weight": weight.double()})),
+        "double": double(x, state, RMSNorm),
         "half": large_in_half(x, state),
         "narrow": Probe([draw.normal(b, t, d + 1)], build=loaded, refused=f"x of width {d + 1}, not {d}"),
         "one_wide": Probe([draw.normal(b, t, 1)], build=loaded, refused=f"x of width 1, not {d}"),
@@ -97,6 +97,12 @@ def assemble(steps: Steps) -> type[nn.Module]:
             return steps.result(y, x)
 
     return Norm
+
+
+def _by_norm(size: Tensor) -> Tensor:
+    """The root as from x.norm(), whose gradient at zero is zero."""
+    zero = size == 0
+    return size.masked_fill(zero, 1.0).sqrt().masked_fill(zero, 0.0)
 
 
 def _torch_complains(x: Tensor, d_model: int) -> None:
@@ -171,7 +177,10 @@ MISTAKES = (
         "“+ eps so that nothing is divided by zero” is satisfied either way.",
         "Where entries are small, outputs have another size; and at a vector of zeros the gradient is NaN.",
         EPSILON,
-        ({"root": lambda size, eps, d_model: size.sqrt() + eps},),
+        (
+            {"root": lambda size, eps, d_model: size.sqrt() + eps},
+            {"root": lambda size, eps, d_model: _by_norm(size) + eps},
+        ),
     ),
     Mistake(
         "eps_beside_sum",
@@ -190,7 +199,7 @@ MISTAKES = (
         (
             {"root": lambda size, eps, d_model: size.sqrt().clamp(min=eps)},
             {"root": lambda size, eps, d_model: size.clamp(min=eps).sqrt()},
-            {"root": lambda size, eps, d_model: size.mul(d_model).sqrt().clamp(min=1e-12) / d_model**0.5},
+            {"root": lambda size, eps, d_model: _by_norm(size).clamp(min=1e-12 / d_model**0.5)},
         ),
     ),
     Mistake(
@@ -314,7 +323,11 @@ MISTAKES = (
         "The conversion to float32 was not undone, or the weight's dtype won.",
         "The next layer gets a dtype that its weights do not have.",
         EPSILON,
-        ({"result": lambda y, x: y}, {"wide": lambda x: x.float(), "result": lambda y, x: y.float()}),
+        (
+            {"result": lambda y, x: y},
+            {"result": lambda y, x: y.float()},
+            {"wide": lambda x: x.float(), "result": lambda y, x: y.float()},
+        ),
     ),
     Mistake(
         "width_unchecked",
