@@ -106,6 +106,12 @@ PAIRS = [
     ("causal_mask", "hides_itself", "no_axes"),
     ("causal_mask", "first_to_first", "device_ignored"),
     ("soft_capped_attention", "cap_not_multiplied", "no_scaling"),
+    ("feed_forward", "no_activation", "dropout_in_evaluation"),
+    ("swiglu", "sigmoid_gate", "bias_ignored"),
+    ("layer_norm", "unbiased_eps_outside", "other_default"),
+    ("rms_norm", "summed", "half_statistics"),
+    ("batch_norm", "unbiased", "momentum_reversed"),
+    ("masked_batch_norm", "zeros_averaged", "few_accepted"),
 ]
 
 

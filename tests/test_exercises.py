@@ -258,6 +258,77 @@ def soft_capped_attention(query, key, value, cap, mask=None):
 """,
         "you capped after masking, which lifts hidden scores up to −cap",
     ),
+    (
+        "ps05-2-feed-forward-check",
+        "a feed-forward layer without activation",
+        """
+class FeedForward(nn.Module):
+    def __init__(self, d_model, d_ff, *, activation="relu", dropout=0.0):
+        super().__init__()
+        self.W_1, self.W_2 = nn.Linear(d_model, d_ff), nn.Linear(d_ff, d_model)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x):
+        return self.W_2(self.dropout(self.W_1(x)))
+""",
+        "you left out the activation: two linear maps in a row are one linear map",
+    ),
+    (
+        "ps05-2-swiglu-check",
+        "a sigmoid for a gate",
+        """
+class SwiGLU(nn.Module):
+    def __init__(self, d_model, d_ff, *, dropout=0.0, bias=False):
+        super().__init__()
+        self.W_1, self.W_3 = (nn.Linear(d_model, d_ff, bias) for _ in "13")
+        self.W_2, self.dropout = nn.Linear(d_ff, d_model, bias), nn.Dropout(dropout)
+
+    def forward(self, x):
+        return self.W_2(self.dropout(torch.sigmoid(self.W_1(x)) * self.W_3(x)))
+""",
+        "you gate with the sigmoid, as in GLU",
+    ),
+    (
+        "ps05-3-layer-norm-check",
+        "the layer norm of many tutorials",
+        """
+class LayerNorm(nn.Module):
+    def __init__(self, features, eps=1e-12):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.ones(features)), nn.Parameter(torch.zeros(features))
+        self.eps = eps
+
+    def forward(self, x):
+        mean, std = x.mean(-1, keepdim=True), x.std(-1, keepdim=True)
+        return self.weight * (x - mean) / (std + self.eps) + self.bias
+""",
+        "you wrote (x − mean)/(x.std() + eps): .std() divides by d_model − 1, and ε is outside the root",
+    ),
+    (
+        "ps05-3-rms-norm-check",
+        "a first draft in half precision",
+        """
+class RMSNorm(nn.Module):
+    def __init__(self, d_model, eps=1e-6):
+        super().__init__()
+        self.weight, self.eps = nn.Parameter(torch.ones(d_model)), eps
+
+    def forward(self, x):
+        return self.weight * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps)
+""",
+        "you square in float16, which ends at 65,504",
+    ),
+    (
+        "ps05-5-check",
+        "zeros that are averaged",
+        """
+class MaskedBatchNorm(nn.BatchNorm1d):
+    def forward(self, x, mask):
+        x = x.masked_fill(~mask[..., None], 0)
+        return super().forward(x.mT).mT.masked_fill(~mask[..., None], 0)
+""",
+        "you set padding to zero and average over all positions; divide by the number of real ones",
+    ),
 ]
 
 
@@ -265,11 +336,11 @@ def soft_capped_attention(query, key, value, cap, mask=None):
     ("check", "wrong", "message"), [(c, w, m) for c, _, w, m in WRONG], ids=[w[1] for w in WRONG]
 )
 def test_the_visible_check_names_typical_mistakes(no_shape_checks, check, wrong, message):
-    cells = {
-        cell.id: cell.source for cell in read(release.released(MASTERS[IDS.index("ps03_attention")])).cells
-    }
-    names = {}
-    exec(cells["ps03-imports"], names)
+    assignment = check.split("-")[0]
+    master = next(master for master in MASTERS if master.stem.startswith(assignment))
+    cells = {cell.id: cell.source for cell in read(release.released(master)).cells}
+    names = {"__name__": "notebook"}  # which classes ask for
+    exec(cells[f"{assignment}-imports"], names)
     exec(wrong, names)
     with pytest.raises(AssertionError) as failure:
         exec(cells[check], names)
@@ -296,22 +367,45 @@ def test_an_unknown_assignment_is_one_line(monkeypatch, capsys):
     assert capsys.readouterr().err == "no such assignment: ps99_nothing\n"
 
 
-def test_the_broken_program_breaks_where_it_is_said(no_shape_checks):
-    """Each of the four defects of task 4 is one, and the other lines are right."""
-    master = MASTERS[IDS.index("ps03_attention")]
+def output_of_attention(attention):
+    q, k, v = (torch.randn(2, 3, n, 5) for n in (7, 11, 11))
+    return attention(q, k, v)[0]
+
+
+def output_of_a_norm(norm):
+    return norm(5)(torch.randn(2, 3, 5))
+
+
+# The name and number of the task, the check, what the learner repairs and what it is called then, and a call.
+BROKEN = [
+    ("ps03", 4, "scaled_dot_product_attention", "broken", "repaired", output_of_attention),
+    ("ps05", 4, "batch_norm", "Broken", "Repaired", output_of_a_norm),
+]
+
+
+@pytest.mark.parametrize(
+    ("assignment", "number", "task", "broken_name", "repaired_name", "output"),
+    BROKEN,
+    ids=[case[0] for case in BROKEN],
+)
+def test_the_broken_program_breaks_where_it_is_said(
+    no_shape_checks, assignment, number, task, broken_name, repaired_name, output
+):
+    """Each of the defects of the debugging task is one, and the other lines are right."""
+    master = next(master for master in MASTERS if master.stem.startswith(assignment))
     cells = {cell.id: cell.source for cell in read(master).cells}
-    names = {}
-    exec(cells["ps03-imports"], names)
-    exec(cells["ps03-4-broken"] + cells["ps03-4-answer"], names)
+    text, answer = cells[f"{assignment}-{number}-broken"], cells[f"{assignment}-{number}-answer"]
+    names = {"__name__": "notebook"}
+    exec(cells[f"{assignment}-imports"], names)
+    exec(text + "\n" + answer, names)
     broken, right = (
         {line[-1]: line for line in source.splitlines() if re.search(r"# [A-H]$", line)}
-        for source in (cells["ps03-4-broken"], cells["ps03-4-answer"])
+        for source in (text, answer)
     )
     assert {letter for letter in broken if broken[letter] != right[letter]} == set(names["defects"])
-    q, k, v = (torch.randn(2, 3, n, 5) for n in (7, 11, 11))
-    assert names["broken"](q, k, v)[0].shape == names["repaired"](q, k, v)[0].shape
+    assert output(names[broken_name]).shape == output(names[repaired_name]).shape
     for letter in names["defects"]:
-        one_left = cells["ps03-4-answer"].replace(right[letter], broken[letter])
+        one_left = answer.replace(right[letter], broken[letter])
         local = dict(names)
         exec(one_left, local)
-        assert not names["checks"].check("scaled_dot_product_attention", local["repaired"]).passed
+        assert not names["checks"].check(task, local[repaired_name]).passed

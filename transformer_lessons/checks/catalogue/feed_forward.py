@@ -49,7 +49,9 @@ def dropped(output: Tensor, hidden: Tensor, bias: Tensor, training: bool) -> dic
         return {"in evaluation, nothing should be dropped": bool(once.all())}
     return {
         "dropout should hit the hidden activations, not the output": not bool((output == 0).any()),
-        "in training with dropout=0.5, about half of the hidden activations should be zero": bool(zero.any()),
+        "in training with dropout=0.5, about half of the hidden activations should be zero": bool(
+            0.2 < zero.double().mean() < 0.8
+        ),
         "with dropout=0.5, the activations that are kept should be doubled": bool((zero | twice).all()),
     }
 

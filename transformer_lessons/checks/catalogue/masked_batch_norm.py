@@ -35,6 +35,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "padded": Probe([x, mask], build=new, cotangents=[y]),
         "loaded": Probe([x, mask], build=build(), cotangents=[y]),
         "evaluation": Probe([x, mask], build=build(training=False), cotangents=[y]),
+        "one_real": Probe([x, few], build=build(training=False)),
         "epsilon": Probe([x / 4, mask], build=build(eps=0.5)),
         "names": Probe([], build=new, method="state", view=buffers),
         "running": Probe([], build=build((x, mask)), method="state", view=running),
@@ -353,7 +354,7 @@ TASK = Task(
         Requirement(
             "evaluation",
             "in evaluation the running statistics take their place; padding positions get zeros.",
-            ("evaluation",),
+            ("evaluation", "one_real"),
             MATHS,
         ),
         Requirement("epsilon", "ε is added to the variance, under the root.", ("epsilon",), EPSILON),
