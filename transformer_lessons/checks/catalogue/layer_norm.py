@@ -63,7 +63,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "double": double(x, state, LayerNorm),
         "half": large_in_half(x, state),
         "narrow": Probe([draw.normal(b, t, d + 1)], build=loaded, refused=f"x of width {d + 1}, not {d}"),
-        "no_width": Probe([x[..., :0]], build=Build([0]), refused="d_model=0"),
+        "no_width": Probe([], build=Build([0]), method="state", refused="d_model=0"),
     }
 
 
@@ -294,10 +294,10 @@ MISTAKES = (
         ({"fits": _torch_complains},),
     ),
     Mistake(
-        "sizes_unchecked",
-        "you accept a d_model of zero",
-        "torch makes a weight without entries.",
-        "The typo shows somewhere else.",
+        "d_model_unchecked",
+        "you accept a d_model of 0",
+        "torch.ones(0) is no error.",
+        "The layer is made, and fails far from the typing mistake.",
         MATHS,
         ({"accept": lambda d_model: None},),
     ),
