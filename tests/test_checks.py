@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from transformer_lessons import checks
 from transformer_lessons.attention import MultiHeadAttention
@@ -270,6 +271,54 @@ def rewired(task, forward):
     return Wrong
 
 
+def layer(forward):
+    """A feed-forward layer that does something else."""
+
+    class Layer(nn.Module):
+        def __init__(self, d_model, d_ff, *, activation="relu", dropout=0.0):
+            super().__init__()
+            self.W_1, self.W_2 = nn.Linear(d_model, d_ff), nn.Linear(d_ff, d_model)
+
+        def forward(self, x):
+            return forward(x, self.W_1, self.W_2)
+
+    return Layer
+
+
+def gated(gate):
+    """A gated layer with another gate."""
+
+    class Layer(nn.Module):
+        def __init__(self, d_model, d_ff, *, dropout=0.0, bias=False):
+            super().__init__()
+            self.W_1, self.W_3 = (nn.Linear(d_model, d_ff, bias=bias) for _ in range(2))
+            self.W_2 = nn.Linear(d_ff, d_model, bias=bias)
+
+        def forward(self, x):
+            return self.W_2(gate(self.W_1(x), self.W_3(x)))
+
+    return Layer
+
+
+def norm(forward, *, bias=True, running=False):
+    """A norm that does something else, with the parameters and buffers of the right one."""
+
+    class Norm(nn.Module):
+        def __init__(self, d_model, eps=1e-5, momentum=0.1):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(d_model))
+            self.bias = nn.Parameter(torch.zeros(d_model)) if bias else 0.0
+            if running:
+                self.register_buffer("running_mean", torch.zeros(d_model))
+                self.register_buffer("running_var", torch.ones(d_model))
+                self.register_buffer("num_batches_tracked", torch.tensor(0))
+
+        def forward(self, x, *mask):
+            return forward(x, *mask) * self.weight + self.bias
+
+    return Norm
+
+
 @pytest.mark.parametrize(
     ("task", "candidate"),
     [
@@ -375,6 +424,17 @@ def rewired(task, forward):
                 "transformer", lambda model, src, tgt: torch.zeros(len(tgt), tgt.size(1) - 1, model.size)
             ),
         ),
+        ("feed_forward", layer(lambda x, W_1, W_2, *_: W_2(F.leaky_relu(W_1(x))))),
+        ("feed_forward", layer(lambda x, W_1, W_2, *_: W_2(W_1(x).softmax(-1)))),
+        ("swiglu", gated(lambda score, gate: score.tanh() * gate)),
+        ("swiglu", gated(lambda score, gate: F.silu(score) * (1 - gate))),
+        ("layer_norm", norm(lambda x, *_: x / x.abs().amax(-1, keepdim=True))),
+        ("rms_norm", norm(lambda x, *_: x / x.abs().amax(-1, keepdim=True), bias=False)),
+        ("rms_norm", norm(lambda x, *_: x.softmax(-1), bias=False)),
+        ("batch_norm", norm(lambda x, *_: (x - x.mean()) / x.std(), running=True)),
+        ("batch_norm", norm(lambda x, *_: x - x.flatten(0, -2).median(0).values, running=True)),
+        ("masked_batch_norm", norm(lambda x, mask: x * mask[..., None], running=True)),
+        ("masked_batch_norm", norm(lambda x, mask: (x - x[mask].mean()) / x[mask].std(), running=True)),
     ],
 )
 def test_unrelated_wrong_answers_to_other_tasks_fail_without_a_name(task, candidate):

@@ -571,6 +571,75 @@ def parameter_count(V, d, d_ff, N, h, d_k, *, tied="all", norm_first=False, shar
     return V * d + 2 * N * layer
 """,
         "you count a decoder layer like an encoder layer",
+        "ps05-2-feed-forward-check",
+        "a feed-forward layer without activation",
+        """
+class FeedForward(nn.Module):
+    def __init__(self, d_model, d_ff, *, activation="relu", dropout=0.0):
+        super().__init__()
+        self.W_1, self.W_2 = nn.Linear(d_model, d_ff), nn.Linear(d_ff, d_model)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x):
+        return self.W_2(self.dropout(self.W_1(x)))
+""",
+        "you left out the activation: two linear maps in a row are one linear map",
+    ),
+    (
+        "ps05-2-swiglu-check",
+        "a sigmoid for a gate",
+        """
+class SwiGLU(nn.Module):
+    def __init__(self, d_model, d_ff, *, dropout=0.0, bias=False):
+        super().__init__()
+        self.W_1, self.W_3 = (nn.Linear(d_model, d_ff, bias) for _ in "13")
+        self.W_2, self.dropout = nn.Linear(d_ff, d_model, bias), nn.Dropout(dropout)
+
+    def forward(self, x):
+        return self.W_2(self.dropout(torch.sigmoid(self.W_1(x)) * self.W_3(x)))
+""",
+        "you gate with the sigmoid, as in GLU",
+    ),
+    (
+        "ps05-3-layer-norm-check",
+        "the layer norm of many tutorials",
+        """
+class LayerNorm(nn.Module):
+    def __init__(self, features, eps=1e-12):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.ones(features)), nn.Parameter(torch.zeros(features))
+        self.eps = eps
+
+    def forward(self, x):
+        mean, std = x.mean(-1, keepdim=True), x.std(-1, keepdim=True)
+        return self.weight * (x - mean) / (std + self.eps) + self.bias
+""",
+        "you wrote (x − mean)/(x.std() + eps): .std() divides by d_model − 1, and ε is outside the root",
+    ),
+    (
+        "ps05-3-rms-norm-check",
+        "a first draft in half precision",
+        """
+class RMSNorm(nn.Module):
+    def __init__(self, d_model, eps=1e-6):
+        super().__init__()
+        self.weight, self.eps = nn.Parameter(torch.ones(d_model)), eps
+
+    def forward(self, x):
+        return self.weight * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps)
+""",
+        "you square in float16, which ends at 65,504",
+    ),
+    (
+        "ps05-5-check",
+        "zeros that are averaged",
+        """
+class MaskedBatchNorm(nn.BatchNorm1d):
+    def forward(self, x, mask):
+        x = x.masked_fill(~mask[..., None], 0)
+        return super().forward(x.mT).mT.masked_fill(~mask[..., None], 0)
+""",
+        "you set padding to zero and average over all positions; divide by the number of real ones",
     ),
 ]
 
@@ -582,7 +651,7 @@ def test_the_visible_check_names_typical_mistakes(no_shape_checks, check, wrong,
     assignment = check.partition("-")[0]
     master = next(master for master in MASTERS if master.stem.startswith(assignment))
     cells = {cell.id: cell.source for cell in read(release.released(master)).cells}
-    names = {}
+    names = {"__name__": "notebook"}  # which classes ask for
     exec(cells[f"{assignment}-imports"], names)
     exec(wrong, names)
     with pytest.raises(AssertionError) as failure:
@@ -649,6 +718,7 @@ BROKEN = [
     ),
     ("ps03-4", "scaled_dot_product_attention", FUNCTION, three_inputs),
     ("ps04-4", "multi_head", CLASS, lambda module: module(15, 3)(torch.randn(2, 7, 15))),
+    ("ps05-4", "batch_norm", CLASS, lambda norm: norm(5)(torch.randn(2, 3, 5))),
     ("ps06-4", "decoder_layer", CLASS, a_decoder_layer),
 ]
 
@@ -659,7 +729,7 @@ def test_the_broken_program_breaks_where_it_is_said(no_shape_checks, cell, task,
     master = next(master for master in MASTERS if master.stem.startswith(cell[:4]))
     cells = {found.id: found.source for found in read(master).cells}
     program, answer = cells[f"{cell}-broken"], cells[f"{cell}-answer"]
-    names = {}
+    names = {"__name__": "notebook"}
     exec(cells[f"{cell[:4]}-imports"], names)
     exec(program + "\n" + answer, names)
     broken, right = (
