@@ -571,6 +571,8 @@ def parameter_count(V, d, d_ff, N, h, d_k, *, tied="all", norm_first=False, shar
     return V * d + 2 * N * layer
 """,
         "you count a decoder layer like an encoder layer",
+    ),
+    (
         "ps05-2-feed-forward-check",
         "a feed-forward layer without activation",
         """
