@@ -377,7 +377,10 @@ TASK = Task(
         ),
         Requirement("values", "floating-point entries are averaged.", ("two", "several", "one"), AVERAGE),
         Requirement(
-            "whole", "entries of whole numbers or booleans are the last checkpoint's.", ("whole",), AVERAGE
+            "whole",
+            "entries of whole numbers or booleans are the last checkpoint's.",
+            ("whole", "masks"),
+            AVERAGE,
         ),
         Requirement("dtype", "each entry keeps its type.", ("types", "half_types"), AVERAGE),
         Requirement("precision", "float16 does not overflow on the way.", ("half",), AVERAGE),
