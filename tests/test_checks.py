@@ -1,5 +1,6 @@
 """Right answers pass, however they are written; wrong ones fail, and get no name that is not their own."""
 
+import copy
 import functools
 import importlib
 import math
@@ -435,6 +436,27 @@ def norm(forward, *, bias=True, running=False):
         ("batch_norm", norm(lambda x, *_: x - x.flatten(0, -2).median(0).values, running=True)),
         ("masked_batch_norm", norm(lambda x, mask: x * mask[..., None], running=True)),
         ("masked_batch_norm", norm(lambda x, mask: (x - x[mask].mean()) / x[mask].std(), running=True)),
+        ("teacher_forcing", lambda y, *ids: [t.T for t in right("teacher_forcing")(y, *ids)]),
+        ("teacher_forcing", lambda y, *ids: right("teacher_forcing")([row[::-1] for row in y], *ids)),
+        ("teacher_forcing", lambda y, bos, eos, pad: right("teacher_forcing")(y, bos, eos, pad)[0]),
+        ("warmup", lambda step, d, w: right("warmup")(step, d, w) / 2),
+        ("warmup", lambda step, d, w: round(right("warmup")(step, d, w), 4)),
+        ("warmup", lambda step, d, w: (d * w) ** -0.5 * math.cos(step / w)),
+        ("label_smoothing", lambda x, y, **o: (right("label_smoothing")(x, y, **o)[0], y.size(0))),
+        ("label_smoothing", lambda x, y, **o: right("label_smoothing")(x / 2, y, **o)),
+        ("label_smoothing", lambda x, y, **o: (x.softmax(-1).square().sum(), (y != o["pad_id"]).sum())),
+        (
+            "accumulated_gradients",
+            lambda m, b, n, **o: right("accumulated_gradients")(copy.deepcopy(m), b, n, **o),
+        ),
+        ("accumulated_gradients", lambda m, b, n, **o: right("accumulated_gradients")(m, b[::-1], n, **o)),
+        ("accumulated_gradients", lambda m, b, n, **o: right("accumulated_gradients")(m, b, n, **o) and None),
+        ("adam_step", lambda p, g, m, v, step, *, rate, **_: (p - rate * g, m, v)),
+        ("adam_step", lambda p, g, m, v, *args, **o: right("adam_step")(p * 0.99, g, m, v, *args, **o)),
+        ("adam_step", lambda p, g, m, v, *args, **o: right("adam_step")(p, g.clamp(-1, 1), m, v, *args, **o)),
+        ("average_checkpoints", lambda states: right("average_checkpoints")([*states, states[-1]])),
+        ("average_checkpoints", lambda states: list(right("average_checkpoints")(states).values())),
+        ("average_checkpoints", lambda states: {n: t.abs() for n, t in states[-1].items()}),
     ],
 )
 def test_unrelated_wrong_answers_to_other_tasks_fail_without_a_name(task, candidate):

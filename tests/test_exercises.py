@@ -643,6 +643,84 @@ class MaskedBatchNorm(nn.BatchNorm1d):
 """,
         "you set padding to zero and average over all positions; divide by the number of real ones",
     ),
+    (
+        "ps07-2-check",
+        "no shift",
+        """
+from torch.nn.utils.rnn import pad_sequence
+
+
+def teacher_forcing(targets, bos_id, eos_id, pad_id):
+    rows = [torch.tensor([*sentence, eos_id]) for sentence in targets]
+    whole = pad_sequence(rows, batch_first=True, padding_value=pad_id)
+    return whole, whole
+""",
+        "your tgt_in and tgt_out are the same: the decoder reads the very token that it should say",
+    ),
+    (
+        "ps07-3-check",
+        "the formula without step 0",
+        """
+def warmup_inverse_sqrt(step, d_model, warmup_steps):
+    return d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)
+""",
+        "you divide by zero at step 0",
+    ),
+    (
+        "ps07-4-check",
+        "smoothing left to PyTorch",
+        """
+def label_smoothed_loss(logits, targets, *, pad_id, smoothing=0.1):
+    loss = F.cross_entropy(
+        logits.flatten(0, -2), targets.flatten(), ignore_index=pad_id, label_smoothing=smoothing, reduction="sum"
+    )
+    return loss, (targets != pad_id).sum()
+""",
+        "you spread ε over the whole vocabulary, so padding gets a share",
+    ),
+    (
+        "ps07-5-check",
+        "the loop of most tutorials",
+        """
+defects = "BF"
+
+
+def repaired(module, batches, accumulate, *, rate, pad_id):
+    optimizer = torch.optim.SGD(module.parameters(), lr=rate)
+    optimizer.zero_grad()
+    losses = []
+    for i, (inputs, targets) in enumerate(batches):
+        loss = F.cross_entropy(module(inputs).flatten(0, 1), targets.flatten(), ignore_index=pad_id)
+        (loss / accumulate).backward()
+        if (i + 1) % accumulate == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(loss.item())
+    return losses
+""",
+        "you drop the batches left over at the end",
+    ),
+    (
+        "ps07-6-check",
+        "moments changed in place",
+        """
+def adam_step(parameter, gradient, first, second, step, *, rate, betas=(0.9, 0.98), eps=1e-9):
+    first.mul_(betas[0]).add_(gradient, alpha=1 - betas[0])
+    second.mul_(betas[1]).addcmul_(gradient, gradient, value=1 - betas[1])
+    m, v = first / (1 - betas[0] ** step), second / (1 - betas[1] ** step)
+    return parameter - rate * m / (v.sqrt() + eps), first, second
+""",
+        "you change the tensors that you were given",
+    ),
+    (
+        "ps07-7-check",
+        "all entries alike",
+        """
+def average_checkpoints(states):
+    return {name: sum(state[name] for state in states) / len(states) for name in states[0]}
+""",
+        "you average whole numbers too",
+    ),
 ]
 
 
@@ -708,6 +786,11 @@ def a_decoder_layer(layer):
     return layer(settings)(torch.ones(2, 11, 15), torch.ones(2, 7, 15))
 
 
+def an_epoch(train):
+    batches = [[torch.randn(3, 5, 7), torch.randint(11, (3, 5))] for _ in range(5)]
+    return train(torch.nn.Linear(7, 11), batches, 2, rate=0.1, pad_id=3)
+
+
 FUNCTION, CLASS = ("broken", "repaired"), ("Broken", "Repaired")
 # Programs to debug: their cells, the check's task, their names before and after, and how they are run.
 BROKEN = [
@@ -722,6 +805,7 @@ BROKEN = [
     ("ps04-4", "multi_head", CLASS, lambda module: module(15, 3)(torch.randn(2, 7, 15))),
     ("ps05-4", "batch_norm", CLASS, lambda norm: norm(5)(torch.randn(2, 3, 5))),
     ("ps06-4", "decoder_layer", CLASS, a_decoder_layer),
+    ("ps07-5", "accumulated_gradients", FUNCTION, an_epoch),
 ]
 
 
