@@ -457,6 +457,33 @@ def norm(forward, *, bias=True, running=False):
         ("average_checkpoints", lambda states: right("average_checkpoints")([*states, states[-1]])),
         ("average_checkpoints", lambda states: list(right("average_checkpoints")(states).values())),
         ("average_checkpoints", lambda states: {n: t.abs() for n, t in states[-1].items()}),
+        ("greedy", lambda model, src, *, max_length: src[:, :max_length]),
+        ("greedy", lambda model, src, *, max_length: right("greedy")(model, src, max_length=1)),
+        (
+            "greedy",
+            lambda model, src, *, max_length: right("greedy")(model, src.flip(0), max_length=max_length),
+        ),
+        (
+            "cached_attention_step",
+            lambda q, k, v, *past: (v, *(torch.cat(p, -2) for p in zip(past, (k, v), strict=False))),
+        ),
+        (
+            "cached_attention_step",
+            lambda q, k, v, keys, values, window=None: right("cached_attention_step")(
+                q.abs(), k, v, keys, values, window
+            ),
+        ),
+        ("length_penalty", lambda log_p, length, alpha: log_p / (1 + alpha * torch.as_tensor(length))),
+        ("length_penalty", lambda log_p, length, alpha: log_p * torch.as_tensor(length) ** 0.5),
+        ("beam", lambda model, src, **options: src[:, :4]),
+        ("beam", lambda model, src, **options: right("beam")(model, src, **{**options, "beam_size": 5})),
+        ("top_k", lambda logits, k: logits.softmax(-1)),
+        ("top_k", lambda logits, k: right("top_k")(logits / 2, k)),
+        ("nucleus", lambda logits, p: right("nucleus")(logits, p**2)),
+        ("nucleus", lambda logits, p: right("top_k")(logits, 2)),
+        ("bleu", lambda candidates, references: 50.0),
+        ("bleu", lambda candidates, references: right("bleu")(candidates, references) ** 0.9),
+        ("bleu", lambda candidates, references: right("bleu")([c[1:] for c in candidates], references)),
     ],
 )
 def test_unrelated_wrong_answers_to_other_tasks_fail_without_a_name(task, candidate):

@@ -16,6 +16,7 @@ from book import syllabus
 from book.setup_cell import SETUP_CELL
 from exercises import release
 from transformer_lessons import checks, records
+from transformer_lessons.model import Transformer, TransformerConfig
 
 MASTERS = release.masters()
 IDS = [master.parent.name for master in MASTERS]
@@ -721,6 +722,100 @@ def average_checkpoints(states):
 """,
         "you average whole numbers too",
     ),
+    (
+        "ps08-2-check",
+        "the first sentence's token for all",
+        """
+def greedy(model, src, *, max_length):
+    tokens = torch.full((len(src), 1), model.config.bos_id)
+    with torch.no_grad():
+        for _ in range(max_length):
+            best = model(src, tokens)[0, -1].argmax().item()
+            tokens = torch.cat([tokens, torch.full((len(src), 1), best)], dim=1)
+            if best == model.config.eos_id:
+                break
+    return tokens[:, 1:]
+""",
+        "you give every sentence of the batch the token that the first one wants",
+    ),
+    (
+        "ps08-2-check",
+        "padding that is seen",
+        """
+def greedy(model, src, *, max_length):
+    if not 1 <= max_length <= model.config.max_length:
+        raise ValueError("max_length")
+    config, ended = model.config, torch.zeros(len(src), dtype=torch.bool)
+    with evaluating(model), torch.no_grad():
+        memory, mask = model.encode(src), torch.ones(len(src), 1, 1, src.size(1), dtype=torch.bool)
+        tokens = torch.full((len(src), 1), config.bos_id)
+        while tokens.size(1) <= max_length and not ended.all():
+            token = model.project(model.decode(tokens, memory, mask))[:, -1].argmax(-1)
+            token[ended] = config.pad_id
+            tokens, ended = torch.cat([tokens, token[:, None]], 1), ended | (token == config.eos_id)
+    return tokens[:, 1:]
+""",
+        "you let the decoder look at the source's padding",
+    ),
+    (
+        "ps08-3-check",
+        "the power of the length alone",
+        """
+def length_penalty(log_p, length, alpha):
+    return log_p / torch.as_tensor(length).to(log_p.dtype) ** alpha
+""",
+        "you divide by n^α; here it is ((5 + n)/6)^α",
+    ),
+    (
+        "ps08-5-nucleus-check",
+        "without the token that crosses p",
+        """
+def nucleus(logits, p):
+    if not 0 < p <= 1:
+        raise ValueError("p")
+    values, index = logits.sort(dim=-1, descending=True)
+    hidden = values.softmax(-1).cumsum(-1) > p
+    return logits.masked_fill(hidden.gather(-1, index.argsort(-1)), -math.inf).softmax(-1)
+""",
+        "the token that carries the sum across p is missing",
+    ),
+    (
+        "ps08-6-check",
+        "a mean of sentences",
+        """
+def bleu(candidates, references):
+    if len(candidates) != len(references) or not all(references):
+        raise ValueError("references")
+    total = 0.0
+    for said, several in zip(candidates, references):
+        right = []
+        for n in range(1, 5):
+            most, own = Counter(), Counter(zip(*(said[i:] for i in range(n))))
+            for one in several:
+                most |= Counter(zip(*(one[i:] for i in range(n))))
+            right.append((own & most).total() / max(1, own.total()))
+        r = min((abs(len(one) - len(said)), len(one)) for one in several)[1]
+        total += min(1, math.exp(1 - r / len(said))) * math.prod(right) ** 0.25
+    return 100 * total / len(candidates)
+""",
+        "you average the scores of sentences",
+    ),
+    (
+        "ps08-7-check",
+        "a cache cut too late",
+        """
+def cached_attention_step(query, key, value, keys, values, window=None):
+    if window is not None and window < 1:
+        raise ValueError("window")
+    keys, values = torch.cat([keys, key], -2), torch.cat([values, value], -2)
+    weights = (query @ keys.mT / query.size(-1) ** 0.5).softmax(-1)
+    output = weights @ values
+    if window is not None:
+        keys, values = keys[..., -window:, :], values[..., -window:, :]
+    return output, keys, values
+""",
+        "you attend to everything and cut afterwards",
+    ),
 ]
 
 
@@ -791,6 +886,12 @@ def an_epoch(train):
     return train(torch.nn.Linear(7, 11), batches, 2, rate=0.1, pad_id=3)
 
 
+def a_few_sentences(search):
+    sizes = {"d_model": 6, "num_heads": 2, "d_ff": 5, "num_encoder_layers": 1, "num_decoder_layers": 1}
+    model = Transformer(TransformerConfig(7, 5, **sizes, max_length=7))
+    return search(model, torch.ones(2, 3).long() * 4, beam_size=2, length_penalty=0.6, max_length=1)
+
+
 FUNCTION, CLASS = ("broken", "repaired"), ("Broken", "Repaired")
 # Programs to debug: their cells, the check's task, their names before and after, and how they are run.
 BROKEN = [
@@ -806,6 +907,7 @@ BROKEN = [
     ("ps05-4", "batch_norm", CLASS, lambda norm: norm(5)(torch.randn(2, 3, 5))),
     ("ps06-4", "decoder_layer", CLASS, a_decoder_layer),
     ("ps07-5", "accumulated_gradients", FUNCTION, an_epoch),
+    ("ps08-4", "beam", FUNCTION, a_few_sentences),
 ]
 
 

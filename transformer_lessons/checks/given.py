@@ -17,6 +17,11 @@ def model(config: dict, state: dict[str, Tensor]) -> nn.Module:
     return made.eval()
 
 
+def training_model(config: dict, state: dict[str, Tensor]) -> nn.Module:
+    """The same in training mode, as one finds it between two steps of training."""
+    return model(config, state).train()
+
+
 def linear(weight: Tensor, bias: Tensor) -> nn.Module:
     """An `nn.Linear` with this weight and bias."""
     made = nn.Linear(weight.size(1), weight.size(0), dtype=weight.dtype)
@@ -60,6 +65,7 @@ def sgd(module: nn.Module, rate: float) -> torch.optim.Optimizer:
 
 BUILDERS: dict[str, Callable] = {
     "model": model,
+    "training_model": training_model,
     "linear": linear,
     "perceptron": perceptron,
     "used": used,

@@ -41,4 +41,11 @@ TASKS = {
     "accumulated_gradients": "accumulation.TASK",
     "adam_step": "adam.TASK",
     "average_checkpoints": "averaging.TASK",
+    "greedy": "greedy.TASK",
+    "cached_attention_step": "cached_attention.TASK",
+    "length_penalty": "length_penalty.TASK",
+    "beam": "beam.TASK",
+    "top_k": "sampling.TOP_K",
+    "nucleus": "sampling.NUCLEUS",
+    "bleu": "bleu.TASK",
 }
