@@ -1,5 +1,6 @@
 """Right answers pass, however they are written; wrong ones fail, and get no name that is not their own."""
 
+import copy
 import functools
 import importlib
 import math
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from transformer_lessons import checks
 from transformer_lessons.attention import MultiHeadAttention
@@ -270,6 +272,54 @@ def rewired(task, forward):
     return Wrong
 
 
+def layer(forward):
+    """A feed-forward layer that does something else."""
+
+    class Layer(nn.Module):
+        def __init__(self, d_model, d_ff, *, activation="relu", dropout=0.0):
+            super().__init__()
+            self.W_1, self.W_2 = nn.Linear(d_model, d_ff), nn.Linear(d_ff, d_model)
+
+        def forward(self, x):
+            return forward(x, self.W_1, self.W_2)
+
+    return Layer
+
+
+def gated(gate):
+    """A gated layer with another gate."""
+
+    class Layer(nn.Module):
+        def __init__(self, d_model, d_ff, *, dropout=0.0, bias=False):
+            super().__init__()
+            self.W_1, self.W_3 = (nn.Linear(d_model, d_ff, bias=bias) for _ in range(2))
+            self.W_2 = nn.Linear(d_ff, d_model, bias=bias)
+
+        def forward(self, x):
+            return self.W_2(gate(self.W_1(x), self.W_3(x)))
+
+    return Layer
+
+
+def norm(forward, *, bias=True, running=False):
+    """A norm that does something else, with the parameters and buffers of the right one."""
+
+    class Norm(nn.Module):
+        def __init__(self, d_model, eps=1e-5, momentum=0.1):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(d_model))
+            self.bias = nn.Parameter(torch.zeros(d_model)) if bias else 0.0
+            if running:
+                self.register_buffer("running_mean", torch.zeros(d_model))
+                self.register_buffer("running_var", torch.ones(d_model))
+                self.register_buffer("num_batches_tracked", torch.tensor(0))
+
+        def forward(self, x, *mask):
+            return forward(x, *mask) * self.weight + self.bias
+
+    return Norm
+
+
 @pytest.mark.parametrize(
     ("task", "candidate"),
     [
@@ -375,6 +425,38 @@ def rewired(task, forward):
                 "transformer", lambda model, src, tgt: torch.zeros(len(tgt), tgt.size(1) - 1, model.size)
             ),
         ),
+        ("feed_forward", layer(lambda x, W_1, W_2, *_: W_2(F.leaky_relu(W_1(x))))),
+        ("feed_forward", layer(lambda x, W_1, W_2, *_: W_2(W_1(x).softmax(-1)))),
+        ("swiglu", gated(lambda score, gate: score.tanh() * gate)),
+        ("swiglu", gated(lambda score, gate: F.silu(score) * (1 - gate))),
+        ("layer_norm", norm(lambda x, *_: x / x.abs().amax(-1, keepdim=True))),
+        ("rms_norm", norm(lambda x, *_: x / x.abs().amax(-1, keepdim=True), bias=False)),
+        ("rms_norm", norm(lambda x, *_: x.softmax(-1), bias=False)),
+        ("batch_norm", norm(lambda x, *_: (x - x.mean()) / x.std(), running=True)),
+        ("batch_norm", norm(lambda x, *_: x - x.flatten(0, -2).median(0).values, running=True)),
+        ("masked_batch_norm", norm(lambda x, mask: x * mask[..., None], running=True)),
+        ("masked_batch_norm", norm(lambda x, mask: (x - x[mask].mean()) / x[mask].std(), running=True)),
+        ("teacher_forcing", lambda y, *ids: [t.T for t in right("teacher_forcing")(y, *ids)]),
+        ("teacher_forcing", lambda y, *ids: right("teacher_forcing")([row[::-1] for row in y], *ids)),
+        ("teacher_forcing", lambda y, bos, eos, pad: right("teacher_forcing")(y, bos, eos, pad)[0]),
+        ("warmup", lambda step, d, w: right("warmup")(step, d, w) / 2),
+        ("warmup", lambda step, d, w: round(right("warmup")(step, d, w), 4)),
+        ("warmup", lambda step, d, w: (d * w) ** -0.5 * math.cos(step / w)),
+        ("label_smoothing", lambda x, y, **o: (right("label_smoothing")(x, y, **o)[0], y.size(0))),
+        ("label_smoothing", lambda x, y, **o: right("label_smoothing")(x / 2, y, **o)),
+        ("label_smoothing", lambda x, y, **o: (x.softmax(-1).square().sum(), (y != o["pad_id"]).sum())),
+        (
+            "accumulated_gradients",
+            lambda m, b, n, **o: right("accumulated_gradients")(copy.deepcopy(m), b, n, **o),
+        ),
+        ("accumulated_gradients", lambda m, b, n, **o: right("accumulated_gradients")(m, b[::-1], n, **o)),
+        ("accumulated_gradients", lambda m, b, n, **o: right("accumulated_gradients")(m, b, n, **o) and None),
+        ("adam_step", lambda p, g, m, v, step, *, rate, **_: (p - rate * g, m, v)),
+        ("adam_step", lambda p, g, m, v, *args, **o: right("adam_step")(p * 0.99, g, m, v, *args, **o)),
+        ("adam_step", lambda p, g, m, v, *args, **o: right("adam_step")(p, g.clamp(-1, 1), m, v, *args, **o)),
+        ("average_checkpoints", lambda states: right("average_checkpoints")([*states, states[-1]])),
+        ("average_checkpoints", lambda states: list(right("average_checkpoints")(states).values())),
+        ("average_checkpoints", lambda states: {n: t.abs() for n, t in states[-1].items()}),
         ("greedy", lambda model, src, *, max_length: src[:, :max_length]),
         ("greedy", lambda model, src, *, max_length: right("greedy")(model, src, max_length=1)),
         (

@@ -111,6 +111,12 @@ PAIRS = [
     ("local_window_mask", "one_too_many", "first_to_first"),
     ("limit_lengths", "end_lost", "numbers_from_one"),
     ("soft_capped_attention", "cap_not_multiplied", "no_scaling"),
+    ("feed_forward", "no_activation", "dropout_in_evaluation"),
+    ("swiglu", "sigmoid_gate", "bias_ignored"),
+    ("layer_norm", "unbiased_eps_outside", "other_default"),
+    ("rms_norm", "summed", "half_statistics"),
+    ("batch_norm", "unbiased", "momentum_reversed"),
+    ("masked_batch_norm", "zeros_averaged", "few_accepted"),
 ]
 
 

@@ -406,6 +406,8 @@ def limit_lengths(sentences, max_length, *, too_long="refuse"):
     return [ids[:max_length] for ids in sentences], cut
 """,
         "your cut loses the end mark; where a sentence ended with it, it takes the last place kept",
+    ),
+    (
         "ps04-2-split-check",
         "heads by view",
         """
@@ -572,6 +574,155 @@ def parameter_count(V, d, d_ff, N, h, d_k, *, tied="all", norm_first=False, shar
         "you count a decoder layer like an encoder layer",
     ),
     (
+        "ps05-2-feed-forward-check",
+        "a feed-forward layer without activation",
+        """
+class FeedForward(nn.Module):
+    def __init__(self, d_model, d_ff, *, activation="relu", dropout=0.0):
+        super().__init__()
+        self.W_1, self.W_2 = nn.Linear(d_model, d_ff), nn.Linear(d_ff, d_model)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x):
+        return self.W_2(self.dropout(self.W_1(x)))
+""",
+        "you left out the activation: two linear maps in a row are one linear map",
+    ),
+    (
+        "ps05-2-swiglu-check",
+        "a sigmoid for a gate",
+        """
+class SwiGLU(nn.Module):
+    def __init__(self, d_model, d_ff, *, dropout=0.0, bias=False):
+        super().__init__()
+        self.W_1, self.W_3 = (nn.Linear(d_model, d_ff, bias) for _ in "13")
+        self.W_2, self.dropout = nn.Linear(d_ff, d_model, bias), nn.Dropout(dropout)
+
+    def forward(self, x):
+        return self.W_2(self.dropout(torch.sigmoid(self.W_1(x)) * self.W_3(x)))
+""",
+        "you gate with the sigmoid, as in GLU",
+    ),
+    (
+        "ps05-3-layer-norm-check",
+        "the layer norm of many tutorials",
+        """
+class LayerNorm(nn.Module):
+    def __init__(self, features, eps=1e-12):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.ones(features)), nn.Parameter(torch.zeros(features))
+        self.eps = eps
+
+    def forward(self, x):
+        mean, std = x.mean(-1, keepdim=True), x.std(-1, keepdim=True)
+        return self.weight * (x - mean) / (std + self.eps) + self.bias
+""",
+        "you wrote (x − mean)/(x.std() + eps): .std() divides by d_model − 1, and ε is outside the root",
+    ),
+    (
+        "ps05-3-rms-norm-check",
+        "a first draft in half precision",
+        """
+class RMSNorm(nn.Module):
+    def __init__(self, d_model, eps=1e-6):
+        super().__init__()
+        self.weight, self.eps = nn.Parameter(torch.ones(d_model)), eps
+
+    def forward(self, x):
+        return self.weight * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps)
+""",
+        "you square in float16, which ends at 65,504",
+    ),
+    (
+        "ps05-5-check",
+        "zeros that are averaged",
+        """
+class MaskedBatchNorm(nn.BatchNorm1d):
+    def forward(self, x, mask):
+        x = x.masked_fill(~mask[..., None], 0)
+        return super().forward(x.mT).mT.masked_fill(~mask[..., None], 0)
+""",
+        "you set padding to zero and average over all positions; divide by the number of real ones",
+    ),
+    (
+        "ps07-2-check",
+        "no shift",
+        """
+from torch.nn.utils.rnn import pad_sequence
+
+
+def teacher_forcing(targets, bos_id, eos_id, pad_id):
+    rows = [torch.tensor([*sentence, eos_id]) for sentence in targets]
+    whole = pad_sequence(rows, batch_first=True, padding_value=pad_id)
+    return whole, whole
+""",
+        "your tgt_in and tgt_out are the same: the decoder reads the very token that it should say",
+    ),
+    (
+        "ps07-3-check",
+        "the formula without step 0",
+        """
+def warmup_inverse_sqrt(step, d_model, warmup_steps):
+    return d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)
+""",
+        "you divide by zero at step 0",
+    ),
+    (
+        "ps07-4-check",
+        "smoothing left to PyTorch",
+        """
+def label_smoothed_loss(logits, targets, *, pad_id, smoothing=0.1):
+    loss = F.cross_entropy(
+        logits.flatten(0, -2), targets.flatten(), ignore_index=pad_id, label_smoothing=smoothing, reduction="sum"
+    )
+    return loss, (targets != pad_id).sum()
+""",
+        "you spread ε over the whole vocabulary, so padding gets a share",
+    ),
+    (
+        "ps07-5-check",
+        "the loop of most tutorials",
+        """
+defects = "BF"
+
+
+def repaired(module, batches, accumulate, *, rate, pad_id):
+    optimizer = torch.optim.SGD(module.parameters(), lr=rate)
+    optimizer.zero_grad()
+    losses = []
+    for i, (inputs, targets) in enumerate(batches):
+        loss = F.cross_entropy(module(inputs).flatten(0, 1), targets.flatten(), ignore_index=pad_id)
+        (loss / accumulate).backward()
+        if (i + 1) % accumulate == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(loss.item())
+    return losses
+""",
+        "you drop the batches left over at the end",
+    ),
+    (
+        "ps07-6-check",
+        "moments changed in place",
+        """
+def adam_step(parameter, gradient, first, second, step, *, rate, betas=(0.9, 0.98), eps=1e-9):
+    first.mul_(betas[0]).add_(gradient, alpha=1 - betas[0])
+    second.mul_(betas[1]).addcmul_(gradient, gradient, value=1 - betas[1])
+    m, v = first / (1 - betas[0] ** step), second / (1 - betas[1] ** step)
+    return parameter - rate * m / (v.sqrt() + eps), first, second
+""",
+        "you change the tensors that you were given",
+    ),
+    (
+        "ps07-7-check",
+        "all entries alike",
+        """
+def average_checkpoints(states):
+    return {name: sum(state[name] for state in states) / len(states) for name in states[0]}
+""",
+        "you average whole numbers too",
+    ),
+    (
         "ps08-2-check",
         "the first sentence's token for all",
         """
@@ -675,7 +826,7 @@ def test_the_visible_check_names_typical_mistakes(no_shape_checks, check, wrong,
     assignment = check.partition("-")[0]
     master = next(master for master in MASTERS if master.stem.startswith(assignment))
     cells = {cell.id: cell.source for cell in read(release.released(master)).cells}
-    names = {}
+    names = {"__name__": "notebook"}  # which classes ask for
     exec(cells[f"{assignment}-imports"], names)
     exec(wrong, names)
     with pytest.raises(AssertionError) as failure:
@@ -730,6 +881,11 @@ def a_decoder_layer(layer):
     return layer(settings)(torch.ones(2, 11, 15), torch.ones(2, 7, 15))
 
 
+def an_epoch(train):
+    batches = [[torch.randn(3, 5, 7), torch.randint(11, (3, 5))] for _ in range(5)]
+    return train(torch.nn.Linear(7, 11), batches, 2, rate=0.1, pad_id=3)
+
+
 def a_few_sentences(search):
     sizes = {"d_model": 6, "num_heads": 2, "d_ff": 5, "num_encoder_layers": 1, "num_decoder_layers": 1}
     model = Transformer(TransformerConfig(7, 5, **sizes, max_length=7))
@@ -748,7 +904,9 @@ BROKEN = [
     ),
     ("ps03-4", "scaled_dot_product_attention", FUNCTION, three_inputs),
     ("ps04-4", "multi_head", CLASS, lambda module: module(15, 3)(torch.randn(2, 7, 15))),
+    ("ps05-4", "batch_norm", CLASS, lambda norm: norm(5)(torch.randn(2, 3, 5))),
     ("ps06-4", "decoder_layer", CLASS, a_decoder_layer),
+    ("ps07-5", "accumulated_gradients", FUNCTION, an_epoch),
     ("ps08-4", "beam", FUNCTION, a_few_sentences),
 ]
 
@@ -759,7 +917,7 @@ def test_the_broken_program_breaks_where_it_is_said(no_shape_checks, cell, task,
     master = next(master for master in MASTERS if master.stem.startswith(cell[:4]))
     cells = {found.id: found.source for found in read(master).cells}
     program, answer = cells[f"{cell}-broken"], cells[f"{cell}-answer"]
-    names = {}
+    names = {"__name__": "notebook"}
     exec(cells[f"{cell[:4]}-imports"], names)
     exec(program + "\n" + answer, names)
     broken, right = (

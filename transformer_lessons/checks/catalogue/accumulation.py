@@ -74,6 +74,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "empty_batch": asked(padding, 2),
         "calls": asked(uneven, 3, "counting", view=_counted),
         "none": replace(asked(even, 0), view=None, refused="accumulate=0"),
+        "negative": replace(asked(even, -2), view=None, refused="accumulate=-2"),
         "losses": asked(five, 3, view=_losses),
     }
 
@@ -148,6 +149,11 @@ def assemble(steps: Steps) -> Callable:
         return steps.result(losses)
 
     return train_accumulated
+
+
+def _zero_crashes(accumulate: int) -> None:
+    if not accumulate:
+        raise ZeroDivisionError("integer modulo by zero")
 
 
 def _descend(module: nn.Module, rate: float, move: Callable) -> None:
@@ -417,8 +423,9 @@ MISTAKES = (
         "Nothing is trained, or an error speaks of a modulo.",
         LOOP,
         (
-            {"accept": lambda accumulate: None, "groups": lambda b, a: _grouped(b, a) if a > 0 else []},
-            {"accept": lambda accumulate: 1 // accumulate},
+            {"accept": lambda accumulate: None},
+            {"accept": _zero_crashes},
+            {"accept": lambda accumulate: None, "groups": lambda b, a: _grouped(b, a) if a else []},
         ),
     ),
 )
@@ -456,7 +463,9 @@ TASK = Task(
         ),
         Requirement("losses", "it returns each group's loss per real token.", ("losses",), WRONG),
         Requirement("inputs", "the batches are left unchanged.", ("uneven",), LOOP, ("inputs",)),
-        Requirement("refusals", "an accumulate below 1 is refused with ValueError.", ("none",), LOOP),
+        Requirement(
+            "refusals", "an accumulate below 1 is refused with ValueError.", ("none", "negative"), LOOP
+        ),
         Requirement("calls", "each batch is computed by itself.", ("calls",), LOOP),
     ),
     sizes=_sizes,
@@ -468,5 +477,5 @@ TASK = Task(
     steps=Steps(),
     assemble=assemble,
     mistakes=MISTAKES,
-    essential=12,  # which losses are returned may be wrong in its own way
+    essential=13,  # which losses are returned may be wrong in its own way
 )

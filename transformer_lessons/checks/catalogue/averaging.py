@@ -67,6 +67,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         {("other" if name == "layer.bias" else name): t for name, t in several[1].items()},
     ]
     more = [several[0], {**several[1], "layer.more": draw.normal(c)}]
+    fewer = [several[0], {name: t for name, t in several[1].items() if name != "layer.bias"}]
     other_shape = [several[0], {**several[1], "layer.bias": draw.normal(1)}]
     return {
         "names": Probe([several], view=_shapes),
@@ -81,6 +82,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "none": Probe([[]], refused="no checkpoints"),
         "other_names": Probe([other_names], refused="checkpoints with other names"),
         "more_names": Probe([more], refused="a second checkpoint with an entry more"),
+        "fewer_names": Probe([fewer], refused="a second checkpoint with an entry less"),
         "other_shape": Probe([other_shape], refused=f"checkpoints with shapes ({c},) and (1,)"),
     }
 
@@ -167,6 +169,13 @@ def _first_only(states: list[State]) -> None:
     """Names that are missing fail, names too many do not."""
     for state in states:
         for name in states[0]:
+            _ = state[name]
+
+
+def _last_only(states: list[State]) -> None:
+    """The other way round."""
+    for state in states:
+        for name in states[-1]:
             _ = state[name]
 
 
@@ -338,6 +347,7 @@ MISTAKES = (
         AVERAGE,
         (
             {"accept_names": _first_only, "chosen": _names_of_first},
+            {"accept_names": _last_only},
             {"accept_names": _any_crashes},
             {"accept_names": lambda states: None, "chosen": _completed},
         ),
@@ -367,7 +377,10 @@ TASK = Task(
         ),
         Requirement("values", "floating-point entries are averaged.", ("two", "several", "one"), AVERAGE),
         Requirement(
-            "whole", "entries of whole numbers or booleans are the last checkpoint's.", ("whole",), AVERAGE
+            "whole",
+            "entries of whole numbers or booleans are the last checkpoint's.",
+            ("whole", "masks"),
+            AVERAGE,
         ),
         Requirement("dtype", "each entry keeps its type.", ("types", "half_types"), AVERAGE),
         Requirement("precision", "float16 does not overflow on the way.", ("half",), AVERAGE),
@@ -375,7 +388,7 @@ TASK = Task(
         Requirement(
             "refusals",
             "no checkpoints, and checkpoints with other names or shapes, are refused with ValueError.",
-            ("none", "other_names", "more_names", "other_shape"),
+            ("none", "other_names", "more_names", "fewer_names", "other_shape"),
             AVERAGE,
         ),
     ),

@@ -72,6 +72,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "no_pad_id": asked(logits, full - 1, None, smoothing=0.2),
         "negative": Probe([logits, padded], {"pad_id": 0, "smoothing": -0.1}, refused="smoothing=-0.1"),
         "all": Probe([logits, padded], {"pad_id": 0, "smoothing": 1.0}, refused="smoothing=1.0"),
+        "below": Probe([logits, full], {"pad_id": -1}, refused="pad_id=-1"),
         "no_class": Probe([logits, full], {"pad_id": v}, refused=f"pad_id={v} among {v} classes"),
     }
 
@@ -133,7 +134,7 @@ TASK = Task(
         Requirement(
             "refusals",
             "a smoothing outside [0, 1), and a pad_id that is no class, are refused with ValueError.",
-            ("negative", "all", "no_class"),
+            ("negative", "all", "below", "no_class"),
             SMOOTHING,
         ),
     ),

@@ -144,6 +144,10 @@ def _no_class_crashes(pad_id: int | None, classes: int) -> None:
         raise IndexError("index is out of bounds")
 
 
+def _both_crash(pad_id: int | None, classes: int) -> None:
+    _no_class_crashes(classes if pad_id == -1 else pad_id, classes)
+
+
 def _first_axis_of_classes(logits: Tensor, pad_id: int | None) -> Tensor:
     return logits.log_softmax(1 if logits.dim() > 2 else 0)
 
@@ -385,6 +389,10 @@ MISTAKES = (
         "ignore_index may be anything, and −100 is usual.",
         "An id of another vocabulary goes unnoticed, or fails with an index out of range.",
         SMOOTHING,
-        ({"accept_pad": lambda pad_id, classes: None}, {"accept_pad": _no_class_crashes}),
+        (
+            {"accept_pad": lambda pad_id, classes: None},
+            {"accept_pad": _no_class_crashes},
+            {"accept_pad": _both_crash},
+        ),
     ),
 )

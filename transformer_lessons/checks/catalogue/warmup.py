@@ -46,7 +46,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     }
     return {
         **{name: Probe(args, view=_seen) for name, args in asked.items()},
-        "negative": Probe([-w, d, w], refused=f"step={-w}"),
+        "negative": Probe([-1, d, w], refused="step=-1"),
         "no_width": Probe([within, 0, w], refused="d_model=0"),
         "no_warmup": Probe([within, d, 0], refused="warmup_steps=0"),
     }
