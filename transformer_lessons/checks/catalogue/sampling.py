@@ -118,7 +118,7 @@ def _nucleus_probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "plain": found.pop("plain"),
         "wide": Probe([logits, 0.95]),
         **found,
-        "all": Probe([logits, 1.0]),
+        "all": Probe([equal, 1.0]),  # quarters, whose sum nobody rounds
         "equal": Probe([equal, 0.6], view=_count(words)),
         "zero": Probe([logits, 0.0], refused="p=0.0"),
         "above_one": Probe([logits, 1.5], refused="p=1.5"),
