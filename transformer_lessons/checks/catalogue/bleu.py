@@ -73,7 +73,7 @@ Tokens = Sequence[str | int]
 
 
 def _accept(candidates: list, references: list) -> None:
-    if len(candidates) != len(references) or not all(references):
+    if len(candidates) != len(references) or [] in references:
         raise ValueError("references: expected one or more for each candidate")
 
 
@@ -136,7 +136,7 @@ def assemble(steps: Steps) -> Callable:
         return steps.right(found, steps.allowed(of)), steps.total(found, of)
 
     def score(candidates, references):
-        every = list(zip(candidates, references, strict=False))
+        every = [(c, references[n]) for n, c in enumerate(candidates)]
         pairs = []
         for n in steps.orders:
             counts = [counted(c, rs, n) for c, rs in every]

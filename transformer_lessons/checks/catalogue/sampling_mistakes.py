@@ -23,7 +23,7 @@ AT, WRONG = "#ch15-greedy", "#ch15-wrong"
 
 def _ranks(logits: Tensor) -> Tensor:
     """0 for the likeliest token, 1 for the next, …; no two alike."""
-    return logits.argsort(dim=-1, descending=True, stable=True).argsort(-1)
+    return logits.argsort(descending=True).argsort()
 
 
 def _renormalised(logits: Tensor, kept: Tensor) -> Tensor:
@@ -72,10 +72,10 @@ class NucleusSteps:
     """What a mistake may replace in nucleus filtering."""
 
     accept: Callable = _accept_p
-    order: Callable = lambda logits: logits.argsort(dim=-1, descending=True, stable=True)
+    order: Callable = lambda logits: logits.argsort(descending=True)
     measure: Callable = lambda logits: logits.softmax(-1)
     within: Callable = lambda ordered, p: _before(ordered) < p
-    back: Callable = lambda within, order: torch.zeros_like(within).scatter(-1, order, within)
+    back: Callable = lambda within, order: within.gather(-1, order.argsort())
     spread: Callable = _renormalised
     result: Callable = lambda found, order: found
 
