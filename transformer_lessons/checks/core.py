@@ -48,7 +48,7 @@ class Mistake:
         why: why people write it.
         symptom: what it looks like from outside.
         anchor: where the book explains it.
-        variants: ways to write it; each maps names of steps to what stands there instead.
+        variants: ways to write it; each maps names of steps to what stands there instead, mostly functions.
     """
 
     id: str
@@ -56,7 +56,7 @@ class Mistake:
     why: str
     symptom: str
     anchor: str
-    variants: tuple[dict[str, Callable], ...]
+    variants: tuple[dict[str, Any], ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +93,7 @@ class Task:
     mistakes: tuple[Mistake, ...]
     essential: int | None = None
 
-    def mistaken(self, *variants: dict[str, Callable]) -> Callable:
+    def mistaken(self, *variants: dict[str, Any]) -> Callable:
         """The wrong implementation that makes these mistakes at once."""
         return self.assemble(
             replace(self.steps, **{k: v for variant in variants for k, v in variant.items()})
