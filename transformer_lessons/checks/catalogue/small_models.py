@@ -27,9 +27,11 @@ class Small:
         number: which one.
         seed: of the numbers that its tokens get, and of the order of its sentences.
         rows: how many sentences; `order` is theirs.
+        ending: how much it likes to end a sentence.
+        sharp: how sure it is of its words.
     """
 
-    def __init__(self, number: int, seed: int, rows: int):
+    def __init__(self, number: int, seed: int, rows: int, ending: float = 0.5, sharp: float = 0.3):
         draw, sizes = Draw(number), random.Random(number)
         self.source_vocab, self.target_vocab = sizes.sample([7, 11, 13], 2)
         length, self.max_length = 5, 7
@@ -40,8 +42,8 @@ class Small:
         # One coordinate of what the decoder says is always 1, so that its weights add a constant to each logit:
         # padding and beginning are never said, and the end more often than by chance.
         self.state["decoder_norm.weight"][-1], self.state["decoder_norm.bias"][-1] = 0.0, 1.0
-        self.state["output.weight"][:3, -1] = torch.tensor([-30.0, -30.0, 0.5], dtype=torch.float64)
-        self.state["output.weight"] *= 0.3  # hesitant, so that a search finds other sentences than greed does
+        self.state["output.weight"][:3, -1] = torch.tensor([-30.0, -30.0, ending], dtype=torch.float64)
+        self.state["output.weight"] *= sharp  # a hesitant one, so that a search finds what greed does not
         self.src = draw.integers(3, self.source_vocab, rows, length)
         for row in range(rows):
             self.src[row, length - row % length :] = 0
