@@ -12,7 +12,7 @@ from transformer_lessons.checks.adapter import Adapter, Reply
 from transformer_lessons.checks.local import Local
 from transformer_lessons.checks.probe import Build, Given, Probe, ask
 
-__all__ = ["Build", "Draw", "Given", "Mistake", "Probe", "Requirement", "Task", "exam", "expected"]
+__all__ = ["Build", "Draw", "Exam", "Given", "Mistake", "Probe", "Requirement", "Task", "exam", "expected"]
 
 Sizes = dict[str, int]
 
@@ -147,10 +147,22 @@ class Draw:
         return order < shown
 
 
+class Exam(dict[str, tuple[Probe, Reply]]):
+    """The probes of a task by name, each with what the right answer shows.
+
+    Attributes:
+        kept: what known mistakes showed so far, by mistake and probe: most diagnoses ask the same again.
+    """
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.kept: dict[tuple, Reply] = {}
+
+
 @lru_cache(maxsize=32)
-def exam(task: Task, seed: int) -> dict[str, tuple[Probe, Reply]]:
+def exam(task: Task, seed: int) -> Exam:
     """All probes of a task for a seed, with what the right answer shows; kept, as many check with seed 0."""
-    return expected(task, task.sizes(seed), seed)
+    return Exam(expected(task, task.sizes(seed), seed))
 
 
 def expected(task: Task, sizes: Sizes, seed: int) -> dict[str, tuple[Probe, Reply]]:
