@@ -127,4 +127,4 @@ def _named(task: Task, probe: Probe) -> list[tuple[str, object]]:
 
 
 def _wrap(text: str) -> str:
-    return textwrap.fill(text, WIDTH, subsequent_indent="  ")
+    return textwrap.fill(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
