@@ -49,6 +49,14 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "weights": Probe([x, memory, None, per_head], asked, build=loaded, view=_with_weights),
         "float32": Probe([x.float(), memory.float()], build=single),
         "empty": Probe([x, memory, other, empty], build=loaded, cotangents=back),
+        **_refused(s, draw, loaded),
+    }
+
+
+def _refused(s: dict[str, int], draw: Draw, loaded: Build) -> dict[str, Probe]:
+    b, q, k, d = s["batch"], s["queries"], s["keys"], s["heads"] * s["d_k"]
+    x, memory = draw.normal(b, q, d), draw.normal(b, k, d)
+    return {
         "remainder": Probe([x], build=Build([d, d - 1]), refused=f"num_heads={d - 1} for d_model={d}"),
         "no_head": Probe([x], build=Build([d, 0]), refused="num_heads=0"),
         "lonely_value": Probe([x, None, draw.normal(b, q, d)], build=loaded, refused="a value without a key"),
