@@ -8,6 +8,7 @@ import argparse
 import json
 import logging
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -31,6 +32,7 @@ MASTER_ONLY = (
     "END HIDDEN TESTS",
     "BEGIN MARK SCHEME",
 )
+TASK_COLUMNS = ("task", "kind", "points", "difficulty", "minutes")
 METADATA = {
     "kernelspec": KERNEL,
     "language_info": {"name": "python"},
@@ -99,21 +101,40 @@ def normalised(notebook: nbformat.NotebookNode) -> str:
 
 
 def manifest(texts: dict[str, str]) -> str:
-    """What `lessons check-submission` knows of released assignments: their cells, without the text of any."""
-    found = {}
-    for name, text in texts.items():
-        cells = [cell for cell in json.loads(text)["cells"] if grade_id(cell)]
-        found[name] = {
-            "cells": {
-                grade_id(cell): {
-                    "type": cell["cell_type"],
-                    "locked": cell["metadata"]["nbgrader"]["locked"],
-                    "sum": digest(cell["source"]),
-                }
-                for cell in cells
+    """What the package knows of released assignments: their tasks, and their cells without the text of any."""
+    return (
+        json.dumps({name: about(json.loads(text)["cells"]) for name, text in texts.items()}, indent=1) + "\n"
+    )
+
+
+def about(cells: list[dict]) -> dict:
+    """Title, chapters and table of tasks as the first cell has them, and what there is to know of each cell.
+
+    Raises:
+        ValueError: for a first cell without these.
+    """
+    intro = "".join(cells[0]["source"])
+    title = re.match(r"# (ps\d\d · .+)\n", intro)
+    chapters = re.search(r"^Goes with (chapters? .+)$", intro, re.MULTILINE)
+    rows = [
+        [part.strip() for part in line.split("|")[1:-1]] for line in intro.splitlines() if line[:1] == "|"
+    ]
+    if not title or not chapters or rows[:1] != [list(TASK_COLUMNS)]:
+        raise ValueError("a first cell should have a title, “Goes with chapters …” and a table of its tasks")
+    return {
+        "title": title[1],
+        "chapters": chapters[1].rstrip("."),
+        "tasks": [dict(zip(TASK_COLUMNS, row, strict=True)) for row in rows[2:]],
+        "cells": {
+            grade_id(cell): {
+                "type": cell["cell_type"],
+                "locked": cell["metadata"]["nbgrader"]["locked"],
+                "sum": digest(cell["source"]),
             }
-        }
-    return json.dumps(found, indent=1) + "\n"
+            for cell in cells
+            if grade_id(cell)
+        },
+    }
 
 
 def write(path: Path, text: str) -> None:

@@ -53,7 +53,7 @@ def _error(task: Task, got: Reply) -> Finding | None:
 
 def _structure(task: Task, got: Reply, want: Reply) -> Finding | None:
     """The right number of tensors of the right shapes."""
-    promised = f"a tuple ({', '.join(task.returns)})" if len(task.returns) > 1 else "one tensor"
+    promised = _promised(task, want)
     if isinstance(want.value, dict) and isinstance(got.value, dict):  # seen through a view, which says more
         return None
     if got.kind != want.kind or isinstance(want.value, dict):
@@ -66,6 +66,12 @@ def _structure(task: Task, got: Reply, want: Reply) -> Finding | None:
         if finding:
             return finding
     return None
+
+
+def _promised(task: Task, want: Reply) -> str:
+    if len(task.returns) > 1:
+        return f"a tuple ({', '.join(task.returns)})"
+    return "None" if want.kind == "NoneType" else f"one {want.kind.lower()}"
 
 
 def _in_words(got: Reply) -> str:
