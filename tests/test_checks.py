@@ -492,6 +492,15 @@ def test_unrelated_wrong_answers_to_other_tasks_fail_without_a_name(task, candid
     assert report.misconception is None
 
 
+def test_a_mistake_after_all_that_is_essential_has_no_name():
+    def tripled_with_dropout(q, k, v, mask=None, *, is_causal=False, dropout=0.0):
+        output, weights = right(ATTENTION)(q, k, v, mask, is_causal=is_causal)
+        return (3 * output if dropout else output), weights
+
+    report = checks.check(ATTENTION, tripled_with_dropout)
+    assert (report.requirement, report.misconception) == ("dropout", None)
+
+
 def test_zeros_earn_nothing():
     assert not any(
         met for name, met in checks.check(ATTENTION, zeros).requirements.items() if name != "returns"

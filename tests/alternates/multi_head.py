@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from transformer_lessons.attention import scaled_dot_product_attention
+from transformer_lessons.attention import MultiHeadAttention, scaled_dot_product_attention
 
 
 class Parts(nn.Module):
@@ -92,8 +92,8 @@ class Einsum(Parts):
         return (output + self.W_o.bias, weights) if need_weights else output + self.W_o.bias
 
 
-class PairedAlways(Parts):
-    """Keys already transposed; torch's own attention where no weights are asked for."""
+class KeysTurned(Parts):
+    """Keys already transposed by the split."""
 
     def forward(self, query, key=None, value=None, mask=None, *, need_weights=False):
         query, key, value = self.three(query, key, value)
@@ -110,4 +110,4 @@ class PairedAlways(Parts):
         return (output, weights) if need_weights else output
 
 
-ALTERNATES = [WithThePackage, HeadByHead, Einsum, PairedAlways]
+ALTERNATES = [MultiHeadAttention, WithThePackage, HeadByHead, Einsum, KeysTurned]

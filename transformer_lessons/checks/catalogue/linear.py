@@ -45,7 +45,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "empty": Probe(plain, {"key_mask": hidden}, cotangents=back),
         "number_mask": Probe(plain, {"key_mask": mask.long()}, refused="A mask of integers 0 and 1"),
         "fewer_keys": Probe(
-            _inputs(draw, s, b, h, queries=max(q, k), keys=min(q, k)),
+            _inputs(draw, s, queries=max(q, k), keys=min(q, k)),
             {"is_causal": True},
             refused="is_causal with more queries than keys",
         ),
@@ -61,6 +61,7 @@ def _causal_probes(s: dict[str, int], draw: Draw, back: list) -> dict[str, Probe
     return {
         "causal": Probe(square, causal, cotangents=back),
         "longer": Probe(_inputs(draw, s, b, h, queries=min(q, k), keys=max(q, k)), causal),
+        "causal_long": Probe(_inputs(draw, s, h, queries=131, keys=131), causal),
         "causal_masked": Probe(square, {**causal, "key_mask": mask}),
         "causal_float32": Probe([x.float() for x in square], causal),
     }
@@ -89,7 +90,7 @@ TASK = Task(
         Requirement(
             "causal",
             "with is_causal=True, query i sees keys 0 … i, in the numerator and in the divisor.",
-            ("causal",),
+            ("causal", "causal_long"),
             CAUSAL,
         ),
         Requirement(
@@ -159,5 +160,5 @@ TASK = Task(
     steps=Steps(),
     assemble=assemble,
     mistakes=MISTAKES,
-    essential=11,  # all but the refusals and the bytes
+    essential=12,  # all but the refusals and the bytes
 )

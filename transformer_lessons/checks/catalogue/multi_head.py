@@ -6,7 +6,6 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from transformer_lessons.attention import MultiHeadAttention
 from transformer_lessons.checks.catalogue.multi_head_mistakes import MISTAKES
 from transformer_lessons.checks.catalogue.multi_head_steps import Steps, assemble
 from transformer_lessons.checks.core import Build, Draw, Probe, Requirement, Task
@@ -41,6 +40,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     return {
         "self": Probe([x], build=loaded),
         "names": Probe([], build=Build([d, h]), method="state", view=_shapes),
+        "one_head": Probe([x], build=replace(loaded, args=[d, 1])),
         "cross": Probe([x, memory], {"need_weights": False}, build=replace(loaded, training=True)),
         "three": Probe([x, memory, other], build=loaded),
         "masked": Probe([x, memory, other, per_head], build=loaded, cotangents=back),
@@ -49,10 +49,21 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "weights": Probe([x, memory, None, per_head], asked, build=loaded, view=_with_weights),
         "float32": Probe([x.float(), memory.float()], build=single),
         "empty": Probe([x, memory, other, empty], build=loaded, cotangents=back),
+        **_refused(s, draw, loaded),
+    }
+
+
+def _refused(s: dict[str, int], draw: Draw, loaded: Build) -> dict[str, Probe]:
+    b, q, k, d = s["batch"], s["queries"], s["keys"], s["heads"] * s["d_k"]
+    x, memory = draw.normal(b, q, d), draw.normal(b, k, d)
+    return {
         "remainder": Probe([x], build=Build([d, d - 1]), refused=f"num_heads={d - 1} for d_model={d}"),
         "no_head": Probe([x], build=Build([d, 0]), refused="num_heads=0"),
         "lonely_value": Probe([x, None, draw.normal(b, q, d)], build=loaded, refused="a value without a key"),
         "wide": Probe([draw.normal(b, q, d + 1)], build=loaded, refused=f"a query of width {d + 1}, not {d}"),
+        "wide_value": Probe(
+            [x, memory, draw.normal(b, k, d + 1)], build=loaded, refused=f"a value of width {d + 1}, not {d}"
+        ),
     }
 
 
@@ -84,7 +95,7 @@ TASK = Task(
     "need_weights=False)",
     arguments=("query", "key", "value", "mask"),
     returns=("output",),
-    reference=MultiHeadAttention,
+    reference=assemble(Steps()),
     requirements=(
         Requirement(
             "parameters",
@@ -103,7 +114,7 @@ TASK = Task(
             "values",
             "each head attends with its own d_k features of the three projections; what the heads find stands "
             "side by side and goes through W_o.",
-            ("self",),
+            ("self", "one_head"),
             LOOP,
         ),
         Requirement(
@@ -152,7 +163,7 @@ TASK = Task(
             "refusals",
             "a num_heads below 1 or that does not divide d_model, a value without a key, and inputs of another "
             "width than d_model are refused with ValueError.",
-            ("remainder", "no_head", "lonely_value", "wide"),
+            ("remainder", "no_head", "lonely_value", "wide", "wide_value"),
             CLASS,
         ),
     ),
@@ -162,5 +173,5 @@ TASK = Task(
     steps=Steps(),
     assemble=assemble,
     mistakes=MISTAKES,
-    essential=10,  # all but the refusals
+    essential=11,  # all but the refusals
 )

@@ -58,6 +58,12 @@ def _crash_if_wide(d_model: int, *inputs: Tensor) -> None:
         _crash()
 
 
+def _only_query(d_model: int, query: Tensor, *others: Tensor) -> None:
+    if query.size(-1) != d_model:
+        raise ValueError("query: expected d_model features")
+    _crash_if_wide(d_model, *others)
+
+
 def _crash_if_lonely(key: Tensor | None, value: Tensor | None) -> None:
     if key is None and value is not None:
         _crash()
@@ -406,5 +412,13 @@ MISTAKES = (
         "The caller is told nothing about query, key or value.",
         CLASS,
         ({"fits": _crash_if_wide},),
+    ),
+    Mistake(
+        "only_query_checked",
+        "you check the width of the query only; key and value can be wrong as well",
+        "In self-attention there is nothing else.",
+        "The caller is told nothing about key or value.",
+        CLASS,
+        ({"fits": _only_query},),
     ),
 )

@@ -66,12 +66,12 @@ class Steps:
     project: Callable = _project
     lengths: Callable = lambda x, h, query: (x.size(1), -1)  # and the width of a head
     split: Callable = _split
-    turn: Callable = lambda k: k.transpose(-2, -1)  # the keys, to meet the queries
+    turn: Callable = lambda k: k.transpose(2, 3)  # the keys, to meet the queries
     scores: Callable = _scores
     hide: Callable = _hide
     softmax: Callable = lambda scores: scores.softmax(-1)
     clear: Callable = _clear  # so that a row without keys is zero
-    merge: Callable = lambda heads: heads.transpose(1, 2).flatten(-2)
+    merge: Callable = lambda heads: heads.transpose(1, 2).flatten(2)
     out: Callable = lambda module, merged: module.W_o(merged)
     output: Callable = lambda output, query: output
     shown: Callable = lambda weights: weights
