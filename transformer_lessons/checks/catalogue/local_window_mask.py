@@ -74,7 +74,7 @@ def assemble(steps: Steps) -> Callable:
         steps.accept_window(window)
         place = steps.place(device)
         rows, columns = steps.sizes(queries, keys)
-        # Made on the CPU and moved: arange on "meta", which the check asks for, takes seconds of imports at first.
+        # Made on the CPU and moved: arange on "meta", which the check asks for, imports for seconds at first.
         here = torch.arange(rows)[:, None] + steps.offset(queries, keys)
         key = torch.arange(columns)[None, :]
         mask = steps.see(steps.earliest(here, key, window), steps.latest(here, key, window))
