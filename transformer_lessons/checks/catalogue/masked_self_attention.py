@@ -303,7 +303,7 @@ MISTAKES = (
         "softmax_over_queries",
         "your softmax runs over the queries; it must run over the keys, the last axis",
         "dim=1 or dim=-2 is the last axis of something else.",
-        "A position's weights no longer sum to one.",
+        "What a query gives to all keys together is no longer one.",
         "#ch04-table",
         ({"softmax": lambda scores: scores.softmax(-2)},),
     ),
