@@ -1,7 +1,7 @@
 """The check of `BatchNorm`, and the steps that it shares with that of the masked one."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +10,7 @@ from transformer_lessons.checks.catalogue.layer_norm import norm_sizes, width_fi
 from transformer_lessons.checks.core import Build, Draw, Mistake, Probe, Requirement, Task
 from transformer_lessons.norms import BatchNorm
 
-__all__ = ["CORE", "TASK", "Steps", "buffers", "running", "state_of"]
+__all__ = ["CORE", "TASK", "Steps", "after", "assemble", "buffers", "moving", "running", "state_of"]
 
 MATHS, SENTENCES, EPSILON = "#ch10-batch-norm", "#ch10-sentences", "#ch10-wrong"
 
@@ -47,34 +47,43 @@ def buffers(state: dict) -> dict:
     return {sentence: {name: state[name] for name in sorted(state)}}
 
 
+def after(*calls: list) -> tuple[tuple[str, list, dict], ...]:
+    """Calls before the one that counts."""
+    return tuple(("", list(call), {}) for call in calls)
+
+
 def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     b, t, d = s["batch"], s["length"], s["width"]
-    x, y, other = draw.normal(b, t, d), draw.normal(b, t, d), draw.normal(b, t, d) * 2 + 1
-    state = state_of(draw, d)
-
-    def build(*earlier: tuple, training: bool | None = None, **options: float) -> Build:
-        calls = tuple(("", [batch], {}) for batch in earlier)
-        return Build([d], options, "float64", state, training, calls)
-
-    new = Build([d], dtype="float64")
-    end = ("eval", [], {})
-    trained = Build([d], {"momentum": 0.25}, "float64", state, None, (("", [x], {}), ("", [other], {}), end))
+    x, y = draw.normal(b, t, d), draw.normal(b, t, d)
+    state, new = state_of(draw, d), Build([d], dtype="float64")
+    loaded = Build([d], dtype="float64", state=state)
+    evaluated = replace(loaded, training=False)
     return {
         "new": Probe([x], build=new),
-        "training": Probe([x], build=build(), cotangents=[y]),
-        "evaluation": Probe([x], build=build(training=False), cotangents=[y]),
-        "epsilon": Probe([x / 4], build=build(eps=0.5)),
-        "rows": Probe([x[0]], build=build()),
-        "four_axes": Probe([draw.normal(2, b, t, d)], build=build()),
-        "one": Probe([x[0, 0]], build=build(training=False)),
+        "training": Probe([x], build=loaded, cotangents=[y]),
+        "evaluation": Probe([x], build=evaluated, cotangents=[y]),
+        "epsilon": Probe([x / 4], build=replace(loaded, kwargs={"eps": 0.5})),
+        "rows": Probe([x[0]], build=loaded),
+        "four_axes": Probe([draw.normal(2, b, t, d)], build=loaded),
+        "one": Probe([x[0, 0]], build=evaluated),
         "names": Probe([], build=new, method="state", view=buffers),
-        "running": Probe([], build=build(x), method="state", view=running),
-        "momentum": Probe([], build=build(x, other, momentum=0.25), method="state", view=running),
-        "trained": Probe([x], build=trained),
-        "left": Probe([], build=build(x, training=False), method="state", view=_left),
+        **moving(loaded, [x], [draw.normal(b, t, d) * 2 + 1]),
         "float32": Probe([x.float()], build=Build([d])),
-        "narrow": Probe([draw.normal(b, t, d + 1)], build=build(), refused=f"x of width {d + 1}, not {d}"),
-        "single": Probe([x[:1, :1]], build=build(), refused="a single vector in training"),
+        "narrow": Probe([draw.normal(b, t, d + 1)], build=loaded, refused=f"x of width {d + 1}, not {d}"),
+        "single": Probe([x[:1, :1]], build=loaded, refused="a single vector in training"),
+    }
+
+
+def moving(loaded: Build, first: list, second: list) -> dict[str, Probe]:
+    """Running statistics after one batch, after two, in evaluation then, and after a batch in evaluation."""
+    one, two = (replace(loaded, earlier=after(*calls)) for calls in ([first], [first, second]))
+    two = replace(two, kwargs={"momentum": 0.25})
+    trained = replace(two, earlier=(*two.earlier, ("eval", [], {})), state=None)
+    return {
+        "running": Probe([], build=one, method="state", view=running),
+        "momentum": Probe([], build=two, method="state", view=running),
+        "trained": Probe(first, build=trained),
+        "left": Probe([], build=replace(one, training=False), method="state", view=_left),
     }
 
 
@@ -130,51 +139,60 @@ class Steps:
     result: Callable = lambda y, x: y.to(x.dtype)
 
 
+class _Norm(nn.Module):
+    """Batch normalisation; a mask is optional."""
+
+    steps: Steps
+
+    def __init__(self, d_model: int, eps: float = 1e-5, momentum: float = 0.1):
+        super().__init__()
+        self.steps.accept(d_model)
+        self.weight = nn.Parameter(torch.ones(d_model))
+        self.bias = nn.Parameter(torch.zeros(d_model))
+        self.eps, self.momentum = self.steps.eps(eps), self.steps.momentum(momentum)
+        self.register_buffer("running_mean", torch.zeros(d_model))
+        self.register_buffer("running_var", self.steps.first_var(d_model))
+        self.register_buffer("num_batches_tracked", torch.tensor(0))
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        steps = self.steps
+        steps.fits(x, len(self.weight))
+        if mask is None:
+            mask = torch.ones(x.shape[:-1], dtype=torch.bool)
+        else:
+            steps.accept_mask(mask, x)
+            mask = steps.read(mask)
+        x = steps.clean(x, mask)
+        if self.training:
+            steps.enough(mask)
+        mean, variance = map(steps.detach, self._statistics(x, mask))
+        y = steps.normalise(x, mean, steps.root(variance, self.eps))
+        y = steps.affine(y, self.weight, self.bias)
+        return steps.result(steps.hide(y, x, mask, self.training), x)
+
+    def _statistics(self, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """What normalises; the running ones move on."""
+        steps, kept = self.steps, (self.running_mean, self.running_var)
+        if not (steps.own(self.training) or steps.moves(self.training)):
+            return kept
+        mean = steps.mean(x, mask)
+        variance = steps.variance(x, mask, mean)
+        if steps.moves(self.training):
+            self._move(x, mask, mean.detach(), variance.detach())
+        return (mean, steps.divisor(x, mask, variance)) if steps.own(self.training) else kept
+
+    def _move(self, x: Tensor, mask: Tensor, mean: Tensor, variance: Tensor) -> None:
+        steps = self.steps
+        mean, variance = steps.keep(x.detach(), mask, mean, variance)
+        variance = steps.corrected(x, mask, variance)
+        self.running_mean = steps.move(self.running_mean, mean, self.momentum)
+        self.running_var = steps.move(self.running_var, variance, self.momentum)
+        self.num_batches_tracked = steps.counts(self.num_batches_tracked)
+
+
 def assemble(steps: Steps) -> type[nn.Module]:
-    """Batch normalisation in these steps; a mask is optional."""
-
-    class Norm(nn.Module):
-        def __init__(self, d_model, eps=1e-5, momentum=0.1):
-            super().__init__()
-            steps.accept(d_model)
-            self.weight = nn.Parameter(torch.ones(d_model))
-            self.bias = nn.Parameter(torch.zeros(d_model))
-            self.eps, self.momentum = steps.eps(eps), steps.momentum(momentum)
-            self.register_buffer("running_mean", torch.zeros(d_model))
-            self.register_buffer("running_var", steps.first_var(d_model))
-            self.register_buffer("num_batches_tracked", torch.tensor(0))
-
-        def forward(self, x, mask=None):
-            steps.fits(x, len(self.weight))
-            if mask is not None:
-                steps.accept_mask(mask, x)
-                mask = steps.read(mask)
-            else:
-                mask = torch.ones(x.shape[:-1], dtype=torch.bool)
-            x = steps.clean(x, mask)
-            mean, variance = self.running_mean, self.running_var
-            if self.training:
-                steps.enough(mask)
-            if steps.own(self.training) or steps.moves(self.training):
-                batch_mean = steps.mean(x, mask)
-                batch_variance = steps.variance(x, mask, batch_mean)
-                if steps.moves(self.training):
-                    self._move(x, mask, batch_mean.detach(), batch_variance.detach())
-                if steps.own(self.training):
-                    mean, variance = batch_mean, steps.divisor(x, mask, batch_variance)
-            mean, variance = steps.detach(mean), steps.detach(variance)
-            y = steps.normalise(x, mean, steps.root(variance, self.eps))
-            y = steps.affine(y, self.weight, self.bias)
-            return steps.result(steps.hide(y, x, mask, self.training), x)
-
-        def _move(self, x, mask, mean, variance):
-            mean, variance = steps.keep(x.detach(), mask, mean, variance)
-            variance = steps.corrected(x, mask, variance)
-            self.running_mean = steps.move(self.running_mean, mean, self.momentum)
-            self.running_var = steps.move(self.running_var, variance, self.momentum)
-            self.num_batches_tracked = steps.counts(self.num_batches_tracked)
-
-    return Norm
+    """Batch normalisation in these steps."""
+    return type("Norm", (_Norm,), {"steps": steps})
 
 
 def _torch_complains(x: Tensor, d_model: int) -> None:

@@ -61,34 +61,32 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     state = state_of(draw, {"W_1": (d, h), "W_2": (h, d)})
     x, y = draw.normal(b, t, d), draw.normal(b, t, d)
     layer = _build(d, h, state)
-    n = max(d, 7)
-    wide = draw.normal(max(b, 3), max(t, 3), n)
-    # Hidden activations far above zero, where all activations are the identity, pass on to the output.
-    through = state_of(draw, {"W_1": (n, n), "W_2": (n, n)})
-    through = {"W_1.weight": through["W_1.weight"] / 10, "W_1.bias": torch.full((n,), 30.0)}
-    through |= {"W_2.weight": torch.eye(n), "W_2.bias": torch.ones(n)}
-    through = {name: tensor.double() for name, tensor in through.items()}
-    hidden = wide @ through["W_1.weight"].T + through["W_1.bias"]
-
-    def drop(training: bool) -> Probe:
-        return Probe(
-            [wide],
-            build=_build(n, n, through, {"dropout": 0.5}, training=training),
-            view=lambda output: dropped(output, hidden, through["W_2.bias"], training),
-        )
-
+    unknown = Build([d, h], {"activation": "step"})
     return {
         "relu": Probe([x], build=layer, cotangents=[y]),
         "one": Probe([draw.normal(d)], build=layer),
         "gelu": Probe([x], build=_build(d, h, state, {"activation": "gelu"}), cotangents=[y]),
-        "training": drop(True),
-        "evaluation": drop(False),
-        "unknown": Probe(
-            [x.float()], build=Build([d, h], {"activation": "step"}), refused="activation='step'"
-        ),
+        **_dropping(s, draw),
+        "unknown": Probe([x.float()], build=unknown, refused="activation='step'"),
         "narrow": Probe([draw.normal(b, t, d + 1)], build=layer, refused=f"x of width {d + 1}, not {d}"),
         "no_hidden": Probe([x.float()], build=Build([d, 0]), refused="d_ff=0"),
     }
+
+
+def _dropping(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
+    """Dropout, where hidden activations are far above zero and pass on to the output, whatever the activation."""
+    n = max(s["width"], 7)
+    x, bias = draw.normal(max(s["batch"], 3), max(s["length"], 3), n), torch.ones(n, dtype=torch.float64)
+    W_1, b_1 = draw.normal(n, n) / 10, torch.full((n,), 30.0, dtype=torch.float64)
+    identity = torch.eye(n, dtype=torch.float64)
+    state = {"W_1.weight": W_1, "W_1.bias": b_1, "W_2.weight": identity, "W_2.bias": bias}
+    hidden = x @ W_1.T + b_1
+
+    def probe(training: bool) -> Probe:
+        build = _build(n, n, state, {"dropout": 0.5}, training=training)
+        return Probe([x], build=build, view=lambda output: dropped(output, hidden, bias, training))
+
+    return {"training": probe(True), "evaluation": probe(False)}
 
 
 def _build(d_model: int, d_ff: int, state: dict, options: dict | None = None, **more) -> Build:

@@ -1,9 +1,21 @@
 """The check of `MaskedBatchNorm`, an exercise that goes beyond the chapter and the package."""
 
+from dataclasses import replace
+
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_lessons.checks.catalogue.batch_norm import CORE, Steps, assemble, buffers, running, state_of
+from transformer_lessons.checks.catalogue.batch_norm import (
+    CORE,
+    Steps,
+    after,
+    assemble,
+    buffers,
+    moving,
+    running,
+    state_of,
+)
 from transformer_lessons.checks.catalogue.layer_norm import norm_sizes
 from transformer_lessons.checks.core import Build, Draw, Mistake, Probe, Requirement, Task
 
@@ -15,54 +27,47 @@ ANCHOR, MATHS, EPSILON = "#ch10-sentences", "#ch10-batch-norm", "#ch10-wrong"
 def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     b, t, d = s["batch"], s["length"], s["width"]
     x, y, other = draw.normal(b, t, d) + 1, draw.normal(b, t, d), draw.normal(b, t, d) * 2 + 1
-    mask, other_mask = _real(draw, b, t), _real(draw, b, t)
-    state = state_of(draw, d)
-    full = torch.ones(b, t, dtype=torch.bool)
-    unknown = x.masked_fill(~mask[..., None], float("nan"))
-    few = torch.zeros_like(mask)
+    mask, few = _real(draw, b, t), torch.zeros(b, t, dtype=torch.bool)
     few[-1, 0] = True
-
-    def build(*earlier: tuple, training: bool | None = None, **options: float) -> Build:
-        return Build(
-            [d], options, "float64", state, training, tuple(("", list(call), {}) for call in earlier)
-        )
-
     new = Build([d], dtype="float64")
-    calls = ("", [x, mask], {}), ("", [other, other_mask], {}), ("eval", [], {})
-    trained = Build([d], {"momentum": 0.25}, "float64", state, None, calls)
+    loaded = Build([d], dtype="float64", state=state_of(draw, d))
+    evaluated = replace(loaded, training=False)
     return {
-        "unpadded": Probe([x, full], build=new),
+        "unpadded": Probe([x, torch.ones_like(mask)], build=new),
         "padded": Probe([x, mask], build=new, cotangents=[y]),
-        "loaded": Probe([x, mask], build=build(), cotangents=[y]),
-        "evaluation": Probe([x, mask], build=build(training=False), cotangents=[y]),
-        "one_real": Probe([x, few], build=build(training=False)),
-        "epsilon": Probe([x / 4, mask], build=build(eps=0.5)),
+        "loaded": Probe([x, mask], build=loaded, cotangents=[y]),
+        "evaluation": Probe([x, mask], build=evaluated, cotangents=[y]),
+        "one_real": Probe([x, few], build=evaluated),
+        "epsilon": Probe([x / 4, mask], build=replace(loaded, kwargs={"eps": 0.5})),
         "names": Probe([], build=new, method="state", view=buffers),
-        "running": Probe([], build=build((x, mask)), method="state", view=running),
-        "momentum": Probe(
-            [], build=build((x, mask), (other, other_mask), momentum=0.25), method="state", view=running
-        ),
-        "trained": Probe([x, mask], build=trained),
-        "left": Probe([], build=build((x, mask), training=False), method="state", view=_left),
-        "unknown": Probe([unknown, mask], build=build(), cotangents=[y], note="padding is NaN"),
-        "unknown_running": Probe([], build=build((unknown, mask)), method="state", view=_survives),
-        "unknown_evaluation": Probe([unknown, mask], build=build(training=False), cotangents=[y]),
+        **moving(loaded, [x, mask], [other, _real(draw, b, t)]),
+        **_unknown(loaded, x, mask, y),
         "float32": Probe([x.float(), mask], build=Build([d])),
-        "narrow": Probe(
-            [draw.normal(b, t, d + 1), mask], build=build(), refused=f"x of width {d + 1}, not {d}"
-        ),
-        "numbers": Probe([x, mask.long()], build=build(training=False), refused="A mask of integers 0 and 1"),
-        "one_sentence": Probe(
-            [x, mask[:1]],
-            build=build(training=False),
-            refused=f"A mask of shape (1, {t}) for ({b}, {t}, {d})",
-        ),
-        "few": Probe([x, few], build=build(), refused="A single real position in training"),
+        **_refused(loaded, evaluated, x, mask),
+        "few": Probe([x, few], build=loaded, refused="a single real position in training"),
     }
 
 
-def _left(state: dict) -> dict:
-    return {"in evaluation, the running statistics should stay as they are": running(state)}
+def _unknown(loaded: Build, x: Tensor, mask: Tensor, y: Tensor) -> dict[str, Probe]:
+    """Padding that holds NaN."""
+    x = x.masked_fill(~mask[..., None], float("nan"))
+    moved = replace(loaded, earlier=after([x, mask]))
+    return {
+        "unknown": Probe([x, mask], build=loaded, cotangents=[y]),
+        "unknown_running": Probe([], build=moved, method="state", view=_survives),
+        "unknown_evaluation": Probe([x, mask], build=replace(loaded, training=False), cotangents=[y]),
+    }
+
+
+def _refused(loaded: Build, evaluated: Build, x: Tensor, mask: Tensor) -> dict[str, Probe]:
+    """What does not fit; masks in evaluation, where nothing else fails because of them."""
+    d, shape = x.size(-1), tuple(mask[:1].shape)
+    other_shape = f"a mask of shape {shape} for x of shape {tuple(x.shape)}"
+    return {
+        "narrow": Probe([F.pad(x, (0, 1)), mask], build=loaded, refused=f"x of width {d + 1}, not {d}"),
+        "numbers": Probe([x, mask.long()], build=evaluated, refused="a mask of integers 0 and 1"),
+        "one_sentence": Probe([x, mask[:1]], build=evaluated, refused=other_shape),
+    }
 
 
 def _survives(state: dict) -> dict:

@@ -30,32 +30,30 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     x, y = draw.normal(b, t, d), draw.normal(b, t, d)
     layer = Build([d, h], dtype="float64", state=state)
     biased = Build([d, h], {"bias": True}, dtype="float64", state=with_bias)
-    n = max(d, 7)
-    wide = draw.normal(max(b, 3), max(t, 3), n)
-    # Scores of 30 and more, where silu is the identity, and gates between 1 and 3: both pass on to the output.
-    through = state_of(draw, {"W_1": (n, n), "W_3": (n, n)})
-    through = {name: tensor.sigmoid() / 10 for name, tensor in through.items() if "weight" in name}
-    through |= {"W_1.bias": torch.full((n,), 30.0), "W_3.bias": torch.full((n,), 2.0)}
-    through |= {"W_2.weight": torch.eye(n), "W_2.bias": torch.ones(n)}
-    through = {name: tensor.double() for name, tensor in through.items()}
-    scores, gates = (wide @ through[f"{w}.weight"].T + through[f"{w}.bias"] for w in ("W_1", "W_3"))
-
-    def drop(training: bool) -> Probe:
-        return Probe(
-            [wide],
-            build=Build([n, n], {"dropout": 0.5, "bias": True}, "float64", through, training),
-            view=lambda output: dropped(output, scores * gates, through["W_2.bias"], training),
-        )
-
     return {
         "plain": Probe([x], build=layer, cotangents=[y]),
         "one": Probe([draw.normal(d)], build=layer),
         "biased": Probe([x], build=biased, cotangents=[y]),
-        "training": drop(True),
-        "evaluation": drop(False),
+        **_dropping(s, draw),
         "narrow": Probe([draw.normal(b, t, d + 1)], build=layer, refused=f"x of width {d + 1}, not {d}"),
         "no_hidden": Probe([x.float()], build=Build([d, 0]), refused="d_ff=0"),
     }
+
+
+def _dropping(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
+    """Dropout, where scores are so large that silu is the identity, and what is gated passes on to the output."""
+    n = max(s["width"], 7)
+    x, bias = draw.normal(max(s["batch"], 3), max(s["length"], 3), n), torch.ones(n, dtype=torch.float64)
+    W_1, W_3 = (draw.normal(n, n).sigmoid() / 10 for _ in range(2))
+    state = {"W_1.weight": W_1, "W_2.weight": torch.eye(n, dtype=torch.float64), "W_3.weight": W_3}
+    state |= {"W_1.bias": 30 * bias, "W_2.bias": bias, "W_3.bias": 2 * bias}
+    gated = (x @ W_1.T + 30) * (x @ W_3.T + 2)
+
+    def probe(training: bool) -> Probe:
+        build = Build([n, n], {"dropout": 0.5, "bias": True}, "float64", state, training)
+        return Probe([x], build=build, view=lambda output: dropped(output, gated, bias, training))
+
+    return {"training": probe(True), "evaluation": probe(False)}
 
 
 def _accept(d_model: int, d_ff: int) -> None:
