@@ -177,7 +177,7 @@ PACKING = (
     ),
     Mistake(
         "orders_exchanged",
-        "you have the two orders the wrong way round: norm_first=True normalises what the sub-layer reads",
+        "you exchanged the two orders: norm_first=True normalises what the sub-layer reads",
         "“Norm first” and “post-norm” are read as the same thing.",
         "Asked for pre-norm you build post-norm, which then needs its warm-up.",
         RULES,
