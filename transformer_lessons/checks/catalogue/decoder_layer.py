@@ -2,22 +2,21 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from transformer_lessons.attention import MultiHeadAttention
-from transformer_lessons.checks.catalogue.encoder_layer import INNER, differs, parts_named
+from transformer_lessons.checks.catalogue.encoder_layer import INNER
 from transformer_lessons.checks.catalogue.layer_parts import (
     PACKING,
+    PARTS,
     RATE,
     Packing,
     PackingSteps,
-    drops,
     example,
     layer_sizes,
-    silenced,
+    training,
 )
 from transformer_lessons.checks.core import Build, Draw, Mistake, Probe, Requirement, Task
 from transformer_lessons.feed_forward import FeedForward
@@ -31,48 +30,24 @@ WIRING, SHAPES, WRONG, FLOW = "#ch12-wiring", "#ch12-shapes", "#ch12-wrong", "#c
 def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     b, t, m, h, d = s["batch"], s["target"], s["source"], s["heads"], s["heads"] * s["d_k"]
     settings = {"d_model": d, "num_heads": h, "d_ff": s["d_ff"], "dropout": 0.0, "norm_first": False}
-    layer, state = example(DecoderLayer, settings, draw)
-    first, _ = example(DecoderLayer, settings | {"norm_first": True}, draw)
-
-    def built(weights: dict = state, training: bool | None = None, **changes) -> Build:
-        return Build([settings | changes], dtype="float64", state=weights, training=training)
-
-    def busy(part: str) -> Probe:
-        """Training, with all sub-layers silent but one."""
-        weights = silenced(state, *(other for other in parts_named if other != part))
-        first.load_state_dict(weights)
-        with torch.no_grad():
-            given = first(many, source) - many
-        build = built(weights, training=True, dropout=RATE, norm_first=True)
-        return Probe([many, source], build=build, view=drops(many, given, parts_named[part]))
-
-    x, memory = draw.normal(b, t, d), draw.normal(b, m, d)
-    many, source = draw.normal(30, t, d), draw.normal(30, m, d)
-    src_mask, tgt_mask = draw.mask(b, 1, 1, m), draw.mask(b, 1, t, t) | torch.eye(t, dtype=torch.bool)
-    cotangents = [draw.normal(b, t, d)]
+    state = example(DecoderLayer, settings, draw)
     halves = {name: tensor.float() for name, tensor in state.items()}
-    with torch.no_grad():
-        quiet = layer(many, source)
+    after, before = (
+        Build([settings | {"norm_first": first}], dtype="float64", state=state) for first in (False, True)
+    )
+    busy, wrong = settings | {"dropout": RATE}, settings | {"num_heads": d + 1}
+    x, memory, cotangents = draw.normal(b, t, d), draw.normal(b, m, d), [draw.normal(b, t, d)]
+    many = [draw.normal(30, t, d), draw.normal(30, m, d)]
+    src_mask, tgt_mask = draw.mask(b, 1, 1, m), draw.mask(b, 1, t, t) | torch.eye(t, dtype=torch.bool)
     return {
-        "after": Probe([x, memory], build=built(), cotangents=cotangents),
-        "before": Probe([x, memory], build=built(norm_first=True), cotangents=cotangents),
-        "source_mask": Probe([x, memory, src_mask], build=built()),
-        "target_mask": Probe([x, memory, None, tgt_mask], build=built()),
-        "both_masks": Probe([x, memory, src_mask, tgt_mask], build=built(norm_first=True)),
-        "silent": Probe([x, memory], build=built(silenced(state, *parts_named), training=True, dropout=RATE)),
-        **{f"training_{part}": busy(part) for part in parts_named},
-        "training_after": Probe(
-            [many, source], build=built(training=True, dropout=RATE), view=partial(differs, quiet)
-        ),
-        "float32": Probe(
-            [x.float(), memory.float()],
-            build=Build([settings | {"dropout": RATE}], state=halves, training=False),
-        ),
-        "heads": Probe(
-            [x, memory],
-            build=Build([settings | {"num_heads": d + 1}]),
-            refused="heads that do not divide d_model",
-        ),
+        "after": Probe([x, memory], build=after, cotangents=cotangents),
+        "before": Probe([x, memory], build=before, cotangents=cotangents),
+        "source_mask": Probe([x, memory, src_mask], build=after),
+        "target_mask": Probe([x, memory, None, tgt_mask], build=after),
+        "both_masks": Probe([x, memory, src_mask, tgt_mask], build=before),
+        **training(DecoderLayer, settings, state, [x, memory], many),
+        "float32": Probe([x.float(), memory.float()], build=Build([busy], state=halves, training=False)),
+        "heads": Probe([x, memory], build=Build([wrong]), refused="heads that do not divide d_model"),
     }
 
 
@@ -379,7 +354,7 @@ TASK = Task(
             "dropout",
             "in training, what each of the three sub-layers gives is dropped with probability p or divided "
             "by 1 − p.",
-            (*(f"training_{part}" for part in parts_named), "training_after"),
+            (*(f"training_{part}" for part in PARTS), "training_after"),
             "#ch11-add-and-norm",
         ),
         Requirement("evaluation", "in evaluation nothing is dropped.", ("float32",), "#ch11-add-and-norm"),

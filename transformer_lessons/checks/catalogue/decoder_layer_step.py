@@ -22,7 +22,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     b, m, h, d_k = s["batch"], s["source"], s["heads"], s["d_k"]
     d, kept, new = h * d_k, s["target"] + 1, 2 + s["target"] % 2
     settings = {"d_model": d, "num_heads": h, "d_ff": s["d_ff"], "dropout": 0.0, "norm_first": False}
-    _, weights = example(DecoderLayer, settings, draw)
+    weights = example(DecoderLayer, settings, draw)
     memory = [draw.normal(b, h, m, d_k), draw.normal(b, h, m, d_k)]
     past = [draw.normal(b, h, kept, d_k), draw.normal(b, h, kept, d_k)]
     none = [tensor[:, :, :0] for tensor in past]

@@ -2,9 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
-import torch
 from torch import Tensor, nn
 
 from transformer_lessons.attention import MultiHeadAttention
@@ -13,16 +11,15 @@ from transformer_lessons.checks.catalogue.layer_parts import (
     RATE,
     Packing,
     PackingSteps,
-    drops,
     example,
     layer_sizes,
-    silenced,
+    training,
 )
 from transformer_lessons.checks.core import Build, Draw, Mistake, Probe, Requirement, Task
 from transformer_lessons.feed_forward import FeedForward
 from transformer_lessons.layers import EncoderLayer
 
-__all__ = ["INNER", "TASK", "differs", "parts_named"]
+__all__ = ["INNER", "TASK"]
 
 WIRING, SHAPES, WRONG = "#ch12-wiring", "#ch12-shapes", "#ch12-wrong"
 
@@ -30,61 +27,21 @@ WIRING, SHAPES, WRONG = "#ch12-wiring", "#ch12-shapes", "#ch12-wrong"
 def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     b, t, d = s["batch"], s["source"], s["heads"] * s["d_k"]
     settings = {"d_model": d, "num_heads": s["heads"], "d_ff": s["d_ff"], "dropout": 0.0, "norm_first": False}
-    layer, state = example(EncoderLayer, settings, draw)
-    first, _ = example(EncoderLayer, settings | {"norm_first": True}, draw)
-
-    def built(weights: dict = state, training: bool | None = None, **changes) -> Build:
-        return Build([settings | changes], dtype="float64", state=weights, training=training)
-
-    def busy(silent: str) -> tuple[dict, Callable]:
-        """Weights with one sub-layer silent, and the view of what the other one gives in training."""
-        weights = silenced(state, silent)
-        first.load_state_dict(weights)
-        with torch.no_grad():
-            given = first(many) - many
-        other = "feed_forward" if silent == "self_attention" else "self_attention"
-        return weights, drops(many, given, parts_named[other])
-
-    x, many, cotangents = draw.normal(b, t, d), draw.normal(30, t, d), [draw.normal(b, t, d)]
-    loud_attention, view_attention = busy("feed_forward")
-    loud_feed_forward, view_feed_forward = busy("self_attention")
-    dropping = partial(built, training=True, dropout=RATE)
+    state = example(EncoderLayer, settings, draw)
     halves = {name: tensor.float() for name, tensor in state.items()}
-    with torch.no_grad():
-        quiet = layer(many)
+    after, before = (
+        Build([settings | {"norm_first": first}], dtype="float64", state=state) for first in (False, True)
+    )
+    busy, wrong = settings | {"dropout": RATE}, settings | {"num_heads": d + 1}
+    x, cotangents = draw.normal(b, t, d), [draw.normal(b, t, d)]
     return {
-        "after": Probe([x], build=built(), cotangents=cotangents),
-        "before": Probe([x], build=built(norm_first=True), cotangents=cotangents),
-        "mask": Probe([x, draw.mask(b, 1, 1, t)], build=built()),
-        "full_mask": Probe([x, draw.mask(b, s["heads"], t, t)], build=built(norm_first=True)),
-        "silent": Probe([x], build=dropping(silenced(state, "self_attention", "feed_forward"))),
-        "training_attention": Probe(
-            [many], build=dropping(loud_attention, norm_first=True), view=view_attention
-        ),
-        "training_feed_forward": Probe(
-            [many], build=dropping(loud_feed_forward, norm_first=True), view=view_feed_forward
-        ),
-        "training_after": Probe([many], build=dropping(), view=partial(differs, quiet)),
-        "float32": Probe(
-            [x.float()], build=Build([settings | {"dropout": RATE}], state=halves, training=False)
-        ),
-        "heads": Probe(
-            [x], build=Build([settings | {"num_heads": d + 1}]), refused="heads that do not divide d_model"
-        ),
-    }
-
-
-parts_named = {
-    "self_attention": "self-attention",
-    "cross_attention": "cross-attention",
-    "feed_forward": "the feed-forward network",
-}
-
-
-def differs(quiet: Tensor, output: Tensor) -> dict[str, bool]:
-    """A view of a post-norm output in training: whether it is another one than in evaluation."""
-    return {
-        "in training, dropout should change the output in post-norm too": not torch.allclose(quiet, output)
+        "after": Probe([x], build=after, cotangents=cotangents),
+        "before": Probe([x], build=before, cotangents=cotangents),
+        "mask": Probe([x, draw.mask(b, 1, 1, t)], build=after),
+        "full_mask": Probe([x, draw.mask(b, s["heads"], t, t)], build=before),
+        **training(EncoderLayer, settings, state, [x], [draw.normal(30, t, d)]),
+        "float32": Probe([x.float()], build=Build([busy], state=halves, training=False)),
+        "heads": Probe([x], build=Build([wrong]), refused="heads that do not divide d_model"),
     }
 
 
@@ -300,7 +257,7 @@ TASK = Task(
         Requirement(
             "dropout",
             "in training, what each sub-layer gives is dropped with probability p or divided by 1 − p.",
-            ("training_attention", "training_feed_forward", "training_after"),
+            ("training_self_attention", "training_feed_forward", "training_after"),
             "#ch11-add-and-norm",
         ),
         Requirement("evaluation", "in evaluation nothing is dropped.", ("float32",), "#ch11-add-and-norm"),

@@ -3,30 +3,37 @@
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transformer_lessons.checks.core import Draw, Mistake
+from transformer_lessons.checks.core import Build, Draw, Mistake, Probe
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.norms import LayerNorm
 
 __all__ = [
     "BOUND_TO",
     "PACKING",
+    "PARTS",
     "RATE",
     "Packing",
     "PackingSteps",
     "drops",
     "example",
     "layer_sizes",
-    "silenced",
+    "training",
 ]
 
 RULES, WRONG = "#ch11-add-and-norm", "#ch11-wrong"
 RATE = 0.25  # of dropout, where there is any
 BOUND_TO = 0.1  # the share of dropped numbers lies within so much of the rate
+PARTS = {
+    "self_attention": "self-attention",
+    "cross_attention": "cross-attention",
+    "feed_forward": "the feed-forward network",
+}
 
 
 class Packing(nn.Module):
@@ -170,7 +177,7 @@ PACKING = (
     ),
     Mistake(
         "orders_exchanged",
-        "you have the two orders the wrong way round: norm_first=True normalises what the sub-layer reads",
+        "you exchanged the two orders: norm_first=True normalises what the sub-layer reads",
         "“Norm first” and “post-norm” are read as the same thing.",
         "Asked for pre-norm you build post-norm, which then needs its warm-up.",
         RULES,
@@ -228,18 +235,58 @@ def layer_sizes(seed: int) -> dict[str, int]:
     return {"batch": batch, "source": source, "target": target, "heads": heads, "d_k": d_k, "d_ff": 11}
 
 
-def example(layer: type[nn.Module], settings: dict, draw: Draw) -> tuple[nn.Module, dict[str, Tensor]]:
-    """The package's layer of these settings in evaluation mode, with random weights, and these."""
+def example(layer: type[nn.Module], settings: dict, draw: Draw) -> dict[str, Tensor]:
+    """Random weights for a layer of the package."""
+    shapes = layer(TransformerConfig(17, 17, **settings)).state_dict()
+    return {name: 0.5 * draw.normal(*tensor.shape) for name, tensor in shapes.items()}
+
+
+def training(layer: type[nn.Module], settings: dict, state: dict, few: list, many: list) -> dict[str, Probe]:
+    """What a layer shows in training: with all sub-layers silent, all but one, and none.
+
+    Args:
+        layer: the package's.
+        settings, state: of the layer.
+        few, many: its arguments, with few tokens, and with many for what has to be counted.
+    """
+    parts = [part for part in PARTS if f"{part}.W_q.weight" in state or f"{part}.W_1.weight" in state]
+
+    def build(weights: dict, **changes) -> Build:
+        changed = settings | {"dropout": RATE} | changes
+        return Build([changed], dtype="float64", state=weights, training=True)
+
+    def alone(part: str) -> Probe:
+        weights = _silenced(state, *(other for other in parts if other != part))
+        given = _quiet(layer, settings | {"norm_first": True}, weights, many) - many[0]
+        return Probe(many, build=build(weights, norm_first=True), view=drops(many[0], given, PARTS[part]))
+
+    return {
+        "silent": Probe(few, build=build(_silenced(state, *parts))),
+        **{f"training_{part}": alone(part) for part in parts},
+        "training_after": Probe(
+            many, build=build(state), view=partial(_differs, _quiet(layer, settings, state, many))
+        ),
+    }
+
+
+@torch.no_grad()
+def _quiet(layer: type[nn.Module], settings: dict, state: dict, given: list) -> Tensor:
+    """What the package's layer gives in evaluation."""
     made = layer(TransformerConfig(17, 17, **settings)).double().eval()
-    state = {name: 0.5 * draw.normal(*tensor.shape) for name, tensor in made.state_dict().items()}
     made.load_state_dict(state)
-    return made, state
+    return made(*given)
 
 
-def silenced(state: dict[str, Tensor], *parts: str) -> dict[str, Tensor]:
+def _silenced(state: dict[str, Tensor], *parts: str) -> dict[str, Tensor]:
     """The weights, with zeros in the last map of these sub-layers: they have nothing to say."""
-    last = tuple(f"{part}.W_2" if "feed" in part else f"{part}.W_o" for part in parts)
+    last = tuple(f"{part}.W_2" if part == "feed_forward" else f"{part}.W_o" for part in parts)
     return {name: tensor * (not name.startswith(last)) for name, tensor in state.items()}
+
+
+def _differs(quiet: Tensor, output: Tensor) -> dict[str, bool]:
+    return {
+        "in training, dropout should change the output in post-norm too": not torch.allclose(quiet, output)
+    }
 
 
 def drops(x: Tensor, given: Tensor, what: str) -> Callable[[Tensor], dict[str, bool]]:

@@ -4,7 +4,6 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -29,43 +28,48 @@ def _sizes(seed: int) -> dict[str, int]:
 
 
 def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
-    b, t, d = s["batch"], s["length"], s["width"]
+    d = s["width"]
     state = {"norm.weight": draw.normal(d), "norm.bias": draw.normal(d)}
-    x, many, weight, bias = draw.normal(b, t, d), draw.normal(40, 5, d), draw.normal(d, d), draw.normal(d)
-    sublayer, silent = Given("linear", [weight, bias]), Given("linear", [weight * 0, bias * 0])
-    cotangents = [draw.normal(b, t, d)]
-
-    def built(training: bool | None = None, dtype: str = "float64", **options) -> Build:
-        weights = {name: tensor.to(getattr(torch, dtype)) for name, tensor in state.items()}
-        return Build([d], options, dtype=dtype, state=weights, training=training)
-
+    weight, bias = draw.normal(d, d), draw.normal(d)
+    x, cotangents = (draw.normal(s["batch"], s["length"], d) for _ in range(2))
+    full, half, narrow = ([weight, bias], [weight.float(), bias.float()], [weight[:1], bias[:1]])
+    sublayer, halves, one = (Given("linear", maps) for maps in (full, half, narrow))
+    halved = {name: tensor.float() for name, tensor in state.items()}
     plain = Build([d], dtype="float64")
-    busy = {"dropout": RATE, "training": True}
-    given = F.layer_norm(many, (d,), state["norm.weight"], state["norm.bias"]) @ weight.T + bias
-    halves = Given("linear", [weight.float(), bias.float()])
+    after, before = (Build([d], {"norm_first": first}, "float64", state) for first in (False, True))
+    quiet = Build([d], {"dropout": RATE}, "float64", state, training=False)
     return {
         "new": Probe([x, sublayer], build=plain),
         "names": Probe([], build=plain, method="state", view=_shapes),
-        "after": Probe([x, sublayer], build=built(), cotangents=cotangents),
-        "before": Probe([x, sublayer], build=built(norm_first=True), cotangents=cotangents),
-        "one_axis": Probe([draw.normal(d), sublayer], build=built(norm_first=True)),
-        "silent_after": Probe([x, silent], build=built(**busy)),
-        "silent_before": Probe([x, silent], build=built(norm_first=True, **busy)),
-        "training_before": Probe(
-            [many, sublayer], build=built(norm_first=True, **busy), view=drops(many, given, "the sub-layer")
-        ),
-        "training_after": Probe(
-            [many * 0, Given("linear", [weight * 0, bias * 0 + 1])],
-            build=Build([d], {"dropout": RATE}, dtype="float64", training=True),
-            view=_drops_after,
-        ),
-        "evaluation": Probe([x, sublayer], build=built(training=False, dropout=RATE)),
-        "float32": Probe([x.float(), halves], build=built(dtype="float32", norm_first=True)),
+        "after": Probe([x, sublayer], build=after, cotangents=[cotangents]),
+        "before": Probe([x, sublayer], build=before, cotangents=[cotangents]),
+        "one_axis": Probe([draw.normal(d), sublayer], build=before),
+        **_training(d, state, x, draw.normal(40, 5, d), weight, bias),
+        "evaluation": Probe([x, sublayer], build=quiet),
+        "float32": Probe([x.float(), halves], build=Build([d], {"norm_first": True}, state=halved)),
         "narrow": Probe(
-            [x, Given("linear", [weight[:1], bias[:1]])],
+            [x, one],
             build=plain,
             refused="a sub-layer whose output is 1 wide, which the sum would spread over all features",
         ),
+    }
+
+
+def _training(d: int, state: dict, x: Tensor, many: Tensor, weight: Tensor, bias: Tensor) -> dict[str, Probe]:
+    """With a sub-layer that gives zeros, one that gives ones, and a real one."""
+    zeros, ones = (Given("linear", [weight * 0, bias * 0 + number]) for number in (0, 1))
+    after, before = (
+        Build([d], {"dropout": RATE, "norm_first": first}, "float64", state, True) for first in (False, True)
+    )
+    new = Build([d], {"dropout": RATE}, "float64", training=True)
+    given = F.layer_norm(many, (d,), *state.values()) @ weight.T + bias
+    return {
+        "silent_after": Probe([x, zeros], build=after),
+        "silent_before": Probe([x, zeros], build=before),
+        "training_before": Probe(
+            [many, Given("linear", [weight, bias])], build=before, view=drops(many, given, "the sub-layer")
+        ),
+        "training_after": Probe([many * 0, ones], build=new, view=_drops_after),
     }
 
 

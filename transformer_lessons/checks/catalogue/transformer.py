@@ -44,16 +44,8 @@ def _ids(draw: Draw, batch: int, length: int, vocab_size: int, pad_id: int) -> T
 
 def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     b, d, v = s["batch"], s["heads"] * s["d_k"], s["vocab_size"]
-    settings = {
-        "vocab_size": v,
-        "d_model": d,
-        "num_heads": s["heads"],
-        "d_ff": 7,
-        "num_layers": 2,
-        "dropout": 0.0,
-        "norm_first": False,
-        "pad_id": 0,
-    }
+    sizes = {"vocab_size": v, "d_model": d, "num_heads": s["heads"], "d_ff": 7, "num_layers": 2}
+    settings = sizes | {"dropout": 0.0, "norm_first": False, "pad_id": 0}
 
     def built(**changes) -> Build:
         changed = settings | changes
@@ -72,9 +64,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "pad_id": Probe(
             [_ids(draw, b, s["source"], v, v - 1), _ids(draw, b, s["target"], v, v - 1)], build=other
         ),
-        "short": Probe(
-            [src, tgt[:, :1]], build=pre, refused="a target of one token, after which nothing comes"
-        ),
+        "short": Probe([src, tgt[:, :1]], build=pre, refused="a target of one token, with nothing after it"),
         "batches": Probe([src[:1], torch.cat([tgt, tgt])], build=pre, refused="batches of two sizes"),
     }
 
