@@ -69,8 +69,8 @@ def _accept_betas(betas: Any) -> None:
 class Steps:
     """What a mistake may replace; together, the right answer."""
 
-    betas: tuple[float, float] = (0.9, 0.98)
-    eps: float = 1e-9
+    betas: Callable = lambda: (0.9, 0.98)
+    eps: Callable = lambda: 1e-9
     accept_step: Callable = _accept_step
     accept_betas: Callable = _accept_betas
     which: Callable = lambda betas: betas
@@ -89,7 +89,9 @@ class Steps:
 def assemble(steps: Steps) -> Callable:
     """The step in these steps."""
 
-    def adam_step(parameter, gradient, first, second, step, *, rate, betas=steps.betas, eps=steps.eps):
+    usual_betas, usual_eps = steps.betas(), steps.eps()
+
+    def adam_step(parameter, gradient, first, second, step, *, rate, betas=usual_betas, eps=usual_eps):
         steps.accept_step(step)
         steps.accept_betas(betas)
         (beta1, beta2), number = steps.which(betas), steps.count(step)
@@ -267,7 +269,11 @@ MISTAKES = (
         "(0.9, 0.999) and 1e-8 are what Adam has everywhere else.",
         "Callers who rely on the defaults train with others.",
         ADAM,
-        ({"betas": (0.9, 0.999), "eps": 1e-8}, {"betas": (0.9, 0.999)}, {"eps": 1e-8}),
+        (
+            {"betas": lambda: (0.9, 0.999), "eps": lambda: 1e-8},
+            {"betas": lambda: (0.9, 0.999)},
+            {"eps": lambda: 1e-8},
+        ),
     ),
     Mistake(
         "in_place",

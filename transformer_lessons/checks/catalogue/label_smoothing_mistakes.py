@@ -52,7 +52,7 @@ def _real(targets: Tensor, pad_id: int | None) -> Tensor:
 class Steps:
     """What a mistake may replace; together, the right answer."""
 
-    default: float = 0.1
+    default: Callable = lambda: 0.1
     accept_smoothing: Callable = _accept_smoothing
     accept_pad: Callable = _accept_pad
     pad: Callable = lambda pad_id: pad_id
@@ -70,7 +70,9 @@ class Steps:
 def assemble(steps: Steps) -> Callable:
     """The loss in these steps."""
 
-    def label_smoothed_loss(logits, targets, *, pad_id, smoothing=steps.default):
+    default = steps.default()
+
+    def label_smoothed_loss(logits, targets, *, pad_id, smoothing=default):
         steps.accept_smoothing(smoothing)
         steps.accept_pad(pad_id, logits.size(-1))
         pad_id = steps.pad(pad_id)
@@ -344,7 +346,7 @@ _TARGET = (
         "PyTorch's default is 0.",
         "Callers who rely on the paper's setting train without.",
         SMOOTHING,
-        ({"default": 0.0},),
+        ({"default": lambda: 0.0},),
     ),
 )
 

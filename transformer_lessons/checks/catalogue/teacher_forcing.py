@@ -143,7 +143,7 @@ MISTAKES = (
     Mistake(
         "swapped",
         "you return (tgt_out, tgt_in): what the decoder reads comes first",
-        "Which of the two is shifted, and which way, is easily turned round.",
+        "Which of the two is shifted, and which way, is easily mixed up.",
         "The decoder reads the next token, and should say the one before.",
         SHIFT,
         ({"result": lambda tgt_in, tgt_out: (tgt_out, tgt_in)},),
