@@ -1,5 +1,6 @@
 """Beam search in other words."""
 
+import functools
 import heapq
 import math
 
@@ -11,6 +12,20 @@ from transformer_lessons import decoding
 def check(beam_size, length_penalty, max_length):
     if min(beam_size, max_length) < 1 or length_penalty < 0:
         raise ValueError("beam")
+
+
+def in_evaluation(search):
+    """In evaluation mode, and back."""
+
+    @functools.wraps(search)
+    def decoded(model, src, **options):
+        was_training = model.training
+        try:
+            return search(model.eval(), src, **options)
+        finally:
+            model.train(was_training)
+
+    return decoded
 
 
 def padded(model, sentences):
@@ -33,11 +48,11 @@ def without_cache(model, src, *, beam_size, length_penalty, max_length):
     )
 
 
+@in_evaluation
 @torch.no_grad()
 def one_after_the_other(model, src, *, beam_size, length_penalty, max_length):
     """Lists of beginnings, as many as there are; it never stops before max_length."""
     check(beam_size, length_penalty, max_length)
-    model.eval()
     eos, answers = model.config.eos_id, []
     for row in src:
         alive, finished = [(0.0, [model.config.bos_id])], []
@@ -58,11 +73,11 @@ def one_after_the_other(model, src, *, beam_size, length_penalty, max_length):
     return padded(model, answers)
 
 
+@in_evaluation
 @torch.no_grad()
 def with_a_heap(model, src, *, beam_size, length_penalty, max_length):
     """Tokens in tuples, the largest by a heap, and an end as soon as nothing can win any more."""
     check(beam_size, length_penalty, max_length)
-    model.eval()
     config, answers = model.config, []
     for row in src:
         beams, best = {(config.bos_id,): 0.0}, (-math.inf, ())

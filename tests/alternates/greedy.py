@@ -36,12 +36,13 @@ def one_after_the_other(model, src, *, max_length):
 def padded_at_the_end(model, src, *, max_length):
     """A buffer of full size; what follows an end mark is erased afterwards."""
     check(model, max_length)
-    config = model.config
+    config, was_training = model.config, model.training
     model = model.eval()
     tokens = torch.full((src.size(0), max_length + 1), config.pad_id)
     tokens[:, 0] = config.bos_id
     for t in range(max_length):
         tokens[:, t + 1] = model.forward(src, tokens[:, : t + 1])[:, t].max(-1).indices
+    model.train(was_training)
     tokens = tokens[:, 1:]
     ended = tokens.eq(config.eos_id).long().cumsum(1)
     tokens[(ended - tokens.eq(config.eos_id).long()) > 0] = config.pad_id

@@ -18,8 +18,17 @@ def model(config: dict, state: dict[str, Tensor]) -> nn.Module:
 
 
 def training_model(config: dict, state: dict[str, Tensor]) -> nn.Module:
-    """The same in training mode, as one finds it between two steps of training."""
-    return model(config, state).train()
+    """The same in training mode; a buffer ``is_training`` says whether it still is."""
+    made = model(config, state)
+
+    class Watched(type(made)):
+        def train(self, mode: bool = True):
+            self.is_training = torch.tensor(mode)
+            return super().train(mode)
+
+    made.register_buffer("is_training", torch.tensor(False))
+    made.__class__ = Watched
+    return made.train()
 
 
 def linear(weight: Tensor, bias: Tensor) -> nn.Module:

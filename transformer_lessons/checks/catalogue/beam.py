@@ -3,7 +3,7 @@
 import random
 
 from transformer_lessons.checks.catalogue.beam_mistakes import MISTAKES, Steps, assemble
-from transformer_lessons.checks.catalogue.small_models import NEARLY_ALL, Small
+from transformer_lessons.checks.catalogue.small_models import NEARLY_ALL, Small, in_training
 from transformer_lessons.checks.core import Draw, Probe, Requirement, Task
 from transformer_lessons.decoding import beam
 
@@ -35,7 +35,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "penalty": Probe([model, src], _options(2, 2.5, 7)),
         "wide": Probe([model, src], _options(small.target_vocab + 2, 1.0, 3)),
         "ids": Probe([small.model(other), small.source(rows, other)], _options(2, 1.0, 4)),
-        "training": Probe([training, src], _options(2, 1.0, 2)),
+        "training": Probe([training, src], _options(2, 1.0, 1), look=(0,), view=in_training),
         "no_beam": Probe([model, src], _options(0, 1.0, 3), refused="beam_size=0"),
         "negative": Probe([model, src], _options(2, -1.0, 3), refused="length_penalty=-1.0"),
         "no_length": Probe([model, src], _options(2, 1.0, 0), refused="max_length=0"),
@@ -72,7 +72,12 @@ TASK = Task(
         ),
         Requirement("wide", "as wide as the vocabulary and wider, it works too.", ("wide",), BEAM),
         Requirement("ids", "the special tokens are those of model.config.", ("ids",), BEAM),
-        Requirement("evaluation", "the model decodes in evaluation mode.", ("training",), "#ch15-wrong"),
+        Requirement(
+            "evaluation",
+            "the model decodes in evaluation mode, and is left in the mode it came in.",
+            ("training",),
+            "#ch15-wrong",
+        ),
         Requirement("inputs", "src is left unchanged.", ("several",), BEAM, ("inputs",)),
         Requirement(
             "refusals",

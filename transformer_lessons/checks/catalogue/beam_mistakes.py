@@ -359,6 +359,14 @@ MISTAKES = (
         ({"mode": nullcontext},),
     ),
     Mistake(
+        "left_in_evaluation",
+        "you leave the model in evaluation mode; it has to go back to the mode it came in",
+        "model.eval() is one line, and nothing asks for the way back.",
+        "Whoever decodes in the middle of training goes on without dropout.",
+        WRONG,
+        ({"mode": lambda model: nullcontext(model.eval())},),
+    ),
+    Mistake(
         "arguments_unchecked",
         "you do not check beam_size, length_penalty and max_length",
         "Some of it fails by itself, somewhere else.",

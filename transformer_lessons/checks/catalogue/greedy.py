@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.catalogue.small_models import NEARLY_ALL, Small, steps_taken
+from transformer_lessons.checks.catalogue.small_models import NEARLY_ALL, Small, in_training, steps_taken
 from transformer_lessons.checks.core import Draw, Mistake, Probe, Requirement, Task
 from transformer_lessons.decoding import evaluating, greedy
 from transformer_lessons.masks import padding_mask
@@ -37,7 +37,12 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "batch": Probe([model, src], {"max_length": LONGEST}),
         "early": Probe([model, small.source(short)], {"max_length": full}),
         "ids": Probe([small.model(other), small.source(rows, other)], {"max_length": 3}),
-        "training": Probe([small.model(kind="training_model", dropout=NEARLY_ALL), src], {"max_length": 2}),
+        "training": Probe(
+            [small.model(kind="training_model", dropout=NEARLY_ALL), src],
+            {"max_length": 1},
+            look=(0,),
+            view=in_training,
+        ),
         "none": Probe([model, src], {"max_length": 0}, refused="max_length=0"),
         "beyond": Probe(
             [model, small.source(short)],
@@ -290,6 +295,14 @@ MISTAKES = (
         ({"mode": nullcontext},),
     ),
     Mistake(
+        "left_in_evaluation",
+        "you leave the model in evaluation mode; it has to go back to the mode it came in",
+        "model.eval() is one line, and nothing asks for the way back.",
+        "Whoever decodes in the middle of training goes on without dropout.",
+        WRONG,
+        ({"mode": lambda model: nullcontext(model.eval())},),
+    ),
+    Mistake(
         "length_unchecked",
         "you do not check max_length: it must lie between 1 and the model's own",
         "A range of zero steps runs without complaint, and short sentences end in time.",
@@ -334,7 +347,12 @@ TASK = Task(
             BATCH,
         ),
         Requirement("ids", "the special tokens are those of model.config.", ("ids",), GREEDY),
-        Requirement("evaluation", "the model decodes in evaluation mode.", ("training",), WRONG),
+        Requirement(
+            "evaluation",
+            "the model decodes in evaluation mode, and is left in the mode it came in.",
+            ("training",),
+            WRONG,
+        ),
         Requirement("inputs", "src is left unchanged.", ("batch",), GREEDY, ("inputs",)),
         Requirement(
             "refusals",

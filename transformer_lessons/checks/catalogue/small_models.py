@@ -14,10 +14,19 @@ from transformer_lessons.checks import given
 from transformer_lessons.checks.core import Draw, Given
 from transformer_lessons.decoding import greedy
 
-__all__ = ["NEARLY_ALL", "Small", "steps_taken"]
+__all__ = ["NEARLY_ALL", "Small", "in_training", "steps_taken"]
 
 USUAL = (0, 1, 2)  # padding, beginning and end
 NEARLY_ALL = 1 - 1e-9  # the share that dropout takes from a model that must not be left in training mode
+
+
+def in_training(shown: list) -> dict:
+    """Of what a call returned and the state of its `training_model`: what the call should not change."""
+    tokens, state = shown
+    return {
+        "a model that comes in training mode says something else than in evaluation mode": tokens,
+        "a model that comes in training mode should be left in training mode": state["is_training"],
+    }
 
 
 class Small:
