@@ -192,7 +192,12 @@ class _Norm(nn.Module):
 
 def assemble(steps: Steps) -> type[nn.Module]:
     """Batch normalisation in these steps."""
-    return type("Norm", (_Norm,), {"steps": steps})
+
+    class Norm(_Norm):
+        pass
+
+    Norm.steps = steps
+    return Norm
 
 
 def _torch_complains(x: Tensor, d_model: int) -> None:
