@@ -58,7 +58,7 @@ def _values(task: Task, got: Reply, want: Reply) -> Finding | None:
 
 def _apart(name: str, got: Tensor, apart: tuple[float, tuple[int, ...]], number: int | None) -> Finding:
     largest, index = apart
-    where = f"{name}[{', '.join(map(str, index))}]"
+    where = f"{name}[{', '.join(map(str, index))}]" if index else name
     if got.is_floating_point() and not got.isfinite().all():
         bad = "NaN" if got.isnan().any() else "an infinite number"
         return Finding(f"{name} contains {bad}, first seen around {where}.", where, float("inf"), number)

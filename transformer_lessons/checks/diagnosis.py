@@ -28,7 +28,7 @@ def diagnose(task: Task, exam: Exam, shown: dict[str, Reply]) -> list[Mistake]:
     """
     search = _Search(task, exam, shown)
     reached, chosen = search.extend(search.reach((), 0), ())
-    if reached < (task.essential or len(exam)):
+    if not chosen or reached < (task.essential or len(exam)):
         return []
     certain = [search.is_certain(number, reached, chosen) for number in range(len(chosen))]
     return [mistake for (mistake, _), sure in zip(chosen, certain, strict=True) if sure] if certain[0] else []

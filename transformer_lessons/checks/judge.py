@@ -71,7 +71,7 @@ def _structure(task: Task, got: Reply, want: Reply) -> Finding | None:
 def _in_words(got: Reply) -> str:
     if got.kind == "NoneType":
         return "None (is a `return` missing?)"
-    if isinstance(got.value, list):
+    if got.kind in ("list", "tuple"):
         return f"a {got.kind} of {len(got.value)} values"
     return f"a single {got.kind}"
 

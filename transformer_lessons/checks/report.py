@@ -100,6 +100,8 @@ def show(value: object) -> str:
     """A value in one line: small tensors as nested lists with their shape, large ones by their shape."""
     if isinstance(value, Given):
         return f"a {value.kind}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(show, value))}]"
     if not isinstance(value, Tensor):
         return str(value)
     if value.numel() > 12:

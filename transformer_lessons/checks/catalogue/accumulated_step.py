@@ -36,12 +36,12 @@ def _view(result: list) -> dict:
     return {LOSS: loss.reshape(()).float(), WEIGHTS: state}
 
 
-def _model(s: dict[str, int], draw: Draw) -> Given:
+def _model(s: dict[str, int], draw: Draw, *left_over: float) -> Given:
     widths = s["features"], s["hidden"], s["vocab"]
     pairs = list(zip(widths, widths[1:], strict=False))
     weights = [0.5 * draw.normal(out, into, dtype=torch.float32) for into, out in pairs]
     biases = [draw.normal(out, dtype=torch.float32) for _, out in pairs]
-    return Given("perceptron", [weights, biases])
+    return Given("perceptron", [weights, biases, *left_over])
 
 
 def _batch(s: dict[str, int], draw: Draw, rows: int = 0) -> tuple[Tensor, Tensor]:
@@ -60,8 +60,8 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     blank = targets.clone()
     blank[: -(-len(blank) // s["parts"])] = PAD
     count = {**s, "length": 13, "features": 2, "hidden": 31, "vocab": 3}
-    long, answers = _batch(count, draw, rows=24)
-    hidden = 24 * 13 * 31 * 4
+    long, answers = _batch(count, draw, rows=12)
+    hidden = 12 * 13 * 31 * 4
 
     def probe(x, targets, parts, rate=0.5, **options):
         return Probe([model, x, targets, parts, rate], look=(0,), view=_view, **options)
@@ -73,15 +73,16 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "two": probe(x, targets, 2, rate=0.125),
         "more_than_rows": probe(x[:3], targets[:3], 7),
         "blank_part": probe(x, blank, s["parts"]),
-        "no_parts": Probe([model, x, targets, 0, 0.5], refused="parts=0"),
-        "negative_parts": Probe([model, x, targets, -2, 0.5], refused="parts=-2"),
         "counted": Probe(
-            [_model(count, draw), long, answers, 12, 0.5],
+            [_model(count, draw), long, answers, 6, 0.5],
             look=(0,),
             view=_view,
             meter=True,
             enough={"largest": hidden // 4, "peak": hidden // 2},
         ),
+        "left_over": Probe([_model(s, draw, 0.25), x, targets, 2, 0.5], look=(0,), view=_view),
+        "no_parts": Probe([model, x, targets, 0, 0.5], refused="parts=0"),
+        "negative_parts": Probe([model, x, targets, -2, 0.5], refused="parts=-2"),
     }
 
 
@@ -232,6 +233,14 @@ MISTAKES = (
         ({"summed": lambda logits, targets: _summed(logits, targets), "backward": lambda *a: _alone(*a)},),
     ),
     Mistake(
+        "left_over_counted",
+        "you add to what stood in .grad before; an earlier step may have left something there",
+        "In a new model there is nothing, so it works the first time.",
+        "Every step takes the one before along.",
+        LOOP,
+        ({"first": lambda model: None},),
+    ),
+    Mistake(
         "last_rows_dropped",
         "you drop the rows that are left over where parts does not divide their number",
         "rows // parts rows make a part.",
@@ -364,6 +373,9 @@ TASK = Task(
             "few_rows", "parts may be more than there are rows.", ("more_than_rows",), PARALLEL
         ),
         Requirement("blank", "a part without a real token changes nothing.", ("blank_part",), PARALLEL),
+        Requirement(
+            "left_over", "what stood in .grad before counts for nothing.", ("left_over",), LOOP
+        ),
         Requirement(
             "inputs", "x and targets are left unchanged.", ("whole", "parts"), PARALLEL, ("inputs",)
         ),

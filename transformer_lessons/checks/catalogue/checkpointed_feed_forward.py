@@ -41,8 +41,6 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "singles": Probe([*_inputs(draw, s, b, 5), 1]),
         "flat": Probe([*_inputs(draw, s, t), chunk]),
         "float32": Probe([*_inputs(draw, s, b, t, dtype=torch.float32), chunk]),
-        "no_chunk": Probe([*plain, 0], refused="chunk=0"),
-        "negative_chunk": Probe([*plain, -chunk], refused=f"chunk={-chunk}"),
         "training": Probe(
             [*_inputs(draw, count, 5, 41), 7],
             cotangents=[draw.normal(5, 41, 3)],
@@ -52,6 +50,8 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "long": Probe(
             [*_inputs(draw, count, 61), 7], meter=True, enough={"largest": 20 * row, "peak": 30 * row}
         ),
+        "no_chunk": Probe([*plain, 0], refused="chunk=0"),
+        "negative_chunk": Probe([*plain, -chunk], refused=f"chunk={-chunk}"),
     }
 
 
@@ -309,14 +309,14 @@ TASK = Task(
             "nothing as large as the hidden layer is kept for the way back.",
             ("training",),
             MEASURED,
-            ("saved",),
+            ("gradients", "saved"),
         ),
         Requirement(
             "peak",
             "nor is it ever there at once, forwards or backwards: chunk positions at a time.",
             ("training", "long"),
             MEASURED,
-            ("largest", "peak"),
+            ("gradients", "largest", "peak"),
         ),
         Requirement(
             "refusals",

@@ -35,10 +35,11 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "causal": Probe(square, {"is_causal": True}),
         "causal_masked": Probe([*square, first_key], {"is_causal": True}),
         "longer": Probe(inputs(draw, s, b, h, queries=min(q, k), keys=max(q, k)), {"is_causal": True}),
-        "number_mask": Probe([*plain, draw.mask(q, k).long()], refused="A mask of integers 0 and 1"),
-        "float_mask": Probe([*plain, draw.normal(q, k)], refused="A mask of floating-point numbers"),
         **_long(draw),
         "dropout": _dropout(draw, s),
+        "dropout_masked": _dropout(draw, s, is_masked=True),
+        "number_mask": Probe([*plain, draw.mask(q, k).long()], refused="A mask of integers 0 and 1"),
+        "float_mask": Probe([*plain, draw.normal(q, k)], refused="A mask of floating-point numbers"),
     }
 
 
@@ -55,23 +56,24 @@ def _long(draw: Draw) -> dict[str, Probe]:
     }
 
 
-def _dropout(draw: Draw, s: dict[str, int]) -> Probe:
+def _dropout(draw: Draw, s: dict[str, int], is_masked: bool = False) -> Probe:
     """With the identity twice as the values, the output is the weights after dropout, twice."""
     keys = max(s["keys"], 5)
     query, key, _ = inputs(draw, s, max(s["batch"], 3), max(s["heads"], 3), keys=keys)
     identity = torch.eye(keys, dtype=torch.float64)
     value = torch.cat([identity, identity], -1).expand(*query.shape[:2], -1, -1)
-    weights = by_steps(query, key, value)[1]
+    mask = draw.mask(query.size(0), 1, 1, keys) if is_masked else None
+    weights = by_steps(query, key, value, mask)[1]
 
     def view(output: Tensor) -> dict:
         first, second = output.split(keys, -1)
-        factors = (first / weights).mul(1e6).round().div(1e6).unique()
+        factors = (first / weights)[weights > 0].mul(1e6).round().div(1e6).unique()
         return {
             "with dropout=0.5, the weights in the output should be either zero or doubled": factors,
             "dropout should hit the weights, before they meet the values": torch.equal(first, second),
         }
 
-    return Probe([query, key, value], {"dropout": 0.5}, view=view)
+    return Probe([query, key, value, mask], {"dropout": 0.5}, view=view)
 
 
 def _accept(mask: Tensor | None) -> None:
@@ -391,19 +393,19 @@ TASK = Task(
             "no tensor of queries × keys is made; with a mask of shape (batch, 1, 1, keys) neither.",
             ("long", "long_padding"),
             MEMORY,
-            ("largest", "saved"),
+            ("gradients", "largest", "saved"),
         ),
         Requirement(
             "causal_memory",
             "nor is one made for is_causal=True, with as many keys as queries and no mask.",
             ("long_causal",),
             FUSED,
-            ("largest", "saved"),
+            ("gradients", "largest", "saved"),
         ),
         Requirement(
             "dropout",
             "dropout zeroes weights at random and scales up the rest.",
-            ("dropout",),
+            ("dropout", "dropout_masked"),
             "#ch05-class",
         ),
         Requirement(

@@ -57,9 +57,9 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "rows_apart": Probe([query * 10.0 ** torch.arange(q)[:, None], key * 20, value, block]),
         "low": Probe([*low, block]),
         "falling": Probe([*_falling(draw, s), block]),
+        **_counted(draw),
         "no_block": Probe([*plain, 0], refused="block=0"),
         "negative_block": Probe([*plain, -block], refused=f"block={-block}"),
-        **_counted(draw),
     }
 
 
@@ -79,7 +79,7 @@ def _counted(draw: Draw) -> dict[str, Probe]:
     return {
         "wide": Probe([q, k, v, 11], meter=True, enough={"largest": k.nbytes}),
         "training": Probe(
-            [*inputs(draw, many), 5],
+            [*inputs(draw, many), 7],
             cotangents=[draw.normal(41, 2)],
             meter=True,
             enough={"saved": square // 6, "peak": square},
@@ -439,14 +439,14 @@ TASK = Task(
             "in training too, nothing that grows with queries × keys is kept for the way back.",
             ("training",),
             MEASURED,
-            ("saved",),
+            ("gradients", "saved"),
         ),
         Requirement(
             "peak",
             "nor is it there at the same time on the way back: a few tiles at a time are computed again.",
             ("training",),
             MEASURED,
-            ("peak",),
+            ("gradients", "peak"),
         ),
         Requirement(
             "refusals",
