@@ -11,9 +11,9 @@ ARGUED = "benchmarks/mutants_argued.toml"
 COLUMNS = ("mutants", "killed", "timed_out", "survived", "argued")
 
 
-def arguments(project: Project) -> list[dict]:
+def arguments(project: Project, name: str = ARGUED) -> list[dict]:
     """Survivors that are argued for: module, text of the line, mutation, and why no test could tell."""
-    path = project.root / ARGUED
+    path = project.root / name
     return tomllib.loads(path.read_text(encoding="utf-8")).get("argued", []) if path.exists() else []
 
 

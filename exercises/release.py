@@ -5,8 +5,10 @@ too, so that the same master gives the same bytes. Each notebook is replaced who
 """
 
 import argparse
+import json
 import logging
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -18,8 +20,10 @@ from traitlets.config import Config
 from traitlets.config.loader import PyFileConfigLoader
 
 from book.notebooks import KERNEL
+from transformer_lessons.submission import digest, grade_id
 
 HERE = Path(__file__).resolve().parent
+MANIFEST = HERE.parent / "transformer_lessons" / "assignments.json"
 # Words that only a master may hold.
 MASTER_ONLY = (
     "BEGIN SOLUTION",
@@ -28,6 +32,7 @@ MASTER_ONLY = (
     "END HIDDEN TESTS",
     "BEGIN MARK SCHEME",
 )
+TASK_COLUMNS = ("task", "kind", "points", "difficulty", "minutes")
 METADATA = {
     "kernelspec": KERNEL,
     "language_info": {"name": "python"},
@@ -95,6 +100,43 @@ def normalised(notebook: nbformat.NotebookNode) -> str:
     return text
 
 
+def manifest(texts: dict[str, str]) -> str:
+    """What the package knows of released assignments: their tasks, and their cells without the text of any."""
+    return (
+        json.dumps({name: about(json.loads(text)["cells"]) for name, text in texts.items()}, indent=1) + "\n"
+    )
+
+
+def about(cells: list[dict]) -> dict:
+    """Title, chapters and table of tasks as the first cell has them, and what there is to know of each cell.
+
+    Raises:
+        ValueError: for a first cell without these.
+    """
+    intro = "".join(cells[0]["source"])
+    title = re.match(r"# (ps\d\d · .+)\n", intro)
+    chapters = re.search(r"^Goes with (chapters? .+)$", intro, re.MULTILINE)
+    rows = [
+        [part.strip() for part in line.split("|")[1:-1]] for line in intro.splitlines() if line[:1] == "|"
+    ]
+    if not title or not chapters or rows[:1] != [list(TASK_COLUMNS)]:
+        raise ValueError("a first cell should have a title, “Goes with chapters …” and a table of its tasks")
+    return {
+        "title": title[1],
+        "chapters": chapters[1].rstrip("."),
+        "tasks": [dict(zip(TASK_COLUMNS, row, strict=True)) for row in rows[2:]],
+        "cells": {
+            grade_id(cell): {
+                "type": cell["cell_type"],
+                "locked": cell["metadata"]["nbgrader"]["locked"],
+                "sum": digest(cell["source"]),
+            }
+            for cell in cells
+            if grade_id(cell)
+        },
+    }
+
+
 def write(path: Path, text: str) -> None:
     """Replace a file whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -121,6 +163,10 @@ def main() -> int:
             if not wanted or master.parent.name in wanted:
                 write(released(master), generate(master, api))
                 print(released(master).relative_to(HERE.parent))
+    texts = {
+        m.parent.name: released(m).read_text(encoding="utf-8") for m in masters() if released(m).exists()
+    }
+    write(MANIFEST, manifest(texts))
     return 0
 
 

@@ -1,5 +1,7 @@
 """Right answers pass, however they are written; wrong ones fail, and get no name that is not their own."""
 
+import copy
+import functools
 import importlib
 import math
 import subprocess
@@ -9,8 +11,10 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from transformer_lessons import checks
+from transformer_lessons.attention import MultiHeadAttention
 
 ATTENTION = "scaled_dot_product_attention"
 
@@ -80,7 +84,7 @@ def test_a_lambda_and_a_callable_object_pass():
 
 
 def test_an_unknown_task_is_refused_with_the_list():
-    with pytest.raises(ValueError, match=r"task: expected one of \['padding_mask'"):
+    with pytest.raises(ValueError, match=r"task: expected one of \[.*'padding_mask'"):
         checks.check("padding", right("padding_mask"))
 
 
@@ -208,9 +212,129 @@ def test_an_unrelated_wrong_answer_fails_without_a_name(candidate):
     assert report.where in report.message
 
 
+class Normalised(checks.task("token_embedding").reference):
+    """All vectors are equally long."""
+
+    def forward(self, ids):
+        return F.normalize(super().forward(ids), dim=-1) * self.weight.size(1) ** 0.5
+
+
+class Noisy(checks.task("token_embedding").reference):
+    """Dropout where none was asked for."""
+
+    def forward(self, ids):
+        return F.dropout(super().forward(ids), 0.1)
+
+
+def refuse(is_wrong):
+    if is_wrong:
+        raise ValueError
+
+
+def halved(x, h):
+    return x.unflatten(-1, (h, -1)).transpose(1, 2) / 2
+
+
+class HalvedQueries(MultiHeadAttention):
+    def forward(self, query, *others, **options):
+        return super().forward(query / 2, *others, **options)
+
+
+class SummedWeights(MultiHeadAttention):
+    def forward(self, *inputs, need_weights=False):
+        result = super().forward(*inputs, need_weights=need_weights)
+        return (result[0], result[1].sum(-1)) if need_weights else result
+
+
+def packed(rule):
+    """An Add & Norm that follows this rule, whatever is asked of it."""
+
+    class Wrong(torch.nn.Module):
+        def __init__(self, d_model, dropout=0.0, norm_first=False):
+            super().__init__()
+            self.norm = torch.nn.LayerNorm(d_model)
+
+        def forward(self, x, sublayer):
+            return rule(x, sublayer, self.norm)
+
+    return Wrong
+
+
+def rewired(task, forward):
+    """The right class with another `forward`."""
+
+    class Wrong(right(task)):
+        def __init__(self, settings):
+            super().__init__(settings)
+            self.size = settings.get("vocab_size")
+
+    Wrong.forward = forward
+    return Wrong
+
+
+def layer(forward):
+    """A feed-forward layer that does something else."""
+
+    class Layer(nn.Module):
+        def __init__(self, d_model, d_ff, *, activation="relu", dropout=0.0):
+            super().__init__()
+            self.W_1, self.W_2 = nn.Linear(d_model, d_ff), nn.Linear(d_ff, d_model)
+
+        def forward(self, x):
+            return forward(x, self.W_1, self.W_2)
+
+    return Layer
+
+
+def gated(gate):
+    """A gated layer with another gate."""
+
+    class Layer(nn.Module):
+        def __init__(self, d_model, d_ff, *, dropout=0.0, bias=False):
+            super().__init__()
+            self.W_1, self.W_3 = (nn.Linear(d_model, d_ff, bias=bias) for _ in range(2))
+            self.W_2 = nn.Linear(d_ff, d_model, bias=bias)
+
+        def forward(self, x):
+            return self.W_2(gate(self.W_1(x), self.W_3(x)))
+
+    return Layer
+
+
+def norm(forward, *, bias=True, running=False):
+    """A norm that does something else, with the parameters and buffers of the right one."""
+
+    class Norm(nn.Module):
+        def __init__(self, d_model, eps=1e-5, momentum=0.1):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(d_model))
+            self.bias = nn.Parameter(torch.zeros(d_model)) if bias else 0.0
+            if running:
+                self.register_buffer("running_mean", torch.zeros(d_model))
+                self.register_buffer("running_var", torch.ones(d_model))
+                self.register_buffer("num_batches_tracked", torch.tensor(0))
+
+        def forward(self, x, *mask):
+            return forward(x, *mask) * self.weight + self.bias
+
+    return Norm
+
+
 @pytest.mark.parametrize(
     ("task", "candidate"),
     [
+        ("token_embedding", Normalised),
+        ("token_embedding", Noisy),
+        ("sinusoidal", lambda length, d_model: right("sinusoidal")(length, d_model) / d_model**0.5),
+        ("sinusoidal", lambda length, d_model: right("sinusoidal")(length, d_model).tan()),
+        ("shift_matrix", lambda k, d_model: torch.eye(d_model)),
+        ("shift_matrix", lambda k, d_model: right("shift_matrix")(k + 1, d_model)),
+        ("rotary", lambda x, positions: right("rotary")(right("rotary")(x, positions), positions)),
+        ("rotary", lambda x, positions: right("rotary")(x, positions.flip(-1))),
+        ("rotary", lambda x, positions: torch.cat([right("rotary")(x[..., :2], positions), x[..., 2:]], -1)),
+        ("relative_bias", lambda table, q, k=None: right("relative_bias")(table, q, k).softmax(-1)),
+        ("relative_bias", lambda table, q, k=None: right("relative_bias")(table.roll(1, 1), q, k)),
+        ("relative_bias", lambda table, q, k=None: right("relative_bias")(table.flip(0), q, k)),
         ("padding_mask", lambda ids, pad_id: (ids % 2 == 0)[:, None, None, :]),
         ("padding_mask", lambda ids, pad_id: torch.ones(ids.size(0), 1, 1, ids.size(1), dtype=torch.bool)),
         (
@@ -219,10 +343,147 @@ def test_an_unrelated_wrong_answer_fails_without_a_name(candidate):
         ),
         ("causal_mask", lambda q, k=None, device=None: torch.ones(1, 1, q, k or q, device=device) > 2),
         ("causal_mask", lambda q, k=None, device=None: torch.rand(1, 1, q, k or q, device=device) > 0.5),
+        ("additive_mask", lambda mask, like: torch.where(mask, 1.0, -math.inf).to(like.dtype)),
+        ("additive_mask", lambda mask, like: torch.where(mask, 0.0, -100.0).to(like.dtype)),
+        ("additive_mask", lambda mask, like: right("additive_mask")(mask, like).softmax(-1)),
+        ("combine_masks", lambda *masks: functools.reduce(torch.bitwise_xor, masks)),
+        ("combine_masks", lambda *masks: sum(m.long() for m in masks if m is not None) * 2 > len(masks)),
+        ("combine_masks", lambda first, second: first & second),
+        ("masked_self_attention", lambda x, ids, pad_id: 2 * right("masked_self_attention")(x, ids, pad_id)),
+        (
+            "masked_self_attention",
+            lambda x, ids, pad_id: x.cumsum(2) / torch.arange(1, x.size(2) + 1)[:, None],
+        ),
+        ("local_window_mask", lambda q, k, w, device=None: torch.zeros(1, 1, q, k, dtype=torch.bool)),
+        (
+            "local_window_mask",
+            lambda q, k, w, device=None: right("causal_mask")(q, k) ^ (torch.arange(k) == w),
+        ),
+        ("segment_mask", lambda q, k: (q[:, :, None] % 2 == k[:, None] % 2)[:, None]),
+        ("segment_mask", lambda q, k: torch.ones(q.size(0), 1, q.size(1), k.size(1), dtype=torch.bool)),
+        ("limit_lengths", lambda sentences, m, too_long="refuse": ([ids[::2] for ids in sentences], [])),
+        ("limit_lengths", lambda sentences, m, too_long="refuse": (sentences, [])),
         (
             "soft_capped_attention",
             lambda q, k, v, cap, mask=None: finish(scaled(q, k).sin(), v, mask, False, 0.0),
         ),
+        ("split_heads", lambda x, h: refuse(x.dim() != 3 or h < 1 or x.size(-1) % h) or halved(x, h)),
+        ("split_heads", lambda x, h: refuse(x.dim() != 3 or h < 1 or x.size(-1) % h) or x.chunk(h, -1)),
+        ("merge_heads", lambda x: refuse(x.dim() != 4) or x.transpose(1, 2).flatten(-2).roll(1, -1)),
+        ("merge_heads", lambda x: refuse(x.dim() != 4) or x.amax(1)),
+        ("multi_head", HalvedQueries),
+        ("multi_head", SummedWeights),
+        ("grouped_query", lambda q, k, v, mask=None: right("grouped_query")(q.roll(1, 1), k, v, mask)),
+        ("grouped_query", lambda q, k, v, mask=None: right("grouped_query")(q, k, v.abs(), mask)),
+        ("linear_attention", lambda q, k, v, **options: 2 * right("linear_attention")(q, k, v, **options)),
+        ("linear_attention", lambda q, k, v, **options: right("linear_attention")(q**2, k, v, **options)),
+        (
+            "linear_attention_step",
+            lambda q, k, v, S=None, z=None, decay=1.0: right("linear_attention_step")(
+                q, k, v.abs(), S, z, decay=decay
+            ),
+        ),
+        (
+            "linear_attention_step",
+            lambda q, k, v, S=None, z=None, decay=1.0: right("linear_attention_step")(
+                q, k, v, S, z, decay=refuse(not 0 < decay <= 1) or decay**0.5
+            ),
+        ),
+        ("residual", packed(lambda x, f, norm: norm(x - f(x)))),
+        ("residual", packed(lambda x, f, norm: norm(x + f(x)) / 2)),
+        ("residual", packed(lambda x, f, norm: norm(norm(x) + f(x)))),
+        ("encoder_layer", rewired("encoder_layer", lambda layer, x, *_: layer.self_attention(x))),
+        (
+            "encoder_layer",
+            rewired("encoder_layer", lambda layer, x, *_: layer.feed_forward(x + layer.self_attention(x))),
+        ),
+        (
+            "decoder_layer",
+            rewired("decoder_layer", lambda layer, x, memory, *_: x + memory.mean(1, keepdim=True)),
+        ),
+        (
+            "decoder_layer",
+            rewired("decoder_layer", lambda layer, x, memory, *_: layer.cross_attention(x, memory) / 2),
+        ),
+        ("decoder_layer_step", lambda w, h, x, k, v, *_: (x, torch.cat([k, k[:, :, :1]], 2), v)),
+        (
+            "decoder_layer_step",
+            lambda w, h, x, k, v, *_: (x * 2, *(F.pad(t, (0, 0, 0, x.size(1))) for t in (k, v))),
+        ),
+        ("parameter_count", lambda V, d, d_ff, N, h, d_k, **_: V * d + N * (12 * d * d + d_ff)),
+        ("parameter_count", lambda *sizes, **_: sum(sizes)),
+        ("parameter_count", lambda V, d, d_ff, N, h, d_k, **_: float(V * d)),
+        (
+            "transformer",
+            rewired(
+                "transformer", lambda model, src, tgt: model.embedding(tgt[:, :-1]) @ model.embedding.weight.T
+            ),
+        ),
+        (
+            "transformer",
+            rewired(
+                "transformer", lambda model, src, tgt: torch.zeros(len(tgt), tgt.size(1) - 1, model.size)
+            ),
+        ),
+        ("feed_forward", layer(lambda x, W_1, W_2, *_: W_2(F.leaky_relu(W_1(x))))),
+        ("feed_forward", layer(lambda x, W_1, W_2, *_: W_2(W_1(x).softmax(-1)))),
+        ("swiglu", gated(lambda score, gate: score.tanh() * gate)),
+        ("swiglu", gated(lambda score, gate: F.silu(score) * (1 - gate))),
+        ("layer_norm", norm(lambda x, *_: x / x.abs().amax(-1, keepdim=True))),
+        ("rms_norm", norm(lambda x, *_: x / x.abs().amax(-1, keepdim=True), bias=False)),
+        ("rms_norm", norm(lambda x, *_: x.softmax(-1), bias=False)),
+        ("batch_norm", norm(lambda x, *_: (x - x.mean()) / x.std(), running=True)),
+        ("batch_norm", norm(lambda x, *_: x - x.flatten(0, -2).median(0).values, running=True)),
+        ("masked_batch_norm", norm(lambda x, mask: x * mask[..., None], running=True)),
+        ("masked_batch_norm", norm(lambda x, mask: (x - x[mask].mean()) / x[mask].std(), running=True)),
+        ("teacher_forcing", lambda y, *ids: [t.T for t in right("teacher_forcing")(y, *ids)]),
+        ("teacher_forcing", lambda y, *ids: right("teacher_forcing")([row[::-1] for row in y], *ids)),
+        ("teacher_forcing", lambda y, bos, eos, pad: right("teacher_forcing")(y, bos, eos, pad)[0]),
+        ("warmup", lambda step, d, w: right("warmup")(step, d, w) / 2),
+        ("warmup", lambda step, d, w: round(right("warmup")(step, d, w), 4)),
+        ("warmup", lambda step, d, w: (d * w) ** -0.5 * math.cos(step / w)),
+        ("label_smoothing", lambda x, y, **o: (right("label_smoothing")(x, y, **o)[0], y.size(0))),
+        ("label_smoothing", lambda x, y, **o: right("label_smoothing")(x / 2, y, **o)),
+        ("label_smoothing", lambda x, y, **o: (x.softmax(-1).square().sum(), (y != o["pad_id"]).sum())),
+        (
+            "accumulated_gradients",
+            lambda m, b, n, **o: right("accumulated_gradients")(copy.deepcopy(m), b, n, **o),
+        ),
+        ("accumulated_gradients", lambda m, b, n, **o: right("accumulated_gradients")(m, b[::-1], n, **o)),
+        ("accumulated_gradients", lambda m, b, n, **o: right("accumulated_gradients")(m, b, n, **o) and None),
+        ("adam_step", lambda p, g, m, v, step, *, rate, **_: (p - rate * g, m, v)),
+        ("adam_step", lambda p, g, m, v, *args, **o: right("adam_step")(p * 0.99, g, m, v, *args, **o)),
+        ("adam_step", lambda p, g, m, v, *args, **o: right("adam_step")(p, g.clamp(-1, 1), m, v, *args, **o)),
+        ("average_checkpoints", lambda states: right("average_checkpoints")([*states, states[-1]])),
+        ("average_checkpoints", lambda states: list(right("average_checkpoints")(states).values())),
+        ("average_checkpoints", lambda states: {n: t.abs() for n, t in states[-1].items()}),
+        ("greedy", lambda model, src, *, max_length: src[:, :max_length]),
+        ("greedy", lambda model, src, *, max_length: right("greedy")(model, src, max_length=1)),
+        (
+            "greedy",
+            lambda model, src, *, max_length: right("greedy")(model, src.flip(0), max_length=max_length),
+        ),
+        (
+            "cached_attention_step",
+            lambda q, k, v, *past: (v, *(torch.cat(p, -2) for p in zip(past, (k, v), strict=False))),
+        ),
+        (
+            "cached_attention_step",
+            lambda q, k, v, keys, values, window=None: right("cached_attention_step")(
+                q.abs(), k, v, keys, values, window
+            ),
+        ),
+        ("length_penalty", lambda log_p, length, alpha: log_p / (1 + alpha * torch.as_tensor(length))),
+        ("length_penalty", lambda log_p, length, alpha: log_p * torch.as_tensor(length) ** 0.5),
+        ("beam", lambda model, src, **options: src[:, :4]),
+        ("beam", lambda model, src, **options: right("beam")(model, src, **{**options, "beam_size": 5})),
+        ("top_k", lambda logits, k: logits.softmax(-1)),
+        ("top_k", lambda logits, k: right("top_k")(logits / 2, k)),
+        ("nucleus", lambda logits, p: right("nucleus")(logits, p**2)),
+        ("nucleus", lambda logits, p: right("top_k")(logits, 2)),
+        ("bleu", lambda candidates, references: 50.0),
+        ("bleu", lambda candidates, references: right("bleu")(candidates, references) ** 0.9),
+        ("bleu", lambda candidates, references: right("bleu")([c[1:] for c in candidates], references)),
     ],
 )
 def test_unrelated_wrong_answers_to_other_tasks_fail_without_a_name(task, candidate):
@@ -334,9 +595,29 @@ def test_the_learners_code_leaves_no_trace(capfd):
     assert capfd.readouterr() == ("", "")
 
 
+def test_a_check_takes_one_thread_and_gives_the_others_back():
+    seen, before = [], torch.get_num_threads()
+
+    def candidate(ids, pad_id):
+        seen.append(torch.get_num_threads())
+        return right("padding_mask")(ids, pad_id)
+
+    torch.set_num_threads(2)
+    try:
+        checks.require("padding_mask", candidate)
+        with pytest.raises(ValueError, match="task: expected"):
+            checks.check("nothing", candidate)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert set(seen) == {1}
+
+
 def test_importing_the_checks_stays_light():
     code = (
-        "import sys, transformer_lessons.checks as c; c.check(c.tasks()[2], lambda q, k, v: (q, k));"
+        "import sys, transformer_lessons.checks as c;"
+        f"c.check({ATTENTION!r}, lambda q, k, v: (q, k));"
+        f"c.check('{ATTENTION}', lambda q, k, v: (q, k));"
         "print([m for m in ('matplotlib', 'sympy', 'IPython', 'nbgrader') if m in sys.modules],"
         "*sorted({m.split('.')[1] for m in sys.modules if m.startswith('transformer_lessons.')}), sep='|')"
     )

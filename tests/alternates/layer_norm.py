@@ -42,9 +42,11 @@ class BySquares(OwnParameters):
     def forward(self, x):
         if x.shape[-1] != self.weight.numel():
             raise ValueError("x")
-        mean = x.mean(-1, keepdim=True)
-        variance = (x - mean).pow(2).sum(-1, keepdim=True) / x.size(-1)
-        return torch.addcmul(self.bias, (x - mean) * torch.rsqrt(variance + self.eps), self.weight)
+        wide = x if x.dtype is torch.float64 else x.float()
+        mean = wide.mean(-1, keepdim=True)
+        variance = (wide - mean).pow(2).sum(-1, keepdim=True) / x.size(-1)
+        normalised = ((wide - mean) * torch.rsqrt(variance + self.eps)).to(x.dtype)
+        return torch.addcmul(self.bias, normalised, self.weight)
 
 
 ALTERNATES = [Builtin, OwnParameters, BySquares]

@@ -12,7 +12,7 @@ from transformer_lessons.checks.adapter import Adapter, Reply
 from transformer_lessons.checks.local import Local
 from transformer_lessons.checks.probe import Build, Given, Probe, ask
 
-__all__ = ["Build", "Draw", "Given", "Mistake", "Probe", "Requirement", "Task", "exam", "expected"]
+__all__ = ["Build", "Draw", "Exam", "Given", "Mistake", "Probe", "Requirement", "Task", "exam", "expected"]
 
 Sizes = dict[str, int]
 
@@ -49,7 +49,7 @@ class Mistake:
         why: why people write it.
         symptom: what it looks like from outside.
         anchor: where the book explains it.
-        variants: ways to write it; each maps names of steps to what stands there instead.
+        variants: ways to write it; each maps names of steps to what stands there instead, mostly functions.
     """
 
     id: str
@@ -57,7 +57,7 @@ class Mistake:
     why: str
     symptom: str
     anchor: str
-    variants: tuple[dict[str, Callable], ...]
+    variants: tuple[dict[str, Any], ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +94,7 @@ class Task:
     mistakes: tuple[Mistake, ...]
     essential: int | None = None
 
-    def mistaken(self, *variants: dict[str, Callable]) -> Callable:
+    def mistaken(self, *variants: dict[str, Any]) -> Callable:
         """The wrong implementation that makes these mistakes at once."""
         return self.assemble(
             replace(self.steps, **{k: v for variant in variants for k, v in variant.items()})
@@ -148,10 +148,22 @@ class Draw:
         return order < shown
 
 
+class Exam(dict[str, tuple[Probe, Reply]]):
+    """The probes of a task by name, each with what the right answer shows.
+
+    Attributes:
+        kept: what known mistakes showed so far, by mistake and probe: most diagnoses ask the same again.
+    """
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.kept: dict[tuple, Reply] = {}
+
+
 @lru_cache(maxsize=32)
-def exam(task: Task, seed: int) -> dict[str, tuple[Probe, Reply]]:
+def exam(task: Task, seed: int) -> Exam:
     """All probes of a task for a seed, with what the right answer shows; kept, as many check with seed 0."""
-    return expected(task, task.sizes(seed), seed)
+    return Exam(expected(task, task.sizes(seed), seed))
 
 
 def expected(task: Task, sizes: Sizes, seed: int) -> dict[str, tuple[Probe, Reply]]:

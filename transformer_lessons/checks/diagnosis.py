@@ -4,7 +4,7 @@ import itertools
 
 from transformer_lessons.checks.adapter import Reply
 from transformer_lessons.checks.compare import agree
-from transformer_lessons.checks.core import Mistake, Probe, Task
+from transformer_lessons.checks.core import Exam, Mistake, Task
 
 __all__ = ["diagnose"]
 
@@ -13,7 +13,6 @@ BUDGET = 24  # so many partial explanations are followed up
 PAIRS = 2  # so often two mistakes that hide each other are looked for, which takes longer
 
 Choice = tuple[Mistake, dict]
-Exam = dict[str, tuple[Probe, Reply]]
 
 
 def diagnose(task: Task, exam: Exam, shown: dict[str, Reply]) -> list[Mistake]:
@@ -81,18 +80,24 @@ class _Search:
 
     def _alters(self, longer: tuple[Choice, ...], chosen: tuple[Choice, ...], number: int) -> bool:
         """Whether the last mistake makes a difference on a probe, and none on those before it."""
-        probe = self.exam[self.names[number]][0]
-        differs = not agree(probe, self._observe(longer, probe), self._observe(chosen, probe))
+        name = self.names[number]
+        differs = not agree(self.exam[name][0], self._observe(longer, name), self._observe(chosen, name))
         return differs and all(self._explains(longer, earlier) for earlier in range(number))
 
     def _explains(self, chosen: tuple[Choice, ...], number: int) -> bool:
         name = self.names[number]
-        probe = self.exam[name][0]
-        return agree(probe, self._observe(chosen, probe), self.shown[name])
+        return agree(self.exam[name][0], self._observe(chosen, name), self.shown[name])
 
-    def _observe(self, chosen: tuple[Choice, ...], probe: Probe) -> Reply:
+    def _observe(self, chosen: tuple[Choice, ...], name: str) -> Reply:
+        """What these mistakes show on a probe; for one mistake alone, kept from one check to the next."""
+        key = (name, *(id(variant) for _, variant in chosen))
+        if key in self.exam.kept:
+            return self.exam.kept[key]
         wrong = self.task.mistaken(*(variant for _, variant in chosen))
-        return self.task.observe(self.task.local(wrong), probe)
+        reply = self.task.observe(self.task.local(wrong), self.exam[name][0])
+        if len(chosen) < 2:
+            self.exam.kept[key] = reply
+        return reply
 
     def _additions(self, chosen: tuple[Choice, ...]) -> list[Choice]:
         """The mistakes that touch other steps than those made already."""

@@ -17,6 +17,11 @@ def model(config: dict, state: dict[str, Tensor]) -> nn.Module:
     return made.eval()
 
 
+def training_model(config: dict, state: dict[str, Tensor]) -> nn.Module:
+    """The same in training mode, as one finds it between two steps of training."""
+    return model(config, state).train()
+
+
 def linear(weight: Tensor, bias: Tensor) -> nn.Module:
     """An `nn.Linear` with this weight and bias."""
     made = nn.Linear(weight.size(1), weight.size(0), dtype=weight.dtype)
@@ -33,9 +38,40 @@ def perceptron(weights: list[Tensor], biases: list[Tensor], left_over: float | N
     return made
 
 
+def used(module: nn.Module) -> nn.Module:
+    """A module that still holds the gradients of an earlier step, all ones."""
+    for parameter in module.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    return module
+
+
+class _Counting(nn.Module):
+    def __init__(self, module: nn.Module):
+        super().__init__()
+        self.module = module
+        self.register_buffer("calls", torch.tensor(0))
+
+    def forward(self, *args):
+        self.calls += 1
+        return self.module(*args)
+
+
+def counting(module: nn.Module) -> nn.Module:
+    """The same module, with a buffer ``calls`` that says how often it was called."""
+    return _Counting(module)
+
+
 def sgd(module: nn.Module, rate: float) -> torch.optim.Optimizer:
     """Plain gradient descent on a module's parameters."""
     return torch.optim.SGD(module.parameters(), lr=rate)
 
 
-BUILDERS: dict[str, Callable] = {"model": model, "linear": linear, "perceptron": perceptron, "sgd": sgd}
+BUILDERS: dict[str, Callable] = {
+    "model": model,
+    "training_model": training_model,
+    "linear": linear,
+    "perceptron": perceptron,
+    "used": used,
+    "counting": counting,
+    "sgd": sgd,
+}

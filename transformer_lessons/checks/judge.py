@@ -53,11 +53,11 @@ def _error(task: Task, got: Reply) -> Finding | None:
 
 def _structure(task: Task, got: Reply, want: Reply) -> Finding | None:
     """The right number of tensors of the right shapes."""
-    promised = f"a tuple ({', '.join(task.returns)})" if len(task.returns) > 1 else "one tensor"
-    if got.kind != want.kind:
+    promised = _promised(task, want)
+    if isinstance(want.value, dict) and isinstance(got.value, dict):  # seen through a view, which says more
+        return None
+    if got.kind != want.kind or isinstance(want.value, dict):
         return Finding(f"it should return {promised}, but returned {_in_words(got)}.", example=False)
-    if isinstance(want.value, dict):  # seen through a view
-        return None if isinstance(got.value, dict) else Finding(f"it should return {promised}.")
     found, wanted = outputs(task, got), outputs(task, want)
     if len(found) != len(wanted):
         return Finding(f"it should return {promised}, but returned {len(found)} values.", example=False)
@@ -66,6 +66,12 @@ def _structure(task: Task, got: Reply, want: Reply) -> Finding | None:
         if finding:
             return finding
     return None
+
+
+def _promised(task: Task, want: Reply) -> str:
+    if len(task.returns) > 1:
+        return f"a tuple ({', '.join(task.returns)})"
+    return "None" if want.kind == "NoneType" else f"one {want.kind.lower()}"
 
 
 def _in_words(got: Reply) -> str:

@@ -101,7 +101,9 @@ def show(value: object) -> str:
     if isinstance(value, Given):
         return f"a {value.kind}"
     if isinstance(value, list):
-        return f"[{', '.join(map(show, value))}]"
+        return "[" + ", ".join(map(show, value)) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name}: {show(item)}" for name, item in value.items()) + "}"
     if not isinstance(value, Tensor):
         return str(value)
     if value.numel() > 12:
@@ -125,4 +127,4 @@ def _named(task: Task, probe: Probe) -> list[tuple[str, object]]:
 
 
 def _wrap(text: str) -> str:
-    return textwrap.fill(text, WIDTH, subsequent_indent="  ")
+    return textwrap.fill(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False)

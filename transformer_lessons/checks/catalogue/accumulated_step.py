@@ -353,7 +353,7 @@ TASK = Task(
     returns=("loss",),
     reference=assemble(Steps()),
     requirements=(
-        Requirement("returns", "it returns one tensor, the loss.", ("whole",), LOOP, ("structure",)),
+        Requirement("returns", "it returns one tensor, the loss.", ("whole",), PARALLEL, ("structure",)),
         Requirement(
             "step",
             "with one part: one step w − rate · g, g the gradient of the loss per real token (targets ≠ 0).",

@@ -336,7 +336,7 @@ TASK = Task(
     returns=("loss",),
     reference=assemble(Steps()),
     requirements=(
-        Requirement("returns", "it returns one tensor without axes.", ("one_chunk",), LOSS, ("structure",)),
+        Requirement("returns", "it returns one tensor without axes.", ("one_chunk",), MEASURED, ("structure",)),
         Requirement(
             "values", "loss = −log softmax(hidden weightᵀ)[target], its mean over the tokens.", ("one_chunk",), LOSS
         ),

@@ -10,34 +10,60 @@ from torch import Tensor, nn
 from transformer_lessons.checks.core import Build, Draw, Mistake, Probe, Requirement, Task
 from transformer_lessons.norms import LayerNorm
 
-__all__ = ["TASK"]
+__all__ = ["TASK", "double", "large_in_half", "norm_sizes", "width_fits"]
 
 MATHS, AXES, EPSILON = "#ch10-layer-norm", "#ch10-batch-norm", "#ch10-wrong"
 
 
-def _sizes(seed: int) -> dict[str, int]:
+def norm_sizes(seed: int) -> dict[str, int]:
+    """Distinct primes, in another order for each seed."""
     batch, length, width = random.Random(seed).sample([3, 5, 7, 11, 13], 3)
     return {"batch": batch, "length": length, "width": width}
 
 
+def double(x: Tensor, state: dict[str, Tensor], reference: type[nn.Module]) -> Probe:
+    """A probe in float64 that asks for its digits; which ones an answer gets wrong is chance."""
+    x, state = x.double(), {name: tensor.double() for name, tensor in state.items()}
+    right = reference(x.size(-1)).double()
+    right.load_state_dict(state)
+    want = right(x).detach()
+
+    def view(output: Tensor) -> dict:
+        near = output.shape == want.shape and bool((output - want).abs().max() < 1e-10)
+        return {
+            "given float64, the output should be float64": str(output.dtype),
+            "given float64, the output should have more than the seven digits of float32": near,
+        }
+
+    return Probe([x], build=Build([x.size(-1)], dtype="float64", state=state), view=view)
+
+
+def large_in_half(x: Tensor, state: dict[str, Tensor]) -> Probe:
+    """A probe in float16, with entries whose squares do not fit into it."""
+    half = {name: tensor.half() for name, tensor in state.items()}
+    return Probe([(1000 * x).half()], build=Build([x.size(-1)], dtype="float16", state=half))
+
+
 def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
+    # In float32, where nothing is asked of dtypes: code that always computes in float32 is nearly right.
     b, t, d = s["batch"], s["length"], s["width"]
-    state = {"weight": draw.normal(d), "bias": draw.normal(d)}
-    x, wide = draw.normal(b, t, d), Build([d], dtype="float64", state=state)
-    new = Build([d], dtype="float64")
-    half = {name: tensor.float() for name, tensor in state.items()}
+    x, y, weight, bias = (draw.normal(*n, dtype=torch.float32) for n in ((b, t, d), (b, t, d), (d,), (d,)))
+    state = {"weight": weight, "bias": bias}
+    loaded, new = Build([d], state=state), Build([d])
     return {
         "new": Probe([x], build=new),
+        "loaded": Probe([x], build=loaded, cotangents=[y]),
+        "one": Probe([x[0, 0]], build=loaded),
+        "four_axes": Probe([draw.normal(2, b, t, d, dtype=torch.float32)], build=loaded),
+        "epsilon": Probe([x * 1e-2], build=Build([d], {"eps": 0.5}, state=state)),
+        "constant": Probe([torch.full((b, t, d), 3.0)], build=loaded, cotangents=[y]),
+        "evaluation": Probe([x], build=Build([d], state=state, training=False)),
+        "default": Probe([x * 1e-3], build=new),
         "names": Probe([], build=new, method="state", view=_shapes),
-        "loaded": Probe([x], build=wide, cotangents=[draw.normal(b, t, d)]),
-        "one": Probe([draw.normal(d)], build=wide),
-        "four_axes": Probe([draw.normal(2, b, t, d)], build=wide),
-        "epsilon": Probe([x * 1e-2], build=Build([d], {"eps": 0.5}, dtype="float64", state=state)),
-        "constant": Probe([torch.full((b, t, d), 3.0, dtype=torch.float64)], build=wide),
-        "evaluation": Probe([x], build=Build([d], dtype="float64", state=state, training=False)),
-        "float32": Probe([x.float()], build=Build([d], state=half)),
-        "narrow": Probe([draw.normal(b, t, d + 1)], build=wide, refused=f"x of width {d + 1}, not {d}"),
-        "no_width": Probe([x], build=Build([0]), refused="d_model=0"),
+        "double": double(x, state, LayerNorm),
+        "half": large_in_half(x, state),
+        "narrow": Probe([draw.normal(b, t, d + 1)], build=loaded, refused=f"x of width {d + 1}, not {d}"),
+        "no_width": Probe([], build=Build([0]), method="state", refused="d_model=0"),
     }
 
 
@@ -51,7 +77,8 @@ def _accept(d_model: int) -> None:
         raise ValueError("d_model: expected 1 or more")
 
 
-def _fits(x: Tensor, d_model: int) -> None:
+def width_fits(x: Tensor, d_model: int) -> None:
+    """Refuse another width."""
     if x.size(-1) != d_model:
         raise ValueError(f"x: expected a last axis of {d_model}")
 
@@ -61,29 +88,31 @@ class Steps:
     """What a mistake may replace; together, the right answer."""
 
     accept: Callable = _accept
+    eps: Callable = lambda given: 1e-5 if given is None else given
     first: Callable = torch.ones  # the weight of a new layer
-    fits: Callable = _fits
+    fits: Callable = width_fits
+    wide: Callable = lambda x: x.to(torch.promote_types(x.dtype, torch.float32))
     axes: Callable = lambda x: (-1,)
     centre: Callable = lambda x, axes: x - x.mean(axes, keepdim=True)
     spread: Callable = lambda x, axes, eps: (x.var(axes, correction=0, keepdim=True) + eps).sqrt()
     affine: Callable = lambda y, weight, bias: y * weight + bias
-    result: Callable = lambda y, x: y
+    result: Callable = lambda y, x: y.to(x.dtype)
 
 
 def assemble(steps: Steps) -> type[nn.Module]:
     """Layer normalisation in these steps."""
 
     class Norm(nn.Module):
-        def __init__(self, d_model, eps=1e-5):
+        def __init__(self, d_model, eps=None):
             super().__init__()
             steps.accept(d_model)
             self.weight, self.bias = (nn.Parameter(make(d_model)) for make in (steps.first, torch.zeros))
-            self.eps = eps
+            self.eps = steps.eps(eps)
 
         def forward(self, x):
             steps.fits(x, len(self.weight))
-            axes = steps.axes(x)
-            y = steps.centre(x, axes) / steps.spread(x, axes, self.eps)
+            wide, axes = steps.wide(x), steps.axes(x)
+            y = steps.centre(wide, axes) / steps.spread(wide, axes, self.eps)
             return steps.result(steps.affine(y, self.weight, self.bias), x)
 
     return Norm
@@ -129,6 +158,17 @@ MISTAKES = (
         "With another eps, nothing changes.",
         EPSILON,
         ({"spread": lambda x, axes, eps: (x.var(axes, correction=0, keepdim=True) + 1e-5).sqrt()},),
+    ),
+    Mistake(
+        "other_default",
+        "your eps defaults to another number; for this norm it is 1e-5",
+        "Other implementations have 1e-6 or 1e-12.",
+        "Vectors with small entries come out at another size; 1e-12 is too small to damp anything.",
+        EPSILON,
+        tuple(
+            {"eps": lambda given, other=other: other if given is None else given}
+            for other in (1e-6, 1e-8, 1e-12)
+        ),
     ),
     Mistake(
         "no_eps",
@@ -218,12 +258,32 @@ MISTAKES = (
         ),
     ),
     Mistake(
-        "forced_float32",
-        "you convert to float32, whatever the input is",
+        "float32_throughout",
+        "you compute in float32 whatever the input is; float64 should stay float64",
         "Mixed precision computes norms in float32, and .float() is what one reads in such code.",
         "float64 loses half its digits.",
         MATHS,
-        ({"result": lambda y, x: y.float()},),
+        ({"wide": lambda x: x.float()},),
+    ),
+    Mistake(
+        "float32_returned",
+        "you return another dtype than the input's",
+        "The conversion to float32 was not undone, or the weight's dtype won.",
+        "The next layer gets a dtype that its weights do not have.",
+        EPSILON,
+        (
+            {"result": lambda y, x: y},
+            {"result": lambda y, x: y.float()},
+            {"wide": lambda x: x.float(), "result": lambda y, x: y.float()},
+        ),
+    ),
+    Mistake(
+        "half_statistics",
+        "you square in float16, which ends at 65,504; take the statistics in float32 at least",
+        "Nothing has to be converted as long as the numbers are small.",
+        "From entries of 256 on the variance is infinite, and the vector becomes zeros without any warning.",
+        EPSILON,
+        ({"wide": lambda x: x},),
     ),
     Mistake(
         "width_unchecked",
@@ -232,6 +292,14 @@ MISTAKES = (
         "The caller is told nothing about x.",
         MATHS,
         ({"fits": _torch_complains},),
+    ),
+    Mistake(
+        "d_model_unchecked",
+        "you accept a d_model of 0",
+        "torch.ones(0) is no error.",
+        "The layer is made, and fails far from the typing mistake.",
+        MATHS,
+        ({"accept": lambda d_model: None},),
     ),
 )
 
@@ -246,22 +314,27 @@ TASK = Task(
             "returns", "it returns one tensor, of the input's shape.", ("new",), MATHS, ("structure",)
         ),
         Requirement("values", "each vector gets mean 0 and variance 1 over its last axis.", ("new",), MATHS),
-        Requirement("parameters", "weight and bias are its parameters.", ("names",), MATHS),
         Requirement("affine", "then it is scaled by weight and shifted by bias.", ("loaded",), MATHS),
+        Requirement("parameters", "weight and bias are its parameters.", ("names",), MATHS),
         Requirement("axes", "inputs may have any number of axes.", ("one", "four_axes"), AXES),
         Requirement(
             "epsilon", "ε is added to the variance, under the root.", ("epsilon", "constant"), EPSILON
         ),
         Requirement(
             "gradients",
-            "gradients reach the input, weight and bias.",
-            ("loaded",),
+            "gradients reach the input, weight and bias, at a constant vector too.",
+            ("loaded", "constant"),
             MATHS,
             ("gradients", "parameters"),
         ),
         Requirement("evaluation", "training and evaluation compute the same.", ("evaluation",), AXES),
+        Requirement("default", "eps is 1e-5 unless it is given.", ("default",), EPSILON),
+        Requirement("parameters", "weight and bias are its parameters.", ("names",), MATHS),
         Requirement(
-            "dtype", "the output has the dtype of the input.", ("loaded", "float32"), MATHS, ("dtype",)
+            "double", "float64 stays float64, with all its digits.", ("loaded", "double"), MATHS, ("dtype",)
+        ),
+        Requirement(
+            "half", "large float16 numbers survive, and come back as float16.", ("half",), EPSILON, ("dtype",)
         ),
         Requirement("inputs", "the input is left unchanged.", ("loaded",), MATHS, ("inputs",)),
         Requirement(
@@ -271,10 +344,11 @@ TASK = Task(
             MATHS,
         ),
     ),
-    sizes=_sizes,
+    sizes=norm_sizes,
     small=({"batch": 1, "length": 1, "width": 2}, {"batch": 2, "length": 1, "width": 3}),
     probes=_probes,
     steps=Steps(),
     assemble=assemble,
     mistakes=MISTAKES,
+    essential=6,
 )

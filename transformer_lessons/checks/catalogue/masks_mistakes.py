@@ -12,6 +12,7 @@ from transformer_lessons.checks.core import Mistake
 __all__ = [
     "CAUSAL_MISTAKES",
     "PADDING_MISTAKES",
+    "TO_TYPES",
     "CausalSteps",
     "PaddingSteps",
     "causal_mask_in_steps",
@@ -69,7 +70,7 @@ def _anything(ids: Tensor) -> Tensor | None:
     return ids if ids.dim() != 2 or ids.is_floating_point() else None
 
 
-_TO_TYPES = (
+TO_TYPES = (
     Mistake(
         "not_boolean",
         "your mask holds the numbers 0 and 1; it must be boolean",
@@ -172,7 +173,7 @@ PADDING_MISTAKES = (
         PAD,
         ({"shape": lambda mask: mask[None, :, None, :]},),
     ),
-    *_TO_TYPES,
+    *TO_TYPES,
     Mistake(
         "ids_edited",
         "you change the caller's ids",
@@ -361,7 +362,7 @@ CAUSAL_MISTAKES = (
         CAUSAL,
         ({"shape": lambda mask: mask[None]},),
     ),
-    *_TO_TYPES,
+    *TO_TYPES,
     Mistake(
         "device_ignored",
         "you make the mask on the default device, not on the one asked for",

@@ -23,6 +23,7 @@ def probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     q, k, v, _ = found["plain"].args
     return {
         **found,
+        "small_cap": Probe([q, k, v, 0.25]),
         "zero_cap": Probe([q, k, v, 0.0], refused="cap=0.0"),
         "negative_cap": Probe([q, k, v, -CAP], refused=f"cap={-CAP}"),
     }
@@ -111,8 +112,8 @@ TASK = Task(
         *(replace(r, sentence=FORMULA) if r.id == "values" else r for r in BASE),
         Requirement(
             "refusals",
-            "a cap that is not positive is refused with ValueError.",
-            ("zero_cap", "negative_cap"),
+            "a cap that is not positive is refused with ValueError, and a small one is not.",
+            ("small_cap", "zero_cap", "negative_cap"),
             ANCHOR,
         ),
     ),

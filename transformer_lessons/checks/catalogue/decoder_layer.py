@@ -1,0 +1,398 @@
+"""The check of `DecoderLayer`: its requirements, the calls that probe them, and its known wrong wirings."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from transformer_lessons.attention import MultiHeadAttention
+from transformer_lessons.checks.catalogue.encoder_layer import INNER, differs, parts_named
+from transformer_lessons.checks.catalogue.layer_parts import (
+    PACKING,
+    RATE,
+    Packing,
+    PackingSteps,
+    drops,
+    example,
+    layer_sizes,
+    silenced,
+)
+from transformer_lessons.checks.core import Build, Draw, Mistake, Probe, Requirement, Task
+from transformer_lessons.feed_forward import FeedForward
+from transformer_lessons.layers import DecoderLayer
+
+__all__ = ["TASK"]
+
+WIRING, SHAPES, WRONG, FLOW = "#ch12-wiring", "#ch12-shapes", "#ch12-wrong", "#ch12-flow"
+
+
+def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
+    b, t, m, h, d = s["batch"], s["target"], s["source"], s["heads"], s["heads"] * s["d_k"]
+    settings = {"d_model": d, "num_heads": h, "d_ff": s["d_ff"], "dropout": 0.0, "norm_first": False}
+    layer, state = example(DecoderLayer, settings, draw)
+    first, _ = example(DecoderLayer, settings | {"norm_first": True}, draw)
+
+    def built(weights: dict = state, training: bool | None = None, **changes) -> Build:
+        return Build([settings | changes], dtype="float64", state=weights, training=training)
+
+    def busy(part: str) -> Probe:
+        """Training, with all sub-layers silent but one."""
+        weights = silenced(state, *(other for other in parts_named if other != part))
+        first.load_state_dict(weights)
+        with torch.no_grad():
+            given = first(many, source) - many
+        build = built(weights, training=True, dropout=RATE, norm_first=True)
+        return Probe([many, source], build=build, view=drops(many, given, parts_named[part]))
+
+    x, memory = draw.normal(b, t, d), draw.normal(b, m, d)
+    many, source = draw.normal(30, t, d), draw.normal(30, m, d)
+    src_mask, tgt_mask = draw.mask(b, 1, 1, m), draw.mask(b, 1, t, t) | torch.eye(t, dtype=torch.bool)
+    cotangents = [draw.normal(b, t, d)]
+    halves = {name: tensor.float() for name, tensor in state.items()}
+    with torch.no_grad():
+        quiet = layer(many, source)
+    return {
+        "after": Probe([x, memory], build=built(), cotangents=cotangents),
+        "before": Probe([x, memory], build=built(norm_first=True), cotangents=cotangents),
+        "source_mask": Probe([x, memory, src_mask], build=built()),
+        "target_mask": Probe([x, memory, None, tgt_mask], build=built()),
+        "both_masks": Probe([x, memory, src_mask, tgt_mask], build=built(norm_first=True)),
+        "silent": Probe([x, memory], build=built(silenced(state, *parts_named), training=True, dropout=RATE)),
+        **{f"training_{part}": busy(part) for part in parts_named},
+        "training_after": Probe(
+            [many, source], build=built(training=True, dropout=RATE), view=partial(differs, quiet)
+        ),
+        "float32": Probe(
+            [x.float(), memory.float()],
+            build=Build([settings | {"dropout": RATE}], state=halves, training=False),
+        ),
+        "heads": Probe(
+            [x, memory],
+            build=Build([settings | {"num_heads": d + 1}]),
+            refused="heads that do not divide d_model",
+        ),
+    }
+
+
+@dataclass(frozen=True)
+class Steps(PackingSteps):
+    """What a mistake may replace; together, the right answer."""
+
+    heads: Callable = lambda settings: settings["num_heads"]
+    inner: Callable = lambda settings: {
+        "attention": 0.0,
+        "feed_forward": 0.0,
+    }  # dropout within the sub-layers
+    look_back: Callable = lambda layer, y, tgt_mask: layer.self_attention(y, mask=tgt_mask, is_causal=True)
+    look_across: Callable = lambda layer, y, x, memory, mask: layer.cross_attention(y, memory, mask=mask)
+    memory: Callable = lambda layer, memory: memory
+    masks: Callable = lambda src_mask, tgt_mask: (src_mask, tgt_mask)
+    second: Callable = lambda layer: layer.add_norm_cross
+    third: Callable = lambda layer: layer.add_norm_feed_forward
+    order: Callable = lambda x, own, cross, transform: transform(cross(own(x)))
+
+
+def assemble(steps: Steps) -> type[nn.Module]:
+    """The decoder layer in these steps."""
+
+    class Layer(nn.Module):
+        def __init__(self, settings):
+            super().__init__()
+            d_model, inner, heads = settings["d_model"], steps.inner(settings), steps.heads(settings)
+            self.norm_first = settings["norm_first"]
+            self.self_attention = MultiHeadAttention(d_model, heads, dropout=inner["attention"])
+            self.cross_attention = MultiHeadAttention(d_model, heads, dropout=inner["attention"])
+            self.feed_forward = FeedForward(d_model, settings["d_ff"], dropout=inner["feed_forward"])
+            self.add_norm_self = Packing(d_model, settings["dropout"])
+            self.add_norm_cross = Packing(d_model, settings["dropout"])
+            self.add_norm_feed_forward = Packing(d_model, settings["dropout"])
+
+        def forward(self, x, memory, src_mask=None, tgt_mask=None):
+            src_mask, tgt_mask = steps.masks(src_mask, tgt_mask)
+            source = steps.memory(self, memory)
+
+            def packed(packing, f):
+                return lambda z: steps.around(packing, z, f, self.norm_first)
+
+            own = packed(self.add_norm_self, lambda y: steps.look_back(self, y, tgt_mask))
+            cross = packed(steps.second(self), lambda y: steps.look_across(self, y, x, source, src_mask))
+            return steps.order(x, own, cross, packed(steps.third(self), self.feed_forward))
+
+    return Layer
+
+
+def _causal_on_memory(layer: nn.Module, y: Tensor, x: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor:
+    seen = torch.ones(y.size(1), memory.size(1), dtype=torch.bool).tril()
+    return layer.cross_attention(y, memory, mask=seen if mask is None else mask & seen)
+
+
+def _either(layer: nn.Module, y: Tensor, tgt_mask: Tensor | None) -> Tensor:
+    return layer.self_attention(y, mask=tgt_mask, is_causal=tgt_mask is None)
+
+
+def _plain(layer: nn.Module, y: Tensor, x: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor:
+    return layer.cross_attention(y, memory, mask=mask)
+
+
+def _turned(mask: Tensor | None) -> Tensor | None:
+    return None if mask is None else ~mask
+
+
+WIRINGS = (
+    Mistake(
+        "cross_is_self_attention",
+        "your second sub-layer attends to the target again; its keys and values come from memory",
+        "Diagrams draw both with the same box, and three equal arrows into it.",
+        "The source has no way in at all: whatever is to be translated, the output is the same.",
+        WRONG,
+        (
+            {"look_across": lambda layer, y, x, memory, mask: layer.cross_attention(y)},
+            {"look_across": lambda layer, y, x, memory, mask: layer.cross_attention(y, is_causal=True)},
+        ),
+    ),
+    Mistake(
+        "not_causal",
+        "your self-attention is not causal: positions see later ones",
+        "The encoder's line was copied.",
+        "In training the decoder reads off what it should predict; the loss gets suspiciously small.",
+        FLOW,
+        ({"look_back": lambda layer, y, tgt_mask: layer.self_attention(y, mask=tgt_mask)},),
+    ),
+    Mistake(
+        "causal_unless_masked",
+        "with a tgt_mask you leave out causality; the mask comes on top of it",
+        "One mask argument, so either the one or the other.",
+        "As soon as there is padding in the target, the future is open.",
+        FLOW,
+        ({"look_back": _either},),
+    ),
+    Mistake(
+        "target_mask_ignored",
+        "you never use tgt_mask; it comes on top of causality",
+        "The causal mask was put into the same variable, or is all that the first tests need.",
+        "Padding on the left of a target is attended to.",
+        FLOW,
+        ({"look_back": lambda layer, y, tgt_mask: layer.self_attention(y, is_causal=True)},),
+    ),
+    Mistake(
+        "source_mask_ignored",
+        "you never use src_mask; cross-attention must not see the source's padding",
+        "The encoder has seen to the padding already, one thinks.",
+        "A translation depends on how long the other sentences of the batch are.",
+        WRONG,
+        ({"look_across": lambda layer, y, x, memory, mask: layer.cross_attention(y, memory)},),
+    ),
+    Mistake(
+        "masks_inverted",
+        "you invert the masks; here and in the package True means “may attend”",
+        "PyTorch's layers take them the other way round.",
+        "Positions see the padding and nothing else.",
+        "#ch12-proof",
+        ({"masks": lambda src_mask, tgt_mask: (_turned(src_mask), _turned(tgt_mask))},),
+    ),
+    Mistake(
+        "masks_exchanged",
+        "you use src_mask for the target and tgt_mask for the source",
+        "Two arguments of the same type are easily exchanged.",
+        "With other lengths it crashes, with equal ones it runs.",
+        WRONG,
+        ({"masks": lambda src_mask, tgt_mask: (tgt_mask, src_mask)},),
+    ),
+    Mistake(
+        "causal_on_memory",
+        "you put a causal mask on the memory; every target position may see the whole source",
+        "is_causal was copied along with the arguments of the self-attention.",
+        "The first target token sees one source token, the second two.",
+        WRONG,
+        ({"look_across": _causal_on_memory},),
+    ),
+    Mistake(
+        "keys_from_target",
+        "your cross-attention takes keys and values from different sequences; both come from memory",
+        "Three arguments, of which two look the same.",
+        "With other lengths it crashes; with equal ones later targets choose what earlier ones read.",
+        WRONG,
+        (
+            {"look_across": lambda layer, y, x, memory, mask: layer.cross_attention(y, y, memory, mask=mask)},
+            {"look_across": lambda layer, y, x, memory, mask: layer.cross_attention(y, memory, y, mask=mask)},
+        ),
+    ),
+    Mistake(
+        "roles_exchanged",
+        "in your cross-attention memory asks and the target answers; it is the other way round",
+        "“Encoder first” is the order of the picture.",
+        "The output has the source's length.",
+        WRONG,
+        ({"look_across": lambda layer, y, x, memory, mask: layer.cross_attention(memory, y)},),
+    ),
+    Mistake(
+        "cross_first",
+        "you look across before you look back; self-attention comes first",
+        "The sub-layers commute in no respect but their shapes.",
+        "All numbers differ, and nothing crashes.",
+        WIRING,
+        ({"order": lambda x, own, cross, transform: transform(own(cross(x)))},),
+    ),
+    Mistake(
+        "queries_from_input",
+        "your cross-attention asks with the layer's input; its queries are what self-attention gave",
+        "The variable x was kept beside the new one.",
+        "What the decoder has said so far does not choose what it reads.",
+        WRONG,
+        ({"look_across": lambda layer, y, x, memory, mask: layer.cross_attention(x, memory, mask=mask)},),
+    ),
+    Mistake(
+        "memory_normalised",
+        "you normalise the memory in every layer; the encoder's own last norm has done that",
+        "“Pre-norm: normalise what goes in” is taken for every input.",
+        "Memory loses its scale, and one norm's parameters serve two streams.",
+        WIRING,
+        ({"memory": lambda layer, memory: layer.add_norm_cross.norm(memory)},),
+    ),
+    Mistake(
+        "memory_detached",
+        "you detached the memory, so the encoder gets no gradient",
+        "Memory looks like a constant of the decoder.",
+        "The encoder never learns.",
+        WRONG,
+        ({"memory": lambda layer, memory: memory.detach()},),
+    ),
+    Mistake(
+        "attention_shared",
+        "both attentions use the same weights; a decoder layer owns two",
+        "One name was copied from the line above.",
+        "The parameters of the other one get no gradient.",
+        WIRING,
+        (
+            {"look_across": lambda layer, y, x, memory, mask: layer.self_attention(y, memory, mask=mask)},
+            {"look_back": lambda layer, y, mask: layer.cross_attention(y, mask=mask, is_causal=True)},
+        ),
+    ),
+    Mistake(
+        "norms_shared",
+        "two sub-layers use one norm; each of the three has its own",
+        "One name was copied from the line above.",
+        "The other norm's parameters get no gradient.",
+        WIRING,
+        (
+            {"second": lambda layer: layer.add_norm_self},
+            {"third": lambda layer: layer.add_norm_cross},
+            {"third": lambda layer: layer.add_norm_self},
+            {"second": lambda layer: layer.add_norm_self, "third": lambda layer: layer.add_norm_self},
+        ),
+    ),
+    Mistake(
+        "norms_exchanged",
+        "the norms of cross-attention and feed-forward network are exchanged",
+        "They are numbered in some models, and by name in others.",
+        "With fresh weights nothing shows; loaded ones give other outputs.",
+        WIRING,
+        (
+            {
+                "second": lambda layer: layer.add_norm_feed_forward,
+                "third": lambda layer: layer.add_norm_cross,
+            },
+        ),
+    ),
+    Mistake(
+        "sublayer_missing",
+        "you never call one of the three sub-layers, or overwrite what it gave",
+        "One variable was not passed on.",
+        "Its parameters get no gradient.",
+        WRONG,
+        (
+            {"order": lambda x, own, cross, transform: transform(cross(x))},
+            {"order": lambda x, own, cross, transform: transform(own(x))},
+            {"order": lambda x, own, cross, transform: cross(own(x))},
+        ),
+    ),
+    Mistake(
+        "tuple_as_tensor",
+        "you use attention's pair (output, weights) as if it were a tensor",
+        "Attention returned its weights as well, and nobody unpacked them.",
+        "Python complains where the pair is first used, inside dropout or the sum.",
+        WIRING,
+        (
+            {
+                "look_back": lambda layer, y, m: layer.self_attention(
+                    y, mask=m, is_causal=True, need_weights=True
+                )
+            },
+            {
+                "look_back": lambda layer, y, m: layer.self_attention(
+                    y, mask=m, is_causal=True, need_weights=True
+                ),
+                "drop": lambda dropout, y: y,
+            },
+        ),
+    ),
+    Mistake(
+        "num_heads_ignored",
+        "your attentions have another number of heads than num_heads says",
+        "A default or a constant was left where the setting belongs, and all shapes are right.",
+        "Weights of another model load without complaint and give other outputs.",
+        SHAPES,
+        ({"heads": lambda settings: 1}, {"heads": lambda settings: settings["d_model"]}),
+    ),
+    INNER,
+)
+
+TASK = Task(
+    name="decoder_layer",
+    signature="DecoderLayer(settings)(x, memory, src_mask=None, tgt_mask=None)",
+    arguments=("x", "memory", "src_mask", "tgt_mask"),
+    returns=("output",),
+    reference=assemble(Steps()),
+    requirements=(
+        Requirement("returns", "it returns one tensor, of x's shape.", ("after",), SHAPES, ("structure",)),
+        Requirement(
+            "post_norm",
+            "y = AddNorm(x, causal SelfAttention), z = AddNorm(y, CrossAttention to memory), "
+            "output = AddNorm(z, FFN), post-norm.",
+            ("after",),
+            WIRING,
+        ),
+        Requirement("pre_norm", "the same with norm_first, pre-norm.", ("before",), WIRING),
+        Requirement("source_mask", "src_mask hides source positions.", ("source_mask", "both_masks"), WRONG),
+        Requirement(
+            "target_mask",
+            "tgt_mask hides target positions, on top of causality.",
+            ("target_mask", "both_masks"),
+            FLOW,
+        ),
+        Requirement(
+            "gradients",
+            "gradients reach x, memory and all parameters.",
+            ("after", "before"),
+            WRONG,
+            ("gradients", "parameters"),
+        ),
+        Requirement(
+            "stream",
+            "in training the stream itself is never dropped: with silent sub-layers, dropout changes nothing.",
+            ("silent",),
+            "#ch11-wrong",
+        ),
+        Requirement(
+            "dropout",
+            "in training, what each of the three sub-layers gives is dropped with probability p or divided "
+            "by 1 − p.",
+            (*(f"training_{part}" for part in parts_named), "training_after"),
+            "#ch11-add-and-norm",
+        ),
+        Requirement("evaluation", "in evaluation nothing is dropped.", ("float32",), "#ch11-add-and-norm"),
+        Requirement("dtype", "the output has the dtype of x.", ("after", "float32"), SHAPES, ("dtype",)),
+        Requirement(
+            "inputs", "x and memory are left unchanged.", ("after", "before"), "#ch11-wrong", ("inputs",)
+        ),
+        Requirement("refusals", "heads that do not divide d_model are refused.", ("heads",), SHAPES),
+    ),
+    sizes=layer_sizes,
+    small=({"batch": 1, "source": 3, "target": 2, "heads": 1, "d_k": 2, "d_ff": 1},),
+    probes=_probes,
+    steps=Steps(),
+    assemble=assemble,
+    mistakes=(*PACKING, *WIRINGS),
+)

@@ -1,0 +1,356 @@
+"""The check of `greedy`: its requirements, the calls that probe them, and the known wrong ways to write it."""
+
+import random
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from transformer_lessons.checks.catalogue.small_models import NEARLY_ALL, Small, steps_taken
+from transformer_lessons.checks.core import Draw, Mistake, Probe, Requirement, Task
+from transformer_lessons.decoding import evaluating, greedy
+from transformer_lessons.masks import padding_mask
+
+__all__ = ["TASK"]
+
+GREEDY, BATCH, WRONG, CACHE = "#ch15-greedy", "#ch15-batch", "#ch15-wrong", "#ch15-cache"
+NUMBERS = (150, 246, 262, 329, 445)  # small models that tell all mistakes apart
+ROWS, LONGEST = 13, 5
+
+
+def _sizes(seed: int) -> dict[str, int]:
+    return {"number": random.Random(seed).choice(NUMBERS), "seed": seed, "rows": ROWS}
+
+
+def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
+    small, taken = Small(s["number"], s["seed"], ROWS), steps_taken(s["number"], ROWS)
+    rows = small.order[: s["rows"]]
+    long = [row for row in small.order if taken[row] > LONGEST][:1]
+    short = [row for row in small.order if taken[row] <= LONGEST][: s["rows"]]
+    model, src = small.model(), small.source(rows)
+    other = (5, 3, 0)  # padding, beginning and end
+    full = small.max_length
+    return {
+        "alone": Probe([model, small.source(long)], {"max_length": 3}),
+        "batch": Probe([model, src], {"max_length": LONGEST}),
+        "early": Probe([model, small.source(short)], {"max_length": full}),
+        "ids": Probe([small.model(other), small.source(rows, other)], {"max_length": 3}),
+        "training": Probe([small.model(kind="training_model", dropout=NEARLY_ALL), src], {"max_length": 2}),
+        "none": Probe([model, src], {"max_length": 0}, refused="max_length=0"),
+        "beyond": Probe(
+            [model, small.source(short)],
+            {"max_length": full + 1},
+            refused=f"max_length={full + 1}, of a model for {full} tokens",
+        ),
+    }
+
+
+def _accept(max_length: int, longest: int) -> None:
+    if not 1 <= max_length <= longest:
+        raise ValueError(f"max_length: expected 1 to {longest}")
+
+
+def _advance(tokens: Tensor, token: Tensor, done: Tensor, pad: int, eos: int) -> tuple[Tensor, Tensor]:
+    token = token.masked_fill(done, pad)
+    return torch.cat([tokens, token[:, None]], 1), done | (token == eos)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What a mistake may replace; together, the right answer."""
+
+    accept: Callable = _accept
+    mode: Callable = evaluating
+    ids: Callable = lambda config: (config.pad_id, config.bos_id, config.eos_id)
+    first: Callable = lambda pad, bos: bos
+    source_mask: Callable = padding_mask
+    most: Callable = lambda max_length: max_length
+    over: Callable = lambda done: bool(done.all())
+    context: Callable = lambda tokens: tokens
+    position: Callable = lambda logits: logits[:, -1]
+    choose: Callable = lambda logits: logits.argmax(-1)
+    advance: Callable = _advance
+    result: Callable = lambda tokens: tokens[:, 1:]
+
+
+def assemble(steps: Steps) -> Callable:
+    """Greedy decoding in these steps, without a cache."""
+
+    def greedy(model, src, *, max_length):
+        steps.accept(max_length, model.config.max_length)
+        pad, bos, eos = steps.ids(model.config)
+        with torch.no_grad(), steps.mode(model):
+            memory, src_mask = model.encode(src), steps.source_mask(src, model.config.pad_id)
+            tokens = src.new_full((len(src), 1), steps.first(pad, bos))
+            done = torch.zeros(len(src), dtype=torch.bool)
+            for _ in range(steps.most(max_length)):
+                if steps.over(done):
+                    break
+                logits = model.project(model.decode(steps.context(tokens), memory, src_mask))
+                token = steps.choose(steps.position(logits))
+                tokens, done = steps.advance(tokens, token, done, pad, eos)
+        return steps.result(tokens)
+
+    return greedy
+
+
+def _goes_on(tokens: Tensor, token: Tensor, done: Tensor, pad: int, eos: int) -> tuple[Tensor, Tensor]:
+    return torch.cat([tokens, token[:, None]], 1), done | (token == eos)
+
+
+def _forgets(tokens: Tensor, token: Tensor, done: Tensor, pad: int, eos: int) -> tuple[Tensor, Tensor]:
+    token = token.masked_fill(done, pad)
+    return torch.cat([tokens, token[:, None]], 1), token == eos
+
+
+def _drops_the_end(tokens: Tensor, token: Tensor, done: Tensor, pad: int, eos: int) -> tuple[Tensor, Tensor]:
+    done = done | (token == eos)
+    return torch.cat([tokens, token.masked_fill(done, pad)[:, None]], 1), done
+
+
+def _repeats_the_end(
+    tokens: Tensor, token: Tensor, done: Tensor, pad: int, eos: int
+) -> tuple[Tensor, Tensor]:
+    token = token.masked_fill(done, eos)
+    return torch.cat([tokens, token[:, None]], 1), done | (token == eos)
+
+
+def _usual(*which: str) -> Callable:
+    usual = {"pad_id": 0, "bos_id": 1, "eos_id": 2}
+
+    def ids(config):
+        return tuple(usual[n] if n in which else getattr(config, n) for n in usual)
+
+    return ids
+
+
+def _drawn(logits: Tensor) -> Tensor:
+    return torch.multinomial(logits.softmax(-1), 1).squeeze(-1)
+
+
+MISTAKES = (
+    Mistake(
+        "first_row_for_all",
+        "you give every sentence of the batch the token that the first one wants",
+        "logits[0, -1].argmax() is how one sentence is decoded.",
+        "One sentence alone is right; in a batch all say the same.",
+        BATCH,
+        ({"choose": lambda logits: logits[0].argmax().expand(len(logits))},),
+    ),
+    Mistake(
+        "argmax_over_batch",
+        "your argmax runs over the batch, or over everything; it must run over the vocabulary, the last axis",
+        "argmax() without an axis, or axis 0, is right as long as there is one vector.",
+        "The wrong number of tokens, or tokens that do not exist.",
+        BATCH,
+        (
+            {"choose": lambda logits: logits.argmax(0)},
+            {"choose": lambda logits: logits.argmax().expand(len(logits))},
+        ),
+    ),
+    Mistake(
+        "first_position",
+        "you read the logits of the first position; the next token is told at the last one",
+        "Index 0 looks as good as index −1 while there is one token.",
+        "The first token again and again.",
+        GREEDY,
+        ({"position": lambda logits: logits[:, 0]},),
+    ),
+    Mistake(
+        "least_likely",
+        "you take the least likely token",
+        "Losses are minimised, probabilities are not.",
+        "Nonsense from the first token on.",
+        GREEDY,
+        ({"choose": lambda logits: logits.argmin(-1)},),
+    ),
+    Mistake(
+        "drawn",
+        "you draw the next token by chance; greedy decoding takes the likeliest",
+        "Sampling is what chat programs do.",
+        "Another sentence at every call.",
+        GREEDY,
+        ({"choose": _drawn},),
+    ),
+    Mistake(
+        "last_token_only",
+        "you give the decoder the last token alone, without a cache of those before it",
+        "With a cache that is all it needs.",
+        "From the second token on, the model has forgotten what it said, and takes every token for the first.",
+        CACHE,
+        ({"context": lambda tokens: tokens[:, -1:]},),
+    ),
+    Mistake(
+        "starts_with_padding",
+        "you start with padding; a sentence starts with the model's bos_id",
+        "torch.zeros is a quick way to get a first column.",
+        "The model was never trained on such a beginning.",
+        GREEDY,
+        ({"first": lambda pad, bos: pad},),
+    ),
+    Mistake(
+        "bos_kept",
+        "you return the first token, bos_id, too; only what was generated is wanted",
+        "It is the first column of the tokens.",
+        "Everything is one place too far right.",
+        GREEDY,
+        ({"result": lambda tokens: tokens},),
+    ),
+    Mistake(
+        "goes_on_after_end",
+        "a sentence that has ended goes on while others are not finished; it must be given padding",
+        "The loop watches the end, the tokens are kept as they come.",
+        "Words after the end mark, other ones for other batch-mates.",
+        BATCH,
+        ({"advance": _goes_on},),
+    ),
+    Mistake(
+        "stops_with_the_first",
+        "you stop as soon as one sentence has ended; all have to",
+        "With one sentence, any and all are the same.",
+        "The longer sentences of a batch are cut off.",
+        BATCH,
+        ({"over": lambda done: bool(done.any())},),
+    ),
+    Mistake(
+        "never_stops",
+        "you go on to max_length although all sentences have ended",
+        "The loop has no second way out.",
+        "Columns full of padding, and time for nothing.",
+        BATCH,
+        ({"over": lambda done: False},),
+    ),
+    Mistake(
+        "forgets_who_ended",
+        "you forget which sentences had ended before: only those that end at this very step count as done",
+        "is_done was assigned where it should collect.",
+        "One padding after the end, and then the sentence goes on.",
+        BATCH,
+        ({"advance": _forgets},),
+    ),
+    Mistake(
+        "end_dropped",
+        "you replace the end mark itself by padding; it belongs to the sentence",
+        "The sentence was marked as done before its token was written down.",
+        "A finished sentence looks like one that was cut off.",
+        BATCH,
+        ({"advance": _drops_the_end},),
+    ),
+    Mistake(
+        "end_repeated",
+        "you fill up with eos_id; after the first end mark there is padding",
+        "Some libraries have no padding and do so.",
+        "Every further end mark counts as a token.",
+        BATCH,
+        ({"advance": _repeats_the_end},),
+    ),
+    Mistake(
+        "one_too_few",
+        "you generate one token too few: bos_id does not count towards max_length",
+        "The first column was counted.",
+        "Long sentences lose their last token.",
+        GREEDY,
+        ({"most": lambda max_length: max_length - 1},),
+    ),
+    Mistake(
+        "one_too_many",
+        "you generate one token too many: max_length is the most there may be, the end mark included",
+        "The end mark, or a ≤ in the condition of the loop.",
+        "One column more than was asked for.",
+        GREEDY,
+        ({"most": lambda max_length: max_length + 1},),
+    ),
+    Mistake(
+        "source_padding_seen",
+        "you let the decoder look at the source's padding",
+        "decode wants a mask, and one of ones fits.",
+        "A sentence's translation depends on how long its batch-mates are.",
+        BATCH,
+        ({"source_mask": lambda src, pad_id: torch.ones(len(src), 1, 1, src.size(1), dtype=torch.bool)},),
+    ),
+    Mistake(
+        "ids_assumed",
+        "you wrote the numbers of special tokens down; pad_id, bos_id and eos_id are in model.config",
+        "0, 1 and 2 are what they usually are.",
+        "With another vocabulary, sentences begin or end with some word.",
+        GREEDY,
+        tuple(
+            {"ids": _usual(*which)}
+            for which in (("pad_id", "bos_id", "eos_id"), ("pad_id",), ("bos_id",), ("eos_id",))
+        ),
+    ),
+    Mistake(
+        "left_in_training",
+        "you decode in whatever mode the model is in; it has to be put into evaluation mode",
+        "The models that one tries are in evaluation mode already.",
+        "After training, dropout garbles the sentences, another way each time.",
+        WRONG,
+        ({"mode": nullcontext},),
+    ),
+    Mistake(
+        "length_unchecked",
+        "you do not check max_length: it must lie between 1 and the model's own",
+        "A range of zero steps runs without complaint, and short sentences end in time.",
+        "An empty answer, or an error that comes with the first long sentence.",
+        GREEDY,
+        (
+            {"accept": lambda max_length, longest: None},
+            {"accept": lambda max_length, longest: _accept(max_length, max(max_length, 1))},
+            {"accept": lambda max_length, longest: _accept(max(max_length, 1), longest)},
+        ),
+    ),
+)
+
+TASK = Task(
+    name="greedy",
+    signature="greedy(model, src, max_length=…)",
+    arguments=("model", "src"),
+    returns=("tokens",),
+    reference=greedy,
+    requirements=(
+        Requirement(
+            "returns",
+            "it returns one tensor of shape (batch, length), without bos_id.",
+            ("alone",),
+            GREEDY,
+            ("structure",),
+        ),
+        Requirement(
+            "values", "the next token is the likeliest one, given all before it.", ("alone",), GREEDY
+        ),
+        Requirement(
+            "batch",
+            "every sentence is decoded as if it were alone: padding in the source is not looked at, and after a "
+            "sentence's end mark there is only pad_id.",
+            ("batch",),
+            BATCH,
+        ),
+        Requirement(
+            "stopping",
+            "it is over when all sentences have ended; no column is all padding.",
+            ("early",),
+            BATCH,
+        ),
+        Requirement("ids", "the special tokens are those of model.config.", ("ids",), GREEDY),
+        Requirement("evaluation", "the model decodes in evaluation mode.", ("training",), WRONG),
+        Requirement("inputs", "src is left unchanged.", ("batch",), GREEDY, ("inputs",)),
+        Requirement(
+            "refusals",
+            "a max_length below 1, or beyond the model's, is refused with ValueError.",
+            ("none", "beyond"),
+            GREEDY,
+        ),
+    ),
+    sizes=_sizes,
+    small=(
+        {"number": 262, "seed": 0, "rows": 1},
+        {"number": 445, "seed": 1, "rows": 2},
+        {"number": 150, "seed": 2, "rows": 3},
+    ),
+    probes=_probes,
+    steps=Steps(),
+    assemble=assemble,
+    mistakes=MISTAKES,
+)

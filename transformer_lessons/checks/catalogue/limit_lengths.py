@@ -1,0 +1,439 @@
+"""The check of `limit_lengths`: sentences that are too long are refused, or cut, and always named."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from transformer_lessons.checks.core import Draw, Mistake, Probe, Requirement, Task
+from transformer_lessons.data.lengths import limit_lengths
+
+__all__ = ["TASK"]
+
+LENGTHS = "#ch04-lengths"
+END = 2
+
+
+def _sizes(seed: int) -> dict[str, int]:
+    pick = random.Random(seed)
+    return {"sentences": pick.choice([5, 7, 11]), "max_length": pick.choice([3, 4, 6])}
+
+
+def _sentence(draw: Draw, length: int, has_end: bool) -> list[int]:
+    ids = draw.integers(3, 41, length).tolist()
+    return [*ids[:-1], END] if has_end else ids
+
+
+def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
+    n, m = s["sentences"], s["max_length"]
+    lengths = [m + i if i % 3 else max(1, m - 1 - i) for i in range(n)]  # every third one fits
+    plain = [_sentence(draw, length, False) for length in lengths]
+    ended = [_sentence(draw, length, True) for length in lengths]
+    mixed = [_sentence(draw, length, i % 2 == 0) for i, length in enumerate(reversed(lengths))]
+    for ids in mixed:
+        if len(ids) > m and ids[-1] != END:
+            ids[0] = END  # an end mark at the wrong end
+    exact = [_sentence(draw, m, i % 2 == 0) for i in range(n)]
+    short = [_sentence(draw, 1 + i % (m - 1), i % 2 == 0) for i in range(n)]
+    cutting = {"too_long": "truncate"}
+    return {
+        "cut": Probe([plain, m], cutting, view=_cut),
+        "end": Probe([ended, m], cutting, view=_end),
+        "mixed": Probe([mixed, m], cutting, view=_end),
+        "short": Probe([short, m], cutting, view=_all_fit),
+        "exact": Probe([exact, m], cutting, view=_exact),
+        "refuse_short": Probe([short, m], {"too_long": "refuse"}, view=_all_fit),
+        "refuse_exact": Probe([exact, m], view=_exact),
+        "empty": Probe([[[], short[0], []], m], cutting, view=_all_fit),
+        "no_sentences": Probe([[], m], view=_all_fit),
+        "one_id": Probe([ended, 1], cutting, view=_end),
+        "refuse": Probe(
+            [ended, m], {"too_long": "refuse"}, refused='sentences too long and too_long="refuse"'
+        ),
+        "default": Probe([plain, m], refused="sentences too long, and nothing said about cutting"),
+        "unknown": Probe([plain, m], {"too_long": "drop"}, refused='too_long="drop"'),
+        "unknown_short": Probe([short, m], {"too_long": "cut"}, refused='too_long="cut", even if all fit'),
+        "no_length": Probe([plain, 0], cutting, refused="max_length=0"),
+    }
+
+
+def _seen(value: Any, sentence: str) -> dict:
+    kept, cut = value
+    return {
+        "`kept` should hold as many sentences as there were": len(kept),
+        "the lengths of the sentences in `kept` are not right": [len(ids) for ids in kept],
+        sentence: kept,
+        "`cut` should list the numbers, from 0, of the sentences that were cut": cut,
+    }
+
+
+def _cut(value: Any) -> dict:
+    return _seen(value, "a cut should keep the beginning of a sentence, and change nothing in it")
+
+
+def _end(value: Any) -> dict:
+    return _seen(value, f"where a sentence ended with {END}, and only there, its cut should too")
+
+
+def _all_fit(value: Any) -> dict:
+    return _seen(value, "sentences that fit should stay as they are")
+
+
+def _exact(value: Any) -> dict:
+    return _seen(value, "sentences of exactly max_length ids fit, and should stay as they are")
+
+
+def _accept_choice(too_long: str) -> None:
+    if too_long not in ("refuse", "truncate"):
+        raise ValueError("too_long: expected 'refuse' or 'truncate'")
+
+
+def _accept_length(max_length: int) -> None:
+    if max_length < 1:
+        raise ValueError("max_length: expected 1 or more")
+
+
+def _complain(which: list[int]) -> None:
+    raise ValueError(f"sentences {which} are too long")
+
+
+def _with_end(ids: list[int], m: int) -> list[int]:
+    return [*ids[: m - 1], END] if ids[-1] == END else list(ids[:m])
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What a mistake may replace; together, the right answer."""
+
+    default: Callable = lambda given: "refuse" if given is None else given
+    accept_choice: Callable = _accept_choice
+    accept_length: Callable = _accept_length
+    is_long: Callable = lambda ids, m: len(ids) > m
+    is_refused: Callable = lambda too_long: too_long == "refuse"
+    refuse: Callable = _complain
+    shorten: Callable = _with_end
+    leave: Callable = lambda ids, m: list(ids)
+    gather: Callable = lambda kept, which: kept
+    numbers: Callable = lambda which, kept: which
+    result: Callable = lambda kept, cut: (kept, cut)
+
+
+def assemble(steps: Steps) -> Callable:
+    """The limit in these steps."""
+
+    def limit_lengths(sentences, max_length, *, too_long=None):
+        too_long = steps.default(too_long)
+        steps.accept_choice(too_long)
+        steps.accept_length(max_length)
+        which = [number for number, ids in enumerate(sentences) if steps.is_long(ids, max_length)]
+        if which and steps.is_refused(too_long):
+            steps.refuse(which)
+        kept = [
+            steps.shorten(ids, max_length) if number in which else steps.leave(ids, max_length)
+            for number, ids in enumerate(sentences)
+        ]
+        return steps.result(steps.gather(kept, which), steps.numbers(which, kept))
+
+    return limit_lengths
+
+
+def _no_keyword(given: str | None) -> str:
+    if given is not None:
+        raise TypeError("limit_lengths() got an unexpected keyword argument 'too_long'")
+    return "refuse"
+
+
+def _always_ended(ids: list[int], m: int) -> list[int]:
+    return [*ids[: m - 1], END]
+
+
+def _raises(error: Exception) -> Callable:
+    def fail(*_) -> None:
+        raise error
+
+    return fail
+
+
+def _unless_known(error: Exception) -> Callable:
+    def accept(too_long: str) -> None:
+        if too_long not in ("refuse", "truncate"):
+            raise error
+
+    return accept
+
+
+MISTAKES = (
+    Mistake(
+        "end_lost",
+        "your cut loses the end mark; where a sentence ended with it, it takes the last place kept",
+        "A slice is all it takes to make a list shorter.",
+        "The model never sees long sentences end, and learns not to.",
+        LENGTHS,
+        ({"shorten": lambda ids, m: list(ids[:m])},),
+    ),
+    Mistake(
+        "end_everywhere",
+        "you end every cut with the end mark; a sentence that had none gets none",
+        "Sentences usually have one.",
+        "Halves of a longer text look like whole ones.",
+        LENGTHS,
+        ({"shorten": _always_ended},),
+    ),
+    Mistake(
+        "end_appended",
+        "you append the end mark after the cut, which makes it one id too long",
+        "Cut first, then add what was lost.",
+        "The longest sentences still do not fit.",
+        LENGTHS,
+        (
+            {"shorten": lambda ids, m: [*ids[:m], END]},
+            {"shorten": lambda ids, m: [*ids[:m], END] if ids[-1] == END else list(ids[:m])},
+        ),
+    ),
+    Mistake(
+        "end_if_anywhere",
+        "you look for the end mark anywhere in the sentence; what counts is its last id",
+        "`in` was quicker to write.",
+        "A sentence with a mark in the middle is given another.",
+        LENGTHS,
+        ({"shorten": lambda ids, m: _always_ended(ids, m) if END in ids else list(ids[:m])},),
+    ),
+    Mistake(
+        "beginning_lost",
+        "you keep the end of a sentence; its beginning is wanted",
+        "A negative index in the slice.",
+        "Translations start in the middle.",
+        LENGTHS,
+        ({"shorten": lambda ids, m: list(ids[-m:])},),
+    ),
+    Mistake(
+        "one_too_short",
+        "your cut is one id too short: max_length ids fit",
+        "A place was kept free for a mark that is counted already.",
+        "A word is lost for nothing.",
+        LENGTHS,
+        (
+            {"shorten": lambda ids, m: list(ids[: m - 1])},
+            {
+                "shorten": lambda ids, m: (
+                    [*ids[: max(m - 2, 0)], END] if ids[-1] == END else list(ids[: m - 1])
+                )
+            },
+            {"shorten": lambda ids, m: _always_ended(ids, m) if ids[-1] == END else list(ids[: m - 1])},
+        ),
+    ),
+    Mistake(
+        "exact_is_too_long",
+        "you take a sentence of exactly max_length ids for too long",
+        "≥ for >.",
+        "Sentences that fit are refused, or reported as cut.",
+        LENGTHS,
+        ({"is_long": lambda ids, m: len(ids) >= m},),
+    ),
+    Mistake(
+        "one_too_lenient",
+        "you let a sentence pass that is one id too long",
+        "The end mark was thought not to count.",
+        "The model gets a position that it does not have.",
+        LENGTHS,
+        ({"is_long": lambda ids, m: len(ids) > m + 1},),
+    ),
+    Mistake(
+        "dropped",
+        "you leave long sentences out; they should be cut",
+        "A filter is shorter than a cut.",
+        "Sources and targets no longer belong together.",
+        LENGTHS,
+        ({"gather": lambda kept, which: [ids for n, ids in enumerate(kept) if n not in which]},),
+    ),
+    Mistake(
+        "only_the_cut",
+        "you return only the sentences that were cut; all are wanted, in their order",
+        "The others need no work, so they were left out of the loop.",
+        "Most of the data is gone.",
+        LENGTHS,
+        ({"gather": lambda kept, which: [kept[n] for n in which]},),
+    ),
+    Mistake(
+        "padded",
+        "you fill short sentences up to max_length; they stay as they are",
+        "Cutting and padding are often one function.",
+        "Padding is in the data before there are batches, and cannot be told apart.",
+        LENGTHS,
+        ({"leave": lambda ids, m: [*ids, *[0] * (m - len(ids))]},),
+    ),
+    Mistake(
+        "numbers_from_one",
+        "you number the sentences from 1; numbers start at 0",
+        "People count so.",
+        "Whoever looks them up finds their neighbours.",
+        LENGTHS,
+        ({"numbers": lambda which, kept: [n + 1 for n in which]},),
+    ),
+    Mistake(
+        "numbers_of_the_others",
+        "you list the sentences that were not cut",
+        "“Kept” was read as “kept whole”.",
+        "Nobody looks at those that lost something.",
+        LENGTHS,
+        ({"numbers": lambda which, kept: [n for n in range(len(kept)) if n not in which]},),
+    ),
+    Mistake(
+        "flags_for_numbers",
+        "you return True or False for each sentence; the numbers of those cut are wanted",
+        "A comparison in a loop gives a flag each.",
+        "Used as numbers, they mean sentences 0 and 1.",
+        LENGTHS,
+        ({"numbers": lambda which, kept: [n in which for n in range(len(kept))]},),
+    ),
+    Mistake(
+        "count_for_numbers",
+        "you return how many were cut; it should say which",
+        "A count is all that a log file shows.",
+        "The sentences that lost their ends cannot be found.",
+        LENGTHS,
+        ({"numbers": lambda which, kept: len(which)},),
+    ),
+    Mistake(
+        "numbers_forgotten",
+        "you return the sentences alone; the numbers of those cut are wanted too",
+        "A cut looks like a function of one list.",
+        "What was lost is lost without a trace.",
+        LENGTHS,
+        ({"result": lambda kept, cut: kept},),
+    ),
+    Mistake(
+        "always_cuts",
+        "you cut whatever too_long says",
+        "Cutting never fails, and that feels safe.",
+        "Data is lost without anybody having decided so.",
+        LENGTHS,
+        ({"is_refused": lambda too_long: False},),
+    ),
+    Mistake(
+        "cuts_by_default",
+        "you cut unless told otherwise; refusing is the default",
+        "The default was taken from the more frequent use.",
+        "Whoever does not think of long sentences loses their ends.",
+        LENGTHS,
+        ({"default": lambda given: "truncate" if given is None else given},),
+    ),
+    Mistake(
+        "always_refuses",
+        "you refuse whatever too_long says",
+        "The switch is read nowhere.",
+        "Nobody can choose to cut.",
+        LENGTHS,
+        ({"is_refused": lambda too_long: True},),
+    ),
+    Mistake(
+        "no_switch",
+        "your function does not take too_long",
+        "One behaviour seemed enough.",
+        "Callers who choose get a TypeError.",
+        LENGTHS,
+        ({"default": _no_keyword}, {"default": lambda given: _no_keyword(given) and "truncate"}),
+    ),
+    Mistake(
+        "refused_otherwise",
+        "you refuse with something other than a ValueError",
+        "assert is short, and a bare Exception is quickly raised.",
+        "Callers cannot tell bad data from a broken program.",
+        LENGTHS,
+        (
+            {"refuse": _raises(RuntimeError("too long"))},
+            {
+                "refuse": _raises(AssertionError("too long")),
+                "accept_choice": _unless_known(AssertionError("too_long")),
+            },
+        ),
+    ),
+    Mistake(
+        "choice_unchecked",
+        "you accept any word for too_long, as if it were one of the two",
+        "if … else covers everything.",
+        "A typo cuts sentences, or refuses them.",
+        LENGTHS,
+        (
+            {"accept_choice": lambda too_long: None},
+            {"accept_choice": _unless_known(KeyError("too_long"))},
+        ),
+    ),
+    Mistake(
+        "choice_checked_late",
+        "you look at too_long only once a sentence is too long",
+        "The check stands inside the branch that needs it.",
+        "A typo is found on the day of the first long sentence.",
+        LENGTHS,
+        (
+            {
+                "accept_choice": lambda too_long: None,
+                "is_refused": lambda too_long: _accept_choice(too_long) or too_long == "refuse",
+            },
+        ),
+    ),
+    Mistake(
+        "length_unchecked",
+        "you accept a max_length below 1",
+        "A slice works with any number.",
+        "Every sentence becomes empty.",
+        LENGTHS,
+        (
+            {"accept_length": lambda m: None},
+            {"accept_length": lambda m: None if m > 0 else _raises(IndexError("list index"))()},
+        ),
+    ),
+)
+
+TASK = Task(
+    name="limit_lengths",
+    signature='limit_lengths(sentences, max_length, *, too_long="refuse")',
+    arguments=("sentences", "max_length"),
+    returns=("kept", "cut"),
+    reference=limit_lengths,
+    requirements=(
+        Requirement(
+            "returns",
+            "it returns the sentences kept and the numbers of those cut.",
+            ("short",),
+            LENGTHS,
+            ("structure",),
+        ),
+        Requirement(
+            "truncate",
+            'with too_long="truncate", long sentences are cut to max_length, and named.',
+            ("cut",),
+            LENGTHS,
+        ),
+        Requirement(
+            "end",
+            f"a cut ends with the end mark, {END}, if the sentence did.",
+            ("end", "mixed", "one_id"),
+            LENGTHS,
+        ),
+        Requirement(
+            "fitting",
+            "sentences of at most max_length ids stay as they are.",
+            ("short", "exact", "refuse_short", "refuse_exact", "empty", "no_sentences"),
+            LENGTHS,
+        ),
+        Requirement(
+            "refuse",
+            'sentences that are too long are refused unless too_long="truncate".',
+            ("refuse", "default"),
+            LENGTHS,
+        ),
+        Requirement(
+            "refusals",
+            "any other too_long, and a max_length below 1, are refused with ValueError.",
+            ("unknown", "unknown_short", "no_length"),
+            LENGTHS,
+        ),
+    ),
+    sizes=_sizes,
+    small=({"sentences": 2, "max_length": 2}, {"sentences": 3, "max_length": 3}),
+    probes=_probes,
+    steps=Steps(),
+    assemble=assemble,
+    mistakes=MISTAKES,
+)

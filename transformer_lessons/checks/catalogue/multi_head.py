@@ -1,0 +1,166 @@
+"""The check of `MultiHeadAttention`: its requirements, and the calls that probe them."""
+
+import random
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from transformer_lessons.attention import MultiHeadAttention
+from transformer_lessons.checks.catalogue.multi_head_mistakes import MISTAKES
+from transformer_lessons.checks.catalogue.multi_head_steps import Steps, assemble
+from transformer_lessons.checks.core import Build, Draw, Probe, Requirement, Task
+
+__all__ = ["TASK"]
+
+LOOP, RESHAPE, CLASS, CROSS = "#ch07-loop", "#ch07-reshape", "#ch07-class", "#ch07-cross"
+MASKS, WRONG = "#ch05-masks", "#ch07-wrong"
+
+
+def _sizes(seed: int) -> dict[str, int]:
+    """Distinct primes; two positions or two heads would be too few to tell some mistakes apart."""
+    queries, keys, heads = random.Random(seed).sample([3, 5, 7], 3)
+    batch, d_k = random.Random(seed + 1).sample([2, 11], 2)
+    return {"batch": batch, "queries": queries, "keys": keys, "heads": heads, "d_k": d_k}
+
+
+def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
+    b, q, k, h = s["batch"], s["queries"], s["keys"], s["heads"]
+    d = h * s["d_k"]
+    state = {}
+    for letter in "qkvo":
+        state[f"W_{letter}.weight"] = draw.normal(d, d) / 4
+        state[f"W_{letter}.bias"] = draw.normal(d)
+    loaded = Build([d, h], dtype="float64", state=state, training=False)
+    single = Build([d, h], state={name: tensor.float() for name, tensor in state.items()}, training=False)
+    x, memory, other = draw.normal(b, q, d), draw.normal(b, k, d), draw.normal(b, k, d)
+    back = [draw.normal(b, q, d)]
+    per_head, empty = draw.mask(b, h, q, k), draw.mask(b, 1, q, k)
+    empty[..., 0, :] = False
+    asked = {"need_weights": True}
+    return {
+        "self": Probe([x], build=loaded),
+        "names": Probe([], build=Build([d, h]), method="state", view=_shapes),
+        "cross": Probe([x, memory], {"need_weights": False}, build=replace(loaded, training=True)),
+        "three": Probe([x, memory, other], build=loaded),
+        "masked": Probe([x, memory, other, per_head], build=loaded, cotangents=back),
+        "padding": Probe([x, memory, None, draw.mask(b, 1, 1, k)], build=loaded),
+        "causal": Probe([x], {"mask": torch.ones(1, 1, q, q, dtype=torch.bool).tril()}, build=loaded),
+        "weights": Probe([x, memory, None, per_head], asked, build=loaded, view=_with_weights),
+        "float32": Probe([x.float(), memory.float()], build=single),
+        "empty": Probe([x, memory, other, empty], build=loaded, cotangents=back),
+        "remainder": Probe([x], build=Build([d, d - 1]), refused=f"num_heads={d - 1} for d_model={d}"),
+        "no_head": Probe([x], build=Build([d, 0]), refused="num_heads=0"),
+        "lonely_value": Probe([x, None, draw.normal(b, q, d)], build=loaded, refused="a value without a key"),
+        "wide": Probe([draw.normal(b, q, d + 1)], build=loaded, refused=f"a query of width {d + 1}, not {d}"),
+    }
+
+
+def _shapes(state: dict) -> dict:
+    names = (
+        "its parameters should be those of four nn.Linear, W_q, W_k, W_v and W_o, from d_model to d_model "
+        "features and with biases"
+    )
+    return {names: {name: list(state[name].shape) for name in sorted(state)}}
+
+
+def _with_weights(result: object) -> dict:
+    is_pair = isinstance(result, list) and len(result) == 2 and all(isinstance(x, Tensor) for x in result)
+    output, weights = result if is_pair else (None, None)
+    return {
+        "with need_weights=True it should return a tuple (output, weights)": is_pair,
+        "with need_weights=True the output should be what it is without": output,
+        "the weights should be those of every head, (batch, heads, queries, keys)": weights,
+    }
+
+
+def _small(queries: int, keys: int, d_k: int) -> dict[str, int]:
+    return {"batch": 1, "queries": queries, "keys": keys, "heads": 2, "d_k": d_k}
+
+
+TASK = Task(
+    name="multi_head",
+    signature="MultiHeadAttention(d_model, num_heads)(query, key=None, value=None, mask=None, *, "
+    "need_weights=False)",
+    arguments=("query", "key", "value", "mask"),
+    returns=("output",),
+    reference=MultiHeadAttention,
+    requirements=(
+        Requirement(
+            "parameters",
+            "its parameters are those of four nn.Linear: W_q, W_k, W_v and W_o, d_model to d_model.",
+            ("names",),
+            CLASS,
+        ),
+        Requirement(
+            "returns",
+            "it returns one tensor of the query's shape.",
+            ("self", "cross"),
+            CLASS,
+            ("structure",),
+        ),
+        Requirement(
+            "values",
+            "each head attends with its own d_k features of the three projections; what the heads find stands "
+            "side by side and goes through W_o.",
+            ("self",),
+            LOOP,
+        ),
+        Requirement(
+            "cross",
+            "keys and values may come from elsewhere and in another number; the value is the key unless given.",
+            ("cross", "three"),
+            CROSS,
+        ),
+        Requirement(
+            "mask",
+            "a mask hides keys where it is False, and broadcasts to (batch, heads, queries, keys).",
+            ("padding", "causal", "masked"),
+            CROSS,
+        ),
+        Requirement(
+            "gradients",
+            "gradients reach the three inputs and all parameters.",
+            ("masked",),
+            "#ch07-proof",
+            ("gradients", "parameters"),
+        ),
+        Requirement(
+            "weights",
+            "with need_weights=True it returns (output, weights), the weights of each head.",
+            ("weights",),
+            CLASS,
+        ),
+        Requirement(
+            "dtype", "the output has the dtype of the inputs.", ("float32", "self"), CLASS, ("dtype",)
+        ),
+        Requirement(
+            "inputs",
+            "the caller's tensors are left unchanged.",
+            ("masked", "padding"),
+            CLASS,
+            ("inputs",),
+        ),
+        Requirement(
+            "empty_rows",
+            "where a query may attend to nothing the heads find zeros: the output is W_o's bias, not NaN.",
+            ("empty",),
+            MASKS,
+            ("gradients", "parameters"),
+        ),
+        Requirement(
+            "refusals",
+            "a num_heads below 1 or that does not divide d_model, a value without a key, and inputs of another "
+            "width than d_model are refused with ValueError.",
+            ("remainder", "no_head", "lonely_value", "wide"),
+            CLASS,
+        ),
+    ),
+    sizes=_sizes,
+    small=(_small(1, 2, 1), _small(2, 3, 1), _small(2, 3, 2), {**_small(3, 5, 2), "batch": 2}),
+    probes=_probes,
+    steps=Steps(),
+    assemble=assemble,
+    mistakes=MISTAKES,
+    essential=10,  # all but the refusals
+)

@@ -1,0 +1,172 @@
+"""The checks of `top_k` and `nucleus`, which the package does not have: requirements and their probes."""
+
+import random
+
+import torch
+
+from transformer_lessons.checks.catalogue.sampling_mistakes import (
+    NUCLEUS_MISTAKES,
+    TOP_K_MISTAKES,
+    NucleusSteps,
+    TopKSteps,
+    nucleus_in_steps,
+    top_k_in_steps,
+)
+from transformer_lessons.checks.core import Draw, Probe, Requirement, Task
+
+__all__ = ["NUCLEUS", "TOP_K"]
+
+AT, WRONG = "#ch15-greedy", "#ch15-wrong"
+K, P = 3, 0.7
+
+
+def _sizes(seed: int) -> dict[str, int]:
+    batch, vocab = random.Random(seed).sample([5, 7, 11, 13], 2)
+    return {"batch": batch, "vocab": vocab}
+
+
+def _logits(draw: Draw, *shape: int) -> torch.Tensor:
+    """No two alike in a row: ties are a probe of their own."""
+    order = draw.normal(*shape).argsort(-1).argsort(-1)
+    return 0.6 * order + draw.normal(*shape).clamp(-3, 3) / 11
+
+
+def _common(s: dict[str, int], draw: Draw, usual: float, small: float) -> dict[str, Probe]:
+    """Calls that make sense for both, from basic to subtle."""
+    logits = _logits(draw, s["batch"], s["vocab"])
+    banned = logits.clone()
+    banned[:, logits.argmax(-1)[0]] = -torch.inf
+    banned[0, 2:] = -torch.inf
+    return {
+        "plain": Probe([logits, usual]),
+        "one": Probe([logits, small]),
+        "one_axis": Probe([logits[-1], usual]),
+        "three_axes": Probe([_logits(draw, 2, s["batch"], s["vocab"]), usual]),
+        "large": Probe([1000 * logits + 5000, usual]),
+        "banned": Probe([banned, usual]),
+        "float32": Probe([logits.float(), usual]),
+    }
+
+
+def _count(words: str):
+    return lambda kept: {words: (kept > 0).sum(-1)}
+
+
+def _top_k_probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
+    found = _common(s, draw, min(K, s["vocab"] - 1), 1)
+    logits = found["plain"].args[0]
+    equal = torch.zeros(s["batch"], s["vocab"], dtype=torch.float64)
+    words = f"of tokens that are all equally likely, exactly {K} should keep a probability"
+    return {
+        **found,
+        "all": Probe([logits, s["vocab"]]),
+        "more_than_all": Probe([logits, s["vocab"] + 3]),
+        "equal": Probe([equal, K], view=_count(words)),
+        "none": Probe([logits, 0], refused="k=0"),
+        "negative": Probe([logits, -1], refused="k=-1"),
+    }
+
+
+TOP_K = Task(
+    name="top_k",
+    signature="top_k(logits, k)",
+    arguments=("logits", "k"),
+    returns=("probabilities",),
+    reference=top_k_in_steps(TopKSteps()),
+    requirements=(
+        Requirement(
+            "returns",
+            "it returns one tensor, of the shape of logits.",
+            ("plain",),
+            AT,
+            ("structure",),
+        ),
+        Requirement(
+            "values",
+            "the k likeliest tokens share the whole probability in their old proportions, others get zero.",
+            ("plain", "one"),
+            AT,
+        ),
+        Requirement("axes", "logits may have any number of axes.", ("one_axis", "three_axes"), AT),
+        Requirement(
+            "all", "a k as large as the vocabulary, or larger, keeps all.", ("all", "more_than_all"), AT
+        ),
+        Requirement(
+            "ties", "no more than k tokens are kept, even if several are equally likely.", ("equal",), AT
+        ),
+        Requirement("extremes", "logits in the thousands give no NaN.", ("large",), AT),
+        Requirement("banned", "tokens with a logit of −∞ stay impossible.", ("banned",), AT),
+        Requirement("dtype", "the result has the dtype of logits.", ("plain", "float32"), AT, ("dtype",)),
+        Requirement("inputs", "logits are left unchanged.", ("plain",), AT, ("inputs",)),
+        Requirement("refusals", "a k below 1 is refused with ValueError.", ("none", "negative"), AT),
+    ),
+    sizes=_sizes,
+    small=({"batch": 1, "vocab": 4}, {"batch": 2, "vocab": 5}),
+    probes=_top_k_probes,
+    steps=TopKSteps(),
+    assemble=top_k_in_steps,
+    mistakes=TOP_K_MISTAKES,
+)
+
+
+def _nucleus_probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
+    found = _common(s, draw, P, 0.01)
+    logits = found["plain"].args[0]
+    equal = torch.zeros(s["batch"], 4, dtype=torch.float64)
+    words = "of 4 tokens that are equally likely, exactly 3 should keep a probability with p = 0.6"
+    return {
+        "plain": found.pop("plain"),
+        "wide": Probe([logits, 0.95]),
+        **found,
+        "all": Probe([logits, 1.0]),
+        "equal": Probe([equal, 0.6], view=_count(words)),
+        "zero": Probe([logits, 0.0], refused="p=0.0"),
+        "above_one": Probe([logits, 1.5], refused="p=1.5"),
+    }
+
+
+NUCLEUS = Task(
+    name="nucleus",
+    signature="nucleus(logits, p)",
+    arguments=("logits", "p"),
+    returns=("probabilities",),
+    reference=nucleus_in_steps(NucleusSteps()),
+    requirements=(
+        Requirement(
+            "returns",
+            "it returns one tensor, of the shape of logits.",
+            ("plain",),
+            AT,
+            ("structure",),
+        ),
+        Requirement(
+            "values",
+            "the fewest tokens that together have a probability of p or more share the whole probability, others "
+            "get zero.",
+            ("plain", "wide"),
+            AT,
+        ),
+        Requirement("one", "the likeliest token always stays, however small p is.", ("one",), AT),
+        Requirement("axes", "logits may have any number of axes.", ("one_axis", "three_axes"), AT),
+        Requirement("all", "p = 1 keeps all.", ("all",), AT),
+        Requirement(
+            "ties", "no more are kept than needed, even if several are equally likely.", ("equal",), AT
+        ),
+        Requirement("extremes", "logits in the thousands give no NaN.", ("large",), AT),
+        Requirement("banned", "tokens with a logit of −∞ stay impossible.", ("banned",), AT),
+        Requirement("dtype", "the result has the dtype of logits.", ("plain", "float32"), AT, ("dtype",)),
+        Requirement("inputs", "logits are left unchanged.", ("plain",), AT, ("inputs",)),
+        Requirement(
+            "refusals",
+            "a p that is not above 0 and at most 1 is refused with ValueError.",
+            ("zero", "above_one"),
+            AT,
+        ),
+    ),
+    sizes=_sizes,
+    small=({"batch": 1, "vocab": 4}, {"batch": 2, "vocab": 5}),
+    probes=_nucleus_probes,
+    steps=NucleusSteps(),
+    assemble=nucleus_in_steps,
+    mistakes=NUCLEUS_MISTAKES,
+)

@@ -1,0 +1,302 @@
+"""The check of `segment_mask`: attention stays within a sentence when several share a row."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from transformer_lessons.checks.catalogue.masks_mistakes import TO_TYPES
+from transformer_lessons.checks.core import Draw, Mistake, Probe, Requirement, Task
+from transformer_lessons.masks import segment_mask
+
+__all__ = ["TASK"]
+
+SEGMENTS, BROADCAST, CONVENTION = "#ch04-segments", "#ch04-broadcast", "#ch04-convention"
+
+
+def _sizes(seed: int) -> dict[str, int]:
+    pick = random.Random(seed)
+    queries, keys = pick.sample([5, 7, 11], 2)
+    return {"batch": pick.choice([2, 3]), "queries": queries, "keys": keys}
+
+
+def _packed(draw: Draw, batch: int, length: int) -> Tensor:
+    """Segments 1, 2, … end to end, with other borders in each row."""
+    return draw.integers(0, 2, batch, length).cumsum(-1) + 1
+
+
+def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
+    b, q, k = s["batch"], s["queries"], s["keys"]
+    packed = _packed(draw, b, q)
+    back = draw.integers(1, 4, b, q)
+    back[:, 0] = back[:, -1]  # a segment that comes back, with another between
+    back[:, 1] = back[:, 0] % 3 + 1
+    return {
+        "packed": Probe([packed, packed]),
+        "zero": Probe([packed - 2, packed - 2]),
+        "cross": Probe([_packed(draw, b, q), _packed(draw, b, k)]),
+        "returning": Probe([back, back]),
+        "far_apart": Probe([10_000_019 * packed, 10_000_019 * packed]),
+        "int32": Probe([packed.int(), packed.int()]),
+        "one_axis": Probe([packed[0], packed[0]], refused=f"segments of shape ({q},), without a batch axis"),
+        "floats": Probe([packed.double(), packed.double()], refused="segments of floating-point numbers"),
+        "other_batch": Probe(
+            [_packed(draw, b + 1, q), packed[:1]], refused=f"queries of batch size {b + 1}, and keys of 1"
+        ),
+    }
+
+
+def _accept(queries: Tensor, keys: Tensor) -> None:
+    for segments in (queries, keys):
+        if segments.dim() != 2:
+            raise ValueError("segments: expected (batch, length)")
+
+
+def _integers(queries: Tensor, keys: Tensor) -> None:
+    if queries.is_floating_point() or keys.is_floating_point():
+        raise ValueError("segments: expected integers")
+
+
+def _one_batch(queries: Tensor, keys: Tensor) -> None:
+    if queries.size(0) != keys.size(0):
+        raise ValueError("key_segments: expected the batch size of query_segments")
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What a mistake may replace; together, the right answer."""
+
+    accept: Callable = _accept
+    integers: Callable = _integers
+    one_batch: Callable = _one_batch
+    read: Callable = lambda queries, keys: (queries, keys)
+    compare: Callable = lambda queries, keys: queries[..., :, None] == keys[..., None, :]
+    limit: Callable = lambda mask, queries, keys: mask
+    shape: Callable = lambda mask: mask.unsqueeze(-3)
+    kind: Callable = lambda mask: mask
+
+
+def assemble(steps: Steps) -> Callable:
+    """A segment mask in these steps."""
+
+    def segment_mask(query_segments, key_segments):
+        steps.accept(query_segments, key_segments)
+        steps.integers(query_segments, key_segments)
+        steps.one_batch(query_segments, key_segments)
+        queries, keys = steps.read(query_segments, key_segments)
+        mask = steps.limit(steps.compare(queries, keys), queries, keys)
+        return steps.kind(steps.shape(mask))
+
+    return segment_mask
+
+
+def _runs(segments: Tensor) -> Tensor:
+    """Numbers of runs of equal ids."""
+    start = segments[..., :1] * 0
+    return torch.cat([start, segments.diff(dim=-1).ne(0).long()], -1).cumsum(-1)
+
+
+def _pairwise(symbol: str) -> Callable:
+    def compare(queries: Tensor, keys: Tensor) -> Tensor:
+        q, k = queries[..., :, None], keys[..., None, :]
+        return {"≠": q != k, "≥": q >= k, "≤": q <= k}[symbol]
+
+    return compare
+
+
+def _crash(*_) -> None:
+    raise IndexError("too many indices for tensor")
+
+
+MISTAKES = (
+    Mistake(
+        "inverted",
+        "your mask is the wrong way round: True means “may attend”, so within a segment",
+        "“Mask” sounds like “what is covered”.",
+        "Sentences see all others and not themselves.",
+        CONVENTION,
+        ({"compare": _pairwise("≠")},),
+    ),
+    Mistake(
+        "causal_too",
+        "you hide later keys as well; that is the causal mask's business, which is combined with this one",
+        "Packing is mostly seen in decoders.",
+        "An encoder that packs its sentences goes blind to what follows.",
+        SEGMENTS,
+        (
+            {"limit": lambda mask, queries, keys: mask.tril(mask.size(-1) - mask.size(-2))},
+            {"limit": lambda mask, queries, keys: mask.tril()},
+        ),
+    ),
+    Mistake(
+        "sees_earlier_segments",
+        "your queries see the segments before their own too; only the same one may be seen",
+        "≥ hides the future just as well.",
+        "A sentence depends on those packed before it.",
+        SEGMENTS,
+        ({"compare": _pairwise("≥")},),
+    ),
+    Mistake(
+        "sees_later_segments",
+        "your queries see the segments after their own too; only the same one may be seen",
+        "≤ where == was meant.",
+        "A sentence depends on those packed behind it.",
+        SEGMENTS,
+        ({"compare": _pairwise("≤")},),
+    ),
+    Mistake(
+        "zero_is_padding",
+        "you hide segments numbered 0 or less; any number is a segment",
+        "Ids of tokens have their padding at 0, so ids of segments seemed to.",
+        "The first of several sentences, if numbered 0, sees nothing.",
+        SEGMENTS,
+        (
+            {"limit": lambda mask, queries, keys: mask & (keys != 0)[..., None, :]},
+            {"limit": lambda mask, queries, keys: mask & (keys > 0)[..., None, :]},
+        ),
+    ),
+    Mistake(
+        "runs_for_segments",
+        "you count where segments begin; only their numbers decide, also if one comes back later",
+        "In a packed row, each segment is in one piece.",
+        "A segment in two pieces does not see its other half.",
+        SEGMENTS,
+        ({"read": lambda queries, keys: (_runs(queries), _runs(keys))},),
+    ),
+    Mistake(
+        "neighbours_only",
+        "you compare the numbers for being close; different segments are different, however close",
+        "A tolerance that was meant for floats.",
+        "Neighbouring sentences see each other.",
+        SEGMENTS,
+        ({"compare": lambda queries, keys: (queries[..., :, None] - keys[..., None, :]).abs() <= 1},),
+    ),
+    Mistake(
+        "through_floats",
+        "you compare the numbers as floats, which cannot tell large ones apart",
+        ".float() was added because something wanted numbers.",
+        "Beyond 16,777,216 neighbouring integers become the same float32, beyond 2,048 the same float16.",
+        SEGMENTS,
+        ({"read": lambda queries, keys: (queries.half(), keys.half())},),
+    ),
+    Mistake(
+        "keys_ignored",
+        "you never use key_segments",
+        "In self-attention both are the same.",
+        "With other keys than queries, the mask does not fit.",
+        SEGMENTS,
+        ({"read": lambda queries, keys: (queries, queries)},),
+    ),
+    Mistake(
+        "first_row_for_all",
+        "you use the first row's segments for the whole batch",
+        "With a batch of one there is no difference.",
+        "All other rows are cut in the wrong places.",
+        SEGMENTS,
+        (
+            {"limit": lambda mask, queries, keys: mask[:1].expand_as(mask)},
+            {"limit": lambda mask, queries, keys: mask[:1]},
+        ),
+    ),
+    Mistake(
+        "axes_swapped",
+        "your mask has its last two axes the wrong way round: queries are the rows",
+        "For queries and keys of one sequence the mask is symmetric, so nobody notices.",
+        "In cross-attention it does not fit the scores.",
+        BROADCAST,
+        ({"limit": lambda mask, queries, keys: mask.transpose(-2, -1)},),
+    ),
+    Mistake(
+        "no_heads_axis",
+        "your mask has shape (batch, queries, keys); it needs an axis for heads, (batch, 1, queries, keys)",
+        "There are no heads in the input.",
+        "With heads, its batch axis meets theirs.",
+        BROADCAST,
+        ({"shape": lambda mask: mask},),
+    ),
+    Mistake(
+        "heads_first",
+        "your mask has shape (1, batch, queries, keys): the batch comes first",
+        "mask[None] adds its axis in front.",
+        "Each sentence's mask meets a head.",
+        BROADCAST,
+        ({"shape": lambda mask: mask[None]},),
+    ),
+    *TO_TYPES,
+    Mistake(
+        "segments_unchecked",
+        "you do not refuse segments without a batch axis",
+        "The comparison works for any tensor, or fails by itself.",
+        "A mistake elsewhere goes unnoticed here.",
+        SEGMENTS,
+        (
+            {"accept": lambda queries, keys: None},
+            {"accept": lambda queries, keys: _crash() if queries.dim() != 2 else None},
+        ),
+    ),
+    Mistake(
+        "floats_unchecked",
+        "you do not refuse segments of floating-point numbers",
+        "== works for floats.",
+        "Numbers that were computed are hardly ever equal, and nothing is seen.",
+        SEGMENTS,
+        ({"integers": lambda queries, keys: None},),
+    ),
+    Mistake(
+        "batches_unchecked",
+        "you do not refuse queries and keys of different batch sizes",
+        "A batch of one broadcasts against any other.",
+        "Every sentence gets the segments of one.",
+        SEGMENTS,
+        ({"one_batch": lambda queries, keys: None},),
+    ),
+)
+
+TASK = Task(
+    name="segment_mask",
+    signature="segment_mask(query_segments, key_segments)",
+    arguments=("query_segments", "key_segments"),
+    returns=("mask",),
+    reference=segment_mask,
+    requirements=(
+        Requirement(
+            "returns",
+            "it returns one tensor of shape (batch, 1, queries, keys).",
+            ("packed",),
+            SEGMENTS,
+            ("structure",),
+        ),
+        Requirement(
+            "values", "a query sees the keys of its own segment, and no other.", ("packed",), SEGMENTS
+        ),
+        Requirement(
+            "numbers",
+            "any numbers will do: 0, negative or large, in any order.",
+            ("zero", "returning", "far_apart"),
+            SEGMENTS,
+        ),
+        Requirement("cross", "queries and keys may be of different sequences.", ("cross",), SEGMENTS),
+        Requirement("int32", "integers of either size will do.", ("int32",), SEGMENTS, ("dtype",)),
+        Requirement(
+            "inputs", "the caller's segments are left unchanged.", ("packed", "cross"), SEGMENTS, ("inputs",)
+        ),
+        Requirement(
+            "refusals",
+            "what is no pair of integers (batch, length) of one batch size is refused with ValueError.",
+            ("one_axis", "floats", "other_batch"),
+            SEGMENTS,
+        ),
+    ),
+    sizes=_sizes,
+    small=(
+        {"batch": 1, "queries": 2, "keys": 3},
+        {"batch": 2, "queries": 3, "keys": 2},
+        {"batch": 2, "queries": 3, "keys": 4},
+    ),
+    probes=_probes,
+    steps=Steps(),
+    assemble=assemble,
+    mistakes=MISTAKES,
+)

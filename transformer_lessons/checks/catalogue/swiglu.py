@@ -1,0 +1,293 @@
+"""The check of `SwiGLU`: its requirements, the calls that probe them, and the known wrong ways to write it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from transformer_lessons.checks.catalogue.feed_forward import (
+    DROPOUT,
+    SMALL,
+    dropped,
+    sizes,
+    state_of,
+    torch_complains,
+)
+from transformer_lessons.checks.core import Build, Draw, Mistake, Probe, Requirement, Task
+from transformer_lessons.feed_forward import SwiGLU
+
+__all__ = ["TASK"]
+
+GATES, DROP, LAYER = "#ch09-swiglu", "#ch09-dropout", "#ch09-layer"
+
+
+def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
+    b, t, d, h = s["batch"], s["length"], s["width"], s["hidden"]
+    widths = {"W_1": (d, h), "W_2": (h, d), "W_3": (d, h)}
+    state, with_bias = state_of(draw, widths, bias=False), state_of(draw, widths)
+    x, y = draw.normal(b, t, d), draw.normal(b, t, d)
+    layer = Build([d, h], dtype="float64", state=state)
+    biased = Build([d, h], {"bias": True}, dtype="float64", state=with_bias)
+    n = max(d, 7)
+    wide = draw.normal(max(b, 3), max(t, 3), n)
+    # Scores of 30 and more, where silu is the identity, and gates between 1 and 3: both pass on to the output.
+    through = state_of(draw, {"W_1": (n, n), "W_3": (n, n)})
+    through = {name: tensor.sigmoid() / 10 for name, tensor in through.items() if "weight" in name}
+    through |= {"W_1.bias": torch.full((n,), 30.0), "W_3.bias": torch.full((n,), 2.0)}
+    through |= {"W_2.weight": torch.eye(n), "W_2.bias": torch.ones(n)}
+    through = {name: tensor.double() for name, tensor in through.items()}
+    scores, gates = (wide @ through[f"{w}.weight"].T + through[f"{w}.bias"] for w in ("W_1", "W_3"))
+
+    def drop(training: bool) -> Probe:
+        return Probe(
+            [wide],
+            build=Build([n, n], {"dropout": 0.5, "bias": True}, "float64", through, training),
+            view=lambda output: dropped(output, scores * gates, through["W_2.bias"], training),
+        )
+
+    return {
+        "plain": Probe([x], build=layer, cotangents=[y]),
+        "one": Probe([draw.normal(d)], build=layer),
+        "biased": Probe([x], build=biased, cotangents=[y]),
+        "training": drop(True),
+        "evaluation": drop(False),
+        "narrow": Probe([draw.normal(b, t, d + 1)], build=layer, refused=f"x of width {d + 1}, not {d}"),
+        "no_hidden": Probe([x.float()], build=Build([d, 0]), refused="d_ff=0"),
+    }
+
+
+def _accept(d_model: int, d_ff: int) -> None:
+    if d_model < 1 or d_ff < 1:
+        raise ValueError("d_model, d_ff: expected 1 or more")
+
+
+def _fits(x: Tensor, d_model: int) -> None:
+    if x.size(-1) != d_model:
+        raise ValueError(f"x: expected a last axis of {d_model}")
+
+
+def _maps(d_model: int, d_ff: int, bias: bool | None) -> tuple[nn.Linear, nn.Linear, nn.Linear]:
+    up, bias = (d_model, d_ff), bool(bias)
+    return nn.Linear(*up, bias=bias), nn.Linear(d_ff, d_model, bias=bias), nn.Linear(*up, bias=bias)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What a mistake may replace; together, the right answer."""
+
+    accept: Callable = _accept
+    dropout: Callable = lambda given: given or 0.0
+    maps: Callable = _maps
+    fits: Callable = _fits
+    expand: Callable = lambda x, W_1, W_3: (W_1(x), W_3(x))
+    gate: Callable = lambda score, gate: F.silu(score) * gate
+    drop: Callable = lambda hidden, p, training: F.dropout(hidden, p, training)
+    drop_output: Callable = lambda y, p, training: y
+
+
+def assemble(steps: Steps) -> type[nn.Module]:
+    """The gated feed-forward layer in these steps."""
+
+    class Layer(nn.Module):
+        def __init__(self, d_model, d_ff, *, dropout=None, bias=None):
+            super().__init__()
+            steps.accept(d_model, d_ff)
+            self.W_1, self.W_2, self.W_3 = steps.maps(d_model, d_ff, bias)
+            self.d_model, self.p = d_model, steps.dropout(dropout)
+
+        def forward(self, x):
+            steps.fits(x, self.d_model)
+            hidden = steps.gate(*steps.expand(x, self.W_1, self.W_3))
+            y = self.W_2(steps.drop(hidden, self.p, self.training))
+            return steps.drop_output(y, self.p, self.training)
+
+    return Layer
+
+
+def _swapped(d_model: int, d_ff: int, bias: bool | None) -> tuple[nn.Linear, nn.Linear, nn.Linear]:
+    first, second, third = _maps(d_model, d_ff, bias)
+    return first, third, second
+
+
+MISTAKES = (
+    Mistake(
+        "gate_and_score_swapped",
+        "you apply silu to x W_3; it belongs to x W_1",
+        "Which of the two maps is called the gate differs from text to text.",
+        "With weights from elsewhere, the output is another one.",
+        GATES,
+        ({"gate": lambda score, gate: score * F.silu(gate)},),
+    ),
+    Mistake(
+        "sigmoid_gate",
+        "you gate with the sigmoid, as in GLU; here it is silu(z) = z · sigmoid(z)",
+        "Gates of recurrent networks are sigmoids.",
+        "One of the two factors is lost: the hidden units are nearly linear in x.",
+        GATES,
+        ({"gate": lambda score, gate: torch.sigmoid(score) * gate},),
+    ),
+    Mistake(
+        "relu_gate",
+        "you gate with ReLU (that is ReGLU); SwiGLU takes silu",
+        "The activation of FeedForward was kept.",
+        "A close relative, but another function.",
+        GATES,
+        ({"gate": lambda score, gate: torch.relu(score) * gate},),
+    ),
+    Mistake(
+        "gelu_gate",
+        "you gate with GELU (that is GEGLU); SwiGLU takes silu",
+        "GELU and SiLU look much the same.",
+        "A close relative, but another function.",
+        GATES,
+        (
+            {"gate": lambda score, gate: F.gelu(score) * gate},
+            {"gate": lambda score, gate: F.gelu(score, approximate="tanh") * gate},
+        ),
+    ),
+    Mistake(
+        "gate_added",
+        "you add the two maps; a gate multiplies",
+        "Residual sums are everywhere in a Transformer.",
+        "No unit can be shut.",
+        GATES,
+        ({"gate": lambda score, gate: F.silu(score) + gate},),
+    ),
+    Mistake(
+        "silu_of_product",
+        "you apply silu to the product; it belongs to the first factor alone",
+        "A pair of brackets too many.",
+        "Negative products are cut off, whatever their factors.",
+        GATES,
+        ({"gate": lambda score, gate: F.silu(score * gate)},),
+    ),
+    Mistake(
+        "silu_on_both",
+        "you apply silu to both maps; x W_3 stays as it is",
+        "The two lines look alike, so they were written alike.",
+        "Hidden units are hardly ever negative.",
+        GATES,
+        ({"gate": lambda score, gate: F.silu(score) * F.silu(gate)},),
+    ),
+    Mistake(
+        "no_silu",
+        "you multiply the two maps without silu",
+        "The product is a non-linearity already, so nothing seems to be missing.",
+        "A bilinear layer: all units are squares and products.",
+        GATES,
+        ({"gate": lambda score, gate: score * gate},),
+    ),
+    Mistake(
+        "no_gate",
+        "you never use W_3",
+        "It is the layer with SiLU as its activation.",
+        "W_3 gets no gradient.",
+        GATES,
+        ({"gate": lambda score, gate: F.silu(score)},),
+    ),
+    Mistake(
+        "one_map_for_both",
+        "you multiply silu(x W_1) by x W_1; the second factor is x W_3",
+        "The name of the first map was copied.",
+        "W_3 gets no gradient.",
+        GATES,
+        ({"expand": lambda x, W_1, W_3: (W_1(x), W_1(x))},),
+    ),
+    Mistake(
+        "names_swapped",
+        "you gave the names W_2 and W_3 the other way round: W_2 leads back to d_model",
+        "One counts the maps in the order in which they are used.",
+        "Weights cannot be exchanged with other code.",
+        GATES,
+        ({"maps": _swapped},),
+    ),
+    Mistake(
+        "bias_by_default",
+        "your maps have biases unless told otherwise; here they have none",
+        "nn.Linear has a bias unless told otherwise.",
+        "More parameters than the formula has.",
+        GATES,
+        ({"maps": lambda d, h, bias: _maps(d, h, True if bias is None else bias)},),
+    ),
+    Mistake(
+        "bias_ignored",
+        "your maps have no biases, even with bias=True",
+        "The formula has none.",
+        "bias=True changes nothing.",
+        GATES,
+        ({"maps": lambda d, h, bias: _maps(d, h, False)},),
+    ),
+    Mistake(
+        "width_reduced_inside",
+        "you take two thirds of d_ff inside; d_ff is the hidden width, and the caller reduces it",
+        "For as many parameters as FeedForward's, published code does so on its own.",
+        "The hidden width is not what was asked for.",
+        GATES,
+        (
+            {"maps": lambda d, h, bias: _maps(d, 2 * h // 3, bias)},
+            {"maps": lambda d, h, bias: _maps(d, max(1, round(2 * h / 3)), bias)},
+        ),
+    ),
+    *DROPOUT,
+    Mistake(
+        "width_unchecked",
+        "you do not check the width of the input yourself",
+        "torch complains too, but about mat1 and mat2, in the middle of your code.",
+        "The caller is told nothing about x.",
+        LAYER,
+        ({"fits": torch_complains},),
+    ),
+    Mistake(
+        "sizes_unchecked",
+        "you accept a hidden width of zero",
+        "nn.Linear takes it with no more than a warning.",
+        "The layer puts out zeros, whatever comes in.",
+        LAYER,
+        ({"accept": lambda d_model, d_ff: None},),
+    ),
+)
+
+TASK = Task(
+    name="swiglu",
+    signature="SwiGLU(d_model, d_ff, dropout=0.0, bias=False)(x)",
+    arguments=("x",),
+    returns=("output",),
+    reference=SwiGLU,
+    requirements=(
+        Requirement(
+            "returns",
+            "its parameters are the weights of three nn.Linear (W_1 and W_3 widen, W_2 leads back), without "
+            "biases; it returns one tensor, of the input's shape.",
+            ("plain",),
+            GATES,
+            ("structure",),
+        ),
+        Requirement("values", "SwiGLU(x) = (silu(x W_1) ∘ x W_3) W_2.", ("plain", "one"), GATES),
+        Requirement(
+            "gradients",
+            "gradients reach the input and all weights.",
+            ("plain",),
+            GATES,
+            ("gradients", "parameters"),
+        ),
+        Requirement("bias", "with bias=True, all three maps have one.", ("biased",), GATES, ("parameters",)),
+        Requirement("inputs", "the input is left unchanged.", ("plain",), "#ch09-in-place", ("inputs",)),
+        Requirement("dropout", "in training, dropout hits the hidden activations.", ("training",), DROP),
+        Requirement("evaluation", "in evaluation nothing is dropped.", ("evaluation",), DROP),
+        Requirement(
+            "refusals",
+            "another width than d_model and sizes below 1 are refused with ValueError.",
+            ("narrow", "no_hidden"),
+            LAYER,
+        ),
+    ),
+    sizes=sizes,
+    small=SMALL,
+    probes=_probes,
+    steps=Steps(),
+    assemble=assemble,
+    mistakes=MISTAKES,
+    essential=3,
+)
