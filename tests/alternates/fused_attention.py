@@ -74,9 +74,7 @@ def by_rows(query, key, value, mask=None, *, is_causal=False, dropout=0.0):
                 weights = scores.masked_fill(~seen, torch.finfo(scores.dtype).min).softmax(-1) * seen
             return F.dropout(weights, dropout) @ v
 
-        outputs.append(
-            checkpoint(one, query[..., row : row + 1, :], key, value, use_reentrant=False)
-        )
+        outputs.append(checkpoint(one, query[..., row : row + 1, :], key, value, use_reentrant=False))
     return torch.cat(outputs, -2)
 
 

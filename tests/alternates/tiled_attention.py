@@ -68,10 +68,7 @@ def normalised_all_along(query, key, value, block):
 
     groups = range(0, query.size(-2), block)
     return torch.cat(
-        [
-            checkpoint(some, query[..., n : n + block, :], key, value, use_reentrant=False)
-            for n in groups
-        ],
+        [checkpoint(some, query[..., n : n + block, :], key, value, use_reentrant=False) for n in groups],
         dim=-2,
     )
 

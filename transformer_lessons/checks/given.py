@@ -29,13 +29,10 @@ def linear(weight: Tensor, bias: Tensor) -> nn.Module:
     return made
 
 
-def perceptron(weights: list[Tensor], biases: list[Tensor], left_over: float | None = None) -> nn.Module:
-    """Linear maps with ReLU between them; every gradient has this entry, as if left over from an earlier step."""
+def perceptron(weights: list[Tensor], biases: list[Tensor]) -> nn.Module:
+    """Linear maps with ReLU between them."""
     layers = [layer for pair in zip(weights, biases, strict=True) for layer in (linear(*pair), nn.ReLU())]
-    made = nn.Sequential(*layers[:-1])
-    for parameter in made.parameters():
-        parameter.grad = None if left_over is None else torch.full_like(parameter, left_over)
-    return made
+    return nn.Sequential(*layers[:-1])
 
 
 def used(module: nn.Module) -> nn.Module:

@@ -1,4 +1,4 @@
-"""Counts bytes: what a call keeps for its backward pass, its largest tensor, and the most that it holds at once."""
+"""Counts bytes: what a call keeps for its backward pass, its largest tensor, the most it holds at once."""
 
 import gc
 import weakref
@@ -31,11 +31,11 @@ class Count:
     """What was counted within a block of `metered`, in bytes.
 
     Attributes:
-        memory: "largest", the largest tensor made, and its "shape"; "peak", the most that tensors made in the block
-            held at once; "saved", what was kept when the call returned.
+        memory: "largest", the largest tensor made, and its "shape"; "peak", the most that tensors made in the
+            block held at once; "saved", what was kept when the call returned.
 
-    Only what is made in the block counts, not what was handed in, and views of either count for nothing. A piece of
-    memory that several tensors share is counted once.
+    Only what is made in the block counts, not what was handed in, and views of either count for nothing. A piece
+    of memory that several tensors share is counted once.
     """
 
     def __init__(self, mode: "_Mode | None"):

@@ -60,8 +60,8 @@ class Probe:
         look: numbers of the arguments, `Given` ones, whose weights are looked at afterwards; what came back is
             then the list of what was returned and of these.
         meter: count the bytes that are kept for the way back, of the largest tensor made, and at the peak.
-        enough: by "saved", "largest" or "peak": bytes that are enough, where the right answer's are too few to ask
-            of others. In an exam, those of all that is judged.
+        enough: by "saved", "largest" or "peak": bytes that are enough, where the right answer's are too few to
+            ask of others. In an exam, those of all that is judged.
     """
 
     args: list

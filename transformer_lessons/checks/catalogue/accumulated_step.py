@@ -1,5 +1,6 @@
 """The check of `accumulated_step`: a batch in parts, that learns what the whole batch would."""
 
+import itertools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,16 +37,16 @@ def _view(result: list) -> dict:
     return {LOSS: loss.reshape(()).float(), WEIGHTS: state}
 
 
-def _model(s: dict[str, int], draw: Draw, *left_over: float) -> Given:
+def _model(s: dict[str, int], draw: Draw) -> Given:
     widths = s["features"], s["hidden"], s["vocab"]
-    pairs = list(zip(widths, widths[1:], strict=False))
+    pairs = list(itertools.pairwise(widths))
     weights = [0.5 * draw.normal(out, into, dtype=torch.float32) for into, out in pairs]
     biases = [draw.normal(out, dtype=torch.float32) for _, out in pairs]
-    return Given("perceptron", [weights, biases, *left_over])
+    return Given("perceptron", [weights, biases])
 
 
 def _batch(s: dict[str, int], draw: Draw, rows: int = 0) -> tuple[Tensor, Tensor]:
-    """Inputs and targets, sorted by length as batches are, so that parts have very different numbers of tokens."""
+    """Inputs and targets, sorted by length as batches are: parts have very different numbers of tokens."""
     rows, length = rows or s["rows"], s["length"]
     targets = draw.integers(1, s["vocab"], rows, length)
     for row in range(rows):
@@ -80,7 +81,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
             meter=True,
             enough={"largest": hidden // 4, "peak": hidden // 2},
         ),
-        "left_over": Probe([_model(s, draw, 0.25), x, targets, 2, 0.5], look=(0,), view=_view),
+        "left_over": Probe([Given("used", [model]), x, targets, 2, 0.5], look=(0,), view=_view),
         "no_parts": Probe([model, x, targets, 0, 0.5], refused="parts=0"),
         "negative_parts": Probe([model, x, targets, -2, 0.5], refused="parts=-2"),
     }
@@ -104,9 +105,7 @@ class Steps:
     """What a mistake may replace; together, the right answer."""
 
     accept: Callable = _accept
-    split: Callable = lambda x, targets, parts: list(
-        zip(x.chunk(parts), targets.chunk(parts), strict=True)
-    )
+    split: Callable = lambda x, targets, parts: list(zip(x.chunk(parts), targets.chunk(parts), strict=True))
     summed: Callable = _summed
     share: Callable = lambda loss, own, of_all, parts, rows: loss / of_all
     real: Callable = _real
@@ -369,16 +368,10 @@ TASK = Task(
             ("parts", "two"),
             PARALLEL,
         ),
-        Requirement(
-            "few_rows", "parts may be more than there are rows.", ("more_than_rows",), PARALLEL
-        ),
+        Requirement("few_rows", "parts may be more than there are rows.", ("more_than_rows",), PARALLEL),
         Requirement("blank", "a part without a real token changes nothing.", ("blank_part",), PARALLEL),
-        Requirement(
-            "left_over", "what stood in .grad before counts for nothing.", ("left_over",), LOOP
-        ),
-        Requirement(
-            "inputs", "x and targets are left unchanged.", ("whole", "parts"), PARALLEL, ("inputs",)
-        ),
+        Requirement("left_over", "what stood in .grad before counts for nothing.", ("left_over",), LOOP),
+        Requirement("inputs", "x and targets are left unchanged.", ("whole", "parts"), PARALLEL, ("inputs",)),
         Requirement(
             "peak",
             "no more than one part's hidden layers are held at a time.",

@@ -283,7 +283,11 @@ TASK = Task(
     reference=assemble(Steps()),
     requirements=(
         Requirement(
-            "returns", "it returns one tensor, of the input's shape.", ("one_chunk",), MEASURED, ("structure",)
+            "returns",
+            "it returns one tensor, of the input's shape.",
+            ("one_chunk",),
+            MEASURED,
+            ("structure",),
         ),
         Requirement("values", "output = relu(x W1ᵀ + b1) W2ᵀ + b2.", ("one_chunk",), FEED),
         Requirement(

@@ -22,8 +22,10 @@ def _sizes(seed: int) -> dict[str, int]:
     return {"tokens": tokens, "vocab": vocab, "width": width, "chunk": chunk}
 
 
-def _inputs(draw: Draw, tokens: int, vocab: int, width: int, dtype: torch.dtype = torch.float64) -> list[Tensor]:
-    """Hidden vectors, the projection, and targets that meet every part of the vocabulary; one in four is padding."""
+def _inputs(
+    draw: Draw, tokens: int, vocab: int, width: int, dtype: torch.dtype = torch.float64
+) -> list[Tensor]:
+    """Hidden vectors, the projection, and targets all over the vocabulary; one in four is padding."""
     targets = (draw.integers(0, vocab, 1) + torch.arange(tokens) * max(vocab // tokens, 1)) % vocab
     targets[targets == 0] = 1
     targets[::4] = 0
@@ -336,9 +338,14 @@ TASK = Task(
     returns=("loss",),
     reference=assemble(Steps()),
     requirements=(
-        Requirement("returns", "it returns one tensor without axes.", ("one_chunk",), MEASURED, ("structure",)),
         Requirement(
-            "values", "loss = −log softmax(hidden weightᵀ)[target], its mean over the tokens.", ("one_chunk",), LOSS
+            "returns", "it returns one tensor without axes.", ("one_chunk",), MEASURED, ("structure",)
+        ),
+        Requirement(
+            "values",
+            "loss = −log softmax(hidden weightᵀ)[target], its mean over the tokens.",
+            ("one_chunk",),
+            LOSS,
         ),
         Requirement(
             "padding", "tokens whose target is pad_id count for nothing.", ("padded", "pad_id"), LOSS
@@ -349,12 +356,8 @@ TASK = Task(
             ("dividing", "plain"),
             ONLINE,
         ),
-        Requirement(
-            "extremes", "logits of any size work: no overflow, no NaN.", ("large", "low"), ONLINE
-        ),
-        Requirement(
-            "gradients", "gradients reach hidden and weight.", ("plain",), MEASURED, ("gradients",)
-        ),
+        Requirement("extremes", "logits of any size work: no overflow, no NaN.", ("large", "low"), ONLINE),
+        Requirement("gradients", "gradients reach hidden and weight.", ("plain",), MEASURED, ("gradients",)),
         Requirement("dtype", "the loss has the dtype of hidden.", ("float32", "plain"), LOSS, ("dtype",)),
         Requirement("inputs", "the caller's tensors are left unchanged.", ("plain",), LOSS, ("inputs",)),
         Requirement(

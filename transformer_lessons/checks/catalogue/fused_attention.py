@@ -9,8 +9,8 @@ from torch import Tensor
 
 from transformer_lessons.attention import fused_attention
 from transformer_lessons.checks.catalogue.attention import BASE, SMALL, base_probes, inputs, sizes
-from transformer_lessons.checks.catalogue.attention_steps import attend
 from transformer_lessons.checks.catalogue.attention_steps import Steps as StepByStep
+from transformer_lessons.checks.catalogue.attention_steps import attend
 from transformer_lessons.checks.core import Draw, Mistake, Probe, Requirement, Task
 
 __all__ = ["TASK"]

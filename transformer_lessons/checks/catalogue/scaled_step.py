@@ -50,7 +50,9 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     def gradients(size: float) -> list[Tensor]:
         return [(draw.normal(*shape) * size).half() for shape in shapes]
 
-    def probe(size: float, scale: float, rate: float, limit: float, clean: int = 1, growth: int = 5, bad=None):
+    def probe(
+        size: float, scale: float, rate: float, limit: float, clean: int = 1, growth: int = 5, bad=None
+    ):
         found = gradients(size)
         if bad is not None:
             place, number = bad
@@ -119,9 +121,7 @@ def assemble(steps: Steps) -> Callable:
             return steps.result(*steps.skipped(weights, scale, clean))
         bad = [not g.isfinite().all() for g in gradients]
         found = steps.prepare(gradients, scale, max_norm)
-        return steps.result(
-            steps.update(weights, found, rate, bad), *steps.count(scale, clean, growth)
-        )
+        return steps.result(steps.update(weights, found, rate, bad), *steps.count(scale, clean, growth))
 
     return scaled_step
 
@@ -246,9 +246,7 @@ MISTAKES = (
         "isnan is the first function that comes to mind.",
         "Infinite gradients get through and turn into NaN one step later.",
         PRECISION,
-        (
-            {"finite": lambda gradients: not any(g.isnan().any() for g in gradients)},
-        ),
+        ({"finite": lambda gradients: not any(g.isnan().any() for g in gradients)},),
     ),
     Mistake(
         "infinity_only",
@@ -307,7 +305,7 @@ MISTAKES = (
     ),
     Mistake(
         "not_doubled",
-        "you do not double the scale with the growth-th clean step: never, or a step too late, as this one counts too",
+        "you do not double the scale with the growth-th clean step: never, or a step too late; this one counts too",
         "It works without, only less and less well; or the count is compared before it is raised.",
         "After an overflow, small gradients are lost for longer than need be.",
         PRECISION,

@@ -214,8 +214,8 @@ MISTAKES = (
     ),
     Mistake(
         "kept_for_backward",
-        "your tiles are small, but of each something as large as its scores is kept for the way back: the scores, or, "
-        "with a checkpoint around each tile, the running output",
+        "your tiles are small, but of each something as large as its scores is kept for the way back: the scores, "
+        "or, with a checkpoint around each tile, the running output",
         "A loop looks as if each tile were gone when the next one comes; without gradients, that is so.",
         "In training, memory is quadratic again.",
         MEASURED,
@@ -227,13 +227,7 @@ MISTAKES = (
         "One call around everything makes the number of bytes kept small.",
         "The peak is only moved from the forward pass to the backward pass.",
         MEASURED,
-        (
-            {
-                "outer": lambda attend, q, k, v, block: checkpoint(
-                    attend, q, k, v, block, use_reentrant=False
-                )
-            },
-        ),
+        ({"outer": lambda attend, q, k, v, block: checkpoint(attend, q, k, v, block, use_reentrant=False)},),
     ),
     Mistake(
         "no_scaling",
@@ -406,14 +400,14 @@ TASK = Task(
             ONLINE,
             ("structure",),
         ),
-        Requirement("values", "output = softmax(QKᵀ/√d_k) V, with one tile or with several.", ("one_tile",), ONLINE),
+        Requirement(
+            "values", "output = softmax(QKᵀ/√d_k) V, with one tile or with several.", ("one_tile",), ONLINE
+        ),
         Requirement("tiles", "several tiles of block keys share one softmax.", ("dividing",), ONLINE),
         Requirement(
             "remainder", "block need not divide the number of keys.", ("plain", "single_keys"), ONLINE
         ),
-        Requirement(
-            "axes", "inputs may come without heads or batch.", ("flat", "batch_only"), ONLINE
-        ),
+        Requirement("axes", "inputs may come without heads or batch.", ("flat", "batch_only"), ONLINE),
         Requirement(
             "extremes",
             "scores of any size work, rising or falling from tile to tile: no overflow, no NaN.",
