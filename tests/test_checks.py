@@ -481,6 +481,33 @@ def norm(forward, *, bias=True, running=False):
         ("top_k", lambda logits, k: right("top_k")(logits / 2, k)),
         ("nucleus", lambda logits, p: right("nucleus")(logits, p**2)),
         ("nucleus", lambda logits, p: right("top_k")(logits, 2)),
+        ("scaled_step", lambda w, g, *rest: right("scaled_step")(w, [x.sign() for x in g], *rest)),
+        ("scaled_step", lambda w, g, s, n, rate, *rest: right("scaled_step")(w, g, s, n, 2 * rate, *rest)),
+        ("scaled_step", lambda w, g, *rest: right("scaled_step")(w, g, *rest)[0]),
+        ("fused_attention", lambda q, k, v, mask=None, **o: right("fused_attention")(-q, k, v, mask, **o)),
+        (
+            "fused_attention",
+            lambda q, k, v, mask=None, **o: (
+                right("fused_attention")(q, k, v, mask, **o) + 0 * (q @ k.mT).sum()
+            ),
+        ),
+        ("accumulated_step", lambda m, x, y, parts, r: right("accumulated_step")(m, x, y, parts, r * parts)),
+        ("accumulated_step", lambda m, x, y, parts, r: 2 * right("accumulated_step")(m, x, y, parts, r)),
+        ("tiled_attention", lambda q, k, v, block: right("tiled_attention")(q, k, v.flip(-2), block)),
+        ("tiled_attention", lambda q, k, v, block: right("tiled_attention")(2 * q - q.detach(), k, v, block)),
+        (
+            "checkpointed_feed_forward",
+            lambda x, *rest: x + right("checkpointed_feed_forward")(x, *rest),
+        ),
+        (
+            "checkpointed_feed_forward",
+            lambda x, *rest: right("checkpointed_feed_forward")(x.flip(-2), *rest),
+        ),
+        ("chunked_cross_entropy", lambda x, w, *rest: right("chunked_cross_entropy")(x / 2, w, *rest)),
+        (
+            "chunked_cross_entropy",
+            lambda x, w, *rest: right("chunked_cross_entropy")(x, w, *rest) / math.log(2),
+        ),
         ("bleu", lambda candidates, references: 50.0),
         ("bleu", lambda candidates, references: right("bleu")(candidates, references) ** 0.9),
         ("bleu", lambda candidates, references: right("bleu")([c[1:] for c in candidates], references)),

@@ -119,6 +119,9 @@ PAIRS = [
     ("rms_norm", "summed", "half_statistics"),
     ("batch_norm", "unbiased", "momentum_reversed"),
     ("masked_batch_norm", "zeros_averaged", "few_accepted"),
+    ("scaled_step", "nan_only", "not_doubled"),
+    ("tiled_attention", "no_scaling", "kept_for_backward"),
+    ("chunked_cross_entropy", "padding_counted", "all_logits"),
 ]
 
 

@@ -816,6 +816,86 @@ def cached_attention_step(query, key, value, keys, values, window=None):
 """,
         "you attend to everything and cut afterwards",
     ),
+    (
+        "ps09-2-check",
+        "the kernel's own flag",
+        """
+def fused_attention(query, key, value, mask=None, *, is_causal=False, dropout=0.0):
+    if mask is not None and mask.dtype != torch.bool:
+        raise ValueError("mask")
+    if is_causal and mask is not None:
+        mask, is_causal = mask & torch.ones(query.size(-2), key.size(-2)).tril().bool(), False
+    return F.scaled_dot_product_attention(query, key, value, mask, dropout, is_causal)
+""",
+        "with more keys than queries you align the first query with the first key",
+    ),
+    (
+        "ps09-3-check",
+        "the chapter's loop",
+        """
+def tiled_attention(query, key, value, block):
+    if block < 1:
+        raise ValueError("block")
+    query = query / math.sqrt(query.size(-1))
+    m = torch.full_like(query[..., :1], -torch.inf)
+    l, o = torch.zeros_like(m), query.new_zeros(())
+    for start in range(0, key.size(-2), block):
+        s = query @ key[..., start : start + block, :].mT
+        larger = torch.maximum(m, s.detach().amax(dim=-1, keepdim=True))
+        e, correction = (s - larger).exp(), (m - larger).exp()
+        l = l * correction + e.sum(dim=-1, keepdim=True)
+        o = o * correction + e @ value[..., start : start + block, :]
+        m = larger
+    return o / l
+""",
+        "your tiles are small, but of each something as large as its scores is kept for the way back",
+    ),
+    (
+        "ps09-4-check",
+        "one checkpoint around it",
+        """
+def checkpointed_feed_forward(x, W1, b1, W2, b2, chunk):
+    def layer(x, W1, b1, W2, b2):
+        return F.linear(F.linear(x, W1, b1).relu(), W2, b2)
+
+    if chunk < 1:
+        raise ValueError("chunk")
+    return checkpoint(layer, x, W1, b1, W2, b2, use_reentrant=False)
+""",
+        "you checkpoint the layer as a whole: on the way back, all of the hidden layer is there at once",
+    ),
+    (
+        "ps09-6-check",
+        "a mean of means",
+        """
+def accumulated_step(model, x, targets, parts, rate):
+    if parts < 1:
+        raise ValueError("parts")
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+    optimizer.zero_grad()
+    total, pieces = 0.0, list(zip(x.chunk(parts), targets.chunk(parts)))
+    for inputs, wanted in pieces:
+        logits = model(inputs).transpose(1, 2)
+        loss = F.cross_entropy(logits, wanted, ignore_index=0) / len(pieces)
+        loss.backward()
+        total += loss.detach()
+    optimizer.step()
+    return total
+""",
+        "you average the means of the parts",
+    ),
+    (
+        "ps09-7-check",
+        "all logits",
+        """
+def chunked_cross_entropy(hidden, weight, targets, chunk, pad_id):
+    if chunk < 1:
+        raise ValueError("chunk")
+    total = F.cross_entropy(hidden @ weight.T, targets, ignore_index=pad_id, reduction="sum")
+    return total / (targets != pad_id).sum().clamp(min=1)
+""",
+        "you compute the logits of the whole vocabulary at once",
+    ),
 ]
 
 
@@ -892,6 +972,13 @@ def a_few_sentences(search):
     return search(model, torch.ones(2, 3).long() * 4, beam_size=2, length_penalty=0.6, max_length=1)
 
 
+def two_tensors(step):
+    weights = [torch.randn(3, 5), torch.randn(7)]
+    moved, scale, clean = step(weights, [w.half() for w in weights], 8.0, 1, 0.1, 0.5, 4)
+    assert (scale, clean) == (8.0, 2)
+    return moved[0]
+
+
 FUNCTION, CLASS = ("broken", "repaired"), ("Broken", "Repaired")
 # Programs to debug: their cells, the check's task, their names before and after, and how they are run.
 BROKEN = [
@@ -908,6 +995,7 @@ BROKEN = [
     ("ps06-4", "decoder_layer", CLASS, a_decoder_layer),
     ("ps07-5", "accumulated_gradients", FUNCTION, an_epoch),
     ("ps08-4", "beam", FUNCTION, a_few_sentences),
+    ("ps09-5", "scaled_step", FUNCTION, two_tensors),
 ]
 
 

@@ -27,7 +27,8 @@ class Reply:
         parameters: likewise for each parameter of a module.
         mutated: the arguments that were changed in place.
         reseeded: whether the global random generator was given a seed.
-        memory: where it was asked for, bytes: "saved" for the way back, and of the "largest" tensor made.
+        memory: where it was asked for, bytes: "saved" for the way back, of the "largest" tensor made (and its
+            "shape"), and "peak", the most held at once, with the way back if gradients were asked for.
     """
 
     value: Any = None
@@ -38,7 +39,7 @@ class Reply:
     parameters: dict[str, Tensor | None] = field(default_factory=dict)
     mutated: list[str] = field(default_factory=list)
     reseeded: bool = False
-    memory: dict[str, int] = field(default_factory=dict)
+    memory: dict[str, Any] = field(default_factory=dict)
 
 
 @runtime_checkable

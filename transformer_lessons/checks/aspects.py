@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from transformer_lessons.checks.adapter import Reply, is_opaque
-from transformer_lessons.checks.compare import alike, deviation
+from transformer_lessons.checks.compare import alike, deviation, too_much
 from transformer_lessons.checks.core import Task
 
 __all__ = ["ASPECTS", "Finding", "outputs"]
@@ -112,12 +112,14 @@ def _parameters(task: Task, got: Reply, want: Reply) -> Finding | None:
 
 
 def _memory(what: str, words: str) -> Callable:
-    """At most one and a half times the right answer's bytes: that leaves room for other ways to write it."""
+    """At most one and a half times the bytes that are enough."""
 
     def judge(task: Task, got: Reply, want: Reply) -> Finding | None:
-        if got.memory[what] <= 1.5 * want.memory[what]:
+        if not too_much(what, got, want.memory):
             return None
-        return Finding(f"{words} {got.memory[what]:,} bytes; {want.memory[what]:,} are enough.", words)
+        shape = f", of shape {tuple(got.memory['shape'])}," if what == "largest" else ""
+        bytes_ = f"{got.memory[what]:,} bytes; {want.memory[what]:,} are enough"
+        return Finding(words.format(shape=shape, bytes=bytes_), what, example=False)
 
     return judge
 
@@ -153,8 +155,9 @@ ASPECTS = {
     "values": _values,
     "gradients": _gradients,
     "parameters": _parameters,
-    "saved": _memory("saved", "it keeps for the way back"),
-    "largest": _memory("largest", "its largest tensor has"),
+    "saved": _memory("saved", "when it returns, it keeps {bytes} (arguments and result not counted)."),
+    "largest": _memory("largest", "its largest tensor{shape} has {bytes}."),
+    "peak": _memory("peak", "at its peak, all tensors that it made hold {bytes}."),
     "dtype": _dtype,
     "inputs": _inputs,
     "random": _random,

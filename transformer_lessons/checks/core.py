@@ -28,7 +28,8 @@ class Requirement:
         anchor: where the book explains it.
         aspects: what is compared: "structure" alone, or by default values, and with them "gradients" (of the
             arguments), "parameters" (gradients of a module's), "dtype", "inputs" (left unchanged), "random"
-            (generator not seeded), "saved" and "largest" (bytes, at most 1.5 times the right answer's).
+            (generator not seeded), "saved", "largest" and "peak" (bytes, at most 1.5 times what is `enough`: the
+            right answer's, unless the probe says otherwise).
     """
 
     id: str
@@ -168,4 +169,13 @@ def exam(task: Task, seed: int) -> Exam:
 def expected(task: Task, sizes: Sizes, seed: int) -> dict[str, tuple[Probe, Reply]]:
     """All probes of a task for given sizes, with what the right answer shows."""
     probes = task.probes(sizes, Draw(seed))
-    return {name: (probe, task.expect(probe)) for name, probe in probes.items()}
+    return {name: _with_limits(task, name, probe, task.expect(probe)) for name, probe in probes.items()}
+
+
+def _with_limits(task: Task, name: str, probe: Probe, want: Reply) -> tuple[Probe, Reply]:
+    """Probe and reply both with the bytes that are enough, of what the requirements judge."""
+    if not probe.meter:
+        return probe, want
+    judged = {aspect for r in task.requirements if name in r.probes for aspect in r.aspects}
+    enough = {kind: probe.enough.get(kind, size) for kind, size in want.memory.items() if kind in judged}
+    return replace(probe, enough=enough), replace(want, memory=enough)

@@ -77,7 +77,7 @@ def _promised(task: Task, want: Reply) -> str:
 def _in_words(got: Reply) -> str:
     if got.kind == "NoneType":
         return "None (is a `return` missing?)"
-    if isinstance(got.value, list):
+    if got.kind in ("list", "tuple"):
         return f"a {got.kind} of {len(got.value)} values"
     return f"a single {got.kind}"
 

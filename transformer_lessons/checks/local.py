@@ -58,12 +58,13 @@ class Local:
         given = {"args": copied(args), "kwargs": copied(kwargs)}
 
         def action() -> Any:
-            with metered(meter) as memory:
+            with metered(meter) as count:
                 result = self._function(target)(*self._objects(given["args"]), **given["kwargs"])
-            bytes_.update(memory)
+                count.returned(result)
+            bytes_.update(count.memory)
             return result
 
-        bytes_: dict[str, int] = {}
+        bytes_: dict[str, Any] = {}
         reply = self._guard(action, seed)
         return _replace(reply, mutated=changed(args, kwargs, given), memory=bytes_)
 
@@ -91,12 +92,16 @@ class Local:
 
         def forward_and_backward() -> Any:
             found = self._function(target)
-            with metered(meter) as memory:
-                result = found(*self._objects(given["args"]), **given["kwargs"])
-            extra["memory"] = memory
             parameters = dict(_module(found).named_parameters()) if _module(found) else {}
-            extra["gradients"] = _gradients(result, cotangents, roots)
-            extra["parameters"] = _gradients(result, cotangents, parameters)
+            both = {("gradients", path): root for path, root in roots.items()}
+            both |= {("parameters", name): parameter for name, parameter in parameters.items()}
+            with metered(meter) as count:
+                result = found(*self._objects(given["args"]), **given["kwargs"])
+                count.returned(result)
+                arrived = _gradients(result, cotangents, both)
+            extra["memory"] = count.memory
+            for kind_ in ("gradients", "parameters"):
+                extra[kind_] = {name: value for (k, name), value in arrived.items() if k == kind_}
             extra["attached"] = [tensor.requires_grad for tensor in leaves(result).values()]
             return result
 
@@ -157,7 +162,7 @@ def _replace(reply: Reply, **changes: Any) -> Reply:
     return Reply(**{**vars(reply), **changes})
 
 
-def _gradients(result: Any, cotangents: list, roots: dict[str, Tensor]) -> dict[str, Tensor | None]:
+def _gradients(result: Any, cotangents: list, roots: dict[Any, Tensor]) -> dict[Any, Tensor | None]:
     """Of the sum of results times cotangents; a result that does not fit its cotangent is left out."""
     terms = [
         (tensor * cotangent.to(tensor.dtype)).sum()
@@ -168,7 +173,7 @@ def _gradients(result: Any, cotangents: list, roots: dict[str, Tensor]) -> dict[
     if not terms or not trainable:
         return dict.fromkeys(roots)
     # Of one number: passing torch the cotangents instead makes it import sympy, which takes seconds.
-    found = torch.autograd.grad(sum(terms), list(trainable.values()), allow_unused=True, retain_graph=True)
+    found = torch.autograd.grad(sum(terms), list(trainable.values()), allow_unused=True)
     return {**dict.fromkeys(roots), **dict(zip(trainable, found, strict=True))}
 
 

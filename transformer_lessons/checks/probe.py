@@ -59,7 +59,9 @@ class Probe:
         method: what of the object is called, if not the object itself; "state" asks for its weights and buffers.
         look: numbers of the arguments, `Given` ones, whose weights are looked at afterwards; what came back is
             then the list of what was returned and of these.
-        meter: count the bytes that are kept for the way back, and those of the largest tensor made.
+        meter: count the bytes that are kept for the way back, of the largest tensor made, and at the peak.
+        enough: by "saved", "largest" or "peak": bytes that are enough, where the right answer's are too few to
+            ask of others. In an exam, those of all that is judged.
     """
 
     args: list
@@ -72,6 +74,7 @@ class Probe:
     method: str = ""
     look: tuple[int, ...] = ()
     meter: bool = False
+    enough: dict[str, int] = field(default_factory=dict)
 
 
 def ask(adapter: Adapter, name: str, probe: Probe) -> Reply:

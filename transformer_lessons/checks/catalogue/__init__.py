@@ -48,4 +48,10 @@ TASKS = {
     "top_k": "sampling.TOP_K",
     "nucleus": "sampling.NUCLEUS",
     "bleu": "bleu.TASK",
+    "scaled_step": "scaled_step.TASK",
+    "fused_attention": "fused_attention.TASK",
+    "accumulated_step": "accumulated_step.TASK",
+    "tiled_attention": "tiled_attention.TASK",
+    "checkpointed_feed_forward": "checkpointed_feed_forward.TASK",
+    "chunked_cross_entropy": "chunked_cross_entropy.TASK",
 }

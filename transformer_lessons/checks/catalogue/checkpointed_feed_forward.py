@@ -1,0 +1,342 @@
+"""The check of `checkpointed_feed_forward`: the same gradients, with little kept and little there at any time."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from transformer_lessons.checks.core import Draw, Mistake, Probe, Requirement, Task
+
+__all__ = ["TASK"]
+
+MEASURED, FEED = "#ch17-measured", "#ch09-positionwise"
+
+
+def _sizes(seed: int) -> dict[str, int]:
+    order = random.Random(seed)
+    length = order.choice([11, 13, 17])
+    batch, d_model, d_ff, chunk = order.sample([2, 3, 5, 7], 4)
+    return {"batch": batch, "length": length, "d_model": d_model, "d_ff": d_ff, "chunk": chunk}
+
+
+def _inputs(draw: Draw, s: dict[str, int], *lead: int, dtype: torch.dtype = torch.float64) -> list[Tensor]:
+    d, wide = s["d_model"], s["d_ff"]
+    shapes = ((*lead, d), (wide, d), (wide,), (d, wide), (d,))
+    return [draw.normal(*shape, dtype=dtype) for shape in shapes]
+
+
+def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
+    b, t, chunk = s["batch"], s["length"], s["chunk"]
+    plain = _inputs(draw, s, b, t)
+    count = {"d_model": 3, "d_ff": 101}
+    hidden, row = 5 * 41 * 101 * 8, 101 * 8
+    return {
+        "one_chunk": Probe([*plain, t + 4]),
+        "dividing": Probe([*_inputs(draw, s, b, 2 * chunk), chunk]),
+        "plain": Probe([*plain, chunk], cotangents=[draw.normal(b, t, s["d_model"])]),
+        "singles": Probe([*_inputs(draw, s, b, 5), 1]),
+        "flat": Probe([*_inputs(draw, s, t), chunk]),
+        "float32": Probe([*_inputs(draw, s, b, t, dtype=torch.float32), chunk]),
+        "training": Probe(
+            [*_inputs(draw, count, 5, 41), 7],
+            cotangents=[draw.normal(5, 41, 3)],
+            meter=True,
+            enough={"saved": hidden // 8, "largest": hidden // 3, "peak": hidden // 2 + hidden // 4},
+        ),
+        "long": Probe(
+            [*_inputs(draw, count, 61), 7], meter=True, enough={"largest": 20 * row, "peak": 30 * row}
+        ),
+        "no_chunk": Probe([*plain, 0], refused="chunk=0"),
+        "negative_chunk": Probe([*plain, -chunk], refused=f"chunk={-chunk}"),
+    }
+
+
+def _accept(chunk: int) -> None:
+    if chunk < 1:
+        raise ValueError("chunk: expected 1 or more")
+
+
+def _apply(block: Callable, x: Tensor, rest: tuple, chunk: int, run: Callable, axis: int = -2) -> Tensor:
+    return torch.cat([run(block, part, *rest) for part in x.split(chunk, axis)], axis)
+
+
+def _recomputed(block: Callable, *args: Tensor) -> Tensor:
+    return checkpoint(block, *args, use_reentrant=False)
+
+
+def _outer(block: Callable, x: Tensor, rest: tuple, chunk: int) -> Tensor:
+    return _apply(block, x, rest, chunk, _recomputed)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What a mistake may replace; together, the right answer."""
+
+    accept: Callable = _accept
+    inputs: Callable = lambda x: x
+    first: Callable = F.linear
+    activation: Callable = F.relu
+    second: Callable = F.linear
+    last: Callable = lambda y: y
+    outer: Callable = _outer
+
+
+def assemble(steps: Steps) -> Callable:
+    """The feed-forward layer in these steps."""
+
+    def block(x, W1, b1, W2, b2):
+        return steps.last(steps.second(steps.activation(steps.first(x, W1, b1)), W2, b2))
+
+    def checkpointed(x, W1, b1, W2, b2, chunk):
+        steps.accept(chunk)
+        return steps.outer(block, steps.inputs(x), (W1, b1, W2, b2), chunk)
+
+    return checkpointed
+
+
+def _no_grad(block, x, rest, chunk):
+    with torch.no_grad():
+        return _apply(block, x, rest, chunk, lambda f, *args: f(*args))
+
+
+def _only_the_input(block, x, rest, chunk):
+    """What a function of one's own does that returns no gradients for the weights."""
+    return _apply(block, x, tuple(w.detach() for w in rest), chunk, _recomputed)
+
+
+def _dropped(block, x, rest, chunk):
+    full = x.size(-2) // chunk * chunk or x.size(-2)
+    return _apply(block, x[..., :full, :], rest, chunk, _recomputed)
+
+
+def _by_hidden_units(block, x, rest, chunk):
+    """In pieces of the hidden layer, each with the whole of b2."""
+    W1, b1, W2, b2 = rest
+    pieces = zip(W1.split(chunk), b1.split(chunk), W2.split(chunk, -1), strict=True)
+    return sum(_recomputed(block, x, w1, b, w2, b2) for w1, b, w2 in pieces)
+
+
+def _by_sentences(block, x, rest, chunk):
+    return _apply(block, x, rest, chunk, _recomputed, axis=0)
+
+
+def _reentrant(block, *args):
+    return checkpoint(block, *args, use_reentrant=True)
+
+
+def _complaining(chunk: int) -> None:
+    if chunk < 1:
+        raise RuntimeError("split expects split_size be non-negative")
+
+
+MISTAKES = (
+    Mistake(
+        "not_checkpointed",
+        "you go in chunks, but autograd keeps the hidden layer of each of them",
+        "A loop looks as if each chunk were gone when the next one comes; without gradients, that is so.",
+        "In training, all of the hidden layer is kept, as without chunks.",
+        MEASURED,
+        ({"outer": lambda f, x, rest, chunk: _apply(f, x, rest, chunk, lambda g, *a: g(*a))},),
+    ),
+    Mistake(
+        "plain",
+        "you compute the layer as ever, with all of the hidden layer at once",
+        "The formula gives the right numbers.",
+        "The hidden layer of all positions is kept for the way back.",
+        MEASURED,
+        ({"outer": lambda f, x, rest, chunk: f(x, *rest)},),
+    ),
+    Mistake(
+        "checkpointed_whole",
+        "you checkpoint the layer as a whole: on the way back, all of the hidden layer is there at once",
+        "One call around everything makes the number of bytes kept small.",
+        "The peak is only moved from the forward pass to the backward pass.",
+        MEASURED,
+        ({"outer": lambda f, x, rest, chunk: _recomputed(f, x, *rest)},),
+    ),
+    Mistake(
+        "by_sentences",
+        "you divide the first axis, the sentences; the positions of each are what is to be divided",
+        "split and chunk take axis 0 unless told otherwise.",
+        "A batch of a few long texts is not divided at all.",
+        MEASURED,
+        ({"outer": _by_sentences},),
+    ),
+    Mistake(
+        "by_hidden_units",
+        "you divide the hidden units and add b2 once for each piece; it belongs to the sum, once",
+        "Each piece is a feed-forward layer, and that has a b2.",
+        "Outputs are off by a multiple of b2.",
+        MEASURED,
+        ({"outer": _by_hidden_units},),
+    ),
+    Mistake(
+        "last_chunk_dropped",
+        "you drop the last positions where chunk does not divide their number",
+        "length // chunk chunks are all full ones.",
+        "The output is shorter than the input.",
+        MEASURED,
+        ({"outer": _dropped},),
+    ),
+    Mistake(
+        "no_gradient",
+        "no gradient flows through your function at all",
+        "no_grad keeps nothing for the way back, because there is none.",
+        "Everything up to this layer stays as it was.",
+        MEASURED,
+        ({"outer": _no_grad},),
+    ),
+    Mistake(
+        "weights_without_gradient",
+        "the input gets its gradient, the weights and biases do not",
+        "On the way back, only the input was made to require one.",
+        "This layer never learns, and all before it do.",
+        MEASURED,
+        ({"outer": _only_the_input},),
+    ),
+    Mistake(
+        "input_without_gradient",
+        "the weights get their gradients, the input does not",
+        "detach() is needed when one recomputes by hand; the gradient then has to be handed on.",
+        "Everything before this layer stays as it was.",
+        MEASURED,
+        ({"inputs": lambda x: x.detach()},),
+    ),
+    Mistake(
+        "reentrant",
+        "you use the reentrant form of checkpoint, which refuses torch.autograd.grad",
+        "Older examples leave use_reentrant out, or set it to True.",
+        "It works with .backward() alone, and there with exceptions.",
+        MEASURED,
+        ({"outer": lambda f, x, rest, chunk: _apply(f, x, rest, chunk, _reentrant)},),
+    ),
+    Mistake(
+        "no_activation",
+        "you left out the ReLU",
+        "Two products run without it.",
+        "Two linear maps in a row are one linear map.",
+        FEED,
+        ({"activation": lambda x: x},),
+    ),
+    Mistake(
+        "gelu",
+        "you use GELU; here it is ReLU",
+        "Most models since have it.",
+        "Negative units are not cut off at zero.",
+        FEED,
+        ({"activation": F.gelu}, {"activation": lambda x: F.gelu(x, approximate="tanh")}),
+    ),
+    Mistake(
+        "activation_twice",
+        "you apply ReLU to the output as well",
+        "It stands after every linear map of many networks.",
+        "No output is negative.",
+        FEED,
+        ({"last": F.relu},),
+    ),
+    Mistake(
+        "first_bias_left_out",
+        "you left out b1",
+        "A product was written without its bias.",
+        "Outputs are off, and b1 gets no gradient.",
+        FEED,
+        ({"first": lambda x, W, b: F.linear(x, W)},),
+    ),
+    Mistake(
+        "second_bias_left_out",
+        "you left out b2",
+        "A product was written without its bias.",
+        "Outputs are off by b2, and it gets no gradient.",
+        FEED,
+        ({"second": lambda x, W, b: F.linear(x, W)},),
+    ),
+    Mistake(
+        "forced_float32",
+        "you convert to float32, whatever the input is",
+        ".float() repairs an error about dtypes.",
+        "float64 loses half its digits.",
+        "#ch16-precision",
+        ({"last": lambda y: y.float()},),
+    ),
+    Mistake(
+        "chunk_unchecked",
+        "you do not refuse a chunk below 1",
+        "torch complains somewhere, or a loop runs over nothing.",
+        "The caller is told nothing about chunk.",
+        MEASURED,
+        (
+            {"accept": _complaining},
+            {"accept": lambda c: None, "outer": lambda f, x, w, c: _outer(f, x, w, max(c, 1))},
+        ),
+    ),
+)
+
+TASK = Task(
+    name="checkpointed_feed_forward",
+    signature="checkpointed_feed_forward(x, W1, b1, W2, b2, chunk)",
+    arguments=("x", "W1", "b1", "W2", "b2", "chunk"),
+    returns=("output",),
+    reference=assemble(Steps()),
+    requirements=(
+        Requirement(
+            "returns",
+            "it returns one tensor, of the input's shape.",
+            ("one_chunk",),
+            MEASURED,
+            ("structure",),
+        ),
+        Requirement("values", "output = relu(x W1ᵀ + b1) W2ᵀ + b2.", ("one_chunk",), FEED),
+        Requirement(
+            "chunks",
+            "chunk positions at a time give the same; it need not divide their number.",
+            ("dividing", "plain", "singles"),
+            FEED,
+        ),
+        Requirement("axes", "x may come without a batch.", ("flat",), FEED),
+        Requirement(
+            "gradients",
+            "gradients reach x, both weights and both biases.",
+            ("plain",),
+            MEASURED,
+            ("gradients",),
+        ),
+        Requirement(
+            "dtype", "the output has the dtype of the inputs.", ("float32", "plain"), FEED, ("dtype",)
+        ),
+        Requirement("inputs", "the caller's tensors are left unchanged.", ("plain",), FEED, ("inputs",)),
+        Requirement(
+            "saved",
+            "nothing as large as the hidden layer is kept for the way back.",
+            ("training",),
+            MEASURED,
+            ("gradients", "saved"),
+        ),
+        Requirement(
+            "peak",
+            "nor is it ever there at once, forwards or backwards: chunk positions at a time.",
+            ("training", "long"),
+            MEASURED,
+            ("gradients", "largest", "peak"),
+        ),
+        Requirement(
+            "refusals",
+            "a chunk below 1 is refused with ValueError.",
+            ("no_chunk", "negative_chunk"),
+            FEED,
+        ),
+    ),
+    sizes=_sizes,
+    small=(
+        {"batch": 1, "length": 3, "d_model": 1, "d_ff": 2, "chunk": 2},
+        {"batch": 2, "length": 5, "d_model": 2, "d_ff": 3, "chunk": 2},
+    ),
+    probes=_probes,
+    steps=Steps(),
+    assemble=assemble,
+    mistakes=MISTAKES,
+    essential=6,  # what is neither refused nor counted
+)
