@@ -305,7 +305,7 @@ MISTAKES = (
     ),
     Mistake(
         "not_doubled",
-        "you do not double the scale with the growth-th clean step: never, or a step too late; this one counts too",
+        "you do not double the scale with the growth-th clean step: never, or a step too late; it counts too",
         "It works without, only less and less well; or the count is compared before it is raised.",
         "After an overflow, small gradients are lost for longer than need be.",
         PRECISION,

@@ -214,7 +214,7 @@ MISTAKES = (
     ),
     Mistake(
         "kept_for_backward",
-        "your tiles are small, but of each something as large as its scores is kept for the way back: the scores, "
+        "your tiles are small, but of each something as large as its scores is kept for the way back: scores, "
         "or, with a checkpoint around each tile, the running output",
         "A loop looks as if each tile were gone when the next one comes; without gradients, that is so.",
         "In training, memory is quadratic again.",
