@@ -1,14 +1,13 @@
-"""Checks of classes, of objects that are handed over, of memory, and of the order of arguments."""
+"""Checks of classes, of objects that are handed over, and of the order of arguments."""
 
 import pytest
 import torch
 from torch import nn
 
 from transformer_lessons import checks
-from transformer_lessons.checks.core import Build, Given, Probe, Requirement, Task
+from transformer_lessons.checks.core import Build, Given, Probe, Task
 from transformer_lessons.checks.given import BUILDERS
 from transformer_lessons.checks.local import Local
-from transformer_lessons.checks.meter import metered
 from transformer_lessons.checks.probe import ask
 
 
@@ -182,52 +181,6 @@ def test_given_objects_are_what_they_are_called():
 def test_a_check_that_hands_over_nonsense_is_told():
     with pytest.raises(RuntimeError, match=r"given\.linear: "):
         STEP.observe(Local({"descend": _descend}), Probe([Given("linear", [3, 4])]))
-
-
-# ---- Memory
-
-
-def test_bytes_are_counted_once_a_storage():
-    x = torch.ones(1000, dtype=torch.float64, requires_grad=True)
-    with metered(True) as memory:
-        y = x * 2.0  # nothing to keep
-        z = y.square() + y.square()  # y is kept twice, and counted once
-    assert memory == {"saved": 8000, "largest": 8000}
-    assert z.sum().item() == 8000
-    with metered(True) as memory:
-        (x[:10, None] * x[None, :]).sum()
-    assert memory["largest"] == 80_000
-    with metered(False) as memory:
-        x * 2
-    assert memory == {}
-
-
-def memory_task(aspect: str) -> tuple[Task, Requirement]:
-    requirement = Requirement("memory", "it is thrifty.", ("plain",), "#ch17-memory", (aspect,))
-
-    def reference(x):
-        return x.square()
-
-    return Task(**{**vars(STEP), "name": "square", "arguments": ("x",), "reference": reference}), requirement
-
-
-@pytest.mark.parametrize("aspect", ["saved", "largest"])
-def test_a_table_that_is_not_needed_is_found(aspect):
-    task, requirement = memory_task(aspect)
-    probe = Probe([torch.ones(101, dtype=torch.float64)], cotangents=[torch.ones(101)], meter=True)
-    want = task.expect(probe)
-
-    def table(x):
-        return (x[:, None] * x[None, :]).diagonal()
-
-    def copies(x):
-        return (x + 0) * x
-
-    for candidate, is_found in ((task.reference, False), (table, True), (copies, aspect == "saved")):
-        got = task.observe(task.local(candidate), probe)
-        finding = checks.find(task, requirement, probe, got, want)
-        assert bool(finding) == (is_found and not (candidate is table and aspect == "saved")), candidate
-    assert want.memory[aspect] == 808
 
 
 # ---- The order of arguments
