@@ -166,7 +166,7 @@ MISTAKES = (
         "d_k_ignored",
         "you count attention's matrices as d_model × d_model; their inner width is h·d_k",
         "In the paper's base model the two are equal.",
-        "It shows in rows (A) and (B) of Table 3 only.",
+        "It shows in rows (B) of Table 3 only.",
         TABLE,
         ({"inner": lambda d_model, num_heads, d_k: d_model},),
     ),
