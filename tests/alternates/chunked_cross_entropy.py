@@ -14,7 +14,7 @@ def running_sums(hidden, weight, targets, chunk, pad_id):
     refuse(chunk)
 
     def step(hidden, part, m, total):
-        logits = torch.einsum("nd,vd->nv", hidden, part)
+        logits = hidden @ part.T
         larger = torch.maximum(m, logits.detach().amax(-1))
         return larger, total * (m - larger).exp() + (logits - larger[:, None]).exp().sum(-1)
 
