@@ -5,6 +5,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from transformer_lessons.checks import patients
+
 __all__ = ["BUILDERS"]
 
 
@@ -80,4 +82,6 @@ BUILDERS: dict[str, Callable] = {
     "used": used,
     "counting": counting,
     "sgd": sgd,
+    "mixer": patients.mixer,
+    "attention": patients.attention,
 }

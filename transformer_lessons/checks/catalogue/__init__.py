@@ -54,4 +54,6 @@ TASKS = {
     "tiled_attention": "tiled_attention.TASK",
     "checkpointed_feed_forward": "checkpointed_feed_forward.TASK",
     "chunked_cross_entropy": "chunked_cross_entropy.TASK",
+    "influence": "influence.TASK",
+    "attention_test": "attention_test.TASK",
 }

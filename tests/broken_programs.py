@@ -1,0 +1,78 @@
+"""Programs to debug: their cells, the check's task, their names before and after, and how they are run."""
+
+import torch
+
+from transformer_lessons.model import Transformer, TransformerConfig
+
+
+def numbered(n):
+    return f"broken_{n}", f"repaired_{n}"
+
+
+def three_inputs(attention):
+    return attention(*(torch.randn(2, 3, n, 5) for n in (7, 11, 11)))[0]
+
+
+def grouped():
+    return torch.randn(2, 6, 5, 7), torch.randn(2, 3, 11, 7), torch.randn(2, 3, 11, 7)
+
+
+def three_tokens(loss):
+    return loss(torch.randn(3, 5), torch.arange(3), pad_id=0)[0]
+
+
+def a_decoder_layer(layer):
+    settings = {"d_model": 15, "num_heads": 3, "d_ff": 7, "dropout": 0.0, "norm_first": False}
+    return layer(settings)(torch.ones(2, 11, 15), torch.ones(2, 7, 15))
+
+
+def an_epoch(train):
+    batches = [[torch.randn(3, 5, 7), torch.randint(11, (3, 5))] for _ in range(5)]
+    return train(torch.nn.Linear(7, 11), batches, 2, rate=0.1, pad_id=3)
+
+
+def a_few_sentences(search):
+    sizes = {"d_model": 6, "num_heads": 2, "d_ff": 5, "num_encoder_layers": 1, "num_decoder_layers": 1}
+    model = Transformer(TransformerConfig(7, 5, **sizes, max_length=7))
+    return search(model, torch.ones(2, 3).long() * 4, beam_size=2, length_penalty=0.6, max_length=1)
+
+
+def two_tensors(step):
+    weights = [torch.randn(3, 5), torch.randn(7)]
+    moved, scale, clean = step(weights, [w.half() for w in weights], 8.0, 1, 0.1, 0.5, 4)
+    assert (scale, clean) == (8.0, 2)
+    return moved[0]
+
+
+FUNCTION, CLASS = ("broken", "repaired"), ("Broken", "Repaired")
+BROKEN = [
+    ("ps01-4", "shift_matrix", FUNCTION, lambda shift: shift(3, 14)),
+    (
+        "ps02-4",
+        "masked_self_attention",
+        FUNCTION,
+        lambda attend: attend(torch.randn(1, 3, 7, 5), torch.ones(1, 7).long(), 0),
+    ),
+    ("ps03-4", "scaled_dot_product_attention", FUNCTION, three_inputs),
+    ("ps04-4", "multi_head", CLASS, lambda module: module(15, 3)(torch.randn(2, 7, 15))),
+    ("ps05-4", "batch_norm", CLASS, lambda norm: norm(5)(torch.randn(2, 3, 5))),
+    ("ps06-4", "decoder_layer", CLASS, a_decoder_layer),
+    ("ps07-5", "accumulated_gradients", FUNCTION, an_epoch),
+    ("ps08-4", "beam", FUNCTION, a_few_sentences),
+    ("ps09-5", "scaled_step", FUNCTION, two_tensors),
+    ("ps10-2-1", "teacher_forcing", numbered(1), lambda shift: shift([[5, 6], [7]], 1, 2, 0)[1]),
+    ("ps10-2-2", "local_window_mask", numbered(2), lambda window: window(3, 5, 2)),
+    ("ps10-3-3", "grouped_query", numbered(3), lambda attend: attend(*grouped())[0]),
+    ("ps10-3-4", "cached_attention_step", numbered(4), lambda step: step(*torch.randn(5, 1, 3))[1]),
+    ("ps10-3-5", "rotary", numbered(5), lambda turn: turn(torch.randn(3, 5, 4), torch.arange(5))),
+    (
+        "ps10-4-6",
+        "label_smoothing",
+        numbered(6),
+        lambda loss: loss(torch.randn(3, 5), torch.arange(3), pad_id=0)[0],
+    ),
+    ("ps10-4-7", "linear_attention", numbered(7), lambda attend: attend(*torch.randn(3, 2, 5, 7))),
+    ("ps10-4-8", "top_k", numbered(8), lambda top: top(torch.randn(3, 5), 2)),
+    ("ps10-5-9", "adam_step", numbered(9), lambda step: step(*torch.randn(4, 3).abs(), 1, rate=0.1)[0]),
+    ("ps10-5-10", "bleu", numbered(10), lambda bleu: torch.tensor(bleu([[1, 2, 3, 4]], [[[1, 2, 3, 4, 5]]]))),
+]

@@ -1,0 +1,776 @@
+"""What learners write, by the visible check that looks at it: what it is, the answer, a part of the message."""
+
+TYPICAL = """
+def scaled_dot_product_attention(query, key, value, mask=None):
+    scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
+    if mask is not None:
+        scores = scores.masked_fill(~mask, float("-inf"))
+    weights = scores.softmax(-1)
+    return weights @ value, weights
+"""
+
+WRONG = [
+    (
+        "ps01-2-check",
+        "nn.Embedding as it comes",
+        "TokenEmbedding = nn.Embedding",
+        "you return rows of a weight that starts from variance 1, unscaled",
+    ),
+    (
+        "ps01-3-check",
+        "an exponent for each column",
+        """
+def sinusoidal(length, d_model):
+    table = torch.zeros(length, d_model)
+    for t in range(length):
+        for i in range(0, d_model, 2):
+            table[t, i] = math.sin(t / 10000 ** (2 * i / d_model))
+            table[t, i + 1] = math.cos(t / 10000 ** (2 * (i + 1) / d_model))
+    return table
+""",
+        "you doubled the exponent, and gave the cosine another one than the sine",
+    ),
+    (
+        "ps01-4-check",
+        "one defect left",
+        """
+defects = "ADG"
+
+
+def repaired(k, d_model):
+    if d_model < 2 or d_model % 2:
+        raise ValueError("d_model")
+    even = torch.arange(0, d_model, 2).float()
+    angle = k * 10_000.0 ** (-even / d_model)
+    matrix = torch.diag(angle.cos().repeat_interleave(2))
+    i = torch.arange(0, d_model, 2)
+    matrix[i, i + 1], matrix[i + 1, i] = angle.sin(), -angle.sin()
+    return matrix
+""",
+        "you compute the angles in float32",
+    ),
+    (
+        "ps01-5-check",
+        "Llama's layout",
+        """
+def rotate(x, positions):
+    d_k = x.shape[-1]
+    inverse = 1.0 / (10000 ** (torch.arange(0, d_k, 2).float() / d_k))
+    angle = positions[:, None].float() * inverse
+    angle = torch.cat((angle, angle), dim=-1)
+    half = torch.cat((-x[..., d_k // 2 :], x[..., : d_k // 2]), dim=-1)
+    return x * angle.cos().to(x.dtype) + half * angle.sin().to(x.dtype)
+""",
+        "you turn entry i with entry i + d_k/2; here neighbours make a pair",
+    ),
+    (
+        "ps01-6-check",
+        "the first query at the first key",
+        """
+def relative_bias(table, queries, keys=None):
+    keys = keys or queries
+    c = table.size(1) // 2
+    distance = torch.arange(keys)[None] - torch.arange(queries)[:, None]
+    return table[:, distance.clamp(-c, c) + c]
+""",
+        "you align the first query with the first key; align the last ones",
+    ),
+    (
+        "ps03-3-check",
+        "softmax over the queries",
+        """
+def scaled_dot_product_attention(query, key, value, mask=None, *, is_causal=False, dropout=0.0):
+    scores = query @ key.mT / key.shape[-1] ** 0.5
+    if mask is not None:
+        scores = torch.where(mask, scores, -1e9)
+    weights = F.softmax(scores, dim=-2)
+    return weights @ value, weights
+""",
+        "your softmax runs over the queries; it must run over the keys, the last axis",
+    ),
+    (
+        "ps03-3-check",
+        "no scaling in a first draft",
+        TYPICAL.replace(" / math.sqrt(query.size(-1))", ""),
+        "you left out the division by √d_k",
+    ),
+    (
+        "ps03-3-check",
+        "inverted mask",
+        TYPICAL.replace("~mask", "mask"),
+        "you read the mask the wrong way round: True means “may attend”",
+    ),
+    (
+        "ps03-2-causal-check",
+        "a float matrix without axes",
+        "def causal_mask(n):\n    return torch.tril(torch.ones(n, n))",
+        "your mask has shape (queries, keys); here (1, 1, queries, keys) is wanted",
+    ),
+    (
+        "ps03-2-padding-check",
+        "unsqueezed once",
+        "def padding_mask(ids, pad_id):\n    return (ids != pad_id).unsqueeze(1)",
+        "your mask has shape (batch, 1, keys), one axis short of (batch, 1, 1, keys)",
+    ),
+    (
+        "ps03-5-check",
+        "capped after masking",
+        """
+def soft_capped_attention(query, key, value, cap, mask=None):
+    scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -1e9)
+    weights = (cap * (scores / cap).tanh()).softmax(-1)
+    return weights @ value, weights
+""",
+        "you capped after masking, which lifts hidden scores up to −cap",
+    ),
+    (
+        "ps02-2-combine-check",
+        "the last mask wins",
+        """
+def combine_masks(*masks):
+    combined = None
+    for mask in masks:
+        combined = mask if mask is not None else combined
+    return combined
+""",
+        "you overwrite the mask with each new one, so that only the last counts",
+    ),
+    (
+        "ps02-3-check",
+        "−1e9",
+        """
+def additive_mask(mask, like):
+    return torch.zeros(mask.shape, dtype=like.dtype).masked_fill(~mask, -1e9)
+""",
+        "you hide with a large finite number; only −∞ hides whatever the scores are",
+    ),
+    (
+        "ps02-4-check",
+        "sized by the batch",
+        """
+defects = "B"
+
+
+def repaired(x, ids, pad_id):
+    real = (ids != pad_id)[:, None, None, :]
+    past = torch.ones(x.size(0), x.size(0), dtype=torch.bool).tril()
+    scores = x @ x.mT / math.sqrt(x.size(-1))
+    scores = scores.masked_fill(~(real & past), -1e9)
+    return scores.softmax(-1) @ x
+""",
+        "you make the look-ahead mask as large as the batch; it needs one row for each position",
+    ),
+    (
+        "ps02-5-check",
+        "a window one too wide",
+        """
+def local_window_mask(queries, keys, window):
+    full = torch.ones(1, 1, queries, keys, dtype=torch.bool)
+    return full.tril(keys - queries) & full.triu(keys - queries - window)
+""",
+        "your window is one key too wide: the query's own position counts as one of the window",
+    ),
+    (
+        "ps02-7-check",
+        "a slice",
+        """
+def limit_lengths(sentences, max_length, *, too_long="refuse"):
+    cut = [number for number, ids in enumerate(sentences) if len(ids) > max_length]
+    if cut and too_long == "refuse":
+        raise ValueError(f"too long: {cut}")
+    return [ids[:max_length] for ids in sentences], cut
+""",
+        "your cut loses the end mark; where a sentence ended with it, it takes the last place kept",
+    ),
+    (
+        "ps04-2-split-check",
+        "heads by view",
+        """
+def split_heads(x, num_heads):
+    batch, length, d_model = x.shape
+    return x.view(batch, num_heads, length, d_model // num_heads)
+""",
+        "you reinterpret the memory as (batch, heads, length, d_k); the axes have to be exchanged",
+    ),
+    (
+        "ps04-2-merge-check",
+        "view after the exchange",
+        """
+def merge_heads(x):
+    batch, heads, length, d_k = x.shape
+    return x.transpose(1, 2).view(batch, length, heads * d_k)
+""",
+        "you call view on axes that were exchanged",
+    ),
+    (
+        "ps04-3-check",
+        "one length for all",
+        """
+class MultiHeadAttention(nn.Module):
+    def __init__(self, d_model, num_heads):
+        super().__init__()
+        self.h, self.d_k = num_heads, d_model // num_heads
+        self.W_q, self.W_k, self.W_v, self.W_o = (nn.Linear(d_model, d_model) for _ in "qkvo")
+
+    def forward(self, query, key=None, value=None, mask=None, *, need_weights=False):
+        key = query if key is None else key
+        value = key if value is None else value
+        batch, time, width = query.shape
+        q, k, v = (
+            W(x).view(batch, time, self.h, self.d_k).transpose(1, 2)
+            for W, x in ((self.W_q, query), (self.W_k, key), (self.W_v, value))
+        )
+        scores = q @ k.transpose(-2, -1) / math.sqrt(self.d_k)
+        if mask is not None:
+            scores = scores.masked_fill(mask == 0, -1e9)
+        weights = scores.softmax(-1)
+        output = self.W_o((weights @ v).transpose(1, 2).contiguous().view(batch, time, width))
+        return (output, weights) if need_weights else output
+""",
+        "you take the number of positions from the query for keys and values too",
+    ),
+    (
+        "ps04-5-check",
+        "repeat instead of repeat_interleave",
+        """
+def grouped_query_attention(query, key, value, mask=None):
+    each = query.size(1) // key.size(1)
+    key, value = (x.repeat(1, each, 1, 1) for x in (key, value))
+    return scaled_dot_product_attention(query, key, value, mask)
+""",
+        "so query head i uses key head i mod g; neighbours share one",
+    ),
+    (
+        "ps04-6-check",
+        "padding set to zero before the feature map",
+        """
+def linear_attention(query, key, value, *, is_causal=False, key_mask=None):
+    if key_mask is not None:
+        key = key * key_mask[..., None]
+        value = value * key_mask[..., None]
+    q, k = F.elu(query) + 1, F.elu(key) + 1
+    if is_causal:
+        weights = (q @ k.mT).tril(k.size(-2) - q.size(-2))
+        return weights @ value / weights.sum(-1, keepdim=True)
+    return q @ (k.mT @ value) / (q @ k.sum(-2)[..., None])
+""",
+        "you set hidden keys to zero before φ: φ(0) = 1 is a key like any other",
+    ),
+    (
+        "ps04-7-check",
+        "a state changed in place",
+        """
+def linear_attention_step(query, key, value, S=None, z=None, *, decay=1.0):
+    if not 0 < decay <= 1:
+        raise ValueError("decay")
+    q, k = F.elu(query) + 1, F.elu(key) + 1
+    if S is None:
+        S, z = k.new_zeros(*k.shape, value.size(-1)), torch.zeros_like(k)
+    S *= decay
+    z *= decay
+    S += k[..., None] * value[..., None, :]
+    z += k
+    return (q[..., None, :] @ S)[..., 0, :] / (q * z).sum(-1, keepdim=True), S, z
+""",
+        "you change the caller's S and z in place",
+    ),
+    (
+        "ps06-2-check",
+        "dropout after the norm",
+        """
+class AddAndNorm(nn.Module):
+    def __init__(self, d_model, dropout=0.0, norm_first=False):
+        super().__init__()
+        self.norm, self.dropout, self.norm_first = nn.LayerNorm(d_model), nn.Dropout(dropout), norm_first
+
+    def forward(self, x, sublayer):
+        if self.norm_first:
+            return x + self.dropout(sublayer(self.norm(x)))
+        return self.dropout(self.norm(x + sublayer(x)))
+""",
+        "you put dropout behind the sum or the norm",
+    ),
+    (
+        "ps06-3-decoder-check",
+        "the second sub-layer drawn as self-attention",
+        """
+class DecoderLayer(nn.Module):
+    def __init__(self, settings):
+        super().__init__()
+        d_model, heads = settings["d_model"], settings["num_heads"]
+        self.self_attention, self.cross_attention = (MultiHeadAttention(d_model, heads) for _ in range(2))
+        self.feed_forward = FeedForward(d_model, settings["d_ff"])
+        for name in ("self", "cross", "feed_forward"):
+            self.add_module(f"add_norm_{name}", nn.ModuleDict({"norm": LayerNorm(d_model)}))
+
+    def forward(self, x, memory, src_mask=None, tgt_mask=None):
+        x = self.add_norm_self["norm"](x + self.self_attention(x, mask=tgt_mask, is_causal=True))
+        x = self.add_norm_cross["norm"](x + self.cross_attention(x, x, x))
+        return self.add_norm_feed_forward["norm"](x + self.feed_forward(x))
+""",
+        "your second sub-layer attends to the target again",
+    ),
+    (
+        "ps06-5-check",
+        "what was kept is not looked at",
+        """
+def decoder_layer_step(w, h, x, keys, values, memory_keys, memory_values, src_mask=None):
+    def linear(name, y):
+        return F.linear(y, w[name + ".weight"], w[name + ".bias"])
+
+    def norm(name, y):
+        return F.layer_norm(y, y.shape[-1:], w[f"add_norm_{name}.norm.weight"], w[f"add_norm_{name}.norm.bias"])
+
+    def split(y):
+        return y.view(*y.shape[:2], h, -1).transpose(1, 2)
+
+    def merge(y):
+        return y.transpose(1, 2).flatten(2)
+
+    q, k, v = (split(linear(f"self_attention.W_{c}", x)) for c in "qkv")
+    heads = scaled_dot_product_attention(q, k, v, is_causal=True)[0]
+    x = norm("self", x + linear("self_attention.W_o", merge(heads)))
+    q = split(linear("cross_attention.W_q", x))
+    heads = scaled_dot_product_attention(q, memory_keys, memory_values, src_mask)[0]
+    x = norm("cross", x + linear("cross_attention.W_o", merge(heads)))
+    x = norm("feed_forward", x + linear("feed_forward.W_2", linear("feed_forward.W_1", x).relu()))
+    return x, torch.cat([keys, k], 2), torch.cat([values, v], 2)
+""",
+        "you attend to the new tokens alone",
+    ),
+    (
+        "ps06-6-check",
+        "a decoder layer counted like an encoder layer",
+        """
+def parameter_count(V, d, d_ff, N, h, d_k, *, tied="all", norm_first=False, share_layers=False):
+    layer = 4 * d * h * d_k + 3 * h * d_k + d + 2 * d * d_ff + d_ff + d + 4 * d
+    return V * d + 2 * N * layer
+""",
+        "you count a decoder layer like an encoder layer",
+    ),
+    (
+        "ps05-2-feed-forward-check",
+        "a feed-forward layer without activation",
+        """
+class FeedForward(nn.Module):
+    def __init__(self, d_model, d_ff, *, activation="relu", dropout=0.0):
+        super().__init__()
+        self.W_1, self.W_2 = nn.Linear(d_model, d_ff), nn.Linear(d_ff, d_model)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x):
+        return self.W_2(self.dropout(self.W_1(x)))
+""",
+        "you left out the activation: two linear maps in a row are one linear map",
+    ),
+    (
+        "ps05-2-swiglu-check",
+        "a sigmoid for a gate",
+        """
+class SwiGLU(nn.Module):
+    def __init__(self, d_model, d_ff, *, dropout=0.0, bias=False):
+        super().__init__()
+        self.W_1, self.W_3 = (nn.Linear(d_model, d_ff, bias) for _ in "13")
+        self.W_2, self.dropout = nn.Linear(d_ff, d_model, bias), nn.Dropout(dropout)
+
+    def forward(self, x):
+        return self.W_2(self.dropout(torch.sigmoid(self.W_1(x)) * self.W_3(x)))
+""",
+        "you gate with the sigmoid, as in GLU",
+    ),
+    (
+        "ps05-3-layer-norm-check",
+        "the layer norm of many tutorials",
+        """
+class LayerNorm(nn.Module):
+    def __init__(self, features, eps=1e-12):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.ones(features)), nn.Parameter(torch.zeros(features))
+        self.eps = eps
+
+    def forward(self, x):
+        mean, std = x.mean(-1, keepdim=True), x.std(-1, keepdim=True)
+        return self.weight * (x - mean) / (std + self.eps) + self.bias
+""",
+        "you wrote (x − mean)/(x.std() + eps): .std() divides by d_model − 1, and ε is outside the root",
+    ),
+    (
+        "ps05-3-rms-norm-check",
+        "a first draft in half precision",
+        """
+class RMSNorm(nn.Module):
+    def __init__(self, d_model, eps=1e-6):
+        super().__init__()
+        self.weight, self.eps = nn.Parameter(torch.ones(d_model)), eps
+
+    def forward(self, x):
+        return self.weight * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps)
+""",
+        "you square in float16, which ends at 65,504",
+    ),
+    (
+        "ps05-5-check",
+        "zeros that are averaged",
+        """
+class MaskedBatchNorm(nn.BatchNorm1d):
+    def forward(self, x, mask):
+        x = x.masked_fill(~mask[..., None], 0)
+        return super().forward(x.mT).mT.masked_fill(~mask[..., None], 0)
+""",
+        "you set padding to zero and average over all positions; divide by the number of real ones",
+    ),
+    (
+        "ps07-2-check",
+        "no shift",
+        """
+from torch.nn.utils.rnn import pad_sequence
+
+
+def teacher_forcing(targets, bos_id, eos_id, pad_id):
+    rows = [torch.tensor([*sentence, eos_id]) for sentence in targets]
+    whole = pad_sequence(rows, batch_first=True, padding_value=pad_id)
+    return whole, whole
+""",
+        "your tgt_in and tgt_out are the same: the decoder reads the very token that it should say",
+    ),
+    (
+        "ps07-3-check",
+        "the formula without step 0",
+        """
+def warmup_inverse_sqrt(step, d_model, warmup_steps):
+    return d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)
+""",
+        "you divide by zero at step 0",
+    ),
+    (
+        "ps07-4-check",
+        "smoothing left to PyTorch",
+        """
+def label_smoothed_loss(logits, targets, *, pad_id, smoothing=0.1):
+    loss = F.cross_entropy(
+        logits.flatten(0, -2), targets.flatten(), ignore_index=pad_id, label_smoothing=smoothing, reduction="sum"
+    )
+    return loss, (targets != pad_id).sum()
+""",
+        "you spread ε over the whole vocabulary, so padding gets a share",
+    ),
+    (
+        "ps07-5-check",
+        "the loop of most tutorials",
+        """
+defects = "BF"
+
+
+def repaired(module, batches, accumulate, *, rate, pad_id):
+    optimizer = torch.optim.SGD(module.parameters(), lr=rate)
+    optimizer.zero_grad()
+    losses = []
+    for i, (inputs, targets) in enumerate(batches):
+        loss = F.cross_entropy(module(inputs).flatten(0, 1), targets.flatten(), ignore_index=pad_id)
+        (loss / accumulate).backward()
+        if (i + 1) % accumulate == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(loss.item())
+    return losses
+""",
+        "you drop the batches left over at the end",
+    ),
+    (
+        "ps07-6-check",
+        "moments changed in place",
+        """
+def adam_step(parameter, gradient, first, second, step, *, rate, betas=(0.9, 0.98), eps=1e-9):
+    first.mul_(betas[0]).add_(gradient, alpha=1 - betas[0])
+    second.mul_(betas[1]).addcmul_(gradient, gradient, value=1 - betas[1])
+    m, v = first / (1 - betas[0] ** step), second / (1 - betas[1] ** step)
+    return parameter - rate * m / (v.sqrt() + eps), first, second
+""",
+        "you change the tensors that you were given",
+    ),
+    (
+        "ps07-7-check",
+        "all entries alike",
+        """
+def average_checkpoints(states):
+    return {name: sum(state[name] for state in states) / len(states) for name in states[0]}
+""",
+        "you average whole numbers too",
+    ),
+    (
+        "ps08-2-check",
+        "the first sentence's token for all",
+        """
+def greedy(model, src, *, max_length):
+    tokens = torch.full((len(src), 1), model.config.bos_id)
+    with torch.no_grad():
+        for _ in range(max_length):
+            best = model(src, tokens)[0, -1].argmax().item()
+            tokens = torch.cat([tokens, torch.full((len(src), 1), best)], dim=1)
+            if best == model.config.eos_id:
+                break
+    return tokens[:, 1:]
+""",
+        "you give every sentence of the batch the token that the first one wants",
+    ),
+    (
+        "ps08-2-check",
+        "padding that is seen",
+        """
+def greedy(model, src, *, max_length):
+    if not 1 <= max_length <= model.config.max_length:
+        raise ValueError("max_length")
+    config, ended = model.config, torch.zeros(len(src), dtype=torch.bool)
+    with evaluating(model), torch.no_grad():
+        memory, mask = model.encode(src), torch.ones(len(src), 1, 1, src.size(1), dtype=torch.bool)
+        tokens = torch.full((len(src), 1), config.bos_id)
+        while tokens.size(1) <= max_length and not ended.all():
+            token = model.project(model.decode(tokens, memory, mask))[:, -1].argmax(-1)
+            token[ended] = config.pad_id
+            tokens, ended = torch.cat([tokens, token[:, None]], 1), ended | (token == config.eos_id)
+    return tokens[:, 1:]
+""",
+        "you let the decoder look at the source's padding",
+    ),
+    (
+        "ps08-3-check",
+        "the power of the length alone",
+        """
+def length_penalty(log_p, length, alpha):
+    return log_p / torch.as_tensor(length).to(log_p.dtype) ** alpha
+""",
+        "you divide by n^α; here it is ((5 + n)/6)^α",
+    ),
+    (
+        "ps08-5-nucleus-check",
+        "without the token that crosses p",
+        """
+def nucleus(logits, p):
+    if not 0 < p <= 1:
+        raise ValueError("p")
+    values, index = logits.sort(dim=-1, descending=True)
+    hidden = values.softmax(-1).cumsum(-1) > p
+    return logits.masked_fill(hidden.gather(-1, index.argsort(-1)), -math.inf).softmax(-1)
+""",
+        "the token that carries the sum across p is missing",
+    ),
+    (
+        "ps08-6-check",
+        "a mean of sentences",
+        """
+def bleu(candidates, references):
+    if len(candidates) != len(references) or not all(references):
+        raise ValueError("references")
+    total = 0.0
+    for said, several in zip(candidates, references):
+        right = []
+        for n in range(1, 5):
+            most, own = Counter(), Counter(zip(*(said[i:] for i in range(n))))
+            for one in several:
+                most |= Counter(zip(*(one[i:] for i in range(n))))
+            right.append((own & most).total() / max(1, own.total()))
+        r = min((abs(len(one) - len(said)), len(one)) for one in several)[1]
+        total += min(1, math.exp(1 - r / len(said))) * math.prod(right) ** 0.25
+    return 100 * total / len(candidates)
+""",
+        "you average the scores of sentences",
+    ),
+    (
+        "ps08-7-check",
+        "a cache cut too late",
+        """
+def cached_attention_step(query, key, value, keys, values, window=None):
+    if window is not None and window < 1:
+        raise ValueError("window")
+    keys, values = torch.cat([keys, key], -2), torch.cat([values, value], -2)
+    weights = (query @ keys.mT / query.size(-1) ** 0.5).softmax(-1)
+    output = weights @ values
+    if window is not None:
+        keys, values = keys[..., -window:, :], values[..., -window:, :]
+    return output, keys, values
+""",
+        "you attend to everything and cut afterwards",
+    ),
+    (
+        "ps09-2-check",
+        "the kernel's own flag",
+        """
+def fused_attention(query, key, value, mask=None, *, is_causal=False, dropout=0.0):
+    if mask is not None and mask.dtype != torch.bool:
+        raise ValueError("mask")
+    if is_causal and mask is not None:
+        mask, is_causal = mask & torch.ones(query.size(-2), key.size(-2)).tril().bool(), False
+    return F.scaled_dot_product_attention(query, key, value, mask, dropout, is_causal)
+""",
+        "with more keys than queries you align the first query with the first key",
+    ),
+    (
+        "ps09-3-check",
+        "the chapter's loop",
+        """
+def tiled_attention(query, key, value, block):
+    if block < 1:
+        raise ValueError("block")
+    query = query / math.sqrt(query.size(-1))
+    m = torch.full_like(query[..., :1], -torch.inf)
+    l, o = torch.zeros_like(m), query.new_zeros(())
+    for start in range(0, key.size(-2), block):
+        s = query @ key[..., start : start + block, :].mT
+        larger = torch.maximum(m, s.detach().amax(dim=-1, keepdim=True))
+        e, correction = (s - larger).exp(), (m - larger).exp()
+        l = l * correction + e.sum(dim=-1, keepdim=True)
+        o = o * correction + e @ value[..., start : start + block, :]
+        m = larger
+    return o / l
+""",
+        "your tiles are small, but of each something as large as its scores is kept for the way back",
+    ),
+    (
+        "ps09-4-check",
+        "one checkpoint around it",
+        """
+def checkpointed_feed_forward(x, W1, b1, W2, b2, chunk):
+    def layer(x, W1, b1, W2, b2):
+        return F.linear(F.linear(x, W1, b1).relu(), W2, b2)
+
+    if chunk < 1:
+        raise ValueError("chunk")
+    return checkpoint(layer, x, W1, b1, W2, b2, use_reentrant=False)
+""",
+        "you checkpoint the layer as a whole: on the way back, all of the hidden layer is there at once",
+    ),
+    (
+        "ps09-6-check",
+        "a mean of means",
+        """
+def accumulated_step(model, x, targets, parts, rate):
+    if parts < 1:
+        raise ValueError("parts")
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+    optimizer.zero_grad()
+    total, pieces = 0.0, list(zip(x.chunk(parts), targets.chunk(parts)))
+    for inputs, wanted in pieces:
+        logits = model(inputs).transpose(1, 2)
+        loss = F.cross_entropy(logits, wanted, ignore_index=0) / len(pieces)
+        loss.backward()
+        total += loss.detach()
+    optimizer.step()
+    return total
+""",
+        "you average the means of the parts",
+    ),
+    (
+        "ps09-7-check",
+        "all logits",
+        """
+def chunked_cross_entropy(hidden, weight, targets, chunk, pad_id):
+    if chunk < 1:
+        raise ValueError("chunk")
+    total = F.cross_entropy(hidden @ weight.T, targets, ignore_index=pad_id, reduction="sum")
+    return total / (targets != pad_id).sum().clamp(min=1)
+""",
+        "you compute the logits of the whole vocabulary at once",
+    ),
+    (
+        "ps10-2-1-check",
+        "the wrong one of two lines",
+        """
+line_1, name_1 = "F", 1
+
+
+def repaired_1(targets, bos_id, eos_id, pad_id):
+    if not targets or pad_id in (bos_id, eos_id):
+        raise ValueError("targets, pad_id")
+    marked = [[bos_id, *sentence, eos_id] for sentence in targets]  # A
+    longest = max(map(len, marked)) - 1  # B
+    reads = torch.full((len(marked), longest), pad_id)  # C
+    says = reads.clone()  # D
+    for row, tokens in enumerate(marked):
+        n = len(tokens) - 1  # E
+        reads[row, :n] = torch.tensor(tokens[1:])  # F
+        says[row, :n] = torch.tensor(tokens[:n])  # G
+    return reads, says
+""",
+        "you return (tgt_out, tgt_in)",
+    ),
+    (
+        "ps10-5-9-check",
+        "a constant to stay away from zero, in both places",
+        """
+line_9, name_9 = "E", 15
+
+
+def repaired_9(parameter, gradient, first, second, step, *, rate, betas=(0.9, 0.98), eps=1e-9):
+    if step < 1 or not (0 <= betas[0] < 1 and 0 <= betas[1] < 1):
+        raise ValueError("step, betas")
+    first = betas[0] * first + (1 - betas[0]) * gradient  # A
+    second = betas[1] * second + (1 - betas[1]) * gradient**2  # B
+    m = first / (1 - betas[0] ** step)  # C
+    v = second / (1 - betas[1] ** step)  # D
+    return parameter - rate * m / ((v + eps).sqrt() + eps), first, second
+""",
+        "Required:",
+    ),
+    (
+        "ps10-6-check",
+        "the gradient of a sum",
+        """
+def influence(model, x):
+    training = model.training
+    model.eval()
+    x = x.clone().requires_grad_()
+    y = model(x)
+    rows = []
+    for t in range(len(x)):
+        if y.requires_grad:
+            row = torch.autograd.grad(y[t].sum(), x, retain_graph=True, allow_unused=True)[0]
+        rows.append(torch.zeros_like(x) if not y.requires_grad or row is None else row)
+    model.train(training)
+    return torch.stack(rows).abs().amax(-1) > 0
+""",
+        "you take the gradient of the sum of an output's numbers",
+    ),
+    (
+        "ps10-6-check",
+        "faint means none",
+        """
+def influence(model, x):
+    training = model.training
+    model.eval()
+    slopes = torch.autograd.functional.jacobian(model, x)
+    model.train(training)
+    return slopes.abs().amax(dim=(1, 3)) > 1e-6
+""",
+        "you overlook faint influences",
+    ),
+    (
+        "ps10-7-check",
+        "shapes",
+        """
+def is_right(attention):
+    query, key, value = torch.randn(2, 5, 3), torch.randn(2, 7, 3), torch.randn(2, 7, 11)
+    try:
+        output, weights = attention(query, key, value)
+    except Exception:
+        return False
+    return output.shape == (2, 5, 11) and weights.shape == (2, 5, 7)
+""",
+        "your test looks at shapes only",
+    ),
+    (
+        "ps10-7-check",
+        "rows that sum to one",
+        """
+def is_right(attention):
+    query, key, value = torch.randn(2, 5, 3), torch.randn(2, 7, 3), torch.randn(2, 7, 11)
+    try:
+        output, weights = attention(query, key, value)
+        return torch.allclose(weights.sum(-1), torch.ones(2, 5)) and torch.equal(output, weights @ value)
+    except Exception:
+        return False
+""",
+        "Required: what is not softmax(QKᵀ/√d_k) V fails",
+    ),
+]

@@ -1,0 +1,94 @@
+"""Small models and implementations, right and wrong ones, that learners' instruments are tried on."""
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+__all__ = ["attention", "mixer"]
+
+
+class _Mixer(nn.Module):
+    def __init__(self, pattern: Tensor, weight: Tensor, dropout: float, kind: str):
+        super().__init__()
+        self.pattern, self.weight = nn.Parameter(pattern), nn.Parameter(weight)
+        self.dropout, self.kind = dropout, kind
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.kind == "deaf":
+            x = torch.zeros_like(x)
+        mixed = F.dropout(self.pattern @ x, self.dropout, self.training)
+        y = torch.tanh(mixed @ self.weight.T)
+        return torch.cat([y, -y], dim=-1) if self.kind == "mirrored" else y
+
+    def get_extra_state(self) -> Tensor:
+        """What a caller should leave as it was: the mode, and no gradients."""
+        touched = any(p.grad is not None and bool(p.grad.count_nonzero()) for p in self.parameters())
+        return torch.tensor([self.training, touched])
+
+
+def mixer(pattern: Tensor, weight: Tensor, dropout: float, training: bool, kind: str) -> nn.Module:
+    """A model y = tanh(pattern · x · weightᵀ), whose output t depends on input s where pattern[t, s] is not 0.
+
+    Args:
+        pattern: (length, length).
+        weight: (d_out, d_in).
+        dropout: of the mixed vectors.
+        training: in which mode it comes.
+        kind: "plain"; "mirrored", which returns y and −y side by side; "deaf", which ignores what it is given.
+    """
+    return _Mixer(pattern, weight, dropout, kind).train(training)
+
+
+def attention(kind: str) -> Callable:
+    """An implementation ``attention(query, key, value, mask=None)`` of scaled dot-product attention.
+
+    Args:
+        kind: "reference", "fused", "additive", which are right; "crashing"; or the id of a known mistake.
+    """
+    return _attentions().get(kind) or _mistaken(kind)
+
+
+@lru_cache(maxsize=1)
+def _attentions() -> dict[str, Callable]:
+    from transformer_lessons.attention import scaled_dot_product_attention  # heavy, and few tasks need it
+
+    return {
+        "reference": scaled_dot_product_attention,
+        "fused": _fused,
+        "additive": _additive,
+        "crashing": _crashing,
+    }
+
+
+def _mistaken(kind: str) -> Callable:
+    from transformer_lessons.checks.catalogue.attention import TASK
+
+    mistake = next(mistake for mistake in TASK.mistakes if mistake.id == kind)
+    return TASK.mistaken(mistake.variants[0])
+
+
+def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """The kernel for the output; a second call with one-hot values gives the weights."""
+    sees = None if mask is None else mask.any(dim=-1, keepdim=True)
+    safe = None if mask is None else mask | ~sees
+    one_hot = torch.eye(key.size(-2), dtype=key.dtype, device=key.device).expand(*key.shape[:-1], -1)
+    found = [F.scaled_dot_product_attention(query, key, v, safe) for v in (value, one_hot)]
+    output, weights = found if sees is None else (torch.where(sees, x, 0.0) for x in found)
+    return output, weights
+
+
+def _additive(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """A mask of numbers, and exponentials below the largest score."""
+    scores = torch.einsum("...qd,...kd->...qk", query, key) * query.size(-1) ** -0.5
+    shown = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask.expand_as(scores)
+    highest = scores.masked_fill(~shown, torch.finfo(scores.dtype).min).amax(dim=-1, keepdim=True)
+    lifted = (scores - highest).masked_fill(~shown, -1e3).exp() * shown
+    weights = lifted / lifted.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(scores.dtype).tiny)
+    return torch.einsum("...qk,...kv->...qv", weights, value), weights
+
+
+def _crashing(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None):
+    raise RuntimeError("The size of tensor a must match the size of tensor b")
