@@ -320,6 +320,14 @@ def norm(forward, *, bias=True, running=False):
     return Norm
 
 
+def rows_sum_to_one(attention):
+    try:
+        weights = attention(*torch.ones(3, 2, 5, 3))[1]
+        return torch.allclose(weights.sum(-1), weights.new_ones(2, 5))
+    except Exception:
+        return False
+
+
 @pytest.mark.parametrize(
     ("task", "candidate"),
     [
@@ -508,6 +516,10 @@ def norm(forward, *, bias=True, running=False):
             "chunked_cross_entropy",
             lambda x, w, *rest: right("chunked_cross_entropy")(x, w, *rest) / math.log(2),
         ),
+        ("influence", lambda model, x: torch.ones(len(x), len(x)).tril().bool()),
+        ("influence", lambda model, x: right("influence")(model, x).any(dim=0).expand(len(x), -1)),
+        ("attention_test", lambda attention: torch.tensor(True)),
+        ("attention_test", rows_sum_to_one),
         ("bleu", lambda candidates, references: 50.0),
         ("bleu", lambda candidates, references: right("bleu")(candidates, references) ** 0.9),
         ("bleu", lambda candidates, references: right("bleu")([c[1:] for c in candidates], references)),

@@ -122,6 +122,10 @@ PAIRS = [
     ("scaled_step", "nan_only", "not_doubled"),
     ("tiled_attention", "no_scaling", "kept_for_backward"),
     ("chunked_cross_entropy", "padding_counted", "all_logits"),
+    ("influence", "transposed", "threshold"),
+    ("influence", "positive_only", "left_in_evaluation"),
+    ("attention_test", "mask_overlooked", "gradients_overlooked"),
+    ("attention_test", "scale_overlooked", "crashes"),
 ]
 
 

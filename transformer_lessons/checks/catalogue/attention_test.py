@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from transformer_lessons.checks import patients
 from transformer_lessons.checks.core import Draw, Given, Mistake, Probe, Requirement, Task
 
 __all__ = ["TASK"]
@@ -85,15 +86,36 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     return probes
 
 
-def _inputs(q: int, k: int, d_k: int, d_v: int, dtype: torch.dtype = torch.float64) -> list[Tensor]:
-    generator = torch.Generator().manual_seed(q)
-    shapes = (2, 3, q, d_k), (2, 3, k, d_k), (2, 3, k, d_v)
-    return [torch.randn(*shape, generator=generator, dtype=dtype).requires_grad_() for shape in shapes]
+class _CauseError(Exception):
+    """What is wrong with an implementation."""
 
 
-def _grid(q: int, k: int) -> Tensor:
-    """A mask of a diagonal band, so that its rows differ from its columns."""
-    return (torch.arange(q)[:, None] + torch.arange(k)) % 3 > 0
+def _demand(holds: bool, cause: str) -> None:
+    if not holds:
+        raise _CauseError(cause)
+
+
+def _cause(attention: Callable) -> str | None:
+    """What is wrong with an implementation, in one word; None if nothing is."""
+    try:
+        for question in (_called, _weighted, _masked, _emptied, _followed_back, _enlarged):
+            question(attention)
+    except _CauseError as error:
+        return str(error)
+    except Exception:
+        return "crash"
+    return None
+
+
+def _inputs(scale: float = 1.0) -> list[Tensor]:
+    """Queries of 5 positions, keys and values of 7; values are as wide as keys, so that one can be the other."""
+    generator = torch.Generator().manual_seed(0)
+    shapes = (2, 3, 5, 3), (2, 3, 7, 3), (2, 3, 7, 3)
+    query, key, value = (torch.randn(*shape, generator=generator, dtype=torch.float64) for shape in shapes)
+    return [scale * query, key, value]
+
+
+MASK = (torch.arange(35).view(5, 7) % 3) > 0  # whose rows differ from its columns
 
 
 def _expected(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -103,92 +125,121 @@ def _expected(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = N
     return weights @ value, weights
 
 
-def _close(a: Tensor, b: Tensor) -> bool:
-    return a.shape == b.shape and a.dtype == b.dtype and torch.allclose(a, b, rtol=1e-5, atol=1e-7)
+def _close(a: Tensor, b: Tensor, tolerance: float = 1e-9) -> bool:
+    return a.shape == b.shape and torch.allclose(a.double(), b, rtol=tolerance, atol=tolerance)
+
+
+def _called(attention: Callable) -> None:
+    """What it returns, and what it does to its arguments."""
+    before = [*_inputs(), MASK]
+    after = [x.clone() for x in before]
+    output, weights = attention(*after)
+    _demand(output.shape == (2, 3, 5, 3) and weights.shape == (2, 3, 5, 7), "crash")
+    _demand(all(map(torch.equal, after, before)), "side_effects")
+    _demand(output.dtype == weights.dtype == torch.float64, "dtype")
+
+
+def _weighted(attention: Callable) -> None:
+    (output, weights), want = attention(*_inputs()), _expected(*_inputs())
+    if not _close(output, want[0]) and not _close(weights, want[1]):
+        _demand(not _close(weights.sum(dim=-2), weights.new_ones(2, 3, 7)), "axis")
+        raise _CauseError("scale")
+    _demand(_close(weights, want[1]), "weights")
+    _demand(_close(output, want[0]), "values")
+
+
+def _masked(attention: Callable) -> None:
+    (output, weights), want = attention(*_inputs(), MASK), _expected(*_inputs(), MASK)
+    _demand(_close(output, want[0]), "mask")
+    _demand(_close(weights, want[1]), "weights")
+
+
+def _emptied(attention: Callable) -> None:
+    mask = MASK & (torch.arange(5) != 2)[:, None]
+    _demand(all(map(_close, attention(*_inputs(), mask), _expected(*_inputs(), mask))), "empty_rows")
+
+
+def _followed_back(attention: Callable) -> None:
+    slopes = []
+    for function in (attention, _expected):
+        inputs = [x.requires_grad_() for x in _inputs()]
+        results = function(*[x.clone() for x in inputs])
+        _demand(all(result.requires_grad for result in results), "gradients")
+        sums = [result.pow(3).sum() for result in results]
+        slopes.append([*torch.autograd.grad(sums[0], inputs, retain_graph=True, allow_unused=True)])
+        slopes[-1] += torch.autograd.grad(sums[1], inputs[:2], allow_unused=True)
+    _demand(all(a is not None and _close(a, b) for a, b in zip(*slopes, strict=True)), "gradients")
+
+
+def _enlarged(attention: Callable) -> None:
+    inputs = _inputs(scale=1e3)
+    _demand(all(map(_close, attention(*inputs), _expected(*inputs))), "extremes")
 
 
 @dataclass(frozen=True)
 class Steps:
-    """What a mistake may replace; together, the right answer: what the test looks at."""
+    """What a mistake may replace; together, the right answer: one that overlooks nothing."""
 
-    sizes: Callable = lambda: (5, 7, 3, 3)  # queries, keys, d_k, d_v
-    close: Callable = _close
-    output: Callable = lambda close, got, want: close(got, want)
-    weights: Callable = lambda close, got, want: close(got, want)
-    masks: Callable = lambda q, k: (None, _grid(q, k))
-    empty: Callable = lambda mask: mask & (torch.arange(mask.size(0)) != 1)[:, None]
-    gradients: bool = True
-    large: float = 1e3
-    dtypes: tuple = (torch.float64, torch.float32)
-    watched: bool = True
-    expected: Callable = _expected
-    verdict: Callable = lambda test: _guarded(test)
-
-
-def _guarded(test: Callable) -> bool:
-    try:
-        return test()
-    except Exception:
-        return False
+    scale: bool = False
+    axis: bool = False
+    values: bool = False
+    weights: bool = False
+    mask: bool = False
+    empty_rows: bool = False
+    gradients: bool = False
+    extremes: bool = False
+    dtype: bool = False
+    side_effects: bool = False
+    crash: Callable = lambda: False
+    accept: Callable = lambda attention: True  # which of the right implementations
+    answer: Callable = lambda right: right
 
 
 def assemble(steps: Steps) -> Callable:
-    """A test in these steps."""
+    """A test that overlooks some causes."""
 
     def is_right(attention):
-        return steps.verdict(lambda: _test(steps, attention))
+        cause = _cause(attention)
+        if cause is None:
+            return steps.answer(steps.accept(attention))
+        return steps.answer(steps.crash() if cause == "crash" else getattr(steps, cause))
 
     return is_right
 
 
-def _test(steps: Steps, attention: Callable) -> bool:
-    q, k, d_k, d_v = steps.sizes()
-    masks = [mask if mask is None else steps.empty(mask) for mask in steps.masks(q, k)]
-    cases = [(_inputs(q, k, d_k, d_v, steps.dtypes[0]), mask) for mask in masks]
-    cases += [(_inputs(q, k, d_k, d_v, dtype), None) for dtype in steps.dtypes[1:]]
-    if steps.large > 1:
-        large = [x.detach() * scale for x, scale in zip(cases[0][0], (steps.large, 1, 1), strict=True)]
-        cases.append((large, None))
-    return all(_agrees(steps, attention, inputs, mask) for inputs, mask in cases)
+def _raise() -> bool:
+    raise RuntimeError("The size of tensor a must match the size of tensor b")
 
 
-def _agrees(steps: Steps, attention: Callable, inputs: list[Tensor], mask: Tensor | None) -> bool:
-    handed = [x.clone() for x in inputs] + ([] if mask is None else [mask.clone()])
-    before = [x.clone() for x in handed]
-    got, want = attention(*handed), steps.expected(*inputs, mask)
-    if steps.watched and not all(map(torch.equal, handed, before)):
-        return False
-    if not (steps.output(steps.close, got[0], want[0]) and steps.weights(steps.close, got[1], want[1])):
-        return False
-    if not steps.gradients or not inputs[0].requires_grad:
-        return True
-    return all(map(steps.close, _gradients(got, inputs), _gradients(want, inputs)))
+SUBTLE = ("scale", "axis", "values", "weights", "mask", "empty_rows", "gradients", "extremes", "dtype")
+EVERYTHING = dict.fromkeys((*SUBTLE, "side_effects"), True)
 
 
-def _gradients(results: tuple[Tensor, Tensor], inputs: list[Tensor]) -> list[Tensor]:
-    """Of a mixture of output and weights; it raises if an input has none."""
-    total = sum((x * torch.arange(1.0, 1 + x.numel(), dtype=x.dtype).view_as(x).cos()).sum() for x in results)
-    both = torch.autograd.grad(total, inputs, retain_graph=True)
-    alone = torch.autograd.grad(results[1].square().sum(), inputs[:2], retain_graph=True)
-    return [*both, *alone]
+def _overlooks(cause: str, name: str, why: str, symptom: str, anchor: str) -> Mistake:
+    return Mistake(f"{cause}_overlooked", name, why, symptom, anchor, ({cause: True},))
 
 
 MISTAKES = (
-    Mistake(
-        "shapes_only",
-        "your test looks at shapes only; nearly all wrong answers have the right ones",
-        "A shape is what one knows without computing anything.",
-        "Everything that runs passes.",
-        QUESTIONS,
-        ({"close": lambda a, b: a.shape == b.shape, "watched": False, "gradients": False},),
-    ),
     Mistake(
         "always_true",
         "your test says yes to everything",
         "A comparison stands there without assert or return.",
         "Nobody ever fails.",
         QUESTIONS,
-        ({"verdict": lambda test: True},),
+        ({**EVERYTHING, "crash": lambda: True},),
+    ),
+    Mistake(
+        "shapes_only",
+        "your test finds nothing but crashes and wrong shapes; nearly all wrong answers have the right ones",
+        "A shape is what one knows without computing anything.",
+        "Whatever runs passes.",
+        QUESTIONS,
+        # With values of another width than the keys', an average of keys has a wrong shape, too.
+        tuple(
+            {**EVERYTHING, **crash, **values}
+            for crash in ({}, {"crash": _raise})
+            for values in ({}, {"values": False})
+        ),
     ),
     Mistake(
         "always_false",
@@ -196,145 +247,111 @@ MISTAKES = (
         "Two nearly equal numbers were compared exactly, or with the wrong thing.",
         "Right answers fail, and people learn to ignore the test.",
         QUESTIONS,
-        ({"verdict": lambda test: False},),
+        ({"accept": lambda attention: False},),
     ),
     Mistake(
         "upside_down",
-        "your test says True where something is wrong",
+        "your test says True where something is wrong, and False where nothing is",
         "“Finds a bug” and “is right” are both names for such a test.",
         "Right answers fail, wrong ones pass.",
         QUESTIONS,
-        ({"verdict": lambda test: not _guarded(test)},),
+        ({"answer": lambda right: not right},),
+    ),
+    Mistake(
+        "nothing_returned",
+        "your test returns nothing; True or False is wanted",
+        "pytest wants assertions.",
+        "Who calls it in an `if` takes every answer for wrong.",
+        QUESTIONS,
+        ({"answer": lambda right: None},),
     ),
     Mistake(
         "exact",
-        "your test compares exactly; two right ways to compute differ in the last digits",
+        "your test accepts the package's function alone; other right ones differ in the last digits",
         "torch.equal reads well.",
-        "Only a copy of your own code passes.",
+        "Only a copy of the same code passes.",
         QUESTIONS,
-        ({"close": lambda a, b: torch.equal(a, b)},),
+        ({"accept": lambda attention: attention is patients.attention("reference")},),
     ),
     Mistake(
-        "loose",
-        "your tolerance is so wide that large mistakes fit into it",
-        "It was widened until the test passed.",
-        "Wrong answers that are roughly right pass.",
-        QUESTIONS,
-        ({"close": lambda a, b: _loosely(a, b, 1.0)},),
+        "crashes",
+        "an implementation that crashes makes your test crash, too; it should return False",
+        "In one's own notebook an error is as good as a no.",
+        "One crash stops the whole table of results.",
+        LINE,
+        ({"crash": _raise},),
     ),
-    Mistake(
-        "width_one",
-        "your queries have d_k = 1, where √d_k and d_k and 1 are the same",
-        "The smallest example is the easiest to check by hand.",
-        "A missing or wrong scale passes.",
+    _overlooks(
+        "scale",
+        "your test does not notice a wrong scale of the scores",
+        "With d_k = 1, √d_k and d_k and 1 are the same; and a wide tolerance hides the rest.",
+        "A missing √d_k passes.",
         SCALE,
-        ({"sizes": lambda: (5, 7, 1, 1)},),
     ),
-    Mistake(
-        "output_only",
-        "your test never looks at the weights that are returned",
+    _overlooks(
+        "axis",
+        "your test does not notice a softmax over the wrong axis",
+        "With inputs that are all equal, all axes are.",
+        "Each key shares itself out among the queries.",
+        QUESTIONS,
+    ),
+    _overlooks(
+        "values",
+        "your test never compares the output with a mean of the values",
+        "That rows of weights sum to one is a well-known test.",
+        "What is averaged with the weights may be anything.",
+        QUESTIONS,
+    ),
+    _overlooks(
+        "weights",
+        "your test never compares the weights that are returned",
         "The output is what goes on; the weights are for pictures.",
         "Pictures of scores are published as pictures of attention.",
         VECTORISED,
-        ({"weights": lambda close, got, want: True, "gradients": False},),
     ),
-    Mistake(
-        "weights_only",
-        "your test never looks at the output",
-        "That rows of weights sum to one is a well-known test.",
-        "What is averaged with them may be anything.",
-        VECTORISED,
-        ({"output": lambda close, got, want: True, "gradients": False},),
-    ),
-    Mistake(
-        "no_mask",
-        "your test never hands over a mask",
-        "The default is None.",
-        "Whatever is done with masks passes.",
-        MASKS,
-        ({"masks": lambda q, k: (None,)},),
-    ),
-    Mistake(
-        "mask_of_ones",
-        "all your masks show everything",
-        "torch.ones makes a mask of the right shape.",
+    _overlooks(
+        "mask",
+        "your test does not notice what becomes of a mask",
+        "No mask was handed over, or one that shows everything.",
         "A mask that is ignored passes.",
         MASKS,
-        (
-            {
-                "masks": lambda q, k: (None, torch.ones(q, k, dtype=torch.bool)),
-                "empty": lambda mask: mask,
-            },
-        ),
     ),
-    Mistake(
-        "no_empty_row",
-        "in your masks each query sees some key; a sentence of padding alone sees none",
-        "It happens once in ten thousand batches.",
+    _overlooks(
+        "empty_rows",
+        "your test has no query that sees no key",
+        "It happens once in ten thousand batches: a line of padding alone.",
         "The loss becomes NaN one night.",
         MASKS,
-        ({"empty": lambda mask: mask},),
     ),
-    Mistake(
-        "no_gradients",
-        "your test never looks at gradients",
+    _overlooks(
+        "gradients",
+        "your test does not notice that a gradient is missing",
         "A test calls a function and compares what it returns.",
         "A part of the model is never trained.",
         PROOF,
-        ({"gradients": False},),
     ),
-    Mistake(
-        "ordinary_numbers",
-        "your numbers are all of ordinary size",
-        "randn is at hand.",
+    _overlooks(
+        "extremes",
+        "your test has no large scores",
+        "randn is at hand, and its numbers are all of ordinary size.",
         "An overflow shows up after days of training.",
         SATURATION,
-        ({"large": 1.0},),
     ),
-    Mistake(
-        "one_dtype",
-        "your test tries one dtype only",
-        "Some default has to be taken.",
-        "A conversion to float32 inside passes, and costs digits or memory.",
+    _overlooks(
+        "dtype",
+        "your test does not notice that float64 becomes float32",
+        "float32 is what one gets, and a comparison may convert.",
+        "A conversion inside costs digits, or memory.",
         VECTORISED,
-        (
-            {"dtypes": (torch.float32,)},
-            {"close": lambda a, b: _whatever_dtype(a, b)},
-        ),
     ),
-    Mistake(
-        "arguments_unwatched",
+    _overlooks(
+        "side_effects",
         "your test does not look whether its arguments are what they were",
         "A function that returns something is not expected to change anything.",
         "The caller's next layer gets a query that was divided twice.",
         VECTORISED,
-        ({"watched": False},),
-    ),
-    Mistake(
-        "crashes",
-        "an implementation that raises an error makes your test raise it, too; it should return False",
-        "In one's own notebook an error is as good as a no.",
-        "One crash stops the whole table of results.",
-        LINE,
-        ({"verdict": lambda test: test()},),
-    ),
-    Mistake(
-        "asserts",
-        "your test asserts, and returns nothing; True or False is wanted",
-        "pytest wants it so.",
-        "Who calls it in an `if` takes every answer for wrong.",
-        QUESTIONS,
-        ({"verdict": lambda test: None},),
     ),
 )
-
-
-def _loosely(a: Tensor, b: Tensor, tolerance: float) -> bool:
-    return a.shape == b.shape and a.dtype == b.dtype and torch.allclose(a, b, rtol=0, atol=tolerance)
-
-
-def _whatever_dtype(a: Tensor, b: Tensor) -> bool:
-    return a.shape == b.shape and torch.allclose(a.double(), b.double(), rtol=1e-4, atol=1e-5)
 
 
 TASK = Task(
@@ -380,5 +397,4 @@ TASK = Task(
     steps=Steps(),
     assemble=assemble,
     mistakes=MISTAKES,
-    essential=4,
 )
