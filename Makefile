@@ -1,6 +1,7 @@
 # Two commands do everything on a fresh machine: `make book` and `make test`. `make help` lists the rest.
 PYTHON ?= python3
 PORT ?= 8000
+WORKERS ?= 2
 TORCH := 2.13.0
 UV := 0.13.8
 # A virtual environment's folder differs between systems; everything below calls tools through it by relative path,
@@ -36,11 +37,14 @@ book: setup  ## build the book into _build/html/index.html
 	$(RUN) -m book.build
 	@echo 'The book is at _build/html/index.html'
 
-test: setup lint  ## everything that must hold at every commit (what .ci/run calls)
-	$(RUN) -m pytest tests book/chapters --nbval --nbval-sanitize-with book/nbval.cfg
+# A worker takes a file at a time: the cells of a notebook need each other, and most tests compute on one core.
+TEST := $(RUN) -m pytest tests book/chapters --nbval --nbval-sanitize-with book/nbval.cfg --numprocesses $(WORKERS) --dist loadfile
+
+test: setup lint  ## everything that must hold at every commit (what .ci/run calls); on more cores: WORKERS=4
+	$(TEST)
 
 test-full: setup lint  ## the long tests too: all seeds and mutants (hours)
-	$(RUN) -m pytest tests book/chapters --nbval --nbval-sanitize-with book/nbval.cfg --full
+	$(TEST) --full
 
 notebooks: setup  ## execute all notebooks and store their outputs, normalised
 	$(RUN) -m book.notebooks

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import random
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
@@ -39,6 +40,15 @@ def disagreements(numbers: range) -> list[int]:
     ]
 
 
+def test_equal_to_num2words_for_every_thousand_and_every_rest():
+    """A number is so many thousands and a rest: all of the one with some of the other, and numbers at random."""
+    chance = random.Random(0)
+    some = [0, 1, 2, 10, 12, 21, 99, 100, 101, 110, *(chance.randrange(1000) for _ in range(3))]
+    numbers = {1000 * t + r for t in range(1000) for r in some} | {1000 * t + r for t in some for r in range(1000)}
+    assert not disagreements(sorted(numbers) + [chance.randrange(LIMIT) for _ in range(5000)])
+
+
+@pytest.mark.full
 def test_equal_to_num2words_for_every_number():
     chunks = [range(start, start + 10_000) for start in range(0, LIMIT, 10_000)]
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:  # two million words take minutes

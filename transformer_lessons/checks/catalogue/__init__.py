@@ -1,5 +1,7 @@
 """What is checked: tasks with their requirements, their probes, and the known mistakes."""
 
+__all__ = ["TASKS"]
+
 # Where each task is defined: module and constant. In the order of the chapters.
 TASKS = {
     "token_embedding": "token_embedding.TASK",
