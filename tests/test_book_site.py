@@ -219,7 +219,7 @@ def public_names() -> dict[str, object]:
 
 
 # What commands run; and `expect` and `texts`, with which others refuse their arguments.
-UNLISTED = {"__init__", "__main__", "cli", "oracles", "runs", "expect", "data.texts"}
+UNLISTED = {"__init__", "__main__", "cli", "submission", "oracles", "runs", "expect", "data.texts"}
 
 
 def is_own(thing: object, module: object) -> bool:
