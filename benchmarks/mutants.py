@@ -130,7 +130,8 @@ class Trial:
             elif run.tests:
                 keys[run] = key
         for run, outcome, seconds in outcomes(self.project, list(keys), self.options.jobs):
-            self.journal.add(keys[run], run.mutant, outcome, seconds)
+            if run.mutant.line or outcome == SURVIVED:  # tests that fail without a mutant are asked again
+                self.journal.add(keys[run], run.mutant, outcome, seconds)
             yield run.mutant, outcome
 
     def run(self, mutant: Mutant, stage: int) -> Run:

@@ -8,6 +8,7 @@ import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
+import pooch
 import pytest
 
 from transformer_lessons.data import multi30k
@@ -53,8 +54,10 @@ def home(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the cache is elsewhere: XDG_CACHE_HOME is Linux's")
-def test_fetched_once_and_read(home, tmp_path, capsys):
+def test_fetched_once_and_read(home, tmp_path, capsys, monkeypatch):
     _, asked = home
+    for handler in pooch.get_logger().handlers:  # whichever test imported pooch, it took that one's stderr
+        monkeypatch.setattr(handler, "stream", sys.stderr)
     expected = list(zip(ENGLISH, [line.strip() for line in GERMAN], strict=True))
     assert multi30k.sentences("validation") == expected
     assert sorted(asked) == ["/val.de.gz", "/val.en.gz"]
