@@ -56,6 +56,7 @@ class OwnLayers(nn.Module):
         super().__init__()
         self.settings, d = settings, settings["d_model"]
         self.embedding = nn.Embedding(settings["vocab_size"], d)
+        self.embedding.weight.data /= math.sqrt(d)
         times = range(settings["num_layers"])
         self.decoder_layers = nn.ModuleList(DecoderMaps(settings) for _ in times)
         self.encoder_layers = nn.ModuleList(EncoderMaps(settings) for _ in times)

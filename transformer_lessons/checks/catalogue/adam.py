@@ -49,6 +49,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "late": asked(old, 20_011, **options),
         "defaults": asked(new(c, scale=1e-8), 2, rate=0.07),
         "float32": asked([tensor.float() for tensor in old], s["step"], **options),
+        "no_memory": asked(old, 3, **{**options, "betas": [0.0, 0.0]}),
         "step_zero": Probe([*old, 0], options, refused="step=0"),
         "beta_one": Probe([*old, 3], {**options, "betas": [0.8, 1.0]}, refused="betas=[0.8, 1.0]"),
         "beta_below": Probe([*old, 3], {**options, "betas": [-0.1, 0.95]}, refused="betas=[-0.1, 0.95]"),
@@ -357,7 +358,7 @@ TASK = Task(
         Requirement(
             "refusals",
             "a step below 1, and betas outside [0, 1), are refused with ValueError.",
-            ("step_zero", "beta_one", "beta_below"),
+            ("no_memory", "step_zero", "beta_one", "beta_below"),
             ADAM,
         ),
     ),

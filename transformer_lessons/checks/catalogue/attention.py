@@ -79,7 +79,7 @@ FURTHER = (
     Requirement(
         "more_keys",
         "with is_causal=True and more keys than queries, the last query sees the last key.",
-        ("longer",),
+        ("longer", "causal_alone"),
         "#ch05-masks",
     ),
     Requirement(
@@ -169,6 +169,7 @@ def probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "causal": Probe(square, {"is_causal": True}),
         "causal_masked": Probe([*square, first_key], {"is_causal": True}),
         "longer": Probe(longer, {"is_causal": True}),
+        "causal_alone": Probe([x[0, 0] for x in longer], {"is_causal": True}),
         "dropout": _dropout(draw, s),
         "number_mask": Probe([*plain, draw.mask(q, k).long()], refused="A mask of integers 0 and 1"),
         "float_mask": Probe([*plain, draw.normal(q, k)], refused="A mask of floating-point numbers"),

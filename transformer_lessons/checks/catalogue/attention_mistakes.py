@@ -66,7 +66,7 @@ def _zeros_for_nan(weights: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _as_triangle(mask: Tensor | None, scores: Tensor) -> Tensor | None:
-    return None if mask is None else triangle(scores)
+    return None if mask is None else triangle(scores, 0)
 
 
 def _transposed(mask: Tensor | None, scores: Tensor) -> Tensor | None:

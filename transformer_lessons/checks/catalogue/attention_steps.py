@@ -30,9 +30,9 @@ def cap_scores(scores: Tensor, cap: float, d_k: int = 0) -> Tensor:
     return cap * torch.tanh(scores / cap)
 
 
-def triangle(scores: Tensor, offset: int = 0) -> Tensor:
+def triangle(scores: Tensor, offset: int) -> Tensor:
     """True on and below the diagonal of the last two axes, shifted to the right by `offset`."""
-    return torch.ones(scores.shape[-2:], dtype=torch.bool).tril(offset)
+    return torch.ones(scores.size(-2), scores.size(-1), dtype=torch.bool).tril(offset)
 
 
 def _causal(mask: Tensor | None, is_causal: bool, scores: Tensor) -> Tensor | None:

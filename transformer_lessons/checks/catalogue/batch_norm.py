@@ -70,6 +70,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         **moving(loaded, [x], [draw.normal(b, t, d) * 2 + 1]),
         "float32": Probe([x.float()], build=Build([d])),
         "narrow": Probe([draw.normal(b, t, d + 1)], build=loaded, refused=f"x of width {d + 1}, not {d}"),
+        "two": Probe([x[:1, :2]], build=loaded),
         "single": Probe([x[:1, :1]], build=loaded, refused="a single vector in training"),
     }
 
@@ -91,11 +92,6 @@ def _left(state: dict) -> dict:
     return {"in evaluation, the running statistics should stay as they are": running(state)}
 
 
-def _accept(d_model: int) -> None:
-    if d_model < 1:
-        raise ValueError("d_model: expected 1 or more")
-
-
 def _enough(mask: Tensor) -> None:
     if mask.sum() < 2:
         raise ValueError("x: expected two vectors or more")
@@ -113,7 +109,6 @@ class Steps:
     `mask` says which positions count; without one, all do.
     """
 
-    accept: Callable = _accept
     eps: Callable = lambda given: given
     momentum: Callable = lambda given: given
     first_var: Callable = torch.ones
@@ -146,7 +141,6 @@ class _Norm(nn.Module):
 
     def __init__(self, d_model: int, eps: float = 1e-5, momentum: float = 0.1):
         super().__init__()
-        self.steps.accept(d_model)
         self.weight = nn.Parameter(torch.ones(d_model))
         self.bias = nn.Parameter(torch.zeros(d_model))
         self.eps, self.momentum = self.steps.eps(eps), self.steps.momentum(momentum)
@@ -451,7 +445,7 @@ TASK = Task(
         Requirement(
             "refusals",
             "another width than d_model, and a single vector in training, are refused with ValueError.",
-            ("narrow", "single"),
+            ("two", "narrow", "single"),
             MATHS,
         ),
     ),

@@ -46,8 +46,8 @@ def _penalty(n: int, alpha: float) -> float:
     return ((5 + n) / 6) ** alpha
 
 
-def _decided(best: Tensor, attainable: Tensor, ended: Tensor, k: int) -> Tensor:
-    return attainable <= best
+def _decided(search, attainable: Tensor) -> Tensor:
+    return attainable <= search.best
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,7 @@ class Steps:
     go_on: Callable = _first_that_go_on
     of: Callable = _of_parents
     rows: Callable = _rows
+    ended: Callable = lambda search, counting, top: None
     over: Callable = _decided
     cut_off: Callable = lambda scores, best: scores
     fill: Callable = lambda pad, eos: pad
@@ -96,10 +97,9 @@ class _Search:
         self.src_mask = steps.source_mask(src, model.config.pad_id).repeat_interleave(k, 0)
         batch = len(src)
         self.tokens = src.new_full((batch, k, 1), self.bos)
-        self.scores = steps.start(torch.zeros(batch, k, dtype=self.memory.dtype))
-        self.best = torch.full((batch,), -math.inf, dtype=self.memory.dtype)
+        self.scores = steps.start(self.memory.new_zeros(batch, k))
+        self.best = self.memory.new_full((batch,), -math.inf)
         self.found: list[list[int]] = [[] for _ in range(batch)]
-        self.ended = torch.zeros(batch, dtype=torch.long)
         self.done = torch.zeros(batch, dtype=torch.bool)
 
     def run(self, max_length: int) -> Tensor:
@@ -116,7 +116,7 @@ class _Search:
         longest = max(map(len, self.found))
         fill = self.steps.fill(self.pad, self.eos)
         padded = [found + [fill] * (longest - len(found)) for found in self.found]
-        return self.steps.result(torch.tensor(padded, dtype=torch.long).view(len(padded), longest), self.bos)
+        return self.steps.result(torch.tensor(padded).view(len(padded), longest), self.bos)
 
     def advance(self, logits: Tensor, n: int, max_length: int) -> Tensor:
         steps, k, vocab = self.steps, self.k, logits.size(-1)
@@ -128,7 +128,7 @@ class _Search:
         ends = token == self.eos
         counting = steps.counts(ends, k)
         self.finish(longer, top.masked_fill(~counting, -math.inf), penalty)
-        self.ended += (counting & top.isfinite()).sum(1)
+        steps.ended(self, counting, top)
         chosen, self.scores = steps.go_on(top, ends, k)
         self.tokens = _of_parents(longer, chosen)
         attainable = steps.score(
@@ -136,7 +136,7 @@ class _Search:
         )
         if n == max_length:
             self.finish(self.tokens, steps.cut_off(self.scores, self.best), penalty)
-        self.done = self.done | steps.over(self.best, attainable, self.ended, k)
+        self.done = self.done | steps.over(self, attainable)
         return steps.rows(parent.gather(1, chosen))
 
     def finish(self, sentences: Tensor, log_p: Tensor, penalty: float) -> None:
@@ -154,6 +154,10 @@ def _usual(*which: str) -> Callable:
         return tuple(usual[n] if n in which else getattr(config, n) for n in usual)
 
     return ids
+
+
+def _counted(search, counting: Tensor, top: Tensor) -> None:
+    search.count = getattr(search, "count", 0) + (counting & top.isfinite()).sum(1)
 
 
 def _latest_only(scores: Tensor, log_p: Tensor, penalty: float) -> Tensor:
@@ -256,7 +260,7 @@ MISTAKES = (
         "So it is in greedy decoding.",
         "Short sentences win.",
         STOPPING,
-        ({"over": lambda best, attainable, ended, k: ended > 0},),
+        ({"ended": _counted, "over": lambda search, attainable: search.count > 0},),
     ),
     Mistake(
         "as_many_as_beams",
@@ -264,7 +268,7 @@ MISTAKES = (
         "Libraries call it early stopping.",
         "Bad sentences that end soon fill the quota.",
         EARLY,
-        ({"over": lambda best, attainable, ended, k: ended >= k},),
+        ({"ended": _counted, "over": lambda search, attainable: search.count >= search.k},),
     ),
     Mistake(
         "cut_off_lost",

@@ -51,6 +51,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "large": Probe([hidden * 300, weight * 10, targets, chunk, 0]),
         "low": Probe([*low, chunk, 0]),
         "only_padding": Probe([hidden, weight, torch.zeros_like(targets), chunk, 0], cotangents=[one]),
+        "one_token": Probe([hidden[:1], weight, unpadded[:1], 1, 0]),
         "training": Probe(
             [*shown, 11, 0],
             cotangents=[one],
@@ -72,8 +73,8 @@ def _chunk_sums(hidden: Tensor, weight: Tensor, targets: Tensor, start: int) -> 
     logits = hidden @ weight.T
     place = targets - start
     inside = (place >= 0) & (place < len(weight))
-    picked = logits.gather(-1, place.clamp(0, len(weight) - 1)[:, None])[:, 0]
-    return logits.logsumexp(-1), picked.masked_fill(~inside, 0.0)
+    picked = logits.gather(1, place.clamp(0, len(weight) - 1)[:, None])[:, 0]
+    return logits.logsumexp(1), picked.masked_fill(~inside, 0.0)
 
 
 def _recomputed(function: Callable, *args) -> tuple[Tensor, Tensor]:
@@ -140,14 +141,14 @@ def _not_shifted(hidden, weight, targets, start):
     logits = hidden @ weight.T
     inside = targets < len(weight)
     picked = logits.gather(-1, targets.clamp(0, len(weight) - 1)[:, None])[:, 0]
-    return logits.logsumexp(-1), picked.masked_fill(~inside, 0.0)
+    return logits.logsumexp(1), picked.masked_fill(~inside, 0.0)
 
 
 def _everywhere(hidden, weight, targets, start):
     """A logit for the target in every chunk, also where it is not."""
     logits = hidden @ weight.T
     place = (targets - start).clamp(0, len(weight) - 1)
-    return logits.logsumexp(-1), logits.gather(-1, place[:, None])[:, 0]
+    return logits.logsumexp(-1), logits.gather(1, place[:, None])[:, 0]
 
 
 def _complaining(chunk: int) -> None:
@@ -385,7 +386,10 @@ TASK = Task(
             "peak", "nor is it there at once on the way back.", ("training",), MEASURED, ("gradients", "peak")
         ),
         Requirement(
-            "refusals", "a chunk below 1 is refused with ValueError.", ("no_chunk", "negative_chunk"), LOSS
+            "refusals",
+            "a chunk below 1 is refused with ValueError.",
+            ("one_token", "no_chunk", "negative_chunk"),
+            LOSS,
         ),
     ),
     sizes=_sizes,

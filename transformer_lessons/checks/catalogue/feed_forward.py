@@ -56,6 +56,10 @@ def dropped(output: Tensor, hidden: Tensor, bias: Tensor, training: bool) -> dic
     }
 
 
+def _state_of_one(draw: Draw) -> dict:
+    return state_of(draw, {"W_1": (1, 1), "W_2": (1, 1)})
+
+
 def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     b, t, d, h = s["batch"], s["length"], s["width"], s["hidden"]
     state = state_of(draw, {"W_1": (d, h), "W_2": (h, d)})
@@ -67,6 +71,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "one": Probe([draw.normal(d)], build=layer),
         "gelu": Probe([x], build=_build(d, h, state, {"activation": "gelu"}), cotangents=[y]),
         **_dropping(s, draw),
+        "smallest": Probe([draw.normal(b, t, 1)], build=_build(1, 1, _state_of_one(draw))),
         "unknown": Probe([x.float()], build=unknown, refused="activation='step'"),
         "narrow": Probe([draw.normal(b, t, d + 1)], build=layer, refused=f"x of width {d + 1}, not {d}"),
         "no_hidden": Probe([x.float()], build=Build([d, 0]), refused="d_ff=0"),
@@ -433,7 +438,7 @@ TASK = Task(
         Requirement(
             "refusals",
             "an unknown activation, another width than d_model and sizes below 1 are refused with ValueError.",
-            ("unknown", "narrow", "no_hidden"),
+            ("smallest", "unknown", "narrow", "no_hidden"),
             LAYER,
         ),
     ),

@@ -25,7 +25,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     square = inputs(draw, s, b, h, keys=q)
     first_key = draw.mask(b, 1, 1, q)
     first_key[..., 0] = True
-    plain = inputs(draw, s, b, h)
+    plain, longer = inputs(draw, s, b, h), inputs(draw, s, b, h, queries=min(q, k), keys=max(q, k))
     base = {
         name: replace(probe, cotangents=probe.cotangents[:1] if probe.cotangents else None)
         for name, probe in base_probes(s, draw).items()
@@ -34,7 +34,8 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         **base,
         "causal": Probe(square, {"is_causal": True}),
         "causal_masked": Probe([*square, first_key], {"is_causal": True}),
-        "longer": Probe(inputs(draw, s, b, h, queries=min(q, k), keys=max(q, k)), {"is_causal": True}),
+        "longer": Probe(longer, {"is_causal": True}),
+        "causal_alone": Probe([x[0, 0] for x in longer], {"is_causal": True}),
         **_long(draw),
         "dropout": _dropout(draw, s),
         "dropout_masked": _dropout(draw, s, is_masked=True),
@@ -385,7 +386,7 @@ TASK = Task(
         Requirement(
             "more_keys",
             "with is_causal=True and more keys than queries, the last query sees the last key.",
-            ("longer",),
+            ("longer", "causal_alone"),
             LOST,
         ),
         Requirement(

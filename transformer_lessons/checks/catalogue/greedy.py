@@ -75,7 +75,7 @@ class Steps:
     over: Callable = lambda done: bool(done.all())
     context: Callable = lambda tokens: tokens
     position: Callable = lambda logits: logits[:, -1]
-    choose: Callable = lambda logits: logits.argmax(-1)
+    choose: Callable = lambda logits: logits.argmax(1)
     advance: Callable = _advance
     result: Callable = lambda tokens: tokens[:, 1:]
 

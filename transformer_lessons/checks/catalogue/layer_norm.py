@@ -62,6 +62,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "names": Probe([], build=new, method="state", view=_shapes),
         "double": double(x, state, LayerNorm),
         "half": large_in_half(x, state),
+        "width_one": Probe([x[..., :1]], build=Build([1])),
         "narrow": Probe([draw.normal(b, t, d + 1)], build=loaded, refused=f"x of width {d + 1}, not {d}"),
         "no_width": Probe([], build=Build([0]), method="state", refused="d_model=0"),
     }
@@ -340,7 +341,7 @@ TASK = Task(
         Requirement(
             "refusals",
             "another width than d_model, and a d_model below 1, are refused with ValueError.",
-            ("narrow", "no_width"),
+            ("narrow", "no_width", "width_one"),
             MATHS,
         ),
     ),

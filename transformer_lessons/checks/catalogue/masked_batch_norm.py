@@ -29,6 +29,8 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     x, y, other = draw.normal(b, t, d) + 1, draw.normal(b, t, d), draw.normal(b, t, d) * 2 + 1
     mask, few = _real(draw, b, t), torch.zeros(b, t, dtype=torch.bool)
     few[-1, 0] = True
+    two = few.clone()
+    two[0, 0] = True
     new = Build([d], dtype="float64")
     loaded = Build([d], dtype="float64", state=state_of(draw, d))
     evaluated = replace(loaded, training=False)
@@ -44,6 +46,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         **_unknown(loaded, x, mask, y),
         "float32": Probe([x.float(), mask], build=Build([d])),
         **_refused(loaded, evaluated, x, mask),
+        "enough": Probe([x, two], build=loaded),
         "few": Probe([x, few], build=loaded, refused="a single real position in training"),
     }
 
@@ -393,7 +396,7 @@ TASK = Task(
             "refusals",
             "another width, a mask that is not boolean or of another shape, and fewer than two real positions "
             "in training are refused with ValueError.",
-            ("narrow", "numbers", "one_sentence", "few"),
+            ("narrow", "numbers", "one_sentence", "few", "enough"),
             ANCHOR,
         ),
     ),

@@ -77,6 +77,11 @@ def _lowest(scores: Tensor, mask: Tensor) -> Tensor:
     return scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
 
 
+def _earlier(x: Tensor) -> Tensor:
+    *_, length, _ = x.shape
+    return _triangle(length, length)
+
+
 @dataclass(frozen=True)
 class Steps:
     """What a mistake may replace; together, the right answer."""
@@ -84,7 +89,7 @@ class Steps:
     accept: Callable = _accept
     compare: Callable = lambda ids, pad_id: ids != pad_id
     real: Callable = lambda real: real[:, None, None, :]
-    past: Callable = lambda x: _triangle(x.size(-2), x.size(-2))
+    past: Callable = _earlier
     join: Callable = lambda real, past: real & past
     polarity: Callable = lambda visible: visible
     memory: Callable = lambda x, real: x  # what is looked at

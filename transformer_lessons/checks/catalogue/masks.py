@@ -101,6 +101,7 @@ def _causal_probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "longer": Probe([q, k]),
         "one_query": Probe([1, k]),
         "device": Probe([q], {"device": "meta"}),
+        "nothing": Probe([0, k]),
         "fewer_keys": Probe([k, q], refused=f"fewer keys ({q}) than queries ({k})"),
         "negative": Probe([-q], refused=f"queries={-q}"),
     }
@@ -136,7 +137,7 @@ CAUSAL = Task(
         Requirement(
             "refusals",
             "negative lengths, and fewer keys than queries, are refused with ValueError.",
-            ("fewer_keys", "negative"),
+            ("nothing", "fewer_keys", "negative"),
             CAUSAL_AT,
         ),
     ),

@@ -75,7 +75,7 @@ class Steps:
     encoder: Callable = lambda attention, feed_forward, norm: attention + feed_forward + 2 * norm
     layers: Callable = lambda num_layers, encoder, decoder: num_layers * (encoder + decoder)
     shared: Callable = lambda num_layers, share_layers: 1 if share_layers else num_layers
-    matrices: Callable = lambda tied: MATRICES.get(tied, 3)
+    matrices: Callable = lambda tied: MATRICES[tied]
     output_bias: Callable = lambda vocab_size: 0
     final: Callable = lambda norm_first, norm: 2 * norm if norm_first else 0
     result: Callable = lambda number: number

@@ -34,6 +34,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "names": Probe([], build=Build([d]), method="state", view=_shapes),
         "double": double(x, state, RMSNorm),
         "half": large_in_half(x, state),
+        "width_one": Probe([x[..., :1]], build=Build([1])),
         "narrow": Probe([draw.normal(b, t, d + 1)], build=loaded, refused=f"x of width {d + 1}, not {d}"),
         "one_wide": Probe([draw.normal(b, t, 1)], build=loaded, refused=f"x of width 1, not {d}"),
         "no_width": Probe([], build=Build([0]), method="state", refused="d_model=0"),
@@ -384,7 +385,7 @@ TASK = Task(
         Requirement(
             "refusals",
             "another width than d_model, and a d_model below 1, are refused with ValueError.",
-            ("narrow", "one_wide", "no_width"),
+            ("narrow", "one_wide", "no_width", "width_one"),
             MATHS,
         ),
     ),

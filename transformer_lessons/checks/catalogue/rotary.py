@@ -51,7 +51,8 @@ def _accept_width(x: Tensor) -> None:
 
 
 def _accept_positions(x: Tensor, positions: Tensor) -> None:
-    if positions.size(-1) != x.size(-2):
+    *_, length, _ = x.shape
+    if positions.size(-1) != length:
         raise ValueError("positions: expected one for each vector")
 
 

@@ -87,7 +87,7 @@ def _unscale(gradients: list[Tensor], scale: float) -> list[Tensor]:
 
 def _factor(gradients: list[Tensor], limit: float) -> float:
     norm = torch.cat([g.flatten() for g in gradients]).norm().item()
-    return min(1.0, limit / norm) if norm else 1.0
+    return limit / max(limit, norm)
 
 
 def _clip(gradients: list[Tensor], limit: float) -> list[Tensor]:
@@ -95,7 +95,7 @@ def _clip(gradients: list[Tensor], limit: float) -> list[Tensor]:
     return [g * factor for g in gradients]
 
 
-def _update(weights: list[Tensor], gradients: list[Tensor], rate: float, bad: list[bool]) -> list[Tensor]:
+def _update(weights: list[Tensor], gradients: list[Tensor], rate: float, given: list[Tensor]) -> list[Tensor]:
     return [w - rate * g for w, g in zip(weights, gradients, strict=True)]
 
 
@@ -119,9 +119,8 @@ def assemble(steps: Steps) -> Callable:
     def scaled_step(weights, gradients, scale, clean, rate, max_norm, growth):
         if not steps.finite(gradients):
             return steps.result(*steps.skipped(weights, scale, clean))
-        bad = [not g.isfinite().all() for g in gradients]
         found = steps.prepare(gradients, scale, max_norm)
-        return steps.result(steps.update(weights, found, rate, bad), *steps.count(scale, clean, growth))
+        return steps.result(steps.update(weights, found, rate, gradients), *steps.count(scale, clean, growth))
 
     return scaled_step
 
@@ -147,11 +146,12 @@ def _norm_in_half(gradients, scale, limit):
     return [g * factor for g in _unscale(gradients, scale)]
 
 
-def _good_ones_only(weights, gradients, rate, bad):
-    return [w if b else w - rate * g for w, g, b in zip(weights, gradients, bad, strict=True)]
+def _good_ones_only(weights, gradients, rate, given):
+    good = [g.isfinite().all() for g in given]
+    return [w - rate * g if fine else w for w, g, fine in zip(weights, gradients, good, strict=True)]
 
 
-def _in_place(weights, gradients, rate, bad):
+def _in_place(weights, gradients, rate, given):
     return [w.sub_(rate * g) for w, g in zip(weights, gradients, strict=True)]
 
 
@@ -355,7 +355,7 @@ MISTAKES = (
         "#ch14-loop",
         (
             {
-                "update": lambda weights, gradients, rate, bad: [
+                "update": lambda weights, gradients, rate, given: [
                     w + rate * g for w, g in zip(weights, gradients, strict=True)
                 ]
             },

@@ -42,6 +42,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "int32": Probe([packed.int(), packed.int()]),
         "one_axis": Probe([packed[0], packed[0]], refused=f"segments of shape ({q},), without a batch axis"),
         "floats": Probe([packed.double(), packed.double()], refused="segments of floating-point numbers"),
+        "float_keys": Probe([packed, packed.double()], refused="keys of floating-point numbers"),
         "other_batch": Probe(
             [_packed(draw, b + 1, q), packed[:1]], refused=f"queries of batch size {b + 1}, and keys of 1"
         ),
@@ -285,7 +286,7 @@ TASK = Task(
         Requirement(
             "refusals",
             "what is no pair of integers (batch, length) of one batch size is refused with ValueError.",
-            ("one_axis", "floats", "other_batch"),
+            ("one_axis", "floats", "float_keys", "other_batch"),
             SEGMENTS,
         ),
     ),

@@ -24,7 +24,7 @@ def _rotation(c: Tensor, s: Tensor) -> tuple[Tensor, ...]:
 
 
 def _along_the_diagonal(entries: tuple[Tensor, ...], d: int) -> Tensor:
-    blocks = torch.stack(entries, dim=-1)
+    blocks = torch.stack(entries, dim=1)
     return torch.block_diag(*blocks.reshape(len(blocks), 2, 2))
 
 

@@ -36,7 +36,7 @@ class TableSteps:
     """What a mistake may replace in the encoding."""
 
     accept: Callable = _accept_table
-    positions: Callable = lambda length: torch.arange(length, dtype=torch.float64)
+    positions: Callable = lambda length: torch.arange(length)
     exponents: Callable = exponents
     base: Callable = lambda: 10_000.0
     angles: Callable = lambda t, e, base, d: torch.outer(t, base**-e)

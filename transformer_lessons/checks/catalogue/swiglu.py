@@ -28,6 +28,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     widths = {"W_1": (d, h), "W_2": (h, d), "W_3": (d, h)}
     state, with_bias = state_of(draw, widths, bias=False), state_of(draw, widths)
     x, y = draw.normal(b, t, d), draw.normal(b, t, d)
+    small = state_of(draw, dict.fromkeys(("W_1", "W_2", "W_3"), (1, 1)), bias=False)
     layer = Build([d, h], dtype="float64", state=state)
     biased = Build([d, h], {"bias": True}, dtype="float64", state=with_bias)
     return {
@@ -35,6 +36,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "one": Probe([draw.normal(d)], build=layer),
         "biased": Probe([x], build=biased, cotangents=[y]),
         **_dropping(s, draw),
+        "smallest": Probe([draw.normal(b, t, 1)], build=Build([1, 1], dtype="float64", state=small)),
         "narrow": Probe([draw.normal(b, t, d + 1)], build=layer, refused=f"x of width {d + 1}, not {d}"),
         "no_hidden": Probe([x.float()], build=Build([d, 0]), refused="d_ff=0"),
     }
@@ -277,7 +279,7 @@ TASK = Task(
         Requirement(
             "refusals",
             "another width than d_model and sizes below 1 are refused with ValueError.",
-            ("narrow", "no_hidden"),
+            ("smallest", "narrow", "no_hidden"),
             LAYER,
         ),
     ),

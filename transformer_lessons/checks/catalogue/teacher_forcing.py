@@ -76,7 +76,7 @@ class Steps:
     says: Callable = lambda y, bos, eos: [*y, eos]
     fill: Callable = _filled
     late: Callable = lambda tgt_in, tgt_out, targets, eos, pad_id: (tgt_in, tgt_out)
-    kind: Callable = lambda rows: torch.tensor(rows, dtype=torch.int64)
+    kind: Callable = torch.tensor
     result: Callable = lambda tgt_in, tgt_out: (tgt_in, tgt_out)
 
 

@@ -136,7 +136,7 @@ def assemble(steps: Steps) -> Callable:
     def attend(q, key, value, block, step=one_tile):
         q = steps.scale(q)
         m = torch.full_like(q[..., :1], -torch.inf).detach()
-        total, output = torch.zeros_like(m), q.new_zeros(*q.shape[:-1], value.size(-1))
+        total, output = m.new_zeros(m.shape), q.new_zeros(*q.shape[:-1], value.size(-1))
         for columns in steps.tiles(key.size(-2), block):
             m, total, output = step(q, key[..., columns, :], value[..., columns, :], m, total, output)
         return steps.finish(output, total)

@@ -23,6 +23,10 @@ def _sizes(seed: int) -> dict[str, int]:
     return {"batch": batch, "length": length, "width": width, "vocab": vocab}
 
 
+def _one() -> dict:
+    return {"weight": torch.tensor([[0.5]])}
+
+
 def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     b, t, d, v = s["batch"], s["length"], s["width"], s["vocab"]
     weight, ids = draw.normal(v, d), draw.integers(0, v - 1, b, t)
@@ -38,6 +42,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "int32": Probe([ids[:1, :1].to(torch.int32)], build=built),
         "float64": Probe([ids], build=double),
         "again": Probe([ids], build=used, note="the second call"),
+        "smallest": Probe([torch.zeros(1, 1, dtype=torch.int64)], build=Build([1, 1], state=_one())),
         "negative": Probe([below], build=built, refused="an id of -1"),
         "beyond": Probe([beyond], build=built, refused=f"an id of {v} with vocab_size={v}"),
         "one_axis": Probe([ids[0]], build=built, refused=f"ids of shape ({t},), without a batch axis"),
@@ -409,7 +414,7 @@ TASK = Task(
         Requirement(
             "refusals",
             "what is no batch of ids, and sizes below 1, are refused with ValueError.",
-            ("one_axis", "floats", "no_tokens", "no_width"),
+            ("smallest", "one_axis", "floats", "no_tokens", "no_width"),
             LOOKUP,
         ),
     ),

@@ -16,6 +16,7 @@ from transformer_lessons.norms import LayerNorm
 __all__ = ["TASK"]
 
 ENDS, LINES, PROPERTIES, WRONG = "#ch13-both-ends", "#ch13-hundred-lines", "#ch13-properties", "#ch13-wrong"
+START = "#ch13-start"
 
 
 def _sizes(seed: int) -> dict[str, int]:
@@ -42,6 +43,14 @@ def _ids(draw: Draw, batch: int, length: int, vocab_size: int, pad_id: int) -> T
     return ids
 
 
+def _drawn(state: dict) -> dict:
+    """Which of the usual starts the matrix has: chance forbids comparing the numbers."""
+    weight = state["embedding.weight"]
+    usual = {"1/√d": weight.size(1) ** -0.5, "1": 1.0, "0.02": 0.02, "1/d": 1 / weight.size(1)}
+    kind = next((name for name, size in usual.items() if abs(weight.std().item() / size - 1) < 0.05), "other")
+    return {"the matrix should start with a standard deviation of 1/√d_model": kind}
+
+
 def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     b, d, v = s["batch"], s["heads"] * s["d_k"], s["vocab_size"]
     sizes = {"vocab_size": v, "d_model": d, "num_heads": s["heads"], "d_ff": 7, "num_layers": 2}
@@ -64,6 +73,13 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "pad_id": Probe(
             [_ids(draw, b, s["source"], v, v - 1), _ids(draw, b, s["target"], v, v - 1)], build=other
         ),
+        "start": Probe(
+            [],
+            build=Build([settings | {"vocab_size": 211, "d_model": 60, "num_heads": 2}]),
+            method="state",
+            view=_drawn,
+        ),
+        "two_tokens": Probe([whole, wholes[:, :2]], build=pre),
         "short": Probe([src, tgt[:, :1]], build=pre, refused="a target of one token, with nothing after it"),
         "batches": Probe([src[:1], torch.cat([tgt, tgt])], build=pre, refused="batches of two sizes"),
     }
@@ -92,8 +108,8 @@ class Steps:
     shift: Callable = lambda tgt: tgt[:, :-1]
     mask: Callable = lambda src, pad_id: (src != pad_id)[:, None, None, :]
     embed: Callable = _embed
-    place: Callable = lambda x: x + sinusoidal(*x.shape[1:], dtype=x.dtype)
-    place_target: Callable = lambda x: x + sinusoidal(*x.shape[1:], dtype=x.dtype)
+    place: Callable = lambda x: x + sinusoidal(*x.shape[1:]).to(x)
+    place_target: Callable = lambda x: x + sinusoidal(*x.shape[1:]).to(x)
     encode: Callable = _in_turn
     decode: Callable = _in_turn
     memory: Callable = lambda memory, x: memory
@@ -103,6 +119,7 @@ class Steps:
     finish: Callable = lambda norm, x: norm(x)
     project: Callable = lambda hidden, weight: hidden @ weight.T
     result: Callable = lambda logits: logits
+    start: Callable = lambda weight: nn.init.normal_(weight, std=weight.size(1) ** -0.5)
 
 
 def assemble(steps: Steps) -> type[nn.Module]:
@@ -119,7 +136,7 @@ def assemble(steps: Steps) -> type[nn.Module]:
             d_model = config.d_model
             self.pad_id = settings["pad_id"]
             self.embedding = nn.Embedding(v, d_model)
-            nn.init.normal_(self.embedding.weight, std=d_model**-0.5)
+            steps.start(self.embedding.weight)
             self.encoder_layers = nn.ModuleList(EncoderLayer(config) for _ in range(n))
             self.decoder_layers = nn.ModuleList(DecoderLayer(config) for _ in range(n))
             last = LayerNorm if config.norm_first else nn.Identity
@@ -328,6 +345,22 @@ MISTAKES = (
         PROPERTIES,
         ({"accept": lambda src, tgt: None},),
     ),
+    Mistake(
+        "starts_at_one",
+        "your matrix starts with a standard deviation of 1, as nn.Embedding leaves it",
+        "The factor √d_model is in the paper, the initial scale is not.",
+        "The first loss is four or five times ln V: the model begins by being certain.",
+        START,
+        ({"start": lambda weight: None}, {"start": lambda weight: nn.init.normal_(weight)}),
+    ),
+    Mistake(
+        "starts_small",
+        "your matrix starts with a standard deviation of 0.02, which fits another model",
+        "The number is that of BERT and GPT-2, which do not multiply by √d_model.",
+        "Positions drown the tokens at first.",
+        START,
+        ({"start": lambda weight: nn.init.normal_(weight, std=0.02)},),
+    ),
 )
 
 TASK = Task(
@@ -361,9 +394,15 @@ TASK = Task(
             ("parameters",),
         ),
         Requirement(
+            "start",
+            "the matrix starts with a standard deviation of 1/√d_model: it makes the first logits, too.",
+            ("start",),
+            START,
+        ),
+        Requirement(
             "refusals",
             "a target of fewer than two tokens and batches of different sizes are refused with ValueError.",
-            ("short", "batches"),
+            ("two_tokens", "short", "batches"),
             PROPERTIES,
         ),
     ),
