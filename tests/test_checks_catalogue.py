@@ -156,6 +156,12 @@ def test_partial_credit_counts_the_requirements_met():
         report.score(speed=1)
 
 
+def test_a_notebook_shows_the_message_and_not_the_workings():
+    with pytest.raises(AssertionError) as failure:
+        checks.require("causal_mask", lambda queries, keys=None, *, device=None: None)
+    assert failure.value._render_traceback_() == [f"AssertionError: {failure.value}"]  # IPython asks for it
+
+
 def test_the_report_reads_well():
     task = checks.task(ATTENTION)
     report = checks.check(ATTENTION, task.mistaken(task.mistakes[1].variants[0]))

@@ -101,10 +101,12 @@ def require(task_name: str, candidate: Any, *, seed: int = 0) -> None:
         AssertionError: with the report's message, if the answer is not right.
         ValueError: if there is no such task.
     """
+    __tracebackhide__ = True  # pytest's word for: show the message, not these lines
     report = check(task_name, candidate, seed=seed)
     if not report.passed:
-        # Not from here: the learner sees the message without the workings of the check.
-        raise AssertionError(report.message) from None
+        error = AssertionError(report.message)
+        error._render_traceback_ = lambda: [f"AssertionError: {report.message}"]  # and IPython's
+        raise error
 
 
 def _finding(judged: Task, requirement: Requirement, probes: dict, shown: dict[str, Reply]) -> Finding | None:
