@@ -15,6 +15,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from urllib.parse import unquote, urlsplit
 
+import nbformat
 import pytest
 
 from book import browser
@@ -314,14 +315,49 @@ def test_no_id_occurs_twice_in_a_page(site):
         assert len(ids) == len(set(ids)), (name, [found for found in ids if ids.count(found) > 1])
 
 
+def secrets() -> list[str]:
+    """What masters hold and nobody else may: solutions, written answers and hidden tests, by words."""
+    found = []
+    for master in sorted((ROOT / "exercises" / "source").glob("*/*.ipynb")):
+        cells = nbformat.read(master, as_version=4).cells
+        shown = words(" ".join(cell.source for cell in cells if not HIDDEN.search(cell.source)))
+        for cell in cells:
+            blocks = HIDDEN.findall(cell.source)
+            if cell.cell_type == "markdown" and cell.metadata.nbgrader.solution:
+                blocks, shown = [cell.source], shown.replace(words(cell.source), "")
+            # A short one, `x = 3`, may stand anywhere, and the lines of a broken program that are right in it.
+            found += [secret for secret in map(words, blocks) if len(secret) > 60 and secret not in shown]
+    return found
+
+
+HIDDEN = re.compile(r"### BEGIN (?:SOLUTION|HIDDEN TESTS)\n(.*?)### END", re.DOTALL)
+
+
+def words(text: str) -> str:
+    """A text with one space between words."""
+    return " ".join(text.split())
+
+
 def test_masters_and_hidden_tests_are_not_published(site):
+    """Neither on the pages nor beside them, nor among the files that make up the wheel or that students open."""
     published = [path.relative_to(site.html) for path in site.html.rglob("*") if path.is_file()]
     sources = {path.name for path in published if path.parts[0] == "_sources"}
     assert sources == {f"{name}.md" for name in PAGES} | {f"{name}.ipynb" for name in CHAPTERS}
-    for path in published:
-        assert "exercises" not in path.parts, path
-        if path.suffix in (".html", ".ipynb", ".md"):
-            assert "BEGIN HIDDEN TESTS" not in (site.html / path).read_text(encoding="utf-8"), path
+    assert not any("exercises" in path.parts for path in published)
+    folders = site.html, ROOT / "transformer_lessons", ROOT / "exercises" / "release"
+    kinds = {".html", ".ipynb", ".md", ".js", ".txt", ".py", ".json"}
+    files = [path for folder in folders for path in folder.rglob("*") if path.suffix in kinds]
+    hidden = secrets()
+    assert len(hidden) > 100
+    for path in files:
+        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".ipynb":
+            text = " ".join(cell.source for cell in nbformat.reads(text, as_version=4).cells)
+        elif path.suffix == ".html":
+            text = unescape(re.sub(r"<[^>]*>", "", text))
+        assert "BEGIN HIDDEN TESTS" not in text, path
+        text = words(text)
+        assert not [secret for secret in hidden if secret in text], path
 
 
 # ---- In a browser
