@@ -9,6 +9,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+import torch
 from nbgrader.api import Gradebook
 
 from book import syllabus
@@ -17,6 +18,8 @@ from exercises import release
 from tests.broken_programs import BROKEN
 from tests.typical_answers import TYPICAL, WRONG
 from transformer_lessons import checks, records
+from transformer_lessons.checks import patients
+from transformer_lessons.checks.catalogue import attention_test
 
 MASTERS = release.masters()
 IDS = [master.parent.name for master in MASTERS]
@@ -233,6 +236,23 @@ def test_the_visible_check_names_typical_mistakes(no_shape_checks, check, wrong,
     with pytest.raises(AssertionError) as failure:
         exec(cells[check], names)
     assert message in " ".join(str(failure.value).split())
+
+
+def test_what_ps10_says_of_tests_that_look_at_shapes():
+    """Nineteen wrong implementations of attention, of which seventeen have the right shapes."""
+
+    def has_the_shapes(attention):
+        try:
+            shapes = [tuple(x.shape) for x in attention(*(torch.randn(2, 3, n, 5) for n in (7, 11, 11)))]
+        except Exception:
+            return False
+        return shapes == [(2, 3, 7, 5), (2, 3, 7, 11)]
+
+    wrong = [patients.attention(kind) for kinds in attention_test.WRONG.values() for kind in kinds]
+    assert (len(wrong), sum(map(has_the_shapes, wrong))) == (19, 17)
+    master = next(master for master in MASTERS if master.stem == "ps10_bug_clinic")
+    text = next(cell.source for cell in read(master).cells if cell.id == "ps10-7-text")
+    assert "nineteen wrong implementations, and seventeen of them" in text
 
 
 def test_exercises_stay_out_of_the_wheel():
