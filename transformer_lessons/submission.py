@@ -167,8 +167,11 @@ def complaints(report: Path) -> list[tuple[int, str]]:
     for case in ElementTree.parse(report).iter("testcase"):
         for failure in case.iter("failure"):
             text = re.sub(r"(#x1B|\x1b)\[[0-9;]*m", "", failure.text or "")
-            kind = re.search(r"^(\w+) +Traceback \(most recent call last\)$", text, re.MULTILINE)
-            message = text.rpartition(f"\n{kind[1]}: ")[2] if kind else text.strip().splitlines()[-1]
-            said = message if kind is None or kind[1] == "AssertionError" else f"{kind[1]}: {message}"
+            # A whole traceback, or, of a failed check, the message alone.
+            head = r"^(\w+) +Traceback \(most recent call last\)$|^Traceback:\s+(\w+): "
+            named = re.search(head, text, re.MULTILINE)
+            kind = named and (named[1] or named[2])
+            message = text.rpartition(f"\n{kind}: ")[2] if kind else text.strip().splitlines()[-1]
+            said = message if kind in (None, "AssertionError") else f"{kind}: {message}"
             found.append((int(case.get("name").split()[-1]), said.strip()))
     return found
