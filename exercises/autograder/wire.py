@@ -1,0 +1,223 @@
+"""Plain values over a socket: a header in JSON, and tensors as raw bytes behind it; never pickle.
+
+A frame is two lengths (of the header and of the bytes, 8 bytes each, little-endian), the header, and the bytes of
+all tensors in the order in which the header names them. In the header
+
+    None, bool, int, float, str   stand for themselves,
+    [value, …]                    for a list,
+    {"dict": {name: value, …}}    for a dict with string keys,
+    {"tensor": [dtype, shape]}    for a tensor.
+
+Whoever sends a frame may be hostile: everything is bounded before it is read or built, and all that a reader can
+raise is `WireError` (what came breaks these rules) and `PeerGoneError` (nothing comes, or nobody reads).
+"""
+
+import json
+import math
+import select
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["PeerGoneError", "WireError", "receive", "send"]
+
+HEADER_BYTES = 1 << 20
+TENSOR_BYTES = 256 << 20
+VALUES = 20_000  # in one frame: tensors, numbers, lists and what they hold
+DEPTH = 24
+TEXT = 65_536  # the longest string
+AXES = 16
+LENGTHS = struct.Struct("<QQ")
+DTYPES = {
+    str(dtype).removeprefix("torch."): dtype
+    for dtype in (
+        *(torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.complex128, torch.complex64),
+        *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool),
+    )
+}
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
+
+
+class WireError(Exception):
+    """A value that cannot be sent, or a frame that breaks the rules; nothing more is to be read."""
+
+
+class PeerGoneError(Exception):
+    """The other side has ended, or took longer than it may."""
+
+
+def send(connection: socket.socket, value: Any, deadline: float) -> None:
+    """One frame.
+
+    Args:
+        connection: a stream socket.
+        value: plain, see above; tensors of any device, with strides.
+        deadline: by `time.monotonic`.
+
+    Raises:
+        WireError: if the value is too large, too deep, or of another kind. Nothing was sent then.
+        PeerGoneError: if the other side does not read it in time, or has ended.
+    """
+    tensors: list[Tensor] = []
+    encoded = _encoded(value, tensors, _Count(), 0)
+    if sum(tensor.nbytes for tensor in tensors) > TENSOR_BYTES:
+        raise WireError(f"tensors: expected at most {TENSOR_BYTES:,} bytes in all")
+    header = json.dumps(encoded, ensure_ascii=False).encode("utf-8", "replace")
+    if len(header) > HEADER_BYTES:
+        raise WireError(f"value: expected at most {HEADER_BYTES:,} bytes beside tensors, got {len(header):,}")
+    parts = [_bytes_of(tensor) for tensor in tensors]
+    _write(connection, LENGTHS.pack(len(header), sum(map(len, parts))) + header, deadline)
+    for part in parts:
+        _write(connection, part, deadline)
+
+
+def receive(connection: socket.socket, deadline: float) -> Any:
+    """The value of the next frame.
+
+    Raises:
+        WireError: if the frame breaks the rules.
+        PeerGoneError: if it does not come in time, or the other side has ended.
+    """
+    header_bytes, tensor_bytes = LENGTHS.unpack(_read(connection, LENGTHS.size, deadline))
+    if header_bytes > HEADER_BYTES or tensor_bytes > TENSOR_BYTES:
+        raise WireError(f"frame: too large, {header_bytes:,} and {tensor_bytes:,} bytes")
+    try:
+        encoded = json.loads(bytes(_read(connection, header_bytes, deadline)))
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"header: no JSON: {type(error).__name__}") from None
+    data = memoryview(_read(connection, tensor_bytes, deadline))
+    value, rest = _decoded(encoded, data, _Count(), 0)
+    if len(rest):
+        raise WireError(f"frame: {len(rest):,} bytes too many")
+    return value
+
+
+class _Count:
+    """How many values a frame holds so far."""
+
+    def __init__(self):
+        self.values = 0
+
+    def one_more(self, depth: int) -> None:
+        self.values += 1
+        if self.values > VALUES:
+            raise WireError(f"value: expected at most {VALUES:,} values in all")
+        if depth > DEPTH:
+            raise WireError(f"value: expected to be nested at most {DEPTH} deep")
+
+
+def _encoded(value: Any, tensors: list[Tensor], count: _Count, depth: int) -> Any:
+    """What stands in the header; exact types, as objects of others may lie about themselves."""
+    count.one_more(depth)
+    if value is None or type(value) in (bool, float):
+        return value
+    if type(value) is int and -(2**63) <= value < 2**63:
+        return value
+    if type(value) is str and len(value) <= TEXT:
+        return value
+    if type(value) is list:
+        return [_encoded(item, tensors, count, depth + 1) for item in value]
+    if type(value) is dict and all(type(name) is str for name in value):
+        return {"dict": {name: _encoded(item, tensors, count, depth + 1) for name, item in value.items()}}
+    if isinstance(value, Tensor) and value.layout is torch.strided and value.dtype in NAMES:
+        plain = value.detach().as_subclass(Tensor).cpu().resolve_conj().resolve_neg().contiguous()
+        tensors.append(plain)
+        return {"tensor": [NAMES[plain.dtype], list(plain.shape)]}
+    raise WireError(f"value: expected plain values, got {type(value).__name__}")
+
+
+def _bytes_of(tensor: Tensor) -> memoryview:
+    flat = tensor.reshape(-1)
+    return memoryview(flat.view(torch.uint8).numpy()) if flat.numel() else memoryview(b"")
+
+
+def _decoded(encoded: Any, data: memoryview, count: _Count, depth: int) -> tuple[Any, memoryview]:
+    """A value, and the bytes that are left."""
+    count.one_more(depth)
+    if encoded is None or type(encoded) in (bool, float, str):
+        return encoded, data
+    if type(encoded) is int and -(2**63) <= encoded < 2**63:
+        return encoded, data
+    if type(encoded) is list:
+        return _all_decoded(encoded, data, count, depth)
+    if type(encoded) is dict and encoded.keys() == {"dict"} and type(encoded["dict"]) is dict:
+        values, data = _all_decoded(list(encoded["dict"].values()), data, count, depth)
+        return dict(zip(encoded["dict"], values, strict=True)), data
+    if type(encoded) is dict and encoded.keys() == {"tensor"}:
+        return _tensor(encoded["tensor"], data)
+    raise WireError("header: no value")
+
+
+def _all_decoded(encoded: list, data: memoryview, count: _Count, depth: int) -> tuple[list, memoryview]:
+    values = []
+    for item in encoded:
+        value, data = _decoded(item, data, count, depth + 1)
+        values.append(value)
+    return values, data
+
+
+def _tensor(described: Any, data: memoryview) -> tuple[Tensor, memoryview]:
+    """A tensor from the first of the bytes."""
+    if type(described) is not list or len(described) != 2 or described[0] not in NAMES.values():
+        raise WireError("tensor: no dtype and shape")
+    dtype, shape = DTYPES[described[0]], described[1]
+    if type(shape) is not list or len(shape) > AXES or not all(type(n) is int and n >= 0 for n in shape):
+        raise WireError("tensor: no shape")
+    size = math.prod(shape) * dtype.itemsize
+    if size > len(data):
+        raise WireError(f"tensor: {size:,} bytes are described, {len(data):,} came")
+    if not size:
+        try:
+            return torch.empty(shape, dtype=dtype), data
+        except RuntimeError:  # of an axis that is 0 and others that are out of all bounds
+            raise WireError("tensor: no shape") from None
+    raw = torch.frombuffer(data[:size], dtype=torch.uint8)
+    # Of booleans, bytes other than 0 and 1 are neither True nor False.
+    found = raw != 0 if dtype is torch.bool else raw.clone().view(dtype)
+    return found.reshape(shape), data[size:]
+
+
+def _write(connection: socket.socket, data: bytes | memoryview, deadline: float) -> None:
+    left = memoryview(data)
+    for _ in _until(deadline, "read", lambda wait: select.select([], [connection], [], wait)[1]):
+        try:
+            left = left[connection.send(left[: 1 << 20], socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL) :]
+        except BlockingIOError:
+            continue
+        except OSError as error:
+            raise PeerGoneError(f"the other process has ended: {error}") from None
+        if not left:
+            return
+
+
+def _read(connection: socket.socket, size: int, deadline: float) -> bytearray:
+    found = bytearray(size)
+    left = memoryview(found)
+    if not size:
+        return found
+    for _ in _until(deadline, "answer", lambda wait: select.select([connection], [], [], wait)[0]):
+        try:
+            got = connection.recv_into(left, flags=socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            continue
+        except OSError as error:
+            raise PeerGoneError(f"the other process has ended: {error}") from None
+        if not got:
+            raise PeerGoneError("the other process has ended")
+        left = left[got:]
+        if not left:
+            return found
+
+
+def _until(deadline: float, what: str, ready: Any) -> Iterator[None]:
+    """Once for each time the socket is ready."""
+    while True:
+        wait = deadline - time.monotonic()
+        if wait <= 0 or not ready(wait):
+            raise PeerGoneError(f"the other process took too long to {what}")
+        yield

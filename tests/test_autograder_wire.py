@@ -1,0 +1,247 @@
+"""Plain values over a socket: what is sent arrives; what is forged, cut short, late or too large is refused."""
+
+import json
+import math
+import random
+import socket
+import struct
+import threading
+import time
+
+import pytest
+import torch
+
+from exercises.autograder import wire
+from exercises.autograder.wire import PeerGoneError, WireError, receive, send
+
+SOON = 10.0  # seconds, in which all that should arrive does
+
+
+@pytest.fixture
+def ends():
+    """Both ends of a socket."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield ours, theirs
+
+
+def soon(seconds: float = SOON) -> float:
+    return time.monotonic() + seconds
+
+
+def crossed(ends, value):
+    """The value as it arrives; sent by a thread, as a socket holds only so much."""
+    ours, theirs = ends
+    thread = threading.Thread(target=send, args=(theirs, value, soon()))
+    thread.start()
+    try:
+        return receive(ours, soon())
+    finally:
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        True,
+        0,
+        -(2**63),
+        2**63 - 1,
+        0.1,
+        -0.0,
+        math.inf,
+        "",
+        "ψ\n\x00\ud7ff",
+        [],
+        {},
+        [[]],
+        {"": [None]},
+    ],
+    ids=repr,
+)
+def test_plain_values_arrive(ends, value):
+    found = crossed(ends, value)
+    assert (found, type(found)) == (value, type(value))
+
+
+def test_lone_surrogates_and_nan_do_not_stop_a_frame(ends):
+    assert crossed(ends, "a\ud800b") == "a?b"
+    assert math.isnan(crossed(ends, float("nan")))
+
+
+@pytest.mark.parametrize("dtype", wire.DTYPES.values(), ids=wire.DTYPES)
+@pytest.mark.parametrize("shape", [(), (1,), (0, 3), (2, 3, 5)], ids=str)
+def test_tensors_arrive_bit_for_bit(ends, dtype, shape):
+    torch.manual_seed(0)
+    sent = (torch.randn(shape) * 100).to(dtype)
+    found = crossed(ends, {"x": [sent, 1, sent.T if sent.dim() == 2 else sent]})["x"]
+    assert found[1] == 1
+    for got, want in ((found[0], sent), (found[2], sent.T if sent.dim() == 2 else sent)):
+        assert type(got) is torch.Tensor
+        assert got.dtype is dtype
+        assert torch.equal(got, want)
+        got.clone().fill_(1)  # memory of its own, which may be written
+
+
+def test_views_gradients_and_subclasses_arrive_as_plain_numbers(ends):
+    x = torch.randn(7, 5, dtype=torch.complex64)
+    sent = [
+        x.real[::2].requires_grad_(),
+        x.conj(),
+        torch.nn.Parameter(torch.ones(3)),
+        torch.full((2,), math.nan),
+    ]
+    found = crossed(ends, sent)
+    assert [type(t) for t in found] == [torch.Tensor] * 4
+    assert not any(t.requires_grad or t.is_conj() for t in found)
+    assert torch.equal(found[0], x.real[::2])
+    assert torch.equal(found[1], x.conj().resolve_conj())
+    assert found[3].isnan().all()
+
+
+class Liar(list):
+    def __iter__(self):
+        return iter([1])
+
+
+@pytest.mark.parametrize(
+    "value",
+    [object(), Liar([2]), (1, 2), {1: 2}, 2**63, "x" * 65_537, torch.eye(2).to_sparse(), [0] * 20_000, max],
+    ids=["object", "subclass", "tuple", "key", "integer", "text", "sparse", "many", "function"],
+)
+def test_what_is_not_plain_or_too_much_is_not_sent(ends, value):
+    ours, theirs = ends
+    with pytest.raises(WireError, match="value: expected"):
+        send(theirs, [value], soon())
+    send(theirs, "next", soon())
+    assert receive(ours, soon()) == "next", "nothing of it was sent"
+
+
+def test_depth_and_bytes_are_bounded(ends, monkeypatch):
+    _, theirs = ends
+    deep: list = []
+    for _ in range(wire.DEPTH + 1):
+        deep = [deep]
+    with pytest.raises(WireError, match="nested at most 24 deep"):
+        send(theirs, deep, soon())
+    monkeypatch.setattr(wire, "TENSOR_BYTES", 100)
+    with pytest.raises(WireError, match="at most 100 bytes in all"):
+        send(theirs, [torch.zeros(9, dtype=torch.float64)] * 2, soon())
+    monkeypatch.setattr(wire, "HEADER_BYTES", 100)
+    with pytest.raises(WireError, match="at most 100 bytes beside tensors, got 103"):
+        send(theirs, "x" * 101, soon())
+
+
+def frame(header: object, data: bytes = b"") -> bytes:
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<QQ", len(text), len(data)) + text + data
+
+
+FORGED = {
+    "too large a header": struct.pack("<QQ", 2**40, 0),
+    "too many bytes": struct.pack("<QQ", 2, 2**40),
+    "no JSON": frame(b"{"),
+    "no UTF-8": frame(b'"\xff"'),
+    "a number of many digits": frame(b"1" * 5000),
+    "brackets": frame(b"[" * 100_000),
+    "an integer of 65 bits": frame(2**64),
+    "a plain object": frame({"a": 1}),
+    "two tags": frame({"dict": {}, "tensor": ["bool", []]}),
+    "a dict that is a list": frame({"dict": [1]}),
+    "no such dtype": frame({"tensor": ["object", [1]]}, b"12345678"),
+    "a dtype that is a list": frame({"tensor": [["int8"], [1]]}, b"1"),
+    "no shape": frame({"tensor": ["int8"]}, b"1"),
+    "a negative axis": frame({"tensor": ["int8", [-1]]}, b"1"),
+    "an axis that is true": frame({"tensor": ["int8", [True]]}, b"1"),
+    "many axes": frame({"tensor": ["int8", [1] * 17]}, b"1"),
+    "more than came": frame({"tensor": ["float64", [2]]}, b"12345678"),
+    "less than came": frame({"tensor": ["int8", [1]]}, b"12"),
+    "nothing of far too much": frame({"tensor": ["int8", [0, 2**62, 2**62]]}),
+    "more than there is": frame({"tensor": ["int8", [2**62, 2**62]]}, b"1"),
+}
+
+
+@pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED)
+def test_forged_frames_are_refused(ends, forged):
+    ours, theirs = ends
+    theirs.sendall(forged)
+    with pytest.raises(WireError):
+        receive(ours, soon())
+
+
+def test_booleans_are_true_or_false_whatever_came(ends):
+    ours, theirs = ends
+    theirs.sendall(frame({"tensor": ["bool", [3]]}, bytes([0, 1, 77])))
+    found = receive(ours, soon())
+    assert found.tolist() == [False, True, True]
+    assert found.view(torch.uint8).tolist() == [0, 1, 1]
+
+
+def test_frames_changed_at_random_are_read_or_refused_and_nothing_else(ends):
+    """Three thousand replies, each with a few bytes changed, cut or doubled."""
+    chance = random.Random(0)
+    value = {"value": [torch.ones(2, 3), torch.tensor([True]), "text", 3.5, None], "kind": "tuple"}
+    ours, theirs = socket.socketpair()
+    send(theirs, value, soon())
+    whole = ours.recv(1 << 16)
+    ours.close(), theirs.close()
+    outcomes = {"read": 0, "refused": 0, "ended": 0}
+    for _ in range(3000):
+        changed = bytearray(whole)
+        for _ in range(chance.randint(1, 4)):
+            place = chance.randrange(len(changed))
+            changed[place : place + chance.randint(0, 2)] = chance.randbytes(chance.randint(0, 2))
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            theirs.sendall(changed)
+            theirs.shutdown(socket.SHUT_WR)
+            try:
+                receive(ours, soon())
+                outcomes["read"] += 1
+            except WireError:
+                outcomes["refused"] += 1
+            except PeerGoneError:
+                outcomes["ended"] += 1
+    assert min(outcomes.values()) > 50, outcomes
+
+
+def test_who_says_nothing_reads_nothing_or_ends_is_noticed_in_time(ends):
+    ours, theirs = ends
+    began = time.monotonic()
+    with pytest.raises(PeerGoneError, match="too long to answer"):
+        receive(ours, soon(0.2))
+    theirs.sendall(frame("whole")[:10])
+    with pytest.raises(PeerGoneError, match="too long to answer"):
+        receive(ours, soon(0.2))
+    with pytest.raises(PeerGoneError, match="too long to read"):
+        send(ours, torch.zeros(1 << 22), soon(0.2))
+    assert time.monotonic() - began < 5
+    theirs.close()
+    with pytest.raises(PeerGoneError, match="ended"):
+        send(ours, torch.zeros(1 << 22), soon())
+    with pytest.raises(PeerGoneError, match="ended"):
+        receive(ours, soon())
+
+
+def test_a_trickle_does_not_put_off_the_deadline(ends):
+    """A byte now and then is not an answer."""
+    ours, theirs = ends
+    stop = threading.Event()
+
+    def trickle():
+        for byte in frame("x" * 1000):
+            if stop.wait(0.02):
+                return
+            theirs.send(bytes([byte]))
+
+    thread = threading.Thread(target=trickle)
+    thread.start()
+    try:
+        began = time.monotonic()
+        with pytest.raises(PeerGoneError, match="too long"):
+            receive(ours, soon(0.3))
+        assert time.monotonic() - began < 3
+    finally:
+        stop.set()
+        thread.join()
