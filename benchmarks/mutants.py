@@ -14,10 +14,12 @@ import ast
 import hashlib
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from tqdm import tqdm
@@ -60,9 +62,6 @@ class Journal:
 
     def __init__(self, project: Project):
         self.project, self.path = project, work(project) / "journal.jsonl"
-        self.helpers = sorted(
-            path for path in (project.root / "tests").rglob("*.py") if "test_" not in path.name
-        )
         text = self.path.read_text(encoding="utf-8") if self.path.exists() else ""
         whole, _, half = text.rpartition("\n")
         if half:  # a power cut
@@ -71,8 +70,9 @@ class Journal:
         self.outcomes = {entry["key"]: entry["outcome"] for entry in entries}
 
     def key(self, run: Run, budget: float) -> str:
-        """Changes with the mutant, its module, the test files used and what they import from tests/."""
-        files = [digest(self.project.root / name) for name in (*self.helpers, *run.files())]
+        """Changes with the mutant, its module, the test files used and what these use of tests/."""
+        used = tuple(self.project.root / name for name in sorted(run.files()))
+        files = [digest(path) for path in (*used, *helpers(self.project, used))]
         state = json.dumps([run.mutant.id, run.mutant.source, files, budget])
         return hashlib.sha256(state.encode()).hexdigest()[:24]
 
@@ -139,6 +139,16 @@ class Trial:
         tests = stages(self.project, mutant, self.known, self.options.seconds)[stage]
         limit = LEAST_SECONDS + 4 * sum(self.known["seconds"][name] for name in tests)
         return Run(tuple(tests), frozenset(self.known["seconds"]), mutant, limit)
+
+
+@cache
+def helpers(project: Project, files: tuple[Path, ...]) -> list[Path]:
+    """What these test files use of tests/: conftest.py, and files and folders whose names they mention."""
+    folder = project.root / "tests"
+    text = "\n".join(path.read_text(encoding="utf-8") for path in files) + "\nconftest"
+    mentioned = [path for path in sorted(folder.iterdir()) if re.search(rf"\b{re.escape(path.stem)}\b", text)]
+    parts = [part for path in mentioned for part in (sorted(path.rglob("*.py")) if path.is_dir() else [path])]
+    return [part for part in parts if part.suffix == ".py" and "test_" not in part.name]
 
 
 def options_of(argv: list[str] | None) -> argparse.Namespace:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.mutant_report import arguments
-from benchmarks.mutant_runs import KILLED, STUCK, SURVIVED
+from benchmarks.mutant_runs import KILLED, STUCK, SURVIVED, Project
 from benchmarks.mutant_survey import affordable, modules, own_files, stages
-from benchmarks.mutants import LEAST_KILLED, LESSONS, RECORD
+from benchmarks.mutants import LEAST_KILLED, LESSONS, RECORD, helpers
 from benchmarks.mutations import mutants
 
 ROOT = Path(__file__).parent.parent
@@ -286,6 +286,31 @@ def test_it_goes_on_where_it_was(toy):
 
 
 @FORKS
+def test_what_tests_use_of_their_folder(tmp_path):
+    """It counts in the journal's keys; what other tests use does not."""
+    folder = tmp_path / "tests"
+    for name in (
+        "conftest.py",
+        "answers/one.py",
+        "answers/test_two.py",
+        "compare.py",
+        "test_a.py",
+        "test_b.py",
+    ):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("")
+    (folder / "test_a.py").write_text("from compare import close\n")
+    (folder / "test_b.py").write_text("import_module(f'answers.{name}')\n")
+    project = Project(tmp_path, "toy")
+
+    def used(*names):
+        return [path.name for path in helpers(project, tuple(folder / name for name in names))]
+
+    assert used("test_a.py") == ["compare.py", "conftest.py"]
+    assert used("test_b.py") == ["one.py", "conftest.py"]
+    assert used("test_a.py", "test_b.py") == ["one.py", "compare.py", "conftest.py"]
+
+
 def test_tests_that_fail_anyway_stop_it(tmp_path):
     write(tmp_path, TOY | {"tests/test_others.py": "def test_wrong():\n    assert 1 == 2\n"})
     done = run(tmp_path)
