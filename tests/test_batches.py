@@ -190,6 +190,21 @@ def test_token_batches_by_hand(monkeypatch):
     ]
 
 
+@pytest.mark.parametrize(
+    ("sizes", "tokens", "expected"),
+    [
+        # Middles at 3, 13, 29 | 49 of 60: the third would be at 30, were it one token further.
+        ((3, 7, 9, 11), 30, [[3, 7, 9], [11]]),
+        # Middles at 2, 12, 33 of 46, in three batches of 15⅓: the second pair begins the second batch, although
+        # its middle lies in the first, as each batch gets one.
+        ((2, 8, 13), 15, [[2], [8], [13]]),
+    ],
+)
+def test_where_token_batches_meet(monkeypatch, sizes, tokens, expected):
+    batches = in_order(monkeypatch, [(n, n - 1) for n in sizes], tokens)
+    assert [[source for source, _ in batch] for batch in batches] == expected
+
+
 def test_token_batches_sort_by_the_longer_side_and_then_by_both():
     """With the end mark 8 and 9, 9 and 2, 7 and 8, 3 and 9 tokens."""
     lengths = [(8, 8), (9, 1), (7, 7), (3, 8)]

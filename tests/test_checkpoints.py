@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from transformer_lessons import records
-from transformer_lessons.checkpoints import average_checkpoints, load_model, save_model
+from transformer_lessons.checkpoints import TOKENISER, average_checkpoints, load_model, save_model
 from transformer_lessons.data import number_words
 from transformer_lessons.files import read_json, replacing, write_json
 from transformer_lessons.model import Transformer, TransformerConfig
@@ -55,6 +55,14 @@ def test_a_model_comes_back_with_its_tied_weights(saved):
         assert torch.equal(a, b), name
     assert loaded.output.weight is loaded.target_embedding.token.weight
     assert (source.tokens, target.tokens) == tuple(v.tokens for v in number_words.vocabularies())
+
+
+def test_a_folder_forgets_another_models_encoding(saved):
+    directory, model = saved
+    (directory / TOKENISER).write_text("{}")
+    save_model(directory, model, *number_words.vocabularies(), task="number-words")
+    assert not (directory / TOKENISER).exists()
+    assert load_model(directory)[1].tokens == number_words.vocabularies()[0].tokens
 
 
 def test_broken_folders_are_refused(saved):

@@ -6,13 +6,14 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import nullcontext
 from importlib.metadata import version
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from transformer_lessons import __version__, cli, tasks
+from transformer_lessons import __version__, cli, runs, tasks
 from transformer_lessons.data.number_words import english, german
 from transformer_lessons.oracles import Case, cases
 from transformer_lessons.oracles.measure import Deviation
@@ -208,6 +209,28 @@ def test_what_is_not_said_is_as_the_help_says():
     assert (sizes, config) == (NumberWords.sizes, TrainingConfig())
     assert cli.make_parser().parse_args(["oracles"]).seeds == 3
     assert cli.make_parser().parse_args(["translate"]).beam == 1
+
+
+def test_compiling_is_a_setting_of_the_run():
+    assert settings_of(cli.make_parser().parse_args(["train", "--compile"]))[3].compile
+
+
+@pytest.mark.parametrize(("is_done", "code"), [(True, 0), (False, 130)])
+def test_a_process_beside_the_first_says_how_it_ended(monkeypatch, capsys, is_done, code):
+    """Nothing is printed; torchrun reads the exit code."""
+    monkeypatch.setattr(runs.distributed, "process_group", lambda device: nullcontext(device))
+    monkeypatch.setattr(runs.distributed, "rank", lambda: 1)
+    monkeypatch.setattr(runs, "new_trainer", lambda *_: None)
+    monkeypatch.setattr(runs, "run", lambda *_: is_done)
+    assert runs.train(cli.make_parser().parse_args(["train", "--device", "cpu"])) == code
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_missing_device_is_named_with_those_that_are_here(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    with pytest.raises(ValueError, match=r"device: expected one of cpu, mps, got cuda$"):
+        runs.choose_device("cuda")
 
 
 def test_evaluate(capsys):

@@ -5,6 +5,7 @@ import math
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 
@@ -318,6 +319,20 @@ def test_trains_on_a_gpu(recipe, tmp_path, request):
     code, _, error = finish(lessons("train", "--config", recipe, "--output", tmp_path, "--device", "cuda"))
     assert code == 0, error
     assert read_metrics(tmp_path)[-1]["loss"] < read_metrics(tmp_path)[0]["loss"]
+
+
+def test_outside_the_main_thread_nothing_stops():
+    """There no signal can be caught; a notebook's server may well call from one."""
+    seen = []
+
+    def call():
+        with stop_signal() as stop:
+            seen.append(stop.is_set())
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+    assert seen == [False]
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 5))])

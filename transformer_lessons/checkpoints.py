@@ -56,9 +56,8 @@ def save_model(
         tokens = {}
         source.save(directory / TOKENISER)
     else:
-        (directory / TOKENISER).unlink(
-            missing_ok=True
-        )  # another model's, which `load_tokenisers` would believe
+        # Another model's, which `load_tokenisers` would believe.
+        (directory / TOKENISER).unlink(missing_ok=True)
         tokens = {"source_tokens": source.tokens[3:], "target_tokens": target.tokens[3:]}
     write_json(directory / "config.json", {**about, "model": asdict(model.config), **tokens})
     with replacing(directory / "weights.safetensors") as temporary:
