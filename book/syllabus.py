@@ -57,9 +57,10 @@ KNOWN = """\
 ## What the checks know
 
 {tasks} tasks have {mistakes} known mistakes; people write some of them in several ways, {ways} in all. Each way
-has to fail and to be named as what it is, and every right answer in other words has to pass:
+has to fail and to be named as what it is, and every right answer in other words has to pass. Required is what a
+right answer must do, each tried on inputs of its own.
 
-| task | requirements | known mistakes | ways that fail | ways named | right answers in other words |
+| task | required | mistakes | ways failing | named | right passing |
 |---|---|---|---|---|---|
 {rows}
 
@@ -109,8 +110,8 @@ def sums(assignments) -> str:
 def known(record: dict) -> str:
     """What the checks catch and name, task by task."""
     rows = [
-        f"| `{name}` | {row['requirements']} | {row['mistakes']} | {row['caught']} of {row['ways']} "
-        f"| {row['named']} of {row['ways']} | {row['passed']} of {row['alternates']} |"
+        f"| `{name}` | {row['requirements']} | {row['mistakes']} | {row['caught']}/{row['ways']} "
+        f"| {row['named']}/{row['ways']} | {row['passed']}/{row['alternates']} |"
         for name, row in record["tasks"].items()
     ]
     made_with = {name: record["made_with"][name] for name in ("device", "torch")}
