@@ -57,10 +57,10 @@ KNOWN = """\
 ## What the checks know
 
 {tasks} tasks have {mistakes} known mistakes; people write some of them in several ways, {ways} in all. Each way
-has to fail and to be named as what it is, and every right answer in other words has to pass. Required is what a
+has to fail and to be named as what it is, and every right answer in other words has to pass. *Asked* is what a
 right answer must do, each tried on inputs of its own; *passing* are right answers.
 
-| task | required | mistakes | failing | named | passing |
+| task | asked | mistakes | failing | named | passing |
 |---|---|---|---|---|---|
 {rows}
 
