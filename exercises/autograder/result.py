@@ -1,0 +1,126 @@
+"""What grading a submission gives: points by test cell, what the student is told, and what a person should look at."""
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from transformer_lessons.files import read_json, write_json
+
+__all__ = ["CellResult", "Flag", "Part", "Result", "read", "write"]
+
+
+@dataclass(frozen=True)
+class Flag:
+    """Something for a person to look at; it never changes a mark.
+
+    Attributes:
+        kind: in one word: "missing", "timeout", "library", "package", "repair", "unsafe", …
+        text: one sentence that says what was seen.
+        cell: the grade id of the cell it concerns, or None.
+        line: the line of the student's code, or "".
+    """
+
+    kind: str
+    text: str
+    cell: str | None = None
+    line: str = ""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One requirement of a check, as a test cell counted it.
+
+    Attributes:
+        task: the name of the check's task.
+        requirement: its id there.
+        sentence: what is required, in words for the student.
+        worth: the points it can give.
+        met: whether it gave them.
+    """
+
+    task: str
+    requirement: str
+    sentence: str
+    worth: float
+    met: bool
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """The outcome of one test cell.
+
+    Attributes:
+        cell: its grade id.
+        earned: points.
+        worth: the most it can give.
+        status: "done" if the test ran to its end, else why not: "error", "missing", "timeout".
+        messages: what the checks in it said of the student's code; a diagnosis, for the student.
+        parts: points per requirement, of the checks that were scored.
+    """
+
+    cell: str
+    earned: float
+    worth: float
+    status: str = "done"
+    messages: tuple[str, ...] = ()
+    parts: tuple[Part, ...] = ()
+
+
+@dataclass(frozen=True)
+class Result:
+    """One submission's outcome.
+
+    Attributes:
+        student, assignment: whose, and of what.
+        cells: one for each automatically graded test cell, in the order of the master.
+        flags: for a person.
+        repairs: what the intake mended, one sentence each.
+        isolation: what held the student's code: "full", or "none" where a person insisted.
+        seconds: wall-clock seconds of the execution.
+        cpu_seconds: of both processes together.
+        versions: of what the marks may depend on, by name.
+    """
+
+    student: str
+    assignment: str
+    cells: tuple[CellResult, ...] = ()
+    flags: tuple[Flag, ...] = ()
+    repairs: tuple[str, ...] = ()
+    isolation: str = "full"
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    versions: dict[str, str] = field(default_factory=dict)
+
+
+def write(path: Path, result: Result) -> None:
+    """As JSON; the file is replaced whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, asdict(result))
+
+
+def read(path: Path) -> Result:
+    """What `write` wrote.
+
+    Raises:
+        ValueError: if the file is no such record.
+        FileNotFoundError: if there is none.
+    """
+    try:
+        return from_dict(read_json(path))
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError(f"{path.name}: expected a grading result, got {error}") from None
+
+
+def from_dict(found: dict) -> Result:
+    """A result from the plain values that `dataclasses.asdict` makes of one."""
+    cells = tuple(
+        CellResult(
+            **{
+                **cell,
+                "messages": tuple(cell["messages"]),
+                "parts": tuple(Part(**part) for part in cell["parts"]),
+            }
+        )
+        for cell in found["cells"]
+    )
+    flags = tuple(Flag(**flag) for flag in found["flags"])
+    return Result(**{**found, "cells": cells, "flags": flags, "repairs": tuple(found["repairs"])})
