@@ -1,4 +1,4 @@
-"""What grading a submission gives: points by test cell, what the student is told, and what a person should look at."""
+"""What grading a submission gives: points, what the student is told, and what a person should look at."""
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
