@@ -56,9 +56,9 @@ KNOWN = """\
 
 ## What the checks know
 
-{tasks} tasks have {mistakes} known mistakes; people write some of them in several ways, {ways} in all. Each way
-has to fail and to be named as what it is, and every right answer in other words has to pass. *Asked* is what a
-right answer must do, each tried on inputs of its own; *passing* are right answers.
+{tasks} tasks have {mistakes:,} known mistakes; people write some of them in several ways, {ways:,} in all. Each
+way has to fail and to be named as what it is, and every right answer in other words has to pass. *Asked* is what
+a right answer must do, each tried on inputs of its own; *passing* are right answers.
 
 | task | asked | mistakes | failing | named | passing |
 |---|---|---|---|---|---|

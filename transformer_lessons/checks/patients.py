@@ -1,7 +1,7 @@
 """Small models and implementations, right and wrong ones, that learners' instruments are tried on."""
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 
 import torch
 import torch.nn.functional as F
@@ -51,7 +51,7 @@ def attention(kind: str) -> Callable:
     return _attentions().get(kind) or _mistaken(kind)
 
 
-@lru_cache(maxsize=1)
+@cache
 def _attentions() -> dict[str, Callable]:
     from transformer_lessons.attention import scaled_dot_product_attention  # heavy, and few tasks need it
 

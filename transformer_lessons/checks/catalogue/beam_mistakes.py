@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from transformer_lessons.checks.catalogue.decoding_mistakes import MODES, SOURCE_PADDING_SEEN, ids_assumed
 from transformer_lessons.checks.core import Mistake
 from transformer_lessons.decoding import evaluating
 from transformer_lessons.masks import padding_mask
@@ -145,15 +145,6 @@ class _Search:
         for row in ((score > self.best) & ~self.done).nonzero().flatten().tolist():
             self.best[row] = score[row]
             self.found[row] = sentences[row, which[row], 1:].tolist()
-
-
-def _usual(*which: str) -> Callable:
-    usual = {"pad_id": 0, "bos_id": 1, "eos_id": 2}
-
-    def ids(config):
-        return tuple(usual[n] if n in which else getattr(config, n) for n in usual)
-
-    return ids
 
 
 def _counted(search, counting: Tensor, top: Tensor) -> None:
@@ -319,14 +310,7 @@ MISTAKES = (
         PENALTY,
         ({"penalty": lambda n, alpha: n**alpha}, {"penalty": lambda n, alpha: n if alpha else 1.0}),
     ),
-    Mistake(
-        "source_padding_seen",
-        "you let the decoder look at the source's padding",
-        "decode wants a mask, and one of ones fits.",
-        "A sentence's translation depends on how long its batch-mates are.",
-        BATCH,
-        ({"source_mask": lambda src, pad_id: torch.ones(len(src), 1, 1, src.size(1), dtype=torch.bool)},),
-    ),
+    SOURCE_PADDING_SEEN,
     Mistake(
         "bos_kept",
         "you return the first token, bos_id, too; only what was generated is wanted",
@@ -343,33 +327,8 @@ MISTAKES = (
         BATCH,
         ({"fill": lambda pad, eos: eos},),
     ),
-    Mistake(
-        "ids_assumed",
-        "you wrote the numbers of special tokens down; pad_id, bos_id and eos_id are in model.config",
-        "0, 1 and 2 are what they usually are.",
-        "With another vocabulary, sentences begin or end with some word.",
-        BEAM,
-        tuple(
-            {"ids": _usual(*which)}
-            for which in (("pad_id", "bos_id", "eos_id"), ("pad_id",), ("bos_id",), ("eos_id",))
-        ),
-    ),
-    Mistake(
-        "left_in_training",
-        "you decode in whatever mode the model is in; it has to be put into evaluation mode",
-        "The models that one tries are in evaluation mode already.",
-        "After training, dropout garbles the sentences, another way each time.",
-        WRONG,
-        ({"mode": nullcontext},),
-    ),
-    Mistake(
-        "left_in_evaluation",
-        "you leave the model in evaluation mode; it has to go back to the mode it came in",
-        "model.eval() is one line, and nothing asks for the way back.",
-        "Whoever decodes in the middle of training goes on without dropout.",
-        WRONG,
-        ({"mode": lambda model: nullcontext(model.eval())},),
-    ),
+    ids_assumed(BEAM),
+    *MODES,
     Mistake(
         "arguments_unchecked",
         "you do not check beam_size, length_penalty and max_length",

@@ -12,6 +12,7 @@ from transformer_lessons.checks.catalogue.layer_parts import (
     PACKING,
     PARTS,
     RATE,
+    STREAM,
     Packing,
     PackingSteps,
     example,
@@ -344,12 +345,7 @@ TASK = Task(
             WRONG,
             ("gradients", "parameters"),
         ),
-        Requirement(
-            "stream",
-            "in training the stream itself is never dropped: with silent sub-layers, dropout changes nothing.",
-            ("silent",),
-            "#ch11-wrong",
-        ),
+        STREAM,
         Requirement(
             "dropout",
             "in training, what each of the three sub-layers gives is dropped with probability p or divided "

@@ -9,6 +9,7 @@ from transformer_lessons.attention import MultiHeadAttention
 from transformer_lessons.checks.catalogue.layer_parts import (
     PACKING,
     RATE,
+    STREAM,
     Packing,
     PackingSteps,
     example,
@@ -248,12 +249,7 @@ TASK = Task(
             WRONG,
             ("gradients", "parameters"),
         ),
-        Requirement(
-            "stream",
-            "in training the stream itself is never dropped: with silent sub-layers, dropout changes nothing.",
-            ("silent",),
-            "#ch11-wrong",
-        ),
+        STREAM,
         Requirement(
             "dropout",
             "in training, what each sub-layer gives is dropped with probability p or divided by 1 − p.",

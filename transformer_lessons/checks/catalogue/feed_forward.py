@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from transformer_lessons.checks.core import Build, Draw, Mistake, Probe, Requirement, Task
 from transformer_lessons.feed_forward import FeedForward
 
-__all__ = ["DROPOUT", "SMALL", "TASK", "dropped", "sizes", "state_of", "torch_complains"]
+__all__ = ["DROPOUT", "SMALL", "TASK", "WIDTH_UNCHECKED", "dropped", "sizes", "state_of"]
 
 LAYER, WRONG, BENDS, DROP, ALONE = (
     f"#ch09-{name}" for name in ("layer", "wrong", "activations", "dropout", "positionwise")
@@ -120,7 +120,7 @@ def _fits(x: Tensor, d_model: int) -> None:
         raise ValueError(f"x: expected a last axis of {d_model}")
 
 
-def torch_complains(x: Tensor, d_model: int) -> None:
+def _torch_complains(x: Tensor, d_model: int) -> None:
     """What a product of matrices that do not fit raises."""
     if x.size(-1) != d_model:
         raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
@@ -243,6 +243,15 @@ DROPOUT = (
         LAYER,
         ({"dropout": lambda given: 0.1 if given is None else given},),
     ),
+)
+
+WIDTH_UNCHECKED = Mistake(
+    "width_unchecked",
+    "you do not check the width of the input yourself",
+    "torch complains too, but about mat1 and mat2, in the middle of your code.",
+    "The caller is told nothing about x.",
+    LAYER,
+    ({"fits": _torch_complains},),
 )
 
 MISTAKES = (
@@ -391,14 +400,7 @@ MISTAKES = (
         BENDS,
         ({"accept": _activation_looked_up},),
     ),
-    Mistake(
-        "width_unchecked",
-        "you do not check the width of the input yourself",
-        "torch complains too, but about mat1 and mat2, in the middle of your code.",
-        "The caller is told nothing about x.",
-        LAYER,
-        ({"fits": torch_complains},),
-    ),
+    WIDTH_UNCHECKED,
     Mistake(
         "sizes_unchecked",
         "you accept a hidden width of zero",

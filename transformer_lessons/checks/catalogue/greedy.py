@@ -2,12 +2,12 @@
 
 import random
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from transformer_lessons.checks.catalogue.decoding_mistakes import MODES, SOURCE_PADDING_SEEN, ids_assumed
 from transformer_lessons.checks.catalogue.small_models import NEARLY_ALL, Small, in_training, steps_taken
 from transformer_lessons.checks.core import Draw, Mistake, Probe, Requirement, Task
 from transformer_lessons.decoding import evaluating, greedy
@@ -120,15 +120,6 @@ def _repeats_the_end(
 ) -> tuple[Tensor, Tensor]:
     token = token.masked_fill(done, eos)
     return torch.cat([tokens, token[:, None]], 1), done | (token == eos)
-
-
-def _usual(*which: str) -> Callable:
-    usual = {"pad_id": 0, "bos_id": 1, "eos_id": 2}
-
-    def ids(config):
-        return tuple(usual[n] if n in which else getattr(config, n) for n in usual)
-
-    return ids
 
 
 def _drawn(logits: Tensor) -> Tensor:
@@ -267,41 +258,9 @@ MISTAKES = (
         GREEDY,
         ({"most": lambda max_length: max_length + 1},),
     ),
-    Mistake(
-        "source_padding_seen",
-        "you let the decoder look at the source's padding",
-        "decode wants a mask, and one of ones fits.",
-        "A sentence's translation depends on how long its batch-mates are.",
-        BATCH,
-        ({"source_mask": lambda src, pad_id: torch.ones(len(src), 1, 1, src.size(1), dtype=torch.bool)},),
-    ),
-    Mistake(
-        "ids_assumed",
-        "you wrote the numbers of special tokens down; pad_id, bos_id and eos_id are in model.config",
-        "0, 1 and 2 are what they usually are.",
-        "With another vocabulary, sentences begin or end with some word.",
-        GREEDY,
-        tuple(
-            {"ids": _usual(*which)}
-            for which in (("pad_id", "bos_id", "eos_id"), ("pad_id",), ("bos_id",), ("eos_id",))
-        ),
-    ),
-    Mistake(
-        "left_in_training",
-        "you decode in whatever mode the model is in; it has to be put into evaluation mode",
-        "The models that one tries are in evaluation mode already.",
-        "After training, dropout garbles the sentences, another way each time.",
-        WRONG,
-        ({"mode": nullcontext},),
-    ),
-    Mistake(
-        "left_in_evaluation",
-        "you leave the model in evaluation mode; it has to go back to the mode it came in",
-        "model.eval() is one line, and nothing asks for the way back.",
-        "Whoever decodes in the middle of training goes on without dropout.",
-        WRONG,
-        ({"mode": lambda model: nullcontext(model.eval())},),
-    ),
+    SOURCE_PADDING_SEEN,
+    ids_assumed(GREEDY),
+    *MODES,
     Mistake(
         "length_unchecked",
         "you do not check max_length: it must lie between 1 and the model's own",

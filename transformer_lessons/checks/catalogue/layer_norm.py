@@ -10,7 +10,15 @@ from torch import Tensor, nn
 from transformer_lessons.checks.core import Build, Draw, Mistake, Probe, Requirement, Task
 from transformer_lessons.norms import LayerNorm
 
-__all__ = ["TASK", "double", "large_in_half", "norm_sizes", "width_fits"]
+__all__ = [
+    "D_MODEL_UNCHECKED",
+    "FLOAT32_RETURNED",
+    "TASK",
+    "double",
+    "large_in_half",
+    "norm_sizes",
+    "width_fits",
+]
 
 MATHS, AXES, EPSILON = "#ch10-layer-norm", "#ch10-batch-norm", "#ch10-wrong"
 
@@ -123,6 +131,28 @@ def _torch_complains(x: Tensor, d_model: int) -> None:
     if x.size(-1) != d_model:
         raise RuntimeError("The size of tensor a must match the size of tensor b")
 
+
+FLOAT32_RETURNED = Mistake(
+    "float32_returned",
+    "you return another dtype than the input's",
+    "The conversion to float32 was not undone, or the weight's dtype won.",
+    "The next layer gets a dtype that its weights do not have.",
+    EPSILON,
+    (
+        {"result": lambda y, x: y},
+        {"result": lambda y, x: y.float()},
+        {"wide": lambda x: x.float(), "result": lambda y, x: y.float()},
+    ),
+)
+
+D_MODEL_UNCHECKED = Mistake(
+    "d_model_unchecked",
+    "you accept a d_model of 0",
+    "torch.ones(0) is no error.",
+    "The layer is made, and fails far from the typing mistake.",
+    MATHS,
+    ({"accept": lambda d_model: None},),
+)
 
 MISTAKES = (
     Mistake(
@@ -266,18 +296,7 @@ MISTAKES = (
         MATHS,
         ({"wide": lambda x: x.float()},),
     ),
-    Mistake(
-        "float32_returned",
-        "you return another dtype than the input's",
-        "The conversion to float32 was not undone, or the weight's dtype won.",
-        "The next layer gets a dtype that its weights do not have.",
-        EPSILON,
-        (
-            {"result": lambda y, x: y},
-            {"result": lambda y, x: y.float()},
-            {"wide": lambda x: x.float(), "result": lambda y, x: y.float()},
-        ),
-    ),
+    FLOAT32_RETURNED,
     Mistake(
         "half_statistics",
         "you square in float16, which ends at 65,504; take the statistics in float32 at least",
@@ -294,14 +313,7 @@ MISTAKES = (
         MATHS,
         ({"fits": _torch_complains},),
     ),
-    Mistake(
-        "d_model_unchecked",
-        "you accept a d_model of 0",
-        "torch.ones(0) is no error.",
-        "The layer is made, and fails far from the typing mistake.",
-        MATHS,
-        ({"accept": lambda d_model: None},),
-    ),
+    D_MODEL_UNCHECKED,
 )
 
 TASK = Task(

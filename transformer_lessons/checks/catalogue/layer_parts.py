@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transformer_lessons.checks.core import Build, Draw, Mistake, Probe
+from transformer_lessons.checks.core import Build, Draw, Mistake, Probe, Requirement
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.norms import LayerNorm
 
@@ -18,6 +18,7 @@ __all__ = [
     "PACKING",
     "PARTS",
     "RATE",
+    "STREAM",
     "Packing",
     "PackingSteps",
     "drops",
@@ -34,6 +35,13 @@ PARTS = {
     "cross_attention": "cross-attention",
     "feed_forward": "the feed-forward network",
 }
+
+STREAM = Requirement(
+    "stream",
+    "in training the stream itself is never dropped: with silent sub-layers, dropout changes nothing.",
+    ("silent",),
+    WRONG,
+)
 
 
 class Packing(nn.Module):

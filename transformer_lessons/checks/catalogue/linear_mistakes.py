@@ -7,17 +7,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_lessons.checks.catalogue.linear_steps import Sums, past, sums_of_all, sums_of_past
+from transformer_lessons.checks.catalogue.linear_steps import (
+    ON_ONE_SIDE,
+    ONE_MISSING,
+    Sums,
+    other_features,
+    past,
+    raw,
+    sums_of_all,
+    sums_of_past,
+)
 from transformer_lessons.checks.core import Mistake
 
 __all__ = ["MISTAKES"]
 
 KERNEL, BRACKET, CAUSAL, FUNCTION = "#ch08-kernel", "#ch08-associativity", "#ch08-causal", "#ch08-function"
 PADDING, WRONG = "#ch08-padding", "#ch08-wrong"
-
-
-def _raw(x: Tensor, phi: Callable) -> Tensor:
-    return x
 
 
 def _softmax_sums(mask_future: bool) -> Callable:
@@ -149,8 +154,8 @@ MISTAKES = (
         KERNEL,
         (
             {
-                "query_phi": _raw,
-                "key_phi": _raw,
+                "query_phi": raw,
+                "key_phi": raw,
                 "sums": _softmax_sums(False),
                 "causal_sums": _softmax_sums(True),
             },
@@ -162,43 +167,11 @@ MISTAKES = (
         "Moving the bracket is the point of it, so φ is forgotten.",
         "Some weights are negative, and a divisor near zero makes outputs enormous.",
         WRONG,
-        ({"query_phi": _raw, "key_phi": _raw},),
+        ({"query_phi": raw, "key_phi": raw},),
     ),
-    Mistake(
-        "features_on_one_side",
-        "you apply φ to the queries or to the keys only; it belongs to both",
-        "A line was copied and half changed.",
-        "Some weights are negative.",
-        KERNEL,
-        ({"query_phi": _raw}, {"key_phi": _raw}),
-    ),
-    Mistake(
-        "one_missing",
-        "you left out the + 1: φ(x) = elu(x) + 1",
-        "F.elu is at hand.",
-        "elu reaches down to −1, so some weights are negative.",
-        WRONG,
-        ({"phi": F.elu},),
-    ),
-    Mistake(
-        "other_features",
-        "you use another feature map than φ(x) = elu(x) + 1",
-        "Any function that is not negative makes a linear attention.",
-        "Outputs differ from those that are expected here.",
-        KERNEL,
-        tuple(
-            {"phi": phi}
-            for phi in (
-                F.relu,
-                torch.exp,
-                F.softplus,
-                torch.sigmoid,
-                lambda x: F.relu(x) + 1,
-                lambda x: x.softmax(-1),
-                torch.square,
-            )
-        ),
-    ),
+    ON_ONE_SIDE,
+    ONE_MISSING,
+    other_features(lambda x: F.relu(x) + 1, lambda x: x.softmax(-1), torch.square),
     Mistake(
         "scaled",
         "you divide queries or keys by √d_k; there is no such factor in (8.1) with φ",

@@ -2,18 +2,23 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_lessons.checks.catalogue.linear_steps import elu_plus_one
+from transformer_lessons.checks.catalogue.linear_steps import (
+    ON_ONE_SIDE,
+    ONE_MISSING,
+    elu_plus_one,
+    other_features,
+    raw,
+)
 from transformer_lessons.checks.core import Draw, Mistake, Probe, Requirement, Task
 
 __all__ = ["TASK"]
 
-STATE, WRONG, KERNEL, PRECISION = "#ch08-recurrent", "#ch08-wrong", "#ch08-kernel", "#ch08-precision"
+STATE, WRONG, PRECISION = "#ch08-recurrent", "#ch08-wrong", "#ch08-precision"
 
 
 def _sizes(seed: int) -> dict[str, int]:
@@ -102,10 +107,6 @@ def assemble(steps: Steps) -> Callable:
         return steps.result(steps.numerator(q, seen_S) / steps.divisor(q, seen_z), *after)
 
     return step
-
-
-def _raw(x: Tensor, phi: Callable) -> Tensor:
-    return x
 
 
 def _none_crashes(message: str) -> Callable:
@@ -240,32 +241,15 @@ MISTAKES = (
         "(8.5) is read with φ left out.",
         "Weights can be negative, and the divisor near zero.",
         WRONG,
-        ({"query_phi": _raw, "key_phi": _raw},),
+        ({"query_phi": raw, "key_phi": raw},),
     ),
-    Mistake(
-        "features_on_one_side",
-        "you apply φ to the query or to the key only; it belongs to both",
-        "A line was copied and half changed.",
-        "Weights can be negative.",
-        KERNEL,
-        ({"query_phi": _raw}, {"key_phi": _raw}),
+    replace(
+        ON_ONE_SIDE,
+        name="you apply φ to the query or to the key only; it belongs to both",
+        symptom="Weights can be negative.",
     ),
-    Mistake(
-        "one_missing",
-        "you left out the + 1: φ(x) = elu(x) + 1",
-        "F.elu is at hand.",
-        "elu reaches down to −1, so some weights are negative.",
-        WRONG,
-        ({"phi": F.elu},),
-    ),
-    Mistake(
-        "other_features",
-        "you use another feature map than φ(x) = elu(x) + 1",
-        "Any function that is not negative makes a linear attention.",
-        "Outputs differ from those that are expected here.",
-        KERNEL,
-        tuple({"phi": phi} for phi in (F.relu, torch.exp, F.softplus, torch.sigmoid)),
-    ),
+    ONE_MISSING,
+    other_features(),
     Mistake(
         "not_divided",
         "you left out the division by φ(q)·z",

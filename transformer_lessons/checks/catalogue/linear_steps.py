@@ -1,4 +1,4 @@
-"""Linear attention taken apart into the steps in which people make mistakes."""
+"""Linear attention taken apart into the steps in which people make mistakes, and mistakes about its features."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,7 +7,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = ["Steps", "Sums", "assemble", "elu_plus_one", "past", "sums_of_all", "sums_of_past"]
+from transformer_lessons.checks.core import Mistake
+
+__all__ = [
+    "ONE_MISSING",
+    "ON_ONE_SIDE",
+    "Steps",
+    "Sums",
+    "assemble",
+    "elu_plus_one",
+    "other_features",
+    "past",
+    "raw",
+    "sums_of_all",
+    "sums_of_past",
+]
+
+KERNEL, WRONG = "#ch08-kernel", "#ch08-wrong"
 
 Sums = tuple[Tensor, Tensor]
 
@@ -90,3 +106,39 @@ def assemble(steps: Steps) -> Callable:
         return steps.result(steps.divide(numerator, steps.divisor(divisor)))
 
     return attention
+
+
+def raw(x: Tensor, phi: Callable) -> Tensor:
+    """Without φ."""
+    return x
+
+
+ON_ONE_SIDE = Mistake(
+    "features_on_one_side",
+    "you apply φ to the queries or to the keys only; it belongs to both",
+    "A line was copied and half changed.",
+    "Some weights are negative.",
+    KERNEL,
+    ({"query_phi": raw}, {"key_phi": raw}),
+)
+
+ONE_MISSING = Mistake(
+    "one_missing",
+    "you left out the + 1: φ(x) = elu(x) + 1",
+    "F.elu is at hand.",
+    "elu reaches down to −1, so some weights are negative.",
+    WRONG,
+    ({"phi": F.elu},),
+)
+
+
+def other_features(*more: Callable) -> Mistake:
+    """Another φ: one of the usual ones, or of `more`."""
+    return Mistake(
+        "other_features",
+        "you use another feature map than φ(x) = elu(x) + 1",
+        "Any function that is not negative makes a linear attention.",
+        "Outputs differ from those that are expected here.",
+        KERNEL,
+        tuple({"phi": phi} for phi in (F.relu, torch.exp, F.softplus, torch.sigmoid, *more)),
+    )

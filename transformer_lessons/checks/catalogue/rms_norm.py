@@ -1,12 +1,19 @@
 """The check of `RMSNorm`: its requirements, the calls that probe them, and the known wrong ways to write it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
-from transformer_lessons.checks.catalogue.layer_norm import double, large_in_half, norm_sizes, width_fits
+from transformer_lessons.checks.catalogue.layer_norm import (
+    D_MODEL_UNCHECKED,
+    FLOAT32_RETURNED,
+    double,
+    large_in_half,
+    norm_sizes,
+    width_fits,
+)
 from transformer_lessons.checks.core import Build, Draw, Mistake, Probe, Requirement, Task
 from transformer_lessons.norms import RMSNorm
 
@@ -318,18 +325,7 @@ MISTAKES = (
         MATHS,
         ({"wide": lambda x: x.float()},),
     ),
-    Mistake(
-        "float32_returned",
-        "you return another dtype than the input's",
-        "The conversion to float32 was not undone, or the weight's dtype won.",
-        "The next layer gets a dtype that its weights do not have.",
-        EPSILON,
-        (
-            {"result": lambda y, x: y},
-            {"result": lambda y, x: y.float()},
-            {"wide": lambda x: x.float(), "result": lambda y, x: y.float()},
-        ),
-    ),
+    FLOAT32_RETURNED,
     Mistake(
         "width_unchecked",
         "you do not check the width of the input yourself",
@@ -338,14 +334,7 @@ MISTAKES = (
         MATHS,
         ({"fits": _torch_complains}, {"fits": _functional_complains}),
     ),
-    Mistake(
-        "d_model_unchecked",
-        "you accept a d_model of 0",
-        "torch.ones(0) is no error.",
-        "The layer is made, and fails far from the typing mistake.",
-        MATHS,
-        ({"accept": lambda d_model: None},),
-    ),
+    replace(D_MODEL_UNCHECKED, anchor=MATHS),
 )
 
 TASK = Task(

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from transformer_lessons.checks.catalogue.feed_forward import (
     DROPOUT,
     SMALL,
+    WIDTH_UNCHECKED,
     dropped,
     sizes,
     state_of,
-    torch_complains,
 )
 from transformer_lessons.checks.core import Build, Draw, Mistake, Probe, Requirement, Task
 from transformer_lessons.feed_forward import SwiGLU
@@ -231,14 +231,7 @@ MISTAKES = (
         ),
     ),
     *DROPOUT,
-    Mistake(
-        "width_unchecked",
-        "you do not check the width of the input yourself",
-        "torch complains too, but about mat1 and mat2, in the middle of your code.",
-        "The caller is told nothing about x.",
-        LAYER,
-        ({"fits": torch_complains},),
-    ),
+    WIDTH_UNCHECKED,
     Mistake(
         "sizes_unchecked",
         "you accept a hidden width of zero",
