@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 # A learner's process: the right answer of each task under its name, and its first known mistake.
 LEARNER = """
 import socket, sys
-from exercises.autograder.remote import serve
+from exercises.autograder.remote import answers_of, serve
 from transformer_lessons import checks
 names = {}
 for name in checks.tasks():
@@ -28,7 +28,8 @@ for name in checks.tasks():
 names["huge"] = lambda x: [0] * 100_000
 names["ends"] = lambda x: __import__("os")._exit(0)
 names["waits"] = lambda x: __import__("time").sleep(60)
-serve(socket.socket(fileno=int(sys.argv[1])), names)
+answers = answers_of(checks.Local(names))
+serve(socket.socket(fileno=int(sys.argv[1])), lambda verb, args, kwargs, _: answers[verb](*args, **kwargs))
 """
 
 
@@ -42,7 +43,7 @@ def started():
         command = [sys.executable, "-c", LEARNER, str(theirs.fileno())]
         running.append((subprocess.Popen(command, pass_fds=[theirs.fileno()], cwd=ROOT), ours))
         theirs.close()
-        return Connection(ours, seconds=60)
+        return Connection(ours, seconds=600)
 
     yield start
     for process, end in running:
@@ -82,12 +83,20 @@ def test_a_process_that_ends_or_waits_is_over_for_good(started):
             Remote(ended, "ends").call("f", [1], {})
     waiting = started()
     assert Remote(waiting, "nowhere").call("f", [], {}).error  # it has started
-    waiting._seconds = 0.5
+    waiting.allow(0.5)
     began = time.monotonic()
     for _ in range(2):
         with pytest.raises(PeerGoneError, match="took too long"):
             Remote(waiting, "waits").call("f", [1], {})
     assert time.monotonic() - began < 5
+
+
+def test_without_time_left_nobody_is_asked_and_nothing_is_over(started):
+    learner = started()
+    learner.allow(0)
+    assert Remote(learner, "waits").call("f", [1], {}).error["type"] == "TimeLimitError"
+    learner.allow(60)
+    assert Remote(learner, "nowhere").call("f", [], {}).error["type"] == "NameError"
 
 
 PLAIN = vars(Reply(value=1, kind="int"))
@@ -132,21 +141,3 @@ def test_forged_replies_end_the_conversation(forged):
         theirs.setblocking(False)
         with pytest.raises(BlockingIOError):
             theirs.recv(1)
-
-
-def test_requests_that_are_none_are_answered_with_an_error():
-    """Should the wrong program call."""
-    from threading import Thread
-
-    from exercises.autograder.remote import serve
-
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        thread = Thread(target=serve, args=(theirs, {}), daemon=True)
-        thread.start()
-        send(ours, {"number": 7, "verb": "__init__", "args": [], "kwargs": {}}, time.monotonic() + 5)
-        answer = receive(ours, time.monotonic() + 5)
-        assert (answer["number"], answer["value"]["error"]["type"]) == (7, "RequestError")
-        ours.shutdown(socket.SHUT_RDWR)
-        thread.join(timeout=5)
-        assert not thread.is_alive()

@@ -5,6 +5,7 @@ the conversation. What is not exactly a `Reply` does, too.
 """
 
 import itertools
+import math
 import socket
 import time
 from collections.abc import Callable
@@ -15,12 +16,17 @@ from torch import Tensor
 
 from exercises.autograder.wire import PeerGoneError, WireError, receive, send
 from transformer_lessons.checks.adapter import Adapter, Reply
-from transformer_lessons.checks.local import Local
 
-__all__ = ["Connection", "Remote", "serve"]
+__all__ = ["TOO_LATE", "Connection", "Remote", "TooLateError", "answers_of", "reply_of", "serve"]
 
 VERBS = ("build", "call", "vjp", "load_state", "state", "train", "to")
-FOREVER = 1e9
+TOO_LATE = {"type": "TimeLimitError", "message": "this took too long", "line": ""}
+TOO_LARGE = {"type": "ResultError", "message": "", "line": ""}
+GRACE = 1.0  # seconds in which a process that is told to stop has to do so
+
+
+class TooLateError(Exception):
+    """The time for requests is used up; the learner's process was not asked, and is still there."""
 
 
 class Connection:
@@ -28,27 +34,39 @@ class Connection:
 
     Args:
         connection: a stream socket whose other end is served by `serve`.
-        seconds: how long a single request may take.
-        deadline: when all of it must be over, by `time.monotonic`.
+        seconds: how long requests may take together, until `allow` gives more.
     """
 
-    def __init__(self, connection: socket.socket, seconds: float, deadline: float = FOREVER):
-        self._socket, self._seconds, self._deadline = connection, seconds, deadline
+    def __init__(self, connection: socket.socket, seconds: float):
+        self._socket = connection
         self._numbers = itertools.count(1)
         self.over: Exception | None = None  # why nothing more can be asked
+        self.allow(seconds)
+
+    def allow(self, seconds: float) -> None:
+        """How long requests may take together from now on."""
+        self._deadline = time.monotonic() + seconds
 
     def ask(self, verb: str, args: list, kwargs: dict) -> Any:
         """One request, and the value of its reply.
 
+        The other process is told how much time is left, and should then say itself that it took too long. If it
+        does not within another second, it is over.
+
         Raises:
             WireError: if the reply breaks the rules. Every later request raises the same.
-            PeerGoneError: if the learner's process has ended or takes too long; likewise.
+            PeerGoneError: if the learner's process has ended or does not answer; likewise.
+            TooLateError: if no time was left to ask.
         """
         if self.over:
             raise self.over
-        number, deadline = next(self._numbers), min(self._deadline, time.monotonic() + self._seconds)
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TooLateError
+        number, deadline = next(self._numbers), self._deadline + GRACE
+        request = {"number": number, "seconds": left, "verb": verb, "args": args, "kwargs": kwargs}
         try:
-            send(self._socket, {"number": number, "verb": verb, "args": args, "kwargs": kwargs}, deadline)
+            send(self._socket, request, deadline)
             answer = receive(self._socket, deadline)
             if type(answer) is not dict or answer.keys() != {"number", "value"} or answer["number"] != number:
                 raise WireError("reply: out of step")
@@ -56,6 +74,11 @@ class Connection:
             self.over = error
             raise
         return answer["value"]
+
+    def close(self) -> None:
+        """Nothing more will be asked; the other side, reading, learns that it is over."""
+        self.over = self.over or PeerGoneError("closed")
+        self._socket.close()
 
 
 class Remote:
@@ -100,9 +123,12 @@ class Remote:
         return self._ask("to", handle, where)
 
     def _ask(self, verb: str, *args: Any, **kwargs: Any) -> Reply:
-        value = self._connection.ask(verb, list(args), kwargs)
         try:
-            return _reply(value)
+            value = self._connection.ask(verb, list(args), kwargs)
+        except TooLateError:
+            return Reply(error=TOO_LATE)
+        try:
+            return reply_of(value)
         except WireError as error:
             self._connection.over = error
             raise
@@ -114,43 +140,41 @@ class Remote:
         return ".".join([self._name, *target.split(".")[1:]])
 
 
-def serve(connection: socket.socket, names: dict[str, Any], local: Callable[[dict], Adapter] = Local) -> None:
-    """Answer requests about what a learner defined, until the other side ends.
+def serve(connection: socket.socket, answer: Callable[[str, list, dict, float], Any]) -> None:
+    """Answer requests until the other side ends.
 
     Args:
         connection: the learner's end of the socket.
-        names: what the learner defined; looked up at each request, so that a later cell may redefine it.
-        local: the adapter that does the work here.
+        answer: of a verb, its arguments, and how many seconds it may take, a plain value.
     """
-    adapter = local(names)
     while True:
         try:
-            request = receive(connection, time.monotonic() + FOREVER)
+            request = receive(connection, math.inf)
         except PeerGoneError:
             return
-        verb, args, kwargs = request["verb"], request["args"], request["kwargs"]
-        reply = getattr(adapter, verb)(*args, **kwargs) if verb in VERBS else _refused(verb)
-        _answer(connection, request["number"], reply)
+        value = answer(request["verb"], request["args"], request["kwargs"], request["seconds"])
+        try:
+            send(connection, {"number": request["number"], "value": value}, math.inf)
+        except WireError as error:
+            sorry = Reply(error={**TOO_LARGE, "message": f"your result is too large: {error}"})
+            send(connection, {"number": request["number"], "value": vars(sorry)}, math.inf)
 
 
-def _answer(connection: socket.socket, number: int, reply: Reply) -> None:
-    """A reply, or, if it cannot be sent, why not."""
-    deadline = time.monotonic() + FOREVER
-    try:
-        send(connection, {"number": number, "value": vars(reply)}, deadline)
-    except WireError as error:
-        sorry = Reply(
-            error={"type": "ResultError", "message": f"your result is too large: {error}", "line": ""}
-        )
-        send(connection, {"number": number, "value": vars(sorry)}, deadline)
+def answers_of(adapter: Adapter) -> dict[str, Callable[..., dict]]:
+    """What `serve` may be asked of an adapter, by verb."""
+    return {verb: _plain(getattr(adapter, verb)) for verb in VERBS}
 
 
-def _refused(verb: str) -> Reply:
-    return Reply(error={"type": "RequestError", "message": f"no such request: {verb}", "line": ""})
+def _plain(method: Callable[..., Reply]) -> Callable[..., dict]:
+    return lambda *args, **kwargs: vars(method(*args, **kwargs))
 
 
-def _reply(value: Any) -> Reply:
-    """A `Reply`, if this is one to the last field."""
+def reply_of(value: Any) -> Reply:
+    """A `Reply`, if this is one to the last field.
+
+    Raises:
+        WireError: if it is none.
+    """
     if type(value) is not dict or value.keys() != {field.name for field in fields(Reply)}:
         raise WireError("reply: other fields")
     for name, holds in SHAPES.items():

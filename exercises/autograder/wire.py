@@ -26,11 +26,11 @@ from torch import Tensor
 
 __all__ = ["PeerGoneError", "WireError", "receive", "send"]
 
-HEADER_BYTES = 1 << 20
+HEADER_BYTES = 2 << 20
 TENSOR_BYTES = 256 << 20
 VALUES = 20_000  # in one frame: tensors, numbers, lists and what they hold
 DEPTH = 24
-TEXT = 65_536  # the longest string
+TEXT = 1 << 19  # the longest string
 AXES = 16
 LENGTHS = struct.Struct("<QQ")
 DTYPES = {
@@ -57,7 +57,7 @@ def send(connection: socket.socket, value: Any, deadline: float) -> None:
     Args:
         connection: a stream socket.
         value: plain, see above; tensors of any device, with strides.
-        deadline: by `time.monotonic`.
+        deadline: by `time.monotonic`; infinite for none.
 
     Raises:
         WireError: if the value is too large, too deep, or of another kind. Nothing was sent then.
@@ -218,6 +218,6 @@ def _until(deadline: float, what: str, ready: Any) -> Iterator[None]:
     """Once for each time the socket is ready."""
     while True:
         wait = deadline - time.monotonic()
-        if wait <= 0 or not ready(wait):
+        if wait <= 0 or not ready(None if math.isinf(wait) else wait):
             raise PeerGoneError(f"the other process took too long to {what}")
         yield

@@ -24,9 +24,9 @@ from transformer_lessons.checks.diagnosis import diagnose
 from transformer_lessons.checks.judge import Finding, find
 from transformer_lessons.checks.local import Local
 from transformer_lessons.checks.order import other_order
-from transformer_lessons.checks.report import Report, counterexample, write
+from transformer_lessons.checks.report import Report, counterexample, scored, write
 
-__all__ = ["Adapter", "Local", "Mistake", "Reply", "Report", "Task", "check", "require", "task", "tasks"]
+__all__ = ["Adapter", "Local", "Mistake", "Reply", "Report", "Task", "check", "require", "scored", "task", "tasks"]
 
 
 def tasks() -> list[str]:

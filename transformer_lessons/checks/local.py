@@ -110,27 +110,32 @@ class Local:
 
     def load_state(self, handle: str, state: dict[str, Tensor]) -> Reply:
         """Load weights into a module, all of them."""
-        return self._guard(lambda: self._find(handle).load_state_dict(copied(state)) and None)
+        return self._guard(lambda: self.find(handle).load_state_dict(copied(state)) and None)
 
     def state(self, handle: str) -> Reply:
         """The weights and buffers of a module, by name."""
-        return self._guard(lambda: dict(self._find(handle).state_dict()))
+        return self._guard(lambda: dict(self.find(handle).state_dict()))
 
     def train(self, handle: str, mode: bool = True) -> Reply:
         """Put a module into training or evaluation mode."""
-        return self._guard(lambda: self._find(handle).train(mode) and None)
+        return self._guard(lambda: self.find(handle).train(mode) and None)
 
     def to(self, handle: str, where: str) -> Reply:
         """Move a module to a dtype or a device."""
         dtype = getattr(torch, where, None)
         place = dtype if isinstance(dtype, torch.dtype) else where
-        return self._guard(lambda: self._find(handle).to(place) and None)
+        return self._guard(lambda: self.find(handle).to(place) and None)
 
     def _objects(self, args: list) -> list:
         """The arguments, with the objects that handles stand for."""
         return [self._names[arg["handle"]] if is_handle(arg) else arg for arg in args]
 
-    def _find(self, target: str) -> Any:
+    def find(self, target: str) -> Any:
+        """What a target stands for.
+
+        Raises:
+            NameError: if the learner has not defined it.
+        """
         name, *attributes = target.split(".")
         if name not in self._names:
             raise NameError(f"name '{name}' is not defined")
@@ -140,7 +145,7 @@ class Local:
         return found
 
     def _function(self, target: str) -> Callable:
-        found = self._find(target)
+        found = self.find(target)
         if not callable(found):
             raise _NotAFunctionError(kind(found))
         return found

@@ -1,6 +1,9 @@
 """What a check tells: passed or not, which requirement, which mistake, and a message to read."""
 
 import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from torch import Tensor
@@ -9,9 +12,10 @@ from transformer_lessons.checks.adapter import Reply
 from transformer_lessons.checks.core import Given, Mistake, Probe, Requirement, Task
 from transformer_lessons.checks.judge import Finding
 
-__all__ = ["Report", "counterexample", "write"]
+__all__ = ["Report", "counterexample", "scored", "write"]
 
 WIDTH = 100
+_SCORED: ContextVar[list | None] = ContextVar("_SCORED", default=None)
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,23 @@ class Report:
             raise ValueError(
                 f"points: expected requirements {list(self.requirements)}, got {sorted(unknown)}"
             )
+        if (kept := _SCORED.get()) is not None:
+            kept.append((self, points))
         return sum(value for name, value in points.items() if self.requirements[name])
+
+
+@contextmanager
+def scored() -> Iterator[list[tuple[Report, dict[str, float]]]]:
+    """Yields a list that fills with the reports that are scored within, each with the points it was asked for.
+
+    A pitfall: a report that nobody scores is not among them.
+    """
+    kept: list = []
+    token = _SCORED.set(kept)
+    try:
+        yield kept
+    finally:
+        _SCORED.reset(token)
 
 
 def write(

@@ -1,0 +1,199 @@
+"""A notebook's cells without a kernel: IPython's own shell, its outputs collected as nbformat has them.
+
+Magics, `!commands`, top-level ``await``, ``display`` and inline figures work as in Jupyter; what asks for a
+person at a keyboard does not.
+"""
+
+import asyncio
+import builtins
+import getpass
+import io
+import subprocess
+import sys
+from typing import Any
+
+from IPython.core.displayhook import DisplayHook
+from IPython.core.displaypub import DisplayPublisher
+from IPython.core.interactiveshell import InteractiveShell
+from traitlets.config import Config
+
+__all__ = ["Shell", "the_shell"]
+
+TEXT = 20_000  # the longest text that one output keeps
+OUTPUTS = 200  # of one cell
+PICTURES = 150_000  # the longest picture, in base64
+
+
+class _Stream(io.TextIOBase):
+    """`sys.stdout` or `sys.stderr`: what is written becomes outputs."""
+
+    encoding = "utf-8"
+
+    def __init__(self, name: str, shell: "Shell"):
+        self._name, self._shell = name, shell
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        self._shell.outputs.stream(self._name, str(text))
+        return len(text)
+
+
+class Outputs(list):
+    """What a cell has shown so far, within bounds."""
+
+    def stream(self, name: str, text: str) -> None:
+        """Text printed; successive texts are one output."""
+        last = self[-1] if self else {}
+        if last.get("output_type") != "stream" or last["name"] != name:
+            last = {"output_type": "stream", "name": name, "text": ""}
+            self.add(last)
+        space = TEXT - len(last["text"])
+        if len(text) > space > 0:
+            text = text[:space] + "\n[cut: too much was printed]\n"
+        if space > 0:
+            last["text"] += text
+
+    def shown(self, kind: str, data: dict, metadata: dict, **more: Any) -> dict:
+        """Something displayed, in one or several forms."""
+        kept = {mime: value for mime, value in data.items() if _size(value) <= _most(mime)}
+        if data and not kept:
+            kept = {"text/plain": "[cut: too large an output]"}
+        output = {"output_type": kind, "data": kept, "metadata": metadata or {}, **more}
+        self.add(output)
+        return output
+
+    def add(self, output: dict) -> None:
+        """One more, unless there are too many."""
+        if len(self) < OUTPUTS:
+            self.append(output)
+
+
+def _size(value: Any) -> int:
+    return len(value) if isinstance(value, str | bytes) else len(repr(value))
+
+
+def _most(mime: str) -> int:
+    return PICTURES if mime.startswith("image/") else TEXT
+
+
+class _Publisher(DisplayPublisher):
+    """`display`."""
+
+    def publish(self, data, metadata=None, *, transient=None, update=False, **_):
+        shown, id_ = self.parent.displays, (transient or {}).get("display_id")
+        if update:
+            for output in shown.get(id_, []):
+                output["data"] = data
+            return
+        output = self.parent.outputs.shown("display_data", data, metadata)
+        if id_:
+            shown.setdefault(id_, []).append(output)
+
+    def clear_output(self, wait=False):
+        self.parent.outputs.clear()
+
+
+class _Hook(DisplayHook):
+    """The value of a cell's last line."""
+
+    def write_output_prompt(self):
+        pass
+
+    def write_format_data(self, format_dict, md_dict=None):
+        self.shell.outputs.shown("execute_result", format_dict, md_dict, execution_count=self.prompt_count)
+
+    def finish_displayhook(self):
+        pass
+
+
+class Shell(InteractiveShell):
+    """IPython without a terminal, a kernel, or a history."""
+
+    display_pub_class = _Publisher
+    displayhook_class = _Hook
+
+    def __init__(self, *args, **kwargs):
+        self.outputs, self.displays, self._loop = Outputs(), {}, None
+        super().__init__(*args, **kwargs)
+        self.colors = "nocolor"
+
+    def enable_gui(self, gui=None):
+        """There is none."""
+
+    def ask_exit(self):
+        """`exit` and `quit` end the cell."""
+        raise SystemExit
+
+    def system(self, cmd):
+        """A command after ``!``, its output collected."""
+        done = subprocess.run(
+            self.var_expand(cmd, depth=1),
+            shell=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+        sys.stdout.write(done.stdout)
+        self.user_ns["_exit_code"] = done.returncode
+
+    system_raw = system_piped = system
+
+    def _showtraceback(self, etype, evalue, stb):
+        name = str(getattr(etype, "__name__", etype))[:200]
+        traceback = [str(line)[:TEXT] for line in stb]
+        self.outputs.add(
+            {"output_type": "error", "ename": name, "evalue": _text(evalue), "traceback": traceback}
+        )
+
+    def run(self, source: str) -> list[dict]:
+        """Run one cell; its outputs, of which an exception is one."""
+        self.outputs = Outputs()
+        before = sys.stdout, sys.stderr, builtins.input, getpass.getpass
+        sys.stdout, sys.stderr = _Stream("stdout", self), _Stream("stderr", self)
+        builtins.input = getpass.getpass = _no_keyboard
+        try:
+            self._event_loop().run_until_complete(self._run(source))
+        finally:
+            sys.stdout, sys.stderr, builtins.input, getpass.getpass = before
+        return list(self.outputs)
+
+    async def _run(self, source: str) -> None:
+        try:
+            transformed, failed = self.transform_cell(source), None
+        except Exception:
+            transformed, failed = source, sys.exc_info()
+        result = await self.run_cell_async(
+            source, store_history=True, transformed_cell=transformed, preprocessing_exc_tuple=failed
+        )
+        self.events.trigger("post_execute")  # inline figures are drawn by these
+        self.events.trigger("post_run_cell", result)
+
+    def _event_loop(self) -> asyncio.AbstractEventLoop:
+        """One for all cells, as tasks may go on; made at first need, which is after the fork."""
+        if self._loop is None or self._loop.is_closed():
+            self._loop = asyncio.new_event_loop()
+            asyncio.set_event_loop(self._loop)
+        return self._loop
+
+
+def _text(value: object) -> str:
+    try:
+        return str(value)[:2000]
+    except Exception:
+        return "(no readable message)"
+
+
+def _no_keyboard(*_: Any) -> str:
+    raise EOFError("nobody is at the keyboard while a notebook is graded")
+
+
+def the_shell() -> Shell:
+    """The process's shell, in which figures are drawn inline; of history, a file and a thread, there is none."""
+    if not Shell.initialized():
+        shell = Shell.instance(config=Config({"HistoryManager": {"enabled": False}}))
+        shell.run_line_magic("matplotlib", "inline")
+    return Shell.instance()

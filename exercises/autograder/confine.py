@@ -1,0 +1,213 @@
+"""The box in which a learner's code runs: made of namespaces, Landlock, a filter of system calls, and limits.
+
+A process of its own view: no network, no other processes, of the file system nothing but Python and the libraries
+(read-only) and a small scratch folder in memory that vanishes with it. Every layer by itself would stop most of
+what code may try; they are all there, as each has had holes.
+"""
+
+import os
+import re
+import resource
+import signal
+import socket
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from exercises.autograder import linux
+
+__all__ = ["HOME", "ConfinementError", "Limits", "confined_child", "map_users", "readable_folders"]
+
+HOME = "/home/student"
+USER = 1000  # in the box
+NOBODY = 65533  # outside, if the grader runs as root
+DEVICES = ("null", "zero", "full", "random", "urandom")
+NAMESPACES = (
+    linux.USER | linux.MOUNTS | linux.NETWORK | linux.IPC | linux.PROCESSES | linux.HOST_NAME | linux.CGROUP
+)
+
+
+class ConfinementError(Exception):
+    """A layer of the box could not be set up; nothing of the learner's has run."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a submission may use.
+
+    Attributes:
+        cell_seconds: the wall-clock time of one cell, of the learner's or of the tests.
+        seconds: likewise of the whole submission.
+        memory: bytes, beyond what Python and torch take by themselves.
+        scratch: bytes of files.
+        processes: processes and threads together.
+        output: bytes of output in the graded notebook, pictures included.
+    """
+
+    cell_seconds: float = 30.0
+    seconds: float = 240.0
+    memory: int = 2 << 30
+    scratch: int = 64 << 20
+    processes: int = 64
+    output: int = 200_000
+
+
+def readable_folders() -> list[str]:
+    """What Python needs: its own folders, the system's libraries, and the course's package without the exercises.
+
+    A pitfall: a gradebook within one of these would be readable as well; the grader looks for that.
+    """
+    package = Path(sys.modules["transformer_lessons"].__file__).parent
+    wanted = [Path(path) for path in ("/usr", "/lib", "/lib64", "/bin", sys.base_prefix, sys.prefix)]
+    kept: list[Path] = []
+    for path in sorted({p.resolve() for p in [*wanted, package] if p.exists()}):
+        if not any(path.is_relative_to(other) for other in kept):
+            kept.append(path)
+    return [str(path) for path in kept]
+
+
+def confined_child(folder: str, limits: Limits, keep: socket.socket) -> None:
+    """Returns in the box only; the calling process, a fresh fork, stays behind as its keeper and never returns.
+
+    Args:
+        folder: an empty one, where the box's file system is put together. Nothing of it shows outside.
+        limits: of what the code may use.
+        keep: the only open file that is taken along. The forking process listens at its other end, for
+            `map_users` to be called in time.
+
+    Raises:
+        ConfinementError: if a layer cannot be had.
+    """
+    try:
+        held = _data_in_use()
+        _leave(folder, limits, keep)
+        child = os.fork()
+        if child:
+            _keeper(child)
+        _settle(limits, held, keep)
+    except OSError as error:
+        raise ConfinementError(str(error)) from error
+
+
+def _leave(folder: str, limits: Limits, keep: socket.socket) -> None:
+    """New namespaces, and in them a file system that holds nothing to find or to break."""
+    linux.die_with_parent()
+    if os.geteuid() == 0:
+        os.setgroups([])
+    linux.set_dumpable(True)  # or /proc/PID/uid_map could not be written
+    linux.unshare(NAMESPACES)
+    keep.sendall(b"u")
+    if keep.recv(1) != b"m":
+        raise OSError("the user could not be mapped")
+    linux.set_dumpable(False)
+    linux.die_with_parent()
+    _build_root(folder, limits)
+
+
+def map_users(pid: int) -> None:
+    """Give a process that has just left for a user namespace its user; called by the process that forked it.
+
+    Root is mapped as well, for the mounts, if the grader is root; the learner's code never runs as that.
+    """
+    process = Path(f"/proc/{pid}")
+    (process / "setgroups").write_text("deny")
+    own = {"uid_map": os.geteuid(), "gid_map": os.getegid()}
+    for name, number in own.items():
+        lines = [f"0 0 1\n{USER} {NOBODY} 1"] if os.geteuid() == 0 else [f"{USER} {number} 1"]
+        (process / name).write_text("\n".join(lines))
+
+
+def _build_root(folder: str, limits: Limits) -> None:
+    """Of the old file system only what is readable is taken along; then it is let go."""
+    linux.mount("none", "/", None, linux.RECURSIVE | linux.PRIVATE)
+    linux.mount("tmpfs", folder, "tmpfs", linux.NO_SUID | linux.NO_DEVICES, "mode=755,size=1m")
+    for path in readable_folders():
+        _bind(path, folder + path, linux.RECURSIVE)
+        linux.mount("none", folder + path, None, linux.BIND | linux.REMOUNT | linux.READ_ONLY | _kept(path))
+    for link in ("/lib", "/lib64", "/bin"):
+        if os.path.islink(link):
+            os.symlink(os.readlink(link), folder + link)
+    for device in DEVICES:
+        _bind(f"/dev/{device}", f"{folder}/dev/{device}", 0)
+    scratch = f"mode=700,uid={USER},gid={USER},size={limits.scratch},nr_inodes=2048"
+    flags = linux.NO_SUID | linux.NO_DEVICES | linux.NO_EXEC
+    os.makedirs(folder + HOME)
+    linux.mount("tmpfs", folder + HOME, "tmpfs", flags, scratch)
+    for name in ("/tmp", "/dev/shm"):
+        os.symlink(HOME, folder + name)
+    os.chdir(folder)
+    linux.pivot_root(".", ".")
+    linux.unmount(".")
+    linux.mount("none", "/", None, linux.REMOUNT | linux.READ_ONLY | linux.NO_SUID | linux.NO_DEVICES)
+    os.chdir(HOME)
+
+
+def _bind(source: str, target: str, flags: int) -> None:
+    if os.path.isdir(source):
+        os.makedirs(target, exist_ok=True)
+    else:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        os.close(os.open(target, os.O_CREAT))
+    linux.mount(source, target, None, linux.BIND | flags)
+
+
+def _kept(path: str) -> int:
+    """How a folder is mounted already; a user namespace may add to that, not take away."""
+    flags = os.statvfs(path).f_flag
+    return flags & (os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC) | linux.NO_SUID | linux.NO_DEVICES
+
+
+def _keeper(child: int) -> None:
+    """Wait for the box's first process, whose end ends all others in it; told to end, end that."""
+    signal.signal(signal.SIGTERM, lambda *_: os.kill(child, signal.SIGKILL))
+    _close_all()
+    os.waitpid(child, 0)
+    os._exit(0)
+
+
+def _settle(limits: Limits, held: int, keep: socket.socket) -> None:
+    """In the box: an ordinary user without rights to regain, with limits."""
+    linux.die_with_parent()
+    os.setsid()
+    os.setresgid(USER, USER, USER)
+    os.setresuid(USER, USER, USER)
+    linux.drop_capabilities()
+    linux.die_with_parent()
+    _close_all(keep.fileno())
+    _limit(limits, held)
+    if linux.landlock_version():
+        linux.landlock(["/"], [HOME], [f"/dev/{device}" for device in DEVICES])
+    linux.restrict_calls()
+    linux.set_dumpable(False)
+
+
+def _data_in_use() -> int:
+    """The bytes that count for the limit of memory, and that Python and torch hold already."""
+    status = Path("/proc/self/status").read_text()
+    return 1024 * int(re.search(r"^VmData:\s+(\d+) kB$", status, re.MULTILINE)[1])
+
+
+def _limit(limits: Limits, held: int) -> None:
+    """Limits that the kernel keeps; a hard limit cannot be raised again."""
+    wanted = {
+        resource.RLIMIT_DATA: held + limits.memory,
+        resource.RLIMIT_FSIZE: limits.scratch,
+        resource.RLIMIT_NOFILE: 256,
+        resource.RLIMIT_NPROC: limits.processes,
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_MEMLOCK: 0,
+        resource.RLIMIT_MSGQUEUE: 0,
+        resource.RLIMIT_CPU: int(limits.seconds) + 5,
+    }
+    for what, most in wanted.items():
+        resource.setrlimit(what, (most, most))
+
+
+def _close_all(but: int = -1) -> None:
+    """Close every open file but one; input and output become nothing."""
+    nothing = os.open("/dev/null", os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(nothing, number)
+    os.closerange(3, but if but > 2 else 1 << 20)
+    if but > 2:
+        os.closerange(but + 1, 1 << 20)

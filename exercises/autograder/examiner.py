@@ -1,0 +1,301 @@
+"""The tests' process: has the learner's cells run in the other process, and examines what they define.
+
+Only the instructor's code runs here. It is read after the fork that makes this process, so that no other ever
+held it; and what the learner's process sends is data, checked before it is believed to be even that.
+"""
+
+import ast
+import builtins
+import io
+import json
+import keyword
+import math
+import os
+import random
+import re
+import socket
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from IPython.core.inputtransformer2 import TransformerManager
+from torch import Tensor
+
+from exercises.autograder.proxy import LearnerError, Name
+from exercises.autograder.remote import Connection
+from exercises.autograder.result import CellResult, Part
+from exercises.autograder.time_limit import time_limit
+from exercises.autograder.wire import PeerGoneError, WireError, receive, send
+from transformer_lessons import checks
+
+__all__ = ["Cell", "Examiner", "run"]
+
+TEXT = 4_000  # of a message
+NOTHING = "[]"  # outputs, as JSON
+GONE = (PeerGoneError, WireError)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A code cell, as the grader knows it.
+
+    Attributes:
+        id: the grade id; "" for a cell of the learner's own.
+        role: "learner", "instructor" (locked, run by both) or "test" (run here only).
+        source: the master's text if it is locked, else the learner's.
+        points: the most that a test gives.
+    """
+
+    id: str
+    role: str
+    source: str
+    points: float = 0.0
+
+
+def run(control: socket.socket, supply: Callable[[], socket.socket]) -> None:
+    """Examine one submission: cells come in, outcomes go out, each as soon as it is known.
+
+    Args:
+        control: to the grader.
+        supply: gives a connection to a fresh learner's process, and ends the one before.
+    """
+    _reseed()
+    job = receive(control, math.inf)
+    cells = [Cell(**receive(control, math.inf)) for _ in range(job["cells"])]
+    examiner = Examiner(cells, supply, job["cell_seconds"], time.monotonic() + job["seconds"])
+    for outcome in examiner.outcomes():
+        send(control, outcome, math.inf)
+
+
+def _reseed() -> None:
+    """After a fork the random numbers here would be those of the learner's process, which could predict them."""
+    seed = int.from_bytes(os.urandom(7), "little")
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
+
+
+@dataclass
+class Examiner:
+    """Goes through a notebook's cells from top to bottom.
+
+    Attributes:
+        cells: all code cells, in the notebook's order.
+        supply: gives a connection to a fresh learner's process.
+        cell_seconds: how long a cell may take.
+        end: when all must be over, by `time.monotonic`.
+    """
+
+    cells: list[Cell]
+    supply: Callable[[], socket.socket]
+    cell_seconds: float
+    end: float
+    _names: dict[str, Any] = field(default_factory=lambda: {"__name__": "tests", "__builtins__": builtins})
+    _run_here: set[int] = field(default_factory=set)
+    _done: list[Cell] = field(default_factory=list)  # in the learner's process, without ending it
+    _connection: Connection | None = None
+
+    def outcomes(self):
+        """For each cell its outputs, and of a test also the result, as plain values."""
+        for number, cell in enumerate(self.cells):
+            if time.monotonic() >= self.end:
+                yield self._too_late(number, cell)
+            elif cell.role == "test":
+                yield {"cell": number, **self._examined(cell)}
+            else:
+                yield {"cell": number, "outputs": self._run_there(cell)}
+
+    def _too_late(self, number: int, cell: Cell) -> dict:
+        outcome = {"cell": number, "outputs": NOTHING, "lost": "The submission's time was used up."}
+        if cell.role == "test":
+            outcome["result"] = _plain(CellResult(cell.id, 0.0, cell.points, "timeout"))
+        return outcome
+
+    # The learner's process
+
+    def _run_there(self, cell: Cell) -> str:
+        """Run a cell in the learner's process; its outputs as JSON, not to be trusted."""
+        try:
+            connection = self._learner()
+            connection.allow(self._seconds())
+            outputs = connection.ask("cell", [cell.source], {})
+        except GONE as error:
+            return json.dumps([_error_output("Stopped", f"This cell was ended: {error}.")])
+        self._done.append(cell)
+        return outputs if type(outputs) is str else NOTHING
+
+    def _seconds(self) -> float:
+        return max(0.1, min(self.cell_seconds, self.end - time.monotonic()))
+
+    def _learner(self) -> Connection:
+        """The learner's process; a fresh one, in which the cells so far are run again, if it has ended.
+
+        A cell that ends it is not run again: what the others define is still examined.
+        """
+        while self._connection is None or self._connection.over:
+            if time.monotonic() >= self.end:
+                raise PeerGoneError("the submission's time was used up")
+            if self._connection:
+                self._connection.close()
+            self._connection = Connection(self.supply(), self.cell_seconds)
+            self._done = [cell for cell in self._done if self._again(cell)]
+        return self._connection
+
+    def _again(self, cell: Cell) -> bool:
+        """Whether a cell has run again; once one has ended the process, the rest waits for the next."""
+        if self._connection.over:
+            return True
+        self._connection.allow(self._seconds())
+        try:
+            self._connection.ask("cell", [cell.source], {})
+        except GONE:
+            return False
+        return True
+
+    # The tests
+
+    def _examined(self, cell: Cell) -> dict:
+        """Run a test cell; never raises because of what it finds."""
+        printed, lost = io.StringIO(), ""
+        with checks.scored() as scored, redirect_stdout(printed), redirect_stderr(printed):
+            try:
+                earned, status, messages, shown = self._score(cell), "done", [], []
+            except BaseException as error:
+                earned, status, messages, shown = 0.0, *_failed(error)
+                lost = str(error) if isinstance(error, GONE) else ""
+        messages += [report.message for report, _ in scored if not report.passed]
+        kept = tuple(dict.fromkeys(message[:TEXT] for message in messages))
+        result = CellResult(cell.id, earned, cell.points, status, kept, _parts(scored))
+        outputs = [{"output_type": "stream", "name": "stdout", "text": printed.getvalue()[:TEXT]}]
+        outputs = outputs * bool(printed.getvalue()) + shown
+        return {"outputs": json.dumps(outputs), "result": _plain(result), "lost": lost}
+
+    def _score(self, cell: Cell) -> float:
+        with time_limit(self._seconds() + 1, _TestTimeLimitError):
+            given = self._ask_for_names(cell)
+            self._names.update(given)
+            try:
+                value = _executed(cell.source, cell.id, self._names)
+            finally:
+                for name, value_given in given.items():
+                    if self._names.get(name) is value_given:
+                        del self._names[name]
+        return _points(value, cell.points)
+
+    def _ask_for_names(self, cell: Cell) -> dict[str, Any]:
+        """The learner's names that a test mentions, also in a string; never one of the tests' own."""
+        names, texts = _mentioned(cell.source)
+        self._run_setup(names)
+        mentioned = (names | texts) - set(dir(builtins)) - set(keyword.kwlist)
+        wanted = sorted(mentioned - self._names.keys())
+        connection = self._learner()
+        connection.allow(self._seconds())
+        found = connection.ask("values", [wanted], {})
+        if type(found) is not dict or not all(type(x) is list and len(x) == 2 for x in found.values()):
+            raise WireError("reply: no values")
+        return {
+            name: what if kind == "plain" else Name(connection, name, what == "class")
+            for name, (kind, what) in found.items()
+            if name in wanted
+        }
+
+    def _run_setup(self, mentioned: set[str]) -> None:
+        """Run here those of the instructor's own cells that define what is mentioned, with what they need."""
+        for number, cell in enumerate(self.cells):
+            new = cell.role == "instructor" and number not in self._run_here
+            if new and mentioned & _defined(cell.source):
+                self._run_here.add(number)
+                self._run_setup(_mentioned(cell.source)[0])
+                with suppress(Exception):  # as in a notebook: what is missing then, the test will say
+                    _executed(cell.source, cell.id, self._names)
+
+
+def _executed(source: str, name: str, names: dict[str, Any]) -> Any:
+    """Run a cell; the value of its last line, if that is an expression."""
+    tree = ast.parse(TransformerManager().transform_cell(source), filename=name)
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    exec(compile(tree, name, "exec"), names)
+    return eval(compile(ast.Expression(last.value), name, "eval"), names) if last else None
+
+
+def _points(value: Any, most: float) -> float:
+    """Points of what a test ended with: a number, or yes or no; any other end gives all, as no error was raised.
+
+    Raises:
+        ValueError: for a number that cannot be points.
+    """
+    if isinstance(value, Tensor) and value.numel() == 1:
+        value = value.item()
+    if isinstance(value, bool):
+        return most * value
+    if not isinstance(value, int | float):
+        return most
+    if not 0 <= value <= most + 1e-9:
+        raise ValueError(f"the test gave {value} of {most} points")
+    return min(float(value), most)
+
+
+def _failed(error: BaseException) -> tuple[str, list[str], list[dict]]:
+    """Of a test that raised: status, what the student is told, and what the instructor is shown."""
+    name = type(error).__name__
+    shown = [_error_output(name, str(error)[:TEXT], "".join(traceback.format_exception(error)))]
+    if isinstance(error, _TestTimeLimitError):
+        return "timeout", ["The test took too long."], shown
+    if isinstance(error, GONE):
+        return "missing", [f"Your code ended the test: {error}."], shown
+    told = isinstance(error, AssertionError | LearnerError | NameError)
+    return "error", [f"{name}: {error}" if told else f"The test stopped with {name}."], shown
+
+
+def _parts(scored: list) -> tuple[Part, ...]:
+    sentences = {report.task: checks.task(report.task).requirements for report, _ in scored}
+    return tuple(
+        Part(report.task, name, sentence, float(points[name]), report.requirements[name])
+        for report, points in scored
+        for name, sentence in ((r.id, r.sentence) for r in sentences[report.task])
+        if name in points
+    )
+
+
+def _plain(result: CellResult) -> dict:
+    found = asdict(result)
+    return {**found, "messages": list(result.messages), "parts": [asdict(part) for part in result.parts]}
+
+
+def _error_output(name: str, text: str, trace: str | None = None) -> dict:
+    return {"output_type": "error", "ename": name, "evalue": text, "traceback": [trace or f"{name}: {text}"]}
+
+
+def _parsed(source: str) -> ast.Module:
+    return ast.parse(TransformerManager().transform_cell(source))
+
+
+def _mentioned(source: str) -> tuple[set[str], set[str]]:
+    """The names that a cell uses, and the words in its texts, as in ``globals()["answer"]``."""
+    nodes = list(ast.walk(_parsed(source)))
+    texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    words = {word for text in texts for word in re.findall(r"[^\W\d]\w*", text)}
+    return {node.id for node in nodes if isinstance(node, ast.Name)}, words
+
+
+def _defined(source: str) -> set[str]:
+    """What a cell defines at its top level: functions, classes, imports, and names that are assigned."""
+    found: set[str] = set()
+    for node in _parsed(source).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found |= {alias.asname or alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
+            stored = (n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+            found |= {name.id for name in stored}
+    return found
+
+
+class _TestTimeLimitError(BaseException):
+    """A test of the instructor's took too long by itself."""

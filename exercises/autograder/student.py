@@ -1,0 +1,143 @@
+"""The learner's process: runs cells as a notebook does, and answers what the tests ask of what they defined.
+
+It holds no secrets, and what it replies is not believed: it is what the learner's code shows, and then judged.
+"""
+
+import json
+import numbers
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from exercises.autograder.cells import Shell, the_shell
+from exercises.autograder.remote import TOO_LATE, answers_of, serve
+from exercises.autograder.time_limit import time_limit
+from transformer_lessons.checks.adapter import Reply, is_handle
+from transformer_lessons.checks.local import Local
+from transformer_lessons.checks.plain import copied, outgoing
+
+__all__ = ["TimeLimitError", "run"]
+
+MOST_NUMBERS = 1_000_000  # of a value that the tests look at
+MOST_OUTPUT = 400_000  # characters of one cell's outputs, as JSON
+DEPTH = 8
+
+
+class TimeLimitError(BaseException):
+    """The cell or call took too long. Not an `Exception`, which many a loop would catch."""
+
+
+def run(connection: socket.socket) -> None:
+    """Serve until the tests are done.
+
+    Args:
+        connection: to the tests' process.
+    """
+    serve(connection, Learner(the_shell()).answer)
+
+
+class Learner:
+    """A shell and what is defined in it.
+
+    Args:
+        shell: in which cells run.
+    """
+
+    def __init__(self, shell: Shell):
+        self._shell = shell
+        self._verbs: dict[str, Callable] = {}
+        self._local: Local
+        self._renew()
+
+    def answer(self, verb: str, args: list, kwargs: dict, seconds: float) -> Any:
+        """The plain value that answers a request, in time."""
+        try:
+            with time_limit(seconds, TimeLimitError):
+                return self._verbs[verb](*args, **kwargs)
+        except TimeLimitError:
+            return vars(Reply(error=TOO_LATE))
+        except Exception as error:  # of what is asked outside an adapter's care
+            return vars(Reply(error={"type": type(error).__name__, "message": str(error)[:400], "line": ""}))
+
+    def _renew(self) -> None:
+        """A cell may define anything anew: objects made for earlier tests are let go."""
+        self._local = Local(self._shell.user_ns)
+        own = {"cell": self._cell, "values": self._values, "apply": self._apply, "names": self._names}
+        self._verbs = own | answers_of(self._local)
+
+    def _cell(self, source: str) -> str:
+        """Run a cell; its outputs as JSON."""
+        try:
+            outputs = self._shell.run(source)
+        except TimeLimitError:
+            outputs = [*self._shell.outputs, _error("TimeLimitError", TOO_LATE["message"])]
+        self._renew()
+        text = json.dumps(outputs, default=str)
+        if len(text) > MOST_OUTPUT:
+            text = json.dumps(
+                [{"output_type": "stream", "name": "stdout", "text": "[cut: too much output]\n"}]
+            )
+        return text
+
+    def _values(self, names: list[str]) -> dict[str, list]:
+        """Of the names that are defined: ``["plain", value]``, or ``["object", kind]`` of any other."""
+        found = {}
+        for name in names:
+            if name in self._shell.user_ns:
+                value = self._shell.user_ns[name]
+                try:
+                    found[name] = ["plain", _plain(value, 0)]
+                except TypeError:
+                    found[name] = ["object", "class" if isinstance(value, type) else "object"]
+        return found
+
+    def _apply(self, target: str, args: list, kwargs: dict) -> dict:
+        """Call, and show what the arguments are afterwards: a test may look whether they changed."""
+        given = [copied(args), copied(kwargs)]
+
+        def call() -> Any:
+            objects = [self._local.find(arg["handle"]) if is_handle(arg) else arg for arg in given[0]]
+            return self._local.find(target)(*objects, **given[1])
+
+        reply = Local({"applied": call}).call("applied", [], {})
+        return {"reply": vars(reply), "after": outgoing(given)}
+
+    def _names(self, handle: str) -> list[str]:
+        """Of the parameters of a module."""
+        return [str(name) for name, _ in self._local.find(handle).named_parameters()]
+
+
+def _plain(value: Any, depth: int) -> Any:
+    """A value as the tests may see it: a number, a text, a tensor or array, or lists and dicts of these.
+
+    Raises:
+        TypeError: for anything else, or more than can be sent.
+    """
+    if value is None or isinstance(value, bool | np.bool_):
+        return None if value is None else bool(value)
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        return float(value)
+    if isinstance(value, np.ndarray):
+        value = torch.from_numpy(value.copy())
+    if isinstance(value, Tensor) and value.layout is torch.strided and value.numel() <= MOST_NUMBERS:
+        return value.detach().cpu().clone()
+    if depth > DEPTH or not isinstance(value, list | tuple | set | frozenset | range | dict):
+        raise TypeError(f"{type(value).__name__} is no plain value")
+    if len(value) > MOST_NUMBERS // 100:
+        raise TypeError("too many values")
+    if isinstance(value, dict):
+        return {str(name): _plain(item, depth + 1) for name, item in value.items()}
+    ordered = sorted(value, key=str) if isinstance(value, set | frozenset) else value
+    return [_plain(item, depth + 1) for item in ordered]
+
+
+def _error(name: str, text: str) -> dict:
+    return {"output_type": "error", "ename": name, "evalue": text, "traceback": [f"{name}: {text}"]}

@@ -1,0 +1,143 @@
+"""The grader's end of the forking process: one submission after the other, each in processes of its own."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import matplotlib
+
+from exercises.autograder.confine import Limits
+from exercises.autograder.examiner import Cell
+from exercises.autograder.wire import PeerGoneError, WireError, receive, send
+
+__all__ = ["Worker", "WorkerError"]
+
+ROOT = Path(__file__).resolve().parents[2]
+START = 120.0  # seconds for Python and torch to be imported on a slow machine
+# Python is told to take nothing from its environment; it finds the autograder where this file lies.
+PROGRAM = """
+import sys
+from runpy import run_module
+
+sys.path.insert(0, sys.argv[2])
+run_module("exercises.autograder.forker", run_name="__main__")
+"""
+
+
+class WorkerError(Exception):
+    """The learner's code could not be run, for a reason that is the grader's or the machine's."""
+
+
+class Worker:
+    """A forking process, started at first need; a context manager that ends it.
+
+    Args:
+        limits: of what each submission may use.
+        isolated: False lets learners' code do anything that the grader may; the results say so.
+    """
+
+    def __init__(self, limits: Limits, *, isolated: bool = True):
+        self.limits, self.isolated = limits, isolated
+        self._process: subprocess.Popen | None = None
+        self._line: socket.socket
+        self._folder = tempfile.TemporaryDirectory(prefix="box-")
+
+    def __enter__(self) -> "Worker":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the process and all that it has forked."""
+        if self._process:
+            self._line.close()
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+        self._folder.cleanup()
+
+    def grade(self, cells: list[Cell]) -> Iterator[dict]:
+        """Run a notebook's code cells; yields the outcome of each, then what it took.
+
+        Raises:
+            WorkerError: if the processes cannot be started, or the forking one has ended.
+        """
+        self._start()
+        ours, theirs = socket.socketpair()
+        request = {"folder": self._folder.name, "limits": asdict(self.limits), "isolated": self.isolated}
+        with ours:
+            with theirs:
+                socket.send_fds(self._line, [json.dumps(request).encode()], [theirs.fileno()])
+            yield from self._outcomes(ours, cells)
+        took = self._heard()
+        if "error" in took:
+            raise WorkerError(took["error"])
+        yield took
+
+    def _outcomes(self, tests: socket.socket, cells: list[Cell]) -> Iterator[dict]:
+        """What the tests send, until they end; how long that may take is the forking process's to decide."""
+        job = {"cells": len(cells), "cell_seconds": self.limits.cell_seconds, "seconds": self.limits.seconds}
+        forever = float("inf")
+        try:
+            send(tests, job, forever)
+            for cell in cells:
+                send(tests, asdict(cell), forever)
+            for _ in cells:
+                yield receive(tests, forever)
+        except PeerGoneError:
+            return
+        except WireError as error:
+            raise WorkerError(f"the tests' process does not keep to the rules: {error}") from error
+
+    def _start(self) -> None:
+        if self._process and self._process.poll() is None:
+            return
+        self._line, theirs = socket.socketpair()
+        with theirs:
+            command = [sys.executable, "-I", "-c", PROGRAM, str(theirs.fileno()), str(ROOT)]
+            files = [theirs.fileno()]
+            environment = _environment(self._folder.name)
+            self._process = subprocess.Popen(command, env=environment, pass_fds=files, cwd="/")
+        self._line.settimeout(START)
+        self._heard()
+        self._line.settimeout(self.limits.seconds + START)
+
+    def _heard(self) -> dict:
+        """The next line from the forking process."""
+        found = b""
+        try:
+            while not found.endswith(b"\n"):
+                more = self._line.recv(4096)
+                if not more:
+                    raise WorkerError("the forking process has ended")
+                found += more
+        except TimeoutError:
+            raise WorkerError("the forking process does not answer") from None
+        return json.loads(found)
+
+
+def _environment(folder: str) -> dict[str, str]:
+    """Nothing of the grader's own environment, where passwords may be."""
+    return {
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "LANG": "C.UTF-8",
+        "HOME": "/home/student",
+        "USER": "student",
+        "LOGNAME": "student",
+        "TMPDIR": "/home/student",
+        "IPYTHONDIR": folder,
+        "OMP_NUM_THREADS": "1",  # threads do not survive a fork
+        "MKL_NUM_THREADS": "1",
+        "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+        "MPLCONFIGDIR": matplotlib.get_cachedir(),  # where the list of fonts is kept that takes long to make
+        "PYTHONHASHSEED": "0",
+        "NBGRADER_EXECUTION": "autograde",
+        **{name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
+    }
