@@ -7,45 +7,21 @@ version that is committed is made by ``python -m exercises.release`` instead of 
 from pathlib import Path
 
 from nbconvert.preprocessors import ClearMetadataPreprocessor
-from nbformat.v4 import new_output
-from nbgrader import utils
 from nbgrader.preprocessors import (
     AssignLatePenalties,
     CheckCellMetadata,
     ClearOutput,
     DeduplicateIds,
-    Execute,
     IgnorePattern,
     LimitOutput,
-    NbGraderPreprocessor,
     OverwriteCells,
     OverwriteKernelspec,
     SaveAutoGrades,
 )
 
+from exercises.autograder.execute import IsolatedExecute
+
 SCRATCH = Path(__file__).resolve().parent / "_nbgrader"
-
-
-class RequireScore(NbGraderPreprocessor):
-    """A test cell that shows no number scores zero.
-
-    nbgrader gives full marks to a test cell without output, for example if the code under test switched the
-    display off. All our test cells end with a number, so one without has not run to its end.
-    """
-
-    def preprocess_cell(self, cell, resources, cell_index):
-        """Append an error to the outputs of a test cell without a number."""
-        if cell.cell_type == "code" and utils.is_grade(cell) and not any(map(self._is_number, cell.outputs)):
-            text = "This test cell did not end with a number of points."
-            cell.outputs.append(new_output("error", ename="NoScore", evalue=text, traceback=[text]))
-        return cell, resources
-
-    @staticmethod
-    def _is_number(output) -> bool:
-        try:
-            return output.output_type == "execute_result" and float(output.data["text/plain"]) >= 0
-        except (KeyError, TypeError, ValueError):
-            return False
 
 
 class RestoreTests(OverwriteCells):
@@ -90,10 +66,8 @@ c.Autograde.sanitize_preprocessors = [
     RestoreTests,
     CheckCellMetadata,
 ]
-c.Execute.timeout = 120
 c.Autograde.autograde_preprocessors = [
-    Execute,
-    RequireScore,
+    IsolatedExecute,
     IgnorePattern,
     ClearMetadataPreprocessor,
     LimitOutput,

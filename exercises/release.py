@@ -50,11 +50,12 @@ def released(master: Path) -> Path:
     return HERE / "release" / master.parent.name / master.name
 
 
-def course(root: Path) -> NbGraderAPI:
+def course(root: Path, changes: Config | None = None) -> NbGraderAPI:
     """nbgrader with our configuration, in another folder.
 
     Args:
         root: where submissions, gradebook and results of this course go.
+        changes: of the configuration.
     """
     config = Config()
     config.merge(PyFileConfigLoader("nbgrader_config.py", path=str(HERE)).load_config())
@@ -63,6 +64,7 @@ def course(root: Path) -> NbGraderAPI:
     config.CourseDirectory.db_url = f"sqlite:///{root / 'gradebook.db'}"
     for name in ("release", "submitted", "autograded", "feedback"):
         config.CourseDirectory[f"{name}_directory"] = str(root / name)
+    config.merge(changes or Config())
     return NbGraderAPI(CourseDirectory(config=config), config=config)
 
 

@@ -11,16 +11,29 @@ import resource
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import transformer_lessons
 from exercises.autograder import linux
 
-__all__ = ["HOME", "ConfinementError", "Limits", "confined_child", "map_users", "readable_folders"]
+__all__ = [
+    "HOME",
+    "Boxed",
+    "ConfinementError",
+    "Limits",
+    "end",
+    "forked",
+    "in_box",
+    "readable_folders",
+    "waited",
+]
 
 HOME = "/home/student"
 USER = 1000  # in the box
 NOBODY = 65533  # outside, if the grader runs as root
+SETUP = 20.0  # seconds in which a box must stand
 DEVICES = ("null", "zero", "full", "random", "urandom")
 NAMESPACES = (
     linux.USER | linux.MOUNTS | linux.NETWORK | linux.IPC | linux.PROCESSES | linux.HOST_NAME | linux.CGROUP
@@ -29,6 +42,21 @@ NAMESPACES = (
 
 class ConfinementError(Exception):
     """A layer of the box could not be set up; nothing of the learner's has run."""
+
+
+@dataclass
+class Boxed:
+    """A process in a box.
+
+    Attributes:
+        pid: of the keeper of its box, or its own where there is no box.
+        connection: to it.
+        stop: the signal that ends it: the keeper stays a moment longer, to know what time it took.
+    """
+
+    pid: int
+    connection: socket.socket
+    stop: int = signal.SIGTERM
 
 
 @dataclass(frozen=True)
@@ -57,7 +85,7 @@ def readable_folders() -> list[str]:
 
     A pitfall: a gradebook within one of these would be readable as well; the grader looks for that.
     """
-    package = Path(sys.modules["transformer_lessons"].__file__).parent
+    package = Path(transformer_lessons.__file__).parent
     wanted = [Path(path) for path in ("/usr", "/lib", "/lib64", "/bin", sys.base_prefix, sys.prefix)]
     kept: list[Path] = []
     for path in sorted({p.resolve() for p in [*wanted, package] if p.exists()}):
@@ -66,18 +94,76 @@ def readable_folders() -> list[str]:
     return [str(path) for path in kept]
 
 
-def confined_child(folder: str, limits: Limits, keep: socket.socket) -> None:
-    """Returns in the box only; the calling process, a fresh fork, stays behind as its keeper and never returns.
+def in_box(
+    work: Callable[[socket.socket], None],
+    folder: str,
+    limits: Limits,
+    close: tuple = (),
+    adopt: Callable[[int], None] = lambda pid: None,
+) -> Boxed:
+    """Fork a process that does this in a box of its own, and nothing else.
 
     Args:
+        work: gets the box's end of a socket, and no other open file.
         folder: an empty one, where the box's file system is put together. Nothing of it shows outside.
         limits: of what the code may use.
-        keep: the only open file that is taken along. The forking process listens at its other end, for
-            `map_users` to be called in time.
+        close: what is closed in the new process at once.
+        adopt: told of the process before anything is done in it.
 
     Raises:
-        ConfinementError: if a layer cannot be had.
+        ConfinementError: if a layer cannot be had; nothing has been done then.
     """
+    ours, theirs = socket.socketpair()
+    ours.settimeout(SETUP)
+    pid = forked(lambda: _be_boxed(work, folder, limits, theirs), (ours, *close))
+    theirs.close()
+    try:
+        _hear(ours, b"u")
+        adopt(pid)
+        _map_users(pid)
+        ours.sendall(b"m")
+        _hear(ours, b"r")
+    except (OSError, ConfinementError) as error:
+        end(Boxed(pid, ours))
+        raise ConfinementError(str(error)) from error
+    return Boxed(pid, ours)
+
+
+def end(boxed: Boxed) -> float:
+    """End all that is in a box; the CPU seconds that it took."""
+    boxed.connection.close()
+    os.kill(boxed.pid, boxed.stop)
+    return waited(boxed.pid)[1]
+
+
+def forked(work: Callable[[], None], close: tuple) -> int:
+    """A child that does this and ends, whatever happens; the files it does not need are closed in it."""
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        for one in close:
+            one.close()
+        work()
+    finally:
+        os._exit(0)
+
+
+def waited(pid: int) -> tuple[int, float]:
+    """How a child ended, and the CPU seconds that it and its own children took."""
+    _, status, usage = os.wait4(pid, 0)
+    return os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime
+
+
+def _hear(connection: socket.socket, expected: bytes) -> None:
+    heard = connection.recv(1)
+    if heard != expected:
+        said = connection.recv(1000) if heard == b"!" else b"the process ended while its box was built"
+        raise ConfinementError(said.decode(errors="replace"))
+
+
+def _be_boxed(work: Callable, folder: str, limits: Limits, keep: socket.socket) -> None:
+    """In the new process, which becomes the box's keeper; what goes on within is the keeper's child."""
     try:
         held = _data_in_use()
         _leave(folder, limits, keep)
@@ -85,8 +171,11 @@ def confined_child(folder: str, limits: Limits, keep: socket.socket) -> None:
         if child:
             _keeper(child)
         _settle(limits, held, keep)
-    except OSError as error:
-        raise ConfinementError(str(error)) from error
+    except Exception as error:
+        keep.sendall(b"!" + f"{type(error).__name__}: {error}".encode()[:1000])
+        return
+    keep.sendall(b"r")
+    work(keep)
 
 
 def _leave(folder: str, limits: Limits, keep: socket.socket) -> None:
@@ -104,8 +193,8 @@ def _leave(folder: str, limits: Limits, keep: socket.socket) -> None:
     _build_root(folder, limits)
 
 
-def map_users(pid: int) -> None:
-    """Give a process that has just left for a user namespace its user; called by the process that forked it.
+def _map_users(pid: int) -> None:
+    """Give a process that has just left for a user namespace its user; only the process that forked it may.
 
     Root is mapped as well, for the mounts, if the grader is root; the learner's code never runs as that.
     """

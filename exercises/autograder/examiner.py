@@ -36,6 +36,7 @@ from transformer_lessons import checks
 __all__ = ["Cell", "Examiner", "run"]
 
 TEXT = 4_000  # of a message
+SHORT = 1.0  # seconds for a cell that was stopped before, when it has to run again
 NOTHING = "[]"  # outputs, as JSON
 GONE = (PeerGoneError, WireError)
 
@@ -97,7 +98,8 @@ class Examiner:
     end: float
     _names: dict[str, Any] = field(default_factory=lambda: {"__name__": "tests", "__builtins__": builtins})
     _run_here: set[int] = field(default_factory=set)
-    _done: list[Cell] = field(default_factory=list)  # in the learner's process, without ending it
+    # What ran in the learner's process without ending it, and how long it may take if it has to run again.
+    _done: list[tuple[Cell, float]] = field(default_factory=list)
     _connection: Connection | None = None
 
     def outcomes(self):
@@ -122,11 +124,13 @@ class Examiner:
         """Run a cell in the learner's process; its outputs as JSON, not to be trusted."""
         try:
             connection = self._learner()
-            connection.allow(self._seconds())
+            began, seconds = time.monotonic(), self._seconds()
+            connection.allow(seconds)
             outputs = connection.ask("cell", [cell.source], {})
         except GONE as error:
             return json.dumps([_error_output("Stopped", f"This cell was ended: {error}.")])
-        self._done.append(cell)
+        in_time = time.monotonic() - began < seconds
+        self._done.append((cell, self.cell_seconds if in_time else SHORT))
         return outputs if type(outputs) is str else NOTHING
 
     def _seconds(self) -> float:
@@ -143,14 +147,14 @@ class Examiner:
             if self._connection:
                 self._connection.close()
             self._connection = Connection(self.supply(), self.cell_seconds)
-            self._done = [cell for cell in self._done if self._again(cell)]
+            self._done = [(cell, seconds) for cell, seconds in self._done if self._again(cell, seconds)]
         return self._connection
 
-    def _again(self, cell: Cell) -> bool:
+    def _again(self, cell: Cell, seconds: float) -> bool:
         """Whether a cell has run again; once one has ended the process, the rest waits for the next."""
         if self._connection.over:
             return True
-        self._connection.allow(self._seconds())
+        self._connection.allow(min(seconds, self._seconds()))
         try:
             self._connection.ask("cell", [cell.source], {})
         except GONE:

@@ -13,30 +13,22 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
 import torch
 
 from exercises.autograder import cells, examiner, linux, student
-from exercises.autograder.confine import ConfinementError, Limits, confined_child, map_users
+from exercises.autograder.cgroup import Group
+from exercises.autograder.confine import Boxed, ConfinementError, Limits, end, forked, in_box, waited
 from transformer_lessons import checks
 
 __all__ = ["main"]
 
 PATIENCE = 5.0  # seconds after which tests that should have ended by themselves are ended
-SETUP = 20.0  # seconds in which a box must stand
+OWN_MEMORY = 1 << 29  # bytes of Python and torch that a learner's process may copy
 MOST = 65_536  # bytes of a request
-
-
-@dataclass
-class Learner:
-    """A learner's process, or the keeper of its box."""
-
-    pid: int
-    connection: socket.socket
 
 
 def main(grader: socket.socket) -> None:
@@ -72,14 +64,15 @@ class _Job:
     def __init__(self, control: socket.socket, request: dict):
         self._control, self._folder, self._isolated = control, request["folder"], request["isolated"]
         self._limits = Limits(**request["limits"])
-        self._learner: Learner | None = None
+        self._adopt = _group(request["group"], self._limits).take if request["group"] else lambda pid: None
+        self._learner: Boxed | None = None
         self._cpu = 0.0
 
     def run(self) -> dict:
         """Fork the tests, and for them as many learners' processes as they ask for; what that took."""
         began = time.monotonic()
         ours, theirs = socket.socketpair()
-        tests = _forked(lambda: self._be_the_tests(theirs), (ours,))
+        tests = forked(lambda: self._be_the_tests(theirs), (ours,))
         theirs.close()
         self._control.close()
         try:
@@ -87,13 +80,9 @@ class _Job:
         finally:
             self._end(self._learner)
             ours.close()
-            status = self._waited(tests, signal.SIGKILL)
-        return {
-            "seconds": time.monotonic() - began,
-            "cpu_seconds": self._cpu,
-            "in_time": in_time,
-            "status": status,
-        }
+            os.kill(tests, signal.SIGKILL)
+            self._cpu += waited(tests)[1]
+        return {"seconds": time.monotonic() - began, "cpu_seconds": self._cpu, "in_time": in_time}
 
     def _supply(self, tests: socket.socket, deadline: float) -> bool:
         """A learner's process for each byte that the tests send; whether they ended in time."""
@@ -109,70 +98,27 @@ class _Job:
             socket.send_fds(tests, [b"."], [self._learner.connection.fileno()])
             self._learner.connection.close()
 
-    def _started(self, others: tuple) -> Learner:
+    def _started(self, others: tuple) -> Boxed:
         """A learner's process, in its box."""
+        if self._isolated:
+            return in_box(student.run, self._folder, self._limits, others, self._adopt)
         ours, theirs = socket.socketpair()
-        ours.settimeout(SETUP)
-        pid = _forked(lambda: self._be_the_learner(theirs), (ours, *others))
+        pid = forked(lambda: student.run(theirs), (ours, *others))
         theirs.close()
-        try:
-            if self._isolated:
-                _hear(ours, b"u")
-                map_users(pid)
-                ours.sendall(b"m")
-            _hear(ours, b"r")
-        except BaseException:
-            self._end(Learner(pid, ours))
-            raise
-        return Learner(pid, ours)
-
-    def _be_the_learner(self, connection: socket.socket) -> None:
-        try:
-            if self._isolated:
-                confined_child(self._folder, self._limits, connection)
-            else:
-                os.chdir(self._folder)
-        except ConfinementError as error:
-            connection.sendall(b"!" + str(error).encode()[:1000])
-            return
-        connection.sendall(b"r")
-        student.run(connection)
+        return Boxed(pid, ours, signal.SIGKILL)
 
     def _be_the_tests(self, supply: socket.socket) -> None:
         linux.die_with_parent()
         examiner.run(self._control, lambda: _supplied(supply))
 
-    def _end(self, learner: Learner | None) -> None:
-        """End a box; its keeper stays a moment longer, to know what time it took."""
+    def _end(self, learner: Boxed | None) -> None:
         if learner is not None:
-            learner.connection.close()
-            self._waited(learner.pid, signal.SIGTERM if self._isolated else signal.SIGKILL)
-
-    def _waited(self, pid: int, kill: int) -> int:
-        os.kill(pid, kill)
-        _, status, usage = os.wait4(pid, 0)
-        self._cpu += usage.ru_utime + usage.ru_stime
-        return os.waitstatus_to_exitcode(status)
+            self._cpu += end(learner)
 
 
-def _forked(work: Callable[[], None], close: tuple) -> int:
-    """A child that does this and ends, whatever happens; the other files it does not need are closed in it."""
-    pid = os.fork()
-    if pid:
-        return pid
-    try:
-        for one in close:
-            one.close()
-        work()
-    finally:
-        os._exit(0)
-
-
-def _hear(connection: socket.socket, expected: bytes) -> None:
-    heard = connection.recv(1)
-    if heard != expected:
-        said = connection.recv(1000) if heard == b"!" else b"it ended"
-        raise ConfinementError(said.decode(errors="replace"))
+def _group(parent: str, limits: Limits) -> Group:
+    """The control group of a box: what Python and torch take, what the learner may, and the files in memory."""
+    return Group(Path(parent), OWN_MEMORY + limits.memory + limits.scratch, limits.processes + 2)
 
 
 def _supplied(supply: socket.socket) -> socket.socket:

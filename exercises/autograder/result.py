@@ -5,7 +5,7 @@ from pathlib import Path
 
 from transformer_lessons.files import read_json, write_json
 
-__all__ = ["CellResult", "Flag", "Part", "Result", "read", "write"]
+__all__ = ["CellResult", "Flag", "Part", "Result", "cell_from_dict", "read", "write"]
 
 
 @dataclass(frozen=True)
@@ -112,15 +112,12 @@ def read(path: Path) -> Result:
 
 def from_dict(found: dict) -> Result:
     """A result from the plain values that `dataclasses.asdict` makes of one."""
-    cells = tuple(
-        CellResult(
-            **{
-                **cell,
-                "messages": tuple(cell["messages"]),
-                "parts": tuple(Part(**part) for part in cell["parts"]),
-            }
-        )
-        for cell in found["cells"]
-    )
+    cells = tuple(cell_from_dict(cell) for cell in found["cells"])
     flags = tuple(Flag(**flag) for flag in found["flags"])
     return Result(**{**found, "cells": cells, "flags": flags, "repairs": tuple(found["repairs"])})
+
+
+def cell_from_dict(found: dict) -> CellResult:
+    """Likewise of one test cell."""
+    parts = tuple(Part(**part) for part in found["parts"])
+    return CellResult(**{**found, "messages": tuple(found["messages"]), "parts": parts})

@@ -8,10 +8,12 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 
 import matplotlib
 
+from exercises.autograder.cgroup import delegated, make_room
 from exercises.autograder.confine import Limits
 from exercises.autograder.examiner import Cell
 from exercises.autograder.wire import PeerGoneError, WireError, receive, send
@@ -72,6 +74,7 @@ class Worker:
         self._start()
         ours, theirs = socket.socketpair()
         request = {"folder": self._folder.name, "limits": asdict(self.limits), "isolated": self.isolated}
+        request["group"] = _group_with_room()
         with ours:
             with theirs:
                 socket.send_fds(self._line, [json.dumps(request).encode()], [theirs.fileno()])
@@ -121,6 +124,19 @@ class Worker:
         except TimeoutError:
             raise WorkerError("the forking process does not answer") from None
         return json.loads(found)
+
+
+@cache
+def _group_with_room() -> str | None:
+    """The control group below which boxes may have theirs; None if none is delegated to the grader."""
+    parent = delegated()
+    if parent is None:
+        return None
+    try:
+        make_room(parent)
+    except OSError:
+        return None
+    return str(parent)
 
 
 def _environment(folder: str) -> dict[str, str]:

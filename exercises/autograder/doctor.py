@@ -1,0 +1,179 @@
+"""What isolation this machine offers, found out by trying; and how to get more."""
+
+import json
+import os
+import platform
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from exercises.autograder import linux
+from exercises.autograder.cgroup import delegated
+from exercises.autograder.confine import HOME, ConfinementError, Limits, end, in_box, readable_folders
+
+__all__ = ["Layer", "layers", "problem", "report"]
+
+ROOT = Path(__file__).resolve().parents[2]
+PROBE = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from exercises.autograder.doctor import probe
+probe()
+"""
+# Switches of the kernel that forbid an ordinary user the namespaces, and the value that allows them.
+SWITCHES = {
+    "kernel/apparmor_restrict_unprivileged_userns": "0",
+    "kernel/unprivileged_userns_clone": "1",
+    "user/max_user_namespaces": "10000",
+}
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer of isolation.
+
+    Attributes:
+        name: in words.
+        there: whether this machine has it.
+        needed: whether learners' code is not run without it.
+        found: what was found.
+        advice: how to get it, or "".
+    """
+
+    name: str
+    there: bool
+    needed: bool
+    found: str
+    advice: str = ""
+
+
+@cache
+def problem() -> str | None:
+    """Why learners' code cannot be confined here; None if it can."""
+    missing = [layer for layer in layers() if layer.needed and not layer.there]
+    return "; ".join(f"{layer.name}: {layer.found}" for layer in missing) or None
+
+
+def layers() -> list[Layer]:
+    """All layers of the box, outermost first."""
+    if platform.system() != "Linux" or linux.MACHINE not in linux.NUMBERS:
+        found = f"{platform.system()} on {platform.machine()}"
+        return [
+            Layer("system", False, True, found, "Grade on Linux on x86_64 or aarch64, or in a container.")
+        ]
+    seen = _seen()
+    if "error" in seen:
+        return [Layer("namespaces", False, True, seen["error"], _how_to_get_namespaces()), *_others()]
+    files = "only Python, libraries and a scratch folder are there" if seen["hidden"] else "files are visible"
+    net = "no connection can be made" if seen["no_network"] else "a connection could be made"
+    alone = "no other process is visible" if seen["alone"] else "other processes are visible"
+    calls = "dangerous system calls are refused" if seen["calls_refused"] else "all system calls are possible"
+    return [
+        Layer("files", seen["hidden"], True, files),
+        Layer("network", seen["no_network"], True, net),
+        Layer("processes", seen["alone"], True, alone),
+        Layer("system calls", seen["calls_refused"], True, calls),
+        *_others(),
+    ]
+
+
+def _others() -> list[Layer]:
+    version, group = linux.landlock_version(), delegated()
+    landlock = f"version {version}" if version else "missing; the files are hidden all the same"
+    kernel = "Linux 5.13 or newer, started with `landlock` among the words of `lsm=`."
+    run = "`systemd-run --user --scope -p Delegate=yes python -m exercises.autograder grade …`"
+    groups = (
+        "the whole box is held to its memory and processes" if group else "each process is limited by itself"
+    )
+    root = os.geteuid() == 0
+    user = (
+        "root: learners' code runs as another user, but an ordinary one is safer"
+        if root
+        else "an ordinary user"
+    )
+    return [
+        Layer("Landlock", bool(version), False, landlock, "" if version else kernel),
+        Layer("cgroup", group is not None, False, groups, "" if group else run),
+        Layer("user", not root, False, user, "Grade as a user of its own." if root else ""),
+    ]
+
+
+def _how_to_get_namespaces() -> str:
+    advice = []
+    for switch, wanted in SWITCHES.items():
+        path = Path("/proc/sys") / switch
+        if path.exists() and path.read_text().strip() in {"0", "1"} - {wanted}:
+            advice.append(f"`sudo sysctl {switch.replace('/', '.')}={wanted}`")
+    return " and ".join(advice) or (
+        "In a container, allow user namespaces: with Docker `--security-opt seccomp=unconfined --security-opt "
+        "apparmor=unconfined`."
+    )
+
+
+def _seen() -> dict:
+    """What a process sees in the box; found out in a fresh process, as one with threads must not fork."""
+    command = [sys.executable, "-I", "-c", PROBE, str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd="/")
+    try:
+        return json.loads(done.stdout)
+    except ValueError:
+        return {"error": (done.stderr.strip().splitlines() or ["no answer"])[-1]}
+
+
+def probe() -> None:
+    """Print what a process sees in the box, as JSON."""
+    with tempfile.TemporaryDirectory(prefix="box-") as folder:
+        try:
+            boxed = in_box(_look_around, folder, Limits(memory=1 << 28))
+        except ConfinementError as error:
+            print(json.dumps({"error": str(error)}))
+            return
+        print(boxed.connection.recv(10_000).decode())
+        end(boxed)
+
+
+def _look_around(connection: socket.socket) -> None:
+    connection.sendall(
+        json.dumps(
+            {
+                "hidden": not _works(lambda: os.listdir("/etc")) and not _works(lambda: os.mkdir("/new")),
+                "no_network": not _works(socket.socket),
+                "alone": os.getpid() == 1 and not _works(lambda: os.kill(2, 0)),
+                "calls_refused": not _works(lambda: linux.unshare(linux.USER)),
+                "scratch": _works(lambda: Path(HOME, "file").write_text("text")),
+            }
+        ).encode()
+    )
+
+
+def _works(action: Callable[[], object]) -> bool:
+    try:
+        action()
+    except OSError:
+        return False
+    return True
+
+
+def exposed(folders: list[Path]) -> list[str]:
+    """Which of these folders learners' code could read, as they lie where Python or its libraries do."""
+    readable = [Path(folder) for folder in readable_folders()]
+    return [str(folder) for folder in folders if any(folder.resolve().is_relative_to(r) for r in readable)]
+
+
+def report() -> str:
+    """For a person: each layer, what was found, and what to do."""
+    lines = []
+    for layer in layers():
+        mark = "yes" if layer.there else "NO" if layer.needed else "no"
+        lines.append(f"{mark:>3}  {layer.name}: {layer.found}")
+        if layer.advice:
+            lines.append(f"     {layer.advice}")
+    verdict = (
+        "Learners' code can be confined here." if not problem() else "Learners' code CANNOT be confined here."
+    )
+    return "\n".join([*lines, "", verdict])
