@@ -1,0 +1,118 @@
+"""Submissions, from wherever they come: each file is either ready to be graded or put aside with a reason.
+
+A source is a notebook, a folder of them, nbgrader's folder `submitted`, or the zip archive in which Canvas or
+Moodle hand out all submissions; `intake_names` has how students are told apart. Whatever a file holds, it stops
+no other.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from nbformat import NotebookNode
+
+from exercises.autograder.intake_assignment import Catalogue
+from exercises.autograder.intake_cells import cells_of
+from exercises.autograder.intake_choice import Arrival, Quarantined, Received, one_of_each
+from exercises.autograder.intake_files import Upload, uploads
+from exercises.autograder.intake_json import CannotBeGraded, content_of, shown
+from exercises.autograder.intake_names import Sender, safe_id, sender_of
+from exercises.autograder.repair import repair
+
+__all__ = ["Quarantined", "Received", "take_in"]
+
+TIMESTAMP = "timestamp.txt"
+WHOSE = (
+    "Nothing says whose this is. Name it STUDENT__ASSIGNMENT.ipynb, or put it into a folder named STUDENT."
+)
+
+
+def take_in(
+    source: Path, assignments: dict[str, NotebookNode], *, student: str | None = None
+) -> Iterator[Received | Quarantined]:
+    """One outcome for each file, in the order of their paths; junk such as `.DS_Store` has none.
+
+    Args:
+        source: a notebook, a folder or a zip archive.
+        assignments: all of the course, by name, as they were handed out: so nothing of a master can come into
+            what is received. What is of none of them is put aside.
+        student: whose all files are, if that is known.
+
+    Raises:
+        FileNotFoundError: if there is no such source.
+        ValueError: for a student's name that cannot be the name of a folder.
+    """
+    source = Path(source)
+    if not source.is_dir() and not source.is_file():
+        raise FileNotFoundError(f"source: expected a notebook, a folder or a zip archive, got {source}")
+    if student is not None and safe_id(student) != student:
+        raise ValueError(f"student: expected what can be the name of a folder, got {student!r}")
+    return _outcomes(source, assignments, student)
+
+
+def _outcomes(source: Path, assignments: dict, student: str | None) -> Iterator[Received | Quarantined]:
+    catalogue, arrivals, times = Catalogue(assignments), [], {}
+    for upload in uploads(source):
+        if upload.parts[-1:] == (TIMESTAMP,) and not upload.problem:
+            times[upload.parts[:-1]] = upload.data
+        else:
+            arrivals.append(_arrival(source, upload, student, catalogue))
+    for arrival in one_of_each(arrivals, assignments):
+        yield _with_time(arrival.outcome, times.get(arrival.parts[:-1]))
+
+
+def _arrival(source: Path, upload: Upload, student: str | None, catalogue: Catalogue) -> Arrival:
+    """Whatever happens while this file is read is said of this file."""
+    sender, path = Sender(student or ""), _for_people(source, upload.parts)
+    try:
+        if upload.parts:
+            found = sender_of(_telling(source, upload.parts, catalogue.assignments), catalogue.assignments)
+            sender = replace(found, raw=student, notes=()) if student else found
+        return Arrival(upload.parts, sender, _received(path, upload, sender, catalogue))
+    except CannotBeGraded as error:
+        reason = str(error)
+    except Exception as error:
+        what = f"{type(error).__name__}: {shown(str(error), most=80)}"
+        reason = f"The file could not be read ({what}). Tell your instructor."
+    assignment = next(iter(sender.said), None)
+    return Arrival(upload.parts, sender, Quarantined(path, sender.student, assignment, reason))
+
+
+def _received(path: str, upload: Upload, sender: Sender, catalogue: Catalogue) -> Received:
+    if upload.problem:
+        raise CannotBeGraded(upload.problem)
+    content, notes = content_of(upload.data)
+    assignment = catalogue.assignment_of(cells_of(content)[0], sender.said)
+    if sender.said and assignment not in sender.said:
+        said = " and ".join(sender.said)
+        notes.append(f"The file is named after {said} but holds {assignment}; it was taken as that.")
+    notebook, repairs = repair(content, catalogue.assignments[assignment])
+    if sender.student is None:
+        raise CannotBeGraded(WHOSE)
+    repairs = (*sender.notes, *notes, *repairs)
+    return Received(sender.student, assignment, path, notebook, repairs, late=sender.late)
+
+
+def _telling(source: Path, parts: tuple[str, ...], assignments: dict) -> tuple[str, ...]:
+    """The path inside the source; of a single notebook in nbgrader's folder, the path in there."""
+    above = source.resolve().parts[-3:]
+    return above if parts == (source.name,) and above[-2] in assignments else parts
+
+
+def _for_people(source: Path, parts: tuple[str, ...]) -> str:
+    path = "/".join("".join(letter if letter.isprintable() else "�" for letter in part) for part in parts)
+    if source.is_dir() or not parts or parts == (source.name,):
+        return path or source.name
+    return f"{source.name}: {path}"
+
+
+def _with_time(outcome: Received | Quarantined, time: bytes | None) -> Received | Quarantined:
+    """What `timestamp.txt` says, if it can be a time; nbgrader's tree is written by many hands."""
+    if time is None or isinstance(outcome, Quarantined):
+        return outcome
+    text = time[:100].decode("ascii", "replace").strip()
+    if re.fullmatch(r"[0-9A-Za-z :.,+/-]{4,64}", text):
+        return replace(outcome, timestamp=text)
+    said = f"Its {TIMESTAMP} holds no time: “{shown(text)}”."
+    return replace(outcome, repairs=(*outcome.repairs, said))

@@ -1,0 +1,173 @@
+"""Whose a submitted file is, and of which assignment, as far as its path tells.
+
+    STUDENT/ASSIGNMENT/any name.ipynb                           nbgrader's folder `submitted`
+    lastnamefirstname[_LATE]_USER_FILE_any name.ipynb           Canvas
+    [LATE_]anon_USER_FILE_any name.ipynb                        Canvas, graded anonymously
+    First Last_NUMBER_assignsubmission_file_/any name.ipynb     Moodle, in folders
+    First Last_NUMBER_assignsubmission_file_any name.ipynb      Moodle, without
+    STUDENT__ASSIGNMENT.ipynb                                   collected by hand
+    STUDENT/any name.ipynb                                      likewise, in folders
+    STUDENT_ASSIGNMENT.ipynb, STUDENT.ipynb                     likewise, without
+
+The student's id is the name and, from Canvas and Moodle, the number there, by which namesakes differ.
+"""
+
+import re
+import unicodedata
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from exercises.autograder.intake_json import shown
+
+__all__ = ["FileName", "Sender", "file_name", "safe_id", "sender_of"]
+
+LONGEST_ID = 60  # characters; a folder's name may have 255 bytes
+CANVAS = re.compile(r"(?P<name>.+?)(?P<late>_LATE)?_(?P<user>\d+)_(?P<file>\d+)_(?P<rest>.+)")
+ANONYMOUS = re.compile(r"(?P<late>LATE_)?(?P<name>anon)_(?P<user>[^\W_]+)_(?P<file>\d+)_(?P<rest>.+)")
+MOODLE = re.compile(r"(?P<name>.+)_(?P<user>\d+)_assignsubmission_[a-z]+_?(?P<rest>.*)")
+# “Copy of …” as Colab says it in several languages, “-Copy1” as Jupyter does, “ - Copy” as Windows does.
+COPY = re.compile(
+    r"^(cop(y|i[ea])|cópia|kopi[ae]) (of|von|de|di|van|av|z) |^[“\"](?=.*的副本)|[”\"]?的副本"
+    r"| ?- ?(cop(y|ie)|kopie) ?\(?\d*\)?$",
+    re.IGNORECASE,
+)
+# What a browser, or Canvas, puts behind a name that it has seen before.
+REPEATED = re.compile(r" ?\((\d{1,9})\)|-(\d{1,9})")
+# What programs call a notebook that nobody has named; no student is called so.
+NOBODY = re.compile(r"(untitled|unbenannt|notebook|submission)\d*|", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Sender:
+    """What a path says.
+
+    Attributes:
+        raw: who sent it, as the path has it, "" if it does not tell. Two that differ are two students, even if
+            their ids are equal.
+        said: the assignments that the path names.
+        order: of two files by one student, the greater is the later; None if the path does not tell.
+        late: whether Canvas marks it as handed in late.
+        notes: a sentence for each thing that was changed or guessed.
+    """
+
+    raw: str
+    said: tuple[str, ...] = ()
+    order: tuple[int, int] | None = None
+    late: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def student(self) -> str | None:
+        """Their id, which can be a folder's name."""
+        return safe_id(self.raw)
+
+
+@dataclass(frozen=True)
+class FileName:
+    """A file's name taken apart.
+
+    Attributes:
+        assignment: the one in it, or None.
+        rest: what else there is.
+        number: of a repeated download; 0 of the first, None if the path does not tell.
+    """
+
+    assignment: str | None
+    rest: str
+    number: int | None
+
+    @property
+    def order(self) -> tuple[int, int] | None:
+        """Which of several files with this name is the later."""
+        return None if self.number is None else (0, self.number)
+
+
+def sender_of(parts: tuple[str, ...], assignments: Collection[str]) -> Sender:
+    """What the path of a file says.
+
+    Args:
+        parts: of the path inside the source, the file's name last.
+        assignments: the names of all.
+    """
+    parts = tuple(unicodedata.normalize("NFC", part) for part in parts)
+    sender = _from_moodle(parts, assignments) or _from_nbgrader(parts, assignments)
+    sender = sender or _from_canvas(parts, assignments) or _by_hand(parts, assignments)
+    if sender.student in (sender.raw, None):
+        return sender
+    note = f"“{shown(sender.raw)}” cannot be the name of a folder; “{sender.student}” is used instead."
+    return replace(sender, notes=(*sender.notes, note))
+
+
+def _from_moodle(parts: tuple[str, ...], assignments: Collection[str]) -> Sender | None:
+    found = next(filter(None, map(MOODLE.fullmatch, reversed(parts))), None)
+    if not found:
+        return None
+    is_file = found.string == parts[-1]
+    return _in_folder(
+        f"{found['name']}_{found['user']}", found["rest"] if is_file else parts[-1], assignments
+    )
+
+
+def _from_nbgrader(parts: tuple[str, ...], assignments: Collection[str]) -> Sender | None:
+    if len(parts) < 3 or parts[-2] not in assignments:
+        return None
+    sender = _in_folder(parts[-3], parts[-1], assignments)
+    return replace(sender, said=tuple(dict.fromkeys((parts[-2], *sender.said))))
+
+
+def _from_canvas(parts: tuple[str, ...], assignments: Collection[str]) -> Sender | None:
+    found = ANONYMOUS.fullmatch(parts[-1]) or CANVAS.fullmatch(parts[-1])
+    if not found or file_name(found["name"], assignments).assignment:
+        return None
+    sender = _in_folder(f"{found['name']}_{found['user']}", found["rest"], assignments)
+    return replace(sender, order=(int(found["file"]), 0), late=bool(found["late"]))
+
+
+def _by_hand(parts: tuple[str, ...], assignments: Collection[str]) -> Sender:
+    """Files that no platform has named."""
+    name = file_name(parts[-1], assignments)
+    has_both = name.assignment and name.rest and "__" in parts[-1]
+    if len(parts) > 1 and parts[-2] not in assignments and not has_both:
+        return _in_folder(parts[-2], parts[-1], assignments)
+    folders = [part for part in parts[-2:-1] if part in assignments]
+    said = tuple(dict.fromkeys(filter(None, (*folders, name.assignment))))
+    if NOBODY.fullmatch(name.rest):
+        return Sender("", said)
+    guess = f"“{shown(name.rest)}” was taken as the student's name, after the name of the file."
+    return Sender(name.rest, said, name.order, notes=() if name.assignment else (guess,))
+
+
+def _in_folder(raw: str, name: str, assignments: Collection[str]) -> Sender:
+    """Somebody known otherwise; the number of a file counts if the assignment is all else that is in its name."""
+    found = file_name(name, assignments)
+    return Sender(raw, tuple(filter(None, [found.assignment])), None if found.rest else found.order)
+
+
+def file_name(name: str, assignments: Collection[str]) -> FileName:
+    """Take the name of a file apart."""
+    whole = re.sub(r"\.(ipynb|json|txt)\b", "", name, flags=re.IGNORECASE)
+    stem = COPY.sub("", whole)
+    for assignment in sorted(assignments, key=len, reverse=True):
+        found = re.search(re.escape(assignment).replace("_", "[ _-]"), stem, re.IGNORECASE)
+        if found:
+            before, after = stem[: found.start()], stem[found.end() :]
+            again = REPEATED.fullmatch(after)
+            rest = " ".join(filter(None, (part.strip(" _-.") for part in (before, "" if again else after))))
+            number = int(again[1] or again[2]) if again else 0
+            return FileName(assignment, rest, number if stem == whole else None)
+    return FileName(None, stem, None)
+
+
+def safe_id(raw: str) -> str | None:
+    """A student's name or number as the name of a folder that nbgrader accepts; None if nothing is left of it.
+
+    A pitfall: two names may become the same id; whoever collects them must look.
+    """
+    letters = unicodedata.normalize("NFC", raw)
+    # Letters with their marks and numbers of all scripts. nbgrader does not allow + and searches by patterns.
+    kept = "".join(one if one in " ._-@" or unicodedata.category(one)[0] in "LMN" else "-" for one in letters)
+    kept = kept.strip(" .-")
+    if len(kept) > LONGEST_ID:
+        # The end stays, as Canvas's and Moodle's numbers are there; a mark may meet another letter now.
+        kept = unicodedata.normalize("NFC", kept[: LONGEST_ID - 20] + kept[-20:])
+    return kept or None

@@ -1,0 +1,669 @@
+"""Mended submissions: everything of the assignment is there again, and nothing of the student's is lost."""
+
+import copy
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+import nbformat
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exercises.autograder.intake_cells import bare
+from exercises.autograder.repair import CannotBeGraded, repair
+from exercises.autograder.repair_matching import defined
+from transformer_lessons.submission import grade_id
+
+RELEASE = Path(__file__).parent.parent / "exercises" / "release"
+NAMES = ("ps03_attention", "ps10_bug_clinic")
+RELEASED = {name: nbformat.read(RELEASE / name / f"{name}.ipynb", as_version=4) for name in NAMES}
+PS03, PS10 = RELEASED.values()
+TESTS = ("ps03-4-defects-test", "ps03-4-repaired-test")
+LANGUAGE = "The notebook did not say which language its kernel speaks; Python was put in."
+
+
+def handed_in(released=PS03) -> dict:
+    """An answered notebook as JupyterLab saves it: texts as lines, outputs and counters."""
+    notebook = json.loads(nbformat.writes(released))
+    for number, cell in enumerate(notebook["cells"]):
+        text = "".join(cell["source"])
+        if cell["id"].endswith("-answer"):
+            mine = f"mine = {cell['id']!r}"
+            text = text.replace('raise NotImplementedError("your answer goes here")', mine)
+            text = text.replace("*Your answer goes here.*", mine)
+            assert mine in text
+        cell["source"] = text.splitlines(keepends=True)
+        if cell["cell_type"] == "code":
+            cell["execution_count"] = number
+            cell["outputs"] = [{"output_type": "stream", "name": "stdout", "text": "right"}]
+    return notebook
+
+
+def of_colab(notebook: dict) -> dict:
+    """Ids in the metadata, a kernel without a language, Colab's own fields."""
+    for cell in notebook["cells"]:
+        cell["metadata"].update(id=cell.pop("id"), colab={"base_uri": "https://localhost"}, outputId="7-7")
+    notebook["metadata"] = {
+        "colab": {"provenance": [], "toc_visible": True},
+        "kernelspec": {"name": "python3", "display_name": "Python 3"},
+        "language_info": {"name": "python"},
+        "widgets": {"application/vnd.jupyter.widget-state+json": {"x": {"state": None}}},
+    }
+    return {"nbformat": 4, "nbformat_minor": 0, **{k: notebook[k] for k in ("metadata", "cells")}}
+
+
+def of_vs_code(notebook: dict) -> dict:
+    """No ids, no marks, another minor version."""
+    for cell in notebook["cells"]:
+        del cell["id"]
+        cell["metadata"] = {"vscode": {"languageId": "python"}}
+    notebook["metadata"]["language_info"] = {"name": "python", "version": "3.12.3", "pygments_lexer": "x"}
+    return {**notebook, "nbformat_minor": 2}
+
+
+def cell_of(notebook: dict, name: str) -> dict:
+    return next(cell for cell in notebook["cells"] if cell.get("id") == name)
+
+
+def sources(notebook: dict) -> list[str]:
+    return ["".join(cell["source"] or "") for cell in notebook["cells"]]
+
+
+def order(notebook) -> list[str | None]:
+    return [grade_id(cell) for cell in notebook["cells"]]
+
+
+def assert_whole(mended, released):
+    """What grading relies on."""
+    nbformat.validate(mended)
+    assert mended.metadata == released.metadata
+    theirs = {grade_id(cell): cell for cell in mended.cells if "nbgrader" in cell.metadata}
+    count = Counter(grade_id(cell) for cell in mended.cells if "nbgrader" in cell.metadata)
+    assert count == Counter(grade_id(cell) for cell in released.cells if "nbgrader" in cell.metadata)
+    for cell in released.cells:
+        if "nbgrader" in cell.metadata:
+            got = theirs[grade_id(cell)]
+            assert (got.cell_type, got.metadata, got.id) == (cell.cell_type, cell.metadata, cell.id)
+            assert got.source == cell.source or not cell.metadata.nbgrader.locked
+    for cell in mended.cells:
+        assert cell.get("outputs", []) == []
+        assert cell.get("execution_count") is None
+
+
+def assert_nothing_is_lost(submitted: dict, mended, released):
+    there = {bare(cell.source) for cell in (*mended.cells, *released.cells)} | {""}
+    assert {bare(text) for text in sources(submitted)} - there == set()
+
+
+def mend(notebook: dict, released=PS03):
+    before = copy.deepcopy(notebook)
+    mended, repairs = repair(notebook, released)
+    assert notebook == before, "the submission itself is left alone"
+    assert_whole(mended, released)
+    assert_nothing_is_lost(before, mended, released)
+    return mended, repairs
+
+
+@pytest.mark.parametrize("released", RELEASED.values(), ids=NAMES)
+def test_the_released_notebook_comes_through_as_it_is(released):
+    mended, repairs = mend(json.loads(nbformat.writes(released)), released)
+    assert mended == released
+    assert repairs == ()
+
+
+@pytest.mark.parametrize("released", RELEASED.values(), ids=NAMES)
+def test_an_answered_notebook_needs_no_repair(released):
+    notebook = handed_in(released)
+    mended, repairs = mend(notebook, released)
+    assert sources(mended) == sources(notebook)
+    assert repairs == ()
+
+
+@pytest.mark.parametrize("released", RELEASED.values(), ids=NAMES)
+def test_colab(released):
+    notebook = of_colab(handed_in(released))
+    mended, repairs = mend(notebook, released)
+    assert sources(mended) == sources(notebook)
+    assert order(mended) == order(released)
+    assert repairs == (
+        "The file was of notebook format 4.0 and was brought to 4.5.",
+        LANGUAGE,
+        "The cells' ids stood in their metadata, where Colab may put them, and were moved back.",
+    )
+
+
+@pytest.mark.parametrize("released", RELEASED.values(), ids=NAMES)
+def test_all_names_lost(released):
+    """Ten tests of ps10 have the same text."""
+    notebook = of_vs_code(handed_in(released))
+    mended, repairs = mend(notebook, released)
+    assert sources(mended) == sources(notebook)
+    assert order(mended) == order(released)
+    locked = sum(cell.metadata.nbgrader.locked for cell in released.cells if grade_id(cell))
+    assert repairs[:2] == (
+        "The file was of notebook format 4.2 and was brought to 4.5.",
+        f"{locked} cells had lost the grader's marks and got them back.",
+    )
+    answers = sum(cell.metadata.nbgrader.solution for cell in released.cells if grade_id(cell))
+    assert len(repairs) == 2 + answers
+
+
+def test_marks_lost_but_ids_kept():
+    notebook = handed_in()
+    for cell in notebook["cells"]:
+        cell["metadata"] = {}
+    mended, repairs = mend(notebook)
+    assert (sources(mended), order(mended)) == (sources(notebook), order(PS03))
+    assert repairs == ("38 cells had lost the grader's marks and got them back.",)
+
+
+def test_marks_moved_elsewhere():
+    notebook = handed_in()
+    for cell in notebook["cells"]:
+        cell["metadata"] = {"custom": {"metadata": cell["metadata"]}}
+    assert mend(notebook)[1] == (
+        "The grader's marks of cells stood in another place of the file and were moved back.",
+    )
+
+
+def test_format_3_reads_as_nbformat_converts_it():
+    old = json.loads(json.dumps(nbformat.reads(json.dumps(handed_in()), as_version=3)))
+    for cell in old["worksheets"][0]["cells"]:
+        text = "input" if cell["cell_type"] == "code" else "source"
+        cell[text] = cell[text].splitlines(keepends=True)
+    heading = {"cell_type": "heading", "level": 3, "source": ["My notes"], "metadata": {}}
+    old["worksheets"].append({"cells": [heading], "metadata": {}})
+    expected = nbformat.reads(json.dumps(old), as_version=4)
+    mended, repairs = repair(old, PS03)
+    assert_whole(mended, PS03)
+    assert sources(mended) == sources(expected)
+    assert mended.cells[-1].source == "### My notes"
+    assert [cell.cell_type for cell in mended.cells] == [cell.cell_type for cell in expected.cells]
+    assert repairs[0] == "The file was of notebook format 3.0 and was brought to 4.5."
+
+
+def change(name: str, **fields):
+    return lambda nb: cell_of(nb, name).update(fields)
+
+
+def mark(name: str, **fields):
+    return lambda nb: cell_of(nb, name)["metadata"]["nbgrader"].update(fields)
+
+
+def own(text: str, kind: str = "code", **metadata) -> dict:
+    return {"cell_type": kind, "id": "abc", "metadata": metadata, "source": text, "outputs": []}
+
+
+def insert(place: int, cell: dict):
+    return lambda nb: nb["cells"].insert(place, cell)
+
+
+def remove(*names: str):
+    return lambda nb: [nb["cells"].remove(cell_of(nb, name)) for name in names]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "sentences"),
+    [
+        (remove("ps03-3-test"), ["The cell ps03-3-test was missing and was put back."]),
+        (
+            remove(*TESTS),
+            ["The cells ps03-4-defects-test and ps03-4-repaired-test were missing and were put back."],
+        ),
+        (
+            change("ps03-1-answer", cell_type="markdown"),
+            ["ps03-1-answer was a markdown cell and was turned back into a code cell."],
+        ),
+        (
+            change("ps03-7-scale-answer", cell_type="code", outputs=[], execution_count=1),
+            ["ps03-7-scale-answer was a code cell and was turned back into a markdown cell."],
+        ),
+        (
+            change("ps03-3-test", cell_type="raw"),
+            ["ps03-3-test was a raw cell and was turned back into a code cell."],
+        ),
+        (
+            change("ps03-1-answer", cell_type=["code"]),
+            [
+                "Cell 7 was of no known type and was kept as text that is not run.",
+                "ps03-1-answer was a raw cell and was turned back into a code cell.",
+            ],
+        ),
+        (
+            change("ps03-imports", source="import numpy"),
+            [
+                "ps03-imports is locked but was changed; the text was put back "
+                "and what you wrote there stands behind it."
+            ],
+        ),
+        (
+            change("ps03-1-text", source=" \n"),
+            ["ps03-1-text is locked but was changed; the text was put back."],
+        ),
+        (
+            mark("ps03-3-test", points=100, locked=False),
+            ["ps03-3-test had other marks for the grader (locked, points) and got its own back."],
+        ),
+        (
+            mark("ps03-7-scale-answer", grade=False),
+            ["ps03-7-scale-answer had other marks for the grader (grade) and got its own back."],
+        ),
+        (
+            mark("ps03-5-answer", grade_id="mine"),
+            [
+                "Cell 28 was marked as “mine”, which is no cell of the assignment; the mark was taken off.",
+                "The cell ps03-5-answer had lost the grader's marks and got them back.",
+            ],
+        ),
+        (
+            insert(9, own("1", nbgrader={"grade": True, "points": 100, "grade_id": "x\n" + "y" * 90})),
+            [
+                f"Cell 10 was marked as “x�{'y' * 38}”, which is no cell of the assignment; "
+                "the mark was taken off."
+            ],
+        ),
+        (
+            insert(9, own("1", nbgrader={"grade": True, "grade_id": 7})),
+            ["Cell 10 had marks of the grader without a name; they were taken off."],
+        ),
+        (
+            change("ps03-1-answer", source=None),
+            ["Cell 7 had no text."],
+        ),
+    ],
+)
+def test_what_was_mended_is_said(spoil, sentences):
+    notebook = handed_in()
+    spoil(notebook)
+    assert mend(notebook)[1] == tuple(sentences)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda nb: [
+            cell.update(source="".join(cell["source"]).replace("\n", " \r\n")) for cell in nb["cells"]
+        ],
+        lambda nb: [cell.update(source="".join(cell["source"])) for cell in nb["cells"]],
+        lambda nb: [cell.update(outputs=7, execution_count="x") for cell in nb["cells"]],
+        lambda nb: [cell.update(outputs=[{"output_type": float("nan")}], new_in=4.9) for cell in nb["cells"]],
+        lambda nb: [cell["metadata"].update(collapsed=None, tags=3, scrolled=[]) for cell in nb["cells"]],
+        lambda nb: [cell["metadata"]["nbgrader"].update(checksum="0") for cell in nb["cells"][:4]],
+        lambda nb: nb["metadata"].update(widgets=float("inf"), signature={}),
+        lambda nb: nb["cells"].insert(3, own("")),
+    ],
+)
+def test_what_needs_no_word(spoil):
+    notebook = handed_in()
+    spoil(notebook)
+    assert mend(notebook)[1] == ()
+
+
+@pytest.mark.parametrize(
+    ("metadata", "sentence"),
+    [
+        (
+            {"kernelspec": {"language": "R", "name": "ir"}},
+            "saved for the language “R”; it is run with Python.",
+        ),
+        ({"language_info": {"name": "julia"}}, "saved for the language “julia”; it is run with Python."),
+        ({}, LANGUAGE),
+        ([], LANGUAGE),
+        ({"kernelspec": 7, "language_info": {"name": "python"}}, LANGUAGE),
+    ],
+)
+def test_another_kernel(metadata, sentence):
+    assert mend({**handed_in(), "metadata": metadata})[1][0].endswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        ((4, 9), "of notebook format 4.9"),
+        ((5, 0), "of notebook format 5.0"),
+        ((4, "x"), "of an unknown notebook format"),
+    ],
+)
+def test_other_versions(version, said):
+    notebook = {**handed_in(), "nbformat": version[0], "nbformat_minor": version[1]}
+    assert mend(notebook)[1] == (f"The file was {said} and was brought to 4.5.",)
+
+
+def test_what_was_missing_comes_behind_what_was_before_it():
+    everything = handed_in()
+    for name in order(PS03):
+        if name and name != "ps03-0-text":  # which goes behind the cell for trying things out
+            notebook = copy.deepcopy(everything)
+            remove(name)(notebook)
+            mended, repairs = mend(notebook)
+            assert order(mended) == order(PS03)
+            assert len(repairs) == 1
+
+
+def test_a_missing_test_sees_what_was_written_below_the_answer():
+    notebook = handed_in()
+    remove("ps03-3-check", "ps03-3-test")(notebook)
+    place = order(notebook).index("ps03-3-answer")
+    notebook["cells"].insert(place + 1, own("helper = 1"))
+    mended, _ = mend(notebook)
+    assert order(mended)[place:][:4] == ["ps03-3-answer", None, "ps03-3-check", "ps03-3-test"]
+
+
+def test_a_missing_answer_does_not_undo_what_stands_in_its_place():
+    notebook = handed_in()
+    remove("ps03-3-answer")(notebook)
+    place = order(notebook).index("ps03-3-check")
+    notebook["cells"].insert(place, own("from mine import *", "raw"))
+    mended, _ = mend(notebook)
+    assert order(mended)[place:][:3] == ["ps03-3-answer", None, "ps03-3-check"]
+
+
+def test_nothing_but_one_answer_left():
+    answer = cell_of(handed_in(), "ps03-3-answer")
+    mended, repairs = mend({**handed_in(), "cells": [answer]})
+    assert order(mended) == [name for name in order(PS03) if name]
+    assert repairs == ("37 cells were missing and were put back.",)
+
+
+@pytest.mark.parametrize("name", ["ps03-1-answer", "ps03-3-answer", "ps03-7-empty-answer"])
+def test_of_copies_of_an_answer_the_last_that_was_filled_in_counts(name):
+    notebook = handed_in()
+    stub = next(cell.source for cell in PS03.cells if cell.id == name)
+    cell = cell_of(notebook, name)
+    place = notebook["cells"].index(cell)
+    copies = [
+        {**copy.deepcopy(cell), "source": text} for text in ("first = 1", "second = 2", stub + "\n ", "")
+    ]
+    notebook["cells"][place : place + 1] = copies
+    mended, repairs = mend(notebook)
+    assert [cell.source for cell in mended.cells[place : place + 2]] == ["first = 1", "second = 2"]
+    assert order(mended)[place : place + 2] == [None, name]
+    assert len(mended.cells) == len(PS03.cells) + 1, "the stub and the blank copy say nothing new"
+    said = f"cell {place + 2}, the last that was filled in, counts. Other texts stay as cells of your own."
+    assert repairs == (f"{name} was there 4 times; {said}",)
+
+
+def test_of_copies_of_a_locked_cell_the_one_that_was_not_changed_counts():
+    notebook = handed_in()
+    cell = cell_of(notebook, "ps03-3-check")
+    place = notebook["cells"].index(cell)
+    notebook["cells"].insert(place, {**copy.deepcopy(cell), "source": "print('mine')"})
+    notebook["cells"].append(copy.deepcopy(cell))
+    mended, repairs = mend(notebook)
+    assert (mended.cells[place].source, grade_id(mended.cells[place])) == ("print('mine')", None)
+    assert grade_id(mended.cells[place + 1]) == "ps03-3-check"
+    assert len(mended.cells) == len(PS03.cells) + 1
+    said = f"cell {place + 2} counts. Other texts stay as cells of your own."
+    assert repairs == (f"ps03-3-check was there 3 times; {said}",)
+
+
+def test_what_was_written_into_a_locked_cell_runs_behind_it():
+    notebook = handed_in()
+    change("ps03-imports", source="import torch, numpy")(notebook)
+    mended, _ = mend(notebook)
+    place = order(mended).index("ps03-imports")
+    assert mended.cells[place + 1].source == "import torch, numpy"
+    assert mended.cells[place + 1].cell_type == "code"
+
+
+@pytest.mark.parametrize("names", [("ps03-3-test",), TESTS], ids=["one", "two"])
+def test_a_test_does_not_come_before_its_answer(names):
+    notebook = handed_in()
+    moved = [cell_of(notebook, name) for name in names]
+    remove(*names)(notebook)
+    notebook["cells"][3:3] = moved
+    mended, repairs = mend(notebook)
+    answer = names[0].rsplit("-")[1]
+    places = [order(mended).index(name) for name in (f"ps03-{answer}-answer", *names)]
+    assert places == sorted(places)
+    assert len(repairs) == 1
+    assert "moved behind" in repairs[0]
+
+
+def test_an_answer_given_at_the_end_is_what_the_test_sees():
+    notebook = handed_in()
+    last = copy.deepcopy(cell_of(notebook, "ps03-3-answer"))
+    notebook["cells"] += [{**last, "source": "better = 1"}, own("helper = 1")]
+    mended, repairs = mend(notebook)
+    assert order(mended)[-3:] == ["ps03-3-answer", None, "ps03-3-test"]
+    assert len(repairs) == 2
+
+
+def test_cells_that_were_moved_stay_where_they_are():
+    notebook = handed_in()
+    answer = cell_of(notebook, "ps03-5-answer")
+    notebook["cells"].remove(answer)
+    notebook["cells"].insert(4, answer)
+    mended, repairs = mend(notebook)
+    assert sources(mended) == sources(notebook)
+    assert repairs == ()
+
+
+def test_an_answer_is_known_by_what_it_defines():
+    """Deleted, and written anew elsewhere; of two attempts the last."""
+    notebook = handed_in()
+    remove("ps03-3-answer")(notebook)
+    head = "def scaled_dot_product_attention(q, k, v):\n    return "
+    notebook["cells"][2:2] = [own(head + "q"), own("print(1)"), own(head + "k")]
+    mended, repairs = mend(notebook)
+    place = order(mended).index("ps03-3-answer")
+    assert mended.cells[place].source == head + "k"
+    assert "raise NotImplementedError" not in "".join(sources(mended)), "no stub that would undo it"
+    assert repairs == (
+        "Cell 5 had no marks of the grader; it was taken as ps03-3-answer, because of what it defines.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("def f(x):\n    def g(): pass\nasync def h(): pass", {"f", "h"}),
+        ("class A(B): pass\nx = 1\ny: int = 2\nz == 3\n# def no()", {"A", "x", "y"}),
+        ("def (:", set()),
+    ],
+)
+def test_what_a_cell_defines(source, names):
+    assert defined(source) == names
+
+
+def test_an_answer_is_known_by_its_place():
+    """Blank cells, cells of another type and what was released for trying out are none."""
+    notebook = handed_in()
+    answer = cell_of(notebook, "ps03-7-scale-answer")
+    place = notebook["cells"].index(answer)
+    written = own("Because the variance is d_k.", "markdown")
+    notebook["cells"][place : place + 1] = [own(" ", "markdown"), own("2 + 2"), written]
+    remove("ps03-1-text")(notebook)
+    cell_of(notebook, "ps03-1-answer").update(id="x", metadata={})
+    mended, repairs = mend(notebook)
+    assert next(cell for cell in mended.cells if cell.id == answer["id"]).source == written["source"]
+    assert (
+        next(cell for cell in mended.cells if cell.id == "ps03-1-answer").source == "mine = 'ps03-1-answer'"
+    )
+    assert repairs == (
+        "Cell 6 had no marks of the grader; it was taken as ps03-1-answer, because of where it stands.",
+        "Cell 38 had no marks of the grader; it was taken as ps03-7-scale-answer, because of where it stands.",
+        "The cell ps03-1-text was missing and was put back.",
+    )
+
+
+def test_an_answer_elsewhere_is_not_known_by_its_place():
+    notebook = handed_in()
+    remove("ps03-7-scale-answer")(notebook)
+    notebook["cells"].insert(5, own("Notes.", "markdown"))
+    mended, repairs = mend(notebook)
+    assert repairs == ("The cell ps03-7-scale-answer was missing and was put back.",)
+    assert grade_id(mended.cells[5]) is None
+
+
+def test_ids_and_metadata_of_own_cells():
+    notebook = handed_in()
+    mine = own("1", tags=["a", "a", 7, "b,c"], deletable=False, editable="no", trusted=True)
+    notebook["cells"] += [copy.deepcopy(mine), mine, {**mine, "id": "no id!"}, {**mine, "id": "own-42"}]
+    mended, _ = mend(notebook)
+    assert [cell.id for cell in mended.cells[-4:]] == ["abc", "own-41", "own-42", "own-43"]
+    assert all(cell.metadata == {"tags": ["a"], "deletable": False} for cell in mended.cells[-4:])
+
+
+def test_tags_cannot_keep_a_test_from_running():
+    notebook = handed_in()
+    cell_of(notebook, "ps03-3-test")["metadata"]["tags"] = ["skip-execution"]
+    mend(notebook)
+
+
+def picture(kind: str = "image/png", text: object = "iVBORw0K") -> dict:
+    return {"a.png": {kind: text}}
+
+
+@pytest.mark.parametrize(
+    ("attachments", "kept", "is_said"),
+    [
+        (picture(), picture(), False),
+        (picture(text=["iVBO", "Rw0K\n"]), picture(text="iVBORw0K\n"), False),
+        ({}, None, False),
+        (picture("image/svg+xml", "<svg onload='x'/>"), None, True),
+        (picture(text="x' onerror='alert(1)"), None, True),
+        (picture(text=[[[]]]), None, True),
+        (picture(text="A" * 5_000_001), None, True),
+        ({"a.png": picture()["a.png"], "b": 7}, picture(), True),
+        ([7], None, True),
+    ],
+)
+def test_pictures_in_a_written_answer(attachments, kept, is_said):
+    notebook = handed_in()
+    cell_of(notebook, "ps03-7-scale-answer")["attachments"] = attachments
+    mended, repairs = mend(notebook)
+    answer = next(cell for cell in mended.cells if cell.id == "ps03-7-scale-answer")
+    assert answer.get("attachments") == kept
+    assert bool(repairs) == is_said
+
+
+def test_halves_of_characters_can_be_written():
+    notebook = handed_in()
+    change("ps03-1-answer", source="a = '\ud83d'")(notebook)
+    notebook["cells"].append(own("'\U0001f600'", tags=["\udc00"]))
+    mended, _ = repair(notebook, PS03)
+    nbformat.writes(mended).encode()
+    assert "a = '�'" in sources(mended)
+    assert "'\U0001f600'" in sources(mended)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"cells": 3}, "The file is no notebook: its cells are a number, not a list. Download"),
+        ({"cells": None}, "The file is no notebook: its cells are nothing, not a list. Download"),
+        ({"cells": [7]}, "Cell 1 of the file is a number, not a cell. Copy your answers into a fresh"),
+        ({"cells": [{}, {"source": {}}]}, "The text of cell 2 is an object, not text. Copy your answers"),
+        ({"cells": [{"source": ["a", None]}]}, "The text of cell 1 is nothing, not text. Copy your answers"),
+        ({"cells": [7, {}]}, "Cell 1 of the file is a number"),
+        ({"cells": [{}] * 2001}, "The notebook has 2,001 cells, more than 2,000. Delete those"),
+        (
+            {"cells": [{"source": "a" * 500_001}]},
+            "Cell 1 has 500,001 characters, more than 500,000. Shorten it",
+        ),
+        ({"cells": [{"source": ["a" * 400_000] * 2}]}, "Cell 1 has 800,000 characters, more than"),
+    ],
+)
+def test_what_cannot_be_graded(change, reason):
+    with pytest.raises(CannotBeGraded) as caught:
+        repair({**handed_in(), **change}, PS03)
+    assert str(caught.value).startswith(reason)
+
+
+def test_format_3_with_garbage():
+    """Cells of a type that was never used, a heading of no level, cells that are none."""
+    text = {"cell_type": "html", "source": "<b>bold</b>"}
+    heading = {"cell_type": "heading", "level": "x", "source": "Notes"}
+    sheets = [7, {"cells": None}, {"cells": [text, heading]}]
+    mended, _ = repair({"nbformat": 3, "worksheets": sheets}, PS03)
+    own = [(cell.cell_type, cell.source) for cell in mended.cells if "nbgrader" not in cell.metadata]
+    assert own == [("markdown", "<b>bold</b>"), ("markdown", "# Notes")]
+    with pytest.raises(CannotBeGraded, match="Cell 1 of the file is a number, not a cell"):
+        repair({"nbformat": 3, "worksheets": [{"cells": [7]}]}, PS03)
+    with pytest.raises(CannotBeGraded, match="The text of cell 1 is a number, not text"):
+        repair({"nbformat": 3, "worksheets": [{"cells": [{"cell_type": "heading", "source": 7}]}]}, PS03)
+
+
+def test_no_cells_at_all():
+    with pytest.raises(CannotBeGraded, match=r"^The file is no notebook: it has no cells\. Download"):
+        repair({}, PS03)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+IDS = [cell.id for cell in PS03.cells]
+
+
+@st.composite
+def places(draw, value):
+    """Somewhere in nested values: what holds it, and under which key."""
+    while True:
+        key = draw(st.sampled_from(list(value) if isinstance(value, dict) else range(len(value))))
+        inner = value[key]
+        if not (isinstance(inner, dict | list) and inner) or draw(st.booleans()):
+            return value, key
+        value = inner
+
+
+def spoil(data, notebook: dict) -> None:
+    """One thing that goes wrong."""
+    cells = notebook["cells"]
+    kind = data.draw(
+        st.sampled_from(("drop", "double", "move", "retype", "rename", "strip", "write", "any", "del"))
+    )
+    if not isinstance(cells, list) or not cells or not all(isinstance(cell, dict) for cell in cells):
+        return
+    numbers = st.integers(0, len(cells) - 1)
+    cell = cells[data.draw(numbers)]
+    if kind == "drop":
+        cells.remove(cell)
+    elif kind == "double":
+        cells.insert(data.draw(numbers), copy.deepcopy(cell))
+    elif kind == "move":
+        cells.insert(data.draw(numbers), cells.pop(data.draw(numbers)))
+    elif kind == "retype":
+        cell["cell_type"] = data.draw(st.sampled_from(("code", "markdown", "raw", "sql")))
+    elif kind == "rename":
+        name = data.draw(st.sampled_from(IDS) | st.text(max_size=5))
+        cell["metadata"] = {"nbgrader": {"grade_id": name, "grade": True, "points": 9, "solution": False}}
+    elif kind == "strip":
+        cell.pop("id", None)
+        cell["metadata"] = {}
+    elif kind == "write":
+        head = data.draw(st.sampled_from(("def causal_mask(n):\n    ", "defects = ", "")))
+        cell["source"] = head + data.draw(st.text(max_size=9))
+    else:
+        where, key = data.draw(places(notebook))
+        if kind == "any":
+            where[key] = data.draw(JSON)
+        else:
+            del where[key]
+
+
+@given(st.data())
+def test_whatever_happens_to_a_notebook(data):
+    notebook = json.loads(json.dumps(handed_in()))
+    for _ in range(data.draw(st.integers(1, 8))):
+        if isinstance(notebook.get("cells"), list):
+            spoil(data, notebook)
+    try:
+        mended, repairs = repair(copy.deepcopy(notebook), PS03)
+    except CannotBeGraded:
+        return
+    assert_whole(mended, PS03)
+    texts = {"cells": [{"source": whole_text(cell.get("source"))} for cell in notebook["cells"]]}
+    assert_nothing_is_lost(texts, mended, PS03)
+    assert all(isinstance(sentence, str) and sentence.endswith(".") for sentence in repairs)
+    nbformat.writes(mended).encode()
+    again, _ = repair(json.loads(nbformat.writes(mended)), PS03)
+    assert again == mended, "what is mended needs no mending"
+
+
+def whole_text(source) -> str:
+    return re.sub("[\ud800-\udfff]", "�", "".join(source or ""))
