@@ -19,6 +19,7 @@ from exercises.autograder.confine import HOME, ConfinementError, Limits, end, in
 __all__ = ["Layer", "layers", "problem", "report"]
 
 ROOT = Path(__file__).resolve().parents[2]
+SYSTEM = Path("/proc/sys")
 PROBE = """
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -106,7 +107,7 @@ def _others() -> list[Layer]:
 def _how_to_get_namespaces() -> str:
     advice = []
     for switch, wanted in SWITCHES.items():
-        path = Path("/proc/sys") / switch
+        path = SYSTEM / switch
         if path.exists() and path.read_text().strip() in {"0", "1"} - {wanted}:
             advice.append(f"`sudo sysctl {switch.replace('/', '.')}={wanted}`")
     return " and ".join(advice) or (

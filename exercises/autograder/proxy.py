@@ -8,6 +8,7 @@ only methods are there.
 
 import builtins
 from collections.abc import Iterator
+from dataclasses import fields
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from exercises.autograder.wire import WireError
 from transformer_lessons.checks.adapter import Reply, leaves
 from transformer_lessons.checks.plain import mapped
 
-__all__ = ["LearnerError", "Name", "Object"]
+__all__ = ["LearnerError", "Name", "Object", "answered"]
 
 
 class LearnerError(Exception):
@@ -77,7 +78,7 @@ class Object:
 
     def _call(self, method: str, args: tuple, kwargs: dict) -> Any:
         parameters = self._leaves or {}
-        if self._versions != {name: leaf._version for name, leaf in parameters.items()}:
+        if not all(torch.equal(leaf, self._sent[name]) for name, leaf in parameters.items()):
             self.load_state_dict(self.state_dict() | {n: leaf.detach() for n, leaf in parameters.items()})
         return _call(self._connection, self.handle + method, args, kwargs, parameters)
 
@@ -96,7 +97,7 @@ class Object:
     def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
         """Leaves of the graph here: gradients arrive in them, and changing them changes the module's."""
         if self._leaves is None:
-            names = self._connection.ask("names", [self.handle], {})
+            names = answered(self._connection.ask("names", [self.handle], {}))
             if type(names) is not list or not all(type(name) is str for name in names):
                 raise WireError("reply: no names")
             state = self.state_dict()
@@ -135,7 +136,8 @@ class Object:
         return self._leaves
 
     def _remember(self) -> None:
-        self._versions = {name: leaf._version for name, leaf in self._leaves.items()}
+        # Compared by value: gradcheck changes leaves without their version counting it.
+        self._sent = {name: leaf.detach().clone() for name, leaf in self._leaves.items()}
 
 
 def _call(
@@ -153,7 +155,7 @@ def _call(
 
 def _applied(connection: Connection, target: str, args: list, kwargs: dict) -> Any:
     """Call; what the learner's code changed in place is changed here as well."""
-    answer = connection.ask("apply", [target, args, kwargs], {})
+    answer = answered(connection.ask("apply", [target, args, kwargs], {}))
     if type(answer) is not dict or answer.keys() != {"reply", "after"}:
         raise WireError("reply: other fields")
     reply = reply_of(answer["reply"])
@@ -244,6 +246,14 @@ def _sent(args: tuple) -> list:
 
 def _lists(value: Any) -> Any:
     return [_lists(item) for item in value] if isinstance(value, tuple) else value
+
+
+def answered(value: Any) -> Any:
+    """What was asked for, unless a `Reply` came instead: then there was an error, which is raised here."""
+    if type(value) is dict and value.keys() == {field.name for field in fields(Reply)}:
+        _shown(reply_of(value))
+        raise WireError("reply: no answer")
+    return value
 
 
 def _shown(reply: Reply) -> Any:

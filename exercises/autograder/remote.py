@@ -17,12 +17,12 @@ from torch import Tensor
 from exercises.autograder.wire import PeerGoneError, WireError, receive, send
 from transformer_lessons.checks.adapter import Adapter, Reply
 
-__all__ = ["TOO_LATE", "Connection", "Remote", "TooLateError", "answers_of", "reply_of", "serve"]
+__all__ = ["GRACE", "TOO_LATE", "Connection", "Remote", "TooLateError", "answers_of", "reply_of", "serve"]
 
 VERBS = ("build", "call", "vjp", "load_state", "state", "train", "to")
 TOO_LATE = {"type": "TimeLimitError", "message": "this took too long", "line": ""}
 TOO_LARGE = {"type": "ResultError", "message": "", "line": ""}
-GRACE = 1.0  # seconds in which a process that is told to stop has to do so
+GRACE = 1.5  # seconds in which a process that is told to stop has to do so
 
 
 class TooLateError(Exception):
@@ -51,7 +51,7 @@ class Connection:
         """One request, and the value of its reply.
 
         The other process is told how much time is left, and should then say itself that it took too long. If it
-        does not within another second, it is over.
+        does not in `GRACE`, it is over.
 
         Raises:
             WireError: if the reply breaks the rules. Every later request raises the same.

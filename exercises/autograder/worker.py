@@ -58,12 +58,15 @@ class Worker:
 
     def close(self) -> None:
         """End the process and all that it has forked."""
+        self._stop()
+        self._folder.cleanup()
+
+    def _stop(self) -> None:
         if self._process:
             self._line.close()
             self._process.kill()
             self._process.wait()
             self._process = None
-        self._folder.cleanup()
 
     def grade(self, cells: list[Cell]) -> Iterator[dict]:
         """Run a notebook's code cells; yields the outcome of each, then what it took.
@@ -102,6 +105,7 @@ class Worker:
     def _start(self) -> None:
         if self._process and self._process.poll() is None:
             return
+        self._stop()
         self._line, theirs = socket.socketpair()
         with theirs:
             command = [sys.executable, "-I", "-c", PROGRAM, str(theirs.fileno()), str(ROOT)]

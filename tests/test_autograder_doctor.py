@@ -1,0 +1,148 @@
+"""What the doctor finds, and that nothing is run where it finds too little."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from exercises.autograder import __main__ as command
+from exercises.autograder import cgroup, doctor, linux
+from exercises.autograder.doctor import Layer
+
+ROOT = Path(__file__).parents[1]
+# In a user namespace that may hold no others: what a machine is like that forbids them.
+FORBIDDEN = 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$0" -m exercises.autograder "$@"'
+
+
+def autograder(*arguments: str) -> subprocess.CompletedProcess:
+    """The command where user namespaces are forbidden."""
+    line = ["unshare", "--user", "--map-root-user", "sh", "-c", FORBIDDEN, sys.executable, *arguments]
+    return subprocess.run(line, capture_output=True, text=True, cwd=ROOT, timeout=120)
+
+
+@pytest.mark.skipif(doctor.problem() is not None, reason=f"no isolation: {doctor.problem()}")
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="unshare, of util-linux, is missing")
+def test_where_namespaces_are_forbidden_it_says_so_and_nothing_is_graded(tmp_path):
+    found = autograder("doctor")
+    assert found.returncode == 1
+    assert "NO  namespaces: " in found.stdout
+    assert "Learners' code CANNOT be confined here." in found.stdout
+    assert "sysctl" in found.stdout or "container" in found.stdout
+    notebook = ROOT / "exercises" / "release" / "ps03_attention" / "ps03_attention.ipynb"
+    refused = autograder("grade", str(notebook), "--course", str(tmp_path / "course"))
+    assert refused.returncode == 2
+    assert "cannot be confined here (namespaces: " in refused.stderr
+    assert "--unsafe-no-isolation" in refused.stderr
+    assert not (tmp_path / "course").exists()
+
+
+@pytest.mark.skipif(doctor.problem() is not None, reason=f"no isolation: {doctor.problem()}")
+def test_here_everything_needed_is_there(capsys):
+    assert command.main(["doctor"]) == 0
+    said = capsys.readouterr().out
+    assert {layer.name for layer in doctor.layers() if layer.needed} == {
+        *("files", "network", "processes", "system calls")
+    }
+    assert all(f"yes  {layer.name}: " in said for layer in doctor.layers() if layer.there)
+    assert said.endswith("Learners' code can be confined here.\n")
+
+
+@pytest.mark.parametrize("hole", ["hidden", "no_network", "alone", "calls_refused"])
+def test_a_box_with_a_hole_is_none(monkeypatch, hole):
+    seen = dict.fromkeys(("hidden", "no_network", "alone", "calls_refused"), True)
+    monkeypatch.setattr(doctor, "_seen", lambda: seen | {hole: False})
+    monkeypatch.setattr(doctor.linux, "MACHINE", "x86_64")
+    missing = [layer for layer in doctor.layers() if layer.needed and not layer.there]
+    assert len(missing) == 1
+    assert "visible" in missing[0].found or "could" in missing[0].found or "possible" in missing[0].found
+
+
+def test_on_another_system_it_says_which_is_needed(monkeypatch):
+    monkeypatch.setattr(doctor.platform, "system", lambda: "Darwin")
+    (layer,) = doctor.layers()
+    assert not layer.there
+    assert layer.needed
+    assert "Grade on Linux" in layer.advice
+
+
+def test_refusal_names_the_problem(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(doctor, "problem", lambda: "network: a connection could be made")
+    monkeypatch.setattr(doctor, "layers", lambda: [Layer("network", False, True, "a connection", "Do this.")])
+    assert command.main(["grade", str(tmp_path)]) == 2
+    assert "cannot be confined here (network: a connection could be made)" in capsys.readouterr().err
+    assert command.main(["doctor"]) == 1
+    assert " NO  network: a connection\n     Do this.\n" in capsys.readouterr().out
+
+
+def test_a_course_among_pythons_own_files_is_refused(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(doctor, "problem", lambda: None)
+    inside = Path(sys.prefix) / "share" / "course"
+    assert command.main(["grade", str(tmp_path), "--course", str(inside)]) == 2
+    assert f"{inside} lies among Python's own files" in capsys.readouterr().err
+    assert doctor.exposed([tmp_path, ROOT / "exercises" / "_nbgrader"]) == []
+
+
+def test_advice_follows_the_kernels_switches(monkeypatch, tmp_path):
+    for name, value in {
+        "kernel/apparmor_restrict_unprivileged_userns": "1",
+        "user/max_user_namespaces": "0",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f"{value}\n")
+    monkeypatch.setattr(doctor, "SYSTEM", tmp_path)
+    assert doctor._how_to_get_namespaces() == (
+        "`sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0` and "
+        "`sudo sysctl user.max_user_namespaces=10000`"
+    )
+    (tmp_path / "kernel/apparmor_restrict_unprivileged_userns").write_text("0\n")
+    (tmp_path / "user/max_user_namespaces").write_text("96343\n")
+    assert "In a container" in doctor._how_to_get_namespaces()
+
+
+def group(
+    tmp_path: Path, controllers: str = "cpu memory pids", line: str = "0::/user/session"
+) -> tuple[Path, Path]:
+    """A made-up hierarchy of control groups, and a made-up process in it."""
+    own = tmp_path / "cgroup" / "user" / "session"
+    own.mkdir(parents=True)
+    (own / "cgroup.controllers").write_text(controllers)
+    for name in ("cgroup.procs", "cgroup.subtree_control"):
+        (own / name).write_text("")
+    (tmp_path / "process").mkdir()
+    (tmp_path / "process" / "cgroup").write_text(f"4:memory:/elsewhere\n{line}\n")
+    return tmp_path / "cgroup", tmp_path / "process"
+
+
+def test_a_delegated_group_is_found_and_used(tmp_path):
+    mount, process = group(tmp_path)
+    parent = cgroup.delegated(mount, process)
+    assert parent == mount / "user" / "session"
+    cgroup.make_room(parent)
+    assert (parent / "cgroup.subtree_control").read_text() == "+memory +pids"
+    assert (parent / f"grader-{os.getpid()}" / "cgroup.procs").read_text() == str(os.getpid())
+    cgroup.Group(parent, 7_000_000, 64).take(4711)
+    box = parent / f"box-{os.getpid()}"
+    read = {name: (box / name).read_text() for name in ("memory.max", "pids.max", "cgroup.procs")}
+    assert read == {"memory.max": "7000000", "pids.max": "64", "cgroup.procs": "4711"}
+
+
+@pytest.mark.parametrize(
+    "changes", [{"controllers": "cpu pids"}, {"line": "1:name=systemd:/"}, {"line": "0::/nowhere"}], ids=str
+)
+def test_a_group_without_what_is_needed_is_none(tmp_path, changes):
+    assert cgroup.delegated(*group(tmp_path, **changes)) is None
+
+
+def test_numbers_of_system_calls_are_the_kernels():
+    """The C library's header knows those of this machine."""
+    header = Path("/usr/include/asm/unistd_64.h")
+    found = [header, *Path("/usr/include").glob("*/asm/unistd_64.h")]
+    text = next((path.read_text() for path in found if path.exists()), None)
+    if text is None or linux.MACHINE != "x86_64":
+        pytest.skip("no header of the kernel's system calls")
+    for name, number in linux.NUMBERS["x86_64"].items():
+        assert f"#define __NR_{name} {number}\n" in text, name
+    assert linux.NUMBERS["aarch64"].keys() == linux.NUMBERS["x86_64"].keys()

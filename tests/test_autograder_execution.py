@@ -1,0 +1,370 @@
+"""Cells as a notebook runs them, tests as an instructor means them, each in a process of its own."""
+
+import json
+import time
+
+import pytest
+import torch
+
+from exercises.autograder import doctor
+from exercises.autograder.confine import Limits
+from exercises.autograder.examiner import Cell, _points
+from exercises.autograder.worker import Worker, WorkerError
+
+needs_isolation = pytest.mark.skipif(doctor.problem() is not None, reason=f"no isolation: {doctor.problem()}")
+pytestmark = needs_isolation
+
+SECONDS = 2.0
+
+
+@pytest.fixture(scope="module")
+def worker():
+    with Worker(Limits(cell_seconds=20, seconds=100)) as made:
+        yield made
+
+
+@pytest.fixture
+def impatient(worker, monkeypatch):
+    """The worker gives a cell two seconds."""
+    monkeypatch.setattr(worker, "limits", Limits(cell_seconds=SECONDS, seconds=60))
+
+
+@pytest.fixture
+def run(worker):
+    """Runs cells, given as sources or (role, source) or (role, source, points); their outcomes."""
+
+    def run(*cells: str | tuple) -> list[dict]:
+        made = []
+        for number, cell in enumerate(cells):
+            role, source, *points = ("learner", cell) if isinstance(cell, str) else cell
+            made.append(Cell(f"cell-{number}", role, source, *points))
+        *outcomes, took = worker.grade(made)
+        assert took["in_time"]
+        assert [outcome["cell"] for outcome in outcomes] == list(range(len(cells)))
+        return [outcome | {"outputs": json.loads(outcome["outputs"])} for outcome in outcomes]
+
+    return run
+
+
+def text(outcome: dict) -> str:
+    """All that a cell showed as text."""
+    return "".join(
+        output.get("text") or output.get("evalue") or output.get("data", {}).get("text/plain", "")
+        for output in outcome["outputs"]
+    )
+
+
+CELLS = {
+    "the last value": ("1 + 1", "2"),
+    "printed and shown": ("print('a'); 3", "a\n3"),
+    "assigned": ("x = 5", ""),
+    "a semicolon": ("5;", ""),
+    "await": ("import asyncio; await asyncio.sleep(0.001); 'slept'", "'slept'"),
+    "a line magic": ("%time 2", "2"),
+    "a cell magic": ("%%capture out\nprint(1)", ""),
+    "a command": ("!echo from a shell", "from a shell\n"),
+    "its output": ("got = !echo kept\ngot[0]", "'kept'"),
+    "with a variable": ("word = 'filled'\n!echo {word} $word", "filled filled\n"),
+    "another language": ("%%bash\necho bash", "bash\n"),
+    "display": ("display('a', 'b')", "'a''b'"),
+    "help": ("len?", "Return the number of items in a container."),
+    "an earlier value": ("In[1], _ih[0]", "''"),
+    "the shell": ("get_ipython() is not None", "True"),
+    "the name": ("__name__", "'__main__'"),
+    "an error": ("1 / 0", "division by zero"),
+    "no Python": ("def f(:", "invalid syntax"),
+    "a keyboard": ("input()", "nobody is at the keyboard"),
+    "a warning": ("import warnings; warnings.warn('careful')", "careful"),
+    "the end": ("exit()", ""),
+    "a class of one's own": ("class A:\n    pass\nA.__module__", "'__main__'"),
+    "a source": ("def f(): return 7\nimport inspect; inspect.getsource(f)", "'def f(): return 7\\n'"),
+    "clearing": ("from IPython.display import clear_output\nprint(1); clear_output(); print(2)", "2\n"),
+    "a threaded print": (
+        "import threading; t = threading.Thread(target=print, args=('t',)); t.start(); t.join()",
+        "t\n",
+    ),
+}
+
+
+def test_cells_run_as_in_a_notebook(run):
+    outcomes = run(*(source for source, _ in CELLS.values()))
+    for (name, (_, expected)), outcome in zip(CELLS.items(), outcomes, strict=True):
+        assert expected in text(outcome), name
+        assert bool(expected) == bool(outcome["outputs"]) or name == "the end", name
+
+
+def test_figures_are_drawn_inline_and_updates_update(run):
+    figure, updated, handle = run(
+        "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nprint('drawn')",
+        "shown = display('before', display_id=True); shown.update('after')",
+        "plt.get_fignums()",
+    )
+    assert [output["output_type"] for output in figure["outputs"]] == ["stream", "display_data"]
+    assert figure["outputs"][1]["data"]["image/png"].startswith("iVBOR")
+    assert text(updated) == "'after'"
+    assert text(handle) == "[]"
+
+
+def test_what_is_too_much_is_cut(run):
+    flood, many, picture, after = run(
+        "print('x' * 10**7)\nprint('more')",
+        "for i in range(10_000): display(i)",
+        "from IPython.display import Image\ndisplay({'image/png': 'A' * 10**6}, raw=True)",
+        "'still here'",
+    )
+    assert len(json.dumps(flood["outputs"])) < 25_000
+    assert "[cut: too much was printed]" in text(flood)
+    assert len(many["outputs"]) == 200
+    assert text(picture) == "[cut: too large an output]"
+    assert text(after) == "'still here'"
+
+
+def test_a_loop_is_ended_and_what_was_defined_stays(run, impatient):
+    began = time.monotonic()
+    outcomes = run(
+        "def answer(): return 42",
+        "late = 1\nwhile True: pass",
+        "import time\nwhile True:\n    try: time.sleep(9)\n    except BaseException: pass",
+        "import os; os._exit(1)",
+        "import time; lambda: 0; torch = None",
+        ("test", "answer()", 42),
+    )
+    assert text(outcomes[1]) == "this took longer than 2.0 s"
+    assert "the other process took too long to answer" in text(outcomes[2])
+    assert "the other process has ended" in text(outcomes[3])
+    assert outcomes[5]["result"]["earned"] == 42
+    # Two cells that took too long, one of them past the grace, and twice a second of it again.
+    assert time.monotonic() - began < 2 * (SECONDS + 2) + 8
+
+
+def test_the_loop_is_ended_within_two_seconds_of_its_limit(run, impatient):
+    for loop in (
+        "while True: pass",
+        "import time; time.sleep(1000)",
+        "sum(range(10**12))",
+        "[0] * 10**5 + 10**9 * 'x'",
+    ):
+        began = time.monotonic()
+        run(loop)
+        assert time.monotonic() - began < SECONDS + 2, loop
+
+
+def test_of_the_learners_names_none_stands_for_the_tests_own(run):
+    *_, honest = run(
+        "float = bool = len = max = abs = all = any = str = lambda *a: 10**6\nsum = isinstance = print = 3",
+        "class checks: check = require = staticmethod(lambda *a, **k: None)\nmath = torch = near = helper = None",
+        "globals()['__builtins__'] = {}\n__name__ = 'nobody'\nanswer = 4",
+        ("instructor", "import math\n\n\ndef helper(x):\n    return math.sqrt(x)"),
+        "def helper(x): return 10**6\nhelper_is_mine = True",
+        (
+            "test",
+            "def near(x): return abs(float(x) - 2) < 1e-9\n\n\n3 * near(helper(answer)) * (answer == 4)",
+            3,
+        ),
+    )
+    assert (honest["result"]["earned"], honest["result"]["status"]) == (3.0, "done")
+
+
+def test_tests_see_plain_values_functions_and_nothing_else(run):
+    *_, test = run(
+        "import numpy as np, torch, fractions\n"
+        "a = 3; b = np.float32(0.5); c = torch.Size([2, 3]); d = np.arange(3); e = {'x': [1, (2, None)]}\n"
+        "f = {'B', 'A'}; g = range(3); h = fractions.Fraction(1, 4); i = np.bool_(True); j = 'text'\n"
+        "class S(str):\n    def upper(self): return 'forged'\nk = S('low')\n"
+        "m = torch.ones(2, requires_grad=True)\n"
+        "def twice(x): return 2 * x\nclass C: pass\nn = C()",
+        (
+            "test",
+            "seen = [a, b, c, e, f, g, h, i, j, k.upper(), d.tolist(), m.tolist(), m.requires_grad]\n"
+            "assert seen == [3, 0.5, [2, 3], {'x': [1, [2, None]]}, ['A', 'B'], [0, 1, 2], 0.25, True, 'text',\n"
+            "                'LOW', [0, 1, 2], [1.0, 1.0], False], seen\n"
+            "assert twice(21) == 42 and 'nothing' not in globals() and '_twice' not in globals()\n"
+            "assert type(n).__name__ == 'Name' and globals().get('undefined_name') is None\n"
+            "1",
+            1,
+        ),
+    )
+    assert test["result"]["messages"] == []
+    assert test["result"]["earned"] == 1
+
+
+def test_changes_in_place_are_seen(run):
+    *_, test = run(
+        "def changes(x, numbers, inner):\n    x += 1; numbers.append(9); inner['a'][0] = 5; return x\n"
+        "def leaves(x, numbers, inner): return x + 1",
+        (
+            "test",
+            "import torch\nx, numbers, inner = torch.zeros(2), [1, 2], {'a': [1]}\n"
+            "leaves(x, numbers, inner)\nassert (x.tolist(), numbers, inner) == ([0, 0], [1, 2], {'a': [1]})\n"
+            "changes(x, numbers, inner)\nassert (x.tolist(), numbers, inner) == ([1, 1], [1, 2, 9], {'a': [5]})",
+            2,
+        ),
+    )
+    assert (test["result"]["earned"], test["result"]["messages"]) == (2, [])
+
+
+GRADIENTS = """
+import torch
+from torch.autograd import gradcheck
+
+torch.manual_seed(1)
+x, w = (torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in ((3, 5), (5, 2)))
+assert gradcheck(product, (x, w))
+out, detached = product(x, w), loose(x)
+assert out.requires_grad and not detached.requires_grad
+(out ** 2).sum().backward()
+assert torch.allclose(w.grad, (2 * x.T @ (x @ w)).detach())
+
+module = Module(5, 2).double()
+names = dict(module.named_parameters())
+assert sorted(names) == ["bias", "weight"] and names["weight"].shape == (2, 5)
+assert gradcheck(lambda x, *_: module(x), (x, *module.parameters()))
+assert torch.allclose(module(x), x @ names["weight"].T + names["bias"])
+with torch.no_grad():
+    names["bias"] += 1  # here, and so there
+assert torch.allclose(module(x), x @ names["weight"].T + names["bias"])
+assert torch.allclose(module.state_dict()["bias"], names["bias"])
+assert module.eval().mode(0) == "eval" and module.train().mode(0) == "train"
+assert first(module, 3) == 2
+pair = both(x)
+assert type(pair) is tuple and type(pair[1]) is list
+try:
+    Module(-1, 2)
+    wrong(1)
+except ValueError as error:
+    assert str(error) == "a: expected more"
+"""
+
+
+def test_gradients_reach_inputs_and_parameters(run):
+    *_, test = run(
+        "import torch\ndef product(x, w): return x @ w\ndef loose(x): return x.detach()\n"
+        "class Module(torch.nn.Linear):\n    def __init__(self, a, b):\n"
+        "        if a < 0: raise ValueError('a: expected more')\n        super().__init__(a, b)\n"
+        "    def mode(self, _): return 'train' if self.training else 'eval'\n"
+        "def first(module, n): return module.out_features\ndef both(x): return x, [x]",
+        ("test", GRADIENTS, 5),
+    )
+    assert test["result"]["messages"] == []
+    assert test["result"]["earned"] == 5
+
+
+ENDS = {
+    "all": ("pass", "done", 4, ""),
+    "a part": ("1.5", "done", 1.5, ""),
+    "true": ("2 > 1", "done", 4, ""),
+    "false": ("1 > 2", "done", 0, ""),
+    "a tensor": ("import torch\ntorch.tensor(2)", "done", 2, ""),
+    "an assertion": ("assert 1 > 2, 'one is less'", "error", 0, "AssertionError: one is less"),
+    "another error": ("{}['secret 4711']", "error", 0, "The test stopped with KeyError."),
+    "a name that is missing": ("undefined", "error", 0, "NameError: name 'undefined' is not defined"),
+    "the learner's error": ("fails()", "error", 0, "LearnerError: OddError: odd"),
+    "too many points": ("5", "error", 0, "The test stopped with ValueError."),
+    "fewer than none": ("-1", "error", 0, "The test stopped with ValueError."),
+    "no number": ("float('nan')", "error", 0, "The test stopped with ValueError."),
+    "printed warnings": (
+        "import sys, warnings\nwarnings.warn('w'); print('e', file=sys.stderr)\n3",
+        "done",
+        3,
+        "",
+    ),
+    "a loop of its own": ("while True: pass", "timeout", 0, "The test took too long."),
+    "an exit": ("raise SystemExit", "error", 0, "The test stopped with SystemExit."),
+    "the learner's end": ("ends()", "missing", 0, "Your code ended the test: the other process has ended."),
+    "the learner's loop": ("loops()", "error", 0, "LearnerError: TimeLimitError: this took too long"),
+    "after all that": ("right()", "done", 4, ""),
+}
+
+
+def test_how_tests_end(run, impatient):
+    learner = (
+        "import os\nclass OddError(Exception): pass\ndef fails(): raise OddError('odd')\n"
+        "def ends(): os._exit(0)\ndef loops():\n    while True: pass\ndef right(): return 4"
+    )
+    _, *outcomes = run(learner, *(("test", source, 4) for source, *_ in ENDS.values()))
+    for (name, (_, status, earned, message)), outcome in zip(ENDS.items(), outcomes, strict=True):
+        result = outcome["result"]
+        assert (result["status"], result["earned"]) == (status, earned), name
+        assert result["messages"] == [message] * bool(message), name
+        assert all(output.get("name") != "stderr" for output in outcome["outputs"]), name
+
+
+@pytest.mark.parametrize("value", [-0.5, 4.5, float("nan"), float("inf"), torch.tensor(5.0), -(10**400)])
+def test_points_that_cannot_be(value):
+    with pytest.raises(ValueError, match="the test gave"):
+        _points(value, 4.0)
+
+
+def test_what_the_checks_said_is_kept_by_requirement(run):
+    from transformer_lessons import checks
+
+    *_, test = run(
+        "def padding_mask(ids, pad_id): return ids.ne(0)[:, None, None]",
+        ("instructor", "from transformer_lessons import checks"),
+        ("test", 'checks.check("padding_mask", padding_mask, seed=7).score(values=1, pad_id=0.5)', 1.5),
+    )
+    local = checks.check("padding_mask", lambda ids, pad_id: ids.ne(0)[:, None, None], seed=7)
+    assert test["result"]["messages"] == [local.message]
+    parts = [
+        (part["task"], part["requirement"], part["worth"], part["met"]) for part in test["result"]["parts"]
+    ]
+    assert parts == [
+        ("padding_mask", name, worth, local.requirements[name])
+        for name, worth in (("values", 1), ("pad_id", 0.5))
+    ]
+    assert parts[0][-1] or parts[1][-1]
+    assert not all(part[-1] for part in parts)
+    sentences = {r.id: r.sentence for r in checks.task("padding_mask").requirements}
+    assert test["result"]["parts"][0]["sentence"] == sentences["values"]
+
+
+def test_random_numbers_of_the_tests_cannot_be_known(run):
+    seen = set()
+    for _ in range(2):
+        learner, test = run(
+            "import torch, random, numpy as np\ntorch.initial_seed(), random.random(), np.random.rand()",
+            (
+                "test",
+                "import torch, random, numpy as np\n"
+                "print(torch.initial_seed(), random.random(), np.random.rand())",
+            ),
+        )
+        numbers = {*text(learner).strip("()").split(", "), *text(test).split()}
+        assert len(numbers) == 6
+        seen |= set(text(test).split())
+    assert len(seen) == 6
+
+
+def test_tests_that_end_leave_a_hole_not_a_mark(worker):
+    cells = [
+        Cell("a", "learner", "def answer(): return 1"),
+        Cell("b", "test", "answer()", 1),
+        Cell("c", "test", "import os; os._exit(0)", 1),
+        Cell("d", "test", "answer()", 1),
+    ]
+    *outcomes, took = worker.grade(cells)
+    assert [outcome["cell"] for outcome in outcomes] == [0, 1]
+    assert took["in_time"]
+    *outcomes, _ = worker.grade(cells[:2])
+    assert outcomes[1]["result"]["earned"] == 1
+
+
+def test_a_submissions_time_is_limited_too(worker, monkeypatch):
+    monkeypatch.setattr(worker, "limits", Limits(cell_seconds=5, seconds=3))
+    loop = [Cell("", "learner", "while True: pass")] * 4
+    *outcomes, took = worker.grade([*loop, Cell("t", "test", "1", 1)])
+    assert took["seconds"] < 3 + 2
+    assert [bool(outcome.get("lost")) for outcome in outcomes] == [False, True, True, True, True]
+    assert outcomes[-1]["result"]["status"] == "timeout"
+
+
+def test_what_the_machine_cannot_do_is_said_and_a_killed_worker_is_started_anew(worker, monkeypatch):
+    cell = [Cell("", "learner", "1")]
+    with monkeypatch.context() as patch:
+        patch.setattr(worker._folder, "name", "/nowhere")
+        with pytest.raises(WorkerError, match=r"ConfinementError: .*No such file"):
+            list(worker.grade(cell))
+    assert len(list(worker.grade(cell))) == 2
+    worker._process.kill()
+    worker._process.wait()
+    assert len(list(worker.grade(cell))) == 2
