@@ -19,6 +19,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -221,9 +222,10 @@ class Examiner:
 
 def _executed(source: str, name: str, names: dict[str, Any]) -> Any:
     """Run a cell; the value of its last line, if that is an expression."""
-    tree = ast.parse(TransformerManager().transform_cell(source), filename=name)
-    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-    exec(compile(tree, name, "exec"), names)
+    body = _parsed(source).body
+    last = body[-1] if body and isinstance(body[-1], ast.Expr) else None
+    statements = ast.Module(body[:-1] if last else body, type_ignores=[])
+    exec(compile(statements, name, "exec"), names)
     return eval(compile(ast.Expression(last.value), name, "eval"), names) if last else None
 
 
@@ -275,6 +277,7 @@ def _error_output(name: str, text: str, trace: str | None = None) -> dict:
     return {"output_type": "error", "ename": name, "evalue": text, "traceback": [trace or f"{name}: {text}"]}
 
 
+@cache
 def _parsed(source: str) -> ast.Module:
     return ast.parse(TransformerManager().transform_cell(source))
 

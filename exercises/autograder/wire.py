@@ -18,7 +18,7 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -32,6 +32,7 @@ VALUES = 20_000  # in one frame: tensors, numbers, lists and what they hold
 DEPTH = 24
 TEXT = 1 << 19  # the longest string
 AXES = 16
+SMALL = 1 << 16  # bytes of tensors that are copied to be sent with the header, which costs less than a call
 LENGTHS = struct.Struct("<QQ")
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype
@@ -71,8 +72,10 @@ def send(connection: socket.socket, value: Any, deadline: float) -> None:
     if len(header) > HEADER_BYTES:
         raise WireError(f"value: expected at most {HEADER_BYTES:,} bytes beside tensors, got {len(header):,}")
     parts = [_bytes_of(tensor) for tensor in tensors]
-    _write(connection, LENGTHS.pack(len(header), sum(map(len, parts))) + header, deadline)
-    for part in parts:
+    start = LENGTHS.pack(len(header), sum(map(len, parts))) + header
+    if sum(map(len, parts)) <= SMALL:
+        start, parts = b"".join([start, *parts]), []
+    for part in (start, *parts):
         _write(connection, part, deadline)
 
 
@@ -184,40 +187,34 @@ def _tensor(described: Any, data: memoryview) -> tuple[Tensor, memoryview]:
 
 def _write(connection: socket.socket, data: bytes | memoryview, deadline: float) -> None:
     left = memoryview(data)
-    for _ in _until(deadline, "read", lambda wait: select.select([], [connection], [], wait)[1]):
+    while left:
         try:
             left = left[connection.send(left[: 1 << 20], socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL) :]
         except BlockingIOError:
-            continue
+            _wait(deadline, "read", lambda seconds: select.select([], [connection], [], seconds)[1])
         except OSError as error:
             raise PeerGoneError(f"the other process has ended: {error}") from None
-        if not left:
-            return
 
 
 def _read(connection: socket.socket, size: int, deadline: float) -> bytearray:
     found = bytearray(size)
     left = memoryview(found)
-    if not size:
-        return found
-    for _ in _until(deadline, "answer", lambda wait: select.select([connection], [], [], wait)[0]):
+    while left:
         try:
             got = connection.recv_into(left, flags=socket.MSG_DONTWAIT)
         except BlockingIOError:
+            _wait(deadline, "answer", lambda seconds: select.select([connection], [], [], seconds)[0])
             continue
         except OSError as error:
             raise PeerGoneError(f"the other process has ended: {error}") from None
         if not got:
             raise PeerGoneError("the other process has ended")
         left = left[got:]
-        if not left:
-            return found
+    return found
 
 
-def _until(deadline: float, what: str, ready: Any) -> Iterator[None]:
-    """Once for each time the socket is ready."""
-    while True:
-        wait = deadline - time.monotonic()
-        if wait <= 0 or not ready(None if math.isinf(wait) else wait):
-            raise PeerGoneError(f"the other process took too long to {what}")
-        yield
+def _wait(deadline: float, what: str, ready: Callable[[float | None], list]) -> None:
+    """Until the socket is ready; who sends a byte at a time waits each time."""
+    seconds = deadline - time.monotonic()
+    if seconds <= 0 or not ready(None if math.isinf(seconds) else seconds):
+        raise PeerGoneError(f"the other process took too long to {what}")

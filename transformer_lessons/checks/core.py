@@ -160,7 +160,7 @@ class Exam(dict[str, tuple[Probe, Reply]]):
         self.kept: dict[tuple, Reply] = {}
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=128)
 def exam(task: Task, seed: int) -> Exam:
     """All probes of a task for a seed, with what the right answer shows; kept, as many check with seed 0."""
     return Exam(expected(task, task.sizes(seed), seed))
