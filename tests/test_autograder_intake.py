@@ -112,6 +112,8 @@ def reason_of(data: bytes) -> str:
         ("anon_Ab9_456_ps03_attention.ipynb", "anon_Ab9", [PS03], (456, 0), False),
         ("LATE_anon_Ab9_456_x.ipynb", "anon_Ab9", [], (456, 0), True),
         ("unpacked/smithann_123_456_a.ipynb", "smithann_123", [], (456, 0), False),
+        ("smithann_LATE_123_text.html", "smithann_123", [], (0, 0), True),
+        ("anon_Ab9_link.html", "anon_Ab9", [], (0, 0), False),
         ("smith_ps03_attention_1_2_final.ipynb", "smith 1_2_final", [PS03], (0, 0), False),
         # Moodle
         (f"Ann Smith_77_{MOODLE}_/ps03_attention.ipynb", "Ann Smith_77", [PS03], (0, 0), False),
@@ -125,6 +127,8 @@ def reason_of(data: bytes) -> str:
         ("ps03_attention__ann.ipynb", "ann", [PS03], (0, 0), False),
         ("ann/ps03_attention.ipynb", "ann", [PS03], (0, 0), False),
         ("ann/ps03_attention (12).IPYNB", "ann", [PS03], (0, 12), False),
+        ("ann__ps03_attention.ipynb.txt", "ann", [PS03], (0, 0), False),
+        ("ann__ps03_attention (3).json", "ann", [PS03], (0, 3), False),
         ("ann/ps03_attention-2.ipynb", "ann", [PS03], (0, 2), False),
         ("ann/ps03_attention-Copy1.ipynb", "ann", [PS03], None, False),
         ("ann/ps03_attention - Copy (2).ipynb", "ann", [PS03], None, False),
@@ -323,6 +327,9 @@ def test_canvas(archive):
         "bulk.zip: kurtbob_124_text.html": None,
     }
     assert [one.late for one in found.values() if isinstance(one, Received)] == [False, False, True]
+    typed = found["bulk.zip: kurtbob_124_text.html"]
+    assert typed.student == "kurtbob_124"
+    assert typed.reason.startswith("The file is a web page")
 
 
 def test_moodle(archive):

@@ -422,6 +422,55 @@ def test_a_test_does_not_come_before_its_answer(names):
     assert "moved behind" in repairs[0]
 
 
+def invented(*names: str) -> nbformat.NotebookNode:
+    """An assignment of tests, called t…, and answers, called a…."""
+    cells = []
+    for name in names:
+        is_test = name.startswith("t")
+        marks = {
+            "grade_id": name,
+            "grade": is_test,
+            "locked": is_test,
+            "solution": not is_test,
+            "task": False,
+        }
+        cell = nbformat.v4.new_code_cell(name, id=name, metadata={"nbgrader": marks})
+        cells.append(cell)
+    return nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": {"name": "x", "display_name": "x"}})
+
+
+@pytest.mark.parametrize(
+    ("submitted", "expected", "moved"),
+    [
+        ("t0 a1 a2 t1 t2 a3 t3", "t0 a1 a2 t1 t2 a3 t3", ""),
+        ("a1 t0 t2 a2 t1 a3 t3", "a1 t0 a2 t2 t1 a3 t3", "t2"),
+        ("t1 t2 a2 t0 a1 a3 t3", "a2 t0 a1 t1 t2 a3 t3", "t1 and t2"),
+        ("t1 t2 t3 a3 t0 a2 a1", "a3 t3 t0 a2 a1 t1 t2", "t1, t2 and t3"),
+        ("a3 t3 a1 a2 t2 t1 t0", "a3 t3 a1 a2 t2 t1 t0", ""),
+    ],
+)
+def test_several_tests_of_several_answers(submitted, expected, moved):
+    released = invented(*"t0 a1 a2 t1 t2 a3 t3".split())
+    by_name = {cell.id: cell for cell in released.cells}
+    notebook = {**released, "cells": [{**by_name[name]} for name in submitted.split()]}
+    mended, repairs = mend(notebook, released)
+    assert " ".join(order(mended)) == expected
+    more = "s" if "and" in moved else ""
+    was, tests = ("were", "the answers they test") if more else ("was", "the answer it tests")
+    said = f"The cell{more} {moved} stood before {tests} and {was} moved behind."
+    assert repairs[1:] == ((said,) if moved else ())
+
+
+@pytest.mark.parametrize(
+    ("number", "said"), [(3, "The cells t0, t1 and t2"), (8, "The cells t0, t1"), (9, "9 cells")]
+)
+def test_a_few_cells_are_named(number, said):
+    released = invented(*(f"t{count}" for count in range(number)))
+    repairs = mend({**released, "cells": []}, released)[1]
+    assert repairs[1].startswith(said)
+    assert repairs[1].endswith(" were missing and were put back.")
+
+
 def test_an_answer_given_at_the_end_is_what_the_test_sees():
     notebook = handed_in()
     last = copy.deepcopy(cell_of(notebook, "ps03-3-answer"))
@@ -489,6 +538,34 @@ def test_an_answer_is_known_by_its_place():
     )
 
 
+@pytest.mark.parametrize(
+    ("cells", "taken"),
+    [
+        (["ps03-7-scale-text", "Note."], {"ps03-7-scale-answer": "Note."}),
+        (["Note.", "ps03-7-empty-text"], {"ps03-7-scale-answer": "Note."}),
+        (["ps03-7-scale-text", "One.", "Two.", "ps03-7-empty-text"], {"ps03-7-scale-answer": "One."}),
+        (["ps03-7-scale-text", "*Your answer goes here.*", "Note."], {"ps03-7-scale-answer": "Note."}),
+        (["ps03-7-scale-text", "ps03-7-empty-text", "Note."], {"ps03-7-empty-answer": "Note."}),
+        (["ps03-7-empty-text", "ps03-7-scale-text", "Note."], {"ps03-7-scale-answer": "Note."}),
+        (["ps03-7-empty-text", "ps03-7-scale-text"], {}),
+        (["ps03-7-text", "Note."], {}),
+        (["ps03-intro", "Note."], {}),
+        (["Note.", "ps03-7-empty-answer"], {}),
+    ],
+)
+def test_what_its_place_is(cells, taken):
+    notebook = handed_in()
+    given = [
+        cell_of(notebook, name)
+        if name.startswith("ps03")
+        else {**own(name, "markdown"), "id": f"own-{name[0]}"}
+        for name in cells
+    ]
+    mended, _ = mend({**notebook, "cells": given})
+    found = {grade_id(cell): cell.source for cell in mended.cells if grade_id(cell)}
+    assert {name: text for name, text in found.items() if text in ("Note.", "One.", "Two.")} == taken
+
+
 def test_an_answer_elsewhere_is_not_known_by_its_place():
     notebook = handed_in()
     remove("ps03-7-scale-answer")(notebook)
@@ -538,6 +615,15 @@ def test_pictures_in_a_written_answer(attachments, kept, is_said):
     answer = next(cell for cell in mended.cells if cell.id == "ps03-7-scale-answer")
     assert answer.get("attachments") == kept
     assert bool(repairs) == is_said
+
+
+def test_pictures_in_own_cells():
+    notebook = handed_in()
+    notebook["cells"] += [
+        {**own("![a](a.png)", kind), "attachments": picture()} for kind in ("markdown", "code")
+    ]
+    mended, _ = mend(notebook)
+    assert [cell.get("attachments") for cell in mended.cells[-2:]] == [picture(), None]
 
 
 def test_halves_of_characters_can_be_written():

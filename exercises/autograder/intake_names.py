@@ -22,8 +22,10 @@ from exercises.autograder.intake_json import shown
 __all__ = ["FileName", "Sender", "file_name", "safe_id", "sender_of"]
 
 LONGEST_ID = 60  # characters; a folder's name may have 255 bytes
-CANVAS = re.compile(r"(?P<name>.+?)(?P<late>_LATE)?_(?P<user>\d+)_(?P<file>\d+)_(?P<rest>.+)")
-ANONYMOUS = re.compile(r"(?P<late>LATE_)?(?P<name>anon)_(?P<user>[^\W_]+)_(?P<file>\d+)_(?P<rest>.+)")
+# What was typed into Canvas instead of uploaded comes as …_text.html or …_link.html, without the file's number.
+UPLOADED = r"(?:(?P<file>\d+)_(?P<rest>.+)|(?:text|link)\.html)"
+CANVAS = re.compile(rf"(?P<name>.+?)(?P<late>_LATE)?_(?P<user>\d+)_{UPLOADED}")
+ANONYMOUS = re.compile(rf"(?P<late>LATE_)?(?P<name>anon)_(?P<user>[^\W_]+)_{UPLOADED}")
 MOODLE = re.compile(r"(?P<name>.+)_(?P<user>\d+)_assignsubmission_[a-z]+_?(?P<rest>.*)")
 # “Copy of …” as Colab says it in several languages, “-Copy1” as Jupyter does, “ - Copy” as Windows does.
 COPY = re.compile(
@@ -119,8 +121,8 @@ def _from_canvas(parts: tuple[str, ...], assignments: Collection[str]) -> Sender
     found = ANONYMOUS.fullmatch(parts[-1]) or CANVAS.fullmatch(parts[-1])
     if not found or file_name(found["name"], assignments).assignment:
         return None
-    sender = _in_folder(f"{found['name']}_{found['user']}", found["rest"], assignments)
-    return replace(sender, order=(int(found["file"]), 0), late=bool(found["late"]))
+    sender = _in_folder(f"{found['name']}_{found['user']}", found["rest"] or "", assignments)
+    return replace(sender, order=(int(found["file"] or 0), 0), late=bool(found["late"]))
 
 
 def _by_hand(parts: tuple[str, ...], assignments: Collection[str]) -> Sender:

@@ -111,7 +111,7 @@ def _by_definition(rest: list[Cell], known: dict, found: Match) -> None:
     defines = {cell: defined(cell.source) for cell in rest}
     for name, released in _missing(known, found, answers=True):
         wanted = defined(released.source) if released.cell_type == "code" else set()
-        found.take(name, [cell for cell in rest[::-1] if defines[cell] & wanted], rest, "definition")
+        found.take(name, [cell for cell in reversed(rest) if defines[cell] & wanted], rest, "definition")
 
 
 def defined(source: str) -> set[str]:
@@ -132,8 +132,8 @@ def _by_place(rest: list[Cell], known: dict, found: Match) -> None:
     for name, released in _missing(known, found, answers=True):
         number = names.index(name)
         after, before = _neighbours(names, number, found)
-        is_beside = any(beside in found.cells for beside in names[max(0, number - 1) : number + 2])
-        between = [cell for cell in rest if is_beside and after < cell.number < before]
+        beside = {*names[:number][-1:], *names[number + 1 :][:1]}
+        between = [cell for cell in rest if after < cell.number < before and beside & found.cells.keys()]
         fitting = [cell for cell in between if cell.type == released.cell_type and cell.bare]
         fitting.sort(key=lambda cell, released=released: same(cell, released))
         found.take(name, fitting, rest, "place")
