@@ -1,0 +1,187 @@
+"""A batch from the files that came in to points, records and pages; what goes wrong with one stays with one."""
+
+import copy
+import json
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbgrader.api import Gradebook
+
+from exercises import release
+from exercises.autograder import __main__ as command
+from exercises.autograder import doctor, grade, result
+from exercises.autograder.result import CellResult, Flag, Part, Result
+
+pytestmark = [
+    pytest.mark.skipif(doctor.problem() is not None, reason=f"no isolation: {doctor.problem()}"),
+    # Of nbgrader and what it stands on; see test_exercises.py.
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+NAME = "ps03_attention"
+MASTER = release.HERE / "source" / NAME / f"{NAME}.ipynb"
+RELEASED = release.HERE / "release" / NAME / f"{NAME}.ipynb"
+
+
+def read(path: Path) -> nbformat.NotebookNode:
+    return nbformat.read(path, as_version=4)
+
+
+def solved() -> nbformat.NotebookNode:
+    """The released notebook with the master's answers."""
+    answers = {cell.id: cell.source for cell in read(MASTER).cells}
+    notebook = read(RELEASED)
+    for cell in notebook.cells:
+        if cell.metadata.get("nbgrader", {}).get("solution"):
+            cell.source = answers[cell.id]
+    return notebook
+
+
+def with_forged_tests() -> nbformat.NotebookNode:
+    """One right answer; its test twice, other tests gone, renamed, worth more, and with outputs made up."""
+    notebook, full = read(RELEASED), {cell.id: cell for cell in solved().cells}
+    cells = {cell.id: cell for cell in notebook.cells}
+    cells["ps03-2-causal-answer"].source = full["ps03-2-causal-answer"].source
+    twice = copy.deepcopy(cells["ps03-2-causal-test"])
+    twice.id = "another"
+    cells["ps03-1-test"].metadata.nbgrader.grade_id = "renamed"
+    cells["ps03-3-test"].metadata.nbgrader.points = 100
+    cells["ps03-5-test"].cell_type = "markdown"
+    forged = nbformat.v4.new_output("execute_result", data={"text/plain": "6.0"}, execution_count=1)
+    for name in ("ps03-3-test", "ps03-2-causal-test"):
+        cells[name].source, cells[name].outputs = "6.0", [forged]
+    notebook.cells = [c for c in notebook.cells if c.id not in ("ps03-4-repaired-test",)] + [twice]
+    return notebook
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory):
+    """A graded batch: what it says of itself, and its folder."""
+    source, course = tmp_path_factory.mktemp("in"), tmp_path_factory.mktemp("course") / "new"
+    for student, notebook in {"ann": solved(), "bob": read(RELEASED), "carl": with_forged_tests()}.items():
+        (source / student).mkdir()
+        nbformat.write(notebook, source / student / "Copy of homework.ipynb")
+    (source / "dora").mkdir()
+    (source / "dora" / f"{NAME}.ipynb").write_text("no notebook")
+    return grade.grade(source, course), course
+
+
+def test_points_are_earned_records_kept_and_pages_written(graded):
+    summary, course = graded
+    assert [result.student for result in summary.graded] == ["ann", "bob", "carl"]
+    assert summary.failed == []
+    totals = {one.student: sum(cell.earned for cell in one.cells) for one in summary.graded}
+    assert totals == {"ann": 28, "bob": 0, "carl": 2}
+    with Gradebook(f"sqlite:///{course / 'gradebook.db'}") as gradebook:
+        assert {s["student"]: s["score"] for s in gradebook.submission_dicts(NAME)} == totals
+        ann = gradebook.find_submission_notebook(NAME, NAME, "ann")
+        waiting = {grade.name for grade in ann.grades if grade.needs_manual_grade}
+    assert waiting == {
+        cell.id for cell in read(MASTER).cells if cell.id.startswith("ps03-7-") and "answer" in cell.id
+    }
+    for one in summary.graded:
+        assert result.read(course / "records" / one.student / NAME / f"{NAME}.json") == one
+        assert one.isolation == "full"
+        assert one.seconds > 0
+        assert one.cpu_seconds > 0
+        page = (course / "feedback" / one.student / NAME / f"{NAME}.html").read_text(encoding="utf-8")
+        assert "Content-Security-Policy" in page
+        assert one.student in page
+        assert "HIDDEN" not in page
+        assert (course / "autograded" / one.student / NAME / f"{NAME}.ipynb").stat().st_size < 1_000_000
+
+
+def test_what_could_not_be_graded_is_listed_with_a_reason(graded):
+    summary, course = graded
+    (one,) = summary.quarantined
+    assert one.student == "dora"
+    listed = json.loads((course / "not_graded.json").read_text(encoding="utf-8"))
+    assert listed == {
+        "quarantined": [{"path": one.path, "student": "dora", "assignment": NAME, "reason": one.reason}],
+        "failed": [],
+    }
+
+
+def test_repairs_and_checks_are_told(graded):
+    ann, bob, carl = graded[0].graded
+    assert {flag.kind for flag in carl.flags} >= {"repair"}
+    assert any("ps03-4-repaired-test" in repair for repair in carl.repairs)
+    assert all(part.met for cell in ann.cells for part in cell.parts)
+    causal = next(cell for cell in bob.cells if cell.cell == "ps03-2-causal-test")
+    assert causal.earned == 0
+    assert "causal_mask: not there yet." in causal.messages[0]
+    assert [part.worth for part in causal.parts] == [1, 0.5, 0.25, 0.25]
+
+
+def test_a_batch_can_be_graded_again_and_marks_of_a_person_stay(graded, tmp_path):
+    _, course = graded
+    written = "ps03-7-scale-answer"
+    with Gradebook(f"sqlite:///{course / 'gradebook.db'}") as gradebook:
+        mark = gradebook.find_grade(written, NAME, NAME, "ann")
+        mark.manual_score, mark.needs_manual_grade = 1.5, False
+        gradebook.db.commit()
+    (tmp_path / "ann").mkdir()
+    nbformat.write(solved(), tmp_path / "ann" / f"{NAME}.ipynb")
+    (again,) = grade.grade(tmp_path, course).graded
+    assert sum(cell.earned for cell in again.cells) == 28
+    with Gradebook(f"sqlite:///{course / 'gradebook.db'}") as gradebook:
+        assert gradebook.find_grade(written, NAME, NAME, "ann").manual_score == 1.5
+
+
+def test_what_goes_wrong_with_one_is_noted_and_the_next_follows(tmp_path, monkeypatch):
+    for student in ("ann", "bob"):
+        (tmp_path / "in" / student).mkdir(parents=True)
+        nbformat.write(read(RELEASED), tmp_path / "in" / student / f"{NAME}.ipynb")
+    page = grade.feedback.page
+
+    def refuses_ann(notebook, released, result):
+        if result.student == "ann":
+            raise ValueError("a hidden line")
+        return page(notebook, released, result)
+
+    monkeypatch.setattr(grade.feedback, "page", refuses_ann)
+    summary = grade.grade(tmp_path / "in", tmp_path / "course")
+    assert [one.student for one in summary.graded] == ["bob"]
+    assert summary.failed == [("ann/ps03_attention.ipynb", "ValueError: a hidden line")]
+    assert not list((tmp_path / "course" / "feedback" / "ann").rglob("*.html"))
+
+
+def test_without_isolation_every_result_says_so(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(doctor, "problem", lambda: "a problem")
+    nbformat.write(solved(), tmp_path / f"ann__{NAME}.ipynb")
+    arguments = ["grade", str(tmp_path / f"ann__{NAME}.ipynb"), "--course", str(tmp_path / "course")]
+    assert command.main(arguments) == 2
+    assert not (tmp_path / "course").exists()
+    assert command.main([*arguments, "--unsafe-no-isolation"]) == 0
+    assert "ann  ps03_attention  28 of 28  look at: " in capsys.readouterr().out
+    found = result.read(tmp_path / "course" / "records" / "ann" / NAME / f"{NAME}.json")
+    assert found.isolation == "none"
+    assert "unsafe" in {flag.kind for flag in found.flags}
+
+
+def test_a_source_that_is_not_there_is_one_line(tmp_path, capsys):
+    assert command.main(["grade", str(tmp_path / "nothing"), "--course", str(tmp_path / "course")]) == 2
+    assert capsys.readouterr().err.startswith("source: expected a notebook, a folder or a zip archive, got ")
+
+
+def test_a_record_comes_back_as_it_was(tmp_path):
+    part = Part("padding_mask", "values", "shape and values", 0.5, False)
+    cell = CellResult("a-test", 0.5, 2.0, "done", ("said",), (part,))
+    flags = (Flag("library", "seen", "a-answer", "line"),)
+    made = Result("ann", NAME, (cell,), flags, ("mended",), "none", 1.5, 0.7, {"torch": "2"})
+    result.write(tmp_path / "new" / "record.json", made)
+    assert result.read(tmp_path / "new" / "record.json") == made
+
+
+@pytest.mark.parametrize(
+    "text", ["{}", '{"student": "a"}', '{"cells": 3, "flags": [], "repairs": []}', "[]", "x"]
+)
+def test_what_is_no_record_is_refused(tmp_path, text):
+    (tmp_path / "record.json").write_text(text)
+    with pytest.raises(ValueError, match=r"record\.json: expected"):
+        result.read(tmp_path / "record.json")
