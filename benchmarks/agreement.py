@@ -4,18 +4,19 @@ Honest submissions, each a mix: answers that are right, untouched, or right but 
 `benchmarks.mutations` makes them. Each is graded by the boxed processes and by nbgrader's own kernel, through
 nbgrader both times; the CPU seconds of both, all processes included, are a ratio of one run.
 
-Writes ``transformer_lessons/records/agreement.json`` if all submissions were asked for.
+Goes on where it was stopped, and writes ``transformer_lessons/records/agreement.json`` when it has all.
 """
 
 import argparse
+import json
 import logging
 import os
 import random
 import resource
 import sys
 import tempfile
-import time
 import warnings
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import nbformat
@@ -36,6 +37,7 @@ from transformer_lessons.files import write_json
 from transformer_lessons.runs import versions
 
 RECORD = release.HERE.parent / "transformer_lessons" / "records" / "agreement.json"
+JOURNAL = release.HERE.parent / "runs" / "agreement" / "journal.jsonl"
 ALL = 200
 KINDS = ("right", "right", "untouched", "mistaken")  # of an answer, equally likely
 PLAIN = Config()
@@ -117,29 +119,36 @@ class Course:
         return read(self._root / "records" / student / assignment / f"{assignment}.json").cpu_seconds
 
 
-def compare(numbers: range, folder: Path) -> dict:
-    """Grade the submissions of these numbers both ways."""
+def compare(numbers: Iterable[int], folder: Path) -> Iterator[dict]:
+    """Grade the submissions of these numbers both ways; of each, what differs and what it took."""
     ours, plain = Course(folder / "ours"), Course(folder / "plain", PLAIN)
-    tests, different, spent, wall = 0, [], {"ours": 0.0, "plain": 0.0}, time.monotonic()
-    for number in tqdm(numbers, unit="submission", disable=not sys.stderr.isatty()):
+    for number in numbers:
         assignment, notebook = submission(number)
         student = f"student-{number}"
         here, own = ours.grade(student, assignment, notebook)
         there, other = plain.grade(student, assignment, notebook)
-        spent["ours"] += own + ours.boxed_seconds(student, assignment)
-        spent["plain"] += other
-        tests += len(here)
-        for name in sorted(here.keys() | there.keys()):
-            if here.get(name) != there.get(name):
-                found = {"autograder": here.get(name), "nbgrader": there.get(name)}
-                different.append({"submission": number, "test": name, **found})
+        boxed = ours.boxed_seconds(student, assignment)
+        names = [name for name in sorted(here.keys() | there.keys()) if here.get(name) != there.get(name)]
+        yield {
+            "submission": number,
+            "assignment": assignment,
+            "tests": len(here),
+            "cpu_seconds": {"autograder": round(own + boxed, 3), "nbgrader": round(other, 3)},
+            "different": {
+                name: {"autograder": here.get(name), "nbgrader": there.get(name)} for name in names
+            },
+        }
+
+
+def summary(found: list[dict]) -> dict:
+    """The record of many comparisons."""
+    spent = {name: sum(one["cpu_seconds"][name] for one in found) for name in ("autograder", "nbgrader")}
     return {
-        "submissions": len(numbers),
-        "tests": tests,
-        "different": different,
-        "cpu_seconds": {name: round(value, 1) for name, value in spent.items()},
-        "ratio": round(spent["plain"] / spent["ours"], 2),
-        "minutes": round((time.monotonic() - wall) / 60, 1),
+        "submissions": len(found),
+        "tests": sum(one["tests"] for one in found),
+        "different": {str(one["submission"]): one["different"] for one in found if one["different"]},
+        "cpu_seconds_each": {name: round(value / len(found), 2) for name, value in spent.items()},
+        "ratio": round(spent["nbgrader"] / spent["autograder"], 2),
     }
 
 
@@ -147,17 +156,25 @@ def main() -> int:
     """Compare, print what differs, and write the record."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--submissions", type=int, default=ALL, metavar="N")
-    number = parser.parse_args().submissions
+    parser.add_argument("--again", action="store_true", help="forget what was compared before")
+    options = parser.parse_args()
     logging.getLogger("traitlets").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    JOURNAL.parent.mkdir(parents=True, exist_ok=True)
+    JOURNAL.unlink(missing_ok=True) if options.again else None
+    found = [json.loads(line) for line in JOURNAL.open()] if JOURNAL.exists() else []
+    numbers = sorted(set(range(options.submissions)) - {one["submission"] for one in found})
     list(worker(Limits(), True).grade([]))  # started before anything is counted
-    with tempfile.TemporaryDirectory() as folder:
-        found = compare(range(number), Path(folder))
-    print(*found.pop("different") or ["all points are the same"], sep="\n") if number != ALL else None
-    print(found)
-    if number == ALL:
-        write_json(RECORD, {**found, **versions(torch.device("cpu"))})
+    with tempfile.TemporaryDirectory() as folder, JOURNAL.open("a") as journal:
+        for one in tqdm(compare(numbers, Path(folder)), total=len(numbers), unit="submission"):
+            found.append(one)
+            journal.write(json.dumps(one) + "\n")
+            journal.flush()
+    result = summary(found)
+    print(json.dumps(result, indent=1))
+    if len(found) >= ALL:
+        write_json(RECORD, {**result, **versions(torch.device("cpu"))})
     return 0
 
 

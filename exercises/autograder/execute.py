@@ -23,6 +23,7 @@ import transformer_lessons
 from exercises.autograder import result as results
 from exercises.autograder.confine import Limits
 from exercises.autograder.examiner import Cell
+from exercises.autograder.flags_calls import from_calls
 from exercises.autograder.result import CellResult, Flag, Result
 from exercises.autograder.worker import Worker
 
@@ -56,7 +57,7 @@ class IsolatedExecute(NbGraderPreprocessor):
             student=about["student"],
             assignment=about["assignment"],
             isolation=self.isolation,
-            flags=result.flags + self._unprotected(),
+            flags=(*result.flags, *_noted(result, took["notes"]), *self._unprotected()),
             seconds=round(took["seconds"], 3),
             cpu_seconds=round(took["cpu_seconds"], 3),
             versions=_versions(),
@@ -175,6 +176,11 @@ def _valid(output: Any) -> nbformat.NotebookNode:
         return node
     except Exception:
         return new_output("stream", name="stdout", text="[an output that is none]\n")
+
+
+def _noted(result: Result, notes: Any) -> list[Flag]:
+    """What the learner's process noted while it ran, for a person."""
+    return from_calls(notes, {part.task for cell in result.cells for part in cell.parts})
 
 
 def _versions() -> dict[str, str]:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from exercises.autograder.cells import Shell, the_shell
+from exercises.autograder.flags_calls import Noticing, watch_imports_and_reads
 from exercises.autograder.remote import TOO_LATE, answers_of, serve
 from exercises.autograder.time_limit import time_limit
 from transformer_lessons.checks.adapter import Reply, is_handle
@@ -37,7 +38,9 @@ def run(connection: socket.socket) -> None:
     Args:
         connection: to the tests' process.
     """
-    serve(connection, Learner(the_shell()).answer)
+    learner = Learner(the_shell())
+    watch_imports_and_reads(learner.noticing.notes, lambda file: file.startswith("<ipython-input"))
+    serve(connection, learner.answer)
 
 
 class Learner:
@@ -45,10 +48,14 @@ class Learner:
 
     Args:
         shell: in which cells run.
+
+    Attributes:
+        noticing: takes notes of what a person may want to look at, while answers are examined.
     """
 
     def __init__(self, shell: Shell):
         self._shell = shell
+        self.noticing = Noticing()
         self._verbs: dict[str, Callable] = {}
         self._local: Local
         self._renew()
@@ -66,8 +73,16 @@ class Learner:
     def _renew(self) -> None:
         """A cell may define anything anew: objects made for earlier tests are let go."""
         self._local = Local(self._shell.user_ns)
-        own = {"cell": self._cell, "values": self._values, "apply": self._apply, "names": self._names}
-        self._verbs = own | answers_of(self._local)
+        own = {"cell": self._cell, "values": self._values, "notes": lambda: self.noticing.notes}
+        examined = {"apply": self._apply, "names": self._names, **answers_of(self._local)}
+        self._verbs = own | {verb: self._noticed(answer) for verb, answer in examined.items()}
+
+    def _noticed(self, answer: Callable) -> Callable:
+        def answer_noticed(*args: Any, **kwargs: Any) -> Any:
+            with self.noticing:
+                return answer(*args, **kwargs)
+
+        return answer_noticed
 
     def _cell(self, source: str) -> str:
         """Run a cell; its outputs as JSON."""

@@ -69,7 +69,7 @@ class Worker:
             self._process = None
 
     def grade(self, cells: list[Cell]) -> Iterator[dict]:
-        """Run a notebook's code cells; yields the outcome of each, then what it took.
+        """Run a notebook's code cells; yields the outcome of each, then what it took, and what was noted.
 
         Raises:
             WorkerError: if the processes cannot be started, or the forking one has ended.
@@ -78,14 +78,19 @@ class Worker:
         ours, theirs = socket.socketpair()
         request = {"folder": self._folder.name, "limits": asdict(self.limits), "isolated": self.isolated}
         request["group"] = _group_with_room()
+        notes: dict = {"notes": []}
         with ours:
             with theirs:
                 socket.send_fds(self._line, [json.dumps(request).encode()], [theirs.fileno()])
-            yield from self._outcomes(ours, cells)
+            for outcome in self._outcomes(ours, cells):
+                if "notes" in outcome:
+                    notes = outcome
+                else:
+                    yield outcome
         took = self._heard()
         if "error" in took:
             raise WorkerError(took["error"])
-        yield took
+        yield took | notes
 
     def _outcomes(self, tests: socket.socket, cells: list[Cell]) -> Iterator[dict]:
         """What the tests send, until they end; how long that may take is the forking process's to decide."""
@@ -95,7 +100,7 @@ class Worker:
             send(tests, job, forever)
             for cell in cells:
                 send(tests, asdict(cell), forever)
-            for _ in cells:
+            for _ in range(len(cells) + 1):
                 yield receive(tests, forever)
         except PeerGoneError:
             return

@@ -1,0 +1,91 @@
+"""Honest work gets the points that plain nbgrader gives; masters get all of them, whatever they print."""
+
+import nbformat
+import pytest
+
+from benchmarks import agreement
+from exercises import release
+from exercises.autograder import doctor
+from exercises.autograder.confine import Limits
+from exercises.autograder.examiner import Cell
+from exercises.autograder.worker import Worker
+from transformer_lessons import records
+
+pytestmark = [
+    pytest.mark.skipif(doctor.problem() is not None, reason=f"no isolation: {doctor.problem()}"),
+    # Of nbgrader and what it stands on; see test_exercises.py.
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+    pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+NOISE = """
+import sys, warnings
+warnings.simplefilter("always")
+warnings.warn("a warning")
+print("to stderr", file=sys.stderr)
+"""
+
+
+def test_points_are_those_of_plain_nbgrader(tmp_path, request, monkeypatch):
+    monkeypatch.setenv("PATH", f"{release.sys.executable.rpartition('/')[0]}:{release.os.environ['PATH']}")
+    number = agreement.ALL if request.config.getoption("--full") else 20
+    found = list(agreement.compare(range(number), tmp_path))
+    assert [one["submission"] for one in found] == list(range(number))
+    assert sum(one["tests"] for one in found) >= 8 * number
+    assert [one["different"] for one in found if one["different"]] == []
+
+
+def test_submissions_are_mixed_and_always_the_same():
+    kinds = {"untouched": 0, "right": 0, "mistaken": 0}
+    for number in range(agreement.ALL):
+        assignment, notebook = agreement.submission(number)
+        if number < 20:
+            assert agreement.submission(number) == (assignment, notebook)
+        master, released = (
+            {cell.id: cell.source for cell in nbformat.read(path, as_version=4).cells}
+            for path in (
+                release.HERE / "source" / assignment / f"{assignment}.ipynb",
+                release.HERE / "release" / assignment / f"{assignment}.ipynb",
+            )
+        )
+        for cell in notebook.cells:
+            if cell.cell_type == "code" and cell.metadata.get("nbgrader", {}).get("solution"):
+                like = (cell.source == released[cell.id], cell.source == master[cell.id])
+                kinds[{(True, False): "untouched", (False, True): "right"}.get(like, "mistaken")] += 1
+    assert min(kinds.values()) > 200
+
+
+def test_the_record_is_of_all_and_says_what_differs():
+    found = records.read("agreement")
+    assert found["submissions"] == agreement.ALL
+    assert found["ratio"] >= 6
+    assert all({"submission", "test", "autograder", "nbgrader"} == one.keys() for one in found["different"])
+
+
+def cells(assignment: str) -> list[Cell]:
+    """The code cells of a master, each of the learner's and of the tests with a warning on stderr."""
+    made = []
+    for cell in nbformat.read(
+        release.HERE / "source" / assignment / f"{assignment}.ipynb", as_version=4
+    ).cells:
+        about = cell.metadata.get("nbgrader", {})
+        if cell.cell_type == "code":
+            role = "test" if about.get("points") else "instructor" if about.get("locked") else "learner"
+            source = cell.source if role == "instructor" else NOISE + cell.source
+            made.append(Cell(cell.id, role, source, float(about.get("points") or 0)))
+    return made
+
+
+def test_masters_get_full_marks_each_time_with_warnings_printed_too(request):
+    with Worker(Limits()) as worker:
+        for _ in range(100 if request.config.getoption("--full") else 3):
+            for master in release.masters():
+                *outcomes, took = worker.grade(cells(master.parent.name))
+                results = [outcome["result"] for outcome in outcomes if "result" in outcome]
+                assert results
+                assert all(one["earned"] == one["worth"] for one in results), (master.stem, results)
+                assert took["in_time"]
