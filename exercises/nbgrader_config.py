@@ -19,6 +19,7 @@ from nbgrader.preprocessors import (
 )
 
 from exercises.autograder.execute import IsolatedExecute
+from exercises.autograder.inert import InertNotebook
 
 SCRATCH = Path(__file__).resolve().parent / "_nbgrader"
 
@@ -73,4 +74,5 @@ c.Autograde.autograde_preprocessors = [
     LimitOutput,
     SaveAutoGrades,
     AssignLatePenalties,
+    InertNotebook,
 ]
