@@ -39,6 +39,8 @@ def solved() -> nbformat.NotebookNode:
     for cell in notebook.cells:
         if cell.metadata.get("nbgrader", {}).get("solution"):
             cell.source = answers[cell.id]
+        if cell.id == "ps03-7-scale-answer":
+            cell.source = "because **variance** adds: <i onclick=x>d_k</i>"
     return notebook
 
 
@@ -94,6 +96,19 @@ def test_points_are_earned_records_kept_and_pages_written(graded):
         assert one.student in page
         assert "HIDDEN" not in page
         assert (course / "autograded" / one.student / NAME / f"{NAME}.ipynb").stat().st_size < 1_000_000
+
+
+def test_an_answer_in_words_is_shown_as_it_was_written_and_inert_to_a_grader(graded):
+    _, course = graded
+    page = (course / "feedback" / "ann" / NAME / f"{NAME}.html").read_text(encoding="utf-8")
+    assert "because <strong>variance</strong> adds: &lt;i onclick=x&gt;d_k&lt;/i&gt;" in page
+    cells = {
+        cell.id: cell.source for cell in read(course / "autograded" / "ann" / NAME / f"{NAME}.ipynb").cells
+    }
+    shown = cells["ps03-7-scale-answer"]
+    assert (
+        shown == "<div><p>because <strong>variance</strong> adds: &lt;i onclick=x&gt;d_k&lt;/i&gt;</p></div>"
+    )
 
 
 def test_what_could_not_be_graded_is_listed_with_a_reason(graded):

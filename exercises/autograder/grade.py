@@ -110,7 +110,7 @@ class _Batch:
         path = record_path(self._course / "records", result, one.assignment)
         result = self._with_what_else_is_known(results.read(path), one)
         results.write(path, result)
-        return self._fed_back(result)
+        return self._fed_back(result, one)
 
     def _introduce(self, assignment: str) -> None:
         """Have the gradebook know the assignment as its master is now."""
@@ -134,13 +134,14 @@ class _Batch:
         repaired = [Flag("repair", sentence) for sentence in one.repairs]
         return replace(result, flags=(*seen, *repaired), repairs=one.repairs)
 
-    def _fed_back(self, result: Result) -> Result:
-        """Write the student's page; if it must not be written, that is for a person to see."""
+    def _fed_back(self, result: Result, one: Received) -> Result:
+        """Write the student's page, with answers in words as they were written."""
         name = f"{result.assignment}.ipynb"
         done = self._course / "autograded" / result.student / result.assignment / name
         path = self._course / "feedback" / result.student / result.assignment / f"{result.assignment}.html"
         path.parent.mkdir(parents=True, exist_ok=True)
-        notebook = nbformat.read(done, as_version=4)
+        notebook, written = nbformat.read(done, as_version=4), {cell.id: cell for cell in one.notebook.cells}
+        notebook.cells = [written.get(c.id, c) if c.cell_type == "markdown" else c for c in notebook.cells]
         text = feedback.page(notebook, self.released[result.assignment], result)
         with replacing(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
