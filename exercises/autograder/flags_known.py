@@ -1,0 +1,198 @@
+"""What is known of ways around a task: what solves it in torch and elsewhere, and what of the package is open."""
+
+from collections.abc import Collection
+from functools import lru_cache
+
+__all__ = [
+    "CHECKS",
+    "GIVEN",
+    "HIDING",
+    "LINE",
+    "MODULES",
+    "MOST",
+    "OPEN",
+    "PACKAGE",
+    "READY",
+    "SOLVES",
+    "WATCHED",
+]
+__all__ += ["public", "sentence", "solved"]
+
+LINE = 200  # the longest line or name in a flag or a note
+MOST = 100  # flags, and notes
+
+# What of torch's solves a task. What is not named is a part of an answer, and no answer: nn.Embedding and
+# F.embedding, F.softmax, F.elu, torch.tril, nn.LayerNorm in a layer, F.kl_div, pad_sequence, clip_grad_norm_, …
+ATTENTION = {
+    "torch.nn.functional.scaled_dot_product_attention",
+    "torch.nn.attention.flex_attention.flex_attention",
+}
+HEADS = {"torch.nn.MultiheadAttention", "torch.nn.functional.multi_head_attention_forward"}
+LAYERS = HEADS | {
+    "torch.nn.Transformer",
+    *(f"torch.nn.Transformer{side}{what}" for side in ("Encoder", "Decoder") for what in ("", "Layer")),
+}
+CAUSAL = {
+    "torch.nn.Transformer.generate_square_subsequent_mask",
+    *(f"torch.nn.attention.bias.causal_{corner}" for corner in ("lower_right", "upper_left")),
+}
+BATCH_NORM = {
+    *("torch.nn.functional.batch_norm", "torch.nn.functional.instance_norm", "torch.nn.SyncBatchNorm"),
+    *(
+        f"torch.nn.{lazy}{kind}Norm{axes}d"
+        for lazy in ("", "Lazy")
+        for kind in ("Batch", "Instance")
+        for axes in "123"
+    ),
+}
+# All of them, once axes are moved: over the features of one position, or in one group.
+LAYER_NORM = BATCH_NORM | {
+    *("torch.nn.functional.layer_norm", "torch.nn.LayerNorm"),
+    *("torch.nn.functional.group_norm", "torch.nn.GroupNorm"),
+}
+CROSS_ENTROPY = {"torch.nn.functional.cross_entropy", "torch.nn.CrossEntropyLoss"}
+SOLVES: dict[str, set[str]] = {
+    "token_embedding": set(),
+    "sinusoidal": set(),
+    "shift_matrix": set(),
+    "rotary": set(),
+    "relative_bias": set(),
+    "padding_mask": set(),
+    "causal_mask": CAUSAL,
+    "additive_mask": {"torch.nn.functional._canonical_mask"},
+    "combine_masks": set(),
+    "masked_self_attention": ATTENTION | HEADS,
+    "local_window_mask": set(),
+    "segment_mask": set(),
+    "limit_lengths": set(),
+    "scaled_dot_product_attention": ATTENTION | HEADS,
+    "soft_capped_attention": {"torch.nn.attention.flex_attention.flex_attention"},
+    "split_heads": set(),
+    "merge_heads": set(),
+    "multi_head": LAYERS,  # the attention within it is handed over
+    "grouped_query": ATTENTION | HEADS,  # enable_gqa
+    "linear_attention": set(),
+    "linear_attention_step": set(),
+    "feed_forward": set(),
+    "swiglu": set(),
+    "layer_norm": LAYER_NORM,
+    "batch_norm": BATCH_NORM,
+    "masked_batch_norm": BATCH_NORM,
+    "rms_norm": {"torch.nn.functional.rms_norm", "torch.nn.RMSNorm"},
+    "residual": set(),
+    "encoder_layer": LAYERS,
+    "decoder_layer": LAYERS,
+    "decoder_layer_step": LAYERS,
+    "parameter_count": LAYERS,  # to be counted without building anything
+    "transformer": LAYERS,
+    "teacher_forcing": set(),
+    "warmup": set(),
+    "label_smoothing": CROSS_ENTROPY,
+    "accumulated_gradients": set(),
+    "adam_step": {"torch.optim.Adam", "torch.optim.adam.adam", "torch.optim.AdamW"},
+    "average_checkpoints": {
+        f"torch.optim.swa_utils.{name}"
+        for name in ("AveragedModel", "get_swa_avg_fn", "get_swa_multi_avg_fn")
+    },
+    "greedy": set(),
+    "cached_attention_step": set(),
+    "length_penalty": set(),
+    "beam": set(),
+    "top_k": set(),
+    "nucleus": set(),
+    "bleu": set(),
+    "scaled_step": {"torch.amp.GradScaler"},
+    "fused_attention": set(),
+    "accumulated_step": set(),
+    "tiled_attention": ATTENTION | HEADS,
+    "checkpointed_feed_forward": set(),
+    "chunked_cross_entropy": CROSS_ENTROPY
+    | {"torch.nn.functional.linear_cross_entropy", "torch.nn.LinearCrossEntropyLoss"},
+    "influence": set(),
+    "attention_test": set(),
+}
+# What a task is about, or may well use, where it solves another task of the same assignment.
+ORDINARY = {
+    "fused_attention": ATTENTION,
+    "cached_attention_step": ATTENTION,
+    "attention_test": ATTENTION,
+    "accumulated_gradients": CROSS_ENTROPY,
+    "accumulated_step": CROSS_ENTROPY,
+}
+WATCHED = {name.rpartition(".")[2]: name for names in SOLVES.values() for name in names}
+# Of what torch's functions and layers call in turn, a part of the name.
+KERNELS = {
+    "scaled_dot_product": "torch.nn.functional.scaled_dot_product_attention",
+    "scaled_dot_attention": "torch.nn.functional.scaled_dot_product_attention",
+    "flash_attention_forward": "torch.nn.functional.scaled_dot_product_attention",
+    "efficient_attention_forward": "torch.nn.functional.scaled_dot_product_attention",
+    "cudnn_attention_forward": "torch.nn.functional.scaled_dot_product_attention",
+    "multi_head_attention": "torch.nn.functional.multi_head_attention_forward",
+    "transformer_encoder_layer": "torch.nn.TransformerEncoderLayer",
+    "generate_square_subsequent_mask": "torch.nn.Transformer.generate_square_subsequent_mask",
+    "layer_norm": "torch.nn.functional.layer_norm",
+    "group_norm": "torch.nn.functional.group_norm",
+    "batch_norm": "torch.nn.functional.batch_norm",
+    "rms_norm": "torch.nn.functional.rms_norm",
+    "cross_entropy_loss": "torch.nn.functional.cross_entropy",
+    "fused_adam": "torch.optim.Adam",
+    "_amp_": "torch.amp.GradScaler",
+}
+# With these, torch's functions are called past a mode such as `Noticing`.
+HIDING = {"DisableTorchFunction", "DisableTorchFunctionSubclass", "_pop_torch_function_stack", "_pop_mode"}
+# Other people's models, layers, decoders and scores. Not einops: it moves axes.
+READY = set(
+    "allennlp apex evaluate fairscale fairseq fla flash_attn flax haiku keras keras_nlp liger_kernel "
+    "linear_attention_transformer local_attention mamba_ssm nltk performer_pytorch rotary_embedding_torch "
+    "sacrebleu sentence_transformers tensor2tensor tensorflow timm torchmetrics torchtext torchtune transformers "
+    "trax triton unsloth vllm x_transformers xformers".split()
+)
+
+PACKAGE = "transformer_lessons"
+CHECKS = f"{PACKAGE}.checks"
+MODULES = {PACKAGE, CHECKS}  # which may be imported, and of which this may be used:
+OPEN = {
+    f"{PACKAGE}.__version__",
+    *(f"{CHECKS}.{name}" for name in ("check", "require", "tasks", "Report")),
+}
+# What assignments import besides, each by a task that no other assignment has.
+GIVEN = {
+    "split_heads": {f"{PACKAGE}.attention.scaled_dot_product_attention"},
+    "residual": {
+        *(f"{PACKAGE}.attention.{name}" for name in ("MultiHeadAttention", "scaled_dot_product_attention")),
+        *(f"{PACKAGE}.encodings.sinusoidal", f"{PACKAGE}.feed_forward.FeedForward"),
+        *(f"{PACKAGE}.masks.causal_mask", f"{PACKAGE}.masks.padding_mask", f"{PACKAGE}.norms.LayerNorm"),
+    },
+    "greedy": {
+        *(f"{PACKAGE}.checkpoints.load_model", f"{PACKAGE}.data.number_words"),
+        *(f"{PACKAGE}.decoding.evaluating", f"{PACKAGE}.masks.padding_mask"),
+    },
+}
+
+
+@lru_cache(maxsize=4096)
+def public(name: str) -> str:
+    """What is watched that a name of torch's stands for; "" if nothing is.
+
+    Args:
+        name: with dots or without; whichever of torch's modules it was found in.
+    """
+    for part in reversed(name.split(".")):
+        if part in WATCHED:
+            return WATCHED[part]
+        for fragment, whole in KERNELS.items():
+            if fragment in part:
+                return whole
+    return ""
+
+
+def solved(name: str, tasks: Collection[str]) -> list[str]:
+    """Those of the tasks that something watched solves; none if one of them is about using it."""
+    if any(name in ORDINARY.get(task, ()) for task in tasks):
+        return []
+    return sorted(task for task in tasks if name in SOLVES.get(task, ()))
+
+
+def sentence(name: str, tasks: list[str]) -> str:
+    """Of something watched, for a person."""
+    return f"Uses {name}, which does all or most of what {', '.join(tasks)} asks for."
