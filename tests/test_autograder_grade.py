@@ -28,6 +28,13 @@ MASTER = release.HERE / "source" / NAME / f"{NAME}.ipynb"
 RELEASED = release.HERE / "release" / NAME / f"{NAME}.ipynb"
 
 
+LIBRARY = """
+def scaled_dot_product_attention(query, key, value, mask=None, **_):
+    output = F.scaled_dot_product_attention(query, key, value, mask)
+    return output, F.scaled_dot_product_attention(query, key, torch.eye(key.size(-2)).to(key), mask)
+"""
+
+
 def read(path: Path) -> nbformat.NotebookNode:
     return nbformat.read(path, as_version=4)
 
@@ -143,6 +150,7 @@ def test_a_batch_can_be_graded_again_and_marks_of_a_person_stay(graded, tmp_path
     (tmp_path / "ann").mkdir()
     nbformat.write(solved(), tmp_path / "ann" / f"{NAME}.ipynb")
     (again,) = grade.grade(tmp_path, course).graded
+    assert again.flags == ()
     assert sum(cell.earned for cell in again.cells) == 28
     with Gradebook(f"sqlite:///{course / 'gradebook.db'}") as gradebook:
         assert gradebook.find_grade(written, NAME, NAME, "ann").manual_score == 1.5
@@ -164,6 +172,18 @@ def test_what_goes_wrong_with_one_is_noted_and_the_next_follows(tmp_path, monkey
     assert [one.student for one in summary.graded] == ["bob"]
     assert summary.failed == [("ann/ps03_attention.ipynb", "ValueError: a hidden line")]
     assert not list((tmp_path / "course" / "feedback" / "ann").rglob("*.html"))
+
+
+def test_a_librarys_call_is_flagged_by_its_text_and_when_it_runs_and_costs_nothing(tmp_path):
+    notebook = solved()
+    answer = next(cell for cell in notebook.cells if cell.id == "ps03-3-answer")
+    answer.source = LIBRARY
+    nbformat.write(notebook, tmp_path / f"ann__{NAME}.ipynb")
+    (one,) = grade.grade(tmp_path, tmp_path / "course").graded
+    assert next(cell.earned for cell in one.cells if cell.cell == "ps03-3-test") >= 1
+    seen = [flag for flag in one.flags if flag.kind == "library"]
+    assert {flag.cell for flag in seen} == {"ps03-3-answer", None}
+    assert all("scaled_dot_product_attention" in flag.text for flag in seen)
 
 
 def test_without_isolation_every_result_says_so(tmp_path, monkeypatch, capsys):

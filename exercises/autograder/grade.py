@@ -28,6 +28,7 @@ from exercises.autograder.execute import record_path
 from exercises.autograder.intake import Quarantined, Received, take_in
 from exercises.autograder.result import Flag, Result
 from transformer_lessons.files import replacing, write_json
+from transformer_lessons.submission import grade_id
 
 __all__ = ["Summary", "grade"]
 
@@ -119,20 +120,15 @@ class _Batch:
             self._known.add(assignment)
 
     def _with_what_else_is_known(self, result: Result, one: Received) -> Result:
-        locked = {
-            cell.metadata.nbgrader.grade_id
-            for cell in self.released[one.assignment].cells
-            if cell.metadata.get("nbgrader", {}).get("locked")
-        }
-        cells = [
-            (cell.metadata.get("nbgrader", {}).get("grade_id"), cell.source)
-            for cell in one.notebook.cells
-            if cell.cell_type == "code" and cell.metadata.get("nbgrader", {}).get("grade_id") not in locked
-        ]
-        tasks = {part.task for cell in result.cells for part in cell.parts}
-        seen = (*result.flags, *flags.in_source(cells, tasks))
-        repaired = [Flag("repair", sentence) for sentence in one.repairs]
-        return replace(result, flags=(*seen, *repaired), repairs=one.repairs)
+        """What was mended, and what the text of the learner's cells shows."""
+        released = [cell for cell in self.released[one.assignment].cells if cell.cell_type == "code"]
+        locked = {grade_id(cell) for cell in released if cell.metadata.get("nbgrader", {}).get("locked")}
+        answers = flags.answered((grade_id(cell), cell.source) for cell in released)
+        tasks = {part.task for cell in result.cells for part in cell.parts}.union(*answers.values())
+        code = [(grade_id(cell), cell.source) for cell in one.notebook.cells if cell.cell_type == "code"]
+        seen = flags.in_source([cell for cell in code if cell[0] not in locked], tasks, answers)
+        repaired = (Flag("repair", sentence) for sentence in one.repairs)
+        return replace(result, flags=(*result.flags, *seen, *repaired), repairs=one.repairs)
 
     def _fed_back(self, result: Result, one: Received) -> Result:
         """Write the student's page, with answers in words as they were written."""
