@@ -58,8 +58,8 @@ c.CourseDirectory.db_url = f"sqlite:///{SCRATCH / 'gradebook.db'}"
 c.ClearSolutions.code_stub = {"python": 'raise NotImplementedError("your answer goes here")'}
 c.ClearSolutions.text_stub = "*Your answer goes here.*"
 
-# CheckCellMetadata, which nbgrader has twice in its lists, is in none: it takes a tenth of the time, and stops where
-# the intake mends. What is run as a test, the gradebook says, not the metadata.
+# CheckCellMetadata, which nbgrader has twice in its lists, is in none: it takes a tenth of the time, and stops
+# where the intake mends. What is run as a test, the gradebook says, not the metadata.
 c.OverwriteCells.add_missing_cells = True
 c.Autograde.sanitize_preprocessors = [
     ClearOutput,

@@ -24,7 +24,7 @@ TEXTS = [
     "a\n\n<iframe srcdoc='<script>hacked()</script>'></iframe>",
     "[click](javascript:hacked())",
     "[click](JaVaScRiPt:hacked())",
-    "[click](java&#115;cript:hacked())",
+    "[click](java&#115;cript:hacked())",  # codespell:ignore
     "[click](data:text/html,<script>hacked()</script>)",
     "<javascript:hacked()>",
     "[click][1]\n\n[1]: javascript:hacked()",

@@ -107,7 +107,17 @@ class Liar(list):
 
 @pytest.mark.parametrize(
     "value",
-    [object(), Liar([2]), (1, 2), {1: 2}, 2**63, "x" * (wire.TEXT + 1), torch.eye(2).to_sparse(), [0] * 20_000, max],
+    [
+        object(),
+        Liar([2]),
+        (1, 2),
+        {1: 2},
+        2**63,
+        "x" * (wire.TEXT + 1),
+        torch.eye(2).to_sparse(),
+        [0] * 20_000,
+        max,
+    ],
     ids=["object", "subclass", "tuple", "key", "integer", "text", "sparse", "many", "function"],
 )
 def test_what_is_not_plain_or_too_much_is_not_sent(ends, value):

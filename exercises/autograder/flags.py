@@ -158,7 +158,7 @@ class _Reader:
                 yield from self._imported(node, unit)
             case ast.Assign(value=value) if all(isinstance(target, ast.Name) for target in node.targets):
                 self._pass(value, MODULES, passed)  # an alias, which `scope_of` knows
-            case ast.Compare(ops=[ast.In() | ast.NotIn()], comparators=[where]):
+            case ast.Compare(ops=[ast.In() | ast.NotIn()], comparators=[where]):  # codespell:ignore
                 self._pass(where, {"sys.modules"}, passed)
             case ast.Constant() | ast.BinOp() | ast.JoinedStr():
                 yield from _told(text_of(node) or "", IN_TEXT)

@@ -26,7 +26,19 @@ from transformer_lessons.checks.local import Local
 from transformer_lessons.checks.order import other_order
 from transformer_lessons.checks.report import Report, counterexample, scored, write
 
-__all__ = ["Adapter", "Local", "Mistake", "Reply", "Report", "Task", "check", "require", "scored", "task", "tasks"]
+__all__ = [
+    "Adapter",
+    "Local",
+    "Mistake",
+    "Reply",
+    "Report",
+    "Task",
+    "check",
+    "require",
+    "scored",
+    "task",
+    "tasks",
+]
 
 
 def tasks() -> list[str]:
