@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from exercises.autograder import intake, intake_files
 from exercises.autograder.intake import Quarantined, Received, take_in
+from exercises.autograder.intake_assignment import Catalogue
+from exercises.autograder.intake_cells import Cell
 from exercises.autograder.intake_json import CannotBeGraded, content_of
 from exercises.autograder.intake_names import safe_id, sender_of
 
@@ -257,9 +259,12 @@ def test_a_single_notebook(folder):
 
 
 def test_a_single_notebook_of_somebody_known(folder):
-    source = folder({"Untitled.ipynb": answered()}) / "Untitled.ipynb"
+    root = folder({"Untitled.ipynb": answered(), "Hausaufgabe.ipynb": answered()})
+    source = root / "Untitled.ipynb"
     assert only(taken(source)).reason.startswith("Nothing says whose this is. Name it STUDENT__")
-    assert only(taken(source, student="ann")).student == "ann"
+    for name in ("Untitled", "Hausaufgabe"):
+        one = only(taken(root / f"{name}.ipynb", student="ann"))
+        assert (one.student, one.repairs) == ("ann", ()), "nothing is guessed"
     with pytest.raises(
         ValueError, match=r"student: expected what can be the name of a folder, got '\.\./ann'"
     ):
@@ -408,12 +413,20 @@ def test_of_two_that_cannot_be_told_apart_none_counts(folder, one, other):
 
 
 def test_of_many_that_cannot_be_told_apart_a_few_are_named(folder):
-    """A folder of files by different students, who are not in folders of their own."""
-    found = taken(folder({f"week3/{name}.ipynb": answered(answer=f"{name} = 1") for name in "abcdefg"}))
+    """Folders of files by different students, who are not in folders of their own."""
+    files = {f"week3/{name}.ipynb": answered(answer=f"{name} = 1") for name in "abcdefg"}
+    found = taken(folder(files | {path.replace("3", "4"): files[path] for path in list(files)[:5]}))
+    listed = "{0}/a.ipynb, {0}/b.ipynb, {0}/c.ipynb, {0}/d.ipynb, {0}/e.ipynb"
     assert {one.reason for one in found.values()} == {
-        "Nothing tells which is the newest: week3/a.ipynb, week3/b.ipynb, week3/c.ipynb, week3/d.ipynb, "
-        "week3/e.ipynb and 2 more. Hand in only one. Different students need different names."
+        f"Nothing tells which is the newest: {which}. Hand in only one. Different students need different names."
+        for which in (f"{listed.format('week3')} and 2 more", listed.format("week4"))
     }
+
+
+def test_the_newest_is_known_only_if_there_is_one(folder):
+    names = ("ps03_attention", "ps03_attention (1)", "ps03_attention-1")
+    found = taken(folder({f"ann/{name}.ipynb": answered(answer=f"a = {name!r}") for name in names}))
+    assert all(isinstance(one, Quarantined) for one in found.values())
 
 
 def test_of_two_the_one_that_is_answered_counts(folder):
@@ -489,7 +502,24 @@ def test_two_assignments_in_one(folder):
     assert found["ann/x.ipynb"].reason == (
         "The notebook holds cells of ps04_multi_head and ps03_attention. Hand in one notebook for each."
     )
+    assert isinstance(found["bob/ps04_multi_head.ipynb"], Received)
     assert found["bob/ps04_multi_head.ipynb"].assignment == PS04
+
+
+@pytest.mark.parametrize(
+    ("of_ps03", "of_ps04", "assignment"), [(2, 1, PS03), (3, 2, None), (1, 0, PS03), (1, 4, PS04)]
+)
+def test_how_much_of_another_assignment_there_may_be(of_ps03, of_ps04, assignment):
+    """Answers only, whose texts say nothing; copies of a cell count once."""
+    cells = [Cell(1, "code", "", ids=(f"ps03-{number}-answer",)) for number in (1, 3, 4)[:of_ps03]]
+    cells += [
+        Cell(1, "code", "", marks={"grade_id": f"ps04-{number}-answer"}) for number in (1, 3, 4, 5)[:of_ps04]
+    ]
+    if assignment:
+        assert Catalogue(ASSIGNMENTS).assignment_of(cells + cells[:1] * 9, ()) == assignment
+    else:
+        with pytest.raises(CannotBeGraded, match="holds cells of ps03_attention and ps04_multi_head"):
+            Catalogue(ASSIGNMENTS).assignment_of(cells, ())
 
 
 def test_a_helper_from_another_assignment(folder):
@@ -531,11 +561,18 @@ def test_a_folder_of_traps(folder, tmp_path):
     assert {one.student for one in found.values() if isinstance(one, Received)} == {"ann", "m-ller"}
 
 
-def test_a_pipe_that_takes_a_files_place_is_not_waited_for(folder, monkeypatch):
+def test_what_takes_a_files_place_while_it_is_looked_at(folder, monkeypatch):
+    """A pipe is not waited for, a link not followed."""
     root = folder({"ann/ps03_attention.ipynb": answered()})
     os.mkfifo(root / "pipe.ipynb")
+    (root / "link.ipynb").symlink_to(root / "ann/ps03_attention.ipynb")
     monkeypatch.setattr(Path, "is_file", lambda path: True)
-    assert taken(root)["pipe.ipynb"].reason.startswith("This is no ordinary file but a pipe")
+    monkeypatch.setattr(Path, "is_symlink", lambda path: False)
+    found = taken(root)
+    assert found["pipe.ipynb"].reason.startswith("This is no ordinary file but a pipe")
+    assert found["link.ipynb"].reason.startswith(
+        "The file could not be read (Too many levels of symbolic links"
+    )
 
 
 def test_what_must_not_be_read(folder, monkeypatch):
