@@ -27,7 +27,7 @@ from exercises.autograder.flags import (
 )
 from exercises.autograder.flags_known import CHECKS, ORDINARY, PACKAGE, WATCHED, sentence
 from exercises.autograder.flags_names import PRELUDE
-from exercises.autograder.flags_text import without_magics
+from exercises.autograder.flags_text import units_of, without_magics
 from exercises.autograder.result import Flag
 from tests.typical_answers import WRONG
 from transformer_lessons import checks
@@ -234,6 +234,7 @@ def kinds(cells, tasks, answers=None) -> set[str]:
 
 # What nobody need look at: the assignment, an answer, and a cell of the learner's own.
 HONEST = [
+    ("ps05", "x = 3", "y = F.layer_norm(x, (3,)\nassert y.equal(x)"),
     ("ps05", "LayerNorm = 3\n\n\ndef layer_norm(x):\n    return x - x.mean(-1, keepdim=True)", ""),
     ("ps05", "class LayerNorm(nn.Module):\n    'Not F.layer_norm, nor transformer_lessons.norms.'", ""),
     ("ps05", "# from transformer_lessons.norms import LayerNorm\nx = 3  # F.layer_norm(x, (3,))", ""),
@@ -337,7 +338,7 @@ HONEST = [
     (
         "ps05",
         "class Own:\n    def assemble(self):\n        self.assemble()",
-        "!pip install ./transformer_lessons/",
+        "!pip install ./transformer_lessons/a.whl",
     ),
     (
         "ps05",
@@ -448,7 +449,8 @@ def test_what_takes_an_answers_place_counts(text):
     answer = (LAYER_NORM, "class LayerNorm(nn.Module): ...")
     assert kinds([answer, (None, text)], NORMS) == {"library"}
     assert kinds([answer, (None, text.replace("LayerNorm", "Mine", 1))], NORMS) == set()
-    assert kinds([answer, (None, "from torch.nn import LayerNorm")], NORMS) == {"library"}
+    for imported in ("LayerNorm", "RMSNorm as LayerNorm"):
+        assert kinds([answer, (None, f"from torch.nn import {imported}")], NORMS) == {"library"}
     assert kinds([answer, (None, "from torch.nn import RMSNorm")], NORMS) == set()
 
 
@@ -496,6 +498,8 @@ def test_a_flag_says_where_and_a_thing_is_said_once_in_a_cell():
     (long,) = in_source([(None, f"import transformer_lessons.a{'b' * 999}")], [])
     assert len(long.line) == 200
     assert len(long.text) < 300
+    (odd,) = in_source([(None, "getattr(checks, 'a\\n\\x1b<b>\\ud800')")], [])
+    assert odd.text == f"Takes {CHECKS}.a  <b>?, which the assignment does not hand over."
     assert len(in_source([(f"{n}-answer", "nn.LayerNorm") for n in range(500)], NORMS)) == 100
 
 
@@ -596,6 +600,17 @@ def test_what_cannot_be_parsed_is_searched(before):
         "# F.layer_norm\nx = 3 # import transformer_lessons.norms\nfrom transformer_lessons import checks"
     )
     assert in_source([(LAYER_NORM, f"{before}\n{harmless}")], NORMS) == []
+
+
+def test_a_strange_escape_does_not_keep_a_cell_from_being_parsed():
+    (flag,) = in_source([(None, "'\\d'\nchecks.task(3)")], NORMS)  # with warnings that are errors
+    assert flag.text == f"Takes {CHECKS}.task, which the assignment does not hand over."
+
+
+def test_texts_in_texts_are_read_so_deep_and_no_deeper():
+    cheat = "LayerNorm = nn.LayerNorm"
+    assert kinds([(LAYER_NORM, f"%%time\n%%capture\nexec({cheat!r})")], NORMS) == {"library"}
+    assert len(units_of(None, "%%time\n" * 500, frozenset())) == 4
 
 
 def test_what_is_not_read_is_said():
@@ -793,6 +808,11 @@ RUN = [
         [],
     ),
     ("linecache.clearcache()\nchecks.task('no')", []),
+    (
+        "linecache.clearcache()\ntry:\n    checks.task('no')\n"
+        "except ValueError:\n    get_ipython().showtraceback()",
+        [],
+    ),
 ]
 WATCHING = """
 import json, sys

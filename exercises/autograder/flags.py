@@ -13,7 +13,6 @@ from exercises.autograder.flags_calls import Noticing, from_calls, shown, watch_
 from exercises.autograder.flags_known import (
     GIVEN,
     HIDING,
-    LINE,
     MODULES,
     MOST,
     OPEN,
@@ -93,7 +92,9 @@ def in_source(
         found = units_of(cell, text, group) if characters <= PARSED else None
         units += found or []
         if found is None:
-            flags += _searched(cell, text, group) if characters <= SEARCHED else [_unread(cell)]
+            # What does not parse does not run: a call is only of interest if somebody has to see to it anyway.
+            counts = group if cell or characters > PARSED else frozenset()
+            flags += _searched(cell, text, counts) if characters <= SEARCHED else [_unread(cell)]
     spread(units)
     reader = _Reader(units, tasks)
     return _once([*(flag for unit in units for flag in reader.flags(unit)), *flags])
@@ -158,7 +159,7 @@ class _Reader:
                 yield from self._imported(node, unit)
             case ast.Assign(value=value) if all(isinstance(target, ast.Name) for target in node.targets):
                 self._pass(value, MODULES, passed)  # an alias, which `scope_of` knows
-            case ast.Compare(ops=[ast.In() | ast.NotIn()], comparators=[where]):  # codespell:ignore
+            case ast.Compare(comparators=[where]):  # whether it is in sys.modules
                 self._pass(where, {"sys.modules"}, passed)
             case ast.Constant() | ast.BinOp() | ast.JoinedStr():
                 yield from _told(text_of(node) or "", IN_TEXT)
@@ -204,13 +205,13 @@ class _Reader:
             elif not self._is_open(name):
                 yield _of_package(name)
             elif isinstance(context, ast.Store | ast.Del):
-                yield "package", f"Changes {name[:LINE]}."
+                yield "package", f"Changes {shown(name)}."
         elif root == "torch":
             yield from _of_torch(name, unit)
         elif root in READY and unit.groups:
             yield "library", f"Uses {root}, which may have it ready-made."
         elif any(name == reader or name.startswith(f"{reader}.") for reader in READERS):
-            yield "source", f"May read other code: {name[:LINE]}."
+            yield "source", f"May read other code: {shown(name)}."
 
     def _called(self, node: ast.Call, passed: set[int]) -> Seen:
         """Of what a call does, beside naming things."""
@@ -270,12 +271,12 @@ def _named_by(node: ast.AST) -> list[str]:
 
 
 def _of_package(name: str) -> tuple[str, str]:
-    return "package", f"Takes {name[:LINE]}, which the assignment does not hand over."
+    return "package", f"Takes {shown(name)}, which the assignment does not hand over."
 
 
 def _of_torch(name: str, unit: Unit) -> Seen:
     if not HIDING.isdisjoint(name.split(".")):
-        yield "library", f"Keeps calls of torch's functions from being seen: {name[:LINE]}."
+        yield "library", f"Keeps calls of torch's functions from being seen: {shown(name)}."
     whole = public(name)
     tasks = sorted({task for group in unit.groups for task in solved(whole, group)})
     if tasks:
@@ -318,7 +319,7 @@ def _searched(cell: str | None, text: str, group: frozenset[str]) -> list[Flag]:
     for line in LINES.split(text):
         code = line[:SEARCHED_LINE].partition("#")[0]
         found = [(kind, pattern.search(code)) for pattern, kind in PATTERNS]
-        seen = [(kind, f"In what cannot be parsed: {match[0][:LINE]}.") for kind, match in found if match]
+        seen = [(kind, f"In what cannot be parsed: {shown(match[0])}.") for kind, match in found if match]
         imported = IMPORTED.search(code)
         words = OF_SOMETHING.findall(code) + (re.findall(r"\w+", imported[1]) if imported else [])
         for whole in dict.fromkeys(WATCHED[word] for word in words if word in WATCHED):
