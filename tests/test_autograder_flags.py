@@ -638,9 +638,9 @@ def layer_by_hand(x):
     return wide / (wide.square().mean(-1, keepdim=True) + 1e-5).sqrt()
 
 
-def adam(x):
+def adam(x, optimizer=torch.optim.Adam):
     moved = x.detach().requires_grad_()
-    optimizer = torch.optim.Adam([moved])
+    optimizer = optimizer([moved])
     moved.sum().backward()
     optimizer.step()
     return moved
@@ -733,7 +733,9 @@ def test_noticing_can_be_nested_and_goes_on_with_notes():
     with pytest.raises(ZeroDivisionError), outer:
         raise ZeroDivisionError
     assert [note["name"] for note in notes] == ["torch.nn.RMSNorm", "torch.optim.Adam", f"{F_}layer_norm"]
-    adam(torch.ones(3))
+    adam(torch.ones(3), torch.optim.AdamW)
+    F.rms_norm(torch.ones(3), (3,))
+    assert len(notes) == 3  # it is over
     assert not torch.overrides._is_torch_function_mode_enabled()
 
 
@@ -777,6 +779,7 @@ RUN = [
     ("checks.require??", ["read checks/__init__.py"]),
     ("linecache.clearcache()\nx = inspect.getsource(checks.require)", ["read checks/__init__.py"]),
     ("x = open(checks.__file__).read()", ["read checks/__init__.py"]),
+    ("x = open(checks.__file__)  #" + " long" * 99, ["read checks/__init__.py"]),
     ("from pathlib import Path\nx = Path(checks.__file__).read_bytes()", ["read checks/__init__.py"]),
     ("import os\nos.chdir(os.path.dirname(checks.__file__))\nx = open('core.py')", ["read checks/core.py"]),
     ("import pkgutil\nx = pkgutil.get_data('transformer_lessons', 'masks.py')", ["read masks.py"]),
@@ -786,6 +789,7 @@ RUN = [
     ),
     ("x = checks.__loader__.get_source('transformer_lessons.checks')", ["read checks/__init__.py"]),
     ("%pycat {checks.__file__}", ["read checks/__init__.py"]),
+    ("try:\n    open('__pycache__/x.pyc')\nexcept OSError:\n    pass", ["read checks/__pycache__/x.pyc"]),
     ("import transformer_lessons.schedule", ["import transformer_lessons.schedule"]),
     (
         "import importlib\nx = importlib.import_module('transformer_lessons.cache')",

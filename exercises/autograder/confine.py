@@ -26,6 +26,7 @@ __all__ = [
     "end",
     "forked",
     "in_box",
+    "memory_in_use",
     "readable_folders",
     "waited",
 ]
@@ -165,7 +166,7 @@ def _hear(connection: socket.socket, expected: bytes) -> None:
 def _be_boxed(work: Callable, folder: str, limits: Limits, keep: socket.socket) -> None:
     """In the new process, which becomes the box's keeper; what goes on within is the keeper's child."""
     try:
-        held = _data_in_use()
+        held = memory_in_use()
         _leave(folder, limits, keep)
         child = os.fork()
         if child:
@@ -254,7 +255,7 @@ def _keeper(child: int) -> None:
     os._exit(0)
 
 
-def _settle(limits: Limits, held: int, keep: socket.socket) -> None:
+def _settle(limits: Limits, held: dict[str, int], keep: socket.socket) -> None:
     """In the box: an ordinary user without rights to regain, with limits."""
     linux.die_with_parent()
     os.setsid()
@@ -270,16 +271,18 @@ def _settle(limits: Limits, held: int, keep: socket.socket) -> None:
     linux.set_dumpable(False)
 
 
-def _data_in_use() -> int:
-    """The bytes that count for the limit of memory, and that Python and torch hold already."""
+def memory_in_use() -> dict[str, int]:
+    """The bytes that Python and torch hold already: of data, and of all that is mapped."""
     status = Path("/proc/self/status").read_text()
-    return 1024 * int(re.search(r"^VmData:\s+(\d+) kB$", status, re.MULTILINE)[1])
+    found = dict(re.findall(r"^(VmData|VmSize):\s+(\d+) kB$", status, re.MULTILINE))
+    return {name: 1024 * int(size) for name, size in found.items()}
 
 
-def _limit(limits: Limits, held: int) -> None:
+def _limit(limits: Limits, held: dict[str, int]) -> None:
     """Limits that the kernel keeps; a hard limit cannot be raised again."""
     wanted = {
-        resource.RLIMIT_DATA: held + limits.memory,
+        resource.RLIMIT_DATA: held["VmData"] + limits.memory,
+        resource.RLIMIT_AS: held["VmSize"] + limits.memory,  # shared memory is no data
         resource.RLIMIT_FSIZE: limits.scratch,
         resource.RLIMIT_NOFILE: 256,
         resource.RLIMIT_NPROC: limits.processes,

@@ -207,13 +207,13 @@ class Examiner:
         """The learner's names that a test mentions, also in a string; never one of the tests' own."""
         names, texts = _mentioned(cell.source)
         self._run_setup(names)
-        mentioned = (names | texts) - set(dir(builtins)) - set(keyword.kwlist)
-        wanted = sorted(mentioned - self._names.keys())
         connection = self._learner()
         connection.allow(self._seconds())
-        found = answered(connection.ask("values", [wanted], {}))
+        # Of all that is defined there: to ask for some would tell the learner's process what a test looks at.
+        found = answered(connection.ask("values", [], {}))
         if type(found) is not dict or not all(type(x) is list and len(x) == 2 for x in found.values()):
             raise WireError("reply: no values")
+        wanted = (names | texts) - set(dir(builtins)) - set(keyword.kwlist) - self._names.keys()
         return {
             name: what if kind == "plain" else Name(connection, name, what == "class")
             for name, (kind, what) in found.items()
@@ -241,17 +241,17 @@ def _executed(source: str, name: str, names: dict[str, Any]) -> Any:
 
 
 def _points(value: Any, most: float) -> float:
-    """Points of what a test ended with: a number, or yes or no; any other end gives all, as no error was raised.
+    """Points of what a test ended with: a number, yes or no, or nothing, which gives all as no error was raised.
 
     Raises:
-        ValueError: for a number that cannot be points.
+        ValueError: for a number that cannot be points, and for anything else: the learner may have made it.
     """
     if isinstance(value, Tensor) and value.numel() == 1:
         value = value.item()
-    if isinstance(value, bool):
-        return most * value
+    if value is None or isinstance(value, bool):
+        return most * (value is not False)
     if not isinstance(value, int | float):
-        return most
+        raise ValueError(f"the test gave a {type(value).__name__}, not points")
     if not 0 <= value <= most + 1e-9:
         raise ValueError(f"the test gave {value} of {most} points")
     return min(float(value), most)

@@ -143,8 +143,7 @@ def _asking(frame: FrameType | None, is_students: Callable[[str], bool]) -> tupl
         module, file = str(frame.f_globals.get("__name__")), frame.f_code.co_filename
         is_import |= module == "importlib._bootstrap" and frame.f_code.co_name == "_find_and_load"
         is_made = file.startswith("<") and "frozen" not in file  # by exec, for example
-        # IPython also reads the lines that a traceback shows.
-        if "ultratb" in module or not (is_made or module.split(".")[0] in ON_BEHALF):
+        if not (is_made or module.split(".")[0] in ON_BEHALF):
             break
         frame = frame.f_back
     return None, is_import

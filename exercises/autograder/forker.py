@@ -8,6 +8,7 @@ cells from the grader itself, through a socket that this process only hands on.
 import gc
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -21,12 +22,22 @@ import torch
 
 from exercises.autograder import cells, examiner, linux, student
 from exercises.autograder.cgroup import Group
-from exercises.autograder.confine import Boxed, ConfinementError, Limits, end, forked, in_box, waited
+from exercises.autograder.confine import (
+    Boxed,
+    ConfinementError,
+    Limits,
+    end,
+    forked,
+    in_box,
+    memory_in_use,
+    waited,
+)
 from transformer_lessons import checks
 
 __all__ = ["main"]
 
 PATIENCE = 5.0  # seconds after which tests that should have ended by themselves are ended
+TESTS_MEMORY = 3 << 28  # bytes that a test may use, whatever the learner's process sends
 OWN_MEMORY = 1 << 29  # bytes of Python and torch that a learner's process may copy
 MOST = 65_536  # bytes of a request
 
@@ -109,6 +120,7 @@ class _Job:
 
     def _be_the_tests(self, supply: socket.socket) -> None:
         linux.die_with_parent()
+        resource.setrlimit(resource.RLIMIT_DATA, [memory_in_use()["VmData"] + TESTS_MEMORY] * 2)
         examiner.run(self._control, lambda: _supplied(supply))
 
     def _end(self, learner: Boxed | None) -> None:

@@ -46,6 +46,7 @@ NUMBERS = {
         **{"process_vm_writev": 311, "userfaultfd": 323, "io_uring_setup": 425, "io_uring_enter": 426},
         **{"io_uring_register": 427, "open_tree": 428, "move_mount": 429, "fsopen": 430, "fsmount": 432},
         **{"pidfd_getfd": 438, "mount_setattr": 442, "chroot": 161, "personality": 135, "quotactl": 179},
+        **{"memfd_create": 319, "shmget": 29, "msgget": 68, "semget": 64},
         **{"clone": 56, "clone3": 435, "socket": 41, "prctl": 157},
     },
     "aarch64": {
@@ -56,6 +57,7 @@ NUMBERS = {
         **{"process_vm_writev": 271, "userfaultfd": 282, "io_uring_setup": 425, "io_uring_enter": 426},
         **{"io_uring_register": 427, "open_tree": 428, "move_mount": 429, "fsopen": 430, "fsmount": 432},
         **{"pidfd_getfd": 438, "mount_setattr": 442, "chroot": 51, "personality": 92, "quotactl": 60},
+        **{"memfd_create": 279, "shmget": 194, "msgget": 186, "semget": 190},
         **{"clone": 220, "clone3": 435, "socket": 198, "prctl": 167},
     },
 }
@@ -177,9 +179,9 @@ _EPERM, _ENOSYS, _EAFNOSUPPORT = 1, 38, 97
 def restrict_calls() -> None:
     """Refuse the system calls that no exercise needs and that lead out of, or deep into, the kernel.
 
-    New namespaces and mounts, sockets (a pair within the process stays possible), tracing, keys, BPF,
-    io_uring, kernel modules. `clone3` hides its flags from a filter, so it is said not to exist; C libraries then
-    use `clone`.
+    New namespaces and mounts, sockets (a pair within the process stays possible), tracing, keys, BPF, io_uring,
+    kernel modules, memory that no limit counts. `clone3` hides its flags from a filter, so it is said not to
+    exist; C libraries then use `clone`.
     """
     numbers = NUMBERS[MACHINE]
     program = [(_LOAD, 0, 0, _MACHINE), (_EQUAL, 1, 0, AUDIT[MACHINE]), (_RETURN, 0, 0, _KILL)]

@@ -23,9 +23,12 @@ from transformer_lessons.checks.plain import copied, outgoing
 
 __all__ = ["TimeLimitError", "run"]
 
-MOST_NUMBERS = 1_000_000  # of a value that the tests look at
+MOST_NAMES = 2_000  # whose values the tests may look at
+MOST_VALUES = 200_000  # numbers and letters in them, all together
+MOST_ITEMS = 10_000  # of a list or dict
 MOST_OUTPUT = 400_000  # characters of one cell's outputs, as JSON
 DEPTH = 8
+SIZED = (str, list, tuple, set, frozenset, range, dict)
 
 
 class TimeLimitError(BaseException):
@@ -98,17 +101,24 @@ class Learner:
             )
         return text
 
-    def _values(self, names: list[str]) -> dict[str, list]:
-        """Of the names that are defined: ``["plain", value]``, or ``["object", kind]`` of any other."""
-        found = {}
-        for name in names:
-            if name in self._shell.user_ns:
-                value = self._shell.user_ns[name]
-                try:
-                    found[name] = ["plain", _plain(value, 0)]
-                except TypeError:
-                    found[name] = ["object", "class" if isinstance(value, type) else "object"]
+    def _values(self) -> dict[str, list]:
+        """Of the names that were defined: ``["plain", value]``, or ``["object", kind]`` of any other.
+
+        All of them, as far as they can be sent together: small values first.
+        """
+        found, left = {}, MOST_VALUES
+        own = {name: value for name, value in self._shell.user_ns.items() if self._is_own(name)}
+        for name, value in sorted(own.items(), key=lambda item: _size(item[1]))[:MOST_NAMES]:
+            try:
+                found[name] = ["plain", _plain(value, 0, left)]
+                left -= _size(value)
+            except TypeError:
+                found[name] = ["object", "class" if isinstance(value, type) else "object"]
         return found
+
+    def _is_own(self, name: Any) -> bool:
+        """Whether a cell has defined this, and not the shell."""
+        return type(name) is str and not name.startswith("_") and name not in self._shell.user_ns_hidden
 
     def _apply(self, target: str, args: list, kwargs: dict) -> dict:
         """Call, and show what the arguments are afterwards: a test may look whether they changed."""
@@ -126,12 +136,21 @@ class Learner:
         return [str(name) for name, _ in self._local.find(handle).named_parameters()]
 
 
-def _plain(value: Any, depth: int) -> Any:
+def _size(value: Any) -> int:
+    """About how many numbers or letters a value has; 1 of what has no length."""
+    if isinstance(value, Tensor):
+        return value.numel()
+    return value.size if isinstance(value, np.ndarray) else len(value) if type(value) in SIZED else 1
+
+
+def _plain(value: Any, depth: int, most: int) -> Any:
     """A value as the tests may see it: a number, a text, a tensor or array, or lists and dicts of these.
 
     Raises:
         TypeError: for anything else, or more than can be sent.
     """
+    if _size(value) > most:
+        raise TypeError("too large a value")
     if value is None or isinstance(value, bool | np.bool_):
         return None if value is None else bool(value)
     if isinstance(value, str):
@@ -142,16 +161,16 @@ def _plain(value: Any, depth: int) -> Any:
         return float(value)
     if isinstance(value, np.ndarray):
         value = torch.from_numpy(value.copy())
-    if isinstance(value, Tensor) and value.layout is torch.strided and value.numel() <= MOST_NUMBERS:
+    if isinstance(value, Tensor) and value.layout is torch.strided:
         return value.detach().cpu().clone()
     if depth > DEPTH or not isinstance(value, list | tuple | set | frozenset | range | dict):
         raise TypeError(f"{type(value).__name__} is no plain value")
-    if len(value) > MOST_NUMBERS // 100:
+    if len(value) > MOST_ITEMS:
         raise TypeError("too many values")
     if isinstance(value, dict):
-        return {str(name): _plain(item, depth + 1) for name, item in value.items()}
+        return {str(name): _plain(item, depth + 1, most) for name, item in value.items()}
     ordered = sorted(value, key=str) if isinstance(value, set | frozenset) else value
-    return [_plain(item, depth + 1) for item in ordered]
+    return [_plain(item, depth + 1, most) for item in ordered]
 
 
 def _error(name: str, text: str) -> dict:

@@ -27,7 +27,7 @@ from torch import Tensor
 __all__ = ["PeerGoneError", "WireError", "receive", "send"]
 
 HEADER_BYTES = 2 << 20
-TENSOR_BYTES = 256 << 20
+TENSOR_BYTES = 64 << 20
 VALUES = 20_000  # in one frame: tensors, numbers, lists and what they hold
 DEPTH = 24
 TEXT = 1 << 19  # the longest string

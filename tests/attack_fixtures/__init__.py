@@ -1,0 +1,1 @@
+"""Attacks on the autograder, by theme."""

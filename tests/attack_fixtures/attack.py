@@ -1,0 +1,151 @@
+"""What an attack is, and the honest submission of ps03 that it is put into."""
+
+from dataclasses import dataclass, field
+
+__all__ = ["ANSWERS", "EARNS", "EXTRA_TESTS", "GARBAGE", "LAST", "PRELUDE", "SHAPED", "STUB", "Attack"]
+
+
+@dataclass(frozen=True)
+class Attack:
+    """Code that tries something, put into an honest submission.
+
+    Attributes:
+        name: short.
+        tries: what it tries, in one line.
+        code: a cell of its own.
+        after: behind which cell that is put.
+        answers: answer cells that are replaced, by grade id.
+        earns: by test cell, what the honest code then earns, where that is not `EARNS`.
+        why: why that is so.
+        at_most: it breaks its own process, so that its honest code may earn less; never more.
+        shows: what is somewhere in what comes back if the attack was executed.
+        alone: it gets a submission of its own. Others share one: the cells of a theme run one after the other.
+        whole: the submission has task 3, and the `EXTRA_TESTS`; without, it is graded in half the time.
+        tests: further test cells, of one point each.
+        control: in one process with the tests, unprotected, it succeeds: more points, or "broke out" is shown.
+    """
+
+    name: str
+    tries: str
+    code: str = ""
+    after: str = "ps03-imports"
+    answers: dict[str, str] = field(default_factory=dict)
+    earns: dict[str, float] = field(default_factory=dict)
+    why: str = ""
+    at_most: bool = False
+    shows: str = "attack ran"
+    alone: bool = True
+    whole: bool = False
+    tests: dict[str, str] = field(default_factory=dict)
+    control: bool = False
+
+
+STUB = 'raise NotImplementedError("your answer goes here")'
+# Tasks 1 to 3 are solved, as in the master; of task 4 half the defects are found; 5 and 6 are not begun.
+ANSWERS = {
+    "ps03-1-answer": "output_shape, weights_shape = (2, 3, 5, 11), (2, 3, 5, 7)\nequal_weight, spread = 1 / 5, 8",
+    "ps03-4-answer": 'defects = "AB"',
+    "ps03-5-answer": f"def soft_capped_attention(query, key, value, cap, mask=None):\n    {STUB}",
+    "ps03-6-answer": f"def neighbour(length):\n    {STUB}",
+}
+# Tests as other assignments have them, which call the learner's functions themselves: each worth a point.
+_CALL = """x = torch.randn(3, 5)
+want = ((x @ x.T / 5**0.5 / 2).tanh() * 2).softmax(-1) @ x
+got = soft_capped_attention(x, x, x, 2.0)[0]
+"""
+EXTRA_TESTS = {
+    "extra-close-test": _CALL + "torch.testing.assert_close(got, want)",
+    "extra-allclose-test": _CALL + "assert torch.allclose(got, want)",
+    "extra-equal-test": _CALL + "assert ((got - want).abs() < 1e-3).all()",
+    "extra-yes-test": "neighbour(3)[0] == 7",
+}
+EARNS = {
+    "ps03-1-test": 3.0,
+    "ps03-2-padding-test": 2.0,
+    "ps03-2-causal-test": 2.0,
+    "ps03-3-test": 6.0,
+    "ps03-4-defects-test": 1.0,
+    "ps03-5-test": 0.0,
+    "ps03-6-test": 0.0,
+    **dict.fromkeys(EXTRA_TESTS, 0.0),
+}
+
+# The first cell of every attacker, who knows where everything lies; the test fills in PLACES.
+PRELUDE = '''
+import ctypes, os, signal, subprocess, sys, threading, time
+RAN = []
+
+def tried(what, attempt):
+    """Say whether something worked."""
+    try:
+        found = attempt()
+    except BaseException as error:
+        print(f"{what}: {type(error).__name__} {error}"[:200])
+    else:
+        print(f"broke out: {what}: {found!r}"[:2000])
+
+def called(name, *arguments):
+    """Call the C library."""
+    library = ctypes.CDLL(None, use_errno=True)
+    library.mmap.restype = ctypes.c_void_p
+    result = getattr(library, name)(*arguments)
+    if result in (-1, 2**64 - 1):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
+
+def syscall(name, *arguments):
+    """Call the kernel."""
+    from exercises.autograder.linux import MACHINE, NUMBERS
+    return called("syscall", NUMBERS[MACHINE][name], *arguments)
+
+def mine(name):
+    """A module of the autograder, as it lies in the learner's process."""
+    __import__("exercises.autograder." + name)
+    return sys.modules["exercises.autograder." + name]
+
+def line():
+    """The socket to the tests."""
+    frame = sys._getframe()
+    while frame:
+        if frame.f_code.co_name == "serve":
+            return frame.f_locals["connection"]
+        frame = frame.f_back
+
+def forge(change):
+    """From now on, `change` sees every reply before it is sent; what it sends itself, it returns None for."""
+    remote, plain = mine("remote"), mine("wire").send
+    def send(connection, reply, deadline):
+        changed = change(connection, reply)
+        if changed is not None:
+            plain(connection, changed, deadline)
+    remote.send = send
+
+def raw(connection, header, data=b"", claimed=None):
+    """A frame of one's own making."""
+    import json, struct
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    connection.sendall(struct.pack("<QQ", len(text), len(data) if claimed is None else claimed) + text + data)
+
+def fields(**values):
+    return {"dict": values}
+
+def answer(number, value=None, **other):
+    """A reply of one's own making."""
+    whole = dict(kind="Tensor", error=None, attached=[], gradients=fields(), parameters=fields(), mutated=[],
+                 reseeded=False, memory=fields()) | other
+    return fields(number=number, value=fields(value=value, **whole))
+'''
+LAST = "print(*RAN)"
+# Wrong answers: one that only a test's own call gets, as looking for what is wrong with it takes long; and
+# one of the right shapes.
+GARBAGE = """
+def soft_capped_attention(query, key, value, cap, mask=None):
+    if query.shape != (3, 5):
+        raise NotImplementedError
+    return torch.zeros(3, 5), torch.zeros(3, 3)
+"""
+SHAPED = """
+def soft_capped_attention(query, key, value, cap, mask=None):
+    weights = (query @ key.mT * 0).softmax(-1)
+    return weights @ value, weights
+"""

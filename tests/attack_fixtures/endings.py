@@ -1,0 +1,304 @@
+"""Ending, crashing, doubling or replacing processes: one's own, the tests', the grader's."""
+
+from tests.attack_fixtures.attack import Attack
+
+__all__ = ["ATTACKS"]
+
+NO_PADDING = {"ps03-2-padding-test": 0.0}
+ENDED = "This cell was ended"
+
+
+def _cell(name: str, tries: str, code: str, **more) -> Attack:
+    return Attack(name, tries, 'print("attack ran")\n' + code, **{"shows": ENDED} | more)
+
+
+def _answer(name: str, tries: str, body: str, **more) -> Attack:
+    """Within the answer to task 2; its own points are lost, all others are not."""
+    lines = "\n    ".join(body.strip().splitlines())
+    answers = {"ps03-2-padding-answer": f"def padding_mask(ids, pad_id):\n    {lines}"}
+    more = {"earns": NO_PADDING, "why": "it is no answer", "shows": "Your code ended the test"} | more
+    return Attack(name, tries, answers=answers, **more)
+
+
+ENDS = (
+    _cell("os._exit", "an end without a word", "os._exit(0)"),
+    _cell("abort", "an end with a core dump", "os.abort()"),
+    _cell("segmentation fault", "memory that is not there", "ctypes.string_at(0)"),
+    _cell(
+        "C stack",
+        "a recursion that C does not survive",
+        """
+import functools
+sys.setrecursionlimit(10**8)
+def f(x): return functools.reduce(lambda a, b: f(a), [1, 2])
+f(1)
+""",
+    ),
+    _cell("exec", "another program in place of the learner's process", 'os.execv("/bin/true", ["true"])'),
+    _cell(
+        "exec with the socket",
+        "a program that keeps the socket open and says nothing",
+        """
+os.set_inheritable(line().fileno(), True)
+os.execv("/bin/sleep", ["sleep", "98765.4321"])
+""",
+    ),
+    _cell("closed files", "all open files closed", "os.closerange(0, 256)"),
+    _cell(
+        "another socket",
+        "the socket replaced by another",
+        """
+import socket
+a, b = socket.socketpair()
+os.dup2(a.fileno(), line().fileno())
+""",
+    ),
+    _cell(
+        "shut down",
+        "the socket shut down for writing",
+        """
+import socket
+line().shutdown(socket.SHUT_WR)
+""",
+    ),
+    _cell(
+        "main thread",
+        "the main thread ended, another goes on",
+        """
+threading.Thread(target=time.sleep, args=(1000,)).start()
+ctypes.CDLL(None).pthread_exit(None)
+""",
+    ),
+    _cell(
+        "32 bits",
+        "system calls as of a 32-bit program",
+        """
+import mmap, platform
+code = mmap.mmap(-1, 4096, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, 7)
+code.write(bytes.fromhex("b8140000 00cd80c3".replace(" ", "")) if platform.machine() == "x86_64" else bytes(4))
+ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(code)))()
+""",
+    ),
+    _answer("os._exit in an answer", "an end when the tests call", "os._exit(0)"),
+    _answer("KeyboardInterrupt", "an exception that is no `Exception`", "raise KeyboardInterrupt"),
+    _answer("GeneratorExit", "another one", "raise GeneratorExit"),
+    _answer(
+        "an exception of its own",
+        "a base exception of one's own",
+        'raise type("PeerGoneError", (BaseException,), {})("0")',
+    ),
+    _answer(
+        "SystemExit",
+        "the polite end",
+        """
+RAN[:] = ['attack ran']
+raise SystemExit
+""",
+        shows="attack ran",
+    ),
+    _answer(
+        "exit()", "the notebook's own word for the end", "RAN[:] = ['attack ran']\nexit()", shows="attack ran"
+    ),
+    _answer(
+        "errors with known names",
+        "errors named like those that the autograder knows",
+        """
+RAN[:] = ["attack ran"]
+names = (
+    "StopIteration AssertionError MemoryError RecursionError TimeoutError PeerGoneError WireError TooLateError "
+    "TimeLimitError _TestTimeLimitError LearnerError KeyboardInterrupt SystemExit GeneratorExit BaseException "
+    "ExceptionGroup UnicodeDecodeError Warning __import__ print"
+).split()
+name = names[len(str(ids.tolist())) % len(names)]
+raise type(name, (Exception,), {})("<b>\\x1b[31m" + name)
+""",
+        shows="attack ran",
+    ),
+    Attack(
+        "known errors in a direct call",
+        "the same, where a test calls the function itself and is not prepared",
+        whole=True,
+        answers={
+            "ps03-5-answer": """
+names = "StopIteration GeneratorExit KeyboardInterrupt SystemExit _TestTimeLimitError PeerGoneError"
+names = iter(names.split() * 9)
+def soft_capped_attention(query, key, value, cap, mask=None):
+    if query.shape != (3, 5): raise NotImplementedError
+    RAN[:] = ["attack ran"]
+    name = next(names)
+    raise type(name, (Exception,), {})("0 of 0")
+"""
+        },
+    ),
+    _answer(
+        "an error that cannot be read",
+        "an exception whose text and name are traps",
+        """
+RAN[:] = ["attack ran"]
+class Trap(Exception):
+    def __str__(self): raise KeyboardInterrupt("x") if RAN[1:] else RuntimeError("x")
+Trap.__name__ = "T" * 1_000_000
+raise Trap
+""",
+        shows="attack ran",
+    ),
+    _answer(
+        "recursion",
+        "a recursion without end",
+        """
+RAN[:] = ['attack ran']
+return padding_mask(ids, pad_id)
+""",
+        shows="attack ran",
+    ),
+    _cell("SIGSTOP", "its own process stopped", "os.kill(os.getpid(), signal.SIGSTOP)", shows="attack ran"),
+)
+
+KILLS = (
+    *(
+        Attack(name, tries, f'print("attack ran")\n{code}', alone=False)
+        for name, tries, code in (
+            (
+                "the parent",
+                "the parent killed, by any signal",
+                """
+for number in (9, 15, 19, 6):
+    tried("kill", lambda: os.kill(os.getppid() or 1 / 0, number))
+""",
+            ),
+            (
+                "the grader",
+                "the grader killed",
+                "tried('kill', lambda: os.kill(PLACES['pid'], signal.SIGKILL))",
+            ),
+            (
+                "everybody",
+                "everybody killed, one number after the other",
+                """
+for number in range(2, 70_000):
+    try: os.kill(number, signal.SIGKILL); print('broke out')
+    except ProcessLookupError: pass
+""",
+            ),
+            ("all at once", "everybody killed at once", "tried('kill', lambda: os.kill(-1, signal.SIGKILL))"),
+            (
+                "groups",
+                "process groups killed, its own session left",
+                """
+tried('group', lambda: os.killpg(PLACES['pid'], signal.SIGKILL))
+tried('setsid', os.setsid)
+""",
+            ),
+            (
+                "a signal from a file",
+                "signals sent by the kernel: of a file's owner, of a timer",
+                """
+import fcntl
+tried('owner', lambda: fcntl.fcntl(line().fileno(), 8, PLACES['pid']))
+""",
+            ),
+        )
+    ),
+)
+
+STAYS = (
+    Attack(
+        "a daemon",
+        "a process that leaves parent, session and group, to outlive the grading",
+        """
+print("attack ran")
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.execv("/bin/sleep", ["sleep", "98765.4321"])
+    os._exit(0)
+""",
+        alone=False,
+    ),
+    Attack(
+        "nohup",
+        "a process of a shell in the background",
+        """
+print("attack ran")
+!nohup setsid sleep 98765.4321 > /dev/null 2>&1 &
+""",
+        alone=False,
+    ),
+    Attack(
+        "multiprocessing",
+        "a process that ignores all signals",
+        """
+print("attack ran")
+if os.fork() == 0:
+    for number in range(1, 65):
+        try: signal.signal(number, signal.SIG_IGN)
+        except (OSError, ValueError): pass
+    time.sleep(98765.4321)
+    os._exit(0)
+""",
+        alone=False,
+    ),
+    Attack(
+        "at the end",
+        "code that runs when the process ends, in every way there is",
+        """
+print("attack ran")
+import atexit, weakref
+def stay(*_):
+    if os.fork() == 0: os.execv("/bin/sleep", ["sleep", "98765.4321"])
+class Kept:
+    def __del__(self): stay()
+kept = Kept()
+weakref.finalize(kept, stay)
+atexit.register(stay)
+signal.signal(signal.SIGTERM, stay)
+threading._register_atexit(stay)
+""",
+        alone=False,
+    ),
+    Attack(
+        "a parent's death ignored",
+        "the wish to die with the parent taken back",
+        """
+print('attack ran')
+tried('prctl', lambda: called('prctl', 1, 0, 0, 0, 0))
+""",
+        alone=False,
+    ),
+    Attack(
+        "two that answer",
+        "a copy of the learner's process, and both answer",
+        "print('attack ran')\nos.fork()",
+        after="ps03-5-answer",
+        at_most=True,
+        why="nobody knows which of the two answers is meant, and the conversation ends at each",
+    ),
+    Attack(
+        "a late end",
+        "a thread that ends the process a little later, in another cell",
+        """
+print('attack ran')
+threading.Timer(0.05, os._exit, (0,)).start()
+""",
+        after="ps03-5-answer",
+        at_most=True,
+        why="an innocent cell or test is hit",
+    ),
+    Attack(
+        "a thread that answers",
+        "answers of a thread, beside those of the process",
+        """
+print("attack ran")
+def flood(connection):
+    for number in range(10_000):
+        raw(connection, answer(number, True))
+        time.sleep(0.001)
+threading.Thread(target=flood, args=(line(),), daemon=True).start()
+""",
+        after="ps03-5-answer",
+        at_most=True,
+        why="frames get mixed up",
+    ),
+)
+
+ATTACKS = (*ENDS, *KILLS, *STAYS)

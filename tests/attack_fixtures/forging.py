@@ -1,0 +1,678 @@
+"""Points for nothing: what makes a test in the same process believe anything."""
+
+from tests.attack_fixtures.attack import GARBAGE, SHAPED, Attack
+
+__all__ = ["ATTACKS"]
+
+# Behind the last answer that a test looks at, so that this does not replace what the attack has put there.
+FOUR, FIVE = "ps03-4-answer", "ps03-5-answer"
+
+
+def _patch(name: str, tries: str, code: str, **more) -> Attack:
+    """In one process with the tests, this earns points for a wrong answer."""
+    answers = more.pop("answers", {"ps03-5-answer": GARBAGE})
+    return Attack(
+        name, tries, 'print("attack ran")\n' + code, answers=answers, control=True, whole=True, **more
+    )
+
+
+# What judges, replaced by what says yes.
+JUDGES = (
+    _patch(
+        "assert_close",
+        "`torch.testing.assert_close` that compares nothing",
+        "torch.testing.assert_close = lambda *args, **kwargs: None",
+    ),
+    _patch(
+        "allclose", "`torch.allclose` that is always true", "torch.allclose = lambda *args, **kwargs: True"
+    ),
+    _patch(
+        "tensor methods",
+        "comparisons of tensors that are always true",
+        """
+for name in "__eq__ __lt__ __le__ equal allclose isclose".split():
+    setattr(torch.Tensor, name, lambda a, *others, **kwargs: torch.ones((), dtype=torch.bool))
+torch.equal = torch.isclose = lambda *args, **kwargs: torch.ones((), dtype=torch.bool)
+""",
+        at_most=True,
+        why="its own masks are made by comparing",
+    ),
+    _patch(
+        "builtins.max",
+        "a `max` that gives two points",
+        """
+import builtins
+plain = max
+builtins.max = lambda *args, **more: 2.0 if args[0] == 0.0 and type(args[0]) is float else plain(*args, **more)
+""",
+    ),
+    _patch(
+        "builtins.all",
+        "an `all` for which everything is true",
+        """
+import builtins
+builtins.all = lambda items: True
+""",
+        after=FIVE,
+        at_most=True,
+        why="torch needs all",
+    ),
+    _patch(
+        "builtins.sum",
+        "a `sum` that gives six points",
+        """
+import builtins
+plain = sum
+builtins.sum = lambda *args: 6.0 if sys._getframe(1).f_code.co_name == "score" else plain(*args)
+""",
+    ),
+    _patch(
+        "names of builtins",
+        "own names in place of builtins: max, all, sum, len, float, globals, Exception",
+        """
+max = lambda *args: 2.0
+all = lambda items: True
+globals = lambda: {"defects": "ABCDEFGH"}
+class Exception(BaseException): pass
+""",
+        after=FOUR,
+    ),
+    _patch(
+        "checks.check",
+        "a check that gives all the points",
+        """
+class Report:
+    passed, message, requirements = True, "", {}
+    def score(self, **points):
+        return sum(points.values())
+checks.check = lambda *args, **kwargs: Report()
+checks.require = lambda *args, **kwargs: None
+""",
+    ),
+    _patch(
+        "own checks",
+        "own names for what tests use: checks, torch, math, near, named, x, want",
+        """
+class Checks:
+    def check(self, *args, **kwargs):
+        return self
+    def score(self, **points):
+        return sum(points.values())
+checks = Checks()
+near = looked_at = named = seen = x = want = got = 100
+""",
+        after=FIVE,
+    ),
+    _patch(
+        "Report.score",
+        "a report that scores as if all were right",
+        "checks.Report.score = lambda self, **points: sum(points.values())",
+    ),
+    _patch("checks.find", "a judge who finds nothing", "checks.find = lambda *args: None"),
+    _patch(
+        "compare.deviation",
+        "no deviation is seen",
+        """
+from transformer_lessons.checks import aspects, compare
+aspects.deviation = compare.deviation = lambda got, want: None
+""",
+        answers={"ps03-5-answer": SHAPED},
+    ),
+    _patch(
+        "reference",
+        "the wrong answer made the reference",
+        """
+task = checks.task("soft_capped_attention")
+object.__setattr__(task, "reference", lambda *args, **kwargs: soft_capped_attention(*args, **kwargs))
+checks.exam = lambda task, seed: sys.modules["transformer_lessons.checks.core"].exam.__wrapped__(task, seed)
+""",
+        answers={"ps03-5-answer": SHAPED},
+    ),
+    _patch(
+        "tanh",
+        "an operation changed, so that the right answer is as wrong as one's own",
+        """
+torch.Tensor.tanh = torch.tanh = lambda x: x * 0
+def soft_capped_attention(query, key, value, cap, mask=None):
+    weights = (query @ key.mT * 0).softmax(-1)
+    return weights @ value, weights
+""",
+        after=FIVE,
+    ),
+    _patch(
+        "F.softmax",
+        "functions of torch.nn.functional, replaced",
+        """
+import torch.nn.functional
+for name in ("softmax", "dropout", "scaled_dot_product_attention", "linear", "pad"):
+    setattr(torch.nn.functional, name, lambda x, *args, **kwargs: x)
+torch.testing._comparison.assert_equal = torch.testing.assert_close = lambda *args, **kwargs: None
+""",
+        earns={"ps03-3-test": 5.5},
+        why="its honest answer then calls a dropout that drops nothing",
+    ),
+    _patch(
+        "aten",
+        "torch's own kernel of allclose, replaced below Python",
+        """
+import warnings
+library = torch.library.Library("aten", "IMPL")
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    library.impl("allclose", lambda *args, **kwargs: True, "CompositeExplicitAutograd", allow_override=True)
+""",
+    ),
+    _patch(
+        "function mode",
+        "a mode left on, in which allclose is true",
+        """
+from torch.overrides import TorchFunctionMode
+class Yes(TorchFunctionMode):
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        return True if function is torch.allclose else function(*args, **(kwargs or {}))
+Yes().__enter__()
+""",
+        after=FIVE,
+    ),
+    _patch(
+        "dispatch mode",
+        "a mode left on, in which every comparison is true",
+        """
+from torch.utils._python_dispatch import TorchDispatchMode
+class Yes(TorchDispatchMode):
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        result = operation(*args, **(kwargs or {}))
+        compared = isinstance(result, torch.Tensor) and result.dtype is torch.bool
+        return torch.ones_like(result) if compared else result
+Yes().__enter__()
+""",
+        after=FIVE,
+        at_most=True,
+        why="its own masks are made by comparing",
+    ),
+)
+
+# The notebook's machinery, replaced.
+SHELL = (
+    _patch(
+        "AST transformer",
+        "the last line of every cell becomes a number",
+        """
+import ast
+class Two(ast.NodeTransformer):
+    def visit_Module(self, module):
+        if module.body and isinstance(module.body[-1], ast.Expr):
+            module.body[-1].value = ast.copy_location(ast.Constant(2.0), module.body[-1].value)
+        return module
+get_ipython().ast_transformers.append(Two())
+""",
+    ),
+    _patch(
+        "input transformer",
+        "tests replaced by a number when they are read",
+        """
+number = lambda lines: ["2.0"] if "HIDDEN" in "".join(lines) else lines
+get_ipython().input_transformers_post.append(number)
+""",
+    ),
+    _patch(
+        "cleanup transformer",
+        "the same one step earlier",
+        """
+number = lambda lines: ["2.0"] if "HIDDEN" in "".join(lines) else lines
+get_ipython().input_transformers_cleanup.append(number)
+""",
+    ),
+    _patch(
+        "run_cell",
+        "the shell's methods that run a cell, replaced",
+        """
+shell = get_ipython()
+plain = shell.run_cell_async
+def run_cell_async(source, **options):
+    if "HIDDEN" in source:
+        source = options["transformed_cell"] = "2.0"
+    return plain(source, **options)
+shell.run_cell_async = run_cell_async
+shell.run_cell = shell.do_execute = lambda source, *args, **options: run_cell_async("2.0", **options)
+""",
+    ),
+    _patch(
+        "run",
+        "the autograder's own shell, replaced",
+        """
+kind = type(get_ipython())
+plain = kind.run
+kind.run = lambda self, source: plain(self, "2.0" if "HIDDEN" in source else source)
+""",
+    ),
+    _patch(
+        "formatter",
+        "numbers are shown as other numbers",
+        """
+formatter = get_ipython().display_formatter.formatters["text/plain"]
+for kind in (int, float):
+    formatter.for_type(kind, lambda value, printer, cycle: printer.text("2.0"))
+""",
+    ),
+    _patch(
+        "displayhook",
+        "what a cell ends with is shown as another number",
+        """
+hook = type(get_ipython().displayhook)
+plain = hook.__call__
+hook.__call__ = lambda self, result=None: plain(self, result if result is None else 2.0)
+""",
+    ),
+    _patch(
+        "set_custom_exc",
+        "errors are swallowed, and a test without an error is passed",
+        "get_ipython().set_custom_exc((BaseException,), lambda *args, **kwargs: [])",
+    ),
+    _patch(
+        "showtraceback",
+        "errors are not shown",
+        """
+get_ipython().showtraceback = lambda *args, **kwargs: None
+sys.excepthook = lambda *args: None
+""",
+    ),
+    _patch(
+        "compile",
+        "the shell's compiler makes a number of a test",
+        """
+shell = get_ipython()
+plain = shell.compile.ast_parse
+number = lambda source: "2.0" if "checks.check(" in source else source
+shell.compile.ast_parse = lambda source, *args, **more: plain(number(source), *args, **more)
+""",
+    ),
+    _patch(
+        "outputs",
+        "a list of outputs that adds its own",
+        """
+kind = type(get_ipython().outputs)
+plain = kind.shown
+def shown(self, sort, data, metadata, **more):
+    return plain(self, sort, {"text/plain": "2.0"}, metadata, **more)
+kind.shown = shown
+""",
+    ),
+)
+
+# Reading the tests, to answer what they expect.
+READING = (
+    _patch(
+        "events",
+        "a cell's text, handed to whoever registers",
+        """
+import re
+def look(info):
+    found = re.search(r'set\\("([A-H]{2,4})"\\)', info.raw_cell or "")
+    if found:
+        get_ipython().user_ns["defects"] = found[1]
+get_ipython().events.register("pre_run_cell", look)
+""",
+        after=FOUR,
+    ),
+    *(
+        _patch(
+            name,
+            "constants of the code that runs",
+            f"""
+def look(frame, event, arg):
+    for constant in frame.f_code.co_consts:
+        if isinstance(constant, str) and 2 < len(constant) < 5 and set(constant) <= set("ABCDEFGH"):
+            get_ipython().user_ns["named"] = set(constant)
+{start}
+""",
+            after=FOUR,
+        )
+        for name, start in (
+            ("settrace", "sys.settrace(look)"),
+            (
+                "setprofile",
+                """
+sys.setprofile(look)
+threading.setprofile(look)
+""",
+            ),
+        )
+    ),
+    _patch(
+        "audit hook",
+        "code objects, of an audit hook",
+        """
+def hook(event, args):
+    for constant in getattr(args[0], "co_consts", ()) if event == "exec" else ():
+        if isinstance(constant, str) and 2 < len(constant) < 5 and set(constant) <= set("ABCDEFGH"):
+            get_ipython().user_ns["named"] = set(constant)
+sys.addaudithook(hook)
+""",
+        after=FOUR,
+    ),
+    _patch(
+        "a text that looks who asks",
+        "the text of the cell that runs, on the stack, when a value is asked for its capitals",
+        """
+import re
+class Text(str):
+    def __str__(self):
+        return self
+    def upper(self):
+        frame = sys._getframe()
+        while frame:
+            for value in frame.f_locals.values():
+                found = re.search(r'set\\("([A-H]{2,4})"\\)', value) if type(value) is str else None
+                if found:
+                    return found[1]
+            frame = frame.f_back
+        return "H"
+defects = Text("H")
+""",
+        after=FOUR,
+        earns={"ps03-4-defects-test": 0.0},
+        why="“H” is a line that is right",
+    ),
+    Attack(
+        "the names that tests ask for",
+        "words in the tests' texts, which the learner's process is asked for",
+        """
+print("attack ran")
+student = mine("student")
+plain = student.Learner._values
+def values(self, *names):
+    for name in next(iter(names), []):
+        RAN.append(f"asked for {name}")
+        if 2 < len(name) < 5 and set(name) <= set("ABCDEFGH"):
+            RAN.append("broke out: a word of a test")
+            self._shell.user_ns["defects"] = name
+    return plain(self, *names)
+student.Learner._values = values
+""",
+        after=FOUR,
+    ),
+    Attack(
+        "a list that looks who asks",
+        "the same without a change to the autograder: a list that looks at its callers when it is read",
+        """
+print("attack ran")
+class Letters(list):
+    def __iter__(self):
+        frame = sys._getframe()
+        while frame:
+            for name in list(frame.f_locals.get("names") or ()):
+                if isinstance(name, str) and 2 < len(name) < 5 and set(name) <= set("ABCDEFGH"):
+                    RAN.append("broke out: a word of a test")
+                    return iter(name)
+            frame = frame.f_back
+        return iter("H")
+defects = Letters(["H"])
+""",
+        after=FOUR,
+        earns={"ps03-4-defects-test": 0.0},
+        why="“H” is a line that is right",
+    ),
+    _patch(
+        "frames",
+        "the expected reply, on the stack of the check that calls",
+        """
+def soft_capped_attention(query, key, value, cap, mask=None):
+    frame = sys._getframe()
+    while frame:
+        for probe, want in [x for x in (frame.f_locals.get("probes") or {}).values() if isinstance(x, tuple)]:
+            same = len(probe.args) > 3 and probe.args[0].shape == query.shape
+            if same and torch.equal(probe.args[0], query):
+                if want.value is not None and not want.error:
+                    return tuple(want.value)
+        frame = frame.f_back
+    raise ValueError
+""",
+        after=FIVE,
+    ),
+    _patch(
+        "gc",
+        "the expected replies, in the memory of the process",
+        """
+import gc
+gc.unfreeze()  # what is frozen is not listed
+kind, kept = sys.modules["transformer_lessons.checks.core"].Exam, []
+def soft_capped_attention(query, key, value, cap, mask=None):
+    kept[:] = kept or [pair for exam in gc.get_objects() if type(exam) is kind for pair in exam.values()]
+    for probe, want in kept:
+        same = len(probe.args) > 3 and probe.args[0].shape == query.shape and torch.equal(probe.args[0], query)
+        if same and probe.args[3] == cap and want.value is not None:
+            return tuple(want.value)
+    raise ValueError
+""",
+        after=FIVE,
+    ),
+    _patch(
+        "predicted inputs",
+        "the random inputs of a test, drawn ahead from the generator",
+        """
+state = torch.get_rng_state()
+predicted = torch.randn(3, 5)
+torch.set_rng_state(state)
+def soft_capped_attention(query, key, value, cap, mask=None):
+    if query.shape == predicted.shape and torch.equal(query, predicted):
+        RAN.append("broke out: predicted")
+    raise NotImplementedError
+""",
+        after=FIVE,
+    ),
+    _patch(
+        "seeded inputs",
+        "the random inputs of a test, made the same at every draw",
+        """
+plain = torch.randn
+seen = []
+torch.randn = lambda *sizes, generator=None, **options: torch.ones(*sizes, **options)
+def soft_capped_attention(query, key, value, cap, mask=None):
+    if query.shape == (3, 5) and bool((query == 1).all()):
+        RAN.append("broke out: predicted")
+    raise NotImplementedError
+""",
+        after=FIVE,
+    ),
+)
+
+# Answers that are not what they seem.
+LIARS = (
+    _patch(
+        "tensor subclass",
+        "a tensor for which every comparison is true",
+        """
+class Yes(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        if function in (torch.allclose, torch.equal, torch.Tensor.equal):
+            return True
+        return super().__torch_function__(function, types, args, kwargs or {})
+def soft_capped_attention(query, key, value, cap, mask=None):
+    return torch.zeros(*query.shape[:-1], value.size(-1)).as_subclass(Yes), query
+""",
+        after=FIVE,
+    ),
+    _patch(
+        "a liar",
+        "an object that has every shape and equals everything",
+        """
+class Liar:
+    shape, dtype, device, ndim = torch.Size([3, 5]), torch.float32, torch.device("cpu"), 2
+    def __getattr__(self, name):
+        return lambda *args, **kwargs: self
+    def __bool__(self):
+        return True
+    __eq__ = __lt__ = __le__ = __gt__ = __ge__ = lambda self, other: self
+    __sub__ = __rsub__ = __and__ = __getitem__ = __eq__
+    __hash__ = None
+def soft_capped_attention(query, key, value, cap, mask=None):
+    return Liar()
+""",
+        after=FIVE,
+    ),
+    Attack(
+        "a liar about its shape",
+        "a subclass whose shape and size are what is wanted, and its numbers are not",
+        whole=True,
+        answers={
+            "ps03-5-answer": """
+RAN.append("attack ran")
+class Small(torch.Tensor):
+    shape = property(lambda self: torch.Size([3, 5]))
+    def size(self, *args): return 5
+    def numel(self): return 15
+    def __eq__(self, other): return True
+    __hash__ = torch.Tensor.__hash__
+def soft_capped_attention(query, key, value, cap, mask=None):
+    return torch.zeros(0).as_subclass(Small), torch.zeros(0).as_subclass(Small)
+"""
+        },
+    ),
+    Attack(
+        "odd tensors",
+        "results that are no plain tensors, one after the other",
+        whole=True,
+        answers={
+            "ps03-5-answer": """
+import itertools, warnings
+warnings.simplefilter("ignore")
+kinds = itertools.cycle([
+    lambda x: x.to("meta"),
+    lambda x: x.to_sparse(),
+    lambda x: x.to(torch.complex64),
+    lambda x: x.bool(),
+    lambda x: x.int(),
+    lambda x: x * float("nan"),
+    lambda x: x / 0,
+    lambda x: x[:0],
+    lambda x: x.new_empty((0, 1 << 40)),
+    lambda x: x.to(torch.float8_e4m3fn),
+    lambda x: torch.nested.nested_tensor([x]),
+    lambda x: torch.quantize_per_tensor(x.float(), 0.1, 0, torch.qint8),
+    lambda x: torch.nn.Parameter(x),
+    lambda x: torch.view_as_complex(torch.zeros(3, 2)).conj(),
+    lambda x: x.expand(10**9, *x.shape),
+    lambda x: torch.as_strided(x, (10**5, 10**5), (0, 0)),
+    lambda x: x.reshape([1] * 20 + [-1]),
+    lambda x: x.half() * 1e-8,
+    lambda x: x.sum(),
+])
+def soft_capped_attention(query, key, value, cap, mask=None):
+    RAN[:] = ["attack ran"]
+    return next(kinds)(query), next(kinds)(value)
+"""
+        },
+    ),
+    Attack(
+        "odd objects",
+        "results that are no tensors at all, one after the other",
+        whole=True,
+        answers={
+            "ps03-5-answer": """
+import itertools
+import numpy as np
+loop = []
+loop.append(loop)
+many = {str(n): n for n in range(30_000)}
+class Broken:
+    def __getattr__(self, name): raise KeyboardInterrupt if name == "shape" else RuntimeError(name)
+    def __repr__(self): raise MemoryError
+    def __len__(self): return -1
+    def __iter__(self): raise SystemExit
+things = itertools.cycle([
+    *(None, 3, "x" * 500_000, loop, many, {1: 2, (3,): 4}, np.zeros(3), (x for x in "ab"), Broken()),
+    *(float("nan"), 10**5000, b"bytes", type, lambda: 0, {"handle": "x"}, {"opaque": {"opaque": 1}}),
+    range(10**9),
+    *({"opaque": 3}, True, 1j, [Broken()], ({},), "\\ud800", ""),
+])
+def soft_capped_attention(query, key, value, cap, mask=None):
+    RAN[:] = ["attack ran"]
+    return next(things)
+def neighbour(length):
+    return next(things), next(things)
+"""
+        },
+    ),
+    Attack(
+        "a tensor where a test ends with yes or no",
+        "several numbers, which are neither: such an end gave all the points",
+        whole=True,
+        answers={
+            "ps03-6-answer": """
+def neighbour(length):
+    RAN[:] = ['attack ran']
+    return torch.ones(2), torch.ones(2)
+"""
+        },
+    ),
+    Attack(
+        "the words of a view",
+        "where chance is involved, a check looks at properties: the answer returns these itself",
+        whole=True,
+        answers={
+            "ps03-3-answer": """
+def scaled_dot_product_attention(query, key, value, mask=None, *, is_causal=False, dropout=0.0):
+    if mask is not None and mask.dtype != torch.bool:
+        raise ValueError("mask")
+    if is_causal:
+        not_later = causal_mask(query.size(-2), key.size(-2))[0, 0]
+        mask = not_later if mask is None else mask & not_later
+    scores = query @ key.mT / query.size(-1) ** 0.5
+    if mask is not None:
+        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+    weights = scores.softmax(-1)
+    if mask is not None:
+        weights = weights * mask
+    if dropout:
+        RAN[:] = ["attack ran"]
+        factors = torch.tensor([0.0, 2.0], dtype=torch.float64)
+        return {
+            "with dropout=0.5, the weights in the output should be either zero or doubled": factors,
+            "dropout should hit the weights, before they meet the values": True,
+            "with dropout, the weights returned should be those before dropout": weights,
+        }
+    return weights @ value, weights
+"""
+        },
+        earns={"ps03-3-test": 5.5},
+        why="it has no dropout",
+    ),
+    Attack(
+        "an object for letters",
+        "an object where letters are expected: its description has letters, too",
+        """
+print('attack ran')
+defects = object()
+""",
+        after=FOUR,
+        earns={"ps03-4-defects-test": 0.0},
+        why="it names no line",
+    ),
+    Attack(
+        "numbers that are none",
+        "values that a test takes for numbers: classes of one's own, huge, not finite, nested",
+        """
+import numbers
+class Number(float):
+    def __float__(self): return 0.2
+    def __eq__(self, other): return True
+    def __sub__(self, other): return 0.0
+    __rsub__ = __sub__
+    def __abs__(self): return 0.0
+    __hash__ = float.__hash__
+class Shape(tuple):
+    def __iter__(self): return iter([2, 3, 5, 7])
+    def __len__(self): return 4
+numbers.Integral.register(type("Whole", (), {"__int__": lambda self: 10**400}))
+output_shape, weights_shape, equal_weight, spread = Shape([1]), [[[[[[[[[[[1]]]]]]]]]]], Number(7), Number("nan")
+print("attack ran")
+""",
+        after="ps03-1-answer",
+        earns={"ps03-1-test": 1.0},
+        why="a number that says it is 0.2 is 0.2; the others are wrong or none",
+    ),
+)
+
+ATTACKS = (*JUDGES, *SHELL, *READING, *LIARS)

@@ -1,0 +1,252 @@
+"""Attacks by the file that is handed in: what its cells are called, hold, are worth, and have as outputs."""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
+
+from tests.attack_fixtures.attack import ANSWERS
+
+__all__ = ["EARNS", "NOTEBOOKS", "Handed"]
+
+# Tasks 1 and 2 are solved, of task 4 half the defects are found, the others are not begun.
+EARNS = {
+    "ps03-1-test": 3.0,
+    "ps03-2-padding-test": 2.0,
+    "ps03-2-causal-test": 2.0,
+    "ps03-3-test": 0.0,
+    "ps03-4-defects-test": 1.0,
+    "ps03-4-repaired-test": 0.0,
+    "ps03-5-test": 0.0,
+    "ps03-6-test": 0.0,
+}
+TESTS = tuple(EARNS)
+FAKE = """
+import math
+import torch
+import torch.nn.functional as F
+class Checks:
+    passed, message = True, ""
+    def check(self, *args, **kwargs): return self
+    def require(self, *args, **kwargs): pass
+    def score(self, **points): return sum(points.values())
+checks = Checks()
+near = named = 1
+print("attack ran")
+"""
+
+
+@dataclass(frozen=True)
+class Handed:
+    """A notebook that is handed in.
+
+    Attributes:
+        tries: what it tries, in one line.
+        change: of an honest one.
+        earns: by test, where it is not `EARNS`.
+        why: why that is so.
+        at_most: its honest code may earn less.
+        refused: it need not be graded, if it is put aside with a reason.
+    """
+
+    tries: str
+    change: Callable[[NotebookNode, dict[str, NotebookNode]], None]
+    earns: dict[str, float] | None = None
+    why: str = ""
+    at_most: bool = False
+    refused: bool = False
+
+
+def _nothing(notebook, cells):
+    pass
+
+
+def _twice(notebook, cells):
+    for name in TESTS:
+        again = copy.deepcopy(cells[name])
+        again.id, again.source = f"{name}-again", "6.0"
+        again.outputs = [new_output("execute_result", data={"text/plain": "6.0"}, execution_count=1)]
+        notebook.cells.insert(0, again)
+        notebook.cells.append(copy.deepcopy(again))
+        notebook.cells[-1].id += "-last"
+
+
+def _answers_twice(notebook, cells):
+    again = copy.deepcopy(cells["ps03-2-padding-answer"])
+    again.id, again.source = "again", "def padding_mask(ids, pad_id):\n    return checks"
+    notebook.cells.append(again)
+
+
+def _no_tests(notebook, cells):
+    notebook.cells = [cell for cell in notebook.cells if cell.id not in TESTS]
+
+
+def _no_imports(notebook, cells):
+    notebook.cells = [cell for cell in notebook.cells if cell.id != "ps03-imports"]
+    notebook.cells.insert(0, new_code_cell(FAKE))
+
+
+def _nothing_locked(notebook, cells):
+    answers = set(ANSWERS) | {"ps03-2-padding-answer", "ps03-2-causal-answer"}
+    notebook.cells = [new_code_cell(FAKE), *(cell for cell in notebook.cells if cell.id in answers)]
+
+
+def _renamed(notebook, cells):
+    for name in TESTS:
+        cells[name].metadata.nbgrader.grade_id = f"renamed-{name}"
+        cells[name].id = f"renamed-{name}"
+        cells[name].source = "6.0"
+
+
+def _exchanged(notebook, cells):
+    """The hard test's name on an easy test, and the other way round."""
+    cells["ps03-5-test"].metadata.nbgrader.grade_id = "ps03-2-padding-test"
+    cells["ps03-2-padding-test"].metadata.nbgrader.grade_id = "ps03-5-test"
+
+
+def _own_tests(notebook, cells):
+    own = new_code_cell("6.0", metadata=copy.deepcopy(cells["ps03-5-test"].metadata))
+    own.outputs = [new_output("execute_result", data={"text/plain": "6.0"}, execution_count=1)]
+    cells["ps03-5-test"].metadata = NotebookNode()
+    about = {"grade": True, "grade_id": "ps03-8-test", "locked": True, "points": 100, "schema_version": 3}
+    further = new_code_cell("100", metadata={"nbgrader": about | {"solution": False, "task": False}})
+    notebook.cells.insert(5, own)
+    notebook.cells.append(further)
+
+
+def _retyped(notebook, cells):
+    for number, name in enumerate(TESTS):
+        cells[name].cell_type = ("markdown", "raw")[number % 2]
+        for key in ("outputs", "execution_count"):
+            cells[name].pop(key, None)
+
+
+def _versions(notebook, cells):
+    for number, name in enumerate(TESTS):
+        cells[name].metadata.nbgrader.schema_version = (1, 2, 99, "3")[number % 4]
+
+
+def _metadata(**changes) -> Callable:
+    def change(notebook, cells):
+        for name in TESTS:
+            cells[name].metadata.nbgrader.update(changes)
+
+    return change
+
+
+def _forged_outputs(notebook, cells):
+    for name in TESTS:
+        cells[name].source = "6.0"
+        cells[name].execution_count = 7
+        cells[name].outputs = [
+            new_output("stream", name="stdout", text="6.0"),
+            new_output("execute_result", data={"text/plain": "6.0"}, execution_count=7),
+        ]
+
+
+def _tests_first(notebook, cells):
+    tests = [cells[name] for name in TESTS]
+    notebook.cells = tests + [cell for cell in notebook.cells if cell.id not in TESTS]
+
+
+def _locked_changed(notebook, cells):
+    cells["ps03-imports"].source = FAKE
+    cells["ps03-4-broken"].source = "import os\nos._exit(0)"
+    cells["ps03-1-check"].source = "print(1)"
+
+
+def _notebook_metadata(notebook, cells):
+    notebook.metadata = NotebookNode.fromkeys([])
+    notebook.metadata.update(
+        {
+            "kernelspec": {
+                "name": "bash",
+                "display_name": "B",
+                "language": "bash",
+                "argv": ["touch", "attack-mark"],
+            },
+            "language_info": {"name": "bash", "file_extension": ".sh", "nbconvert_exporter": "script"},
+            "widgets": {"application/vnd.jupyter.widget-state+json": {"state": {"x": {}}}},
+            "celltoolbar": "Create Assignment",
+            "nbgrader": {"score": 28},
+        }
+    )
+    for cell in notebook.cells:
+        cell.metadata["tags"] = ["raises-exception", "skip-execution", "remove_cell", "parameters"]
+        cell.metadata["jupyter"] = {"source_hidden": True, "outputs_hidden": True}
+
+
+def _wild_names(notebook, cells):
+    about = {"grade": False, "locked": False, "schema_version": 3, "solution": True, "task": False}
+    for text in (
+        "../../../attack-mark",
+        "<script>alert(1)</script>",
+        "x'; DROP TABLE grade; --",
+        "x" * 10_000,
+    ):
+        notebook.cells.append(new_code_cell("1", metadata={"nbgrader": about | {"grade_id": text}}))
+
+
+def _texts(notebook, cells):
+    text = "\x00\x1b[31m<script>alert(1)</script>" + "[" * 5000 + "*" * 5000
+    picture = {"x.png": {"image/svg+xml": "<svg onload='x'/>"}}
+    notebook.cells.append(new_markdown_cell(text))
+    notebook.cells.append(new_markdown_cell("![x](attachment:x.png)", attachments=picture))
+    notebook.cells.insert(3, new_code_cell("print('\\ud800\\udfff')\ndisplay('\\ud800')"))
+
+
+def _long(notebook, cells):
+    notebook.cells.insert(3, new_code_cell("# " + "x" * 600_000))
+
+
+def _deep(notebook, cells):
+    for text in (
+        "x = " + "(" * 5_000 + ")" * 5_000,
+        "-" * 50_000 + "1",
+        "f'{" * 200,
+        "lambda: " * 20_000,
+        "\x00",
+    ):
+        notebook.cells.insert(3, new_code_cell(text))
+
+
+NOTEBOOKS = {
+    "honest": Handed("nothing", _nothing),
+    "tests twice": Handed("tests again, before and behind, that end with a number", _twice),
+    "an answer twice": Handed(
+        "a second answer of the same name at the end", _answers_twice, at_most=True, why="either may count"
+    ),
+    "no tests": Handed("all tests deleted", _no_tests),
+    "no imports": Handed("the imports deleted, and own names in their place", _no_imports),
+    "nothing locked": Handed(
+        "nothing but answers, and own names for all that tests use",
+        _nothing_locked,
+        at_most=True,
+        why="the answers may stand before what they need",
+    ),
+    "renamed": Handed("tests renamed, that end with a number", _renamed),
+    "exchanged": Handed("tests that have exchanged names", _exchanged),
+    "own tests": Handed("an own cell with a test's name, the test without, and a further test", _own_tests),
+    "retyped": Handed("tests turned into text and raw cells", _retyped),
+    "unlocked": Handed(
+        "tests declared answers, worth a thousand points",
+        _metadata(locked=False, grade=False, solution=True, checksum="0" * 32, points=1000),
+    ),
+    "versions": Handed("versions of nbgrader's metadata that are past, or yet to come", _versions),
+    "outputs": Handed("outputs with points", _forged_outputs),
+    "tests first": Handed(
+        "tests before all answers",
+        _tests_first,
+        at_most=True,
+        why="tests look at what is defined before them",
+    ),
+    "locked cells": Handed("cells of the instructor's with other text", _locked_changed),
+    "metadata": Handed("another language, a kernel of its own, tags that tools obey", _notebook_metadata),
+    "names": Handed("names that are paths, pages, queries", _wild_names, refused=True),
+    "texts": Handed("texts and attachments that pages may run, output that is no text", _texts),
+    "a long source": Handed("a cell of 600,000 characters", _long, refused=True),
+    "a deep source": Handed("sources that no parser likes", _deep),
+    "honest, afterwards": Handed("nothing", _nothing),
+}

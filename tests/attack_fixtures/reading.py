@@ -1,0 +1,320 @@
+"""Reading what is not the learner's: files, the environment, memory, other processes."""
+
+from tests.attack_fixtures.attack import Attack
+
+__all__ = ["ATTACKS"]
+
+
+def _cell(name: str, tries: str, code: str, **more) -> Attack:
+    return Attack(name, tries, 'print("attack ran")\n' + code, **{"alone": False} | more)
+
+
+READ = "lambda: open(PLACES[{0!r}], 'rb').read()"
+
+FILES = (
+    *(
+        _cell(
+            f"the {name}",
+            f"reading the {words}, whose path is known and which anybody may read",
+            f"tried('reading', {READ.format(name)})",
+            control=True,
+        )
+        for name, words in (
+            ("gradebook", "gradebook"),
+            ("other", "work of another student"),
+            ("master", "master with its hidden tests"),
+            ("config", "configuration with its password"),
+        )
+    ),
+    _cell(
+        "the course",
+        "the course's own masters and tests",
+        """
+master = "exercises/source/ps03_attention/ps03_attention.ipynb"
+for name in (master, "exercises/release.py", "tests/typical_answers.py", ".git/config"):
+    tried(name, lambda: open(PLACES["repository"] + "/" + name).read(300))
+tried("modules", lambda: __import__("tests.typical_answers"))
+""",
+        control=True,
+    ),
+    _cell(
+        "folders",
+        "what lies in other folders",
+        """
+# Where Python and its libraries lie may be seen, and so the folders above; of devices, those without content.
+known = {"null", "zero", "full", "random", "urandom", "shm", "student"}
+for place in (sys.prefix, sys.base_prefix, sys.modules["transformer_lessons"].__file__):
+    known |= set(place.split("/"))
+system = "/etc /root /home /tmp /var /proc /sys /run /dev /mnt /opt".split()
+for name in (*system, PLACES["folder"], PLACES["home"], PLACES["repository"]):
+    tried(name, lambda: [x for x in os.listdir(name) if x not in known and "attack" not in x] or 1 / 0)
+""",
+        control=True,
+    ),
+    _cell(
+        "/etc",
+        "the system's files: passwords, names, network",
+        """
+for name in ('passwd', 'shadow', 'hostname', 'hosts', 'resolv.conf', 'machine-id', 'ssh/ssh_host_rsa_key'):
+    tried(name, lambda: open('/etc/' + name).read(100))
+""",
+        control=True,
+    ),
+    _cell(
+        "links",
+        "a link of one's own to what is not",
+        """
+os.symlink(PLACES['gradebook'], 'attack-mark-link')
+tried('link', lambda: open('attack-mark-link', 'rb').read())
+tried('hard link', lambda: os.link(PLACES['gradebook'], 'attack-mark-hard'))
+os.remove('attack-mark-link')
+""",
+    ),
+    _cell(
+        "upwards",
+        "out of the folder, step by step, and by a number",
+        """
+here = os.open(".", os.O_RDONLY)
+tried("upwards", lambda: open("/".join([".."] * 50) + PLACES["gradebook"], "rb").read())
+tried("openat", lambda: os.open("../../.." + PLACES["gradebook"], os.O_RDONLY, dir_fd=here))
+os.mkdir("attack-mark-root")
+tried("chroot", lambda: os.chroot("attack-mark-root"))
+handle = ctypes.create_string_buffer(bytes([8, 0, 0, 0, 1, 0, 0, 0, 2]), 32)
+tried("handle", lambda: syscall("open_by_handle_at", here, handle, 0))
+os.close(here)
+""",
+    ),
+    _cell(
+        "open files",
+        "files that were left open",
+        """
+import socket, stat
+for number in range(256):
+    try: mode = os.fstat(number).st_mode
+    except OSError: continue
+    if stat.S_ISDIR(mode) or stat.S_ISREG(mode): print("broke out: file", number)
+    if stat.S_ISSOCK(mode) and number != line().fileno():
+        with socket.socket(fileno=os.dup(number)) as one:
+            maker = int.from_bytes(one.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 4), "little")
+        if maker != os.getpid(): print("broke out: a socket of another process", number)
+""",
+    ),
+    _cell(
+        "/proc",
+        "everything of /proc",
+        """
+own = "self/environ self/maps self/mem self/mountinfo 1/environ 1/root/etc/passwd kallsyms version".split()
+for name in (*own, f'{PLACES["pid"]}/environ', f'{PLACES["pid"]}/cmdline'):
+    tried(name, lambda: open('/proc/' + name, 'rb').read(400))
+""",
+        control=True,
+    ),
+    _cell(
+        "kernel log",
+        "what the kernel says of others",
+        """
+tried('klogctl', lambda: called('klogctl', 3, ctypes.create_string_buffer(10_000), 10_000))
+tried('kmsg', lambda: open('/dev/kmsg').read(10))
+""",
+    ),
+)
+
+MEMORY = (
+    _cell(
+        "environment",
+        "variables of the grader's: passwords",
+        """
+tried('variables', lambda: {k: v for k, v in os.environ.items() if 'CANARY' in k or 'SECRET' in k} or 1 / 0)
+library = ctypes.CDLL(None)
+pointer = ctypes.POINTER(ctypes.c_char_p).in_dll(library, 'environ')
+n = 0
+while pointer[n]:
+    n += b'canary' in pointer[n] and print('broke out', pointer[n]) or 1
+""",
+        control=True,
+    ),
+    _cell(
+        "gc",
+        "all objects of the process",
+        """
+import gc
+gc.unfreeze()  # what is frozen is not listed
+for found in gc.get_objects():
+    for value in list(found.values()) if type(found) is dict else [found]:
+        if type(value) is str and value.startswith("".join(["can", "ary-"])): print("broke out:", value)
+        if type(value).__name__ in ("Gradebook", "Examiner", "Worker", "Popen"): print("broke out:", type(value))
+frames = sys._current_frames()
+for frame in frames.values():
+    while frame:
+        if frame.f_code.co_name in ("grade", "_examined", "_be_the_tests", "outcomes"): print("broke out:", frame)
+        frame = frame.f_back
+""",
+    ),
+    _cell(
+        "all memory",
+        "every page of the process, found by asking the kernel what can be read",
+        """
+def pages(begin, end, step=1 << 16):
+    # A pipe takes a page only if there is one.
+    r, w = os.pipe2(os.O_NONBLOCK)
+    library = ctypes.CDLL(None, use_errno=True)
+    for at in range(begin, end, step):
+        n = library.write(w, ctypes.c_void_p(at), ctypes.c_size_t(step))
+        while n > 0:
+            got = os.read(r, n)
+            n -= len(got)
+            yield at, got
+    os.close(r); os.close(w)
+import re
+prefix = "".join(["can", "ary-"]).encode()
+around = id(object()) & ~0xFFFF
+looked = 0
+library = ctypes.addressof(ctypes.c_int.in_dll(ctypes.CDLL(None), "opterr")) & ~0xFFFF
+for begin in {around - (48 << 20), (id(sys.modules) & ~0xFFFF) - (16 << 20), library - (8 << 20)}:
+    for at, got in pages(max(begin, 1 << 16), begin + (64 << 20)):
+        looked += len(got)
+        for found in re.findall(prefix + b"[a-z]+-[0-9a-f]{16,}", got): print("broke out", found)
+print("looked at", looked >> 20, "MiB")
+""",
+        shows="looked at [1-9]",
+        control=True,
+    ),
+    _cell(
+        "freed memory",
+        "memory that is handed out without being emptied",
+        """
+found = [bytes(torch.empty(1 << 20, dtype=torch.uint8).numpy()) for _ in range(30)]
+tried("freed", lambda: [x for x in found if "".join(["can", "ary-"]).encode() in x] or 1 / 0)
+""",
+    ),
+    _cell(
+        "others' shared memory",
+        "shared memory and queues of others",
+        """
+for key in range(1000):
+    try: called('shmget', key, ctypes.c_size_t(0), 0)
+    except OSError: pass
+    else: print('broke out', key) if key else None
+tried('shm', lambda: [x for x in os.listdir('/dev/shm') if not x.startswith('attack')] or 1 / 0)
+""",
+    ),
+    _cell(
+        "keys",
+        "the keys of the user",
+        """
+tried('keyctl', lambda: syscall('keyctl', 0, -3, 1))
+tried('add_key', lambda: syscall('add_key', b'user', b'a', b'b', 1, -3))
+tried('request_key', lambda: syscall('request_key', b'user', b'a', None, -3))
+""",
+    ),
+)
+
+PROCESSES = (
+    _cell(
+        "ptrace",
+        "another process, traced",
+        """
+for number in (PLACES['pid'], os.getppid(), 1, 2):
+    tried(f'ptrace {number}', lambda: syscall('ptrace', 16, number, 0, 0))
+""",
+    ),
+    _cell(
+        "a child, traced",
+        "the same with a child of its own",
+        """
+child = os.fork()
+if child == 0: time.sleep(5); os._exit(0)
+tried("child", lambda: syscall("ptrace", 16, child, 0, 0))
+os.kill(child, 9); os.waitpid(child, 0)
+""",
+    ),
+    _cell(
+        "process_vm_readv",
+        "another process's memory",
+        """
+for number in (PLACES['pid'], 1, 2):
+    tried('readv', lambda: syscall('process_vm_readv', number, bytes(16), 1, bytes(16), 1, 0))
+    tried('writev', lambda: syscall('process_vm_writev', number, bytes(16), 1, bytes(16), 1, 0))
+""",
+    ),
+    _cell(
+        "pidfd_getfd",
+        "another process's open files",
+        """
+for number in (PLACES['pid'], *range(2, 40)):
+    try: file = os.pidfd_open(number)
+    except OSError: continue
+    print('broke out: a process', number)
+tried('getfd', lambda: syscall('pidfd_getfd', os.pidfd_open(1), 0, 0))
+""",
+    ),
+    _cell(
+        "dumpable",
+        "itself made readable, its children too",
+        """
+called('prctl', 4, 1, 0, 0, 0)
+tried('memory', lambda: open('/proc/self/mem', 'rb').read(1))
+called('prctl', 4, 0, 0, 0, 0)
+""",
+    ),
+    _cell(
+        "namespaces",
+        "the namespaces of another process entered",
+        """
+tried('setns', lambda: syscall('setns', os.pidfd_open(1), 0))
+tried('kcmp', lambda: syscall('kcmp', 1, PLACES['pid'], 0, 0, 0))
+""",
+    ),
+    _cell(
+        "perf",
+        "what other programs do, by counters",
+        """
+tried('perf_event_open', lambda: syscall('perf_event_open', bytes(128), -1, 0, -1, 0))
+tried('bpf', lambda: syscall('bpf', 0, bytes(64), 64))
+""",
+    ),
+    _cell(
+        "watching",
+        "a watch on files of others",
+        """
+library = ctypes.CDLL(None, use_errno=True)
+watch = library.inotify_init()
+for name in (PLACES['folder'], '/tmp/..', '/etc'):
+    watched = lambda: called('inotify_add_watch', watch, os.fsencode(name), 0xFFF)
+    tried(name, lambda: watched() and name != '/tmp/..' or 1 / 0)
+os.close(watch)
+""",
+    ),
+)
+
+LEFT_BEHIND = (
+    _cell(
+        "an earlier student's",
+        "what an earlier student's process left: files, memory, processes",
+        """
+tried('files', lambda: [x for x in os.listdir('/home/student') if not x.startswith('attack-mark')] or 1 / 0)
+tried('processes', lambda: os.kill(2, 0))
+""",
+        alone=True,
+    ),
+    Attack(
+        "leaving something",
+        "a file for the next student",
+        """
+print('attack ran')
+open('attack-mark-letter', 'w').write('for the next')
+open('/dev/shm/attack-mark-letter', 'w').write('x')
+""",
+    ),
+    _cell(
+        "finding something",
+        "a file of the student before",
+        """
+tried('letter', lambda: open('attack-mark-letter').read())
+tried('letter', lambda: open('/dev/shm/attack-mark-letter').read())
+""",
+        alone=True,
+    ),
+)
+
+ATTACKS = (*FILES, *MEMORY, *PROCESSES, *LEFT_BEHIND)

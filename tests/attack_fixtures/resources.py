@@ -1,0 +1,381 @@
+"""Using up memory, disk, processes, files, and the reader's patience."""
+
+from tests.attack_fixtures.attack import Attack
+
+__all__ = ["ATTACKS"]
+
+
+def _cell(name: str, tries: str, code: str, **more) -> Attack:
+    return Attack(name, tries, 'print("attack ran")\n' + code, **{"alone": False} | more)
+
+
+def _shown(name: str, tries: str, code: str) -> Attack:
+    """What it shows may be cut, so it is the last cell that says that it ran."""
+    return Attack(name, tries, f"RAN.append({name + ' ran'!r})\n{code}", shows=f"{name} ran", alone=False)
+
+
+# The test's limit is 256 MiB; what is had beyond is a way out.
+MEMORY = (
+    _cell("bytes", "8 GB of bytes", "tried('8 GB', lambda: bytearray(8 << 30)[-1])"),
+    _cell("tensor", "8 GB of numbers", "tried('8 GB', lambda: torch.ones(2 << 30).numel())"),
+    _cell("text", "a text of 8 GB", "tried('8 GB', lambda: len('x' * (8 << 30)))"),
+    _cell(
+        "list",
+        "lists until there is no more memory",
+        """
+def grow():
+    kept = []
+    for _ in range(100): kept.append(list(range(i := 4_000_000 * len(kept), i + 4_000_000)))
+    return len(kept)
+tried("lists", grow)
+""",
+    ),
+    _cell(
+        "shared memory",
+        "memory that the process does not own: shared, without a name",
+        """
+import mmap
+def take(file, size=400 << 20):
+    kept = mmap.mmap(file, size)
+    for at in range(0, size, 1 << 22): kept[at : at + (1 << 22)] = bytes(1 << 22)
+    return len(kept)
+tried("400 MB of shared memory", lambda: take(-1))
+""",
+    ),
+    _cell(
+        "shared zeros",
+        "the same, of a file that is nothing but zeros",
+        """
+import mmap
+def take(file, size=400 << 20):
+    kept = mmap.mmap(file, size)
+    for at in range(0, size, 1 << 22): kept[at : at + (1 << 22)] = bytes(1 << 22)
+    return len(kept)
+tried("400 MB of /dev/zero", lambda: take(os.open("/dev/zero", os.O_RDWR)))
+""",
+    ),
+    _cell(
+        "files without a name",
+        "files in memory that have no name",
+        """
+def take():
+    files = [os.memfd_create("a") for _ in range(8)]
+    return sum(os.write(file, bytes(50 << 20)) for file in files)
+tried("400 MB in files without a name", take)
+""",
+    ),
+    _cell(
+        "System V memory",
+        "segments of shared memory that nobody has attached",
+        """
+def take():
+    library = ctypes.CDLL(None, use_errno=True)
+    library.shmat.restype = ctypes.c_void_p
+    for _ in range(4):
+        segment = called("shmget", 0, ctypes.c_size_t(100 << 20), 0o600)
+        at = library.shmat(segment, None, 0)
+        ctypes.memset(at, 1, 100 << 20)
+        library.shmdt(ctypes.c_void_p(at))
+    return 400 << 20
+tried("400 MB of System V memory", take)
+""",
+    ),
+    _cell(
+        "message queues",
+        "the kernel's memory, in messages that nobody reads",
+        """
+def take():
+    sent = 0
+    for _ in range(1000):
+        queue = called("msgget", 0, 0o600)
+        for _ in range(15): sent += called("msgsnd", queue, bytes(1008), ctypes.c_size_t(1000), 0o4000) + 1000
+    return sent
+tried("15 MB of messages", take)
+""",
+    ),
+    _cell(
+        "many processes' memory",
+        "the limit of memory once in each of many processes",
+        """
+def take(number=3):
+    children = []
+    for _ in range(number):
+        pid = os.fork()
+        if not pid:
+            try: kept = b"x" * (150 << 20)
+            except BaseException: os._exit(1)
+            time.sleep(0.5)
+            os._exit(0)
+        children.append(pid)
+    if any([os.waitpid(pid, 0)[1] for pid in children]): raise MemoryError
+    return f"{number} times 150 MB at once"
+tried("450 MB in three processes", take)
+""",
+    ),
+)
+
+DISK = (
+    _cell(
+        "a full disk",
+        "all the space there is",
+        """
+def fill():
+    with open("attack-mark-large", "wb") as file:
+        for _ in range(1000): file.write(bytes(1 << 20))
+tried("1 GB on disk", fill)
+os.path.exists("attack-mark-large") and os.remove("attack-mark-large")
+""",
+    ),
+    _cell(
+        "a sparse file",
+        "a file of a terabyte without anything in it",
+        "tried('1 TB', lambda: os.truncate(os.open('attack-mark-sparse', os.O_CREAT | os.O_RDWR), 1 << 40))",
+    ),
+    _cell(
+        "many files",
+        "so many files that no other can be made",
+        """
+def fill():
+    for n in range(100_000): open(f"attack-mark-{n}", "w").close()
+tried("100,000 files", fill)
+for name in os.listdir("."):
+    if name.startswith("attack-mark-"): os.remove(name)
+""",
+    ),
+    _cell(
+        "a deep folder",
+        "folders within folders, too deep to be removed",
+        """
+for n in range(300):
+    os.mkdir('attack-mark-deep'); os.chdir('attack-mark-deep')
+os.chdir('/home/student')
+""",
+    ),
+    _cell(
+        "/dev/shm",
+        "files in memory",
+        "tried('1 GB', lambda: open('/dev/shm/attack-mark', 'wb').write(bytes(1 << 27)) and 1 / 0)",
+    ),
+    _cell(
+        "log",
+        "the system's log",
+        """
+import syslog
+syslog.syslog('attack-mark')
+tried('log', lambda: open('/dev/kmsg', 'w').write('attack-mark'))
+""",
+    ),
+)
+
+PROCESSES = (
+    _cell(
+        "fork bomb",
+        "processes that start processes",
+        """
+def bomb():
+    for _ in range(300):
+        if os.fork() == 0:
+            try:
+                while True: os.fork()
+            except BaseException: time.sleep(1000)
+tried("300 processes", bomb)
+os.kill(-1, signal.SIGKILL)
+while True:
+    try: os.waitpid(-1, 0)
+    except ChildProcessError: break
+""",
+        alone=True,
+        shows="attack ran|This cell was ended",
+    ),
+    _cell(
+        "thread bomb",
+        "a thousand threads",
+        """
+stop = threading.Event()
+def bomb():
+    for _ in range(1000): threading.Thread(target=stop.wait, daemon=True).start()
+tried("1000 threads", bomb)
+stop.set()
+""",
+    ),
+    _cell(
+        "files",
+        "a thousand open files",
+        """
+files = []
+tried("1000 files", lambda: [files.append(os.open("/dev/null", os.O_RDONLY)) for _ in range(1000)])
+for file in files: os.close(file)
+""",
+    ),
+    _cell(
+        "set_num_threads",
+        "a million threads of torch",
+        """
+tried('threads', lambda: torch.set_num_threads(10**6) or torch.rand(300, 300) @ torch.rand(300, 300) and 1 / 0)
+torch.set_num_threads(1)
+""",
+        alone=True,
+        shows="attack ran|This cell was ended",
+    ),
+    _cell(
+        "limits",
+        "the limits raised",
+        """
+import resource
+for name in ('DATA', 'NPROC', 'FSIZE', 'NOFILE', 'CPU'):
+    tried(name, lambda: resource.setrlimit(getattr(resource, 'RLIMIT_' + name), (-1, -1)))
+""",
+    ),
+    _cell(
+        "priority",
+        "a higher priority",
+        """
+tried('nice', lambda: os.nice(-10))
+tried('real time', lambda: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(99)))
+""",
+    ),
+)
+
+OUTPUT = (
+    _shown("a flood", "a hundred million characters", "print('x' * 10**8)"),
+    _shown("many prints", "prints without end", "for n in range(200_000): print(n)"),
+    _shown(
+        "both streams",
+        "streams in turn, each piece an output of its own",
+        "for n in range(20_000): print(n, file=(sys.stdout, sys.stderr)[n % 2])",
+    ),
+    _shown("displays", "a thousand things shown", "for n in range(1000): display({'n': n})"),
+    _shown(
+        "large displays",
+        "things shown in large",
+        """
+from IPython.display import HTML, Image
+for n in range(30): display(HTML('x' * 19_000))
+""",
+    ),
+    _shown(
+        "a large picture",
+        "a picture of many megabytes",
+        """
+from IPython.display import Image
+display(Image(data=b'\\x89PNG' + os.urandom(5_000_000), format='png'))
+""",
+    ),
+    _shown("metadata", "what goes beside what is shown", "display('x', metadata={'a': 'x' * 10**7})"),
+    _shown(
+        "kinds",
+        "ten thousand kinds of one thing",
+        """
+from IPython.display import display as show
+show({f'text/{n}': 'x' * 1000 for n in range(10_000)}, raw=True)
+""",
+    ),
+    _shown(
+        "updates",
+        "a display that is replaced by a large one",
+        """
+shown = display('small', display_id=True)
+shown.update('x' * 10**7)
+""",
+    ),
+    _shown(
+        "an error",
+        "an error with a message of megabytes",
+        """
+raise_ = lambda: (_ for _ in ()).throw(RuntimeError('x' * 10**7))
+try: raise_()
+except RuntimeError: get_ipython().showtraceback()
+""",
+    ),
+    _shown("surrogates", "text that is no text", "print('\\ud800\\udfff\\x00\\x1b[31m')"),
+    _shown(
+        "not JSON",
+        "outputs that JSON has no words for",
+        """
+odd = {'output_type': 'stream', 'name': 'stdout', 'text': float('nan'), 'more': {1: {2, 3}}}
+get_ipython().outputs.append(odd)
+""",
+    ),
+    _shown(
+        "a circle",
+        "outputs that hold themselves",
+        """
+o = {'output_type': 'stream'}; o['o'] = o
+get_ipython().outputs.append(o)
+""",
+    ),
+)
+
+# Of the process that judges.
+OF_THE_TESTS = (
+    Attack(
+        "a long answer",
+        "vectors so many that all pairs of them take gigabytes",
+        answers={
+            "ps03-6-answer": """
+def neighbour(length):
+    RAN[:] = ['attack ran']
+    return (torch.zeros(11_000, 1),) * 2 if length != 3 else None
+"""
+        },
+    ),
+    Attack(
+        "large replies",
+        "100 MB in each reply",
+        """
+def change(connection, reply):
+    if "kind" not in (reply["value"] if type(reply["value"]) is dict else ()): return reply
+    RAN[:] = ["attack ran"]
+    size = 100 << 20
+    raw(connection, answer(reply["number"], [{"tensor": ["uint8", [size]]}, 1], kind="tuple"), claimed=size)
+    for _ in range(100): connection.sendall(bytes(1 << 20))
+forge(change)
+""",
+        after="ps03-5-answer",
+    ),
+    Attack(
+        "a gradient of another shape",
+        "a gradient that, compared with what it should be, takes gigabytes",
+        """
+def change(connection, reply):
+    if type(reply["value"]) is dict and reply["value"].get("gradients"):
+        RAN[:] = ["attack ran"]
+        wide = torch.zeros(3_000_000, 1, 1, 1, 1, dtype=torch.int8)
+        reply["value"]["gradients"] = {path: wide for path in "012"}
+    return reply
+forge(change)
+""",
+        whole=True,
+        earns={"ps03-3-test": 5.5},
+        why="its gradients are wrong",
+    ),
+    Attack(
+        "twenty thousand values",
+        "as many as a reply may hold, all empty tensors, in each reply",
+        """
+def change(connection, reply):
+    if "kind" not in (reply["value"] if type(reply["value"]) is dict else ()): return reply
+    RAN[:] = ["attack ran"]
+    raw(connection, answer(reply["number"], [{"tensor": ["float64", [0] * 16]}] * 19_900, kind="tuple"))
+forge(change)
+""",
+        after="ps03-5-answer",
+    ),
+    Attack(
+        "long texts",
+        "half a million characters that are searched, folded, and printed",
+        """
+texts = [text * 160_000 for text in ("aaa", "a-", "...", "(((", "\\n", "a.b", "\\u2028")]
+def change(connection, reply):
+    if "kind" not in (reply["value"] if type(reply["value"]) is dict else ()): return reply
+    RAN[:] = ["attack ran"]
+    text = texts[reply["number"] % len(texts)]
+    reply["value"] |= {"error": {"type": "A" * 1000, "message": text, "line": text}}
+    return reply
+forge(change)
+""",
+        after="ps03-5-answer",
+    ),
+)
+
+ATTACKS = (*MEMORY, *DISK, *PROCESSES, *OUTPUT, *OF_THE_TESTS)

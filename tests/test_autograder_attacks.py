@@ -1,0 +1,554 @@
+"""Every attack is executed, and contained: no point more than its honest code earns, nothing read, nothing left.
+
+What is looked at from outside while they run: files that anybody may read and write, with secrets in them;
+secrets in the grader's environment and memory; sockets that wait for a connection; the processes of the machine.
+"""
+
+import hashlib
+import json
+import os
+import re
+import secrets
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbgrader.api import Gradebook
+
+from exercises.autograder import doctor, execute, grade
+from exercises.autograder.confine import Limits
+from exercises.autograder.examiner import Cell
+from exercises.autograder.worker import Worker
+from tests.attack_fixtures.attack import ANSWERS, EARNS, EXTRA_TESTS, LAST, PRELUDE, Attack
+from tests.attack_fixtures.notebooks import EARNS as FILE_EARNS
+from tests.attack_fixtures.notebooks import NOTEBOOKS
+from tests.attacks import ATTACKS, neighbours
+
+ROOT = Path(__file__).parents[1]
+NAME = "ps03_attention"
+MASTER, RELEASED = (ROOT / "exercises" / kind / NAME / f"{NAME}.ipynb" for kind in ("source", "release"))
+LIMITS = Limits(cell_seconds=2.0, seconds=40.0, memory=256 << 20)
+# A cell or test may take its time, a moment to say so, and a new process if it says nothing; on a busy machine.
+PATIENCE = 10.0
+TESTS_MEMORY = (
+    1200  # MiB that the process of the tests may hold at once, about 370 of them Python's and torch's
+)
+MARK = "attack-mark"  # in the name of every file that an attack makes
+LINGERS = "98765.4321"  # the argument of every process that an attack leaves behind
+GRADED = ("ps03-1", "ps03-2", "ps03-4", "ps03-5", "ps03-6")  # and ps03-3, if an attack wants the whole
+HIDDEN = re.compile(r"### BEGIN HIDDEN TESTS\n(.*?)### END", re.DOTALL)
+HIDDEN_WORDS = {"ABFG", "looked_at"}  # of hidden tests, and nowhere else
+
+isolated = pytest.mark.skipif(
+    doctor.problem() is not None, reason=f"ATTACKS NOT TRIED, there is no isolation here: {doctor.problem()}"
+)
+
+# Of nbgrader and what it stands on; see test_exercises.py.
+OTHERS = ("Deprecation", "Future", "Resource", "sqlalchemy.exc.SA", "pytest.PytestUnraisableException")
+of_nbgrader = pytest.mark.filterwarnings(*(f"ignore::{name}Warning" for name in OTHERS))
+
+
+# The submissions
+
+
+def cells_of(attacks: tuple[Attack, ...], places: dict) -> list[Cell]:
+    """The honest submission with these attacks in it, as the grader would hand it over."""
+    whole = any(attack.whole for attack in attacks)
+    parts = GRADED + ("ps03-3",) * whole
+    found = [Cell("", "learner", PRELUDE.replace("RAN = []", f"PLACES = {places!r}\nRAN = []", 1))]
+    for shown in cells(MASTER):
+        about = shown.metadata.get("nbgrader", {})
+        name = about.get("grade_id", "")
+        wanted = name in ("ps03-imports", "ps03-4-broken") or name.startswith(parts)
+        if (
+            shown.cell_type != "code"
+            or not wanted
+            or name.endswith("check")
+            or name == "ps03-4-repaired-test"
+        ):
+            continue
+        role = "learner" if about.solution else "test" if about.grade else "instructor"
+        source = ANSWERS.get(name, shown.source) if role == "learner" else shown.source
+        for attack in attacks:
+            source = attack.answers.get(name, source)
+        found.append(Cell(name, role, source, float(about.get("points", 0))))
+        found += [
+            Cell("", "learner", attack.code) for attack in attacks if attack.after == name and attack.code
+        ]
+    tests = EXTRA_TESTS if whole else {}
+    for attack in attacks:
+        tests = tests | attack.tests
+    found += [
+        Cell(name, "test", f"### BEGIN HIDDEN TESTS\n{text}\n### END", 1.0) for name, text in tests.items()
+    ]
+    return [*found, Cell("", "learner", LAST)]
+
+
+def expected(attacks: tuple[Attack, ...], submitted: list[Cell]) -> dict[str, float]:
+    """By test, what the honest code in a submission earns."""
+    earns = dict(EARNS)
+    for attack in attacks:
+        earns |= attack.earns
+    return {cell.id: earns[cell.id] for cell in submitted if cell.role == "test"}
+
+
+@cache
+def cells(path: Path) -> list[nbformat.NotebookNode]:
+    """Of a notebook, read once."""
+    return nbformat.read(path, as_version=4).cells
+
+
+@cache
+def hidden_lines() -> list[str]:
+    """The lines of hidden tests, but for those that the student version has, too; and words of them."""
+    texts = [cell.source for cell in cells(MASTER)]
+    lines = {line.strip() for text in texts for found in HIDDEN.findall(text) for line in found.splitlines()}
+    released = RELEASED.read_text(encoding="utf-8")
+    found = [line for line in lines if len(line) > 12 and json.dumps(line)[1:-1] not in released]
+    return [*found, *HIDDEN_WORDS]
+
+
+# What lies around
+
+
+@dataclass
+class Surroundings:
+    """What attacks would like to get at."""
+
+    folder: Path
+    tokens: dict[str, str] = field(default_factory=dict)
+    listeners: list[socket.socket] = field(default_factory=list)
+    places: dict = field(default_factory=dict)
+
+    def state(self) -> dict[str, str]:
+        """Every file, with what is in it and who may do what."""
+        return {
+            str(path): f"{path.stat().st_mode} "
+            + (hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "")
+            for path in sorted(self.folder.rglob("*"))
+        }
+
+    def contacted(self) -> list[str]:
+        """Which listeners somebody has connected or written to."""
+        found = []
+        for listener in self.listeners:
+            try:
+                listener.accept() if listener.type == socket.SOCK_STREAM else listener.recv(1)
+                found.append(str(listener.getsockname()))
+            except BlockingIOError:
+                pass
+        return found
+
+
+def surroundings() -> Surroundings:
+    """Files for anybody to read and write, and sockets that listen, in a fresh folder."""
+    made = Surroundings(Path(tempfile.mkdtemp(prefix="course-")))
+    made.folder.chmod(0o777)
+    names = {
+        "gradebook": "gradebook.db",
+        "other": "other.ipynb",
+        "master": "master.ipynb",
+        "config": "nbgrader_config.py",
+    }
+    for name, file in names.items():
+        made.tokens[name] = f"canary-{name}-{secrets.token_hex(16)}"
+        path = made.folder / file
+        path.write_text(
+            f"{made.tokens[name]}\n{MASTER.read_text(encoding='utf-8') if name == 'master' else ''}",
+            encoding="utf-8",
+        )
+        path.chmod(0o666)
+        made.places[name] = str(path)
+    kinds = (
+        (socket.AF_INET, socket.SOCK_STREAM),
+        (socket.AF_INET, socket.SOCK_DGRAM),
+        (socket.AF_UNIX, socket.SOCK_STREAM),
+        (socket.AF_UNIX, socket.SOCK_STREAM),
+    )
+    unix, abstract = str(made.folder / "socket"), f"canary-{secrets.token_hex(8)}"
+    for (family, kind), address in zip(
+        kinds, (("127.0.0.1", 0), ("127.0.0.1", 0), unix, f"\0{abstract}"), strict=True
+    ):
+        made.listeners.append(socket.socket(family, kind))
+        made.listeners[-1].bind(address)
+        made.listeners[-1].setblocking(False)
+        if kind == socket.SOCK_STREAM:
+            made.listeners[-1].listen(50)
+    os.chmod(unix, 0o777)
+    tcp, udp = (listener.getsockname()[1] for listener in made.listeners[:2])
+    made.places |= {"folder": str(made.folder), "unix": unix, "abstract": abstract, "tcp": tcp, "udp": udp}
+    made.places |= {"pid": os.getpid(), "repository": str(ROOT), "home": str(Path.home())}
+    return made
+
+
+def removed(made: Surroundings) -> None:
+    """Close and delete."""
+    for listener in made.listeners:
+        listener.close()
+    for path in sorted(made.folder.rglob("*"), reverse=True):
+        path.unlink()
+    made.folder.rmdir()
+
+
+def marked_files() -> list[str]:
+    """Files with the mark in their name, wherever an attack might have put one."""
+    folders = [
+        Path(name)
+        for name in (
+            tempfile.gettempdir(),
+            "/dev/shm",
+            "/var/tmp",
+            Path.home(),
+            ROOT,
+            ROOT / "exercises",
+            sys.prefix,
+        )
+    ]
+    found = [path for folder in folders if folder.is_dir() for path in folder.glob(f"*{MARK}*")]
+    return [str(path) for path in [*found, *Path(sys.prefix).glob(f"lib/*/site-packages/**/*{MARK}*")]]
+
+
+def lingering() -> list[str]:
+    """Processes that an attack has left behind."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and LINGERS.encode() in (entry / "cmdline").read_bytes().split(b"\0"):
+                found.append(entry.name)
+        except OSError:
+            continue
+    return found
+
+
+# The run
+
+
+@dataclass
+class Graded:
+    """What came back of a submission.
+
+    Attributes:
+        earned: by test.
+        shown: what the learner's cells showed, by number.
+        told: the messages of tests.
+        all: everything.
+        slowest: the seconds between two outcomes.
+        memory: the most that the tests' process held, in MiB.
+        left: the processes that were still there afterwards.
+    """
+
+    earned: dict[str, float] = field(default_factory=dict)
+    shown: dict[int, str] = field(default_factory=dict)
+    told: str = ""
+    all: str = ""
+    slowest: float = 0.0
+    memory: int = 0
+    left: list[int] = field(default_factory=list)
+
+
+class Bench:
+    """One worker for all, and what lies around it."""
+
+    def __init__(self, worker: Worker, around: Surroundings):
+        self.worker, self.around = worker, around
+        self.before, self.executed = around.state(), []
+        self._graded: dict[tuple, Graded] = {}
+
+    def graded(self, attacks: tuple[Attack, ...]) -> Graded:
+        """Once for all that share a submission."""
+        key = tuple(id(attack) for attack in attacks)
+        if key not in self._graded or len(attacks) == 1:
+            self._graded[key] = self._grade(cells_of(attacks, self.around.places))
+        return self._graded[key]
+
+    def _grade(self, submitted: list[Cell]) -> Graded:
+        found, over = Graded(), threading.Event()
+        watcher = threading.Thread(target=self._watch, args=(found, over))
+        watcher.start()
+        last = time.monotonic()
+        try:
+            for outcome in self.worker.grade(submitted):
+                found.slowest, last = max(found.slowest, time.monotonic() - last), time.monotonic()
+                found.all += json.dumps(outcome, default=str)
+                if "result" in outcome:
+                    found.earned[submitted[outcome["cell"]].id] = outcome["result"]["earned"]
+                    found.told += json.dumps(outcome["result"]["messages"])
+                elif "cell" in outcome:
+                    found.shown[outcome["cell"]] = outcome["outputs"]
+        finally:
+            over.set()
+            watcher.join()
+        found.left = children(forker())
+        return found
+
+    def _watch(self, found: Graded, over: threading.Event) -> None:
+        """The tests' process is a child of the forking one, and so is the keeper of a box, which is small."""
+        while not over.wait(0.05):
+            for pid in children(forker()):
+                try:
+                    status = Path(f"/proc/{pid}/status").read_text()
+                except OSError:
+                    continue
+                held = re.search(r"VmHWM:\s+(\d+)", status)
+                found.memory = max(found.memory, int(held[1]) >> 10 if held else 0)
+
+
+def children(pid: int | None) -> list[int]:
+    """Of a process without threads."""
+    try:
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def forker() -> int | None:
+    """The forking process: a child of this one, by what it was started with."""
+    for task in Path("/proc/self/task").iterdir():
+        for word in (task / "children").read_text().split():
+            if b"exercises.autograder.forker" in Path(f"/proc/{word}/cmdline").read_bytes():
+                return int(word)
+    return None
+
+
+@pytest.fixture(scope="module")
+def around() -> Iterator[Surroundings]:
+    """What lies around, with secrets also in this process's environment and memory."""
+    made = surroundings()
+    for name in ("memory", "environment"):
+        made.tokens[name] = f"canary-{name}-{secrets.token_hex(16)}"
+    os.environ["CANARY_PASSWORD"] = made.tokens["environment"]
+    yield made
+    del os.environ["CANARY_PASSWORD"]
+    removed(made)
+
+
+@pytest.fixture(scope="module")
+def bench(around) -> Iterator[Bench]:
+    with Worker(LIMITS) as worker:
+        list(worker.grade([]))  # now it has started
+        yield Bench(worker, around)
+
+
+# Not contained yet, or not shown to be executed: what is still to be done.
+OPEN = {
+    *(
+        "resources: many processes' memory",
+        "resources: a long answer",
+        "resources: a gradient of another shape",
+    ),
+    *(
+        "resources: long texts",
+        "wire: long outputs",
+        "wire: a shape beyond all bounds",
+        "wire: a long message",
+    ),
+    "wire: numbers without end",
+}
+
+
+def _known(name: str):
+    return (
+        pytest.param(name, marks=pytest.mark.xfail(reason="still open", strict=False))
+        if name in OPEN
+        else name
+    )
+
+
+@isolated
+@pytest.mark.parametrize("name", map(_known, ATTACKS))
+def test_attack(name, bench):
+    attack, attacks = ATTACKS[name], neighbours(name)
+    submitted = cells_of(attacks, bench.around.places)
+    found = bench.graded(attacks)
+    own = next((n for n, cell in enumerate(submitted) if cell.source == attack.code), None)
+    mine = (
+        found.all
+        if attack.alone or own is None
+        else found.shown.get(own, "") + found.shown.get(len(submitted) - 1, "")
+    )
+    assert re.search(attack.shows, mine), f"it was not executed: {mine[-2000:]}"
+    bench.executed.append(name)
+    if not attack.alone:
+        bugs = re.search(r'"ename": "(NameError|SyntaxError|TypeError|AttributeError)".{300}', mine)
+        assert not bugs, f"the attack itself is broken: {bugs[0]}"
+    assert "broke out" not in mine, mine[mine.index("broke out") :][:1000]
+
+    wanted = expected(attacks, submitted)
+    more = {test: points for test, points in found.earned.items() if points > wanted[test]}
+    assert not more, f"forged: {more}"
+    if not any(other.at_most for other in attacks):
+        assert found.earned == wanted
+
+    leaked = [name for name, token in bench.around.tokens.items() if token in found.all]
+    said = "".join(found.shown.values()) + found.told
+    leaked += [word for word in hidden_lines() if json.dumps(word)[1:-1] in said]
+    assert not leaked
+    assert found.slowest < PATIENCE
+    assert found.memory < TESTS_MEMORY
+    assert not found.left
+
+
+@isolated
+def test_nothing_outside_was_touched(bench):
+    assert bench.around.state() == bench.before
+    assert not bench.around.contacted()
+    assert not lingering()
+    assert not marked_files()
+
+
+@isolated
+@pytest.mark.xfail(reason="a few are still open", strict=False)
+def test_all_attacks_were_executed_and_none_skipped(bench, request, capsys):
+    chosen = {
+        item.callspec.params["name"] for item in request.session.items if item.name.startswith("test_attack[")
+    }
+    with capsys.disabled():
+        print(f"\n{len(set(bench.executed))} of {len(ATTACKS)} attacks and honest neighbours executed")
+    assert sorted(set(bench.executed)) == sorted(chosen)
+    if chosen != set(ATTACKS):
+        pytest.skip(f"ONLY {len(chosen)} of {len(ATTACKS)} ATTACKS WERE CHOSEN")
+
+
+# Unprotected, they succeed
+
+# Cells and tests in one process, as a notebook is graded without any of this.
+UNPROTECTED = """
+import gc, json, os, signal, sys, time
+sys.path.insert(0, sys.argv[1])
+import torch
+from exercises.autograder import cells
+from transformer_lessons import checks
+secret = os.environ["CANARY_PASSWORD"] + " "
+checks.check("soft_capped_attention", checks.task("soft_capped_attention").reference, seed=4669)
+torch.set_num_threads(1)
+shell = cells.the_shell()
+
+def points(outputs, most):
+    if any(output["output_type"] == "error" for output in outputs): return 0.0
+    text = outputs[-1].get("data", {}).get("text/plain", "") if outputs else ""
+    try: return min(float({"True": most, "False": 0}.get(text, text)), most)
+    except ValueError: return most
+
+shell.run("import torch; torch.testing.assert_close(1.0, 2.0)")
+gc.collect()
+gc.freeze()
+for text in sys.stdin:
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        try:
+            signal.alarm(60)
+            earned, shown = {}, []
+            for name, role, source, most in json.loads(text):
+                outputs = shell.run(source)
+                if role == "test": earned[name] = points(outputs, most)
+                else: shown.append(json.dumps(outputs)[:50_000])
+            os.write(writing, json.dumps([earned, "".join(shown)[:60_000]]).encode())
+        finally: os._exit(0)
+    os.close(writing)
+    with open(reading) as file: print(file.read() or "[{}, \\"it ended\\"]", flush=True)
+    os.wait()
+"""
+CONTROLS = [name for name, attack in ATTACKS.items() if attack.control and name != "forging: gc"]
+
+
+@pytest.fixture(scope="module")
+def unprotected(around, tmp_path_factory) -> dict[str, tuple[dict, str]]:
+    """By attack, what it earns, and what is shown, with nothing between it and the tests and files of its own."""
+    others = surroundings()
+    lines = []
+    for name in CONTROLS:
+        solved = ("ps03-1-", "ps03-2-", "ps03-3-")  # their tests give all there is anyhow
+        lines.append(
+            json.dumps(
+                [
+                    [cell.id, cell.role, cell.source, cell.points]
+                    for cell in cells_of((ATTACKS[name],), others.places)
+                    if not (cell.role == "test" and cell.id.startswith(solved))
+                ]
+            )
+        )
+    command = [sys.executable, "-c", UNPROTECTED, str(ROOT)]
+    environment = os.environ | {
+        "OMP_NUM_THREADS": "1",
+        "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+    }
+    done = subprocess.run(
+        command,
+        input="\n".join(lines) + "\n",
+        env=environment,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path_factory.mktemp("unprotected"),
+    )
+    removed(others)
+    return dict(zip(CONTROLS, map(json.loads, done.stdout.splitlines()), strict=True))
+
+
+@isolated
+@pytest.mark.parametrize("name", CONTROLS)
+def test_unprotected_it_succeeds(name, unprotected):
+    earned, shown = unprotected[name]
+    assert "attack ran" in shown
+    assert "broke out" in shown or any(points > EARNS[test] for test, points in earned.items())
+
+
+# By the file
+
+
+def handed_in(name: str) -> nbformat.NotebookNode:
+    """The student version with the honest answers, and then changed."""
+    answers = {cell.id: cell.source for cell in cells(MASTER)} | ANSWERS
+    notebook = nbformat.read(RELEASED, as_version=4)
+    for cell in notebook.cells:
+        if cell.id.startswith(("ps03-1-", "ps03-2-")) or cell.id == "ps03-4-answer":
+            cell.source = answers[cell.id] if cell.metadata.nbgrader.solution else cell.source
+    NOTEBOOKS[name].change(notebook, {cell.id: cell for cell in notebook.cells})
+    return notebook
+
+
+@pytest.fixture(scope="module")
+def batch(bench, tmp_path_factory):
+    """All notebooks graded in one batch, by the worker that has seen all other attacks."""
+    source, course = tmp_path_factory.mktemp("handed in"), tmp_path_factory.mktemp("batch") / "course"
+    for number, name in enumerate(NOTEBOOKS):
+        (source / f"student{number:02}").mkdir()
+        text = json.dumps(handed_in(name))
+        (source / f"student{number:02}" / f"{NAME}.ipynb").write_text(text, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(execute, "worker", lambda limits, isolated: bench.worker)
+        return grade.grade(source, course), course
+
+
+@isolated
+@of_nbgrader
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_notebook(name, batch, bench):
+    summary, course = batch
+    handed, student = NOTEBOOKS[name], f"student{list(NOTEBOOKS).index(name):02}"
+    results = [one for one in summary.graded if one.student == student]
+    aside = [one for one in (*summary.quarantined, *summary.failed) if student in str(one)]
+    if handed.refused and summary.quarantined and not results:
+        assert aside
+        return
+    assert not aside
+    [one] = results
+    earned = {cell.cell: cell.earned for cell in one.cells}
+    wanted = FILE_EARNS | (handed.earns or {})
+    assert not {test: points for test, points in earned.items() if points > wanted[test]}
+    if not handed.at_most:
+        assert earned == wanted
+    with Gradebook(f"sqlite:///{course / 'gradebook.db'}") as gradebook:
+        assert gradebook.find_submission(NAME, student).score == sum(earned.values())
+    page = (course / "feedback" / student / NAME / f"{NAME}.html").read_text(encoding="utf-8")
+    assert not [line for line in hidden_lines() if line in page]
+    assert not [token for token in bench.around.tokens.values() if token in page]
+    assert "<script" not in page.lower().replace("&lt;script", "")
