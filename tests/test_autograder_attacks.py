@@ -364,7 +364,7 @@ def _known(name: str):
 
 
 @isolated
-@pytest.mark.parametrize("name", map(_known, ATTACKS))
+@pytest.mark.parametrize("name", [_known(name) for name in ATTACKS])
 def test_attack(name, bench):
     attack, attacks = ATTACKS[name], neighbours(name)
     submitted = cells_of(attacks, bench.around.places)
