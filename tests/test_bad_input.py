@@ -90,6 +90,14 @@ def q_k_v(d_k: int = 5) -> tuple[torch.Tensor, ...]:
     return floats(2, 3, d_k), floats(2, 7, d_k), floats(2, 7, 11)
 
 
+class LastTokenWrong(batches.Batches):
+    """Its targets end with an id that is shown to no position; only the loss would meet it."""
+
+    def __getitem__(self, step: int) -> batches.Batch:
+        batch = super().__getitem__(step)
+        return batch._replace(tgt_out=batch.tgt_out.new_tensor([[5, 13]]))
+
+
 def each_attention(call, *more: str) -> list[tuple]:
     """What every function of query, key and value refuses; `more` are names of other bad arguments."""
     q, k, v = q_k_v()
@@ -1246,6 +1254,10 @@ BAD = {
             lambda: trainer(batches=batches.Batches([([3], [13])], 1, seed=0)).train_step(),
             "^tgt_in: expected 0 to 12, got 13$",
         ),
+        (
+            lambda: trainer(batches=LastTokenWrong([([3], [5])], 1, seed=0)).train_step(),
+            "^tgt_out: expected 0 to 12, got 13$",
+        ),
     ],
     # evaluation
     "evaluation.in_chunks": [
@@ -1516,6 +1528,16 @@ def test_the_loss_takes_nothing_padding_and_int32():
     assert label_smoothed_loss(logits, targets.int(), pad_id=0) == plain
     assert label_smoothed_loss(logits, targets * 0, pad_id=0) == (0, 0)
     assert label_smoothed_loss(floats(5), torch.tensor(3), pad_id=None)[1] == 1
+    # A single prediction without a batch, padding in the middle and at either end.
+    for pad_id in (0, 2, 4):
+        one, single = label_smoothed_loss(logits[0, 0], torch.tensor(3), pad_id=pad_id)
+        assert (one, single) == label_smoothed_loss(logits[0, :1], torch.tensor([3]), pad_id=pad_id)
+
+
+def test_an_offset_that_cannot_be_looked_at_is_taken_to_fit():
+    """As on a GPU, where looking would make the CPU wait."""
+    with torch.device("meta"):
+        assert LearnedEncoding(6, 5)(floats(2, 5, 6), torch.tensor(0)).shape == (2, 5, 6)
 
 
 def test_a_cache_takes_nothing_and_int32():

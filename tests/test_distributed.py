@@ -6,12 +6,16 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import torch
 
-from transformer_lessons import distributed
+from transformer_lessons import distributed, training
+from transformer_lessons.data.batches import Batches
+from transformer_lessons.model import Transformer, TransformerConfig
+from transformer_lessons.training import Trainer, TrainingConfig
 
 # What torchrun runs: a tiny model in float64, without dropout, so that only the order of sums differs.
 SCRIPT = """
@@ -239,3 +243,55 @@ def test_what_two_processes_agree_on(two):
         two.others = 0
         assert distributed.any_of(True, torch.device("cpu"))
         assert not distributed.any_of(False, torch.device("cpu"))
+
+
+class Parallel(torch.nn.Module):
+    """Stands for DistributedDataParallel; notes of each part whether its gradients cross between processes."""
+
+    def __init__(self, module: torch.nn.Module):
+        super().__init__()
+        self.module, self.crosses, self.crossed = module, True, []
+
+    def forward(self, batch):
+        self.crossed.append(self.crosses)
+        return self.module(batch)
+
+    @contextmanager
+    def no_sync(self):
+        self.crosses = False
+        yield
+        self.crosses = True
+
+
+@pytest.fixture
+def trainer(two, monkeypatch) -> Trainer:
+    """In the second of two processes; it gets three of the seven pairs of a batch."""
+    monkeypatch.setattr(training, "DistributedDataParallel", Parallel)
+    config = TransformerConfig(11, 13, 6, 3, 5, 1, 1, max_length=17)
+    batches = Batches([([3 + n], [5 + n]) for n in range(7)], 7, seed=0)
+    return Trainer(Transformer(config), batches, TrainingConfig(batch_size=7, accumulate=3, steps=2))
+
+
+def test_gradients_cross_between_processes_once_a_step(trainer):
+    for _ in range(2):
+        trainer.train_step()
+    assert trainer.parallel.crossed == [False, False, True] * 2
+
+
+def test_the_second_of_two_processes_shows_and_writes_nothing(trainer, capsys, tmp_path):
+    trainer.directory = tmp_path
+    assert trainer.run()
+    assert capsys.readouterr() == ("", "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_two_processes_share_their_dropout(two, trainer, monkeypatch):
+    """However many there are, and whichever checkpoint they go on from."""
+    monkeypatch.setattr(distributed, "any_of", lambda value, device: True)  # stop before the first step
+    ranks, steps, seeds = (1, 2, 63, 64), range(0, 256, 8), set()
+    for rank in ranks:
+        monkeypatch.setattr(two, "get_rank", lambda rank=rank: rank)
+        for trainer.step in steps:
+            trainer.run()
+            seeds.add(torch.initial_seed())
+    assert len(seeds) == len(ranks) * len(steps)

@@ -222,6 +222,12 @@ def test_decoding_in_pieces_equals_the_whole(changes, norm_first, src, tgt):
     assert_close(torch.cat(pieces, dim=1), model.hidden(src, tgt))
 
 
+def test_caches_have_room_for_the_target_and_none_for_a_source_not_yet_known():
+    for cache in new_model().new_caches(5, 7):
+        assert cache.self_attention.keys.shape == (5, 3, 7, 5)
+        assert cache.cross_attention.keys.shape == (5, 3, 0, 5)
+
+
 def test_dropout_only_in_training(src, tgt):
     model = new_model(dropout=0.3)
     assert not torch.equal(model.train()(src, tgt), model(src, tgt))
