@@ -6,13 +6,14 @@ import io
 import json
 import random
 import sys
+from dataclasses import asdict
 from importlib.resources import files
 
 import pytest
 import sacrebleu
 import torch
 
-from transformer_lessons import cli
+from transformer_lessons import cli, records, tasks
 from transformer_lessons.checkpoints import load_model, load_tokenisers, save_model
 from transformer_lessons.data import multi30k
 from transformer_lessons.data.batches import Batches, TokenBatches
@@ -164,6 +165,14 @@ def test_number_words_are_trained_as_the_model_in_the_package_was():
     assert NumberWords.training == TrainingConfig(**config["training"])
 
 
+def test_captions_are_trained_on_as_the_record_in_the_package_says():
+    """Chapter 16 shows it, as what ``lessons train --task multi30k`` does."""
+    entries = records.read("multi30k")["entries"]
+    settings = {"model": Multi30k.sizes, "training": asdict(Multi30k.training)}
+    own = [entry["data"]["vocabulary"] for entry in entries if entry["settings"] == settings]
+    assert own[0] == Multi30k.vocab_size
+
+
 def test_the_folder_of_another_task_becomes_this_ones(small, tmp_path, capsys, monkeypatch):
     folder = tmp_path / "runs" / "multi30k"
     train = ["train", "--device", "cpu", "--output", str(folder), "--steps", "2"]
@@ -277,6 +286,14 @@ def test_bleu_is_sacrebleus_of_translations_in_their_order(joint, monkeypatch):
     ]
     with pytest.raises(ValueError, match="pairs: expected one or more, got none"):
         evaluate_bleu(model, joint, joint, [])
+
+
+@pytest.mark.parametrize("task", TASKS.values(), ids=lambda task: task.name)
+def test_a_task_is_judged_with_the_beam_that_was_asked_for(task, captions, monkeypatch):
+    for name in ("evaluate_bleu", "evaluate_number_words"):
+        monkeypatch.setattr(tasks, name, lambda *_, beam_size=1: {"beam_size": beam_size})
+    model, source, target = load_model()
+    assert task.evaluate(model, source, target, 3)["beam_size"] == 3
 
 
 def test_bleu_without_the_library(joint, monkeypatch):

@@ -1,13 +1,17 @@
 """The training step, and runs that are killed, interrupted, resumed and refused."""
 
+import io
 import json
 import math
+import pickle
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,8 +19,9 @@ import torch.nn.functional as F
 from conftest import assert_close
 from safetensors.torch import load_file
 
+from transformer_lessons import training
 from transformer_lessons.data import number_words
-from transformer_lessons.data.batches import Batches, make_batch
+from transformer_lessons.data.batches import Batch, Batches, make_batch
 from transformer_lessons.interruption import stop_signal
 from transformer_lessons.model import Transformer, TransformerConfig
 from transformer_lessons.training import (
@@ -27,7 +32,7 @@ from transformer_lessons.training import (
     snapshots,
     split,
 )
-from transformer_lessons.training_config import chosen_precision
+from transformer_lessons.training_config import PRECISIONS, chosen_precision
 
 SIZES = {"d_model": 21, "num_heads": 3, "d_ff": 17, "num_encoder_layers": 1, "num_decoder_layers": 1}
 SMALL = TrainingConfig(steps=60, batch_size=5, training_pairs=101, warmup_steps=7, checkpoint_every=10)
@@ -100,6 +105,34 @@ def test_accumulated_gradients_are_those_of_the_whole_batch(parts):
         assert_close(a, b, tolerance=1e-9)
 
 
+def test_weight_decay_is_decoupled_from_the_gradient():
+    """With decay λ a weight θ ends lr · λ · θ lower (Loshchilov and Hutter 2019)."""
+    start = small_model().double()
+    plain, decayed = (
+        Trainer(small_model().double(), small_batches(), replace(SMALL, weight_decay=decay))
+        for decay in (0.0, 0.7)
+    )
+    rate = plain.train_step()["learning_rate"]
+    assert decayed.train_step()["learning_rate"] == rate > 0
+    models = (trainer.model.parameters() for trainer in (plain, decayed))
+    for before, a, b in zip(start.parameters(), *models, strict=True):
+        assert_close(a - b, rate * 0.7 * before)
+
+
+def test_a_model_that_was_evaluated_is_trained_with_dropout_again():
+    trainer = Trainer(small_model(dropout=0.3), small_batches(), SMALL)
+    trainer.model.eval()
+    trainer.train_step()
+    assert trainer.model.training
+
+
+def test_tokens_are_counted_by_the_second(monkeypatch):
+    ticks = iter([1000.0, 1000.25])
+    monkeypatch.setattr(training, "time", SimpleNamespace(perf_counter=lambda: next(ticks)))
+    record = Trainer(small_model(), small_batches(), SMALL).train_step()
+    assert record["tokens_per_second"] == 4 * int((small_batches()[0].tgt_out != 0).sum())
+
+
 @pytest.mark.parametrize(("parts", "sizes"), [(1, [5]), (2, [3, 2]), (3, [2, 2, 1]), (7, [1] * 5)])
 def test_split_loses_nothing(parts, sizes):
     batch = small_batches()[0]
@@ -107,6 +140,13 @@ def test_split_loses_nothing(parts, sizes):
     assert [len(piece.src) for piece in pieces] == sizes
     for name in batch._fields:
         assert torch.equal(torch.cat([getattr(piece, name) for piece in pieces]), getattr(batch, name))
+
+
+def test_a_batch_with_a_side_too_short_is_not_split():
+    """Or the pairs without a target would be left out without a word."""
+    src, tgt_in, tgt_out = small_batches()[0]
+    with pytest.raises(ValueError, match="shorter"):
+        split(Batch(src, tgt_in[:3], tgt_out[:3]), 5)
 
 
 def trained(directory, **changes) -> Trainer:
@@ -181,6 +221,13 @@ def test_learning_rate_reaches_its_peak_and_every_step_learns():
     assert min(rates) > 0
     assert replace(config, steps=3).learning_rate(1) == config.peak_learning_rate  # warm-up: a third of 3
     assert replace(config, steps=1).learning_rate(1) > 0
+    assert config.learning_rate(config.steps + 1) == 0
+
+
+def test_settings_stay_as_they_were_checked():
+    config = TrainingConfig()
+    with pytest.raises(FrozenInstanceError):
+        config.steps = 0
 
 
 def test_a_loss_that_is_not_finite_stops_before_it_spoils_the_weights():
@@ -223,6 +270,127 @@ def test_resuming_without_a_checkpoint_or_with_another_models(tmp_path):
     Trainer(small_model(), small_batches(), SMALL, tmp_path).save()
     with pytest.raises(ValueError, match="expected a checkpoint of this model"):
         Trainer(small_model(d_ff=19), small_batches(), SMALL, tmp_path).restore()
+
+
+def test_resumed_it_goes_on_with_the_same_bits_and_the_same_dropout(tmp_path):
+    trainer, resumed = (Trainer(small_model(dropout=0.3), small_batches(), SMALL, tmp_path) for _ in range(2))
+    for _ in range(3):
+        trainer.train_step()
+    trainer.save()
+    expected = [trainer.train_step()["loss"] for _ in range(2)]
+    torch.manual_seed(97)
+    resumed.restore()
+    assert [resumed.train_step()["loss"] for _ in range(2)] == expected
+    for a, b in zip(resumed.model.parameters(), trainer.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("there_now", [False, True])
+@pytest.mark.parametrize("there_before", [False, True])
+def test_a_gpus_random_state_goes_with_the_checkpoint(tmp_path, monkeypatch, there_before, there_now):
+    """If a run was begun on a GPU and goes on without one, or the other way round, there is none to restore."""
+    states, restored = [torch.tensor([7, 11], dtype=torch.uint8)], []
+    monkeypatch.setattr(torch.cuda, "get_rng_state_all", lambda: states)
+    monkeypatch.setattr(torch.cuda, "set_rng_state_all", restored.append)
+    trainer = Trainer(small_model(), small_batches(), SMALL, tmp_path)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: there_before)
+    trainer.save()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: there_now)
+    trainer.restore()
+    found = [[state.tolist() for state in given] for given in restored]
+    assert found == ([[[7, 11]]] if there_before and there_now else [])
+
+
+class Malicious:
+    """What a checkpoint from a stranger might unpickle to."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return open, (str(self.path), "w")
+
+
+def test_a_checkpoint_that_runs_code_is_not_resumed(tmp_path):
+    trainer = Trainer(small_model(), small_batches(), SMALL, tmp_path)
+    torch.save({"step": 3, "evil": Malicious(tmp_path / "written")}, tmp_path / "checkpoint.pt")
+    with pytest.raises((pickle.UnpicklingError, ValueError)):
+        trainer.restore()
+    assert not (tmp_path / "written").exists()
+
+
+# ---- What a run shows
+
+
+class Screen(io.StringIO):
+    """Standard error, of a terminal or a file."""
+
+    is_terminal = True
+
+    def isatty(self):
+        return self.is_terminal
+
+    def steps(self) -> list[tuple[int, int]]:
+        """What a reader saw, one after another: the step, and of how many."""
+        return [(int(step), int(of)) for step, of in re.findall(r"(\d+)/(\d+) ", self.getvalue())]
+
+
+def test_a_bar_shows_how_far_a_run_is_and_how_well_it_goes(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", screen := Screen())
+    trainer = Trainer(small_model(), small_batches(), replace(SMALL, steps=7))
+    for _ in range(2):
+        trainer.history.append(trainer.train_step())
+    trainer.run()
+    assert screen.steps()[0] == (2, 7)  # a resumed run begins where it was
+    assert screen.steps()[-1] == (7, 7)
+    last, end = trainer.history[-1], screen.getvalue().split("\r")[-1]
+    assert f"loss {last['loss']:.3f}, accuracy {100 * last['accuracy']:.1f}%" in end
+    assert re.search(r"step/s|s/step", end)
+    assert re.search(r"\d tokens/s", end)
+
+
+def test_a_run_is_silent_if_asked(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", screen := Screen())
+    Trainer(small_model(), small_batches(), replace(SMALL, steps=3)).run(progress=False)
+    assert screen.getvalue() == ""
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "seconds", "shown"),
+    [(True, 0.125, [*range(32)]), (False, 1.0, [0, 10, 20, 30, 31])],
+    ids=["terminal", "file"],
+)
+def test_a_terminal_gets_a_live_bar_a_file_a_line_every_ten_seconds(monkeypatch, is_terminal, seconds, shown):
+    trainer, clock = Trainer(small_model(), small_batches(), replace(SMALL, steps=31)), [time.time()]
+
+    def step() -> dict:
+        clock[0] += seconds
+        trainer.step += 1
+        return {"loss": 3.0, "accuracy": 0.5, "tokens_per_second": 7.0}
+
+    monkeypatch.setattr(sys, "stderr", screen := Screen())
+    monkeypatch.setattr(screen, "is_terminal", is_terminal)
+    monkeypatch.setattr("tqdm.std.time", lambda: clock[0])
+    monkeypatch.setattr(trainer, "train_step", step)
+    trainer.run()
+    assert sorted({step for step, _ in screen.steps()}) == shown
+
+
+def test_a_step_is_on_record_as_soon_as_it_is_done(tmp_path, monkeypatch):
+    """Whoever watches the file need not wait for a buffer to fill; nor is its rest lost in a crash."""
+    trainer, seen = Trainer(small_model(), small_batches(), replace(SMALL, steps=5), tmp_path), []
+    train_step = trainer.train_step
+
+    def watched() -> dict:
+        seen.append([record["step"] for record in read_metrics(tmp_path)])
+        return train_step()
+
+    monkeypatch.setattr(trainer, "train_step", watched)
+    trainer.run(progress=False)
+    assert seen == [[*range(1, step)] for step in range(1, 6)]
+
+
+# ---- Ctrl-C
 
 
 def test_second_interrupt_raises_and_handlers_are_put_back():
@@ -367,6 +535,13 @@ def test_lower_precision_computes_the_same_gradients_roughly(precision, close):
     assert not torch.equal(lower.model.output.weight.grad, exact.model.output.weight.grad)
 
 
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_only_float16_needs_its_loss_scaled(precision):
+    """Elsewhere no gradient can get lost, and no step be left out."""
+    trainer = Trainer(small_model(), small_batches(), replace(SMALL, precision=precision))
+    assert (trainer.scaler.get_scale() > 1) == (precision == "float16")
+
+
 def test_a_step_that_overflows_is_left_out_and_the_next_scaled_less():
     trainer = Trainer(small_model(), small_batches(), replace(SMALL, precision="float16"))
     trainer.train_step()
@@ -406,6 +581,14 @@ def test_what_a_device_is_fast_at(monkeypatch, device, capability, dtype):
     assert chosen_precision("auto", torch.device(device)) == dtype
     assert chosen_precision("float16", torch.device(device)) == torch.float16
     assert chosen_precision("float32", torch.device(device)) == torch.float32
+
+
+def test_compiling_asks_for_graphs_that_fit_batches_of_any_shape(monkeypatch):
+    asked = []
+    monkeypatch.setattr(torch, "compile", lambda loss, **options: asked.append(options) or loss)
+    for is_compiled in (False, True):
+        Trainer(small_model(), small_batches(), replace(SMALL, compile=is_compiled)).train_step()
+    assert asked == [{"dynamic": True}]
 
 
 COMPILED = """
