@@ -338,33 +338,8 @@ def bench(around) -> Iterator[Bench]:
         yield Bench(worker, around)
 
 
-# Not contained yet, or not shown to be executed: what is still to be done.
-OPEN = {
-    *(
-        "resources: many processes' memory",
-        "resources: a long answer",
-        "resources: a gradient of another shape",
-    ),
-    *(
-        "resources: long texts",
-        "wire: long outputs",
-        "wire: a shape beyond all bounds",
-        "wire: a long message",
-    ),
-    "wire: numbers without end",
-}
-
-
-def _known(name: str):
-    return (
-        pytest.param(name, marks=pytest.mark.xfail(reason="still open", strict=False))
-        if name in OPEN
-        else name
-    )
-
-
 @isolated
-@pytest.mark.parametrize("name", [_known(name) for name in ATTACKS])
+@pytest.mark.parametrize("name", ATTACKS)
 def test_attack(name, bench):
     attack, attacks = ATTACKS[name], neighbours(name)
     submitted = cells_of(attacks, bench.around.places)
@@ -406,7 +381,6 @@ def test_nothing_outside_was_touched(bench):
 
 
 @isolated
-@pytest.mark.xfail(reason="a few are still open", strict=False)
 def test_all_attacks_were_executed_and_none_skipped(bench, request, capsys):
     chosen = {
         item.callspec.params["name"] for item in request.session.items if item.name.startswith("test_attack[")
@@ -457,7 +431,7 @@ for text in sys.stdin:
     with open(reading) as file: print(file.read() or "[{}, \\"it ended\\"]", flush=True)
     os.wait()
 """
-CONTROLS = [name for name, attack in ATTACKS.items() if attack.control and name != "forging: gc"]
+CONTROLS = [name for name, attack in ATTACKS.items() if attack.control]
 
 
 @pytest.fixture(scope="module")

@@ -89,7 +89,9 @@ def _others() -> list[Layer]:
     kernel = "Linux 5.13 or newer, started with `landlock` among the words of `lsm=`."
     run = "`systemd-run --user --scope -p Delegate=yes python -m exercises.autograder grade …`"
     groups = (
-        "the whole box is held to its memory and processes" if group else "each process is limited by itself"
+        "the kernel holds the whole box to its memory and processes"
+        if group
+        else "each process has its limits; what many hold together is looked at twenty times a second"
     )
     root = os.geteuid() == 0
     user = (

@@ -260,7 +260,8 @@ def _points(value: Any, most: float) -> float:
 def _failed(error: BaseException) -> tuple[str, list[str], list[dict]]:
     """Of a test that raised: status, what the student is told, and what the instructor is shown."""
     name = type(error).__name__
-    shown = [_error_output(name, str(error)[:TEXT], "".join(traceback.format_exception(error)))]
+    trace = "".join(traceback.format_exception(error))[-5 * TEXT :]  # the learner's message may be long
+    shown = [_error_output(name, str(error)[:TEXT], trace)]
     if isinstance(error, _TestTimeLimitError):
         return "timeout", ["The test took too long."], shown
     if isinstance(error, GONE):

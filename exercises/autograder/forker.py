@@ -32,6 +32,7 @@ from exercises.autograder.confine import (
     memory_in_use,
     waited,
 )
+from exercises.autograder.together import Watch, filled
 from transformer_lessons import checks
 
 __all__ = ["main"]
@@ -39,6 +40,7 @@ __all__ = ["main"]
 PATIENCE = 5.0  # seconds after which tests that should have ended by themselves are ended
 TESTS_MEMORY = 3 << 28  # bytes that a test may use, whatever the learner's process sends
 OWN_MEMORY = 1 << 29  # bytes of Python and torch that a learner's process may copy
+LOOK = 0.05  # seconds between two looks at the memory of a box
 MOST = 65_536  # bytes of a request
 
 
@@ -77,6 +79,7 @@ class _Job:
         self._limits = Limits(**request["limits"])
         self._adopt = _group(request["group"], self._limits).take if request["group"] else lambda pid: None
         self._learner: Boxed | None = None
+        self._watch: Watch | None = None
         self._cpu = 0.0
 
     def run(self) -> dict:
@@ -89,7 +92,7 @@ class _Job:
         try:
             in_time = self._supply(ours, began + self._limits.seconds + PATIENCE)
         finally:
-            self._end(self._learner)
+            self._end_learner()
             ours.close()
             os.kill(tests, signal.SIGKILL)
             self._cpu += waited(tests)[1]
@@ -97,17 +100,21 @@ class _Job:
 
     def _supply(self, tests: socket.socket, deadline: float) -> bool:
         """A learner's process for each byte that the tests send; whether they ended in time."""
-        while True:
-            ready, _, _ = select.select([tests], [], [], max(0.0, deadline - time.monotonic()))
+        while (left := deadline - time.monotonic()) > 0:
+            ready, _, _ = select.select([tests], [], [], min(left, LOOK if self._learner else left))
             if not ready:
-                return False
+                if self._watch and self._watch.too_much():
+                    self._end_learner()
+                continue
             if not tests.recv(1):
                 return True
-            self._end(self._learner)
-            self._learner = None
+            self._end_learner()
             self._learner = self._started((tests,))
+            most = self._limits.memory + self._limits.scratch
+            self._watch = Watch(self._learner.pid, most, already=filled(os.getpid()))
             socket.send_fds(tests, [b"."], [self._learner.connection.fileno()])
             self._learner.connection.close()
+        return False
 
     def _started(self, others: tuple) -> Boxed:
         """A learner's process, in its box."""
@@ -123,9 +130,10 @@ class _Job:
         resource.setrlimit(resource.RLIMIT_DATA, [memory_in_use()["VmData"] + TESTS_MEMORY] * 2)
         examiner.run(self._control, lambda: _supplied(supply))
 
-    def _end(self, learner: Boxed | None) -> None:
-        if learner is not None:
-            self._cpu += end(learner)
+    def _end_learner(self) -> None:
+        if self._learner is not None:
+            self._cpu += end(self._learner)
+        self._learner = self._watch = None
 
 
 def _group(parent: str, limits: Limits) -> Group:

@@ -6,7 +6,7 @@ It holds no secrets, and what it replies is not believed: it is what the learner
 import json
 import numbers
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,8 @@ MOST_VALUES = 200_000  # numbers and letters in them, all together
 MOST_ITEMS = 10_000  # of a list or dict
 MOST_OUTPUT = 400_000  # characters of one cell's outputs, as JSON
 DEPTH = 8
-SIZED = (str, list, tuple, set, frozenset, range, dict)
+SCALAR: dict[type, Callable] = {str: str.__str__, int: int.__int__, float: float.__float__}
+BUILT_IN = (*SCALAR, list, tuple, set, frozenset, range, dict)
 
 
 class TimeLimitError(BaseException):
@@ -136,11 +137,21 @@ class Learner:
         return [str(name) for name, _ in self._local.find(handle).named_parameters()]
 
 
+def _kind(value: Any) -> type | None:
+    """Which built-in type a value is of, or derived from.
+
+    Methods of a class that the learner has written may never come back, so they are not called: that type's are.
+    """
+    return next((kind for kind in BUILT_IN if issubclass(type(value), kind)), None)
+
+
 def _size(value: Any) -> int:
     """About how many numbers or letters a value has; 1 of what has no length."""
-    if isinstance(value, Tensor):
-        return value.numel()
-    return value.size if isinstance(value, np.ndarray) else len(value) if type(value) in SIZED else 1
+    if kind := _kind(value):
+        return kind.__len__(value) if issubclass(kind, Sized) else 1
+    if type(value).__module__ == "__main__" or not isinstance(value, Tensor | np.ndarray):
+        return 1
+    return value.numel() if isinstance(value, Tensor) else value.size
 
 
 def _plain(value: Any, depth: int, most: int) -> Any:
@@ -151,26 +162,32 @@ def _plain(value: Any, depth: int, most: int) -> Any:
     """
     if _size(value) > most:
         raise TypeError("too large a value")
-    if value is None or isinstance(value, bool | np.bool_):
+    if value is None or type(value) in (bool, np.bool_):
         return None if value is None else bool(value)
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, numbers.Integral):
-        return int(value)
+    kind = _kind(value)
+    if kind in SCALAR:
+        return SCALAR[kind](value)
+    if kind:
+        return _plain_items(kind, value, depth + 1, most)
+    if type(value).__module__ == "__main__":
+        raise TypeError("a class of the learner's")
     if isinstance(value, numbers.Real):
-        return float(value)
+        return int(value) if isinstance(value, numbers.Integral) else float(value)
     if isinstance(value, np.ndarray):
         value = torch.from_numpy(value.copy())
     if isinstance(value, Tensor) and value.layout is torch.strided:
         return value.detach().cpu().clone()
-    if depth > DEPTH or not isinstance(value, list | tuple | set | frozenset | range | dict):
-        raise TypeError(f"{type(value).__name__} is no plain value")
-    if len(value) > MOST_ITEMS:
-        raise TypeError("too many values")
-    if isinstance(value, dict):
-        return {str(name): _plain(item, depth + 1, most) for name, item in value.items()}
-    ordered = sorted(value, key=str) if isinstance(value, set | frozenset) else value
-    return [_plain(item, depth + 1, most) for item in ordered]
+    raise TypeError(f"{type(value).__name__} is no plain value")
+
+
+def _plain_items(kind: type, value: Any, depth: int, most: int) -> list | dict:
+    if depth > DEPTH or kind.__len__(value) > MOST_ITEMS:
+        raise TypeError("too deep, or too many values")
+    items = [_plain(item, depth, most) for item in kind.__iter__(value)]
+    if kind is dict:
+        values = [_plain(item, depth, most) for item in dict.values(value)]
+        return dict(zip(map(str, items), values, strict=True))
+    return sorted(items, key=str) if kind in (set, frozenset) else items
 
 
 def _error(name: str, text: str) -> dict:

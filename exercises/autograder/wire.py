@@ -142,7 +142,9 @@ def _bytes_of(tensor: Tensor) -> memoryview:
 def _decoded(encoded: Any, data: memoryview, count: _Count, depth: int) -> tuple[Any, memoryview]:
     """A value, and the bytes that are left."""
     count.one_more(depth)
-    if encoded is None or type(encoded) in (bool, float, str):
+    if encoded is None or type(encoded) in (bool, float):
+        return encoded, data
+    if type(encoded) is str and len(encoded) <= TEXT:
         return encoded, data
     if type(encoded) is int and -(2**63) <= encoded < 2**63:
         return encoded, data
@@ -169,7 +171,11 @@ def _tensor(described: Any, data: memoryview) -> tuple[Tensor, memoryview]:
     if type(described) is not list or len(described) != 2 or described[0] not in NAMES.values():
         raise WireError("tensor: no dtype and shape")
     dtype, shape = DTYPES[described[0]], described[1]
-    if type(shape) is not list or len(shape) > AXES or not all(type(n) is int and n >= 0 for n in shape):
+    if (
+        type(shape) is not list
+        or len(shape) > AXES
+        or not all(type(n) is int and 0 <= n < 2**63 for n in shape)
+    ):
         raise WireError("tensor: no shape")
     size = math.prod(shape) * dtype.itemsize
     if size > len(data):

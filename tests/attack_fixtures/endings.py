@@ -298,6 +298,7 @@ threading.Thread(target=flood, args=(line(),), daemon=True).start()
         after="ps03-5-answer",
         at_most=True,
         why="frames get mixed up",
+        shows="attack ran|out of step",
     ),
 )
 

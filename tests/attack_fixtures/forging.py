@@ -670,8 +670,8 @@ output_shape, weights_shape, equal_weight, spread = Shape([1]), [[[[[[[[[[[1]]]]
 print("attack ran")
 """,
         after="ps03-1-answer",
-        earns={"ps03-1-test": 1.0},
-        why="a number that says it is 0.2 is 0.2; the others are wrong or none",
+        earns={"ps03-1-test": 0.0},
+        why="a number is what it holds, whatever its methods say: 7, not 0.2",
     ),
 )
 

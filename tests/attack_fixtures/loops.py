@@ -27,6 +27,23 @@ def _answer(name: str, tries: str, body: str, **more) -> Attack:
     return Attack(name, tries, answers=answers, **more)
 
 
+def _slow_value(name: str, more: str, **about) -> Attack:
+    code = f"""
+import numbers
+class Slow:
+    {more}
+    def __float__(self):
+        while True:
+            try: time.sleep(1000)
+            except BaseException: pass
+numbers.Real.register(Slow)
+spread = Slow()
+print("attack ran")
+"""
+    tries = "a number that takes forever to say what it is, whenever a test asks for it"
+    return Attack(name, tries, code, after="ps03-1-answer", **about)
+
+
 ATTACKS = (
     _cell("endless", "an endless loop in a cell", "while True: pass"),
     _cell(
@@ -123,23 +140,13 @@ return ids.ne(pad_id)[:, None, None]
         at_most=True,
         why="a right answer within the time",
     ),
-    Attack(
-        "in a value",
-        "a number that takes forever to say what it is, whenever a test asks for it",
-        """
-import numbers
-class Slow:
-    def __float__(self):
-        while True:
-            try: time.sleep(1000)
-            except BaseException: pass
-numbers.Real.register(Slow)
-spread = Slow()
-print("attack ran")
-""",
-        after="ps03-1-answer",
+    _slow_value("in a value", "", earns={"ps03-1-test": 2.0}, why="one of its numbers is none"),
+    _slow_value(
+        "in a value, and it lies",
+        '__module__ = "builtins"',
         earns={"ps03-1-test": 0.0},
-        why="one of the values of task 1 never arrives",
+        why="no value of it ever arrives",
+        at_most=True,
     ),
     Attack(
         "slow cells, and an end",

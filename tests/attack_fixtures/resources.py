@@ -111,6 +111,8 @@ def take(number=3):
     return f"{number} times 150 MB at once"
 tried("450 MB in three processes", take)
 """,
+        alone=True,
+        shows="attack ran|This cell was ended",
     ),
 )
 
@@ -321,14 +323,14 @@ def neighbour(length):
     ),
     Attack(
         "large replies",
-        "100 MB in each reply",
+        "60 MB in each reply, nearly as much as it may hold",
         """
 def change(connection, reply):
     if "kind" not in (reply["value"] if type(reply["value"]) is dict else ()): return reply
     RAN[:] = ["attack ran"]
-    size = 100 << 20
+    size = 60 << 20
     raw(connection, answer(reply["number"], [{"tensor": ["uint8", [size]]}, 1], kind="tuple"), claimed=size)
-    for _ in range(100): connection.sendall(bytes(1 << 20))
+    for _ in range(60): connection.sendall(bytes(1 << 20))
 forge(change)
 """,
         after="ps03-5-answer",
@@ -346,8 +348,8 @@ def change(connection, reply):
 forge(change)
 """,
         whole=True,
-        earns={"ps03-3-test": 5.5},
-        why="its gradients are wrong",
+        earns={"ps03-3-test": 4.5},
+        why="two requirements look at its gradients",
     ),
     Attack(
         "twenty thousand values",

@@ -37,15 +37,24 @@ if 'done' in globals(): return reply
 globals()['done'] = True
 """
 # What the test's fate shows where the process that would say it has been replaced.
-RAN = "attack ran|Your code ended the test: (reply|frame|header|tensor|value|the other process)"
+_ENDED = "(Your code ended the test|This cell was ended)"
+RAN = f"attack ran|{_ENDED}: (reply|frame|header|tensor|value|the other process)"
 
 OUTPUTS = (
     _forged(
         "long outputs",
+        "a cell's outputs of half a million characters, in many entries",
+        "cell",
+        ONCE + "raw(c, fields(number=n, value='[' + '1, ' * 170_000 + '1]'))",
+        after="ps03-imports",
+    ),
+    _forged(
+        "outputs that are too long",
         "a cell's outputs of 700,000 characters",
         "cell",
         ONCE + "raw(c, fields(number=n, value='[\"' + 'x' * 700_000 + '\"]'))",
         after="ps03-imports",
+        shows="This cell was ended: header: no value",
     ),
     _forged(
         "outputs that are no text",
@@ -278,14 +287,23 @@ forge(change)
 CALLS = (
     _forged(
         "a long message",
-        "an error with a message of 1.5 MB, where a test calls the function itself",
+        "an error with a message of half a megabyte, where a test calls the function itself",
         "apply",
         """
-v['reply'] |= {'error': {'type': 'RuntimeError', 'message': '', 'line': ''}}
+v['reply'] |= {'error': {'type': 'RuntimeError', 'message': 'm' * 500_000, 'line': 'l' * 500_000}}
+return reply
+""",
+    ),
+    _forged(
+        "a message that is too long",
+        "the same with 1.5 MB",
+        "apply",
+        """
 error = fields(type='RuntimeError', message='m' * 1_500_000, line='')
 whole = answer(n, error=error)['dict']['value']
 raw(c, fields(number=n, value=fields(reply=whole, after=[[], fields()])))
 """,
+        shows=RAN,
     ),
     _forged(
         "other arguments afterwards",

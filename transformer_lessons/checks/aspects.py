@@ -93,9 +93,8 @@ def _gradients(task: Task, got: Reply, want: Reply) -> Finding | None:
         mine = got.gradients.get(path)
         if mine is None:
             return Finding(f"no gradient arrives at {_argument(task, path)}.", name)
-        apart = deviation(mine, gradient)
-        if apart:
-            return _apart(f"the {name}", mine, apart, None)
+        if finding := _off(f"the {name}", mine, gradient):
+            return finding
     return None
 
 
@@ -106,9 +105,17 @@ def _parameters(task: Task, got: Reply, want: Reply) -> Finding | None:
         mine = got.parameters.get(name)
         if mine is None:
             return Finding(f"no gradient arrives at the parameter {name}.", f"gradient of {name}")
-        if mine.shape == gradient.shape and (apart := deviation(mine, gradient)):
-            return _apart(f"the gradient of {name}", mine, apart, None)
+        if finding := _off(f"the gradient of {name}", mine, gradient):
+            return finding
     return None
+
+
+def _off(name: str, got: Tensor, want: Tensor) -> Finding | None:
+    """Of gradients. Torch makes none of another shape, but a reply from elsewhere might hold one."""
+    if got.shape != want.shape:
+        return Finding(f"{name} has shape {tuple(got.shape)}, not {tuple(want.shape)}.", name)
+    apart = deviation(got, want)
+    return _apart(name, got, apart, None) if apart else None
 
 
 def _memory(what: str, words: str) -> Callable:

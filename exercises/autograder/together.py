@@ -1,0 +1,53 @@
+"""What the processes of a box hold together, where no control group limits the box as a whole.
+
+Each process has a limit of its own that the kernel keeps; that many small ones are one large one, this finds.
+"""
+
+import re
+from pathlib import Path
+
+__all__ = ["Watch", "filled", "processes_below"]
+
+PROCESSES = Path("/proc")
+FILLED = re.compile(r"^Rss(?:Anon|Shmem):\s+(\d+) kB$", re.MULTILINE)  # without files, which are read-only
+
+
+class Watch:
+    """Looks at a box, again and again.
+
+    Args:
+        keeper: the process whose descendants are in the box.
+        memory: bytes they may fill together; a page that two of them share counts twice.
+        already: bytes of each that do not count, as it began with them.
+    """
+
+    def __init__(self, keeper: int, memory: int, already: int):
+        self._keeper, self._memory, self._already = keeper, memory, already
+        self._before = False
+
+    def too_much(self) -> bool:
+        """Whether they fill too much, now and at the last look: a child about to start a program is a copy."""
+        now = sum(max(0, filled(pid) - self._already) for pid in processes_below(self._keeper)) > self._memory
+        before, self._before = self._before, now
+        return now and before
+
+
+def processes_below(pid: int) -> list[int]:
+    """The children of all threads of a process, and theirs."""
+    try:
+        found = [
+            int(word)
+            for thread in (PROCESSES / str(pid) / "task").iterdir()
+            for word in (thread / "children").read_text().split()
+        ]
+    except OSError:  # it has just ended
+        return []
+    return [*found, *(other for child in found for other in processes_below(child))]
+
+
+def filled(pid: int) -> int:
+    """The bytes of memory that a process fills, files that are mapped not counted; 0 if it has ended."""
+    try:
+        return 1024 * sum(map(int, FILLED.findall((PROCESSES / str(pid) / "status").read_text())))
+    except OSError:
+        return 0
