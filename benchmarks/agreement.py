@@ -30,7 +30,7 @@ from traitlets.config import Config
 
 from benchmarks.mutations import mutants
 from exercises import release
-from exercises.autograder.confine import Limits
+from exercises.autograder.box.confine import Limits
 from exercises.autograder.execute import worker
 from exercises.autograder.result import read
 from transformer_lessons.files import write_json

@@ -6,7 +6,7 @@ import pytest
 from benchmarks import agreement
 from exercises import release
 from exercises.autograder import doctor
-from exercises.autograder.confine import Limits
+from exercises.autograder.box.confine import Limits
 from exercises.autograder.examiner import Cell
 from exercises.autograder.worker import Worker
 

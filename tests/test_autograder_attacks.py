@@ -25,7 +25,7 @@ import pytest
 from nbgrader.api import Gradebook
 
 from exercises.autograder import doctor, execute, grade
-from exercises.autograder.confine import Limits
+from exercises.autograder.box.confine import Limits
 from exercises.autograder.examiner import Cell
 from exercises.autograder.worker import Worker
 from tests.attack_fixtures.attack import ANSWERS, EARNS, EXTRA_TESTS, LAST, PRELUDE, Attack

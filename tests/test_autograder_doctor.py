@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from exercises.autograder import __main__ as command
-from exercises.autograder import cgroup, doctor, linux
+from exercises.autograder import doctor
+from exercises.autograder.box import cgroup, linux
 from exercises.autograder.doctor import Layer
 
 ROOT = Path(__file__).parents[1]

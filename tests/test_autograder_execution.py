@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from exercises.autograder import doctor
-from exercises.autograder.confine import Limits
+from exercises.autograder.box.confine import Limits
 from exercises.autograder.examiner import Cell, _points
 from exercises.autograder.worker import Worker, WorkerError
 

@@ -20,11 +20,10 @@ from PIL import Image, PngImagePlugin
 
 from book import browser
 from exercises import release
-from exercises.autograder import feedback, feedback_inspection
-from exercises.autograder.feedback import page
-from exercises.autograder.feedback_panels import paragraphs
-from exercises.autograder.feedback_pictures import BYTES, picture
-from exercises.autograder.feedback_text import clean, code, cut, terminal
+from exercises.autograder.feedback import inspection, page
+from exercises.autograder.feedback.panels import paragraphs
+from exercises.autograder.feedback.pictures import BYTES, picture
+from exercises.autograder.feedback.text import clean, code, cut, terminal
 from exercises.autograder.result import CellResult, Flag, Part, Result
 from transformer_lessons import checks
 
@@ -234,7 +233,7 @@ def test_nothing_of_the_masters_hidden_tests(master):
     html = page(notebook, released, Result("Ada", master.stem, tuple(results)))
     assert len(html) < 200_000
     assert "BEGIN HIDDEN" not in html
-    hidden = feedback_inspection.secrets(notebook, released)
+    hidden = inspection.secrets(notebook, released)
     assert len(hidden) >= 5
     text = shown(html)
     assert [line for line in hidden if line in text] == []
@@ -314,7 +313,7 @@ def test_lines_that_tell_nothing_are_no_secrets():
     notebook = handed_in(code_cell("### BEGIN HIDDEN TESTS\nmy = 'own and only mine'"))
     notebook.cells[3].source = "\n".join(["### BEGIN HIDDEN TESTS", *lines])
     notebook.cells[1].source += "\nreturn 2 * x"
-    assert feedback_inspection.secrets(notebook, RELEASED) == ["expected = [7, 11]"]
+    assert inspection.secrets(notebook, RELEASED) == ["expected = [7, 11]"]
 
 
 # ---- Text
@@ -866,14 +865,14 @@ def test_any_garbage_makes_a_page(cell):
     ],
 )
 def test_what_a_page_may_not_hold_is_found(html):
-    feedback_inspection.inspect("<html><head><title>x</title></head><body><b>x</b></body></html>", [])
+    inspection.inspect("<html><head><title>x</title></head><body><b>x</b></body></html>", [])
     with pytest.raises(ValueError, match=r"^page: "):
-        feedback_inspection.inspect(f"<html><head></head><body>{html}</body></html>", [])
+        inspection.inspect(f"<html><head></head><body>{html}</body></html>", [])
 
 
 def test_a_page_that_does_not_end_is_found():
     with pytest.raises(ValueError, match="body is not closed"):
-        feedback_inspection.inspect("<html><head></head><body>", [])
+        inspection.inspect("<html><head></head><body>", [])
 
 
 # ---- In a browser
@@ -1015,7 +1014,7 @@ def luminance(colour: str) -> float:
 
 @pytest.mark.parametrize("number", [0, 1], ids=["light", "dark"])
 def test_colours_can_be_read(number):
-    source = Path(feedback.__file__).with_suffix(".html").read_text(encoding="utf-8")
+    source = (Path(inspection.__file__).parent / "page.html").read_text(encoding="utf-8")
     block = re.findall(r":root \{(.*?)\}", source, re.DOTALL)[number]
     colours = dict(re.findall("--([a-z-]+): (#[0-9a-f]{6});", block))
     grounds = {"paper", "sheet", *(name for name in colours if name.endswith("-tint"))}

@@ -25,9 +25,9 @@ from exercises.autograder.flags import (
     from_calls,
     in_source,
 )
-from exercises.autograder.flags_known import CHECKS, ORDINARY, PACKAGE, WATCHED, sentence
-from exercises.autograder.flags_names import PRELUDE
-from exercises.autograder.flags_text import units_of, without_magics
+from exercises.autograder.flags.known import CHECKS, ORDINARY, PACKAGE, WATCHED, sentence
+from exercises.autograder.flags.names import PRELUDE
+from exercises.autograder.flags.text import units_of, without_magics
 from exercises.autograder.result import Flag
 from tests.typical_answers import WRONG
 from transformer_lessons import checks

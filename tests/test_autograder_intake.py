@@ -13,12 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exercises.autograder import intake, intake_files
-from exercises.autograder.intake import Quarantined, Received, take_in
-from exercises.autograder.intake_assignment import Catalogue
-from exercises.autograder.intake_cells import Cell
-from exercises.autograder.intake_json import CannotBeGraded, content_of
-from exercises.autograder.intake_names import safe_id, sender_of
+from exercises.autograder.intake import Quarantined, Received, files, submissions, take_in
+from exercises.autograder.intake.assignment import Catalogue
+from exercises.autograder.intake.cells import Cell
+from exercises.autograder.intake.contents import CannotBeGraded, content_of
+from exercises.autograder.intake.names import safe_id, sender_of
 
 RELEASE = Path(__file__).parent.parent / "exercises" / "release"
 NAMES = ("ps02_masks", "ps03_attention", "ps04_multi_head")
@@ -147,6 +146,8 @@ def reason_of(data: bytes) -> str:
         ("../ps03_attention.ipynb", None, [PS03], (0, 0), False),
         ("+/ps03_attention.ipynb", None, [PS03], (0, 0), False),
         ("ps03_attention.ipynb", None, [PS03], None, False),
+        ("bob__Copy of homework.ipynb", "bob", [], None, False),
+        ("__homework.ipynb", None, [], None, False),
         ("Untitled3.ipynb", None, [], None, False),
         ("ps03_attention/ps03_attention.ipynb", None, [PS03], None, False),
         ("名字_ps03_attention.ipynb", "名字", [PS03], (0, 0), False),
@@ -591,8 +592,8 @@ def test_what_must_not_be_read(folder, monkeypatch):
             raise PermissionError(13, "Permission denied")
         return really_list(path)
 
-    monkeypatch.setattr(intake_files.os, "open", no_bob)
-    monkeypatch.setattr(intake_files.os, "listdir", no_cem)
+    monkeypatch.setattr(files.os, "open", no_bob)
+    monkeypatch.setattr(files.os, "listdir", no_cem)
     found = taken(root)
     assert found["bob/ps03_attention.ipynb"].reason == "The file could not be read (Permission denied)."
     assert found["cem"].reason == "The folder could not be read (Permission denied)."
@@ -600,7 +601,7 @@ def test_what_must_not_be_read(folder, monkeypatch):
 
 
 def test_too_many_files(folder, monkeypatch):
-    monkeypatch.setattr(intake_files, "MOST_FILES", 2)
+    monkeypatch.setattr(files, "MOST_FILES", 2)
     found = taken(folder({f"{name}/ps03_attention.ipynb": answered() for name in "abc"}))
     assert students(found) == {"a/ps03_attention.ipynb": "a", "b/ps03_attention.ipynb": "b", "all": None}
     assert found["all"].reason == "There are more than 2 files. The rest was not looked at."
@@ -698,14 +699,14 @@ def test_names_without_an_encoding(archive):
 
 
 def test_an_archive_that_is_too_large_in_all(archive, monkeypatch):
-    monkeypatch.setattr(intake_files, "MOST_OF_ARCHIVE", 10_000)
+    monkeypatch.setattr(files, "MOST_OF_ARCHIVE", 10_000)
     found = taken(archive({f"{name}__ps03_attention.ipynb": answered() for name in "ab"}))
     assert list(students(found).values()) == ["a", None]
     assert found["bulk.zip: b__ps03_attention.ipynb"].reason == "The archive is too large in all. Split it."
 
 
 def test_an_archive_whose_list_is_too_long(archive, monkeypatch):
-    monkeypatch.setattr(intake_files, "MOST_AT_ONCE", 5_000)
+    monkeypatch.setattr(files, "MOST_AT_ONCE", 5_000)
     one = only(taken(archive({f"{name}__ps03_attention.ipynb": "" for name in range(90)})))
     assert (one.path, one.student, one.assignment) == ("bulk.zip", None, None)
     assert one.reason.startswith(
@@ -735,14 +736,14 @@ def test_a_damaged_archive_stops_nothing(tmp_path_factory, data):
 
 
 def test_what_nobody_foresaw_stops_no_other(folder, monkeypatch):
-    really = intake.repair
+    really = submissions.repair
 
     def repair(content, released):
         if content["nbformat_minor"] == 3:
             raise TypeError("a\nb")
         return really(content, released)
 
-    monkeypatch.setattr(intake, "repair", repair)
+    monkeypatch.setattr(submissions, "repair", repair)
     odd = json.dumps({**json.loads(answered()), "nbformat_minor": 3})
     found = taken(folder({"a/x.ipynb": answered(), "b/x.ipynb": odd, "c/x.ipynb": answered()}))
     assert students(found) == {"a/x.ipynb": "a", "b/x.ipynb": None, "c/x.ipynb": "c"}

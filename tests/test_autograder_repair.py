@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exercises.autograder.intake_cells import bare
-from exercises.autograder.repair import CannotBeGraded, repair
-from exercises.autograder.repair_matching import defined
+from exercises.autograder.intake.cells import bare
+from exercises.autograder.intake.matching import defined
+from exercises.autograder.intake.repair import CannotBeGraded, repair
 from transformer_lessons.submission import grade_id
 
 RELEASE = Path(__file__).parent.parent / "exercises" / "release"

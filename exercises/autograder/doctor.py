@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from exercises.autograder import linux
-from exercises.autograder.cgroup import delegated
-from exercises.autograder.confine import HOME, ConfinementError, Limits, end, in_box, readable_folders
+from exercises.autograder.box import linux
+from exercises.autograder.box.cgroup import delegated
+from exercises.autograder.box.confine import HOME, ConfinementError, Limits, end, in_box, readable_folders
 
 __all__ = ["Layer", "layers", "problem", "report"]
 

@@ -21,9 +21,9 @@ from traitlets import Enum, Float, Int, Unicode
 
 import transformer_lessons
 from exercises.autograder import result as results
-from exercises.autograder.confine import Limits
+from exercises.autograder.box.confine import Limits
 from exercises.autograder.examiner import Cell
-from exercises.autograder.flags_calls import from_calls
+from exercises.autograder.flags.calls import from_calls
 from exercises.autograder.result import CellResult, Flag, Result
 from exercises.autograder.worker import Worker
 

@@ -20,9 +20,10 @@ from typing import Any
 import matplotlib.pyplot as plt
 import torch
 
-from exercises.autograder import cells, examiner, linux, student
-from exercises.autograder.cgroup import Group
-from exercises.autograder.confine import (
+from exercises.autograder import cells, examiner, student
+from exercises.autograder.box import linux
+from exercises.autograder.box.cgroup import Group
+from exercises.autograder.box.confine import (
     Boxed,
     ConfinementError,
     Limits,
@@ -32,7 +33,7 @@ from exercises.autograder.confine import (
     memory_in_use,
     waited,
 )
-from exercises.autograder.together import Watch, filled
+from exercises.autograder.box.together import Watch, filled
 from transformer_lessons import checks
 
 __all__ = ["main"]

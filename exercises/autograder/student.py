@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from exercises.autograder.cells import Shell, the_shell
-from exercises.autograder.flags_calls import Noticing, watch_imports_and_reads
+from exercises.autograder.flags.calls import Noticing, watch_imports_and_reads
 from exercises.autograder.remote import TOO_LATE, answers_of, serve
 from exercises.autograder.time_limit import time_limit
 from transformer_lessons.checks.adapter import Reply, is_handle

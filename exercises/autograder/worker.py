@@ -13,8 +13,8 @@ from pathlib import Path
 
 import matplotlib
 
-from exercises.autograder.cgroup import delegated, make_room
-from exercises.autograder.confine import Limits
+from exercises.autograder.box.cgroup import delegated, make_room
+from exercises.autograder.box.confine import Limits
 from exercises.autograder.examiner import Cell
 from exercises.autograder.wire import PeerGoneError, WireError, receive, send
 

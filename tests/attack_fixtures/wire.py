@@ -516,7 +516,7 @@ result.CellResult = None
                 "the forking process",
                 "its functions, replaced where the learner's process has them",
                 """
-for module in ('worker', 'confine'):
+for module in ('worker', 'box.confine'):
     for name in dir(mine(module)):
         if callable(getattr(mine(module), name)) and not name.startswith('__'): setattr(mine(module), name, None)
 """,

@@ -8,10 +8,10 @@ from typing import Any
 from markupsafe import Markup, escape
 from nbformat import NotebookNode
 
-from exercises.autograder.feedback_markdown import markdown, without_pictures
-from exercises.autograder.feedback_panels import Panel, given, grade_id, source_of, whose
-from exercises.autograder.feedback_pictures import FORMATS, picture
-from exercises.autograder.feedback_text import NOTHING, Room, clean, code, cut, short, terminal, text_of
+from exercises.autograder.feedback.markdown import markdown, without_pictures
+from exercises.autograder.feedback.panels import Panel, given, grade_id, source_of, whose
+from exercises.autograder.feedback.pictures import FORMATS, picture
+from exercises.autograder.feedback.text import NOTHING, Room, clean, code, cut, short, terminal, text_of
 
 __all__ = ["Block", "Output", "Writer"]
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from exercises.autograder.intake_cells import Cell
-from exercises.autograder.intake_json import shown
-from exercises.autograder.repair_matching import Match, is_answer, same
+from exercises.autograder.intake.cells import Cell
+from exercises.autograder.intake.contents import shown
+from exercises.autograder.intake.matching import Match, is_answer, same
 
 __all__ = ["about_contents", "about_names"]
 

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from exercises.autograder.intake_json import AGAIN, FRESH, CannotBeGraded, kind, shown
+from exercises.autograder.intake.contents import AGAIN, FRESH, CannotBeGraded, kind, shown
 
 __all__ = ["Cell", "bare", "cells_of"]
 

@@ -14,7 +14,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.overrides import TorchFunctionMode
 
 import transformer_lessons
-from exercises.autograder.flags_known import (
+from exercises.autograder.flags.known import (
     GIVEN,
     LINE,
     MODULES,

@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 
-from exercises.autograder.flags_known import CHECKS, LINE, WATCHED
+from exercises.autograder.flags.known import CHECKS, LINE, WATCHED
 
 __all__ = ["IMPORTERS", "Scope", "chain", "resolved", "scope_of", "text_of"]
 

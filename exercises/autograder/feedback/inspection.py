@@ -7,8 +7,8 @@ from html.parser import HTMLParser
 
 from nbformat import NotebookNode
 
-from exercises.autograder.feedback_markdown import HTTP, TAGS
-from exercises.autograder.feedback_panels import given, source_of, whose
+from exercises.autograder.feedback.markdown import HTTP, TAGS
+from exercises.autograder.feedback.panels import given, source_of, whose
 
 __all__ = ["inspect", "secrets"]
 

@@ -3,7 +3,7 @@
 Whatever a student wrote or their code put out (names, Markdown, outputs of any type) is hostile until shown to be
 text. It is escaped text on the page, with three exceptions, each built from what is allowed: Markdown without
 HTML, highlighted code, and pictures that were decoded and encoded anew. Should one of them have a hole, the
-page's content-security policy runs no script, loads nothing and sends nothing; and `feedback_inspection` stops a
+page's content-security policy runs no script, loads nothing and sends nothing; and `feedback.inspection` stops a
 page that holds any element or attribute of which it does not know.
 
 Nothing of a hidden test is on the page: the text of tests and locked cells is that of the released notebook, and
@@ -20,10 +20,10 @@ from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 from nbformat import NotebookNode
 
-from exercises.autograder.feedback_cells import Writer
-from exercises.autograder.feedback_inspection import inspect, secrets
-from exercises.autograder.feedback_panels import panels, source_of
-from exercises.autograder.feedback_text import clean, cut, short
+from exercises.autograder.feedback.cells import Writer
+from exercises.autograder.feedback.inspection import inspect, secrets
+from exercises.autograder.feedback.panels import panels, source_of
+from exercises.autograder.feedback.text import clean, cut, short
 from exercises.autograder.result import Result
 
 __all__ = ["page"]
@@ -80,7 +80,7 @@ def _points(value: float) -> str:
 
 def _read() -> tuple[Template, str]:
     """The template, and the hash of its style sheet, the only one that the page's policy lets in."""
-    source = Path(__file__).with_suffix(".html").read_text(encoding="utf-8")
+    source = (Path(__file__).parent / "page.html").read_text(encoding="utf-8")
     style = re.search("<style>(.*?)</style>", source, re.DOTALL)[1]
     environment = Environment(
         autoescape=True,

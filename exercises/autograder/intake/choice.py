@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 
 from nbformat import NotebookNode
 
-from exercises.autograder.intake_cells import bare
-from exercises.autograder.intake_json import shown
-from exercises.autograder.intake_names import Sender
+from exercises.autograder.intake.cells import bare
+from exercises.autograder.intake.contents import shown
+from exercises.autograder.intake.names import Sender
 
 __all__ = ["Arrival", "Quarantined", "Received", "one_of_each"]
 

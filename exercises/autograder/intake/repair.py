@@ -13,10 +13,10 @@ from collections.abc import Iterator
 import nbformat
 from nbformat import NotebookNode
 
-from exercises.autograder.intake_cells import Cell, cells_of
-from exercises.autograder.intake_json import CannotBeGraded
-from exercises.autograder.repair_matching import Match, is_answer, match, named, same
-from exercises.autograder.repair_words import about_contents, about_names
+from exercises.autograder.intake.cells import Cell, cells_of
+from exercises.autograder.intake.contents import CannotBeGraded
+from exercises.autograder.intake.matching import Match, is_answer, match, named, same
+from exercises.autograder.intake.words import about_contents, about_names
 
 __all__ = ["CannotBeGraded", "repair"]
 

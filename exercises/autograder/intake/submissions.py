@@ -1,7 +1,7 @@
 """Submissions, from wherever they come: each file is either ready to be graded or put aside with a reason.
 
 A source is a notebook, a folder of them, nbgrader's folder `submitted`, or the zip archive in which Canvas or
-Moodle hand out all submissions; `intake_names` has how students are told apart. Whatever a file holds, it stops
+Moodle hand out all submissions; `intake.names` has how students are told apart. Whatever a file holds, it stops
 no other.
 """
 
@@ -12,15 +12,15 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 
-from exercises.autograder.intake_assignment import Catalogue
-from exercises.autograder.intake_cells import cells_of
-from exercises.autograder.intake_choice import Arrival, Quarantined, Received, one_of_each
-from exercises.autograder.intake_files import Upload, uploads
-from exercises.autograder.intake_json import CannotBeGraded, content_of, shown
-from exercises.autograder.intake_names import Sender, safe_id, sender_of
-from exercises.autograder.repair import repair
+from exercises.autograder.intake.assignment import Catalogue
+from exercises.autograder.intake.cells import cells_of
+from exercises.autograder.intake.choice import Arrival, Quarantined, Received, one_of_each
+from exercises.autograder.intake.contents import CannotBeGraded, content_of, shown
+from exercises.autograder.intake.files import Upload, uploads
+from exercises.autograder.intake.names import Sender, safe_id, sender_of
+from exercises.autograder.intake.repair import repair
 
-__all__ = ["Quarantined", "Received", "take_in"]
+__all__ = ["take_in"]
 
 TIMESTAMP = "timestamp.txt"
 WHOSE = (

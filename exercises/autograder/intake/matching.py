@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from nbformat import NotebookNode
 
-from exercises.autograder.intake_cells import Cell, bare
+from exercises.autograder.intake.cells import Cell, bare
 from transformer_lessons.submission import grade_id
 
 __all__ = ["Match", "is_answer", "match", "named", "same"]

@@ -6,7 +6,7 @@ import textwrap
 import warnings
 from dataclasses import dataclass, field
 
-from exercises.autograder.flags_names import text_of
+from exercises.autograder.flags.names import text_of
 
 __all__ = ["CODE_MAGICS", "LINES", "RUNNERS", "Unit", "spread", "units_of", "without_magics"]
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import transformer_lessons
-from exercises.autograder import linux
+from exercises.autograder.box import linux
 
 __all__ = [
     "HOME",

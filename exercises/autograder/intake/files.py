@@ -14,7 +14,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from exercises.autograder.intake_json import MOST_BYTES, too_large
+from exercises.autograder.intake.contents import MOST_BYTES, too_large
 
 __all__ = ["Upload", "uploads"]
 

@@ -10,7 +10,7 @@ from typing import Any
 from markupsafe import Markup, escape
 from nbformat import NotebookNode
 
-from exercises.autograder.feedback_text import NOTHING, Room, clean, code, cut, text_of
+from exercises.autograder.feedback.text import NOTHING, Room, clean, code, cut, text_of
 from exercises.autograder.result import CellResult, Part, Result
 
 __all__ = ["Panel", "Paragraph", "given", "grade_id", "panels", "source_of", "whose"]

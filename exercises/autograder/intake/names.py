@@ -17,7 +17,7 @@ import unicodedata
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from exercises.autograder.intake_json import shown
+from exercises.autograder.intake.contents import shown
 
 __all__ = ["FileName", "Sender", "file_name", "safe_id", "sender_of"]
 
@@ -133,10 +133,11 @@ def _by_hand(parts: tuple[str, ...], assignments: Collection[str]) -> Sender:
         return _in_folder(parts[-2], parts[-1], assignments)
     folders = [part for part in parts[-2:-1] if part in assignments]
     said = tuple(dict.fromkeys(filter(None, (*folders, name.assignment))))
-    if NOBODY.fullmatch(name.rest):
+    raw = name.rest if name.assignment else name.rest.partition("__")[0]
+    if NOBODY.fullmatch(raw):
         return Sender("", said)
-    guess = f"“{shown(name.rest)}” was taken as the student's name, after the name of the file."
-    return Sender(name.rest, said, name.order, notes=() if name.assignment else (guess,))
+    guess = f"“{shown(raw)}” was taken as the student's name, after the name of the file."
+    return Sender(raw, said, name.order, notes=() if name.assignment else (guess,))
 
 
 def _in_folder(raw: str, name: str, assignments: Collection[str]) -> Sender:

@@ -5,9 +5,9 @@ from collections.abc import Collection
 
 from nbformat import NotebookNode
 
-from exercises.autograder.intake_cells import Cell, bare
-from exercises.autograder.intake_json import FRESH, CannotBeGraded
-from exercises.autograder.repair_matching import is_answer, named
+from exercises.autograder.intake.cells import Cell, bare
+from exercises.autograder.intake.contents import FRESH, CannotBeGraded
+from exercises.autograder.intake.matching import is_answer, named
 
 __all__ = ["Catalogue"]
 

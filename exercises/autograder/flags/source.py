@@ -9,8 +9,8 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from exercises.autograder.flags_calls import Noticing, from_calls, shown, watch_imports_and_reads
-from exercises.autograder.flags_known import (
+from exercises.autograder.flags.calls import shown
+from exercises.autograder.flags.known import (
     GIVEN,
     HIDING,
     MODULES,
@@ -18,17 +18,16 @@ from exercises.autograder.flags_known import (
     OPEN,
     PACKAGE,
     READY,
-    SOLVES,
     WATCHED,
     public,
     sentence,
     solved,
 )
-from exercises.autograder.flags_names import IMPORTERS, chain, resolved, scope_of, text_of
-from exercises.autograder.flags_text import CODE_MAGICS, LINES, RUNNERS, Unit, spread, units_of
+from exercises.autograder.flags.names import IMPORTERS, chain, resolved, scope_of, text_of
+from exercises.autograder.flags.text import CODE_MAGICS, LINES, RUNNERS, Unit, spread, units_of
 from exercises.autograder.result import Flag
 
-__all__ = ["GIVEN", "SOLVES", "Noticing", "answered", "from_calls", "in_source", "watch_imports_and_reads"]
+__all__ = ["answered", "in_source"]
 
 PARSED = 100_000  # characters of a submission that are parsed; beyond, each line is searched
 SEARCHED = 2_000_000  # characters of a submission that are searched

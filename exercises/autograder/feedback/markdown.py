@@ -13,7 +13,7 @@ from markdown_it.renderer import RendererHTML
 from markupsafe import Markup, escape
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 
-from exercises.autograder.feedback_text import clean, code, short
+from exercises.autograder.feedback.text import clean, code, short
 
 __all__ = ["HTTP", "TAGS", "markdown", "without_pictures"]
 
