@@ -522,7 +522,12 @@ def test_notebook(name, batch, bench):
         assert earned == wanted
     with Gradebook(f"sqlite:///{course / 'gradebook.db'}") as gradebook:
         assert gradebook.find_submission(NAME, student).score == sum(earned.values())
+    written = course / "autograded" / student / NAME / f"{NAME}.ipynb"
+    assert written.stat().st_size < 1_000_000
+    shown = nbformat.read(written, as_version=4).cells
+    assert sum(len(json.dumps(cell.outputs, indent=1)) for cell in shown if "outputs" in cell) < 200_000
     page = (course / "feedback" / student / NAME / f"{NAME}.html").read_text(encoding="utf-8")
+    assert len(page.encode()) < 1_000_000
     assert not [line for line in hidden_lines() if line in page]
     assert not [token for token in bench.around.tokens.values() if token in page]
     assert "<script" not in page.lower().replace("&lt;script", "")

@@ -9,6 +9,7 @@ from lxml import html
 from nbconvert.exporters import HTMLExporter
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
+from exercises.autograder import inert
 from exercises.autograder.inert import InertNotebook, inert_markdown, inert_output
 
 pytestmark = [
@@ -85,7 +86,9 @@ def found(made: nbformat.NotebookNode) -> list[str]:
     return seen
 
 
-def test_nothing_dangerous_is_left_and_before_there_was(tmp_path):
+@pytest.mark.parametrize("formatted", [100_000, 0])
+def test_nothing_dangerous_is_left_and_before_there_was(formatted, monkeypatch):
+    monkeypatch.setattr(inert, "FORMATTED", formatted)
     hostile = notebook()
     before = found(copy.deepcopy(hostile))
     assert {"script", "onerror", "javascript:hacked()", "http://evil.example/pixel.png"} <= set(before)
@@ -109,3 +112,32 @@ def test_locked_cells_are_the_courses():
     cell = new_markdown_cell("<details>hint</details>", metadata={"nbgrader": {"locked": True}})
     made, _ = InertNotebook().preprocess(new_notebook(cells=[cell]), {})
     assert made.cells[0].source == "<details>hint</details>"
+
+
+def test_it_stays_small_and_says_what_was_cut():
+    texts = ["\n" * 19_000 + "<" * 230_000, "short", "é" * 190_000, "\"'<>&" * 20_000, "the last"]
+    cells = [make(text) for text in texts for make in (new_markdown_cell, new_code_cell)]
+    made, _ = InertNotebook().preprocess(new_notebook(cells=cells), {})
+    assert len(nbformat.writes(made).encode()) < inert.ROOM + 5_000
+    assert [cell.source for cell in made.cells[2:4]] == ["<div><p>short</p></div>", "short"]
+    assert "[cut: 249,000 characters in all]" in made.cells[0].source
+    assert made.cells[-3].source.endswith("\n# [cut: 100,000 characters in all]")
+    assert made.cells[-1].source == "the last"
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", "\n" * 1_000, "é" * 1_000, "a\r\nb\x85\u2028c\x0c\x1d" * 500, "\\n" * 1_000, '😀"\\\t' * 1_000],
+)
+def test_as_many_bytes_as_a_text_takes_or_a_few_more(value):
+    outputs = [
+        new_output("stream", name="stdout", text=value),
+        new_output("display_data", data={"text/plain": value, "image/png": PNG}),
+        new_output("error", ename="x", evalue=value, traceback=[value] * 3),
+    ]
+    empty = len(nbformat.writes(new_notebook(cells=[new_code_cell(id="x")])).encode())
+    for output in outputs:
+        whole = nbformat.writes(new_notebook(cells=[new_code_cell(id="x", outputs=[output])]))
+        assert len(whole.encode()) - empty <= inert.written_bytes(output) + 20
+    whole = nbformat.writes(new_notebook(cells=[new_code_cell(value, id="x")]))
+    assert len(whole.encode()) - empty <= inert.written_bytes(value) + 20

@@ -651,6 +651,14 @@ def test_halves_of_characters_can_be_written():
             "Cell 1 has 500,001 characters, more than 500,000. Shorten it",
         ),
         ({"cells": [{"source": ["a" * 400_000] * 2}]}, "Cell 1 has 800,000 characters, more than"),
+        (
+            {"cells": [{"source": "a" * 334_000}] * 3},
+            "The cells have 1,002,000 characters, more than 1,000,000. Shorten them",
+        ),
+        (
+            {"cells": [{"source": "\n" * 20_000}] * 2},
+            "The cells have 40,002 lines, more than 40,000. Shorten them",
+        ),
     ],
 )
 def test_what_cannot_be_graded(change, reason):

@@ -7,6 +7,7 @@ learner's code runs in its box, and what its process sends is shown, but decides
 import atexit
 import json
 import platform
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -24,6 +25,7 @@ from exercises.autograder import result as results
 from exercises.autograder.box.confine import Limits
 from exercises.autograder.examiner import Cell
 from exercises.autograder.flags.calls import from_calls
+from exercises.autograder.inert import written_bytes
 from exercises.autograder.result import CellResult, Flag, Result
 from exercises.autograder.worker import Worker
 
@@ -122,15 +124,13 @@ class _Notebook:
         self._results: dict[int, CellResult] = {}
 
     def apply(self, outcomes: list[dict]) -> Result:
-        """Put outputs into the notebook; points and flags."""
-        for outcome in outcomes:
+        """Put outputs into the notebook, of tests first, as there may not be room for all; points and flags."""
+        for outcome in sorted(outcomes, key=lambda outcome: "result" not in outcome):
             cell, shown = self._cells[outcome["cell"]]
-            outputs = _outputs(outcome["outputs"])
+            shown.outputs = list(self._within_bounds(_decoded(outcome["outputs"])))
             if cell.role == "test":
                 self._results[outcome["cell"]] = results.cell_from_dict(outcome["result"])
-                shown.outputs = outputs
             else:
-                shown.outputs = [self._within_bounds(output) for output in outputs]
                 shown.execution_count = outcome["cell"] + 1
             if outcome.get("lost"):
                 self._flags.append(Flag("ended", outcome["lost"], cell.id or None))
@@ -151,31 +151,34 @@ class _Notebook:
             self._flags.append(Flag(found.status, f"The test {cell.id} has no result.", cell.id))
         return found
 
-    def _within_bounds(self, output: nbformat.NotebookNode) -> nbformat.NotebookNode:
-        self._left -= len(json.dumps(output))
-        if self._left >= 0:
-            return output
-        return new_output("stream", name="stdout", text="[cut: the notebook has too much output]\n")
+    def _within_bounds(self, outputs: list) -> Iterator[nbformat.NotebookNode]:
+        """As many as there is room for; the rest is not even looked at, as that takes time for each."""
+        for output in map(_valid, outputs):
+            self._left -= written_bytes(output)
+            if self._left < 0:
+                yield new_output("stream", name="stdout", text="[cut: the notebook has too much output]\n")
+                return
+            yield output
 
 
-def _outputs(text: str) -> list[nbformat.NotebookNode]:
-    """Outputs that nbformat accepts; the learner's process may have sent anything."""
+def _decoded(text: str) -> list:
+    """A list of what should be outputs; the learner's process may have sent anything."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
         found = None
-    if not isinstance(found, list):
-        return [new_output("stream", name="stdout", text="[the outputs cannot be read]\n")]
-    return [_valid(output) for output in found]
+    return found if isinstance(found, list) else ["unreadable"]
 
 
 def _valid(output: Any) -> nbformat.NotebookNode:
+    """An output that nbformat accepts and can write."""
     try:
         node = nbformat.from_dict(output)
         nbformat.validate(node, ref="output", version=4)
+        written_bytes(node)
         return node
     except Exception:
-        return new_output("stream", name="stdout", text="[an output that is none]\n")
+        return new_output("stream", name="stdout", text="[an output that cannot be read]\n")
 
 
 def _noted(result: Result, notes: Any) -> list[Flag]:

@@ -1,11 +1,15 @@
 """A graded notebook that a person can open: nbgrader's formgrader shows it as HTML on Jupyter's own page.
 
 There a script of a student's would have the instructor's rights. So written answers are turned into HTML without
-any of the student's own, and outputs keep only what cannot hold a script.
+any of the student's own, and outputs keep only what cannot hold a script. And it stays small enough to be opened.
 """
 
 import base64
 import binascii
+import html
+import json
+import re
+from collections.abc import Callable
 from typing import Any
 
 from markdown_it import MarkdownIt
@@ -13,7 +17,12 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_output
 from nbgrader.preprocessors import NbGraderPreprocessor
 
-__all__ = ["InertNotebook", "inert_markdown", "inert_output"]
+__all__ = ["InertNotebook", "inert_markdown", "inert_output", "written_bytes"]
+
+ROOM = 600_000  # bytes of all that the student wrote, in the file
+BEGINNING = 1_000  # characters of a text for which there is no room
+LINE_ENDS = re.compile(r"\\(?:[nrf]|u000b|u001[cde]|u0085|u202[89])")  # of which `splitlines` knows, in JSON
+FORMATTED = 100_000  # characters of written answers that are formatted; a parser can be made slow
 
 STARTS = {"image/png": b"\x89PNG\r\n\x1a\n", "image/jpeg": b"\xff\xd8\xff"}
 # Without HTML, and without links to scripts, which this parser refuses by itself.
@@ -23,14 +32,43 @@ MARKDOWN = MarkdownIt("js-default", {"html": False, "maxNesting": 20}).disable("
 class InertNotebook(NbGraderPreprocessor):
     """The last step of autograding: marks and checksums are saved by then, and are of the student's own text."""
 
+    def preprocess(self, nb, resources):
+        """All cells, from the first to the last; texts for which no room is left are cut."""
+        self._left, self._formatted = ROOM, FORMATTED
+        return super().preprocess(nb, resources)
+
     def preprocess_cell(self, cell, resources, cell_index):
         """Answers in words and outputs of code; locked cells are the course's."""
-        if cell.cell_type == "code":
+        is_code, is_locked = cell.cell_type == "code", cell.metadata.get("nbgrader", {}).get("locked")
+        if is_code:
             cell.outputs = [inert_output(output) for output in cell.outputs]
-        elif not cell.metadata.get("nbgrader", {}).get("locked"):
+        if not is_locked:
             cell.pop("attachments", None)
-            cell.source = inert_markdown(cell.source)
+            cell.source = self._with_room(cell.source, str if is_code else self._inert_answer)
         return cell, resources
+
+    def _inert_answer(self, text: str) -> str:
+        if len(text) > self._formatted:
+            return _on_one_line(f"<pre>{html.escape(text)}</pre>")
+        self._formatted -= len(text)
+        return inert_markdown(text)
+
+    def _with_room(self, text: str, inert: Callable[[str], str]) -> str:
+        made = inert(text)
+        if written_bytes(made) > self._left:
+            made = inert(text[:BEGINNING] + f"\n# [cut: {len(text):,} characters in all]")
+        self._left -= written_bytes(made)
+        return made
+
+
+def written_bytes(value: Any) -> int:
+    """At most so many bytes a text or an output takes in a notebook's file, which has a line for each line of it.
+
+    Raises:
+        RecursionError: if it is nested too deep to be written.
+    """
+    text = json.dumps(value, indent=1)
+    return len(text) + 8 * text.count("\n") + 16 * len(LINE_ENDS.findall(text))
 
 
 def inert_markdown(text: str) -> str:
@@ -38,8 +76,11 @@ def inert_markdown(text: str) -> str:
 
     A pitfall: pictures become the text that calls them.
     """
-    html = MARKDOWN.render(text.replace("\0", ""))
-    return f"<div>{html.strip()}</div>".replace("\n", "&#10;") if text.strip() else text
+    return _on_one_line(MARKDOWN.render(text).strip()) if text.strip() else text
+
+
+def _on_one_line(made: str) -> str:
+    return f"<div>{made}</div>".replace("\0", "").replace("\n", "&#10;")
 
 
 def inert_output(output: NotebookNode) -> NotebookNode:

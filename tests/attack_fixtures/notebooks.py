@@ -201,6 +201,39 @@ def _long(notebook, cells):
     notebook.cells.insert(3, new_code_cell("# " + "x" * 600_000))
 
 
+def _much(notebook, cells):
+    """As much as may be handed in, in what takes longest and becomes longest in a file."""
+    notebook.cells.append(new_markdown_cell("\n" * 19_000 + "<" * 230_000))
+    notebook.cells.append(new_markdown_cell("[" * 230_000))
+    notebook.cells.append(new_code_cell("#" + "\n" * 19_000 + "x=" * 100_000))
+    notebook.cells.append(new_code_cell("'" + "é" * 240_000 + "'"))
+
+
+def _too_much(notebook, cells):
+    notebook.cells.append(new_code_cell("#" + "\n" * 40_000))
+
+
+def _flood(notebook, cells):
+    """As many outputs as can be, each of which takes time to look at and room to write."""
+    flood = """
+import json
+from IPython.display import display
+for _ in range(2_000): display(1)
+print("\\n" * 100_000)
+def forge():
+    import sys
+    send = sys.modules["exercises.autograder.remote"].send
+    def forged(connection, reply, deadline):
+        if type(reply["value"]) is str:
+            reply["value"] = "[" + "1, " * 170_000 + "1]"
+        return send(connection, reply, deadline)
+    sys.modules["exercises.autograder.remote"].send = forged
+forge()
+"""
+    notebook.cells.insert(1, new_code_cell(flood))
+    cells["ps03-5-answer"].source = "def soft_capped_attention(*args):\n    raise ValueError('\\n' * 200_000)"
+
+
 def _deep(notebook, cells):
     for text in (
         "x = " + "(" * 5_000 + ")" * 5_000,
@@ -247,6 +280,9 @@ NOTEBOOKS = {
     "names": Handed("names that are paths, pages, queries", _wild_names, refused=True),
     "texts": Handed("texts and attachments that pages may run, output that is no text", _texts),
     "a long source": Handed("a cell of 600,000 characters", _long, refused=True),
+    "much source": Handed("all the text there may be", _much),
+    "too much source": Handed("more lines than there may be", _too_much, refused=True),
+    "a flood of outputs": Handed("outputs without number, and forged ones", _flood),
     "a deep source": Handed("sources that no parser likes", _deep),
     "honest, afterwards": Handed("nothing", _nothing),
 }

@@ -14,6 +14,10 @@ __all__ = ["Cell", "bare", "cells_of"]
 
 MOST_CELLS = 2_000
 MOST_CHARACTERS = 500_000  # of one cell
+MOST_TEXT = (
+    1_000_000  # of all cells together; a line costs about as much as MOST_TEXT / MOST_LINES characters
+)
+MOST_LINES = 40_000
 MOST_OF_PICTURES = 5_000_000  # characters, of one cell
 LONGEST_NAME = 200
 PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
@@ -76,7 +80,18 @@ def cells_of(content: dict) -> tuple[list[Cell], list[str]]:
         raise CannotBeGraded(f"{many} Delete those that it does not need.")
     _look_at_kernel(_dict(content.get("metadata")), notes)
     cells = [_cell(number, one, notes) for number, one in enumerate(found, start=1)]
+    _look_at_length(cells)
     return cells, list(dict.fromkeys(notes))
+
+
+def _look_at_length(cells: list[Cell]) -> None:
+    """What takes a minute to be read, parsed and written several times holds up all the others."""
+    characters = sum(len(cell.source) for cell in cells)
+    lines = sum(cell.source.count("\n") + 1 for cell in cells)
+    for found, most, what in ((characters, MOST_TEXT, "characters"), (lines, MOST_LINES, "lines")):
+        if found > most:
+            long = f"The cells have {found:,} {what}, more than {most:,}."
+            raise CannotBeGraded(f"{long} Shorten them; data do not belong in a notebook.")
 
 
 def _dict(value: object) -> dict:
