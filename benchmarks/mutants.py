@@ -49,6 +49,8 @@ LESSONS = Project(
     ),
     left_out=(
         "test_book_*.py",
+        "test_autograder_*.py",
+        "test_checks_*.py",
         "test_exercises*.py",
         "test_structure.py",
         "test_docstrings.py",

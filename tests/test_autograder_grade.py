@@ -7,6 +7,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbgrader.api import Gradebook
+from test_autograder_repair import of_colab, of_vs_code
 
 from exercises import release
 from exercises.autograder import __main__ as command
@@ -116,6 +117,29 @@ def test_an_answer_in_words_is_shown_as_it_was_written_and_inert_to_a_grader(gra
     assert (
         shown == "<div><p>because <strong>variance</strong> adds: &lt;i onclick=x&gt;d_k&lt;/i&gt;</p></div>"
     )
+
+
+def test_what_colab_vs_code_and_jupyterlab_save_gets_the_same_marks(tmp_path):
+    saved = json.loads(nbformat.writes(solved()))
+    for cell in saved["cells"]:
+        if cell["cell_type"] == "code":
+            cell |= {"execution_count": 7, "outputs": [nbformat.v4.new_output("stream", text="right")]}
+    shapes = {
+        "Copy of ps03_attention": of_colab(copy.deepcopy(saved)),
+        "ps03_attention-1": of_vs_code(copy.deepcopy(saved)),
+        "ps03_attention-Copy1": saved,
+    }
+    for name, content in shapes.items():
+        (tmp_path / "in" / name.replace(" ", "-")).mkdir(parents=True)
+        (tmp_path / "in" / name.replace(" ", "-") / f"{name}.ipynb").write_text(json.dumps(content))
+    summary = grade.grade(tmp_path / "in", tmp_path / "course")
+    assert not summary.quarantined + summary.failed
+    assert [sum(cell.earned for cell in one.cells) for one in summary.graded] == [28, 28, 28]
+    assert [one.repairs[0].split("format ")[1][:3] if one.repairs else None for one in summary.graded] == [
+        "4.0",
+        "4.2",
+        None,
+    ]
 
 
 def test_what_could_not_be_graded_is_listed_with_a_reason(graded):
