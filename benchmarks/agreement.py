@@ -1,8 +1,9 @@
-"""Do the autograder and plain nbgrader give the same points? ``python -m benchmarks.agreement`` (200: an hour).
+"""Do the autograder and plain nbgrader give the same points? ``python -m benchmarks.agreement`` (half an hour).
 
 Honest submissions, each a mix: answers that are right, untouched, or right but for one small mistake, as
 `benchmarks.mutations` makes them. Each is graded by the boxed processes and by nbgrader's own kernel, through
-nbgrader both times; the CPU seconds of both, all processes included, are a ratio of one run.
+nbgrader both times; the CPU seconds of both, all processes included, are a ratio of one run. Then the same for
+one assignment, all answers right, several times.
 
 Goes on where it was stopped, and writes ``transformer_lessons/records/agreement.json`` when it has all.
 """
@@ -16,7 +17,7 @@ import resource
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import nbformat
@@ -25,7 +26,7 @@ from nbconvert.preprocessors import ClearMetadataPreprocessor
 from nbgrader import preprocessors as nbgraders
 from nbgrader.api import Gradebook
 from nbgrader.apps import NbGraderAPI
-from tqdm import tqdm
+from tqdm import tqdm, trange
 from traitlets.config import Config
 
 from benchmarks.mutations import mutants
@@ -39,6 +40,7 @@ from transformer_lessons.runs import versions
 RECORD = release.HERE.parent / "transformer_lessons" / "records" / "agreement.json"
 JOURNAL = release.HERE.parent / "runs" / "agreement" / "journal.jsonl"
 ALL = 200
+PASSING, TIMES = "ps03_attention", 20  # the assignment whose cost is measured when all is right
 KINDS = ("right", "right", "untouched", "mistaken")  # of an answer, equally likely
 PLAIN = Config()
 PLAIN.Autograde.autograde_preprocessors = [
@@ -56,13 +58,23 @@ PLAIN.Execute.timeout = 30
 def submission(number: int) -> tuple[str, nbformat.NotebookNode]:
     """An assignment, and an honest submission of it; the same number gives the same."""
     masters = release.masters()
-    master = masters[number % len(masters)]
     chance = random.Random(number)
+    return _answered(masters[number % len(masters)], lambda *texts: _answer(chance, *texts))
+
+
+def passing(assignment: str) -> nbformat.NotebookNode:
+    """A submission with the master's answers."""
+    [master] = [path for path in release.masters() if path.parent.name == assignment]
+    return _answered(master, lambda solved, _: solved)[1]
+
+
+def _answered(master: Path, answer: Callable[[str, str], str]) -> tuple[str, nbformat.NotebookNode]:
+    """The assignment and a submission, whose answers are made of the master's and of what stood there."""
     solved = {cell.id: cell.source for cell in nbformat.read(master, as_version=4).cells}
     notebook = nbformat.read(release.released(master), as_version=4)
     for cell in notebook.cells:
         if cell.cell_type == "code" and cell.metadata.get("nbgrader", {}).get("solution"):
-            cell.source = _answer(chance, solved[cell.id], cell.source)
+            cell.source = answer(solved[cell.id], cell.source)
     return master.parent.name, notebook
 
 
@@ -119,18 +131,23 @@ class Course:
         return read(self._root / "records" / student / assignment / f"{assignment}.json").cpu_seconds
 
 
-def compare(numbers: Iterable[int], folder: Path) -> Iterator[dict]:
-    """Grade the submissions of these numbers both ways; of each, what differs and what it took."""
-    ours, plain = Course(folder / "ours"), Course(folder / "plain", PLAIN)
-    for number in numbers:
-        assignment, notebook = submission(number)
-        student = f"student-{number}"
-        here, own = ours.grade(student, assignment, notebook)
-        there, other = plain.grade(student, assignment, notebook)
-        boxed = ours.boxed_seconds(student, assignment)
+class Both:
+    """The same submissions to two courses, one graded by the autograder and one by plain nbgrader.
+
+    Args:
+        folder: an empty one.
+    """
+
+    def __init__(self, folder: Path):
+        self._ours, self._plain = Course(folder / "ours"), Course(folder / "plain", PLAIN)
+
+    def grade(self, student: str, assignment: str, notebook: nbformat.NotebookNode) -> dict:
+        """What differs, and what it took."""
+        here, own = self._ours.grade(student, assignment, notebook)
+        there, other = self._plain.grade(student, assignment, notebook)
+        boxed = self._ours.boxed_seconds(student, assignment)
         names = [name for name in sorted(here.keys() | there.keys()) if here.get(name) != there.get(name)]
-        yield {
-            "submission": number,
+        return {
             "assignment": assignment,
             "tests": len(here),
             "cpu_seconds": {"autograder": round(own + boxed, 3), "nbgrader": round(other, 3)},
@@ -140,15 +157,35 @@ def compare(numbers: Iterable[int], folder: Path) -> Iterator[dict]:
         }
 
 
+def compare(numbers: Iterable[int], folder: Path) -> Iterator[dict]:
+    """Grade the submissions of these numbers both ways; of each, what differs and what it took."""
+    both = Both(folder)
+    for number in numbers:
+        yield {"submission": number, **both.grade(f"student-{number}", *submission(number))}
+
+
+def cost(folder: Path, times: int = TIMES) -> dict:
+    """What it takes, on average, to grade `PASSING` when all answers are right."""
+    both, notebook = Both(folder), passing(PASSING)
+    found = [both.grade(f"student-{n}", PASSING, notebook) for n in trange(times, unit="submission")]
+    return {"assignment": PASSING, "times": times, **_spent(found)}
+
+
+def _spent(found: list[dict]) -> dict:
+    spent = {name: sum(one["cpu_seconds"][name] for one in found) for name in ("autograder", "nbgrader")}
+    return {
+        "cpu_seconds_each": {name: round(value / len(found), 2) for name, value in spent.items()},
+        "ratio": round(spent["nbgrader"] / spent["autograder"], 2),
+    }
+
+
 def summary(found: list[dict]) -> dict:
     """The record of many comparisons."""
-    spent = {name: sum(one["cpu_seconds"][name] for one in found) for name in ("autograder", "nbgrader")}
     return {
         "submissions": len(found),
         "tests": sum(one["tests"] for one in found),
         "different": {str(one["submission"]): one["different"] for one in found if one["different"]},
-        "cpu_seconds_each": {name: round(value / len(found), 2) for name, value in spent.items()},
-        "ratio": round(spent["nbgrader"] / spent["autograder"], 2),
+        **_spent(found),
     }
 
 
@@ -167,11 +204,13 @@ def main() -> int:
     numbers = sorted(set(range(options.submissions)) - {one["submission"] for one in found})
     list(worker(Limits(), True).grade([]))  # started before anything is counted
     with tempfile.TemporaryDirectory() as folder, JOURNAL.open("a") as journal:
-        for one in tqdm(compare(numbers, Path(folder)), total=len(numbers), unit="submission"):
+        (Path(folder) / "mixed").mkdir()
+        for one in tqdm(compare(numbers, Path(folder) / "mixed"), total=len(numbers), unit="submission"):
             found.append(one)
             journal.write(json.dumps(one) + "\n")
             journal.flush()
-    result = summary(found)
+        (Path(folder) / "passing").mkdir()
+        result = summary(found) | {"passing": cost(Path(folder) / "passing")}
     print(json.dumps(result, indent=1))
     if len(found) >= ALL:
         write_json(RECORD, {**result, **versions(torch.device("cpu"))})
