@@ -83,6 +83,14 @@ CELLS = {
         "import threading; t = threading.Thread(target=print, args=('t',)); t.start(); t.join()",
         "t\n",
     ),
+    "several processes": ("import multiprocessing as mp\nmp.Pool(2).map(abs, [1, -2])", "[1, 2]"),
+    "data of several": (
+        "from torch.utils.data import DataLoader\n"
+        "data = DataLoader([3, 5, 7], 2, num_workers=2, timeout=9, persistent_workers=True, prefetch_factor=4)\n"
+        "[batch.tolist() for batch in data]",
+        "[[3, 5], [7]]",
+    ),
+    "compiled": ("import torch; torch.compile(lambda x: x + 1)(torch.ones(2)).tolist()", "[2.0, 2.0]"),
 }
 
 

@@ -26,6 +26,7 @@ from exercises.autograder.box.confine import Limits
 from exercises.autograder.examiner import Cell
 from exercises.autograder.flags.calls import from_calls
 from exercises.autograder.inert import written_bytes
+from exercises.autograder.intake.cells import whole
 from exercises.autograder.result import CellResult, Flag, Result
 from exercises.autograder.worker import Worker
 
@@ -164,7 +165,8 @@ class _Notebook:
 def _decoded(text: str) -> list:
     """A list of what should be outputs; the learner's process may have sent anything."""
     try:
-        found = json.loads(text)
+        # Twice, as an escape can express half a character, which no file can hold.
+        found = json.loads(whole(json.dumps(json.loads(text), ensure_ascii=False)))
     except (ValueError, RecursionError):
         found = None
     return found if isinstance(found, list) else ["unreadable"]

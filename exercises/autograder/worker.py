@@ -160,6 +160,7 @@ def _environment(folder: str) -> dict[str, str]:
         "IPYTHONDIR": folder,
         "OMP_NUM_THREADS": "1",  # threads do not survive a fork
         "MKL_NUM_THREADS": "1",
+        "TORCHDYNAMO_DISABLE": "1",  # torch.compile leaves a function as it is: there is no compiler in the box
         "MPLBACKEND": "module://matplotlib_inline.backend_inline",
         "MPLCONFIGDIR": matplotlib.get_cachedir(),  # where the list of fonts is kept that takes long to make
         "PYTHONHASHSEED": "0",

@@ -213,6 +213,18 @@ def _too_much(notebook, cells):
     notebook.cells.append(new_code_cell("#" + "\n" * 40_000))
 
 
+def _half_characters(notebook, cells):
+    """What a file cannot hold: printed, shown, raised, and in an error that a test looks at."""
+    code = """
+from IPython.display import display
+print("\\ud800 printed")
+display({"text/plain": "\\udfff", "text/\\udfff": "x"}, raw=True, metadata={"\\ud83d": "\\ud83d"})
+raise ValueError("\\ud83d")
+"""
+    notebook.cells.insert(1, new_code_cell(code))
+    cells["ps03-5-answer"].source = "def soft_capped_attention(*args):\n    raise ValueError('\\ud800')"
+
+
 def _flood(notebook, cells):
     """As many outputs as can be, each of which takes time to look at and room to write."""
     flood = """
@@ -282,6 +294,7 @@ NOTEBOOKS = {
     "a long source": Handed("a cell of 600,000 characters", _long, refused=True),
     "much source": Handed("all the text there may be", _much),
     "too much source": Handed("more lines than there may be", _too_much, refused=True),
+    "half characters": Handed("text that cannot be encoded", _half_characters),
     "a flood of outputs": Handed("outputs without number, and forged ones", _flood),
     "a deep source": Handed("sources that no parser likes", _deep),
     "honest, afterwards": Handed("nothing", _nothing),
