@@ -1,9 +1,11 @@
 """What the doctor finds, and that nothing is run where it finds too little."""
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,59 @@ def test_here_everything_needed_is_there(capsys):
     }
     assert all(f"yes  {layer.name}: " in said for layer in doctor.layers() if layer.there)
     assert said.endswith("Learners' code can be confined here.\n")
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="unshare, of util-linux, is missing")
+def test_who_can_make_namespaces_can_make_a_box():
+    """Or the tests that skip themselves where there is none would hide a box that is broken."""
+    spaces = ["--user", "--map-root-user", "--mount", "--net", "--ipc", "--pid", "--fork"]
+    may = subprocess.run(["unshare", *spaces, "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True)
+    assert doctor.problem() is None or may.returncode
+
+
+IN_A_BOX = """
+import json, os, sys, tempfile
+sys.path.insert(0, sys.argv[1])
+from exercises.autograder.box import confine
+
+own, more = confine.readable_folders(), sys.argv[2:]
+confine.readable_folders = lambda: [*own, *more]
+
+def look(connection):
+    found = {"read": [open(f"{folder}/file").read() for folder in more], "refused": []}
+    for folder in more:
+        try:
+            open(f"{folder}/new", "w")
+        except OSError:
+            found["refused"].append(folder)
+    for name in ("/tmp", "/dev/shm", confine.HOME):
+        open(f"{name}/new", "a").write(name)
+    found["written"] = open(f"{confine.HOME}/new").read()
+    connection.sendall(json.dumps(found).encode())
+
+with tempfile.TemporaryDirectory() as folder:
+    boxed = confine.in_box(look, folder, confine.Limits(memory=1 << 28))
+    print(boxed.connection.recv(10_000).decode())
+    confine.end(boxed)
+"""
+
+
+@pytest.mark.skipif(doctor.problem() is not None, reason=f"no isolation: {doctor.problem()}")
+def test_python_may_lie_where_the_scratch_folder_has_its_names():
+    """A clone in /tmp, for example, with its environment."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as one, tempfile.TemporaryDirectory(dir="/dev/shm") as other:
+        folders = [f"{one}/a clone", f"{other}/b"]
+        for number, folder in enumerate(folders):
+            Path(folder).mkdir()
+            Path(folder).chmod(0o777)
+            Path(folder, "file").write_text(str(number))
+        command = [sys.executable, "-I", "-c", IN_A_BOX, str(ROOT), *folders]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd="/")
+        left = [sorted(path.name for path in Path(folder).iterdir()) for folder in folders]
+    assert done.stderr == ""
+    written = "/tmp/dev/shm/home/student"
+    assert json.loads(done.stdout) == {"read": ["0", "1"], "refused": folders, "written": written}
+    assert left == [["file"], ["file"]]
 
 
 @pytest.mark.parametrize("hole", ["hidden", "no_network", "alone", "calls_refused"])

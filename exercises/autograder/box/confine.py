@@ -211,6 +211,7 @@ def _build_root(folder: str, limits: Limits) -> None:
     """Of the old file system only what is readable is taken along; then it is let go."""
     linux.mount("none", "/", None, linux.RECURSIVE | linux.PRIVATE)
     linux.mount("tmpfs", folder, "tmpfs", linux.NO_SUID | linux.NO_DEVICES, "mode=755,size=1m")
+    _build_scratch(folder, limits.scratch)  # first, as what is readable may lie in one of its places
     for path in readable_folders():
         _bind(path, folder + path, linux.RECURSIVE)
         linux.mount("none", folder + path, None, linux.BIND | linux.REMOUNT | linux.READ_ONLY | _kept(path))
@@ -219,17 +220,20 @@ def _build_root(folder: str, limits: Limits) -> None:
             os.symlink(os.readlink(link), folder + link)
     for device in DEVICES:
         _bind(f"/dev/{device}", f"{folder}/dev/{device}", 0)
-    scratch = f"mode=700,uid={USER},gid={USER},size={limits.scratch},nr_inodes=2048"
-    flags = linux.NO_SUID | linux.NO_DEVICES | linux.NO_EXEC
-    os.makedirs(folder + HOME)
-    linux.mount("tmpfs", folder + HOME, "tmpfs", flags, scratch)
-    for name in ("/tmp", "/dev/shm"):
-        os.symlink(HOME, folder + name)
     os.chdir(folder)
     linux.pivot_root(".", ".")
     linux.unmount(".")
     linux.mount("none", "/", None, linux.REMOUNT | linux.READ_ONLY | linux.NO_SUID | linux.NO_DEVICES)
     os.chdir(HOME)
+
+
+def _build_scratch(folder: str, size: int) -> None:
+    """The only place to write, under three names."""
+    options = f"mode=700,uid={USER},gid={USER},size={size},nr_inodes=2048"
+    os.makedirs(folder + HOME)
+    linux.mount("tmpfs", folder + HOME, "tmpfs", linux.NO_SUID | linux.NO_DEVICES | linux.NO_EXEC, options)
+    for name in ("/tmp", "/dev/shm"):
+        _bind(folder + HOME, folder + name, 0)
 
 
 def _bind(source: str, target: str, flags: int) -> None:
