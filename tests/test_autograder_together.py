@@ -57,7 +57,7 @@ def test_all_descendants_are_found(family):
 
 def test_too_much_is_said_at_the_second_look(family):
     parent = family(1)
-    watch, generous = Watch(parent, 0, already=0), Watch(parent, 1 << 40, already=0)
+    watch, generous = (Watch(parent, most, already=0, processes=3) for most in (0, 1 << 40))
     assert [watch.too_much() for _ in range(3)] == [False, True, True]
     assert [generous.too_much() for _ in range(3)] == [False, False, False]
 
@@ -71,7 +71,14 @@ def test_what_all_fill_is_added_up_less_what_each_began_with(family):
         (0, python + 1.9 * size, True),
         (0, python + 2.1 * size, False),
     ):
-        watch = Watch(parent, memory, already)
+        watch = Watch(parent, memory, already, processes=3)
+        assert [watch.too_much() for _ in range(2)] == [False, expected]
+
+
+def test_more_processes_than_there_may_be_are_too_much(family):
+    parent = family(1)
+    for most, expected in ((2, True), (3, False)):
+        watch = Watch(parent, 1 << 40, already=0, processes=most)
         assert [watch.too_much() for _ in range(2)] == [False, expected]
 
 

@@ -111,8 +111,8 @@ class _Job:
                 return True
             self._end_learner()
             self._learner = self._started((tests,))
-            most = self._limits.memory + self._limits.scratch
-            self._watch = Watch(self._learner.pid, most, already=filled(os.getpid()))
+            most, already = self._limits.memory + self._limits.scratch, filled(os.getpid())
+            self._watch = Watch(self._learner.pid, most, already, self._limits.processes)
             socket.send_fds(tests, [b"."], [self._learner.connection.fileno()])
             self._learner.connection.close()
         return False

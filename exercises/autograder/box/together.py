@@ -19,15 +19,22 @@ class Watch:
         keeper: the process whose descendants are in the box.
         memory: bytes they may fill together; a page that two of them share counts twice.
         already: bytes of each that do not count, as it began with them.
+        processes: how many there may be; the kernel holds a box to that, too, unless its user is root outside.
     """
 
-    def __init__(self, keeper: int, memory: int, already: int):
+    def __init__(self, keeper: int, memory: int, already: int, processes: int):
         self._keeper, self._memory, self._already = keeper, memory, already
+        self._processes = processes
         self._before = False
 
     def too_much(self) -> bool:
-        """Whether they fill too much, now and at the last look: a child about to start a program is a copy."""
-        now = sum(max(0, filled(pid) - self._already) for pid in processes_below(self._keeper)) > self._memory
+        """Whether they are too many or fill too much, now and at the last look.
+
+        Twice, as a child that is about to start another program is a copy of its parent for a moment.
+        """
+        pids = processes_below(self._keeper)
+        held = sum(max(0, filled(pid) - self._already) for pid in pids[: self._processes])
+        now = held > self._memory or len(pids) > self._processes
         before, self._before = self._before, now
         return now and before
 
