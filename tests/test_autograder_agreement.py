@@ -9,6 +9,7 @@ from exercises.autograder import doctor
 from exercises.autograder.box.confine import Limits
 from exercises.autograder.examiner import Cell
 from exercises.autograder.worker import Worker
+from transformer_lessons import records
 
 pytestmark = [
     pytest.mark.skipif(doctor.problem() is not None, reason=f"no isolation: {doctor.problem()}"),
@@ -36,6 +37,24 @@ def test_points_are_those_of_plain_nbgrader(tmp_path, request, monkeypatch):
     assert [one["submission"] for one in found] == list(range(number))
     assert sum(one["tests"] for one in found) >= 8 * number
     assert [one["different"] for one in found if one["different"]] == []
+
+
+def test_the_record_says_how_often_they_agreed_and_what_it_cost():
+    record = records.read("agreement")
+    assert record["submissions"] >= agreement.ALL
+    assert record["tests"] > 10 * record["submissions"]
+    assert record["different"] == {}, "list here where plain nbgrader is wrong, and why"
+    passing = record["passing"]
+    assert (passing["assignment"], passing["times"]) == (agreement.PASSING, agreement.TIMES)
+    assert passing["cpu_seconds_each"]["autograder"] <= 0.7
+    assert passing["ratio"] >= 6
+    readme = (release.HERE.parent / "README.md").read_text(encoding="utf-8")
+    assert f"{record['submissions']} mixed submissions ({record['tests']:,} tests)" in readme
+    took = passing["cpu_seconds_each"]
+    assert (
+        f"took {took['autograder']} seconds of processor time, with plain nbgrader {took['nbgrader']} ("
+        in readme
+    )
 
 
 def test_submissions_are_mixed_and_always_the_same():
