@@ -236,3 +236,15 @@ def test_token_batches_of_more_than_half_of_all():
     """The number of batches is rounded: 8 tokens in batches of 6 are one batch, in batches of 5 two."""
     pairs = [([5], [6, 7]), ([5], [6, 7])]
     assert [TokenBatches(pairs, tokens, seed=0).steps_per_epoch for tokens in (8, 6, 5, 4)] == [1, 1, 2, 2]
+
+
+def test_a_pair_belongs_to_the_batch_in_which_its_middle_lies(monkeypatch):
+    """24 tokens in two batches: middles at 1.5, 5.5, 11.5 and 19.5, the third of them just before the cut."""
+    monkeypatch.setattr(TokenBatches, "pools", 1)
+    batches = TokenBatches([([7] * n, [5] * n) for n in range(1, 5)], 12, seed=0)
+    assert sorted(batches[step].src.size(0) for step in range(batches.steps_per_epoch)) == [1, 3]
+
+
+def test_every_batch_gets_a_pair_however_uneven_they_are():
+    batches = TokenBatches([([7] * n, [5] * n) for n in (1, 1, 1, 1, 41)], 1, seed=0)
+    assert [batches[step].src.size(0) for step in range(batches.steps_per_epoch)] == [1] * 5

@@ -6,6 +6,7 @@ from compare import perturb
 from conftest import assert_close
 
 from transformer_lessons.attention import KeyValueCache, MultiHeadAttention
+from transformer_lessons.model import Transformer, TransformerConfig
 
 HEADS, D_K, D_V, LENGTH = 3, 5, 7, 11
 
@@ -138,3 +139,11 @@ def test_nothing_is_made_elsewhere():
     k = torch.zeros(2, 3, 2, 7, device="meta")
     made = [cache.keys, cache.values, *cache.append(k, k), cache.position, cache.visible(2)]
     assert {tensor.device.type for tensor in made} == {"meta"}
+
+
+def test_room_is_made_for_what_is_appended_only():
+    """The encoder's keys and values are taken over as they are; how many there are, nobody knows before."""
+    model = Transformer(TransformerConfig(11, 13, d_model=14, num_heads=7, d_ff=17))
+    for cache in model.new_caches(3, 5):
+        assert cache.self_attention.keys.shape == (3, 7, 5, 2)
+        assert cache.cross_attention.keys.shape == (3, 7, 0, 2)

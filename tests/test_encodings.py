@@ -8,6 +8,7 @@ from compare import DTYPES
 from conftest import assert_close
 from torch import nn
 
+from transformer_lessons import expect
 from transformer_lessons.encodings import (
     LearnedEncoding,
     RotaryEncoding,
@@ -275,3 +276,8 @@ def test_rotary_of_no_position():
 def test_no_position_before_the_first():
     with pytest.raises(ValueError, match="offset: expected an integer, 0 or more, got -1"):
         SinusoidalEncoding(3, 7)(torch.zeros(2, 5, 3), -1)
+
+
+def test_an_offset_that_would_cost_a_wait_is_not_looked_at():
+    assert expect.offset(torch.tensor(3)) == 3
+    assert expect.offset(torch.tensor(3, device="meta")) == 0

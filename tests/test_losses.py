@@ -157,3 +157,12 @@ def test_classes_that_are_ruled_out_do_not_spoil_the_loss():
     assert_close(
         loss, F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=PAD, reduction="sum")
     )
+
+
+@pytest.mark.parametrize("pad_id", [0, 2, 4])
+def test_a_single_prediction_needs_no_batch(pad_id):
+    torch.manual_seed(11)
+    logits, target = torch.randn(5, dtype=torch.float64), torch.tensor(3)
+    loss, count = label_smoothed_loss(logits, target, pad_id=pad_id, smoothing=0.3)
+    assert_close(loss, label_smoothed_loss(logits[None], target[None], pad_id=pad_id, smoothing=0.3)[0])
+    assert count == 1
