@@ -24,7 +24,8 @@ import pytest
 
 from benchmarks.mutations import Mutant
 
-LEAST_SECONDS = 20.0  # before a run counts as stuck, however quick its tests
+LEAST_SECONDS = 20.0  # of processor time before a run counts as stuck, however quick its tests
+PATIENCE = 10  # times as long it may take by the clock: on a busy machine it waits, and is not stuck
 SURVIVED, KILLED, STUCK = "survived", "killed", "timed out"
 
 
@@ -56,7 +57,7 @@ class Project:
 
 @dataclass(frozen=True)
 class Run:
-    """Tests to run in this order against a mutant, and after how many seconds it counts as stuck.
+    """Tests to run in this order against a mutant, and after how many seconds of work it counts as stuck.
 
     `known` are all tests there are: one that only the mutant has, because a parameter is named after a constant,
     runs too.
@@ -157,9 +158,14 @@ class _Running:
         self.run, self.began = run, time.monotonic()
         self.temporary = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self.folder = copied(project, Path(self.temporary.name).resolve(), run.mutant)
-        self.process = start(
-            project, self.folder, lambda: run_pytest(project, self.folder, run.files(), run, "-x")
-        )
+        self.process = start(project, self.folder, lambda: self._work(project))
+
+    def _work(self, project: Project) -> int:
+        import resource  # which only systems that can fork have
+
+        seconds = int(self.run.limit) + 1
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+        return run_pytest(project, self.folder, self.run.files(), self.run, "-x")
 
     def outcome(self) -> str | None:
         """None while it runs.
@@ -169,7 +175,9 @@ class _Running:
         """
         code = self.process.exitcode
         if code is None:
-            return STUCK if time.monotonic() - self.began > self.run.limit else None
+            return STUCK if time.monotonic() - self.began > PATIENCE * self.run.limit else None
+        if code == -signal.SIGXCPU:
+            return STUCK
         if code in (0, 1, 2) or code < 0:  # 2: the mutant cannot be imported; below 0: it crashed
             return SURVIVED if code == 0 else KILLED
         raise RuntimeError(
