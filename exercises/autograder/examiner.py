@@ -186,7 +186,7 @@ class Examiner:
                 lost = str(error) if isinstance(error, GONE) else ""
         messages += [report.message for report, _ in scored if not report.passed]
         kept = tuple(dict.fromkeys(message[:TEXT] for message in messages))
-        result = CellResult(cell.id, earned, cell.points, status, kept, _parts(scored))
+        result = CellResult(cell.id, earned, cell.points, status, kept, _parts(scored), _mistakes(scored))
         outputs = [{"output_type": "stream", "name": "stdout", "text": printed.getvalue()[:TEXT]}]
         outputs = outputs * bool(printed.getvalue()) + shown
         return {"outputs": json.dumps(outputs), "result": _plain(result), "lost": lost}
@@ -280,9 +280,14 @@ def _parts(scored: list) -> tuple[Part, ...]:
     )
 
 
+def _mistakes(scored: list) -> tuple[str, ...]:
+    reports = [report for report, _ in scored if report.misconception]
+    return tuple(f"{report.task}/{one}" for report in reports for one in (report.misconception, *report.also))
+
+
 def _plain(result: CellResult) -> dict:
-    found = asdict(result)
-    return {**found, "messages": list(result.messages), "parts": [asdict(part) for part in result.parts]}
+    """What can be sent, which is without tuples."""
+    return json.loads(json.dumps(asdict(result)))
 
 
 def _error_output(name: str, text: str, trace: str | None = None) -> dict:

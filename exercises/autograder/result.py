@@ -55,6 +55,7 @@ class CellResult:
         status: "done" if the test ran to its end, else why not: "error", "missing", "timeout".
         messages: what the checks in it said of the student's code; a diagnosis, for the student.
         parts: points per requirement, of the checks that were scored.
+        mistakes: the known mistakes that these recognised, "task/mistake".
     """
 
     cell: str
@@ -63,6 +64,7 @@ class CellResult:
     status: str = "done"
     messages: tuple[str, ...] = ()
     parts: tuple[Part, ...] = ()
+    mistakes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,10 @@ class Result:
         seconds: wall-clock seconds of the execution.
         cpu_seconds: of both processes together.
         versions: of what the marks may depend on, by name.
+        key: of the grading in the course's journal, which changes with all that it depends on.
+        submission: a digest of what the student wrote.
+        path: where it came from, for people.
+        timestamp: when it was handed in, as far as that is known.
     """
 
     student: str
@@ -89,6 +95,20 @@ class Result:
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     versions: dict[str, str] = field(default_factory=dict)
+    key: str = ""
+    submission: str = ""
+    path: str = ""
+    timestamp: str | None = None
+
+    @property
+    def earned(self) -> float:
+        """The points of all tests."""
+        return sum(cell.earned for cell in self.cells)
+
+    @property
+    def worth(self) -> float:
+        """The most that all tests can give."""
+        return sum(cell.worth for cell in self.cells)
 
 
 def write(path: Path, result: Result) -> None:
@@ -120,4 +140,5 @@ def from_dict(found: dict) -> Result:
 def cell_from_dict(found: dict) -> CellResult:
     """Likewise of one test cell."""
     parts = tuple(Part(**part) for part in found["parts"])
-    return CellResult(**{**found, "messages": tuple(found["messages"]), "parts": parts})
+    told = {name: tuple(found[name]) for name in ("messages", "mistakes")}
+    return CellResult(**{**found, **told, "parts": parts})
