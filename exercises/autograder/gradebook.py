@@ -1,14 +1,12 @@
-"""nbgrader's gradebook: what is entered into it, a submission at a time, whole or not at all, and what is read.
+"""Entering marks into nbgrader's gradebook: a submission at a time, whole or not at all.
 
-Only the process that the instructor has started opens it. Whatever is entered twice is there once, so a batch that
-was stopped anywhere is graded again without a thought.
+Only the process that the instructor has started opens it. Whatever is entered twice is there once, so a batch
+that was stopped anywhere is graded again without a thought.
 """
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from nbgrader.api import (
     BaseCell,
@@ -26,9 +24,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import OperationalError
 from traitlets.config import Config
 
-__all__ = ["CellMark", "Entry", "LockedError", "Mark", "Marks", "dump", "marks"]
-
-PATIENCE = 60.0  # seconds that another program may keep the gradebook for itself
+__all__ = ["Entry", "LockedError", "Writer"]
 
 
 class LockedError(Exception):
@@ -55,7 +51,7 @@ class Entry:
     timestamp: str | None = None
 
 
-class Marks:
+class Writer:
     """The gradebook, opened for entering marks; a context manager that closes it.
 
     Args:
@@ -69,7 +65,7 @@ class Marks:
         self._late = AssignLatePenalties(config=config)
         self._late.init_plugin()
 
-    def __enter__(self) -> "Marks":
+    def __enter__(self) -> "Writer":
         return self
 
     def __exit__(self, *_) -> None:
@@ -151,155 +147,10 @@ class Marks:
 
 
 def _score(grade: Grade, score: float | None, *, is_new: bool) -> None:
-    """A person is asked where nobody else can tell, and again where what they have marked is no longer the same."""
+    """A person is asked where nobody else can tell, and again where what they have marked has changed."""
     changed = is_new or grade.auto_score != score
     grade.auto_score = score
     if grade.manual_score is None:
         grade.needs_manual_grade = score is None
     elif changed:
         grade.needs_manual_grade = True
-
-
-# ---- Reading
-
-
-@dataclass(frozen=True)
-class CellMark:
-    """What a submission got for one graded cell.
-
-    Attributes:
-        auto, manual, extra: points of the tests, of a person instead, and of a person on top.
-        worth: the most it gives, but for what is extra.
-        waits: whether a person has yet to look at it.
-        written: whether it is an answer in words.
-    """
-
-    auto: float | None
-    manual: float | None
-    extra: float | None
-    worth: float
-    waits: bool
-    written: bool
-
-    @property
-    def earned(self) -> float:
-        """As nbgrader counts."""
-        return (self.auto or 0.0 if self.manual is None else self.manual) + (self.extra or 0.0)
-
-
-@dataclass(frozen=True)
-class Mark:
-    """A student's mark for one assignment; students who handed in nothing have one too.
-
-    Attributes:
-        student: the id.
-        first_name, last_name, email, lms_user_id: as nbgrader has them, or "".
-        assignment: its name.
-        submitted: whether anything of theirs is in the gradebook.
-        timestamp: when it was handed in, in UTC, or None.
-        penalty: for being late.
-        worth: the most that there is to earn.
-        cells: by grade id, in the order of the assignment.
-        comments: a person's, by grade id.
-    """
-
-    student: str
-    first_name: str
-    last_name: str
-    email: str
-    lms_user_id: str
-    assignment: str
-    submitted: bool
-    timestamp: datetime | None
-    penalty: float
-    worth: float
-    cells: dict[str, CellMark] = field(default_factory=dict)
-    comments: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def raw(self) -> float:
-        """All points."""
-        return sum(cell.earned for cell in self.cells.values())
-
-    @property
-    def score(self) -> float:
-        """All points less the penalty."""
-        return max(0.0, self.raw - self.penalty)
-
-    @property
-    def waits(self) -> bool:
-        """Whether a person has yet to look at a part of it."""
-        return any(cell.waits for cell in self.cells.values())
-
-
-def marks(url: str, assignment: str) -> list[Mark]:
-    """The marks of all students whom the gradebook knows, by id.
-
-    Raises:
-        MissingEntry: if the gradebook does not know the assignment.
-    """
-    with _reading(url) as book:
-        known = book.find_assignment(assignment)
-        order = {cell.name: n for n, cell in enumerate(c for nb in known.notebooks for c in nb.source_cells)}
-        submissions = {one.student.id: one for one in known.submissions}
-        return [
-            _mark(student, submissions.get(student.id), assignment, known.max_score, order)
-            for student in sorted(book.students, key=lambda student: student.id)
-        ]
-
-
-def _mark(
-    student: Student, submission: SubmittedAssignment | None, name: str, worth: float, order: dict[str, int]
-) -> Mark:
-    about = [getattr(student, field) or "" for field in ("first_name", "last_name", "email", "lms_user_id")]
-    notebooks = submission.notebooks if submission else []
-    grades = sorted((g for nb in notebooks for g in nb.grades), key=lambda grade: order.get(grade.name, 0))
-    comments = {c.name: c.manual_comment for nb in notebooks for c in nb.comments if c.manual_comment}
-    return Mark(
-        student.id,
-        *about,
-        name,
-        submission is not None,
-        submission.timestamp if submission else None,
-        sum(nb.late_submission_penalty or 0.0 for nb in notebooks),
-        worth,
-        {grade.name: _cell_mark(grade) for grade in grades},
-        comments,
-    )
-
-
-def _cell_mark(grade: Grade) -> CellMark:
-    points = (grade.auto_score, grade.manual_score, grade.extra_credit)
-    return CellMark(*points, grade.max_score, grade.needs_manual_grade, grade.cell_type == "markdown")
-
-
-@contextmanager
-def _reading(url: str) -> Iterator[Gradebook]:
-    with Gradebook(url) as book:
-        yield book
-
-
-def dump(url: str) -> list[str]:
-    """All that the gradebook says of submissions, a line each, sorted; without ids and times of its own."""
-    with _reading(url) as book:
-        lines = [f"student {student.id}" for student in book.students]
-        for assignment in book.assignments:
-            for one in assignment.submissions:
-                place = f"{assignment.name} {one.student.id}"
-                lines.append(f"submission {place} {one.timestamp}")
-                for notebook in one.notebooks:
-                    lines.append(
-                        f"notebook {place} {notebook.name} penalty {notebook.late_submission_penalty}"
-                    )
-                    lines += [f"grade {place} {_points(grade)}" for grade in notebook.grades]
-                    lines += [f"comment {place} {_words(comment)}" for comment in notebook.comments]
-    return sorted(lines)
-
-
-def _points(grade: Grade) -> str:
-    points = (grade.auto_score, grade.manual_score, grade.extra_credit, grade.needs_manual_grade)
-    return " ".join(map(str, (grade.name, *points)))
-
-
-def _words(comment: Comment) -> str:
-    return f"{comment.name} {comment.auto_comment!r} {comment.manual_comment!r}"
