@@ -24,7 +24,7 @@ import nbformat
 import pytest
 from nbgrader.api import Gradebook
 
-from exercises.autograder import doctor, execute, grade
+from exercises.autograder import doctor, grade, notebook
 from exercises.autograder.box.confine import Limits
 from exercises.autograder.examiner import Cell
 from exercises.autograder.worker import Worker
@@ -498,7 +498,7 @@ def batch(bench, tmp_path_factory):
         text = json.dumps(handed_in(name))
         (source / f"student{number:02}" / f"{NAME}.ipynb").write_text(text, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(execute, "worker", lambda limits, isolated: bench.worker)
+        patch.setattr(notebook, "worker", lambda limits, isolated: bench.worker)
         return grade.grade(source, course), course
 
 

@@ -6,12 +6,15 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from nbgrader import preprocessors
 from nbgrader.api import Gradebook
 from test_autograder_repair import of_colab, of_vs_code
+from traitlets.config import Config
 
 from exercises import release
 from exercises.autograder import __main__ as command
-from exercises.autograder import doctor, grade, result
+from exercises.autograder import doctor, grade, marks, pool, result
+from exercises.autograder.feedback import written
 from exercises.autograder.result import CellResult, Flag, Part, Result
 
 pytestmark = [
@@ -25,6 +28,7 @@ pytestmark = [
 ]
 
 NAME = "ps03_attention"
+WRITTEN = "ps03-7-scale-answer"
 MASTER = release.HERE / "source" / NAME / f"{NAME}.ipynb"
 RELEASED = release.HERE / "release" / NAME / f"{NAME}.ipynb"
 
@@ -164,38 +168,101 @@ def test_repairs_and_checks_are_told(graded):
     assert [part.worth for part in causal.parts] == [1, 0.5, 0.25, 0.25]
 
 
-def test_a_batch_can_be_graded_again_and_marks_of_a_person_stay(graded, tmp_path):
-    _, course = graded
-    written = "ps03-7-scale-answer"
+def give(course: Path, name: str, student: str, points: float) -> None:
+    """A person marks an answer, as formgrader does."""
     with Gradebook(f"sqlite:///{course / 'gradebook.db'}") as gradebook:
-        mark = gradebook.find_grade(written, NAME, NAME, "ann")
-        mark.manual_score, mark.needs_manual_grade = 1.5, False
+        mark = gradebook.find_grade(name, NAME, NAME, student)
+        mark.manual_score, mark.needs_manual_grade = points, False
         gradebook.db.commit()
-    (tmp_path / "ann").mkdir()
-    nbformat.write(solved(), tmp_path / "ann" / f"{NAME}.ipynb")
-    (again,) = grade.grade(tmp_path, course).graded
-    assert again.flags == ()
-    assert sum(cell.earned for cell in again.cells) == 28
-    with Gradebook(f"sqlite:///{course / 'gradebook.db'}") as gradebook:
-        assert gradebook.find_grade(written, NAME, NAME, "ann").manual_score == 1.5
+
+
+def hand_in(folder: Path, **notebooks: nbformat.NotebookNode) -> Path:
+    for student, notebook in notebooks.items():
+        (folder / student).mkdir(parents=True, exist_ok=True)
+        nbformat.write(notebook, folder / student / f"{NAME}.ipynb")
+    return folder
+
+
+def test_what_is_graded_is_not_graded_again_until_it_is_handed_in_anew(tmp_path):
+    source, course = tmp_path / "in", tmp_path / "course"
+    first = grade.grade(hand_in(source, ann=solved()), course)
+    assert [one.earned for one in first.graded] == [28]
+    give(course, WRITTEN, "ann", 1.5)
+
+    again = grade.grade(source, course)
+    assert (again.graded, again.unchanged) == ([], 1)
+    told = {cell.id: cell for cell in solved().cells}
+    changed = solved()
+    for cell in changed.cells:
+        if cell.id == "ps03-1-answer":
+            cell.source = read(RELEASED).cells[changed.cells.index(cell)].source
+    [anew] = grade.grade(hand_in(source, ann=changed), course).graded
+    assert anew.earned == 28 - worth("ps03-1-test")
+    [mark] = marks.marks(f"sqlite:///{course / 'gradebook.db'}", NAME)
+    # The answer in words is the one that the person has read.
+    assert (mark.cells[WRITTEN].manual, mark.cells[WRITTEN].waits) == (1.5, False)
+    assert mark.score == anew.earned + 1.5
+
+    for cell in changed.cells:
+        if cell.id == WRITTEN:
+            assert cell.source == told[WRITTEN].source
+            cell.source = "Because I say so."
+    grade.grade(hand_in(source, ann=changed), course)
+    [mark] = marks.marks(f"sqlite:///{course / 'gradebook.db'}", NAME)
+    assert (mark.cells[WRITTEN].manual, mark.cells[WRITTEN].waits) == (1.5, True)
+
+
+def worth(name: str) -> float:
+    return next(cell.metadata.nbgrader.points for cell in read(MASTER).cells if cell.id == name)
 
 
 def test_what_goes_wrong_with_one_is_noted_and_the_next_follows(tmp_path, monkeypatch):
-    for student in ("ann", "bob"):
-        (tmp_path / "in" / student).mkdir(parents=True)
-        nbformat.write(read(RELEASED), tmp_path / "in" / student / f"{NAME}.ipynb")
-    page = grade.feedback.page
+    source = hand_in(tmp_path / "in", ann=read(RELEASED), bob=read(RELEASED))
+    page = written.page
 
-    def refuses_ann(notebook, released, result):
+    def refuses_ann(notebook, released, result, **more):
         if result.student == "ann":
             raise ValueError("a hidden line")
-        return page(notebook, released, result)
+        return page(notebook, released, result, **more)
 
-    monkeypatch.setattr(grade.feedback, "page", refuses_ann)
-    summary = grade.grade(tmp_path / "in", tmp_path / "course")
-    assert [one.student for one in summary.graded] == ["bob"]
+    monkeypatch.setattr(written, "page", refuses_ann)
+    summary = grade.grade(source, tmp_path / "course")
+    assert [one.student for one in summary.graded] == ["ann", "bob"]
     assert summary.failed == [("ann/ps03_attention.ipynb", "ValueError: a hidden line")]
     assert not list((tmp_path / "course" / "feedback" / "ann").rglob("*.html"))
+    listed = json.loads((tmp_path / "course" / "not_graded.json").read_text())["failed"]
+    assert listed == [{"path": "ann/ps03_attention.ipynb", "reason": "ValueError: a hidden line"}]
+
+    monkeypatch.setattr(written, "page", page)
+    again = grade.grade(None, tmp_path / "course")
+    assert (again.graded, again.unchanged, again.failed) == ([], 2, [])
+    assert list((tmp_path / "course" / "feedback" / "ann").rglob("*.html"))
+
+
+def test_submissions_that_say_the_same_are_run_once(tmp_path, monkeypatch):
+    ran = []
+    run = pool.run
+    monkeypatch.setattr(pool, "run", lambda job: ran.append(job.key) or run(job))
+    source = hand_in(tmp_path / "in", ann=read(RELEASED), bob=read(RELEASED), carl=with_forged_tests())
+    summary = grade.grade(source, tmp_path / "course")
+    assert [one.student for one in summary.graded] == ["ann", "bob", "carl"]
+    assert len(ran) == len(set(ran)) == 2
+    assert summary.graded[0].cells == summary.graded[1].cells
+
+
+def test_one_command_at_a_time(tmp_path):
+    with grade.opened(tmp_path), pytest.raises(grade.BusyError, match="another command is at work on"):
+        grade.grade(None, tmp_path)
+    assert grade.grade(None, tmp_path).graded == []
+
+
+def test_steps_of_nbgraders_that_would_not_be_done_are_refused(tmp_path):
+    changes = Config()
+    changes.Autograde.autograde_preprocessors = [preprocessors.Execute]
+    with pytest.raises(
+        ValueError, match=r"autograde_preprocessors: expected IsolatedEx.*, got Exec"
+    ):
+        grade.grade(None, tmp_path, changes=changes)
 
 
 def test_a_librarys_call_is_flagged_by_its_text_and_when_it_runs_and_costs_nothing(tmp_path):

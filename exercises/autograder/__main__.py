@@ -1,87 +1,115 @@
-"""Grade untrusted notebooks: ``python -m exercises.autograder grade SOURCE`` and ``… doctor``."""
+"""Grade a class: ``python -m exercises.autograder COMMAND``; each command says what comes next.
+
+Exit codes: 0 all went well; 1 something is left for a person (a file put aside, a grading that failed); 2 nothing
+was done, because of what was typed or of this machine; 3 stopped half-way, and the same command goes on; 130 stopped
+by Ctrl-C, likewise.
+"""
 
 import argparse
+import json
 import logging
+import os
 import sys
 import warnings
 from pathlib import Path
 
-from exercises.autograder import doctor
-from exercises.autograder.result import Result
-
 COURSE = Path(__file__).resolve().parents[1] / "_nbgrader"
+FORMATS = ("generic", "questions", "canvas", "moodle")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; the exit code is 0 if all went well, 1 if something was not graded, 2 if nothing was."""
+    """Run one command; its exit code."""
     options = _parser().parse_args(arguments)
     logging.getLogger("traitlets").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")  # of nbgrader's libraries about each other
-    return _doctor() if options.command == "doctor" else _grade(options)
+    from exercises.autograder import commands  # nbgrader takes a second to import
+
+    try:
+        said = getattr(commands, options.command)(options)
+    except commands.STOPS as error:
+        code, text = commands.stopped(error)
+        print(text, file=sys.stderr)
+        return code
+    print(json.dumps(said.data, ensure_ascii=False, indent=2) if options.json else "\n".join(said.lines))
+    return said.code
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m exercises.autograder", description=__doc__.split(":")[0])
-    commands = parser.add_subparsers(dest="command", required=True)
-    grade = commands.add_parser("grade", help="grade a notebook, a folder, nbgrader's submitted/ or a zip")
-    grade.add_argument("source", type=Path, help="where the submissions are")
-    grade.add_argument(
-        "--course", type=Path, default=COURSE, help="where gradebook and feedback go (%(default)s)"
+    parser = argparse.ArgumentParser(
+        prog="python -m exercises.autograder",
+        description=__doc__.split(":")[0],
+        epilog=__doc__.split("\n\n")[1],
     )
-    grade.add_argument(
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    course, work = _about_the_course(), _about_the_work()
+    named = argparse.ArgumentParser(add_help=False)
+    named.add_argument("--pseudonyms", action="store_true", help="no names, ids or paths of students")
+
+    commands.add_parser("doctor", parents=[course], help="can students' code be confined on this machine?")
+
+    one = commands.add_parser("release", parents=[course], help="have the gradebook know an assignment")
+    one.add_argument("assignments", nargs="*", metavar="ASSIGNMENT", help="ps03_attention, …; all")
+    one.add_argument("--due", metavar="TIME", help="when it is due, such as '2026-12-01 23:59 +0100'")
+
+    one = commands.add_parser("collect", parents=[course], help="take submissions in, without grading them")
+    one.add_argument("source", type=Path, help="a notebook, a folder, nbgrader's submitted/ or a zip")
+
+    one = commands.add_parser("grade", parents=[course, work], help="grade what is new")
+    one.add_argument("source", type=Path, nargs="?", help="likewise; or else what was taken in before")
+
+    one = commands.add_parser(
+        "regrade", parents=[course, work], help="grade again what a changed master concerns"
+    )
+    one.add_argument("assignments", nargs="*", metavar="ASSIGNMENT")
+    one.add_argument("--yes", action="store_true", help="enter what changes without asking")
+
+    commands.add_parser("status", parents=[course, named], help="what is graded, and what waits for whom")
+    commands.add_parser("feedback", parents=[course], help="write all pages anew, after marking by hand")
+
+    one = commands.add_parser("report", parents=[course, named], help="a page about the class")
+    one.add_argument("assignments", nargs="*", metavar="ASSIGNMENT")
+
+    one = commands.add_parser("export", parents=[course, named], help="marks as CSV")
+    one.add_argument("assignments", nargs="*", metavar="ASSIGNMENT")
+    one.add_argument("--format", choices=FORMATS, default="generic")
+    one.add_argument("--template", type=Path, help="the CSV that Canvas or Moodle exports, to be filled in")
+    one.add_argument("--to", type=Path, help="the file to write; by default in the course's folder")
+    one.add_argument("--missing-as-zero", action="store_true", help="nothing handed in is 0, not empty")
+
+    one = commands.add_parser(
+        "similarity", parents=[course, named], help="pairs that a person should look at"
+    )
+    one.add_argument("assignment", metavar="ASSIGNMENT")
+    one.add_argument("students", nargs="*", metavar="STUDENT", help="two: show them side by side")
+
+    one = commands.add_parser(
+        "rehearse", parents=[course, work], help="a dry run with students who do not exist"
+    )
+    one.add_argument("number", type=int, metavar="N", help="of students")
+    one.add_argument("--assignment", default="ps03_attention", metavar="ASSIGNMENT")
+    return parser
+
+
+def _about_the_course() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--course", type=Path, default=COURSE, help="the course's folder (%(default)s)")
+    parser.add_argument("--json", action="store_true", help="say it as JSON, for scripts")
+    return parser
+
+
+def _about_the_work() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument(
+        "--workers", type=int, default=os.cpu_count(), metavar="N", help="at a time (%(default)s)"
+    )
+    parser.add_argument("--executor", choices=("local", "dask"), default="local", help="who does the work")
+    parser.add_argument("--scheduler", metavar="ADDRESS", help="of dask's: tcp://…:8786")
+    parser.add_argument(
         "--unsafe-no-isolation",
         action="store_true",
         help="run students' code unprotected; every grade is marked so",
     )
-    commands.add_parser("doctor", help="what isolation this machine offers, and how to get more")
     return parser
-
-
-def _doctor() -> int:
-    print(doctor.report())
-    return 1 if doctor.problem() else 0
-
-
-def _grade(options: argparse.Namespace) -> int:
-    isolated = not options.unsafe_no_isolation
-    if isolated and (refusal := _refusal(options)):
-        print(refusal, file=sys.stderr)
-        return 2
-    from exercises.autograder.grade import grade  # nbgrader takes a second to import
-
-    try:
-        summary = grade(options.source, options.course, isolated=isolated)
-    except FileNotFoundError as error:
-        print(error, file=sys.stderr)
-        return 2
-    for result in summary.graded:
-        print(_line(result))
-    for one in summary.quarantined:
-        print(f"not graded: {one.path}: {one.reason}")
-    for path, reason in summary.failed:
-        print(f"FAILED: {path}: {reason}")
-    return 1 if summary.quarantined or summary.failed else 0
-
-
-def _refusal(options: argparse.Namespace) -> str | None:
-    """Why nothing is graded on this machine, and what to do."""
-    if problem := doctor.problem():
-        return (
-            f"Students' code cannot be confined here ({problem}).\n"
-            "`python -m exercises.autograder doctor` says how to get there. To run it unprotected all the same: "
-            "--unsafe-no-isolation."
-        )
-    exposed = doctor.exposed([options.course, options.source])
-    if exposed:
-        return f"{exposed[0]} lies among Python's own files, which students' code may read: choose another place."
-    return None
-
-
-def _line(result: Result) -> str:
-    earned, worth = (sum(getattr(cell, name) for cell in result.cells) for name in ("earned", "worth"))
-    kinds = sorted({flag.kind for flag in result.flags})
-    noted = f"  look at: {', '.join(kinds)}" if kinds else ""
-    return f"{result.student}  {result.assignment}  {earned:g} of {worth:g}{noted}"
 
 
 if __name__ == "__main__":

@@ -1,36 +1,38 @@
-"""Grade a batch: take submissions in, run them through nbgrader in their boxes, and write feedback.
+"""Grade a batch: take submissions in, have them run in their boxes, enter the marks, and write feedback.
 
-The course's folder then holds
-
-    received/STUDENT/ASSIGNMENT/       what was taken in, mended; the originals stay where they are
-    gradebook.db, autograded/          nbgrader's, as ever
-    records/STUDENT/ASSIGNMENT/        a `Result` for each notebook, as JSON
-    feedback/STUDENT/ASSIGNMENT/       the page that the student gets
-    not_graded.json                    what could not be graded, and why
+Only what is new is graded: a submission that was not graded yet, or was handed in anew with another text. What
+was graded with an earlier master, or by an earlier grader, is left to `regrade`, which shows first what would
+change.
 """
 
+import fcntl
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
-import nbformat
-from nbgrader.apps import NbGraderAPI
 from tqdm import tqdm
 from traitlets.config import Config
 
-from exercises import release
-from exercises.autograder import feedback, flags
+from exercises.autograder import marks
 from exercises.autograder import result as results
-from exercises.autograder.execute import record_path
-from exercises.autograder.intake import Quarantined, Received, take_in
-from exercises.autograder.result import Flag, Result
-from transformer_lessons.files import replacing, write_json
-from transformer_lessons.submission import grade_id
+from exercises.autograder.collect import collect, origin
+from exercises.autograder.course import Course
+from exercises.autograder.feedback.written import write_page
+from exercises.autograder.gradebook import LockedError
+from exercises.autograder.grading import Grading, Submission
+from exercises.autograder.intake import Quarantined
+from exercises.autograder.pool import Here, Pool
+from exercises.autograder.result import Result
+from transformer_lessons.files import read_json, write_json
 
-__all__ = ["Summary", "grade"]
+__all__ = ["BusyError", "Summary", "feed_back", "grade", "opened"]
+
+
+class BusyError(Exception):
+    """Another command is at work on the same course."""
 
 
 @dataclass
@@ -38,129 +40,131 @@ class Summary:
     """What became of a batch.
 
     Attributes:
-        graded: the results, in the order of grading.
+        graded: the results that were entered now, by student and assignment.
+        unchanged: how many submissions had been graded before.
+        behind: those that an earlier master or grader graded.
         quarantined: what was put aside at the intake.
         failed: what could not be graded for a reason of the grader's, not of the student's: path and reason.
     """
 
     graded: list[Result] = field(default_factory=list)
+    unchanged: int = 0
+    behind: list[Submission] = field(default_factory=list)
     quarantined: list[Quarantined] = field(default_factory=list)
     failed: list[tuple[str, str]] = field(default_factory=list)
 
 
-def grade(source: Path, course: Path, *, isolated: bool = True, changes: Config | None = None) -> Summary:
-    """Grade everything that a source holds.
+def grade(
+    source: Path | None,
+    folder: Path,
+    *,
+    isolated: bool = True,
+    pool: Pool | None = None,
+    changes: Config | None = None,
+) -> Summary:
+    """Grade everything that a source holds, and what was taken in before and not graded yet.
 
     Args:
-        source: a notebook, a folder of them, nbgrader's `submitted`, or a zip archive of Canvas or Moodle.
-        course: the folder that everything is written into; made if it is not there.
+        source: a notebook, a folder of them, nbgrader's `submitted`, or a zip archive of Canvas or Moodle; None
+            if there is nothing new to take in.
+        folder: the course's, which everything is written into; made if it is not there.
         isolated: False runs the students' code unprotected, and marks every grade so.
+        pool: where the work is done; this process by itself.
         changes: of nbgrader's configuration.
 
     Raises:
         FileNotFoundError: if there is no such source.
+        BusyError: if another command is at work on the course.
     """
-    course.mkdir(parents=True, exist_ok=True)
-    config = Config(IsolatedExecute=Config(isolation="full" if isolated else "none"))
-    config.CourseDirectory.submitted_directory = str(course / "received")
-    config.IsolatedExecute.records = str(course / "records")
-    config.merge(changes or Config())
-    with _nbgraders_commands():
-        batch = _Batch(course, release.course(course, config))
-        found = list(take_in(source, batch.released))
-        for one in tqdm(found, unit="submission", disable=not sys.stderr.isatty()):
-            batch.take(one)
-    batch.note_what_was_not_graded()
-    return batch.summary
+    if source is not None and not source.exists():
+        raise FileNotFoundError(f"source: expected a notebook, a folder or a zip archive, got {source}")
+    with opened(folder, isolated=isolated, changes=changes) as grading:
+        summary = Summary()
+        if source is not None:
+            _, summary.quarantined = collect(source, grading.course, grading.assignments.released)
+        _grade(grading, _new(grading, summary), pool or Here(), summary)
+        feed_back(grading, _without_page(grading.course), summary)
+        summary.graded.sort(key=lambda result: (result.student, result.assignment))
+        _list_failed(grading.course, summary)
+    return summary
 
 
-class _Batch:
-    """A batch on its way through nbgrader.
+@contextmanager
+def opened(folder: Path, *, isolated: bool = True, changes: Config | None = None) -> Iterator[Grading]:
+    """A course, for one command at a time.
 
-    Args:
-        course: its folder.
-        api: nbgrader, configured for it.
+    Raises:
+        BusyError: if another command is at work on it.
     """
-
-    def __init__(self, course: Path, api: NbGraderAPI):
-        self._course, self._api = course, api
-        masters = release.masters()
-        self._masters = {master.parent.name: master for master in masters}
-        paths = {name: release.released(master) for name, master in self._masters.items()}
-        self.released = {name: nbformat.read(path, as_version=4) for name, path in paths.items()}
-        self._known: set[str] = set()  # to the gradebook
-        self.summary = Summary()
-
-    def take(self, one: Received | Quarantined) -> None:
-        """Grade one submission; whatever goes wrong with it is noted, and the next one follows."""
-        if isinstance(one, Quarantined):
-            self.summary.quarantined.append(one)
-            return
-        try:
-            self.summary.graded.append(self._graded(one))
-        except Exception as error:
-            self.summary.failed.append((one.path, f"{type(error).__name__}: {error}"))
-
-    def _graded(self, one: Received) -> Result:
-        self._introduce(one.assignment)
-        _write(self._course / "received" / one.student / one.assignment, one)
-        done = self._api.autograde(one.assignment, one.student, force=True)
-        if not done["success"]:
-            raise RuntimeError(f"nbgrader: {done.get('error') or ''}{done.get('log') or ''}"[-2000:])
-        result = Result(one.student, one.assignment)
-        path = record_path(self._course / "records", result, one.assignment)
-        result = self._with_what_else_is_known(results.read(path), one)
-        results.write(path, result)
-        return self._fed_back(result, one)
-
-    def _introduce(self, assignment: str) -> None:
-        """Have the gradebook know the assignment as its master is now."""
-        if assignment not in self._known:
-            release.generate(self._masters[assignment], self._api)
-            self._known.add(assignment)
-
-    def _with_what_else_is_known(self, result: Result, one: Received) -> Result:
-        """What was mended, and what the text of the learner's cells shows."""
-        released = [cell for cell in self.released[one.assignment].cells if cell.cell_type == "code"]
-        locked = {grade_id(cell) for cell in released if cell.metadata.get("nbgrader", {}).get("locked")}
-        answers = flags.answered((grade_id(cell), cell.source) for cell in released)
-        tasks = {part.task for cell in result.cells for part in cell.parts}.union(*answers.values())
-        code = [(grade_id(cell), cell.source) for cell in one.notebook.cells if cell.cell_type == "code"]
-        seen = flags.in_source([cell for cell in code if cell[0] not in locked], tasks, answers)
-        repaired = (Flag("repair", sentence) for sentence in one.repairs)
-        return replace(result, flags=(*result.flags, *seen, *repaired), repairs=one.repairs)
-
-    def _fed_back(self, result: Result, one: Received) -> Result:
-        """Write the student's page, with answers in words as they were written."""
-        name = f"{result.assignment}.ipynb"
-        done = self._course / "autograded" / result.student / result.assignment / name
-        path = self._course / "feedback" / result.student / result.assignment / f"{result.assignment}.html"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        notebook, written = nbformat.read(done, as_version=4), {cell.id: cell for cell in one.notebook.cells}
-        notebook.cells = [written.get(c.id, c) if c.cell_type == "markdown" else c for c in notebook.cells]
-        text = feedback.page(notebook, self.released[result.assignment], result)
-        with replacing(path) as temporary:
-            temporary.write_text(text, encoding="utf-8")
-        return result
-
-    def note_what_was_not_graded(self) -> None:
-        """A list for a person, with the reasons that students can act on."""
-        aside = [
-            {"path": q.path, "student": q.student, "assignment": q.assignment, "reason": q.reason}
-            for q in self.summary.quarantined
-        ]
-        failed = [{"path": path, "reason": reason} for path, reason in self.summary.failed]
-        write_json(self._course / "not_graded.json", {"quarantined": aside, "failed": failed})
-
-
-def _write(folder: Path, one: Received) -> None:
-    """A submission where nbgrader looks for it."""
     folder.mkdir(parents=True, exist_ok=True)
-    with replacing(folder / f"{one.assignment}.ipynb") as temporary:
-        nbformat.write(one.notebook, temporary)
-    if one.timestamp:
-        with replacing(folder / "timestamp.txt") as temporary:
-            temporary.write_text(one.timestamp, encoding="utf-8")
+    with (folder / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the kernel gives it back, however this ends
+        except OSError:
+            raise BusyError(f"another command is at work on {folder}: wait for it, or stop it") from None
+        with _nbgraders_commands(), Grading(Course(folder), isolated=isolated, changes=changes) as grading:
+            yield grading
+
+
+def _new(grading: Grading, summary: Summary) -> list[Submission]:
+    """The submissions that are not graded as they are now."""
+    states = {one: grading.state(*one) for one in grading.course.submissions()}
+    summary.behind = [one for one, state in states.items() if state == "behind"]
+    summary.unchanged = sum(state == "graded" for state in states.values())
+    return [one for one, state in states.items() if state == "waiting"]
+
+
+def _grade(grading: Grading, wanted: list[Submission], pool: Pool, summary: Summary) -> None:
+    """Whatever goes wrong with one is noted, and the next one follows."""
+    bar = tqdm(total=len(wanted), unit="submission", disable=not sys.stderr.isatty())
+    with bar:
+        for one, outcome in grading.outcomes(wanted, pool):
+            try:
+                if isinstance(outcome, Exception):
+                    raise outcome
+                summary.graded.append(grading.enter(*one, outcome))
+            except (LockedError, OSError):
+                raise  # of the gradebook or the disk: it would be so for all
+            except Exception as error:
+                summary.failed.append(_failure(grading.course, one, error))
+            bar.update()
+
+
+def _failure(course: Course, one: Submission, error: Exception) -> tuple[str, str]:
+    return origin(course, *one).path or "/".join(one), f"{type(error).__name__}: {error}"
+
+
+def _without_page(course: Course) -> list[Submission]:
+    """Those whose feedback is older than their marks."""
+    found = []
+    for student, assignment in course.submissions():
+        record, page = course.record(student, assignment), course.page(student, assignment)
+        if record.exists() and not (page.exists() and page.stat().st_mtime >= record.stat().st_mtime):
+            found.append((student, assignment))
+    return found
+
+
+def feed_back(grading: Grading, wanted: list[Submission], summary: Summary) -> None:
+    """Write the students' pages, with what a person has marked."""
+    course, of = grading.course, {}
+    for one in tqdm(sorted(wanted, key=lambda one: one[1]), unit="page", disable=not sys.stderr.isatty()):
+        student, assignment = one
+        if assignment not in of:
+            of[assignment] = {mark.student: mark for mark in marks.marks(course.gradebook, assignment)}
+        try:
+            result = results.read(course.record(student, assignment))
+            write_page(course, result, grading.assignments.released[assignment], of[assignment].get(student))
+        except OSError:
+            raise
+        except Exception as error:
+            summary.failed.append(_failure(course, one, error))
+
+
+def _list_failed(course: Course, summary: Summary) -> None:
+    """For a person, beside what was put aside."""
+    known = read_json(course.not_graded) if course.not_graded.exists() else {"quarantined": []}
+    failed = [{"path": path, "reason": reason} for path, reason in summary.failed]
+    write_json(course.not_graded, {**known, "failed": failed})
 
 
 @contextmanager

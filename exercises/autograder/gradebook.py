@@ -52,7 +52,7 @@ class Entry:
 
 
 class Writer:
-    """The gradebook, opened for entering marks; a context manager that closes it.
+    """The gradebook, opened for entering marks.
 
     Args:
         url: of the database.
@@ -65,10 +65,8 @@ class Writer:
         self._late = AssignLatePenalties(config=config)
         self._late.init_plugin()
 
-    def __enter__(self) -> "Writer":
-        return self
-
-    def __exit__(self, *_) -> None:
+    def close(self) -> None:
+        """Close the database."""
         self._gradebook.close()
 
     def enter(self, entry: Entry) -> None:

@@ -84,6 +84,7 @@ class Result:
         submission: a digest of what the student wrote.
         path: where it came from, for people.
         timestamp: when it was handed in, as far as that is known.
+        answers: a digest of each graded answer, by grade id: a person has to look again if it changes.
     """
 
     student: str
@@ -99,6 +100,7 @@ class Result:
     submission: str = ""
     path: str = ""
     timestamp: str | None = None
+    answers: dict[str, str] = field(default_factory=dict)
 
     @property
     def earned(self) -> float:

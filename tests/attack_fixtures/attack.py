@@ -73,7 +73,10 @@ EARNS = {
 # The first cell of every attacker, who knows where everything lies; the test fills in PLACES.
 PRELUDE = '''
 import ctypes, os, signal, subprocess, sys, threading, time
+import transformer_lessons
 RAN = []
+# The names of the folders that Python and the course's package lie in, which may be seen.
+ways = {x for p in (sys.prefix, sys.base_prefix, transformer_lessons.__file__) for x in p.split("/")}
 
 def tried(what, attempt):
     """Say whether something worked."""

@@ -41,10 +41,8 @@ tried("modules", lambda: __import__("tests.typical_answers"))
         "folders",
         "what lies in other folders",
         """
-# Where Python and its libraries lie may be seen, and so the folders above; of devices, those without content.
-known = {"null", "zero", "full", "random", "urandom", "shm", "student"}
-for place in (sys.prefix, sys.base_prefix, sys.modules["transformer_lessons"].__file__):
-    known |= set(place.split("/"))
+# Of devices, those without content may be seen.
+known = {"null", "zero", "full", "random", "urandom", "shm", "student"} | ways
 system = "/etc /root /home /tmp /var /proc /sys /run /dev /mnt /opt".split()
 for name in (*system, PLACES["folder"], PLACES["home"], PLACES["repository"]):
     tried(name, lambda: [x for x in os.listdir(name) if x not in known and "attack" not in x] or 1 / 0)
@@ -195,7 +193,7 @@ for key in range(1000):
     try: called('shmget', key, ctypes.c_size_t(0), 0)
     except OSError: pass
     else: print('broke out', key) if key else None
-tried('shm', lambda: [x for x in os.listdir('/dev/shm') if not x.startswith('attack')] or 1 / 0)
+tried('shm', lambda: [x for x in os.listdir('/dev/shm') if not x.startswith('attack') and x not in ways] or 1 / 0)
 """,
     ),
     _cell(
@@ -292,7 +290,7 @@ LEFT_BEHIND = (
         "an earlier student's",
         "what an earlier student's process left: files, memory, processes",
         """
-tried('files', lambda: [x for x in os.listdir('/home/student') if not x.startswith('attack-mark')] or 1 / 0)
+tried('files', lambda: [x for x in os.listdir('/home/student') if 'attack-mark' not in x and x not in ways] or 1 / 0)
 tried('processes', lambda: os.kill(2, 0))
 """,
         alone=True,

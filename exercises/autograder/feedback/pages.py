@@ -47,7 +47,8 @@ def page(
         released: the assignment as it was given out.
         result: of the grading.
         comments: a person's, by grade id.
-        scores: a person's points for written answers, by grade id; absent or None while not marked.
+        scores: a person's points by grade id: for written answers, absent or None while not marked; and for
+            tests, where a person has given others.
 
     Raises:
         ValueError: if a line of a hidden test would be on the page, or anything else that must not be.

@@ -4,7 +4,7 @@ import itertools
 import re
 import textwrap
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from markupsafe import Markup, escape
@@ -144,8 +144,16 @@ def panels(
             found[name] = Panel(**about, worth=worth, written=True, **_marked(scores.get(name), answered))
         else:
             tested = results.get(name) or CellResult(name, 0.0, worth, "missing")
-            found[name] = Panel(**about, **_tested(tested, room), **_shown(source_of(cell)))
+            panel = Panel(**about, **_tested(tested, room), **_shown(source_of(cell)))
+            found[name] = _changed(panel, scores.get(name))
     return found
+
+
+def _changed(panel: Panel, score: float | None) -> Panel:
+    """A test's panel, with the points of a person who has given others."""
+    if score is None or score == panel.earned:
+        return panel
+    return replace(panel, earned=score, line="A person has looked at this and given these points.")
 
 
 def _tasks(released: NotebookNode) -> dict[str | None, str]:

@@ -1,0 +1,105 @@
+"""Taking submissions into a course's folder: mended, one file each, and a list of what could not be taken."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+
+from exercises.autograder.course import Course
+from exercises.autograder.intake import Quarantined, Received, take_in
+from transformer_lessons.files import read_json, replacing, write_json
+
+__all__ = ["Origin", "collect", "origin"]
+
+ORIGIN = "origin.json"  # beside a submission
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What is known of a submission besides its text.
+
+    Attributes:
+        path: where it came from, for people.
+        repairs: what was mended or guessed, one sentence each, for the student.
+        timestamp: when it was handed in, as far as that is known.
+        late: whether Canvas marks it as handed in late.
+    """
+
+    path: str = ""
+    repairs: tuple[str, ...] = ()
+    timestamp: str | None = None
+    late: bool = False
+
+
+def origin(course: Course, student: str, assignment: str) -> Origin:
+    """Of a submission that was taken in."""
+    path = course.received(student, assignment).with_name(ORIGIN)
+    if not path.exists():
+        return Origin()
+    found = read_json(path)
+    return Origin(**{**found, "repairs": tuple(found["repairs"])})
+
+
+def collect(
+    source: Path, course: Course, released: dict[str, NotebookNode]
+) -> tuple[list[Received], list[Quarantined]]:
+    """Take in all that a source holds; what was there of the same student and assignment is replaced.
+
+    Args:
+        source: a notebook, a folder of them, nbgrader's `submitted`, or a zip archive of Canvas or Moodle.
+        released: all assignments, as they were handed out.
+
+    Returns:
+        what was taken in, without the notebooks, and what was put aside.
+
+    Raises:
+        FileNotFoundError: if there is no such source.
+    """
+    taken, aside = [], []
+    for one in take_in(source, released):
+        if isinstance(one, Quarantined):
+            aside.append(one)
+        else:
+            _keep(course, one)
+            taken.append(replace(one, notebook=NotebookNode()))
+    _list_what_was_put_aside(course, taken, aside)
+    return taken, aside
+
+
+def _keep(course: Course, one: Received) -> None:
+    path = course.received(one.student, one.assignment)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    about = asdict(Origin(one.path, one.repairs, one.timestamp, one.late))
+    # The text first: without the rest it can be graded, but not the other way round.
+    _write(path, nbformat.writes(one.notebook) + "\n")
+    _write(path.with_name(ORIGIN), json.dumps(about, ensure_ascii=False, indent=2) + "\n")
+    _write(path.with_name("timestamp.txt"), one.timestamp or "")  # where nbgrader looks for it
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all; not at all, too, if it says so already, or if there is nothing to say."""
+    if not text:
+        path.unlink(missing_ok=True)
+    elif not path.exists() or path.read_text(encoding="utf-8") != text:
+        with replacing(path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+
+
+def _list_what_was_put_aside(course: Course, taken: list[Received], aside: list[Quarantined]) -> None:
+    """Add to the course's list, from which goes what has been put right."""
+    known = read_json(course.not_graded) if course.not_graded.exists() else {"quarantined": [], "failed": []}
+    paths = {one.path for one in (*taken, *aside)}
+    settled = {(one.student, one.assignment) for one in taken}
+    kept = [
+        one
+        for one in known["quarantined"]
+        if one["path"] not in paths and (one["student"], one["assignment"]) not in settled
+    ]
+    write_json(course.not_graded, {**known, "quarantined": [*kept, *_plain(aside)]})
+
+
+def _plain(aside: Iterable[Quarantined]) -> list[dict]:
+    return [asdict(one) for one in aside]

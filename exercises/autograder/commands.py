@@ -1,0 +1,306 @@
+"""The commands of ``python -m exercises.autograder``: what each does, and says in lines or as data for scripts."""
+
+import argparse
+import errno
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC
+from pathlib import Path
+from typing import Any
+
+from dateutil.parser import ParserError
+from nbgrader.api import Gradebook
+from nbgrader.utils import parse_utc
+
+from exercises.autograder import doctor as doctors
+from exercises.autograder import grade as grades
+from exercises.autograder import regrade as regrades
+from exercises.autograder import status as states
+from exercises.autograder.collect import collect as collected
+from exercises.autograder.gradebook import LockedError
+from exercises.autograder.pool import Dask, Local, Pool, PoolGoneError
+from exercises.autograder.result import Result
+
+__all__ = ["STOPS", "Said", "stopped"]
+
+FINE, LEFT, REFUSED, HALFWAY, INTERRUPTED = 0, 1, 2, 3, 130
+ME = "python -m exercises.autograder"
+
+
+class RefusedError(Exception):
+    """Nothing is done, for a reason that a person can change."""
+
+
+STOPS = (
+    RefusedError,
+    FileNotFoundError,
+    ValueError,
+    grades.BusyError,
+    LockedError,
+    PoolGoneError,
+    OSError,
+    KeyboardInterrupt,
+)
+
+
+@dataclass
+class Said:
+    """What a command says.
+
+    Attributes:
+        lines: for people.
+        data: for scripts.
+        code: the exit code.
+    """
+
+    lines: list[str] = field(default_factory=list)
+    data: dict[str, Any] = field(default_factory=dict)
+    code: int = FINE
+
+
+def stopped(error: BaseException) -> tuple[int, str]:
+    """The exit code and what is said if a command ends before its end."""
+    again = "What was done is kept: the same command goes on from there."
+    if isinstance(error, KeyboardInterrupt):
+        return INTERRUPTED, f"Stopped. {again}"
+    if isinstance(error, LockedError):
+        return HALFWAY, f"The gradebook is in use: close what has it open (formgrader, a viewer). {again}"
+    if isinstance(error, PoolGoneError):
+        return HALFWAY, f"{error}. {again}"
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return HALFWAY, f"There is no room left on the disk: make some. {again}"
+    if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+        return HALFWAY, f"{error}. {again}"
+    return REFUSED, str(error)
+
+
+# ---- From the assignment to the marks
+
+
+def doctor(options: argparse.Namespace) -> Said:
+    """Can students' code be confined on this machine?"""
+    problem = doctors.problem()
+    return Said([doctors.report()], {"problem": problem}, LEFT if problem else FINE)
+
+
+def release(options: argparse.Namespace) -> Said:
+    """Have the gradebook know assignments, and when they are due."""
+    due = _due(options.due)
+    with grades.opened(options.course) as grading:
+        names = _names(options.assignments, grading.assignments.masters)
+        for name in names:
+            grading.assignments.master(name)
+        if due:
+            with Gradebook(grading.course.gradebook) as gradebook:
+                for name in names:
+                    gradebook.update_or_create_assignment(name, duedate=due)
+    lines = [f"exercises/release/{name}/{name}.ipynb" for name in names]
+    until = f", due {due:%Y-%m-%d %H:%M} UTC" if due else ""
+    return Said(
+        [
+            f"The gradebook knows {len(names)} assignments{until}. Hand out:",
+            *lines,
+            f"Then: {ME} grade SOURCE",
+        ],
+        {"assignments": names, "due": due and due.replace(tzinfo=UTC).isoformat()},
+    )
+
+
+def collect(options: argparse.Namespace) -> Said:
+    """Take submissions in, without grading them."""
+    if not options.source.exists():
+        raise FileNotFoundError(_no_source(options.source))
+    with grades.opened(options.course) as grading:
+        taken, aside = collected(options.source, grading.course, grading.assignments.released)
+    mended = sum(bool(one.repairs) for one in taken)
+    lines = [f"Taken in: {len(taken)}, of which {mended} were mended. Put aside: {len(aside)}."]
+    lines += [f"  {one.path}: {one.reason}" for one in aside]
+    data = {
+        "received": [{"student": one.student, "assignment": one.assignment} for one in taken],
+        "quarantined": [asdict(one) for one in aside],
+    }
+    return Said([*lines, f"Next: {ME} grade"], data, LEFT if aside else FINE)
+
+
+def grade(options: argparse.Namespace) -> Said:
+    """Grade what is new."""
+    _check_isolation(options)
+    isolated = not options.unsafe_no_isolation
+    with _pool(options) as pool:
+        summary = grades.grade(options.source, options.course, isolated=isolated, pool=pool)
+    return _graded(summary)
+
+
+def _graded(summary: grades.Summary) -> Said:
+    lines = [_line(result) for result in summary.graded]
+    lines += [f"not graded: {one.path}: {one.reason}" for one in summary.quarantined]
+    lines += [f"FAILED: {path}: {reason}" for path, reason in summary.failed]
+    before = f" {summary.unchanged} were graded before." if summary.unchanged else ""
+    lines.append(f"Graded: {len(summary.graded)}.{before}")
+    if summary.behind:
+        lines.append(
+            f"{len(summary.behind)} were graded by an earlier master or grader; what would change: {ME} regrade"
+        )
+    lines.append(f"Next: mark answers in words (nbgrader formgrader), then {ME} feedback, report, export")
+    data = {
+        "graded": [_brief(result) for result in summary.graded],
+        "unchanged": summary.unchanged,
+        "behind": [{"student": student, "assignment": name} for student, name in summary.behind],
+        "quarantined": [asdict(one) for one in summary.quarantined],
+        "failed": [{"path": path, "reason": reason} for path, reason in summary.failed],
+    }
+    return Said(lines, data, LEFT if summary.quarantined or summary.failed else FINE)
+
+
+def regrade(options: argparse.Namespace) -> Said:
+    """Grade again what a changed master or grader concerns; it is entered if that is confirmed."""
+    _check_isolation(options)
+    shown: list[str] = []
+
+    def apply(changes: list[regrades.Change]) -> bool:
+        shown.extend(_changes(changes))
+        return options.yes or (not options.json and _confirmed(shown))
+
+    isolated = not options.unsafe_no_isolation
+    with _pool(options) as pool:
+        found = regrades.regrade(options.course, options.assignments, apply, isolated=isolated, pool=pool)
+    lines = [] if found.applied and not options.yes else shown  # or else they were on the screen already
+    lines += [f"FAILED: {path}: {reason}" for path, reason in found.failed]
+    lines.append(f"Looked at again: {found.affected}; {found.unchanged} depend on nothing that has changed.")
+    if found.affected:
+        lines.append(
+            "It is entered." if found.applied else f"Nothing was entered. To do so: {ME} regrade --yes"
+        )
+    data = {
+        "affected": found.affected,
+        "unchanged": found.unchanged,
+        "changes": [asdict(change) for change in found.changes],
+        "applied": found.applied,
+        "failed": [{"path": path, "reason": reason} for path, reason in found.failed],
+    }
+    return Said(lines, data, LEFT if found.failed else FINE)
+
+
+def _changes(changes: list[regrades.Change]) -> list[str]:
+    lines = []
+    for one in changes:
+        cells = ", ".join(f"{name} {old:g} → {new:g}" for name, (old, new) in one.cells.items())
+        kept = f"; marked by hand, to be looked at: {', '.join(one.marked)}" if one.marked else ""
+        lines.append(f"{one.student}  {one.assignment}  {one.before:g} → {one.after:g}  ({cells}{kept})")
+    return [*lines, f"{len(changes)} submissions change."]
+
+
+def _confirmed(lines: list[str]) -> bool:
+    """Ask, if there is somebody to ask."""
+    if not sys.stdin.isatty():
+        return False
+    print("\n".join(lines))
+    return input("Enter this into the gradebook? [y/N] ").strip().lower() in ("y", "yes")
+
+
+# ---- From the marks to people
+
+
+def status(options: argparse.Namespace) -> Said:
+    """What is graded, and what waits for whom."""
+    with grades.opened(options.course) as grading:
+        found = states.statuses(grading)
+    lines = [line for one in found for line in _status_lines(one)]
+    return Said(
+        lines or [f"Nothing was taken in yet: {ME} grade SOURCE"], {"assignments": [*map(asdict, found)]}
+    )
+
+
+def _status_lines(one: states.Status) -> Iterator[str]:
+    yield f"{one.assignment}: {one.graded} of {one.received} graded"
+    todo = {
+        f"new, for {ME} grade": one.waiting,
+        f"graded by an earlier master or grader, for {ME} regrade": one.behind,
+        "with answers to read, for nbgrader formgrader": one.by_hand,
+        f"flagged for you to look at, in {ME} report": one.flagged,
+        "put aside or failed, in not_graded.json": one.aside,
+    }
+    yield from (f"  {number:4} {what}" for what, number in todo.items() if number)
+    if one.missing:
+        yield f"  {len(one.missing):4} students of whom there is nothing: {', '.join(one.missing[:20])}"
+
+
+def feedback(options: argparse.Namespace) -> Said:
+    """Write all pages anew."""
+    summary = grades.Summary()
+    with grades.opened(options.course) as grading:
+        course = grading.course
+        wanted = [one for one in course.submissions() if course.record(*one).exists()]
+        grades.feed_back(grading, wanted, summary)
+    lines = [f"FAILED: {path}: {reason}" for path, reason in summary.failed]
+    lines.append(f"{len(wanted) - len(summary.failed)} pages are in {course.folder / 'feedback'}.")
+    data = {"pages": len(wanted) - len(summary.failed), "failed": summary.failed}
+    return Said(lines, data, LEFT if summary.failed else FINE)
+
+
+# ---- What commands share
+
+
+def _line(result: Result) -> str:
+    kinds = sorted({flag.kind for flag in result.flags})
+    noted = f"  look at: {', '.join(kinds)}" if kinds else ""
+    return f"{result.student}  {result.assignment}  {result.earned:g} of {result.worth:g}{noted}"
+
+
+def _brief(result: Result) -> dict:
+    flags = [asdict(flag) for flag in result.flags]
+    about = {"student": result.student, "assignment": result.assignment, "path": result.path}
+    return {**about, "earned": result.earned, "worth": result.worth, "flags": flags}
+
+
+def _names(wanted: list[str], known: dict) -> list[str]:
+    unknown = [name for name in wanted if name not in known]
+    if unknown:
+        raise RefusedError(f"ASSIGNMENT: expected one of {', '.join(known)}, got {', '.join(unknown)}")
+    return wanted or list(known)
+
+
+def _due(text: str | None):
+    if text is None:
+        return None
+    try:
+        return parse_utc(text)
+    except (ParserError, ValueError, OverflowError):
+        raise RefusedError(f"--due: expected a time such as '2026-12-01 23:59 +0100', got {text!r}") from None
+
+
+def _no_source(source: Path) -> str:
+    return f"source: expected a notebook, a folder or a zip archive, got {source}"
+
+
+def _check_isolation(options: argparse.Namespace) -> None:
+    """Refuse to run students' code where it cannot be confined, unless a person insists."""
+    if options.unsafe_no_isolation:
+        return
+    if problem := doctors.problem():
+        raise RefusedError(
+            f"Students' code cannot be confined here ({problem}).\n"
+            f"`{ME} doctor` says how to get there. To run it unprotected all the same: --unsafe-no-isolation."
+        )
+    source = getattr(options, "source", None)
+    exposed = doctors.exposed([options.course, *([source] if source else [])])
+    if exposed:
+        raise RefusedError(
+            f"{exposed[0]} lies among Python's own files, which students' code may read: choose another place."
+        )
+
+
+@contextmanager
+def _pool(options: argparse.Namespace) -> Iterator[Pool]:
+    """Who does the work, as long as the command takes."""
+    if options.workers < 1:
+        raise RefusedError(f"--workers: expected at least 1, got {options.workers}")
+    if (options.executor == "dask") != bool(options.scheduler):
+        raise RefusedError("--scheduler: expected an address with --executor dask, and only then")
+    pool = Dask(options.scheduler) if options.scheduler else Local(options.workers)
+    try:
+        yield pool
+    finally:
+        pool.close()

@@ -1,0 +1,169 @@
+"""The grading of one submission, from text to text: whatever runs it knows no student, file or gradebook.
+
+So it can run in another process or on another machine, twice or not at all, and no harm is done. nbgrader's own
+converters do the same steps for `nbgrader autograde` (`exercises/nbgrader_config.py` lists them); they take as
+long as the grading itself, and open the gradebook for each.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbconvert.preprocessors import ClearMetadataPreprocessor
+from nbformat import NotebookNode
+from nbgrader.preprocessors import IgnorePattern, LimitOutput
+from nbgrader.utils import determine_grade, is_grade, is_solution
+from traitlets.config import Config
+
+import transformer_lessons
+from exercises.autograder import flags, notebook
+from exercises.autograder import master as masters
+from exercises.autograder.box.confine import Limits
+from exercises.autograder.inert import InertNotebook
+from exercises.autograder.master import MasterCell
+from exercises.autograder.result import Result, from_dict
+from transformer_lessons.submission import grade_id
+
+__all__ = ["Job", "Outcome", "outcome_from_dict", "run"]
+
+# After the execution, as in nbgrader's list; what these are told is all of its configuration that a job has.
+AFTERWARDS = (IgnorePattern, ClearMetadataPreprocessor, LimitOutput)
+DECIDE = (
+    *("box", "cells.py", "examiner.py", "flags", "forker.py", "job.py", "notebook.py", "proxy.py", "remote.py"),
+    *("student.py", "time_limit.py", "wire.py", "worker.py"),
+)
+LAST = InertNotebook  # when the points were counted, which depend on the student's own text
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a grading depends on.
+
+    Attributes:
+        notebook: the submission as JSON, mended.
+        master: the assignment's cells.
+        limits: of what it may use.
+        isolation: "full", or "none" for running it unprotected.
+        config: nbgrader's configuration, of which `AFTERWARDS` and `LAST` see their parts.
+    """
+
+    notebook: str
+    master: tuple[MasterCell, ...]
+    limits: Limits = field(default_factory=Limits)
+    isolation: str = "full"
+    config: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def submission(self) -> str:
+        """A digest of what the student wrote; where it came from, and the course's own text, do not count."""
+        locked = {cell.name for cell in self.master if cell.locked}
+        cells = [cell for cell in json.loads(self.notebook)["cells"] if _name(cell) not in locked]
+        return _digest([[cell["cell_type"], _name(cell), "".join(cell["source"])] for cell in cells])
+
+    @cached_property
+    def key(self) -> str:
+        """Changes with everything that may change the marks."""
+        rest = (asdict(self.limits), self.isolation, self.config, notebook.versions(), _grader())
+        return _digest([self.submission, masters.digest(self.master), *rest])
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a grading gives.
+
+    Attributes:
+        result: without a student.
+        notebook: the submission with its outputs, as JSON; it is safe to look at.
+        scores: points by grade id; None where a person has to give them.
+        unanswered: the answers that are as they were handed out.
+    """
+
+    result: Result
+    notebook: str
+    scores: dict[str, float | None]
+    unanswered: tuple[str, ...]
+
+
+def outcome_from_dict(found: dict) -> Outcome:
+    """An outcome from the plain values that `dataclasses.asdict` makes of one."""
+    return Outcome(
+        **{**found, "result": from_dict(found["result"]), "unanswered": tuple(found["unanswered"])}
+    )
+
+
+def run(job: Job) -> Outcome:
+    """Grade a submission.
+
+    Raises:
+        WorkerError: if the box cannot be made, or its processes do not keep to the rules.
+    """
+    made = nbformat.v4.reads(job.notebook)  # checked at the intake
+    _in_the_masters_words(made, job.master)
+    result = notebook.run(made, job.master, job.limits, job.isolation)
+    result = replace(result, flags=(*result.flags, *_seen(made, job.master, result)))
+    _processed(made, AFTERWARDS, job.config)
+    graded = [cell for cell in made.cells if is_grade(cell)]
+    answers = {grade_id(cell): _digest(cell.source) for cell in graded if is_solution(cell)}
+    result = replace(result, key=job.key, submission=job.submission, answers=answers)
+    scores = {grade_id(cell): determine_grade(cell)[0] for cell in graded}
+    unanswered = tuple(_unanswered(made, job.master))
+    _processed(made, (LAST,), job.config)
+    return Outcome(result, nbformat.writes(made), scores, unanswered)
+
+
+def _in_the_masters_words(made: NotebookNode, master: tuple[MasterCell, ...]) -> None:
+    """Give each cell that nbgrader knows what the master says of it; of answers, all but their text."""
+    known = {cell.name: cell for cell in master}
+    for cell in made.cells:
+        if of_master := known.get(grade_id(cell)):
+            about = cell.metadata.nbgrader
+            about.checksum, about.locked = of_master.checksum, of_master.locked
+            about.grade, about.solution = of_master.is_graded, of_master.is_answer
+            if of_master.is_graded:
+                about.points = of_master.points
+            if of_master.locked:
+                cell.source = of_master.source
+
+
+def _seen(made: NotebookNode, master: tuple[MasterCell, ...], result: Result) -> list:
+    """What the text of the learner's cells shows to a person."""
+    answers = flags.answered((cell.name, cell.source) for cell in master if cell.type == "code")
+    tasks = {part.task for cell in result.cells for part in cell.parts}.union(*answers.values())
+    locked = {cell.name for cell in master if cell.locked}
+    code = [(grade_id(cell), cell.source) for cell in made.cells if cell.cell_type == "code"]
+    return flags.in_source([cell for cell in code if cell[0] not in locked], tasks, answers)
+
+
+def _unanswered(made: NotebookNode, master: tuple[MasterCell, ...]) -> Iterator[str]:
+    handed_out = {cell.name: cell.source for cell in master if cell.is_answer}
+    for cell in made.cells:
+        name = grade_id(cell)
+        if name in handed_out and cell.source == handed_out[name]:
+            yield name
+
+
+def _processed(made: NotebookNode, preprocessors: tuple[type, ...], config: dict) -> None:
+    for one in preprocessors:
+        one(config=Config(config))(made, {})  # which does nothing if it is not enabled
+
+
+def _name(cell: dict) -> str | None:
+    return cell["metadata"].get("nbgrader", {}).get("grade_id")
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()
+
+
+@cache
+def _grader() -> str:
+    """A digest of the programs that decide marks: the course's checks, and what runs students' code."""
+    here = Path(__file__).parent
+    files = [*sorted(Path(transformer_lessons.__file__).parent.rglob("*.py"))]
+    files += [path for path in sorted(here.rglob("*.py")) if path.relative_to(here).parts[0] in DECIDE]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()

@@ -1,0 +1,196 @@
+"""Who does the gradings: processes of this machine, or a cluster. Workers see jobs, and nothing of the course.
+
+A worker may be killed at any time; what it was at is done again. If workers die of the same job again and again,
+that job is given up, alone.
+"""
+
+import multiprocessing
+import os
+import signal
+import tempfile
+import threading
+import warnings
+from collections import Counter, deque
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
+from multiprocessing import connection
+from typing import Protocol
+
+from exercises.autograder.job import Job, Outcome, run
+from exercises.autograder.worker import WorkerError
+
+__all__ = ["Here", "Local", "Pool", "outcomes"]
+
+CONNECT = 10.0  # seconds
+TRIES = 3  # of a job that was alone when its worker died
+DEATHS = (BrokenExecutor, WorkerError)  # of a worker, or of its forking process
+
+
+class Pool(Protocol):
+    """Where jobs go.
+
+    Attributes:
+        width: how many are done at a time.
+    """
+
+    width: int
+
+    def submit(self, job: Job) -> Future:
+        """Have a job done."""
+
+    def close(self) -> None:
+        """End at once, whatever is still being done."""
+
+
+class Here:
+    """This process does it, when asked: for one notebook, and for tests."""
+
+    width = 1
+
+    def submit(self, job: Job) -> Future:
+        """Do it now."""
+        future: Future = Future()
+        try:
+            future.set_result(run(job))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+
+class Local:
+    """Processes of this machine, started anew when one was killed.
+
+    Args:
+        workers: how many.
+    """
+
+    def __init__(self, workers: int):
+        self.width = workers
+        self._folder = tempfile.TemporaryDirectory(prefix="grading-")
+        self._executor: Executor | None = None
+
+    def submit(self, job: Job) -> Future:
+        """Have a job done by the next process that is free."""
+        for _ in range(TRIES):
+            self._executor = self._executor or self._started()
+            try:
+                return self._executor.submit(run, job)
+            except BrokenExecutor:
+                self._stop()
+        raise RuntimeError("workers: expected processes that stay, got some that end at once")
+
+    def _started(self) -> Executor:
+        # Spawned, not forked: a fork would hold all that this process knows, the gradebook's address for one.
+        context = multiprocessing.get_context("spawn")
+        return ProcessPoolExecutor(self.width, context, initializer=_begin, initargs=(self._folder.name,))
+
+    def close(self) -> None:
+        """End the processes; what they are at is lost."""
+        self._stop()
+        self._folder.cleanup()
+
+    def _stop(self) -> None:
+        if self._executor:
+            processes = list((self._executor._processes or {}).values())
+            self._executor.shutdown(wait=False, cancel_futures=True)
+            for process in processes:
+                process.kill()
+            for process in processes:
+                process.join()
+            self._executor = None
+
+
+def _begin(folder: str) -> None:
+    """In a new worker: leave Ctrl-C to the process that started it, and end with that one, however it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    warnings.simplefilter("ignore")  # of nbgrader's libraries about each other
+    tempfile.tempdir = folder
+    parent = multiprocessing.parent_process()
+    threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+
+
+def _end_with(sentinel: int) -> None:
+    connection.wait([sentinel])
+    os._exit(1)
+
+
+class PoolGoneError(Exception):
+    """Nobody is there any more to do the work."""
+
+
+class Dask:
+    """The workers of a dask.distributed cluster that is there already; it looks after those that die.
+
+    Args:
+        address: the scheduler's, such as "tcp://10.0.0.1:8786".
+
+    Raises:
+        PoolGoneError: if nobody answers there.
+    """
+
+    def __init__(self, address: str):
+        try:
+            from distributed import Client
+        except ImportError:
+            raise PoolGoneError("dask is not installed: pip install distributed") from None
+        try:
+            self._client = Client(address, timeout=CONNECT, set_as_default=False)
+        except (OSError, ValueError) as error:
+            raise PoolGoneError(f"no scheduler answers at {address} ({error})") from None
+        self._executor = self._client.get_executor()
+
+    @property
+    def width(self) -> int:
+        """All threads of all workers: they come and go."""
+        return max(1, sum(self._client.nthreads().values()))
+
+    def submit(self, job: Job) -> Future:
+        """Have a job done by the cluster."""
+        try:
+            return self._executor.submit(run, job)
+        except (OSError, RuntimeError) as error:
+            raise PoolGoneError(f"the cluster does not answer any more ({error})") from None
+
+    def close(self) -> None:
+        """Give back what is still being done, and leave the cluster as it is."""
+        self._executor.shutdown(wait=False)
+        self._client.close(timeout=CONNECT)
+
+
+def outcomes(pool: Pool, jobs: Iterator[Job]) -> Iterator[tuple[Job, Outcome | Exception]]:
+    """Each job with what it gave, in the order in which they are ready; only a few are asked for ahead.
+
+    What was being done when a worker died is done again, one job at a time: so the one to blame is known.
+    """
+    waiting: dict[Future, tuple[Job, bool]] = {}
+    again: deque[Job] = deque()
+    tries: Counter[str] = Counter()
+    while _fill(pool, waiting, jobs, again):
+        for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+            job, alone = waiting.pop(future)
+            try:
+                outcome = future.result()
+            except DEATHS as error:
+                tries[job.key] += alone
+                if tries[job.key] < TRIES:
+                    again.append(job)
+                    continue
+                outcome = error
+            except Exception as error:
+                outcome = error
+            yield job, outcome
+
+
+def _fill(pool: Pool, waiting: dict, jobs: Iterator[Job], again: deque[Job]) -> bool:
+    """Submit as many as there is room for, and one ahead; whether there is anything to wait for."""
+    if again and not waiting:
+        job = again.popleft()
+        waiting[pool.submit(job)] = (job, True)
+    while not again and len(waiting) <= pool.width and not any(alone for _, alone in waiting.values()):
+        if (job := next(jobs, None)) is None:
+            break
+        waiting[pool.submit(job)] = (job, False)
+    return bool(waiting)
