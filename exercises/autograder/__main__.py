@@ -1,8 +1,8 @@
 """Grade a class: ``python -m exercises.autograder COMMAND``; each command says what comes next.
 
 Exit codes: 0 all went well; 1 something is left for a person (a file put aside, a grading that failed); 2 nothing
-was done, because of what was typed or of this machine; 3 stopped half-way, and the same command goes on; 130 stopped
-by Ctrl-C, likewise.
+was done, because of what was typed or of this machine; 3 stopped half-way, and the same command goes on; 130
+stopped by Ctrl-C, likewise.
 """
 
 import argparse

@@ -1,6 +1,7 @@
 """A course's assignments: what was handed out, now and earlier, and what the gradebook knows of the masters."""
 
 import hashlib
+import re
 from functools import cached_property
 
 import nbformat
@@ -49,7 +50,7 @@ class Assignments:
         """The cells of an assignment as they are now, of which the gradebook is told if they have changed.
 
         Raises:
-            RuntimeError: if nbgrader refuses the master: once there are marks, no cell may come or go.
+            ValueError: if nbgrader refuses the master: once there are marks, no cell may come or go.
         """
         if name not in self._known:
             path = self.masters[name]
@@ -70,7 +71,14 @@ class Assignments:
 
     def _tell(self, name: str) -> None:
         """Have nbgrader read the master, and keep what is handed out now."""
-        release.generate(self.masters[name], self._api)
+        try:
+            release.generate(self.masters[name], self._api)
+        except RuntimeError as error:
+            last = str(error).strip().splitlines()[-1]
+            refused = re.search("Cannot add or remove cells[^\n]*", str(error))
+            raise ValueError(
+                f"{name}: nbgrader refuses its master: {refused[0] if refused else last}"
+            ) from error
         text = release.released(self.masters[name]).read_text(encoding="utf-8")
         version = hashlib.sha256(text.encode()).hexdigest()[:12]
         path = self._course.folder / "released" / name / f"{version}.ipynb"

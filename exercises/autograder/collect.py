@@ -1,7 +1,7 @@
 """Taking submissions into a course's folder: mended, one file each, and a list of what could not be taken."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -44,13 +44,17 @@ def origin(course: Course, student: str, assignment: str) -> Origin:
 
 
 def collect(
-    source: Path, course: Course, released: dict[str, NotebookNode]
+    source: Path,
+    course: Course,
+    released: dict[str, NotebookNode],
+    earlier: Mapping[str, list[NotebookNode]] = {},
 ) -> tuple[list[Received], list[Quarantined]]:
     """Take in all that a source holds; what was there of the same student and assignment is replaced.
 
     Args:
         source: a notebook, a folder of them, nbgrader's `submitted`, or a zip archive of Canvas or Moodle.
-        released: all assignments, as they were handed out.
+        released: all assignments, as they are handed out now.
+        earlier: versions that were handed out before, see `intake.take_in`.
 
     Returns:
         what was taken in, without the notebooks, and what was put aside.
@@ -59,7 +63,7 @@ def collect(
         FileNotFoundError: if there is no such source.
     """
     taken, aside = [], []
-    for one in take_in(source, released):
+    for one in take_in(source, released, earlier=earlier):
         if isinstance(one, Quarantined):
             aside.append(one)
         else:

@@ -1,4 +1,4 @@
-"""The commands of ``python -m exercises.autograder``: what each does, and says in lines or as data for scripts."""
+"""The commands of ``python -m exercises.autograder``: what each does, and what it says, in lines or as data."""
 
 import argparse
 import errno
@@ -18,7 +18,6 @@ from exercises.autograder import doctor as doctors
 from exercises.autograder import grade as grades
 from exercises.autograder import regrade as regrades
 from exercises.autograder import status as states
-from exercises.autograder.collect import collect as collected
 from exercises.autograder.gradebook import LockedError
 from exercises.autograder.pool import Dask, Local, Pool, PoolGoneError
 from exercises.autograder.result import Result
@@ -113,7 +112,7 @@ def collect(options: argparse.Namespace) -> Said:
     if not options.source.exists():
         raise FileNotFoundError(_no_source(options.source))
     with grades.opened(options.course) as grading:
-        taken, aside = collected(options.source, grading.course, grading.assignments.released)
+        taken, aside = grading.collect(options.source)
     mended = sum(bool(one.repairs) for one in taken)
     lines = [f"Taken in: {len(taken)}, of which {mended} were mended. Put aside: {len(aside)}."]
     lines += [f"  {one.path}: {one.reason}" for one in aside]

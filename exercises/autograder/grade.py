@@ -7,6 +7,7 @@ change.
 
 import fcntl
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from traitlets.config import Config
 
 from exercises.autograder import marks
 from exercises.autograder import result as results
-from exercises.autograder.collect import collect, origin
+from exercises.autograder.collect import origin
 from exercises.autograder.course import Course
 from exercises.autograder.feedback.written import write_page
 from exercises.autograder.gradebook import LockedError
@@ -81,7 +82,7 @@ def grade(
     with opened(folder, isolated=isolated, changes=changes) as grading:
         summary = Summary()
         if source is not None:
-            _, summary.quarantined = collect(source, grading.course, grading.assignments.released)
+            _, summary.quarantined = grading.collect(source)
         _grade(grading, _new(grading, summary), pool or Here(), summary)
         feed_back(grading, _without_page(grading.course), summary)
         summary.graded.sort(key=lambda result: (result.student, result.assignment))
@@ -102,8 +103,16 @@ def opened(folder: Path, *, isolated: bool = True, changes: Config | None = None
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the kernel gives it back, however this ends
         except OSError:
             raise BusyError(f"another command is at work on {folder}: wait for it, or stop it") from None
+        _sweep(folder)
         with _nbgraders_commands(), Grading(Course(folder), isolated=isolated, changes=changes) as grading:
             yield grading
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what a command that was killed had begun to write."""
+    for path in folder.rglob(".*"):
+        if re.fullmatch(r"\..+\.\d+", path.name) and path.is_file():
+            path.unlink()
 
 
 def _new(grading: Grading, summary: Summary) -> list[Submission]:

@@ -4,9 +4,8 @@ Only the process that the instructor has started opens it. Whatever is entered t
 that was stopped anywhere is graded again without a thought.
 """
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
+from time import sleep
 
 from nbgrader.api import (
     BaseCell,
@@ -25,6 +24,10 @@ from sqlalchemy.exc import OperationalError
 from traitlets.config import Config
 
 __all__ = ["Entry", "LockedError", "Writer"]
+
+
+# Seconds between two tries while another program has the gradebook locked; at last it is given up.
+PAUSES = (*(2.0**n for n in range(-3, 4)), *[8.0] * 6, None)
 
 
 class LockedError(Exception):
@@ -57,11 +60,10 @@ class Writer:
     Args:
         url: of the database.
         config: nbgrader's, for the late policy.
-        wait: called while another program keeps the database for itself.
     """
 
-    def __init__(self, url: str, config: Config, wait: Callable[[float], None] = time.sleep):
-        self._gradebook, self._wait = Gradebook(url), wait
+    def __init__(self, url: str, config: Config):
+        self._gradebook = Gradebook(url)
         self._late = AssignLatePenalties(config=config)
         self._late.init_plugin()
 
@@ -75,7 +77,7 @@ class Writer:
         Raises:
             LockedError: if another program keeps the database for itself for longer than a minute.
         """
-        for pause in (*(2.0**n for n in range(-3, 4)), *[8.0] * 6, None):
+        for pause in PAUSES:
             try:
                 self._enter(entry)
                 self._gradebook.db.commit()
@@ -89,7 +91,7 @@ class Writer:
                 raise
             if pause is None:
                 raise LockedError("the gradebook is kept by another program")
-            self._wait(pause)
+            sleep(pause)
 
     def _enter(self, entry: Entry) -> None:
         submission, notebook = self._submission(entry)

@@ -7,6 +7,7 @@ Whatever is missing at the end of this row, the next batch does again, from wher
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from traitlets.config import Config
@@ -14,10 +15,11 @@ from traitlets.config import Config
 from exercises import release
 from exercises.autograder import result as results
 from exercises.autograder.assignments import Assignments
-from exercises.autograder.collect import origin
+from exercises.autograder.collect import collect, origin
 from exercises.autograder.course import Course
 from exercises.autograder.execute import IsolatedExecute
 from exercises.autograder.gradebook import Entry, Writer
+from exercises.autograder.intake import Quarantined, Received
 from exercises.autograder.job import AFTERWARDS, LAST, Job, Outcome
 from exercises.autograder.journal import Journal
 from exercises.autograder.pool import Pool, outcomes
@@ -66,6 +68,10 @@ class Grading:
 
     def __exit__(self, *_) -> None:
         self._writer.close()
+
+    def collect(self, source: Path) -> tuple[list[Received], list[Quarantined]]:
+        """Take submissions in; what was taken in, without the notebooks, and what was put aside."""
+        return collect(source, self.course, self.assignments.released, self.assignments.earlier())
 
     def job(self, student: str, assignment: str) -> Job:
         """What is to be done for a submission that was taken in."""

@@ -34,7 +34,17 @@ __all__ = ["Job", "Outcome", "outcome_from_dict", "run"]
 # After the execution, as in nbgrader's list; what these are told is all of its configuration that a job has.
 AFTERWARDS = (IgnorePattern, ClearMetadataPreprocessor, LimitOutput)
 DECIDE = (
-    *("box", "cells.py", "examiner.py", "flags", "forker.py", "job.py", "notebook.py", "proxy.py", "remote.py"),
+    *(
+        "box",
+        "cells.py",
+        "examiner.py",
+        "flags",
+        "forker.py",
+        "job.py",
+        "notebook.py",
+        "proxy.py",
+        "remote.py",
+    ),
     *("student.py", "time_limit.py", "wire.py", "worker.py"),
 )
 LAST = InertNotebook  # when the points were counted, which depend on the student's own text

@@ -12,14 +12,22 @@ import threading
 import warnings
 from collections import Counter, deque
 from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    CancelledError,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    wait,
+)
 from multiprocessing import connection
 from typing import Protocol
 
 from exercises.autograder.job import Job, Outcome, run
 from exercises.autograder.worker import WorkerError
 
-__all__ = ["Here", "Local", "Pool", "outcomes"]
+__all__ = ["Dask", "Here", "Local", "Pool", "PoolGoneError", "outcomes"]
 
 CONNECT = 10.0  # seconds
 TRIES = 3  # of a job that was alone when its worker died
@@ -164,6 +172,9 @@ def outcomes(pool: Pool, jobs: Iterator[Job]) -> Iterator[tuple[Job, Outcome | E
     """Each job with what it gave, in the order in which they are ready; only a few are asked for ahead.
 
     What was being done when a worker died is done again, one job at a time: so the one to blame is known.
+
+    Raises:
+        PoolGoneError: if there is nobody left to do them.
     """
     waiting: dict[Future, tuple[Job, bool]] = {}
     again: deque[Job] = deque()
@@ -179,6 +190,8 @@ def outcomes(pool: Pool, jobs: Iterator[Job]) -> Iterator[tuple[Job, Outcome | E
                     again.append(job)
                     continue
                 outcome = error
+            except CancelledError:
+                raise PoolGoneError("the cluster has dropped what it was given") from None
             except Exception as error:
                 outcome = error
             yield job, outcome

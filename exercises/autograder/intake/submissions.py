@@ -6,7 +6,7 @@ no other.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from exercises.autograder.intake.contents import CannotBeGraded, content_of, sho
 from exercises.autograder.intake.files import Upload, uploads
 from exercises.autograder.intake.names import Sender, safe_id, sender_of
 from exercises.autograder.intake.repair import repair
+from exercises.autograder.intake.versions import EARLIER, brought_up_to_date, version_of
 
 __all__ = ["take_in"]
 
@@ -29,7 +30,11 @@ WHOSE = (
 
 
 def take_in(
-    source: Path, assignments: dict[str, NotebookNode], *, student: str | None = None
+    source: Path,
+    assignments: dict[str, NotebookNode],
+    *,
+    student: str | None = None,
+    earlier: Mapping[str, list[NotebookNode]] = {},
 ) -> Iterator[Received | Quarantined]:
     """One outcome for each file, in the order of their paths; junk such as `.DS_Store` has none.
 
@@ -38,6 +43,7 @@ def take_in(
         assignments: all of the course, by name, as they were handed out: so nothing of a master can come into
             what is received. What is of none of them is put aside.
         student: whose all files are, if that is known.
+        earlier: by name, versions of assignments that were handed out before and count as well.
 
     Raises:
         FileNotFoundError: if there is no such source.
@@ -48,28 +54,32 @@ def take_in(
         raise FileNotFoundError(f"source: expected a notebook, a folder or a zip archive, got {source}")
     if student is not None and safe_id(student) != student:
         raise ValueError(f"student: expected what can be the name of a folder, got {student!r}")
-    return _outcomes(source, assignments, student)
+    return _outcomes(source, assignments, student, earlier)
 
 
-def _outcomes(source: Path, assignments: dict, student: str | None) -> Iterator[Received | Quarantined]:
+def _outcomes(
+    source: Path, assignments: dict, student: str | None, earlier: Mapping
+) -> Iterator[Received | Quarantined]:
     catalogue, arrivals, times = Catalogue(assignments), [], {}
     for upload in uploads(source):
         if upload.parts[-1:] == (TIMESTAMP,) and not upload.problem:
             times[upload.parts[:-1]] = upload.data
         else:
-            arrivals.append(_arrival(source, upload, student, catalogue))
+            arrivals.append(_arrival(source, upload, student, catalogue, earlier))
     for arrival in one_of_each(arrivals, assignments):
         yield _with_time(arrival.outcome, times.get(arrival.parts[:-1]))
 
 
-def _arrival(source: Path, upload: Upload, student: str | None, catalogue: Catalogue) -> Arrival:
+def _arrival(
+    source: Path, upload: Upload, student: str | None, catalogue: Catalogue, earlier: Mapping
+) -> Arrival:
     """Whatever happens while this file is read is said of this file."""
     sender, path = Sender(student or ""), _for_people(source, upload.parts)
     try:
         if upload.parts:
             found = sender_of(_telling(source, upload.parts, catalogue.assignments), catalogue.assignments)
             sender = replace(found, raw=student, notes=()) if student else found
-        return Arrival(upload.parts, sender, _received(path, upload, sender, catalogue))
+        return Arrival(upload.parts, sender, _received(path, upload, sender, catalogue, earlier))
     except CannotBeGraded as error:
         reason = str(error)
     except Exception as error:
@@ -79,15 +89,20 @@ def _arrival(source: Path, upload: Upload, student: str | None, catalogue: Catal
     return Arrival(upload.parts, sender, Quarantined(path, sender.student, assignment, reason))
 
 
-def _received(path: str, upload: Upload, sender: Sender, catalogue: Catalogue) -> Received:
+def _received(path: str, upload: Upload, sender: Sender, catalogue: Catalogue, earlier: Mapping) -> Received:
     if upload.problem:
         raise CannotBeGraded(upload.problem)
     content, notes = content_of(upload.data)
-    assignment = catalogue.assignment_of(cells_of(content)[0], sender.said)
+    cells = cells_of(content)[0]
+    assignment = catalogue.assignment_of(cells, sender.said)
     if sender.said and assignment not in sender.said:
         said = " and ".join(sender.said)
         notes.append(f"The file is named after {said} but holds {assignment}; it was taken as that.")
-    notebook, repairs = repair(content, catalogue.assignments[assignment])
+    now = catalogue.assignments[assignment]
+    version = version_of(cells, [now, *earlier.get(assignment, [])])
+    notebook, repairs = repair(content, version)
+    if version is not now:
+        notebook, repairs = brought_up_to_date(notebook, version, now), (EARLIER, *repairs)
     if sender.student is None:
         raise CannotBeGraded(WHOSE)
     repairs = (*sender.notes, *notes, *repairs)

@@ -1,0 +1,141 @@
+"""A changed master: what it concerns is graded again, shown, and entered only then; marks of a person stay."""
+
+import json
+import shutil
+
+import nbformat
+import pytest
+from nbgrader.api import Gradebook
+from test_autograder_grade import NAME, WRITTEN, give, hand_in, read, solved, worth
+
+from exercises import release
+from exercises.autograder import __main__ as command
+from exercises.autograder import doctor, grade, marks, regrade
+from exercises.autograder.course import Course
+
+pytestmark = [
+    pytest.mark.skipif(doctor.problem() is not None, reason=f"no isolation: {doctor.problem()}"),
+    # Of nbgrader and what it stands on; see test_exercises.py.
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+TEST = "ps03-1-test"
+
+
+@pytest.fixture
+def own_masters(tmp_path, monkeypatch):
+    """A copy of an assignment's master and release, to be changed."""
+    for kind in ("source", "release"):
+        shutil.copytree(release.HERE / kind / NAME, tmp_path / "exercises" / kind / NAME)
+    shutil.copy(release.HERE / "nbgrader_config.py", tmp_path / "exercises")
+    monkeypatch.setattr(release, "HERE", tmp_path / "exercises")
+    return tmp_path / "exercises" / "source" / NAME / f"{NAME}.ipynb"
+
+
+def change(master, name: str, text: str) -> None:
+    """Put a line at the end of a cell of the master, and hand the assignment out anew."""
+    for path in (master, release.released(master)):
+        notebook = read(path)
+        for cell in notebook.cells:
+            if cell.metadata.get("nbgrader", {}).get("grade_id") == name:
+                cell.source += f"\n{text}"
+        nbformat.write(notebook, path)
+
+
+def unanswered() -> nbformat.NotebookNode:
+    notebook = solved()
+    for cell in notebook.cells:
+        if cell.id == "ps03-1-answer":
+            cell.source = "raise NotImplementedError"
+    return notebook
+
+
+def yes(changes) -> bool:
+    return True
+
+
+def test_a_changed_test_regrades_what_it_concerns_and_shows_it_first(own_masters, tmp_path):
+    course = tmp_path / "course"
+    summary = grade.grade(hand_in(tmp_path / "in", ann=solved(), bob=unanswered()), course)
+    assert {one.student: one.earned for one in summary.graded} == {"ann": 28, "bob": 28 - worth(TEST)}
+    give(course, TEST, "bob", 0.5)
+    give(course, WRITTEN, "ann", 1.0)
+    before = marks.dump(Course(course).gradebook)
+
+    change(own_masters, TEST, "0.25")
+    after = grade.grade(None, course)
+    assert (after.graded, after.unchanged) == ([], 0)
+    assert after.behind == [("ann", NAME), ("bob", NAME)]
+
+    shown = []
+    found = regrade.regrade(course, [NAME], lambda changes: shown.extend(changes) or False)
+    assert (found.affected, found.applied, found.graded) == (2, False, [])
+    assert shown == found.changes
+    ann, bob = shown
+    assert (ann.student, ann.before, ann.after, ann.marked) == ("ann", 28, 28 - worth(TEST) + 0.25, ())
+    assert ann.cells == {TEST: (worth(TEST), 0.25)}
+    # Bob's test stops before that line, so nothing changes there.
+    assert (bob.student, bob.cells) == ("bob", {TEST: (0.0, 0.25)})
+    assert bob.marked == (TEST,)
+    assert marks.dump(Course(course).gradebook) == before
+
+    found = regrade.regrade(course, [], yes)
+    assert [one.student for one in found.graded] == ["ann", "bob"]
+    of = {mark.student: mark for mark in marks.marks(Course(course).gradebook, NAME)}
+    assert of["ann"].cells[TEST].auto == 0.25
+    assert (of["ann"].cells[WRITTEN].manual, of["ann"].cells[WRITTEN].waits) == (1.0, False)
+    assert (of["bob"].cells[TEST].manual, of["bob"].cells[TEST].waits) == (0.5, True)
+    assert grade.grade(None, course).unchanged == 2
+    assert regrade.regrade(course, [], yes).affected == 0
+
+
+def test_prose_concerns_no_mark_and_the_earlier_version_is_still_taken(own_masters, tmp_path):
+    course, old = tmp_path / "course", solved()
+    grade.grade(hand_in(tmp_path / "in", ann=old), course)
+    about = [cell.metadata.get("nbgrader", {}) for cell in old.cells if cell.cell_type == "markdown"]
+    locked = next(one.grade_id for one in about if one and one.locked)
+    change(own_masters, locked, "A sentence that was missing.")
+    assert regrade.regrade(course, [], yes).affected == 0
+
+    [late] = grade.grade(hand_in(tmp_path / "late", bob=old), course).graded
+    assert late.earned == 28
+    assert late.repairs == ("It was begun with an earlier version of the assignment, which counts as well.",)
+    texts = {cell.id: cell.source for cell in read(Course(course).received("bob", NAME)).cells}
+    assert texts[locked].endswith("A sentence that was missing.")
+    assert texts["ps03-1-answer"] == next(cell.source for cell in old.cells if cell.id == "ps03-1-answer")
+
+    new, answers = read(release.released(own_masters)), {cell.id: cell.source for cell in old.cells}
+    for cell in new.cells:
+        if cell.metadata.get("nbgrader", {}).get("solution"):
+            cell.source = answers[cell.id]
+    [of_today] = grade.grade(hand_in(tmp_path / "new", carl=new), course).graded
+    assert (of_today.earned, of_today.repairs) == (28, ())
+
+
+def test_a_master_that_loses_a_cell_is_refused_once_there_are_marks(own_masters, tmp_path, capsys):
+    course = tmp_path / "course"
+    grade.grade(hand_in(tmp_path / "in", ann=solved()), course)
+    master = read(own_masters)
+    master.cells = [cell for cell in master.cells if cell.id != TEST]
+    nbformat.write(master, own_masters)
+    assert command.main(["regrade", "--course", str(course)]) == 2
+    assert "Cannot add or remove cells" in capsys.readouterr().err
+
+
+def test_the_command_asks_nobody_and_enters_nothing_by_itself(own_masters, tmp_path, capsys, monkeypatch):
+    course = tmp_path / "course"
+    grade.grade(hand_in(tmp_path / "in", ann=solved()), course)
+    change(own_masters, TEST, "0.25")
+    monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
+    where = ["--course", str(course), "--workers", "1"]
+    assert command.main(["regrade", *where]) == 0
+    said = capsys.readouterr().out
+    assert f"ann  {NAME}  28 → 25.25  ({TEST} 3 → 0.25)" in said
+    assert "Nothing was entered. To do so: python -m exercises.autograder regrade --yes" in said
+    assert command.main(["regrade", *where, "--yes", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["applied"]
+    with Gradebook(Course(course).gradebook) as gradebook:
+        assert gradebook.find_submission(NAME, "ann").score == 25.25
