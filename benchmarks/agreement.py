@@ -1,9 +1,9 @@
 """Do the autograder and plain nbgrader give the same points? ``python -m benchmarks.agreement`` (half an hour).
 
 Honest submissions, each a mix: answers that are right, untouched, or right but for one small mistake, as
-`benchmarks.mutations` makes them. Each is graded by the boxed processes and by nbgrader's own kernel, through
-nbgrader both times; the CPU seconds of both, all processes included, are a ratio of one run. Then the same for
-one assignment, all answers right, several times.
+`exercises.autograder.rehearse` makes them. Each is graded by the boxed processes and by nbgrader's own kernel,
+through nbgrader both times; the CPU seconds of both, all processes included, are a ratio of one run. Then the
+same for one assignment, all answers right, several times.
 
 Goes on where it was stopped, and writes ``transformer_lessons/records/agreement.json`` when it has all.
 """
@@ -12,12 +12,11 @@ import argparse
 import json
 import logging
 import os
-import random
 import resource
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import nbformat
@@ -29,10 +28,10 @@ from nbgrader.apps import NbGraderAPI
 from tqdm import tqdm, trange
 from traitlets.config import Config
 
-from benchmarks.mutations import mutants
 from exercises import release
 from exercises.autograder.box.confine import Limits
-from exercises.autograder.execute import worker
+from exercises.autograder.notebook import worker
+from exercises.autograder.rehearse import passing, submission
 from exercises.autograder.result import read
 from transformer_lessons.files import write_json
 from transformer_lessons.runs import versions
@@ -41,7 +40,6 @@ RECORD = release.HERE.parent / "transformer_lessons" / "records" / "agreement.js
 JOURNAL = release.HERE.parent / "runs" / "agreement" / "journal.jsonl"
 ALL = 200
 PASSING, TIMES = "ps03_attention", 20  # the assignment whose cost is measured when all is right
-KINDS = ("right", "right", "untouched", "mistaken")  # of an answer, equally likely
 PLAIN = Config()
 PLAIN.Autograde.autograde_preprocessors = [
     nbgraders.Execute,
@@ -53,37 +51,6 @@ PLAIN.Autograde.autograde_preprocessors = [
     nbgraders.CheckCellMetadata,
 ]
 PLAIN.Execute.timeout = 30
-
-
-def submission(number: int) -> tuple[str, nbformat.NotebookNode]:
-    """An assignment, and an honest submission of it; the same number gives the same."""
-    masters = release.masters()
-    chance = random.Random(number)
-    return _answered(masters[number % len(masters)], lambda *texts: _answer(chance, *texts))
-
-
-def passing(assignment: str) -> nbformat.NotebookNode:
-    """A submission with the master's answers."""
-    [master] = [path for path in release.masters() if path.parent.name == assignment]
-    return _answered(master, lambda solved, _: solved)[1]
-
-
-def _answered(master: Path, answer: Callable[[str, str], str]) -> tuple[str, nbformat.NotebookNode]:
-    """The assignment and a submission, whose answers are made of the master's and of what stood there."""
-    solved = {cell.id: cell.source for cell in nbformat.read(master, as_version=4).cells}
-    notebook = nbformat.read(release.released(master), as_version=4)
-    for cell in notebook.cells:
-        if cell.cell_type == "code" and cell.metadata.get("nbgrader", {}).get("solution"):
-            cell.source = answer(solved[cell.id], cell.source)
-    return master.parent.name, notebook
-
-
-def _answer(chance: random.Random, solved: str, untouched: str) -> str:
-    kind = chance.choice(KINDS)
-    if kind == "untouched":
-        return untouched
-    wrong = list(mutants("answer", solved)) if kind == "mistaken" else []
-    return chance.choice(wrong).source if wrong else solved
 
 
 def cpu_seconds() -> float:

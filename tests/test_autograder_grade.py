@@ -228,10 +228,11 @@ def test_what_goes_wrong_with_one_is_noted_and_the_next_follows(tmp_path, monkey
     monkeypatch.setattr(written, "page", refuses_ann)
     summary = grade.grade(source, tmp_path / "course")
     assert [one.student for one in summary.graded] == ["ann", "bob"]
-    assert summary.failed == [("ann/ps03_attention.ipynb", "ValueError: a hidden line")]
+    failure = ("ann/ps03_attention.ipynb", "ValueError: a hidden line", "ann", NAME)
+    assert summary.failed == [failure]
     assert not list((tmp_path / "course" / "feedback" / "ann").rglob("*.html"))
     listed = json.loads((tmp_path / "course" / "not_graded.json").read_text())["failed"]
-    assert listed == [{"path": "ann/ps03_attention.ipynb", "reason": "ValueError: a hidden line"}]
+    assert listed == [dict(zip(("path", "reason", "student", "assignment"), failure, strict=True))]
 
     monkeypatch.setattr(written, "page", page)
     again = grade.grade(None, tmp_path / "course")
@@ -259,9 +260,7 @@ def test_one_command_at_a_time(tmp_path):
 def test_steps_of_nbgraders_that_would_not_be_done_are_refused(tmp_path):
     changes = Config()
     changes.Autograde.autograde_preprocessors = [preprocessors.Execute]
-    with pytest.raises(
-        ValueError, match=r"autograde_preprocessors: expected IsolatedEx.*, got Exec"
-    ):
+    with pytest.raises(ValueError, match=r"autograde_preprocessors: expected IsolatedEx.*, got Exec"):
         grade.grade(None, tmp_path, changes=changes)
 
 

@@ -135,7 +135,7 @@ def grade(options: argparse.Namespace) -> Said:
 def _graded(summary: grades.Summary) -> Said:
     lines = [_line(result) for result in summary.graded]
     lines += [f"not graded: {one.path}: {one.reason}" for one in summary.quarantined]
-    lines += [f"FAILED: {path}: {reason}" for path, reason in summary.failed]
+    lines += [f"FAILED: {one.path}: {one.reason}" for one in summary.failed]
     before = f" {summary.unchanged} were graded before." if summary.unchanged else ""
     lines.append(f"Graded: {len(summary.graded)}.{before}")
     if summary.behind:
@@ -148,7 +148,7 @@ def _graded(summary: grades.Summary) -> Said:
         "unchanged": summary.unchanged,
         "behind": [{"student": student, "assignment": name} for student, name in summary.behind],
         "quarantined": [asdict(one) for one in summary.quarantined],
-        "failed": [{"path": path, "reason": reason} for path, reason in summary.failed],
+        "failed": [one._asdict() for one in summary.failed],
     }
     return Said(lines, data, LEFT if summary.quarantined or summary.failed else FINE)
 
@@ -166,7 +166,7 @@ def regrade(options: argparse.Namespace) -> Said:
     with _pool(options) as pool:
         found = regrades.regrade(options.course, options.assignments, apply, isolated=isolated, pool=pool)
     lines = [] if found.applied and not options.yes else shown  # or else they were on the screen already
-    lines += [f"FAILED: {path}: {reason}" for path, reason in found.failed]
+    lines += [f"FAILED: {one.path}: {one.reason}" for one in found.failed]
     lines.append(f"Looked at again: {found.affected}; {found.unchanged} depend on nothing that has changed.")
     if found.affected:
         lines.append(
@@ -177,7 +177,7 @@ def regrade(options: argparse.Namespace) -> Said:
         "unchanged": found.unchanged,
         "changes": [asdict(change) for change in found.changes],
         "applied": found.applied,
-        "failed": [{"path": path, "reason": reason} for path, reason in found.failed],
+        "failed": [one._asdict() for one in found.failed],
     }
     return Said(lines, data, LEFT if found.failed else FINE)
 
@@ -233,9 +233,9 @@ def feedback(options: argparse.Namespace) -> Said:
         course = grading.course
         wanted = [one for one in course.submissions() if course.record(*one).exists()]
         grades.feed_back(grading, wanted, summary)
-    lines = [f"FAILED: {path}: {reason}" for path, reason in summary.failed]
+    lines = [f"FAILED: {one.path}: {one.reason}" for one in summary.failed]
     lines.append(f"{len(wanted) - len(summary.failed)} pages are in {course.folder / 'feedback'}.")
-    data = {"pages": len(wanted) - len(summary.failed), "failed": summary.failed}
+    data = {"pages": len(wanted) - len(summary.failed), "failed": [one._asdict() for one in summary.failed]}
     return Said(lines, data, LEFT if summary.failed else FINE)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from tqdm import tqdm
 from traitlets.config import Config
@@ -29,11 +30,20 @@ from exercises.autograder.pool import Here, Pool
 from exercises.autograder.result import Result
 from transformer_lessons.files import read_json, write_json
 
-__all__ = ["BusyError", "Summary", "feed_back", "grade", "opened"]
+__all__ = ["BusyError", "Failure", "Summary", "failure", "feed_back", "grade", "opened"]
 
 
 class BusyError(Exception):
     """Another command is at work on the same course."""
+
+
+class Failure(NamedTuple):
+    """What could not be done for a submission: where it came from, why, and whose it is."""
+
+    path: str
+    reason: str
+    student: str
+    assignment: str
 
 
 @dataclass
@@ -45,14 +55,14 @@ class Summary:
         unchanged: how many submissions had been graded before.
         behind: those that an earlier master or grader graded.
         quarantined: what was put aside at the intake.
-        failed: what could not be graded for a reason of the grader's, not of the student's: path and reason.
+        failed: what could not be graded, or given back, for a reason that is the grader's.
     """
 
     graded: list[Result] = field(default_factory=list)
     unchanged: int = 0
     behind: list[Submission] = field(default_factory=list)
     quarantined: list[Quarantined] = field(default_factory=list)
-    failed: list[tuple[str, str]] = field(default_factory=list)
+    failed: list[Failure] = field(default_factory=list)
 
 
 def grade(
@@ -135,12 +145,13 @@ def _grade(grading: Grading, wanted: list[Submission], pool: Pool, summary: Summ
             except (LockedError, OSError):
                 raise  # of the gradebook or the disk: it would be so for all
             except Exception as error:
-                summary.failed.append(_failure(grading.course, one, error))
+                summary.failed.append(failure(grading.course, one, error))
             bar.update()
 
 
-def _failure(course: Course, one: Submission, error: Exception) -> tuple[str, str]:
-    return origin(course, *one).path or "/".join(one), f"{type(error).__name__}: {error}"
+def failure(course: Course, one: Submission, error: Exception) -> Failure:
+    """What is said of an error."""
+    return Failure(origin(course, *one).path or "/".join(one), f"{type(error).__name__}: {error}", *one)
 
 
 def _without_page(course: Course) -> list[Submission]:
@@ -166,13 +177,13 @@ def feed_back(grading: Grading, wanted: list[Submission], summary: Summary) -> N
         except OSError:
             raise
         except Exception as error:
-            summary.failed.append(_failure(course, one, error))
+            summary.failed.append(failure(course, one, error))
 
 
 def _list_failed(course: Course, summary: Summary) -> None:
     """For a person, beside what was put aside."""
     known = read_json(course.not_graded) if course.not_graded.exists() else {"quarantined": []}
-    failed = [{"path": path, "reason": reason} for path, reason in summary.failed]
+    failed = [one._asdict() for one in summary.failed]
     write_json(course.not_graded, {**known, "failed": failed})
 
 

@@ -15,7 +15,7 @@ from traitlets.config import Config
 from exercises import release
 from exercises.autograder import result as results
 from exercises.autograder.assignments import Assignments
-from exercises.autograder.collect import collect, origin
+from exercises.autograder.collect import Origin, collect, origin
 from exercises.autograder.course import Course
 from exercises.autograder.execute import IsolatedExecute
 from exercises.autograder.gradebook import Entry, Writer
@@ -127,7 +127,7 @@ class Grading:
             repairs=known.repairs,
             path=known.path,
             timestamp=known.timestamp,
-            flags=(*outcome.result.flags, *(Flag("repair", sentence) for sentence in known.repairs)),
+            flags=(*outcome.result.flags, *_flags(known)),
         )
         path = self.course.autograded(student, assignment)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -145,6 +145,12 @@ class Grading:
         """The answers that a person may have marked, as digests."""
         path = self.course.record(student, assignment)
         return results.read(path).answers if path.exists() else {}
+
+
+def _flags(known: Origin) -> list[Flag]:
+    """What a person should know of how a submission came in."""
+    late = [Flag("late", "Canvas marks it as handed in late.")] if known.late else []
+    return [*late, *(Flag("repair", sentence) for sentence in known.repairs)]
 
 
 def _check_steps(config: Config) -> None:

@@ -15,7 +15,7 @@ from traitlets.config import Config
 
 from exercises.autograder import marks
 from exercises.autograder import result as results
-from exercises.autograder.grade import Summary, feed_back, opened
+from exercises.autograder.grade import Summary, failure, feed_back, opened
 from exercises.autograder.grading import Grading, Submission
 from exercises.autograder.job import Outcome
 from exercises.autograder.marks import Mark
@@ -121,7 +121,7 @@ def _outcomes(grading: Grading, behind: list, pool: Pool, found: Regraded) -> di
             if isinstance(outcome, Outcome):
                 done[one] = outcome.result
             else:
-                found.failed.append(("/".join(one), f"{type(outcome).__name__}: {outcome}"))
+                found.failed.append(failure(grading.course, one, outcome))
             bar.update()
     return done
 
