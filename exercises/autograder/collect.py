@@ -94,7 +94,7 @@ def _write(path: Path, text: str) -> None:
 
 def _list_what_was_put_aside(course: Course, taken: list[Received], aside: list[Quarantined]) -> None:
     """Add to the course's list, from which goes what has been put right."""
-    known = read_json(course.not_graded) if course.not_graded.exists() else {"quarantined": [], "failed": []}
+    known = course.aside()
     paths = {one.path for one in (*taken, *aside)}
     settled = {(one.student, one.assignment) for one in taken}
     kept = [

@@ -16,11 +16,15 @@ from nbgrader.utils import parse_utc
 
 from exercises.autograder import doctor as doctors
 from exercises.autograder import grade as grades
+from exercises.autograder import marks
 from exercises.autograder import regrade as regrades
+from exercises.autograder import report as reports
 from exercises.autograder import status as states
+from exercises.autograder.course import Course
 from exercises.autograder.gradebook import LockedError
 from exercises.autograder.pool import Dask, Local, Pool, PoolGoneError
 from exercises.autograder.result import Result
+from transformer_lessons.files import replacing
 
 __all__ = ["STOPS", "Said", "stopped"]
 
@@ -239,7 +243,35 @@ def feedback(options: argparse.Namespace) -> Said:
     return Said(lines, data, LEFT if summary.failed else FINE)
 
 
+def report(options: argparse.Namespace) -> Said:
+    """A page about the class, for each assignment."""
+    course, lines, data = _known(options.course), [], {}
+    for name in _with_marks(course, options.assignments):
+        known, results, aside = marks.marks(course.gradebook, name), [*course.results(name)], course.aside()
+        counted = reports.numbers(name, known, results, aside["quarantined"], aside["failed"])
+        path = course.report(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as temporary:
+            temporary.write_text(reports.page(counted), encoding="utf-8")
+        lines.append(str(path))
+        data[name] = asdict(counted)
+    return Said(lines, data)
+
+
 # ---- What commands share
+
+
+def _known(folder: Path) -> Course:
+    """A course of which there is something to be said."""
+    if not (folder / "gradebook.db").exists():
+        raise RefusedError(f"--course: expected a course's folder, got {folder}, which has no gradebook.db")
+    return Course(folder)
+
+
+def _with_marks(course: Course, wanted: list[str]) -> list[str]:
+    """The assignments that are asked for, or else all of which there are marks."""
+    there = sorted({assignment for _, assignment in course.submissions()})
+    return _names(wanted, dict.fromkeys(there))
 
 
 def _line(result: Result) -> str:

@@ -62,6 +62,10 @@ class Course:
         """A student's feedback."""
         return self.folder / "feedback" / student / assignment / f"{assignment}.html"
 
+    def report(self, assignment: str) -> Path:
+        """The page about the class."""
+        return self.folder / "report" / f"{assignment}.html"
+
     def submissions(self, assignment: str = "*") -> list[tuple[str, str]]:
         """Student and assignment of all that was taken in, sorted."""
         found = self.folder.glob(f"received/*/{assignment}/*.ipynb")
@@ -72,9 +76,8 @@ class Course:
         for path in sorted(self.folder.glob(f"records/*/{assignment}/*.json")):
             yield results.read(path)
 
-    def aside(self) -> list[dict]:
-        """What could not be graded: path, student, assignment, as far as these are known, and the reason."""
+    def aside(self) -> dict[str, list[dict]]:
+        """What was "quarantined" and what "failed": path, student, assignment as far as known, and the reason."""
         if not self.not_graded.exists():
-            return []
-        found = read_json(self.not_graded)
-        return [*found["quarantined"], *found["failed"]]
+            return {"quarantined": [], "failed": []}
+        return read_json(self.not_graded)

@@ -28,7 +28,7 @@ from exercises.autograder.grading import Grading, Submission
 from exercises.autograder.intake import Quarantined
 from exercises.autograder.pool import Here, Pool
 from exercises.autograder.result import Result
-from transformer_lessons.files import read_json, write_json
+from transformer_lessons.files import write_json
 
 __all__ = ["BusyError", "Failure", "Summary", "failure", "feed_back", "grade", "opened"]
 
@@ -182,9 +182,8 @@ def feed_back(grading: Grading, wanted: list[Submission], summary: Summary) -> N
 
 def _list_failed(course: Course, summary: Summary) -> None:
     """For a person, beside what was put aside."""
-    known = read_json(course.not_graded) if course.not_graded.exists() else {"quarantined": []}
     failed = [one._asdict() for one in summary.failed]
-    write_json(course.not_graded, {**known, "failed": failed})
+    write_json(course.not_graded, {**course.aside(), "failed": failed})
 
 
 @contextmanager

@@ -41,7 +41,7 @@ class Status:
 def statuses(grading: Grading) -> list[Status]:
     """Of all assignments of which there is anything."""
     course = grading.course
-    aside = {one.get("assignment") for one in course.aside()}
+    aside = {one["assignment"] for one in _aside(course)}
     names = {assignment for _, assignment in course.submissions()} | (aside - {None})
     return [_status(grading, name) for name in sorted(names)]
 
@@ -59,9 +59,13 @@ def _status(grading: Grading, name: str) -> Status:
         **counts,
         by_hand=sum(mark.waits for mark in known),
         flagged=sum(any(f.kind != "repair" for f in one.flags) for one in course.results(name)),
-        aside=sum(one.get("assignment") == name for one in course.aside()),
+        aside=sum(one["assignment"] == name for one in _aside(course)),
         missing=tuple(mark.student for mark in known if mark.student not in handed_in),
     )
+
+
+def _aside(course: Course) -> list[dict]:
+    return [one for those in course.aside().values() for one in those]
 
 
 def _marks(course: Course, name: str) -> list[marks.Mark]:

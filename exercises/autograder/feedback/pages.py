@@ -10,20 +10,17 @@ Nothing of a hidden test is on the page: the text of tests and locked cells is t
 what a test cell put out, such as a traceback with its lines, is dropped. Flags are for a person and not shown.
 """
 
-import base64
-import hashlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from jinja2 import Environment, StrictUndefined, Template
-from markupsafe import Markup
 from nbformat import NotebookNode
 
 from exercises.autograder.feedback.cells import Writer
 from exercises.autograder.feedback.inspection import inspect, secrets
 from exercises.autograder.feedback.panels import panels, source_of
-from exercises.autograder.feedback.text import clean, cut, short
+from exercises.autograder.feedback.template import template
+from exercises.autograder.feedback.text import cut, short
 from exercises.autograder.result import Result
 
 __all__ = ["page"]
@@ -79,20 +76,4 @@ def _points(value: float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
-def _read() -> tuple[Template, str]:
-    """The template, and the hash of its style sheet, the only one that the page's policy lets in."""
-    source = (Path(__file__).parent / "page.html").read_text(encoding="utf-8")
-    style = re.search("<style>(.*?)</style>", source, re.DOTALL)[1]
-    environment = Environment(
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=lambda value: value if isinstance(value, Markup) else clean(str(value)),
-    )
-    environment.filters["points"] = _points
-    digest = hashlib.sha256(style.encode()).digest()
-    return environment.from_string(source), f"sha256-{base64.b64encode(digest).decode('ascii')}"
-
-
-TEMPLATE, STYLE = _read()
+TEMPLATE, STYLE = template(Path(__file__).parent / "page.html", {"points": _points})

@@ -5,14 +5,12 @@ else: the template escapes them, drawings are made of numbers, and the page's co
 own style sheet alone.
 """
 
-import base64
-import hashlib
 import re
 from pathlib import Path
 
-from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup, escape
 
+from exercises.autograder.feedback.template import template
 from exercises.autograder.feedback.text import clean, cut, short
 from exercises.autograder.report import charts
 from exercises.autograder.report.counting import Numbers
@@ -73,22 +71,7 @@ def ticks(text: str) -> Markup:
     return Markup("").join(made)
 
 
-def _read() -> tuple[Template, str]:
-    """The template, and the hash of its style sheet, the only one that the page's policy lets in."""
-    source = (Path(__file__).parent / "page.html").read_text(encoding="utf-8")
-    style = re.search("<style>(.*?)</style>", source, re.DOTALL)[1]
-    environment = Environment(
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=lambda value: value if isinstance(value, Markup) else clean(str(value)),
-    )
-    environment.filters |= {"percent": percent, "points": points, "decimal": decimal, "ticks": ticks}
-    environment.filters |= {"short": short, "cut": lambda text: cut(text, MOST)}
-    environment.globals |= {"parts": charts.parts, "line": charts.line, "LOW": LOW}
-    digest = hashlib.sha256(style.encode()).digest()
-    return environment.from_string(source), f"sha256-{base64.b64encode(digest).decode('ascii')}"
-
-
-TEMPLATE, STYLE = _read()
+FILTERS = {"percent": percent, "points": points, "decimal": decimal, "ticks": ticks}
+FILTERS |= {"short": short, "cut": lambda text: cut(text, MOST)}
+NAMES = {"parts": charts.parts, "line": charts.line, "LOW": LOW}
+TEMPLATE, STYLE = template(Path(__file__).parent / "page.html", FILTERS, NAMES)
