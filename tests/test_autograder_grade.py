@@ -2,6 +2,9 @@
 
 import copy
 import json
+import os
+import shutil
+import sys
 from pathlib import Path
 
 import nbformat
@@ -238,6 +241,30 @@ def test_what_goes_wrong_with_one_is_noted_and_the_next_follows(tmp_path, monkey
     again = grade.grade(None, tmp_path / "course")
     assert (again.graded, again.unchanged, again.failed) == ([], 2, [])
     assert list((tmp_path / "course" / "feedback" / "ann").rglob("*.html"))
+
+
+def test_nbgraders_own_command_gives_the_same(graded, tmp_path, monkeypatch):
+    _, course = graded
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    other = tmp_path / "other"
+    shutil.copytree(course / "received", other / "submitted")
+    api = release.course(other)
+    release.generate(MASTER, api)
+    for student in ("ann", "bob", "carl"):
+        assert api.autograde(NAME, student)["success"]
+    assert marks.dump(f"sqlite:///{other / 'gradebook.db'}") == marks.dump(
+        f"sqlite:///{course / 'gradebook.db'}"
+    )
+    for student in ("ann", "bob", "carl"):
+        ours, theirs = (read(at / "autograded" / student / NAME / f"{NAME}.ipynb") for at in (course, other))
+        assert [cell.source for cell in ours.cells] == [cell.source for cell in theirs.cells]
+        assert [cell.metadata for cell in ours.cells] == [cell.metadata for cell in theirs.cells]
+        outputs = [
+            [cell.get("outputs") for cell in one.cells if cell.cell_type == "code"] for one in (ours, theirs)
+        ]
+        assert [[output.output_type for output in cell] for cell in outputs[0]] == [
+            [output.output_type for output in cell] for cell in outputs[1]
+        ]
 
 
 def test_submissions_that_say_the_same_are_run_once(tmp_path, monkeypatch):
