@@ -14,6 +14,7 @@ import warnings
 from pathlib import Path
 
 COURSE = Path(__file__).resolve().parents[1] / "_nbgrader"
+REHEARSAL = COURSE / "rehearsal"
 FORMATS = ("generic", "questions", "canvas", "moodle")
 
 
@@ -87,6 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     one.add_argument("number", type=int, metavar="N", help="of students")
     one.add_argument("--assignment", default="ps03_attention", metavar="ASSIGNMENT")
+    one.set_defaults(course=REHEARSAL)
     return parser
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 import errno
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,13 +19,16 @@ from exercises.autograder import doctor as doctors
 from exercises.autograder import grade as grades
 from exercises.autograder import marks
 from exercises.autograder import regrade as regrades
+from exercises.autograder import rehearse as rehearsals
 from exercises.autograder import report as reports
 from exercises.autograder import status as states
 from exercises.autograder.course import Course
 from exercises.autograder.gradebook import LockedError
 from exercises.autograder.pool import Dask, Local, Pool, PoolGoneError
+from exercises.autograder.rehearse.files import KEY
 from exercises.autograder.result import Result
-from transformer_lessons.files import replacing
+from exercises.release import masters
+from transformer_lessons.files import read_json, replacing
 
 __all__ = ["STOPS", "Said", "stopped"]
 
@@ -256,6 +260,34 @@ def report(options: argparse.Namespace) -> Said:
         lines.append(str(path))
         data[name] = asdict(counted)
     return Said(lines, data)
+
+
+def rehearse(options: argparse.Namespace) -> Said:
+    """A dry run: a class of students who do not exist hands in, and is graded."""
+    folder = options.course
+    if options.number < 1:
+        raise RefusedError(f"N: expected at least 1, got {options.number}")
+    if (folder / "gradebook.db").exists() and not (folder / KEY).exists():
+        raise RefusedError(
+            f"--course: expected a folder for rehearsals, got {folder}, which is a real course"
+        )
+    _names([options.assignment], dict.fromkeys(path.parent.name for path in masters()))
+    _check_isolation(options)
+    shutil.rmtree(folder, ignore_errors=True)
+    source = rehearsals.write(folder, options.number, options.assignment)
+    with grades.opened(folder) as grading:
+        grading.assignments.master(options.assignment)
+        with Gradebook(grading.course.gradebook) as gradebook:
+            for one in read_json(folder / KEY)["students"]:
+                gradebook.update_or_create_student(one["student"])
+    with _pool(options) as pool:
+        isolated = not options.unsafe_no_isolation
+        said = _graded(grades.grade(source, folder, isolated=isolated, pool=pool))
+    where = f"--course {folder}"
+    next_ = (
+        f"Next: {ME} report {where}, and export {where} --format canvas; pages are in {folder / 'feedback'}"
+    )
+    return Said([*said.lines[:-1], next_], said.data, said.code)
 
 
 # ---- What commands share
