@@ -74,6 +74,13 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("assignments", nargs="*", metavar="ASSIGNMENT")
     one.add_argument("--format", choices=FORMATS, default="generic")
     one.add_argument("--template", type=Path, help="the CSV that Canvas or Moodle exports, to be filled in")
+    one.add_argument(
+        "--column",
+        action="append",
+        default=[],
+        metavar="OURS=THEIRS",
+        help="what the template calls an assignment, or a column in another language",
+    )
     one.add_argument("--to", type=Path, help="the file to write; by default in the course's folder")
     one.add_argument("--missing-as-zero", action="store_true", help="nothing handed in is 0, not empty")
 

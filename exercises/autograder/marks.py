@@ -14,7 +14,7 @@ from nbgrader.api import (
 )
 from sqlalchemy import Select, select
 
-__all__ = ["CellMark", "Mark", "dump", "marks"]
+__all__ = ["CellMark", "Mark", "dump", "marks", "students"]
 
 ABOUT = ("first_name", "last_name", "email", "lms_user_id")  # of a student
 
@@ -150,6 +150,12 @@ def _of_submissions(table: type, assignment: Assignment, *columns) -> Select:
         .join(BaseCell, table.cell_id == BaseCell.id)
         .where(SubmittedAssignment.assignment_id == assignment.id)
     )
+
+
+def students(url: str) -> list[str]:
+    """The ids of all students whom the gradebook knows."""
+    with Gradebook(url) as book:
+        return sorted(student.id for student in book.students)
 
 
 def dump(url: str) -> list[str]:

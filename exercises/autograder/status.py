@@ -22,7 +22,7 @@ class Status:
         waiting: those that are not, for `grade`.
         behind: those that an earlier master or grader graded, for `regrade`.
         by_hand: those with an answer that a person has yet to read, for formgrader.
-        flagged: those with a flag, other than a repair, for a person to look at.
+        flagged: those with a flag for a person to look at; repairs and lateness are told elsewhere.
         aside: files that were put aside or could not be graded.
         missing: students whom the gradebook knows and of whom there is nothing.
     """
@@ -58,7 +58,7 @@ def _status(grading: Grading, name: str) -> Status:
         received=len(submissions),
         **counts,
         by_hand=sum(mark.waits for mark in known),
-        flagged=sum(any(f.kind != "repair" for f in one.flags) for one in course.results(name)),
+        flagged=sum(any(f.kind not in ("repair", "late") for f in one.flags) for one in course.results(name)),
         aside=sum(one["assignment"] == name for one in _aside(course)),
         missing=tuple(mark.student for mark in known if mark.student not in handed_in),
     )

@@ -1,15 +1,13 @@
-"""The commands of ``python -m exercises.autograder``: what each does, and what it says, in lines or as data."""
+"""From the assignment to the marks: the commands that change a course."""
 
 import argparse
-import errno
 import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
-from datetime import UTC
+from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from dateutil.parser import ParserError
 from nbgrader.api import Gradebook
@@ -17,73 +15,16 @@ from nbgrader.utils import parse_utc
 
 from exercises.autograder import doctor as doctors
 from exercises.autograder import grade as grades
-from exercises.autograder import marks
 from exercises.autograder import regrade as regrades
 from exercises.autograder import rehearse as rehearsals
-from exercises.autograder import report as reports
-from exercises.autograder import status as states
-from exercises.autograder.course import Course
-from exercises.autograder.gradebook import LockedError
-from exercises.autograder.pool import Dask, Local, Pool, PoolGoneError
+from exercises.autograder.commands.said import FINE, LEFT, ME, RefusedError, Said, known_names
+from exercises.autograder.pool import Dask, Local, Pool
 from exercises.autograder.rehearse.files import KEY
 from exercises.autograder.result import Result
 from exercises.release import masters
-from transformer_lessons.files import read_json, replacing
+from transformer_lessons.files import read_json
 
-__all__ = ["STOPS", "Said", "stopped"]
-
-FINE, LEFT, REFUSED, HALFWAY, INTERRUPTED = 0, 1, 2, 3, 130
-ME = "python -m exercises.autograder"
-
-
-class RefusedError(Exception):
-    """Nothing is done, for a reason that a person can change."""
-
-
-STOPS = (
-    RefusedError,
-    FileNotFoundError,
-    ValueError,
-    grades.BusyError,
-    LockedError,
-    PoolGoneError,
-    OSError,
-    KeyboardInterrupt,
-)
-
-
-@dataclass
-class Said:
-    """What a command says.
-
-    Attributes:
-        lines: for people.
-        data: for scripts.
-        code: the exit code.
-    """
-
-    lines: list[str] = field(default_factory=list)
-    data: dict[str, Any] = field(default_factory=dict)
-    code: int = FINE
-
-
-def stopped(error: BaseException) -> tuple[int, str]:
-    """The exit code and what is said if a command ends before its end."""
-    again = "What was done is kept: the same command goes on from there."
-    if isinstance(error, KeyboardInterrupt):
-        return INTERRUPTED, f"Stopped. {again}"
-    if isinstance(error, LockedError):
-        return HALFWAY, f"The gradebook is in use: close what has it open (formgrader, a viewer). {again}"
-    if isinstance(error, PoolGoneError):
-        return HALFWAY, f"{error}. {again}"
-    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        return HALFWAY, f"There is no room left on the disk: make some. {again}"
-    if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
-        return HALFWAY, f"{error}. {again}"
-    return REFUSED, str(error)
-
-
-# ---- From the assignment to the marks
+__all__ = ["collect", "doctor", "grade", "regrade", "rehearse", "release"]
 
 
 def doctor(options: argparse.Namespace) -> Said:
@@ -96,7 +37,7 @@ def release(options: argparse.Namespace) -> Said:
     """Have the gradebook know assignments, and when they are due."""
     due = _due(options.due)
     with grades.opened(options.course) as grading:
-        names = _names(options.assignments, grading.assignments.masters)
+        names = known_names(options.assignments, grading.assignments.masters)
         for name in names:
             grading.assignments.master(name)
         if due:
@@ -207,61 +148,6 @@ def _confirmed(lines: list[str]) -> bool:
     return input("Enter this into the gradebook? [y/N] ").strip().lower() in ("y", "yes")
 
 
-# ---- From the marks to people
-
-
-def status(options: argparse.Namespace) -> Said:
-    """What is graded, and what waits for whom."""
-    with grades.opened(options.course) as grading:
-        found = states.statuses(grading)
-    lines = [line for one in found for line in _status_lines(one)]
-    return Said(
-        lines or [f"Nothing was taken in yet: {ME} grade SOURCE"], {"assignments": [*map(asdict, found)]}
-    )
-
-
-def _status_lines(one: states.Status) -> Iterator[str]:
-    yield f"{one.assignment}: {one.graded} of {one.received} graded"
-    todo = {
-        f"new, for {ME} grade": one.waiting,
-        f"graded by an earlier master or grader, for {ME} regrade": one.behind,
-        "with answers to read, for nbgrader formgrader": one.by_hand,
-        f"flagged for you to look at, in {ME} report": one.flagged,
-        "put aside or failed, in not_graded.json": one.aside,
-    }
-    yield from (f"  {number:4} {what}" for what, number in todo.items() if number)
-    if one.missing:
-        yield f"  {len(one.missing):4} students of whom there is nothing: {', '.join(one.missing[:20])}"
-
-
-def feedback(options: argparse.Namespace) -> Said:
-    """Write all pages anew."""
-    summary = grades.Summary()
-    with grades.opened(options.course) as grading:
-        course = grading.course
-        wanted = [one for one in course.submissions() if course.record(*one).exists()]
-        grades.feed_back(grading, wanted, summary)
-    lines = [f"FAILED: {one.path}: {one.reason}" for one in summary.failed]
-    lines.append(f"{len(wanted) - len(summary.failed)} pages are in {course.folder / 'feedback'}.")
-    data = {"pages": len(wanted) - len(summary.failed), "failed": [one._asdict() for one in summary.failed]}
-    return Said(lines, data, LEFT if summary.failed else FINE)
-
-
-def report(options: argparse.Namespace) -> Said:
-    """A page about the class, for each assignment."""
-    course, lines, data = _known(options.course), [], {}
-    for name in _with_marks(course, options.assignments):
-        known, results, aside = marks.marks(course.gradebook, name), [*course.results(name)], course.aside()
-        counted = reports.numbers(name, known, results, aside["quarantined"], aside["failed"])
-        path = course.report(name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as temporary:
-            temporary.write_text(reports.page(counted), encoding="utf-8")
-        lines.append(str(path))
-        data[name] = asdict(counted)
-    return Said(lines, data)
-
-
 def rehearse(options: argparse.Namespace) -> Said:
     """A dry run: a class of students who do not exist hands in, and is graded."""
     folder = options.course
@@ -271,7 +157,7 @@ def rehearse(options: argparse.Namespace) -> Said:
         raise RefusedError(
             f"--course: expected a folder for rehearsals, got {folder}, which is a real course"
         )
-    _names([options.assignment], dict.fromkeys(path.parent.name for path in masters()))
+    known_names([options.assignment], dict.fromkeys(path.parent.name for path in masters()))
     _check_isolation(options)
     shutil.rmtree(folder, ignore_errors=True)
     source = rehearsals.write(folder, options.number, options.assignment)
@@ -290,20 +176,7 @@ def rehearse(options: argparse.Namespace) -> Said:
     return Said([*said.lines[:-1], next_], said.data, said.code)
 
 
-# ---- What commands share
-
-
-def _known(folder: Path) -> Course:
-    """A course of which there is something to be said."""
-    if not (folder / "gradebook.db").exists():
-        raise RefusedError(f"--course: expected a course's folder, got {folder}, which has no gradebook.db")
-    return Course(folder)
-
-
-def _with_marks(course: Course, wanted: list[str]) -> list[str]:
-    """The assignments that are asked for, or else all of which there are marks."""
-    there = sorted({assignment for _, assignment in course.submissions()})
-    return _names(wanted, dict.fromkeys(there))
+# ---- What these share
 
 
 def _line(result: Result) -> str:
@@ -318,14 +191,7 @@ def _brief(result: Result) -> dict:
     return {**about, "earned": result.earned, "worth": result.worth, "flags": flags}
 
 
-def _names(wanted: list[str], known: dict) -> list[str]:
-    unknown = [name for name in wanted if name not in known]
-    if unknown:
-        raise RefusedError(f"ASSIGNMENT: expected one of {', '.join(known)}, got {', '.join(unknown)}")
-    return wanted or list(known)
-
-
-def _due(text: str | None):
+def _due(text: str | None) -> datetime | None:
     if text is None:
         return None
     try:

@@ -1,0 +1,22 @@
+"""The commands of ``python -m exercises.autograder``: `working` changes a course, `looking` shows it."""
+
+from exercises.autograder.commands.looking import export, feedback, report, similarity, status
+from exercises.autograder.commands.said import STOPS, Said, stopped
+from exercises.autograder.commands.working import collect, doctor, grade, regrade, rehearse, release
+
+__all__ = [
+    "STOPS",
+    "Said",
+    "collect",
+    "doctor",
+    "export",
+    "feedback",
+    "grade",
+    "regrade",
+    "rehearse",
+    "release",
+    "report",
+    "similarity",
+    "status",
+    "stopped",
+]

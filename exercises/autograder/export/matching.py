@@ -1,0 +1,133 @@
+"""Which row of a template is whose.
+
+A row is a student's if a number or a login says so, and else if a name does that nobody else has. What is said
+twice has to agree: a mark in the wrong row is worse than one that is missing, which is named.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from exercises.autograder.marks import Mark
+
+__all__ = ["Matches", "Person", "letters", "match", "name_and_number", "names_of"]
+
+
+@dataclass(frozen=True)
+class Person:
+    """What a row of a template says of its student.
+
+    Attributes:
+        number: the platform's own, which its archives put into the names of files.
+        logins: whatever else only they have: logins, numbers of the school, addresses.
+        names: as `names_of` has them.
+    """
+
+    number: str
+    logins: frozenset[str]
+    names: frozenset[str]
+
+
+@dataclass
+class Matches:
+    """Who was found where.
+
+    Attributes:
+        marks: by the number of the row.
+        unmatched: the students with something to enter who have no row.
+        notes: what a person should look at.
+    """
+
+    marks: dict[int, Mark] = field(default_factory=dict)
+    unmatched: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def letters(text: str) -> str:
+    """The letters and digits of a name, without accents and capitals, as platforms differ in the rest."""
+    parts = unicodedata.normalize("NFKD", text.casefold())
+    return "".join(one for one in parts if one.isalnum())
+
+
+def names_of(first: str, last: str = "") -> frozenset[str]:
+    """A name in both orders; "Last, First" may also come as one."""
+    if not last:
+        last, _, first = first.partition(",")
+    return frozenset({letters(first + last), letters(last + first)} - {""})
+
+
+def name_and_number(student: str) -> tuple[str, str]:
+    """An id taken apart: that of Canvas' and Moodle's files ends with the platform's number, "" of others."""
+    found = re.fullmatch(r"(.+)_(\d+)", student)
+    return (found[1], found[2]) if found else (student, "")
+
+
+def match(marks: Iterable[Mark], people: dict[int, Person], *, by_lms_id: bool) -> Matches:
+    """Find the row of each student.
+
+    Args:
+        marks: of one assignment.
+        people: by the number of their row, 0 being the one below the header.
+        by_lms_id: whether the platform's number is also what the gradebook keeps as the id in the LMS.
+    """
+    found, rows = Matches(), {}
+    for mark in marks:
+        row, problem = _row(mark, people, by_lms_id)
+        if row is not None:
+            rows.setdefault(row, []).append(mark)
+        elif mark.submitted:
+            found.unmatched.append(mark.student)
+            found.notes += [problem] if problem else []
+    for row, those in rows.items():
+        _take(found, row, people[row], those)
+    return found
+
+
+def _row(mark: Mark, people: dict[int, Person], by_lms_id: bool) -> tuple[int | None, str]:
+    """The number of a student's row, or None and why."""
+    name, number = name_and_number(mark.student)
+    numbers = {number, mark.lms_user_id if by_lms_id else ""} - {""}
+    logins = {one.casefold() for one in (mark.student, mark.email, mark.lms_user_id) if one}
+    sure = [n for n, one in people.items() if one.number in numbers or one.logins & logins]
+    if len(sure) == 1:
+        return sure[0], ""
+    if sure:
+        return None, f"{mark.student}: the rows {_listed(sure)} are both theirs, by number or login."
+    names = names_of(mark.first_name, mark.last_name) | names_of(name)
+    likely = [n for n, one in people.items() if one.names & names]
+    if len(likely) > 1:
+        return None, f"{mark.student}: the rows {_listed(likely)} have that name."
+    return (likely[0], "") if likely else (None, "")
+
+
+def _listed(rows: list[int]) -> str:
+    """As a spreadsheet counts them, with a header."""
+    return " and ".join(str(row + 2) for row in rows)
+
+
+def _take(found: Matches, row: int, person: Person, marks: list[Mark]) -> None:
+    """Enter whoever is in this row; of several ids only one may have handed in something."""
+    submitted = [mark for mark in marks if mark.submitted]
+    if len(submitted) > 1:
+        ids = [mark.student for mark in submitted]
+        found.unmatched += ids
+        found.notes.append(f"{' and '.join(ids)} are both in row {row + 2}; none was entered.")
+        return
+    found.marks[row] = (submitted or marks)[0]
+    found.notes += _doubts(found.marks[row], person)
+
+
+def _doubts(mark: Mark, person: Person) -> Iterator[str]:
+    """A number that was read from an id may be another number; then the names say so."""
+    name, number = name_and_number(mark.student)
+    if number == person.number and mark.submitted and person.names:
+        known = {letters(name), *names_of(mark.first_name, mark.last_name)} - {""}
+        if not any(_alike(one, other) for one in known for other in person.names):
+            yield f"{mark.student} was found by the number {number}, but the name there differs: look at it."
+
+
+def _alike(one: str, other: str) -> bool:
+    """Whether one contains the other: Moodle puts a group's name in front, and somebody may leave one out."""
+    shorter, longer = sorted((one, other), key=len)
+    return one == other or (len(shorter) > 2 and shorter in longer)

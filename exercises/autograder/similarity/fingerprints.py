@@ -1,0 +1,112 @@
+"""What of a text is compared: fingerprints that stay as they are under another layout, comments and names.
+
+Every run of `LENGTHS` tokens is hashed, and of every `WINDOW` hashes in a row the least is kept: winnowing, as
+MOSS does it (Schleimer, Wilkerson and Aiken: Winnowing: local algorithms for document fingerprinting, SIGMOD
+2003). Texts with a run of at least length + WINDOW − 1 tokens in common have a fingerprint in common, wherever in
+them that is.
+"""
+
+import builtins
+import hashlib
+import keyword
+import math
+import re
+from collections.abc import Iterable, Set
+from functools import cache
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+
+__all__ = ["LENGTHS", "WINDOW", "Kind", "handed_out", "prints_of", "tokens", "words"]
+
+Kind = Literal["code", "names", "words"]  # code under any names, code with its names, an answer in words
+LENGTHS: dict[Kind, int] = {"code": 12, "names": 12, "words": 5}  # tokens that are hashed together
+WINDOW = 4
+BASE, PRIME = 1_000_003, 2**61 - 1  # of the rolling hash (Karp and Rabin)
+# A text is read piece by piece, so that code that cannot be parsed has tokens too.
+PIECE = re.compile(
+    r"""
+      \#[^\n]*
+    | (?:[rbuf]|rb|br|rf|fr)?(?:  # a text, which may lack its end
+          \"{3}(?:[^\\]|\\.?)*?(?:\"{3}|\Z) | '{3}(?:[^\\]|\\.?)*?(?:'{3}|\Z)
+        | "(?:[^"\\\n]|\\.?)*(?:"|(?=\n)|\Z) | '(?:[^'\\\n]|\\.?)*(?:'|(?=\n)|\Z) )
+    | (?P<number> 0[xob][\da-f_]+ | (?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:e[+-]?\d[\d_]*)?j? )
+    | (?P<name> \w+ )
+    | (?P<operator>
+          \*\*= | //= | >>= | <<= | \.\.\. | != | -> | := | [-+*/%&|^@<>=]= | \*\* | // | << | >> | [^\s\w] )
+    """,
+    re.VERBOSE | re.DOTALL | re.IGNORECASE,
+)
+LEFT_OUT = set("(),;\\")  # what is added and removed when code is laid out
+PYTHON = {*dir(builtins), *keyword.kwlist}
+KINDS = (torch, torch.Tensor, torch.nn, F, math, str, list, dict, set)
+LIBRARY = {name for kind in KINDS for name in dir(kind) if not name.startswith("__")}
+NAME = "x"  # stands for all names that a student chooses
+
+
+def tokens(code: str, *, names: bool = False) -> list[str]:
+    """What Python reads, without texts, comments, round brackets and commas.
+
+    Args:
+        code: valid or not.
+        names: False puts `NAME` for every name but those of Python's own, and of libraries behind a dot. What a
+            student keeps in `self` is a name of theirs.
+    """
+    found: list[str] = []
+    before = last = ""
+    for piece in PIECE.finditer(code):
+        text = piece[0]
+        if not piece.lastgroup:
+            continue
+        if piece["name"]:
+            is_known = text in PYTHON if last != "." else text in LIBRARY and before != "self"
+            found.append(text if is_known or names else NAME)
+        elif text not in LEFT_OUT:
+            found.append(text.lower().replace("_", ""))
+        before, last = last, text
+    return found
+
+
+def words(text: str) -> list[str]:
+    """The words of an answer, in small letters."""
+    return re.findall(r"\w+", text.casefold())
+
+
+def prints_of(text: str, kind: Kind, without: Set[int] = frozenset()) -> frozenset[int]:
+    """The fingerprints of an answer; none if it is shorter than one.
+
+    Args:
+        text: of a cell.
+        kind: what of it is compared.
+        without: hashes that count for nothing, see `handed_out`.
+    """
+    hashes = [one for one in _hashes(text, kind) if one not in without]
+    starts = range(max(1, len(hashes) - WINDOW + 1))
+    return frozenset(min(hashes[start : start + WINDOW]) for start in starts if hashes)
+
+
+def handed_out(texts: Iterable[str]) -> frozenset[int]:
+    """All hashes of texts that everybody has, whatever kind of text they are."""
+    return frozenset(one for text in texts for kind in LENGTHS for one in _hashes(text, kind))
+
+
+def _hashes(text: str, kind: Kind) -> list[int]:
+    """A hash for every run of tokens, each made of the one before."""
+    found = words(text) if kind == "words" else tokens(text, names=kind == "names")
+    codes = [_code(token, kind) for token in found]
+    length, hashes, current = LENGTHS[kind], [], 0
+    first = pow(BASE, length, PRIME)
+    for place, code in enumerate(codes):
+        gone = codes[place - length] * first if place >= length else 0
+        current = (current * BASE + code - gone) % PRIME
+        if place >= length - 1:
+            hashes.append(current)
+    return hashes
+
+
+@cache
+def _code(token: str, kind: Kind) -> int:
+    """A number for a token, the same in every process; that of a word is no token's."""
+    data = f"{kind} {token}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(data, digest_size=7).digest(), "big")

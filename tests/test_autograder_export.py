@@ -1,0 +1,904 @@
+"""Marks as tables: what Canvas, Moodle and spreadsheets read there, and reports without anybody's name."""
+
+import csv
+import io
+import json
+import os
+import re
+import stat
+import threading
+from dataclasses import asdict, replace
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from exercises.autograder.export import FORMATS, Exported, csv_text, template_text
+from exercises.autograder.export.sheets import number, safe, table
+from exercises.autograder.intake.choice import Arrival, Quarantined, Received, one_of_each
+from exercises.autograder.intake.names import sender_of
+from exercises.autograder.marks import CellMark, Mark
+from exercises.autograder.pseudonyms import KEY_FILE, Pseudonyms
+from exercises.autograder.result import CellResult, Flag, Result
+
+FIXTURES = Path(__file__).parent / "export_fixtures"
+ASSIGNMENT = "ps02_masks"
+CANVAS, CANVAS_NAMES, MOODLE = (
+    template_text(FIXTURES / f"{name}.csv") for name in ("canvas", "canvas_names", "moodle")
+)
+BOM = "\ufeff"
+
+
+def mark(student: str, score: float | None = 7.5, assignment: str = ASSIGNMENT, **about) -> Mark:
+    """A mark of one tested cell; None for nothing handed in."""
+    cells = {} if score is None else {"q1": CellMark(score, None, None, 10.0, waits=False, written=False)}
+    known = dict.fromkeys(("first_name", "last_name", "email", "lms_user_id"), "")
+    given = {"timestamp": None, "penalty": 0.0, "worth": 10.0, "cells": cells}
+    return Mark(
+        **{
+            "student": student,
+            "assignment": assignment,
+            "submitted": score is not None,
+            **known,
+            **given,
+            **about,
+        }
+    )
+
+
+def waiting(student: str, **about) -> Mark:
+    """A mark with an answer in words that nobody has read."""
+    words = CellMark(None, None, None, 4.0, waits=True, written=True)
+    return mark(student, cells={**mark(student).cells, "why": words}, **about)
+
+
+def rows_of(exported: Exported, delimiter: str = ",") -> list[list[str]]:
+    text = exported.data.decode("utf-8-sig")
+    return list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter))
+
+
+def dicts_of(exported: Exported) -> list[dict[str, str]]:
+    header, *rows = rows_of(exported)
+    assert all(len(row) == len(header) for row in rows)
+    return [dict(zip(header, row, strict=True)) for row in rows]
+
+
+def read_as_canvas(exported: Exported, delimiter: str = ",") -> dict[str, dict[str, str]]:
+    """What Canvas would import, after its `gradebook_importer.rb`: by id, login or name, marks by title."""
+    text = exported.data.decode("utf-8")  # it leaves a byte order mark where it is
+    header, *rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    has_names = header[:2] == ["LastName", "FirstName"]
+    if not has_names:
+        assert "Student" in header[0]
+    first = 4 if has_names else 3
+    if re.search(r"SIS\s+Login\s+ID", header[first - 1]):
+        about = first + 1
+    else:
+        assert [header[first - 1], header[first]] == ["SIS User ID", "SIS Login ID"]
+        about = first + 2
+    assert "Section" in header[about - 1]
+    found = {}
+    for row in rows:
+        if "Points Possible" in row[0] or not any(row) or "Manual Posting" in row:
+            continue
+        who = row[2 if has_names else 1] or row[about - 2] or row[0]
+        assert who not in found
+        found[who] = dict(zip(header[about:], row[about:], strict=True))
+    return found
+
+
+def read_as_moodle(exported: Exported) -> dict[str, str]:
+    """What Moodle would import, after its `importgradeslib.php`: marks by the number of the participant."""
+    text = exported.data.decode("utf-8").removeprefix(BOM)
+    header, *rows = csv.reader(io.StringIO(text, newline=""))
+    assert all(len(row) == len(header) for row in rows)
+    columns = [header.index(name) for name in ("Identifier", "Grade", "Last modified (grade)")]
+    return {row[columns[0]][len("Participant ") :]: row[columns[1]] for row in rows}
+
+
+def graded(*marks: Mark, assignment: str = ASSIGNMENT) -> dict[str, list[Mark]]:
+    return {assignment: list(marks)}
+
+
+def canvas(*marks: Mark, **options) -> Exported:
+    return csv_text("canvas", graded(*marks), CANVAS, **options)
+
+
+def moodle(*marks: Mark, **options) -> Exported:
+    return csv_text("moodle", graded(*marks), MOODLE, **options)
+
+
+# Numbers and texts
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        *[(8.0, "8"), (7.5, "7.5"), (0.1 + 0.2, "0.3"), (1 / 3, "0.33333"), (100.0, "100"), (1e6, "1000000")],
+        *[(0.0, "0"), (-0.0, "0"), (-1e-9, "0"), (-2.5, "-2.5")],
+    ],
+)
+def test_numbers_are_written_as_people_write_them(value, text):
+    assert number(value) == text
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n", "＝", " =", "  @", "\u00a0="])
+def test_a_text_is_no_formula(start):
+    assert safe(f"{start}1+1") == f"'{start}1+1"
+
+
+@pytest.mark.parametrize("text", ["", "Ada", "a=b", "'=1", "1-2", " Ada", "ä+"])
+def test_a_harmless_text_stays(text):
+    assert safe(text) == text
+
+
+@given(
+    st.lists(st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=2, max_size=2), min_size=1)
+)
+def test_what_is_written_can_be_read_again(rows):
+    found = list(csv.reader(io.StringIO(table(rows), newline="")))
+    assert found == [[safe(cell) for cell in row] for row in rows]
+    assert not any(cell.lstrip()[:1] in set("=+-@") for row in found for cell in row)
+
+
+# The plain formats
+
+
+def test_generic_has_all_that_is_known():
+    about = {"first_name": "Ada", "last_name": "Example", "email": "ada@uni.example", "lms_user_id": "101"}
+    handed_in = {"timestamp": datetime(2025, 3, 3, 9, 15, 30, 7), "penalty": 1.25}
+    exported = csv_text(
+        "generic", graded(mark("ada", 8.0, **about, **handed_in), waiting("zoë"), mark("max", None))
+    )
+    ada, zoe, nobody = dicts_of(exported)
+    assert ada == {
+        **{"assignment": ASSIGNMENT, "student": "ada", "last name": "Example", "first name": "Ada"},
+        **{
+            "email": "ada@uni.example",
+            "lms id": "101",
+            "submitted": "yes",
+            "timestamp": "2025-03-03T09:15:30Z",
+        },
+        **{"raw points": "8", "penalty": "1.25", "score": "6.75", "worth": "10", "waits": "no"},
+    }
+    assert (zoe["student"], zoe["waits"], zoe["timestamp"]) == ("zoë", "yes", "")
+    assert [nobody[name] for name in ("submitted", "raw points", "penalty", "score", "worth")] == [
+        "no",
+        "",
+        "",
+        "",
+        "10",
+    ]
+
+
+def test_excel_is_told_that_it_is_utf_8():
+    for format in ("generic", "questions"):
+        assert csv_text(format, graded(mark("zoë"))).data.startswith("\ufeff".encode())
+    assert csv_text("generic", graded(mark("zoë"))).data.count(b"\r\n") == 2
+
+
+def test_times_are_in_utc():
+    there = datetime(2025, 3, 3, 9, 15, tzinfo=timezone(timedelta(hours=2)))
+    [row] = dicts_of(csv_text("generic", graded(mark("ada", timestamp=there))))
+    assert row["timestamp"] == "2025-03-03T07:15:00Z"
+    [row] = dicts_of(csv_text("generic", graded(mark("ada", timestamp=there.replace(tzinfo=UTC)))))
+    assert row["timestamp"] == "2025-03-03T09:15:00Z"
+
+
+@pytest.mark.parametrize("format", ["generic", "questions"])
+def test_students_cannot_put_a_formula_into_a_table(format):
+    evil = '=HYPERLINK("http://evil.example","Ada")'
+    about = dict.fromkeys(("first_name", "last_name", "email", "lms_user_id"), evil)
+    cells = {"=cell": CellMark(-1.5, None, None, 1.0, waits=False, written=False)}
+    cells_of_all = rows_of(csv_text(format, graded(mark("@SUM", cells=cells, **about))))
+    texts = [cell for row in cells_of_all for cell in row]
+    assert f"'{evil}" in texts
+    assert "'@SUM" in texts
+    assert "-1.5" in texts, "a number stays one"
+    assert not [text for text in texts if text[:1] in set("=+@")]
+
+
+def test_zero_for_missing_work_only_if_wanted():
+    for format, column in (("generic", "score"), ("questions", "score"), ("questions", "q1")):
+        marks = graded(mark("ada"), mark("max", None))
+        for missing_as_zero, expected in ((False, ""), (True, "0")):
+            rows = dicts_of(csv_text(format, marks, missing_as_zero=missing_as_zero))
+            assert {row["student"]: row[column] for row in rows} == {"ada": "7.5", "max": expected}
+
+
+def test_questions_have_a_column_for_each_graded_cell():
+    cells = {
+        "q1": CellMark(2.0, None, None, 4.0, waits=False, written=False),
+        "q2": CellMark(0.0, 1.5, 0.5, 4.0, waits=False, written=False),
+        "why": CellMark(None, None, None, 2.0, waits=True, written=True),
+        "again": CellMark(None, 1.0, None, 2.0, waits=True, written=True),
+    }
+    exported = csv_text("questions", graded(mark("zoë", None), mark("ada", cells=cells, penalty=0.5)))
+    ada, nobody = dicts_of(exported)
+    assert list(ada)[3:] == ["q1", "q2", "why", "again", "penalty", "score", "worth"]
+    assert list(ada.values())[3:] == ["2", "2", "", "1", "0.5", "4.5", "10"]
+    assert list(nobody.values())[3:] == ["", "", "", "", "", "", "10"]
+
+
+def test_questions_of_several_assignments_stand_side_by_side():
+    marks = {"one": [mark("ada", 3.0, "one")], "two": [mark("ada", 4.0, "two"), mark("zoë", 5.0, "two")]}
+    ada, zoe = dicts_of(csv_text("questions", marks))
+    assert [ada[name] for name in ("one: q1", "one: score", "two: q1", "two: score")] == ["3", "3", "4", "4"]
+    assert [zoe[name] for name in ("one: q1", "one: score", "one: worth", "two: score")] == ["", "", "", "5"]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_what_a_person_has_to_mark_yet_is_said(format):
+    template = {"canvas": CANVAS, "moodle": MOODLE}.get(format)
+    marks = graded(
+        waiting("ada", email="ada@uni.example"), mark("zoe", email="zoe@uni.example"), mark("max", None)
+    )
+    for one in {template, None}:
+        notes = " ".join(csv_text(format, marks, one).notes)
+        assert f"{ASSIGNMENT}: in 1 of 2 submissions a person has yet to mark why" in notes
+        assert "yet to mark" not in " ".join(csv_text(format, graded(mark("zoe")), one).notes)
+
+
+# Canvas
+
+
+def test_canvas_gets_a_mark_by_the_number_in_the_id():
+    exported = canvas(mark("exampleada_101", 7.5), mark("beispielzoe_102", 8.0))
+    found = read_as_canvas(exported)
+    assert {who: of["ps02 masks (4710)"] for who, of in found.items()} == {
+        **{"101": "7.5", "102": "8", "103": "", "104": "", "105": "", "106": "", "999": ""}
+    }
+    assert exported.unmatched == ()
+    assert exported.encoding == "utf-8"
+    assert not exported.text.startswith(BOM)
+
+
+def test_canvas_gets_back_what_it_needs_and_no_other_column():
+    before = list(csv.reader(io.StringIO(CANVAS)))
+    after = rows_of(canvas(mark("exampleada_101")))
+    kept = [0, 1, 2, 3, 4, 7]
+    for old, new in zip(before, after, strict=True):
+        assert new[:5] == [old[n] for n in kept[:5]]
+        assert new[5] == ("7.5" if old[1] == "101" else old[7])
+
+
+@pytest.mark.parametrize(
+    ("about", "row"),
+    [
+        ({"student": "somebody", "lms_user_id": "106"}, "106"),
+        ({"student": "somebody", "lms_user_id": "S-6"}, "106"),
+        ({"student": "JAN"}, "106"),
+        ({"student": "x", "email": "Lia@uni.example"}, "105"),
+        ({"student": "lia@uni.example"}, "105"),
+        ({"student": "x", "first_name": "Jan", "last_name": "Voorbeeld"}, "106"),
+        ({"student": "x", "first_name": "Zoe", "last_name": "BEISPIEL"}, "102"),
+        ({"student": "Jan Voorbeeld_77777"}, "106"),
+        ({"student": "voorbeeldjan"}, "106"),
+        ({"student": "mustermax_104", "first_name": "Max", "last_name": "Muster"}, "104"),
+    ],
+)
+def test_canvas_knows_students_by(about, row):
+    title = {ASSIGNMENT: "Exercise 3: Attention"} if row != "105" else {}
+    exported = canvas(mark(score=2.25, **about), columns=title)
+    [column] = next(iter(read_as_canvas(exported).values()))
+    changed = {who for who, of in read_as_canvas(exported).items() if of[column] == "2.25"}
+    assert (changed, exported.unmatched) == ({row}, ())
+
+
+@pytest.mark.parametrize(
+    ("marks", "unmatched", "note"),
+    [
+        ([mark("nobody")], ("nobody",), ""),
+        ([mark("x", first_name="Max", last_name="Muster")], ("x",), "x: the rows 6 and 7 have that name"),
+        ([mark("exampleada_101", email="zoe")], ("exampleada_101",), "the rows 4 and 5 are both theirs"),
+        (
+            [mark("exampleada_101"), mark("Ada Example")],
+            ("exampleada_101", "Ada Example"),
+            "are both in row 4",
+        ),
+        ([mark("101")], ("101",), ""),
+        ([mark("_101")], ("_101",), ""),
+    ],
+)
+def test_canvas_names_whom_it_could_not_match(marks, unmatched, note):
+    exported = canvas(*marks)
+    assert exported.unmatched == unmatched
+    assert note in " ".join(exported.notes)
+    assert rows_of(exported) == rows_of(canvas(mark("nobody")))
+
+
+def test_an_id_from_a_class_list_does_not_stand_in_the_way_of_the_one_that_handed_in():
+    exported = canvas(mark("ada", None, email="ada@uni.example"), mark("exampleada_101"))
+    assert read_as_canvas(exported)["101"] == {"ps02 masks (4710)": "7.5"}
+    assert exported.unmatched == ()
+
+
+def test_who_handed_in_nothing_is_not_missed():
+    exported = canvas(mark("nobody", None))
+    assert (exported.unmatched, exported.notes) == ((), ())
+
+
+def test_a_number_with_another_name_is_doubted():
+    doubted = canvas(mark("doe_101"))
+    assert doubted.notes[0] == "doe_101 was found by the number 101, but the name there differs: look at it."
+    assert read_as_canvas(doubted)["101"] == {"ps02 masks (4710)": "7.5"}
+    assert len(canvas(mark("da_101")).notes) == 2, "two letters are in many names"
+    assert len(canvas(mark("ada_101")).notes) == 1
+    assert canvas(mark("exampleada_101")).notes == (
+        f"{ASSIGNMENT}: 1 of the marks that were there have become other ones.",
+    )
+
+
+def test_canvas_keeps_who_is_excused_and_says_what_was_replaced():
+    exported = canvas(
+        *(mark(f"x_{n}", 3.5, first_name=first, last_name=last) for n, first, last in [
+            (102, "Zoë", "Beispiel"), (103, "Max", "Muster"), (105, "Lia", "Esempio"), (106, "Jan", "Voorbeeld"),
+        ]),
+        columns={ASSIGNMENT: "Exercise 3: Attention (4711)"},
+    )  # fmt: skip
+    marks = {who: of["Exercise 3: Attention (4711)"] for who, of in read_as_canvas(exported).items()}
+    assert marks == {"101": "", "102": "3.5", "103": "EX", "104": "", "105": "N/A", "106": "3.5", "999": ""}
+    assert exported.notes == (
+        f"{ASSIGNMENT}: it is worth 10, but 12 in Canvas; points were not scaled.",
+        f"{ASSIGNMENT}: x_103 is EX in Canvas, which stays.",
+        f"{ASSIGNMENT}: x_105 is N/A in Canvas, which stays.",
+    )
+    other = canvas(mark("beispielzoe_102", 4.0), columns={ASSIGNMENT: "Exercise 3: Attention (4711)"})
+    assert f"{ASSIGNMENT}: 1 of the marks that were there have become other ones." in other.notes
+
+
+def test_canvas_gets_zeros_only_where_nothing_is_and_nobody_could_be_meant():
+    title = "Exercise 3: Attention (4711)"
+    options = {"columns": {ASSIGNMENT: title}, "missing_as_zero": True}
+    sure = canvas(mark("exampleada_101"), mark("voorbeeldjan_106", None), **options)
+    marks = {who: of[title] for who, of in read_as_canvas(sure).items()}
+    assert marks == {
+        "101": "7.5",
+        "102": "3.50",
+        "103": "EX",
+        "104": "0",
+        "105": "N/A",
+        "106": "0",
+        "999": "0",
+    }
+    unsure = canvas(mark("nobody"), mark("voorbeeldjan_106", None), **options)
+    marks = {who: of[title] for who, of in read_as_canvas(unsure).items()}
+    assert marks == {"101": "", "102": "3.50", "103": "EX", "104": "", "105": "N/A", "106": "0", "999": ""}
+    assert f"{ASSIGNMENT}: 3 students without a mark got no 0" in " ".join(unsure.notes)
+
+
+def test_rows_of_canvas_own_are_nobodys():
+    template = CANVAS.replace("10.00", "")
+    exported = csv_text("canvas", graded(mark("exampleada_101")), template, missing_as_zero=True)
+    assert [row[-1] for row in rows_of(exported)] == ["ps02 masks (4710)", "", "", "7.5", *["0"] * 6]
+
+
+def test_canvas_may_separate_by_semicolons_and_split_names():
+    marks = graded(mark("exampleada_101"), mark("x", 7.5, first_name="zoë", last_name="beispiel"))
+    for template in (CANVAS_NAMES, BOM + CANVAS_NAMES):
+        exported = csv_text("canvas", marks, template)
+        found = read_as_canvas(exported, ";")
+        assert found == {"101": {"ps02 masks (4710)": "7.5"}, "102": {"ps02 masks (4710)": "7.5"}}
+        assert exported.notes == ()
+    assert rows_of(exported, ";")[1] == ["    Points Possible", "", "", "", "", "10,00"]
+
+
+def test_canvas_takes_several_assignments_at_once():
+    marks = {ASSIGNMENT: [mark("exampleada_101", 5.0)], "exercise 3 attention": [mark("exampleada_101", 6.0)]}
+    exported = csv_text("canvas", marks, CANVAS)
+    assert read_as_canvas(exported)["101"] == {"ps02 masks (4710)": "5", "Exercise 3: Attention (4711)": "6"}
+    assert rows_of(exported)[1][-1] == "Manual Posting"
+
+
+def test_what_canvas_calls_no_number_is_none():
+    template = CANVAS.replace("10.00", "(none)").replace("4.00,4.00", "complete,4.00")
+    exported = csv_text("canvas", graded(mark("exampleada_101", worth=99.0)), template)
+    assert exported.notes == (f"{ASSIGNMENT}: 1 of the marks that were there have become other ones.",)
+    same = csv_text("canvas", graded(mark("exampleada_101", 4.0)), CANVAS.replace("4.00,4.00", '"4,00",4.00'))
+    assert same.notes == ()
+
+
+def test_canvas_without_a_template():
+    marks = {
+        "one": [
+            mark("exampleada_101", 5.0, "one"),
+            mark("jan", 6.0, "one", first_name="=Jan", last_name="", lms_user_id="S-6"),
+            mark(
+                "lia",
+                7.0,
+                "one",
+                lms_user_id="105",
+                email="lia@uni.example",
+                first_name="Lia",
+                last_name="Esempio",
+            ),
+            mark("max", None, "one"),
+        ]
+    }
+    exported = csv_text("canvas", marks)
+    assert rows_of(exported) == [
+        ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", "one"],
+        ["    Points Possible", "", "", "", "", "10"],
+        ["exampleada", "101", "", "", "", "5"],
+        ["'=Jan", "", "S-6", "jan", "", "6"],
+        ["Esempio, Lia", "105", "", "lia@uni.example", "", "7"],
+    ]
+    assert set(read_as_canvas(exported)) == {"101", "jan", "105"}
+    assert "With a template both are sure" in exported.notes[-1]
+    more = {**marks, "two": [mark("jan", 1.0, "two")], "three": []}
+    assert [row[5:] for row in rows_of(csv_text("canvas", more))] == [
+        ["one", "two", "three"],
+        ["10", "10", ""],
+        ["5", "", ""],
+        ["6", "1", ""],
+        ["7", "", ""],
+    ]
+    assert rows_of(csv_text("canvas", marks, missing_as_zero=True))[-1] == ["max", "", "", "max", "", "0"]
+
+
+# Moodle
+
+
+def test_moodle_gets_a_mark_by_the_number_of_the_participant():
+    exported = moodle(mark("Ada Example_501", 7.5), mark("Participant_504", 8.0))
+    assert read_as_moodle(exported) == {"501": "7.5", "502": "3.50", "503": "", "504": "8", "505": ""}
+    assert exported.unmatched == ()
+    assert exported.encoding == "utf-8-sig"
+
+
+def test_all_else_in_a_worksheet_stays():
+    before = list(csv.reader(io.StringIO(MOODLE, newline="")))
+    after = rows_of(moodle(mark("Ada Example_501")))
+    assert [row[:4] + row[5:] for row in after] == [row[:4] + row[5:] for row in before]
+    assert "two lines" in after[2][-1]
+
+
+@pytest.mark.parametrize(
+    ("about", "row"),
+    [
+        ({"student": "x", "email": "MM4@uni.example"}, "504"),
+        ({"student": "mm3@uni.example"}, "503"),
+        ({"student": "x", "first_name": "Ada", "last_name": "Example"}, "501"),
+        ({"student": "Zoe Beispiel_99"}, "502"),
+        ({"student": "Gruppe 1-Ada Example_501"}, "501"),
+        ({"student": "A-Zoë Beispiel_502"}, "502"),
+    ],
+)
+def test_moodle_knows_students_by(about, row):
+    exported = moodle(mark(score=2.25, **about))
+    changed = {who for who, grade in read_as_moodle(exported).items() if grade == "2.25"}
+    assert (changed, exported.unmatched) == ({row}, ())
+    assert "differs" not in " ".join(exported.notes)
+
+
+def test_a_worksheet_of_another_assignment_is_noticed():
+    question = f"{ASSIGNMENT}: the worksheet has none of the files' numbers; is it that of this assignment?"
+    for marks in (
+        [mark("Ada Example_77"), mark("zoe")],
+        [mark("Ada Example_77"), mark("Zoë Beispiel_78", None)],
+    ):
+        assert moodle(*marks).notes[0] == question
+    for marks in ([mark("Ada Example_77"), mark("Zoë Beispiel_502")], [mark("ada example")]):
+        assert question not in moodle(*marks).notes
+
+
+def test_the_id_in_moodle_is_no_participants_number():
+    exported = moodle(mark("x", lms_user_id="501"))
+    assert exported.unmatched == ("x",)
+
+
+def test_moodle_says_what_it_would_not_take():
+    exported = moodle(mark("Ada Example_501", 11.0), mark("Lia Esempio_505", 8.0), mark("x_504", worth=10.0))
+    assert read_as_moodle(exported)["505"] == ""
+    assert exported.notes == (
+        "x_504 was found by the number 504, but the name there differs: look at it.",
+        f"{ASSIGNMENT}: above Moodle's maximum, and so passed over by it: Ada Example_501.",
+        f"{ASSIGNMENT}: Lia Esempio_505 cannot be changed in Moodle and stays.",
+    )
+    assert moodle(mark("Ada Example_501", 10.0)).notes == ()
+    notes = " ".join(moodle(mark("Ada Example_501", worth=12.5)).notes)
+    assert "it is worth 12.5, but 10 in Moodle" in notes
+
+
+def test_moodle_gets_zeros_if_wanted():
+    exported = moodle(mark("Ada Example_501"), mark("x", None, email="mm4@uni.example"), missing_as_zero=True)
+    assert read_as_moodle(exported) == {"501": "7.5", "502": "3.50", "503": "0", "504": "0", "505": ""}
+    assert exported.notes == (f"{ASSIGNMENT}: row 6 cannot be changed in Moodle and stays.",)
+
+
+def test_a_worksheet_of_anonymous_submissions_names_nobody():
+    few = "Identifier,Status,Grade,Last modified (grade)\r\nParticipant 501,,,-\r\nParticipant 502,,-,-\r\n"
+    exported = csv_text("moodle", graded(mark("Participant_501", 11.0), mark("Participant_9")), few)
+    assert read_as_moodle(exported) == {"501": "11", "502": "-"}
+    assert (exported.unmatched, exported.notes) == (("Participant_9",), ())
+
+
+def test_moodle_in_another_language():
+    words = {
+        "Identifier": "ID",
+        "Grade": "Bewertung",
+        "Last modified (grade)": "Zuletzt geändert (Bewertung)",
+    }
+    text = MOODLE.replace("Participant ", "Teilnehmer/in").replace("Identifier", "ID", 1)
+    text = text.replace(",Grade,", ",Bewertung,").replace(
+        "Last modified (grade)", words["Last modified (grade)"]
+    )
+    exported = csv_text("moodle", graded(mark("Ada Example_501")), text, columns=words)
+    assert rows_of(exported)[1][4] == "7.5"
+    with pytest.raises(
+        ValueError, match=r"template: expected a grading worksheet .* Identifier, Grade, .* got ID"
+    ):
+        csv_text("moodle", graded(mark("Ada Example_501")), text)
+
+
+def test_moodle_without_a_template():
+    marks = graded(
+        mark("Ada Example_501", email="ada@uni.example", first_name="Ada", last_name="Example"),
+        mark("zoe", 8.0, email="zoe@uni.example", lms_user_id="S-2"),
+        mark("Max Muster_503", 5.0, lms_user_id="S-3"),
+        mark("jan", None, email="jan@uni.example"),
+    )
+    exported = csv_text("moodle", marks)
+    assert rows_of(exported) == [
+        ["Email address", "First name", "Last name", ASSIGNMENT],
+        ["ada@uni.example", "Ada", "Example", "7.5"],
+        ["zoe@uni.example", "", "", "8"],
+    ]
+    assert exported.unmatched == ("Max Muster_503",)
+    assert "map from “Email address”" in exported.notes[-1]
+    two = {**graded(mark("a", email="a@uni.example")), "two": [mark("b", 1.0, "two", email="b@uni.example")]}
+    assert [row[3:] for row in rows_of(csv_text("moodle", two))] == [
+        [ASSIGNMENT, "two"],
+        ["7.5", ""],
+        ["", "1"],
+    ]
+    by_number = csv_text("moodle", graded(mark("a", lms_user_id="S-1"), mark("b", lms_user_id="S-2")))
+    assert [row[0] for row in rows_of(by_number)] == ["ID number", "S-1", "S-2"]
+    by_name = csv_text("moodle", graded(mark("jan"), mark("Max Muster_503")), missing_as_zero=True)
+    assert ([row[0] for row in rows_of(by_name)], by_name.unmatched) == (
+        ["Username", "jan"],
+        ("Max Muster_503",),
+    )
+
+
+# What is refused
+
+
+ADA = graded(mark("ada"))
+NO_GRADEBOOK = (
+    "template: expected a gradebook exported from Canvas, with the columns Student, ID and Section, got"
+)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "columns", "message"),
+    [
+        (("excel", ADA), {}, "format: expected one of generic, questions, canvas, moodle, got 'excel'"),
+        (("generic", {}), {}, "marks: expected at least one assignment, got none"),
+        (("generic", ADA, CANVAS), {}, "template: expected none for the format generic, got 'Student,ID"),
+        (("canvas", ADA), {ASSIGNMENT: "x"}, "columns: expected none without a template, got {'ps02"),
+        (("canvas", ADA, MOODLE), {}, f"{NO_GRADEBOOK} Identifier"),
+        (("canvas", ADA, CANVAS.replace("Section", "Class")), {}, f"{NO_GRADEBOOK} Student"),
+        (("canvas", ADA, CANVAS.replace(",ID,", ",Id,")), {}, f"{NO_GRADEBOOK} Student, Id"),
+        (("canvas", ADA, CANVAS.replace("Student,", "Pupil,", 1)), {}, f"{NO_GRADEBOOK} Pupil"),
+        (("canvas", ADA, "<html>"), {}, "template: expected a table in CSV, got '<html>'"),
+        (("canvas", ADA, ""), {}, "template: expected a table in CSV, got ''"),
+        (("canvas", ADA, "x" * 200_000), {}, "template: expected a table in CSV, got 'x{60}'"),
+        (
+            ("canvas", ADA, CANVAS + "a," * 12 + "b"),
+            {},
+            "template: expected 11 cells in each row, got 13 in one",
+        ),
+        (
+            ("canvas", {"ps09": []}, CANVAS),
+            {},
+            r"for ps09, got Notes, Exercise 3: Attention \(4711\), ",
+        ),
+        (("canvas", ADA, CANVAS), {"ps9": "x"}, "columns: expected some of ps02_masks, got ps9"),
+        (("canvas", ADA, CANVAS), {ASSIGNMENT: "x"}, "template: expected one column for x, got Notes"),
+        (
+            ("canvas", {ASSIGNMENT: [], "ps02-masks": []}, CANVAS),
+            {},
+            "one column for ps02-masks, got ps02 masks",
+        ),
+        (
+            ("canvas", ADA, CANVAS.replace("Notes", "PS02 Masks")),
+            {},
+            "for ps02_masks, got PS02 M.*, ps02",
+        ),
+        (("moodle", ADA, CANVAS), {}, "template: expected a grading worksheet of Moodle, .* got Student"),
+        (("moodle", ADA, MOODLE.replace(",Grade,", ",Mark,")), {}, "with the columns Grade, got Identifier"),
+        (("moodle", ADA, MOODLE), {"Note": "x"}, "columns: expected some of Identifier, .* got Note"),
+        (
+            ("moodle", {"one": [], "two": []}, MOODLE),
+            {},
+            "expected one assignment for a worksheet, got one, two",
+        ),
+    ],
+)
+def test_what_is_no_template_is_refused(arguments, columns, message):
+    with pytest.raises(ValueError, match=message):
+        csv_text(*arguments, columns=columns)
+
+
+def test_a_template_is_read_in_utf_8(tmp_path):
+    path = tmp_path / "grades.csv"
+    path.write_bytes(CANVAS.encode("utf-8-sig"))
+    assert template_text(path) == CANVAS
+    path.write_bytes(CANVAS.encode("cp1252"))
+    with pytest.raises(ValueError, match=r"template: expected a CSV file in UTF-8.* in grades\.csv"):
+        template_text(path)
+
+
+@given(st.data())
+def test_marks_never_come_into_two_rows_or_another_ones(data):
+    """Whoever has a number of the class gets that row and no other, whatever else they are called."""
+    numbers = ["101", "102", "103", "104", "105", "106"]
+    chosen = data.draw(st.lists(st.sampled_from(numbers), unique=True))
+    names = st.sampled_from(["Ada", "Example", "Max", "Muster", "Zoë", "Beispiel", ""])
+    marks = [
+        mark(
+            f"{data.draw(names)}x_{n}", 20.0 + int(n), first_name=data.draw(names), last_name=data.draw(names)
+        )
+        for n in chosen
+    ]
+    exported = canvas(*marks)
+    found = {who: of["ps02 masks (4710)"] for who, of in read_as_canvas(exported).items()}
+    entered = {who: float(cell) - 20 for who, cell in found.items() if cell and float(cell) > 20}
+    assert entered == {n: float(n) for n in chosen}
+
+
+# Pseudonyms
+
+
+@pytest.fixture
+def secret(tmp_path) -> Pseudonyms:
+    return Pseudonyms(tmp_path)
+
+
+def test_a_pseudonym_is_stable_for_a_course_and_another_one_elsewhere(tmp_path):
+    here, again, there = (Pseudonyms(tmp_path / name) for name in ("one", "one", "two"))
+    assert here.of("exampleada_101") == again.of("exampleada_101")
+    assert here.of("exampleada_101") != there.of("exampleada_101")
+    assert here.of("exampleada_101") != here.of("exampleada_102")
+    assert re.fullmatch(r"student-[0-9a-hjkmnp-tv-z]{6}", here.of("exampleada_101"))
+
+
+def test_the_key_is_its_owners_alone_and_made_once(tmp_path, monkeypatch):
+    # Anywhere else it could be on another disk, from which nothing can be linked.
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
+    course = tmp_path / "new" / "course"
+    before = os.umask(0)
+    try:
+        Pseudonyms(course)
+    finally:
+        os.umask(before)
+    path = course / KEY_FILE
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    text = path.read_text(encoding="ascii")
+    assert re.fullmatch("[0-9a-f]{64}\n", text)
+    Pseudonyms(course, ["ada"])
+    assert path.read_text(encoding="ascii") == text
+    assert [one.name for one in course.iterdir()] == [KEY_FILE], "nothing else is stored"
+
+
+def test_of_many_who_make_the_key_at_once_one_does(tmp_path):
+    start, found = threading.Barrier(8), []
+
+    def make() -> None:
+        start.wait()
+        found.append(Pseudonyms(tmp_path).of("ada"))
+
+    threads = [threading.Thread(target=make) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8
+    assert len(set(found)) == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"secret", b"\xff" * 64, b"g" * 64, b"0" * 63])
+def test_a_damaged_key_is_refused_and_not_replaced_or_shown(tmp_path, content):
+    (tmp_path / KEY_FILE).write_bytes(content)
+    with pytest.raises(
+        ValueError, match=r"pseudonyms\.key: expected a key of 64 hexadecimal digits, got something"
+    ):
+        Pseudonyms(tmp_path)
+    assert (tmp_path / KEY_FILE).read_bytes() == content
+
+
+def test_two_of_a_class_never_share_a_pseudonym(tmp_path, monkeypatch):
+    monkeypatch.setattr("exercises.autograder.pseudonyms.SHORTEST", 1)
+    students = [f"student{n}" for n in range(200)]
+    secret = Pseudonyms(tmp_path, students)
+    found = {student: secret.of(student) for student in students}
+    assert len(set(found.values())) == len(students)
+    assert min(map(len, found.values())) < max(map(len, found.values()))
+    for student, name in found.items():
+        others = [other for one, other in found.items() if one != student]
+        assert len(name) == len("student-x") or any(other.startswith(name[:-1]) for other in others), (
+            "no longer"
+        )
+    assert found == {student: Pseudonyms(tmp_path, reversed(students)).of(student) for student in students}
+    assert Pseudonyms(tmp_path, students).of("somebody else") not in found.values()
+    alone = Pseudonyms(tmp_path)
+    assert all(found[student].startswith(alone.of(student)) for student in students), "they only grow"
+
+
+def test_a_mark_is_nobodys(secret):
+    about = {"first_name": "Ada", "last_name": "Example", "email": "ada@uni.example", "lms_user_id": "101"}
+    before = mark("exampleada_101", comments={"q1": "Ada, see me."}, penalty=1.0, **about)
+    after = secret.mark(before)
+    assert after.student == secret.of("exampleada_101")
+    assert not re.search("ada|example|101", repr(after).lower())
+    assert (after.score, after.cells, after.assignment) == (before.score, before.cells, before.assignment)
+
+
+def full_result(student: str, path: str) -> Result:
+    """A result that names its student wherever it can."""
+    flags = (
+        Flag("library", f"{student} calls torch.softmax.", "q1", f"# by {student}"),
+        Flag("repair", f"“{student}” was taken as the student's name, after the name of the file."),
+        Flag("failed", f"OSError: /course/received/{student}/ps02_masks/ps02_masks.ipynb"),
+    )
+    cells = (CellResult("q1", 1.0, 2.0, messages=(f"NameError: {student} is not defined, in {path}",)),)
+    said = f"There were 2 notebooks; {path} counts, because it is the newest."
+    return Result(student, ASSIGNMENT, cells, flags, (said,), path=path, key="k", submission="s")
+
+
+def test_a_result_is_nobodys(secret):
+    before = full_result("exampleada_101", "all.zip: exampleada_101_7_my homework.ipynb")
+    after = secret.result(before)
+    name = secret.of("exampleada_101")
+    assert replace(after, cells=(), flags=()) == replace(
+        before,
+        student=name,
+        path=name,
+        cells=(),
+        flags=(),
+        repairs=("There were 2 notebooks; … counts, because it is the newest.",),
+    )
+    assert after.cells == (replace(before.cells[0], messages=(f"NameError: {name} is not defined, in …",)),)
+    assert after.flags == (
+        Flag("library", f"{name} calls torch.softmax.", "q1"),
+        Flag("repair", "“…” was taken as the student's name, after the name of the file."),
+        Flag("failed", f"OSError: /course/received/{name}/ps02_masks/ps02_masks.ipynb"),
+    )
+
+
+def test_known_names_are_looked_for_too(secret):
+    message = "ValueError: made by Ada M. Example, exampleada, EXAMPLE; adaptive sampling is fine"
+    result = Result("exampleada_101", ASSIGNMENT, (CellResult("q1", 0.0, 1.0, messages=(message,)),))
+    [cell] = secret.result(result, ["Ada", "Example"]).cells
+    assert cell.messages == ("ValueError: made by … M. …, …, …; adaptive sampling is fine",)
+
+
+def test_a_short_id_takes_no_words_apart(secret):
+    assert secret.redacted("Cell 3 cannot be run by Ann.", "ann_3") == "Cell 3 cannot be run by …."
+    assert secret.redacted("a student, student 7", "student 7") == f"a …, {secret.of('student 7')}"
+    assert secret.redacted("Nothing.", "") == "Nothing."
+    assert secret.redacted("Xu, li, b: 99 of 101", "li_b_xu_99_101") == "…, …, b: 99 of …"
+
+
+IDS = st.builds(
+    "{}{}{}".format,
+    st.text("qxzäßж", min_size=3, max_size=9),
+    st.sampled_from(["_", " ", "-", "."]),
+    st.one_of(st.integers(100_000, 999_999).map(str), st.text("qxzäж", min_size=3, max_size=9)),
+)
+
+
+@given(student=IDS, folder=IDS, file=IDS)
+@example(student="qxz_100000", folder="qxz", file="qxz_100000_1_q")
+@example(student="xx+_000000", folder="a.b", file="(x")
+def test_nothing_of_a_result_names_its_student(tmp_path_factory, student, folder, file):
+    secret = Pseudonyms(tmp_path_factory.getbasetemp() / "property")
+    path = f"all.zip: {folder}/{file}.ipynb"
+    text = json.dumps(asdict(secret.result(full_result(student, path))), ensure_ascii=False).casefold()
+    entry = {
+        "path": path,
+        "student": student,
+        "assignment": ASSIGNMENT,
+        "reason": f"Superseded: {path} counts instead.",
+    }
+    text += json.dumps(secret.not_graded(entry), ensure_ascii=False).casefold()
+    text = text.replace(secret.of(student), "")
+    for identifying in (student, folder, file, *re.findall(r"[^\W_]{3,}", student)):
+        assert identifying.casefold() not in text
+
+
+def arrivals(*paths: str) -> list[Arrival]:
+    """Two files of the same size, of which only their paths tell anything."""
+    found = []
+    for path in paths:
+        parts = tuple(path.split("/"))
+        sender = sender_of(parts, [ASSIGNMENT])
+        cell = {"cell_type": "code", "source": path, "metadata": {}}
+        outcome = Received(sender.student, ASSIGNMENT, path, Notebook([cell]))
+        found.append(Arrival(parts, sender, outcome))
+    return found
+
+
+class Cell(dict):
+    __getattr__ = dict.__getitem__
+
+
+class Notebook:
+    def __init__(self, cells: list[dict]):
+        self.cells = [Cell(cell) for cell in cells]
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [
+        ["exampleada_101_7_ps02_masks.ipynb", "exampleada_101_8_Adas work.ipynb"],
+        ["Ada Example/ps02_masks (1).ipynb", "Ada Example/Adas work.ipynb"],
+        ["Ada+Example__ps02_masks.ipynb", "Ada-Example__ps02_masks.ipynb"],
+    ],
+)
+def test_what_the_intake_says_of_files_names_nobody(secret, paths):
+    """Whatever sentences it uses, as they are recognised by their words."""
+    for arrival in one_of_each(arrivals(*paths), {ASSIGNMENT: Notebook([])}):
+        one = arrival.outcome
+        if isinstance(one, Quarantined):
+            entry = {name: getattr(one, name) for name in ("path", "student", "assignment", "reason")}
+            said, before = secret.not_graded(entry)["reason"], one.reason
+        else:
+            before = " ".join((*one.repairs, *arrival.sender.notes))
+            said = " ".join(
+                secret.result(Result(one.student, ASSIGNMENT, repairs=tuple([before]), path=one.path)).repairs
+            )
+        assert "Ada" in before or "ada" in before or not before
+        assert not re.search(
+            r"ada|example|101|work|ipynb", said.casefold().replace(secret.of(one.student), "")
+        )
+
+
+def test_not_graded_says_what_was_known_and_no_more(secret):
+    entry = {
+        "path": "ann/x.ipynb",
+        "student": "ann",
+        "assignment": None,
+        "reason": "Ann's file is empty.",
+        "new": "ann",
+    }
+    assert secret.not_graded(entry) == {
+        **{"path": secret.of("ann"), "student": secret.of("ann"), "assignment": None},
+        "reason": f"{secret.of('ann')}'s file is empty.",
+    }
+    nobodys = {
+        "path": "Ada Example.txt",
+        "student": None,
+        "assignment": None,
+        "reason": "No notebook: Ada Example.txt",
+    }
+    found = secret.not_graded(nobodys)
+    assert found == {**found, "student": None, "reason": "No notebook: …"}
+    assert re.fullmatch("file-[0-9a-z]{6}", found["path"])
+    assert secret.not_graded({"path": "y", "reason": "damaged"}).keys() == {"path", "reason"}
+
+
+def test_who_is_who_is_told_only_by_the_table(secret, tmp_path):
+    marks = [
+        mark("b", first_name="=Zoë"),
+        mark("a", email="ada@uni.example", last_name="Example"),
+        mark("b", None),
+    ]
+    rows = rows_of(secret.lookup(marks))
+    assert rows == [
+        ["pseudonym", "student", "last name", "first name", "email"],
+        [secret.of("a"), "a", "Example", "", "ada@uni.example"],
+        [secret.of("b"), "b", "", "", ""],
+    ]
+    assert rows_of(secret.lookup(marks[:1]))[1] == [secret.of("b"), "b", "", "'=Zoë", ""]
+    assert sorted(one.name for one in tmp_path.iterdir()) == [KEY_FILE]
+
+
+def test_pseudonymous_marks_can_be_exported(secret):
+    exported = csv_text("generic", graded(*map(secret.mark, [mark("exampleada_101", first_name="Ada")])))
+    [row] = dicts_of(exported)
+    assert (row["student"], row["first name"], row["score"]) == (secret.of("exampleada_101"), "", "7.5")
+    assert not re.search("ada|101", exported.text.casefold().replace(secret.of("exampleada_101"), ""))
