@@ -1,9 +1,11 @@
 """nbgrader's configuration: run its commands in this folder, for example ``nbgrader autograde ps03_attention``.
 
-What nbgrader makes (gradebook, submissions, feedback) lies under `_nbgrader`, which git ignores; the student
-version that is committed is made by ``python -m exercises.release`` instead of ``nbgrader generate_assignment``.
+What nbgrader makes (gradebook, submissions, feedback) lies under `_nbgrader`, which git ignores, or in the folder
+that the environment variable `TRANSFORMER_LESSONS_COURSE` names; the student version that is committed is made by
+``python -m exercises.release`` instead of ``nbgrader generate_assignment``.
 """
 
+import os
 from pathlib import Path
 
 from nbconvert.preprocessors import ClearMetadataPreprocessor
@@ -21,7 +23,8 @@ from nbgrader.preprocessors import (
 from exercises.autograder.execute import IsolatedExecute
 from exercises.autograder.inert import InertNotebook
 
-SCRATCH = Path(__file__).resolve().parent / "_nbgrader"
+HERE = Path(__file__).resolve().parent
+SCRATCH = Path(os.environ.get("TRANSFORMER_LESSONS_COURSE") or HERE / "_nbgrader").absolute()
 
 
 class RestoreTests(OverwriteCells):
@@ -46,13 +49,11 @@ class RestoreTests(OverwriteCells):
 
 
 c = get_config()
-c.CourseDirectory.root = str(SCRATCH.parent)
+c.CourseDirectory.root = str(HERE)
 c.CourseDirectory.source_directory = "source"
-c.CourseDirectory.release_directory = "_nbgrader/release"
-c.CourseDirectory.submitted_directory = "_nbgrader/submitted"
-c.CourseDirectory.autograded_directory = "_nbgrader/autograded"
-c.CourseDirectory.feedback_directory = "_nbgrader/feedback"
-SCRATCH.mkdir(exist_ok=True)
+for step in ("release", "submitted", "autograded", "feedback"):
+    c.CourseDirectory[f"{step}_directory"] = str(SCRATCH / step)
+SCRATCH.mkdir(parents=True, exist_ok=True)
 c.CourseDirectory.db_url = f"sqlite:///{SCRATCH / 'gradebook.db'}"
 
 c.ClearSolutions.code_stub = {"python": 'raise NotImplementedError("your answer goes here")'}

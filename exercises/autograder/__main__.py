@@ -13,7 +13,8 @@ import sys
 import warnings
 from pathlib import Path
 
-COURSE = Path(__file__).resolve().parents[1] / "_nbgrader"
+HERE = Path(__file__).resolve().parents[1]
+COURSE = Path(os.environ.get("TRANSFORMER_LESSONS_COURSE") or HERE / "_nbgrader")
 REHEARSAL = COURSE / "rehearsal"
 FORMATS = ("generic", "questions", "canvas", "moodle")
 
@@ -101,7 +102,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _about_the_course() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("--course", type=Path, default=COURSE, help="the course's folder (%(default)s)")
+    parser.add_argument("--course", type=Path, default=COURSE, help="its folder (%(default)s)")
     parser.add_argument("--json", action="store_true", help="say it as JSON, for scripts")
     return parser
 
