@@ -3,7 +3,6 @@
 import ast
 import io
 import json
-import keyword
 import random
 import re
 import runpy
@@ -102,26 +101,6 @@ def ways(assignment: str) -> dict[str, list[str]]:
     return found
 
 
-def other_names(text: str, chance: random.Random) -> str:
-    """About half of the local variables get another name, of few that are likely."""
-    try:
-        tree = ast.parse(text)
-    except SyntaxError:
-        return text
-    arguments = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
-    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
-    local = sorted({node.id for node in nodes if isinstance(node.ctx, ast.Store)} - arguments)
-    new = {}
-    for name in local:
-        likely = [name[0], name[:3], f"{name}s", f"{name}_", f"my_{name}", name.partition("_")[0], f"{name}2"]
-        new[name] = chance.choice(likely) if chance.random() < 0.55 else name
-    if len({*new.values()} - {*keyword.kwlist}) < len(new):
-        return text
-    for node in nodes:
-        node.id = new.get(node.id, node.id)
-    return ast.unparse(tree)
-
-
 def a_class(assignment: str, number: int, seed: int, usual: float = 0.5) -> dict[str, dict[str, str]]:
     """Honest students. The better write the usual answers, so these come together; `usual` is their share in all.
 
@@ -134,7 +113,7 @@ def a_class(assignment: str, number: int, seed: int, usual: float = 0.5) -> dict
         texts[f"student-{n:04}"] = {}
         for name, text in ways(assignment).items():
             kind = text[0] if chance.random() < skill else chance.choice(text)
-            own = kind if "repaired" in kind else other_names(reworded(kind, chance, often), chance)
+            own = kind if "repaired" in kind else renamed(reworded(kind, chance, often), chance, 0.5)
             if chance.random() < 0.6 + 0.4 * skill:
                 texts[f"student-{n:04}"][name] = own
     return texts

@@ -17,7 +17,7 @@ from nbformat import NotebookNode
 
 from benchmarks.mutations import mutants
 from exercises import release
-from exercises.autograder.rehearse.rewording import reworded
+from exercises.autograder.rehearse.rewording import renamed, reworded
 
 __all__ = ["Answerer", "master_of", "passing", "submission"]
 
@@ -125,7 +125,7 @@ class Answerer:
             kind = "right"
         texts = {"right": (solved,), "typical": typical, "mistaken": small, "untouched": (cell.source,)}
         text = chance.choice(texts[kind])
-        return kind, reworded(text, chance) if kind == "right" and chance.random() < 0.7 else text
+        return kind, renamed(reworded(text, chance), chance, 0.5) if kind == "right" else text
 
     def _words(self, chance: random.Random, skill: float, cell: NotebookNode) -> tuple[str, str]:
         """The master's answer, some of its sentences, or nothing."""

@@ -5,7 +5,10 @@ computed, so marks stay as they were; comments and layout are lost, as `ast.unpa
 """
 
 import ast
+import builtins
 import copy
+import itertools
+import keyword
 import random
 from collections.abc import Iterator
 
@@ -39,14 +42,24 @@ def reworded(source: str, chance: random.Random, often: float = CHANCE) -> str:
     return ast.unparse(ast.fix_missing_locations(_Idioms(chance, often).visit(tree)))
 
 
-def renamed(source: str, chance: random.Random) -> str:
-    """A text with other names for the variables that functions have of their own."""
+def renamed(source: str, chance: random.Random, often: float = 1.0) -> str:
+    """A text with other names for the variables that functions have of their own.
+
+    Args:
+        source: Python; what cannot be parsed comes back as it is.
+        chance: where the names are drawn from.
+        often: the chance of each variable to get another name.
+    """
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
         return source
-    names = sorted(_local(tree))
-    new = dict(zip(names, _fresh(chance, _taken(tree)), strict=False))
+    taken = _taken(tree) | {*keyword.kwlist, *dir(builtins)}
+    new: dict[str, str] = {}
+    for name in sorted(_local(tree)):
+        if chance.random() < often:
+            new[name] = next(one for one in _likely(name, chance) if one not in taken)
+            taken.add(new[name])
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
             node.id = new.get(node.id, node.id)
@@ -74,14 +87,22 @@ def _taken(tree: ast.AST) -> set[str]:
     return {word for word in words if isinstance(word, str)}
 
 
-def _fresh(chance: random.Random, taken: set[str]) -> Iterator[str]:
-    """Names that nothing has yet."""
-    first, then = (
-        ("my", "tmp", "new", "cur", "the"),
-        ("a", "b", "c", "item", "out", "val", "res", "buf", "part"),
-    )
-    made = [f"{one}_{two}{number}" for number in ("", *range(2, 20)) for one in first for two in then]
-    return iter([name for name in chance.sample(made, len(made)) if name not in taken])
+def _likely(name: str, chance: random.Random) -> Iterator[str]:
+    """What else a variable may be called."""
+    short, first = name.replace("_", ""), name.partition("_")[0]
+    names = [
+        name[0],
+        name[:3],
+        f"{name}s",
+        f"{name}_",
+        f"my_{name}",
+        first,
+        short,
+        f"new_{name}",
+        f"{name[0]}_",
+    ]
+    yield from chance.sample(names, len(names))
+    yield from (f"{name}{number}" for number in itertools.count(2))
 
 
 class _Idioms(ast.NodeTransformer):
