@@ -106,7 +106,17 @@ def test_python_may_lie_where_the_scratch_folder_has_its_names():
     assert left == [["file"], ["file"]]
 
 
-@pytest.mark.parametrize("hole", ["hidden", "no_network", "alone", "calls_refused"])
+@pytest.mark.skipif(doctor.problem() is not None, reason=f"no isolation: {doctor.problem()}")
+def test_python_may_be_called_by_a_link(tmp_path):
+    """An environment on another disk, for example: what is imported late must be found by that name too."""
+    (tmp_path / "environment").symlink_to(sys.prefix)
+    program = "import sys; from exercises.autograder import doctor; print(sys.prefix, doctor.problem())"
+    command = [str(tmp_path / "environment" / "bin" / "python"), "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=ROOT)
+    assert done.stdout.split() == [str(tmp_path / "environment"), "None"], done.stderr
+
+
+@pytest.mark.parametrize("hole", ["hidden", "python", "no_network", "alone", "calls_refused"])
 def test_a_box_with_a_hole_is_none(monkeypatch, hole):
     seen = dict.fromkeys(("hidden", "no_network", "alone", "calls_refused"), True)
     monkeypatch.setattr(doctor, "_seen", lambda: seen | {hole: False})

@@ -14,7 +14,15 @@ from pathlib import Path
 
 from exercises.autograder.box import linux
 from exercises.autograder.box.cgroup import delegated
-from exercises.autograder.box.confine import HOME, ConfinementError, Limits, end, in_box, readable_folders
+from exercises.autograder.box.confine import (
+    HOME,
+    ConfinementError,
+    Limits,
+    end,
+    in_box,
+    known_as,
+    readable_folders,
+)
 
 __all__ = ["Layer", "layers", "problem", "report"]
 
@@ -71,11 +79,13 @@ def layers() -> list[Layer]:
     if "error" in seen:
         return [Layer("namespaces", False, True, seen["error"], _how_to_get_namespaces()), *_others()]
     files = "only Python, libraries and a scratch folder are there" if seen["hidden"] else "files are visible"
+    python = f"{'all' if seen['python'] else 'not all'} that it imports from is there"
     net = "no connection can be made" if seen["no_network"] else "a connection could be made"
     alone = "no other process is visible" if seen["alone"] else "other processes are visible"
     calls = "dangerous system calls are refused" if seen["calls_refused"] else "all system calls are possible"
     return [
         Layer("files", seen["hidden"], True, files),
+        Layer("Python", seen["python"], True, python),
         Layer("network", seen["no_network"], True, net),
         Layer("processes", seen["alone"], True, alone),
         Layer("system calls", seen["calls_refused"], True, calls),
@@ -145,6 +155,7 @@ def _look_around(connection: socket.socket) -> None:
         json.dumps(
             {
                 "hidden": not _works(lambda: os.listdir("/etc")) and not _works(lambda: os.mkdir("/new")),
+                "python": all(_works(lambda path=path: os.listdir(path)) for path in known_as()),
                 "no_network": not _works(socket.socket),
                 "alone": os.getpid() == 1 and not _works(lambda: os.kill(2, 0)),
                 "calls_refused": not _works(lambda: linux.unshare(linux.USER)),

@@ -26,6 +26,7 @@ __all__ = [
     "end",
     "forked",
     "in_box",
+    "known_as",
     "memory_in_use",
     "readable_folders",
     "waited",
@@ -86,13 +87,17 @@ def readable_folders() -> list[str]:
 
     A pitfall: a gradebook within one of these would be readable as well; the grader looks for that.
     """
-    package = Path(transformer_lessons.__file__).parent
-    wanted = [Path(path) for path in ("/usr", "/lib", "/lib64", "/bin", sys.base_prefix, sys.prefix)]
     kept: list[Path] = []
-    for path in sorted({p.resolve() for p in [*wanted, package] if p.exists()}):
+    for path in sorted({p.resolve() for p in map(Path, known_as()) if p.exists()}):
         if not any(path.is_relative_to(other) for other in kept):
             kept.append(path)
     return [str(path) for path in kept]
+
+
+def known_as() -> list[str]:
+    """What Python calls these folders; a link may be on the way to where they lie."""
+    package = os.path.dirname(os.path.abspath(transformer_lessons.__file__))
+    return ["/usr", "/lib", "/lib64", "/bin", sys.base_prefix, sys.prefix, package]
 
 
 def in_box(
@@ -215,9 +220,10 @@ def _build_root(folder: str, limits: Limits) -> None:
     for path in readable_folders():
         _bind(path, folder + path, linux.RECURSIVE)
         linux.mount("none", folder + path, None, linux.BIND | linux.REMOUNT | linux.READ_ONLY | _kept(path))
-    for link in ("/lib", "/lib64", "/bin"):
-        if os.path.islink(link):
-            os.symlink(os.readlink(link), folder + link)
+    for name in known_as():
+        if os.path.exists(name) and not os.path.lexists(folder + name):
+            os.makedirs(os.path.dirname(folder + name), exist_ok=True)
+            os.symlink(os.path.realpath(name), folder + name)
     for device in DEVICES:
         _bind(f"/dev/{device}", f"{folder}/dev/{device}", 0)
     os.chdir(folder)

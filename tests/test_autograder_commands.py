@@ -1,0 +1,226 @@
+"""The commands as an instructor types them: the whole way in one script, wrong words, and what scripts read."""
+
+import csv
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbgrader.api import Gradebook
+from test_autograder_grade import NAME, RELEASED, WRITTEN, give, hand_in, read, solved
+
+from exercises.autograder import __main__ as command
+from exercises.autograder import doctor, marks
+from exercises.autograder.course import Course
+
+pytestmark = [
+    # Of nbgrader and what it stands on; see test_exercises.py.
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+isolated = pytest.mark.skipif(doctor.problem() is not None, reason=f"no isolation: {doctor.problem()}")
+ROOT = Path(__file__).parent.parent
+GUIDE = (ROOT / "book" / "instructors.md").read_text(encoding="utf-8")
+
+
+def said(capsys, *words: str, code: int = 0) -> dict:
+    """What a command says to a script."""
+    assert command.main([*words, "--json"]) == code
+    return json.loads(capsys.readouterr().out)
+
+
+@isolated
+def test_from_a_rehearsal_to_tables_in_the_guides_six_commands(tmp_path, capsys):
+    """The commands of the guide's first block, with five students and in another folder."""
+    block = re.search(r"Six commands.*?```bash\n(.*?)```", GUIDE, re.DOTALL)[1].strip().splitlines()
+    assert len(block) == 6
+    ours = [shlex.split(line)[3:] for line in block if line.startswith("python -m exercises.autograder ")]
+    assert [words[0] for words in ours] == ["doctor", "rehearse", "report", "export"]
+    course = tmp_path / "rehearsal"
+    for words in ours:
+        words = [str(course) if "rehearsal" in word else "5" if word == "20" else word for word in words]
+        more = ["--course", str(course), "--workers", "1"] if words[0] == "rehearse" else []
+        assert command.main([*words, *more]) in ((1,) if words[0] == "rehearse" else (0,))
+        print(capsys.readouterr().out)
+    page = (course / "report" / f"{NAME}.html").read_text(encoding="utf-8")
+    assert "<h1" in page
+    students = json.loads((course / "what_is_in_it.json").read_text())["students"]
+    assert len(students) == 5
+    with (course / "export" / "canvas.csv").open(encoding="utf-8") as file:
+        rows = {f"{row['Student']}_{row['ID']}": row[NAME] for row in csv.DictReader(file) if row["ID"]}
+    known = {one.student: one for one in marks.marks(Course(course).gradebook, NAME)}
+    assert set(rows) == {one["student"] for one in students}
+    for student, points in rows.items():
+        assert float(points or 0) == known[student].score
+        assert bool(points) == known[student].submitted
+    pages = sorted(path.parts[-3] for path in course.glob("feedback/*/*/*.html"))
+    assert pages == sorted(student for student, one in known.items() if one.submitted)
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory):
+    """Two students, of whom a person has marked one answer; a third one is only known."""
+    folder, source = tmp_path_factory.mktemp("commands") / "course", tmp_path_factory.mktemp("in")
+    if doctor.problem():
+        pytest.skip(doctor.problem())
+    hand_in(source, ann=solved(), bob=read(RELEASED))
+    (source / "carl").mkdir()
+    (source / "carl" / f"{NAME}.ipynb").write_text("nothing")
+    where = ["--course", str(folder)]
+    assert command.main(["release", NAME, *where, "--due", "2026-12-01 12:00 +0100"]) == 0
+    assert command.main(["collect", str(source), *where]) == 1
+    assert command.main(["grade", *where, "--workers", "1"]) == 0
+    give(folder, WRITTEN, "ann", 1.5)
+    with Gradebook(Course(folder).gradebook) as gradebook:
+        gradebook.update_or_create_student(
+            "dora", first_name="Dora", last_name="Example", email="d@example.org"
+        )
+        comment = gradebook.find_comment(WRITTEN, NAME, NAME, "ann")
+        comment.manual_comment = "Say it shorter."
+        gradebook.db.commit()
+    return folder
+
+
+def test_what_is_due_is_in_utc(course):
+    with Gradebook(Course(course).gradebook) as gradebook:
+        assert str(gradebook.find_assignment(NAME).duedate) == "2026-12-01 11:00:00"
+
+
+def test_the_status_counts_what_waits_for_whom(course, capsys):
+    [one] = said(capsys, "status", "--course", str(course))["assignments"]
+    assert one == {
+        "assignment": NAME,
+        "received": 2,
+        "graded": 2,
+        "waiting": 0,
+        "behind": 0,
+        "by_hand": 1,
+        "flagged": 0,
+        "aside": 1,
+        "missing": ["dora"],
+    }
+    assert command.main(["status", "--course", str(course)]) == 0
+    out = capsys.readouterr().out
+    assert f"{NAME}: 2 of 2 graded" in out
+    assert "1 students of whom there is nothing: dora" in out
+
+
+def test_feedback_has_what_a_person_said(course, capsys):
+    assert said(capsys, "feedback", "--course", str(course)) == {"pages": 2, "failed": []}
+    page = Course(course).page("ann", NAME).read_text(encoding="utf-8")
+    assert "Say it shorter." in page
+    assert "1.5" in page
+    give(course, "ps03-1-test", "ann", 0.25)
+    assert command.main(["feedback", "--course", str(course)]) == 0
+    page = Course(course).page("ann", NAME).read_text(encoding="utf-8")
+    assert "A person has looked at this and given these points." in page
+
+
+def test_tables_agree_with_nbgraders_own(course, capsys, tmp_path):
+    found = said(capsys, "export", "--course", str(course), "--to", str(tmp_path / "marks.csv"))
+    assert found["file"] == str(tmp_path / "marks.csv")
+    with (tmp_path / "marks.csv").open(encoding="utf-8-sig") as file:
+        ours = {row["student"]: float(row["score"] or 0) for row in csv.DictReader(file)}
+    line = [sys.executable, "-m", "nbgrader", "export", "--to", str(tmp_path / "theirs.csv")]
+    url = f"--CourseDirectory.db_url={Course(course).gradebook}"
+    subprocess.run([*line, url], cwd=tmp_path, check=True, capture_output=True)
+    with (tmp_path / "theirs.csv").open() as file:
+        theirs = {row["student_id"]: float(row["score"]) for row in csv.DictReader(file)}
+    assert ours == theirs
+    assert ours["ann"] > 20
+
+
+def test_pseudonyms_everywhere(course, capsys):
+    where = ["--course", str(course), "--pseudonyms"]
+    report = json.dumps(said(capsys, "report", *where)[NAME])
+    page = Course(course).report(NAME).read_text(encoding="utf-8")
+    status = json.dumps(said(capsys, "status", *where))
+    said(capsys, "export", *where)
+    table = (course / "export" / "generic.csv").read_text(encoding="utf-8")
+    for text in (report, page, status, table):
+        assert not re.search(r"\b(ann|bob|carl|dora|Dora|Example|example)\b", text)
+        assert "student-" in text
+    assert said(capsys, "similarity", NAME, *where) == {"pairs": []}
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["grade", "nowhere"], "source: expected a notebook, a folder or a zip archive, got nowhere"),
+        (["grade", "--workers", "0"], "--workers: expected at least 1, got 0"),
+        (
+            ["grade", "--executor", "dask"],
+            "--scheduler: expected an address with --executor dask, and only then",
+        ),
+        (["grade", "--scheduler", "tcp://x:1"], "--scheduler: expected an address with --executor dask"),
+        (["release", "ps99"], "ASSIGNMENT: expected one of ps01_"),
+        (["release", "--due", "soon"], "--due: expected a time such as '2026-12-01 23:59 +0100', got 'soon'"),
+        (["status"], "--course: expected a course's folder, got "),
+        (["report"], "--course: expected a course's folder, got "),
+        (["rehearse", "0"], "N: expected at least 1, got 0"),
+        (["rehearse", "3", "--assignment", "ps99"], "ASSIGNMENT: expected one of "),
+    ],
+)
+def test_wrong_words_are_refused_in_one_line(words, text, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(doctor, "problem", lambda: None)
+    assert command.main([*words, "--course", str(tmp_path / "new")]) == 2
+    assert capsys.readouterr().err.startswith(text)
+    assert not (tmp_path / "new" / "gradebook.db").exists()
+
+
+def test_wrong_words_about_a_course(course, capsys):
+    where = ["--course", str(course)]
+    for words, text in {
+        ("report", "ps99"): f"ASSIGNMENT: expected one of {NAME}, got ps99",
+        ("export", "--template", "none.csv"): "--template: expected a CSV file, got none.csv",
+        ("similarity", NAME, "ann"): "STUDENT: expected two ids",
+        ("similarity", NAME, "ann", "nobody"): f"nobody: expected a submission of {NAME}, there is none",
+        (
+            "rehearse",
+            "3",
+        ): f"--course: expected a folder for rehearsals, got {course}, which is a real course",
+    }.items():
+        assert command.main([*words, *where]) == 2
+        assert capsys.readouterr().err.strip().startswith(text)
+    assert command.main(["similarity", NAME, "ann", "bob", *where]) == 0
+    assert "ann" in capsys.readouterr().out
+
+
+def test_the_guide_names_commands_and_options_that_there_are():
+    lines = re.findall(r"^python -m exercises\.autograder (.+)$", GUIDE, re.MULTILINE)
+    assert len(lines) >= 12
+    for line in lines:
+        words = shlex.split(line)
+        try:
+            command._parser().parse_args(words)
+        except SystemExit as error:
+            raise AssertionError(f"{line}: no such command") from error
+    told = set(re.findall(r"`(--[a-z-]+)", GUIDE))
+    helps = command._parser()._subparsers._group_actions[0].choices.values()
+    known = {option for one in helps for action in one._actions for option in action.option_strings}
+    assert told <= known
+    assert {"--pseudonyms", "--json", "--workers"} <= told
+
+
+def test_the_guides_late_policy_is_one(tmp_path):
+    source = re.search(r"```python\n(from nbgrader\.plugins.*?)```", GUIDE, re.DOTALL)[1].partition("\nc.")[0]
+    made: dict = {}
+    exec(source, made)
+    plugin = made["ATenthADay"]()
+    day = 86_400
+    found = [plugin.late_submission_penalty("ann", 20.0, late) for late in (1, day, day + 1, 100 * day)]
+    assert found == [2.0, 2.0, 4.0, 20.0]
+
+
+def test_a_notebook_is_still_one(course):
+    # What was collected by one command and graded by the next is what was handed in.
+    kept = read(Course(course).received("ann", NAME))
+    assert [c.source for c in kept.cells] == [c.source for c in solved().cells]
+    nbformat.validate(kept)
