@@ -1,7 +1,7 @@
 """How fast is a class graded? ``python -m benchmarks.a_class`` (half an hour on two idle cores).
 
 A made-up class of mixed quality, of which all submissions differ, is graded by the command itself, as an
-instructor does: 10, 100 and 1,000 of them with two workers, and 100 with one; then some by plain nbgrader, one
+instructor does: 10, 100 and 1,000 of them with two workers, 300 with one and two; then some by plain nbgrader, a
 kernel each. Memory is that of the whole tree of processes; pages that are shared count once for each.
 
 Writes ``transformer_lessons/records/a_class.json``.
@@ -32,7 +32,7 @@ from transformer_lessons.runs import versions
 
 RECORD = release.HERE.parent / "transformer_lessons" / "records" / "a_class.json"
 ASSIGNMENT = "ps03_attention"
-SIZES, WORKERS, ALONE = (10, 100, 1000), 2, 100
+SIZES, WORKERS, ALONE = (10, 100, 1000), 2, 300
 PLAIN_ONES = 50
 
 
@@ -128,7 +128,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder, found = Path(name), {"assignment": ASSIGNMENT, "runs": []}
         alone = min(ALONE, sizes[-1])
-        runs = [(alone, 1), (alone, WORKERS), *((size, WORKERS) for size in sizes if size != alone)]
+        runs = [(alone, 1), (alone, WORKERS), *((size, WORKERS) for size in sizes)]
         for number, (size, workers) in enumerate(runs):
             source = hand_in(folder / f"in-{number}", group[:size])
             found["runs"].append(timed(source, folder / f"course-{number}", workers))

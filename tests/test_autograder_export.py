@@ -7,6 +7,7 @@ import os
 import re
 import stat
 import threading
+import time
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -179,7 +180,19 @@ def test_excel_is_told_that_it_is_utf_8():
     assert csv_text("generic", graded(mark("zoë"))).data.count(b"\r\n") == 2
 
 
+@pytest.fixture
+def in_berlin(monkeypatch):
+    monkeypatch.setenv("TZ", "CET-1CEST")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_berlin")
 def test_times_are_in_utc():
+    [row] = dicts_of(csv_text("generic", graded(mark("ada", timestamp=datetime(2025, 3, 3, 9, 15)))))
+    assert row["timestamp"] == "2025-03-03T09:15:00Z", "as the gradebook has it, without a zone"
     there = datetime(2025, 3, 3, 9, 15, tzinfo=timezone(timedelta(hours=2)))
     [row] = dicts_of(csv_text("generic", graded(mark("ada", timestamp=there))))
     assert row["timestamp"] == "2025-03-03T07:15:00Z"

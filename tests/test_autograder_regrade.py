@@ -23,6 +23,9 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 TEST = "ps03-1-test"
+HARSHER = (
+    '0.25 if "MARKER" in globals() else 3'  # the tests' own names, and those of the student that it mentions
+)
 
 
 @pytest.fixture
@@ -45,6 +48,13 @@ def change(master, name: str, text: str) -> None:
         nbformat.write(notebook, path)
 
 
+def marked() -> nbformat.NotebookNode:
+    """All right, but for a name that the harsher test does not like."""
+    notebook = solved()
+    notebook.cells.append(nbformat.v4.new_code_cell("MARKER = 1", id="marker"))
+    return notebook
+
+
 def unanswered() -> nbformat.NotebookNode:
     notebook = solved()
     for cell in notebook.cells:
@@ -59,13 +69,13 @@ def yes(changes) -> bool:
 
 def test_a_changed_test_regrades_what_it_concerns_and_shows_it_first(own_masters, tmp_path):
     course = tmp_path / "course"
-    summary = grade.grade(hand_in(tmp_path / "in", ann=solved(), bob=unanswered()), course)
+    summary = grade.grade(hand_in(tmp_path / "in", ann=marked(), bob=unanswered()), course)
     assert {one.student: one.earned for one in summary.graded} == {"ann": 28, "bob": 28 - worth(TEST)}
     give(course, TEST, "bob", 0.5)
     give(course, WRITTEN, "ann", 1.0)
     before = marks.dump(Course(course).gradebook)
 
-    change(own_masters, TEST, "0.25")
+    change(own_masters, TEST, HARSHER)
     after = grade.grade(None, course)
     assert (after.graded, after.unchanged) == ([], 0)
     assert after.behind == [("ann", NAME), ("bob", NAME)]
@@ -77,8 +87,7 @@ def test_a_changed_test_regrades_what_it_concerns_and_shows_it_first(own_masters
     ann, bob = shown
     assert (ann.student, ann.before, ann.after, ann.marked) == ("ann", 28, 28 - worth(TEST) + 0.25, ())
     assert ann.cells == {TEST: (worth(TEST), 0.25)}
-    # Bob's test stops before that line, so nothing changes there.
-    assert (bob.student, bob.cells) == ("bob", {TEST: (0.0, 0.25)})
+    assert (bob.student, bob.cells) == ("bob", {TEST: (0.0, 3.0)})
     assert bob.marked == (TEST,)
     assert marks.dump(Course(course).gradebook) == before
 
@@ -125,10 +134,24 @@ def test_a_master_that_loses_a_cell_is_refused_once_there_are_marks(own_masters,
     assert "Cannot add or remove cells" in capsys.readouterr().err
 
 
-def test_the_command_asks_nobody_and_enters_nothing_by_itself(own_masters, tmp_path, capsys, monkeypatch):
+def test_a_master_that_does_not_earn_its_points_stops_everything(own_masters, tmp_path, capsys):
     course = tmp_path / "course"
     grade.grade(hand_in(tmp_path / "in", ann=solved()), course)
+    before = marks.dump(Course(course).gradebook)
     change(own_masters, TEST, "0.25")
+    where = ["--course", str(course), "--workers", "1"]
+    why = f"{NAME}: expected its master to earn all points, got 25.25 of 28 (less in {TEST}): no student"
+    assert command.main(["regrade", "--yes", *where]) == 2
+    assert capsys.readouterr().err.startswith(why)
+    assert command.main(["grade", str(hand_in(tmp_path / "new", bob=solved())), *where]) == 2
+    assert capsys.readouterr().err.startswith(why)
+    assert marks.dump(Course(course).gradebook) == before
+
+
+def test_the_command_asks_nobody_and_enters_nothing_by_itself(own_masters, tmp_path, capsys, monkeypatch):
+    course = tmp_path / "course"
+    grade.grade(hand_in(tmp_path / "in", ann=marked()), course)
+    change(own_masters, TEST, HARSHER)
     monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
     where = ["--course", str(course), "--workers", "1"]
     assert command.main(["regrade", *where]) == 0

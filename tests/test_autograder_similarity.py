@@ -2,35 +2,17 @@
 
 import ast
 import io
-import json
 import random
 import re
 import runpy
-import time
 import tokenize
 from functools import cache
 from pathlib import Path
 
 import nbformat
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from exercises import release
-from exercises.autograder.course import Course
 from exercises.autograder.flags import answered
 from exercises.autograder.rehearse.rewording import renamed, reworded
-from exercises.autograder.similarity import Pair, compare, of_course, of_two, pairs, side_by_side
-from exercises.autograder.similarity.course import OWN, answers_of
-from exercises.autograder.similarity.fingerprints import (
-    LEFT_OUT,
-    LENGTHS,
-    WINDOW,
-    handed_out,
-    prints_of,
-    tokens,
-    words,
-)
 
 HERE = Path(__file__).parent
 NAME = "ps03_attention"

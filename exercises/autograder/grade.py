@@ -33,6 +33,9 @@ from transformer_lessons.files import write_json
 __all__ = ["BusyError", "Failure", "Summary", "failure", "feed_back", "grade", "opened"]
 
 
+TOGETHER = 50  # pages, for which the gradebook is read once
+
+
 class BusyError(Exception):
     """Another command is at work on the same course."""
 
@@ -86,6 +89,7 @@ def grade(
     Raises:
         FileNotFoundError: if there is no such source.
         BusyError: if another command is at work on the course.
+        ValueError: if the master itself does not earn all points here.
     """
     if source is not None and not source.exists():
         raise FileNotFoundError(f"source: expected a notebook, a folder or a zip archive, got {source}")
@@ -93,7 +97,9 @@ def grade(
         summary = Summary()
         if source is not None:
             _, summary.quarantined = grading.collect(source)
-        _grade(grading, _new(grading, summary), pool or Here(), summary)
+        new, pool = _new(grading, summary), pool or Here()
+        grading.check_masters((assignment for _, assignment in new), pool)
+        _grade(grading, new, pool, summary)
         feed_back(grading, _without_page(grading.course), summary)
         summary.graded.sort(key=lambda result: (result.student, result.assignment))
         _list_failed(grading.course, summary)
@@ -134,18 +140,22 @@ def _new(grading: Grading, summary: Summary) -> list[Submission]:
 
 
 def _grade(grading: Grading, wanted: list[Submission], pool: Pool, summary: Summary) -> None:
-    """Whatever goes wrong with one is noted, and the next one follows."""
-    bar = tqdm(total=len(wanted), unit="submission", disable=not sys.stderr.isatty())
-    with bar:
+    """Whatever goes wrong with one is noted, and the next one follows; pages are written while others work."""
+    entered: list[Submission] = []
+    with tqdm(total=len(wanted), unit="submission", disable=not sys.stderr.isatty()) as bar:
         for one, outcome in grading.outcomes(wanted, pool):
             try:
                 if isinstance(outcome, Exception):
                     raise outcome
                 summary.graded.append(grading.enter(*one, outcome))
+                entered.append(one)
             except (LockedError, OSError):
                 raise  # of the gradebook or the disk: it would be so for all
             except Exception as error:
                 summary.failed.append(failure(grading.course, one, error))
+            if len(entered) == TOGETHER:
+                feed_back(grading, entered, summary)
+                entered.clear()
             bar.update()
 
 
@@ -167,7 +177,7 @@ def _without_page(course: Course) -> list[Submission]:
 def feed_back(grading: Grading, wanted: list[Submission], summary: Summary) -> None:
     """Write the students' pages, with what a person has marked."""
     course, of = grading.course, {}
-    for one in tqdm(sorted(wanted, key=lambda one: one[1]), unit="page", disable=not sys.stderr.isatty()):
+    for one in wanted:
         student, assignment = one
         if assignment not in of:
             of[assignment] = {mark.student: mark for mark in marks.marks(course.gradebook, assignment)}

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import nbformat
 from traitlets.config import Config
 
 from exercises import release
@@ -75,13 +76,38 @@ class Grading:
 
     def job(self, student: str, assignment: str) -> Job:
         """What is to be done for a submission that was taken in."""
+        return self._job(self.course.received(student, assignment).read_text(encoding="utf-8"), assignment)
+
+    def _job(self, text: str, assignment: str) -> Job:
         return Job(
-            self.course.received(student, assignment).read_text(encoding="utf-8"),
+            text,
             self.assignments.master(assignment),
             self._execution.limits(),
             self._execution.isolation,
             self._told,
         )
+
+    def check_masters(self, names: Iterable[str], pool: Pool) -> None:
+        """Have the masters graded as if a student had handed them in; a class should not find out first.
+
+        Raises:
+            ValueError: if one does not earn all its points on this machine.
+        """
+        for name in sorted(set(names)):
+            text = nbformat.writes(nbformat.read(self.assignments.masters[name], as_version=4))
+            job = replace(self._job("", name), notebook=text)
+            outcome = self._journal.find(job.key)
+            if outcome is None:
+                [(_, outcome)] = outcomes(pool, iter([job]))
+                if isinstance(outcome, Exception):
+                    raise outcome
+                self._journal.keep(job.key, outcome)
+            lost = [cell.cell for cell in outcome.result.cells if cell.earned < cell.worth]
+            if lost:
+                raise ValueError(
+                    f"{name}: expected its master to earn all points, got {outcome.result.earned:g} of "
+                    f"{outcome.result.worth:g} (less in {', '.join(lost)}): no student is graded like that"
+                )
 
     def state(self, student: str, assignment: str) -> str:
         """Of a submission that was taken in: "graded" as it is; "waiting" if it is new, or was handed in anew;

@@ -71,6 +71,8 @@ class Here:
 class Local:
     """Processes of this machine, started anew when one was killed.
 
+    They begin at once: what they import takes seconds, in which submissions can be taken in.
+
     Args:
         workers: how many.
     """
@@ -78,7 +80,7 @@ class Local:
     def __init__(self, workers: int):
         self.width = workers
         self._folder = tempfile.TemporaryDirectory(prefix="grading-")
-        self._executor: Executor | None = None
+        self._executor: Executor | None = self._started()
 
     def submit(self, job: Job) -> Future:
         """Have a job done by the next process that is free."""
@@ -93,7 +95,10 @@ class Local:
     def _started(self) -> Executor:
         # Spawned, not forked: a fork would hold all that this process knows, the gradebook's address for one.
         context = multiprocessing.get_context("spawn")
-        return ProcessPoolExecutor(self.width, context, initializer=_begin, initargs=(self._folder.name,))
+        made = ProcessPoolExecutor(self.width, context, initializer=_begin, initargs=(self._folder.name,))
+        for _ in range(self.width):
+            made.submit(_ready)  # for each one a process
+        return made
 
     def close(self) -> None:
         """End the processes; what they are at is lost."""
@@ -118,6 +123,10 @@ def _begin(folder: str) -> None:
     tempfile.tempdir = folder
     parent = multiprocessing.parent_process()
     threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+
+
+def _ready() -> None:
+    """Nothing to do, but for this all has to be imported."""
 
 
 def _end_with(sentinel: int) -> None:

@@ -78,11 +78,14 @@ def regrade(
 
     Raises:
         BusyError: if another command is at work on the course.
+        ValueError: if the changed master itself does not earn all points.
     """
     found = Regraded()
     with opened(folder, isolated=isolated, changes=changes) as grading:
         behind = _behind(grading, assignments, found)
-        done = _outcomes(grading, behind, pool or Here(), found)
+        pool = pool or Here()
+        grading.check_masters((assignment for _, assignment in behind), pool)
+        done = _outcomes(grading, behind, pool, found)
         found.affected = len(behind)
         by_hand = cache(
             lambda name: {one.student: one for one in marks.marks(grading.course.gradebook, name)}

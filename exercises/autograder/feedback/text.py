@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from functools import lru_cache
 from typing import Any
 
 from markupsafe import Markup, escape
@@ -110,6 +111,7 @@ def _overwritten(line: str) -> str:
     return "".join(shown)
 
 
+@lru_cache(maxsize=256)  # the course's own cells are in every notebook of a class
 def code(source: str) -> Markup:
     """Highlighted Python.
 
