@@ -14,7 +14,7 @@ from nbgrader.api import Gradebook
 from test_autograder_grade import NAME, RELEASED, WRITTEN, give, hand_in, read, solved
 
 from exercises.autograder import __main__ as command
-from exercises.autograder import doctor, marks
+from exercises.autograder import doctor, gradebook, marks
 from exercises.autograder.course import Course
 
 pytestmark = [
@@ -56,10 +56,11 @@ def test_from_a_rehearsal_to_tables_in_the_guides_six_commands(tmp_path, capsys)
     with (course / "export" / "canvas.csv").open(encoding="utf-8") as file:
         rows = {f"{row['Student']}_{row['ID']}": row[NAME] for row in csv.DictReader(file) if row["ID"]}
     known = {one.student: one for one in marks.marks(Course(course).gradebook, NAME)}
-    assert set(rows) == {one["student"] for one in students}
-    for student, points in rows.items():
-        assert float(points or 0) == known[student].score
-        assert bool(points) == known[student].submitted
+    assert set(known) == {one["student"] for one in students}
+    assert {student for student, points in rows.items() if points} == {
+        student for student, one in known.items() if one.submitted
+    }
+    assert all(float(points) == known[student].score for student, points in rows.items() if points)
     pages = sorted(path.parts[-3] for path in course.glob("feedback/*/*/*.html"))
     assert pages == sorted(student for student, one in known.items() if one.submitted)
 
@@ -78,19 +79,33 @@ def course(tmp_path_factory):
     assert command.main(["collect", str(source), *where]) == 1
     assert command.main(["grade", *where, "--workers", "1"]) == 0
     give(folder, WRITTEN, "ann", 1.5)
-    with Gradebook(Course(folder).gradebook) as gradebook:
-        gradebook.update_or_create_student(
-            "dora", first_name="Dora", last_name="Example", email="d@example.org"
-        )
-        comment = gradebook.find_comment(WRITTEN, NAME, NAME, "ann")
+    with Gradebook(Course(folder).gradebook) as book:
+        book.update_or_create_student("dora", first_name="Dora", last_name="Example", email="d@example.org")
+        comment = book.find_comment(WRITTEN, NAME, NAME, "ann")
         comment.manual_comment = "Say it shorter."
-        gradebook.db.commit()
+        book.db.commit()
     return folder
 
 
 def test_what_is_due_is_in_utc(course):
-    with Gradebook(Course(course).gradebook) as gradebook:
-        assert str(gradebook.find_assignment(NAME).duedate) == "2026-12-01 11:00:00"
+    with Gradebook(Course(course).gradebook) as book:
+        assert str(book.find_assignment(NAME).duedate) == "2026-12-01 11:00:00"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2026-12-01 12:00:00 +0100", "2026-12-01 11:00:00"),
+        ("2026-12-01T12:00:00+01:00", "2026-12-01 11:00:00"),
+        ("2026-12-01 12:00:00.5 Europe/Berlin", "2026-12-01 11:00:00.500000"),
+        ("2026-06-01 12:00:00 Europe/Berlin", "2026-06-01 10:00:00"),  # summer time
+        ("2026-12-01 12:00:00 UTC", "2026-12-01 12:00:00"),
+        ("2026-12-01 12:00", "2026-12-01 12:00:00"),
+        ("1 Dec 2026", "2026-12-01 00:00:00"),
+    ],
+)
+def test_times_in_utc(text, expected):
+    assert str(gradebook.in_utc(text)) == expected
 
 
 def test_the_status_counts_what_waits_for_whom(course, capsys):

@@ -47,7 +47,7 @@ def test_here_everything_needed_is_there(capsys):
     assert command.main(["doctor"]) == 0
     said = capsys.readouterr().out
     assert {layer.name for layer in doctor.layers() if layer.needed} == {
-        *("files", "network", "processes", "system calls")
+        *("files", "Python", "network", "processes", "system calls")
     }
     assert all(f"yes  {layer.name}: " in said for layer in doctor.layers() if layer.there)
     assert said.endswith("Learners' code can be confined here.\n")

@@ -4,9 +4,13 @@ Only the process that the instructor has started opens it. Whatever is entered t
 that was stopped anywhere is graded again without a thought.
 """
 
+import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from time import sleep
 
+from dateutil.parser import parse
+from dateutil.tz import gettz
 from nbgrader.api import (
     BaseCell,
     Comment,
@@ -18,12 +22,11 @@ from nbgrader.api import (
     SubmittedNotebook,
 )
 from nbgrader.preprocessors import AssignLatePenalties
-from nbgrader.utils import parse_utc
 from sqlalchemy import select
 from sqlalchemy.exc import OperationalError
 from traitlets.config import Config
 
-__all__ = ["Entry", "LockedError", "Writer"]
+__all__ = ["Entry", "LockedError", "Writer", "in_utc"]
 
 
 # Seconds between two tries while another program has the gradebook locked; at last it is given up.
@@ -118,7 +121,7 @@ class Writer:
             except MissingEntry:
                 submission = self._added(entry)
         if entry.timestamp:
-            submission.timestamp = parse_utc(entry.timestamp)
+            submission.timestamp = in_utc(entry.timestamp)
         book.db.flush()
         [notebook] = [one for one in submission.notebooks if one.name == entry.assignment]
         return submission, notebook
@@ -144,6 +147,26 @@ class Writer:
             return None
         penalty = self._late.plugin_inst.late_submission_penalty(student, notebook.score, late)
         return None if penalty is None else min(max(penalty, 0.0), notebook.score)
+
+
+def in_utc(text: str) -> datetime:
+    """A time as nbgrader keeps it: in UTC, without saying so.
+
+    Not by nbgrader's `parse_utc`, to which "+0100" behind a time is a hundred seconds.
+
+    Args:
+        text: "2026-12-01 12:00:00 +0100", "… UTC" or "… Europe/Berlin"; in UTC if it names no zone.
+
+    Raises:
+        ValueError: if it is no time.
+    """
+    words = text.split()
+    named = gettz(words[2]) if len(words) == 3 and not re.match(r"[+-]?\d", words[2]) else None
+    try:
+        found = parse(" ".join(words[:2])).replace(tzinfo=named) if named else parse(text)
+    except OverflowError as error:
+        raise ValueError(str(error)) from None
+    return found.astimezone(UTC).replace(tzinfo=None) if found.tzinfo else found
 
 
 def _score(grade: Grade, score: float | None, *, is_new: bool) -> None:

@@ -9,15 +9,14 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dateutil.parser import ParserError
 from nbgrader.api import Gradebook
-from nbgrader.utils import parse_utc
 
 from exercises.autograder import doctor as doctors
 from exercises.autograder import grade as grades
 from exercises.autograder import regrade as regrades
 from exercises.autograder import rehearse as rehearsals
 from exercises.autograder.commands.said import FINE, LEFT, ME, RefusedError, Said, known_names
+from exercises.autograder.gradebook import in_utc
 from exercises.autograder.pool import Dask, Local, Pool
 from exercises.autograder.rehearse.files import KEY
 from exercises.autograder.result import Result
@@ -36,8 +35,8 @@ def doctor(options: argparse.Namespace) -> Said:
 def release(options: argparse.Namespace) -> Said:
     """Have the gradebook know assignments, and when they are due."""
     due = _due(options.due)
+    names = known_names(options.assignments, [path.parent.name for path in masters()])
     with grades.opened(options.course) as grading:
-        names = known_names(options.assignments, grading.assignments.masters)
         for name in names:
             grading.assignments.master(name)
         if due:
@@ -195,8 +194,8 @@ def _due(text: str | None) -> datetime | None:
     if text is None:
         return None
     try:
-        return parse_utc(text)
-    except (ParserError, ValueError, OverflowError):
+        return in_utc(text)
+    except ValueError:
         raise RefusedError(f"--due: expected a time such as '2026-12-01 23:59 +0100', got {text!r}") from None
 
 

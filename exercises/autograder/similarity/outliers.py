@@ -165,7 +165,7 @@ def _surprising(bits: np.ndarray, like: list[int]) -> Iterator[tuple[int, int]]:
     if number > 1:
         near = min(NEAR, max(number // 12, min(3, number // 4), 1))
         others = np.partition(found, number - 1 - near, axis=1)[:, number - 1 - near]
-        needed = np.maximum(others[:, None], others) + max(LEAST_BITS, np.log2(number * near))
+        needed = np.maximum(others[:, None], others) + max(LEAST_BITS, np.log2(2 * number))
         for one, other in np.argwhere(np.triu(found > needed, 1)).tolist():
             yield first[one], first[other]
 

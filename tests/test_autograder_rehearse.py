@@ -1,0 +1,325 @@
+"""Made-up classes: what is said of each student is true, and the intake gets all of them where they belong."""
+
+import ast
+import json
+import random
+import runpy
+from collections import Counter
+from pathlib import Path
+
+import nbformat
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exercises import release
+from exercises.autograder import rehearse
+from exercises.autograder.intake import Quarantined, Received, take_in
+from exercises.autograder.intake.cells import bare
+from exercises.autograder.rehearse.classes import ABSENT, COPIED, ENDLESS, SHARES, TWICE, UNREADABLE
+from exercises.autograder.rehearse.files import KEY
+from exercises.autograder.rehearse.rewording import renamed, reworded
+from exercises.autograder.rehearse.wounds import PROGRAMS, TROUBLES
+
+NAME = "ps03_attention"
+MASTERS = release.masters()
+RELEASED = {m.parent.name: nbformat.read(release.released(m), as_version=4) for m in MASTERS}
+WRONG = runpy.run_path(str(Path(__file__).parent / "typical_answers.py"))["WRONG"]
+
+
+def answers(notebook) -> dict[str, str]:
+    return {
+        cell.id: cell.source for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("solution")
+    }
+
+
+# --- In other words -------------------------------------------------------------------------------------------
+
+IDIOMS = [
+    ("y = x.size(0)", "y = x.shape[0]"),
+    ("y = x.shape[-1]", "y = x.size(-1)"),
+    ("y = x.shape[:2]", "y = x.shape[:2]"),
+    ("y = x.transpose(-2, -1)", "y = x.mT"),
+    ("y = x.transpose(1, 2)", "y = x.transpose(1, 2)"),
+    ("y = x.ne(0)", "y = x != 0"),
+    ("y = x.sum(-1, keepdim=True)", "y = x.sum(dim=-1, keepdim=True)"),
+    ("y = torch.sum(x)", "y = torch.sum(x)"),
+    ("y = a < b", "y = b > a"),
+    ("y = a < b < c", "y = a < b < c"),
+    ("y = a * 2", "y = 2 * a"),
+    ("y = [a] + b", "y = [a] + b"),
+    ("y = a if b else c", "y = c if not b else a"),
+    ("y = a if b is None else c", "y = c if b is not None else a"),
+    ("if x is None:\n    x = y", "x = y if x is None else x"),
+    ("if x is None:\n    z = y", "if x is None:\n    z = y"),
+    ("if a or b:\n    raise E", "if a:\n    raise E\nif b:\n    raise E"),
+    ("def f():\n    return g()", "def f():\n    result_1 = g()\n    return result_1"),
+    ("y = f(a) - b", "result_1 = f(a)\ny = result_1 - b"),
+    ("y = (", "y = ("),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), IDIOMS)
+def test_idioms(before, after):
+    assert reworded(before, random.Random(0), often=1) == after
+    if before != "y = (":
+        assert reworded(before, random.Random(0), often=0) == ast.unparse(ast.parse(before))
+
+
+def test_only_variables_of_functions_get_other_names():
+    text = """
+import math
+scale = 3
+
+class Layer(Base):
+    size = 1
+
+    def forward(self, x, mask=None):
+        weights = self.weights(x, mask=mask) * scale
+        def inner(y):
+            nonlocal rows
+            rows = weights + y
+            return [part for part in rows]
+        return inner(weights), math.pi, self.size
+"""
+    new = renamed(text, random.Random(0))
+    assert new != ast.unparse(ast.parse(text))
+    before, after = ([node for node in ast.walk(ast.parse(t))] for t in (text, new))
+    assert list(map(type, before)) == list(map(type, after))
+    names = dict(
+        (b.id, a.id) for b, a in zip(before, after, strict=True) if isinstance(b, ast.Name) and b.id != a.id
+    )
+    assert names.keys() == {"weights", "part"}
+    kept = {node.id for node in before if isinstance(node, ast.Name)} - names.keys()
+    assert len({*names.values()} - kept) == 2
+    assert renamed(text, random.Random(0), often=0) == ast.unparse(ast.parse(text))
+    assert renamed("for x in (", random.Random(0)) == "for x in ("
+
+
+PROGRAM = """
+def f(a, b=None, *, flip=False):
+    if b is None:
+        b = a
+    if a < 0 or b > 50:
+        raise ValueError("a, b")
+    total = a * b - 3
+    steps = [one * 2 + other for one, other in zip(range(a), range(b)) if one != other]
+    total = g(total) / 7 if flip else total
+    return max(steps, default=0) + total
+
+
+def g(x):
+    y = x * x
+    return y * 2 if y > 4 else y
+"""
+
+
+def outcome(text: str, *args) -> object:
+    names: dict = {}
+    exec(text, names)
+    try:
+        return names["f"](*args[:2], flip=args[2])
+    except ValueError:
+        return "refused"
+
+
+@given(st.integers(0, 10**6), st.integers(-2, 60), st.one_of(st.none(), st.integers(0, 60)), st.booleans())
+def test_what_is_computed_stays(seed, a, b, flip):
+    chance = random.Random(seed)
+    new = renamed(reworded(PROGRAM, chance), chance)
+    assert outcome(new, a, b, flip) == outcome(PROGRAM, a, b, flip)
+
+
+@pytest.mark.parametrize("master", MASTERS, ids=lambda master: master.stem)
+def test_right_answers_in_other_words_pass_every_check(no_shape_checks, master, request):
+    cells = [cell for cell in nbformat.read(master, as_version=4).cells if cell.cell_type == "code"]
+    for seed in range(20 if request.config.getoption("--full") else 1):
+        names, chance = {"__name__": "notebook"}, random.Random(seed)
+        for cell in cells:
+            about = cell.metadata.get("nbgrader", {})
+            text = cell.source
+            if about.get("solution"):
+                text = renamed(reworded(text, chance), chance)
+                assert bare(text) != bare(cell.source)
+            if about and not about.get("points") and not cell.id.endswith("setup"):
+                exec(compile(text, f"{cell.id}, seed {seed}", "exec"), names)
+
+
+# --- Classes --------------------------------------------------------------------------------------------------
+
+
+def test_the_same_arguments_give_the_same_class():
+    one, again, other = (list(rehearse.students(9, NAME, seed)) for seed in (0, 0, 1))
+    assert one == again
+    assert [s.student for s in one] == [f"student-{n:03}" for n in range(1, 10)] == [s.student for s in other]
+    assert one != other
+    assert next(rehearse.students(9, "ps02_masks")).notebook != one[0].notebook
+
+
+@pytest.mark.parametrize("arguments", [(0, NAME), (-1, NAME)])
+def test_a_class_without_students_is_refused(arguments):
+    with pytest.raises(ValueError, match=r"number: expected at least 1, got"):
+        rehearse.students(*arguments)
+
+
+def test_an_unknown_assignment_is_refused():
+    with pytest.raises(ValueError, match=r"assignment: expected one of ps01_.*, got 'ps99'"):
+        rehearse.students(3, "ps99")
+
+
+@pytest.mark.parametrize("master", MASTERS, ids=lambda master: master.stem)
+def test_an_answer_is_what_it_is_said_to_be(master):
+    name = master.parent.name
+    solved, released = answers(nbformat.read(master, as_version=4)), answers(RELEASED[name])
+    typical = {(check.replace("check", "answer"), bare(text)) for check, _, text, _ in WRONG}
+    seen: Counter = Counter()
+    for student in rehearse.students(40, name):
+        if student.notebook is None or student.copied_from:
+            continue
+        for cell, text in answers(student.notebook).items():
+            kind = student.kinds[cell]
+            seen[kind] += 1
+            assert (text in (released[cell], "")) == (kind == "untouched")
+            assert ((cell, bare(text)) in typical) == (kind == "typical")
+            assert kind != "short" or 0 < len(text) < len(solved[cell])
+            if kind == "mistaken":
+                assert ast.dump(ast.parse(text)) != ast.dump(ast.parse(solved[cell]))
+            assert "SOLUTION" not in text
+    assert seen.keys() == {"right", "typical", "mistaken", "short", "untouched"}
+    assert 0.35 * seen.total() < seen["right"] < 0.75 * seen.total()
+    assert min(seen.values()) > 0.02 * seen.total()
+
+
+def test_there_is_one_of_each_trouble_before_there_are_two_of_any():
+    few, many = (
+        Counter(student.trouble for student in rehearse.students(number, NAME)) for number in (11, 100)
+    )
+    assert few == {"": 4} | dict.fromkeys(SHARES, 1)
+    assert many == {"": 70} | {trouble: round(share * 100) for trouble, share in SHARES.items()}
+    assert sum(round(share * 100) for share in SHARES.values()) == 30
+    hostile = Counter(student.trouble for student in rehearse.students(12, NAME, hostile=True))
+    assert hostile == {"": 4, ENDLESS: 1} | dict.fromkeys(SHARES, 1)
+    assert [student.trouble for student in rehearse.students(1, NAME)] == [""]
+
+
+def test_who_copies_has_the_answers_of_somebody_good():
+    group = {student.student: student for student in rehearse.students(100, NAME)}
+    copied = [student for student in group.values() if student.copied_from]
+    assert [student.trouble for student in copied] == [COPIED] * 4
+    for student in copied:
+        other = group[student.copied_from]
+        assert other.kinds == student.kinds
+        assert other.trouble == ""
+        assert Counter(student.kinds.values())["right"] >= 5
+        for cell, text in answers(student.notebook).items():
+            is_code = "7-" not in cell
+            assert (text == answers(other.notebook)[cell]) != is_code
+
+
+def test_some_are_late():
+    assert 10 <= sum(student.is_late for student in rehearse.students(100, NAME)) <= 15
+    assert sum(student.is_late for student in rehearse.students(5, NAME)) <= 1
+
+
+# --- Files ----------------------------------------------------------------------------------------------------
+
+
+def written(folder: Path, layout: str, **more) -> tuple[Path, list[dict]]:
+    source = rehearse.write(folder, 30, NAME, layout=layout, **more)
+    return source, json.loads((source.parent / KEY).read_text(encoding="utf-8"))["students"]
+
+
+@pytest.mark.parametrize("layout", ["canvas", "nbgrader"])
+def test_the_intake_gets_everything_where_it_belongs(tmp_path, layout):
+    source, known = written(tmp_path / "new" / "folder", layout, hostile=True)
+    outcomes: dict[str, list] = {}
+    for outcome in take_in(source, RELEASED):
+        outcomes.setdefault(outcome.student, []).append(outcome)
+    group = {student.student: student for student in rehearse.students(30, NAME, hostile=True)}
+    assert outcomes.keys() == {about["student"] for about in known if about["trouble"] != ABSENT}
+    for about in known:
+        if about["trouble"] != ABSENT:
+            assert_as_said(outcomes[about["student"]], about, group[about["name"]], layout)
+
+
+def assert_as_said(found: list, about: dict, student: rehearse.Student, layout: str) -> None:
+    received = [one for one in found if isinstance(one, Received)]
+    aside = [one for one in found if isinstance(one, Quarantined)]
+    trouble = about["trouble"]
+    assert len(received) == (trouble != UNREADABLE)
+    assert len(aside) == (trouble in (UNREADABLE, TWICE))
+    assert all("breaks off" in one.reason or "Superseded" in one.reason for one in aside)
+    for one in received:
+        mine, theirs = answers(student.notebook), answers(one.notebook)
+        changed = {cell for cell, text in mine.items() if bare(text) != bare(theirs[cell])}
+        # Where a text is empty and VS Code lost the names, nothing says whose place it was.
+        assert all(not mine[cell] for cell in changed) or trouble in (ENDLESS, "a cell cannot be parsed")
+        said = " ".join(one.repairs)
+        assert ("-test was missing and was put back" in said) == (trouble == "a test is deleted")
+        assert ("format 4.0" in said, "format 4.2" in said) == (
+            about["program"] == "Colab",
+            about["program"] == "VS Code",
+        )
+        if layout == "canvas":
+            assert one.late == about["is_late"]
+        else:
+            assert one.timestamp[:10] == ("2026-01-17" if about["is_late"] else "2026-01-15")
+
+
+@pytest.mark.parametrize("layout", ["canvas", "nbgrader"])
+def test_the_same_arguments_write_the_same_bytes(tmp_path, layout):
+    for folder in ("one", "two"):
+        written(tmp_path / folder, layout)
+    one, two = (
+        {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+        for folder in (tmp_path / "one", tmp_path / "two")
+    )
+    assert one == two
+
+
+def test_canvas_names_some_files_as_colab_does(tmp_path):
+    source, known = written(tmp_path, "canvas")
+    paths = [outcome.path for outcome in take_in(source, RELEASED)]
+    copies = [path for path in paths if f"_Copy of {NAME}.ipynb" in path]
+    assert 0 < len(copies) <= sum(about["program"] == "Colab" for about in known)
+    assert sum("_LATE_" in path for path in paths) == sum(about["is_late"] for about in known)
+
+
+def test_nothing_is_written_over(tmp_path):
+    written(tmp_path, "canvas")
+    with pytest.raises(FileExistsError, match="is there already"):
+        written(tmp_path, "canvas")
+
+
+def test_an_unknown_layout_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="layout: expected one of canvas, nbgrader, got 'moodle'"):
+        rehearse.write(tmp_path, 3, NAME, layout="moodle")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_troubles_do_what_they_say():
+    for trouble, harm in TROUBLES.items():
+        before = json.loads(nbformat.writes(rehearse.passing(NAME)))
+        after = json.loads(nbformat.writes(rehearse.passing(NAME)))
+        harm(after, random.Random(0))
+        ids = [{cell["id"] for cell in notebook["cells"]} for notebook in (before, after)]
+        texts = [{cell["id"]: "".join(cell["source"]) for cell in book["cells"]} for book in (before, after)]
+        changed = {cell for cell in ids[0] & ids[1] if texts[0][cell] != texts[1][cell]}
+        assert len(ids[0] ^ ids[1]) + len(changed) == 1
+        for cell in changed:
+            parses = "while True" in texts[1][cell]
+            assert parses == (trouble == ENDLESS)
+            if parses:
+                ast.parse(texts[1][cell])
+            else:
+                with pytest.raises(SyntaxError):
+                    ast.parse(texts[1][cell])
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_what_a_program_saves_is_a_notebook(program, tmp_path):
+    content = PROGRAMS[program](json.loads(nbformat.writes(rehearse.passing(NAME))))
+    (tmp_path / f"somebody__{NAME}.ipynb").write_text(json.dumps(content))
+    [found] = take_in(tmp_path, RELEASED)
+    assert isinstance(found, Received)
+    assert answers(found.notebook) == answers(rehearse.passing(NAME))
