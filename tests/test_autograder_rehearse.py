@@ -18,7 +18,8 @@ from exercises.autograder.intake import Quarantined, Received, take_in
 from exercises.autograder.intake.cells import bare
 from exercises.autograder.rehearse.classes import ABSENT, COPIED, ENDLESS, SHARES, TWICE, UNREADABLE
 from exercises.autograder.rehearse.files import KEY
-from exercises.autograder.rehearse.rewording import renamed, reworded
+from exercises.autograder.rehearse.renaming import renamed
+from exercises.autograder.rehearse.rewording import reworded
 from exercises.autograder.rehearse.wounds import PROGRAMS, TROUBLES
 
 NAME = "ps03_attention"
@@ -76,24 +77,45 @@ class Layer(Base):
 
     def forward(self, x, mask=None):
         weights = self.weights(x, mask=mask) * scale
+        lost = found = 0
         def inner(y):
             nonlocal rows
             rows = weights + y
-            return [part for part in rows]
+            return [part for part in rows if part not in (lost, found)]
+        try:
+            import numpy as numbers
+            numbers = 3
+        except ValueError as problem:
+            problem = None
+        match x:
+            case [first, *others]:
+                first = others = 2
         return inner(weights), math.pi, self.size
+
+def elsewhere(x=usual):
+    usual = x + lost
+    return usual
 """
     new = renamed(text, random.Random(0))
-    assert new != ast.unparse(ast.parse(text))
-    before, after = ([node for node in ast.walk(ast.parse(t))] for t in (text, new))
+    before, after = ([*ast.walk(ast.parse(one))] for one in (text, new))
     assert list(map(type, before)) == list(map(type, after))
-    names = dict(
-        (b.id, a.id) for b, a in zip(before, after, strict=True) if isinstance(b, ast.Name) and b.id != a.id
-    )
-    assert names.keys() == {"weights", "part"}
-    kept = {node.id for node in before if isinstance(node, ast.Name)} - names.keys()
-    assert len({*names.values()} - kept) == 2
+    both = [(b.id, a.id) for b, a in zip(before, after, strict=True) if isinstance(b, ast.Name)]
+    changed = {b: a for b, a in both if b != a}
+    # lost and usual are global variables of the last function; the others are something else as well.
+    assert changed.keys() == {"weights", "found", "part"}
+    assert len({a for _, a in both}) == len({b for b, _ in both})
     assert renamed(text, random.Random(0), often=0) == ast.unparse(ast.parse(text))
     assert renamed("for x in (", random.Random(0)) == "for x in ("
+
+
+def test_a_name_that_is_taken_is_not_given_again():
+    text = "def f():\n    result_1 = g()\n    return h(result_1) + result_1"
+    assert "result_2 = h(result_1)" in reworded(text.replace("return", "x ="), random.Random(0), often=1)
+    for seed in range(50):
+        new = renamed("def f(a, ab):\n    abc = a_ = a + ab\n    return abc - a_", random.Random(seed))
+        scope: dict = {}
+        exec(new, scope)
+        assert scope["f"](1, 2) == 0
 
 
 PROGRAM = """

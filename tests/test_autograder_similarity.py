@@ -5,14 +5,33 @@ import io
 import random
 import re
 import runpy
+import sys
+import time
 import tokenize
 from functools import cache
 from pathlib import Path
 
 import nbformat
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from exercises import release
+from exercises.autograder.course import Course
 from exercises.autograder.flags import answered
-from exercises.autograder.rehearse.rewording import renamed, reworded
+from exercises.autograder.rehearse.renaming import renamed
+from exercises.autograder.rehearse.rewording import reworded
+from exercises.autograder.similarity import Pair, compare, of_course, of_two, pairs, side_by_side
+from exercises.autograder.similarity.course import OWN, answers_of
+from exercises.autograder.similarity.fingerprints import (
+    LEFT_OUT,
+    LENGTHS,
+    WINDOW,
+    handed_out,
+    prints_of,
+    tokens,
+    words,
+)
 
 HERE = Path(__file__).parent
 NAME = "ps03_attention"
@@ -72,7 +91,7 @@ def used(one: ast.expr, nodes: dict) -> list[ast.stmt]:
 
 @cache
 def ways(assignment: str) -> dict[str, list[str]]:
-    """Of each answer in code the texts that somebody may write: first the master's, then others, wrong ones too."""
+    """Of each answer in code what somebody may write: first the master's, then others, wrong ones too."""
     wrong = runpy.run_path(str(HERE / "typical_answers.py"))["WRONG"]
     tasks = answered((name, cell.source) for name, cell in cells_of(assignment, "release").items())
     found = {}
@@ -102,7 +121,7 @@ def a_class(assignment: str, number: int, seed: int, usual: float = 0.5) -> dict
 
 
 def copies(texts: dict[str, dict[str, str]], number: int, *, rename: bool) -> set[tuple[str, str]]:
-    """Let some students copy all answers of the one before: with other names, or with comments and line breaks."""
+    """Let some students copy all of the one before: with other names, or with comments and line breaks."""
     students, chance = sorted(texts), random.Random(0)
     found = set()
     for first, second in zip(students[: 2 * number : 2], students[1 : 2 * number : 2], strict=True):
@@ -291,9 +310,9 @@ def names_of(found: list[Pair]) -> set[tuple[str, str]]:
 def test_copies_stand_out_and_honest_work_does_not(assignment, usual):
     texts = a_class(assignment, 100, seed=1, usual=usual)
     assert len(pairs(texts, handed(assignment))) <= 1
-    made = copies(texts, 6, rename=False)
+    made = copies(texts, 10, rename=False)
     found = pairs(texts, handed(assignment))
-    assert len(names_of(found) & made) >= 5
+    assert len(names_of(found) & made) >= 7
     assert len(names_of(found) - made) <= 1
     assert all(pair.score == 1 and not pair.exact for pair in found if (pair.first, pair.second) in made)
 
@@ -398,7 +417,7 @@ def test_the_least_score_is_heeded():
     [pair] = copies(texts, 1, rename=False)
     texts[pair[1]][ATTENTION] = "def scaled_dot_product_attention(q, k, v, mask=None):\n    " + numbers(1)
     [found] = [one for one in pairs(texts, handed(NAME)) if (one.first, one.second) == pair]
-    assert 0.25 < found.score < 0.95
+    assert 0.1 < found.score < 0.95
     assert pair in names_of(pairs(texts, handed(NAME), least=found.score))
     assert pair not in names_of(pairs(texts, handed(NAME), least=found.score + 0.01))
 

@@ -290,7 +290,8 @@ LEFT_BEHIND = (
         "an earlier student's",
         "what an earlier student's process left: files, memory, processes",
         """
-tried('files', lambda: [x for x in os.listdir('/home/student') if 'attack-mark' not in x and x not in ways] or 1 / 0)
+known = ways | {'attack-mark'}
+tried('files', lambda: [x for x in os.listdir('/home/student') if x[:11] not in known and x not in ways] or 1 / 0)
 tried('processes', lambda: os.kill(2, 0))
 """,
         alone=True,

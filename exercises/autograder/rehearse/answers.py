@@ -17,7 +17,8 @@ from nbformat import NotebookNode
 
 from benchmarks.mutations import mutants
 from exercises import release
-from exercises.autograder.rehearse.rewording import renamed, reworded
+from exercises.autograder.rehearse.renaming import renamed
+from exercises.autograder.rehearse.rewording import reworded
 
 __all__ = ["Answerer", "master_of", "passing", "submission"]
 

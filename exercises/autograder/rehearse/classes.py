@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from nbformat import NotebookNode
 
 from exercises.autograder.rehearse.answers import Answerer
-from exercises.autograder.rehearse.rewording import renamed
+from exercises.autograder.rehearse.renaming import renamed
 
 __all__ = ["ABSENT", "COPIED", "ENDLESS", "TWICE", "UNREADABLE", "Student", "students"]
 

@@ -1,18 +1,17 @@
-"""The same Python in other words: as another would write it who thinks alike, and as one who copies disguises it.
+"""The same Python in other words, as another would write it who thinks alike.
 
-`reworded` changes idioms here and there, `renamed` the names of local variables. Neither changes what is
-computed, so marks stay as they were; comments and layout are lost, as `ast.unparse` writes the text anew.
+What is computed stays the same, so marks do; comments and layout are lost, as `ast.unparse` writes the text anew.
 """
 
 import ast
-import builtins
 import copy
 import itertools
-import keyword
 import random
 from collections.abc import Iterator
 
-__all__ = ["renamed", "reworded"]
+from exercises.autograder.rehearse.renaming import words_of
+
+__all__ = ["reworded"]
 
 FLIPPED = {
     ast.Lt: ast.Gt,
@@ -39,70 +38,9 @@ def reworded(source: str, chance: random.Random, often: float = CHANCE) -> str:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
         return source
-    return ast.unparse(ast.fix_missing_locations(_Idioms(chance, often).visit(tree)))
-
-
-def renamed(source: str, chance: random.Random, often: float = 1.0) -> str:
-    """A text with other names for the variables that functions have of their own.
-
-    Args:
-        source: Python; what cannot be parsed comes back as it is.
-        chance: where the names are drawn from.
-        often: the chance of each variable to get another name.
-    """
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):
-        return source
-    taken = _taken(tree) | {*keyword.kwlist, *dir(builtins)}
-    new: dict[str, str] = {}
-    for name in sorted(_local(tree)):
-        if chance.random() < often:
-            new[name] = next(one for one in _likely(name, chance) if one not in taken)
-            taken.add(new[name])
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name):
-            node.id = new.get(node.id, node.id)
-    return ast.unparse(tree)
-
-
-def _local(tree: ast.AST) -> set[str]:
-    """Names that functions give values to, and that are nothing else as well: no argument, no global variable."""
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.Lambda)]
-    stored = {node.id for function in functions for node in _stores(function)}
-    inside = {id(node) for function in functions for node in ast.walk(function)}
-    outside = {node.id for node in _stores(tree) if id(node) not in inside}
-    arguments = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
-    declared = [n.names for n in ast.walk(tree) if isinstance(n, ast.Global | ast.Nonlocal)]
-    return stored - outside - arguments - {name for names in declared for name in names} - {"_"}
-
-
-def _stores(tree: ast.AST) -> Iterator[ast.Name]:
-    return (n for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
-
-
-def _taken(tree: ast.AST) -> set[str]:
-    """All words of a text, whatever they stand for."""
-    words = (getattr(node, field, None) for node in ast.walk(tree) for field in ("id", "arg", "name", "attr"))
-    return {word for word in words if isinstance(word, str)}
-
-
-def _likely(name: str, chance: random.Random) -> Iterator[str]:
-    """What else a variable may be called."""
-    short, first = name.replace("_", ""), name.partition("_")[0]
-    names = [
-        name[0],
-        name[:3],
-        f"{name}s",
-        f"{name}_",
-        f"my_{name}",
-        first,
-        short,
-        f"new_{name}",
-        f"{name[0]}_",
-    ]
-    yield from chance.sample(names, len(names))
-    yield from (f"{name}{number}" for number in itertools.count(2))
+    taken = words_of(tree)
+    names = (name for number in itertools.count(1) if (name := f"result_{number}") not in taken)
+    return ast.unparse(ast.fix_missing_locations(_Idioms(chance, often, names).visit(tree)))
 
 
 class _Idioms(ast.NodeTransformer):
@@ -111,10 +49,11 @@ class _Idioms(ast.NodeTransformer):
     Args:
         chance: where the changes are drawn from.
         often: the chance of each place to be changed.
+        names: for new variables.
     """
 
-    def __init__(self, chance: random.Random, often: float):
-        self._chance, self._often, self._hoisted = chance, often, 0
+    def __init__(self, chance: random.Random, often: float, names: Iterator[str]):
+        self._chance, self._often, self._names = chance, often, names
 
     def _drawn(self) -> bool:
         return self._chance.random() < self._often
@@ -187,7 +126,8 @@ class _Idioms(ast.NodeTransformer):
         self.generic_visit(node)
         if not isinstance(node.value, ast.Call | ast.BinOp | ast.Compare) or not self._drawn():
             return node
-        return [self._kept(node.value), ast.Return(ast.Name(f"result_{self._hoisted}", ast.Load()))]
+        kept, name = self._kept(node.value)
+        return [kept, ast.Return(name)]
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST | list[ast.AST]:
         """`x = f(a) / g(b)` → `part = f(a)` and `x = part / g(b)`."""
@@ -199,14 +139,13 @@ class _Idioms(ast.NodeTransformer):
             or not self._drawn()
         ):
             return node
-        first = self._kept(value.left)
-        value.left = ast.Name(f"result_{self._hoisted}", ast.Load())
-        return [first, node]
+        kept, value.left = self._kept(value.left)
+        return [kept, node]
 
-    def _kept(self, value: ast.expr) -> ast.Assign:
-        """The value under a name of its own."""
-        self._hoisted += 1
-        return ast.Assign([ast.Name(f"result_{self._hoisted}", ast.Store())], value)
+    def _kept(self, value: ast.expr) -> tuple[ast.Assign, ast.Name]:
+        """The value kept under a name of its own, and the name."""
+        name = next(self._names)
+        return ast.Assign([ast.Name(name, ast.Store())], value), ast.Name(name, ast.Load())
 
 
 def _negated(test: ast.expr) -> ast.expr:

@@ -27,7 +27,7 @@ from exercises.autograder.similarity.index import Index, Prints
 
 __all__ = ["LEAST", "Pair", "compare", "pairs"]
 
-LEAST = 0.25  # the least share of equal fingerprints in a pair that is reported
+LEAST = 0.1  # the least share of equal fingerprints in a pair that is reported
 ENOUGH = 8  # fingerprints, about 30 tokens, without which even the same text says nothing
 ROW = 8  # fingerprints of an answer in words, about 20 words, that count like a cell
 NEAR = 10  # students at most, with whom anybody has much in common without that saying anything

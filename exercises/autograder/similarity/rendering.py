@@ -29,7 +29,7 @@ def side_by_side(
     shares = shares or {}
     cells = sorted(texts[0].keys() | texts[1].keys(), key=lambda cell: (-shares.get(cell, 0.0), cell))
     half = max(10, (width - 3) // 2)
-    lines = [LEGEND, _row(names[0], " ", names[1], half)]
+    lines = [LEGEND, _row(_shown(names[0]), " ", _shown(names[1]), half)]
     for cell in cells:
         share = f" · {shares[cell]:.0%}" if cell in shares else ""
         lines += ["", f"── {_shown(cell)}{share} ──"]
