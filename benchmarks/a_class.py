@@ -17,6 +17,8 @@ import tempfile
 import threading
 import time
 import warnings
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import nbformat
@@ -31,6 +33,7 @@ from transformer_lessons.files import write_json
 from transformer_lessons.runs import versions
 
 RECORD = release.HERE.parent / "transformer_lessons" / "records" / "a_class.json"
+JOURNAL = release.HERE.parent / "runs" / "a_class" / "journal.json"
 ASSIGNMENT = "ps03_attention"
 SIZES, WORKERS, ALONE = (10, 100, 1000), 2, 300
 PLAIN_ONES = 50
@@ -115,29 +118,55 @@ def plain(folder: Path, notebooks: list[nbformat.NotebookNode]) -> dict:
     return {"submissions": number, "seconds": round(seconds, 1), "a_minute": round(60 * number / seconds, 1)}
 
 
+def parts(most: int) -> list[tuple[int, int]]:
+    """How many submissions by how many workers; the largest first."""
+    sizes = sorted({*(size for size in SIZES if size < most), most}, reverse=True)
+    alone = min(ALONE, most)
+    return list(
+        dict.fromkeys([(sizes[0], WORKERS), (alone, 1), (alone, WORKERS)] + [(n, WORKERS) for n in sizes])
+    )
+
+
+def measured(name: str, measure: Callable[[], dict]) -> dict:
+    """What was measured before, or else is now; kept, so that an interrupted run goes on."""
+    known = json.loads(JOURNAL.read_text()) if JOURNAL.exists() else {}
+    if name not in known:
+        known[name] = measure()
+        JOURNAL.parent.mkdir(parents=True, exist_ok=True)
+        JOURNAL.write_text(json.dumps(known))
+    print(name, json.dumps(known[name]), flush=True)
+    return known[name]
+
+
 def main() -> int:
     """Measure, print, and write the record."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--most", type=int, default=SIZES[-1], metavar="N", help="a smaller class, to try it")
+    parser.add_argument("--again", action="store_true", help="forget what was measured before")
     options = parser.parse_args()
     logging.getLogger("traitlets").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    sizes = [size for size in SIZES if size < options.most] + [options.most]
-    group = [one.notebook for one in students(2 * sizes[-1], ASSIGNMENT) if one.notebook][: sizes[-1]]
+    JOURNAL.unlink(missing_ok=True) if options.again else None
+    group = [one.notebook for one in students(2 * options.most, ASSIGNMENT) if one.notebook][: options.most]
+    few, runs = min(PLAIN_ONES, options.most), {}
     with tempfile.TemporaryDirectory() as name:
-        folder, found = Path(name), {"assignment": ASSIGNMENT, "runs": []}
-        alone = min(ALONE, sizes[-1])
-        runs = [(alone, 1), (alone, WORKERS), *((size, WORKERS) for size in sizes)]
-        for number, (size, workers) in enumerate(runs):
-            source = hand_in(folder / f"in-{number}", group[:size])
-            found["runs"].append(timed(source, folder / f"course-{number}", workers))
-            print(json.dumps(found["runs"][-1]))
-        one, two = found["runs"][:2]
-        found["two_workers_over_one"] = round(one["seconds"] / two["seconds"], 2)
-        few = min(PLAIN_ONES, sizes[-1])
-        found["plain_nbgrader"] = plain(folder / "plain", group[:few])
-        found["over_plain_nbgrader"] = round(two["a_minute"] / found["plain_nbgrader"]["a_minute"], 1)
+        folder = Path(name)
+        for size, workers in parts(options.most):
+            source, course = folder / f"in-{size}-{workers}", folder / f"course-{size}-{workers}"
+            measure = partial(
+                lambda s, c, n, w: timed(hand_in(s, group[:n]), c, w), source, course, size, workers
+            )
+            runs[size, workers] = measured(f"{size} by {workers}", measure)
+        theirs = measured(f"{few} by nbgrader", lambda: plain(folder / "plain", group[:few]))
+    alone = min(ALONE, options.most)
+    found = {
+        "assignment": ASSIGNMENT,
+        "runs": list(runs.values()),
+        "plain_nbgrader": theirs,
+        "two_workers_over_one": round(runs[alone, 1]["seconds"] / runs[alone, WORKERS]["seconds"], 2),
+        "over_plain_nbgrader": round(runs[options.most, WORKERS]["a_minute"] / theirs["a_minute"], 1),
+    }
     print(json.dumps(found, indent=1))
     if options.most >= SIZES[-1]:
         write_json(RECORD, {**found, **versions(torch.device("cpu"))})
