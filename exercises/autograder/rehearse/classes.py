@@ -75,8 +75,7 @@ def _class(number: int, answerer: Answerer, seed: str, hostile: bool) -> Iterato
     chance = random.Random(seed)
     troubles = _troubles(number, chance, hostile)
     late = set(chance.sample(range(number), max(round(LATE * number), int(number > 4))))
-    good = sorted(set(range(number)) - troubles.keys(), key=lambda n: _skill(seed, n)[0])[-number // 4 :]
-    copied = {n: chance.choice(good) for n in sorted(troubles) if troubles[n] == COPIED}
+    copied = _copied(number, troubles, chance, seed)
     for n in range(number):
         trouble = troubles.get(n, "")
         if trouble == ABSENT:
@@ -88,7 +87,7 @@ def _class(number: int, answerer: Answerer, seed: str, hostile: bool) -> Iterato
         notebook, kinds = answerer.notebook(answers, skill)
         draft = answerer.notebook(chance, 0.0)[0] if trouble == TWICE else None
         if trouble == COPIED:
-            _disguise(notebook, chance)
+            _disguise(notebook, kinds, chance)
         source = _id(copied[n]) if n in copied else ""
         yield Student(_id(n), notebook, program, trouble, n in late, kinds, source, draft)
 
@@ -111,9 +110,15 @@ def _troubles(number: int, chance: random.Random, hostile: bool) -> dict[int, st
     return dict(zip(order[: number * 2 // 3], [*shares, *more], strict=False))
 
 
-def _disguise(notebook: NotebookNode, chance: random.Random) -> None:
-    """A comment in every cell of code, and other names in some."""
+def _copied(number: int, troubles: dict[int, str], chance: random.Random, seed: str) -> dict[int, int]:
+    """Who copies from whom; the best quarter is asked."""
+    others = sorted(set(range(number)) - troubles.keys(), key=lambda n: _skill(seed, n)[0])
+    return {n: chance.choice(others[-number // 4 :]) for n in sorted(troubles) if troubles[n] == COPIED}
+
+
+def _disguise(notebook: NotebookNode, kinds: dict[str, str], chance: random.Random) -> None:
+    """A comment in every answer in code, and other names in some."""
     for cell in notebook.cells:
-        if cell.cell_type == "code" and cell.metadata.get("nbgrader", {}).get("solution"):
+        if cell.cell_type == "code" and kinds.get(cell.id, "untouched") != "untouched":
             text = renamed(cell.source, chance) if chance.random() < 0.3 else cell.source
             cell.source = f"# {chance.choice(('my solution', 'checked, works', 'done'))}\n{text}"
