@@ -4,15 +4,21 @@ The tasks are short and most have one natural solution, so a share of equal line
 d of n students have is worth log2(n/d) bits: nothing if all have it. What is shared within a cell hangs together,
 so a cell counts with the mean over all fingerprints that either has there, what is not shared being worth 0; with
 names or without, whichever says more. Answers in words leave more to choose: there every `ROW` fingerprints count
-like a cell. Cells are added up. A pair is reported if its sum is more than log2 of the number of pairs: if cells
-were independent, less than one pair of the class would reach that by chance.
+like a cell. Cells are added up. A pair is reported if that is more by log2(2n) bits, as chance gives once in 2n,
+than what either of the two has in common with the others nearest to them, the first few of these left aside: the
+good ones resemble each other in all they do.
 
-MEASURED
+Measured in classes of honest students who were made up: of the masters' answers, those in ``tests/alternates``
+and typical mistakes, with idioms and names changed at random (``tests/test_autograder_similarity.py``). A class
+of 100 had 0.08 false pairs on average, one of 30 as many, one of 10 had 0.03. Where somebody had copied all
+answers to code and changed comments and line breaks, 94% were found; with all local names changed, too, 62%;
+where every second answer was copied, 44%. Real classes may be more alike. 1,000 submissions take 3 seconds.
 
-What it cannot tell: who wrote first, and whether two asked the same friend, page or program. What a quarter of
-the class has passed around looks like the obvious solution. Two who solve everything in the most usual way are
-reported only if even their names agree, as such pairs arise by chance. Two answers in common are not enough, and
-whoever writes every line anew is not found. For answers in words there were no classes to measure on.
+What it cannot tell: who wrote first, and whether two asked the same friend, page or program. What more than about
+ten share looks like the usual solution. Two who solve everything in the most usual way, with the most usual
+names, are reported only if they hand in the same text, as such pairs arise by chance. Two or three answers in
+common are seldom enough, and whoever writes every line anew is not found. For answers in words there were no
+classes to measure on.
 """
 
 from collections.abc import Collection, Iterator
