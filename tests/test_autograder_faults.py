@@ -24,7 +24,7 @@ import pytest
 from sqlalchemy import Engine, event
 from test_autograder_grade import MASTER, NAME, RELEASED, read, solved
 
-from exercises.autograder import commands, doctor, grade, gradebook, marks, pool
+from exercises.autograder import commands, doctor, grade, gradebook, marks, pool, stopping
 from exercises.autograder.course import Course
 from exercises.autograder.job import Job, Outcome
 from exercises.autograder.worker import WorkerError
@@ -294,7 +294,7 @@ def test_the_command_is_interrupted_then_killed_and_then_goes_on(undisturbed, tm
     wait_for(1, tmp_path, first)
     first.send_signal(signal.SIGINT)
     _, said = first.communicate(timeout=60)
-    assert first.returncode == 130
+    assert first.returncode == 130, said
     assert said.splitlines()[-1] == "Stopped. What was done is kept: the same command goes on from there."
 
     second = started(*arguments)
@@ -311,6 +311,25 @@ def test_the_command_is_interrupted_then_killed_and_then_goes_on(undisturbed, tm
     assert third.returncode == 1, said  # one file was put aside
     assert len(json.loads(out)["quarantined"]) == 1
     assert marks.dump(Course(tmp_path).gradebook) == dump
+
+
+class Disposed:
+    """Somebody presses Ctrl-C while Python disposes of it."""
+
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.01)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interruption_that_python_drops_is_noticed_all_the_same():
+    with stopping.noticing():
+        stopping.check()
+        dropped = Disposed()
+        del dropped
+        with pytest.raises(KeyboardInterrupt):
+            stopping.check()
+    stopping.check()
 
 
 # ---- The disk and the gradebook

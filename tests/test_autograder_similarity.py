@@ -9,6 +9,7 @@ import sys
 import time
 import tokenize
 from functools import cache
+from hashlib import blake2b
 from pathlib import Path
 
 import nbformat
@@ -207,6 +208,14 @@ def test_the_shortest_text_with_a_fingerprint():
         assert len(prints_of(text, kind)) == 1
         assert prints_of(text[2:], kind) == frozenset()
         assert prints_of(text, kind, handed_out([text])) == frozenset()
+
+
+def test_a_hash_is_a_polynomial_that_no_process_changes():
+    codes = [blake2b(f"words {word}".encode(), digest_size=7).digest() for word in "abcde"]
+    value = sum(int.from_bytes(code, "big") * 1_000_003 ** (4 - place) for place, code in enumerate(codes))
+    assert prints_of("a b c d e", "words") == {value % (2**61 - 1)}
+    # In the middle of a text, too, where it is made from the one before.
+    assert value % (2**61 - 1) in prints_of("f a b c d e", "words", handed_out(["f a b c d"]))
 
 
 LETTERS = st.lists(st.sampled_from("abcdefgh"), max_size=40)
@@ -440,6 +449,7 @@ def hand_in(course: Course, student: str, texts: dict[str, str], own: str = "") 
         notebook.cells.append(nbformat.from_dict({**cell, "source": texts.get(name, cell.source)}))
     if own:
         notebook.cells.insert(3, nbformat.v4.new_code_cell(own, id=f"own-{student}"))
+        notebook.cells.insert(3, nbformat.v4.new_markdown_cell("notes", id=f"notes-{student}"))
     path = course.received(student, NAME)
     path.parent.mkdir(parents=True)
     nbformat.write(notebook, path)
@@ -485,7 +495,7 @@ def test_what_is_compared(a_course):
     assert found.words == {SCALE, "ps03-7-empty-answer"}
     assert found.texts["ann"].keys() == {*code_of(NAME), SCALE, OWN}
     assert found.texts["student-0001"][OWN] == "mine = 3"
-    # What was handed out to be tried is no cell of their own, nor is a locked one.
+    # Notes are no answer, what was handed out to be tried is no cell of their own, nor is a locked one.
     assert cells_of(NAME, "release")["ps03-0-try"].source not in found.texts["ann"].values()
     assert not any("checks.require" in text for text in found.texts["ann"].values())
 
@@ -545,9 +555,10 @@ def test_side_by_side_by_hand():
 def test_a_long_line_is_wrapped_and_a_long_text_cut():
     rows = side_by_side(("a", "b"), ({"c": "0123456789" * 3}, {"c": "y"}), width=33).splitlines()
     assert rows[-2:] == ["012345678901234 | y", "567890123456789"]
-    rows = side_by_side(("a", "b"), ({"c": "x\n" * 1003}, {})).splitlines()
-    assert rows[-1].startswith("[3 more lines]")
-    assert len(rows) == 4 + 1001
+    for lines, last in ((1000, "x"), (1001, "[lines left out: 1]"), (1003, "[lines left out: 3]")):
+        rows = side_by_side(("a", "b"), ({"c": "x\n" * lines}, {})).splitlines()
+        assert rows[-1].rstrip(" <") == last
+        assert len(rows) == 4 + min(lines, 1001)
 
 
 @given(st.text(max_size=60), st.text(max_size=60))

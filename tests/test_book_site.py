@@ -82,7 +82,7 @@ def site(tmp_path_factory):
 
 
 def test_every_chapter_and_page_is_built(site):
-    about = {"intro", "how_to_use", "zh", "exercises"}
+    about = {"intro", "how_to_use", "zh", "exercises", "instructors"}
     assert about | {"notation", "topics", "glossary", "reference", "references"} == PAGES
     wanted = {"index.html"} | {f"{name}.html" for name in PAGES}
     assert wanted | {f"chapters/{name}.html" for name in CHAPTERS} <= set(site.pages)

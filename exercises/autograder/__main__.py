@@ -24,10 +24,11 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     logging.getLogger("traitlets").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")  # of nbgrader's libraries about each other
-    from exercises.autograder import commands  # nbgrader takes a second to import
+    from exercises.autograder import commands, stopping  # nbgrader takes a second to import
 
     try:
-        said = getattr(commands, options.command)(options)
+        with stopping.noticing():
+            said = getattr(commands, options.command)(options)
     except commands.STOPS as error:
         code, text = commands.stopped(error)
         print(text, file=sys.stderr)

@@ -15,6 +15,7 @@ from traitlets.config import Config
 
 from exercises import release
 from exercises.autograder import result as results
+from exercises.autograder import stopping
 from exercises.autograder.assignments import Assignments
 from exercises.autograder.collect import Origin, collect, origin
 from exercises.autograder.course import Course
@@ -137,6 +138,7 @@ class Grading:
         for job, outcome in outcomes(pool, jobs):
             if isinstance(outcome, Outcome):
                 self._journal.keep(job.key, outcome)
+            stopping.check()
             yield from ((one, outcome) for one in alike[job.key])
 
     def found(self, key: str) -> Outcome | None:

@@ -40,7 +40,7 @@ def side_by_side(
 def _lines(text: str) -> list[str]:
     found = text.splitlines()
     rest = len(found) - MOST_LINES
-    return found if rest <= 0 else [*found[:MOST_LINES], f"[{rest} more lines]"]
+    return found if rest <= 0 else [*found[:MOST_LINES], f"[lines left out: {rest}]"]
 
 
 def _compared(ours: list[str], theirs: list[str], half: int) -> Iterator[str]:
