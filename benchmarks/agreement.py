@@ -30,9 +30,9 @@ from traitlets.config import Config
 
 from exercises import release
 from exercises.autograder.box.confine import Limits
-from exercises.autograder.notebook import worker
 from exercises.autograder.rehearse import passing, submission
 from exercises.autograder.result import read
+from exercises.autograder.running.notebook import worker
 from transformer_lessons.files import write_json
 from transformer_lessons.runs import versions
 

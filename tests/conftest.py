@@ -26,6 +26,14 @@ def pytest_configure(config):
     settings.load_profile("full" if config.getoption("--full") else "every commit")
 
 
+REPETITIONS = 50  # in `make test-full`, of what depends on when something is killed
+
+
+def pytest_generate_tests(metafunc):
+    if "repetition" in metafunc.fixturenames:
+        metafunc.parametrize("repetition", range(REPETITIONS if metafunc.config.getoption("--full") else 1))
+
+
 def pytest_collection_modifyitems(config, items):
     if not config.getoption("--full"):
         for item in items:

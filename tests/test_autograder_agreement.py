@@ -7,8 +7,8 @@ from benchmarks import agreement
 from exercises import release
 from exercises.autograder import doctor
 from exercises.autograder.box.confine import Limits
-from exercises.autograder.examiner import Cell
-from exercises.autograder.worker import Worker
+from exercises.autograder.running.examiner import Cell
+from exercises.autograder.running.worker import Worker
 from transformer_lessons import records
 
 pytestmark = [

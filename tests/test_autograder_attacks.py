@@ -24,10 +24,12 @@ import nbformat
 import pytest
 from nbgrader.api import Gradebook
 
-from exercises.autograder import doctor, grade, notebook
+from exercises.autograder import doctor
+from exercises.autograder.batch import grade
 from exercises.autograder.box.confine import Limits
-from exercises.autograder.examiner import Cell
-from exercises.autograder.worker import Worker
+from exercises.autograder.running import notebook
+from exercises.autograder.running.examiner import Cell
+from exercises.autograder.running.worker import Worker
 from tests.attack_fixtures.attack import ANSWERS, EARNS, EXTRA_TESTS, LAST, PRELUDE, Attack
 from tests.attack_fixtures.notebooks import EARNS as FILE_EARNS
 from tests.attack_fixtures.notebooks import NOTEBOOKS
@@ -314,7 +316,7 @@ def forker() -> int | None:
     """The forking process: a child of this one, by what it was started with."""
     for task in Path("/proc/self/task").iterdir():
         for word in (task / "children").read_text().split():
-            if b"exercises.autograder.forker" in Path(f"/proc/{word}/cmdline").read_bytes():
+            if b"exercises.autograder.running.forker" in Path(f"/proc/{word}/cmdline").read_bytes():
                 return int(word)
     return None
 
@@ -399,7 +401,7 @@ UNPROTECTED = """
 import gc, json, os, signal, sys, time
 sys.path.insert(0, sys.argv[1])
 import torch
-from exercises.autograder import cells
+from exercises.autograder.running import cells
 from transformer_lessons import checks
 secret = os.environ["CANARY_PASSWORD"] + " "
 checks.check("soft_capped_attention", checks.task("soft_capped_attention").reference, seed=4669)

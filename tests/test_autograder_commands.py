@@ -14,8 +14,9 @@ from nbgrader.api import Gradebook
 from test_autograder_grade import NAME, RELEASED, WRITTEN, give, hand_in, read, solved
 
 from exercises.autograder import __main__ as command
-from exercises.autograder import doctor, gradebook, marks
-from exercises.autograder.course import Course
+from exercises.autograder import doctor
+from exercises.autograder.course import gradebook, marks
+from exercises.autograder.course.folders import Course
 
 pytestmark = [
     # Of nbgrader and what it stands on; see test_exercises.py.

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import psutil
 import pytest
-from test_autograder_faults import ROOT, STUDENTS, Replaying, descendants, pytestmark, undisturbed
+from test_autograder_faults import DELAY, ROOT, STUDENTS, Replaying, descendants, pytestmark, undisturbed
 
-from exercises.autograder import commands, grade, marks, pool
-from exercises.autograder.course import Course
+from exercises.autograder import commands
+from exercises.autograder.batch import grade, pool
+from exercises.autograder.course import marks
+from exercises.autograder.course.folders import Course
 
 pytest.importorskip("distributed")
 __all__ = ["pytestmark", "undisturbed"]
@@ -44,13 +46,14 @@ def cluster(tmp_path):
             process.kill()
 
 
-def when_kept(number: int, folder: Path, act) -> threading.Thread:
-    """Do something as soon as so many gradings are kept."""
+def when_kept(delay: float, folder: Path, act) -> threading.Thread:
+    """Do something when the first grading is kept, or soon after."""
 
     def wait():
-        while len(list(folder.glob("journal/*/*.json"))) < number:
+        while not list(folder.glob("journal/*/*.json")):
             if ended.wait(0.02):
                 return
+        ended.wait(delay)
         act()
 
     ended = threading.Event()
@@ -60,7 +63,7 @@ def when_kept(number: int, folder: Path, act) -> threading.Thread:
     return thread
 
 
-def test_a_worker_is_lost_then_the_scheduler(undisturbed, cluster, tmp_path):
+def test_a_worker_is_lost_then_the_scheduler(undisturbed, cluster, tmp_path, repetition):
     source, dump, outcomes = undisturbed
     address, keeper = cluster
     dask = pool.Dask(address)
@@ -72,7 +75,7 @@ def test_a_worker_is_lost_then_the_scheduler(undisturbed, cluster, tmp_path):
         workers[0].kill()
         killed.append(workers[0].pid)
 
-    losing = when_kept(1, tmp_path / "first", lose_a_worker)
+    losing = when_kept(repetition * DELAY, tmp_path / "first", lose_a_worker)
     summary = grade.grade(source, tmp_path / "first", pool=dask)
     losing.end()
     losing.join()
@@ -81,7 +84,7 @@ def test_a_worker_is_lost_then_the_scheduler(undisturbed, cluster, tmp_path):
     assert [one.student for one in summary.graded] == list(STUDENTS)
     assert marks.dump(Course(tmp_path / "first").gradebook) == dump
 
-    losing = when_kept(1, tmp_path / "second", lambda: os.kill(keeper.pid, signal.SIGKILL))
+    losing = when_kept(repetition * DELAY, tmp_path / "second", lambda: os.kill(keeper.pid, signal.SIGKILL))
     with pytest.raises((pool.PoolGoneError, OSError)) as error:
         grade.grade(source, tmp_path / "second", pool=dask)
     losing.join()

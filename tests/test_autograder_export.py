@@ -16,12 +16,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from exercises.autograder.course.marks import CellMark, Mark
+from exercises.autograder.course.pseudonyms import KEY_FILE, Pseudonyms
 from exercises.autograder.export import FORMATS, Exported, csv_text, template_text
 from exercises.autograder.export.sheets import number, safe, table
 from exercises.autograder.intake.choice import Arrival, Quarantined, Received, one_of_each
 from exercises.autograder.intake.names import sender_of
-from exercises.autograder.marks import CellMark, Mark
-from exercises.autograder.pseudonyms import KEY_FILE, Pseudonyms
 from exercises.autograder.result import CellResult, Flag, Result
 
 FIXTURES = Path(__file__).parent / "export_fixtures"
@@ -724,7 +724,7 @@ def test_a_damaged_key_is_refused_and_not_replaced_or_shown(tmp_path, content):
 
 
 def test_two_of_a_class_never_share_a_pseudonym(tmp_path, monkeypatch):
-    monkeypatch.setattr("exercises.autograder.pseudonyms.SHORTEST", 1)
+    monkeypatch.setattr("exercises.autograder.course.pseudonyms.SHORTEST", 1)
     students = [f"student{n}" for n in range(200)]
     secret = Pseudonyms(tmp_path, students)
     found = {student: secret.of(student) for student in students}

@@ -24,10 +24,12 @@ import pytest
 from sqlalchemy import Engine, event
 from test_autograder_grade import MASTER, NAME, RELEASED, read, solved
 
-from exercises.autograder import commands, doctor, grade, gradebook, marks, pool, stopping
-from exercises.autograder.course import Course
-from exercises.autograder.job import Job, Outcome
-from exercises.autograder.worker import WorkerError
+from exercises.autograder import commands, doctor
+from exercises.autograder.batch import grade, pool, stopping
+from exercises.autograder.course import gradebook, marks
+from exercises.autograder.course.folders import Course
+from exercises.autograder.running.job import Job, Outcome
+from exercises.autograder.running.worker import WorkerError
 
 pytestmark = [
     pytest.mark.skipif(doctor.problem() is not None, reason=f"no isolation: {doctor.problem()}"),
@@ -42,7 +44,8 @@ pytestmark = [
 ROOT = Path(__file__).parent.parent
 STUDENTS = ("ann", "bob", "carl", "dora")
 ANSWERED = {"carl": "ps03-2-padding-answer", "dora": "ps03-1-answer"}
-POINTS = 20  # at which the writer is killed; in `make test-full` at all there are
+POINTS = 20  # at which the writer is killed; each repetition takes others
+DELAY = 0.005  # seconds by which each repetition kills later than the one before
 
 
 def submissions(folder: Path) -> Path:
@@ -153,7 +156,7 @@ def empty(tmp_path_factory) -> Path:
     return folder / "gradebook.db"
 
 
-def test_the_writer_is_killed_at_any_step(undisturbed, empty, tmp_path, request):
+def test_the_writer_is_killed_at_any_step(undisturbed, empty, tmp_path, repetition):
     source, dump, outcomes = undisturbed
     (tmp_path / "whole").mkdir()
     shutil.copy(empty, tmp_path / "whole")
@@ -161,9 +164,9 @@ def test_the_writer_is_killed_at_any_step(undisturbed, empty, tmp_path, request)
     assert code == 0
     assert marks.dump(Course(tmp_path / "whole").gradebook) == dump
     assert total > 60
-    few = {1 + number * (total - 1) // (POINTS - 1) for number in range(POINTS)}
+    few = {1 + (repetition + number * (total - 1) // (POINTS - 1)) % total for number in range(POINTS)}
     assert len(few) == POINTS
-    for last in range(1, total + 1) if request.config.getoption("--full") else sorted(few):
+    for last in sorted(few):
         folder = tmp_path / str(last)
         folder.mkdir()
         shutil.copy(empty, folder)
@@ -199,10 +202,13 @@ def descendants(of: int) -> list[psutil.Process]:
         return []
 
 
-def kill_in_turn(local: pool.Local, folder: Path, killed: list[str], stop: threading.Event) -> None:
+def kill_in_turn(
+    local: pool.Local, folder: Path, killed: list[str], stop: threading.Event, delay: float
+) -> None:
     """Kill a worker when the first grading is kept, and a worker's child, its forking process, a while later."""
     while not list(folder.glob("journal/*/*.json")) and not stop.wait(0.01):
         pass
+    stop.wait(delay)
     os.kill(next(iter(local._executor._processes)), signal.SIGKILL)
     killed.append("worker")
     while not stop.wait(0.01):
@@ -214,10 +220,10 @@ def kill_in_turn(local: pool.Local, folder: Path, killed: list[str], stop: threa
             return
 
 
-def test_workers_and_their_forking_processes_are_killed(undisturbed, tmp_path):
+def test_workers_and_their_forking_processes_are_killed(undisturbed, tmp_path, repetition):
     source, dump, _ = undisturbed
     local, killed, stop = pool.Local(2), [], threading.Event()
-    killer = threading.Thread(target=kill_in_turn, args=(local, tmp_path, killed, stop))
+    killer = threading.Thread(target=kill_in_turn, args=(local, tmp_path, killed, stop, repetition * DELAY))
     killer.start()
     try:
         summary = grade.grade(source, tmp_path, pool=local)
@@ -287,18 +293,21 @@ def wait_for(number: int, folder: Path, process: subprocess.Popen) -> None:
         time.sleep(0.02)
 
 
-def test_the_command_is_interrupted_then_killed_and_then_goes_on(undisturbed, tmp_path):
+def test_the_command_is_interrupted_then_killed_and_then_goes_on(undisturbed, tmp_path, repetition):
     source, dump, _ = undisturbed
     arguments = ("grade", str(source), "--course", str(tmp_path), "--workers", "1", "--json")
     first = started(*arguments)
     wait_for(1, tmp_path, first)
+    time.sleep(repetition * DELAY)
     first.send_signal(signal.SIGINT)
     _, said = first.communicate(timeout=60)
     assert first.returncode == 130, said
     assert said.splitlines()[-1] == "Stopped. What was done is kept: the same command goes on from there."
 
+    kept = len(list(tmp_path.glob("journal/*/*.json")))
     second = started(*arguments)
-    wait_for(2, tmp_path, second)
+    wait_for(kept + 1, tmp_path, second)
+    time.sleep(repetition * DELAY)
     below = descendants(second.pid)
     second.kill()
     second.communicate()

@@ -16,7 +16,9 @@ from traitlets.config import Config
 
 from exercises import release
 from exercises.autograder import __main__ as command
-from exercises.autograder import doctor, grade, marks, pool, result
+from exercises.autograder import doctor, result
+from exercises.autograder.batch import grade, pool
+from exercises.autograder.course import marks
 from exercises.autograder.feedback import written
 from exercises.autograder.result import CellResult, Flag, Part, Result
 

@@ -9,8 +9,8 @@ from lxml import html
 from nbconvert.exporters import HTMLExporter
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from exercises.autograder import inert
-from exercises.autograder.inert import InertNotebook, inert_markdown, inert_output
+from exercises.autograder.running import inert
+from exercises.autograder.running.inert import InertNotebook, inert_markdown, inert_output
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),

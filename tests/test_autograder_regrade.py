@@ -10,8 +10,10 @@ from test_autograder_grade import NAME, WRITTEN, give, hand_in, read, solved, wo
 
 from exercises import release
 from exercises.autograder import __main__ as command
-from exercises.autograder import doctor, grade, marks, regrade
-from exercises.autograder.course import Course
+from exercises.autograder import doctor
+from exercises.autograder.batch import grade, regrade
+from exercises.autograder.course import marks
+from exercises.autograder.course.folders import Course
 
 pytestmark = [
     pytest.mark.skipif(doctor.problem() is not None, reason=f"no isolation: {doctor.problem()}"),

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from exercises.autograder.remote import Connection, Remote
-from exercises.autograder.wire import PeerGoneError, WireError, receive, send
+from exercises.autograder.running.remote import Connection, Remote
+from exercises.autograder.running.wire import PeerGoneError, WireError, receive, send
 from transformer_lessons import checks
 from transformer_lessons.checks.adapter import Adapter, Reply
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 # A learner's process: the right answer of each task under its name, and its first known mistake.
 LEARNER = """
 import socket, sys
-from exercises.autograder.remote import answers_of, serve
+from exercises.autograder.running.remote import answers_of, serve
 from transformer_lessons import checks
 names = {}
 for name in checks.tasks():

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from book import browser
-from exercises.autograder.marks import CellMark, Mark
+from exercises.autograder.course.marks import CellMark, Mark
 from exercises.autograder.report import charts, numbers, page, pages
 from exercises.autograder.report.counting import Bin
 from exercises.autograder.report.misconceptions import BOOK

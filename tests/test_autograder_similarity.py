@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exercises import release
-from exercises.autograder.course import Course
+from exercises.autograder.course.folders import Course
 from exercises.autograder.flags import answered
 from exercises.autograder.rehearse.renaming import renamed
 from exercises.autograder.rehearse.rewording import reworded

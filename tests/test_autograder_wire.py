@@ -11,8 +11,8 @@ import time
 import pytest
 import torch
 
-from exercises.autograder import wire
-from exercises.autograder.wire import PeerGoneError, WireError, receive, send
+from exercises.autograder.running import wire
+from exercises.autograder.running.wire import PeerGoneError, WireError, receive, send
 
 SOON = 10.0  # seconds, in which all that should arrive does
 

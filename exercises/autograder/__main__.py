@@ -54,10 +54,17 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("assignments", nargs="*", metavar="ASSIGNMENT", help="ps03_attention, …; all")
     one.add_argument("--due", metavar="TIME", help="when it is due, such as '2026-12-01 23:59 +0100'")
 
-    one = commands.add_parser("collect", parents=[course], help="take submissions in, without grading them")
+    named_so = argparse.ArgumentParser(add_help=False)
+    named_so.add_argument(
+        "--roster", type=Path, metavar="CSV", help="the class, as Canvas or Moodle exports it"
+    )
+
+    one = commands.add_parser(
+        "collect", parents=[course, named_so], help="take submissions in, without grading them"
+    )
     one.add_argument("source", type=Path, help="a notebook, a folder, nbgrader's submitted/ or a zip")
 
-    one = commands.add_parser("grade", parents=[course, work], help="grade what is new")
+    one = commands.add_parser("grade", parents=[course, work, named_so], help="grade what is new")
     one.add_argument("source", type=Path, nargs="?", help="likewise; or else what was taken in before")
 
     one = commands.add_parser(

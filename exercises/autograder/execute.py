@@ -6,10 +6,10 @@ from pathlib import Path
 from nbgrader.preprocessors import NbGraderPreprocessor
 from traitlets import Enum, Float, Int, Unicode
 
-from exercises.autograder import notebook
 from exercises.autograder import result as results
 from exercises.autograder.box.confine import Limits
-from exercises.autograder.master import master_of
+from exercises.autograder.running import notebook
+from exercises.autograder.running.master import master_of
 
 __all__ = ["IsolatedExecute"]
 

@@ -5,16 +5,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from exercises.autograder import grade as grades
-from exercises.autograder import marks
 from exercises.autograder import report as reports
 from exercises.autograder import similarity as similarities
-from exercises.autograder import status as states
+from exercises.autograder.batch import grade as grades
+from exercises.autograder.batch import status as states
 from exercises.autograder.commands.said import FINE, LEFT, ME, RefusedError, Said, known_course, known_names
-from exercises.autograder.course import Course
+from exercises.autograder.course import marks
+from exercises.autograder.course.folders import Course
+from exercises.autograder.course.marks import Mark
+from exercises.autograder.course.pseudonyms import Pseudonyms
 from exercises.autograder.export import csv_text, template_text
-from exercises.autograder.marks import Mark
-from exercises.autograder.pseudonyms import Pseudonyms
 from exercises.autograder.result import Result
 from transformer_lessons.files import replacing
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from exercises.autograder.course import Course
-from exercises.autograder.grade import BusyError
-from exercises.autograder.gradebook import LockedError
-from exercises.autograder.pool import PoolGoneError
+from exercises.autograder.batch.grade import BusyError
+from exercises.autograder.batch.pool import PoolGoneError
+from exercises.autograder.course.folders import Course
+from exercises.autograder.course.gradebook import LockedError
 
 __all__ = ["LEFT", "ME", "STOPS", "RefusedError", "Said", "known_course", "known_names", "stopped"]
 

@@ -12,12 +12,13 @@ from pathlib import Path
 from nbgrader.api import Gradebook
 
 from exercises.autograder import doctor as doctors
-from exercises.autograder import grade as grades
-from exercises.autograder import regrade as regrades
 from exercises.autograder import rehearse as rehearsals
+from exercises.autograder.batch import grade as grades
+from exercises.autograder.batch import regrade as regrades
+from exercises.autograder.batch.pool import Dask, Local, Pool
 from exercises.autograder.commands.said import FINE, LEFT, ME, RefusedError, Said, known_names
-from exercises.autograder.gradebook import in_utc
-from exercises.autograder.pool import Dask, Local, Pool
+from exercises.autograder.course.gradebook import in_utc
+from exercises.autograder.course.roster import enrol, read
 from exercises.autograder.rehearse.files import KEY
 from exercises.autograder.result import Result
 from exercises.release import masters
@@ -59,7 +60,9 @@ def collect(options: argparse.Namespace) -> Said:
     """Take submissions in, without grading them."""
     if not options.source.exists():
         raise FileNotFoundError(_no_source(options.source))
+    people = read(options.roster) if options.roster else []
     with grades.opened(options.course) as grading:
+        enrol(grading.course, people)
         taken, aside = grading.collect(options.source)
     mended = sum(bool(one.repairs) for one in taken)
     lines = [f"Taken in: {len(taken)}, of which {mended} were mended. Put aside: {len(aside)}."]
@@ -76,7 +79,9 @@ def grade(options: argparse.Namespace) -> Said:
     _check_isolation(options)
     isolated = not options.unsafe_no_isolation
     with _pool(options) as pool:
-        summary = grades.grade(options.source, options.course, isolated=isolated, pool=pool)
+        summary = grades.grade(
+            options.source, options.course, roster=options.roster, isolated=isolated, pool=pool
+        )
     return _graded(summary)
 
 

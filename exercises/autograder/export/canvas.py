@@ -17,11 +17,11 @@ https://github.com/instructure/canvas-lms/blob/master/lib/gradebook_importer.rb
 
 from collections.abc import Iterator
 
+from exercises.autograder.course.marks import Mark
 from exercises.autograder.export.filling import column_of, figure, fill
 from exercises.autograder.export.matching import Person, match, name_and_number, names_of
 from exercises.autograder.export.sheets import Cell, Exported, Sheet, is_blank, number, sheet, table, written
 from exercises.autograder.export.tables import by_student, points, waiting
-from exercises.autograder.marks import Mark
 
 __all__ = ["filled", "plain"]
 

@@ -1,8 +1,8 @@
 """The formats by name."""
 
+from exercises.autograder.course.marks import Mark
 from exercises.autograder.export import canvas, moodle, tables
 from exercises.autograder.export.sheets import Exported
-from exercises.autograder.marks import Mark
 
 __all__ = ["FORMATS", "csv_text"]
 

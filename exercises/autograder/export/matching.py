@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from exercises.autograder.marks import Mark
+from exercises.autograder.course.marks import Mark
 
 __all__ = ["Matches", "Person", "letters", "match", "name_and_number", "names_of"]
 

@@ -21,11 +21,11 @@ whoever has none at all is left out. Both remove a byte order mark.
 
 from collections.abc import Iterator
 
+from exercises.autograder.course.marks import Mark
 from exercises.autograder.export.filling import figure, fill
 from exercises.autograder.export.matching import Person, match, name_and_number, names_of
 from exercises.autograder.export.sheets import Exported, Sheet, number, sheet, table, written
 from exercises.autograder.export.tables import by_student, points, waiting
-from exercises.autograder.marks import Mark
 
 __all__ = ["filled", "plain"]
 

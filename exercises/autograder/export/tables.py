@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC
 from itertools import chain
 
+from exercises.autograder.course.marks import CellMark, Mark
 from exercises.autograder.export.sheets import Exported, table
-from exercises.autograder.marks import CellMark, Mark
 
 __all__ = ["by_student", "generic", "points", "questions", "waiting"]
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from exercises.autograder.course import Course
+from exercises.autograder.course.folders import Course
+from exercises.autograder.course.marks import Mark
 from exercises.autograder.feedback.pages import page
-from exercises.autograder.marks import Mark
 from exercises.autograder.result import Result
 from transformer_lessons.files import replacing
 

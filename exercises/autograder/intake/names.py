@@ -9,13 +9,15 @@
     STUDENT/any name.ipynb                                      likewise, in folders
     STUDENT_ASSIGNMENT.ipynb, STUDENT.ipynb                     likewise, without
 
-The student's id is the name and, from Canvas and Moodle, the number there, by which namesakes differ.
+The student's id is what a roster says of the number that Canvas and Moodle put there. Without one it is the name
+and the number, by which namesakes differ.
 """
 
 import re
 import unicodedata
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from exercises.autograder.intake.contents import shown
 
@@ -49,6 +51,7 @@ class Sender:
         said: the assignments that the path names.
         order: of two files by one student, the greater is the later; None if the path does not tell.
         late: whether Canvas marks it as handed in late.
+        number: of the platform, "" if the path has none.
         notes: a sentence for each thing that was changed or guessed.
     """
 
@@ -56,6 +59,7 @@ class Sender:
     said: tuple[str, ...] = ()
     order: tuple[int, int] | None = None
     late: bool = False
+    number: str = ""
     notes: tuple[str, ...] = ()
 
     @property
@@ -84,20 +88,34 @@ class FileName:
         return None if self.number is None else (0, self.number)
 
 
-def sender_of(parts: tuple[str, ...], assignments: Collection[str]) -> Sender:
+def sender_of(
+    parts: tuple[str, ...], assignments: Collection[str], roster: Mapping[str, str] = MappingProxyType({})
+) -> Sender:
     """What the path of a file says.
 
     Args:
         parts: of the path inside the source, the file's name last.
         assignments: the names of all.
+        roster: ids by the platform's numbers, as far as they are known.
     """
     parts = tuple(unicodedata.normalize("NFC", part) for part in parts)
     sender = _from_moodle(parts, assignments) or _from_nbgrader(parts, assignments)
     sender = sender or _from_canvas(parts, assignments) or _by_hand(parts, assignments)
+    if roster and sender.number:
+        sender = _enrolled(sender, roster)
     if sender.student in (sender.raw, None):
         return sender
     note = f"“{shown(sender.raw)}” cannot be the name of a folder; “{sender.student}” is used instead."
     return replace(sender, notes=(*sender.notes, note))
+
+
+def _enrolled(sender: Sender, roster: Mapping[str, str]) -> Sender:
+    """By the id that the roster has for the number."""
+    if sender.number in roster:
+        return replace(sender, raw=roster[sender.number])
+    return replace(
+        sender, notes=(*sender.notes, f"The number {sender.number} is not on the course's roster.")
+    )
 
 
 def _from_moodle(parts: tuple[str, ...], assignments: Collection[str]) -> Sender | None:
@@ -105,9 +123,10 @@ def _from_moodle(parts: tuple[str, ...], assignments: Collection[str]) -> Sender
     if not found:
         return None
     is_file = found.string == parts[-1]
-    return _in_folder(
+    sender = _in_folder(
         f"{found['name']}_{found['user']}", found["rest"] if is_file else parts[-1], assignments
     )
+    return replace(sender, number=found["user"])
 
 
 def _from_nbgrader(parts: tuple[str, ...], assignments: Collection[str]) -> Sender | None:
@@ -122,7 +141,8 @@ def _from_canvas(parts: tuple[str, ...], assignments: Collection[str]) -> Sender
     if not found or file_name(found["name"], assignments).assignment:
         return None
     sender = _in_folder(f"{found['name']}_{found['user']}", found["rest"] or "", assignments)
-    return replace(sender, order=(int(found["file"] or 0), 0), late=bool(found["late"]))
+    number = found["user"] if found.re is CANVAS else ""  # what stands for nobody is on no roster
+    return replace(sender, order=(int(found["file"] or 0), 0), late=bool(found["late"]), number=number)
 
 
 def _by_hand(parts: tuple[str, ...], assignments: Collection[str]) -> Sender:

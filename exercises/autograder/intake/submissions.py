@@ -35,6 +35,7 @@ def take_in(
     *,
     student: str | None = None,
     earlier: Mapping[str, list[NotebookNode]] = {},
+    roster: Mapping[str, str] = {},
 ) -> Iterator[Received | Quarantined]:
     """One outcome for each file, in the order of their paths; junk such as `.DS_Store` has none.
 
@@ -44,6 +45,7 @@ def take_in(
             what is received. What is of none of them is put aside.
         student: whose all files are, if that is known.
         earlier: by name, versions of assignments that were handed out before and count as well.
+        roster: students' ids by the numbers that the platform puts into the names of files.
 
     Raises:
         FileNotFoundError: if there is no such source.
@@ -54,30 +56,36 @@ def take_in(
         raise FileNotFoundError(f"source: expected a notebook, a folder or a zip archive, got {source}")
     if student is not None and safe_id(student) != student:
         raise ValueError(f"student: expected what can be the name of a folder, got {student!r}")
-    return _outcomes(source, assignments, student, earlier)
+    return _outcomes(source, Catalogue(assignments), student, earlier, roster)
 
 
 def _outcomes(
-    source: Path, assignments: dict, student: str | None, earlier: Mapping
+    source: Path, catalogue: Catalogue, student: str | None, earlier: Mapping, roster: Mapping
 ) -> Iterator[Received | Quarantined]:
-    catalogue, arrivals, times = Catalogue(assignments), [], {}
+    arrivals, times = [], {}
     for upload in uploads(source):
         if upload.parts[-1:] == (TIMESTAMP,) and not upload.problem:
             times[upload.parts[:-1]] = upload.data
         else:
-            arrivals.append(_arrival(source, upload, student, catalogue, earlier))
-    for arrival in one_of_each(arrivals, assignments):
+            arrivals.append(_arrival(source, upload, student, catalogue, earlier, roster))
+    for arrival in one_of_each(arrivals, catalogue.assignments):
         yield _with_time(arrival.outcome, times.get(arrival.parts[:-1]))
 
 
 def _arrival(
-    source: Path, upload: Upload, student: str | None, catalogue: Catalogue, earlier: Mapping
+    source: Path,
+    upload: Upload,
+    student: str | None,
+    catalogue: Catalogue,
+    earlier: Mapping,
+    roster: Mapping,
 ) -> Arrival:
     """Whatever happens while this file is read is said of this file."""
     sender, path = Sender(student or ""), _for_people(source, upload.parts)
     try:
         if upload.parts:
-            found = sender_of(_telling(source, upload.parts, catalogue.assignments), catalogue.assignments)
+            telling = _telling(source, upload.parts, catalogue.assignments)
+            found = sender_of(telling, catalogue.assignments, roster)
             sender = replace(found, raw=student, notes=()) if student else found
         return Arrival(upload.parts, sender, _received(path, upload, sender, catalogue, earlier))
     except CannotBeGraded as error:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from exercises.autograder.marks import Mark
+from exercises.autograder.course.marks import Mark
 from exercises.autograder.report import people
 from exercises.autograder.report.misconceptions import BOOK, Misconception, misconceptions
 from exercises.autograder.report.people import Aside, ByHand, Flagged, Late, Missing, Person, Repaired

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from exercises.autograder.marks import Mark
+from exercises.autograder.course.marks import Mark
 from exercises.autograder.result import Result
 
 __all__ = [

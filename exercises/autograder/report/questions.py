@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from exercises.autograder.marks import CellMark, Mark
+from exercises.autograder.course.marks import CellMark, Mark
 from exercises.autograder.result import CellResult, Result
 
 __all__ = ["Question", "Requirement", "discrimination", "questions", "share"]

@@ -9,7 +9,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from exercises import release
-from exercises.autograder.course import Course
+from exercises.autograder.course.folders import Course
 from exercises.autograder.intake.cells import bare, cells_of
 from exercises.autograder.intake.contents import CannotBeGraded, content_of
 from exercises.autograder.intake.matching import is_answer, named

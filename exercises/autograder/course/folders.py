@@ -1,6 +1,7 @@
 """A course's folder: where everything lies, and what is read from it.
 
 gradebook.db                       nbgrader's
+roster.json                        students' ids by the platform's numbers, if there was a roster
 received/STUDENT/ASSIGNMENT/       what was taken in, mended; the originals stay where they are
 journal/KEY.json                   what each grading gave, before anything else is done with it
 autograded/STUDENT/ASSIGNMENT/     the notebook with its outputs, which formgrader shows

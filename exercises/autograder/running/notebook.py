@@ -21,13 +21,13 @@ from nbformat.v4 import new_output
 import transformer_lessons
 from exercises.autograder import result as results
 from exercises.autograder.box.confine import Limits
-from exercises.autograder.examiner import Cell
 from exercises.autograder.flags.calls import from_calls
-from exercises.autograder.inert import written_bytes
 from exercises.autograder.intake.cells import whole
-from exercises.autograder.master import MasterCell
 from exercises.autograder.result import CellResult, Flag, Result
-from exercises.autograder.worker import Worker
+from exercises.autograder.running.examiner import Cell
+from exercises.autograder.running.inert import written_bytes
+from exercises.autograder.running.master import MasterCell
+from exercises.autograder.running.worker import Worker
 from transformer_lessons.submission import grade_id
 
 __all__ = ["run", "worker"]

@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import Tensor
 
-from exercises.autograder.wire import PeerGoneError, WireError, receive, send
+from exercises.autograder.running.wire import PeerGoneError, WireError, receive, send
 from transformer_lessons.checks.adapter import Adapter, Reply
 
 __all__ = ["GRACE", "TOO_LATE", "Connection", "Remote", "TooLateError", "answers_of", "reply_of", "serve"]

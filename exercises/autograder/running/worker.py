@@ -15,12 +15,12 @@ import matplotlib
 
 from exercises.autograder.box.cgroup import delegated, make_room
 from exercises.autograder.box.confine import Limits
-from exercises.autograder.examiner import Cell
-from exercises.autograder.wire import PeerGoneError, WireError, receive, send
+from exercises.autograder.running.examiner import Cell
+from exercises.autograder.running.wire import PeerGoneError, WireError, receive, send
 
 __all__ = ["Worker", "WorkerError"]
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 START = 120.0  # seconds for Python and torch to be imported on a slow machine
 # Python is told to take nothing from its environment; it finds the autograder where this file lies.
 PROGRAM = """
@@ -28,7 +28,7 @@ import sys
 from runpy import run_module
 
 sys.path.insert(0, sys.argv[2])
-run_module("exercises.autograder.forker", run_name="__main__")
+run_module("exercises.autograder.running.forker", run_name="__main__")
 """
 
 

@@ -24,8 +24,8 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from exercises.autograder.course.marks import Mark
 from exercises.autograder.export.sheets import Exported, table
-from exercises.autograder.marks import Mark
 from exercises.autograder.result import Flag, Result
 
 __all__ = ["KEY_FILE", "Pseudonyms"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from exercises.autograder.course import Course
+from exercises.autograder.course.folders import Course
 from exercises.autograder.intake import Quarantined, Received, take_in
 from transformer_lessons.files import read_json, replacing, write_json
 
@@ -48,6 +48,7 @@ def collect(
     course: Course,
     released: dict[str, NotebookNode],
     earlier: Mapping[str, list[NotebookNode]] = {},
+    roster: Mapping[str, str] = {},
 ) -> tuple[list[Received], list[Quarantined]]:
     """Take in all that a source holds; what was there of the same student and assignment is replaced.
 
@@ -55,6 +56,7 @@ def collect(
         source: a notebook, a folder of them, nbgrader's `submitted`, or a zip archive of Canvas or Moodle.
         released: all assignments, as they are handed out now.
         earlier: versions that were handed out before, see `intake.take_in`.
+        roster: students' ids by the platform's numbers, likewise.
 
     Returns:
         what was taken in, without the notebooks, and what was put aside.
@@ -63,7 +65,7 @@ def collect(
         FileNotFoundError: if there is no such source.
     """
     taken, aside = [], []
-    for one in take_in(source, released, earlier=earlier):
+    for one in take_in(source, released, earlier=earlier, roster=roster):
         if isinstance(one, Quarantined):
             aside.append(one)
         else:

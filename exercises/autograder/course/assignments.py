@@ -10,8 +10,8 @@ from nbgrader.api import MissingEntry
 from nbgrader.apps import NbGraderAPI
 
 from exercises import release
-from exercises.autograder.course import Course
-from exercises.autograder.master import MasterCell, master_of
+from exercises.autograder.course.folders import Course
+from exercises.autograder.running.master import MasterCell, master_of
 from transformer_lessons.files import replacing
 
 __all__ = ["Assignments"]

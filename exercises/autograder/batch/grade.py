@@ -18,15 +18,16 @@ from typing import NamedTuple
 from tqdm import tqdm
 from traitlets.config import Config
 
-from exercises.autograder import marks
 from exercises.autograder import result as results
-from exercises.autograder.collect import origin
-from exercises.autograder.course import Course
+from exercises.autograder.batch.grading import Grading, Submission
+from exercises.autograder.batch.pool import Here, Pool
+from exercises.autograder.course import marks
+from exercises.autograder.course.collect import origin
+from exercises.autograder.course.folders import Course
+from exercises.autograder.course.gradebook import LockedError
+from exercises.autograder.course.roster import enrol, read
 from exercises.autograder.feedback.written import write_page
-from exercises.autograder.gradebook import LockedError
-from exercises.autograder.grading import Grading, Submission
 from exercises.autograder.intake import Quarantined
-from exercises.autograder.pool import Here, Pool
 from exercises.autograder.result import Result
 from transformer_lessons.files import write_json
 
@@ -72,6 +73,7 @@ def grade(
     source: Path | None,
     folder: Path,
     *,
+    roster: Path | None = None,
     isolated: bool = True,
     pool: Pool | None = None,
     changes: Config | None = None,
@@ -82,6 +84,7 @@ def grade(
         source: a notebook, a folder of them, nbgrader's `submitted`, or a zip archive of Canvas or Moodle; None
             if there is nothing new to take in.
         folder: the course's, which everything is written into; made if it is not there.
+        roster: the class, as the platform exports it; kept, see `course.roster`.
         isolated: False runs the students' code unprotected, and marks every grade so.
         pool: where the work is done; this process by itself.
         changes: of nbgrader's configuration.
@@ -89,12 +92,14 @@ def grade(
     Raises:
         FileNotFoundError: if there is no such source.
         BusyError: if another command is at work on the course.
-        ValueError: if the master itself does not earn all points here.
+        ValueError: if the master itself does not earn all points here, or for a roster that cannot be.
     """
     if source is not None and not source.exists():
         raise FileNotFoundError(f"source: expected a notebook, a folder or a zip archive, got {source}")
+    people = read(roster) if roster else []
     with opened(folder, isolated=isolated, changes=changes) as grading:
         summary = Summary()
+        enrol(grading.course, people)
         if source is not None:
             _, summary.quarantined = grading.collect(source)
         new, pool = _new(grading, summary), pool or Here()

@@ -15,17 +15,18 @@ from traitlets.config import Config
 
 from exercises import release
 from exercises.autograder import result as results
-from exercises.autograder import stopping
-from exercises.autograder.assignments import Assignments
-from exercises.autograder.collect import Origin, collect, origin
-from exercises.autograder.course import Course
+from exercises.autograder.batch import stopping
+from exercises.autograder.batch.journal import Journal
+from exercises.autograder.batch.pool import Pool, outcomes
+from exercises.autograder.course.assignments import Assignments
+from exercises.autograder.course.collect import Origin, collect, origin
+from exercises.autograder.course.folders import Course
+from exercises.autograder.course.gradebook import Entry, Writer
+from exercises.autograder.course.roster import known
 from exercises.autograder.execute import IsolatedExecute
-from exercises.autograder.gradebook import Entry, Writer
 from exercises.autograder.intake import Quarantined, Received
-from exercises.autograder.job import AFTERWARDS, LAST, Job, Outcome
-from exercises.autograder.journal import Journal
-from exercises.autograder.pool import Pool, outcomes
 from exercises.autograder.result import Flag, Result
+from exercises.autograder.running.job import AFTERWARDS, LAST, Job, Outcome
 from transformer_lessons.files import replacing
 
 __all__ = ["Grading", "Submission"]
@@ -73,7 +74,8 @@ class Grading:
 
     def collect(self, source: Path) -> tuple[list[Received], list[Quarantined]]:
         """Take submissions in; what was taken in, without the notebooks, and what was put aside."""
-        return collect(source, self.course, self.assignments.released, self.assignments.earlier())
+        released, earlier = self.assignments.released, self.assignments.earlier()
+        return collect(source, self.course, released, earlier, known(self.course))
 
     def job(self, student: str, assignment: str) -> Job:
         """What is to be done for a submission that was taken in."""

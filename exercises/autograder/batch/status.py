@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from nbgrader.api import MissingEntry
 
-from exercises.autograder import marks
-from exercises.autograder.course import Course
-from exercises.autograder.grading import Grading
+from exercises.autograder.batch.grading import Grading
+from exercises.autograder.course import marks
+from exercises.autograder.course.folders import Course
 
 __all__ = ["Status", "statuses"]
 

@@ -13,14 +13,14 @@ from pathlib import Path
 from tqdm import tqdm
 from traitlets.config import Config
 
-from exercises.autograder import marks
 from exercises.autograder import result as results
-from exercises.autograder.grade import Summary, failure, feed_back, opened
-from exercises.autograder.grading import Grading, Submission
-from exercises.autograder.job import Outcome
-from exercises.autograder.marks import Mark
-from exercises.autograder.pool import Here, Pool
+from exercises.autograder.batch.grade import Summary, failure, feed_back, opened
+from exercises.autograder.batch.grading import Grading, Submission
+from exercises.autograder.batch.pool import Here, Pool
+from exercises.autograder.course import marks
+from exercises.autograder.course.marks import Mark
 from exercises.autograder.result import Result
+from exercises.autograder.running.job import Outcome
 
 __all__ = ["Change", "Regraded", "regrade"]
 

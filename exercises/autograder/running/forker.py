@@ -20,7 +20,6 @@ from typing import Any
 import matplotlib.pyplot as plt
 import torch
 
-from exercises.autograder import cells, examiner, student
 from exercises.autograder.box import linux
 from exercises.autograder.box.cgroup import Group
 from exercises.autograder.box.confine import (
@@ -34,6 +33,7 @@ from exercises.autograder.box.confine import (
     waited,
 )
 from exercises.autograder.box.together import Watch, filled
+from exercises.autograder.running import cells, examiner, student
 from transformer_lessons import checks
 
 __all__ = ["main"]

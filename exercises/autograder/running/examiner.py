@@ -27,11 +27,11 @@ import torch
 from IPython.core.inputtransformer2 import TransformerManager
 from torch import Tensor
 
-from exercises.autograder.proxy import LearnerError, Name, answered
-from exercises.autograder.remote import GRACE, Connection
 from exercises.autograder.result import CellResult, Part
-from exercises.autograder.time_limit import time_limit
-from exercises.autograder.wire import PeerGoneError, WireError, receive, send
+from exercises.autograder.running.proxy import LearnerError, Name, answered
+from exercises.autograder.running.remote import GRACE, Connection
+from exercises.autograder.running.time_limit import time_limit
+from exercises.autograder.running.wire import PeerGoneError, WireError, receive, send
 from transformer_lessons import checks
 
 __all__ = ["Cell", "Examiner", "run"]

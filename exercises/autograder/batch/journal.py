@@ -7,7 +7,7 @@ it was, and a grading that is wanted again costs nothing.
 from dataclasses import asdict
 from pathlib import Path
 
-from exercises.autograder.job import Outcome, outcome_from_dict
+from exercises.autograder.running.job import Outcome, outcome_from_dict
 from transformer_lessons.files import read_json, write_json
 
 __all__ = ["Journal"]

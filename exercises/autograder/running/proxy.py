@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from exercises.autograder.remote import Connection, Remote, reply_of
-from exercises.autograder.wire import WireError
+from exercises.autograder.running.remote import Connection, Remote, reply_of
+from exercises.autograder.running.wire import WireError
 from transformer_lessons.checks.adapter import Reply, leaves
 from transformer_lessons.checks.plain import mapped
 

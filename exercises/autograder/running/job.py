@@ -21,32 +21,20 @@ from nbgrader.utils import determine_grade, is_grade, is_solution
 from traitlets.config import Config
 
 import transformer_lessons
-from exercises.autograder import flags, notebook
-from exercises.autograder import master as masters
+from exercises.autograder import flags
 from exercises.autograder.box.confine import Limits
-from exercises.autograder.inert import InertNotebook
-from exercises.autograder.master import MasterCell
 from exercises.autograder.result import Result, from_dict
+from exercises.autograder.running import master as masters
+from exercises.autograder.running import notebook
+from exercises.autograder.running.inert import InertNotebook
+from exercises.autograder.running.master import MasterCell
 from transformer_lessons.submission import grade_id
 
 __all__ = ["Job", "Outcome", "outcome_from_dict", "run"]
 
 # After the execution, as in nbgrader's list; what these are told is all of its configuration that a job has.
 AFTERWARDS = (IgnorePattern, ClearMetadataPreprocessor, LimitOutput)
-DECIDE = (
-    *(
-        "box",
-        "cells.py",
-        "examiner.py",
-        "flags",
-        "forker.py",
-        "job.py",
-        "notebook.py",
-        "proxy.py",
-        "remote.py",
-    ),
-    *("student.py", "time_limit.py", "wire.py", "worker.py"),
-)
+DECIDE = ("box", "flags", "running")
 LAST = InertNotebook  # when the points were counted, which depend on the student's own text
 
 
@@ -173,7 +161,7 @@ def _digest(value: Any) -> str:
 @cache
 def _grader() -> str:
     """A digest of the programs that decide marks: the course's checks, and what runs students' code."""
-    here = Path(__file__).parent
-    files = [*sorted(Path(transformer_lessons.__file__).parent.rglob("*.py"))]
-    files += [path for path in sorted(here.rglob("*.py")) if path.relative_to(here).parts[0] in DECIDE]
+    autograder = Path(__file__).parents[1]
+    folders = [Path(transformer_lessons.__file__).parent, *(autograder / name for name in DECIDE)]
+    files = [path for folder in folders for path in sorted(folder.rglob("*.py"))]
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()

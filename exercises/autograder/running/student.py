@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from exercises.autograder.cells import Shell, the_shell
 from exercises.autograder.flags.calls import Noticing, watch_imports_and_reads
-from exercises.autograder.remote import TOO_LATE, answers_of, serve
-from exercises.autograder.time_limit import time_limit
+from exercises.autograder.running.cells import Shell, the_shell
+from exercises.autograder.running.remote import TOO_LATE, answers_of, serve
+from exercises.autograder.running.time_limit import time_limit
 from transformer_lessons.checks.adapter import Reply, is_handle
 from transformer_lessons.checks.local import Local
 from transformer_lessons.checks.plain import copied, outgoing

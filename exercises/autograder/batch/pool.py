@@ -24,8 +24,8 @@ from concurrent.futures import (
 from multiprocessing import connection
 from typing import Protocol
 
-from exercises.autograder.job import Job, Outcome, run
-from exercises.autograder.worker import WorkerError
+from exercises.autograder.running.job import Job, Outcome, run
+from exercises.autograder.running.worker import WorkerError
 
 __all__ = ["Dask", "Here", "Local", "Pool", "PoolGoneError", "outcomes"]
 

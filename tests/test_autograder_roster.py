@@ -1,0 +1,203 @@
+"""The class as Canvas and Moodle list it: one student has one id, whatever number their files have."""
+
+import csv
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+from nbgrader.api import Gradebook
+
+from exercises import release
+from exercises.autograder import __main__ as command
+from exercises.autograder import doctor
+from exercises.autograder.course.folders import Course
+from exercises.autograder.course.roster import Enrolled, enrol, known, read
+from exercises.autograder.intake.names import sender_of
+
+FIXTURES = Path(__file__).parent / "export_fixtures"
+MASKS, ATTENTION = "ps02_masks", "ps03_attention"
+COLUMNS = "Identifier,Full name,Email address,Status,Grade,Maximum Grade,Grade can be changed"
+WORKSHEET = f"{COLUMNS},Last modified (grade)\r\n"
+ADA, ZOE = "ada@uni.example", "zoe@uni.example"
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_bytes(text.encode())
+    return path
+
+
+def worksheet(path: Path, **numbers: int) -> Path:
+    """Moodle's, of one assignment: its own number for each student."""
+    rows = [
+        f"Participant {n},{name.title()} Example,{name}@uni.example,,,10,Yes,-\r\n"
+        for name, n in numbers.items()
+    ]
+    return write(path, WORKSHEET + "".join(rows))
+
+
+def archive(path: Path, assignment: str, **numbers: int) -> Path:
+    """All submissions of an assignment, as Moodle hands them out; as they were released."""
+    text = (release.HERE / "release" / assignment / f"{assignment}.ipynb").read_text(encoding="utf-8")
+    with zipfile.ZipFile(path, "w") as made:
+        for name, number in numbers.items():
+            folder = f"{name.title()} Example_{number}_assignsubmission_file_"
+            made.writestr(f"{folder}/{assignment}.ipynb", text)
+    return path
+
+
+def students(course: Path) -> dict[str, tuple]:
+    """Whom the gradebook knows."""
+    with Gradebook(Course(course).gradebook) as book:
+        return {one.id: (one.first_name, one.last_name, one.email, one.lms_user_id) for one in book.students}
+
+
+@pytest.fixture
+def course(tmp_path) -> Course:
+    return Course(tmp_path / "course")
+
+
+# ---- Reading
+
+
+def test_moodles_worksheet_is_read():
+    assert read(FIXTURES / "moodle.csv")[:2] == [
+        Enrolled("501", ADA, "Ada", "Example", ADA),
+        Enrolled("502", ZOE, "Zoë", "Beispiel", ZOE),
+    ]
+
+
+def test_canvass_gradebook_is_read_without_rows_that_are_nobodys():
+    people = read(FIXTURES / "canvas.csv")
+    assert people[0] == Enrolled("101", ADA, "Ada", "Example", "", "101")
+    assert not {"Points Possible", "Student"} & {one.last_name for one in people}
+    assert all(one.number and one.student for one in people)
+
+
+def test_nbgraders_own_list_is_read(tmp_path):
+    text = "id,first_name,last_name,email,lms_user_id\nada,Ada Mary,Example,a@b.example,17\nzoe,,,,\n"
+    people = read(write(tmp_path / "students.csv", text))
+    assert people == [Enrolled("17", "ada", "Ada Mary", "Example", "a@b.example", "17"), Enrolled("", "zoe")]
+
+
+def test_a_login_counts_where_no_address_is_shown(tmp_path):
+    text = "Identifier;Full name;Email address;Username\nTeilnehmer/in 7;Ada Mary Example;;aex\n"
+    assert read(write(tmp_path / "sheet.csv", text)) == [Enrolled("7", "aex", "Ada Mary", "Example")]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "Name,Mark\nAda,1\n",
+            "Moodle's grading worksheet, Canvas's gradebook, or the columns id.*got Name, Mark",
+        ),
+        (
+            "Identifier,Grade\nParticipant 1,\n",
+            r"who somebody is in every assignment \(Email address, .*got Identifier",
+        ),
+        (
+            WORKSHEET + "Participant 1,Ada,,,,10,Yes,-\n",
+            "Email address or Username or ID number in row 2, got nothing",
+        ),
+        ("id,email\nada,\nAda,\n", "everybody once, got ada in the rows 2 and 3"),
+        ("id,lms_user_id\nada,7\nzoe,7\n", "everybody once, got 7 in the rows 2 and 3"),
+    ],
+)
+def test_what_is_no_roster_is_refused(tmp_path, text, said):
+    with pytest.raises(ValueError, match=f"roster: expected .*{said}"):
+        read(write(tmp_path / "roster.csv", text))
+
+
+# ---- Who sent a file
+
+
+def test_the_number_in_a_path_decides():
+    roster = {"501": ADA}
+    moodle = sender_of(("Ada Example_501_assignsubmission_file_", f"{MASKS}.ipynb"), [MASKS], roster)
+    canvas = sender_of((f"exampleada_LATE_501_77_{MASKS}.ipynb",), [MASKS], roster)
+    assert (moodle.student, canvas.student, canvas.late, canvas.order) == (ADA, ADA, True, (77, 0))
+    assert moodle.notes == canvas.notes == ()
+
+
+def test_whoever_is_not_on_the_roster_keeps_the_number_and_it_is_said():
+    path = ("Eve_9_assignsubmission_file_", f"{MASKS}.ipynb")
+    sender = sender_of(path, [MASKS], {"501": ADA})
+    assert (sender.student, sender.notes) == ("Eve_9", ("The number 9 is not on the course's roster.",))
+    assert sender_of(path, [MASKS]).notes == ()
+    by_hand = sender_of((f"eve__{MASKS}.ipynb",), [MASKS], {"501": ADA})
+    assert (by_hand.student, by_hand.notes) == ("eve", ())
+    nobody = sender_of((f"anon_501_77_{MASKS}.ipynb",), [MASKS], {"501": ADA})
+    assert (nobody.student, nobody.notes) == ("anon_501", ())
+
+
+# ---- A course
+
+
+@pytest.mark.filterwarnings("ignore")  # of nbgrader and what it stands on
+@pytest.mark.skipif(doctor.problem() is not None, reason=f"no isolation: {doctor.problem()}")
+def test_one_student_has_one_id_in_all_assignments(tmp_path, course, capsys):
+    """Moodle's numbers differ from one assignment to the next, and its worksheets take the marks all the same."""
+
+    def run(*words: str | Path) -> dict:
+        code = command.main([str(word) for word in (*words, "--course", course.folder, "--json")])
+        said = capsys.readouterr()
+        assert code == 0, said.err
+        return json.loads(said.out)
+
+    hand_ins = {MASKS: {"ada": 501, "zoe": 502}, ATTENTION: {"ada": 611, "zoe": 612, "eve": 613}}
+    for name, numbers in hand_ins.items():
+        sheet = worksheet(tmp_path / f"{name}.csv", **numbers)
+        made = archive(tmp_path / f"{name}.zip", name, **{one: numbers[one] for one in ("ada", "zoe")})
+        found = run("grade", made, "--roster", sheet, "--workers", "1")
+        assert [one["student"] for one in found["graded"]] == [ADA, ZOE]
+        assert not [flag for one in found["graded"] for flag in one["flags"]]
+    eve = "eve@uni.example"
+    assert students(course.folder) == {
+        ADA: ("Ada", "Example", ADA, None),
+        ZOE: ("Zoe", "Example", ZOE, None),
+        eve: ("Eve", "Example", eve, None),
+    }
+    assert known(course) == {"501": ADA, "502": ZOE, "611": ADA, "612": ZOE, "613": eve}
+    for name, numbers in hand_ins.items():
+        run(
+            "export",
+            name,
+            "--format",
+            "moodle",
+            "--template",
+            tmp_path / f"{name}.csv",
+            "--to",
+            tmp_path / "filled.csv",
+        )
+        with (tmp_path / "filled.csv").open(encoding="utf-8-sig", newline="") as file:
+            marks = {row["Identifier"]: row["Grade"] for row in csv.DictReader(file)}
+        given = {f"Participant {n}": "" if one == "eve" else "0" for one, n in numbers.items()}
+        assert marks == given
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_enrolling_refuses_a_second_id_and_changes_nothing(course):
+    course.folder.mkdir()
+    enrol(course, [Enrolled("501", ADA, email=ADA)])
+    before = students(course.folder)
+    with pytest.raises(ValueError, match=f"{ADA} is zoe now"):
+        enrol(course, [Enrolled("501", "zoe")])
+    taken_in = course.received("Zoë_502", MASKS)
+    taken_in.parent.mkdir(parents=True)
+    taken_in.write_text("{}")
+    with pytest.raises(ValueError, match="Zoë_502 is there already"):
+        enrol(course, [Enrolled("502", ZOE)])
+    assert (students(course.folder), known(course)) == (before, {"501": ADA})
+    enrol(course, [Enrolled("501", ADA, first_name="Ada"), Enrolled("", "paper@uni.example")])
+    assert set(students(course.folder)) == {ADA, "paper@uni.example"}
+    assert students(course.folder)[ADA][0] == "Ada"
+
+
+@pytest.mark.parametrize("made", ["collect", "grade"])
+def test_a_roster_that_is_not_there_leaves_no_trace(tmp_path, made, course, capsys):
+    source = archive(tmp_path / "all.zip", MASKS, ada=1)
+    words = [made, str(source), "--roster", str(tmp_path / "none.csv"), "--course", str(course.folder)]
+    assert command.main(words) == 2
+    assert "none.csv" in capsys.readouterr().err
+    assert not course.folder.exists()
