@@ -151,7 +151,6 @@ def main() -> int:
     options = parser.parse_args()
     logging.getLogger("traitlets").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
-    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     JOURNAL.unlink(missing_ok=True) if options.again else None
     group = [one.notebook for one in students(2 * options.most, ASSIGNMENT) if one.notebook][: options.most]
     few, runs = min(PLAIN_ONES, options.most), {}

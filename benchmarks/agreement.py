@@ -11,7 +11,6 @@ Goes on where it was stopped, and writes ``transformer_lessons/records/agreement
 import argparse
 import json
 import logging
-import os
 import resource
 import sys
 import tempfile
@@ -164,7 +163,6 @@ def main() -> int:
     options = parser.parse_args()
     logging.getLogger("traitlets").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
-    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     JOURNAL.parent.mkdir(parents=True, exist_ok=True)
     JOURNAL.unlink(missing_ok=True) if options.again else None
     found = [json.loads(line) for line in JOURNAL.open()] if JOURNAL.exists() else []

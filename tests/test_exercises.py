@@ -1,8 +1,8 @@
 """Masters and student versions: in sync, without solutions, full marks for the one and none for the other."""
 
-import os
 import re
 import shutil
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -10,6 +10,7 @@ from pathlib import Path
 import nbformat
 import pytest
 import torch
+from nbgrader import dbutil
 from nbgrader.api import Gradebook
 from traitlets.config import Config
 
@@ -46,14 +47,11 @@ def read(path: Path) -> nbformat.NotebookNode:
 @pytest.fixture(scope="session")
 def course(tmp_path_factory):
     """A course in a fresh folder, its assignments generated, and what was generated."""
-    before = os.environ["PATH"]
-    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{before}"  # nbgrader starts `alembic`
     root = tmp_path_factory.mktemp("course")
     isolation = "none" if doctor.problem() else "full"
     api = release.course(root, Config(IsolatedExecute=Config(isolation=isolation)))
     texts = {master: release.generate(master, api) for master in MASTERS}
-    yield root, api, texts
-    os.environ["PATH"] = before
+    return root, api, texts
 
 
 def graded(course, master: Path, student: str, notebook: Path) -> tuple[dict[str, float], set[str], Path]:
@@ -303,3 +301,10 @@ def test_the_broken_program_breaks_where_it_is_said(no_shape_checks, cell, task,
         local = dict(names)
         exec(answer.replace(right[letter], broken[letter]), local)
         assert not names["checks"].check(task, local[both[1]]).passed
+
+
+def test_the_databases_version_is_the_one_that_nbgraders_command_finds(tmp_path):
+    program = Path(sys.executable).with_name("alembic")
+    dbutil.write_alembic_ini(str(tmp_path / "alembic.ini"), "sqlite://")
+    said = subprocess.check_output([program, "-c", tmp_path / "alembic.ini", "heads"], text=True)
+    assert said.split()[0] == release.database_version()

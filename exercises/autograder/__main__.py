@@ -24,7 +24,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     logging.getLogger("traitlets").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")  # of nbgrader's libraries about each other
-    from exercises.autograder import commands, stopping  # nbgrader takes a second to import
+    from exercises.autograder import commands  # nbgrader takes a second to import
+    from exercises.autograder.batch import stopping
 
     try:
         with stopping.noticing():

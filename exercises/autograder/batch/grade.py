@@ -6,7 +6,6 @@ change.
 """
 
 import fcntl
-import os
 import re
 import sys
 from collections.abc import Iterator
@@ -125,7 +124,7 @@ def opened(folder: Path, *, isolated: bool = True, changes: Config | None = None
         except OSError:
             raise BusyError(f"another command is at work on {folder}: wait for it, or stop it") from None
         _sweep(folder)
-        with _nbgraders_commands(), Grading(Course(folder), isolated=isolated, changes=changes) as grading:
+        with Grading(Course(folder), isolated=isolated, changes=changes) as grading:
             yield grading
 
 
@@ -199,14 +198,3 @@ def _list_failed(course: Course, summary: Summary) -> None:
     """For a person, beside what was put aside."""
     failed = [one._asdict() for one in summary.failed]
     write_json(course.not_graded, {**course.aside(), "failed": failed})
-
-
-@contextmanager
-def _nbgraders_commands() -> Iterator[None]:
-    """nbgrader starts the command `alembic`, which lies beside this Python."""
-    before = os.environ["PATH"]
-    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{before}"
-    try:
-        yield
-    finally:
-        os.environ["PATH"] = before

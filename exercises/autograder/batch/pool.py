@@ -21,7 +21,7 @@ from concurrent.futures import (
     ProcessPoolExecutor,
     wait,
 )
-from multiprocessing import connection
+from multiprocessing import connection, forkserver
 from typing import Protocol
 
 from exercises.autograder.running.job import Job, Outcome, run
@@ -71,7 +71,8 @@ class Here:
 class Local:
     """Processes of this machine, started anew when one was killed.
 
-    They begin at once: what they import takes seconds, in which submissions can be taken in.
+    They are forked from a process that imports at once what they need. That takes seconds, in which submissions
+    can be taken in. Forked from this one they would hold all that it knows, the gradebook's address for one.
 
     Args:
         workers: how many.
@@ -80,7 +81,10 @@ class Local:
     def __init__(self, workers: int):
         self.width = workers
         self._folder = tempfile.TemporaryDirectory(prefix="grading-")
-        self._executor: Executor | None = self._started()
+        self._executor: Executor | None = None
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload([run.__module__])
+        forkserver.ensure_running()
 
     def submit(self, job: Job) -> Future:
         """Have a job done by the next process that is free."""
@@ -93,12 +97,9 @@ class Local:
         raise RuntimeError("workers: expected processes that stay, got some that end at once")
 
     def _started(self) -> Executor:
-        # Spawned, not forked: a fork would hold all that this process knows, the gradebook's address for one.
-        context = multiprocessing.get_context("spawn")
-        made = ProcessPoolExecutor(self.width, context, initializer=_begin, initargs=(self._folder.name,))
-        for _ in range(self.width):
-            made.submit(_ready)  # for each one a process
-        return made
+        return ProcessPoolExecutor(
+            self.width, self._context, initializer=_begin, initargs=(self._folder.name,)
+        )
 
     def close(self) -> None:
         """End the processes; what they are at is lost."""
@@ -123,10 +124,6 @@ def _begin(folder: str) -> None:
     tempfile.tempdir = folder
     parent = multiprocessing.parent_process()
     threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
-
-
-def _ready() -> None:
-    """Nothing to do, but for this all has to be imported."""
 
 
 def _end_with(sentinel: int) -> None:
