@@ -2,15 +2,50 @@
 
 import re
 from html import escape
+from pathlib import Path
 from textwrap import shorten
 
 from docutils import nodes
 from sphinx.transforms import SphinxTransform
 
+# What the explorable of a page needs: `explorable: translator` at its top. The last of each is its own.
+EXPLORABLES = {
+    "architecture": ("page.js", "architecture.js"),
+    "hand": ("page.js", "model.js", "hand.js"),
+    "heads": ("page.js", "heads.js"),
+    "masks": ("page.js", "model.js", "masks.js"),
+    "positions": ("page.js", "model.js", "positions.js"),
+    "scale": ("page.js", "model.js", "scale.js"),
+    "translator": ("page.js", "model.js", "numbers.js", "number_words.js", "translator.js"),
+}
+TRAINED = "number_words"  # the model that comes with the package, as a script
 
-def leave_vendored_scripts(app, config):
-    """Jupyter Book puts every script below `_static` on every page; MathJax belongs only to equations."""
-    config.html_js_files = [path for path in config.html_js_files if not str(path).startswith("vendor/")]
+
+def leave_out_of_other_pages(app, config):
+    """Jupyter Book puts all below `_static` on every page; MathJax is for equations, explorables for theirs."""
+    own = ("vendor/", "explorables/")
+    config.html_js_files = [path for path in config.html_js_files if not str(path).startswith(own)]
+    config.html_css_files = [path for path in config.html_css_files if not str(path).startswith(own)]
+
+
+def export_trained_model(app):
+    """The weights that the live translator runs, from the package's own."""
+    if app.builder.format != "html":
+        return
+    from transformer_lessons import checkpoints, web_export  # torch takes seconds to import
+
+    made = web_export.export(*checkpoints.load_model())
+    web_export.write(Path(app.outdir) / "_static" / "explorables" / f"{TRAINED}.js", TRAINED, made)
+
+
+def add_explorable(app, pagename, templatename, context, doctree):
+    """The scripts and the style of a page's explorable, on this page only."""
+    name = (context.get("meta") or {}).get("explorable")
+    if name is None:
+        return
+    app.add_css_file("explorables/explorables.css")
+    for script in EXPLORABLES[name]:
+        app.add_js_file(f"explorables/{script}", loading_method="defer")
 
 
 class Anchors(SphinxTransform):
@@ -88,8 +123,10 @@ def say_the_language(app, pagename, templatename, context, doctree):
 
 def setup(app):
     """Sphinx calls this once, because `_config.yml` lists `book.site`."""
-    app.connect("config-inited", leave_vendored_scripts)
+    app.connect("config-inited", leave_out_of_other_pages)
+    app.connect("builder-inited", export_trained_model)
     app.add_transform(Anchors)
+    app.connect("html-page-context", add_explorable)
     app.connect("html-page-context", describe)
     app.connect("html-page-context", say_the_language)
     app.connect("html-page-context", leave_out_mathjax, priority=501)  # after Sphinx's mathjax extension, 500

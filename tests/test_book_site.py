@@ -26,6 +26,7 @@ REPOSITORY = re.search(
 )[1]
 CHAPTERS = sorted(path.stem for path in (ROOT / "book" / "chapters").glob("*.ipynb"))
 PAGES = {path.stem for path in (ROOT / "book").glob("*.md")}
+EXPLORABLES = {path.stem for path in (ROOT / "book" / "explorables").glob("*.md")}
 # Attributes by which a page makes the browser fetch something (an <a href> waits for a click).
 FETCHED = {("link", "href"), ("object", "data"), ("use", "href"), ("image", "href")} | {
     (tag, "src") for tag in ("script", "img", "iframe", "source", "audio", "video", "embed", "track")
@@ -85,7 +86,8 @@ def test_every_chapter_and_page_is_built(site):
     about = {"intro", "how_to_use", "zh", "exercises", "instructors"}
     assert about | {"notation", "topics", "glossary", "reference", "references"} == PAGES
     wanted = {"index.html"} | {f"{name}.html" for name in PAGES}
-    assert wanted | {f"chapters/{name}.html" for name in CHAPTERS} <= set(site.pages)
+    wanted |= {f"chapters/{name}.html" for name in CHAPTERS}
+    assert wanted | {f"explorables/{name}.html" for name in EXPLORABLES} <= set(site.pages)
 
 
 def test_a_chapter_title_carries_its_own_number(site):
@@ -220,7 +222,7 @@ def public_names() -> dict[str, object]:
 
 
 # What commands run; and `expect` and `texts`, with which others refuse their arguments.
-UNLISTED = {"__init__", "__main__", "cli", "submission", "oracles", "runs", "expect", "data.texts"}
+UNLISTED = {"__init__", "__main__", "cli", "doctor", "submission", "oracles", "runs", "expect", "data.texts"}
 
 
 def is_own(thing: object, module: object) -> bool:
@@ -342,7 +344,7 @@ def test_masters_and_hidden_tests_are_not_published(site):
     """Neither on the pages nor beside them, nor among the files that make up the wheel or that students open."""
     published = [path.relative_to(site.html) for path in site.html.rglob("*") if path.is_file()]
     sources = {path.name for path in published if path.parts[0] == "_sources"}
-    assert sources == {f"{name}.md" for name in PAGES} | {f"{name}.ipynb" for name in CHAPTERS}
+    assert sources == {f"{name}.md" for name in PAGES | EXPLORABLES} | {f"{name}.ipynb" for name in CHAPTERS}
     assert not any("exercises" in path.parts for path in published)
     folders = site.html, ROOT / "transformer_lessons", ROOT / "exercises" / "release"
     kinds = {".html", ".ipynb", ".md", ".js", ".txt", ".py", ".json"}

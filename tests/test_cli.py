@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from transformer_lessons import __version__, cli, runs, tasks
+from transformer_lessons import __version__, cli, doctor, runs, tasks
 from transformer_lessons.data.number_words import english, german
 from transformer_lessons.oracles import Case, cases
 from transformer_lessons.oracles.measure import Deviation
@@ -257,8 +257,8 @@ def test_doctor(capsys):
 
 
 def test_doctor_names_the_gpu(capsys, monkeypatch):
-    monkeypatch.setattr(cli, "choose_device", lambda _: torch.device("cuda"))
-    monkeypatch.setattr(cli, "versions", lambda _: {"device": "a card"})
+    monkeypatch.setattr(doctor, "choose_device", lambda _: torch.device("cuda"))
+    monkeypatch.setattr(doctor, "versions", lambda _: {"device": "a card"})
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
     code, out, _ = run(capsys, "doctor")
     assert code == 0
@@ -266,7 +266,7 @@ def test_doctor_names_the_gpu(capsys, monkeypatch):
 
 
 def test_doctor_finds_a_model_that_is_wrong(capsys, monkeypatch):
-    monkeypatch.setattr(cli, "translations", lambda *_: ["zwölf"])
+    monkeypatch.setattr(doctor, "translations", lambda *_: ["zwölf"])
     code, out, _ = run(capsys, "doctor")
     assert code == 1
     assert "421 is zwölf, which is wrong" in out
@@ -277,7 +277,7 @@ def test_doctor_finds_a_missing_model(capsys, monkeypatch):
     def missing(directory=None):
         raise ValueError("model: expected a folder with weights.safetensors, got an empty one")
 
-    monkeypatch.setattr(cli, "load_model", missing)
+    monkeypatch.setattr(doctor, "load_model", missing)
     code, out, _ = run(capsys, "doctor")
     assert code == 1
     assert "unusable: model: expected a folder with weights.safetensors" in out

@@ -17,10 +17,10 @@ MATHEMATICS = (
 )
 INFRASTRUCTURE = (
     "config cache data files checkpoints training training_config training_loss interruption distributed "
-    "evaluation".split()
+    "evaluation web_export".split()
 )
 ELSEWHERE = (
-    "expect checks oracles runs submission tasks cli records plotting __main__ __init__".split()
+    "expect checks oracles runs submission tasks doctor cli records plotting __main__ __init__".split()
 )  # owe a docstring, no more
 OWED = dict.fromkeys(MATHEMATICS, ("formula", "source", "shapes", "errors", "pitfall"))
 OWED |= dict.fromkeys(INFRASTRUCTURE, ("errors", "pitfall"))

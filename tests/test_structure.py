@@ -20,9 +20,10 @@ FLOORS = [
     "layers",
     "model",
     "decoding checkpoints",
-    "training_loss evaluation",
+    "training_loss evaluation web_export",
     "training tasks",
     "checks oracles runs submission",
+    "doctor",
     "cli",
     "__main__ plotting",  # which nobody imports
 ]

@@ -10,21 +10,20 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 
 import torch
 from tqdm import tqdm
 
-from transformer_lessons import __version__
+from transformer_lessons import __version__, web_export
 from transformer_lessons.checkpoints import load_model
-from transformer_lessons.data import number_words
-from transformer_lessons.evaluation import in_chunks, translate
+from transformer_lessons.doctor import doctor
+from transformer_lessons.evaluation import in_chunks
 from transformer_lessons.oracles import cases
 from transformer_lessons.oracles.table import row_of, table_of
-from transformer_lessons.runs import choose_device, default_directory, train, versions
+from transformer_lessons.runs import default_directory, train, versions
 from transformer_lessons.submission import problems_of, run_cells
-from transformer_lessons.tasks import TASKS, NumberWords, Task, task_of
+from transformer_lessons.tasks import TASKS, NumberWords, Task, task_of, translations
 from transformer_lessons.training_config import PRECISIONS
 
 DEFAULT_DIRECTORY = default_directory(NumberWords())
@@ -75,8 +74,22 @@ def make_parser() -> Parser:
     add_beam(command)
     command.set_defaults(run=translate_text)
 
+    add_export(commands)
     add_checks(commands)
     return parser
+
+
+def add_export(commands) -> None:
+    """The command that writes a model for a web page."""
+    command = commands.add_parser("export-web", help="write a model as a script for the live translator")
+    add_model(command)
+    command.add_argument(
+        "--to", type=Path, default="number_words.js", metavar="FILE.js", help="(%(default)s, as the model)"
+    )
+    command.add_argument(
+        "--dtype", choices=web_export.DTYPES, default="int8", help="of matrices (%(default)s)"
+    )
+    command.set_defaults(run=export_web)
 
 
 def add_checks(commands) -> None:
@@ -179,11 +192,12 @@ def translate_text(chosen: argparse.Namespace) -> int:
     return 0 if is_fine else 2
 
 
-def translations(task: Task, parts: tuple, sentences: Sequence, beam_size: int = 1) -> list[str]:
-    """What the model makes of each sentence, as a person wants to see it."""
-    if not sentences:
-        return []
-    return [task.write(sentence) for sentence in translate(*parts, sentences, beam_size=beam_size)]
+def export_web(chosen: argparse.Namespace) -> int:
+    """``lessons export-web``."""
+    _, parts = chosen_model(chosen.model)
+    web_export.write(chosen.to, chosen.to.stem, web_export.export(*parts, dtype=chosen.dtype))
+    print(f"{chosen.to}: {chosen.to.stat().st_size / 1e6:.2f} MB")
+    return 0
 
 
 def check_submission(chosen: argparse.Namespace) -> int:
@@ -196,28 +210,6 @@ def check_submission(chosen: argparse.Namespace) -> int:
         print("- " + text.replace("\n", "\n  "))
     print(f"{len(found)} things to look at" if found else f"{chosen.file.name} is ready to be handed in")
     return int(bool(found))
-
-
-def doctor(chosen: argparse.Namespace) -> int:
-    """``lessons doctor``."""
-    device = choose_device("auto")
-    facts = versions(device)
-    facts["threads"] = str(torch.get_num_threads())
-    facts.update({name: version(name) for name in ("numpy", "jaxtyping", "safetensors", "tqdm")})
-    if device.type == "cuda":
-        facts["compute capability"] = "{}.{}".format(*torch.cuda.get_device_capability(device))
-    for name, value in facts.items():
-        print(f"{name:20} {value}")
-    try:
-        task = NumberWords()
-        (word,) = translations(task, load_model(), [task.read("421")])
-    except (ValueError, OSError) as error:
-        print(f"{'trained model':20} unusable: {error}")
-        return 1
-    is_right = word == number_words.german(421)
-    print(f"{'trained model':20} 421 is {word}" + ("" if is_right else ", which is wrong"))
-    print("all is well" if is_right else "something is wrong with this installation")
-    return 0 if is_right else 1
 
 
 def oracles(chosen: argparse.Namespace) -> int:

@@ -1,5 +1,6 @@
 """What a run learns: a task brings its data, a model of the right size, how to train it, and how it is judged."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Protocol, runtime_checkable
 
@@ -9,7 +10,7 @@ from transformer_lessons.data import multi30k, number_words
 from transformer_lessons.data.batches import Batches, Pair, TokenBatches
 from transformer_lessons.data.lengths import limit_pairs
 from transformer_lessons.data.subwords import Subwords
-from transformer_lessons.evaluation import evaluate_bleu, evaluate_number_words
+from transformer_lessons.evaluation import evaluate_bleu, evaluate_number_words, translate
 from transformer_lessons.files import read_json
 from transformer_lessons.model import Transformer
 from transformer_lessons.training_config import TrainingConfig
@@ -172,3 +173,10 @@ def batches(pairs: list[Pair], max_length: int, config: TrainingConfig) -> Batch
     if config.tokens is None:
         return Batches(pairs, config.batch_size, seed=config.seed)
     return TokenBatches(pairs, config.tokens, seed=config.seed)
+
+
+def translations(task: Task, parts: tuple, sentences: Sequence, beam_size: int = 1) -> list[str]:
+    """What the model makes of each sentence, as a person wants to see it."""
+    if not sentences:
+        return []
+    return [task.write(sentence) for sentence in translate(*parts, sentences, beam_size=beam_size)]

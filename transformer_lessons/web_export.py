@@ -1,0 +1,120 @@
+"""A trained model as a script for a web page: ``lessons export-web``.
+
+It calls ``lessons.addModel(NAME, …)`` with the config, both vocabularies and the parameters, for the page's own
+implementation in ``book/_static/explorables/model.js``. It is a script and not JSON, because a page that was
+opened from disk may load scripts but must not read files.
+"""
+
+import base64
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+from jaxtyping import Float, Int8
+from torch import Tensor
+
+from transformer_lessons import expect
+from transformer_lessons.checkpoints import Tokeniser
+from transformer_lessons.data.vocabulary import Vocabulary
+from transformer_lessons.files import replacing
+from transformer_lessons.model import Transformer
+
+__all__ = ["export", "quantise", "write"]
+
+# What model.js can do.
+SUPPORTED = {"norm": "layer", "activation": "relu", "position": "sinusoidal", "num_key_value_heads": None}
+DTYPES = ("int8", "float32")
+LARGEST = 127  # −128 has no positive counterpart
+
+
+def quantise(
+    weight: Float[Tensor, "rows columns"],
+) -> tuple[Int8[Tensor, "rows columns"], Float[Tensor, " rows"]]:
+    """A matrix in 8 bits a number, with one scale for each row: ``w ≈ q · s``.
+
+    ``s = max |w| / 127,  q = round(w / s)`` over a row, so ``|w − q · s| ≤ s / 2``
+
+    A pitfall: one scale for the whole matrix would let its largest row take the digits of all others.
+
+    Raises:
+        ValueError: for what is no matrix of floats, or holds numbers that are not finite.
+    """
+    expect.floats("rows", "columns", weight=weight)
+    if not weight.isfinite().all():
+        raise ValueError("weight: expected finite numbers, got NaN or infinity")
+    scale = weight.abs().amax(1) / LARGEST
+    steps = weight / scale.clamp_min(torch.finfo(weight.dtype).tiny)[:, None]  # a row of zeros stays one
+    return steps.round().to(torch.int8), scale
+
+
+def export(model: Transformer, source: Tokeniser, target: Tokeniser, dtype: str = "int8") -> dict:
+    """A model as plain values: config, tokens, and where each parameter lies in one string of bytes (base64).
+
+    Matrices are int8 (see `quantise`); vectors, one number in a hundred, stay float32, as everything does with
+    ``dtype="float32"``. What is tied is written once, under its first name, and listed under `tied`. A pitfall: base64
+    makes four letters of three bytes, so the file is a third larger than the model.
+
+    Raises:
+        ValueError: for a model with parts that the page has no code for, tokenisers without a list of tokens, or
+            an unknown dtype.
+    """
+    expect.kind(Transformer, model=model)
+    expect.kind(Vocabulary, source=source, target=target)
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype: expected one of {', '.join(DTYPES)}, got {dtype!r}")
+    config = asdict(model.config)
+    for name, expected in SUPPORTED.items():
+        if config[name] != expected:
+            raise ValueError(
+                f"{name}: expected {expected!r}, which the page has code for, got {config[name]!r}"
+            )
+    tensors, tied, first, data = {}, {}, {}, bytearray()
+    for name, parameter in model.state_dict(keep_vars=True).items():
+        if (known := first.setdefault(id(parameter), name)) != name:
+            tied[name] = known
+            continue
+        for key, values in _stored(name, parameter.detach().float(), dtype):
+            about = {"shape": list(values.shape), "dtype": str(values.dtype).removeprefix("torch.")}
+            tensors[key] = {**about, "offset": len(data)}
+            data += _bytes(values)
+    return {
+        "config": config,
+        "source_tokens": source.tokens,
+        "target_tokens": target.tokens,
+        "tensors": tensors,
+        "tied": tied,
+        "data": base64.b64encode(data).decode("ascii"),
+    }
+
+
+def _stored(name: str, tensor: Tensor, dtype: str) -> list[tuple[str, Tensor]]:
+    """A parameter under the names that it is written under."""
+    if dtype == "float32" or tensor.dim() < 2:
+        return [(name, tensor)]
+    steps, scale = quantise(tensor)
+    return [(name, steps), (f"{name}.scale", scale)]
+
+
+def _bytes(values: Tensor) -> bytes:
+    """Little-endian, filled up to a multiple of four, at which alone a browser reads float32."""
+    array = values.contiguous().numpy()
+    data = array.astype(array.dtype.newbyteorder("<")).tobytes()
+    return data + bytes(-len(data) % 4)
+
+
+def write(path: Path, name: str, content: dict) -> None:
+    """Write what `export` made as a script, whole or not at all.
+
+    A pitfall: the script expects ``model.js`` to be there before it.
+
+    Raises:
+        ValueError: for what is no path, or no such content.
+    """
+    path = expect.path(path)
+    expect.kind(str, name=name)
+    expect.kind(dict, content=content)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    values = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    with replacing(path) as temporary:
+        temporary.write_text(f"lessons.addModel({json.dumps(name)}, {values});\n", encoding="utf-8")
