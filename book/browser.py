@@ -44,7 +44,8 @@ def find() -> str | None:
 class Browser:
     """One page at a time: ``with Browser(width=375, dark=True) as browser: browser.open(path)``.
 
-    `problems` lists what the open page complained of: console errors, uncaught exceptions, requests that failed.
+    `problems` lists what the open page complained of: errors and warnings on the console, uncaught exceptions,
+    requests that failed.
     `requests` lists the addresses it asked for.
     """
 
@@ -124,9 +125,9 @@ class Browser:
                 self.problems.append(f"failed to load: {parameters['errorText']}")
             case "Runtime.exceptionThrown":
                 self.problems.append(str(parameters["exceptionDetails"].get("exception", parameters)))
-            case "Runtime.consoleAPICalled" if parameters["type"] == "error":
+            case "Runtime.consoleAPICalled" if parameters["type"] in ("error", "warning"):
                 self.problems.append(str(parameters["args"]))
-            case "Log.entryAdded" if parameters["entry"]["level"] == "error":
+            case "Log.entryAdded" if parameters["entry"]["level"] in ("error", "warning"):
                 self.problems.append(f"{parameters['entry']['text']} {parameters['entry'].get('url', '')}")
 
     def resize(self, width: int, height: int) -> None:

@@ -115,6 +115,29 @@ def unfold_launch_button(app, pagename, templatename, context, doctree):
             }
 
 
+# Of pages as the theme and its parts write them.
+MENDS = {
+    # A name that the eye does not see is one that the voice cannot say (WCAG 2.5.3).
+    r'(<button class="[^"]*search-button-field[^>]*?) aria-label="Search"': r"\1",
+    r'(<summary) aria-label="Toggle hidden content">': r"\1>",
+    # The parameters of a long signature are no list of terms and what they mean (WCAG 1.3.1).
+    r"<dl>\n((?:<dd>(?:(?!</?d[dl]>).)*</dd>\n?)+)</dl>": r'<div class="sig-params">\n\1</div>',
+    r"(?<=\n)<dd>(<em class=\"sig-param\">(?:(?!</?d[dl]>).)*)</dd>": r"<div>\1</div>",
+}
+
+
+def mend(app, error):
+    """Change in all pages what makes them harder to use without eyes or hands."""
+    if error or app.builder.format != "html":
+        return
+    for path in Path(app.outdir).rglob("*.html"):
+        before = after = path.read_text(encoding="utf-8")
+        for pattern, better in MENDS.items():
+            after = re.sub(pattern, better, after, flags=re.DOTALL)
+        if after != before:
+            path.write_text(after, encoding="utf-8")
+
+
 def say_the_language(app, pagename, templatename, context, doctree):
     """A page that is not in English says so (``lang: zh-CN`` at its top): screen readers and browsers ask."""
     if lang := (context.get("meta") or {}).get("lang"):
@@ -131,4 +154,5 @@ def setup(app):
     app.connect("html-page-context", say_the_language)
     app.connect("html-page-context", leave_out_mathjax, priority=501)  # after Sphinx's mathjax extension, 500
     app.connect("html-page-context", unfold_launch_button, priority=502)  # after the theme's 501
+    app.connect("build-finished", mend)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -52,8 +52,8 @@ def export(model: Transformer, source: Tokeniser, target: Tokeniser, dtype: str 
     """A model as plain values: config, tokens, and where each parameter lies in one string of bytes (base64).
 
     Matrices are int8 (see `quantise`); vectors, one number in a hundred, stay float32, as everything does with
-    ``dtype="float32"``. What is tied is written once, under its first name, and listed under `tied`. A pitfall: base64
-    makes four letters of three bytes, so the file is a third larger than the model.
+    ``dtype="float32"``. What is tied is written once, under its first name, and listed under `tied`. A pitfall:
+    base64 makes four letters of three bytes, so the file is a third larger than the model.
 
     Raises:
         ValueError: for a model with parts that the page has no code for, tokenisers without a list of tokens, or

@@ -1,0 +1,142 @@
+"""Is the built site fit for everybody? ``python -m book.site_check [PAGE …]``, after ``make book``; ten minutes.
+
+In Chromium, without network, each page light and dark, for a phone and for a laptop:
+
+- axe finds no violation of WCAG 2.2, levels A and AA (https://github.com/dequelabs/axe-core, from npm);
+- nothing is wider than a screen of 320 pixels;
+- the console stays empty, no other server is asked for anything;
+- a first visit loads at most 700 kB, compressed as a static host does (the trained model not counted).
+
+Says what it found and where; the exit code is 1 if there was anything.
+"""
+
+import argparse
+import gzip
+import hashlib
+import json
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from tqdm import tqdm
+
+from book.browser import Browser, find
+from book.site import TRAINED
+
+ROOT = Path(__file__).resolve().parents[1]
+HTML = ROOT / "_build" / "html"
+AXE, AXE_SHA256 = "4.14.1", "29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c"
+LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22a", "wcag22aa"]
+WIDTHS, NARROWEST = (375, 1280), 320
+MOST_BYTES = 700_000  # of a first visit
+
+
+def axe() -> str:
+    """The program of axe-core, from npm once; kept beside the environment.
+
+    Raises:
+        ValueError: if it is not the one that is expected.
+    """
+    path = ROOT / ".venv" / f"axe-{AXE}.min.js"
+    if not path.exists():
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run(
+                ["npm", "pack", "--silent", f"axe-core@{AXE}"],
+                cwd=folder,
+                check=True,
+                stdout=subprocess.DEVNULL,
+            )
+            with tarfile.open(next(Path(folder).glob("*.tgz"))) as packed:
+                data = packed.extractfile("package/axe.min.js").read()
+        path.write_bytes(data)
+    if (found := hashlib.sha256(path.read_bytes()).hexdigest()) != AXE_SHA256:
+        path.unlink()
+        raise ValueError(f"axe-core {AXE}: expected SHA-256 {AXE_SHA256}, got {found}")
+    return path.read_text(encoding="utf-8")
+
+
+def violations(browser: Browser, program: str) -> list[str]:
+    """What axe complains of on the open page: the rule, how often, and the first place."""
+    browser.evaluate(f"{program}; 0")
+    options = json.dumps({"runOnly": LEVELS, "resultTypes": ["violations"], "preload": False})
+    found = browser.evaluate(f"axe.run(document, {options}).then((done) => done.violations)")
+    return [f"{one['id']}: {len(one['nodes'])}, first {one['nodes'][0]['html'][:100]}" for one in found]
+
+
+@cache
+def compressed(path: Path) -> int:
+    """Bytes of a file as a static host sends it."""
+    return len(gzip.compress(path.read_bytes(), 6))
+
+
+def weight(requests: list[str]) -> int:
+    """Bytes of all files that a page asked for."""
+    paths = {Path(unquote(urlsplit(url).path)) for url in requests if url.startswith("file:")}
+    return sum(compressed(path) for path in paths if path.is_file() and path.stem != TRAINED)
+
+
+def look(browser: Browser, page: Path, program: str) -> Iterator[str]:
+    """Everything that is wrong with a page, in this browser's size and colours."""
+    browser.open(page)
+    yield from browser.problems
+    elsewhere = [url for url in browser.requests if urlsplit(url).scheme not in ("file", "data")]
+    yield from (f"asked another server: {url}" for url in elsewhere)
+    if (size := weight(browser.requests)) > MOST_BYTES:
+        yield f"loads {size / 1000:.0f} kB"
+    yield from violations(browser, program)
+
+
+def too_wide(browser: Browser, page: Path) -> Iterator[str]:
+    """Whether a page scrolls sideways."""
+    browser.open(page)
+    if (width := browser.evaluate("document.documentElement.scrollWidth")) > browser.width:
+        yield f"{width} pixels wide on a screen of {browser.width}"
+
+
+def check(pages: list[Path]) -> Iterator[tuple[Path, str]]:
+    """Each page with what is wrong with it."""
+    program = axe()
+    kinds = [(width, dark) for width in WIDTHS for dark in (False, True)]
+    with tqdm(total=len(pages) * (len(kinds) + 1), unit="view", disable=None) as bar:
+        for width, dark in kinds:
+            with Browser(width=width, dark=dark) as browser:
+                for page in pages:
+                    where = f"{width} px, {'dark' if dark else 'light'}"
+                    yield from ((page, f"{where}: {one}") for one in look(browser, page, program))
+                    bar.update()
+        with Browser(width=NARROWEST) as browser:
+            for page in pages:
+                yield from ((page, one) for one in too_wide(browser, page))
+                bar.update()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m book.site_check", description=__doc__.splitlines()[0])
+    parser.add_argument("pages", metavar="PAGE", nargs="*", help="as in chapters/14_training (default: all)")
+    parser.add_argument("--html", metavar="DIR", type=Path, default=HTML, help="the built site")
+    options = parser.parse_args(arguments)
+    named = [options.html / f"{name.removesuffix('.html')}.html" for name in options.pages]
+    pages = named or [page for page in sorted(options.html.rglob("*.html")) if "_static" not in page.parts]
+    missing = [str(page) for page in pages if not page.is_file()]
+    if missing or not pages:
+        print(f"not built: {', '.join(missing) or options.html} (make book builds the site)", file=sys.stderr)
+        return 2
+    if find() is None:
+        print("Chromium is needed, and none of its usual names is on the PATH", file=sys.stderr)
+        return 2
+    number = 0
+    for page, wrong in check(pages):
+        number += 1
+        print(f"{page.relative_to(options.html)}: {wrong}", flush=True)
+    print(f"{len(pages)} pages, {number} things to mend")
+    return int(number > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
