@@ -8,6 +8,8 @@ from textwrap import shorten
 from docutils import nodes
 from sphinx.transforms import SphinxTransform
 
+from book import icons
+
 # What the explorable of a page needs: `explorable: translator` at its top. The last of each is its own.
 EXPLORABLES = {
     "architecture": ("page.js", "architecture.js"),
@@ -138,6 +140,12 @@ def mend(app, error):
             path.write_text(after, encoding="utf-8")
 
 
+def keep_used_icons(app, error):
+    """Fonts with the icons that pages show; a first visit is 150 kB lighter."""
+    if not error and app.builder.format == "html":
+        icons.keep_used(Path(app.outdir))
+
+
 def say_the_language(app, pagename, templatename, context, doctree):
     """A page that is not in English says so (``lang: zh-CN`` at its top): screen readers and browsers ask."""
     if lang := (context.get("meta") or {}).get("lang"):
@@ -155,4 +163,5 @@ def setup(app):
     app.connect("html-page-context", leave_out_mathjax, priority=501)  # after Sphinx's mathjax extension, 500
     app.connect("html-page-context", unfold_launch_button, priority=502)  # after the theme's 501
     app.connect("build-finished", mend)
+    app.connect("build-finished", keep_used_icons)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 import nbformat
 import pytest
+from fontTools.ttLib import TTFont
 
 from book import browser
 
@@ -176,6 +177,27 @@ def test_no_style_sheet_of_a_page_fetches_from_another_server(site):
 
 def test_no_page_loads_the_icons_twice(site):
     assert not [name for name, page in site.pages.items() if "fontawesome.js" in page.text]
+
+
+def test_fonts_of_icons_hold_those_that_pages_show(site):
+    fonts = sorted((site.html / "_static").rglob("fa-*.woff2"))
+    held = {code for path in fonts for code in TTFont(path).getBestCmap()}
+    assert sum(path.stat().st_size for path in fonts) < 20_000
+    style = (site.html / "_static" / "styles" / "pydata-sphinx-theme.css").read_text(encoding="utf-8")
+    classes = {
+        name
+        for page in site.pages.values()
+        for _, about in page.tags
+        for name in about.get("class", "").split()
+    }
+    icons = {name for name in classes if name.startswith("fa-") and f".{name}:before" in style}
+    assert len(icons) >= 8
+    for name in icons:
+        code = style[style.index(f".{name}:before") :].partition('content:"\\')[2].partition('"')[0]
+        assert int(code, 16) in held, name
+    for name in ("info-circle", "exclamation-triangle"):  # of notes and warnings, by the theme's own rules
+        sign = style.partition(f"--pst-icon-{name}:")[2].strip('"')[0]
+        assert ord(sign) in held, name
 
 
 def test_mathjax_is_ours_and_unchanged(site):
