@@ -434,3 +434,25 @@ def test_the_dark_mode_button_darkens_the_page_but_not_the_figures(site, chromiu
         figure = "getComputedStyle(document.querySelector('.cell_output img'))"
         assert view.evaluate(f"{figure}.backgroundColor") == "rgb(255, 255, 255)"
         assert "invert" not in view.evaluate(f"{figure}.filter")
+
+
+def test_what_was_read_to_the_end_is_marked_until_it_is_forgotten(site, chromium):
+    page, other = (site.chapters()[name].path for name in ("04_masks", "05_scaled_dot_product_attention"))
+    marks = """[...document.querySelectorAll(".lessons-read")]
+      .map((one) => one.closest("a").getAttribute("href"))"""
+    with browser.Browser() as view:
+        view.open(page)
+        assert view.evaluate(marks) == []
+        view.evaluate("document.querySelector('.prev-next-footer').scrollIntoView()")
+        view.evaluate("new Promise((done) => setTimeout(done, 1500))")
+        assert view.evaluate(marks) == ["#"]  # the page itself
+        view.open(other)
+        assert view.evaluate(marks) == ["04_masks.html"]
+        assert view.evaluate("document.querySelector('.lessons-forget').textContent").startswith(
+            "Forget the page"
+        )
+        view.evaluate("document.querySelector('.lessons-forget').click()")
+        assert view.evaluate(marks) == []
+        view.open(page)
+        assert view.evaluate("document.querySelector('.lessons-forget')") is None
+        assert view.problems == []

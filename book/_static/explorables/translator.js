@@ -322,7 +322,8 @@
       const best = this.german(tokens);
       const text = `Best of ${ends.length} that ended: ${best}, score ${score.toFixed(3).replace("-", "−")}.`;
       const drawing = treeOf(this.searched, (id) => this._target(id), text);
-      this.tree.replaceChildren(element("div", { class: "x-scroll", tabindex: 0 }, drawing), element("p", {}, text), list);
+      const scrolled = { class: "x-scroll", tabindex: 0, role: "group", "aria-label": "Beginnings that were kept" };
+      this.tree.replaceChildren(element("div", scrolled, drawing), element("p", {}, text), list);
     }
   }
 
