@@ -65,6 +65,18 @@ def interrupted_after(monkeypatch, step: int) -> None:
     monkeypatch.setattr(Trainer, "train_step", train_step)
 
 
+def counted(monkeypatch) -> list[int]:
+    """The steps that are taken from now on."""
+    original, taken = Trainer.train_step, []
+
+    def train_step(self):
+        taken.append(self.step + 1)
+        return original(self)
+
+    monkeypatch.setattr(Trainer, "train_step", train_step)
+    return taken
+
+
 def weights(folder: Path) -> dict[str, torch.Tensor]:
     return load_model(folder)[0].state_dict()
 
@@ -90,8 +102,10 @@ def test_an_interrupted_run_says_how_to_go_on_and_ends_as_any_other(train, monke
     assert (code, out) == (130, "")
     hint = "stopped after step 4; to go on: lessons train --resume"
     assert error.splitlines()[-1] == " ".join([hint, *output])
+    taken = counted(monkeypatch)
     # Word for word, as a user would copy it.
     assert train(*error.splitlines()[-1].split("lessons train ")[1].split())[0] == 0
+    assert taken == [5, 6, 7]  # begun anew, it would end the same
     folder = Path(output[1]) if output else FOLDER
     assert same(weights(folder), weights(Path("uninterrupted")))
     lines = (folder / "metrics.jsonl").read_text().splitlines()
