@@ -2,6 +2,7 @@
 
 import copy
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,19 @@ def test_what_is_wrong_is_named(notebook, check, spoil, sentence):
     assert f"- {sentence}\n" in out
 
 
+def test_a_file_may_have_five_megabytes_and_no_more(notebook, check):
+    text = json.dumps(notebook)
+    assert check(text + " " * (5_000_000 - len(text)), "--no-run")[0] == 0
+    code, out, _ = check(text + " " * (5_000_001 - len(text)), "--no-run")
+    assert code == 1
+    assert "- the file has 5.0 MB, more than 5: clear large outputs\n" in out
+
+
+def test_twice_is_one_too_many(notebook, check):
+    notebook["cells"].append(copy.deepcopy(cell_of(notebook, "ps03-2-causal-answer")))
+    assert "- ps03-2-causal-answer is there 2 times: delete the copies\n" in check(notebook, "--no-run")[1]
+
+
 def test_text_as_lines_is_the_same_text(notebook, check):
     for cell in notebook["cells"]:
         cell["source"] = "".join(cell["source"]).splitlines(keepends=True)
@@ -161,6 +175,72 @@ def test_the_visible_checks_are_run_and_repeated(check):
     assert "\x1b" not in out
 
 
+def written(path: Path, *sources: str) -> Path:
+    """A notebook of these cells; the first one is an answer, the others the student's own."""
+    cells = [
+        {"cell_type": "code", "source": source, "metadata": {}, "outputs": [], "execution_count": None}
+        for source in sources
+    ]
+    cells[0]["metadata"] = {"nbgrader": {"grade_id": "ps03-1-answer"}}
+    content = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
+    path.write_text(json.dumps(content), encoding="utf-8")
+    return path
+
+
+def test_cells_run_out_of_reach_of_what_lies_here(tmp_path, monkeypatch, capfd):
+    """A file of the student's may be called like a library; nothing is left behind, and nothing printed."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    Path("nbval.py").write_text("raise SystemExit('this is not nbval')")
+    path = written(tmp_path / "own.ipynb", "x = open('left.txt', 'w').close()", "print('ß')")
+    assert submission.run_cells(path) == []
+    assert [one.name for one in Path().iterdir()] == ["nbval.py"]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_cell_without_a_name_is_called_by_its_number(tmp_path):
+    path = written(tmp_path / "own.ipynb", "x = 1", "x = 2", "1 / 0")
+    assert submission.run_cells(path) == ["code cell 3: ZeroDivisionError: division by zero"]
+
+
+REPORT = """<testsuites><testsuite>
+<testcase name="Cell 0" />
+<testcase name="Cell 7"><failure>Notebook cell execution failed
+ValueError                                Traceback (most recent call last)
+Cell In[8], line 1
+ValueError: first line
+and second</failure></testcase>
+<testcase name="Cell 12"><failure>Cell 12: Cell execution caused an exception
+Traceback:
+KeyError: 'width'</failure></testcase>
+<testcase name="Cell 13"><failure>AssertionError            Traceback (most recent call last)
+AssertionError: not there yet</failure></testcase>
+<testcase name="Cell 14"><failure>what a kernel says
+before it dies
+  Kernel died  </failure></testcase>
+</testsuite></testsuites>"""
+
+
+def test_every_kind_of_failure_is_read(tmp_path):
+    (tmp_path / "report.xml").write_text(REPORT)
+    assert submission.complaints(tmp_path / "report.xml") == [
+        (7, "ValueError: first line\nand second"),
+        (12, "KeyError: 'width'"),
+        (13, "not there yet"),
+        (14, "Kernel died"),
+    ]
+
+
+@pytest.mark.parametrize("code", [2, 3, 4, 5])
+def test_of_a_run_that_went_wrong_the_ends_are_shown(tmp_path, monkeypatch, code):
+    ended = subprocess.CompletedProcess([], code, "o" * 399 + "O" * 400, "e" * 399 + "E" * 400)
+    monkeypatch.setattr(submission.subprocess, "run", lambda *_, **__: ended)
+    path = written(tmp_path / "own.ipynb", "1")
+    with pytest.raises(ValueError, match="could not be run: ") as error:
+        submission.run_cells(path)
+    assert str(error.value) == f"file: {path} could not be run: {'O' * 400}{'E' * 400}"
+
+
 def test_without_nbval(notebook, check, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "nbval", None)
     code, _, error = check(notebook)
@@ -174,6 +254,8 @@ def test_a_notebook_that_cannot_be_run(notebook, check):
     code, _, error = check(notebook)
     assert code == 2
     assert "could not be run" in error
+    assert "1 error in " in error
+    assert "b'" not in error
 
 
 def test_the_assignments_hold_no_text():
