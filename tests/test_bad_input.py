@@ -22,6 +22,7 @@ from transformer_lessons import (
     layers,
     norms,
     schedule,
+    web_export,
 )
 from transformer_lessons.attention import by_hand, dot_product, inputs, linear, multi_head
 from transformer_lessons.cache import KeyValueCache
@@ -1176,6 +1177,35 @@ BAD = {
         (lambda: checkpoints.average_checkpoints([7]), "^paths: expected a path, got 7$"),
         (lambda: checkpoints.average_checkpoints([]), "^paths: expected one checkpoint or more, got none$"),
         (lambda: checkpoints.average_checkpoints(["nowhere"]), "^paths: expected a checkpoint, got nowhere$"),
+    ],
+    "web_export.quantise": [
+        (lambda: web_export.quantise([[1.0]]), "^weight: expected a Tensor, got a list$"),
+        (lambda: web_export.quantise(ids(2, 3)), "^weight: expected "),
+        (lambda: web_export.quantise(floats(3)), "^weight: expected "),
+        (
+            lambda: web_export.quantise(floats(2, 3) / 0),
+            "^weight: expected finite numbers, got NaN or infinity$",
+        ),
+    ],
+    "web_export.export": [
+        *each_model(lambda x: web_export.export(x, *number_words.vocabularies())),
+        (
+            lambda: web_export.export(model(), None, number_words.vocabularies()[1]),
+            "^source: expected a Vocabulary, got None$",
+        ),
+        (
+            lambda: web_export.export(model(), *number_words.vocabularies(), "int4"),
+            "^dtype: expected one of int8, float32, got 'int4'$",
+        ),
+        (
+            lambda: web_export.export(model(norm="rms"), *number_words.vocabularies()),
+            "^norm: expected 'layer', which the page has code for, got 'rms'$",
+        ),
+    ],
+    "web_export.write": [
+        *each_path(lambda path: web_export.write(path, "model", {})),
+        (lambda: web_export.write(Path("nowhere"), 7, {}), "^name: expected a str, got 7$"),
+        (lambda: web_export.write(Path("nowhere"), "model", []), "^content: expected a dict, got a list$"),
     ],
     # training
     "distributed.process_group": [

@@ -103,8 +103,8 @@ def syscall(name, *arguments):
 
 def mine(name):
     """A module of the autograder, as it lies in the learner's process."""
-    __import__("exercises.autograder." + name)
-    return sys.modules["exercises.autograder." + name]
+    __import__("exercises.autograder.running." + name)
+    return sys.modules["exercises.autograder.running." + name]
 
 def line():
     """The socket to the tests."""
