@@ -8,6 +8,7 @@ Writes ``transformer_lessons/records/a_class.json``.
 """
 
 import argparse
+import hashlib
 import json
 import logging
 import os
@@ -29,11 +30,12 @@ from tqdm import tqdm
 from benchmarks.agreement import PLAIN, Course
 from exercises import release
 from exercises.autograder.rehearse import students
-from transformer_lessons.files import write_json
+from transformer_lessons.files import read_json, write_json
 from transformer_lessons.runs import versions
 
 RECORD = release.HERE.parent / "transformer_lessons" / "records" / "a_class.json"
 JOURNAL = release.HERE.parent / "runs" / "a_class" / "journal.json"
+MEASURED = ("exercises", "transformer_lessons")  # all programs of these folders
 ASSIGNMENT = "ps03_attention"
 SIZES, WORKERS, ALONE = (10, 100, 1000), 2, 300
 PLAIN_ONES = 50
@@ -132,15 +134,22 @@ def parts(most: int) -> list[tuple[int, int]]:
     )
 
 
+def program() -> str:
+    """A digest of what is measured: parts of two versions make no record."""
+    files = [path for folder in MEASURED for path in sorted((release.HERE.parent / folder).rglob("*.py"))]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
+
+
 def measured(name: str, measure: Callable[[], dict]) -> dict:
-    """What was measured before, or else is now; kept, so that an interrupted run goes on."""
-    known = json.loads(JOURNAL.read_text()) if JOURNAL.exists() else {}
-    if name not in known:
-        known[name] = measure()
+    """What was measured before of this program, or else is now; kept, so that an interrupted run goes on."""
+    known = read_json(JOURNAL) if JOURNAL.exists() else {}
+    parts = known["parts"] if known.get("program") == program() else {}
+    if name not in parts:
+        parts[name] = measure()
         JOURNAL.parent.mkdir(parents=True, exist_ok=True)
-        JOURNAL.write_text(json.dumps(known))
-    print(name, json.dumps(known[name]), flush=True)
-    return known[name]
+        write_json(JOURNAL, {"program": program(), "parts": parts})
+    print(name, json.dumps(parts[name]), flush=True)
+    return parts[name]
 
 
 def main() -> int:
@@ -151,17 +160,19 @@ def main() -> int:
     options = parser.parse_args()
     logging.getLogger("traitlets").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
-    JOURNAL.unlink(missing_ok=True) if options.again else None
+    if options.again:
+        JOURNAL.unlink(missing_ok=True)
     group = [one.notebook for one in students(2 * options.most, ASSIGNMENT) if one.notebook][: options.most]
     few, runs = min(PLAIN_ONES, options.most), {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for size, workers in parts(options.most):
-            source, course = folder / f"in-{size}-{workers}", folder / f"course-{size}-{workers}"
-            measure = partial(
-                lambda s, c, n, w: timed(hand_in(s, group[:n]), c, w), source, course, size, workers
-            )
-            runs[size, workers] = measured(f"{size} by {workers}", measure)
+
+        def one(size: int, workers: int) -> dict:
+            source = hand_in(folder / f"in-{size}-{workers}", group[:size])
+            return timed(source, folder / f"course-{size}-{workers}", workers)
+
+        for part in parts(options.most):
+            runs[part] = measured("{} by {}".format(*part), partial(one, *part))
         theirs = measured(f"{few} by nbgrader", lambda: plain(folder / "plain", group[:few]))
     alone = min(ALONE, options.most)
     found = {

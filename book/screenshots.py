@@ -3,14 +3,13 @@
 Each page at the width of a phone and of a laptop, light and dark, at its full height. Without PAGE: every page.
 """
 
-import argparse
 import base64
 import sys
 from pathlib import Path
 
-from book.browser import SETTLED, Browser, find
+from book.browser import SETTLED, Browser
+from book.built import arguments, chosen_pages
 
-HTML = Path(__file__).resolve().parents[1] / "_build" / "html"
 WIDTHS = (375, 1280)
 
 
@@ -36,21 +35,15 @@ def take(pages: list[Path], output: Path, widths=WIDTHS) -> None:
                     print(output / name)
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(given: list[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(prog="python -m book.screenshots", description=__doc__)
-    parser.add_argument("pages", metavar="PAGE", nargs="*", help="as in chapters/14_training (default: all)")
+    parser = arguments("screenshots", __doc__)
     parser.add_argument("--output", metavar="DIR", type=Path, required=True)
-    parser.add_argument("--html", metavar="DIR", type=Path, default=HTML, help="the built site")
-    options = parser.parse_args(arguments)
-    found = [options.html / f"{name.removesuffix('.html')}.html" for name in options.pages]
-    pages = found or [page for page in sorted(options.html.rglob("*.html")) if "_static" not in page.parts]
-    missing = [str(page) for page in pages if not page.is_file()]
-    if missing or not pages:
-        print(f"not built: {', '.join(missing) or options.html} (make book builds the site)", file=sys.stderr)
-        return 2
-    if find() is None:
-        print("Chromium is needed, and none of its usual names is on the PATH", file=sys.stderr)
+    options = parser.parse_args(given)
+    try:
+        pages = chosen_pages(options)
+    except FileNotFoundError as error:
+        print(error, file=sys.stderr)
         return 2
     take(pages, options.output)
     return 0

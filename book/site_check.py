@@ -11,7 +11,6 @@ In Chromium, without network, each page light and dark, for a phone and for a la
 Says what it found and where; the exit code is 1 if there was anything.
 """
 
-import argparse
 import gzip
 import hashlib
 import json
@@ -26,11 +25,11 @@ from urllib.parse import unquote, urlsplit
 
 from tqdm import tqdm
 
-from book.browser import Browser, find
+from book.browser import Browser
+from book.built import arguments, chosen_pages
 from book.site import TRAINED
 
 ROOT = Path(__file__).resolve().parents[1]
-HTML = ROOT / "_build" / "html"
 AXE, AXE_SHA256 = "4.14.1", "29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c"
 LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22a", "wcag22aa"]
 WIDTHS, NARROWEST = (375, 1280), 320
@@ -140,20 +139,13 @@ def check(pages: list[Path]) -> Iterator[tuple[Path, str]]:
             yield from ((page, one) for one in translation(page))
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(given: list[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(prog="python -m book.site_check", description=__doc__.splitlines()[0])
-    parser.add_argument("pages", metavar="PAGE", nargs="*", help="as in chapters/14_training (default: all)")
-    parser.add_argument("--html", metavar="DIR", type=Path, default=HTML, help="the built site")
-    options = parser.parse_args(arguments)
-    named = [options.html / f"{name.removesuffix('.html')}.html" for name in options.pages]
-    pages = named or [page for page in sorted(options.html.rglob("*.html")) if "_static" not in page.parts]
-    missing = [str(page) for page in pages if not page.is_file()]
-    if missing or not pages:
-        print(f"not built: {', '.join(missing) or options.html} (make book builds the site)", file=sys.stderr)
-        return 2
-    if find() is None:
-        print("Chromium is needed, and none of its usual names is on the PATH", file=sys.stderr)
+    options = arguments("site_check", __doc__.splitlines()[0]).parse_args(given)
+    try:
+        pages = chosen_pages(options)
+    except FileNotFoundError as error:
+        print(error, file=sys.stderr)
         return 2
     number = 0
     for page, wrong in check(pages):

@@ -188,7 +188,11 @@ def test_an_id_can_always_be_the_name_of_a_folder(raw):
     )
 )
 def test_any_path_can_be_read(parts):
-    sender_of(tuple(parts), ASSIGNMENTS)
+    sender = sender_of(tuple(parts), ASSIGNMENTS)
+    assert sender.student is None or safe_id(sender.student) == sender.student
+    assert set(sender.said) <= set(ASSIGNMENTS)
+    assert sender.number == "" or sender.number.isdecimal()
+    assert all(note.endswith(".") for note in sender.notes)
 
 
 @pytest.mark.parametrize(

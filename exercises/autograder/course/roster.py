@@ -20,6 +20,7 @@ from pathlib import Path
 from nbgrader.api import Gradebook
 
 from exercises.autograder.course.folders import Course
+from exercises.autograder.export.matching import name_and_number
 from exercises.autograder.export.sheets import sheet, template_text
 from exercises.autograder.intake.names import safe_id
 from transformer_lessons.files import read_json, write_json
@@ -156,7 +157,7 @@ def enrol(course: Course, people: list[Enrolled]) -> None:
     changed += [
         f"{student} is there already"
         for student in sorted(there - set(numbers.values()))
-        if (found := re.search(r"_(\d+)$", student)) and found[1] in numbers
+        if name_and_number(student)[1] in numbers
     ]
     if changed:
         more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""

@@ -17,7 +17,6 @@ import re
 import unicodedata
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 from exercises.autograder.intake.contents import shown
 
@@ -88,9 +87,7 @@ class FileName:
         return None if self.number is None else (0, self.number)
 
 
-def sender_of(
-    parts: tuple[str, ...], assignments: Collection[str], roster: Mapping[str, str] = MappingProxyType({})
-) -> Sender:
+def sender_of(parts: tuple[str, ...], assignments: Collection[str], roster: Mapping[str, str] = {}) -> Sender:
     """What the path of a file says.
 
     Args:

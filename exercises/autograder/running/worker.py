@@ -14,7 +14,7 @@ from pathlib import Path
 import matplotlib
 
 from exercises.autograder.box.cgroup import delegated, make_room
-from exercises.autograder.box.confine import Limits
+from exercises.autograder.box.confine import HOME, Limits
 from exercises.autograder.running.examiner import Cell
 from exercises.autograder.running.wire import PeerGoneError, WireError, receive, send
 
@@ -153,10 +153,10 @@ def _environment(folder: str) -> dict[str, str]:
     return {
         "PATH": "/usr/local/bin:/usr/bin:/bin",
         "LANG": "C.UTF-8",
-        "HOME": "/home/student",
+        "HOME": HOME,
         "USER": "student",
         "LOGNAME": "student",
-        "TMPDIR": "/home/student",
+        "TMPDIR": HOME,
         "IPYTHONDIR": folder,
         "OMP_NUM_THREADS": "1",  # threads do not survive a fork
         "MKL_NUM_THREADS": "1",

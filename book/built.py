@@ -1,0 +1,36 @@
+"""The pages of the built site that a command is asked about."""
+
+import argparse
+from pathlib import Path
+
+from book.browser import find
+
+__all__ = ["arguments", "chosen_pages"]
+
+HTML = Path(__file__).resolve().parents[1] / "_build" / "html"
+
+
+def arguments(program: str, about: str) -> argparse.ArgumentParser:
+    """The arguments that say which pages, and where they are."""
+    parser = argparse.ArgumentParser(prog=f"python -m book.{program}", description=about)
+    parser.add_argument("pages", metavar="PAGE", nargs="*", help="as in chapters/14_training (default: all)")
+    parser.add_argument("--html", metavar="DIR", type=Path, default=HTML, help="the built site")
+    return parser
+
+
+def chosen_pages(options: argparse.Namespace) -> list[Path]:
+    """The pages that were named, or all.
+
+    Raises:
+        FileNotFoundError: if one is not built, or there is no Chromium to open them.
+    """
+    named = [options.html / f"{name.removesuffix('.html')}.html" for name in options.pages]
+    pages = named or [page for page in sorted(options.html.rglob("*.html")) if "_static" not in page.parts]
+    missing = [str(page) for page in pages if not page.is_file()]
+    if missing or not pages:
+        raise FileNotFoundError(
+            f"not built: {', '.join(missing) or options.html} (make book builds the site)"
+        )
+    if find() is None:
+        raise FileNotFoundError("Chromium is needed, and none of its usual names is on the PATH")
+    return pages
