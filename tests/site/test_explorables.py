@@ -1,12 +1,14 @@
 """The hands-on figures: their numbers are the package's, and keys and fingers can work them."""
 
 import json
+import math
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
 
+import transformer_lessons
 from book.browser import Browser, find
 from book.site import EXPLORABLES, TRAINED
 from transformer_lessons.attention import scaled_dot_product_attention
@@ -15,6 +17,7 @@ from transformer_lessons.masks import causal_mask, combine, padding_mask
 from transformer_lessons.model import Transformer, TransformerConfig
 
 SCRIPTS = Path(__file__).parents[2] / "book" / "_static" / "explorables"
+PACKAGE = Path(transformer_lessons.__file__).parent
 OTHERS = sorted(set(EXPLORABLES) - {"translator"})  # which has tests of its own
 
 pytestmark = pytest.mark.skipif(find() is None, reason="no Chromium on the PATH")
@@ -134,6 +137,20 @@ def test_moving_the_position_leaves_the_product(opened):
     assert browser.evaluate("document.querySelectorAll('.x-dials svg').length") == 4
 
 
+def test_few_pairs_swing_and_many_ripple_and_the_last_turns_slowly(opened):
+    browser = opened("positions")
+
+    def curve(width: int) -> torch.Tensor:
+        values = f"Array.from({{length: 101}}, (_, k) => lessons.positions.product({width}, 0, k))"
+        return torch.tensor(browser.evaluate(values)) / (width / 2)
+
+    after = 5  # steps, behind the fall from 1 at k = 0
+    steps = {width: curve(width)[after:].diff().abs().max() for width in (8, 128)}
+    assert steps[8] > 5 * steps[128]
+    assert curve(8).min() < 0 < curve(128).min()
+    assert math.degrees(browser.evaluate("lessons.positions.frequency(31, 64)")) < 1 / 100
+
+
 # ---- Masks
 
 
@@ -216,6 +233,21 @@ def test_low_temperature_is_argmax_and_strong_positions_look_back(opened):
         assert f"most of it from key {key}" in text(browser, "[role=status]")
 
 
+def test_a_high_temperature_brings_the_output_nearer_to_the_middle(opened):
+    browser = opened("hand")
+
+    def from_the_middle(temperature: float) -> float:
+        slide(browser, "temperature", temperature)
+        x, y = browser.evaluate(
+            "(({ state }) => lessons.hand.outputOf(lessons.hand.weightsOf(state).weights, state.keys))"
+            "(document.querySelector('.lessons-explorable').hand)"
+        )
+        middle = browser.evaluate("document.querySelector('.lessons-explorable').hand.state.keys")
+        return ((torch.tensor([x, y]) - torch.tensor(middle).mean(0)) ** 2).sum().sqrt().item()
+
+    assert from_the_middle(4) < from_the_middle(1) / 2  # “more than half-way there”
+
+
 def test_points_move_by_keys_and_by_pointer(opened):
     browser = opened("hand")
     label = "document.querySelector('.x-query').getAttribute('aria-label')"
@@ -255,6 +287,18 @@ def test_what_a_softmax_makes_of_random_scores(opened, power, keys, is_scaled):
     assert found["variance"] == pytest.approx((scores**2).mean().item())
     expected = 1 if is_scaled else 2**power
     assert 0.7 * expected < found["variance"] < 1.4 * expected
+
+
+@pytest.mark.parametrize("keys", [2, 8, 32])
+def test_what_comes_through_of_the_gradient_is_as_the_page_says(opened, keys):
+    browser = opened("scale")
+
+    def comes_through(d_k: int, is_scaled: bool) -> float:
+        return browser.evaluate(f"lessons.scale.measured(1, {d_k}, {keys}, {json.dumps(is_scaled)}).open")
+
+    assert comes_through(1024, False) == pytest.approx(1 / 20, rel=0.3)  # “about a twentieth”
+    divided = [comes_through(2**power, True) for power in range(1, 11)]
+    assert max(divided) < 1.1 * min(divided)  # “the picture stays”
 
 
 def test_its_random_numbers_are_normal(opened):
@@ -324,6 +368,26 @@ def test_parameters_are_counted_as_the_package_has_them(opened, name, is_shared)
         f"lessons.architecture.total(lessons.architecture.PRESETS[{name!r}], {str(is_shared).lower()})"
     )
     assert found == expected
+
+
+def test_the_code_of_a_block_stands_in_its_file(opened):
+    browser = opened("architecture")
+    codes = browser.evaluate("""[...document.querySelectorAll(".x-stacks button")].map((button) => {
+      button.click();
+      const code = document.querySelector(".x-about code");
+      return [code.closest("dd").previousSibling.textContent, code.textContent];
+    })""")
+    assert len(codes) == 15
+    for file, code in codes:
+        assert code in (PACKAGE / file).read_text(encoding="utf-8")
+
+
+def test_the_base_model_has_as_many_as_the_page_says(opened):
+    about = (SCRIPTS.parents[1] / "explorables" / "architecture.md").read_text(encoding="utf-8")
+    total = opened("architecture").evaluate(
+        "lessons.architecture.total(lessons.architecture.PRESETS.base, true)"
+    )
+    assert f"{total / 1e6:.1f} million" in about
 
 
 def test_a_block_says_its_shapes_and_its_chapter(opened):

@@ -145,6 +145,12 @@ def test_with_8_bits_the_held_out_numbers_are_translated_the_same(browser, train
     same = sum(target.decode(a) == target.decode(b) for a, b in zip(found, expected, strict=True))
     assert len(numbers) == 1000
     assert same >= 995
+    # The page's example: the only one, here and there.
+    right = [target.encode(number_words.german_tokens(number)) for number in numbers]
+    for answers in (found, expected):
+        said = map(target.decode, answers)
+        wrong = [n for n, a, b in zip(numbers, said, right, strict=True) if a != target.decode(b)]
+        assert wrong == [43_001]
 
 
 @torch.no_grad()

@@ -2,7 +2,7 @@
 "use strict";
 
 (function (lessons) {
-  const { element, slider, choices, begin } = lessons.page;
+  const { element, slider, choices, keeping, begin } = lessons.page;
   const PRESETS = {
     base: { d_model: 512, num_heads: 8, d_ff: 2048, layers: 6, vocabulary: 37_000 },
     big: { d_model: 1024, num_heads: 16, d_ff: 4096, layers: 6, vocabulary: 37_000 },
@@ -27,88 +27,92 @@
   }
 
   const shape = (...axes) => `(${axes.join(", ")})`;
+  const ids = (length) => shape(BATCH, length);
+  const vectors = (length, sizes) => shape(BATCH, length, sizes.d_model);
+  const kept = (length) => (sizes) => [vectors(length, sizes), vectors(length, sizes)];
+  const scores = (queries, keys) => (sizes) => `weights ${shape(BATCH, sizes.num_heads, queries, keys)}`;
 
-  /* What a block says of itself. `stack`: "encoder" or "decoder"; of those with `layer`, each layer has one. */
+  /* What a block says of itself: shapes that go in and out, and inside it; a line of the package, and its file. */
   const BLOCKS = {
     source: {
       title: "Source embedding",
       formula: "E[x] · √d_model",
-      shapes: (s) => [shape(BATCH, SOURCE), shape(BATCH, SOURCE, s.d_model)],
+      shapes: (s) => [ids(SOURCE), vectors(SOURCE, s)],
       parameters: "embedding",
-      code: "self.source_embedding(src)",
+      code: ["embeddings.py", "nn.functional.embedding(ids, self.weight) * math.sqrt(d_model)"],
       chapter: ["02_tokens_and_embeddings", "2. Tokens and embeddings"],
     },
     sourcePosition: {
       title: "+ Position",
       formula: "x + PE",
-      shapes: (s) => [shape(BATCH, SOURCE, s.d_model), shape(BATCH, SOURCE, s.d_model)],
-      code: "x + sinusoidal_encoding(length, d_model)",
+      shapes: kept(SOURCE),
+      code: ["encodings.py", "x + self.table[positions]"],
       chapter: ["03_positions", "3. Positions"],
     },
     selfAttention: {
       title: "Self-attention",
       formula: "softmax(Q Kᵀ / √d_k) V, in h heads",
-      shapes: (s) => [shape(BATCH, SOURCE, s.d_model), shape(BATCH, SOURCE, s.d_model)],
-      inside: (s) => `weights ${shape(BATCH, s.num_heads, SOURCE, SOURCE)}`,
+      shapes: kept(SOURCE),
+      inside: scores(SOURCE, SOURCE),
       parameters: "attention",
-      code: "self.self_attention(y, mask=mask)",
+      code: ["layers.py", "self.self_attention(y, mask=mask, rotate=self.rotate)"],
       chapter: ["07_multi_head_and_cross_attention", "7. Many heads, and two sequences"],
     },
     norm: {
       title: "Add & Norm",
       formula: "LayerNorm(x + sublayer(x))",
-      shapes: (s) => [shape(BATCH, SOURCE, s.d_model), shape(BATCH, SOURCE, s.d_model)],
+      shapes: kept(SOURCE),
       parameters: "norm",
-      code: "self.norm(x + self.dropout(sublayer(x)))",
+      code: ["layers.py", "self.norm(x + self.dropout(sublayer(x)))"],
       chapter: ["10_normalisation", "10. Normalisation"],
     },
     feedForward: {
       title: "Feed-forward",
       formula: "max(0, x W_1 + b_1) W_2 + b_2",
-      shapes: (s) => [shape(BATCH, SOURCE, s.d_model), shape(BATCH, SOURCE, s.d_model)],
+      shapes: kept(SOURCE),
       inside: (s) => `inner ${shape(BATCH, SOURCE, s.d_ff)}`,
       parameters: "feedForward",
-      code: "self.W_2(relu(self.W_1(x)))",
+      code: ["feed_forward.py", "self.W_2(self.dropout(self.activation(self.W_1(x))))"],
       chapter: ["09_feed_forward", "9. The feed-forward layer"],
     },
     target: {
       title: "Target embedding",
       formula: "E[y] · √d_model",
-      shapes: (s) => [shape(BATCH, TARGET), shape(BATCH, TARGET, s.d_model)],
+      shapes: (s) => [ids(TARGET), vectors(TARGET, s)],
       parameters: "embedding",
-      code: "self.target_embedding(tgt_in)",
+      code: ["embeddings.py", "nn.functional.embedding(ids, self.weight) * math.sqrt(d_model)"],
       chapter: ["02_tokens_and_embeddings", "2. Tokens and embeddings"],
     },
     targetPosition: {
       title: "+ Position",
       formula: "y + PE",
-      shapes: (s) => [shape(BATCH, TARGET, s.d_model), shape(BATCH, TARGET, s.d_model)],
-      code: "y + sinusoidal_encoding(length, d_model)",
+      shapes: kept(TARGET),
+      code: ["encodings.py", "x + self.table[positions]"],
       chapter: ["03_positions", "3. Positions"],
     },
     maskedAttention: {
       title: "Masked self-attention",
       formula: "position t sees 0 … t",
-      shapes: (s) => [shape(BATCH, TARGET, s.d_model), shape(BATCH, TARGET, s.d_model)],
-      inside: (s) => `weights ${shape(BATCH, s.num_heads, TARGET, TARGET)}`,
+      shapes: kept(TARGET),
+      inside: scores(TARGET, TARGET),
       parameters: "attention",
-      code: "self.self_attention(y, is_causal=True)",
+      code: ["layers.py", "self.self_attention(y, **looking_back)"],
       chapter: ["04_masks", "4. Masks"],
     },
     crossAttention: {
       title: "Cross-attention",
       formula: "queries from the target, keys and values from the memory",
-      shapes: (s) => [`${shape(BATCH, TARGET, s.d_model)} and ${shape(BATCH, SOURCE, s.d_model)}`, shape(BATCH, TARGET, s.d_model)],
-      inside: (s) => `weights ${shape(BATCH, s.num_heads, TARGET, SOURCE)}`,
+      shapes: (s) => [`${vectors(TARGET, s)} and ${vectors(SOURCE, s)}`, vectors(TARGET, s)],
+      inside: scores(TARGET, SOURCE),
       parameters: "attention",
-      code: "self.cross_attention(y, memory, mask=src_mask)",
+      code: ["layers.py", "self.cross_attention(y, memory, mask=src_mask, cache=cross)"],
       chapter: ["07_multi_head_and_cross_attention", "7. Many heads, and two sequences"],
     },
     output: {
       title: "Projection, softmax",
       formula: "softmax(x Eᵀ): the embedding’s matrix once more",
-      shapes: (s) => [shape(BATCH, TARGET, s.d_model), shape(BATCH, TARGET, s.vocabulary)],
-      code: "self.output(hidden).softmax(-1)",
+      shapes: (s) => [vectors(TARGET, s), shape(BATCH, TARGET, s.vocabulary)],
+      code: ["model.py", "self.output(hidden)"],
       chapter: ["13_the_whole_model", "13. The whole model"],
     },
   };
@@ -147,10 +151,7 @@
     }
 
     _sliders() {
-      const set = (name, make = Number) => (value) => {
-        this.sizes[name] = make(value);
-        this._show();
-      };
+      const set = keeping(this.sizes, () => this._show());
       const thousands = (value) => value.toLocaleString("en");
       const power = (value) => thousands(2 ** value);
       const { d_model, d_ff, layers } = this.sizes;
@@ -195,6 +196,7 @@
       const number = block.parameters ? PARAMETERS[block.parameters](sizes) : 0;
       const isRepeated = Object.values(STACKS).some(({ layer }) => layer.includes(this.chosen));
       const [file, chapter] = block.chapter;
+      const [source, code] = block.code;
       const line = (name, ...what) => [element("dt", {}, name), element("dd", {}, ...what)];
       this.about.replaceChildren(
         element("h2", {}, block.title),
@@ -206,7 +208,7 @@
           ...(block.inside ? line("inside", block.inside(sizes)) : []),
           ...line("out", to),
           ...line("parameters", number ? `${number.toLocaleString("en")}${isRepeated ? " in each" : ""}` : "none"),
-          ...line("code", element("code", {}, block.code)),
+          ...line(source, element("code", {}, code)),
           ...line("read", element("a", { href: `../chapters/${file}.html` }, `chapter ${chapter}`)),
         ),
         element("p", { class: "x-took" }, `Shapes for ${BATCH} sentences of ${SOURCE} source and ${TARGET} target tokens.`),

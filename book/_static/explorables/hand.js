@@ -2,7 +2,7 @@
 "use strict";
 
 (function (lessons) {
-  const { element, section, slider, begin } = lessons.page;
+  const { element, section, slider, keeping, begin } = lessons.page;
   const { softmax } = lessons;
   const SIDE = 3; // the plane reaches from −3 to 3
   const STEP = 0.25; // of an arrow key
@@ -33,10 +33,7 @@
         strength: 0,
         back: 1,
       };
-      const set = (name) => (value) => {
-        this.state[name] = value;
-        this._show();
-      };
+      const set = keeping(this.state, () => this._show());
       this.plane = element("svg:svg", {
         viewBox: `${-SIDE} ${-SIDE} ${2 * SIDE} ${2 * SIDE}`,
         class: "x-plane",

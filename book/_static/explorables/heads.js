@@ -2,7 +2,7 @@
 "use strict";
 
 (function (lessons) {
-  const { element, slider, choices, walk, begin } = lessons.page;
+  const { element, slider, choices, walk, keeping, begin } = lessons.page;
   const WAYS = {
     joined: "x",
     right: "x.view(length, heads, d_k).transpose(0, 1)",
@@ -27,10 +27,7 @@
   class Heads {
     constructor(place) {
       Object.assign(this, { length: 4, heads: 2, width: 3, way: "right" });
-      const set = (name) => (value) => {
-        this[name] = value;
-        this._show();
-      };
+      const set = keeping(this, () => this._show());
       this.parts = element("div", { class: "x-pair" });
       this.said = element("p", { role: "status" });
       this.readout = element("output", { class: "x-readout" }, "Point at a number to see where it comes from.");

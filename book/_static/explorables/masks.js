@@ -2,7 +2,7 @@
 "use strict";
 
 (function (lessons) {
-  const { element, section, slider, choices, map, begin } = lessons.page;
+  const { element, section, slider, choices, map, keeping, begin } = lessons.page;
   const { softmax } = lessons;
   const KINDS = { none: "nothing hidden", padding: "padding", causal: "causal", both: "both" };
   const LARGEST = 8;
@@ -36,10 +36,7 @@
   class Masks {
     constructor(place) {
       Object.assign(this, { queries: 6, keys: 6, real: 4, kind: "both" });
-      const set = (name) => (value) => {
-        this[name] = value;
-        this._show();
-      };
+      const set = keeping(this, () => this._show());
       this.said = element("p", { role: "status" });
       this.code = element("code");
       this.maps = element("div", { class: "x-pair" });

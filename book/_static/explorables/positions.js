@@ -2,7 +2,7 @@
 "use strict";
 
 (function (lessons) {
-  const { element, section, slider, begin } = lessons.page;
+  const { element, section, slider, keeping, begin } = lessons.page;
   const { positionalEncoding } = lessons;
   const POSITIONS = 64; // rows of the map
   const DIALS = 6;
@@ -36,10 +36,7 @@
       this.width = 64;
       this.t = 10;
       this.k = 5;
-      const set = (name) => (value) => {
-        this[name] = value;
-        this._show();
-      };
+      const set = keeping(this, () => this._show());
       this.canvas = element("canvas", { class: "x-canvas", role: "img" });
       this.wave = element("p", { class: "x-readout" });
       this.dials = element("div", { class: "x-dials" });

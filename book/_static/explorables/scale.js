@@ -2,7 +2,7 @@
 "use strict";
 
 (function (lessons) {
-  const { element, section, slider, choices, begin } = lessons.page;
+  const { element, section, slider, choices, keeping, begin } = lessons.page;
   const { softmax } = lessons;
   const DRAWS = 300;
   const [WIDE, HIGH] = [560, 170];
@@ -55,10 +55,7 @@
   class Scale {
     constructor(place) {
       Object.assign(this, { power: 6, keys: 8, seed: 1, isScaled: false });
-      const set = (name) => (value) => {
-        this[name] = value;
-        this._show();
-      };
+      const set = keeping(this, () => this._show());
       const again = () => {
         this.seed += 1;
         this._show();
