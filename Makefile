@@ -72,9 +72,9 @@ lint: setup  ## style and spelling
 site-check: book  ## the built site in Chromium: accessible, light enough, nothing cut off (ten minutes, axe from npm)
 	$(RUN) -m book.site_check
 
-serve: setup  ## look at the built book on http://localhost:8000 (another port: PORT=…)
+serve: setup  ## look at the built book on http://127.0.0.1:8000 (another port: PORT=…)
 	@test -f _build/html/index.html || $(MAKE) book
-	$(RUN) -m http.server --directory _build/html --bind 127.0.0.1 $(PORT)
+	$(RUN) -m book.serve --port $(PORT)
 
 set-repository: setup  ## rewrite the repository's address everywhere: make set-repository URL=https://github.com/NAME/REPO
 	$(RUN) -m book.repository '$(URL)'

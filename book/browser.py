@@ -1,7 +1,6 @@
 """Chromium without a window, driven through its DevTools protocol over a pipe: no port, no driver, no package.
 
-Every host name is made unresolvable, so that a page which needs another server shows it.
-Pages are opened from disk.
+Every host name but this machine's is made unresolvable, so that a page which needs another server shows it.
 """
 
 import json
@@ -59,7 +58,11 @@ class Browser:
         if executable is None:
             raise FileNotFoundError("no Chromium on the PATH")
         self._profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-        flags = [*FLAGS, "--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={self._profile.name}"]
+        flags = [
+            *FLAGS,
+            "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+            f"--user-data-dir={self._profile.name}",
+        ]
         if hasattr(os, "geteuid") and os.geteuid() == 0:
             flags.append("--no-sandbox")  # Chromium refuses to run as root with it
         (command_out, command_in), (answer_out, answer_in) = os.pipe(), os.pipe()
@@ -135,11 +138,12 @@ class Browser:
         sizes = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         self.command("Emulation.setDeviceMetricsOverride", **sizes)
 
-    def open(self, page: Path, fragment: str = "") -> None:
-        """Open a file and wait until its scripts, fonts and equations are there."""
+    def open(self, page: Path | str, fragment: str = "") -> None:
+        """Open a file, or an address, and wait until its scripts, fonts and equations are there."""
         self.problems.clear()
         self.requests.clear()
-        url = page.resolve().as_uri() + (f"#{fragment}" if fragment else "")
+        url = page.resolve().as_uri() if isinstance(page, Path) else page
+        url += f"#{fragment}" if fragment else ""
         answer = self.command("Page.navigate", url=url)
         if "errorText" in answer:
             raise FileNotFoundError(f"{page}: {answer['errorText']}")

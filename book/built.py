@@ -2,12 +2,22 @@
 
 import argparse
 from pathlib import Path
+from urllib.parse import urlsplit
+
+import yaml
 
 from book.browser import find
 
-__all__ = ["arguments", "chosen_pages"]
+__all__ = ["HTML", "arguments", "chosen_pages", "site_path"]
 
-HTML = Path(__file__).resolve().parents[1] / "_build" / "html"
+ROOT = Path(__file__).resolve().parents[1]
+HTML = ROOT / "_build" / "html"
+
+
+def site_path() -> str:
+    """Where on its host the site is published: a project's pages lie below the host's root."""
+    settings = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
+    return urlsplit(settings["sphinx"]["config"]["html_baseurl"]).path
 
 
 def arguments(program: str, about: str) -> argparse.ArgumentParser:

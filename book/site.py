@@ -1,14 +1,13 @@
 """A small Sphinx extension: what the site needs beyond the settings of `_config.yml`."""
 
 import re
-from html import escape
 from pathlib import Path
-from textwrap import shorten
+from urllib.parse import urlsplit
 
 from docutils import nodes
 from sphinx.transforms import SphinxTransform
 
-from book import icons
+from book import icons, sharing
 
 # What the explorable of a page needs: `explorable: translator` at its top. The last of each is its own.
 EXPLORABLES = {
@@ -76,25 +75,6 @@ class Anchors(SphinxTransform):
                 metadata.setdefault("myst_slugs", {})[name] = (paragraph.line, name, name)
 
 
-def describe(app, pagename, templatename, context, doctree):
-    """The page's first paragraph describes it to search engines and to whoever shows a preview of a link."""
-    paragraph = doctree and next(doctree.findall(nodes.paragraph), None)
-    if not paragraph:
-        return
-    description = shorten(paragraph.astext(), width=200, placeholder=" …")
-    title = context.get("pagetitle") or app.config.html_title
-    tags = {"og:type": "article", "og:site_name": app.config.html_title, "og:title": title}
-    properties = [f'<meta property="{name}" content="{escape(text)}" />' for name, text in tags.items()]
-    context["metatags"] = "\n".join(
-        [
-            context.get("metatags", ""),
-            f'<meta name="description" content="{escape(description)}" />',
-            f'<meta property="og:description" content="{escape(description)}" />',
-            *properties,
-        ]
-    )
-
-
 def leave_out_mathjax(app, pagename, templatename, context, doctree):
     """Sphinx also loads MathJax where only a page further down the table of contents has equations."""
     equations = doctree and next(
@@ -117,8 +97,10 @@ def unfold_launch_button(app, pagename, templatename, context, doctree):
             }
 
 
-# Of pages as the theme and its parts write them.
+# Of pages as Sphinx, the theme and its parts write them.
 MENDS = {
+    # A list's entries are its items (docutils' own role for them is deprecated).
+    r'role="doc-biblioentry"': 'role="listitem"',
     # A name that the eye does not see is one that the voice cannot say (WCAG 2.5.3).
     r'(<button class="[^"]*search-button-field[^>]*?) aria-label="Search"': r"\1",
     r'(<summary) aria-label="Toggle hidden content">': r"\1>",
@@ -146,6 +128,12 @@ def keep_used_icons(app, error):
         icons.keep_used(Path(app.outdir))
 
 
+def say_where_the_site_lies(app, pagename, templatename, context, doctree):
+    """The page 404 is shown at addresses of any depth: what it loads and links to starts at the site's root."""
+    if pagename == "404":
+        context["base"] = urlsplit(app.config.html_baseurl).path
+
+
 def say_the_language(app, pagename, templatename, context, doctree):
     """A page that is not in English says so (``lang: zh-CN`` at its top): screen readers and browsers ask."""
     if lang := (context.get("meta") or {}).get("lang"):
@@ -158,10 +146,12 @@ def setup(app):
     app.connect("builder-inited", export_trained_model)
     app.add_transform(Anchors)
     app.connect("html-page-context", add_explorable)
-    app.connect("html-page-context", describe)
+    app.connect("html-page-context", sharing.describe)
     app.connect("html-page-context", say_the_language)
+    app.connect("html-page-context", say_where_the_site_lies)
     app.connect("html-page-context", leave_out_mathjax, priority=501)  # after Sphinx's mathjax extension, 500
     app.connect("html-page-context", unfold_launch_button, priority=502)  # after the theme's 501
     app.connect("build-finished", mend)
     app.connect("build-finished", keep_used_icons)
+    app.connect("build-finished", sharing.list_pages)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

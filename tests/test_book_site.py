@@ -13,18 +13,23 @@ from html.parser import HTMLParser
 from importlib import import_module
 from pathlib import Path
 from pkgutil import resolve_name
+from threading import Thread
 from urllib.parse import unquote, urlsplit
+from xml.etree import ElementTree
 
 import nbformat
 import pytest
+import yaml
 from fontTools.ttLib import TTFont
+from PIL import Image
 
-from book import browser
+from book import browser, built, serve, sharing
 
 ROOT = Path(__file__).parents[1]
 REPOSITORY = re.search(
     r'^Repository = "https://github\.com/(.+)"$', (ROOT / "pyproject.toml").read_text(), re.M
 )[1]
+HOME = yaml.safe_load((ROOT / "_config.yml").read_text())["sphinx"]["config"]["html_baseurl"]
 CHAPTERS = sorted(path.stem for path in (ROOT / "book" / "chapters").glob("*.ipynb"))
 PAGES = {path.stem for path in (ROOT / "book").glob("*.md")}
 EXPLORABLES = {path.stem for path in (ROOT / "book" / "explorables").glob("*.md")}
@@ -84,7 +89,7 @@ def site(tmp_path_factory):
 
 
 def test_every_chapter_and_page_is_built(site):
-    about = {"intro", "how_to_use", "zh", "exercises", "instructors"}
+    about = {"index", "how_to_use", "zh", "exercises", "instructors"}
     assert about | {"notation", "topics", "glossary", "reference", "references"} == PAGES
     wanted = {"index.html"} | {f"{name}.html" for name in PAGES}
     wanted |= {f"chapters/{name}.html" for name in CHAPTERS}
@@ -99,10 +104,8 @@ def test_a_chapter_title_carries_its_own_number(site):
 
 def test_pages_say_their_language_and_what_they_are_about(site):
     for name, page in site.pages.items():
-        if name == "index.html":  # only forwards to intro.html
-            continue
         assert page.values("html", "lang") == ["zh-CN" if name == "zh.html" else "en"], name
-        if name not in ("genindex.html", "search.html"):
+        if name not in ("404.html", "genindex.html", "search.html"):
             described = [tag for _, tag in page.tags if tag.get("name") == "description"]
             assert len(described) == 1, name
             assert 20 < len(described[0]["content"]) <= 200, name
@@ -126,8 +129,6 @@ def test_no_colab_button_where_there_is_no_notebook(site):
 
 def test_the_icon_is_an_image_that_exists(site):
     for name, page in site.pages.items():
-        if name == "index.html":
-            continue
         icons = [tag["href"] for kind, tag in page.tags if kind == "link" and tag.get("rel") == "icon"]
         assert len(icons) == 1, name
         icon = (page.path.parent / icons[0]).resolve()
@@ -142,6 +143,70 @@ def test_each_page_has_one_search_box_beside_the_search_dialog(site):
         assert "navbar-persistent" not in page.text, name
 
 
+# ---- What other programs are told
+
+
+def test_every_page_says_where_it_is_at_home_and_the_sitemap_lists_it(site):
+    addresses = {
+        f"{HOME}{name}" for name in site.pages if name not in ("404.html", "genindex.html", "search.html")
+    }
+    for name, page in site.pages.items():
+        [canonical] = [tag["href"] for kind, tag in page.tags if tag.get("rel") == "canonical"]
+        assert canonical == f"{HOME}{name}"
+    listed = ElementTree.parse(site.html / "sitemap.xml").getroot()
+    assert {entry[0].text for entry in listed} == addresses
+
+
+def test_a_link_to_a_page_has_a_picture_of_its_own_title(site):
+    pictures = {}
+    for name, page in site.pages.items():
+        about = {tag["property"]: tag["content"] for kind, tag in page.tags if "property" in tag}
+        if not about:
+            assert name in ("404.html", "genindex.html", "search.html")
+            continue
+        assert about["og:url"] == f"{HOME}{name}"
+        image = site.html / about["og:image"].removeprefix(HOME)
+        with Image.open(image) as picture:
+            assert (
+                picture.size == (1200, 630) == (int(about["og:image:width"]), int(about["og:image:height"]))
+            )
+        assert image.stat().st_size < 100_000
+        pictures[name] = image
+    assert len(set(pictures.values())) == len(pictures) - 1  # in Chinese, it is the front page's
+
+
+def test_a_title_in_a_picture_leaves_the_logo_free(site):
+    for name, page in site.pages.items():
+        drawn = [tag["content"] for _, tag in page.tags if tag.get("property") == "og:image:alt"]
+        if not drawn:
+            continue
+        title = (
+            drawn[0]
+            .removeprefix("Transformer Lessons: ")
+            .removesuffix(", beside an attention matrix under a causal mask")
+        )
+        figure = sharing.card(title, "Transformer Lessons")
+        about, shown = figure.axes[0].texts
+        box = shown.get_window_extent()
+        assert box.x1 < 790, name
+        assert 80 < box.y0 < box.y1 < about.get_window_extent().y0, name
+
+
+@pytest.mark.parametrize("prefix", ["/", built.site_path()])
+def test_an_address_that_does_not_exist_shows_the_way_wherever_the_site_lies(site, chromium, prefix):
+    with serve.Server(site.html, prefix=prefix, is_quiet=True) as server, browser.Browser() as opened:
+        Thread(target=server.serve_forever, daemon=True).start()
+        opened.open(f"{server.url}chapters/deep/er/no_such_chapter.html")
+        hrefs = opened.evaluate("[...document.querySelectorAll('article a')].map((link) => link.href)")
+        colour = opened.evaluate("getComputedStyle(document.body).getPropertyValue('--pst-color-primary')")
+        problems = opened.problems[:]
+        server.shutdown()
+    assert hrefs == [f"{server.url}{name}.html" for name in ("index", "topics", "glossary", "search")]
+    assert colour  # by the style sheet
+    if prefix != "/":  # where it is at home, nothing is asked for in vain but the page itself
+        assert len(problems) == 1
+
+
 # ---- Nothing from elsewhere
 
 
@@ -151,7 +216,9 @@ def foreign(page: Page) -> list[str]:
         tag[name]
         for kind, tag in page.tags
         for name in tag
-        if (kind, name) in FETCHED and re.match(r"(https?:)?//", tag[name])
+        if (kind, name) in FETCHED
+        and tag.get("rel") != "canonical"  # says where the page is at home
+        and re.match(r"(https?:)?//", tag[name])
     ]
     fetched += [
         entry for kind, tag in page.tags for entry in re.findall(r"(?:https?:)?//\S+", tag.get("srcset", ""))
@@ -310,7 +377,12 @@ def test_every_figure_has_alternative_text_that_somebody_wrote(site):
 def test_every_link_leads_somewhere(site):
     dead = []
     for name, page in site.pages.items():
-        urls = [url for kind, tag in page.tags for key in ("href", "src") if (url := tag.get(key))]
+        urls = [
+            url
+            for kind, tag in page.tags
+            for key in ("href", "src")
+            if kind != "base" and (url := tag.get(key))
+        ]
         for url in urls:
             parts = urlsplit(url)
             if parts.scheme or parts.netloc:
