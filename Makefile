@@ -17,7 +17,7 @@ export PATH := $(abspath .venv)/$(notdir $(BIN)):$(PATH)
 export OMP_WAIT_POLICY ?= PASSIVE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup book test test-full notebooks model coverage mutants lint site-check serve release lock set-repository clean
+.PHONY: help setup book test test-full notebooks model coverage mutants lint site-check pdf serve release lock set-repository clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -71,6 +71,9 @@ lint: setup  ## style and spelling
 
 site-check: book  ## the built site in Chromium: accessible, light enough, nothing cut off (ten minutes, axe from npm)
 	$(RUN) -m book.site_check
+
+pdf: setup  ## the whole book as _build/transformer-lessons.pdf (two minutes, needs Chromium)
+	$(RUN) -m book.pdf
 
 serve: setup  ## look at the built book on http://127.0.0.1:8000 (another port: PORT=…)
 	@test -f _build/html/index.html || $(MAKE) book

@@ -13,10 +13,19 @@ ROOT = Path(__file__).resolve().parents[1]
 STRICT = ("--warningiserror", "--nitpick", "--keep-going", "--quiet")
 
 
-def build(folder: Path = ROOT) -> None:
-    """Build with warnings as errors; a failure ends the process with Jupyter Book's exit code."""
+def build(folder: Path = ROOT, builder: str = "html") -> Path:
+    """Build with warnings as errors; a failure ends the process with Jupyter Book's exit code.
+
+    Args:
+        folder: where `_build` is made.
+        builder: `html`, or `singlehtml` for all in one page.
+
+    Returns:
+        The first page.
+    """
     paths = [str(ROOT / "book"), "--config", str(ROOT / "_config.yml"), "--path-output", str(folder)]
-    jupyter_book(["build", *paths, *STRICT], standalone_mode=False)
+    jupyter_book(["build", *paths, "--builder", builder, *STRICT], standalone_mode=False)
+    return folder / "_build" / builder / "index.html"
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from docutils import nodes
 from sphinx.transforms import SphinxTransform
 
-from book import icons, sharing
+from book import figures, icons, sharing
 
 # What the explorable of a page needs: `explorable: translator` at its top. The last of each is its own.
 EXPLORABLES = {
@@ -128,6 +128,12 @@ def keep_used_icons(app, error):
         icons.keep_used(Path(app.outdir))
 
 
+def draw_dark_figures(app, error):
+    """Figures that are right on a dark page, too."""
+    if not error and app.builder.format == "html" and app.builder.name != "singlehtml":  # paper is white
+        figures.add_dark_figures(Path(app.outdir))
+
+
 def say_where_the_site_lies(app, pagename, templatename, context, doctree):
     """The page 404 is shown at addresses of any depth: what it loads and links to starts at the site's root."""
     if pagename == "404":
@@ -152,6 +158,7 @@ def setup(app):
     app.connect("html-page-context", leave_out_mathjax, priority=501)  # after Sphinx's mathjax extension, 500
     app.connect("html-page-context", unfold_launch_button, priority=502)  # after the theme's 501
     app.connect("build-finished", mend)
+    app.connect("build-finished", draw_dark_figures)
     app.connect("build-finished", keep_used_icons)
     app.connect("build-finished", sharing.list_pages)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -126,6 +126,7 @@ def check(urls: list[str]) -> Iterator[tuple[str, str]]:
     with tqdm(total=len(urls) * (len(kinds) + 1), unit="view", disable=None) as bar:
         for width, dark in kinds:
             with Browser(width=width, dark=dark) as browser:
+                browser.command("Network.setCacheDisabled", cacheDisabled=True)  # each visit is the first
                 for url in urls:
                     where = f"{width} px, {'dark' if dark else 'light'}"
                     yield from ((url, f"{where}: {one}") for one in look(browser, url, program))

@@ -374,6 +374,16 @@ def test_every_figure_has_alternative_text_that_somebody_wrote(site):
     assert figures > 0
 
 
+def test_who_has_no_javascript_sees_how_each_explorable_starts(site):
+    for name in EXPLORABLES:
+        page = site.pages[f"explorables/{name}.html"]
+        [still] = re.findall(r"<noscript>(<img [^>]+>)</noscript>", page.text)
+        about = dict(re.findall(r'(\w+)="([^"]*)"', still))
+        with Image.open(page.path.parent / about["src"]) as picture:
+            assert picture.size == (int(about["width"]), int(about["height"]))
+        assert len(about["alt"].split()) >= 15
+
+
 def test_every_link_leads_somewhere(site):
     dead = []
     for name, page in site.pages.items():

@@ -1,0 +1,66 @@
+"""The book as one PDF: ``make pdf`` writes ``_build/transformer-lessons.pdf``, with bookmarks and page numbers.
+
+Sphinx puts all pages into a single one, whose links stay within it; Chromium typesets and prints that.
+"""
+
+import base64
+import sys
+from pathlib import Path
+
+from book.browser import Browser, find
+from book.build import ROOT, build
+
+PDF = ROOT / "_build" / "transformer-lessons.pdf"
+INCH = 2.54  # centimetres
+PAPER = {"paperWidth": 21.0 / INCH, "paperHeight": 29.7 / INCH}  # A4
+MARGINS = {f"margin{side}": 1.8 / INCH for side in ("Top", "Bottom", "Left", "Right")}
+STYLE = "width: 100%; font: 8px sans-serif; text-align: center"
+NUMBER = f'<div style="{STYLE}"><span class="pageNumber"></span></div>'
+# On paper nothing unfolds, nobody scrolls, and hands-on figures are pictures.
+PREPARE = """
+document.querySelectorAll("details").forEach((one) => (one.open = true));
+document.querySelectorAll("noscript").forEach((one) => {
+  if (one.closest(".lessons-explorable")) one.outerHTML = one.textContent.replace('"../_static', '"_static');
+});
+Promise.all([...document.images].map((one) => one.decode().catch(() => one.src)))
+  .then((found) => found.filter((one) => one));
+"""
+
+
+def print_page(browser: Browser, page: Path) -> bytes:
+    """A page as PDF.
+
+    Raises:
+        RuntimeError: if a picture is missing.
+    """
+    browser.open(page)
+    if missing := browser.evaluate(PREPARE):
+        raise RuntimeError(f"{page.name}: pictures are missing: {', '.join(missing)}")
+    look = {
+        "printBackground": True,
+        "displayHeaderFooter": True,
+        "footerTemplate": NUMBER,
+        "headerTemplate": " ",
+    }
+    outline = {"generateDocumentOutline": True, "generateTaggedPDF": True}
+    answer = browser.command("Page.printToPDF", **PAPER, **MARGINS, **look, **outline, scale=0.8)
+    return base64.b64decode(answer["data"])
+
+
+def main() -> int:
+    """The command."""
+    if find() is None:
+        print("Chromium prints the book, and none of its usual names is on the PATH", file=sys.stderr)
+        return 2
+    page = build(builder="singlehtml")
+    with Browser() as browser:
+        data = print_page(browser, page)
+    part = PDF.with_suffix(".part")
+    part.write_bytes(data)
+    part.replace(PDF)
+    print(f"The book is at {PDF.relative_to(ROOT)} ({len(data) / 1e6:.0f} MB)")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
