@@ -1,9 +1,9 @@
 """The book's figures for a dark page: their ink becomes light, what they show stays.
 
-Matplotlib draws black on white, in a notebook and in Colab too. For the site's dark mode each figure gets a second
-file in which lightness is turned round and hue stays: black text becomes nearly white, white paper dark, blue
-lines a lighter blue. Maps (images and filled contours) keep their colours with all that is drawn on them, because
-captions speak of "the dark cells".
+Matplotlib draws black on white, in a notebook and in Colab too. For the site's dark mode each figure gets a
+second file in which lightness is turned round and hue stays: black text becomes nearly white, white paper dark,
+blue lines a lighter blue. Maps (images and filled contours) keep their colours with all that is drawn on them,
+because captions speak of "the dark cells".
 """
 
 import colorsys
