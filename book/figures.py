@@ -105,9 +105,7 @@ def _both(folder: Path, found: re.Match) -> str:
     path.with_suffix(".dark.svg").write_text(dark(svg), encoding="utf-8")
     size = ElementTree.fromstring(svg)
     width, height = (round(float(size.get(side).removesuffix("pt")) * 4 / 3) for side in ("width", "height"))
-    about = " ".join(f"{found['about']} {found['more']}".split())
-    if "width" not in about:
-        about += f' width="{width}" height="{height}"'
+    about = " ".join(f'{found["about"]} {found["more"]} width="{width}" height="{height}"'.split())
     return "".join(
         f'<img class="only-{kind}" loading="lazy" src="{found["src"]}{end}" {about}/>'
         for kind, end in (("light", ".svg"), ("dark", ".dark.svg"))

@@ -44,7 +44,8 @@ def add_explorable(app, pagename, templatename, context, doctree):
     name = (context.get("meta") or {}).get("explorable")
     if name is None:
         return
-    app.add_css_file("explorables/explorables.css")
+    for style in ("heights.css", "explorables.css"):
+        app.add_css_file(f"explorables/{style}")
     for script in EXPLORABLES[name]:
         app.add_js_file(f"explorables/{script}", loading_method="defer")
 

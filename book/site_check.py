@@ -5,7 +5,7 @@ In Chromium, without network, served as by a static host, each page light and da
 - axe finds no violation of WCAG 2.2, levels A and AA (https://github.com/dequelabs/axe-core, from npm);
 - nothing is wider than a screen of 320 pixels;
 - the console stays empty, no other server is asked for anything;
-- a first visit loads at most 700 kB (the trained model not counted);
+- a first visit loads at most 700 kB (the trained model not counted), and what is there stays where it is;
 - the live translator has translated within a second of being loaded, at a fourth of this processor's speed.
 
 Says what it found and where; the exit code is 1 if there was anything.
@@ -34,6 +34,7 @@ AXE, AXE_SHA256 = "4.14.1", "29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d539
 LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22a", "wcag22aa"]
 WIDTHS, NARROWEST = (375, 1280), 320
 MOST_BYTES = 700_000  # of a first visit
+MOST_SHIFT = 0.05  # cumulative layout shift, as https://web.dev/articles/cls defines it
 SLOWER, MOST_MILLISECONDS = 4, 1000  # of the first translation
 
 
@@ -78,6 +79,16 @@ def weight(browser: Browser) -> int:
     )
 
 
+def shift(browser: Browser) -> tuple[float, str]:
+    """How much of the screen has moved by how much while the page loaded, and what moved most."""
+    shifts = browser.evaluate("""new Promise((done) => {
+      const observer = new PerformanceObserver((list) => done(list.getEntries()));
+      observer.observe({ type: "layout-shift", buffered: true });
+      setTimeout(() => done([]), 200);
+    }).then((entries) => entries.map(({ value, sources }) => [value, sources[0]?.node?.outerHTML ?? ""]))""")
+    return sum(value for value, _ in shifts), max(shifts, default=[0, ""])[1][:100]
+
+
 def look(browser: Browser, url: str, program: str) -> Iterator[str]:
     """Everything that is wrong with a page, in this browser's size and colours."""
     browser.open(url)
@@ -89,6 +100,9 @@ def look(browser: Browser, url: str, program: str) -> Iterator[str]:
     yield from (f"asked another server: {one}" for one in elsewhere)
     if (size := weight(browser)) > MOST_BYTES:
         yield f"loads {size / 1000:.0f} kB"
+    amount, what = shift(browser)
+    if amount >= MOST_SHIFT:
+        yield f"moves while it loads ({amount:.2f}), most of all {what}"
     yield from violations(browser, program)
 
 
