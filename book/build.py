@@ -7,8 +7,6 @@ their environment: they stop working when its folder moves or has a space in its
 import sys
 from pathlib import Path
 
-from jupyter_book.cli.main import main as jupyter_book
-
 ROOT = Path(__file__).resolve().parents[1]
 STRICT = ("--warningiserror", "--nitpick", "--keep-going", "--quiet")
 
@@ -23,6 +21,8 @@ def build(folder: Path = ROOT, builder: str = "html") -> Path:
     Returns:
         The first page.
     """
+    from jupyter_book.cli.main import main as jupyter_book  # its own import is slow, and warns
+
     paths = [str(ROOT / "book"), "--config", str(ROOT / "_config.yml"), "--path-output", str(folder)]
     jupyter_book(["build", *paths, "--builder", builder, *STRICT], standalone_mode=False)
     return folder / "_build" / builder / "index.html"

@@ -4,8 +4,11 @@ Sphinx puts all pages into a single one, whose links stay within it; Chromium ty
 """
 
 import base64
+import io
 import sys
 from pathlib import Path
+
+import pikepdf
 
 from book.browser import Browser, find
 from book.build import ROOT, build
@@ -47,6 +50,14 @@ def print_page(browser: Browser, page: Path) -> bytes:
     return base64.b64decode(answer["data"])
 
 
+def write(data: bytes, path: Path) -> None:
+    """Write a PDF; Chromium leaves all its objects uncompressed, which is two thirds of it."""
+    part = path.with_suffix(".part")
+    with pikepdf.open(io.BytesIO(data)) as pdf:
+        pdf.save(part, object_stream_mode=pikepdf.ObjectStreamMode.generate)
+    part.replace(path)
+
+
 def main() -> int:
     """The command."""
     if find() is None:
@@ -55,10 +66,8 @@ def main() -> int:
     page = build(builder="singlehtml")
     with Browser() as browser:
         data = print_page(browser, page)
-    part = PDF.with_suffix(".part")
-    part.write_bytes(data)
-    part.replace(PDF)
-    print(f"The book is at {PDF.relative_to(ROOT)} ({len(data) / 1e6:.0f} MB)")
+    write(data, PDF)
+    print(f"The book is at {PDF.relative_to(ROOT)} ({PDF.stat().st_size / 1e6:.0f} MB)")
     return 0
 
 
