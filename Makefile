@@ -69,8 +69,9 @@ lint: setup  ## style and spelling
 	@$(RUN) -m ruff format --check .
 	@$(RUN) -m codespell_lib $$(git ls-files '*.py' '*.md' '*.yml' '*.toml' Makefile)
 
-site-check: book  ## the built site in Chromium: accessible, light enough, nothing cut off (ten minutes, axe from npm)
+site-check: book  ## the built site in Chromium: accessible, light, nothing cut off; Lighthouse (half an hour, npm)
 	$(RUN) -m book.site_check
+	$(RUN) -m book.lighthouse
 
 pdf: setup  ## the whole book as _build/transformer-lessons.pdf (two minutes, needs Chromium)
 	$(RUN) -m book.pdf
