@@ -22,8 +22,8 @@ NUMBER = f'<div style="{STYLE}"><span class="pageNumber"></span></div>'
 # On paper nothing unfolds, nobody scrolls, and hands-on figures are pictures.
 PREPARE = """
 document.querySelectorAll("details").forEach((one) => (one.open = true));
-document.querySelectorAll("noscript").forEach((one) => {
-  if (one.closest(".lessons-explorable")) one.outerHTML = one.textContent.replace('"../_static', '"_static');
+document.querySelectorAll(".lessons-explorable").forEach((one) => {
+  one.innerHTML = one.querySelector("noscript").textContent.replace('"../_static', '"_static');
 });
 Promise.all([...document.images].map((one) => one.decode().catch(() => one.src)))
   .then((found) => found.filter((one) => one));

@@ -28,6 +28,7 @@ def page(tmp_path):
 def test_a_page_is_printed(page, tmp_path):
     with Browser() as browser:
         data = pdf.print_page(browser, page)
+        text = browser.evaluate("document.body.innerText")
     pdf.write(data, tmp_path / "book.pdf")
     with pikepdf.open(tmp_path / "book.pdf") as made, made.open_outline() as outline:
         assert len(made.pages) == 2
@@ -37,6 +38,7 @@ def test_a_page_is_printed(page, tmp_path):
         sizes = [(image.Width, image.Height) for image in made.pages[0].get_images().values()]
     assert (titles, nested) == (["First", "Second"], ["Unfolded"])
     assert sizes == [(5, 3)]
+    assert "Needs JavaScript." not in text
     assert (tmp_path / "book.pdf").stat().st_size < len(data)
     assert not (tmp_path / "book.part").exists()
 
