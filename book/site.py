@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from docutils import nodes
 from sphinx.transforms import SphinxTransform
 
-from book import figures, icons, sharing
+from book import figures, first_visit, icons, sharing
 
 # What the explorable of a page needs: `explorable: translator` at its top. The last of each is its own.
 EXPLORABLES = {
@@ -135,6 +135,12 @@ def draw_dark_figures(app, error):
         figures.add_dark_figures(Path(app.outdir))
 
 
+def lighten_first_visit(app, error):
+    """Pages show their text sooner."""
+    if not error and app.builder.name == "html":
+        first_visit.lighten(Path(app.outdir))
+
+
 def say_where_the_site_lies(app, pagename, templatename, context, doctree):
     """The page 404 is shown at addresses of any depth: what it loads and links to starts at the site's root."""
     if pagename == "404":
@@ -162,4 +168,5 @@ def setup(app):
     app.connect("build-finished", draw_dark_figures)
     app.connect("build-finished", keep_used_icons)
     app.connect("build-finished", sharing.list_pages)
+    app.connect("build-finished", lighten_first_visit, priority=900)  # when the theme has written its styles
     return {"parallel_read_safe": True, "parallel_write_safe": True}

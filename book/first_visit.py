@@ -1,0 +1,116 @@
+"""A first visit loads less, and shows text sooner: one style sheet of what is used, scripts that wait.
+
+The theme brings rules for everything that it could show (of 65 kB, compressed, pages use 19), in nine files
+that a browser waits for before it shows a word, and so it does for fifteen scripts, the search's index among
+them.
+"""
+
+import posixpath
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import tinycss2
+
+from book.icons import NOT_LOADED
+
+__all__ = ["lighten", "used_rules"]
+
+BUNDLE = "_static/styles/site.css"
+SHEET = re.compile(r'\s*<link\b(?=[^>]*rel="stylesheet")[^>]*href="([^"?]+\.css)[^"]*"[^>]*>')
+NAME = re.compile(r"[.#]((?:[\w-]|\\.)+)")
+ADDRESS = re.compile(r"url\((?!data:)([\"']?)([^)\"']+)\1\)")
+SEARCH = re.compile(r'\s*<script src="[^"]*(?:searchtools|language_data|searchindex)\.js[^"]*"></script>')
+SCRIPT = re.compile(r'<script(?![^>]*\b(?:defer|async)\b)((?: data-[\w-]+="[^"]*")*) src=')
+NESTED = {"media", "supports", "layer"}
+
+
+def used_rules(style: str, names: set[str]) -> str:
+    """A style sheet without the rules whose classes and ids occur nowhere.
+
+    Args:
+        style: its text.
+        names: all words of pages and scripts; what a script puts together from parts would be missed.
+    """
+    return "".join(_used(tinycss2.parse_stylesheet(style, skip_comments=True, skip_whitespace=True), names))
+
+
+def _used(rules: list, names: set[str]) -> Iterator[str]:
+    for rule in rules:
+        if rule.type == "at-rule" and rule.lower_at_keyword == "charset":
+            continue  # it must be the first of all
+        if rule.type == "at-rule" and rule.lower_at_keyword in NESTED and rule.content is not None:
+            within = tinycss2.parse_rule_list(rule.content, skip_comments=True, skip_whitespace=True)
+            if kept := "".join(_used(within, names)):
+                yield f"@{rule.at_keyword}{tinycss2.serialize(rule.prelude)}{{{kept}}}"
+        elif rule.type != "qualified-rule" or any(_can_match(one, names) for one in _selectors(rule.prelude)):
+            yield rule.serialize()
+
+
+def _selectors(prelude: list) -> Iterator[str]:
+    """A rule's selectors: between commas, but those inside of :is(…) and the like."""
+    one = []
+    for token in prelude:
+        if token.type == "literal" and token.value == ",":
+            yield tinycss2.serialize(one)
+            one = []
+        else:
+            one.append(token)
+    yield tinycss2.serialize(one)
+
+
+def _can_match(selector: str, names: set[str]) -> bool:
+    # In brackets one of several may match, or none may: only what stands outside must be there.
+    outside = re.sub(r"\([^()]*(?:\([^()]*\)[^()]*)*\)", "", selector)
+    return all(re.sub(r"\\(.)", r"\1", name) in names for name in NAME.findall(outside))
+
+
+def _words(html: Path) -> set[str]:
+    files = [path for path in html.rglob("*") if path.suffix in (".html", ".js") and path.name != NOT_LOADED]
+    return {word for path in files for word in re.findall(r"[\w-]+", path.read_text(encoding="utf-8"))}
+
+
+def _bundled(html: Path, sheets: list[str], names: set[str]) -> str:
+    """All sheets as one, in their order, with addresses as seen from where that one lies."""
+    here = posixpath.dirname(BUNDLE)
+
+    def text(sheet: str) -> str:
+        def from_here(found: re.Match) -> str:
+            target = posixpath.join(posixpath.dirname(sheet), found[2])
+            return f"url({posixpath.relpath(target, here)})"
+
+        return ADDRESS.sub(from_here, used_rules((html / sheet).read_text(encoding="utf-8"), names))
+
+    return "\n".join(map(text, sheets))
+
+
+def lighten(html: Path) -> None:
+    """Make all pages of a built site wait for less."""
+    pages = {
+        path: path.read_text(encoding="utf-8") for path in html.rglob("*.html") if "_static" not in path.parts
+    }
+    first = pages[html / "index.html"]
+    sheets = SHEET.findall(first)  # those that all pages have; an explorable has its own
+    if sheets == [BUNDLE]:
+        return
+    (html / BUNDLE).write_text(_bundled(html, sheets, _words(html)), encoding="utf-8")
+    for path, text in pages.items():
+        path.write_text(_waiting_less(text, path.relative_to(html).as_posix(), sheets), encoding="utf-8")
+
+
+def _waiting_less(page: str, name: str, sheets: list[str]) -> str:
+    root = posixpath.relpath(".", posixpath.dirname(name) or ".")
+    seen = []
+
+    def sheet(found: re.Match) -> str:
+        if posixpath.normpath(posixpath.join(posixpath.dirname(name), found[1])) not in sheets:
+            return found[0]
+        seen.append(found[1])
+        return f'\n    <link rel="stylesheet" href="{root}/{BUNDLE}" />' if len(seen) == 1 else ""
+
+    page = SHEET.sub(sheet, page)
+    if name != "search.html":  # on others, the search box opens that page
+        page = SEARCH.sub("", page)
+    page = SCRIPT.sub(r"<script defer\1 src=", page)
+    # What needs a script that waits must wait too, as a module does.
+    return page.replace("<script>DOCUMENTATION_OPTIONS.", '<script type="module">DOCUMENTATION_OPTIONS.')
