@@ -20,6 +20,7 @@ import pytest
 from fontTools.ttLib import TTFont
 
 from book import browser
+from transformer_lessons import __version__
 
 ROOT = Path(__file__).parents[1]
 REPOSITORY = re.search(
@@ -122,6 +123,11 @@ def test_the_colab_button_opens_the_chapter(site):
 
 def test_no_colab_button_where_there_is_no_notebook(site):
     assert "colab.research" not in site.pages["notation.html"].text
+
+
+def test_pages_say_of_which_version_they_are(site):
+    for name, page in site.pages.items():
+        assert name == "index.html" or f"Report a problem</a> · Version {__version__}" in page.text, name
 
 
 def test_the_icon_is_an_image_that_exists(site):

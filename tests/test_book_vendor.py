@@ -1,4 +1,4 @@
-"""What others wrote and the site serves: each file is the one that was published, with its version and licence."""
+"""What others wrote and the site serves: each file is as published, with its version and licence."""
 
 import hashlib
 import re
