@@ -109,8 +109,10 @@ audit: setup  ## ask PyPI for known vulnerabilities in requirements.txt (needs t
 	@grep -v '^-e' requirements.txt > $(VENV)/audited.txt
 	$(RUN) -m uv tool run pip-audit@$(PIP_AUDIT) --strict --no-deps --disable-pip -r $(VENV)/audited.txt
 
+# Both change the setup cell, and the released assignments hold a checksum of it.
 set-repository: setup  ## rewrite the repository's address everywhere: make set-repository URL=https://github.com/NAME/REPO
 	$(RUN) -m book.repository '$(URL)'
+	$(RUN) -m exercises.release
 
 # torch requires its own CUDA packages exactly, and its CPU build none: so they are not listed.
 lock: setup  ## resolve pyproject.toml's bounds into requirements.txt anew
@@ -125,6 +127,7 @@ lock newest:
 
 set-version: setup  ## make “Unreleased” a version, and write it everywhere: make set-version VERSION=0.2.0
 	$(RUN) -m book.version set '$(VERSION)'
+	$(RUN) -m exercises.release
 
 check-version: setup  ## do all places name one version? and a tag too: TAG=v0.2.0
 	$(RUN) -m book.version check $(if $(TAG),'$(TAG)')

@@ -2,7 +2,8 @@
 
 The version stands in `transformer_lessons/__init__.py`; the package, the setup cell and the site read it there.
 Beside it, the notebooks name the release that they install, `CITATION.cff` names the one to cite, and
-`CHANGELOG.md` says what is new in it: `set` rewrites these, and nothing else. The version itself is written last:
+`CHANGELOG.md` says what is new in it: `set` rewrites these, and nothing else (released assignments hold checksums
+of cells as well, so `make set-version` makes them anew). The version itself is written last:
 after an interruption, the same command finishes the work. ``check [TAG]`` compares them all, and ``notes`` prints
 what the changelog says of this version.
 """
