@@ -2,35 +2,45 @@
 PYTHON ?= python3
 PORT ?= 8000
 WORKERS ?= 2
-TORCH := 2.13.0
+PINNED_TORCH := 2.13.0
+# Another torch than requirements.txt has (TORCH=2.9.1, TORCH=newest) gets an environment of its own.
+TORCH := $(PINNED_TORCH)
+VENV := .venv$(if $(filter-out $(PINNED_TORCH),$(TORCH)),-torch-$(TORCH))
 UV := 0.13.8
+PIP_AUDIT := 2.10.1
 # A virtual environment's folder differs between systems; everything below calls tools through it by relative path,
 # so that the repository may lie in a folder with a space in its name.
-BIN := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
+BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 RUN := $(BIN)/python
-READY := .venv/ready
+READY := $(VENV)/ready
 PRETRAINED := transformer_lessons/pretrained/number_words
 FIND_LINKS := $(foreach link,$(PIP_FIND_LINKS),--find-links '$(link)')
 # nbgrader starts `alembic` and Jupyter starts kernels by name: they must find this environment first.
-export PATH := $(abspath .venv)/$(notdir $(BIN)):$(PATH)
+export PATH := $(abspath $(VENV))/$(notdir $(BIN))$(if $(filter Windows_NT,$(OS)),;,:)$(PATH)
 # Waiting threads sleep instead of spinning, which on a busy machine is the difference between slow and very slow.
 export OMP_WAIT_POLICY ?= PASSIVE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup book test test-full notebooks model coverage mutants lint site-check pdf serve release lock set-repository clean
+.PHONY: help setup book test test-package test-colab test-full notebooks model coverage mutants lint site-check pdf serve \
+  release lock newest audit set-repository set-version check-version dist github-release allow-namespaces clean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' Makefile
+
+# Some torches bound setuptools, each in its own way: with another torch, it is free.
+FREE := -e 's/^setuptools==.*/setuptools/' -e 's/^torch==.*/torch$(if $(filter-out newest,$(TORCH)),==$(TORCH))/'
+VERSIONS := $(if $(filter-out $(PINNED_TORCH),$(TORCH)),sed $(FREE),cat)
 
 setup: $(READY)  ## .venv with the exact versions of requirements.txt (all other targets do this first)
 
 $(READY): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if v >= (3, 11) else f"Python 3.11 or newer is needed, this is {v[0]}.{v[1]}: make PYTHON=python3.12 …")'
-	@test -x $(RUN) || $(PYTHON) -m venv .venv
+	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
 	@# uv installs in a fifth of pip's time; where it cannot (a mirror that only pip is configured for), pip does.
 	@$(RUN) -m pip install --quiet --disable-pip-version-check uv==$(UV)
-	$(RUN) -m uv pip install --quiet --python $(RUN) $(FIND_LINKS) -r requirements.txt \
-	  || $(RUN) -m pip install --quiet -r requirements.txt
+	@$(VERSIONS) requirements.txt > $(VENV)/requirements.txt
+	$(RUN) -m uv pip install --quiet --python $(RUN) $(FIND_LINKS) -r $(VENV)/requirements.txt \
+	  || $(RUN) -m pip install --quiet -r $(VENV)/requirements.txt
 	@touch $(READY)
 
 book: setup  ## build the book into _build/html/index.html
@@ -42,6 +52,25 @@ TEST := $(RUN) -m pytest tests book/chapters --nbval --nbval-sanitize-with book/
 
 test: setup lint  ## everything that must hold at every commit (what .ci/run calls); on more cores: WORKERS=4
 	$(TEST)
+
+# Other versions may print other last digits: chapters run whole, with their assertions, and outputs are not compared.
+NOT_THE_PACKAGE := a_class% autograder% benchmarks% book% container% exercises% mutants% workflows%
+PACKAGE_TESTS := $(filter-out $(NOT_THE_PACKAGE:%=tests/test_%),$(wildcard tests/test_*.py))
+ELSEWHERE := -m pytest $(PACKAGE_TESTS) book/chapters --nbval-lax --numprocesses $(WORKERS) --dist loadfile
+
+test-package: setup  ## the package's tests and every chapter, with another torch too: TORCH=2.9.1, or TORCH=newest
+	$(RUN) $(ELSEWHERE)
+
+# Of Colab's own packages none may change: what is missing is added, ours without its dependencies.
+test-colab:  ## in Colab's image: install as the setup cell does there, then the package's tests and every chapter
+	@mkdir -p _build
+	$(PYTHON) -m pip freeze | grep == | LC_ALL=C sort > _build/colab_versions.txt
+	$(PYTHON) -m pip install --quiet uv==$(UV)
+	$(PYTHON) -m uv pip install --system --no-deps . jaxtyping wadler-lindig safetensors tqdm
+	$(PYTHON) -m uv pip install --system --constraint _build/colab_versions.txt --group test
+	@$(PYTHON) -m pip freeze | LC_ALL=C sort | LC_ALL=C comm -23 _build/colab_versions.txt - > _build/colab_changed.txt
+	@! grep . _build/colab_changed.txt || { echo "these versions of Colab's were changed"; exit 1; }
+	$(PYTHON) $(ELSEWHERE)
 
 test-full: setup lint  ## the long tests too: all seeds and mutants (hours)
 	$(TEST) --full
@@ -80,17 +109,45 @@ serve: setup  ## look at the built book on http://127.0.0.1:8000 (another port: 
 	@test -f _build/html/index.html || $(MAKE) book
 	$(RUN) -m book.serve --port $(PORT)
 
+audit: setup  ## ask PyPI for known vulnerabilities in requirements.txt (needs the network)
+	@grep -v '^-e' requirements.txt > $(VENV)/audited.txt
+	$(RUN) -m uv tool run pip-audit@$(PIP_AUDIT) --strict --no-deps --disable-pip -r $(VENV)/audited.txt
+
+# Both change the setup cell, and the released assignments hold a checksum of it.
 set-repository: setup  ## rewrite the repository's address everywhere: make set-repository URL=https://github.com/NAME/REPO
 	$(RUN) -m book.repository '$(URL)'
+	$(RUN) -m exercises.release
 
 # torch requires its own CUDA packages exactly, and its CPU build none: so they are not listed.
 lock: setup  ## resolve pyproject.toml's bounds into requirements.txt anew
-	@echo 'torch==$(TORCH)' | $(RUN) -m uv pip compile --quiet --universal --python-version 3.11 --upgrade \
+newest: setup  ## likewise, and let torch be the newest too (the weekly run: is the course still good with it?)
+lock newest:
+	@echo 'torch$(if $(filter lock,$@),==$(PINNED_TORCH))' | $(RUN) -m uv pip compile --quiet --universal --python-version 3.11 --upgrade \
 	  --extra plot --extra subwords --extra multi30k --group book --group exercises --group test --no-annotate --no-header pyproject.toml - \
 	  --output-file .venv/requirements.lock
 	@{ echo '# Exact versions for the book, the exercises and the tests: `make lock` makes this file from pyproject.toml.'; \
 	  grep -vE '^(nvidia-|cuda-|triton=)' .venv/requirements.lock; echo '-e .'; } > requirements.txt.new
 	@mv requirements.txt.new requirements.txt
+
+set-version: setup  ## make “Unreleased” a version, and write it everywhere: make set-version VERSION=0.2.0
+	$(RUN) -m book.version set '$(VERSION)'
+	$(RUN) -m exercises.release
+
+check-version: setup  ## do all places name one version? and a tag too: TAG=v0.2.0
+	$(RUN) -m book.version check $(if $(TAG),'$(TAG)')
+
+dist: book  ## what a release consists of: wheel and sdist in dist/, the book and the notes in _build/
+	rm -rf dist
+	$(RUN) -m uv build --quiet --python $(RUN) --out-dir dist
+	$(RUN) -m zipfile -c _build/book.zip _build/html
+	$(RUN) -m book.version notes > _build/notes.md
+
+# Without setup: nothing but git's and GitHub's own tools runs where a release can be written.
+github-release:  ## publish what `make dist` made as a release on GitHub (the release workflow does): TAG=v0.2.0
+	gh release create '$(TAG)' --verify-tag --title '$(TAG)' --notes-file _build/notes.md dist/* _build/book.zip
+
+allow-namespaces:  ## on Ubuntu, let ordinary users make the namespaces that the grader's box needs (asks for root)
+	sudo sysctl --write kernel.apparmor_restrict_unprivileged_userns=0
 
 clean:  ## remove the built book (not .venv, runs or grades)
 	rm -rf _build

@@ -4,13 +4,15 @@ On Colab it installs the package of this release with `--no-deps`, plus only wha
 torch and numpy stay as they are: replacing them under a running kernel breaks it. Elsewhere it does nothing.
 """
 
+from transformer_lessons import __version__
+
 SETUP_CELL = """\
 # Setup: on Colab, install the course's package beside Colab's own torch; elsewhere, nothing happens here.
 import importlib.util
 import sys
 
 if "google.colab" in sys.modules:
-    package = "git+https://github.com/transformer-lessons/transformer-lessons@v0.1.0"
+    package = "git+https://github.com/transformer-lessons/transformer-lessons@vVERSION"
     needed = ("jaxtyping", "wadler_lindig", "safetensors", "tqdm")
     missing = [name for name in needed if importlib.util.find_spec(name) is None]
     %pip install --quiet --no-deps {package} {" ".join(missing)}
@@ -18,4 +20,6 @@ if "google.colab" in sys.modules:
 
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
     hint = "" if device != "CPU" else " (for a GPU: Runtime, Change runtime type)"
-    print(f"Python {sys.version.split()[0]}, torch {torch.__version__}, {device}{hint}")"""
+    print(f"Python {sys.version.split()[0]}, torch {torch.__version__}, {device}{hint}")""".replace(
+    "VERSION", __version__
+)

@@ -8,6 +8,7 @@ from docutils import nodes
 from sphinx.transforms import SphinxTransform
 
 from book import figures, first_visit, icons, sharing
+from transformer_lessons import __version__
 
 # What the explorable of a page needs: `explorable: translator` at its top. The last of each is its own.
 EXPLORABLES = {
@@ -27,6 +28,11 @@ def leave_out_of_other_pages(app, config):
     own = ("vendor/", "explorables/")
     config.html_js_files = [path for path in config.html_js_files if not str(path).startswith(own)]
     config.html_css_files = [path for path in config.html_css_files if not str(path).startswith(own)]
+
+
+def say_the_version(app, config):
+    """At the foot of each page: which release of the package its notebooks install."""
+    config.html_theme_options["extra_footer"] += f" · Version {__version__}"
 
 
 def export_trained_model(app):
@@ -156,6 +162,7 @@ def say_the_language(app, pagename, templatename, context, doctree):
 def setup(app):
     """Sphinx calls this once, because `_config.yml` lists `book.site`."""
     app.connect("config-inited", leave_out_of_other_pages)
+    app.connect("config-inited", say_the_version)
     app.connect("builder-inited", export_trained_model)
     app.add_transform(Anchors)
     app.connect("html-page-context", add_explorable)

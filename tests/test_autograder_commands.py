@@ -88,6 +88,22 @@ def course(tmp_path_factory):
     return folder
 
 
+def test_only_a_rehearsal_goes_to_its_own_folder_by_itself():
+    lines = [
+        "status",
+        "grade",
+        "feedback",
+        "report",
+        "export",
+        "similarity ps03_attention",
+        "regrade ps03_attention",
+    ]
+    defaults = {line: command._parser().parse_args(line.split()).course for line in lines}
+    assert set(defaults.values()) == {command.COURSE}
+    assert command._parser().parse_args(["rehearse", "5"]).course == command.COURSE / "rehearsal"
+    assert command._parser().parse_args(["rehearse", "5", "--course", "x"]).course == Path("x")
+
+
 def test_what_is_due_is_in_utc(course):
     with Gradebook(Course(course).gradebook) as book:
         assert str(book.find_assignment(NAME).duedate) == "2026-12-01 11:00:00"

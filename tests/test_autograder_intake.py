@@ -293,6 +293,7 @@ def test_nbgraders_folder(folder):
         {
             "ann/ps03_attention/ps03_attention.ipynb": answered(),
             "ann/ps03_attention/timestamp.txt": "2026-11-21 10:00:00 UTC\n",
+            "ann/ps03_attention/submission_secret.txt": "ada2a328",
             "ann/ps03_attention/.ipynb_checkpoints/ps03_attention-checkpoint.ipynb": answered(),
             "ann/ps02_masks/ps02_masks.ipynb": answered(PS02),
             "bob/ps03_attention/ps03_attention.ipynb": "",

@@ -24,6 +24,7 @@ from fontTools.ttLib import TTFont
 from PIL import Image
 
 from book import browser, built, serve, sharing
+from transformer_lessons import __version__
 
 ROOT = Path(__file__).parents[1]
 REPOSITORY = re.search(
@@ -89,7 +90,7 @@ def site(tmp_path_factory):
 
 
 def test_every_chapter_and_page_is_built(site):
-    about = {"index", "how_to_use", "zh", "exercises", "instructors"}
+    about = {"index", "how_to_use", "zh", "exercises", "instructors", "own_course"}
     assert about | {"notation", "topics", "glossary", "reference", "references"} == PAGES
     wanted = {"index.html"} | {f"{name}.html" for name in PAGES}
     wanted |= {f"chapters/{name}.html" for name in CHAPTERS}
@@ -125,6 +126,11 @@ def test_the_colab_button_opens_the_chapter(site):
 
 def test_no_colab_button_where_there_is_no_notebook(site):
     assert "colab.research" not in site.pages["notation.html"].text
+
+
+def test_pages_say_of_which_version_they_are(site):
+    for name, page in site.pages.items():
+        assert f"Report a problem</a> · Version {__version__}" in page.text, name
 
 
 def test_the_icon_is_an_image_that_exists(site):

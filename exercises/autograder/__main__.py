@@ -101,17 +101,19 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("students", nargs="*", metavar="STUDENT", help="two: show them side by side")
 
     one = commands.add_parser(
-        "rehearse", parents=[course, work], help="a dry run with students who do not exist"
+        "rehearse",
+        # Not `course` and set_defaults, which changes the default of every command that has the same parent.
+        parents=[_about_the_course(REHEARSAL), work],
+        help="a dry run with students who do not exist",
     )
     one.add_argument("number", type=int, metavar="N", help="of students")
     one.add_argument("--assignment", default="ps03_attention", metavar="ASSIGNMENT")
-    one.set_defaults(course=REHEARSAL)
     return parser
 
 
-def _about_the_course() -> argparse.ArgumentParser:
+def _about_the_course(folder: Path = COURSE) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("--course", type=Path, default=COURSE, help="its folder (%(default)s)")
+    parser.add_argument("--course", type=Path, default=folder, help="its folder (%(default)s)")
     parser.add_argument("--json", action="store_true", help="say it as JSON, for scripts")
     return parser
 

@@ -23,9 +23,9 @@ MOST_FOLDERS = 8  # one in another
 MOST_OF_ARCHIVE = 2_000_000_000  # bytes of all its members, unpacked
 MOST_AT_ONCE = 8_000_000  # bytes that a list of 100,000 members has
 LONGEST_NAME = 255
-# What operating systems and Jupyter leave behind; nobody hands these in, and nobody is told of them.
+# What systems, Jupyter and nbgrader's exchange leave behind; nobody hands these in, and nobody is told of them.
 JUNK_FOLDERS = ("__MACOSX", ".ipynb_checkpoints", "__pycache__")
-JUNK_FILES = (".DS_Store", "Thumbs.db", "desktop.ini")
+JUNK_FILES = (".DS_Store", "Thumbs.db", "desktop.ini", "submission_secret.txt")
 ITSELF = "Hand in the notebook itself."
 LINK = f"This is a link to another file; links are not followed. {ITSELF}"
 NO_FILE = f"This is no ordinary file but a pipe or a device. {ITSELF}"
