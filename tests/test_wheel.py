@@ -18,8 +18,9 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = "transformer_lessons"
 CHAPTERS = sorted((ROOT / "book" / "chapters").glob("*.ipynb"))
 RELEASED = sorted((ROOT / "exercises" / "release").glob("*/*.ipynb"))
-# The one loads the trained model, the other a record; the rest run in the full tests.
-SHORT = {"09_feed_forward", "16_training_on_gpus"}
+MASTERS = sorted((ROOT / "exercises" / "source").glob("*/*.ipynb"))
+# The first and the last load the trained model, the second a record.
+SHORT_CHAPTERS, SHORT_MASTERS = {"09_feed_forward", "16_training_on_gpus"}, {"ps08_decoding"}
 
 
 def build(kind: str, folder: Path) -> Path:
@@ -200,14 +201,19 @@ def test_everything_that_notebooks_import_is_there(machine):
     assert machine.says("\n".join([*ours, "print('all there')"])) == "all there\n"
 
 
+def in_full_tests(paths: list[Path], short: set[str]) -> list:
+    """The notebooks as parameters: of these few in every run, of all in the full one."""
+    return [
+        pytest.param(path, id=path.stem, marks=[] if path.stem in short else [pytest.mark.full])
+        for path in paths
+    ]
+
+
 @pytest.mark.parametrize(
-    "path",
-    [
-        pytest.param(path, id=path.stem, marks=[] if path.stem in SHORT else [pytest.mark.full])
-        for path in CHAPTERS
-    ],
+    "path", [*in_full_tests(CHAPTERS, SHORT_CHAPTERS), *in_full_tests(MASTERS, SHORT_MASTERS)]
 )
-def test_a_chapter_runs_from_top_to_bottom(path, machine):
-    done = machine.run(str(ROOT / "tests" / "run_notebook.py"), str(path), timeout=600)
+def test_a_notebook_runs_from_top_to_bottom(path, machine):
+    """A chapter as it is, and an assignment as one hands it in, with all answers."""
+    done = machine.run(str(ROOT / "tests" / "run_notebook.py"), str(path), timeout=1800)
     assert done.returncode == 0, done.stdout + done.stderr
     assert {path.name for path in machine.home.iterdir() if path.name[0] != "."} <= {"run"}  # another test's
