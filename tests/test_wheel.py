@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import re
 import subprocess
 import sys
@@ -49,7 +50,7 @@ class Machine:
         -S leaves out `site`, which would follow the .pth file of the editable installation into the repository.
         """
         paths = [str(self.installed), sysconfig.get_path("purelib")]
-        environment = {"PYTHONPATH": ":".join(paths), "HOME": str(self.home), "MPLBACKEND": "Agg"}
+        environment = {"PYTHONPATH": os.pathsep.join(paths), "HOME": str(self.home), "MPLBACKEND": "Agg"}
         environment |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "PATH": "/usr/bin:/bin"}
         command = [sys.executable, "-S", "-P", *arguments]
         return subprocess.run(
@@ -83,7 +84,9 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     names = set(ZipFile(wheel).namelist())
     about = {name for name in names if re.match(rf"{PACKAGE}-[\d.]+\.dist-info/", name)}
     assert names - about == tracked(PACKAGE)
-    assert {Path(name).name for name in about} >= {"METADATA", "entry_points.txt", "LICENSE", "LICENSE-text"}
+    assert {Path(name).name for name in about} >= {"METADATA", "LICENSE", "LICENSE-text"}
+    (commands,) = (ZipFile(wheel).read(name).decode() for name in about if name.endswith("entry_points.txt"))
+    assert f"lessons = {PACKAGE}.cli:main" in commands
 
 
 def test_the_wheel_holds_no_solution_and_no_hidden_test(wheel):
@@ -144,8 +147,7 @@ def test_trains_twenty_steps_and_translates_with_what_it_has_learned(machine):
 
 
 def test_translates_with_the_model_that_it_brings(machine):
-    program = str(machine.installed / "bin" / "lessons")  # what `lessons` on the path is
-    done = machine.run(program, "translate", "four hundred and twenty-one")
+    done = machine.run("-m", PACKAGE, "translate", "four hundred and twenty-one")
     assert (done.returncode, done.stdout) == (0, "vierhunderteinundzwanzig\n"), done.stderr
 
 
