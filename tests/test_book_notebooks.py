@@ -39,7 +39,8 @@ def numbered() -> list:
 
 def test_there_are_chapters():
     numbers = [int(path.stem[:2]) for path in numbered()]
-    assert numbers == [*range(1, 19)]
+    assert numbers == [*range(1, max(numbers) + 1)]
+    assert len(numbers) >= 18
 
 
 def test_was_executed_top_to_bottom_without_complaint(chapter):

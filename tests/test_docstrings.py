@@ -20,7 +20,7 @@ INFRASTRUCTURE = (
     "evaluation web_export".split()
 )
 ELSEWHERE = (
-    "expect checks oracles runs submission tasks doctor cli records plotting __main__ __init__".split()
+    "expect checks oracles runs submission clone tasks doctor cli records plotting __main__ __init__".split()
 )  # owe a docstring, no more
 OWED = dict.fromkeys(MATHEMATICS, ("formula", "source", "shapes", "errors", "pitfall"))
 OWED |= dict.fromkeys(INFRASTRUCTURE, ("errors", "pitfall"))

@@ -22,7 +22,7 @@ FLOORS = [
     "decoding checkpoints",
     "training_loss evaluation web_export",
     "training tasks",
-    "checks oracles runs submission",
+    "checks oracles runs submission clone",
     "doctor",
     "cli",
     "__main__ plotting",  # which nobody imports

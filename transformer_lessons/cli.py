@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from transformer_lessons import __version__, web_export
+from transformer_lessons import __version__, clone, web_export
 from transformer_lessons.checkpoints import load_model
 from transformer_lessons.doctor import doctor
 from transformer_lessons.evaluation import in_chunks
@@ -76,6 +76,11 @@ def make_parser() -> Parser:
 
     add_export(commands)
     add_checks(commands)
+    for name, about in clone.NEW.items():
+        # No argument looks like an option here: all of them go on to the clone's own command.
+        command = commands.add_parser(name, help=about, prefix_chars="\0", add_help=False)
+        command.add_argument("arguments", nargs="*")
+        command.set_defaults(run=clone.begin)
     return parser
 
 
