@@ -13,7 +13,7 @@ from scaffold.files import ROOT, filled, identifier, with_line, write
 
 LEFT = (
     "all of the text and code: edit it in Jupyter, then python -m book.notebooks book/chapters/{stem}.ipynb",
-    "its question in book/intro.md, its topics in book/topics.md, its title in Chinese in book/zh.md",
+    "its question in book/index.md, its topics in book/topics.md, its title in Chinese in book/zh.md",
     "pytest tests/test_book_notebooks.py tests/test_book_pages.py, and make book",
 )
 MINUTES = "10 minutes"
@@ -67,7 +67,7 @@ def pages(last: str, stem: str, title: str, exercise: str) -> dict[Path, str]:
     rows = {
         "_toc.yml": (rf"- file: chapters/{last}$", f"      - file: chapters/{stem}"),
         "how_to_use.md": (rf"{after}.* \| `ps", f"| {link} | {MINUTES} | `{exercise[:4]}` |"),
-        "intro.md": (after, f"| {link} | What is the question? |"),
+        "index.md": (after, f"| {link} | What is the question? |"),
         "zh.md": (after, f"| [{number}]({file}) | {title} |"),
         "topics.md": (r"^\| .*\(chapters/", f"| {title} | [{number}.1]({file}#ch{stem[:2]}-begin) |"),
     }
