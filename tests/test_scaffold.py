@@ -28,7 +28,7 @@ NEW = {
     "transformer_lessons/checks/catalogue/row_size.py",
 }
 CHANGED = {
-    *(f"book/{page}" for page in ("_toc.yml", "how_to_use.md", "intro.md", "topics.md", "zh.md")),
+    *(f"book/{page}" for page in ("_toc.yml", "how_to_use.md", "index.md", "topics.md", "zh.md")),
     *(f"transformer_lessons/checks/catalogue/{name}.py" for name in ("__init__", "warmup")),
 }
 # The tests that look at all chapters, tasks and mistakes; of these, what is new, and what is about all at once.
