@@ -17,6 +17,7 @@ from book.icons import NOT_LOADED
 __all__ = ["lighten", "used_rules"]
 
 BUNDLE = "_static/styles/site.css"
+OWN = "_static/explorables/"  # styles of single pages
 SHEET = re.compile(r'\s*<link\b(?=[^>]*rel="stylesheet")[^>]*href="([^"?]+\.css)[^"]*"[^>]*>')
 NAME = re.compile(r"[.#]((?:[\w-]|\\.)+)")
 ADDRESS = re.compile(r"url\((?!data:)([\"']?)([^)\"']+)\1\)")
@@ -85,31 +86,35 @@ def _bundled(html: Path, sheets: list[str], names: set[str]) -> str:
 
 
 def lighten(html: Path) -> None:
-    """Make all pages of a built site wait for less."""
+    """Make those pages of a built site wait for less that do not yet: a build writes what has changed."""
     pages = {
-        path: path.read_text(encoding="utf-8") for path in html.rglob("*.html") if "_static" not in path.parts
+        path: path.read_text(encoding="utf-8") for path in sorted(html.rglob("*.html")) if _is_ours(path)
     }
-    first = pages[html / "index.html"]
-    sheets = SHEET.findall(first)  # those that all pages have; an explorable has its own
-    if sheets == [BUNDLE]:
+    new = {path: text for path, text in pages.items() if BUNDLE not in text}
+    if not new:
         return
+    first, text = next(iter(new.items()))
+    sheets = [sheet for sheet in _sheets(text, first.relative_to(html)) if not sheet.startswith(OWN)]
     (html / BUNDLE).write_text(_bundled(html, sheets, _words(html)), encoding="utf-8")
-    for path, text in pages.items():
-        path.write_text(_waiting_less(text, path.relative_to(html).as_posix(), sheets), encoding="utf-8")
+    for path, text in new.items():
+        path.write_text(_waiting_less(text, path.relative_to(html), sheets), encoding="utf-8")
 
 
-def _waiting_less(page: str, name: str, sheets: list[str]) -> str:
-    root = posixpath.relpath(".", posixpath.dirname(name) or ".")
-    seen = []
+def _is_ours(path: Path) -> bool:
+    return "_static" not in path.parts
 
-    def sheet(found: re.Match) -> str:
-        if posixpath.normpath(posixpath.join(posixpath.dirname(name), found[1])) not in sheets:
-            return found[0]
-        seen.append(found[1])
-        return f'\n    <link rel="stylesheet" href="{root}/{BUNDLE}" />' if len(seen) == 1 else ""
 
-    page = SHEET.sub(sheet, page)
-    if name != "search.html":  # on others, the search box opens that page
+def _sheets(page: str, name: Path) -> list[str]:
+    """The style sheets that a page names, as seen from the site's root."""
+    return [posixpath.normpath((name.parent / sheet).as_posix()) for sheet in SHEET.findall(page)]
+
+
+def _waiting_less(page: str, name: Path, sheets: list[str]) -> str:
+    root = posixpath.relpath(".", name.parent.as_posix())
+    others = [sheet for sheet in _sheets(page, name) if sheet not in sheets]
+    links = "".join(f'\n    <link rel="stylesheet" href="{root}/{sheet}" />' for sheet in (BUNDLE, *others))
+    page = SHEET.sub("", page).replace("</title>", f"</title>{links}", 1)
+    if name.as_posix() != "search.html":  # on others, the search box opens that page
         page = SEARCH.sub("", page)
     page = SCRIPT.sub(r"<script defer\1 src=", page)
     # What needs a script that waits must wait too, as a module does.

@@ -1,0 +1,106 @@
+"""What a page loads first: rules that something on the site can match, scripts that wait."""
+
+import re
+
+import pytest
+
+from book.first_visit import lighten, used_rules
+
+NAMES = {"shown", "open", "dark", "a:b"}
+
+
+@pytest.mark.parametrize(
+    ("style", "kept"),
+    [
+        (".shown{color:red}", True),
+        (".hidden{color:red}", False),
+        ("p{color:red}", True),
+        (".shown .hidden{color:red}", False),
+        (".hidden,.shown{color:red}", True),  # one of two is enough
+        (":is(.hidden,.shown) p{color:red}", True),
+        (".shown:not(.hidden){color:red}", True),
+        ('#open>.shown:before{content:"x"}', True),
+        ("[data-theme=dark] p{color:red}", True),
+        (".a\\:b{color:red}", True),
+        ("@media print{.shown{color:red}}", True),
+        ("@media print{.hidden{color:red}}", False),
+        ("@media print{@supports (color:red){.hidden{color:red}}}", False),
+        ("@font-face{font-family:x}", True),
+        ("@keyframes turn{to{color:red}}", True),
+    ],
+)
+def test_a_rule_is_kept_if_something_can_match_it(style, kept):
+    assert used_rules(style, NAMES) == (style if kept else "")
+
+
+def test_the_rest_stands_as_it_was_and_in_order():
+    style = "@charset 'utf-8'; p{color:red} .hidden{top:0} .shown{left:0;color:#fff !important}"
+    assert used_rules(style, NAMES) == "p{color:red}.shown{left:0;color:#fff !important}"
+
+
+PAGE = """<head><title>A page</title><link rel="stylesheet" href="{root}_static/a.css?v=1" />
+<link href="{root}_static/b/b.css" rel="stylesheet" /><link rel="icon" href="{root}i.svg"/>
+<script src="{root}_static/one.js"></script><script defer="defer" src="{root}_static/two.js"></script>
+<script>let plain = 1;</script><script>DOCUMENTATION_OPTIONS.pagename = 'x';</script>
+<script src="{root}searchindex.js"></script></head><p class="shown">"""
+OWN = '<link rel="stylesheet" href="../_static/explorables/own.css?v=7" />'
+
+
+@pytest.fixture
+def html(tmp_path):
+    for folder in ("_static/b", "_static/styles", "explorables"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "_static" / "a.css").write_text(".shown{background:url(img/x.png)} .hidden{top:0}")
+    (tmp_path / "_static" / "b" / "b.css").write_text(
+        "p{background:url('../y.png')} q{background:url(data:,)}"
+    )
+    (tmp_path / "index.html").write_text(PAGE.format(root=""))
+    (tmp_path / "search.html").write_text(PAGE.format(root=""))
+    (tmp_path / "explorables" / "one.html").write_text(PAGE.format(root="../") + OWN)
+    lighten(tmp_path)
+    return tmp_path
+
+
+def test_one_style_sheet_stands_for_those_that_all_pages_have(html):
+    page = (html / "explorables" / "one.html").read_text()
+    named = re.findall(r'<link rel="stylesheet" href="(.*?)" />', page)
+    assert named == ["../_static/styles/site.css", "../_static/explorables/own.css"]
+    assert page.count("stylesheet") == 2
+    assert '<link rel="icon" href="../i.svg"/>' in page
+    style = (html / "_static" / "styles" / "site.css").read_text()
+    assert ".shown{background:url(../img/x.png)}" in style  # as seen from the new place
+    assert "p{background:url(../y.png)}" in style
+    assert "url(data:,)" in style
+    assert ".hidden" not in style
+
+
+def test_a_page_that_was_built_anew_is_done_again(html):
+    others = {path: path.read_text() for path in html.rglob("*.html")}
+    style = (html / "_static" / "styles" / "site.css").read_text()
+    for name, page in (
+        ("explorables/one.html", PAGE.format(root="../") + OWN),
+        ("index.html", PAGE.format(root="")),
+    ):
+        (html / name).write_text(page)
+        lighten(html)
+        assert {path: path.read_text() for path in others} == others
+        assert (html / "_static" / "styles" / "site.css").read_text() == style
+
+
+def test_scripts_wait_and_so_does_what_needs_them(html):
+    page = (html / "index.html").read_text()
+    assert '<script defer src="_static/one.js">' in page
+    assert page.count("defer=") == 1
+    assert "<script>let plain = 1;" in page
+    assert "<script type=\"module\">DOCUMENTATION_OPTIONS.pagename = 'x';" in page
+
+
+def test_the_searchs_index_is_loaded_where_one_searches(html):
+    assert "searchindex" not in (html / "index.html").read_text()
+    assert '<script defer src="searchindex.js">' in (html / "search.html").read_text()
+
+
+def test_a_second_time_changes_nothing(html):
+    before = {path: path.read_text() for path in html.rglob("*.*") if path.is_file()}
+    lighten(html)
+    assert {path: path.read_text() for path in before} == before
