@@ -60,7 +60,7 @@
         this.seed += 1;
         this._show();
       };
-      this.histogram = element("div", { class: "x-scroll", tabindex: 0, role: "group", "aria-label": "Histogram" });
+      this.histogram = element("div", { class: "x-histogram" });
       this.example = element("ol", { class: "x-bars" });
       this.said = element("p", { role: "status" });
       place.replaceChildren(
@@ -106,7 +106,7 @@
       const tallest = Math.max(...counts);
       const wide = (WIDE - 40) / BINS;
       const text = `From −${most.toFixed(0)} to ${most.toFixed(0)}; the tallest bar has ${tallest} of ${values.length} scores.`;
-      const drawing = element("svg:svg", { width: WIDE, height: HIGH, role: "img", "aria-label": text });
+      const drawing = element("svg:svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img", "aria-label": text });
       counts.forEach((count, bin) => {
         const height = (count / tallest) * (HIGH - 40);
         const place = { x: 20 + bin * wide, y: HIGH - 25 - height, width: wide - 1, height };
