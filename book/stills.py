@@ -6,6 +6,7 @@ and ``book/_static/explorables/heights.css``: what stands below a figure must no
 
 import base64
 import io
+import re
 from pathlib import Path
 from textwrap import indent
 
@@ -44,6 +45,16 @@ def still(browser: Browser, page: Path) -> Image.Image:
     return Image.open(io.BytesIO(base64.b64decode(answer["data"]))).convert("RGB")
 
 
+def say_sizes(pictures: dict[str, Image.Image]) -> None:
+    """Write the pictures' sizes into the pages' sources, where a browser looks for them."""
+    for page in sorted(FOLDER.parents[1].glob("explorables/*.md")):
+        text = page.read_text(encoding="utf-8")
+        for name, picture in pictures.items():
+            size = rf'(stills/{name}\.webp") width="\d+" height="\d+"'
+            text = re.sub(size, rf'\1 width="{picture.width}" height="{picture.height}"', text)
+        page.write_text(text, encoding="utf-8")
+
+
 def rules(heights: dict[str, float]) -> str:
     """Room for each, in a style sheet."""
     lines = (
@@ -68,6 +79,7 @@ def main() -> None:
         path = FOLDER / f"{name}.webp"
         picture.save(path, lossless=True, method=6)
         print(f"{path.name}: {picture.width} × {picture.height}, {path.stat().st_size / 1000:.0f} kB")
+    say_sizes(taken)
     wide = rules({name: picture.height for name, picture in taken.items()})
     HEIGHTS.write_text(
         "/* The room that each figure needs when its script has run; `python -m book.stills` measures it. */\n\n"
