@@ -40,6 +40,11 @@ def find() -> str | None:
     return next((path for path in map(shutil.which, NAMES) if path), None)
 
 
+def unsandboxed() -> list[str]:
+    """The flag for root, as whom Chromium refuses to run in its sandbox."""
+    return ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+
+
 class Browser:
     """One page at a time: ``with Browser(width=375, dark=True) as browser: browser.open(path)``.
 
@@ -62,9 +67,8 @@ class Browser:
             *FLAGS,
             "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
             f"--user-data-dir={self._profile.name}",
+            *unsandboxed(),
         ]
-        if hasattr(os, "geteuid") and os.geteuid() == 0:
-            flags.append("--no-sandbox")  # Chromium refuses to run as root with it
         (command_out, command_in), (answer_out, answer_in) = os.pipe(), os.pipe()
         launcher = [sys.executable, "-c", PLACE_PIPES, str(command_out), str(answer_in), executable, *flags]
         quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}

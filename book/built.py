@@ -20,10 +20,12 @@ def site_path() -> str:
     return urlsplit(settings["sphinx"]["config"]["html_baseurl"]).path
 
 
-def arguments(program: str, about: str) -> argparse.ArgumentParser:
+def arguments(program: str, about: str, default: str = "all") -> argparse.ArgumentParser:
     """The arguments that say which pages, and where they are."""
     parser = argparse.ArgumentParser(prog=f"python -m book.{program}", description=about)
-    parser.add_argument("pages", metavar="PAGE", nargs="*", help="as in chapters/14_training (default: all)")
+    parser.add_argument(
+        "pages", metavar="PAGE", nargs="*", help=f"as in chapters/14_training (default: {default})"
+    )
     parser.add_argument("--html", metavar="DIR", type=Path, default=HTML, help="the built site")
     return parser
 

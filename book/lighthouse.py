@@ -1,4 +1,4 @@
-"""What Google's Lighthouse says of the built site: ``python -m book.lighthouse``, after ``make book``.
+"""What Google's Lighthouse says of the built site, after ``make book``: ``python -m book.lighthouse [PAGE …]``.
 
 Five kinds of pages, served as a static host does, each three times as on a phone and as on a laptop; the
 median counts. Lighthouse comes from npm. The exit code is 1 if a score is below its bound; performance is a
@@ -11,14 +11,14 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from itertools import product
 from pathlib import Path
-from threading import Thread
 
 from tqdm import tqdm
 
-from book.browser import find
-from book.built import HTML, site_path
-from book.serve import Server
+from book.browser import find, unsandboxed
+from book.built import arguments, chosen_pages, site_path
+from book.serve import serving
 
 LIGHTHOUSE = "lighthouse@12.8.2"
 PAGES = (
@@ -32,7 +32,8 @@ TIMES = 3
 OTHERS = {"accessibility": 100, "best-practices": 100, "seo": 100}
 BOUNDS = {"phone": {"performance": 90, **OTHERS}, "laptop": {"performance": 98, **OTHERS}}
 SHIFT, MOST_SHIFT = "cumulative-layout-shift", 0.05
-FLAGS = "--headless=new --no-sandbox --disable-gpu"
+PRESETS = {"phone": [], "laptop": ["--preset=desktop"]}
+FLAGS = ("--headless=new", "--disable-gpu")
 
 
 def report(url: str, device: str) -> dict:
@@ -43,8 +44,9 @@ def report(url: str, device: str) -> dict:
     """
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "report.json"
+        flags = " ".join((*FLAGS, *unsandboxed()))
         command = ["npx", "--yes", LIGHTHOUSE, url, "--quiet", "--output=json", f"--output-path={output}"]
-        command += [f"--chrome-flags={FLAGS}", *(["--preset=desktop"] if device == "laptop" else [])]
+        command += [f"--chrome-flags={flags}", *PRESETS[device]]
         environment = {**os.environ, "CHROME_PATH": find()}
         done = subprocess.run(command, env=environment, capture_output=True, text=True)
         if done.returncode or not output.exists():
@@ -70,28 +72,34 @@ def shortcomings(found: dict, device: str) -> list[str]:
     return [*low, f"layout shift {shift:.3f}, expected below {MOST_SHIFT}"] if shift >= MOST_SHIFT else low
 
 
-def main() -> int:
+def measured(url: str, device: str, bar: tqdm) -> dict:
+    """A page's scores: the medians of some runs."""
+    reports = []
+    for _ in range(TIMES):
+        reports.append(report(url, device))
+        bar.update()
+    return medians(reports)
+
+
+def main(given: list[str] | None = None) -> int:
     """The command."""
-    if find() is None or not (HTML / "index.html").is_file():
-        print("This needs Chromium on the PATH and a built site (make book)", file=sys.stderr)
+    options = arguments("lighthouse", __doc__.splitlines()[0], "five kinds").parse_args(given)
+    options.pages = options.pages or PAGES
+    try:
+        pages = [page.relative_to(options.html).as_posix() for page in chosen_pages(options)]
+    except FileNotFoundError as error:
+        print(error, file=sys.stderr)
         return 2
     is_short = False
-    with Server(HTML, prefix=site_path(), is_quiet=True) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        with tqdm(total=len(BOUNDS) * len(PAGES) * TIMES, unit="run", disable=None) as bar:
-            for device in BOUNDS:
-                for page in PAGES:
-                    reports = []
-                    for _ in range(TIMES):
-                        reports.append(report(f"{server.url}{page}.html", device))
-                        bar.update()
-                    found = medians(reports)
-                    numbers = ", ".join(f"{name} {found[name]:.0f}" for name in BOUNDS[device])
-                    tqdm.write(f"{page}, {device}: {numbers}, layout shift {found[SHIFT]:.3f}")
-                    for one in shortcomings(found, device):
-                        is_short = True
-                        tqdm.write(f"  {one}")
-        server.shutdown()
+    bar = tqdm(total=len(BOUNDS) * len(pages) * TIMES, unit="run", disable=None)
+    with serving(options.html, site_path()) as root, bar:
+        for device, page in product(BOUNDS, pages):
+            found = measured(root + page, device, bar)
+            numbers = ", ".join(f"{name} {found[name]:.0f}" for name in BOUNDS[device])
+            tqdm.write(f"{page}, {device}: {numbers}, layout shift {found[SHIFT]:.3f}")
+            for one in shortcomings(found, device):
+                is_short = True
+                tqdm.write(f"  {one}")
     return int(is_short)
 
 

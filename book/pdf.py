@@ -12,6 +12,7 @@ import pikepdf
 
 from book.browser import Browser, find
 from book.build import ROOT, build
+from transformer_lessons.files import replacing
 
 PDF = ROOT / "_build" / "transformer-lessons.pdf"
 INCH = 2.54  # centimetres
@@ -52,10 +53,8 @@ def print_page(browser: Browser, page: Path) -> bytes:
 
 def write(data: bytes, path: Path) -> None:
     """Write a PDF; Chromium leaves all its objects uncompressed, which is two thirds of it."""
-    part = path.with_suffix(".part")
-    with pikepdf.open(io.BytesIO(data)) as pdf:
-        pdf.save(part, object_stream_mode=pikepdf.ObjectStreamMode.generate)
-    part.replace(path)
+    with replacing(path) as temporary, pikepdf.open(io.BytesIO(data)) as pdf:
+        pdf.save(temporary, object_stream_mode=pikepdf.ObjectStreamMode.generate)
 
 
 def main() -> int:

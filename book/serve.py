@@ -6,14 +6,17 @@ Text goes out compressed, a folder's address gets its `index.html`, and an addre
 
 import argparse
 import gzip
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache, partial
 from http import HTTPStatus
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 from book.built import HTML
 
-__all__ = ["Server"]
+__all__ = ["Server", "serving"]
 
 COMPRESSED = (".css", ".html", ".js", ".json", ".svg", ".txt", ".xml")
 
@@ -73,7 +76,7 @@ class _Handler(SimpleHTTPRequestHandler):
 
 
 class Server(ThreadingHTTPServer):
-    """Serves a built site; ``with Server(html, quiet=True) as server: Thread(target=server.serve_forever)…``.
+    """Serves a built site.
 
     Args:
         html: the built site.
@@ -86,6 +89,17 @@ class Server(ThreadingHTTPServer):
         handler = partial(_Handler, directory=str(html), prefix=prefix, is_quiet=is_quiet)
         super().__init__(("127.0.0.1", port), handler)
         self.url = f"http://127.0.0.1:{self.server_port}{prefix}"
+
+
+@contextmanager
+def serving(html: Path, prefix: str = "/") -> Iterator[str]:
+    """Serve a built site quietly beside whatever else is done; its address."""
+    with Server(html, prefix=prefix, is_quiet=True) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield server.url
+        finally:
+            server.shutdown()
 
 
 def main() -> None:

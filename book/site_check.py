@@ -19,14 +19,13 @@ import tarfile
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Thread
 from urllib.parse import urlsplit
 
 from tqdm import tqdm
 
 from book.browser import Browser
 from book.built import arguments, chosen_pages, site_path
-from book.serve import Server
+from book.serve import serving
 from book.site import TRAINED
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -163,13 +162,11 @@ def main(given: list[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     number = 0
-    with Server(options.html, prefix=site_path(), is_quiet=True) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        urls = [server.url + page.relative_to(options.html).as_posix() for page in pages]
+    with serving(options.html, site_path()) as root:
+        urls = [root + page.relative_to(options.html).as_posix() for page in pages]
         for url, wrong in check(urls):
             number += 1
-            print(f"{url.removeprefix(server.url)}: {wrong}", flush=True)
-        server.shutdown()
+            print(f"{url.removeprefix(root)}: {wrong}", flush=True)
     print(f"{len(pages)} pages, {number} things to mend")
     return int(number > 0)
 

@@ -13,7 +13,6 @@ from html.parser import HTMLParser
 from importlib import import_module
 from pathlib import Path
 from pkgutil import resolve_name
-from threading import Thread
 from urllib.parse import unquote, urlsplit
 from xml.etree import ElementTree
 
@@ -200,14 +199,12 @@ def test_a_title_in_a_picture_leaves_the_logo_free(site):
 
 @pytest.mark.parametrize("prefix", ["/", built.site_path()])
 def test_an_address_that_does_not_exist_shows_the_way_wherever_the_site_lies(site, chromium, prefix):
-    with serve.Server(site.html, prefix=prefix, is_quiet=True) as server, browser.Browser() as opened:
-        Thread(target=server.serve_forever, daemon=True).start()
-        opened.open(f"{server.url}chapters/deep/er/no_such_chapter.html")
+    with serve.serving(site.html, prefix) as root, browser.Browser() as opened:
+        opened.open(f"{root}chapters/deep/er/no_such_chapter.html")
         hrefs = opened.evaluate("[...document.querySelectorAll('article a')].map((link) => link.href)")
         colour = opened.evaluate("getComputedStyle(document.body).getPropertyValue('--pst-color-primary')")
         problems = opened.problems[:]
-        server.shutdown()
-    assert hrefs == [f"{server.url}{name}.html" for name in ("index", "topics", "glossary", "search")]
+    assert hrefs == [f"{root}{name}.html" for name in ("index", "topics", "glossary", "search")]
     assert colour  # by the style sheet
     if prefix != "/":  # where it is at home, nothing is asked for in vain but the page itself
         assert len(problems) == 1
@@ -523,6 +520,19 @@ def test_the_dark_mode_button_darkens_the_page_and_shows_the_dark_figures(site, 
         figures = view.evaluate(f"{shown}.map((one) => [one.src, getComputedStyle(one).filter])")
         assert len(figures) == 2
         assert all(src.endswith(".dark.svg") and look == "none" for src, look in figures)
+
+
+def test_search_and_buttons_work_although_scripts_wait(site, chromium):
+    with serve.serving(site.html, built.site_path()) as root, browser.Browser() as view:
+        view.open(f"{root}search.html?q=softmax")
+        view.evaluate("new Promise((done) => setTimeout(done, 1500))")
+        found = view.evaluate("[...document.querySelectorAll('#search-results li a')].map((one) => one.href)")
+        assert any("05_scaled_dot_product_attention" in url for url in found)
+        view.open(f"{root}chapters/04_masks.html?highlight=padding")
+        cells = view.evaluate("document.querySelectorAll('div.highlight pre').length")
+        assert view.evaluate("document.querySelectorAll('button.copybtn').length") == cells > 0
+        assert view.evaluate("document.querySelectorAll('span.highlighted').length") > 0
+        assert view.problems == []
 
 
 def test_what_was_read_to_the_end_is_marked_until_it_is_forgotten(site, chromium):
