@@ -28,7 +28,7 @@ os.execv(sys.argv[3], sys.argv[3:])
 SETTLED = """
 (async () => {
   if (document.readyState !== "complete") await new Promise(done => addEventListener("load", done));
-  await window.MathJax?.startup?.promise;
+  await window.typesetEquations?.();
   await document.fonts.ready;
   await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
 })()

@@ -1,4 +1,4 @@
-"""A first visit loads less, and shows text sooner: one style sheet of what is used, scripts that wait.
+"""A first visit loads less, and shows text sooner: one style sheet of what is used, scripts that wait, one look.
 
 The theme brings rules for everything that it could show (of 65 kB, compressed, pages use 19), in nine files
 that a browser waits for before it shows a word, and so it does for fifteen scripts, the search's index among
@@ -23,6 +23,8 @@ NAME = re.compile(r"[.#]((?:[\w-]|\\.)+)")
 ADDRESS = re.compile(r"url\((?!data:)([\"']?)([^)\"']+)\1\)")
 SEARCH = re.compile(r'\s*<script src="[^"]*(?:searchtools|language_data|searchindex)\.js[^"]*"></script>')
 SCRIPT = re.compile(r'<script(?![^>]*\b(?:defer|async)\b)((?: data-[\w-]+="[^"]*")*) src=')
+THEME = 'localStorage.getItem("theme") || "auto"'
+WHAT_THE_SYSTEM_SHOWS = '(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")'
 NESTED = {"media", "supports", "layer"}
 
 
@@ -116,6 +118,8 @@ def _waiting_less(page: str, name: Path, sheets: list[str]) -> str:
     page = SHEET.sub("", page).replace("</title>", f"</title>{links}", 1)
     if name.as_posix() != "search.html":  # on others, the search box opens that page
         page = SEARCH.sub("", page)
+    # The theme's script would set it later, and every element would be styled twice, the first time in light.
+    page = page.replace(THEME, THEME.replace('"auto"', WHAT_THE_SYSTEM_SHOWS))
     page = SCRIPT.sub(r"<script defer\1 src=", page)
     # What needs a script that waits must wait too, as a module does.
     return page.replace("<script>DOCUMENTATION_OPTIONS.", '<script type="module">DOCUMENTATION_OPTIONS.')

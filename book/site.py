@@ -20,6 +20,7 @@ EXPLORABLES = {
     "scale": ("page.js", "model.js", "scale.js"),
     "translator": ("page.js", "model.js", "numbers.js", "number_words.js", "translator.js"),
 }
+EQUATIONS = nodes.math | nodes.math_block
 TRAINED = "number_words"  # the model that comes with the package, as a script
 
 
@@ -82,14 +83,16 @@ class Anchors(SphinxTransform):
                 metadata.setdefault("myst_slugs", {})[name] = (paragraph.line, name, name)
 
 
-def leave_out_mathjax(app, pagename, templatename, context, doctree):
-    """Sphinx also loads MathJax where only a page further down the table of contents has equations."""
-    equations = doctree and next(
-        doctree.findall(lambda node: isinstance(node, nodes.math | nodes.math_block)), None
-    )
-    if equations is None:
-        scripts = context["script_files"]
-        context["script_files"] = [script for script in scripts if "mathjax" not in str(script.filename)]
+def load_mathjax_when_needed(app, pagename, templatename, context, doctree):
+    """A script of ours loads MathJax when an equation comes near the screen; pages without any need neither."""
+    left_out = ["mathjax"]
+    if doctree is None or not any(doctree.findall(lambda node: isinstance(node, EQUATIONS))):
+        left_out.append("equations.js")
+    context["script_files"] = [
+        script
+        for script in context["script_files"]
+        if not any(name in str(script.filename) for name in left_out)
+    ]
 
 
 def unfold_launch_button(app, pagename, templatename, context, doctree):
@@ -169,7 +172,9 @@ def setup(app):
     app.connect("html-page-context", sharing.describe)
     app.connect("html-page-context", say_the_language)
     app.connect("html-page-context", say_where_the_site_lies)
-    app.connect("html-page-context", leave_out_mathjax, priority=501)  # after Sphinx's mathjax extension, 500
+    app.connect(
+        "html-page-context", load_mathjax_when_needed, priority=501
+    )  # after Sphinx's mathjax extension, 500
     app.connect("html-page-context", unfold_launch_button, priority=502)  # after the theme's 501
     app.connect("build-finished", mend)
     app.connect("build-finished", draw_dark_figures)

@@ -41,7 +41,8 @@ def test_the_rest_stands_as_it_was_and_in_order():
 PAGE = """<head><title>A page</title><link rel="stylesheet" href="{root}_static/a.css?v=1" />
 <link href="{root}_static/b/b.css" rel="stylesheet" /><link rel="icon" href="{root}i.svg"/>
 <script src="{root}_static/one.js"></script><script defer="defer" src="{root}_static/two.js"></script>
-<script>let plain = 1;</script><script>DOCUMENTATION_OPTIONS.pagename = 'x';</script>
+<script>let plain = 1; theme = localStorage.getItem("theme") || "auto";</script>
+<script>DOCUMENTATION_OPTIONS.pagename = 'x';</script>
 <script src="{root}searchindex.js"></script></head><p class="shown">"""
 OWN = '<link rel="stylesheet" href="../_static/explorables/own.css?v=7" />'
 
@@ -104,3 +105,9 @@ def test_a_second_time_changes_nothing(html):
     before = {path: path.read_text() for path in html.rglob("*.*") if path.is_file()}
     lighten(html)
     assert {path: path.read_text() for path in before} == before
+
+
+def test_a_first_visit_asks_the_system_for_light_or_dark(html):
+    page = (html / "index.html").read_text()
+    assert 'localStorage.getItem("theme") || (matchMedia("(prefers-color-scheme: dark)").matches ?' in page
+    assert '|| "auto"' not in page

@@ -2,6 +2,7 @@
 
 import hashlib
 import inspect
+import json
 import re
 import subprocess
 import sys
@@ -271,14 +272,10 @@ def test_fonts_of_icons_hold_those_that_pages_show(site):
 
 
 def test_mathjax_is_ours_and_unchanged(site):
-    scripts = {
-        (page.path.parent / urlsplit(url).path).resolve()
-        for page in site.pages.values()
-        for url in page.values("script", "src")
-        if "mathjax" in url.lower()
-    }
     vendor = (site.html / "_static" / "vendor").resolve()
-    assert scripts == {vendor / "mathjax" / "tex-chtml.js"}
+    parts = re.search(r"\.MathJax = (.+?)</script>", site.pages["notation.html"].text)[1].rstrip("; ")
+    for part in ("startup", *json.loads(parts)["loader"]["load"]):
+        assert (vendor / "mathjax" / f"{part}.js").is_file(), part
     sums = dict(reversed(line.split("  ")) for line in (vendor / "SHA256SUMS").read_text().splitlines())
     files = {
         path.relative_to(vendor).as_posix(): path
@@ -290,7 +287,13 @@ def test_mathjax_is_ours_and_unchanged(site):
 
 
 def test_pages_without_equations_do_not_load_mathjax(site):
-    assert not re.search(r"<script[^>]*mathjax", site.pages["references.html"].text)
+    def loads(name):
+        sources = site.pages[name].values("script", "src")
+        assert not any("mathjax" in source for source in sources)  # it comes when it is needed
+        return any("equations.js" in source for source in sources)
+
+    assert loads("notation.html")
+    assert not loads("references.html")
 
 
 # ---- The reference
@@ -520,6 +523,36 @@ def test_the_dark_mode_button_darkens_the_page_and_shows_the_dark_figures(site, 
         figures = view.evaluate(f"{shown}.map((one) => [one.src, getComputedStyle(one).filter])")
         assert len(figures) == 2
         assert all(src.endswith(".dark.svg") and look == "none" for src, look in figures)
+
+
+def test_equations_are_typeset_as_they_come_near(site, chromium):
+    number = "document.querySelectorAll('.math > mjx-container').length"
+    wait = "new Promise((done) => setTimeout(done, 1000))"
+    with browser.Browser(width=412) as view:
+        view.command("Page.navigate", url=site.chapters()["01_why_attention"].path.as_uri())
+        view.evaluate("new Promise((done) => addEventListener('load', done))")
+        view.evaluate(wait)
+        assert view.evaluate("[typeof MathJax.version, document.querySelectorAll('.math').length > 100]") == [
+            "undefined",
+            True,
+        ]
+        view.evaluate("document.querySelectorAll('.math')[50].scrollIntoView()")
+        view.evaluate(wait)
+        assert 0 < view.evaluate(number) < 100
+        view.evaluate("dispatchEvent(new Event('beforeprint'))")  # as a browser says before it prints
+        assert view.evaluate(number) == view.evaluate("document.querySelectorAll('.math').length")
+        assert view.problems == []
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_first_visit_is_in_the_colours_of_the_system_from_the_start(site, chromium, dark):
+    watch = """window.themes = []; new MutationObserver(() => {
+      window.themes.push(document.documentElement.dataset.theme);
+    }).observe(document, { attributes: true, subtree: true, attributeFilter: ["data-theme"] })"""
+    with browser.Browser(dark=dark) as view:
+        view.command("Page.addScriptToEvaluateOnNewDocument", source=watch)
+        view.open(site.pages["index.html"].path)
+        assert set(view.evaluate("window.themes")) == {"dark" if dark else "light"}
 
 
 def test_search_and_buttons_work_although_scripts_wait(site, chromium):

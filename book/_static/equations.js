@@ -1,0 +1,63 @@
+/* Equations are typeset as they come near the screen, one by one; the rest when the page has been open for a while,
+ * for printing and searching. MathJax is a megabyte, and a chapter's equations at once would stop a phone for seconds.
+ */
+"use strict";
+
+(function () {
+  const MATHJAX = new URL("vendor/mathjax/startup.js", document.currentScript.src).href;
+  const NEAR = { rootMargin: "100% 0px" }; // a screen above, a screen below
+  const A_WHILE = 10000; // milliseconds
+  const whenIdle = window.requestIdleCallback ?? setTimeout;
+
+  let mathjax = null;
+  let last = Promise.resolve();
+
+  const load = () =>
+    (mathjax ??= new Promise((done, failed) => {
+      const script = document.createElement("script");
+      script.addEventListener("load", () => MathJax.startup.promise.then(done));
+      script.addEventListener("error", () => failed(new Error(`not loaded: ${MATHJAX}`)));
+      script.src = MATHJAX;
+      document.head.append(script);
+    }));
+
+  const isTypeset = (place) => place.querySelector("mjx-container") !== null;
+  const all = () => [...document.querySelectorAll(".math")];
+
+  /* What scrolls by itself can be scrolled with the keyboard too: it gets the focus, as long as it is too wide. */
+  function markWide(place) {
+    if (place.clientWidth && place.scrollWidth > place.clientWidth + 1) place.tabIndex = 0;
+    else place.removeAttribute("tabindex");
+  }
+
+  async function typeset(place, pause) {
+    await load();
+    if (isTypeset(place)) return;
+    await new Promise((done) => pause(done)); // taps and scrolling come in between
+    await MathJax.typesetPromise([place]);
+    markWide(place);
+  }
+
+  function inTurn(places, pause) {
+    for (const place of places) last = last.then(() => typeset(place, pause));
+    return last;
+  }
+
+  function begin() {
+    const observer = new IntersectionObserver((entries) => {
+      const near = entries.filter((entry) => entry.isIntersecting).map((entry) => entry.target);
+      for (const place of near) observer.unobserve(place);
+      inTurn(near, setTimeout);
+    }, NEAR);
+    for (const place of all()) observer.observe(place);
+    setTimeout(() => inTurn(all(), whenIdle), A_WHILE);
+    addEventListener("resize", () => all().filter(isTypeset).forEach(markWide));
+    addEventListener("beforeprint", () => window.MathJax?.typeset?.(all().filter((place) => !isTypeset(place))));
+  }
+
+  /* For whoever needs the whole page as it will be, such as a printer of it. */
+  window.typesetEquations = () => inTurn(all(), setTimeout);
+
+  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", begin);
+  else begin();
+})();
