@@ -30,6 +30,21 @@ Promise.all([...document.images].map((one) => one.decode().catch(() => one.src))
   .then((found) => found.filter((one) => one));
 """
 
+# What no font here has is drawn as a character that cannot be is.
+BOXES = """
+(() => {
+  const pen = new OffscreenCanvas(32, 32).getContext("2d", { willReadFrequently: true });
+  pen.font = "16px " + getComputedStyle(document.body).fontFamily;
+  const drawn = (one) => {
+    pen.clearRect(0, 0, 32, 32);
+    pen.fillText(one, 4, 24);
+    return pen.getImageData(0, 0, 32, 32).data.join();
+  };
+  const box = drawn("\\u{10fffe}");
+  return [...new Set(document.body.innerText)].filter((one) => one > "~" && drawn(one) === box).join("");
+})()
+"""
+
 
 def print_page(browser: Browser, page: Path) -> bytes:
     """A page as PDF.
@@ -65,6 +80,9 @@ def main() -> int:
     page = build(builder="singlehtml")
     with Browser() as browser:
         data = print_page(browser, page)
+        boxes = browser.evaluate(BOXES)
+    if boxes:
+        print(f"No font here has {boxes}: they are boxes (Ubuntu: apt install fonts-noto-cjk)", file=sys.stderr)
     write(data, PDF)
     print(f"The book is at {PDF.relative_to(ROOT)} ({PDF.stat().st_size / 1e6:.0f} MB)")
     return 0
