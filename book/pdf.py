@@ -82,7 +82,9 @@ def main() -> int:
         data = print_page(browser, page)
         boxes = browser.evaluate(BOXES)
     if boxes:
-        print(f"No font here has {boxes}: they are boxes (Ubuntu: apt install fonts-noto-cjk)", file=sys.stderr)
+        print(
+            f"No font here has {boxes}: they are boxes (Ubuntu: apt install fonts-noto-cjk)", file=sys.stderr
+        )
     write(data, PDF)
     print(f"The book is at {PDF.relative_to(ROOT)} ({PDF.stat().st_size / 1e6:.0f} MB)")
     return 0
