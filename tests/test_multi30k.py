@@ -43,7 +43,8 @@ def home(tmp_path, monkeypatch):
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=folder))
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    monkeypatch.setattr(multi30k, "HOME", f"http://127.0.0.1:{server.server_port}/")
+    url = f"http://127.0.0.1:{server.server_port}/"
+    monkeypatch.setattr(multi30k, "HOMES", (url, f"{url}mirror/"))
     monkeypatch.setattr(multi30k, "SHA256", sums)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv(multi30k.VARIABLE, raising=False)
@@ -77,7 +78,9 @@ def test_fetched_once_and_read(home, tmp_path, capsys, monkeypatch):
 @pytest.mark.skipif(sys.platform != "linux", reason="the cache is elsewhere: XDG_CACHE_HOME is Linux's")
 def test_what_came_is_not_what_was_expected(home, tmp_path):
     folder, _ = home
-    (folder / "train.en.gz").write_bytes(gzip.compress(b"Something else.\n"))
+    (folder / "mirror").mkdir()
+    for place in (folder, folder / "mirror"):
+        (place / "train.en.gz").write_bytes(gzip.compress(b"Something else.\n"))
     with pytest.raises(ValueError, match=r"train\.en\.gz"):
         multi30k.sentences("train")
     kept = tmp_path / "cache" / "transformer-lessons" / "multi30k"
@@ -89,9 +92,34 @@ def test_a_file_that_is_not_there(home, monkeypatch):
     folder, asked = home
     (folder / "train.en.gz").unlink()
     monkeypatch.setattr("time.sleep", lambda seconds: None)
-    with pytest.raises(OSError, match="404"):
+    with pytest.raises(
+        OSError, match=r"train\.en\.gz: .*404.*mirror.*TRANSFORMER_LESSONS_DATA names a folder"
+    ):
         multi30k.sentences("train")
-    assert asked == ["/train.en.gz"] * 3  # tried again, twice
+    assert asked == ["/train.en.gz"] * 3 + ["/mirror/train.en.gz"] * 3  # tried again, twice
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the cache is elsewhere: XDG_CACHE_HOME is Linux's")
+@pytest.mark.parametrize("spoilt", [None, b"another file"])
+def test_the_second_home_helps_out(home, monkeypatch, spoilt):
+    folder, asked = home
+    (folder / "mirror").mkdir()
+    (folder / "val.en.gz").rename(folder / "mirror" / "val.en.gz")
+    if spoilt:
+        (folder / "val.en.gz").write_bytes(spoilt)
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    assert [english for english, _ in multi30k.sentences("validation")] == ENGLISH
+    assert asked[-2:] == ["/mirror/val.en.gz", "/val.de.gz"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the cache is elsewhere: XDG_CACHE_HOME is Linux's")
+def test_a_machine_without_network_is_told_what_to_do(home, monkeypatch):
+    monkeypatch.setattr(multi30k, "HOMES", ("http://127.0.0.1:1/", "http://127.0.0.1:1/mirror/"))
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    with pytest.raises(
+        OSError, match=r"127\.0\.0\.1.*Where there is no network, TRANSFORMER_LESSONS_DATA names"
+    ):
+        multi30k.sentences("test")
 
 
 @pytest.mark.parametrize("below", ["", "multi30k"])

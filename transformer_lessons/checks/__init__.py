@@ -19,7 +19,7 @@ import torch
 
 from transformer_lessons.checks.adapter import Adapter, Reply
 from transformer_lessons.checks.catalogue import TASKS
-from transformer_lessons.checks.core import Mistake, Requirement, Task, exam, expected
+from transformer_lessons.checks.core import Mistake, Requirement, Task, exam, small_exam
 from transformer_lessons.checks.diagnosis import diagnose
 from transformer_lessons.checks.judge import Finding, find
 from transformer_lessons.checks.local import Local
@@ -168,8 +168,8 @@ def _failed(
 
 def _smallest(judged: Task, adapter: Adapter, requirement: Requirement) -> str | None:
     """The smallest call that shows the same requirement missed; None if only larger ones do, or none runs."""
-    for sizes in judged.small:
-        for name, (probe, want) in expected(judged, sizes, seed=0).items():
+    for number in range(len(judged.small)):
+        for name, (probe, want) in small_exam(judged, number).items():
             if name not in requirement.probes:
                 continue
             got = judged.observe(adapter, probe)

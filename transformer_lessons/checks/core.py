@@ -12,7 +12,19 @@ from transformer_lessons.checks.adapter import Adapter, Reply
 from transformer_lessons.checks.local import Local
 from transformer_lessons.checks.probe import Build, Given, Probe, ask
 
-__all__ = ["Build", "Draw", "Exam", "Given", "Mistake", "Probe", "Requirement", "Task", "exam", "expected"]
+__all__ = [
+    "Build",
+    "Draw",
+    "Exam",
+    "Given",
+    "Mistake",
+    "Probe",
+    "Requirement",
+    "Task",
+    "exam",
+    "expected",
+    "small_exam",
+]
 
 Sizes = dict[str, int]
 
@@ -164,10 +176,16 @@ class Exam(dict[str, tuple[Probe, Reply]]):
 @lru_cache(maxsize=128)
 def exam(task: Task, seed: int) -> Exam:
     """All probes of a task for a seed, with what the right answer shows; kept, as many check with seed 0."""
-    return Exam(expected(task, task.sizes(seed), seed))
+    return Exam(_expected(task, task.sizes(seed), seed))
 
 
-def expected(task: Task, sizes: Sizes, seed: int) -> dict[str, tuple[Probe, Reply]]:
+@lru_cache(maxsize=256)
+def small_exam(task: Task, number: int) -> dict[str, tuple[Probe, Reply]]:
+    """The probes of one of a task's small sizes, for counterexamples; kept, as most wrong answers need them."""
+    return _expected(task, task.small[number], seed=0)
+
+
+def _expected(task: Task, sizes: Sizes, seed: int) -> dict[str, tuple[Probe, Reply]]:
     """All probes of a task for given sizes, with what the right answer shows."""
     probes = task.probes(sizes, Draw(seed))
     return {name: _with_limits(task, name, probe, task.expect(probe)) for name, probe in probes.items()}

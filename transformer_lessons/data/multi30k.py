@@ -14,7 +14,11 @@ from typing import Any
 
 from transformer_lessons import expect
 
-HOME = "https://github.com/multi30k/dataset/raw/master/data/task1/raw/"
+# The authors' repository, and a network that serves files of public repositories, where that one is out of reach.
+HOMES = (
+    "https://github.com/multi30k/dataset/raw/master/data/task1/raw/",
+    "https://cdn.jsdelivr.net/gh/multi30k/dataset@master/data/task1/raw/",
+)
 VARIABLE = "TRANSFORMER_LESSONS_DATA"
 SPLITS = {"train": "train", "validation": "val", "test": "test_2016_flickr"}
 SHA256 = {
@@ -65,7 +69,7 @@ def find(name: str) -> Path:
         raise ValueError(f"name: expected one of {', '.join(SHA256)}, got {name!r}")
     named = os.environ.get(VARIABLE)
     if not named:
-        return Path(_fetcher().fetch(name, progressbar=True))
+        return _fetched(name)
     folder = Path(named).expanduser()
     path = next(
         (path for path in (folder / "multi30k" / name, folder / name) if path.is_file()), folder / name
@@ -78,11 +82,26 @@ def find(name: str) -> Path:
     return path
 
 
-def _fetcher() -> Any:
+def _fetched(name: str) -> Path:
+    """From the first home that gives what is expected; pooch asks each three times, and keeps nothing else."""
+    reasons, kind = [], ValueError
+    for home in HOMES:
+        try:
+            return Path(_fetcher(home).fetch(name, progressbar=True))
+        except (OSError, ValueError) as error:
+            reasons.append(str(error))
+            kind = kind if isinstance(error, ValueError) else OSError
+    raise kind(
+        f"{name}: expected to fetch it, got {'; '.join(reasons)}. Where there is no network, {VARIABLE} names a "
+        "folder with the six files."
+    )
+
+
+def _fetcher(home: str) -> Any:
     pooch = expect.library("pooch", extra="multi30k")
     return pooch.create(
         path=pooch.os_cache("transformer-lessons") / "multi30k",
-        base_url=HOME,
+        base_url=home,
         registry={name: f"sha256:{digest}" for name, digest in SHA256.items()},
         retry_if_failed=2,
     )
