@@ -22,7 +22,6 @@ __all__ = [
     "Requirement",
     "Task",
     "exam",
-    "expected",
     "small_exam",
 ]
 

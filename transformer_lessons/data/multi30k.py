@@ -84,17 +84,20 @@ def find(name: str) -> Path:
 
 def _fetched(name: str) -> Path:
     """From the first home that gives what is expected; pooch asks each three times, and keeps nothing else."""
-    reasons, kind = [], ValueError
+    reasons, is_another = [], True
     for home in HOMES:
         try:
             return Path(_fetcher(home).fetch(name, progressbar=True))
         except (OSError, ValueError) as error:
             reasons.append(str(error))
-            kind = kind if isinstance(error, ValueError) else OSError
-    raise kind(
+            is_another = is_another and isinstance(error, ValueError)
+    message = (
         f"{name}: expected to fetch it, got {'; '.join(reasons)}. Where there is no network, {VARIABLE} names a "
         "folder with the six files."
     )
+    if is_another:
+        raise ValueError(message)
+    raise OSError(message)
 
 
 def _fetcher(home: str) -> Any:
