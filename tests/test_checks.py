@@ -15,6 +15,7 @@ from torch import nn
 
 from transformer_lessons import checks
 from transformer_lessons.attention import MultiHeadAttention
+from transformer_lessons.checks.core import Draw
 
 ATTENTION = "scaled_dot_product_attention"
 
@@ -66,6 +67,15 @@ def test_a_right_answer_in_other_words_passes_on_every_seed(task, candidate):
     for seed in range(2, 100):
         report = checks.check(task, candidate, seed=seed)
         assert report.passed, f"seed {seed}: {report}"
+
+
+def test_rounding_decides_nothing_at_a_relu():
+    """Numbers of two decimals add up to exactly 0 now and then; one right answer's gradient is then another's."""
+    for seed in range(200):
+        draw = Draw(seed)
+        x, W, b = draw.normal(205, 3), draw.normal(101, 3), draw.bias(101)
+        for dtype in (torch.float64, torch.float32):
+            assert (x.to(dtype) @ W.to(dtype).T + b.to(dtype)).abs().min() > 1e-5
 
 
 def test_there_are_enough_alternates():

@@ -149,6 +149,10 @@ class Draw:
             .to(dtype)
         )
 
+    def bias(self, *shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
+        """Likewise, but no products of the others add up to its negative: rounding would decide a ReLU there."""
+        return (self.normal(*shape) + 5e-5).to(dtype)
+
     def integers(self, low: int, high: int, *shape: int) -> Tensor:
         """Whole numbers from low to high − 1."""
         return torch.randint(low, high, shape, generator=self._generator)

@@ -25,8 +25,12 @@ def _sizes(seed: int) -> dict[str, int]:
 
 def _inputs(draw: Draw, s: dict[str, int], *lead: int, dtype: torch.dtype = torch.float64) -> list[Tensor]:
     d, wide = s["d_model"], s["d_ff"]
-    shapes = ((*lead, d), (wide, d), (wide,), (d, wide), (d,))
-    return [draw.normal(*shape, dtype=dtype) for shape in shapes]
+    x, W_1, b_1 = (
+        draw.normal(*lead, d, dtype=dtype),
+        draw.normal(wide, d, dtype=dtype),
+        draw.bias(wide, dtype=dtype),
+    )
+    return [x, W_1, b_1, draw.normal(d, wide, dtype=dtype), draw.normal(d, dtype=dtype)]
 
 
 def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:

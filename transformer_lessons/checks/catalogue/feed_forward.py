@@ -34,7 +34,7 @@ def state_of(draw: Draw, sizes: dict[str, tuple[int, int]], bias: bool = True) -
     for name, (width_in, width_out) in sizes.items():
         state[f"{name}.weight"] = draw.normal(width_out, width_in)
         if bias:
-            state[f"{name}.bias"] = draw.normal(width_out)
+            state[f"{name}.bias"] = draw.bias(width_out)
     return state
 
 
