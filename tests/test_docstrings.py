@@ -25,6 +25,7 @@ ELSEWHERE = (
 OWED = dict.fromkeys(MATHEMATICS, ("formula", "source", "shapes", "errors", "pitfall"))
 OWED |= dict.fromkeys(INFRASTRUCTURE, ("errors", "pitfall"))
 OWED["attention.inputs"] = ("errors",)  # the package's own door: no reader calls it
+OWED["costs.sizes"] = ("errors",)  # what the cost model's modules share
 
 # What has nothing to tell of that kind, and why.
 EXEMPT = {

@@ -5,7 +5,6 @@ Nothing is built or run; `tests/test_costs.py` holds the predictions to what PyT
 
 from transformer_lessons.costs.cards import CARDS, Card, decoding_seconds, dollars, training_seconds
 from transformer_lessons.costs.counts import (
-    BatchShape,
     Operations,
     Parameters,
     decoding_operations,
@@ -21,6 +20,7 @@ from transformer_lessons.costs.memory import (
     encoder_layer_bytes,
     training_memory,
 )
+from transformer_lessons.costs.sizes import BatchShape
 
 __all__ = [
     "CARDS",

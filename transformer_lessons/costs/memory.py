@@ -3,17 +3,15 @@
 from dataclasses import dataclass
 
 from transformer_lessons.config import TransformerConfig
-from transformer_lessons.costs.counts import (
+from transformer_lessons.costs.counts import parameters
+from transformer_lessons.costs.sizes import (
     BatchShape,
-    attention_matrices,
     check,
     decoding_matrices,
-    feed_forward_matrices,
     key_width,
-    parameters,
+    matrices,
+    number_width,
 )
-
-WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2}  # bytes of a number in matrix products
 
 
 @dataclass(frozen=True)
@@ -103,13 +101,6 @@ def training_memory(
         logits=4 * 4 * shape.outputs * config.target_vocab_size,
         again=again,
     )
-
-
-def matrices(config: TransformerConfig) -> int:
-    """The entries of all matrices that are multiplied with."""
-    attention = (config.num_encoder_layers + 2 * config.num_decoder_layers) * attention_matrices(config)
-    networks = (config.num_encoder_layers + config.num_decoder_layers) * feed_forward_matrices(config)
-    return attention + networks + config.target_vocab_size * config.d_model
 
 
 def encoder_layer_bytes(config: TransformerConfig, shape: BatchShape, precision: str = "float32") -> int:
@@ -207,15 +198,5 @@ def decoding_bytes(config: TransformerConfig, shape: BatchShape, precision: str 
     Raises:
         ValueError: as `training_memory`.
     """
+    check(config, shape)
     return number_width(precision) * decoding_matrices(config) + cache_bytes(config, shape, precision)
-
-
-def number_width(precision: str) -> int:
-    """The bytes of a number.
-
-    Raises:
-        ValueError: for an unknown precision.
-    """
-    if precision not in tuple(WIDTHS):
-        raise ValueError(f"precision: expected one of {', '.join(WIDTHS)}, got {precision!r}")
-    return WIDTHS[precision]
