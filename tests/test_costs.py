@@ -4,7 +4,7 @@ import itertools
 import math
 import weakref
 from contextlib import nullcontext
-from dataclasses import astuple, replace
+from dataclasses import FrozenInstanceError, astuple, replace
 
 import pytest
 import torch
@@ -20,6 +20,7 @@ from transformer_lessons import costs
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.costs import BatchShape
 from transformer_lessons.data.batches import Batch
+from transformer_lessons.losses import label_smoothed_loss
 from transformer_lessons.masks import padding_mask
 from transformer_lessons.model import Transformer
 from transformer_lessons.training_loss import batch_loss
@@ -164,8 +165,8 @@ def checkpointed(model: Transformer, batch: Batch) -> Tensor:
         memory = checkpoint(layer, memory, mask, use_reentrant=False)
     for layer in model.decoder_layers:
         x = checkpoint(layer, x, memory, mask, use_reentrant=False)
-    logits = model.project(x[batch.tgt_out != PLAIN.pad_id])
-    return logits.log_softmax(-1).sum()
+    real = batch.tgt_out != PLAIN.pad_id
+    return label_smoothed_loss(model.project(x[real]), batch.tgt_out[real], pad_id=PLAIN.pad_id)[0]
 
 
 def test_checkpointing_computes_every_layer_again():
@@ -248,7 +249,6 @@ def test_saved_bytes_of_a_layer(config):
     x, memory = torch.randn(SENTENCES, TARGET, config.d_model), torch.randn(SENTENCES, SOURCE, config.d_model)
     x, memory = x.requires_grad_(), memory.requires_grad_()
     mask = torch.ones(SENTENCES, 1, 1, SOURCE, dtype=torch.bool)
-    # In pre-norm LayerNorm saves no input, and the leaf is not kept; RMSNorm and post-norm keep it.
     encoder = saved_bytes(lambda: model.encoder_layers[0](memory, mask), model)
     assert encoder == costs.encoder_layer_bytes(config, SHAPE)
     decoder = saved_bytes(lambda: model.decoder_layers[0](x, memory, mask), model, leave_out=(memory,))
@@ -278,20 +278,22 @@ class Meter(TorchDispatchMode):
         return result
 
 
+@pytest.mark.parametrize("checkpointing", [False, True])
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize(("vocabulary", "sentences"), [(101, 13), (5003, 13), (997, 2)])
-def test_the_peak_of_a_step(vocabulary, sentences, precision):
+def test_the_peak_of_a_step(vocabulary, sentences, precision, checkpointing):
     """Within a tenth: where activations are the most of it, where logits are, and where parameters are."""
     sizes = {"d_model": 94, "num_heads": 2, "d_ff": 379, "num_encoder_layers": 2, "num_decoder_layers": 3}
     config = TransformerConfig(vocabulary, vocabulary, **sizes, dropout=0.0, shared_vocabulary=True)
     model, shape = Transformer(config), BatchShape(sentences, 23, 29)
     optimizer = torch.optim.AdamW(model.parameters())
     src, tgt = torch.randint(3, 101, (sentences, 23)), torch.randint(3, 101, (sentences, 29))
+    batch = Batch(src, tgt, tgt)
 
     def step():
         optimizer.zero_grad()
         with autocast(precision):
-            loss, _, _ = batch_loss(model, Batch(src, tgt, tgt), 0.1)
+            loss = checkpointed(model, batch) if checkpointing else batch_loss(model, batch, 0.1)[0]
         loss.backward()
         optimizer.step()
 
@@ -299,7 +301,7 @@ def test_the_peak_of_a_step(vocabulary, sentences, precision):
     optimizer.zero_grad()
     with Meter() as meter:
         step()
-    predicted = costs.training_memory(config, shape, precision)
+    predicted = costs.training_memory(config, shape, precision, checkpointing=checkpointing)
     assert math.isclose(meter.peak + predicted.weights + predicted.optimizer, predicted.peak, rel_tol=0.1)
     assert predicted.optimizer == sum(
         x.nbytes for state in optimizer.state.values() for x in state.values() if x.dim()
@@ -309,20 +311,33 @@ def test_the_peak_of_a_step(vocabulary, sentences, precision):
     )
 
 
-def test_checkpointing_keeps_a_layers_input_alone():
+def test_the_peak_is_that_of_the_larger_moment():
+    """Sums of different primes: 2 + 5 and the larger of 3 and 7 + 11 + 13 + 17 + 20."""
+    memory = costs.TrainingMemory(2, 3, 5, 7, 11, 13, 17, 20)
+    assert (memory.again, memory.peak) == (0, 2 + 5 + 7 + 11 + 13 + 17 + 20)
+    assert memory.saved == 7 + 11 + 13 + 17 + 20 // 4
+    assert memory.moved == 2 * (2 + 3 + 5 + memory.saved)
+    assert replace(memory, again=23).peak == memory.peak
+    assert replace(memory, gradients=997).peak == 2 + 5 + 997
+    assert replace(memory, gradients=997, again=23).peak == 2 + 5 + 997 + 23
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_checkpointing_keeps_a_layers_input_alone(precision):
     model, batch = Transformer(PLAIN), data()
-    predicted = costs.training_memory(PLAIN, SHAPE, checkpointing=True)
-    plain = costs.training_memory(PLAIN, SHAPE)
+    predicted = costs.training_memory(PLAIN, SHAPE, precision, checkpointing=True)
+    plain = costs.training_memory(PLAIN, SHAPE, precision)
     assert predicted.encoder == 2 * 4 * SENTENCES * SOURCE * 39
     assert predicted.decoder == 3 * 4 * SENTENCES * TARGET * 39
-    assert (
-        predicted.again == costs.decoder_layer_bytes(PLAIN, SHAPE) > costs.encoder_layer_bytes(PLAIN, SHAPE)
-    )
-    assert (predicted.logits, predicted.ends) == (plain.logits, plain.ends)
+    again = [part(PLAIN, SHAPE, precision) for part in (costs.encoder_layer_bytes, costs.decoder_layer_bytes)]
+    assert predicted.again == max(again)
+    assert plain.again == 0
+    assert predicted.logits == plain.logits
     with Meter() as meter:
-        loss = checkpointed(model, batch)
-    kept = sum(meter.alive.values())
-    # The masks of padding, the loss itself, and what is real are a few hundred bytes.
+        with autocast(precision):
+            loss = checkpointed(model, batch)
+        kept = sum(meter.alive.values())
+    # The masks of padding, the loss itself, ids and indices are a few hundred bytes.
     assert math.isclose(kept, predicted.saved, rel_tol=0.05)
     assert loss.requires_grad
 
@@ -363,6 +378,9 @@ def test_time_is_the_longer_of_arithmetic_and_moving():
     slow = card(bandwidth=11.0, precision="bfloat16")
     moved = costs.training_memory(PLAIN, SHAPE, "bfloat16").moved
     assert math.isclose(costs.training_seconds(PLAIN, SHAPE, slow, utilisation=1), moved / 11)
+    again = costs.training_seconds(PLAIN, SHAPE, slow, utilisation=1, checkpointing=True)
+    moved = costs.training_memory(PLAIN, SHAPE, "bfloat16", checkpointing=True).moved
+    assert math.isclose(again, moved / 11)
     moved = costs.decoding_bytes(PLAIN, SHAPE, "bfloat16")
     assert math.isclose(costs.decoding_seconds(PLAIN, SHAPE, slow, utilisation=1), moved / 11)
     operations = costs.decoding_operations(PLAIN, SHAPE)
@@ -379,11 +397,41 @@ def test_a_step_of_decoding_reads_the_decoder_once():
 
 def test_dollars():
     assert math.isclose(costs.dollars(7200, card(price=1.5), cards=8), 24.0)
+    assert math.isclose(costs.dollars(1800, card(price=1.5)), 0.75)
+    assert costs.dollars(0, card(price=0)) == 0
 
 
-def test_cards_are_named_and_have_no_price():
+def test_cards_are_those_of_the_data_sheets():
+    """Teraflops in dense matrix products, GB/s, GB; nobody has said a price."""
+    sheets = {
+        "P100": ("float32", 9.5, 732, 16),
+        "T4": ("float16", 65, 300, 16),
+        "A100": ("bfloat16", 312, 2039, 80),
+        "H100": ("bfloat16", 989, 3350, 80),
+        "H200": ("bfloat16", 989, 4800, 141),
+    }
+    found = {
+        name: (each.precision, each.rate / 1e12, each.bandwidth / 1e9, each.memory / 1e9)
+        for name, each in costs.CARDS.items()
+    }
+    assert found == sheets
     assert [name for name, each in costs.CARDS.items() if each.name != name or each.price is not None] == []
     assert all(each.source.startswith("https://") for each in costs.CARDS.values())
+
+
+RECORDS = {
+    "shape": SHAPE,
+    "card": costs.CARDS["T4"],
+    "parameters": costs.parameters(PLAIN),
+    "operations": costs.forward_operations(PLAIN, SHAPE),
+    "memory": costs.training_memory(PLAIN, SHAPE),
+}
+
+
+@pytest.mark.parametrize("record", RECORDS.values(), ids=RECORDS)
+def test_records_stay_as_they_are(record):
+    with pytest.raises(FrozenInstanceError):
+        setattr(record, next(iter(record.__dict__)), 2)
 
 
 def test_the_papers_steps_on_its_own_cards():

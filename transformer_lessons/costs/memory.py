@@ -50,10 +50,10 @@ class TrainingMemory:
     def peak(self) -> int:
         """The most at one time: when the backward pass begins or, in a small batch, when all gradients are there.
 
-        ``weights + optimizer + max(gradients, copies + encoder + decoder + ends + max(logits, again))``
+        ``weights + optimizer + max(gradients + again, copies + encoder + decoder + ends + logits)``
         """
         kept = self.copies + self.encoder + self.decoder + self.ends
-        return self.weights + self.optimizer + max(self.gradients, kept + max(self.logits, self.again))
+        return self.weights + self.optimizer + max(self.gradients + self.again, kept + self.logits)
 
     @property
     def moved(self) -> int:
