@@ -29,6 +29,7 @@ from transformer_lessons.attention import by_hand, dot_product, inputs, linear, 
 from transformer_lessons.cache import KeyValueCache
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.costs import sizes
+from transformer_lessons.costs.cards import CARDS
 from transformer_lessons.data import batches, lengths, multi30k, number_words, subwords, texts, vocabulary
 from transformer_lessons.data.byte_pair import BytePairEncoding
 from transformer_lessons.decoding import beam, evaluating, greedy
@@ -54,7 +55,7 @@ pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
 CONFIG = TransformerConfig(11, 13, 6, 3, 7, 1, 2, dropout=0.0, max_length=5)
 PAIRS = [([3, 4], [5]), ([6], [7, 8])]
-SHAPE, CARD = costs.BatchShape(2, 3, 5), costs.CARDS["H100"]
+SHAPE, CARD = costs.BatchShape(2, 3, 5), CARDS["H100"]
 
 
 def floats(*shape: int, **options) -> torch.Tensor:

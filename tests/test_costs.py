@@ -19,6 +19,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformer_lessons import costs
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.costs import BatchShape
+from transformer_lessons.costs.cards import CARDS
 from transformer_lessons.data.batches import Batch
 from transformer_lessons.losses import label_smoothed_loss
 from transformer_lessons.masks import padding_mask
@@ -412,16 +413,16 @@ def test_cards_are_those_of_the_data_sheets():
     }
     found = {
         name: (each.precision, each.rate / 1e12, each.bandwidth / 1e9, each.memory / 1e9)
-        for name, each in costs.CARDS.items()
+        for name, each in CARDS.items()
     }
     assert found == sheets
-    assert [name for name, each in costs.CARDS.items() if each.name != name or each.price is not None] == []
-    assert all(each.source.startswith("https://") for each in costs.CARDS.values())
+    assert [name for name, each in CARDS.items() if each.name != name or each.price is not None] == []
+    assert all(each.source.startswith("https://") for each in CARDS.values())
 
 
 RECORDS = {
     "shape": SHAPE,
-    "card": costs.CARDS["T4"],
+    "card": CARDS["T4"],
     "parameters": costs.parameters(PLAIN),
     "operations": costs.forward_operations(PLAIN, SHAPE),
     "memory": costs.training_memory(PLAIN, SHAPE),
@@ -444,7 +445,7 @@ def test_the_papers_steps_on_its_own_cards():
         (TransformerConfig.big(), 1.0, 0.42),
     ):
         own = BatchShape(125, 25, 25)
-        at_best = costs.training_seconds(config, own, costs.CARDS["P100"], utilisation=1)
+        at_best = costs.training_seconds(config, own, CARDS["P100"], utilisation=1)
         assert math.isclose(at_best / seconds, share, abs_tol=0.01)
 
 

@@ -3,7 +3,7 @@
 Nothing is built or run; `tests/test_costs.py` holds the predictions to what PyTorch counts and keeps.
 """
 
-from transformer_lessons.costs.cards import CARDS, Card, decoding_seconds, dollars, training_seconds
+from transformer_lessons.costs.cards import Card, decoding_seconds, dollars, training_seconds
 from transformer_lessons.costs.counts import (
     Operations,
     Parameters,
@@ -23,7 +23,6 @@ from transformer_lessons.costs.memory import (
 from transformer_lessons.costs.sizes import BatchShape
 
 __all__ = [
-    "CARDS",
     "BatchShape",
     "Card",
     "Operations",
