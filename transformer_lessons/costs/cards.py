@@ -11,7 +11,7 @@ from transformer_lessons.costs.sizes import BatchShape, number_width
 
 @dataclass(frozen=True)
 class Card:
-    """What a data sheet says of an accelerator; ``costs.cards.CARDS`` has a P100, T4, A100, H100 and H200 by name.
+    """What a data sheet says of an accelerator; ``costs.cards.CARDS`` has P100, T4, A100, H100 and H200 by name.
 
     Attributes:
         name: what it is called.
