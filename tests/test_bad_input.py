@@ -16,6 +16,7 @@ from tests.test_docstrings import canon, definitions, is_class, parsed
 from transformer_lessons import (
     attention,
     checkpoints,
+    costs,
     distributed,
     evaluation,
     files,
@@ -27,6 +28,8 @@ from transformer_lessons import (
 from transformer_lessons.attention import by_hand, dot_product, inputs, linear, multi_head
 from transformer_lessons.cache import KeyValueCache
 from transformer_lessons.config import TransformerConfig
+from transformer_lessons.costs import sizes
+from transformer_lessons.costs.cards import CARDS
 from transformer_lessons.data import batches, lengths, multi30k, number_words, subwords, texts, vocabulary
 from transformer_lessons.data.byte_pair import BytePairEncoding
 from transformer_lessons.decoding import beam, evaluating, greedy
@@ -52,6 +55,7 @@ pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
 CONFIG = TransformerConfig(11, 13, 6, 3, 7, 1, 2, dropout=0.0, max_length=5)
 PAIRS = [([3, 4], [5]), ([6], [7, 8])]
+SHAPE, CARD = costs.BatchShape(2, 3, 5), CARDS["H100"]
 
 
 def floats(*shape: int, **options) -> torch.Tensor:
@@ -184,6 +188,47 @@ def each_ids(call, name: str = "ids", high: str = "") -> list[tuple]:
             (lambda: call(ids(2, 3, device="meta")), rf"^{name}: expected device cpu, .*, got meta$"),
         ]
     return rows
+
+
+def each_shape(call) -> list[tuple]:
+    """What every function of a config and a batch's shape refuses; CONFIG reads and writes 5 tokens at most."""
+    rows = [
+        (lambda: call(CONFIG, (2, 3, 5)), "^shape: expected a BatchShape, got a tuple$"),
+        (lambda: call(CONFIG, None), "^shape: expected a BatchShape, got None$"),
+        (lambda: call(CONFIG, costs.BatchShape(2, 7, 5)), "^source: expected at most max_length = 5, got 7$"),
+        (lambda: call(CONFIG, costs.BatchShape(2, 5, 7)), "^target: expected at most max_length = 5, got 7$"),
+    ]
+    return rows + each_config(lambda config: call(config, SHAPE))
+
+
+def each_precision(call) -> list[tuple]:
+    names = "^precision: expected one of float32, bfloat16, float16, got "
+    return [
+        (lambda: call("int8"), names + "'int8'$"),
+        (lambda: call(None), names + "None$"),
+        (lambda: call(["float32"]), names + r"\['float32'\]$"),
+    ]
+
+
+def each_use(call) -> list[tuple]:
+    """What every function of a card and its utilisation refuses."""
+    number = "^utilisation: expected a number, 0 or more, got "
+    return [
+        (lambda: call("H100", 0.5), "^card: expected a Card, got 'H100'$"),
+        (lambda: call(None, 0.5), "^card: expected a Card, got None$"),
+        (lambda: call(CARD, 0), "^utilisation: expected a number above 0, got 0$"),
+        (lambda: call(CARD, 1.25), "^utilisation: expected at most 1, got 1.25$"),
+        (lambda: call(CARD, -0.5), number + "-0.5$"),
+        (lambda: call(CARD, math.nan), number + "nan$"),
+        (lambda: call(CARD, True), number + "True$"),
+        (lambda: call(CARD, "0.5"), number + "'0.5'$"),
+        (lambda: call(CARD, None), number + "None$"),
+    ]
+
+
+def new_card(**changes) -> costs.Card:
+    values = {"name": "slate", "precision": "float32", "rate": 1.0, "bandwidth": 1.0, "memory": 1.0}
+    return costs.Card(**{**values, "source": "https://example.org", **changes})
 
 
 def each_path(call, name: str = "path") -> list[tuple]:
@@ -1357,6 +1402,58 @@ BAD = {
             "batch_size",
         ),
     ],
+    # costs
+    "costs.sizes.BatchShape": [
+        *each_size(costs.BatchShape, "sentences", "source", "target"),
+        *each_size(lambda projected: costs.BatchShape(2, 3, 5, projected), "projected", least=0)[:4],
+        (
+            lambda: costs.BatchShape(2, 3, 5, 11),
+            "^projected: expected at most sentences · target = 10, got 11$",
+        ),
+    ],
+    "costs.sizes.check": each_shape(sizes.check),
+    "costs.sizes.number_width": each_precision(sizes.number_width),
+    "costs.counts.parameters": each_config(costs.parameters),
+    "costs.counts.forward_operations": each_shape(costs.forward_operations),
+    "costs.counts.training_operations": each_shape(costs.training_operations),
+    "costs.counts.decoding_operations": each_shape(costs.decoding_operations),
+    **{
+        f"costs.memory.{call.__name__}": [
+            *each_shape(call),
+            *each_precision(lambda precision, call=call: call(CONFIG, SHAPE, precision)),
+        ]
+        for call in (
+            costs.training_memory,
+            costs.encoder_layer_bytes,
+            costs.decoder_layer_bytes,
+            costs.cache_bytes,
+            costs.decoding_bytes,
+        )
+    },
+    "costs.cards.Card": [
+        *each_precision(lambda precision: new_card(precision=precision)),
+        *each_number(lambda rate: new_card(rate=rate), "rate"),
+        *each_number(lambda bandwidth: new_card(bandwidth=bandwidth), "bandwidth"),
+        *each_number(lambda memory: new_card(memory=memory), "memory"),
+        *each_number(lambda price: new_card(price=price), "price")[:2],
+        (lambda: new_card(rate=0), "^rate: expected a number above 0, got 0$"),
+        (lambda: new_card(memory=0.0), "^memory: expected a number above 0, got 0.0$"),
+        (lambda: new_card(name=7), "^name: expected a str, got 7$"),
+        (lambda: new_card(source=None), "^source: expected a str, got None$"),
+    ],
+    **{
+        f"costs.cards.{call.__name__}": [
+            *each_shape(lambda config, shape, call=call: call(config, shape, CARD, utilisation=0.5)),
+            *each_use(lambda card, share, call=call: call(CONFIG, SHAPE, card, utilisation=share)),
+        ]
+        for call in (costs.training_seconds, costs.decoding_seconds)
+    },
+    "costs.cards.dollars": [
+        *each_number(lambda seconds: costs.dollars(seconds, new_card(price=1)), "seconds"),
+        *each_size(lambda cards: costs.dollars(1.0, new_card(price=1), cards=cards), "cards"),
+        (lambda: costs.dollars(1.0, "H100"), "^card: expected a Card, got 'H100'$"),
+        (lambda: costs.dollars(1.0, CARD), "^card: expected one with a price an hour, got H100 without$"),
+    ],
     "evaluation.error_kind": [
         *each_several(lambda x: evaluation.error_kind(x, ["ein"]), "got"),
         *each_several(lambda x: evaluation.error_kind(["ein"], x), "expected"),
@@ -1377,6 +1474,16 @@ EXEMPT = {
     "data.subwords.Subwords.encode": "needs a tokeniser: tests/test_subwords.py",
     "data.subwords.Subwords.decode": "needs a tokeniser: tests/test_subwords.py",
     "data.number_words.vocabularies": "takes nothing",
+    **dict.fromkeys(
+        (
+            *("costs.sizes.key_width", "costs.sizes.attention_matrices", "costs.sizes.feed_forward_matrices"),
+            *("costs.sizes.matrices", "costs.sizes.decoding_matrices"),
+        ),
+        "called with a config that `check` has looked at",
+    ),
+    "costs.counts.Parameters": "a record of what `parameters` counts",
+    "costs.counts.Operations": "a record of what `forward_operations` counts",
+    "costs.memory.TrainingMemory": "a record of what `training_memory` predicts",
     "interruption.stop_signal": "takes nothing",
     "distributed.rank": "takes nothing",
     "distributed.wait": "takes nothing",

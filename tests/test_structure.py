@@ -16,7 +16,7 @@ NAME = PACKAGE.name
 FLOORS = [
     "expect",
     "config masks cache schedule interruption distributed files records",
-    "encodings embeddings norms feed_forward attention losses data training_config",
+    "encodings embeddings norms feed_forward attention losses data training_config costs",
     "layers",
     "model",
     "decoding checkpoints",

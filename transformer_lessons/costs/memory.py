@@ -1,0 +1,202 @@
+"""Bytes that training and decoding hold, predicted from a config."""
+
+from dataclasses import dataclass
+
+from transformer_lessons.config import TransformerConfig
+from transformer_lessons.costs.counts import parameters
+from transformer_lessons.costs.sizes import (
+    BatchShape,
+    check,
+    decoding_matrices,
+    key_width,
+    matrices,
+    number_width,
+)
+
+
+@dataclass(frozen=True)
+class TrainingMemory:
+    """Bytes of a training step, by what they hold.
+
+    Attributes:
+        weights, gradients: one float32 number a parameter.
+        optimizer: two for AdamW, the moments.
+        copies: of the matrices in 16 bits, which autocast makes and the backward pass needs.
+        encoder, decoder: what the layers save for the backward pass.
+        ends: dropout after the embeddings, final norms, the encoder's output, the vectors that are projected.
+        logits: the log-probabilities in float32, which are saved, and three more tensors of their size while
+            their gradient is added up.
+        again: with checkpointing, what one layer saves while it is computed again.
+
+    A pitfall: these are the bytes of tensors. The allocator holds more, and libraries' workspaces come on top.
+    """
+
+    weights: int
+    gradients: int
+    optimizer: int
+    copies: int
+    encoder: int
+    decoder: int
+    ends: int
+    logits: int
+    again: int = 0
+
+    @property
+    def saved(self) -> int:
+        """What the graph holds between forward and backward; ids, indices and truth values are left out."""
+        return self.copies + self.encoder + self.decoder + self.ends + self.logits // 4
+
+    @property
+    def peak(self) -> int:
+        """The most at one time: when the backward pass begins or, in a small batch, when all gradients are there.
+
+        ``weights + optimizer + max(gradients + again, copies + encoder + decoder + ends + logits)``
+        """
+        kept = self.copies + self.encoder + self.decoder + self.ends
+        return self.weights + self.optimizer + max(self.gradients + self.again, kept + self.logits)
+
+    @property
+    def moved(self) -> int:
+        """What a step moves at least, as each of these bytes is written once and read once."""
+        return 2 * (self.weights + self.gradients + self.optimizer + self.saved)
+
+
+def training_memory(
+    config: TransformerConfig, shape: BatchShape, precision: str = "float32", *, checkpointing: bool = False
+) -> TrainingMemory:
+    """What a training step of `training_loss.batch_loss` with AdamW holds, in bytes.
+
+    Weights, gradients and moments take ``4 + 4 + 8 = 16`` bytes a parameter. In "bfloat16" or "float16" that
+    stays so: `torch.autocast` keeps weights, residual stream and norms in float32, and stores what goes into and
+    comes out of matrix products in half of it. Attention is taken to be fused: its weights are never stored. With
+    `checkpointing` a layer saves its input alone, and one layer at a time is computed again with all it saves.
+
+    A pitfall: the log-probabilities of a large vocabulary are as large as several layers.
+
+    Raises:
+        ValueError: for arguments of other types, sentences longer than max_length, or an unknown precision.
+    """
+    check(config, shape)
+    width, count, d = number_width(precision), parameters(config).total, config.d_model
+    sources, targets = shape.sentences * shape.source, shape.sentences * shape.target
+    encoder, decoder = (
+        layer(config, shape, precision) for layer in (encoder_layer_bytes, decoder_layer_bytes)
+    )
+    again, copied = 0, matrices(config)
+    # What the encoder hands over is saved once, unless each layer of the decoder has copies of its own.
+    ends = width * shape.outputs * d + (4 * sources * d if width == 4 or checkpointing else 0)
+    ends += (_norm(config, sources) + _norm(config, targets)) * config.norm_first
+    ends += (sources + targets) * d * (config.dropout > 0)
+    if checkpointing:
+        again, copied = max(encoder, decoder), config.target_vocab_size * d
+        encoder, decoder = 4 * sources * d, 4 * targets * d
+    return TrainingMemory(
+        weights=4 * count,
+        gradients=4 * count,
+        optimizer=8 * count,
+        copies=width * copied if width < 4 else 0,
+        encoder=config.num_encoder_layers * encoder,
+        decoder=config.num_decoder_layers * decoder,
+        ends=ends,
+        logits=4 * 4 * shape.outputs * config.target_vocab_size,
+        again=again,
+    )
+
+
+def encoder_layer_bytes(config: TransformerConfig, shape: BatchShape, precision: str = "float32") -> int:
+    """What one encoder layer saves for the backward pass.
+
+    For each token, in float32 and with the paper's layer: ``4 (11 d + d_ff)`` bytes and a few more. They are the
+    inputs of both sub-layers, q, k, v, what attention gives and what is left of it after masking, two vectors in
+    each norm, and the hidden layer. A pitfall: the graph keeps them by reference, so a tensor that two operations
+    saved counts once.
+
+    Raises:
+        ValueError: as `training_memory`.
+    """
+    check(config, shape)
+    width, tokens = number_width(precision), shape.sentences * shape.source
+    inputs = (
+        (1 if width == 4 else 3) * width * tokens * config.d_model
+    )  # autocast makes a copy for each product
+    lengths = shape.sentences, shape.source, shape.source
+    attention = _attention(config, lengths, width, is_masked=True, is_self=True)
+    return inputs + attention + _feed_forward(config, tokens, width) + 2 * _wrapped(config, tokens)
+
+
+def decoder_layer_bytes(config: TransformerConfig, shape: BatchShape, precision: str = "float32") -> int:
+    """What one decoder layer saves for the backward pass, without the encoder's output that all of them share.
+
+    A pitfall: cross-attention saves keys and values of the source in every layer, so long sources cost here too.
+
+    Raises:
+        ValueError: as `training_memory`.
+    """
+    check(config, shape)
+    width, tokens, d = number_width(precision), shape.sentences * shape.target, config.d_model
+    inputs = (2 if width == 4 else 4) * width * tokens * d
+    inputs += 0 if width == 4 else 2 * width * shape.sentences * shape.source * d
+    lengths = shape.sentences, shape.target
+    own = _attention(config, (*lengths, shape.target), width, is_masked=False, is_self=True)
+    cross = _attention(config, (*lengths, shape.source), width, is_masked=True, is_self=False)
+    return inputs + own + cross + _feed_forward(config, tokens, width) + 3 * _wrapped(config, tokens)
+
+
+def _attention(
+    config: TransformerConfig, shape: tuple[int, int, int], width: int, *, is_masked: bool, is_self: bool
+) -> int:
+    """q, k and v of every head (shared ones are repeated), the output, a logarithm for each query and head."""
+    (sentences, queries, keys), d = shape, config.d_model
+    saved = width * sentences * d * (2 * queries + 2 * keys) + 4 * sentences * config.num_heads * queries
+    if is_masked:  # the output with blind queries zeroed, and the mask in numbers
+        saved += width * sentences * (queries * d + keys)
+    if is_self and config.position == "rotary":  # sines and cosines, for queries and for keys
+        saved += 4 * 2 * queries * d // config.num_heads
+        if (
+            not is_masked
+        ):  # turned queries lie otherwise in memory, and so do the heads that are put side by side
+            saved += width * sentences * queries * d
+    return saved
+
+
+def _feed_forward(config: TransformerConfig, tokens: int, width: int) -> int:
+    """The input, and of the hidden layer what the activation's gradient and the last matrix need."""
+    hidden = {"relu": 1, "gelu": 2, "swiglu": 4}[config.activation]
+    inputs = 2 if config.activation == "swiglu" and width < 4 else 1
+    return width * tokens * (inputs * config.d_model + hidden * config.d_ff)
+
+
+def _norm(config: TransformerConfig, tokens: int) -> int:
+    """Two vectors and a number for each token, in float32: what is divided, by what, and what comes out."""
+    return 4 * tokens * (2 * config.d_model + 1)
+
+
+def _wrapped(config: TransformerConfig, tokens: int) -> int:
+    """The norm of a sub-layer, and a byte for each entry that may be dropped."""
+    return _norm(config, tokens) + tokens * config.d_model * (config.dropout > 0)
+
+
+def cache_bytes(config: TransformerConfig, shape: BatchShape, precision: str = "float32") -> int:
+    """The keys and values that decoding keeps: ``2 · N · sentences · (target + source) · d_kv`` numbers.
+
+    A pitfall: the cache of the source is as large as that of as many target tokens.
+
+    Raises:
+        ValueError: as `training_memory`.
+    """
+    check(config, shape)
+    positions = shape.sentences * (shape.target + shape.source)
+    return 2 * config.num_decoder_layers * positions * key_width(config) * number_width(precision)
+
+
+def decoding_bytes(config: TransformerConfig, shape: BatchShape, precision: str = "float32") -> int:
+    """What one step of decoding reads at least: ``width · decoding_matrices``, and the cache.
+
+    The matrices are read once for all sentences, the cache is each sentence's own. A pitfall: the weights have to
+    be held in that precision; under autocast they are float32, and converted at every step.
+
+    Raises:
+        ValueError: as `training_memory`.
+    """
+    check(config, shape)
+    return number_width(precision) * decoding_matrices(config) + cache_bytes(config, shape, precision)
