@@ -1240,6 +1240,7 @@ BAD = {
             "^precision: expected one of auto, float32, bfloat16, float16, got 'half'$",
         ),
         (lambda: TrainingConfig(compile=1), "^compile: expected True or False, got 1$"),
+        (lambda: TrainingConfig(recompute=None), "^recompute: expected True or False, got None$"),
     ],
     "training_config.TrainingConfig.learning_rate": each_size(
         TrainingConfig().learning_rate, "step", least=0

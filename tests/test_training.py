@@ -255,6 +255,8 @@ def test_a_loss_that_is_not_finite_stops_before_it_spoils_the_weights():
         ({"accumulate": 0}, "accumulate: expected an integer, 1 or more, got 0"),
         ({"accumulate": 65}, "accumulate: expected at most batch_size = 64, got 65"),
         ({"snapshots": -1}, "snapshots: expected an integer, 0 or more, got -1"),
+        ({"recompute": 1}, "recompute: expected True or False, got 1"),
+        ({"compile": "yes"}, "compile: expected True or False, got 'yes'"),
         ({"snapshots": True}, "snapshots: expected an integer, 0 or more, got True"),
     ],
 )
@@ -604,7 +606,7 @@ torch.compile = functools.partial(torch.compile, backend="BACKEND")
 source, target = number_words.vocabularies()
 sizes = dict(d_model=15, num_heads=3, d_ff=17, num_encoder_layers=1, num_decoder_layers=1, dropout=0.0)
 pairs = number_words.pairs(number_words.training_numbers(307, 0))
-config, losses = TrainingConfig(steps=60, tokens=211), []
+config, losses = TrainingConfig(steps=60, tokens=211, recompute=RECOMPUTE), []
 for is_compiled in (False, True):
     torch.manual_seed(0)
     model = Transformer(TransformerConfig(len(source), len(target), **sizes)).double()
@@ -615,11 +617,13 @@ print(json.dumps({"losses": losses, "graphs": graphs, "names": list(model.state_
 """
 
 
+@pytest.mark.parametrize("recompute", [False, True])
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.full)])
-def test_a_compiled_step_is_the_same_step(backend):
+def test_a_compiled_step_is_the_same_step(backend, recompute):
     """Twenty batches of different shapes, in few graphs; in a process without the hook that checks shapes."""
+    script = COMPILED.replace("BACKEND", backend).replace("RECOMPUTE", str(recompute))
     done = subprocess.run(
-        [sys.executable, "-c", COMPILED.replace("BACKEND", backend)],
+        [sys.executable, "-c", script],
         capture_output=True,
         text=True,
         check=False,

@@ -3,6 +3,7 @@
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from transformer_lessons import expect
 from transformer_lessons.attention import KeyValueCache, MultiHeadAttention
@@ -26,12 +27,18 @@ class Transformer(nn.Module):
     padding mask: causality already hides the padding from every real token, and the fast causal kernel stays
     available. A pitfall: with padding on the left that no longer holds.
 
+    With `recompute` set to True (`TrainingConfig.recompute` does), a layer keeps only its input for the way back,
+    where it is computed again: less memory for one more forward pass (Chen et al. 2016). It is no weight and no
+    size, so it is in neither the state dict nor the config.
+
     Args:
         config: the sizes and switches.
 
     Raises:
         ValueError: for what is no `TransformerConfig`.
     """
+
+    recompute: bool = False
 
     def __init__(self, config: TransformerConfig):
         super().__init__()
@@ -65,6 +72,14 @@ class Transformer(nn.Module):
                     f"{name}: expected at most max_length = {self.config.max_length} tokens, got {ids.size(1)}"
                 )
 
+    def _through(self, layer: nn.Module, *given: Tensor, cache: LayerCache | None = None) -> Tensor:
+        """A layer's output. A cache would be appended to twice; in decoding nothing goes back anyway."""
+        if cache is not None:
+            return layer(*given, cache=cache)
+        if self.recompute:
+            return checkpoint(layer, *given, use_reentrant=False)  # and with the same random state
+        return layer(*given)
+
     def encode(self, src: Int[Tensor, "batch source"]) -> Float[Tensor, "batch source d_model"]:
         """The encoder's output, called memory: one vector for each source token.
 
@@ -76,7 +91,7 @@ class Transformer(nn.Module):
         mask = padding_mask(src, self.config.pad_id)
         x = self.source_embedding(src)
         for layer in self.encoder_layers:
-            x = layer(x, mask)
+            x = self._through(layer, x, mask)
         return self.encoder_norm(x)
 
     def decode(
@@ -99,7 +114,7 @@ class Transformer(nn.Module):
             expect.kind(LayerCache, caches=cache)
         x = self.target_embedding(tgt_in, caches[0].self_attention.position if caches else 0)
         for layer, cache in zip(layers, caches or [None] * len(layers), strict=True):
-            x = layer(x, memory, src_mask, cache=cache)
+            x = self._through(layer, x, memory, src_mask, cache=cache)
         return self.decoder_norm(x)
 
     def hidden(

@@ -55,6 +55,7 @@ class Trainer:
         expect.kind(Batches | TokenBatches, batches=batches)
         expect.kind(TrainingConfig, config=config)
         self.model, self.batches, self.config = model, batches, config
+        model.recompute = config.recompute
         self.directory = None if directory is None else expect.path(directory, "directory")
         # β₂ and ε are the paper's (§5.3); decoupled weight decay came later (Loshchilov and Hutter 2019).
         self.optimizer = torch.optim.AdamW(

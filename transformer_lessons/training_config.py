@@ -32,6 +32,9 @@ class TrainingConfig:
             "auto" takes what the device is fast at.
         compile: let `torch.compile` fuse the step; costs a minute at the start.
         accumulate: parts that a batch is computed in, one after another, when the whole does not fit in memory.
+        recompute: keep only the input of each encoder and decoder layer, and compute the layer again on the way
+            back (activation checkpointing, Chen et al. 2016). Buys memory: one vector a token and layer, not
+            a dozen. Costs one more forward pass of the layers, about a third more work. Changes no result.
         snapshots: how many checkpoints' weights to keep, the latest, for `training.average_checkpoints`.
 
     A pitfall: `accumulate` must not change what is learned, only how much memory it takes; so the parts' losses
@@ -57,6 +60,7 @@ class TrainingConfig:
     compile: bool = False
     accumulate: int = 1
     snapshots: int = 0
+    recompute: bool = False
 
     def __post_init__(self):
         counts = ("steps", "batch_size", "training_pairs", "checkpoint_every", "accumulate")
@@ -66,8 +70,9 @@ class TrainingConfig:
             expect.sizes(tokens=self.tokens)
         if self.precision not in PRECISIONS:
             raise ValueError(f"precision: expected one of {', '.join(PRECISIONS)}, got {self.precision!r}")
-        if type(self.compile) is not bool:
-            raise ValueError(f"compile: expected True or False, got {self.compile!r}")
+        for name in ("compile", "recompute"):
+            if type(getattr(self, name)) is not bool:
+                raise ValueError(f"{name}: expected True or False, got {getattr(self, name)!r}")
         if self.tokens is None and self.accumulate > self.batch_size:
             raise ValueError(
                 f"accumulate: expected at most batch_size = {self.batch_size}, got {self.accumulate}"
