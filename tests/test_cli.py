@@ -88,6 +88,7 @@ def test_a_wrong_word_gets_one_line_and_exit_code_2(capsys, arguments, complaint
         ('{"training": {"recompute": "yes"}}', "recompute: expected True or False, got 'yes'"),
     ],
 )
+@pytest.mark.usefixtures("no_shape_checks")
 def test_a_config_that_makes_no_sense(capsys, tmp_path, content, complaint):
     (tmp_path / "config.json").write_text(content)
     code, _, error = run(capsys, "train", "--config", "config.json", "--output", "run")
