@@ -599,6 +599,7 @@ import torch
 from dataclasses import replace
 from transformer_lessons.data import number_words
 from transformer_lessons.data.batches import TokenBatches
+from transformer_lessons.data.packing import PackedBatches
 from transformer_lessons.model import Transformer, TransformerConfig
 from transformer_lessons.training import Trainer, TrainingConfig
 
@@ -607,21 +608,24 @@ source, target = number_words.vocabularies()
 sizes = dict(d_model=15, num_heads=3, d_ff=17, num_encoder_layers=1, num_decoder_layers=1, dropout=0.0)
 pairs = number_words.pairs(number_words.training_numbers(307, 0))
 config, losses = TrainingConfig(steps=60, tokens=211, recompute=RECOMPUTE), []
+batches = PackedBatches(pairs, 211, 31, seed=0) if PACKED else TokenBatches(pairs, 211, seed=0)
 for is_compiled in (False, True):
     torch.manual_seed(0)
     model = Transformer(TransformerConfig(len(source), len(target), **sizes)).double()
-    trainer = Trainer(model, TokenBatches(pairs, 211, seed=0), replace(config, compile=is_compiled))
+    trainer = Trainer(model, batches, replace(config, compile=is_compiled))
     losses.append([trainer.train_step()["loss"] for _ in range(20)])
 graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
 print(json.dumps({"losses": losses, "graphs": graphs, "names": list(model.state_dict())[:1]}))
 """
 
 
-@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize("how", ["plain", "recompute", "packed"])
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.full)])
-def test_a_compiled_step_is_the_same_step(backend, recompute):
+def test_a_compiled_step_is_the_same_step(backend, how):
     """Twenty batches of different shapes, in few graphs; in a process without the hook that checks shapes."""
-    script = COMPILED.replace("BACKEND", backend).replace("RECOMPUTE", str(recompute))
+    script = COMPILED.replace("BACKEND", backend)
+    for name in ("recompute", "packed"):
+        script = script.replace(name.upper(), str(how == name))
     done = subprocess.run(
         [sys.executable, "-c", script],
         capture_output=True,
