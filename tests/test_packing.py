@@ -23,8 +23,8 @@ from transformer_lessons.runs import settings_of
 from transformer_lessons.tasks import batches
 from transformer_lessons.training import Trainer, TrainingConfig, batch_loss, split
 
-# Lengths of the two sides, the target's with its mark. In rows of 19 they need three, longer than the 13 positions
-# that the model has; no row is full on both sides.
+# Lengths of the two sides, the target's with its mark. In rows of 19 they need three, which are longer than the
+# 13 positions that the model has.
 SIZES = [(7, 5), (3, 11), (5, 2), (13, 3), (2, 13), (11, 7), (1, 1), (4, 9)]
 LENGTH = 19
 CHOICES = [
