@@ -248,6 +248,17 @@ def test_a_packed_batch_is_a_function_of_seed_and_step():
     assert firsts(wanted[0]) != firsts(wanted[steps])
 
 
+def test_packed_batches_mix_pairs():
+    """The mates of a pair are a random sample: in the next epoch, with 17 batches, one of 17 is there again."""
+    packed, mates = PackedBatches(LONG, 2003, 67, seed=0), ({}, {})
+    for epoch in (0, 1):
+        for step in range(packed.steps_per_epoch):
+            members = set(firsts(packed[epoch * packed.steps_per_epoch + step]))
+            mates[epoch].update(dict.fromkeys(members, members))
+    kept = [len(mates[0][n] & mates[1][n]) / len(mates[0][n]) for n in range(len(LONG))]
+    assert sum(kept) / len(kept) < 0.1
+
+
 def test_packed_batches_are_alike_in_tokens_and_hardly_padded():
     packed, sorted_by_length = PackedBatches(LONG, 2003, 67, seed=0), TokenBatches(LONG, 2003, seed=0)
     epoch = [packed[step] for step in range(packed.steps_per_epoch)]
