@@ -17,6 +17,7 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.settings import complete
 from transformer_lessons.data import multi30k
 from transformer_lessons.data.batches import Batches, TokenBatches
 from transformer_lessons.evaluation import evaluate_bleu
@@ -96,7 +97,8 @@ def describe(task: Multi30k, tokenisers: tuple, max_length: int, config: Trainin
 def entry_of(path: Path, settings: dict, made_with: dict) -> tuple[list[dict], dict]:
     """The record's entries of other settings or devices, and its own one, without runs if it is new."""
     known = read_json(path)["entries"] if path.exists() else []
-    same = [e for e in known if (e["settings"], e["made_with"]["device"]) == (settings, made_with["device"])]
+    own = (settings, made_with["device"])
+    same = [e for e in known if (complete(e["settings"]), e["made_with"]["device"]) == own]
     others = [entry for entry in known if entry not in same]
     return others, same[0] if same else {"made_with": made_with, "settings": settings, "runs": []}
 

@@ -19,6 +19,7 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
+from benchmarks.settings import complete
 from transformer_lessons.attention import MultiHeadAttention
 from transformer_lessons.data import number_words
 from transformer_lessons.data.batches import Batches, make_batch
@@ -182,7 +183,7 @@ def table(path: Path, config: TrainingConfig, seeds: int, count: int, rows: Sequ
     if path.exists():
         found = read_json(path)
         # Measured otherwise, or elsewhere, they could not stand in one table.
-        if all(found.get(name) == record[name] for name in ("made_with", "settings")):
+        if found["made_with"] == record["made_with"] and complete(found["settings"]) == settings:
             known = {row.change for row in rows}
             record = {**found, "runs": [entry for entry in found["runs"] if entry["change"] in known]}
     done = {(entry["change"], entry["seed"]) for entry in record["runs"]}

@@ -30,7 +30,16 @@ from transformer_lessons.cache import KeyValueCache
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.costs import sizes
 from transformer_lessons.costs.cards import CARDS
-from transformer_lessons.data import batches, lengths, multi30k, number_words, subwords, texts, vocabulary
+from transformer_lessons.data import (
+    batches,
+    lengths,
+    multi30k,
+    number_words,
+    packing,
+    subwords,
+    texts,
+    vocabulary,
+)
 from transformer_lessons.data.byte_pair import BytePairEncoding
 from transformer_lessons.decoding import beam, evaluating, greedy
 from transformer_lessons.embeddings import TokenEmbedding, TransformerEmbedding
@@ -76,6 +85,10 @@ def multi_head_attention(*given, **options):
 
 def cache(batch: int = 2, length: int = 4, heads: int = 3, d_k: int = 2, **options) -> KeyValueCache:
     return KeyValueCache(batch, length, heads, d_k, **options)
+
+
+def places(*shape: int, **options) -> packing.Places:
+    return packing.Places(ids(*shape), ids(*shape, **options))
 
 
 def layer_cache() -> layers.LayerCache:
@@ -369,6 +382,22 @@ BAD = {
             r"^offset: expected an integer, or a tensor of one without axes, got torch.float32 \(\)$",
         ),
         (lambda: LearnedEncoding(6, 5)(floats(2, 3, 6), ids(2)), r"^offset: .*, got torch.int64 \(2,\)$"),
+        (
+            lambda: LearnedEncoding(6, 5)(floats(2, 3, 6), positions=ids(3)),
+            r"^positions: expected int64 or int32 of shape \(batch, length\), got torch.int64 \(3,\)$",
+        ),
+        (
+            lambda: LearnedEncoding(6, 5)(floats(2, 3, 6), positions=ids(1, 3)),
+            r"^positions: expected shape \(2, 3\), as x, got \(1, 3\)$",
+        ),
+        (
+            lambda: LearnedEncoding(6, 5)(floats(2, 3, 6), 2, positions=ids(2, 3)),
+            "^positions: expected 0 to 2, below max_length, got 3$",
+        ),
+        (
+            lambda: LearnedEncoding(6, 5)(floats(2, 3, 6), positions=ids(2, 3, device="meta")),
+            "^positions: expected device cpu, as the weights, got meta$",
+        ),
     ],
     "encodings.SinusoidalEncoding": each_size(SinusoidalEncoding, "d_model", "max_length"),
     "encodings.LearnedEncoding": each_size(LearnedEncoding, "d_model", "max_length"),
@@ -385,7 +414,11 @@ BAD = {
         ),
         (
             lambda: RotaryEncoding(6, 5)(floats(2, 2, 3, 6), torch.arange(1)),
-            "^positions: expected 3, as heads, got 1$",
+            r"^positions: expected shape \(3,\), as heads, got \(1,\)$",
+        ),
+        (
+            lambda: RotaryEncoding(6, 5)(floats(2, 2, 3, 6), ids(1, 3)),
+            r"^positions: expected shape \(2, 3\), as heads, got \(1, 3\)$",
         ),
         (
             lambda: RotaryEncoding(6, 5)(floats(2, 2, 3, 6), [0, 1, 2]),
@@ -427,6 +460,10 @@ BAD = {
         *each_ids(TransformerEmbedding(11, 6), high="ids"),
         *each_size(lambda offset: TransformerEmbedding(11, 6)(ids(2, 3), offset), "offset", least=0),
         (lambda: TransformerEmbedding(11, 6)(ids(2, 3), floats(1)), "^offset: expected an integer, .*, got"),
+        (
+            lambda: TransformerEmbedding(11, 6, position=LearnedEncoding(6, 5))(ids(2, 3), positions=ids(3)),
+            "^positions: expected int64 or int32 of shape",
+        ),
         (
             lambda: TransformerEmbedding(11, 6, position=LearnedEncoding(6, 2))(ids(2, 3)),
             "^x: expected at most max_length = 2 positions, got 3$",
@@ -858,6 +895,15 @@ BAD = {
             lambda: model(position="rotary").encode(ids(2, 6)),
             "^src: expected at most max_length = 5 .*, got 6$",
         ),
+        (lambda: model().encode(ids(2, 3), ids(2, 3)), "^places: expected a Places, got a Tensor$"),
+        (
+            lambda: model().encode(ids(2, 3), places(1, 3)),
+            r"^segments: expected shape \(2, 3\), as src, got \(1, 3\)$",
+        ),
+        (
+            lambda: model(position="rotary").encode(ids(2, 3), packing.Places(ids(2, 3), ids(2, 3) + 2)),
+            "^positions: expected 0 to 4, below max_length, got 5$",
+        ),
     ],
     "model.Transformer.decode": [
         *each_ids(lambda x: model().decode(x, floats(2, 3, 6), None), "tgt_in"),
@@ -879,6 +925,14 @@ BAD = {
             "^src_mask: expected to broadcast to",
         ),
         (
+            lambda: model().decode(ids(2, 3), floats(2, 3, 6), None, model().new_caches(2, 5), places(2, 3)),
+            "^caches: expected none for packed rows, got 2$",
+        ),
+        (
+            lambda: model().decode(ids(2, 3), floats(2, 3, 6), None, None, places(2, 2)),
+            r"^segments: expected shape \(2, 3\), as tgt_in, got \(2, 2\)$",
+        ),
+        (
             lambda: model().decode(ids(2, 3), floats(2, 3, 6), None, model().new_caches(2, 5)[:1]),
             "^caches: expected 2, one a layer, got 1$",
         ),
@@ -895,11 +949,19 @@ BAD = {
         *each_ids(lambda x: model().hidden(x, ids(2, 3)), "src", high="ids"),
         *each_ids(lambda x: model().hidden(ids(2, 3), x), "tgt_in"),
         (lambda: model().hidden(ids(2, 3), ids(1, 3)), "^tgt_in: expected batch size 2, as src, got 1$"),
+        (
+            lambda: model().hidden(ids(2, 3), ids(2, 3), places(2, 3)),
+            "^tgt_places: expected Places, as src_places, got None$",
+        ),
     ],
     "model.Transformer.forward": [
         *each_ids(lambda x: model()(x, ids(2, 3)), "src", high="ids"),
         *each_ids(lambda x: model()(ids(2, 3), x), "tgt_in"),
         (lambda: model()(ids(2, 3), ids(2, 3) + 10), "^ids: expected 0 to 12, got 13$"),
+        (
+            lambda: model()(ids(2, 3), ids(2, 3), None, places(2, 3)),
+            "^src_places: expected Places, as tgt_places, got None$",
+        ),
     ],
     "model.Transformer.project": [
         *each_vector(lambda x: model().project(x), name="hidden"),
@@ -996,6 +1058,58 @@ BAD = {
         ),
         (lambda: batches.make_batch([(["a"], [5])]), "^sequences: expected ids, got what is no number$"),
         (lambda: batches.make_batch([([-3], [5])]), "^pairs: expected ids, 0 or more, got -3$"),
+    ],
+    "data.batches.refuse_negative": [
+        (lambda: batches.refuse_negative([ids(2), ids(3) - 5]), "^pairs: expected ids, 0 or more, got -2$")
+    ],
+    "data.packing.check_places": [
+        (lambda: packing.check_places(None, "src", ids(2, 3)), "^places: expected a Places, got None$"),
+        (
+            lambda: packing.check_places(packing.Places(ids(2, 3), floats(2, 3)), "src", ids(2, 3)),
+            r"^positions: expected int64 or int32 of shape \(batch, length\), got torch.float32",
+        ),
+        (
+            lambda: packing.check_places(places(2, 3, device="meta"), "src", ids(2, 3)),
+            "^positions: expected device cpu, as src, got meta$",
+        ),
+        (
+            lambda: packing.check_places(packing.Places(ids(2, 3), ids(2, 1)), "src", ids(2, 3)),
+            r"^positions: expected shape \(2, 3\), as src, got \(2, 1\)$",
+        ),
+    ],
+    "data.packing.fill_rows": [
+        *each_size(lambda length: packing.fill_rows([(1, 1)], length), "length"),
+        *each_several(lambda sizes: packing.fill_rows(sizes, 5), "sizes"),
+        (lambda: packing.fill_rows([(1, 1), 3], 5), r"^sizes\[1\]: expected several, such as a list, got 3$"),
+        (lambda: packing.fill_rows([(1, 1, 1)], 5), r"^sizes\[0\]: expected a source's and .*, got 3$"),
+        (lambda: packing.fill_rows([(1, -1)], 5), r"^sizes\[0\]: expected an integer, 0 or more, got -1$"),
+        (lambda: packing.fill_rows([(1, 1), (2, 6)], 5), r"^pairs\[1\]: .* at most 5 tokens a side, got 6$"),
+        (lambda: packing.fill_rows([(6, 2)], 5), r"^pairs\[0\]: expected at most 5 tokens a side, got 6$"),
+    ],
+    "data.packing.make_packed_batch": [
+        *each_several(lambda pairs: packing.make_packed_batch(pairs, 5), "pairs"),
+        *each_size(lambda length: packing.make_packed_batch(PAIRS, length), "length"),
+        (lambda: packing.make_packed_batch([], 5), "^pairs: expected one pair or more, got none$"),
+        (lambda: packing.make_packed_batch([[3]], 5), r"^pairs\[0\]: expected two lists of ids, got \[3\]$"),
+        (lambda: packing.make_packed_batch([([3.7], [5])], 5), "^sequences: expected lists of integers, got"),
+        (lambda: packing.make_packed_batch([([3], [-5])], 5), "^pairs: expected ids, 0 or more, got -5$"),
+        (
+            lambda: packing.make_packed_batch([([3], [5]), ([3], [4] * 5)], 5),
+            r"^pairs\[1\]: expected at most 5 tokens a side, got 6$",
+        ),
+    ],
+    "data.packing.PackedBatches": [
+        *each_several(lambda pairs: packing.PackedBatches(pairs, 1, 5, seed=0), "pairs"),
+        *each_size(lambda length: packing.PackedBatches(PAIRS, 1, length, seed=0), "length"),
+        (lambda: packing.PackedBatches(PAIRS, 0, 5, seed=0), "^tokens: expected 1 to 8, .*, got 0$"),
+        (lambda: packing.PackedBatches(PAIRS, 1.0, 5, seed=0), "^tokens: expected an integer, got 1.0$"),
+        (lambda: packing.PackedBatches(PAIRS, 1, 5, seed=0.5), "^seed: expected an integer, got 0.5$"),
+        (lambda: packing.PackedBatches(PAIRS, 1, 2, seed=0), r"^pairs\[1\]: expected at most 2 .*, got 3$"),
+        (
+            lambda: packing.PackedBatches([([3], [])], 1, 5, seed=0),
+            r"^pairs\[0\]: expected tokens in its target, got none$",
+        ),
+        *each_size(lambda step: packing.PackedBatches(PAIRS, 1, 5, seed=0)[step], "step", least=0),
     ],
     "data.batches.Batches": [
         *each_several(lambda pairs: batches.Batches(pairs, 1, seed=0), "pairs"),
@@ -1285,6 +1399,15 @@ BAD = {
             "^precision: expected one of auto, float32, bfloat16, float16, got 'half'$",
         ),
         (lambda: TrainingConfig(compile=1), "^compile: expected True or False, got 1$"),
+        *[
+            (
+                lambda bad=bad: TrainingConfig(tokens=99, packed_length=bad),
+                f"^packed_length: expected an integer, 1 or more, got {bad!r}$",
+            )
+            for bad in (0, 2.0, True, "7")
+        ],
+        (lambda: TrainingConfig(packed_length=7), "^packed_length: expected None without tokens, got 7$"),
+        (lambda: TrainingConfig(recompute=None), "^recompute: expected True or False, got None$"),
     ],
     "training_config.TrainingConfig.learning_rate": each_size(
         TrainingConfig().learning_rate, "step", least=0
@@ -1298,7 +1421,7 @@ BAD = {
     ],
     "training_loss.batch_loss": [
         *each_model(lambda x: batch_loss(x, batches.make_batch(PAIRS), 0.1)),
-        (lambda: batch_loss(model(), PAIRS, 0.1), "^batch: expected a Batch, got a list$"),
+        (lambda: batch_loss(model(), PAIRS, 0.1), "^batch: expected a Batch or PackedBatch, got a list$"),
         (
             lambda: batch_loss(model(), batches.make_batch(PAIRS), 1.0),
             "^smoothing: expected 0 or .*, got 1.0$",
@@ -1310,7 +1433,7 @@ BAD = {
     ],
     "training_loss.BatchLoss": each_model(lambda x: BatchLoss(x, 0.1)),
     "training_loss.split": [
-        (lambda: split(PAIRS, 2), "^batch: expected a Batch, got a list$"),
+        (lambda: split(PAIRS, 2), "^batch: expected a Batch or PackedBatch, got a list$"),
         *each_size(lambda parts: split(batches.make_batch(PAIRS), parts), "parts"),
     ],
     "training.Trainer": [
@@ -1332,6 +1455,10 @@ BAD = {
         (
             lambda: trainer(batches=LastTokenWrong([([3], [5])], 1, seed=0)).train_step(),
             "^tgt_out: expected 0 to 12, got 13$",
+        ),
+        (
+            lambda: trainer(batches=packing.PackedBatches([([3] * 6, [5])], 1, 7, seed=0)).train_step(),
+            "^positions: expected 0 to 4, below the model's max_length, got 5$",
         ),
     ],
     # evaluation
@@ -1466,6 +1593,9 @@ EXEMPT = {
     "layers.LayerCache": "a record; DecoderLayer looks at what is in it",
     "data.batches.Batch": "a record; the model looks at what is in it",
     "data.batches.Batch.to": "devices are torch's own business",
+    "data.packing.Places": "a record; `check_places` looks at what is in it",
+    "data.packing.PackedBatch": "a record; the model looks at what is in it",
+    "data.packing.PackedBatch.to": "devices are torch's own business",
     "data.byte_pair.split_words": "called with a text that `encode` or `train` has checked",
     "data.byte_pair.merge": "called with ids and merges that BytePairEncoding has checked",
     "data.subwords.Subwords": "takes what `train` and `load` make; a foreign one: tests/test_subwords.py",

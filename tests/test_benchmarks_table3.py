@@ -105,6 +105,13 @@ def test_an_interrupted_table_goes_on(tmp_path, monkeypatch, capsys):
     trained.clear()
     assert [entry["change"] for entry in table(path, TINY, 2, 5, (OTHER,))["runs"]] == ["other"] * 2
     assert trained == []  # what is no row any more is left out
+    record = json.loads(path.read_text())
+    del record["settings"]["training"][
+        "recompute"
+    ]  # as if it had been measured before there was such a setting
+    path.write_text(json.dumps(record))
+    table(path, TINY, 2, 5, (OTHER,))
+    assert trained == []
     assert len(table(path, TINY, 1, 7, (SMALL,))["runs"]) == 1
     assert trained == [("small", 0)]
 

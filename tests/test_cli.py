@@ -85,8 +85,10 @@ def test_a_wrong_word_gets_one_line_and_exit_code_2(capsys, arguments, complaint
             r"sources: expected at most 9 tokens each, got \d+ longer: number ",
         ),
         ('{"training": {"batch_size": 99999}}', "batch_size: expected 1 to 20000"),
+        ('{"training": {"recompute": "yes"}}', "recompute: expected True or False, got 'yes'"),
     ],
 )
+@pytest.mark.usefixtures("no_shape_checks")
 def test_a_config_that_makes_no_sense(capsys, tmp_path, content, complaint):
     (tmp_path / "config.json").write_text(content)
     code, _, error = run(capsys, "train", "--config", "config.json", "--output", "run")
@@ -209,6 +211,13 @@ def test_what_is_not_said_is_as_the_help_says():
     assert (sizes, config) == (NumberWords.sizes, TrainingConfig())
     assert cli.make_parser().parse_args(["oracles"]).seeds == 3
     assert cli.make_parser().parse_args(["translate"]).beam == 1
+
+
+def test_a_config_says_what_is_computed_again(tmp_path):
+    (tmp_path / "config.json").write_text('{"training": {"recompute": true}}')
+    chosen = cli.make_parser().parse_args(["train", "--config", str(tmp_path / "config.json")])
+    assert settings_of(chosen)[3].recompute
+    assert not settings_of(cli.make_parser().parse_args(["train"]))[3].recompute
 
 
 def test_compiling_is_a_setting_of_the_run():

@@ -25,10 +25,11 @@ import torch
 from transformer_lessons import distributed
 from transformer_lessons.data import number_words
 from transformer_lessons.data.batches import TokenBatches
+from transformer_lessons.data.packing import PackedBatches
 from transformer_lessons.model import Transformer, TransformerConfig
 from transformer_lessons.training import Trainer, TrainingConfig
 
-folder, steps, killed_at = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+folder, steps, killed_at, is_packed = Path(sys.argv[1]), *map(int, sys.argv[2:])
 torch.set_num_threads(1)
 with distributed.process_group(torch.device("cpu")):
     source, target = number_words.vocabularies()
@@ -36,8 +37,10 @@ with distributed.process_group(torch.device("cpu")):
     torch.manual_seed(0)
     model = Transformer(TransformerConfig(len(source), len(target), **sizes)).double()
     pairs = number_words.pairs(number_words.training_numbers(307, 0))
-    config = TrainingConfig(steps=50, tokens=211, warmup_steps=7, checkpoint_every=10, accumulate=2)
-    trainer = Trainer(model, TokenBatches(pairs, config.tokens, seed=0), config, folder)
+    how = dict(accumulate=2, recompute=distributed.world_size() > 1)  # which changes nothing
+    config = TrainingConfig(steps=50, tokens=211, warmup_steps=7, checkpoint_every=10, **how)
+    packed, sorted_by_length = PackedBatches(pairs, 211, 31, seed=0), TokenBatches(pairs, 211, seed=0)
+    trainer = Trainer(model, packed if is_packed else sorted_by_length, config, folder)
     if (folder / "checkpoint.pt").exists():
         trainer.restore()
     while trainer.step < steps:
@@ -62,11 +65,14 @@ def started(processes: int, *arguments: str) -> list[str]:
     return [sys.executable, *(launcher if processes > 1 else []), *arguments]
 
 
-def train(tmp_path: Path, name: str, processes: int, steps: int = 50, killed_at: int = -1):
+def train(
+    tmp_path: Path, name: str, processes: int, steps: int = 50, killed_at: int = -1, is_packed: int = 0
+):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     (tmp_path / name).mkdir(exist_ok=True)
-    command = started(processes, str(script), str(tmp_path / name), str(steps), str(killed_at))
+    arguments = map(str, (script, tmp_path / name, steps, killed_at, is_packed))
+    command = started(processes, *arguments)
     done = subprocess.run(
         command, capture_output=True, text=True, env=ENVIRONMENT, timeout=300, cwd=tmp_path, check=False
     )
@@ -100,6 +106,15 @@ def test_two_processes_train_as_one_and_go_on_as_one(tmp_path):
         assert resumed.returncode == 0, resumed.stderr
     again = curve(tmp_path / "killed")
     assert max(abs(a - b) for a, b in zip(expected, again, strict=True)) <= 1e-10
+
+
+@needs_gloo
+def test_two_processes_train_packed_rows_as_one(tmp_path):
+    one, two = (train(tmp_path, str(count), count, steps=13, is_packed=1) for count in (1, 2))
+    assert one.returncode == two.returncode == 0, two.stderr
+    curves = [curve(tmp_path / name) for name in ("1", "2")]
+    assert len(curves[0]) == 13
+    assert max(abs(a - b) for a, b in zip(*curves, strict=True)) <= 1e-10
 
 
 @needs_gloo

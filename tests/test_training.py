@@ -255,6 +255,8 @@ def test_a_loss_that_is_not_finite_stops_before_it_spoils_the_weights():
         ({"accumulate": 0}, "accumulate: expected an integer, 1 or more, got 0"),
         ({"accumulate": 65}, "accumulate: expected at most batch_size = 64, got 65"),
         ({"snapshots": -1}, "snapshots: expected an integer, 0 or more, got -1"),
+        ({"recompute": 1}, "recompute: expected True or False, got 1"),
+        ({"compile": "yes"}, "compile: expected True or False, got 'yes'"),
         ({"snapshots": True}, "snapshots: expected an integer, 0 or more, got True"),
     ],
 )
@@ -597,6 +599,7 @@ import torch
 from dataclasses import replace
 from transformer_lessons.data import number_words
 from transformer_lessons.data.batches import TokenBatches
+from transformer_lessons.data.packing import PackedBatches
 from transformer_lessons.model import Transformer, TransformerConfig
 from transformer_lessons.training import Trainer, TrainingConfig
 
@@ -604,22 +607,27 @@ torch.compile = functools.partial(torch.compile, backend="BACKEND")
 source, target = number_words.vocabularies()
 sizes = dict(d_model=15, num_heads=3, d_ff=17, num_encoder_layers=1, num_decoder_layers=1, dropout=0.0)
 pairs = number_words.pairs(number_words.training_numbers(307, 0))
-config, losses = TrainingConfig(steps=60, tokens=211), []
+config, losses = TrainingConfig(steps=60, tokens=211, recompute=RECOMPUTE), []
+batches = PackedBatches(pairs, 211, 31, seed=0) if PACKED else TokenBatches(pairs, 211, seed=0)
 for is_compiled in (False, True):
     torch.manual_seed(0)
     model = Transformer(TransformerConfig(len(source), len(target), **sizes)).double()
-    trainer = Trainer(model, TokenBatches(pairs, 211, seed=0), replace(config, compile=is_compiled))
+    trainer = Trainer(model, batches, replace(config, compile=is_compiled))
     losses.append([trainer.train_step()["loss"] for _ in range(20)])
 graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
 print(json.dumps({"losses": losses, "graphs": graphs, "names": list(model.state_dict())[:1]}))
 """
 
 
+@pytest.mark.parametrize("how", ["plain", "recompute and packed"])
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.full)])
-def test_a_compiled_step_is_the_same_step(backend):
+def test_a_compiled_step_is_the_same_step(backend, how):
     """Twenty batches of different shapes, in few graphs; in a process without the hook that checks shapes."""
+    script = COMPILED.replace("BACKEND", backend)
+    for name in ("recompute", "packed"):
+        script = script.replace(name.upper(), str(name in how))
     done = subprocess.run(
-        [sys.executable, "-c", COMPILED.replace("BACKEND", backend)],
+        [sys.executable, "-c", script],
         capture_output=True,
         text=True,
         check=False,

@@ -49,7 +49,8 @@ class TransformerEmbedding(nn.Module):
     Args:
         vocab_size: number of tokens.
         d_model: width.
-        position: a module called with ``(x, offset)`` that adds the positions, or None for none.
+        position: a module called with ``(x, offset)`` that adds the positions, or None for none; for packed rows
+            also with ``positions=…``.
         dropout: probability of zeroing an entry while training.
 
     Raises:
@@ -69,11 +70,22 @@ class TransformerEmbedding(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(
-        self, ids: Int[Tensor, "batch length"], offset: int | Int[Tensor, ""] = 0
+        self,
+        ids: Int[Tensor, "batch length"],
+        offset: int | Int[Tensor, ""] = 0,
+        *,
+        positions: Int[Tensor, "batch length"] | None = None,
     ) -> Float[Tensor, "batch length d_model"]:
-        """Embed; `offset` is the position of the first token (decoding with a cache starts late)."""
+        """Embed; `offset` is the position of the first token (decoding with a cache starts late).
+
+        `positions` are those of each token, in packed rows, where they start anew with every sentence.
+        """
         x = self.token(ids)
         expect.offset(offset)
         if self.position is not None:
-            x = self.position(x, offset)
+            x = (
+                self.position(x, offset)
+                if positions is None
+                else self.position(x, offset, positions=positions)
+            )
         return self.dropout(x)

@@ -80,32 +80,53 @@ def shift_matrix(
 class PositionTable(nn.Module):
     """Adds row t of a table to the vector at position t; what the two absolute encodings share.
 
-    ``y_t = x_t + table[offset + t]`` (§3.5: "summed"). A pitfall: with a cache only the new tokens come in, and
+    ``y_t = x_t + table[offset + t]`` (§3.5: "summed"), or ``x_t + table[offset + positions_t]`` where rows are
+    packed and positions start anew with every sentence. A pitfall: with a cache only the new tokens come in, and
     without `offset` each of them would be at position 0.
 
     Shapes: ``(batch, length, d_model)`` in and out.
 
     Raises:
         ValueError: for what is no float of three axes, another width or device, an input longer than the table,
-            or an offset that is no integer, is negative, or leads beyond the table (a tensor's value is looked at
-            where it costs no synchronisation: not on a GPU, not in a compiled graph).
+            an offset that is no integer, is negative, or leads beyond the table, or positions of another shape or
+            beyond it (a tensor's values are looked at where it costs no synchronisation: not on a GPU, not in a
+            compiled graph).
     """
 
     table: Float[Tensor, "max_length d_model"]
 
     def forward(
-        self, x: Float[Tensor, "batch length d_model"], offset: int | Int[Tensor, ""] = 0
+        self,
+        x: Float[Tensor, "batch length d_model"],
+        offset: int | Int[Tensor, ""] = 0,
+        *,
+        positions: Int[Tensor, "batch length"] | None = None,
     ) -> Float[Tensor, "batch length d_model"]:
-        """Encode; `offset` is the position of the first vector (decoding with a cache starts late)."""
+        """Encode; `offset` is the position of the first vector (decoding with a cache starts late).
+
+        `positions` counts from there, 0, 1, 2, … unless given.
+        """
         max_length = len(self.table)
         expect.width(x, self.table, "batch", "length", "d_model")
         first = expect.offset(offset)
-        if first + x.size(1) > max_length:
+        if positions is not None:
+            _check_positions(positions, x.shape[:2], max_length - first, self.table, "x")
+        elif first + x.size(1) > max_length:
             raise ValueError(
                 f"x: expected at most max_length = {max_length} positions, got {first + x.size(1)}"
             )
-        positions = torch.arange(x.size(1), device=x.device) + offset
-        return x + self.table[positions]
+        else:
+            positions = torch.arange(x.size(1), device=x.device)
+        return x + self.table[positions + offset]
+
+
+def _check_positions(positions: Tensor, shape: torch.Size, count: int, table: Tensor, of: str) -> None:
+    """Refuse what are not positions of a table, one for each vector of `of`."""
+    expect.ids(*("batch", "length")[-len(shape) :], positions=positions)
+    expect.same_device(table, positions=positions)
+    if positions.shape != shape:
+        raise ValueError(f"positions: expected shape {tuple(shape)}, as {of}, got {tuple(positions.shape)}")
+    expect.below(count, ", below max_length", positions=positions)
 
 
 class SinusoidalEncoding(PositionTable):
@@ -157,7 +178,8 @@ class RotaryEncoding(nn.Module):
     out of it. Pass it to `attention.MultiHeadAttention` as `rotate`. A pitfall: Llama's weights pair entry i
     with i + d_k / 2 instead; they fit after reordering the rows of W_q and W_k.
 
-    Shapes: ``(batch, heads, length, d_k)`` in and out.
+    Shapes: ``(batch, heads, length, d_k)`` in and out; positions ``(length)``, or ``(batch, length)`` if each row
+    has its own, as packed rows do.
 
     Args:
         d_k: width of a head, even.
@@ -182,16 +204,17 @@ class RotaryEncoding(nn.Module):
         self.register_buffer("table", table, persistent=False)
 
     def forward(
-        self, heads: Float[Tensor, "batch heads length d_k"], positions: Int[Tensor, " length"]
+        self,
+        heads: Float[Tensor, "batch heads length d_k"],
+        positions: Int[Tensor, " length"] | Int[Tensor, "batch length"],
     ) -> Float[Tensor, "batch heads length d_k"]:
         """Turn the vector at ``positions[t]`` by its angles, in float32 at least."""
         expect.width(heads, self.table, "batch", "heads", "length", "d_k", name="heads", width_name="d_k")
-        expect.ids("length", positions=positions)
-        expect.same_device(self.table, positions=positions)
-        if len(positions) != heads.size(2):
-            raise ValueError(f"positions: expected {heads.size(2)}, as heads, got {len(positions)}")
-        expect.below(len(self.table), ", below max_length", positions=positions)
-        sine, cosine = self.table[positions].unflatten(-1, (-1, 2)).unbind(-1)
+        has_rows = isinstance(positions, Tensor) and positions.dim() == 2
+        shape = heads.shape[0:3:2] if has_rows else heads.shape[2:3]
+        _check_positions(positions, shape, len(self.table), self.table, "heads")
+        # The same for all heads: their axis is the third from the end.
+        sine, cosine = self.table[positions].unsqueeze(-3).unflatten(-1, (-1, 2)).unbind(-1)
         even, odd = heads.to(self.table.dtype).unflatten(-1, (-1, 2)).unbind(-1)
         turned = torch.stack([even * cosine - odd * sine, even * sine + odd * cosine], dim=-1)
         return turned.flatten(-2).to(heads.dtype)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from transformer_lessons import expect
@@ -79,6 +79,13 @@ def _rotary(config: TransformerConfig) -> RotaryEncoding | None:
     return RotaryEncoding(config.d_model // config.num_heads, config.max_length)
 
 
+def _turning(rotate: RotaryEncoding | None, positions: Tensor | None) -> Callable | None:
+    """By the positions given, where attention would count its own from the start of the row."""
+    if rotate is None or positions is None:
+        return rotate
+    return lambda heads, counted: rotate(heads, positions)
+
+
 class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward, each with Add & Norm (§3.1).
 
@@ -104,11 +111,16 @@ class EncoderLayer(nn.Module):
         self.add_norm_feed_forward = AddAndNorm(config)
 
     def forward(
-        self, x: Float[Tensor, "batch source d_model"], mask: Mask | None = None
+        self,
+        x: Float[Tensor, "batch source d_model"],
+        mask: Mask | None = None,
+        *,
+        positions: Int[Tensor, "batch source"] | None = None,
     ) -> Float[Tensor, "batch source d_model"]:
-        """Mix positions, then transform each."""
+        """Mix positions, then transform each; rotary encodings take `positions`, if they are not 0, 1, 2, …"""
         _check_width(self, x=x)
-        x = self.add_norm_self(x, lambda y: self.self_attention(y, mask=mask, rotate=self.rotate))
+        rotate = _turning(self.rotate, positions)
+        x = self.add_norm_self(x, lambda y: self.self_attention(y, mask=mask, rotate=rotate))
         return self.add_norm_feed_forward(x, self.feed_forward)
 
 
@@ -147,6 +159,7 @@ class DecoderLayer(nn.Module):
         tgt_mask: Mask | None = None,
         *,
         cache: LayerCache | None = None,
+        positions: Int[Tensor, "batch target"] | None = None,
     ) -> Float[Tensor, "batch target d_model"]:
         """Look back, look at the source, transform.
 
@@ -157,12 +170,14 @@ class DecoderLayer(nn.Module):
             tgt_mask: on top of causality, which is always on, which target positions may be. With padding on
                 the right none is needed: a real token only looks left, where there is none.
             cache: keys and values of the steps before.
+            positions: for rotary encodings, if they are not 0, 1, 2, … (or what the cache has counted).
         """
         if cache is not None:
             expect.kind(LayerCache, cache=cache)
         own, cross = cache if cache is not None else (None, None)
         src_mask, tgt_mask = self._check(x, memory, src_mask, tgt_mask, own)
-        looking_back = {"mask": tgt_mask, "is_causal": True, "cache": own, "rotate": self.rotate}
+        rotate = _turning(self.rotate, positions)
+        looking_back = {"mask": tgt_mask, "is_causal": True, "cache": own, "rotate": rotate}
         x = self.add_norm_self(x, lambda y: self.self_attention(y, **looking_back))
         x = self.add_norm_cross(x, lambda y: self.cross_attention(y, memory, mask=src_mask, cache=cross))
         return self.add_norm_feed_forward(x, self.feed_forward)

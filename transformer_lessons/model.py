@@ -3,14 +3,16 @@
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from transformer_lessons import expect
 from transformer_lessons.attention import KeyValueCache, MultiHeadAttention
 from transformer_lessons.config import TransformerConfig
+from transformer_lessons.data.packing import Places, check_places
 from transformer_lessons.embeddings import TransformerEmbedding
 from transformer_lessons.encodings import LearnedEncoding, SinusoidalEncoding
 from transformer_lessons.layers import NORMS, DecoderLayer, EncoderLayer, LayerCache
-from transformer_lessons.masks import padding_mask
+from transformer_lessons.masks import padding_mask, segment_mask
 
 __all__ = ["Transformer", "TransformerConfig", "attention_maps"]
 
@@ -26,12 +28,18 @@ class Transformer(nn.Module):
     padding mask: causality already hides the padding from every real token, and the fast causal kernel stays
     available. A pitfall: with padding on the left that no longer holds.
 
+    With `recompute` set to True (`TrainingConfig.recompute` does), a layer keeps only its input for the way back,
+    where it is computed again: less memory for one more forward pass (Chen et al. 2016). It is no weight and no
+    size, so it is in neither the state dict nor the config.
+
     Args:
         config: the sizes and switches.
 
     Raises:
         ValueError: for what is no `TransformerConfig`.
     """
+
+    recompute: bool = False
 
     def __init__(self, config: TransformerConfig):
         super().__init__()
@@ -56,54 +64,74 @@ class Transformer(nn.Module):
         position = encoding(d_model, self.config.max_length) if encoding else None
         return TransformerEmbedding(vocab_size, d_model, position=position, dropout=self.config.dropout)
 
-    def _check_ids(self, **given: Tensor) -> None:
-        expect.ids(**given)
-        expect.same_device(self.output.weight, **given)
-        for name, ids in given.items():
-            if ids.size(1) > self.config.max_length:
-                raise ValueError(
-                    f"{name}: expected at most max_length = {self.config.max_length} tokens, got {ids.size(1)}"
-                )
+    def _check_ids(self, name: str, ids: Tensor, places: Places | None = None) -> None:
+        expect.ids(**{name: ids})
+        expect.same_device(self.output.weight, **{name: ids})
+        longest = self.config.max_length
+        if places is not None:  # the row may be longer, as positions start anew with every sentence
+            check_places(places, name, ids)
+            expect.below(longest, ", below max_length", positions=places.positions)
+        elif ids.size(1) > longest:
+            raise ValueError(f"{name}: expected at most max_length = {longest} tokens, got {ids.size(1)}")
 
-    def encode(self, src: Int[Tensor, "batch source"]) -> Float[Tensor, "batch source d_model"]:
+    def _through(self, layer: nn.Module, *given: Tensor | None, **options) -> Tensor:
+        """A layer's output. A cache would be appended to twice; in decoding nothing goes back anyway."""
+        if self.recompute and options.get("cache") is None:
+            return checkpoint(layer, *given, use_reentrant=False, **options)  # and with the same random state
+        return layer(*given, **options)
+
+    def encode(
+        self, src: Int[Tensor, "batch source"], places: Places | None = None
+    ) -> Float[Tensor, "batch source d_model"]:
         """The encoder's output, called memory: one vector for each source token.
 
         Raises:
             ValueError: for what is no int64 or int32 of two axes on the model's device, ids outside the
-                vocabulary, or more than max_length tokens.
+                vocabulary, more than max_length tokens, or `places` (of packed rows) that do not fit.
         """
-        self._check_ids(src=src)
-        mask = padding_mask(src, self.config.pad_id)
-        x = self.source_embedding(src)
+        self._check_ids("src", src, places)
+        segments, positions = (None, None) if places is None else places
+        mask = padding_mask(src, self.config.pad_id) if places is None else segment_mask(segments, segments)
+        x = self.source_embedding(src, positions=positions)
         for layer in self.encoder_layers:
-            x = layer(x, mask)
+            x = self._through(layer, x, mask, positions=positions)
         return self.encoder_norm(x)
 
     def decode(
         self,
         tgt_in: Int[Tensor, "batch target"],
         memory: Float[Tensor, "batch source d_model"],
-        src_mask: Bool[Tensor, "batch 1 1 source"],
+        src_mask: Bool[Tensor, "batch 1 #target source"],
         caches: list[LayerCache] | None = None,
+        places: Places | None = None,
     ) -> Float[Tensor, "batch target d_model"]:
         """The decoder's output for `tgt_in`; with `caches` (`new_caches`), for its next tokens alone.
 
         Raises:
-            ValueError: as `encode`, or for a memory, mask or caches that do not fit.
+            ValueError: as `encode`, for a memory, mask or caches that do not fit, or caches for packed rows.
         """
-        self._check_ids(tgt_in=tgt_in)
+        self._check_ids("tgt_in", tgt_in, places)
+        if caches and places:
+            raise ValueError(f"caches: expected none for packed rows, got {len(caches)}")
+        segments, positions = (None, None) if places is None else places
+        tgt_mask = None if places is None else segment_mask(segments, segments)
         layers = self.decoder_layers
         if caches is not None and len(caches) != len(layers):
             raise ValueError(f"caches: expected {len(layers)}, one a layer, got {len(caches)}")
         for cache in caches or ():
             expect.kind(LayerCache, caches=cache)
-        x = self.target_embedding(tgt_in, caches[0].self_attention.position if caches else 0)
+        start = caches[0].self_attention.position if caches else 0
+        x = self.target_embedding(tgt_in, start, positions=positions)
         for layer, cache in zip(layers, caches or [None] * len(layers), strict=True):
-            x = layer(x, memory, src_mask, cache=cache)
+            x = self._through(layer, x, memory, src_mask, tgt_mask, cache=cache, positions=positions)
         return self.decoder_norm(x)
 
     def hidden(
-        self, src: Int[Tensor, "batch source"], tgt_in: Int[Tensor, "batch target"]
+        self,
+        src: Int[Tensor, "batch source"],
+        tgt_in: Int[Tensor, "batch target"],
+        src_places: Places | None = None,
+        tgt_places: Places | None = None,
     ) -> Float[Tensor, "batch target d_model"]:
         """Encoder and decoder, without the projection to the vocabulary.
 
@@ -112,10 +140,21 @@ class Transformer(nn.Module):
         Raises:
             ValueError: as `forward`.
         """
-        self._check_ids(src=src, tgt_in=tgt_in)
+        self._check_ids("src", src, src_places)
+        self._check_ids("tgt_in", tgt_in, tgt_places)
         if src.size(0) != tgt_in.size(0):
             raise ValueError(f"tgt_in: expected batch size {src.size(0)}, as src, got {tgt_in.size(0)}")
-        return self.decode(tgt_in, self.encode(src), padding_mask(src, self.config.pad_id))
+        src_mask = self._src_mask(src, src_places, tgt_places)
+        return self.decode(tgt_in, self.encode(src, src_places), src_mask, places=tgt_places)
+
+    def _src_mask(self, src: Tensor, src_places: Places | None, tgt_places: Places | None) -> Tensor:
+        """The whole source, or of a packed row the one of the own pair."""
+        if (src_places is None) != (tgt_places is None):
+            given, missing = ("src", "tgt") if tgt_places is None else ("tgt", "src")
+            raise ValueError(f"{missing}_places: expected Places, as {given}_places, got None")
+        if src_places is None:
+            return padding_mask(src, self.config.pad_id)
+        return segment_mask(tgt_places.segments, src_places.segments)
 
     def project(self, hidden: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch vocab"]:
         """Scores over the target vocabulary; their softmax is the next token's distribution (§3.4).
@@ -127,18 +166,25 @@ class Transformer(nn.Module):
         return self.output(hidden)
 
     def forward(
-        self, src: Int[Tensor, "batch source"], tgt_in: Int[Tensor, "batch target"]
+        self,
+        src: Int[Tensor, "batch source"],
+        tgt_in: Int[Tensor, "batch target"],
+        src_places: Places | None = None,
+        tgt_places: Places | None = None,
     ) -> Float[Tensor, "batch target vocab"]:
         """Logits: at position t, for the token that follows ``tgt_in[:, :t + 1]``.
 
         Args:
             src: source ids, padded on the right.
             tgt_in: target ids from `bos_id` on, padded on the right.
+            src_places, tgt_places: of packed rows (`data.packing`), both: which sentence a token belongs to, and
+                where in it. Then each pair gets the logits that it would get in rows of its own.
 
         Raises:
-            ValueError: for batch sizes that differ, ids outside the vocabulary, or more than max_length tokens.
+            ValueError: for batch sizes that differ, ids outside the vocabulary, more than max_length tokens (in
+                packed rows: positions), or places of one side only or other shapes.
         """
-        return self.project(self.hidden(src, tgt_in))
+        return self.project(self.hidden(src, tgt_in, src_places, tgt_places))
 
     def new_caches(self, batch: int, max_length: int) -> list[LayerCache]:
         """Empty caches, one for each decoder layer, for `max_length` target tokens.

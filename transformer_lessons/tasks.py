@@ -9,6 +9,7 @@ from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data import multi30k, number_words
 from transformer_lessons.data.batches import Batches, Pair, TokenBatches
 from transformer_lessons.data.lengths import limit_pairs
+from transformer_lessons.data.packing import PackedBatches
 from transformer_lessons.data.subwords import Subwords
 from transformer_lessons.evaluation import evaluate_bleu, evaluate_number_words, translate
 from transformer_lessons.files import read_json
@@ -172,7 +173,9 @@ def batches(pairs: list[Pair], max_length: int, config: TrainingConfig) -> Batch
     pairs, _ = limit_pairs(pairs, max_length)
     if config.tokens is None:
         return Batches(pairs, config.batch_size, seed=config.seed)
-    return TokenBatches(pairs, config.tokens, seed=config.seed)
+    if config.packed_length is None:
+        return TokenBatches(pairs, config.tokens, seed=config.seed)
+    return PackedBatches(pairs, config.tokens, config.packed_length, seed=config.seed)
 
 
 def translations(task: Task, parts: tuple, sentences: Sequence, beam_size: int = 1) -> list[str]:

@@ -20,6 +20,7 @@ from tqdm import tqdm
 from transformer_lessons import distributed, expect
 from transformer_lessons.checkpoints import average_checkpoints, snapshots
 from transformer_lessons.data.batches import Batch, Batches, TokenBatches
+from transformer_lessons.data.packing import PackedBatch
 from transformer_lessons.files import replacing
 from transformer_lessons.interruption import stop_signal
 from transformer_lessons.model import Transformer
@@ -55,6 +56,7 @@ class Trainer:
         expect.kind(Batches | TokenBatches, batches=batches)
         expect.kind(TrainingConfig, config=config)
         self.model, self.batches, self.config = model, batches, config
+        model.recompute = config.recompute
         self.directory = None if directory is None else expect.path(directory, "directory")
         # β₂ and ε are the paper's (§5.3); decoupled weight decay came later (Loshchilov and Hutter 2019).
         self.optimizer = torch.optim.AdamW(
@@ -103,14 +105,16 @@ class Trainer:
             "tokens_per_second": tokens / (time.perf_counter() - started),
         }
 
-    def _batch(self) -> Batch:
+    def _batch(self) -> Batch | PackedBatch:
         """The batch of this step, its ids looked at while they are on the CPU, where that is free."""
         batch, config = self.batches[self.step], self.model.config
         expect.below(config.source_vocab_size, src=batch.src)
         expect.below(config.target_vocab_size, tgt_in=batch.tgt_in, tgt_out=batch.tgt_out)
+        for places in filter(None, batch.places):
+            expect.below(config.max_length, ", below the model's max_length", positions=places.positions)
         return batch
 
-    def _backward(self, batch: Batch) -> tuple[float, int, int]:
+    def _backward(self, batch: Batch | PackedBatch) -> tuple[float, int, int]:
         """Gradients of the loss per token, part by part; loss, tokens and right ones of the whole batch."""
         tokens = int((batch.tgt_out != self.model.config.pad_id).sum())
         self.optimizer.zero_grad()
@@ -128,14 +132,12 @@ class Trainer:
         loss, right = distributed.summed(sums).tolist()
         return loss, tokens, int(right)
 
-    def _share(self, batch: Batch) -> Batch:
+    def _share(self, batch: Batch | PackedBatch) -> Batch | PackedBatch:
         """What this process computes of a batch. All of them know all of it, and so how many tokens it has."""
         processes = distributed.world_size()
         shares = split(batch, processes)
         if len(shares) < processes:
-            raise ValueError(
-                f"batch: expected {processes} pairs or more, one a process, got {len(batch.src)}"
-            )
+            raise ValueError(f"batch: expected {processes} rows or more, one a process, got {len(batch.src)}")
         return shares[distributed.rank()]
 
     def _synchronised(self, is_last: bool):

@@ -32,6 +32,12 @@ class TrainingConfig:
             "auto" takes what the device is fast at.
         compile: let `torch.compile` fuse the step; costs a minute at the start.
         accumulate: parts that a batch is computed in, one after another, when the whole does not fit in memory.
+        recompute: keep only the input of each encoder and decoder layer, and compute the layer again on the way
+            back (activation checkpointing, Chen et al. 2016). Buys memory: one vector a token and layer, not
+            a dozen. Costs one more forward pass of the layers, about a third more work. Changes no result.
+        packed_length: put several of these `tokens`' sentences into a row, of this many tokens a side
+            (`PackedBatches`), so that hardly any padding is computed; None gives each a row of its own. No
+            sentence may be longer.
         snapshots: how many checkpoints' weights to keep, the latest, for `training.average_checkpoints`.
 
     A pitfall: `accumulate` must not change what is learned, only how much memory it takes; so the parts' losses
@@ -39,7 +45,7 @@ class TrainingConfig:
 
     Raises:
         ValueError: for counts that are no integers or too small, and rates that are negative (smoothing: or not
-            below 1).
+            below 1), or a packed_length without tokens.
     """
 
     steps: int = 250
@@ -57,6 +63,8 @@ class TrainingConfig:
     compile: bool = False
     accumulate: int = 1
     snapshots: int = 0
+    recompute: bool = False
+    packed_length: int | None = None
 
     def __post_init__(self):
         counts = ("steps", "batch_size", "training_pairs", "checkpoint_every", "accumulate")
@@ -64,10 +72,15 @@ class TrainingConfig:
         expect.lengths(snapshots=self.snapshots, warmup_steps=self.warmup_steps, seed=self.seed)
         if self.tokens is not None:
             expect.sizes(tokens=self.tokens)
+        if self.packed_length is not None:
+            expect.sizes(packed_length=self.packed_length)
+            if self.tokens is None:
+                raise ValueError(f"packed_length: expected None without tokens, got {self.packed_length}")
         if self.precision not in PRECISIONS:
             raise ValueError(f"precision: expected one of {', '.join(PRECISIONS)}, got {self.precision!r}")
-        if type(self.compile) is not bool:
-            raise ValueError(f"compile: expected True or False, got {self.compile!r}")
+        for name in ("compile", "recompute"):
+            if type(getattr(self, name)) is not bool:
+                raise ValueError(f"{name}: expected True or False, got {getattr(self, name)!r}")
         if self.tokens is None and self.accumulate > self.batch_size:
             raise ValueError(
                 f"accumulate: expected at most batch_size = {self.batch_size}, got {self.accumulate}"

@@ -5,24 +5,27 @@ from torch import Tensor, nn
 
 from transformer_lessons import expect
 from transformer_lessons.data.batches import Batch
+from transformer_lessons.data.packing import PackedBatch
 from transformer_lessons.losses import label_smoothed_loss
 from transformer_lessons.model import Transformer
 
 
 def batch_loss(
-    model: Transformer, batch: Batch, smoothing: float
+    model: Transformer, batch: Batch | PackedBatch, smoothing: float
 ) -> tuple[Float[Tensor, ""], Int[Tensor, ""], Int[Tensor, ""]]:
     """The smoothed loss of a batch, summed; the number of real target tokens; how many of them were right.
 
     ``Σ_t −log p(y_t | y_<t, src)``, smoothed, over the real target tokens t (§5.4). Only their positions are
-    projected to the vocabulary. A pitfall: the sum over a batch grows with its tokens; divide by their number.
+    projected to the vocabulary. Packed or padded, a pair has the same loss.
+
+    A pitfall: the sum over a batch grows with its tokens; divide by their number.
 
     Raises:
         ValueError: for ids that the model refuses, targets of another shape than the inputs, or a smoothing
             outside [0, 1).
     """
     expect.kind(Transformer, model=model)
-    expect.kind(Batch, batch=batch)
+    expect.kind(Batch | PackedBatch, batch=batch)
     if batch.tgt_out.shape != batch.tgt_in.shape:
         raise ValueError(
             f"batch: expected tgt_out of shape {tuple(batch.tgt_in.shape)}, as tgt_in, "
@@ -30,22 +33,24 @@ def batch_loss(
         )
     real = batch.tgt_out != model.config.pad_id
     targets = batch.tgt_out[real]
-    logits = model.project(model.hidden(batch.src, batch.tgt_in)[real])
+    logits = model.project(model.hidden(batch.src, batch.tgt_in, *batch.places)[real])
     loss, count = label_smoothed_loss(logits, targets, pad_id=model.config.pad_id, smoothing=smoothing)
     return loss, count, (logits.argmax(-1) == targets).sum()
 
 
-def split(batch: Batch, parts: int) -> list[Batch]:
+def split(batch: Batch | PackedBatch, parts: int) -> list[Batch] | list[PackedBatch]:
     """A batch in `parts` of nearly equal size, or fewer if it has fewer rows; together they are the whole.
+
+    A packed row stays whole, and so do the pairs in it.
 
     A pitfall: equal numbers of rows are not equal numbers of tokens, so the parts' means must not be averaged.
 
     Raises:
         ValueError: for what is no batch, or fewer than one part.
     """
-    expect.kind(Batch, batch=batch)
+    expect.kind(Batch | PackedBatch, batch=batch)
     expect.sizes(parts=parts)
-    return [Batch(*part) for part in zip(*(ids.chunk(parts) for ids in batch), strict=True)]
+    return [type(batch)(*part) for part in zip(*(ids.chunk(parts) for ids in batch), strict=True)]
 
 
 class BatchLoss(nn.Module):
@@ -62,6 +67,6 @@ class BatchLoss(nn.Module):
         expect.kind(Transformer, model=model)
         self.model, self.smoothing = model, smoothing
 
-    def forward(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, batch: Batch | PackedBatch) -> tuple[Tensor, Tensor, Tensor]:
         """As `batch_loss`."""
         return batch_loss(self.model, batch, self.smoothing)

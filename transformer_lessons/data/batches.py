@@ -23,6 +23,8 @@ class Batch(NamedTuple):
     tgt_in: Int[Tensor, "batch target"]
     tgt_out: Int[Tensor, "batch target"]
 
+    places = (None, None)  # each sentence has a row of its own; see `packing.PackedBatch`
+
     def to(self, device: torch.device | str) -> "Batch":
         """The same batch on another device; torch's own RuntimeError for one that is not there."""
         return Batch(*(ids.to(device) for ids in self))
@@ -63,10 +65,19 @@ def make_batch(pairs: Sequence[Pair]) -> Batch:
         tgt_in=pad([[bos, *target] for target in targets], pad_id),
         tgt_out=pad([[*target, eos] for target in targets], pad_id),
     )
+    refuse_negative(batch)
+    return batch
+
+
+def refuse_negative(batch: Sequence[Tensor]) -> None:
+    """Refuse ids below 0, which no vocabulary has. A pitfall: −100, PyTorch's mark for "no target", is one.
+
+    Raises:
+        ValueError: naming the lowest.
+    """
     lowest = min(int(ids.min()) for ids in batch if ids.numel())
     if lowest < 0:
         raise ValueError(f"pairs: expected ids, 0 or more, got {lowest}")
-    return batch
 
 
 def _refuse_empty(pairs: Sequence[Pair]) -> None:
@@ -150,18 +161,24 @@ class TokenBatches:
 
     def __getitem__(self, step: int) -> Batch:
         """The batch of a training step, counted from 0."""
+        return make_batch(self._chosen(step))
+
+    def _chosen(self, step: int) -> list[Pair]:
         expect.lengths(step=step)
         epoch, place = divmod(step, self.steps_per_epoch)
         if self._epoch[0] != epoch:
             self._epoch = (epoch, self._cut(epoch))
-        return make_batch([self.pairs[number] for number in self._epoch[1][place]])
+        return [self.pairs[number] for number in self._epoch[1][place]]
+
+    def _order(self, generator: torch.Generator) -> list[int]:
+        """All pairs, so that neighbours are of like lengths: up in one pool and down in the next."""
+        pools = torch.randperm(len(self.pairs), generator=generator).tensor_split(self.pools)
+        return [n for number, pool in enumerate(pools) for n in self._sorted(pool, number % 2 == 1)]
 
     def _cut(self, epoch: int) -> list[list[int]]:
         """The epoch's batches, as numbers of pairs."""
         generator = _generator(self.seed, epoch)
-        pools = torch.randperm(len(self.pairs), generator=generator).tensor_split(self.pools)
-        # Up in one and down in the next: where two meet, lengths are alike.
-        order = [n for number, pool in enumerate(pools) for n in self._sorted(pool, number % 2 == 1)]
+        order = self._order(generator)
         batches: list[list[int]] = [[] for _ in range(self.steps_per_epoch)]
         before, last = 0, -1
         for place, number in enumerate(order):
