@@ -173,7 +173,7 @@ def checkpointed(model: Transformer, batch: Batch) -> Tensor:
 def test_checkpointing_computes_every_layer_again():
     model, batch = Transformer(PLAIN), data()
     found = counted(lambda: checkpointed(model, batch).backward())
-    assert found == costs.training_operations(PLAIN, SHAPE, checkpointing=True)
+    assert found == costs.training_operations(PLAIN, SHAPE, recompute=True)
     forward = costs.forward_operations(PLAIN, SHAPE)
     assert found == 4 * forward.total - forward.output
 
@@ -279,10 +279,10 @@ class Meter(TorchDispatchMode):
         return result
 
 
-@pytest.mark.parametrize("checkpointing", [False, True])
+@pytest.mark.parametrize("recompute", [False, True])
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize(("vocabulary", "sentences"), [(101, 13), (5003, 13), (997, 2)])
-def test_the_peak_of_a_step(vocabulary, sentences, precision, checkpointing):
+def test_the_peak_of_a_step(vocabulary, sentences, precision, recompute):
     """Within a tenth: where activations are the most of it, where logits are, and where parameters are."""
     sizes = {"d_model": 94, "num_heads": 2, "d_ff": 379, "num_encoder_layers": 2, "num_decoder_layers": 3}
     config = TransformerConfig(vocabulary, vocabulary, **sizes, dropout=0.0, shared_vocabulary=True)
@@ -294,7 +294,7 @@ def test_the_peak_of_a_step(vocabulary, sentences, precision, checkpointing):
     def step():
         optimizer.zero_grad()
         with autocast(precision):
-            loss = checkpointed(model, batch) if checkpointing else batch_loss(model, batch, 0.1)[0]
+            loss = checkpointed(model, batch) if recompute else batch_loss(model, batch, 0.1)[0]
         loss.backward()
         optimizer.step()
 
@@ -302,7 +302,7 @@ def test_the_peak_of_a_step(vocabulary, sentences, precision, checkpointing):
     optimizer.zero_grad()
     with Meter() as meter:
         step()
-    predicted = costs.training_memory(config, shape, precision, checkpointing=checkpointing)
+    predicted = costs.training_memory(config, shape, precision, recompute=recompute)
     assert math.isclose(meter.peak + predicted.weights + predicted.optimizer, predicted.peak, rel_tol=0.1)
     assert predicted.optimizer == sum(
         x.nbytes for state in optimizer.state.values() for x in state.values() if x.dim()
@@ -326,7 +326,7 @@ def test_the_peak_is_that_of_the_larger_moment():
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_checkpointing_keeps_a_layers_input_alone(precision):
     model, batch = Transformer(PLAIN), data()
-    predicted = costs.training_memory(PLAIN, SHAPE, precision, checkpointing=True)
+    predicted = costs.training_memory(PLAIN, SHAPE, precision, recompute=True)
     plain = costs.training_memory(PLAIN, SHAPE, precision)
     assert predicted.encoder == 2 * 4 * SENTENCES * SOURCE * 39
     assert predicted.decoder == 3 * 4 * SENTENCES * TARGET * 39
@@ -374,13 +374,13 @@ def test_time_is_the_longer_of_arithmetic_and_moving():
     operations = costs.training_operations(PLAIN, SHAPE)
     seconds = costs.training_seconds(PLAIN, SHAPE, card(), utilisation=0.25)
     assert math.isclose(seconds, operations / 0.25e9)
-    again = costs.training_seconds(PLAIN, SHAPE, card(), utilisation=0.25, checkpointing=True)
-    assert math.isclose(again, costs.training_operations(PLAIN, SHAPE, checkpointing=True) / 0.25e9)
+    again = costs.training_seconds(PLAIN, SHAPE, card(), utilisation=0.25, recompute=True)
+    assert math.isclose(again, costs.training_operations(PLAIN, SHAPE, recompute=True) / 0.25e9)
     slow = card(bandwidth=11.0, precision="bfloat16")
     moved = costs.training_memory(PLAIN, SHAPE, "bfloat16").moved
     assert math.isclose(costs.training_seconds(PLAIN, SHAPE, slow, utilisation=1), moved / 11)
-    again = costs.training_seconds(PLAIN, SHAPE, slow, utilisation=1, checkpointing=True)
-    moved = costs.training_memory(PLAIN, SHAPE, "bfloat16", checkpointing=True).moved
+    again = costs.training_seconds(PLAIN, SHAPE, slow, utilisation=1, recompute=True)
+    moved = costs.training_memory(PLAIN, SHAPE, "bfloat16", recompute=True).moved
     assert math.isclose(again, moved / 11)
     moved = costs.decoding_bytes(PLAIN, SHAPE, "bfloat16")
     assert math.isclose(costs.decoding_seconds(PLAIN, SHAPE, slow, utilisation=1), moved / 11)

@@ -82,7 +82,7 @@ def training_seconds(
     card: Card,
     *,
     utilisation: float,
-    checkpointing: bool = False,
+    recompute: bool = False,
 ) -> float:
     """The time of one training step of one card, which computes `shape`, in seconds.
 
@@ -97,8 +97,8 @@ def training_seconds(
             most 1.
     """
     _check(card, utilisation)
-    operations = training_operations(config, shape, checkpointing=checkpointing)
-    memory = training_memory(config, shape, card.precision, checkpointing=checkpointing)
+    operations = training_operations(config, shape, recompute=recompute)
+    memory = training_memory(config, shape, card.precision, recompute=recompute)
     return max(operations / (card.rate * utilisation), memory.moved / card.bandwidth)
 
 

@@ -113,12 +113,12 @@ def forward_operations(config: TransformerConfig, shape: BatchShape) -> Operatio
     )
 
 
-def training_operations(config: TransformerConfig, shape: BatchShape, *, checkpointing: bool = False) -> int:
+def training_operations(config: TransformerConfig, shape: BatchShape, *, recompute: bool = False) -> int:
     """The operations of a training step: forward, and twice as many backward.
 
     Each product ``X W`` has two in the backward pass, for the gradients of X and of W; so has each of attention.
     That holds for all of them, the first layer's too: its input comes from the embeddings, which learn. (With
-    frozen embeddings the first layer's ``X`` would need none.) With `checkpointing` every layer's forward pass is
+    frozen embeddings the first layer's ``X`` would need none.) With `recompute` every layer's forward pass is
     computed again: four times forward instead of three, except for the output.
 
     A pitfall: the gradient of an embedding is a sum of rows, no product; it adds nothing here.
@@ -127,7 +127,7 @@ def training_operations(config: TransformerConfig, shape: BatchShape, *, checkpo
         ValueError: as `forward_operations`.
     """
     forward = forward_operations(config, shape)
-    return 3 * forward.total + (forward.layers if checkpointing else 0)
+    return 3 * forward.total + (forward.layers if recompute else 0)
 
 
 def decoding_operations(config: TransformerConfig, shape: BatchShape) -> int:

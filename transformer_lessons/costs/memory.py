@@ -62,14 +62,14 @@ class TrainingMemory:
 
 
 def training_memory(
-    config: TransformerConfig, shape: BatchShape, precision: str = "float32", *, checkpointing: bool = False
+    config: TransformerConfig, shape: BatchShape, precision: str = "float32", *, recompute: bool = False
 ) -> TrainingMemory:
     """What a training step of `training_loss.batch_loss` with AdamW holds, in bytes.
 
     Weights, gradients and moments take ``4 + 4 + 8 = 16`` bytes a parameter. In "bfloat16" or "float16" that
     stays so: `torch.autocast` keeps weights, residual stream and norms in float32, and stores what goes into and
     comes out of matrix products in half of it. Attention is taken to be fused: its weights are never stored. With
-    `checkpointing` a layer saves its input alone, and one layer at a time is computed again with all it saves.
+    `recompute` a layer saves its input alone, and one layer at a time is computed again with all it saves.
 
     A pitfall: the log-probabilities of a large vocabulary are as large as several layers.
 
@@ -84,10 +84,10 @@ def training_memory(
     )
     again, copied = 0, matrices(config)
     # What the encoder hands over is saved once, unless each layer of the decoder has copies of its own.
-    ends = width * shape.outputs * d + (4 * sources * d if width == 4 or checkpointing else 0)
+    ends = width * shape.outputs * d + (4 * sources * d if width == 4 or recompute else 0)
     ends += (_norm(config, sources) + _norm(config, targets)) * config.norm_first
     ends += (sources + targets) * d * (config.dropout > 0)
-    if checkpointing:
+    if recompute:
         again, copied = max(encoder, decoder), config.target_vocab_size * d
         encoder, decoder = 4 * sources * d, 4 * targets * d
     return TrainingMemory(
