@@ -110,7 +110,7 @@ def decoding_seconds(
     ``max(operations / (rate · utilisation), bytes / bandwidth)``, where the bytes are the decoder's matrices,
     once for all sentences, and the cache (`decoding_bytes`), both in the card's precision.
 
-    A pitfall: with few sentences it is the bandwidth that counts, so more sentences cost nearly nothing more.
+    A pitfall: with few sentences it is the bandwidth that counts, so more sentences cost little more.
 
     Raises:
         ValueError: as `decoding_operations`, or for a card or a utilisation as `training_seconds`.
