@@ -28,8 +28,8 @@ class Transformer(nn.Module):
     padding mask: causality already hides the padding from every real token, and the fast causal kernel stays
     available. A pitfall: with padding on the left that no longer holds.
 
-    With `recompute` (`TrainingConfig.recompute` sets it), a layer keeps only its input, and is computed again on the
-    way back: less memory for one more forward pass (Chen et al. 2016). It is in no state dict and no config.
+    With `recompute` (`TrainingConfig.recompute` sets it), a layer keeps only its input, and is computed again on
+    the way back: less memory for one more forward pass (Chen et al. 2016). It is in no state dict and no config.
 
     Args:
         config: the sizes and switches.
