@@ -19,6 +19,7 @@ from transformer_lessons.data.packing import (
     fill_rows,
     make_packed_batch,
 )
+from transformer_lessons.model import attention_maps
 from transformer_lessons.runs import settings_of
 from transformer_lessons.tasks import batches
 from transformer_lessons.training import Trainer, TrainingConfig, batch_loss, split
@@ -178,6 +179,18 @@ def test_nobody_sees_what_fills_a_row_up(changes):
     assert torch.equal(one, other)
     assert torch.equal(batch_loss(model, batch, 0.1)[0], batch_loss(model, noise, 0.1)[0])
     assert torch.equal(batch.tgt_out != 0, real)
+
+
+def test_attention_stays_within_a_pair():
+    model, batch = new_model(), make_packed_batch(some_pairs(), LENGTH)
+    maps = attention_maps(model, batch.src, batch.tgt_in, *batch.places)
+    for name, weights in maps.items():
+        queries = batch.src_segments if "encoder" in name else batch.tgt_segments
+        keys = batch.src_segments if "encoder" in name or "cross" in name else batch.tgt_segments
+        is_own = queries[:, None, :, None] == keys[:, None, None, :]
+        assert not weights.masked_fill(is_own, 0).any(), name
+        assert (weights.sum(-1) - is_own.any(-1).double()).abs().max() < 1e-12, name
+    assert len(maps) == 2 + 2 * 3
 
 
 def test_parts_of_a_packed_batch_are_the_whole():

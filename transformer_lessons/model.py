@@ -28,9 +28,8 @@ class Transformer(nn.Module):
     padding mask: causality already hides the padding from every real token, and the fast causal kernel stays
     available. A pitfall: with padding on the left that no longer holds.
 
-    With `recompute` set to True (`TrainingConfig.recompute` does), a layer keeps only its input for the way back,
-    where it is computed again: less memory for one more forward pass (Chen et al. 2016). It is no weight and no
-    size, so it is in neither the state dict nor the config.
+    With `recompute` (`TrainingConfig.recompute` sets it), a layer keeps only its input, and is computed again on
+    the way back: less memory for one more forward pass (Chen et al. 2016). It is in no state dict and no config.
 
     Args:
         config: the sizes and switches.
@@ -205,7 +204,9 @@ class Transformer(nn.Module):
 
 
 @torch.no_grad()
-def attention_maps(model: nn.Module, *inputs: Tensor) -> dict[str, Float[Tensor, "batch heads queries keys"]]:
+def attention_maps(
+    model: nn.Module, *inputs: Tensor | Places
+) -> dict[str, Float[Tensor, "batch heads queries keys"]]:
     """Run ``model(*inputs)`` and return every `MultiHeadAttention`'s weights by its name in the model.
 
     The modules themselves keep nothing. A pitfall: weights stored on a module, as some do to look at them, hold
