@@ -29,7 +29,8 @@ class Transformer(nn.Module):
     available. A pitfall: with padding on the left that no longer holds.
 
     With `recompute` (`TrainingConfig.recompute` sets it), a layer keeps only its input, and is computed again on
-    the way back: less memory for one more forward pass (Chen et al. 2016). It is in no state dict and no config.
+    the way back: less memory for one more forward pass (Chen et al. 2016, https://arxiv.org/abs/1604.06174). It
+    is in no state dict and no config.
 
     Args:
         config: the sizes and switches.
@@ -89,11 +90,12 @@ class Transformer(nn.Module):
                 vocabulary, more than max_length tokens, or `places` (of packed rows) that do not fit.
         """
         self._check_ids("src", src, places)
-        segments, positions = (None, None) if places is None else places
-        mask = padding_mask(src, self.config.pad_id) if places is None else segment_mask(segments, segments)
-        x = self.source_embedding(src, positions=positions)
+        mask, packed = padding_mask(src, self.config.pad_id), {}
+        if places is not None:
+            mask, packed = segment_mask(places.segments, places.segments), {"positions": places.positions}
+        x = self.source_embedding(src, **packed)
         for layer in self.encoder_layers:
-            x = self._through(layer, x, mask, positions=positions)
+            x = self._through(layer, x, mask, **packed)
         return self.encoder_norm(x)
 
     def decode(
@@ -112,17 +114,17 @@ class Transformer(nn.Module):
         self._check_ids("tgt_in", tgt_in, places)
         if caches and places:
             raise ValueError(f"caches: expected none for packed rows, got {len(caches)}")
-        segments, positions = (None, None) if places is None else places
-        tgt_mask = None if places is None else segment_mask(segments, segments)
-        layers = self.decoder_layers
+        layers, masked, packed = self.decoder_layers, {}, {}
+        if places is not None:
+            packed = {"positions": places.positions}
+            masked = {"tgt_mask": segment_mask(places.segments, places.segments)}
         if caches is not None and len(caches) != len(layers):
             raise ValueError(f"caches: expected {len(layers)}, one a layer, got {len(caches)}")
         for cache in caches or ():
             expect.kind(LayerCache, caches=cache)
-        start = caches[0].self_attention.position if caches else 0
-        x = self.target_embedding(tgt_in, start, positions=positions)
+        x = self.target_embedding(tgt_in, caches[0].self_attention.position if caches else 0, **packed)
         for layer, cache in zip(layers, caches or [None] * len(layers), strict=True):
-            x = self._through(layer, x, memory, src_mask, tgt_mask, cache=cache, positions=positions)
+            x = self._through(layer, x, memory, src_mask, cache=cache, **masked, **packed)
         return self.decoder_norm(x)
 
     def hidden(
@@ -165,25 +167,21 @@ class Transformer(nn.Module):
         return self.output(hidden)
 
     def forward(
-        self,
-        src: Int[Tensor, "batch source"],
-        tgt_in: Int[Tensor, "batch target"],
-        src_places: Places | None = None,
-        tgt_places: Places | None = None,
+        self, src: Int[Tensor, "batch source"], tgt_in: Int[Tensor, "batch target"], *places: Places | None
     ) -> Float[Tensor, "batch target vocab"]:
         """Logits: at position t, for the token that follows ``tgt_in[:, :t + 1]``.
 
         Args:
             src: source ids, padded on the right.
             tgt_in: target ids from `bos_id` on, padded on the right.
-            src_places, tgt_places: of packed rows (`data.packing`), both: which sentence a token belongs to, and
-                where in it. Then each pair gets the logits that it would get in rows of its own.
+            places: of packed rows (`data.packing`), for the source and the target: which sentence a token belongs
+                to, and where in it. Then each pair gets the logits that it would get in rows of its own.
 
         Raises:
             ValueError: for batch sizes that differ, ids outside the vocabulary, more than max_length tokens (in
                 packed rows: positions), or places of one side only or other shapes.
         """
-        return self.project(self.hidden(src, tgt_in, src_places, tgt_places))
+        return self.project(self.hidden(src, tgt_in, *places))
 
     def new_caches(self, batch: int, max_length: int) -> list[LayerCache]:
         """Empty caches, one for each decoder layer, for `max_length` target tokens.

@@ -23,7 +23,7 @@ class Batch(NamedTuple):
     tgt_in: Int[Tensor, "batch target"]
     tgt_out: Int[Tensor, "batch target"]
 
-    places = (None, None)  # each sentence has a row of its own; see `packing.PackedBatch`
+    places = ()  # each sentence has a row of its own; see `packing.PackedBatch`
 
     def to(self, device: torch.device | str) -> "Batch":
         """The same batch on another device; torch's own RuntimeError for one that is not there."""

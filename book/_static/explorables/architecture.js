@@ -46,7 +46,7 @@
       title: "+ Position",
       formula: "x + PE",
       shapes: kept(SOURCE),
-      code: ["encodings.py", "x + self.table[positions]"],
+      code: ["encodings.py", "x + self.table[positions + offset]"],
       chapter: ["03_positions", "3. Positions"],
     },
     selfAttention: {
@@ -55,7 +55,7 @@
       shapes: kept(SOURCE),
       inside: scores(SOURCE, SOURCE),
       parameters: "attention",
-      code: ["layers.py", "self.self_attention(y, mask=mask, rotate=self.rotate)"],
+      code: ["layers.py", "self.self_attention(y, mask=mask, rotate=rotate)"],
       chapter: ["07_multi_head_and_cross_attention", "7. Many heads, and two sequences"],
     },
     norm: {
@@ -87,7 +87,7 @@
       title: "+ Position",
       formula: "y + PE",
       shapes: kept(TARGET),
-      code: ["encodings.py", "x + self.table[positions]"],
+      code: ["encodings.py", "x + self.table[positions + offset]"],
       chapter: ["03_positions", "3. Positions"],
     },
     maskedAttention: {
