@@ -1,0 +1,359 @@
+"""Beside other implementations: ``python -m benchmarks.peers`` (a quarter of an hour on two CPU cores).
+
+Models of the same sizes train on the same captions, translate the same sentences, and are held against the rate
+at which this machine multiplies matrices. It needs the captions, and ``pip install transformers x-transformers``.
+Contenders take turns, a few steps each, and what counts is the median of the ratios of all rounds: whatever else
+the machine does meets all of them. Speeds are in tokens that are not padding, a second.
+
+Writes ``transformer_lessons/records/peers.json``.
+"""
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+from tqdm import tqdm
+
+from transformer_lessons.data import multi30k
+from transformer_lessons.data.batches import Batch, Batches, TokenBatches
+from transformer_lessons.data.subwords import Subwords
+from transformer_lessons.decoding import greedy
+from transformer_lessons.encodings import sinusoidal
+from transformer_lessons.files import write_json
+from transformer_lessons.model import Transformer, TransformerConfig
+from transformer_lessons.runs import versions
+from transformer_lessons.training import Trainer, TrainingConfig
+
+RECORD = Path(__file__).parent.parent / "transformer_lessons" / "records" / "peers.json"
+VOCABULARY, WIDTH, HEADS, D_FF, LAYERS, LONGEST = 8000, 256, 4, 1024, 3, 1024
+DROPOUT, SMOOTHING, CLIP = 0.1, 0.1, 1.0
+PAIRS = 64  # in a shuffled batch
+OURS = "ours"
+ROUNDS, STEPS = 9, 4
+
+
+# --- The contenders: modules from source and target so far to logits
+
+
+def ours() -> Transformer:
+    """The package's model, pre-norm."""
+    sizes = {"d_model": WIDTH, "num_heads": HEADS, "d_ff": D_FF, "max_length": LONGEST}
+    layers = {"num_encoder_layers": LAYERS, "num_decoder_layers": LAYERS}
+    return Transformer(
+        TransformerConfig(
+            VOCABULARY,
+            VOCABULARY,
+            **sizes,
+            **layers,
+            dropout=DROPOUT,
+            norm_first=True,
+            shared_vocabulary=True,
+        )
+    )
+
+
+class PyTorch(nn.Module):
+    """`torch.nn.Transformer` with what it lacks: embeddings, positions, a tied projection."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(VOCABULARY, WIDTH)
+        self.register_buffer("positions", sinusoidal(LONGEST, WIDTH), persistent=False)
+        self.transformer = nn.Transformer(WIDTH, HEADS, LAYERS, LAYERS, D_FF, DROPOUT, batch_first=True)
+
+    def _embed(self, ids: Tensor) -> Tensor:
+        return F.dropout(self.embedding(ids) * WIDTH**0.5 + self.positions[: ids.size(1)], DROPOUT)
+
+    def forward(self, src: Tensor, tgt_in: Tensor) -> Tensor:
+        """Logits, as `Transformer` gives them."""
+        hidden = src == 0
+        later = nn.Transformer.generate_square_subsequent_mask(tgt_in.size(1))
+        padding = {"src_key_padding_mask": hidden, "memory_key_padding_mask": hidden}
+        y = self.transformer(
+            self._embed(src), self._embed(tgt_in), tgt_mask=later, tgt_is_causal=True, **padding
+        )
+        return y @ self.embedding.weight.T
+
+
+def marian(attention: str) -> nn.Module:
+    """The translation model of Hugging Face's transformers."""
+    from transformers import MarianConfig, MarianMTModel
+
+    class Marian(MarianMTModel):
+        def forward(self, src=None, tgt_in=None, **other):
+            if src is None:  # called by its own `generate`
+                return super().forward(**other)
+            return super().forward(input_ids=src, attention_mask=src != 0, decoder_input_ids=tgt_in).logits
+
+    sides = {
+        f"{side}_{name}": value
+        for side in ("encoder", "decoder")
+        for name, value in (("layers", LAYERS), ("attention_heads", HEADS), ("ffn_dim", D_FF))
+    }
+    config = MarianConfig(
+        vocab_size=VOCABULARY,
+        d_model=WIDTH,
+        max_position_embeddings=LONGEST,
+        dropout=DROPOUT,
+        activation_function="relu",
+        scale_embedding=True,
+        attn_implementation=attention,
+        **sides,
+        **{"pad_token_id": 0, "decoder_start_token_id": 1, "bos_token_id": 1, "eos_token_id": 2},
+        forced_eos_token_id=None,
+    )
+    return Marian(config)
+
+
+class XTransformers(nn.Module):
+    """The encoder-decoder of x-transformers, with fused attention."""
+
+    def __init__(self):
+        super().__init__()
+        from x_transformers import XTransformer
+
+        side = {
+            "num_tokens": VOCABULARY,
+            "depth": LAYERS,
+            "heads": HEADS,
+            "max_seq_len": LONGEST,
+            "attn_flash": True,
+            "ff_dropout": DROPOUT,
+            "emb_dropout": DROPOUT,
+        }
+        sides = {f"{name}_{key}": value for name in ("enc", "dec") for key, value in side.items()}
+        self.model = XTransformer(dim=WIDTH, tie_token_emb=True, **sides)
+
+    def forward(self, src: Tensor, tgt_in: Tensor) -> Tensor:
+        """Logits, as `Transformer` gives them."""
+        shown = src != 0
+        memory = self.model.encoder(src, mask=shown, return_embeddings=True)
+        return self.model.decoder.net(tgt_in, context=memory, context_mask=shown)
+
+
+PEERS: dict[str, Callable[[], nn.Module]] = {
+    "torch.nn.Transformer": PyTorch,
+    "Marian, SDPA": partial(marian, "sdpa"),
+    "Marian, eager": partial(marian, "eager"),
+    "x-transformers": XTransformers,
+}
+
+
+# --- Training
+
+
+def peer_steps(model: nn.Module, batches: Iterable[Batch]) -> Callable[[], int]:
+    """One training step as its users write it; returns the number of tokens that are not padding."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    numbers = count()
+
+    def step() -> int:
+        batch = batches[next(numbers)]
+        model.train()
+        optimizer.zero_grad()
+        logits = model(batch.src, batch.tgt_in)
+        loss = F.cross_entropy(
+            logits.flatten(0, 1), batch.tgt_out.flatten(), ignore_index=0, label_smoothing=SMOOTHING
+        )
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+        optimizer.step()
+        return real_tokens(batch)
+
+    return step
+
+
+def our_steps(batches: Batches | TokenBatches) -> Callable[[], int]:
+    """One training step of the package's own trainer."""
+    config = TrainingConfig(steps=10**6, smoothing=SMOOTHING, clip_norm=CLIP, peak_learning_rate=1e-4)
+    trainer = Trainer(ours(), batches, config)
+
+    def step() -> int:
+        tokens = real_tokens(batches[trainer.step])
+        trainer.train_step()
+        return tokens
+
+    return step
+
+
+def real_tokens(batch: Batch) -> int:
+    """Of both sides."""
+    return int((batch.src != 0).sum() + (batch.tgt_out != 0).sum())
+
+
+class Same(Batches):
+    """The same full batch again and again: nothing is padding."""
+
+    def __init__(self, rows: int, length: int):
+        draw = torch.Generator().manual_seed(0)
+        ids = torch.randint(3, VOCABULARY, (3, rows, length), generator=draw)
+        self.batch = Batch(*ids)
+
+    def __getitem__(self, step: int) -> Batch:
+        return self.batch
+
+
+# --- Measuring
+
+
+def in_turns(contenders: dict[str, Callable[[], int]], rounds: int, steps: int) -> dict[str, list[float]]:
+    """The speed of each in each round, after one round that does not count."""
+    speeds: dict[str, list[float]] = {name: [] for name in contenders}
+    for number in tqdm(range(rounds + 1), unit="round", leave=False, disable=None):
+        for name, step in contenders.items():
+            started = time.perf_counter()
+            tokens = sum(step() for _ in range(steps))
+            if number:
+                speeds[name].append(tokens / (time.perf_counter() - started))
+    return speeds
+
+
+def compared(speeds: dict[str, list[float]]) -> dict:
+    """Each one's median speed, and by how much ours is faster: the median of the rounds' ratios."""
+    ratios = {
+        name: statistics.median(a / b for a, b in zip(speeds[OURS], other, strict=True))
+        for name, other in speeds.items()
+    }
+    return {
+        "tokens_per_second": {name: round(statistics.median(found)) for name, found in speeds.items()},
+        "ours_is_faster": {name: round(ratio, 3) for name, ratio in ratios.items() if name != OURS},
+    }
+
+
+def matmul_rate(size: int = 1024, repeats: int = 5) -> float:
+    """Floating-point operations a second in products of square matrices, the best of a few."""
+    a, b = torch.randn(size, size), torch.randn(size, size)
+    best = float("inf")
+    for _ in range(repeats):
+        started = time.perf_counter()
+        a @ b
+        best = min(best, time.perf_counter() - started)
+    return 2 * size**3 / best
+
+
+def captions() -> list[tuple[list[int], list[int]]]:
+    """All training pairs in subwords of a vocabulary that both languages share."""
+    pairs = multi30k.sentences("train")
+    subwords = Subwords.train((text for pair in pairs for text in pair), VOCABULARY)
+    return [(subwords.encode(english), subwords.encode(german)) for english, german in pairs]
+
+
+def on_captions(rounds: int, steps: int) -> dict:
+    """Ours on batches of like lengths; the others on shuffled ones, as usual, and on ours."""
+    pairs = captions()
+    shuffled = Batches(pairs, PAIRS, seed=0)
+    alike = TokenBatches(
+        pairs, round(sum(len(a) + len(b) + 1 for a, b in pairs) / len(pairs) * PAIRS), seed=0
+    )
+    found = {}
+    for feed, batches in (("shuffled", shuffled), ("like_lengths", alike)):
+        contenders = {OURS: our_steps(alike)}
+        contenders |= {name: peer_steps(make(), batches) for name, make in PEERS.items()}
+        found[f"peers_on_{feed}"] = compared(in_turns(contenders, rounds, steps))
+    return found
+
+
+def on_full_batches(rows: int, length: int, rounds: int, steps: int) -> dict:
+    """Beside the others where nothing is padding, and the share of the machine's rate that is reached."""
+    batches = Same(rows, length)
+    contenders = {OURS: our_steps(batches)}
+    contenders |= {name: peer_steps(make(), batches) for name, make in PEERS.items()}
+    rates: list[float] = []
+
+    def matrices() -> int:
+        rates.append(matmul_rate())
+        return 0
+
+    speeds = in_turns({**contenders, "matrices": matrices}, rounds, steps)
+    del speeds["matrices"]
+    flops = step_flops(batches.batch) / real_tokens(batches.batch)
+    per_round = [max(rates[steps * (n + 1) : steps * (n + 2)]) for n in range(rounds)]
+    shares = [flops * speed / rate for speed, rate in zip(speeds[OURS], per_round, strict=True)]
+    return {**compared(speeds), "share_of_matmul_rate": round(statistics.median(shares), 3)}
+
+
+def step_flops(batch: Batch) -> int:
+    """Operations of our forward and backward pass, with attention counted as products of matrices."""
+    model = ours()
+    with (
+        FlopCounterMode(display=False) as counter,
+        torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH),
+    ):
+        model(batch.src, batch.tgt_in).logsumexp(-1).sum().backward()
+    return counter.get_total_flops()
+
+
+def translating(rows: int, length: int, rounds: int) -> dict:
+    """Greedy decoding of as many sentences and tokens; the end mark is never the likeliest."""
+    src = torch.randint(3, VOCABULARY, (rows, 20), generator=torch.Generator().manual_seed(0))
+    own, other = ours().eval(), marian("sdpa").eval()
+    own.output.weight.data[own.config.eos_id] = 0.0
+
+    def by_ours(use_cache: bool) -> int:
+        said = greedy(own, src, max_length=length, use_cache=use_cache)
+        assert said.shape == (rows, length), said.shape
+        return said.numel()
+
+    @torch.no_grad()
+    def by_marian() -> int:
+        said = other.generate(
+            input_ids=src,
+            attention_mask=torch.ones_like(src),
+            min_new_tokens=length,
+            max_new_tokens=length,
+            num_beams=1,
+            do_sample=False,
+        )
+        assert said.shape == (rows, length + 1), said.shape
+        return rows * length
+
+    contenders = {
+        OURS: partial(by_ours, True),
+        "Marian, cached": by_marian,
+        "ours, without a cache": partial(by_ours, False),
+    }
+    return compared(in_turns(contenders, rounds, 1))
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"(default: {ROUNDS})")
+    options = parser.parse_args(arguments)
+    torch.manual_seed(0)
+    import transformers
+    import x_transformers  # noqa: F401
+
+    record = {
+        "made_with": {**versions(torch.device("cpu")), "transformers": transformers.__version__},
+        "settings": {
+            "vocabulary": VOCABULARY,
+            "d_model": WIDTH,
+            "num_heads": HEADS,
+            "d_ff": D_FF,
+            "layers": LAYERS,
+        },
+    }
+    for name, measure in (
+        ("training on captions", partial(on_captions, options.rounds, STEPS)),
+        ("training, 32 sentences of 32", partial(on_full_batches, 32, 32, options.rounds, 2)),
+        ("training, 1 sentence of 1024", partial(on_full_batches, 1, 1024, options.rounds, 2)),
+        ("greedy, 64 sentences of 50", partial(translating, 64, 50, options.rounds)),
+        ("greedy, 1 sentence of 50", partial(translating, 1, 50, options.rounds)),
+    ):
+        record[name] = measure()
+        print(name, record[name], file=sys.stderr, flush=True)
+    write_json(RECORD, record)
+
+
+if __name__ == "__main__":
+    main()
