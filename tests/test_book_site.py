@@ -525,20 +525,27 @@ def test_the_dark_mode_button_darkens_the_page_and_shows_the_dark_figures(site, 
         assert all(src.endswith(".dark.svg") and look == "none" for src, look in figures)
 
 
+def until(view, condition):
+    """Wait for something that a page does by itself, half a minute at most."""
+    pause = "await new Promise((done) => setTimeout(done, 50))"
+    assert view.evaluate(
+        f"(async () => {{ for (let n = 0; n < 600 && !({condition}); n++) {pause}; return {condition}; }})()"
+    )
+
+
 def test_equations_are_typeset_as_they_come_near(site, chromium):
     number = "document.querySelectorAll('.math > mjx-container').length"
-    wait = "new Promise((done) => setTimeout(done, 1000))"
     with browser.Browser(width=412) as view:
         view.command("Page.navigate", url=site.chapters()["01_why_attention"].path.as_uri())
-        view.evaluate("new Promise((done) => addEventListener('load', done))")
-        view.evaluate(wait)
+        until(view, "document.readyState === 'complete'")
+        view.evaluate("new Promise((done) => setTimeout(done, 1000))")  # time to load what should not be
         assert view.evaluate("[typeof MathJax.version, document.querySelectorAll('.math').length > 100]") == [
             "undefined",
             True,
         ]
         view.evaluate("document.querySelectorAll('.math')[50].scrollIntoView()")
-        view.evaluate(wait)
-        assert 0 < view.evaluate(number) < 100
+        until(view, f"{number} > 0")
+        assert view.evaluate(number) < 100
         view.evaluate("dispatchEvent(new Event('beforeprint'))")  # as a browser says before it prints
         assert view.evaluate(number) == view.evaluate("document.querySelectorAll('.math').length")
         assert view.problems == []
@@ -558,9 +565,7 @@ def test_a_first_visit_is_in_the_colours_of_the_system_from_the_start(site, chro
 def test_search_and_buttons_work_although_scripts_wait(site, chromium):
     with serve.serving(site.html, built.site_path()) as root, browser.Browser() as view:
         view.open(f"{root}search.html?q=softmax")
-        view.evaluate("new Promise((done) => setTimeout(done, 1500))")
-        found = view.evaluate("[...document.querySelectorAll('#search-results li a')].map((one) => one.href)")
-        assert any("05_scaled_dot_product_attention" in url for url in found)
+        until(view, "document.querySelector('#search-results a[href*=\"05_scaled\"]') !== null")
         view.open(f"{root}chapters/04_masks.html?highlight=padding")
         cells = view.evaluate("document.querySelectorAll('div.highlight pre').length")
         assert view.evaluate("document.querySelectorAll('button.copybtn').length") == cells > 0

@@ -7,7 +7,7 @@ import torch
 from conftest import assert_close
 from test_batches import LONG
 from test_model import config, new_model
-from test_training import SMALL, small_model
+from test_training import SMALL, assert_goes_on, small_model
 
 from transformer_lessons import cli, distributed
 from transformer_lessons.data import number_words
@@ -335,13 +335,7 @@ def test_a_packed_run_goes_on_with_the_same_bits(tmp_path):
     trainer, resumed = (
         Trainer(small_model(dropout=0.3), numbers(), replace(SMALL, tokens=211), tmp_path) for _ in range(2)
     )
-    for _ in range(3):
-        trainer.train_step()
-    trainer.save()
-    expected = [trainer.train_step()["loss"] for _ in range(2)]
-    torch.manual_seed(97)
-    resumed.restore()
-    assert [resumed.train_step()["loss"] for _ in range(2)] == expected
+    assert_goes_on(resumed, trainer)
 
 
 def test_sentences_that_the_model_has_no_positions_for_are_found_on_any_device():

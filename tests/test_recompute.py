@@ -6,7 +6,7 @@ import pytest
 import torch
 from conftest import assert_close
 from test_model import TGT_VOCAB, config, new_model
-from test_training import SMALL, small_batches, small_model
+from test_training import SMALL, assert_goes_on, small_batches, small_model
 from torch.autograd.graph import saved_tensors_hooks
 
 from transformer_lessons.data.batches import make_batch
@@ -149,15 +149,7 @@ def test_a_run_goes_on_with_it_from_a_checkpoint_without(tmp_path):
     settings = (SMALL, replace(SMALL, recompute=True))
     plain, again = (Trainer(small_model(dropout=0.3), small_batches(), each, tmp_path) for each in settings)
     assert (plain.model.recompute, again.model.recompute) == (False, True)
-    for _ in range(3):
-        plain.train_step()
-    plain.save()
-    expected = [plain.train_step()["loss"] for _ in range(2)]
-    torch.manual_seed(97)
-    again.restore()
-    assert [again.train_step()["loss"] for _ in range(2)] == expected
-    for a, b in zip(again.model.parameters(), plain.model.parameters(), strict=True):
-        assert torch.equal(a, b)
+    assert_goes_on(again, plain)
 
 
 def test_a_trainer_without_it_switches_it_off():

@@ -274,8 +274,8 @@ def test_resuming_without_a_checkpoint_or_with_another_models(tmp_path):
         Trainer(small_model(d_ff=19), small_batches(), SMALL, tmp_path).restore()
 
 
-def test_resumed_it_goes_on_with_the_same_bits_and_the_same_dropout(tmp_path):
-    trainer, resumed = (Trainer(small_model(dropout=0.3), small_batches(), SMALL, tmp_path) for _ in range(2))
+def assert_goes_on(resumed: Trainer, trainer: Trainer) -> None:
+    """From a checkpoint of `trainer`, with the same bits as `trainer` itself."""
     for _ in range(3):
         trainer.train_step()
     trainer.save()
@@ -285,6 +285,11 @@ def test_resumed_it_goes_on_with_the_same_bits_and_the_same_dropout(tmp_path):
     assert [resumed.train_step()["loss"] for _ in range(2)] == expected
     for a, b in zip(resumed.model.parameters(), trainer.model.parameters(), strict=True):
         assert torch.equal(a, b)
+
+
+def test_resumed_it_goes_on_with_the_same_bits_and_the_same_dropout(tmp_path):
+    trainer, resumed = (Trainer(small_model(dropout=0.3), small_batches(), SMALL, tmp_path) for _ in range(2))
+    assert_goes_on(resumed, trainer)
 
 
 @pytest.mark.parametrize("there_now", [False, True])

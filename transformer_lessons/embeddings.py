@@ -83,9 +83,6 @@ class TransformerEmbedding(nn.Module):
         x = self.token(ids)
         expect.offset(offset)
         if self.position is not None:
-            x = (
-                self.position(x, offset)
-                if positions is None
-                else self.position(x, offset, positions=positions)
-            )
+            packed = {} if positions is None else {"positions": positions}
+            x = self.position(x, offset, **packed)
         return self.dropout(x)

@@ -110,7 +110,7 @@ class Trainer:
         batch, config = self.batches[self.step], self.model.config
         expect.below(config.source_vocab_size, src=batch.src)
         expect.below(config.target_vocab_size, tgt_in=batch.tgt_in, tgt_out=batch.tgt_out)
-        for places in filter(None, batch.places):
+        for places in batch.places:
             expect.below(config.max_length, ", below the model's max_length", positions=places.positions)
         return batch
 

@@ -116,9 +116,8 @@ def encoder_layer_bytes(config: TransformerConfig, shape: BatchShape, precision:
     """
     check(config, shape)
     width, tokens = number_width(precision), shape.sentences * shape.source
-    inputs = (
-        (1 if width == 4 else 3) * width * tokens * config.d_model
-    )  # autocast makes a copy for each product
+    copies = 1 if width == 4 else 3  # autocast makes one for each product
+    inputs = copies * width * tokens * config.d_model
     lengths = shape.sentences, shape.source, shape.source
     attention = _attention(config, lengths, width, is_masked=True, is_self=True)
     return inputs + attention + _feed_forward(config, tokens, width) + 2 * _wrapped(config, tokens)
@@ -152,10 +151,8 @@ def _attention(
         saved += width * sentences * (queries * d + keys)
     if is_self and config.position == "rotary":  # sines and cosines, for queries and for keys
         saved += 4 * 2 * queries * d // config.num_heads
-        if (
-            not is_masked
-        ):  # turned queries lie otherwise in memory, and so do the heads that are put side by side
-            saved += width * sentences * queries * d
+        # Turned queries lie otherwise in memory, and so do the heads that are put side by side.
+        saved += 0 if is_masked else width * sentences * queries * d
     return saved
 
 

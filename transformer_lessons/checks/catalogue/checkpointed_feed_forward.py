@@ -25,11 +25,8 @@ def _sizes(seed: int) -> dict[str, int]:
 
 def _inputs(draw: Draw, s: dict[str, int], *lead: int, dtype: torch.dtype = torch.float64) -> list[Tensor]:
     d, wide = s["d_model"], s["d_ff"]
-    x, W_1, b_1 = (
-        draw.normal(*lead, d, dtype=dtype),
-        draw.normal(wide, d, dtype=dtype),
-        draw.bias(wide, dtype=dtype),
-    )
+    x, W_1 = draw.normal(*lead, d, dtype=dtype), draw.normal(wide, d, dtype=dtype)
+    b_1 = draw.bias(wide, dtype=dtype)
     return [x, W_1, b_1, draw.normal(d, wide, dtype=dtype), draw.normal(d, dtype=dtype)]
 
 
