@@ -42,6 +42,7 @@ from transformer_lessons.data import (
 )
 from transformer_lessons.data.byte_pair import BytePairEncoding
 from transformer_lessons.decoding import beam, evaluating, greedy
+from transformer_lessons.dropout import Dropout
 from transformer_lessons.embeddings import TokenEmbedding, TransformerEmbedding
 from transformer_lessons.encodings import (
     LearnedEncoding,
@@ -739,7 +740,15 @@ BAD = {
         (lambda: cache().reorder(ids(2) - 4), "^indices: expected 0 to 1, got -1$"),
         (lambda: cache().reorder(ids(2, device="meta")), "^indices: expected device cpu, .*, got meta$"),
     ],
-    # feed_forward and norms
+    # dropout, feed_forward and norms
+    "dropout.Dropout": [
+        (lambda p=p: Dropout(p), "^p: expected 0 or more and below 1, got ")
+        for p in (1, -0.1, math.nan, "0.1", None)
+    ],
+    "dropout.Dropout.forward": [
+        (lambda: Dropout(0.5)(ids(2)), "^x: expected floats, got torch.int64 .*$"),
+        (lambda: Dropout(0.5)([0.5]), "^x: expected "),
+    ],
     "feed_forward.FeedForward": [
         *each_size(FeedForward, "d_model", "d_ff"),
         *[
@@ -771,6 +780,7 @@ BAD = {
         *each_number(lambda eps: norms.LayerNorm(6, eps), "eps"),
     ],
     "norms.LayerNorm.forward": each_vector(norms.LayerNorm(6)),
+    "norms.LayerNorm.step_by_step": each_vector(norms.LayerNorm(6).step_by_step),
     "norms.RMSNorm": [
         *each_size(norms.RMSNorm, "d_model"),
         *each_number(lambda eps: norms.RMSNorm(6, eps), "eps"),
@@ -1809,12 +1819,12 @@ def test_an_offset_that_cannot_be_looked_at_is_taken_to_fit():
 
 def test_a_cache_takes_nothing_and_int32():
     empty = cache(batch=0)
-    assert empty.append(floats(0, 3, 1, 2), floats(0, 3, 1, 2))[0].shape == (0, 3, 4, 2)
-    assert cache().append(floats(2, 3, 0, 2), floats(2, 3, 0, 2))[0].shape == (2, 3, 4, 2)
+    assert empty.append(floats(0, 3, 1, 2), floats(0, 3, 1, 2))[0].shape == (0, 3, 1, 2)
+    assert cache().append(floats(2, 3, 0, 2), floats(2, 3, 0, 2))[0].shape == (2, 3, 0, 2)
     kept = cache()
     keys = kept.append(torch.randn(2, 1, 3, 2).transpose(1, 2), floats(2, 3, 1, 2))[0]
     kept.reorder(torch.tensor([1, 1], dtype=torch.int32))
-    assert kept.keys[0].equal(keys[1])
+    assert kept.keys[0, :, :1].equal(keys[1])
 
 
 def test_data_takes_nothing_and_single():

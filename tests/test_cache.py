@@ -5,6 +5,7 @@ import torch
 from compare import perturb
 from conftest import assert_close
 
+from transformer_lessons import expect
 from transformer_lessons.attention import KeyValueCache, MultiHeadAttention
 from transformer_lessons.model import Transformer, TransformerConfig
 
@@ -16,6 +17,14 @@ def attention():
     return perturb(MultiHeadAttention(15, HEADS, d_v=D_V)).double().requires_grad_(False)
 
 
+@pytest.fixture(params=["the filled slots", "all slots"])
+def slots(request, monkeypatch):
+    """Both that can come back from a cache: on a CPU, and where the number of filled slots costs a wait."""
+    if request.param == "all slots":
+        monkeypatch.setattr(expect, "readable", lambda x: False)
+    return request.param
+
+
 def new_cache(batch=2, max_length=LENGTH):
     return KeyValueCache(batch, max_length, HEADS, D_K, D_V, dtype=torch.float64)
 
@@ -25,14 +34,16 @@ def sequence(length=LENGTH):
 
 
 @pytest.mark.parametrize("chunks", [[1] * 11, [3, 1, 5, 2], [11]])
-@pytest.mark.parametrize("slots", [11, 13])
-def test_pieces_equal_the_whole(attention, chunks, slots):
-    x, cache = sequence(), new_cache(max_length=slots)
+@pytest.mark.parametrize("room", [11, 13])
+@pytest.mark.usefixtures("slots")
+def test_pieces_equal_the_whole(attention, chunks, room):
+    x, cache = sequence(), new_cache(max_length=room)
     pieces = [attention(piece, cache=cache) for piece in x.split(chunks, dim=1)]
     assert_close(torch.cat(pieces, dim=1), attention(x, is_causal=True))
     assert cache.position == 11
 
 
+@pytest.mark.usefixtures("slots")
 def test_grouped_heads_are_cached_as_they_are():
     attention = MultiHeadAttention(30, 6, num_key_value_heads=2).double().requires_grad_(False)
     x = torch.randn(2, LENGTH, 30, dtype=torch.float64)
@@ -41,15 +52,18 @@ def test_grouped_heads_are_cached_as_they_are():
     assert_close(torch.cat(pieces, dim=1), attention(x, is_causal=True))
 
 
-def test_the_weights_of_a_step_are_a_row_of_the_whole(attention):
+def test_the_weights_of_a_step_are_a_row_of_the_whole(attention, slots):
     x, cache = sequence(), new_cache(max_length=13)
     _, whole = attention(x, is_causal=True, need_weights=True)
     for t, token in enumerate(x.split(1, dim=1)):
         _, weights = attention(token, cache=cache, need_weights=True)
-        assert_close(weights[..., :11], whole[:, :, t : t + 1])
-        assert (weights[..., 11:] == 0).all()
+        seen = t + 1
+        assert weights.size(-1) == (13 if slots == "all slots" else seen)
+        assert_close(weights[..., :seen], whole[:, :, t:seen, :seen])
+        assert (weights[..., seen:] == 0).all()
 
 
+@pytest.mark.usefixtures("slots")
 def test_what_lies_in_unfilled_slots_does_not_matter(attention):
     x, cache = sequence(5), new_cache()
     cache.keys.fill_(1e6)
@@ -58,18 +72,26 @@ def test_what_lies_in_unfilled_slots_does_not_matter(attention):
     assert_close(torch.cat(pieces, dim=1), attention(x, is_causal=True))
 
 
-def test_a_mask_over_the_slots_is_respected(attention):
-    x, mask = sequence(), torch.rand(2, 1, 1, LENGTH) < 0.7
+@pytest.mark.usefixtures("slots")
+@pytest.mark.parametrize("axes", [(2, 1, 1, LENGTH), (2, 3, 1, 1), (1, LENGTH)])
+def test_a_mask_over_the_slots_is_respected(attention, axes):
+    x, mask = sequence(), torch.rand(axes) < 0.7
     cache = new_cache()
     pieces = [attention(token, mask=mask, cache=cache) for token in x.split(1, dim=1)]
     assert_close(torch.cat(pieces, dim=1), attention(x, mask=mask, is_causal=True))
 
 
-def test_visible_by_hand():
+def test_visible_by_hand(slots):
     cache = new_cache(max_length=5)
-    cache.append(torch.zeros(2, HEADS, 3, D_K).double(), torch.zeros(2, HEADS, 3, D_V).double())
-    expected = [[True, True, False, False, False], [True, True, True, False, False]]
+    k, v = cache.append(torch.zeros(2, HEADS, 3, D_K).double(), torch.zeros(2, HEADS, 3, D_V).double())
+    room = 5 if slots == "all slots" else 3
+    assert k.size(2) == v.size(2) == room
+    expected = [[True, True, False, False, False][:room], [True, True, True, False, False][:room]]
     assert cache.visible(2).tolist() == [[expected]]
+    if slots == "all slots":
+        assert cache.visible(1).tolist() == [[expected[1:]]]
+    else:
+        assert cache.visible(1) is None
 
 
 def test_reorder_continues_other_rows(attention):

@@ -13,7 +13,8 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "transformer_lessons"
 
 MATHEMATICS = (
-    "masks encodings embeddings attention feed_forward norms losses schedule layers model decoding".split()
+    "masks encodings embeddings dropout attention feed_forward norms losses schedule layers model "
+    "decoding".split()
 )
 INFRASTRUCTURE = (
     "config cache data files checkpoints training training_config training_loss interruption distributed "

@@ -8,13 +8,14 @@ from compare import DTYPES, assert_same_module, perturb, renamed
 from conftest import assert_close
 from torch import nn
 
+from transformer_lessons.dropout import Dropout
 from transformer_lessons.feed_forward import FeedForward, SwiGLU
 
 ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU}
 
 
 def sequential(activation: str, dropout: float = 0.0) -> nn.Sequential:
-    return nn.Sequential(nn.Linear(7, 23), ACTIVATIONS[activation](), nn.Dropout(dropout), nn.Linear(23, 7))
+    return nn.Sequential(nn.Linear(7, 23), ACTIVATIONS[activation](), Dropout(dropout), nn.Linear(23, 7))
 
 
 def to_sequential(state: dict) -> dict:

@@ -8,6 +8,7 @@ from torch import nn
 
 from transformer_lessons.cache import KeyValueCache
 from transformer_lessons.config import TransformerConfig
+from transformer_lessons.dropout import Dropout
 from transformer_lessons.feed_forward import SwiGLU
 from transformer_lessons.layers import AddAndNorm, DecoderLayer, EncoderLayer, LayerCache
 from transformer_lessons.masks import padding_mask
@@ -80,6 +81,7 @@ def test_dropout_is_on_the_output_of_every_sublayer_and_nowhere_else(norm_first)
     theirs = theirs_of(nn.TransformerDecoderLayer, dropout=0.3, norm_first=norm_first)
     theirs.load_state_dict(layer_to_torch(ours.state_dict()))
     theirs.self_attn.dropout = theirs.multihead_attn.dropout = theirs.dropout.p = 0.0
+    theirs.dropout1, theirs.dropout2, theirs.dropout3 = (Dropout(0.3) for _ in range(3))
     # One sequence only: PyTorch swaps batch and length inside, and entries are drawn in the order of memory.
     x, memory = torch.randn(1, TARGET, 15), torch.randn(1, SOURCE, 15)
     torch.manual_seed(1)

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from compare import DTYPES, assert_same_module
+from compare import DTYPES, assert_same_module, perturb
 from conftest import assert_close
 from torch import nn
 
@@ -24,6 +24,26 @@ def test_equal_to_torch(ours, theirs, shape, eps, dtype):
         lambda norm, x: norm(x),
         3 * torch.randn(shape, dtype=dtype) + 2,
     )
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("eps", [1e-6, 0.5])
+def test_step_by_step_is_what_a_call_computes(eps, dtype):
+    norm = perturb(LayerNorm(7, eps)).to(dtype)
+    assert_same_module(
+        norm,
+        norm,
+        dict,
+        lambda norm, x: norm.step_by_step(x),
+        lambda norm, x: norm(x),
+        3 * torch.randn(2, 5, 7, dtype=dtype) + 2,
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_an_input_in_half_precision_may_meet_weights_in_float32(dtype):
+    norm, x = perturb(LayerNorm(7)), torch.randn(5, 7).to(dtype)
+    assert_close(norm(x).float(), norm.double()(x.double()).float(), tolerance=torch.finfo(dtype).eps)
 
 
 def test_same_default_epsilon_as_torch():

@@ -22,6 +22,7 @@ from transformer_lessons.attention import (
     tiled_attention,
 )
 from transformer_lessons.decoding import beam, greedy
+from transformer_lessons.dropout import Dropout
 from transformer_lessons.embeddings import TokenEmbedding, TransformerEmbedding
 from transformer_lessons.encodings import LearnedEncoding, PositionTable, RotaryEncoding, SinusoidalEncoding
 from transformer_lessons.feed_forward import FeedForward, SwiGLU
@@ -198,6 +199,7 @@ MODULES = {
         1.0,
     ),
     "TransformerEmbedding, no positions": (lambda: TransformerEmbedding(17, 12), ids, 1.0),
+    "Dropout": (lambda: Dropout(0.0), vectors, 6e4),  # with more, see test_dropout.py
     "LayerNorm": (lambda: LayerNorm(12), vectors, 6e4),
     "RMSNorm": (lambda: RMSNorm(12), vectors, 6e4),
     "BatchNorm": (lambda: BatchNorm(12), vectors, 6e4),
@@ -238,7 +240,7 @@ def inputs_of(name: str, dtype=torch.float64, scale: float = 1.0) -> tuple:
 
 
 def test_the_table_has_every_public_module():
-    names = "encodings embeddings norms feed_forward attention layers model".split()
+    names = "encodings embeddings dropout norms feed_forward attention layers model".split()
     public = {
         name
         for module in names

@@ -16,7 +16,8 @@ NAME = PACKAGE.name
 FLOORS = [
     "expect",
     "config masks cache schedule interruption distributed files records",
-    "encodings embeddings norms feed_forward attention losses data training_config costs",
+    "encodings dropout norms attention losses data training_config costs",
+    "embeddings feed_forward",
     "layers",
     "model",
     "decoding checkpoints",

@@ -17,8 +17,9 @@ class KeyValueCache:
     values are computed once (`fill_once`).
 
     Memory is allocated at once, and the number of positions filled is a tensor: no step changes a shape or
-    makes the CPU wait for the GPU. So `append` returns all `max_length` slots, and `visible` is the mask that
-    hides those not yet filled. A pitfall: attending to the slots without that mask averages in zeros.
+    makes the CPU wait for the GPU, and a compiled step can be replayed. So `append` returns all `max_length`
+    slots, and `visible` is the mask that hides those not yet filled; only on a CPU, where nothing has to wait,
+    just the filled ones. A pitfall: attending to the slots without that mask averages in zeros.
 
     Args:
         batch: number of sequences.
@@ -58,7 +59,7 @@ class KeyValueCache:
     def append(
         self, k: Float[Tensor, "batch heads new d_k"], v: Float[Tensor, "batch heads new d_v"]
     ) -> tuple[Float[Tensor, "batch heads slots d_k"], Float[Tensor, "batch heads slots d_v"]]:
-        """Store the keys and values of the next positions; all slots, filled or not, come back.
+        """Store the keys and values of the next positions; the slots to attend to come back, by `visible`.
 
         Raises:
             ValueError: for other batches, heads, widths, dtypes or devices than the cache's, or if there is no
@@ -74,16 +75,29 @@ class KeyValueCache:
         self.keys.index_copy_(2, slots, k)
         self.values.index_copy_(2, slots, v)
         self.position = self.position + new
-        return self.keys, self.values
+        slots = self._slots()
+        return self.keys[:, :, :slots], self.values[:, :, :slots]
 
-    def visible(self, queries: int) -> Bool[Tensor, "1 1 queries slots"]:
+    def _slots(self) -> int:
+        """How many slots attention has to look at.
+
+        All of them, unless it costs nothing to ask how many are filled: on a CPU, outside a compiled graph. That
+        halves the work of attention over a whole sentence, and one query then needs no mask.
+        """
+        return int(self.position) if expect.readable(self.position) else self.keys.size(2)
+
+    def visible(self, queries: int) -> Bool[Tensor, "1 1 queries slots"] | None:
         """The causal mask of the last `queries` positions appended: each sees itself and what came before.
+
+        None if that is all that `append` gave.
 
         Raises:
             ValueError: for a negative number of queries, or one that is no integer.
         """
         expect.lengths(queries=queries)
-        slots = torch.arange(self.keys.size(2), device=self.keys.device)
+        if queries == 1 and expect.readable(self.position):
+            return None
+        slots = torch.arange(self._slots(), device=self.keys.device)
         own = self.position - queries + torch.arange(queries, device=self.keys.device)
         return (slots <= own[:, None])[None, None]
 
@@ -99,7 +113,8 @@ class KeyValueCache:
         if not self.is_filled:
             k, v = keys_and_values()
             self._check(k, v)
-            self.keys, self.values = k, v
+            # Every later step reads them: each head's in one piece.
+            self.keys, self.values = k.contiguous(), v.contiguous()
             self.is_filled = True
         return self.keys, self.values
 

@@ -7,6 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from transformer_lessons import expect
+from transformer_lessons.dropout import Dropout
 
 
 class TokenEmbedding(nn.Module):
@@ -67,7 +68,7 @@ class TransformerEmbedding(nn.Module):
         expect.probability(dropout=dropout)
         self.token = TokenEmbedding(vocab_size, d_model)
         self.position = position
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(
         self,

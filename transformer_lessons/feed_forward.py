@@ -5,6 +5,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from transformer_lessons import expect
+from transformer_lessons.dropout import Dropout
 
 ACTIVATIONS = {"relu": torch.relu, "gelu": nn.functional.gelu}
 
@@ -39,7 +40,7 @@ class FeedForward(nn.Module):
         self.W_1 = _linear(d_model, d_ff)
         self.W_2 = _linear(d_ff, d_model)
         self.activation = ACTIVATIONS[activation]
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
         """Expand, activate, contract."""
@@ -74,7 +75,7 @@ class SwiGLU(nn.Module):
         self.W_1 = _linear(d_model, d_ff, bias)
         self.W_2 = _linear(d_ff, d_model, bias)
         self.W_3 = _linear(d_model, d_ff, bias)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
         """Expand twice, gate, contract."""

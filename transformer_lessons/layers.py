@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from transformer_lessons import expect
 from transformer_lessons.attention import KeyValueCache, MultiHeadAttention
 from transformer_lessons.config import TransformerConfig
+from transformer_lessons.dropout import Dropout
 from transformer_lessons.encodings import RotaryEncoding
 from transformer_lessons.feed_forward import FeedForward, SwiGLU
 from transformer_lessons.masks import Mask, boolean
@@ -47,7 +48,7 @@ class AddAndNorm(nn.Module):
         super().__init__()
         expect.kind(TransformerConfig, config=config)
         self.norm = NORMS[config.norm](config.d_model)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.norm_first = config.norm_first
 
     def forward(

@@ -133,8 +133,8 @@ def training_operations(config: TransformerConfig, shape: BatchShape, *, recompu
 def decoding_operations(config: TransformerConfig, shape: BatchShape) -> int:
     """The operations of one step of decoding with a cache: a token for each sentence.
 
-    `shape` is what the cache has room for: the package attends to all ``target`` slots, filled or not. The source
-    has been read, and its keys and values in every layer are kept.
+    `shape` is what the cache has room for: this is the step that fills the last of its ``target`` slots, or on a
+    GPU any, as all slots are attended to there. The source has been read, and its keys and values are kept.
 
     A pitfall: without a cache a step costs a whole `forward_operations` of the decoder.
 

@@ -24,8 +24,8 @@ class TrainingMemory:
         copies: of the matrices in 16 bits, which autocast makes and the backward pass needs.
         encoder, decoder: what the layers save for the backward pass.
         ends: dropout after the embeddings, final norms, the encoder's output, the vectors that are projected.
-        logits: the log-probabilities in float32, which are saved, and three more tensors of their size while
-            their gradient is added up.
+        logits: the log-probabilities, in float32.
+        logits_gradient: theirs, at the beginning of the backward pass; with autocast in 16 bits too.
         again: with checkpointing, what one layer saves while it is computed again.
 
     A pitfall: these are the bytes of tensors. The allocator holds more, and libraries' workspaces come on top.
@@ -39,21 +39,25 @@ class TrainingMemory:
     decoder: int
     ends: int
     logits: int
+    logits_gradient: int
     again: int = 0
 
     @property
     def saved(self) -> int:
         """What the graph holds between forward and backward; ids, indices and truth values are left out."""
-        return self.copies + self.encoder + self.decoder + self.ends + self.logits // 4
+        return self.copies + self.encoder + self.decoder + self.ends + self.logits
 
     @property
     def peak(self) -> int:
         """The most at one time: when the backward pass begins or, in a small batch, when all gradients are there.
 
-        ``weights + optimizer + max(gradients + again, copies + encoder + decoder + ends + logits)``
+        ``weights + optimizer + max(gradients + again, saved + logits_gradient)``
         """
-        kept = self.copies + self.encoder + self.decoder + self.ends
-        return self.weights + self.optimizer + max(self.gradients + self.again, kept + self.logits)
+        return (
+            self.weights
+            + self.optimizer
+            + max(self.gradients + self.again, self.saved + self.logits_gradient)
+        )
 
     @property
     def moved(self) -> int:
@@ -82,7 +86,7 @@ def training_memory(
     encoder, decoder = (
         layer(config, shape, precision) for layer in (encoder_layer_bytes, decoder_layer_bytes)
     )
-    again, copied = 0, matrices(config)
+    again, copied, scores = 0, matrices(config), shape.outputs * config.target_vocab_size
     # What the encoder hands over is saved once, unless each layer of the decoder has copies of its own.
     ends = width * shape.outputs * d + (4 * sources * d if width == 4 or recompute else 0)
     ends += (_norm(config, sources) + _norm(config, targets)) * config.norm_first
@@ -98,7 +102,8 @@ def training_memory(
         encoder=config.num_encoder_layers * encoder,
         decoder=config.num_decoder_layers * decoder,
         ends=ends,
-        logits=4 * 4 * shape.outputs * config.target_vocab_size,
+        logits=4 * scores,
+        logits_gradient=(4 if width == 4 else 4 + width) * scores,
         again=again,
     )
 
@@ -106,9 +111,9 @@ def training_memory(
 def encoder_layer_bytes(config: TransformerConfig, shape: BatchShape, precision: str = "float32") -> int:
     """What one encoder layer saves for the backward pass.
 
-    For each token, in float32 and with the paper's layer: ``4 (11 d + d_ff)`` bytes and a few more. They are the
-    inputs of both sub-layers, q, k, v, what attention gives and what is left of it after masking, two vectors in
-    each norm, and the hidden layer. A pitfall: the graph keeps them by reference, so a tensor that two operations
+    For each token, in float32 and with the paper's layer: ``4 (9 d + d_ff)`` bytes and a few more. They are the
+    inputs of both sub-layers, q, k, v, what attention gives and what is left of it after masking, what each norm
+    is given, and the hidden layer. A pitfall: the graph keeps them by reference, so a tensor that two operations
     saved counts once.
 
     Raises:
@@ -116,11 +121,10 @@ def encoder_layer_bytes(config: TransformerConfig, shape: BatchShape, precision:
     """
     check(config, shape)
     width, tokens = number_width(precision), shape.sentences * shape.source
-    copies = 1 if width == 4 else 3  # autocast makes one for each product
-    inputs = copies * width * tokens * config.d_model
     lengths = shape.sentences, shape.source, shape.source
     attention = _attention(config, lengths, width, is_masked=True, is_self=True)
-    return inputs + attention + _feed_forward(config, tokens, width) + 2 * _wrapped(config, tokens)
+    attention += _projected(config, tokens, width, 3)
+    return attention + _feed_forward(config, tokens, width) + 2 * _wrapped(config, tokens)
 
 
 def decoder_layer_bytes(config: TransformerConfig, shape: BatchShape, precision: str = "float32") -> int:
@@ -133,8 +137,10 @@ def decoder_layer_bytes(config: TransformerConfig, shape: BatchShape, precision:
     """
     check(config, shape)
     width, tokens, d = number_width(precision), shape.sentences * shape.target, config.d_model
-    inputs = (2 if width == 4 else 4) * width * tokens * d
-    inputs += 0 if width == 4 else 2 * width * shape.sentences * shape.source * d
+    inputs = width * tokens * d + _projected(config, tokens, width, 3)
+    # All layers share the encoder's output, unless each has copies of its own.
+    sources = shape.sentences * shape.source
+    inputs += _projected(config, sources, width, 2) - (width * sources * d if width == 4 else 0)
     lengths = shape.sentences, shape.target
     own = _attention(config, (*lengths, shape.target), width, is_masked=False, is_self=True)
     cross = _attention(config, (*lengths, shape.source), width, is_masked=True, is_self=False)
@@ -149,11 +155,35 @@ def _attention(
     saved = width * sentences * d * (2 * queries + 2 * keys) + 4 * sentences * config.num_heads * queries
     if is_masked:  # the output with blind queries zeroed, and the mask in numbers
         saved += width * sentences * (queries * d + keys)
+    if is_self and _is_one_product(config, sentences * queries, 3):
+        # Its result lies in one piece, and is kept whole if a part of it is used as it is.
+        turned, shared = config.position == "rotary", key_width(config) < d
+        kept_whole = 2 * d * (turned and not shared) + 2 * key_width(config) * (shared and not turned)
+        saved += width * sentences * queries * kept_whole
     if is_self and config.position == "rotary":  # sines and cosines, for queries and for keys
         saved += 4 * 2 * queries * d // config.num_heads
         # Turned queries lie otherwise in memory, and so do the heads that are put side by side.
         saved += 0 if is_masked else width * sentences * queries * d
     return saved
+
+
+def _projected(config: TransformerConfig, tokens: int, width: int, projections: int) -> int:
+    """What comes in, once or (in 16 bits) once for each product, and in float32 the matrices put side by side."""
+    d = config.d_model
+    if not _is_one_product(config, tokens, projections):
+        return (1 if width == 4 else projections) * width * tokens * d
+    # In 16 bits they take the place of each one's copy.
+    matrices = _widths(config, projections) * d if width == 4 else 0
+    return width * (tokens * d + matrices)
+
+
+def _is_one_product(config: TransformerConfig, tokens: int, projections: int) -> bool:
+    """Whether `attention.MultiHeadAttention` puts W_q, W_k and W_v (or the last two) side by side."""
+    return tokens >= _widths(config, projections)
+
+
+def _widths(config: TransformerConfig, projections: int) -> int:
+    return (projections - 2) * config.d_model + 2 * key_width(config)
 
 
 def _feed_forward(config: TransformerConfig, tokens: int, width: int) -> int:
@@ -164,8 +194,8 @@ def _feed_forward(config: TransformerConfig, tokens: int, width: int) -> int:
 
 
 def _norm(config: TransformerConfig, tokens: int) -> int:
-    """Two vectors and a number for each token, in float32: what is divided, by what, and what comes out."""
-    return 4 * tokens * (2 * config.d_model + 1)
+    """In float32, for each token: what comes in, its mean and its scale; without a kernel, what comes out too."""
+    return 4 * tokens * (config.d_model + 2 if config.norm == "layer" else 2 * config.d_model + 1)
 
 
 def _wrapped(config: TransformerConfig, tokens: int) -> int:
