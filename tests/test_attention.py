@@ -319,6 +319,56 @@ def test_the_value_is_the_key_unless_given(dtype):
     )
 
 
+MANY = 4 * D_MODEL + 1  # tokens, for which the projections are worth putting side by side
+
+
+@DTYPE
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("is_self", [True, False])
+def test_one_product_for_all_projections_equals_torch(is_self, bias, dtype):
+    keys = () if is_self else (torch.randn(2, MANY, D_MODEL, dtype=dtype),)
+    assert_same_module(
+        MultiHeadAttention(D_MODEL, HEADS, bias=bias).to(dtype),
+        theirs_of(bias=bias, dtype=dtype),
+        attention_to_torch,
+        lambda ours, *x: ours(*x),
+        lambda theirs, *x: theirs(x[0], x[-1], x[-1], need_weights=False)[0],
+        torch.randn(2, QUERIES if keys else MANY, D_MODEL, dtype=dtype),
+        *keys,
+    )
+
+
+@pytest.mark.parametrize(("tokens", "products"), [(3 * D_MODEL - 1, 4), (3 * D_MODEL, 2)])
+def test_projections_are_put_side_by_side_for_many_tokens(tokens, products, monkeypatch):
+    """Three of them in one product and W_o's, or each in its own."""
+    called, linear = [], F.linear
+    monkeypatch.setattr(F, "linear", lambda *arguments: called.append(arguments) or linear(*arguments))
+    MultiHeadAttention(D_MODEL, HEADS)(torch.randn(1, tokens, D_MODEL))
+    assert len(called) == products
+
+
+def test_whoever_watches_a_projection_or_puts_another_in_its_place_is_heard():
+    attention, x = (
+        perturb(MultiHeadAttention(D_MODEL, HEADS)).double(),
+        torch.randn(2, MANY, D_MODEL).double(),
+    )
+    plain, seen = attention(x), []
+    handle = attention.W_k.register_forward_hook(lambda module, inputs, output: seen.append(output))
+    assert_close(attention(x), plain)
+    assert_close(seen[0], F.linear(x, attention.W_k.weight, attention.W_k.bias))
+    handle.remove()
+
+    class Doubled(nn.Linear):
+        def forward(self, x):
+            return 2 * super().forward(x)
+
+    doubled = Doubled(D_MODEL, D_MODEL).double()
+    doubled.load_state_dict(attention.W_v.state_dict())
+    attention.W_v = doubled
+    # Twice the values are twice the output, but for the last bias.
+    assert_close(attention(x) - attention.W_o.bias, 2 * (plain - attention.W_o.bias))
+
+
 @DTYPE
 @pytest.mark.parametrize("need_weights", [False, True])
 def test_padding_and_causality_are_torchs_with_the_polarity_turned(need_weights, dtype):
