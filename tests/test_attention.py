@@ -8,10 +8,12 @@ import torch.nn.functional as F
 from compare import DTYPES, assert_same_function, assert_same_module, attention_to_torch, leaves, perturb
 from conftest import assert_close
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from transformer_lessons.attention import (
     KeyValueCache,
     MultiHeadAttention,
+    dot_product,
     fused_attention,
     inputs,
     scaled_dot_product_attention,
@@ -262,6 +264,91 @@ def test_the_causal_flag_does_not_hide_a_mistake(attend):
     query, _, _ = qkv(2)
     with pytest.raises(ValueError, match="value: expected shape"):
         attend(query, query, query[:, 1:], is_causal=True)
+
+
+# --- Many weights, with dropout, on a CPU: some queries at a time
+
+ALMOST_NONE = 1e-12  # so that next to nothing is dropped, and the path is taken all the same
+
+
+@pytest.fixture
+def few_weights_at_once(monkeypatch):
+    """Blocks of two queries of eleven keys."""
+    monkeypatch.setattr(dot_product, "MOST_WEIGHTS", 23)
+
+
+def mask_of(kind: str) -> torch.Tensor | None:
+    blind = some_mask(2, 3, QUERIES, KEYS)
+    blind[0, 1, 4] = False  # a query without any key
+    return {"none": None, "keys": padding()[:, None, None], "queries": blind[0, 0, :, :1], "all": blind}[kind]
+
+
+@DTYPE
+@pytest.mark.usefixtures("few_weights_at_once")
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("kind", ["none", "keys", "queries", "all"])
+def test_blocks_of_queries_give_what_all_give(kind, is_causal, dtype):
+    mask = mask_of(kind)
+    options = {"mask": mask, "is_causal": is_causal}
+    assert_same_function(
+        lambda q, k, v: fused_attention(q, k, v, dropout=ALMOST_NONE, **options),
+        lambda q, k, v: output_only(q, k, v, **options),
+        *qkv(2, 3, dtype=dtype),
+    )
+
+
+@pytest.mark.usefixtures("few_weights_at_once")
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_what_a_block_drops_it_drops_again_on_the_way_back(is_causal):
+    query, key, _ = (x.requires_grad_() for x in qkv(2, 3, queries=KEYS))
+    value = torch.eye(KEYS, dtype=torch.float64).expand(2, 3, -1, -1).clone().requires_grad_()
+    weights = fused_attention(query, key, value, is_causal=is_causal, dropout=0.5)  # each is 0 or doubled
+    _, before = scaled_dot_product_attention(query, key, value, is_causal=is_causal)
+    kept = weights != 0
+    assert_close(weights, torch.where(kept, 2 * before, 0.0))
+    visible = before != 0
+    assert kept[visible].float().mean().item() == pytest.approx(0.5, abs=0.2)  # four standard deviations
+    cotangent = torch.randn_like(weights)
+    torch.rand(101)  # the random state has gone on
+    actual = torch.autograd.grad(weights, (query, key, value), cotangent)
+    dropped = torch.where(kept, 2 * before, 0.0) @ value
+    by_hand = torch.autograd.grad(dropped, (query, key, value), cotangent)
+    for gradient, expected in zip(actual, by_hand, strict=True):
+        assert_close(gradient, expected)
+
+
+class LargestTensor(TorchDispatchMode):
+    """How many numbers the largest tensor has that is made in this context."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, function, types, arguments=(), options=None):
+        made = function(*arguments, **(options or {}))
+        for tensor in made if isinstance(made, tuple | list) else [made]:
+            if isinstance(tensor, torch.Tensor) and tensor.device.type != "meta":
+                self.numbers = max(self.numbers, tensor.untyped_storage().nbytes() // tensor.element_size())
+        return made
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_with_dropout_the_weights_never_exist_all_at_once(is_causal):
+    heads, length = 2, 1021
+    query, key, value = (torch.randn(1, heads, length, 5, requires_grad=True) for _ in range(3))
+    with LargestTensor() as largest:
+        fused_attention(query, key, value, is_causal=is_causal, dropout=0.3).sum().backward()
+    assert length * 5 < largest.numbers <= heads * dot_product.MOST_WEIGHTS < heads * length**2 / 3
+    with LargestTensor() as largest:
+        output_only(query, key, value, is_causal=is_causal, dropout=0.3).sum().backward()
+    assert largest.numbers >= heads * length**2  # so the count can tell
+
+
+@pytest.mark.usefixtures("few_weights_at_once")
+def test_blocks_refuse_more_queries_than_keys_as_all_do():
+    query, key, value = qkv(queries=KEYS + 1)
+    with pytest.raises(ValueError, match="keys: expected"):
+        output_only(query, key, value, is_causal=True)
+    with pytest.raises(ValueError, match="keys: expected"):
+        fused_attention(query, key, value, is_causal=True, dropout=0.3)
 
 
 # --- MultiHeadAttention
