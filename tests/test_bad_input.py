@@ -42,6 +42,7 @@ from transformer_lessons.data import (
 )
 from transformer_lessons.data.byte_pair import BytePairEncoding
 from transformer_lessons.decoding import beam, evaluating, greedy
+from transformer_lessons.decoding_steps import Steps, going_on
 from transformer_lessons.dropout import Dropout
 from transformer_lessons.embeddings import TokenEmbedding, TransformerEmbedding
 from transformer_lessons.encodings import (
@@ -1009,6 +1010,33 @@ BAD = {
         *each_number(
             lambda alpha: beam(model(), ids(2, 3), length_penalty=alpha, max_length=5), "length_penalty"
         ),
+    ],
+    "decoding_steps.Steps": [
+        *each_model(lambda x: Steps(x, ids(2, 3), 5)),
+        *each_ids(lambda x: Steps(model(), x, 5), "src", high="ids"),
+        *each_size(lambda max_length: Steps(model(), ids(2, 3), max_length), "max_length"),
+        *each_size(lambda copies: Steps(model(), ids(2, 3), 5, copies=copies), "copies"),
+    ],
+    "decoding_steps.Steps.next_logits": [
+        *each_ids(lambda x: Steps(model(), ids(2, 3), 5).next_logits(x), "tokens"),
+        (lambda: Steps(model(), ids(2, 3), 5).next_logits(ids(2, 3) + 10), "^ids: expected 0 to 12, got 13$"),
+    ],
+    "decoding_steps.Steps.reorder": [
+        (lambda: Steps(model(), ids(2, 3), 5).reorder([0, 1]), "^indices: expected a Tensor, got a list$"),
+        (lambda: Steps(model(), ids(2, 3), 5).reorder(ids(2)), "^indices: expected 0 to 1, got 3$"),
+    ],
+    "decoding_steps.Steps.keep": [
+        (lambda: Steps(model(), ids(2, 3), 5).keep([0]), "^sentences: expected a Tensor, got a list$"),
+        (lambda: Steps(model(), ids(2, 3), 5).keep(ids(2)), "^sentences: expected 0 to 1, got 3$"),
+        (
+            lambda: Steps(model(), ids(2, 3), 5, use_cache=False).keep(ids(2, device="meta")),
+            "^sentences: expected device cpu, .*, got meta$",
+        ),
+    ],
+    "decoding_steps.going_on": [
+        (lambda: going_on([True]), "^is_done: expected a Tensor, got a list$"),
+        (lambda: going_on(ids(2)), r"^is_done: expected truth values of one axis, got torch.int64 \(2,\)$"),
+        (lambda: going_on(ids(2, 3) == 0), r"^is_done: .*, got torch.bool \(2, 3\)$"),
     ],
     "decoding.evaluating": each_model(lambda x: evaluating(x).__enter__(), "Module"),
     # config

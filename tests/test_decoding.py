@@ -6,11 +6,13 @@ from functools import cache
 
 import pytest
 import torch
+from conftest import assert_close
 
 from transformer_lessons.checkpoints import load_model
 from transformer_lessons.data import number_words
 from transformer_lessons.data.vocabulary import pad
 from transformer_lessons.decoding import beam, greedy
+from transformer_lessons.decoding_steps import Steps, going_on
 from transformer_lessons.model import Transformer, TransformerConfig
 
 PAD, BOS, EOS = 0, 1, 2
@@ -118,16 +120,33 @@ def test_one_decoder_layer_is_enough():
 
 
 class Scripted(Transformer):
-    """Says token 5 until each row's time has come, then ends."""
+    """Says token 5 until each row's time has come, then ends. The time is all that its encoder finds in a row."""
 
     def __init__(self, times: list[int]):
         super().__init__(TransformerConfig(17, 7, d_model=15, num_heads=3, max_length=13))
-        self.times, self.steps = torch.tensor(times), 0
+        self.times, self.batches = torch.tensor(times, dtype=torch.float32), []
+
+    @property
+    def steps(self) -> int:
+        return len(self.batches)
+
+    def encode(self, src):
+        return self.times[:, None, None].expand(*src.shape, 15)
+
+    def decode(self, tgt_in, memory, src_mask, caches=None):
+        return memory[:, :1]
 
     def project(self, hidden):
-        self.steps += 1
-        token = torch.where(self.times == self.steps, EOS, 5)
+        self.batches.append(len(hidden))
+        token = torch.where(hidden[:, 0] == self.steps, EOS, 5)
         return torch.nn.functional.one_hot(token, 7).to(hidden.dtype)
+
+
+class Certain(Scripted):
+    """Leaves no doubt: what it says costs log p ≈ 0, everything else as good as certain failure."""
+
+    def project(self, hidden):
+        return 100 * super().project(hidden)
 
 
 @pytest.mark.parametrize("use_cache", [True, False])
@@ -343,15 +362,64 @@ def test_batch_mates_do_not_change_a_beam(use_cache):
 
 
 def test_a_beam_stops_with_its_last_sentence():
-    # Scripted leaves no doubt: ends cost log p ≈ 0, everything else as good as certain failure.
-    class Certain(Scripted):
-        def project(self, hidden):
-            return 100 * super().project(hidden)
-
-    model = Certain([3, 3])
+    model = Certain([3])
     tokens = beam(model, torch.full((1, 2), 5), beam_size=2, max_length=13)
     assert tokens.tolist() == [[5, 5, EOS]]
     assert model.steps == 3
+
+
+TIMES = [3, 1, 9, 2, 2, 6, 1, 1, 4, 3, 1]
+# Done after each step: 4, 6, 8, 9, 9, 10, 10, 10, 11 of 11. Of 11 rows 5 go on after step 2, of those 2 after
+# step 4 (after step 3, 3 of 5 are left, more than half), and of 2 one after step 6.
+ROWS_IN_STEP = [11, 11, 5, 5, 2, 2, 1, 1, 1]
+
+
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_sentences_that_are_done_leave_the_batch(use_cache):
+    model = Scripted(TIMES)
+    said = greedy(model, torch.full((11, 2), 5), max_length=13, use_cache=use_cache).tolist()
+    assert model.batches == ROWS_IN_STEP
+    assert said == [[5] * (time - 1) + [EOS] + [PAD] * (9 - time) for time in TIMES]
+
+
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_sentences_that_are_done_leave_the_beam_search(use_cache):
+    model = Certain(TIMES)
+    said = beam(model, torch.full((11, 2), 5), beam_size=3, max_length=13, use_cache=use_cache).tolist()
+    assert model.batches == [3 * rows for rows in ROWS_IN_STEP]
+    assert said == [[5] * (time - 1) + [EOS] + [PAD] * (9 - time) for time in TIMES]
+
+
+@pytest.mark.parametrize("copies", [1, 3])
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_whoever_is_kept_goes_on_as_before(use_cache, copies):
+    """Logits of the rows that are left, a step later, with caches of both kinds and masks of several lengths."""
+    model, src, _ = example(1)
+    tokens = torch.randint(3, 7, (len(src) * copies, 4))
+    tokens[:, 0] = BOS
+    kept = torch.tensor([5, 1, 2])
+    rows = (kept[:, None] * copies + torch.arange(copies)).flatten()
+    with torch.no_grad():
+        whole, part = (Steps(model, src, 4, use_cache=use_cache, copies=copies) for _ in range(2))
+        for length in (1, 2):
+            assert torch.equal(whole.next_logits(tokens[:, :length]), part.next_logits(tokens[:, :length]))
+        part.keep(kept)
+        for length in (3, 4):
+            expected = whole.next_logits(tokens[:, :length])[rows]
+            assert_close(part.next_logits(tokens[rows, :length]), expected)
+
+
+def test_half_of_all_must_be_done_before_any_leave():
+    def left(*is_done: int) -> list[int] | None:
+        found = going_on(torch.tensor(is_done, dtype=torch.bool))
+        return None if found is None else found.tolist()
+
+    assert left(0, 1, 0) is None
+    assert left(0, 1) == [0]
+    assert left(1, 0, 1, 1, 0) == [1, 4]
+    assert left(1) == []
+    assert left(0) is None
+    assert left() == []
 
 
 def test_a_beam_leaves_the_mode_and_the_graph_alone():

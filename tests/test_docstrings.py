@@ -18,7 +18,7 @@ MATHEMATICS = (
 )
 INFRASTRUCTURE = (
     "config cache data files checkpoints training training_config training_loss interruption distributed "
-    "evaluation web_export costs".split()
+    "evaluation web_export costs decoding_steps".split()
 )
 ELSEWHERE = (
     "expect checks oracles runs submission clone tasks doctor cli records plotting __main__ __init__".split()

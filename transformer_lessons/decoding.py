@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from transformer_lessons import expect
-from transformer_lessons.masks import padding_mask
+from transformer_lessons.decoding_steps import Steps, going_on
 from transformer_lessons.model import Transformer
 
 
@@ -40,16 +40,19 @@ def greedy(
     config = model.config
     _check_max_length(max_length, config.max_length)
     with evaluating(model):
-        model_steps = _Steps(model, src, max_length, use_cache)
-        tokens = src.new_full((src.size(0), 1), config.bos_id)
-        is_done = torch.zeros(src.size(0), dtype=torch.bool, device=src.device)
-        for _ in range(max_length):
-            if is_done.all():
-                break
-            token = model_steps.next_logits(tokens).argmax(-1).masked_fill(is_done, config.pad_id)
-            tokens = torch.cat([tokens, token[:, None]], dim=1)
-            is_done = is_done | (token == config.eos_id)
-    return tokens[:, 1:]
+        steps = Steps(model, src, max_length, use_cache=use_cache)
+        said, length = src.new_full((len(src), max_length), config.pad_id, dtype=torch.long), 0
+        rows = torch.arange(len(src), device=src.device)  # those not done yet, and some that are
+        tokens, is_done = src.new_full((len(src), 1), config.bos_id), torch.zeros_like(rows, dtype=torch.bool)
+        while length < max_length and len(rows):
+            token = steps.next_logits(tokens).argmax(-1).masked_fill(is_done, config.pad_id)
+            said[rows, length] = token
+            length += 1
+            tokens, is_done = torch.cat([tokens, token[:, None]], dim=1), is_done | (token == config.eos_id)
+            if (left := going_on(is_done)) is not None:
+                steps.keep(left)
+                rows, tokens, is_done = rows[left], tokens[left], is_done[left]
+    return said[:, :length]
 
 
 @torch.no_grad()
@@ -95,12 +98,14 @@ def beam(
     expect.sizes(beam_size=beam_size)
     expect.number(length_penalty=length_penalty)
     with evaluating(model):
-        model_steps = _Steps(model, src, max_length, use_cache, copies=beam_size)
+        steps = Steps(model, src, max_length, use_cache=use_cache, copies=beam_size)
         search = _BeamSearch(src, beam_size, length_penalty, max_length, model)
-        while search.length < max_length and not search.is_done.all():
-            logits = model_steps.next_logits(search.tokens.flatten(0, 1))
-            rows = search.advance(logits.unflatten(0, (-1, beam_size)))
-            model_steps.reorder(rows)
+        while search.length < max_length and len(search.rows):
+            logits = steps.next_logits(search.tokens.flatten(0, 1))
+            steps.reorder(search.advance(logits.unflatten(0, (-1, beam_size))))
+            if (left := going_on(search.is_done)) is not None:
+                steps.keep(left)
+                search.keep(left)
     return search.answer()
 
 
@@ -110,13 +115,18 @@ class _BeamSearch:
     def __init__(self, src: Tensor, beam_size: int, alpha: float, max_length: int, model: Transformer):
         self.config, self.alpha, self.max_length, self.length = model.config, alpha, max_length, 0
         batch, wide = src.size(0), torch.promote_types(model.output.weight.dtype, torch.float32)
+        self.rows: Int[Tensor, " batch"] = torch.arange(
+            batch, device=src.device
+        )  # of those still searched for
+        self.said = src.new_full((batch, max_length), self.config.pad_id, dtype=torch.long)
+        self.longest = 0
         self.tokens: Int[Tensor, "batch beams length"] = src.new_full(
             (batch, beam_size, 1), self.config.bos_id
         )
         # log p of each beginning. At first all are the same: but for one, they must not go on.
         self.scores: Float[Tensor, "batch beams"] = src.new_full((batch, beam_size), -torch.inf, dtype=wide)
         self.scores[:, 0] = 0.0
-        self.best: Int[Tensor, "batch max_length"] = src.new_full((batch, max_length), self.config.pad_id)
+        self.best: Int[Tensor, "batch max_length"] = self.said.clone()
         self.best_score = src.new_full((batch,), -torch.inf, dtype=wide)
         self.best_length = src.new_zeros(batch)
         self.is_done = src.new_zeros(batch, dtype=torch.bool)
@@ -132,12 +142,12 @@ class _BeamSearch:
         self.length += 1
         is_end = token == self.config.eos_id
         self._finish(sentences[:, :beams], top[:, :beams].masked_fill(~is_end[:, :beams], -torch.inf))
-        going_on = is_end.to(torch.uint8).argsort(stable=True)[:, :beams]
-        self.scores = top.gather(1, going_on)
-        self.tokens = sentences.gather(1, going_on[..., None].expand(-1, -1, sentences.size(-1)))
+        alive = is_end.to(torch.uint8).argsort(stable=True)[:, :beams]
+        self.scores = top.gather(1, alive)
+        self.tokens = sentences.gather(1, alive[..., None].expand(-1, -1, sentences.size(-1)))
         self._stop()
         first_rows = beams * torch.arange(batch, device=index.device)[:, None]
-        return (first_rows + parent.gather(1, going_on)).flatten()
+        return (first_rows + parent.gather(1, alive)).flatten()
 
     def _of(self, parent: Int[Tensor, "batch chosen"]) -> Int[Tensor, "batch chosen length"]:
         return self.tokens.gather(1, parent[..., None].expand(-1, -1, self.tokens.size(-1)))
@@ -161,28 +171,20 @@ class _BeamSearch:
     def _penalised(self, log_p: Tensor, length: int) -> Tensor:
         return log_p / ((5 + length) / 6) ** self.alpha
 
+    def keep(self, sentences: Int[Tensor, " sentences"]) -> None:
+        """Go on with these; what was found for the others stays as it is."""
+        self._store()
+        for name in ("rows", "tokens", "scores", "best", "best_score", "best_length", "is_done"):
+            setattr(self, name, getattr(self, name)[sentences])
+
     def answer(self) -> Int[Tensor, "batch length"]:
         """The best sentences, without the columns that are padding in all of them."""
-        return self.best[:, : int(self.best_length.max()) if len(self.best) else 0]
+        self._store()
+        return self.said[:, : self.longest]
 
-
-class _Steps:
-    """The model, asked for one next token after another, for `copies` beginnings of each sentence."""
-
-    def __init__(self, model: Transformer, src: Tensor, max_length: int, use_cache: bool, copies: int = 1):
-        self.model = model
-        self.memory = model.encode(src).repeat_interleave(copies, dim=0)
-        self.src_mask = padding_mask(src, model.config.pad_id).repeat_interleave(copies, dim=0)
-        self.caches = model.new_caches(len(self.memory), max_length) if use_cache else None
-
-    def next_logits(self, tokens: Int[Tensor, "rows length"]) -> Float[Tensor, "rows vocab"]:
-        last = tokens[:, -1:] if self.caches else tokens
-        return self.model.project(self.model.decode(last, self.memory, self.src_mask, self.caches)[:, -1])
-
-    def reorder(self, rows: Int[Tensor, " rows"]) -> None:
-        """Beams are copies of one sentence: cross-attention, which sees only the source, stays as it is."""
-        for cache in self.caches or ():
-            cache.self_attention.reorder(rows)
+    def _store(self) -> None:
+        self.said[self.rows] = self.best
+        self.longest = max([self.longest, *self.best_length.tolist()])
 
 
 @contextmanager

@@ -1,0 +1,106 @@
+"""The model as decoding sees it: asked for one next token after another, of the sentences that are not done."""
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from transformer_lessons import expect
+from transformer_lessons.masks import padding_mask
+from transformer_lessons.model import Transformer
+
+
+class Steps:
+    """The sources, read once; then, step by step, the logits of each sentence's next token.
+
+    With a cache (the default) a step computes the newest token only, and what it costs grows with the length by
+    what attention to one position more costs. A pitfall: the cache knows what it was given, so after rows have
+    been exchanged or dropped, the tokens of the next call must be those of the rows that are left.
+
+    Args:
+        model: in evaluation mode.
+        src: source ids, padded on the right.
+        max_length: most steps.
+        use_cache: keep the keys and values of earlier steps.
+        copies: rows for each sentence, one below the other, as for the beams of a beam search.
+
+    Raises:
+        ValueError: for what is no `model.Transformer`, for sizes that are no integers, or a src that the model
+            refuses.
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        src: Int[Tensor, "batch source"],
+        max_length: int,
+        *,
+        use_cache: bool = True,
+        copies: int = 1,
+    ):
+        expect.kind(Transformer, model=model)
+        expect.sizes(max_length=max_length, copies=copies)
+        self.model, self.copies = model, copies
+        self.memory = model.encode(src).repeat_interleave(copies, dim=0)
+        self.src_mask = padding_mask(src, model.config.pad_id).repeat_interleave(copies, dim=0)
+        self.caches = model.new_caches(len(self.memory), max_length) if use_cache else None
+
+    def next_logits(self, tokens: Int[Tensor, "rows length"]) -> Float[Tensor, "rows vocab"]:
+        """Of the token after `tokens`, which are all so far, `bos_id` first.
+
+        A pitfall: with a cache, each call must be one token longer than the call before.
+
+        Raises:
+            ValueError: for tokens that the model refuses.
+        """
+        expect.ids("rows", "length", tokens=tokens)
+        last = tokens[:, -1:] if self.caches else tokens
+        return self.model.project(self.model.decode(last, self.memory, self.src_mask, self.caches)[:, -1])
+
+    def reorder(self, rows: Int[Tensor, " rows"]) -> None:
+        """Row r goes on from what ``rows[r]`` was: copies of one sentence may change places.
+
+        A pitfall: only its own copies. Cross-attention, which sees the source alone, stays as it is.
+
+        Raises:
+            ValueError: as `cache.KeyValueCache.reorder`.
+        """
+        for cache in self.caches or ():
+            cache.self_attention.reorder(rows)
+
+    def keep(self, sentences: Int[Tensor, " sentences"]) -> None:
+        """Only these sentences, by their present numbers, go on, each with all of its copies.
+
+        A pitfall: whoever is left out cannot come back.
+
+        Raises:
+            ValueError: for what is no int64 or int32 of one axis, or is on another device, or (where it costs no
+                synchronisation) no sentence.
+        """
+        expect.ids("sentences", sentences=sentences)
+        expect.same_device(self.memory, "the memory", sentences=sentences)
+        expect.below(len(self.memory) // self.copies, sentences=sentences)
+        copies = torch.arange(self.copies, device=sentences.device)
+        rows = (self.copies * sentences[:, None] + copies).flatten()
+        for cache in self.caches or ():
+            cache.self_attention.reorder(rows)
+            cache.cross_attention.reorder(rows)
+        self.memory, self.src_mask = self.memory[rows], self.src_mask[rows]
+
+
+def going_on(is_done: Bool[Tensor, " sentences"]) -> Int[Tensor, " left"] | None:
+    """The numbers of the sentences that are not done, if they are half of all or fewer; else None.
+
+    Not each time that a sentence ends: dropping rows copies what is kept, and a compiled step has to be compiled
+    for each number of rows. Waiting for half of them, a batch of b has at most log₂ b + 1 different sizes, and
+    computes less than twice what it must. A pitfall: the answer is about present numbers, not those at the start.
+
+    Raises:
+        ValueError: for what is no vector of truth values.
+    """
+    expect.kind(Tensor, is_done=is_done)
+    if is_done.dtype != torch.bool or is_done.dim() != 1:
+        raise ValueError(
+            f"is_done: expected truth values of one axis, got {is_done.dtype} {tuple(is_done.shape)}"
+        )
+    left = (~is_done).nonzero().squeeze(1)
+    return left if 2 * len(left) <= len(is_done) else None
