@@ -38,6 +38,9 @@ class TrainingConfig:
         packed_length: put several of these `tokens`' sentences into a row, of this many tokens a side
             (`PackedBatches`), so that hardly any padding is computed; None gives each a row of its own. No
             sentence may be longer.
+        shard: where several processes train, let each hold only its share of weights, gradients and moments, for
+            models beyond one card (`sharding`). Costs the exchange of all weights, twice a step and part. Changes
+            no result. The checkpoint is then a folder.
         snapshots: how many checkpoints' weights to keep, the latest, for `training.average_checkpoints`.
 
     A pitfall: `accumulate` must not change what is learned, only how much memory it takes; so the parts' losses
@@ -65,6 +68,7 @@ class TrainingConfig:
     snapshots: int = 0
     recompute: bool = False
     packed_length: int | None = None
+    shard: bool = False
 
     def __post_init__(self):
         counts = ("steps", "batch_size", "training_pairs", "checkpoint_every", "accumulate")
@@ -78,7 +82,7 @@ class TrainingConfig:
                 raise ValueError(f"packed_length: expected None without tokens, got {self.packed_length}")
         if self.precision not in PRECISIONS:
             raise ValueError(f"precision: expected one of {', '.join(PRECISIONS)}, got {self.precision!r}")
-        for name in ("compile", "recompute"):
+        for name in ("compile", "recompute", "shard"):
             if type(getattr(self, name)) is not bool:
                 raise ValueError(f"{name}: expected True or False, got {getattr(self, name)!r}")
         if self.tokens is None and self.accumulate > self.batch_size:

@@ -25,9 +25,9 @@ class Batch(NamedTuple):
 
     places = ()  # each sentence has a row of its own; see `packing.PackedBatch`
 
-    def to(self, device: torch.device | str) -> "Batch":
+    def to(self, device: torch.device | str, *, non_blocking: bool = False) -> "Batch":
         """The same batch on another device; torch's own RuntimeError for one that is not there."""
-        return Batch(*(ids.to(device) for ids in self))
+        return Batch(*(ids.to(device, non_blocking=non_blocking) for ids in self))
 
 
 def separate(pairs: Sequence[Pair]) -> tuple[list[list[int]], list[list[int]]]:
@@ -166,9 +166,10 @@ class TokenBatches:
     def _chosen(self, step: int) -> list[Pair]:
         expect.lengths(step=step)
         epoch, place = divmod(step, self.steps_per_epoch)
-        if self._epoch[0] != epoch:
-            self._epoch = (epoch, self._cut(epoch))
-        return [self.pairs[number] for number in self._epoch[1][place]]
+        known = self._epoch  # read once: another thread may ask for another epoch's batch meanwhile
+        if known[0] != epoch:
+            known = self._epoch = (epoch, self._cut(epoch))
+        return [self.pairs[number] for number in known[1][place]]
 
     def _order(self, generator: torch.Generator) -> list[int]:
         """All pairs, so that neighbours are of like lengths: up in one pool and down in the next."""

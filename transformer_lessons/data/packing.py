@@ -53,9 +53,9 @@ class PackedBatch(NamedTuple):
         real = (self.src_segments != 0).sum() + (self.tgt_segments != 0).sum()
         return float(real) / max(1, self.src.numel() + self.tgt_in.numel())
 
-    def to(self, device: torch.device | str) -> "PackedBatch":
+    def to(self, device: torch.device | str, *, non_blocking: bool = False) -> "PackedBatch":
         """The same batch on another device; torch's own RuntimeError for one that is not there."""
-        return PackedBatch(*(ids.to(device) for ids in self))
+        return PackedBatch(*(ids.to(device, non_blocking=non_blocking) for ids in self))
 
 
 def check_places(places: Places, name: str, ids: Int[Tensor, "rows length"]) -> None:
