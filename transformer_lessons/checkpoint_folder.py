@@ -66,7 +66,7 @@ def write_folder(directory: Path, model: nn.Module, optimizer: Optimizer, progre
             torch.save({**progress, "has_moments": bool(optimizer.state)}, temporary)
     distributed.wait()
     tensors = _tensors(model, optimizer, bool(optimizer.state))
-    with _alone_without_a_warning():
+    with _as_any_other_file():
         save(tensors, storage_writer=FileSystemWriter(unfinished))
     distributed.wait()
     if not distributed.rank():
@@ -87,11 +87,18 @@ def _tensors(model: nn.Module, optimizer: Optimizer, has_moments: bool) -> dict:
 
 
 @contextmanager
-def _alone_without_a_warning():
-    """One process may write and read a folder too; torch takes it for a mistake."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "torch.distributed is disabled, unavailable or uninitialized")
-        yield
+def _as_any_other_file():
+    """One process may write and read a folder too, where torch would warn. What fails, fails by its own name."""
+    from torch.distributed.checkpoint import CheckpointException
+
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "torch.distributed is disabled, unavailable or uninitialized")
+            yield
+    except (
+        CheckpointException
+    ) as failed:  # all processes get it, for a full disk of one; and it is no Exception
+        raise next(iter(failed.failures.values()))[0] from None
 
 
 def read_folder(path: Path, model: nn.Module, optimizer: Optimizer) -> dict:
@@ -101,7 +108,7 @@ def read_folder(path: Path, model: nn.Module, optimizer: Optimizer) -> dict:
 
     Raises:
         ValueError: for arguments of other types, or a checkpoint of another model.
-        UnpicklingError: for one that would run code.
+        UnpicklingError: for one that is damaged, or would run code.
     """
     path = expect.path(path)
     expect.kind(nn.Module, model=model)
@@ -114,7 +121,7 @@ def read_folder(path: Path, model: nn.Module, optimizer: Optimizer) -> dict:
         optimizer.state.clear()
     tensors = _tensors(model, optimizer, has_moments)
     refuse_another(path, _listed(path / ".metadata"), shapes(tensors))
-    with _alone_without_a_warning():
+    with _as_any_other_file():
         load(tensors, storage_reader=FileSystemReader(path))  # into the tensors that are there
     return progress
 

@@ -35,7 +35,7 @@ def made_ahead(make: Callable[[int], Made], end: int) -> Iterator[Callable[[int]
 
     def made(number: int) -> Made:
         this = coming.pop(number, None) or thread.submit(make, number)
-        for other in coming:  # whoever asks out of order gets what he asks for
+        for other in list(coming):  # whoever asks out of order gets what he asks for
             coming.pop(other).cancel()
         if number + 1 < end:
             coming[number + 1] = thread.submit(make, number + 1)

@@ -5,7 +5,6 @@ own, side by side, into the folder ``checkpoint``, from which any number of proc
 Either can be read by a run of the other kind.
 """
 
-import pickle
 import shutil
 from pathlib import Path
 
@@ -43,8 +42,8 @@ def found(directory: Path) -> Path | None:
     return next((directory / name for name in (FOLDER, FILE, OLD) if (directory / name).exists()), None)
 
 
-def discard(directory: Path) -> None:
-    """Remove the checkpoints in a run's folder, and what is left of one that was not finished.
+def discard(directory: Path, *, but: Path | None = None) -> None:
+    """Remove the checkpoints in a run's folder, `but` for one, and what is left of one that was not finished.
 
     A pitfall: with several processes it is for one of them to do, while the others wait.
 
@@ -52,9 +51,12 @@ def discard(directory: Path) -> None:
         ValueError: for what is no path.
     """
     directory = expect.path(directory, "directory")
-    (directory / FILE).unlink(missing_ok=True)
-    for name in (FOLDER, OLD, UNFINISHED):
-        shutil.rmtree(directory / name, ignore_errors=True)
+    expect.kind(Path | None, but=but)
+    for path in (directory / name for name in (FILE, FOLDER, OLD, UNFINISHED)):
+        if path != but and path.name == FILE:
+            path.unlink(missing_ok=True)
+        elif path != but:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def save_checkpoint(
@@ -83,6 +85,8 @@ def save_checkpoint(
         "cpu_random_state": torch.get_rng_state(),
         "cuda_random_states": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
     }
+    if not distributed.rank():  # or, after two interruptions, an older one might be found than there is
+        discard(directory, but=found(directory))
     if in_shares:
         write_folder(directory, model, optimizer, progress)
         if not distributed.rank():
@@ -111,7 +115,9 @@ def load_checkpoint(directory: Path, model: nn.Module, optimizer: Optimizer) -> 
         raise ValueError(f"resume: expected a checkpoint, found no {Path(directory) / FILE}")
     try:
         progress = (_load_file if path.name == FILE else read_folder)(path, model, optimizer)
-    except (RuntimeError, KeyError, EOFError, FileNotFoundError, pickle.UnpicklingError) as error:
+    except ValueError:
+        raise
+    except Exception as error:  # for what was never a checkpoint, torch has all kinds of them
         reason = " ".join(str(error).split())[:200]
         raise ValueError(f"resume: expected a checkpoint, got {path}: {reason}") from None
     torch.set_rng_state(progress.pop("cpu_random_state"))
