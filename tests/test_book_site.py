@@ -317,7 +317,7 @@ def public_names() -> dict[str, object]:
 
 
 # What commands run; and `expect` and `texts`, with which others refuse their arguments.
-UNLISTED = set("__init__ __main__ cli clone doctor submission oracles runs expect data.texts".split())
+UNLISTED = set("__init__ __main__ cli clone configs doctor submission oracles runs expect data.texts".split())
 
 
 def is_own(thing: object, module: object) -> bool:

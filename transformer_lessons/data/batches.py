@@ -163,7 +163,7 @@ class TokenBatches:
     pools = 4  # more of them mix the pairs better, and cost more padding
 
     def __init__(self, pairs: Sequence[Pair], tokens: int, *, seed: int):
-        self._lengths = sizes_of(pairs) + [0, 1]  # with the target's mark
+        self._lengths = sizes_of(pairs) + np.array([0, 1])  # with the target's mark
         expect.integers(tokens=tokens, seed=seed)
         self.pairs, self.tokens, self.seed = pairs, tokens, seed
         self._total = int(self._lengths.sum())

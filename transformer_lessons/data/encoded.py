@@ -75,7 +75,7 @@ class EncodedPairs(Sequence[Pair]):
             ValueError: for a max_length below 1.
         """
         expect.sizes(max_length=max_length)
-        return self._chosen(np.flatnonzero((self.sizes + [0, 1] <= max_length).all(1)))
+        return self._chosen(np.flatnonzero((self.sizes + np.array([0, 1]) <= max_length).all(1)))
 
     def _chosen(self, places: np.ndarray) -> "EncodedPairs":
         chosen = object.__new__(EncodedPairs)
@@ -97,14 +97,13 @@ def write_pairs(folder: Path, pairs: Iterable[Pair], vocab_size: int) -> None:
 
     Raises:
         ValueError: for what is no path, no pairs, a vocab_size below 1, no pair at all, or ids outside the
-            vocabulary.
-        FileExistsError: if the folder is there.
+            vocabulary, or a folder that is there already.
     """
     folder = expect.path(folder, "folder")
     expect.several(pairs=pairs)
     expect.sizes(vocab_size=vocab_size)
     if folder.exists():
-        raise FileExistsError(f"folder: expected a new one, got {folder}")
+        raise ValueError(f"folder: expected a new one, got {folder}, which exists")
     unfinished = folder.with_name(f".{folder.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)

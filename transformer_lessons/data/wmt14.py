@@ -1,11 +1,11 @@
 """WMT14, English to German: the 4.5 million pairs that the paper trains on, and newstest2014 (§5.1, §6.1).
 
-Europarl, Common Crawl and News Commentary, and news of 2013 and 2014 to choose and to judge by (Bojar et al. 2014,
-https://aclanthology.org/W14-3302). They come without one licence for all, so this package does not bring them: the
-`datasets` library streams them from their public home, in one fixed revision. Where there is no network,
-``TRANSFORMER_LESSONS_DATA`` names a folder with a folder ``wmt14`` in it, and in that ``train.en.gz``,
-``train.de.gz``, and the same for ``validation`` and ``test``, a sentence a line (or unpacked, without ``.gz``). It
-needs ``pip install "transformer-lessons[wmt14]"``.
+Europarl, Common Crawl and News Commentary, and news of 2013 and 2014 to choose and to judge by (Bojar et al.
+2014, https://aclanthology.org/W14-3302). They come without one licence for all, so this package does not bring
+them: the `datasets` library streams them from their public home, in one fixed revision. Where there is no
+network, ``TRANSFORMER_LESSONS_DATA`` names a folder with a folder ``wmt14`` in it, and in that ``train.en.gz``,
+``train.de.gz``, and the same for ``validation`` and ``test``, a sentence a line (or unpacked, without ``.gz``).
+It needs ``pip install "transformer-lessons[wmt14]"``.
 
 Nothing here holds the corpus in memory. What is made of it, the encoding and the ids (`encoded`), is made once,
 under a name that says of what, and kept in the user's cache.
@@ -15,7 +15,7 @@ import gzip
 import hashlib
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import IO, Any
@@ -77,10 +77,10 @@ def find(name: str) -> Path:
 
 
 def joint_encoding(vocab_size: int) -> Subwords:
-    """One byte-pair encoding for both languages, learned from the whole training set at first, then kept (§5.1).
+    """One byte-pair encoding for both languages, learned once from the whole training set, then kept (§5.1).
 
-    The paper's has about 37,000 tokens, and is not published. A pitfall: one that was learned from other sentences
-    has other ids, and a model trained with it cannot be used with this one.
+    The paper's has about 37,000 tokens, and is not published. A pitfall: one that was learned from other
+    sentences has other ids, and a model trained with it cannot be used with this one.
 
     Raises:
         ValueError: for a vocab_size below 259; for the rest, as `sentences`.
@@ -122,12 +122,12 @@ def _encode(joint: Subwords, pairs: Iterator[tuple[str, str]]) -> Iterator[Pair]
         yield from zip(*sides, strict=True)
 
 
-def _watched(why: str) -> Iterable[tuple[str, str]]:
+def _watched(why: str) -> Iterator[tuple[str, str]]:
     """The training set, with a bar; a log file gets a line every ten seconds."""
     total = None if os.environ.get(VARIABLE) else PAIRS["train"]
     about = f"WMT14, read {why}"
     pause = 0.1 if sys.stderr.isatty() else 10.0
-    return tqdm(sentences("train"), about, total, unit="pair", unit_scale=True, mininterval=pause)
+    yield from tqdm(sentences("train"), about, total, unit="pair", unit_scale=True, mininterval=pause)
 
 
 def _kept() -> Path:
