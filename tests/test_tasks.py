@@ -9,6 +9,7 @@ import sys
 from dataclasses import asdict
 from importlib.resources import files
 
+import pooch
 import pytest
 import sacrebleu
 import torch
@@ -53,7 +54,7 @@ def captions(tmp_path, monkeypatch):
         pairs = [caption(drawn) for _ in range(count)]
         for side, language in enumerate(("en", "de")):
             (news / f"{split}.{language}").write_text("".join(f"{pair[side]}\n" for pair in pairs))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(pooch, "os_cache", lambda name: str(tmp_path / "cache" / name))
     monkeypatch.setattr(multi30k, "SHA256", sums)
     monkeypatch.setenv(multi30k.VARIABLE, str(folder))
     monkeypatch.chdir(tmp_path)

@@ -104,7 +104,16 @@ class Wmt14(TextTask):
     extra_tokens = 50  # a translation may have so many more than its source (§6.1)
     vocab_size = 37_000  # shared by both languages (§5.1)
     longest = 256  # tokens a side of a pair that is trained on; what is longer is seldom one sentence
-    sizes: ClassVar = {"shared_vocabulary": True, "dropout": 0.1, "max_length": 1_024}
+    sizes: ClassVar = {
+        "d_model": 512,
+        "num_heads": 8,
+        "d_ff": 2_048,
+        "num_encoder_layers": 6,
+        "num_decoder_layers": 6,
+        "dropout": 0.1,
+        "shared_vocabulary": True,
+        "max_length": 1_024,
+    }
     training = TrainingConfig(
         steps=100_000,
         tokens=50_000,  # about 25,000 of either language (§5.1)

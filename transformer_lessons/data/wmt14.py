@@ -16,9 +16,10 @@ import hashlib
 import os
 import sys
 from collections.abc import Iterator
+from io import TextIOWrapper
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from tqdm import tqdm
 
@@ -164,7 +165,7 @@ def _lines(split: str) -> Iterator[tuple[str, str]]:
             yield pair
 
 
-def _opened(path: Path) -> IO[str]:
+def _opened(path: Path) -> TextIOWrapper:
     """Lines end with \\n alone: what else Python would cut at can stand within a sentence."""
     opener = gzip.open if path.suffix == ".gz" else open
     return opener(path, "rt", encoding="utf-8", newline="\n")
