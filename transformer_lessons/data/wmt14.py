@@ -1,7 +1,7 @@
 """WMT14, English to German: the 4.5 million pairs that the paper trains on, and newstest2014 (§5.1, §6.1).
 
 Europarl, Common Crawl and News Commentary, and news of 2013 and 2014 to choose and to judge by (Bojar et al.
-2014, https://aclanthology.org/W14-3302). They come without one licence for all, so this package does not bring
+2014, https://doi.org/10.3115/v1/W14-3302). They come without one licence for all, so this package does not bring
 them: the `datasets` library streams them from their public home, in one fixed revision. Where there is no
 network, ``TRANSFORMER_LESSONS_DATA`` names a folder with a folder ``wmt14`` in it, and in that ``train.en.gz``,
 ``train.de.gz``, and the same for ``validation`` and ``test``, a sentence a line (or unpacked, without ``.gz``).
