@@ -32,6 +32,7 @@ from transformer_lessons.costs import sizes
 from transformer_lessons.costs.cards import CARDS
 from transformer_lessons.data import (
     batches,
+    encoded,
     lengths,
     multi30k,
     number_words,
@@ -39,6 +40,7 @@ from transformer_lessons.data import (
     subwords,
     texts,
     vocabulary,
+    wmt14,
 )
 from transformer_lessons.data.byte_pair import BytePairEncoding
 from transformer_lessons.decoding import beam, evaluating, greedy
@@ -1150,6 +1152,36 @@ BAD = {
         ),
         *each_size(lambda step: batches.TokenBatches(PAIRS, 1, seed=0)[step], "step", least=0),
     ],
+    "data.batches.sizes_of": [
+        *each_several(batches.sizes_of, "pairs"),
+        (lambda: batches.sizes_of([([3], [])]), r"^pairs\[0\]: expected tokens in its target, got none$"),
+        (lambda: batches.sizes_of([3]), r"^pairs\[0\]: expected two lists of ids, got 3$"),
+    ],
+    "data.encoded.EncodedPairs": [
+        (lambda: encoded.EncodedPairs(None), "^folder: expected a path, got None$"),
+    ],
+    "data.encoded.write_pairs": [
+        (lambda: encoded.write_pairs(None, PAIRS, 9), "^folder: expected a path, got None$"),
+        *each_several(lambda pairs: encoded.write_pairs("nowhere", pairs, 9), "pairs"),
+        *each_size(lambda vocab_size: encoded.write_pairs("nowhere", PAIRS, vocab_size), "vocab_size"),
+        (
+            lambda: encoded.write_pairs(Path(__file__).parent, PAIRS, 9),
+            "^folder: expected a new one, got .*, which exists$",
+        ),
+    ],
+    "data.wmt14.sentences": [
+        (lambda: wmt14.sentences("dev"), "^split: expected one of train, validation, test, got 'dev'$"),
+        (lambda: wmt14.sentences(["test"]), r"^split: expected one of train, .*, got \['test'\]$"),
+    ],
+    "data.wmt14.find": [
+        (lambda: wmt14.find("test.fr"), r"^name: expected one of train\.en, .*, got 'test\.fr'$"),
+    ],
+    "data.wmt14.joint_encoding": [
+        (lambda: wmt14.joint_encoding(258), "^vocab_size: expected 259 or more, .*, got 258$"),
+    ],
+    "data.wmt14.encoded": [
+        (lambda: wmt14.encoded("tokenizer.json"), "^joint: expected a Subwords, got 'tokenizer.json'$"),
+    ],
     "data.multi30k.sentences": [
         (lambda: multi30k.sentences("dev"), "^split: expected one of train, validation, test, got 'dev'$"),
         (lambda: multi30k.sentences(None), "^split: expected a str, got None$"),
@@ -1381,6 +1413,7 @@ BAD = {
             row
             for name in ("peak_learning_rate", "clip_norm", "weight_decay")
             for row in each_number(lambda bad, name=name: TrainingConfig(**{name: bad}), name)
+            if name != "clip_norm" or not row[1].endswith("None$")  # which is no limit
         ],
         (lambda: TrainingConfig(smoothing=1), "^smoothing: expected 0 or more and below 1, got 1$"),
         (
@@ -1399,6 +1432,14 @@ BAD = {
             "^precision: expected one of auto, float32, bfloat16, float16, got 'half'$",
         ),
         (lambda: TrainingConfig(compile=1), "^compile: expected True or False, got 1$"),
+        (
+            lambda: TrainingConfig(schedule="linear"),
+            "^schedule: expected one of cosine, inverse_sqrt, got 'linear'$",
+        ),
+        (
+            lambda: TrainingConfig(schedule="inverse_sqrt", warmup_steps=0),
+            "^warmup_steps: expected an integer, 1 or more, got 0$",
+        ),
         *[
             (
                 lambda bad=bad: TrainingConfig(tokens=99, packed_length=bad),
@@ -1603,6 +1644,8 @@ EXEMPT = {
     "data.subwords.Subwords.save": "writes where `load` reads",
     "data.subwords.Subwords.encode": "needs a tokeniser: tests/test_subwords.py",
     "data.subwords.Subwords.decode": "needs a tokeniser: tests/test_subwords.py",
+    "data.subwords.Subwords.encode_all": "needs a tokeniser: tests/test_subwords.py",
+    "data.encoded.EncodedPairs.within": "needs a folder: tests/test_encoded.py",
     "data.number_words.vocabularies": "takes nothing",
     **dict.fromkeys(
         (

@@ -20,7 +20,8 @@ INFRASTRUCTURE = (
     "evaluation web_export costs".split()
 )
 ELSEWHERE = (
-    "expect checks oracles runs submission clone tasks doctor cli records plotting __main__ __init__".split()
+    "expect checks oracles runs submission clone tasks text_tasks doctor cli records configs plotting "
+    "__main__ __init__".split()
 )  # owe a docstring, no more
 OWED = dict.fromkeys(MATHEMATICS, ("formula", "source", "shapes", "errors", "pitfall"))
 OWED |= dict.fromkeys(INFRASTRUCTURE, ("errors", "pitfall"))

@@ -2,6 +2,7 @@
 
 import pickle
 import shutil
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -79,10 +80,8 @@ def test_nothing_is_lost_whenever_writing_stops(tmp_path, monkeypatch):
                 patch.setattr(owner, name, counted)
             trainer = new_trainer(tmp_path, (SHARES, SMALL)[steps % 3 == 0])
             trainer.step = steps
-            try:
+            with suppress(InterruptedError):
                 trainer.save()
-            except InterruptedError:
-                pass
         resumed = new_trainer(tmp_path)
         resumed.restore()
         assert resumed.step in (before, steps)
@@ -133,7 +132,7 @@ def test_a_damaged_folder(tmp_path, name, damage):
     path.unlink()
     if damage != "missing":
         path.write_text("" if damage == "empty" else "this was never a checkpoint")
-    with pytest.raises(ValueError, match="^resume: expected a checkpoint, got "):
+    with pytest.raises(ValueError, match=r"^resume: expected a checkpoint, got ."):
         new_trainer(tmp_path).restore()
 
 
@@ -146,7 +145,7 @@ def test_a_folder_that_runs_code_is_not_resumed(tmp_path, name):
         path.write_bytes(pickle.dumps(content))
     else:
         torch.save(content, path)
-    with pytest.raises(ValueError, match="^resume: expected a checkpoint, got "):
+    with pytest.raises(ValueError, match=r"^resume: expected a checkpoint, got ."):
         new_trainer(tmp_path).restore()
     assert not (tmp_path / "written").exists()
 
@@ -160,7 +159,7 @@ def test_what_is_listed_as_no_tensor_is_not_unpickled(tmp_path):
     content = pickle.loads(path.read_bytes())
     content.state_dict_metadata["model.output.weight"] = BytesStorageMetadata()
     path.write_bytes(pickle.dumps(content))
-    with pytest.raises(ValueError, match="asks for torch.distributed.checkpoint.metadata.BytesStorage"):
+    with pytest.raises(ValueError, match=r"asks for torch\.distributed\.checkpoint\.metadata\.BytesStorage"):
         new_trainer(tmp_path).restore()
 
 

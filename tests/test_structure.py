@@ -15,13 +15,13 @@ NAME = PACKAGE.name
 # A module imports only lower floors. The modules of a folder (`data`, `checks`) may know each other.
 FLOORS = [
     "expect",
-    "config masks cache schedule interruption distributed files records",
+    "config masks cache schedule interruption distributed files records configs",
     "encodings embeddings norms feed_forward attention losses data training_config costs",
     "layers",
     "model",
     "decoding checkpoints sharding checkpoint_folder prefetching",
     "training_loss evaluation web_export resuming",
-    "parallel",
+    "parallel text_tasks",
     "training tasks",
     "checks oracles runs submission clone",
     "doctor",
@@ -31,7 +31,7 @@ FLOORS = [
 FLOOR = {part: number for number, parts in enumerate(FLOORS) for part in parts.split()}
 HEAVY = set(
     "matplotlib transformers tokenizers hypothesis nbgrader IPython pandas num2words nbformat pooch "
-    "sacrebleu".split()
+    "sacrebleu datasets".split()
 )
 
 MODULES = sorted(PACKAGE.rglob("*.py"))

@@ -224,6 +224,13 @@ def test_learning_rate_reaches_its_peak_and_every_step_learns():
     assert config.learning_rate(config.steps + 1) == 0
 
 
+def test_the_inverse_root_knows_no_last_step():
+    config = TrainingConfig(schedule="inverse_sqrt", peak_learning_rate=0.7, warmup_steps=100)
+    rates = {step: config.learning_rate(step) for step in (0, 1, 50, 100, 400)}
+    assert rates == pytest.approx({0: 0.007, 1: 0.007, 50: 0.35, 100: 0.7, 400: 0.35})
+    assert replace(config, steps=3).learning_rate(400) == rates[400]
+
+
 def test_settings_stay_as_they_were_checked():
     config = TrainingConfig()
     with pytest.raises(FrozenInstanceError):

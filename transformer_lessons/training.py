@@ -111,7 +111,7 @@ class Trainer:
         if not math.isfinite(loss):
             raise FloatingPointError(f"the loss became {loss} at step {self.step + 1}: train more gently")
         self.scaler.unscale_(self.optimizer)
-        norm = float(whole(nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm)))
+        norm = float(whole(nn.utils.clip_grad_norm_(self.model.parameters(), self.config.largest_norm)))
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.scaler.step(self.optimizer)
