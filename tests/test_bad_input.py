@@ -15,6 +15,7 @@ from torch import nn
 from tests.test_docstrings import canon, definitions, is_class, parsed
 from transformer_lessons import (
     attention,
+    checkpoint_folder,
     checkpoints,
     costs,
     distributed,
@@ -22,7 +23,10 @@ from transformer_lessons import (
     files,
     layers,
     norms,
+    parallel,
+    resuming,
     schedule,
+    sharding,
     web_export,
 )
 from transformer_lessons.attention import by_hand, dot_product, inputs, linear, multi_head
@@ -56,6 +60,7 @@ from transformer_lessons.feed_forward import FeedForward, SwiGLU
 from transformer_lessons.losses import label_smoothed_loss
 from transformer_lessons.masks import additive, boolean, causal_mask, combine, padding_mask, segment_mask
 from transformer_lessons.model import Transformer, attention_maps
+from transformer_lessons.prefetching import made_ahead
 from transformer_lessons.training import Trainer
 from transformer_lessons.training_config import TrainingConfig, chosen_precision
 from transformer_lessons.training_loss import BatchLoss, batch_loss, split
@@ -270,6 +275,25 @@ def each_model(call, kind: str = "Transformer") -> list[tuple]:
     ]
 
 
+def each_kind(call, kind: str, name: str) -> list[tuple]:
+    return [
+        (lambda: call(None), f"^{name}: expected an? {kind}, got None$"),
+        (lambda: call(7), f"^{name}: expected an? {kind}, got 7$"),
+        (lambda: call("cpu"), f"^{name}: expected an? {kind}, got 'cpu'$"),
+    ]
+
+
+def each_state(call) -> list[tuple]:
+    """What every function of a run's folder, its model and its optimiser refuses."""
+    folder, net = Path("nowhere"), nn.Linear(2, 3)
+    optimizer = torch.optim.AdamW(net.parameters())
+    return [
+        *each_path(lambda path: call(path, net, optimizer), "(directory|path)"),
+        *each_kind(lambda x: call(folder, x, optimizer), "Module", "model"),
+        *each_kind(lambda x: call(folder, net, x), "Optimizer", "optimizer"),
+    ]
+
+
 def each_several(call, name: str) -> list[tuple]:
     return [
         (lambda: call("abc"), f"^{name}: expected several, such as a list, got 'abc'$"),
@@ -297,6 +321,7 @@ TRANSFORMER_SIZES = {"source_vocab_size": 11, "target_vocab_size": 13}
 SIZE_NAMES = (
     "source_vocab_size target_vocab_size d_model num_heads d_ff num_encoder_layers max_length".split()
 )
+OPTIMIZER = torch.optim.AdamW(nn.Linear(2, 3).parameters())
 STATE = {"query": K, "key": K, "value": V}
 
 # ---- One table: a public name, how it is called, what it says
@@ -1359,6 +1384,46 @@ BAD = {
     ],
     "checkpoints.load_tokenisers": each_path(checkpoints.load_tokenisers, "directory"),
     "checkpoints.snapshots": each_path(checkpoints.snapshots, "directory"),
+    "checkpoints.save_snapshot": [
+        *each_path(lambda path: checkpoints.save_snapshot(path, 1, {}, keep=1), "directory"),
+        *each_size(lambda step: checkpoints.save_snapshot(Path("no"), step, {}, keep=1), "step", least=0),
+        *each_kind(lambda x: checkpoints.save_snapshot(Path("no"), 1, x, keep=1), "dict", "weights"),
+        *each_size(lambda keep: checkpoints.save_snapshot(Path("no"), 1, {}, keep=keep), "keep"),
+    ],
+    "resuming.found": each_path(resuming.found, "directory"),
+    "resuming.discard": [
+        *each_path(resuming.discard, "directory"),
+        (
+            lambda: resuming.discard(Path("nowhere"), but="checkpoint.pt"),
+            "^but: expected .*, got 'checkpoint",
+        ),
+    ],
+    "resuming.save_checkpoint": [
+        *each_state(lambda *given: resuming.save_checkpoint(*given, {})),
+        *each_kind(lambda x: resuming.save_checkpoint(Path("no"), model(), OPTIMIZER, x), "dict", "progress"),
+    ],
+    "resuming.load_checkpoint": [
+        *each_state(resuming.load_checkpoint),
+        (
+            lambda: resuming.load_checkpoint(Path("nowhere"), model(), OPTIMIZER),
+            r"^resume: expected a checkpoint, found no nowhere/checkpoint\.pt$",
+        ),
+    ],
+    "checkpoint_folder.set_aside": each_path(checkpoint_folder.set_aside, "directory"),
+    "checkpoint_folder.write_folder": [
+        *each_state(lambda *given: checkpoint_folder.write_folder(*given, {})),
+        *each_kind(
+            lambda x: checkpoint_folder.write_folder(Path("no"), model(), OPTIMIZER, x), "dict", "progress"
+        ),
+    ],
+    "checkpoint_folder.read_folder": each_state(checkpoint_folder.read_folder),
+    "checkpoint_folder.shapes": each_kind(checkpoint_folder.shapes, "dict", "tensors"),
+    "checkpoint_folder.refuse_another": [
+        (
+            lambda: checkpoint_folder.refuse_another(Path("here"), {"b": (3,), "c": (5,)}, {"a": (2,)}),
+            r"^resume: expected a checkpoint of this model, here is of another: a: expected \(2,\), got nothing$",
+        ),
+    ],
     "checkpoints.average_checkpoints": [
         *each_several(checkpoints.average_checkpoints, "paths"),
         (
@@ -1405,6 +1470,31 @@ BAD = {
     "distributed.summed": [(lambda: distributed.summed([1]), "^tensor: expected a Tensor, got a list$")],
     "distributed.any_of": [
         (lambda: distributed.any_of(True, "cpu"), "^device: expected a device, got 'cpu'$"),
+    ],
+    "sharding.shard": [
+        *each_kind(lambda x: sharding.shard(x, [], torch.device("cpu")), "Module", "root"),
+        *each_several(lambda x: sharding.shard(model(), x, torch.device("cpu")), "layers"),
+        *each_kind(lambda x: sharding.shard(model(), [], x), "device", "device"),
+        (
+            lambda: sharding.shard(model(), [], torch.device("cpu")),
+            "^shard: expected two processes or more, got 1$",
+        ),
+    ],
+    "sharding.is_sharded": each_kind(sharding.is_sharded, "Module", "model"),
+    "sharding.whole": each_kind(sharding.whole, "Tensor", "tensor"),
+    "sharding.whole_weights": each_kind(sharding.whole_weights, "Module", "model"),
+    "sharding.whole_model": each_model(sharding.whole_model),
+    "parallel.share": each_kind(parallel.share, "Batch or PackedBatch", "batch"),
+    "parallel.divided": [
+        *each_kind(lambda x: parallel.divided(x, torch.device("cpu"), in_shares=False), "BatchLoss", "loss"),
+        *each_kind(
+            lambda x: parallel.divided(BatchLoss(model(), 0.1), x, in_shares=True), "device", "device"
+        ),
+    ],
+    "parallel.synchronised": each_kind(lambda x: parallel.synchronised(x, True), "Module", "loss"),
+    "prefetching.made_ahead": [
+        (lambda: made_ahead([3], 5).__enter__(), "^make: expected a function or module, got a list$"),
+        *each_size(lambda end: made_ahead(len, end).__enter__(), "end", least=0),
     ],
     "training_config.TrainingConfig": [
         *each_size(TrainingConfig, "steps", "batch_size", "training_pairs", "checkpoint_every", "accumulate"),
@@ -1483,6 +1573,7 @@ BAD = {
         (lambda: trainer(config={"steps": 3}), "^config: expected a TrainingConfig, got a dict$"),
         (lambda: trainer(config=CONFIG), "^config: expected a TrainingConfig, got a TransformerConfig$"),
         (lambda: trainer(directory=7), "^directory: expected a path, got 7$"),
+        (lambda: trainer(device="cpu"), "^device: expected .*, got 'cpu'$"),
     ],
     "training.Trainer.train_step": [
         (

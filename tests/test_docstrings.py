@@ -17,7 +17,7 @@ MATHEMATICS = (
 )
 INFRASTRUCTURE = (
     "config cache data files checkpoints training training_config training_loss interruption distributed "
-    "evaluation web_export costs".split()
+    "evaluation web_export costs parallel sharding resuming checkpoint_folder prefetching".split()
 )
 ELSEWHERE = (
     "expect checks oracles runs submission clone tasks text_tasks doctor cli records configs plotting "
