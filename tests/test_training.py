@@ -299,20 +299,21 @@ def test_resumed_it_goes_on_with_the_same_bits_and_the_same_dropout(tmp_path):
     assert_goes_on(resumed, trainer)
 
 
-@pytest.mark.parametrize("there_now", [False, True])
-@pytest.mark.parametrize("there_before", [False, True])
+@pytest.mark.parametrize("there_now", [0, 1, 2, 3])
+@pytest.mark.parametrize("there_before", [0, 2])
 def test_a_gpus_random_state_goes_with_the_checkpoint(tmp_path, monkeypatch, there_before, there_now):
     """If a run was begun on a GPU and goes on without one, or the other way round, there is none to restore."""
-    states, restored = [torch.tensor([7, 11], dtype=torch.uint8)], []
+    states, restored = [torch.tensor(state, dtype=torch.uint8) for state in ([7, 11], [13])], []
     monkeypatch.setattr(torch.cuda, "get_rng_state_all", lambda: states)
     monkeypatch.setattr(torch.cuda, "set_rng_state_all", restored.append)
     trainer = Trainer(small_model(), small_batches(), SMALL, tmp_path)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: there_before)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: there_before > 0)
     trainer.save()
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: there_now)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: there_now > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: there_now)
     trainer.restore()
     found = [[state.tolist() for state in given] for given in restored]
-    assert found == ([[[7, 11]]] if there_before and there_now else [])
+    assert found == ([[[7, 11], [13]][:there_now]] if there_before and there_now else [])
 
 
 class Malicious:

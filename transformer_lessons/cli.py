@@ -131,13 +131,11 @@ def add_train(commands) -> None:
     command.add_argument("--device", choices=["auto", "cpu", "cuda", "mps"], default="auto")
     command.add_argument("--precision", choices=PRECISIONS, help="of matrix products (multi30k, wmt14: auto)")
     command.add_argument("--compile", action="store_true", help="fuse the step with torch.compile")
-    command.add_argument(
-        "--shard",
-        action=argparse.BooleanOptionalAction,
-        help="under torchrun: divide the model among the processes instead of copying it",
-    )
+    yes_or_no, shares = argparse.BooleanOptionalAction, "under torchrun: no process holds the whole model"
+    command.add_argument("--shard", action=yes_or_no, help=shares)
     kept = command.add_mutually_exclusive_group()
     kept.add_argument("--resume", action="store_true", help="go on from the checkpoint in DIR")
+    kept.add_argument("--resume-or-start", action="store_true", help="go on if there is a checkpoint in DIR")
     kept.add_argument("--overwrite", action="store_true", help="discard the run in DIR and start anew")
     command.set_defaults(run=train)
 

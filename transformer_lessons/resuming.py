@@ -123,7 +123,7 @@ def load_checkpoint(directory: Path, model: nn.Module, optimizer: Optimizer) -> 
     torch.set_rng_state(progress.pop("cpu_random_state"))
     states = progress.pop("cuda_random_states")
     if torch.cuda.is_available() and states:
-        torch.cuda.set_rng_state_all(states)
+        torch.cuda.set_rng_state_all(states[: torch.cuda.device_count()])  # there may be fewer now
     return progress
 
 

@@ -12,7 +12,7 @@ from transformer_lessons import __version__, distributed
 from transformer_lessons.checkpoints import load_model, load_tokenisers, save_model, snapshots
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.files import read_json, write_json
-from transformer_lessons.resuming import discard
+from transformer_lessons.resuming import discard, found
 from transformer_lessons.sharding import whole_model
 from transformer_lessons.tasks import TASKS, NumberWords, Task, batches, new_model, task_of
 from transformer_lessons.training import Trainer, TrainingConfig, average_checkpoints
@@ -38,6 +38,7 @@ def choose_device(name: str) -> torch.device:
 def train(chosen: argparse.Namespace) -> int:
     """``lessons train``: train, or go on training, and evaluate at the end; under torchrun, as one of several."""
     with distributed.process_group(choose_device(chosen.device)) as device:
+        chosen = decided(chosen, device)
         task, directory, sizes, config = settings_of(chosen)
         distributed.wait()  # until all have seen what was there before
         tokenisers = load_tokenisers(directory) if chosen.resume else task.tokenisers()
@@ -108,6 +109,19 @@ def discard_run(directory: Path) -> None:
         path.unlink()
 
 
+def decided(chosen: argparse.Namespace, device: torch.device) -> argparse.Namespace:
+    """``--resume-or-start``, which a restart can repeat: ``--resume`` if there is a checkpoint for any process.
+
+    Without one, what a run has left in its first steps may go; a model that is done may not.
+    """
+    if not chosen.resume_or_start:
+        return chosen
+    directory = chosen.output or default_directory(task_named_by(chosen))
+    resume = distributed.any_of(found(directory) is not None, device)
+    overwrite = not resume and not (directory / "record.json").exists()
+    return argparse.Namespace(**{**vars(chosen), "resume": resume, "overwrite": overwrite})
+
+
 def settings_of(chosen: argparse.Namespace) -> tuple[Task, Path, dict, TrainingConfig]:
     """Task, folder, sizes and training settings of a run, new or resumed; ValueError if it contradicts itself."""
     task, directory, path = run_of(chosen)
@@ -124,9 +138,14 @@ def settings_of(chosen: argparse.Namespace) -> tuple[Task, Path, dict, TrainingC
     return task, directory, sizes, replace(config, **changes)
 
 
+def task_named_by(chosen: argparse.Namespace) -> Task:
+    """The task that the arguments name, themselves or through another run's settings."""
+    return TASKS[chosen.task or (task_of(chosen.config).name if chosen.config else NumberWords.name)]
+
+
 def run_of(chosen: argparse.Namespace) -> tuple[Task, Path, Path | None]:
     """Task and folder of a run, and the config.json to read: its own, if it is resumed, or another run's."""
-    task = TASKS[chosen.task or (task_of(chosen.config).name if chosen.config else NumberWords.name)]
+    task = task_named_by(chosen)
     directory = chosen.output or default_directory(task)
     own = directory / "config.json"
     if own.exists() and not (chosen.resume or chosen.overwrite):
