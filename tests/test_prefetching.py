@@ -1,6 +1,7 @@
 """Batches that a thread makes ahead of time: the same ones, errors where they belong, and no thread left."""
 
 import threading
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 from test_training import SMALL, small_batches, small_model
 
 from transformer_lessons.data.batches import Batches, TokenBatches
+from transformer_lessons.data.packing import make_packed_batch
 from transformer_lessons.prefetching import made_ahead
 from transformer_lessons.training import Trainer
 
@@ -88,6 +90,40 @@ def test_a_run_is_the_same_as_step_by_step_and_its_batches_come_from_a_thread():
     assert others() == set()
     ahead.train_step()  # outside of a run, by itself
     assert names[7:] == [threading.current_thread().name]
+
+
+def test_a_gpu_finds_its_batches_in_memory_that_it_can_copy_by_itself(monkeypatch):
+    trainer, pinned, devices = Trainer(small_model(), small_batches(), SMALL), [], []
+    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext(devices.append(device)))
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: pinned.append(self.clone()) or pinned[-1])
+    on_cpu = trainer._parts(0)[1]
+    assert pinned == []
+    trainer.device = torch.device("cuda", 1)
+    parts = trainer._parts(0)[1]
+    ours, theirs = ([ids for part in given for ids in part] for given in (parts, on_cpu))
+    assert list(map(id, ours)) == list(map(id, pinned))
+    assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+    assert devices == [trainer.device]  # on whose behalf: a thread begins with the first GPU
+
+
+@pytest.mark.parametrize("given", [{}, {"non_blocking": True}])
+def test_whether_to_wait_for_a_copy_is_said_for_each_tensor(monkeypatch, given):
+    asked, batch = [], small_batches()[0]
+    packed = make_packed_batch([([3], [4]), ([5], [6])], 9)
+    monkeypatch.setattr(torch.Tensor, "to", lambda self, device, **how: asked.append(how) or self)
+    assert type(batch.to("cpu", **given)) is type(batch)
+    assert type(packed.to("cpu", **given)) is type(packed)
+    assert asked == [{"non_blocking": bool(given)}] * (len(batch) + len(packed))
+
+
+def test_on_a_gpu_a_run_is_the_same_as_step_by_step(request):
+    if not torch.cuda.is_available():
+        (pytest.fail if request.config.getoption("--full") else pytest.skip)("no CUDA device here")
+    ahead, one_by_one = (Trainer(small_model().cuda(), small_batches(), SMALL) for _ in "ab")
+    assert all(ids.is_pinned() for part in ahead._parts(0)[1] for ids in part)
+    assert ahead.run(progress=False)
+    losses = [one_by_one.train_step()["loss"] for _ in range(SMALL.steps)]
+    assert [record["loss"] for record in ahead.history] == pytest.approx(losses, rel=1e-3)
 
 
 def test_a_bad_batch_stops_a_run_at_its_own_step():

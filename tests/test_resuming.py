@@ -90,6 +90,26 @@ def test_nothing_is_lost_whenever_writing_stops(tmp_path, monkeypatch):
     assert len(list(tmp_path.iterdir())) == 1
 
 
+def test_what_another_process_wrote_elsewhere_makes_no_checkpoint(tmp_path, monkeypatch):
+    """As on two machines that share no folder: found out when it is written, not when it is needed."""
+    stepped(tmp_path, 2).save()
+    original = torch.distributed.checkpoint.save
+
+    def elsewhere(*given, **options):
+        original(*given, **options)
+        (tmp_path / ".checkpoint" / "__0_0.distcp").unlink()
+
+    monkeypatch.setattr(torch.distributed.checkpoint, "save", elsewhere)
+    message = (
+        r"^checkpoint: expected a folder that all processes see, .*checkpoint lacks __0_0\.distcp of another$"
+    )
+    with pytest.raises(FileNotFoundError, match=message):
+        stepped(tmp_path, 3).save()
+    resumed = new_trainer(tmp_path)
+    resumed.restore()
+    assert resumed.step == 2
+
+
 def test_between_two_renames_the_old_one_counts(tmp_path):
     stepped(tmp_path, 2).save()
     checkpoint_folder.set_aside(tmp_path)

@@ -51,6 +51,7 @@ def write_folder(directory: Path, model: nn.Module, optimizer: Optimizer, progre
 
     Raises:
         ValueError: for arguments of other types.
+        FileNotFoundError: if another process wrote into another folder; the last checkpoint is then still there.
     """
     directory = expect.path(directory, "directory")
     expect.kind(nn.Module, model=model)
@@ -70,6 +71,7 @@ def write_folder(directory: Path, model: nn.Module, optimizer: Optimizer, progre
         save(tensors, storage_writer=FileSystemWriter(unfinished))
     distributed.wait()
     if not distributed.rank():
+        _refuse_incomplete(unfinished)
         set_aside(directory)
         unfinished.rename(directory / FOLDER)
         shutil.rmtree(directory / OLD, ignore_errors=True)
@@ -120,7 +122,7 @@ def read_folder(path: Path, model: nn.Module, optimizer: Optimizer) -> dict:
     if not has_moments:
         optimizer.state.clear()
     tensors = _tensors(model, optimizer, has_moments)
-    refuse_another(path, _listed(path / ".metadata"), shapes(tensors))
+    refuse_another(path, _listed(path), shapes(tensors))
     with _as_any_other_file():
         load(tensors, storage_reader=FileSystemReader(path))  # into the tensors that are there
     return progress
@@ -172,8 +174,20 @@ class _List(pickle.Unpickler):
         return super().find_class(module, name)
 
 
+def _read_list(path: Path):
+    with (path / ".metadata").open("rb") as file:
+        return _List(file).load()
+
+
 def _listed(path: Path) -> dict[str, tuple[int, ...]]:
     """The names of the tensors in a folder, and their shapes."""
-    with path.open("rb") as file:
-        content = _List(file).load()
-    return {name: tuple(tensor.size) for name, tensor in content.state_dict_metadata.items()}
+    return {name: tuple(tensor.size) for name, tensor in _read_list(path).state_dict_metadata.items()}
+
+
+def _refuse_incomplete(path: Path) -> None:
+    """Each machine may have written into a folder of its own, of the same name: nobody could go on from that."""
+    for name in sorted({part.relative_path for part in _read_list(path).storage_data.values()}):
+        if not (path / name).exists():
+            raise FileNotFoundError(
+                f"checkpoint: expected a folder that all processes see, {path} lacks {name} of another"
+            )
