@@ -27,7 +27,7 @@ from pathlib import Path
 import torch
 import torch.distributed.checkpoint
 import torch.distributed.fsdp
-from transformer_lessons import distributed
+from transformer_lessons import distributed, training
 from transformer_lessons.data import number_words
 from transformer_lessons.data.batches import TokenBatches
 from transformer_lessons.data.packing import PackedBatches
@@ -65,6 +65,13 @@ def train(folder, steps=50, killed_at=None, writing=False, **how):
     trainer = new_trainer(folder, **how)
     if found(folder):
         trainer.restore()
+    between, exchange = [], training.synchronised
+
+    def seen(loss, is_last):
+        between.append(held(p.grad for p in trainer.model.parameters() if p.grad is not None))
+        return exchange(loss, is_last)
+
+    training.synchronised = seen
     while trainer.step < steps:
         trainer.history.append(trainer.train_step())
         is_last = trainer.step == killed_at and distributed.rank() == 1
@@ -79,7 +86,7 @@ def train(folder, steps=50, killed_at=None, writing=False, **how):
     here = [held(state), held(p.grad for p in state)]
     here += [held(moments[name] for moments in state.values()) for name in ("exp_avg", "exp_avg_sq")]
     total = sum(whole(p).double().sum().item() for p in trainer.model.parameters())
-    return {"total": total, "held": here}
+    return {"total": total, "held": here, "between": between[-2:]}
 
 
 def overflow(folder, **how):
@@ -218,6 +225,8 @@ def test_two_processes_with_half_of_the_model_each_train_as_one(tmp_path, alone)
     for everything, *shares in zip(said["held"], *(end["held"] for end in ends), strict=True):
         assert sum(shares) == everything > 0  # of weights, gradients and both moments
         assert max(shares) < 0.54 * everything
+    for end in ends:  # nor are gradients whole between the two parts of a batch
+        assert end["between"] == [0, end["held"][1]]
     assert names(tmp_path) == {"checkpoint"}
     # The snapshot is whole, and of one's own making.
     saved = torch.load(tmp_path / "run" / "weights-000050.pt")

@@ -54,15 +54,13 @@ def divided(loss: BatchLoss, device: torch.device, *, in_shares: bool) -> nn.Mod
 def synchronised(loss: nn.Module, is_last: bool):
     """A context for one part of a batch: gradients cross between processes once a step, with those of the last.
 
-    A pitfall: until then each process of a sharded model holds whole gradients, which is as much as its weights.
+    A pitfall: those of a model in shares cross with each part. Otherwise every process would hold whole gradients
+    in the meantime, as large as the weights that it has no room for.
 
     Raises:
         ValueError: for what is no module.
     """
     expect.kind(nn.Module, loss=loss)
-    if distributed.world_size() == 1:
+    if distributed.world_size() == 1 or is_last or is_sharded(loss):
         return nullcontext()
-    if is_sharded(loss):
-        loss.set_requires_gradient_sync(is_last)
-        return nullcontext()
-    return nullcontext() if is_last else loss.no_sync()
+    return loss.no_sync()

@@ -42,8 +42,8 @@ class TrainingConfig:
             (`PackedBatches`), so that hardly any padding is computed; None gives each a row of its own. No
             sentence may be longer.
         shard: where several processes train, let each hold only its share of weights, gradients and moments, for
-            models beyond one card (`sharding`). Costs the exchange of all weights, twice a step and part. Changes
-            no result. The checkpoint is then a folder.
+            models beyond one card (`sharding`). Costs an exchange of all weights twice, and of all gradients, for
+            each of the parts. Changes no result. The checkpoint is then a folder.
         snapshots: how many checkpoints' weights to keep, the latest, for `training.average_checkpoints`.
         schedule: how the rate falls after the warm-up: "cosine", to nothing at the last step, or
             "inverse_sqrt", the paper's (§5.3, equation 3), which knows no last step. The paper's own peak
