@@ -90,7 +90,16 @@ def site(tmp_path_factory):
 
 
 def test_every_chapter_and_page_is_built(site):
-    about = {"index", "how_to_use", "zh", "exercises", "instructors", "own_course", "wmt14"}
+    about = {
+        "index",
+        "how_to_use",
+        "zh",
+        "exercises",
+        "instructors",
+        "own_course",
+        "wmt14",
+        "several_machines",
+    }
     assert about | {"notation", "topics", "glossary", "reference", "references"} == PAGES
     wanted = {"index.html"} | {f"{name}.html" for name in PAGES}
     wanted |= {f"chapters/{name}.html" for name in CHAPTERS}
