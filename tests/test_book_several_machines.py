@@ -122,7 +122,7 @@ SMALL = {
         **{"d_model": 16, "num_heads": 2, "d_ff": 8, "num_encoder_layers": 1, "num_decoder_layers": 1},
         "dropout": 0.0,
     },
-    "training": {"steps": 60, "checkpoint_every": 10, "training_pairs": 999, "warmup_steps": 5},
+    "training": {"steps": 150, "checkpoint_every": 10, "training_pairs": 999, "warmup_steps": 5},
 }
 
 
@@ -183,8 +183,8 @@ def test_the_slurm_script_survives_a_death_on_one_machine(job, tmp_path, capsys,
     alone = ["train", "--config", "small.json", "--device", "cpu", "--output", "alone"]
     assert cli.main(alone) == 0
     assert losses(tmp_path / "run") == pytest.approx(losses(tmp_path / "alone"), rel=1e-3)
-    assert len(losses(tmp_path / "run")) == 60
-    assert json.loads((tmp_path / "run" / "record.json").read_text())["steps"] == 60
+    assert len(losses(tmp_path / "run")) == 150
+    assert json.loads((tmp_path / "run" / "record.json").read_text())["steps"] == 150
 
 
 def test_what_slurm_reads_comes_before_the_first_command():

@@ -9,11 +9,13 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 from conftest import assert_close
 
-from transformer_lessons import distributed, parallel
+from transformer_lessons import cli, distributed, parallel
+from transformer_lessons.checkpoints import load_model
 from transformer_lessons.data.batches import Batches
 from transformer_lessons.model import Transformer, TransformerConfig
 from transformer_lessons.resuming import found
@@ -288,22 +290,30 @@ def test_two_processes_train_packed_rows_as_one(tmp_path):
     assert_same(*curves[1:])
 
 
+def tiny(folder: Path, **training) -> Path:
+    """Settings for `lessons train`, of a run that takes seconds."""
+    sizes = {"d_model": 16, "num_heads": 2, "d_ff": 8, "num_encoder_layers": 1, "num_decoder_layers": 1}
+    settings = {"model": {**sizes, "dropout": 0.0}, "training": {"training_pairs": 999, **training}}
+    (folder / "small.json").write_text(json.dumps(settings))
+    return folder / "small.json"
+
+
+def wait_for_steps(folder: Path, steps: int, process: subprocess.Popen) -> None:
+    metrics = folder / "metrics.jsonl"
+    while not metrics.exists() or len(metrics.read_text().splitlines()) < steps:
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.05)
+
+
 @needs_gloo
 def test_the_command_under_torchrun(tmp_path):
     """One record, one set of files, one line of result; and Ctrl-C to all leaves a checkpoint to go on from."""
-    config = tmp_path / "small.json"
-    sizes = {"d_model": 16, "num_heads": 2, "d_ff": 8, "num_encoder_layers": 1, "num_decoder_layers": 1}
-    config.write_text(
-        json.dumps({"model": sizes, "training": {"checkpoint_every": 100, "training_pairs": 999}})
-    )
+    config = tiny(tmp_path, checkpoint_every=100)
     run = ["-m", "transformer_lessons", "train", "--device", "cpu", "--output", str(tmp_path / "run")]
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     new = [sys.executable, *launcher, *run, "--config", str(config), "--steps", "150"]
     with subprocess.Popen(new, env=ENVIRONMENT, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
-        metrics = tmp_path / "run" / "metrics.jsonl"
-        while not metrics.exists() or len(metrics.read_text().splitlines()) < 7:
-            assert process.poll() is None, process.stderr.read()
-            time.sleep(0.05)
+        wait_for_steps(tmp_path / "run", 7, process)
         process.send_signal(signal.SIGINT)  # torchrun passes it on
         _, complaints = process.communicate(timeout=120)
     assert process.returncode != 0
@@ -327,6 +337,37 @@ def test_the_command_under_torchrun(tmp_path):
     )
     assert json.loads((tmp_path / "run" / "record.json").read_text())["steps"] == 150
     assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 150
+
+
+@needs_gloo
+def test_the_command_in_shares_is_killed_and_one_process_goes_on_by_the_same_words(tmp_path):
+    """Within seconds there is an error that says what happened; the model at the end is whole."""
+    config = tiny(tmp_path, checkpoint_every=5, steps=150, warmup_steps=5)
+    words = ["train", "--device", "cpu", "--config", str(config), "--output", str(tmp_path / "run")]
+    words += ["--shard", "--resume-or-start"]
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
+    command = [sys.executable, *launcher, "transformer_lessons", *words]
+    with subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True) as process:
+        wait_for_steps(tmp_path / "run", 7, process)
+        psutil.Process(process.pid).children()[1].kill()
+        _, complaints = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert "SIGKILL" in complaints
+    before = torch.load(tmp_path / "run" / "checkpoint" / "progress.pt", weights_only=True)["step"]
+    assert before % 5 == 0
+    assert before < 150
+    assert cli.main(words) == 0
+    assert cli.main([*words[:-2], "--overwrite", "--output", str(tmp_path / "alone")]) == 0
+    one, other = (
+        [json.loads(line)["loss"] for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
+        for name in ("run", "alone")
+    )
+    assert len(one) == 150
+    assert one == pytest.approx(other, rel=1e-3)
+    models = [load_model(tmp_path / name)[0].state_dict() for name in ("run", "alone")]
+    assert models[0].keys() == models[1].keys()
+    for name, tensor in models[0].items():
+        assert_close(tensor, models[1][name], tolerance=1e-2)
 
 
 def test_alone_there_is_nothing_to_wait_for(monkeypatch):
