@@ -106,11 +106,11 @@ def _as_any_other_file():
 def read_folder(path: Path, model: nn.Module, optimizer: Optimizer) -> dict:
     """Put what `write_folder` wrote into model and optimiser; returns its `progress`.
 
-    A pitfall: with several processes, all must call it.
+    A pitfall: with several processes, all must call it. And what is damaged, or would run code, ends in errors of
+    pickle and torch; `resuming.load_checkpoint` makes one of them.
 
     Raises:
         ValueError: for arguments of other types, or a checkpoint of another model.
-        UnpicklingError: for one that is damaged, or would run code.
     """
     path = expect.path(path)
     expect.kind(nn.Module, model=model)
