@@ -15,6 +15,7 @@ from torch import nn
 from tests.test_docstrings import canon, definitions, is_class, parsed
 from transformer_lessons import (
     attention,
+    checkpoint_folder,
     checkpoints,
     costs,
     distributed,
@@ -22,7 +23,10 @@ from transformer_lessons import (
     files,
     layers,
     norms,
+    parallel,
+    resuming,
     schedule,
+    sharding,
     web_export,
 )
 from transformer_lessons.attention import by_hand, dot_product, inputs, linear, multi_head
@@ -32,6 +36,7 @@ from transformer_lessons.costs import sizes
 from transformer_lessons.costs.cards import CARDS
 from transformer_lessons.data import (
     batches,
+    encoded,
     lengths,
     multi30k,
     number_words,
@@ -39,6 +44,7 @@ from transformer_lessons.data import (
     subwords,
     texts,
     vocabulary,
+    wmt14,
 )
 from transformer_lessons.data.byte_pair import BytePairEncoding
 from transformer_lessons.decoding import beam, evaluating, greedy
@@ -56,6 +62,7 @@ from transformer_lessons.feed_forward import FeedForward, SwiGLU
 from transformer_lessons.losses import label_smoothed_loss
 from transformer_lessons.masks import additive, boolean, causal_mask, combine, padding_mask, segment_mask
 from transformer_lessons.model import Transformer, attention_maps
+from transformer_lessons.prefetching import made_ahead
 from transformer_lessons.training import Trainer
 from transformer_lessons.training_config import TrainingConfig, chosen_precision
 from transformer_lessons.training_loss import BatchLoss, batch_loss, split
@@ -270,6 +277,25 @@ def each_model(call, kind: str = "Transformer") -> list[tuple]:
     ]
 
 
+def each_kind(call, kind: str, name: str) -> list[tuple]:
+    return [
+        (lambda: call(None), f"^{name}: expected an? {kind}, got None$"),
+        (lambda: call(7), f"^{name}: expected an? {kind}, got 7$"),
+        (lambda: call("cpu"), f"^{name}: expected an? {kind}, got 'cpu'$"),
+    ]
+
+
+def each_state(call) -> list[tuple]:
+    """What every function of a run's folder, its model and its optimiser refuses."""
+    folder, net = Path("nowhere"), nn.Linear(2, 3)
+    optimizer = torch.optim.AdamW(net.parameters())
+    return [
+        *each_path(lambda path: call(path, net, optimizer), "(directory|path)"),
+        *each_kind(lambda x: call(folder, x, optimizer), "Module", "model"),
+        *each_kind(lambda x: call(folder, net, x), "Optimizer", "optimizer"),
+    ]
+
+
 def each_several(call, name: str) -> list[tuple]:
     return [
         (lambda: call("abc"), f"^{name}: expected several, such as a list, got 'abc'$"),
@@ -297,6 +323,7 @@ TRANSFORMER_SIZES = {"source_vocab_size": 11, "target_vocab_size": 13}
 SIZE_NAMES = (
     "source_vocab_size target_vocab_size d_model num_heads d_ff num_encoder_layers max_length".split()
 )
+OPTIMIZER = torch.optim.AdamW(nn.Linear(2, 3).parameters())
 STATE = {"query": K, "key": K, "value": V}
 
 # ---- One table: a public name, how it is called, what it says
@@ -1188,6 +1215,36 @@ BAD = {
         ),
         *each_size(lambda step: batches.TokenBatches(PAIRS, 1, seed=0)[step], "step", least=0),
     ],
+    "data.batches.sizes_of": [
+        *each_several(batches.sizes_of, "pairs"),
+        (lambda: batches.sizes_of([([3], [])]), r"^pairs\[0\]: expected tokens in its target, got none$"),
+        (lambda: batches.sizes_of([3]), r"^pairs\[0\]: expected two lists of ids, got 3$"),
+    ],
+    "data.encoded.EncodedPairs": [
+        (lambda: encoded.EncodedPairs(None), "^folder: expected a path, got None$"),
+    ],
+    "data.encoded.write_pairs": [
+        (lambda: encoded.write_pairs(None, PAIRS, 9), "^folder: expected a path, got None$"),
+        *each_several(lambda pairs: encoded.write_pairs("nowhere", pairs, 9), "pairs"),
+        *each_size(lambda vocab_size: encoded.write_pairs("nowhere", PAIRS, vocab_size), "vocab_size"),
+        (
+            lambda: encoded.write_pairs(Path(__file__).parent, PAIRS, 9),
+            "^folder: expected a new one, got .*, which exists$",
+        ),
+    ],
+    "data.wmt14.sentences": [
+        (lambda: wmt14.sentences("dev"), "^split: expected one of train, validation, test, got 'dev'$"),
+        (lambda: wmt14.sentences(["test"]), r"^split: expected one of train, .*, got \['test'\]$"),
+    ],
+    "data.wmt14.find": [
+        (lambda: wmt14.find("test.fr"), r"^name: expected one of train\.en, .*, got 'test\.fr'$"),
+    ],
+    "data.wmt14.joint_encoding": [
+        (lambda: wmt14.joint_encoding(258), "^vocab_size: expected 259 or more, .*, got 258$"),
+    ],
+    "data.wmt14.encoded": [
+        (lambda: wmt14.encoded("tokenizer.json"), "^joint: expected a Subwords, got 'tokenizer.json'$"),
+    ],
     "data.multi30k.sentences": [
         (lambda: multi30k.sentences("dev"), "^split: expected one of train, validation, test, got 'dev'$"),
         (lambda: multi30k.sentences(None), "^split: expected a str, got None$"),
@@ -1365,6 +1422,46 @@ BAD = {
     ],
     "checkpoints.load_tokenisers": each_path(checkpoints.load_tokenisers, "directory"),
     "checkpoints.snapshots": each_path(checkpoints.snapshots, "directory"),
+    "checkpoints.save_snapshot": [
+        *each_path(lambda path: checkpoints.save_snapshot(path, 1, {}, keep=1), "directory"),
+        *each_size(lambda step: checkpoints.save_snapshot(Path("no"), step, {}, keep=1), "step", least=0),
+        *each_kind(lambda x: checkpoints.save_snapshot(Path("no"), 1, x, keep=1), "dict", "weights"),
+        *each_size(lambda keep: checkpoints.save_snapshot(Path("no"), 1, {}, keep=keep), "keep"),
+    ],
+    "resuming.found": each_path(resuming.found, "directory"),
+    "resuming.discard": [
+        *each_path(resuming.discard, "directory"),
+        (
+            lambda: resuming.discard(Path("nowhere"), but="checkpoint.pt"),
+            "^but: expected .*, got 'checkpoint",
+        ),
+    ],
+    "resuming.save_checkpoint": [
+        *each_state(lambda *given: resuming.save_checkpoint(*given, {})),
+        *each_kind(lambda x: resuming.save_checkpoint(Path("no"), model(), OPTIMIZER, x), "dict", "progress"),
+    ],
+    "resuming.load_checkpoint": [
+        *each_state(resuming.load_checkpoint),
+        (
+            lambda: resuming.load_checkpoint(Path("nowhere"), model(), OPTIMIZER),
+            r"^resume: expected a checkpoint, found no nowhere/checkpoint\.pt$",
+        ),
+    ],
+    "checkpoint_folder.set_aside": each_path(checkpoint_folder.set_aside, "directory"),
+    "checkpoint_folder.write_folder": [
+        *each_state(lambda *given: checkpoint_folder.write_folder(*given, {})),
+        *each_kind(
+            lambda x: checkpoint_folder.write_folder(Path("no"), model(), OPTIMIZER, x), "dict", "progress"
+        ),
+    ],
+    "checkpoint_folder.read_folder": each_state(checkpoint_folder.read_folder),
+    "checkpoint_folder.shapes": each_kind(checkpoint_folder.shapes, "dict", "tensors"),
+    "checkpoint_folder.refuse_another": [
+        (
+            lambda: checkpoint_folder.refuse_another(Path("here"), {"b": (3,), "c": (5,)}, {"a": (2,)}),
+            r"^resume: expected a checkpoint of this model, here is of another: a: expected \(2,\), got nothing$",
+        ),
+    ],
     "checkpoints.average_checkpoints": [
         *each_several(checkpoints.average_checkpoints, "paths"),
         (
@@ -1412,6 +1509,31 @@ BAD = {
     "distributed.any_of": [
         (lambda: distributed.any_of(True, "cpu"), "^device: expected a device, got 'cpu'$"),
     ],
+    "sharding.shard": [
+        *each_kind(lambda x: sharding.shard(x, [], torch.device("cpu")), "Module", "root"),
+        *each_several(lambda x: sharding.shard(model(), x, torch.device("cpu")), "layers"),
+        *each_kind(lambda x: sharding.shard(model(), [], x), "device", "device"),
+        (
+            lambda: sharding.shard(model(), [], torch.device("cpu")),
+            "^shard: expected two processes or more, got 1$",
+        ),
+    ],
+    "sharding.is_sharded": each_kind(sharding.is_sharded, "Module", "model"),
+    "sharding.whole": each_kind(sharding.whole, "Tensor", "tensor"),
+    "sharding.whole_weights": each_kind(sharding.whole_weights, "Module", "model"),
+    "sharding.whole_model": each_model(sharding.whole_model),
+    "parallel.share": each_kind(parallel.share, "Batch or PackedBatch", "batch"),
+    "parallel.divided": [
+        *each_kind(lambda x: parallel.divided(x, torch.device("cpu"), in_shares=False), "BatchLoss", "loss"),
+        *each_kind(
+            lambda x: parallel.divided(BatchLoss(model(), 0.1), x, in_shares=True), "device", "device"
+        ),
+    ],
+    "parallel.synchronised": each_kind(lambda x: parallel.synchronised(x, True), "Module", "loss"),
+    "prefetching.made_ahead": [
+        (lambda: made_ahead([3], 5).__enter__(), "^make: expected a function or module, got a list$"),
+        *each_size(lambda end: made_ahead(len, end).__enter__(), "end", least=0),
+    ],
     "training_config.TrainingConfig": [
         *each_size(TrainingConfig, "steps", "batch_size", "training_pairs", "checkpoint_every", "accumulate"),
         *each_size(TrainingConfig, "snapshots", "warmup_steps", "seed", least=0),
@@ -1419,6 +1541,7 @@ BAD = {
             row
             for name in ("peak_learning_rate", "clip_norm", "weight_decay")
             for row in each_number(lambda bad, name=name: TrainingConfig(**{name: bad}), name)
+            if name != "clip_norm" or not row[1].endswith("None$")  # which is no limit
         ],
         (lambda: TrainingConfig(smoothing=1), "^smoothing: expected 0 or more and below 1, got 1$"),
         (
@@ -1437,6 +1560,14 @@ BAD = {
             "^precision: expected one of auto, float32, bfloat16, float16, got 'half'$",
         ),
         (lambda: TrainingConfig(compile=1), "^compile: expected True or False, got 1$"),
+        (
+            lambda: TrainingConfig(schedule="linear"),
+            "^schedule: expected one of cosine, inverse_sqrt, got 'linear'$",
+        ),
+        (
+            lambda: TrainingConfig(schedule="inverse_sqrt", warmup_steps=0),
+            "^warmup_steps: expected an integer, 1 or more, got 0$",
+        ),
         *[
             (
                 lambda bad=bad: TrainingConfig(tokens=99, packed_length=bad),
@@ -1480,6 +1611,7 @@ BAD = {
         (lambda: trainer(config={"steps": 3}), "^config: expected a TrainingConfig, got a dict$"),
         (lambda: trainer(config=CONFIG), "^config: expected a TrainingConfig, got a TransformerConfig$"),
         (lambda: trainer(directory=7), "^directory: expected a path, got 7$"),
+        (lambda: trainer(device="cpu"), "^device: expected .*, got 'cpu'$"),
     ],
     "training.Trainer.train_step": [
         (
@@ -1641,6 +1773,8 @@ EXEMPT = {
     "data.subwords.Subwords.save": "writes where `load` reads",
     "data.subwords.Subwords.encode": "needs a tokeniser: tests/test_subwords.py",
     "data.subwords.Subwords.decode": "needs a tokeniser: tests/test_subwords.py",
+    "data.subwords.Subwords.encode_all": "needs a tokeniser: tests/test_subwords.py",
+    "data.encoded.EncodedPairs.within": "needs a folder: tests/test_encoded.py",
     "data.number_words.vocabularies": "takes nothing",
     **dict.fromkeys(
         (

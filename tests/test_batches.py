@@ -1,9 +1,12 @@
 """Batches: the shift, the padding, and the order."""
 
+import random
+
+import numpy as np
 import pytest
 import torch
 
-from transformer_lessons.data.batches import Batch, Batches, TokenBatches, make_batch
+from transformer_lessons.data.batches import Batch, Batches, TokenBatches, make_batch, sizes_of
 
 # Pair n is recognised by its first source token.
 PAIRS = [([100 + n] * (1 + n % 3), [3 + n] * (1 + n % 5)) for n in range(21)]
@@ -85,6 +88,22 @@ def test_half_a_pair_is_none(no_shape_checks):
 def test_one_negative_id_among_many():
     with pytest.raises(ValueError, match="pairs: expected ids, 0 or more, got -5"):
         make_batch([([3, 9, -5], [4])])
+
+
+def test_an_epoch_is_shuffled_once(monkeypatch):
+    drawn, shuffle = [], torch.randperm
+    monkeypatch.setattr(torch, "randperm", lambda n, **options: drawn.append(n) or shuffle(n, **options))
+    batches = Batches(PAIRS, 7, seed=3)
+    wanted = [firsts(batches[step]) for step in range(6)]
+    assert drawn == [21, 21]
+    assert [firsts(Batches(PAIRS, 7, seed=3)[step]) for step in range(6)] == wanted
+
+
+def test_sizes():
+    assert sizes_of([([7, 8, 9], [5]), ([6], [3, 4])]).tolist() == [[3, 1], [1, 2]]
+    assert sizes_of([]).shape == (0, 2)
+    with pytest.raises(ValueError, match=r"^pairs\[1\]: expected tokens in its source, got none$"):
+        sizes_of([([7], []), ([], [5])])
 
 
 # ---- Batches of like lengths
@@ -209,9 +228,9 @@ def test_token_batches_sort_by_the_longer_side_and_then_by_both():
     """With the end mark 8 and 9, 9 and 2, 7 and 8, 3 and 9 tokens."""
     lengths = [(8, 8), (9, 1), (7, 7), (3, 8)]
     batches = TokenBatches([([5] * source, [6] * target) for source, target in lengths], 1, seed=0)
-    pool = torch.arange(4)
-    assert batches._sorted(pool, False) == [2, 1, 3, 0]
-    assert batches._sorted(pool, True) == [0, 3, 1, 2]
+    pool = np.arange(4)
+    assert batches._sorted(pool, False).tolist() == [2, 1, 3, 0]
+    assert batches._sorted(pool, True).tolist() == [0, 3, 1, 2]
 
 
 def test_token_batches_are_cut_once_an_epoch(monkeypatch):
@@ -221,6 +240,33 @@ def test_token_batches_are_cut_once_an_epoch(monkeypatch):
     for step in range(2 * batches.steps_per_epoch):
         batches[step]
     assert epochs == [0, 1]
+
+
+def cut_one_by_one(batches: TokenBatches, epoch: int) -> list[list[int]]:
+    """What `TokenBatches` promises, pair by pair: sort a pool, begin the next batch where a middle says so."""
+    sizes = [(len(source), len(target) + 1) for source, target in batches.pairs]
+    total, count = sum(map(sum, sizes)), batches.steps_per_epoch
+    generator = torch.Generator().manual_seed(1_000_003 * batches.seed + epoch)
+    order = []
+    for number, pool in enumerate(torch.randperm(len(sizes), generator=generator).tensor_split(4)):
+        order += sorted(pool.tolist(), key=lambda n: (max(sizes[n]), sum(sizes[n])), reverse=number % 2 == 1)
+    found, before, last = [[] for _ in range(count)], 0, -1
+    for place, number in enumerate(order):
+        middle = int((before + sum(sizes[number]) / 2) * count / total)
+        last = min(max(middle, count - len(order) + place), last + 1)
+        found[last].append(number)
+        before += sum(sizes[number])
+    return [found[number] for number in torch.randperm(count, generator=generator).tolist()]
+
+
+@pytest.mark.parametrize("longest", [2, 7, 61])
+@pytest.mark.parametrize("tokens", [3, 11, 97, 419])
+def test_token_batches_are_those_of_a_loop_over_all_pairs(longest, tokens):
+    source = random.Random(tokens)
+    pairs = [([5] * source.randint(1, longest), [6] * source.randint(1, longest)) for _ in range(211)]
+    batches = TokenBatches(pairs, tokens, seed=2)
+    for epoch in (0, 5):
+        assert [batch.tolist() for batch in batches._cut(epoch)] == cut_one_by_one(batches, epoch)
 
 
 def test_sorted_pairs_come_in_batches_of_random_order(monkeypatch):

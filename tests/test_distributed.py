@@ -9,49 +9,136 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
+from conftest import assert_close
 
-from transformer_lessons import distributed, training
+from transformer_lessons import cli, distributed, parallel
+from transformer_lessons.checkpoints import load_model
 from transformer_lessons.data.batches import Batches
 from transformer_lessons.model import Transformer, TransformerConfig
+from transformer_lessons.resuming import found
 from transformer_lessons.training import Trainer, TrainingConfig
 
-# What torchrun runs: a tiny model in float64, without dropout, so that only the order of sums differs.
+# What runs: a tiny model in float64, without dropout, so that only the order of sums differs. Either torchrun has
+# started one for each process; or it starts them itself, one stage of a run after another, which is much faster.
 SCRIPT = """
-import json, os, signal, sys
+import json, os, signal, socket, sys
 from pathlib import Path
 import torch
-from transformer_lessons import distributed
+import torch.distributed.checkpoint
+import torch.distributed.fsdp
+from transformer_lessons import distributed, training
 from transformer_lessons.data import number_words
 from transformer_lessons.data.batches import TokenBatches
 from transformer_lessons.data.packing import PackedBatches
 from transformer_lessons.model import Transformer, TransformerConfig
+from transformer_lessons.resuming import found
+from transformer_lessons.sharding import whole
 from transformer_lessons.training import Trainer, TrainingConfig
 
-folder, steps, killed_at, is_packed = Path(sys.argv[1]), *map(int, sys.argv[2:])
 torch.set_num_threads(1)
-with distributed.process_group(torch.device("cpu")):
+
+
+def die(*given):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def held(tensors):
+    return sum(x.to_local().numel() if hasattr(x, "to_local") else x.numel() for x in tensors)
+
+
+def new_trainer(folder, is_packed=False, in_shares=False, precision="float32"):
     source, target = number_words.vocabularies()
     sizes = dict(d_model=21, num_heads=3, d_ff=17, num_encoder_layers=1, num_decoder_layers=1, dropout=0.0)
     torch.manual_seed(0)
-    model = Transformer(TransformerConfig(len(source), len(target), **sizes)).double()
+    model = Transformer(TransformerConfig(len(source), len(target), **sizes))
+    model = model.double() if precision == "float32" else model
     pairs = number_words.pairs(number_words.training_numbers(307, 0))
-    how = dict(accumulate=2, recompute=distributed.world_size() > 1)  # which changes nothing
-    config = TrainingConfig(steps=50, tokens=211, warmup_steps=7, checkpoint_every=10, **how)
+    # Computed again or not, in one part or two: it changes nothing.
+    how = dict(accumulate=2, recompute=distributed.world_size() > 1, precision=precision)
+    config = TrainingConfig(steps=50, tokens=211, warmup_steps=7, shard=in_shares, snapshots=1, **how)
     packed, sorted_by_length = PackedBatches(pairs, 211, 31, seed=0), TokenBatches(pairs, 211, seed=0)
-    trainer = Trainer(model, packed if is_packed else sorted_by_length, config, folder)
-    if (folder / "checkpoint.pt").exists():
+    return Trainer(model, packed if is_packed else sorted_by_length, config, folder)
+
+
+def train(folder, steps=50, killed_at=None, writing=False, **how):
+    trainer = new_trainer(folder, **how)
+    if found(folder):
         trainer.restore()
+    between, exchange = [], training.synchronised
+
+    def seen(loss, is_last):
+        between.append(held(p.grad for p in trainer.model.parameters() if p.grad is not None))
+        return exchange(loss, is_last)
+
+    training.synchronised = seen
     while trainer.step < steps:
         trainer.history.append(trainer.train_step())
+        is_last = trainer.step == killed_at and distributed.rank() == 1
+        if is_last and writing:  # its part of the checkpoint, when others have begun with theirs
+            torch.distributed.checkpoint.FileSystemWriter.write_data = die
         if trainer.step % 10 == 0:
             trainer.save()
-        if trainer.step == killed_at and distributed.rank() == 1:
-            os.kill(os.getpid(), signal.SIGKILL)
+        if is_last:
+            die()
     trainer.save()
-    total = sum(p.double().sum().item() for p in model.parameters())
-    print(json.dumps({"rank": distributed.rank(), "total": total}), flush=True)
+    state = trainer.optimizer.state
+    here = [held(state), held(p.grad for p in state)]
+    here += [held(moments[name] for moments in state.values()) for name in ("exp_avg", "exp_avg_sq")]
+    total = sum(whole(p).double().sum().item() for p in trainer.model.parameters())
+    return {"total": total, "held": here, "between": between[-2:]}
+
+
+def overflow(folder, **how):
+    '''One number of the gradient overflows in the second process: both leave the step out.'''
+    trainer = new_trainer(folder, precision="float16", **how)
+    trainer.train_step()
+    before, unscale = [p.detach().clone() for p in trainer.model.parameters()], trainer.scaler.unscale_
+
+    def spoiled(optimizer):
+        if distributed.rank():
+            next(iter(optimizer.state)).grad.to_local().view(-1)[0] = float("inf")
+        unscale(optimizer)
+
+    scale, trainer.scaler.unscale_ = trainer.scaler.get_scale(), spoiled
+    norm = trainer.train_step()["gradient_norm"]
+    same = [torch.equal(whole(a), whole(b)) for a, b in zip(before, trainer.model.parameters())]
+    trainer.scaler.unscale_ = unscale
+    after = trainer.train_step()["gradient_norm"]
+    return {"norm": norm, "same": all(same), "after": after, "scales": scale / trainer.scaler.get_scale()}
+
+
+def work(folder, what="train", **how):
+    with distributed.process_group(torch.device("cpu")):
+        said = globals()[what](folder, **how)
+        sys.stdout.write(json.dumps({"rank": distributed.rank(), **said}) + "\\n")  # at once, or lines would mix
+        sys.stdout.flush()
+
+
+def start(processes, port, **how):
+    for rank in range(processes):
+        if not os.fork():
+            if processes > 1:
+                place = dict(MASTER_ADDR="localhost", MASTER_PORT=port, RANK=rank, WORLD_SIZE=processes)
+                os.environ.update({name: str(value) for name, value in place.items()})
+            work(**how)
+            os._exit(0)
+    if any([os.wait()[1] for _ in range(processes)]):
+        sys.exit("a process has failed")
+
+
+folder = Path(sys.argv[1])
+for stage in json.loads(sys.argv[2]):
+    processes = stage.pop("processes")
+    if "RANK" in os.environ:
+        work(folder, **stage)
+    else:
+        with socket.socket() as free:
+            free.bind(("localhost", 0))
+            port = free.getsockname()[1]
+        start(processes, port, folder=folder, **stage)
 """
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 needs_gloo = pytest.mark.skipif(
@@ -60,79 +147,173 @@ needs_gloo = pytest.mark.skipif(
 )
 
 
-def started(processes: int, *arguments: str) -> list[str]:
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
-    return [sys.executable, *(launcher if processes > 1 else []), *arguments]
-
-
-def train(
-    tmp_path: Path, name: str, processes: int, steps: int = 50, killed_at: int = -1, is_packed: int = 0
-):
-    script = tmp_path / "script.py"
+def train(folder: Path, *stages: dict, torchrun: bool = False) -> subprocess.CompletedProcess:
+    """Run the script in that folder, stage by stage: how many processes, and the arguments of its `train`."""
+    script = folder / "script.py"
     script.write_text(SCRIPT)
-    (tmp_path / name).mkdir(exist_ok=True)
-    arguments = map(str, (script, tmp_path / name, steps, killed_at, is_packed))
-    command = started(processes, *arguments)
-    done = subprocess.run(
-        command, capture_output=True, text=True, env=ENVIRONMENT, timeout=300, cwd=tmp_path, check=False
+    (folder / "run").mkdir(exist_ok=True)
+    number = str(stages[0]["processes"])
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", number]
+    command = [*(launcher if torchrun else []), str(script), str(folder / "run"), json.dumps(stages)]
+    return subprocess.run(
+        [sys.executable, *command],
+        **{"capture_output": True, "text": True, "check": False, "timeout": 300},
+        env=ENVIRONMENT,
+        cwd=folder,
     )
-    return done
+
+
+def printed(done: subprocess.CompletedProcess) -> list[dict]:
+    """What each process said at its end, by its number."""
+    assert done.returncode == 0, done.stderr
+    lines = (line for line in done.stdout.splitlines() if line.startswith("{"))
+    return sorted((json.loads(line) for line in lines), key=lambda said: said["rank"])
 
 
 def curve(folder: Path) -> list[float]:
-    content = torch.load(folder / "checkpoint.pt", weights_only=True)
+    path = found(folder / "run")
+    content = torch.load(path / "progress.pt" if path.is_dir() else path, weights_only=True)
     return [record["loss"] for record in content["history"]]
 
 
-@needs_gloo
-def test_two_processes_train_as_one_and_go_on_as_one(tmp_path):
-    one, two = train(tmp_path, "one", 1), train(tmp_path, "two", 2)
-    assert one.returncode == two.returncode == 0, two.stderr
-    expected = curve(tmp_path / "one")
+def names(folder: Path) -> set[str]:
+    """What a run has left, but for the snapshot of its last step."""
+    return {path.name for path in (folder / "run").iterdir()} - {"weights-000050.pt"}
+
+
+def assert_same(one: list[float], other: list[float]) -> None:
+    assert max(abs(a - b) for a, b in zip(one, other, strict=True)) <= 1e-10
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory) -> tuple[list[float], dict, dict]:
+    """One process with the whole batch: its curve, what it said at its end, and its weights."""
+    folder = tmp_path_factory.mktemp("alone")
+    (said,) = printed(train(folder, {"processes": 1}))
+    expected = curve(folder)
     assert len(expected) == 50
     assert expected[-1] < 0.9 * expected[0]
-    assert max(abs(a - b) for a, b in zip(expected, curve(tmp_path / "two"), strict=True)) <= 1e-10
-    ends = [json.loads(line)["total"] for line in two.stdout.splitlines() if line.startswith("{")]
-    assert len(ends) == 2
-    assert ends[0] == ends[1]  # to the last bit: both took the same steps
+    return expected, said, torch.load(folder / "run" / "weights-000050.pt")
 
-    # One of two is killed: an error, at once; what was saved is whole, and one process or two go on from it.
-    killed = train(tmp_path, "killed", 2, killed_at=27)
+
+@needs_gloo
+def test_two_processes_train_as_one(tmp_path, alone):
+    expected, said, _ = alone
+    ends = printed(train(tmp_path, {"processes": 2}))
+    assert_same(expected, curve(tmp_path))
+    assert len(ends) == 2
+    assert ends[0]["total"] == ends[1]["total"]  # to the last bit: both took the same steps
+    assert ends[0]["held"] == ends[1]["held"] == said["held"]
+
+
+@needs_gloo
+def test_one_of_two_is_killed_and_one_or_two_go_on(tmp_path, alone):
+    """An error, at once; what was saved is whole."""
+    killed = train(tmp_path, {"processes": 2, "killed_at": 27}, torchrun=True)
     assert killed.returncode != 0
     assert "SIGKILL" in killed.stderr or "Signal 9" in killed.stderr
-    assert len(curve(tmp_path / "killed")) == 20
-    for processes, steps in ((1, 35), (2, 50)):
-        resumed = train(tmp_path, "killed", processes, steps)
-        assert resumed.returncode == 0, resumed.stderr
-    again = curve(tmp_path / "killed")
-    assert max(abs(a - b) for a, b in zip(expected, again, strict=True)) <= 1e-10
+    assert len(curve(tmp_path)) == 20
+    printed(train(tmp_path, {"processes": 1, "steps": 35}, {"processes": 2}))
+    assert_same(alone[0], curve(tmp_path))
+
+
+@needs_gloo
+def test_two_processes_with_half_of_the_model_each_train_as_one(tmp_path, alone):
+    """Odd sizes, tied weights, layers computed again, a batch in two parts."""
+    expected, said, weights = alone
+    ends = printed(train(tmp_path, {"processes": 2, "in_shares": True}))
+    assert_same(expected, curve(tmp_path))
+    assert ends[0]["total"] == ends[1]["total"]
+    for everything, *shares in zip(said["held"], *(end["held"] for end in ends), strict=True):
+        assert sum(shares) == everything > 0  # of weights, gradients and both moments
+        assert max(shares) < 0.54 * everything
+    for end in ends:  # nor are gradients whole between the two parts of a batch
+        assert end["between"] == [0, end["held"][1]]
+    assert names(tmp_path) == {"checkpoint"}
+    # The snapshot is whole, and of one's own making.
+    saved = torch.load(tmp_path / "run" / "weights-000050.pt")
+    assert saved.keys() == weights.keys()
+    for name, tensor in saved.items():
+        assert_close(tensor, weights[name], tolerance=1e-8)
+
+
+@needs_gloo
+def test_one_of_two_is_killed_while_it_writes_its_share_and_three_or_one_go_on(tmp_path, alone):
+    stage = {"processes": 2, "in_shares": True}
+    killed = train(tmp_path, {**stage, "killed_at": 20, "writing": True}, torchrun=True)
+    assert killed.returncode != 0
+    assert "SIGKILL" in killed.stderr or "Signal 9" in killed.stderr
+    assert ".checkpoint" in names(tmp_path)  # which nobody takes for a checkpoint
+    assert len(curve(tmp_path)) == 10
+    printed(train(tmp_path, {**stage, "processes": 3, "steps": 15}, {**stage, "processes": 1}))
+    assert_same(alone[0], curve(tmp_path))
+    assert names(tmp_path) == {"checkpoint"}
+
+
+@needs_gloo
+def test_a_run_goes_on_in_shares_and_again_without(tmp_path, alone):
+    stages = [
+        {"processes": 1, "steps": 20},
+        {"processes": 2, "steps": 27, "in_shares": True},
+        {"processes": 2},
+    ]
+    printed(train(tmp_path, *stages[:2]))
+    assert_same(alone[0][:27], curve(tmp_path))
+    assert names(tmp_path) - {"weights-000027.pt"} == {"checkpoint"}
+    printed(train(tmp_path, *stages[2:]))
+    assert_same(alone[0], curve(tmp_path))
+    assert names(tmp_path) == {"checkpoint.pt"}
+
+
+@needs_gloo
+def test_an_overflow_in_one_share_stops_the_step_in_all(tmp_path):
+    ends = printed(train(tmp_path, {"processes": 2, "what": "overflow", "in_shares": True}))
+    assert len(ends) == 2
+    for end in ends:
+        assert end["norm"] is None
+        assert end["same"]
+        assert end["after"] > 0
+        assert end["scales"] == 2
 
 
 @needs_gloo
 def test_two_processes_train_packed_rows_as_one(tmp_path):
-    one, two = (train(tmp_path, str(count), count, steps=13, is_packed=1) for count in (1, 2))
-    assert one.returncode == two.returncode == 0, two.stderr
-    curves = [curve(tmp_path / name) for name in ("1", "2")]
-    assert len(curves[0]) == 13
-    assert max(abs(a - b) for a, b in zip(*curves, strict=True)) <= 1e-10
+    curves = []
+    for name, stage in {"one": {}, "two": {}, "shares": {"in_shares": True}}.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        processes = 1 if name == "one" else 2
+        printed(train(folder, {**stage, "processes": processes, "steps": 7, "is_packed": True}))
+        curves.append(curve(folder))
+    assert len(curves[0]) == 7
+    assert_same(*curves[:2])
+    assert_same(*curves[1:])
+
+
+def tiny(folder: Path, **training) -> Path:
+    """Settings for `lessons train`, of a run that takes seconds."""
+    sizes = {"d_model": 16, "num_heads": 2, "d_ff": 8, "num_encoder_layers": 1, "num_decoder_layers": 1}
+    settings = {"model": {**sizes, "dropout": 0.0}, "training": {"training_pairs": 999, **training}}
+    (folder / "small.json").write_text(json.dumps(settings))
+    return folder / "small.json"
+
+
+def wait_for_steps(folder: Path, steps: int, process: subprocess.Popen) -> None:
+    metrics = folder / "metrics.jsonl"
+    while not metrics.exists() or len(metrics.read_text().splitlines()) < steps:
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.05)
 
 
 @needs_gloo
 def test_the_command_under_torchrun(tmp_path):
     """One record, one set of files, one line of result; and Ctrl-C to all leaves a checkpoint to go on from."""
-    config = tmp_path / "small.json"
-    sizes = {"d_model": 16, "num_heads": 2, "d_ff": 8, "num_encoder_layers": 1, "num_decoder_layers": 1}
-    config.write_text(
-        json.dumps({"model": sizes, "training": {"checkpoint_every": 100, "training_pairs": 999}})
-    )
+    config = tiny(tmp_path, checkpoint_every=100)
     run = ["-m", "transformer_lessons", "train", "--device", "cpu", "--output", str(tmp_path / "run")]
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     new = [sys.executable, *launcher, *run, "--config", str(config), "--steps", "150"]
     with subprocess.Popen(new, env=ENVIRONMENT, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
-        metrics = tmp_path / "run" / "metrics.jsonl"
-        while not metrics.exists() or len(metrics.read_text().splitlines()) < 7:
-            assert process.poll() is None, process.stderr.read()
-            time.sleep(0.05)
+        wait_for_steps(tmp_path / "run", 7, process)
         process.send_signal(signal.SIGINT)  # torchrun passes it on
         _, complaints = process.communicate(timeout=120)
     assert process.returncode != 0
@@ -156,6 +337,37 @@ def test_the_command_under_torchrun(tmp_path):
     )
     assert json.loads((tmp_path / "run" / "record.json").read_text())["steps"] == 150
     assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 150
+
+
+@needs_gloo
+def test_the_command_in_shares_is_killed_and_one_process_goes_on_by_the_same_words(tmp_path):
+    """Within seconds there is an error that says what happened; the model at the end is whole."""
+    config = tiny(tmp_path, checkpoint_every=5, steps=150, warmup_steps=5)
+    words = ["train", "--device", "cpu", "--config", str(config), "--output", str(tmp_path / "run")]
+    words += ["--shard", "--resume-or-start"]
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
+    command = [sys.executable, *launcher, "transformer_lessons", *words]
+    with subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True) as process:
+        wait_for_steps(tmp_path / "run", 7, process)
+        psutil.Process(process.pid).children()[1].kill()
+        _, complaints = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert "SIGKILL" in complaints
+    before = torch.load(tmp_path / "run" / "checkpoint" / "progress.pt", weights_only=True)["step"]
+    assert before % 5 == 0
+    assert before < 150
+    assert cli.main(words) == 0
+    assert cli.main([*words[:-2], "--overwrite", "--output", str(tmp_path / "alone")]) == 0
+    one, other = (
+        [json.loads(line)["loss"] for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
+        for name in ("run", "alone")
+    )
+    assert len(one) == 150
+    assert one == pytest.approx(other, rel=1e-3)
+    models = [load_model(tmp_path / name)[0].state_dict() for name in ("run", "alone")]
+    assert models[0].keys() == models[1].keys()
+    for name, tensor in models[0].items():
+        assert_close(tensor, models[1][name], tolerance=1e-2)
 
 
 def test_alone_there_is_nothing_to_wait_for(monkeypatch):
@@ -281,7 +493,7 @@ class Parallel(torch.nn.Module):
 @pytest.fixture
 def trainer(two, monkeypatch) -> Trainer:
     """In the second of two processes; it gets three of the seven pairs of a batch."""
-    monkeypatch.setattr(training, "DistributedDataParallel", Parallel)
+    monkeypatch.setattr(parallel, "DistributedDataParallel", Parallel)
     config = TransformerConfig(11, 13, 6, 3, 5, 1, 1, max_length=17)
     batches = Batches([([3 + n], [5 + n]) for n in range(7)], 7, seed=0)
     return Trainer(Transformer(config), batches, TrainingConfig(batch_size=7, accumulate=3, steps=2))

@@ -18,10 +18,12 @@ MATHEMATICS = (
 )
 INFRASTRUCTURE = (
     "config cache data files checkpoints training training_config training_loss interruption distributed "
-    "evaluation web_export costs decoding_steps".split()
+    "evaluation web_export costs decoding_steps parallel sharding resuming checkpoint_folder "
+    "prefetching".split()
 )
 ELSEWHERE = (
-    "expect checks oracles runs submission clone tasks doctor cli records plotting __main__ __init__".split()
+    "expect checks oracles runs submission clone tasks text_tasks doctor cli records configs plotting "
+    "__main__ __init__".split()
 )  # owe a docstring, no more
 OWED = dict.fromkeys(MATHEMATICS, ("formula", "source", "shapes", "errors", "pitfall"))
 OWED |= dict.fromkeys(INFRASTRUCTURE, ("errors", "pitfall"))

@@ -7,6 +7,7 @@ import torch
 
 from transformer_lessons import decoding, evaluation
 from transformer_lessons.checkpoints import load_model
+from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data import number_words
 from transformer_lessons.evaluation import (
     error_kind,
@@ -15,6 +16,7 @@ from transformer_lessons.evaluation import (
     in_chunks,
     translate,
 )
+from transformer_lessons.model import Transformer
 
 
 @pytest.mark.parametrize(
@@ -108,8 +110,26 @@ def test_greedy_unless_a_beam_is_asked_for():
         parameters = inspect.signature(function).parameters.values()
         return {p.name: p.default for p in parameters if p.default is not p.empty}
 
-    assert defaults(translate) == defaults(evaluate_number_words) == {"beam_size": 1}
-    assert defaults(evaluate_bleu) == {"beam_size": 1, "batch_size": 100}
+    assert defaults(evaluate_number_words) == {"beam_size": 1}
+    assert defaults(translate) == {"beam_size": 1, "extra_tokens": None}
+    assert defaults(evaluate_bleu) == {"beam_size": 1, "batch_size": 100, "extra_tokens": None}
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_a_translation_ends_so_many_tokens_after_its_source(monkeypatch, beam_size):
+    """The paper allows 50 more than the input has (§6.1); a batch is as wide as its longest sentence."""
+    _, source, target = load_model()
+    endless = Transformer(TransformerConfig(len(source), len(target), 6, 3, 7, 1, 1, max_length=13))
+    with torch.no_grad():
+        endless.output.weight.zero_()
+    endless.output.register_forward_hook(lambda _, __, logits: logits + torch.eye(len(target))[5])
+    sentences = [["one"], ["one"] * 3]
+    for extra_tokens, length in ((0, 3), (5, 8), (None, 13), (50, 13)):
+        options = {"beam_size": beam_size, "extra_tokens": extra_tokens}
+        found = translate(endless, source, target, sentences, **options)
+        assert [len(tokens) for tokens in found] == [length] * 2
+    with pytest.raises(ValueError, match=r"^extra_tokens: expected an integer, 0 or more, got -1$"):
+        translate(endless, source, target, sentences, extra_tokens=-1)
 
 
 def test_texts_of_like_lengths_share_a_batch(monkeypatch, no_shape_checks):
@@ -121,7 +141,7 @@ def test_texts_of_like_lengths_share_a_batch(monkeypatch, no_shape_checks):
     monkeypatch.setattr(type(source), "encode", lambda self, text: [3] * len(text.split()))
     asked = []
 
-    def translate(model, source, target, texts, *, beam_size):
+    def translate(model, source, target, texts, *, beam_size, extra_tokens):
         asked.append([len(text.split()) for text in texts])
         return [text.upper() for text in texts]
 

@@ -20,6 +20,7 @@ from transformer_lessons.data.packing import (
     make_packed_batch,
 )
 from transformer_lessons.model import attention_maps
+from transformer_lessons.parallel import share
 from transformer_lessons.runs import settings_of
 from transformer_lessons.tasks import batches
 from transformer_lessons.training import Trainer, TrainingConfig, batch_loss, split
@@ -347,15 +348,15 @@ def test_sentences_that_the_model_has_no_positions_for_are_found_on_any_device()
 
 
 def test_processes_share_rows(monkeypatch):
-    trainer, whole = Trainer(small_model(), numbers(), SMALL), numbers()[0]
+    whole = numbers()[0]
     monkeypatch.setattr(distributed, "world_size", lambda: 2)
     shares = []
     for rank in (0, 1):
         monkeypatch.setattr(distributed, "rank", lambda rank=rank: rank)
-        shares.append(trainer._share(whole))
+        shares.append(share(whole))
     assert sorted(firsts(shares[0]) + firsts(shares[1])) == sorted(firsts(whole))
     with pytest.raises(ValueError, match=r"^batch: expected 2 rows or more, one a process, got 1$"):
-        trainer._share(make_packed_batch([([3], [4]), ([5], [6])], 9))
+        share(make_packed_batch([([3], [4]), ([5], [6])], 9))
 
 
 def test_the_settings_of_a_run_choose_the_batches(tmp_path):

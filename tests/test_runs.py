@@ -112,6 +112,57 @@ def test_an_interrupted_run_says_how_to_go_on_and_ends_as_any_other(train, monke
     assert [json.loads(line)["step"] for line in lines] == [*range(1, 8)]
 
 
+def test_one_command_starts_a_run_and_goes_on_with_it(train, monkeypatch):
+    """As it is repeated where something else starts it again, whatever is there by then."""
+    train("--output", "uninterrupted")
+    again = ("--resume-or-start",)
+    with monkeypatch.context() as patch:
+        interrupted_after(patch, 4)
+        assert train(*again)[0] == 130
+    taken = counted(monkeypatch)
+    (FOLDER / "checkpoint.pt").rename("kept.pt")  # as if it had been cut off before the first one
+    with monkeypatch.context() as patch:
+        interrupted_after(patch, 3)
+        assert train(*again)[0] == 130
+    assert taken == [1, 2, 3]
+    Path("kept.pt").rename(FOLDER / "checkpoint.pt")
+    assert train(*again)[0] == 0
+    assert taken == [1, 2, 3, 5, 6, 7]
+    assert same(weights(FOLDER), weights(Path("uninterrupted")))
+    assert train(*again)[:2] == (0, "runs/number-words: 50.0% exact match on 2 numbers never trained on\n")
+    assert taken == [1, 2, 3, 5, 6, 7]
+
+
+def test_a_model_that_is_done_is_not_discarded_for_want_of_a_checkpoint(train):
+    train()
+    (FOLDER / "checkpoint.pt").unlink()
+    code, _, error = train("--resume-or-start")
+    assert code == 2
+    assert "runs/number-words holds a run; --resume goes on with it, --overwrite discards it" in error
+
+
+def test_a_checkpoint_that_one_process_sees_is_one_for_all(train, monkeypatch):
+    """Those that do not see the run's folder say so, and do not begin beside the others."""
+    monkeypatch.setattr(distributed, "any_of", lambda value, device: True)
+    code, _, error = train("--resume-or-start")
+    assert (code, error) == (2, f"lessons train: resume: expected a run, found no {FOLDER / 'config.json'}\n")
+
+
+def test_a_resumed_run_may_hold_its_model_in_another_way(train, monkeypatch):
+    """It changes nothing that is learned; whatever else would is refused."""
+    train("--output", "uninterrupted")
+    folders = []
+    for step, how in ((2, "--shard"), (5, "--no-shard"), (6, "--shard")):
+        with monkeypatch.context() as patch:
+            interrupted_after(patch, step)
+            assert train(how, *(["--resume"] if folders else []))[0] == 130
+        folders.append([path.name for path in FOLDER.iterdir() if path.name.startswith("checkpoint")])
+    assert folders == [["checkpoint"], ["checkpoint.pt"], ["checkpoint"]]
+    assert train("--resume")[0] == 0
+    assert json.loads((FOLDER / "config.json").read_text())["training"]["shard"]
+    assert same(weights(FOLDER), weights(Path("uninterrupted")))
+
+
 def test_of_a_run_that_keeps_snapshots_the_model_is_their_mean(train):
     train(snapshots=2)
     mean, last = average_checkpoints(snapshots(FOLDER)), torch.load(snapshots(FOLDER)[-1])

@@ -15,14 +15,15 @@ NAME = PACKAGE.name
 # A module imports only lower floors. The modules of a folder (`data`, `checks`) may know each other.
 FLOORS = [
     "expect",
-    "config masks cache schedule interruption distributed files records",
+    "config masks cache schedule interruption distributed files records configs",
     "encodings dropout norms attention losses data training_config costs",
     "embeddings feed_forward",
     "layers",
     "model",
-    "decoding_steps checkpoints",
+    "decoding_steps checkpoints sharding checkpoint_folder prefetching",
     "decoding",
-    "training_loss evaluation web_export",
+    "training_loss evaluation web_export resuming",
+    "parallel text_tasks",
     "training tasks",
     "checks oracles runs submission clone",
     "doctor",
@@ -32,7 +33,7 @@ FLOORS = [
 FLOOR = {part: number for number, parts in enumerate(FLOORS) for part in parts.split()}
 HEAVY = set(
     "matplotlib transformers tokenizers hypothesis nbgrader IPython pandas num2words nbformat pooch "
-    "sacrebleu".split()
+    "sacrebleu datasets".split()
 )
 
 MODULES = sorted(PACKAGE.rglob("*.py"))

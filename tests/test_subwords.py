@@ -43,6 +43,12 @@ def test_merges_are_those_of_our_own():
         assert len(Subwords.train(texts, vocab_size)) == vocab_size
 
 
+def test_many_texts_at_once(trained):
+    assert trained.encode_all(iter(ENGLISH + GERMAN)) == [trained.encode(text) for text in ENGLISH + GERMAN]
+    assert trained.encode_all([]) == []
+    assert trained.encode_all(["<eos>"]) == [trained.encode("<eos>")]
+
+
 def test_training_makes_sentences_shorter(trained):
     for text in ENGLISH + GERMAN:
         assert 0 < len(trained.encode(text)) < 0.6 * len(text.encode())
@@ -184,6 +190,10 @@ def test_complaints(no_shape_checks, trained):
         ValueError, match=r"^text: expected what UTF-8 can express, got half a surrogate pair, "
     ):
         trained.encode("\udc00")
+    with pytest.raises(ValueError, match=r"^texts: expected several texts, such as a list, got one str$"):
+        trained.encode_all("over the street")
+    with pytest.raises(ValueError, match=r"^texts\[1\]: expected a str, got int$"):
+        trained.encode_all(["over", 7])
 
 
 @pytest.mark.parametrize("number", [-1, 320])

@@ -9,12 +9,13 @@ import sys
 from dataclasses import asdict
 from importlib.resources import files
 
+import pooch
 import pytest
 import sacrebleu
 import torch
 
 from benchmarks.settings import complete
-from transformer_lessons import cli, records, tasks
+from transformer_lessons import cli, records, tasks, text_tasks
 from transformer_lessons.checkpoints import load_model, load_tokenisers, save_model
 from transformer_lessons.data import multi30k
 from transformer_lessons.data.batches import Batches, TokenBatches
@@ -47,6 +48,13 @@ def captions(tmp_path, monkeypatch):
             path = folder / f"{split}.{language}.gz"
             path.write_bytes(gzip.compress("".join(f"{pair[side]}\n" for pair in pairs).encode()))
             sums[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    news = tmp_path / "captions" / "wmt14"
+    news.mkdir()
+    for split, count in (("train", 120), ("validation", 5), ("test", 7)):
+        pairs = [caption(drawn) for _ in range(count)]
+        for side, language in enumerate(("en", "de")):
+            (news / f"{split}.{language}").write_text("".join(f"{pair[side]}\n" for pair in pairs))
+    monkeypatch.setattr(pooch, "os_cache", lambda name: str(tmp_path / "cache" / name))
     monkeypatch.setattr(multi30k, "SHA256", sums)
     monkeypatch.setenv(multi30k.VARIABLE, str(folder))
     monkeypatch.chdir(tmp_path)
@@ -203,7 +211,7 @@ def test_a_missing_library_is_said_in_one_line(captions, capsys, monkeypatch):
         ),
         (
             ["train", "--config", "chess.json"],
-            "chess.json: task: expected one of number-words, multi30k, got 'chess'",
+            "chess.json: task: expected one of number-words, multi30k, wmt14, got 'chess'",
         ),
         (
             ["train", "--task", "multi30k", "--resume"],
@@ -268,15 +276,15 @@ def test_bleu_is_sacrebleus_of_translations_in_their_order(joint, monkeypatch):
     pairs = [("A dog. " * n, f"Ein Hund Nummer {n} rennt durch den Schnee. " * n) for n in (3, 1, 4, 2, 5)]
     asked = []
 
-    def known(model, source, target, texts, *, beam_size):
-        asked.append((len(texts), beam_size))
+    def known(model, source, target, texts, *, beam_size, extra_tokens):
+        asked.append((len(texts), beam_size, extra_tokens))
         numbers = [text.count("dog") for text in texts]
         assert numbers == sorted(numbers)  # like lengths together
         return [f"ein Hund Nummer {n} rennt durch den Schnee. " * n for n in numbers]
 
     monkeypatch.setattr("transformer_lessons.evaluation.translate", known)
-    result = evaluate_bleu(model, joint, joint, pairs, beam_size=3, batch_size=2)
-    assert asked == [(2, 3), (2, 3), (1, 3)]
+    result = evaluate_bleu(model, joint, joint, pairs, beam_size=3, batch_size=2, extra_tokens=7)
+    assert asked == [(2, 3, 7), (2, 3, 7), (1, 3, 7)]
     got, expected = [german.replace("Ein", "ein") for _, german in pairs], [german for _, german in pairs]
     assert result["bleu"] == sacrebleu.corpus_bleu(got, [expected]).score < 95
     assert result["bleu_lowercase"] == sacrebleu.corpus_bleu(got, [expected], lowercase=True).score
@@ -291,8 +299,8 @@ def test_bleu_is_sacrebleus_of_translations_in_their_order(joint, monkeypatch):
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=lambda task: task.name)
 def test_a_task_is_judged_with_the_beam_that_was_asked_for(task, captions, monkeypatch):
-    for name in ("evaluate_bleu", "evaluate_number_words"):
-        monkeypatch.setattr(tasks, name, lambda *_, beam_size=1: {"beam_size": beam_size})
+    for module, name in ((text_tasks, "evaluate_bleu"), (tasks, "evaluate_number_words")):
+        monkeypatch.setattr(module, name, lambda *_, beam_size=1, **more: {"beam_size": beam_size})
     model, source, target = load_model()
     assert task.evaluate(model, source, target, 3)["beam_size"] == 3
 

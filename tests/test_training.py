@@ -88,6 +88,13 @@ def test_a_step_is_adamw_with_clipped_gradients_of_the_mean():
         assert_close(a, b, tolerance=1e-9)
 
 
+@pytest.mark.parametrize(("device", "fused"), [("cpu", True), ("meta", False)])
+def test_an_update_is_one_pass_where_torch_has_it(device, fused):
+    """That it is AdamW's all the same: above."""
+    trainer = Trainer(small_model(), small_batches(), SMALL, device=torch.device(device))
+    assert trainer.optimizer.defaults["fused"] == fused
+
+
 @pytest.mark.parametrize("parts", [2, 3, 5])
 def test_accumulated_gradients_are_those_of_the_whole_batch(parts):
     # Five pairs of unequal length in parts of unequal size: any averaging of averages would show.
@@ -224,6 +231,13 @@ def test_learning_rate_reaches_its_peak_and_every_step_learns():
     assert config.learning_rate(config.steps + 1) == 0
 
 
+def test_the_inverse_root_knows_no_last_step():
+    config = TrainingConfig(schedule="inverse_sqrt", peak_learning_rate=0.7, warmup_steps=100)
+    rates = {step: config.learning_rate(step) for step in (0, 1, 50, 100, 400)}
+    assert rates == pytest.approx({0: 0.007, 1: 0.007, 50: 0.35, 100: 0.7, 400: 0.35})
+    assert replace(config, steps=3).learning_rate(400) == rates[400]
+
+
 def test_settings_stay_as_they_were_checked():
     config = TrainingConfig()
     with pytest.raises(FrozenInstanceError):
@@ -292,20 +306,21 @@ def test_resumed_it_goes_on_with_the_same_bits_and_the_same_dropout(tmp_path):
     assert_goes_on(resumed, trainer)
 
 
-@pytest.mark.parametrize("there_now", [False, True])
-@pytest.mark.parametrize("there_before", [False, True])
+@pytest.mark.parametrize("there_now", [0, 1, 2, 3])
+@pytest.mark.parametrize("there_before", [0, 2])
 def test_a_gpus_random_state_goes_with_the_checkpoint(tmp_path, monkeypatch, there_before, there_now):
     """If a run was begun on a GPU and goes on without one, or the other way round, there is none to restore."""
-    states, restored = [torch.tensor([7, 11], dtype=torch.uint8)], []
+    states, restored = [torch.tensor(state, dtype=torch.uint8) for state in ([7, 11], [13])], []
     monkeypatch.setattr(torch.cuda, "get_rng_state_all", lambda: states)
     monkeypatch.setattr(torch.cuda, "set_rng_state_all", restored.append)
     trainer = Trainer(small_model(), small_batches(), SMALL, tmp_path)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: there_before)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: there_before > 0)
     trainer.save()
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: there_now)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: there_now > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: there_now)
     trainer.restore()
     found = [[state.tolist() for state in given] for given in restored]
-    assert found == ([[[7, 11]]] if there_before and there_now else [])
+    assert found == ([[[7, 11], [13]][:there_now]] if there_before and there_now else [])
 
 
 class Malicious:

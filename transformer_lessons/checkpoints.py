@@ -5,7 +5,7 @@
     weights.safetensors  the parameters
     record.json          what was measured, on which device, with which versions
     metrics.jsonl        one line a training step
-    checkpoint.pt        all that resuming needs
+    checkpoint.pt        all that resuming needs (`resuming`), or, of a model in shares, a folder ``checkpoint``
     weights-000250.pt    the parameters after that step, if snapshots are kept
 
 Everything is written by `files.replacing`: a reader never sees half a file, and a power cut leaves the old one.
@@ -123,6 +123,24 @@ def snapshots(directory: Path) -> list[Path]:
     """
     directory = expect.path(directory, "directory")
     return sorted(directory.glob("weights-*.pt"))
+
+
+def save_snapshot(directory: Path, step: int, weights: dict[str, Tensor], *, keep: int) -> None:
+    """Write ``weights-STEP.pt``, and of all such files leave the latest `keep`.
+
+    A pitfall: the latest are those of the highest steps, so what another run has left had better be gone.
+
+    Raises:
+        ValueError: for what is no path, weights that are no dict, a step below 0, or fewer than 1 to keep.
+    """
+    directory = expect.path(directory, "directory")
+    expect.lengths(step=step)
+    expect.kind(dict, weights=weights)
+    expect.sizes(keep=keep)
+    with replacing(directory / f"weights-{step:06}.pt") as temporary:
+        torch.save(weights, temporary)
+    for old in snapshots(directory)[:-keep]:
+        old.unlink()
 
 
 def average_checkpoints(paths: Iterable[Path]) -> dict[str, Tensor]:

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from transformer_lessons import __version__, clone, web_export
+from transformer_lessons import __version__, clone, configs, web_export
 from transformer_lessons.checkpoints import load_model
 from transformer_lessons.doctor import doctor
 from transformer_lessons.evaluation import in_chunks
@@ -68,7 +68,7 @@ def make_parser() -> Parser:
     add_beam(command)
     command.set_defaults(run=evaluate)
 
-    command = commands.add_parser("translate", help="English to German: number words or digits, or captions")
+    command = commands.add_parser("translate", help="English to German: number words or digits, or text")
     add_model(command)
     command.add_argument("text", nargs="*", metavar="TEXT", help="without it, one per line of standard input")
     add_beam(command)
@@ -121,17 +121,21 @@ def add_train(commands) -> None:
     """The command that trains, and its arguments."""
     command = commands.add_parser("train", help="train a model; Ctrl-C leaves a checkpoint, --resume goes on")
     command.add_argument("--task", choices=TASKS, help="what to learn (number-words)")
-    command.add_argument("--config", type=Path, metavar="FILE", help="a run's config.json, to train like it")
+    packaged = f"a run's config.json, to train like it, or {' or '.join(configs.names())}"
+    command.add_argument("--config", type=configs.find, metavar="FILE", help=packaged)
     command.add_argument("--output", type=Path, metavar="DIR", help="(runs/TASK)")
     command.add_argument("--seed", type=int, metavar="N", help="of initialisation and data (0)")
     command.add_argument(
-        "--steps", type=int, metavar="N", help="optimiser steps in all (250; multi30k: 1,600)"
+        "--steps", type=int, metavar="N", help="optimiser steps in all (250; multi30k: 1,600; wmt14: 100,000)"
     )
     command.add_argument("--device", choices=["auto", "cpu", "cuda", "mps"], default="auto")
-    command.add_argument("--precision", choices=PRECISIONS, help="of matrix products (multi30k: auto)")
+    command.add_argument("--precision", choices=PRECISIONS, help="of matrix products (multi30k, wmt14: auto)")
     command.add_argument("--compile", action="store_true", help="fuse the step with torch.compile")
+    yes_or_no, shares = argparse.BooleanOptionalAction, "under torchrun: no process holds the whole model"
+    command.add_argument("--shard", action=yes_or_no, help=shares)
     kept = command.add_mutually_exclusive_group()
     kept.add_argument("--resume", action="store_true", help="go on from the checkpoint in DIR")
+    kept.add_argument("--resume-or-start", action="store_true", help="go on if there is a checkpoint in DIR")
     kept.add_argument("--overwrite", action="store_true", help="discard the run in DIR and start anew")
     command.set_defaults(run=train)
 

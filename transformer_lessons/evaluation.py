@@ -33,6 +33,7 @@ def translate(
     sentences: Sequence[str | Sequence[str]],
     *,
     beam_size: int = 1,
+    extra_tokens: int | None = None,
 ) -> list[str] | list[list[str]]:
     """Translations of sentences, in one batch: texts, or for a `Vocabulary` the tokens of each.
 
@@ -42,22 +43,28 @@ def translate(
         model, source, target: a trained model and its tokenisers.
         sentences: what `source` encodes: texts, or for a `Vocabulary` the tokens of each.
         beam_size: 1 is `decoding.greedy`, more `decoding.beam`.
+        extra_tokens: how many more than the batch's longest sentence a translation may have, 50 in the paper
+            (§6.1); None for as many as the model has positions.
 
     Raises:
         ValueError: for sentences that `source` cannot encode, such as tokens outside its vocabulary, sentences
-            longer than the model's max_length, or a beam_size below 1.
+            longer than the model's max_length, a beam_size below 1, or negative extra_tokens.
     """
     expect.kind(Transformer, model=model)
     expect.kind(Tokeniser, source=source, target=target)
     expect.several(sentences=sentences)
     expect.sizes(beam_size=beam_size)
+    expect.lengths(extra_tokens=extra_tokens or 0)
     device = next(model.parameters()).device
     ids, _ = limit_lengths([source.encode(sentence) for sentence in sentences], model.config.max_length)
     src = pad(ids, source.pad_id).to(device)
+    most = model.config.max_length
+    if extra_tokens is not None:
+        most = max(1, min(most, src.size(1) + extra_tokens))
     if beam_size == 1:
-        ids = greedy(model, src, max_length=model.config.max_length)
+        ids = greedy(model, src, max_length=most)
     else:
-        ids = beam(model, src, beam_size=beam_size, max_length=model.config.max_length)
+        ids = beam(model, src, beam_size=beam_size, max_length=most)
     return [target.decode(row) for row in ids.tolist()]
 
 
@@ -125,6 +132,7 @@ def evaluate_bleu(
     *,
     beam_size: int = 1,
     batch_size: int = 100,
+    extra_tokens: int | None = None,
 ) -> dict:
     """Translate the first text of each pair and compare with the second by BLEU (Papineni et al. 2002).
 
@@ -158,7 +166,8 @@ def evaluate_bleu(
     found = {}
     for chunk in in_chunks(order, batch_size):
         texts = [pairs[number][0] for number in chunk]
-        found |= dict(zip(chunk, translate(model, source, target, texts, beam_size=beam_size), strict=True))
+        translated = translate(model, source, target, texts, beam_size=beam_size, extra_tokens=extra_tokens)
+        found |= dict(zip(chunk, translated, strict=True))
     got, references = [found[number] for number in range(len(pairs))], [[german for _, german in pairs]]
     result = {}
     for name, metric in metrics.items():

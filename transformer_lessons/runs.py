@@ -9,9 +9,11 @@ from pathlib import Path
 import torch
 
 from transformer_lessons import __version__, distributed
-from transformer_lessons.checkpoints import load_tokenisers, save_model, snapshots
+from transformer_lessons.checkpoints import load_model, load_tokenisers, save_model, snapshots
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.files import read_json, write_json
+from transformer_lessons.resuming import discard, found
+from transformer_lessons.sharding import whole_model
 from transformer_lessons.tasks import TASKS, NumberWords, Task, batches, new_model, task_of
 from transformer_lessons.training import Trainer, TrainingConfig, average_checkpoints
 
@@ -36,6 +38,7 @@ def choose_device(name: str) -> torch.device:
 def train(chosen: argparse.Namespace) -> int:
     """``lessons train``: train, or go on training, and evaluate at the end; under torchrun, as one of several."""
     with distributed.process_group(choose_device(chosen.device)) as device:
+        chosen = decided(chosen, device)
         task, directory, sizes, config = settings_of(chosen)
         distributed.wait()  # until all have seen what was there before
         tokenisers = load_tokenisers(directory) if chosen.resume else task.tokenisers()
@@ -43,7 +46,7 @@ def train(chosen: argparse.Namespace) -> int:
         if chosen.resume:
             trainer.restore()
         elif not distributed.rank():
-            discard(directory)
+            discard_run(directory)
         is_done = run(trainer, task, tokenisers)
         if distributed.rank():
             return 0 if is_done else 130
@@ -54,7 +57,8 @@ def train(chosen: argparse.Namespace) -> int:
                 f"stopped after step {trainer.step}; to go on: lessons train --resume{given}", file=sys.stderr
             )
             return 130
-        result = task.evaluate(trainer.model, *tokenisers, 1)
+        # Judged is what was saved; a model in shares is nowhere else whole.
+        result = task.evaluate(load_model(directory)[0].to(device), *tokenisers, 1)
         write_json(directory / "record.json", {**result, **last(trainer), "made_with": versions(device)})
         print(f"{directory}: {task.report(result)[0]}")
         return 0
@@ -67,15 +71,17 @@ def run(trainer: Trainer, task: Task, tokenisers: tuple) -> bool:
     """
     about = {"task": task.name, "training": asdict(trainer.config)}
 
-    def save():
-        if not distributed.rank():
-            save_model(trainer.directory, trainer.model, *tokenisers, **about)
+    def save(is_done: bool = False):
+        model = whole_model(trainer.model)
+        if distributed.rank():
+            return
+        if is_done and trainer.config.snapshots:
+            model.load_state_dict(average_checkpoints(snapshots(trainer.directory)))
+        save_model(trainer.directory, model, *tokenisers, **about)
 
     save()  # the config must be there if the run is cut off
     is_done = trainer.run()
-    if is_done and trainer.config.snapshots and not distributed.rank():
-        trainer.model.load_state_dict(average_checkpoints(snapshots(trainer.directory)))
-    save()
+    save(is_done)
     return is_done
 
 
@@ -89,17 +95,31 @@ def new_trainer(
 ) -> Trainer:
     """A model of these sizes with its data, before the first step."""
     torch.manual_seed(config.seed)
-    model = new_model(sizes, *tokenisers).to(device)
+    model = new_model(sizes, *tokenisers)
     data = batches(task.pairs(*tokenisers, config), model.config.max_length, config)
-    return Trainer(model, data, config, directory)
+    return Trainer(model, data, config, directory, device=device)
 
 
-def discard(directory: Path) -> None:
+def discard_run(directory: Path) -> None:
     """Remove what an earlier run has left; its config and weights will be overwritten."""
-    for name in ("checkpoint.pt", "metrics.jsonl", "record.json"):
+    discard(directory)
+    for name in ("metrics.jsonl", "record.json"):
         (directory / name).unlink(missing_ok=True)
     for path in snapshots(directory):
         path.unlink()
+
+
+def decided(chosen: argparse.Namespace, device: torch.device) -> argparse.Namespace:
+    """``--resume-or-start``, which a restart can repeat: ``--resume`` if there is a checkpoint for any process.
+
+    Without one, what a run has left in its first steps may go; a model that is done may not.
+    """
+    if not chosen.resume_or_start:
+        return chosen
+    directory = chosen.output or default_directory(task_named_by(chosen))
+    resume = distributed.any_of(found(directory) is not None, device)
+    overwrite = not resume and not (directory / "record.json").exists()
+    return argparse.Namespace(**{**vars(chosen), "resume": resume, "overwrite": overwrite})
 
 
 def settings_of(chosen: argparse.Namespace) -> tuple[Task, Path, dict, TrainingConfig]:
@@ -113,12 +133,19 @@ def settings_of(chosen: argparse.Namespace) -> tuple[Task, Path, dict, TrainingC
     for name, value in changes.items():
         if chosen.resume and value != getattr(config, name):
             raise ValueError(f"{name}: the run in {directory} has {getattr(config, name)}, got {value}")
+    if chosen.shard is not None:  # how a model is held changes nothing that it learns: a resumed run may
+        changes["shard"] = chosen.shard
     return task, directory, sizes, replace(config, **changes)
+
+
+def task_named_by(chosen: argparse.Namespace) -> Task:
+    """The task that the arguments name, themselves or through another run's settings."""
+    return TASKS[chosen.task or (task_of(chosen.config).name if chosen.config else NumberWords.name)]
 
 
 def run_of(chosen: argparse.Namespace) -> tuple[Task, Path, Path | None]:
     """Task and folder of a run, and the config.json to read: its own, if it is resumed, or another run's."""
-    task = TASKS[chosen.task or (task_of(chosen.config).name if chosen.config else NumberWords.name)]
+    task = task_named_by(chosen)
     directory = chosen.output or default_directory(task)
     own = directory / "config.json"
     if own.exists() and not (chosen.resume or chosen.overwrite):

@@ -6,18 +6,16 @@ from typing import ClassVar, Protocol, runtime_checkable
 
 from transformer_lessons.checkpoints import Tokeniser
 from transformer_lessons.config import TransformerConfig
-from transformer_lessons.data import multi30k, number_words
+from transformer_lessons.data import number_words
 from transformer_lessons.data.batches import Batches, Pair, TokenBatches
+from transformer_lessons.data.encoded import EncodedPairs
 from transformer_lessons.data.lengths import limit_pairs
 from transformer_lessons.data.packing import PackedBatches
-from transformer_lessons.data.subwords import Subwords
-from transformer_lessons.evaluation import evaluate_bleu, evaluate_number_words, translate
+from transformer_lessons.evaluation import evaluate_number_words, translate
 from transformer_lessons.files import read_json
 from transformer_lessons.model import Transformer
+from transformer_lessons.text_tasks import SMALL, Multi30k, Wmt14, within
 from transformer_lessons.training_config import TrainingConfig
-
-# What two CPU cores train in minutes.
-SMALL = {"d_model": 128, "num_heads": 4, "d_ff": 512, "num_encoder_layers": 2, "num_decoder_layers": 2}
 
 
 @runtime_checkable
@@ -28,16 +26,18 @@ class Task(Protocol):
         name: as in ``lessons train --task NAME``, and in a run's config.json.
         sizes: of the model, without the vocabularies'.
         training: how it is trained by default.
+        extra_tokens: how many tokens a translation may have beyond its source's; None for as many as fit.
     """
 
     name: str
     sizes: dict
     training: TrainingConfig
+    extra_tokens: int | None
 
     def tokenisers(self) -> tuple[Tokeniser, Tokeniser]:
         """What turns sentences of either language into ids."""
 
-    def pairs(self, source: Tokeniser, target: Tokeniser, config: TrainingConfig) -> list[Pair]:
+    def pairs(self, source: Tokeniser, target: Tokeniser, config: TrainingConfig) -> Sequence[Pair]:
         """The training set."""
 
     def read(self, text: str) -> str | list[str]:
@@ -59,6 +59,7 @@ class NumberWords:
     name = "number-words"
     sizes: ClassVar = {**SMALL, "dropout": 0.0, "max_length": 64}
     training = TrainingConfig()
+    extra_tokens = None
 
     def tokenisers(self) -> tuple[Tokeniser, Tokeniser]:
         """A vocabulary of parts of number words for each language."""
@@ -89,65 +90,7 @@ class NumberWords:
         ]
 
 
-class Multi30k:
-    """English captions to German ones, judged by BLEU; by default small enough for two CPU cores."""
-
-    name = "multi30k"
-    vocab_size = 6_000  # one encoding for both languages, so that they can share an embedding
-    sizes: ClassVar = {
-        **SMALL,
-        "dropout": 0.1,
-        "norm_first": True,
-        "shared_vocabulary": True,
-        "max_length": 128,
-    }
-    training = TrainingConfig(
-        steps=1_600,
-        tokens=4_000,
-        training_pairs=29_000,
-        peak_learning_rate=3e-3,
-        warmup_steps=200,
-        checkpoint_every=200,
-        precision="auto",
-    )
-
-    def tokenisers(self) -> tuple[Tokeniser, Tokeniser]:
-        """One byte-pair encoding, learned from both sides of the training set."""
-        texts = [text for pair in multi30k.sentences("train") for text in pair]
-        joint = Subwords.train(texts, self.vocab_size)
-        return joint, joint
-
-    def pairs(self, source: Tokeniser, target: Tokeniser, config: TrainingConfig) -> list[Pair]:
-        """The first so many of the training set, by default all."""
-        captions = multi30k.sentences("train")[: config.training_pairs]
-        return [(source.encode(english), target.encode(german)) for english, german in captions]
-
-    def read(self, text: str) -> str:
-        """Any text but none at all."""
-        if not text.strip():
-            raise ValueError("text: expected a sentence, got nothing")
-        return text.strip()
-
-    def write(self, sentence: str) -> str:
-        """As it is, on one line."""
-        return " ".join(sentence.split())
-
-    def evaluate(self, model: Transformer, source: Tokeniser, target: Tokeniser, beam_size: int) -> dict:
-        """On the 1,000 captions of the test set of 2016."""
-        pairs = multi30k.sentences("test")
-        return {"direction": "en-de", **evaluate_bleu(model, source, target, pairs, beam_size=beam_size)}
-
-    def report(self, result: dict) -> list[str]:
-        """BLEU with what it depends on, and examples."""
-        return [
-            f"BLEU {result['bleu']:.1f} on {result['n']:,} captions never trained on, {result['direction']}",
-            f"       cased:      {result['bleu']:.2f}, {result['signature']}",
-            f"       lowercased: {result['bleu_lowercase']:.2f}, {result['signature_lowercase']}",
-            *(f"       {e['source']}\n    → {e['got']}\n    = {e['expected']}" for e in result["examples"]),
-        ]
-
-
-TASKS: dict[str, Task] = {task.name: task for task in (NumberWords(), Multi30k())}
+TASKS: dict[str, Task] = {task.name: task for task in (NumberWords(), Multi30k(), Wmt14())}
 
 
 def task_of(config: Path) -> Task:
@@ -168,9 +111,15 @@ def new_model(sizes: dict, source: Tokeniser, target: Tokeniser) -> Transformer:
     return Transformer(TransformerConfig(len(source), len(target), **sizes))
 
 
-def batches(pairs: list[Pair], max_length: int, config: TrainingConfig) -> Batches | TokenBatches:
-    """The training set in batches, as the settings say; ValueError for a sentence that the model cannot hold."""
-    pairs, _ = limit_pairs(pairs, max_length)
+def batches(pairs: Sequence[Pair], max_length: int, config: TrainingConfig) -> Batches | TokenBatches:
+    """The training set in batches, as the settings say; ValueError for a sentence that the model cannot hold.
+
+    Of a corpus from the disk, as large ones have a few that nobody wrote, such pairs are left out and counted.
+    """
+    if isinstance(pairs, EncodedPairs):
+        pairs = within(pairs, min(max_length, config.packed_length or max_length))
+    else:
+        pairs, _ = limit_pairs(pairs, max_length)
     if config.tokens is None:
         return Batches(pairs, config.batch_size, seed=config.seed)
     if config.packed_length is None:
@@ -182,4 +131,5 @@ def translations(task: Task, parts: tuple, sentences: Sequence, beam_size: int =
     """What the model makes of each sentence, as a person wants to see it."""
     if not sentences:
         return []
-    return [task.write(sentence) for sentence in translate(*parts, sentences, beam_size=beam_size)]
+    options = {"beam_size": beam_size, "extra_tokens": task.extra_tokens}
+    return [task.write(sentence) for sentence in translate(*parts, sentences, **options)]

@@ -1,12 +1,14 @@
 """How to train, in one frozen record."""
 
+import math
 from dataclasses import dataclass
 
 import torch
 
 from transformer_lessons import expect
-from transformer_lessons.schedule import warmup_cosine
+from transformer_lessons.schedule import warmup_cosine, warmup_inverse_sqrt
 
+SCHEDULES = ("cosine", "inverse_sqrt")
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 
 
@@ -19,10 +21,11 @@ class TrainingConfig:
         batch_size: sentence pairs in a step.
         training_pairs: size of the training set.
         peak_learning_rate: the learning rate after the warm-up.
-        warmup_steps: steps until then, at most a third of `steps`.
+        warmup_steps: steps until then; before a cosine, at most a third of `steps`.
         weight_decay: AdamW's.
         smoothing: ε of label smoothing.
-        clip_norm: largest norm of the gradient of all parameters together.
+        clip_norm: largest norm of the gradient of all parameters together; None for any, as in the paper, which
+            does not clip.
         checkpoint_every: steps between checkpoints.
         seed: of initialisation, data and dropout.
         tokens: real tokens of a step, source and target, in batches of like lengths (`TokenBatches`); None makes
@@ -38,14 +41,21 @@ class TrainingConfig:
         packed_length: put several of these `tokens`' sentences into a row, of this many tokens a side
             (`PackedBatches`), so that hardly any padding is computed; None gives each a row of its own. No
             sentence may be longer.
+        shard: where several processes train, let each hold only its share of weights, gradients and moments, for
+            models beyond one card (`sharding`). Costs an exchange of all weights twice, and of all gradients, for
+            each of the parts. Changes no result. The checkpoint is then a folder.
         snapshots: how many checkpoints' weights to keep, the latest, for `training.average_checkpoints`.
+        schedule: how the rate falls after the warm-up: "cosine", to nothing at the last step, or
+            "inverse_sqrt", the paper's (§5.3, equation 3), which knows no last step. The paper's own peak
+            is ``(d_model · warmup_steps)^(−1/2)``.
 
     A pitfall: `accumulate` must not change what is learned, only how much memory it takes; so the parts' losses
     are summed and divided by the tokens of the whole batch, not averaged part by part.
 
     Raises:
         ValueError: for counts that are no integers or too small, and rates that are negative (smoothing: or not
-            below 1), or a packed_length without tokens.
+            below 1), an unknown precision or schedule, "inverse_sqrt" without a warm-up, or a packed_length
+            without tokens.
     """
 
     steps: int = 250
@@ -55,7 +65,7 @@ class TrainingConfig:
     warmup_steps: int = 80
     weight_decay: float = 0.01
     smoothing: float = 0.1
-    clip_norm: float = 1.0
+    clip_norm: float | None = 1.0
     checkpoint_every: int = 50
     seed: int = 0
     tokens: int | None = None
@@ -65,6 +75,8 @@ class TrainingConfig:
     snapshots: int = 0
     recompute: bool = False
     packed_length: int | None = None
+    shard: bool = False
+    schedule: str = "cosine"
 
     def __post_init__(self):
         counts = ("steps", "batch_size", "training_pairs", "checkpoint_every", "accumulate")
@@ -78,16 +90,26 @@ class TrainingConfig:
                 raise ValueError(f"packed_length: expected None without tokens, got {self.packed_length}")
         if self.precision not in PRECISIONS:
             raise ValueError(f"precision: expected one of {', '.join(PRECISIONS)}, got {self.precision!r}")
-        for name in ("compile", "recompute"):
+        if self.schedule not in SCHEDULES:
+            raise ValueError(f"schedule: expected one of {', '.join(SCHEDULES)}, got {self.schedule!r}")
+        if self.schedule == "inverse_sqrt":
+            expect.sizes(warmup_steps=self.warmup_steps)
+        for name in ("compile", "recompute", "shard"):
             if type(getattr(self, name)) is not bool:
                 raise ValueError(f"{name}: expected True or False, got {getattr(self, name)!r}")
         if self.tokens is None and self.accumulate > self.batch_size:
             raise ValueError(
                 f"accumulate: expected at most batch_size = {self.batch_size}, got {self.accumulate}"
             )
-        rates = ("peak_learning_rate", "clip_norm", "weight_decay")
-        expect.number(**{name: getattr(self, name) for name in rates})
+        expect.number(peak_learning_rate=self.peak_learning_rate, weight_decay=self.weight_decay)
+        if self.clip_norm is not None:
+            expect.number(clip_norm=self.clip_norm)
         expect.probability(smoothing=self.smoothing)
+
+    @property
+    def largest_norm(self) -> float:
+        """What gradients are clipped to: infinity, if they are not."""
+        return math.inf if self.clip_norm is None else self.clip_norm
 
     def learning_rate(self, step: int) -> float:
         """The rate of a step, counted from 1.
@@ -95,6 +117,10 @@ class TrainingConfig:
         Raises:
             ValueError: for a step below 0.
         """
+        if self.schedule == "inverse_sqrt":
+            # At the end of the warm-up, the factor is 1, whatever the width.
+            factor = warmup_inverse_sqrt(step, 1, self.warmup_steps) * self.warmup_steps**0.5
+            return self.peak_learning_rate * factor
         warmup = min(self.warmup_steps, self.steps // 3)
         # Zero comes one step after the last, or the last would change nothing.
         return warmup_cosine(step, self.peak_learning_rate, warmup, self.steps + 1)

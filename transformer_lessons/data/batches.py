@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
 from transformer_lessons import expect
+from transformer_lessons.data.encoded import EncodedPairs, Pair
 from transformer_lessons.data.vocabulary import Vocabulary, pad
-
-Pair = tuple[list[int], list[int]]
 
 
 class Batch(NamedTuple):
@@ -25,9 +25,9 @@ class Batch(NamedTuple):
 
     places = ()  # each sentence has a row of its own; see `packing.PackedBatch`
 
-    def to(self, device: torch.device | str) -> "Batch":
+    def to(self, device: torch.device | str, *, non_blocking: bool = False) -> "Batch":
         """The same batch on another device; torch's own RuntimeError for one that is not there."""
-        return Batch(*(ids.to(device) for ids in self))
+        return Batch(*(ids.to(device, non_blocking=non_blocking) for ids in self))
 
 
 def separate(pairs: Sequence[Pair]) -> tuple[list[list[int]], list[list[int]]]:
@@ -80,11 +80,23 @@ def refuse_negative(batch: Sequence[Tensor]) -> None:
         raise ValueError(f"pairs: expected ids, 0 or more, got {lowest}")
 
 
-def _refuse_empty(pairs: Sequence[Pair]) -> None:
-    for side, sentences in zip(("source", "target"), separate(pairs), strict=True):
-        for number, sentence in enumerate(sentences):
-            if not len(sentence):
-                raise ValueError(f"pairs[{number}]: expected tokens in its {side}, got none")
+def sizes_of(pairs: Sequence[Pair]) -> np.ndarray:
+    """How many tokens each pair has: a row a pair, source and target. Millions of pairs are counted as arrays.
+
+    A pitfall: they are ids as given, so a target's marks are not among them.
+
+    Raises:
+        ValueError: for what are no pairs, or a pair with an empty side.
+    """
+    if isinstance(pairs, EncodedPairs):
+        sizes = pairs.sizes
+    else:
+        sides = [[len(sentence) for sentence in sentences] for sentences in separate(pairs)]
+        sizes = np.array(sides, dtype=np.int64).T
+    for side, lengths in zip(("source", "target"), sizes.T, strict=True):
+        if len(lengths) and not lengths.min():
+            raise ValueError(f"pairs[{lengths.argmin()}]: expected tokens in its {side}, got none")
+    return sizes
 
 
 def _generator(seed: int, epoch: int) -> torch.Generator:
@@ -108,20 +120,23 @@ class Batches:
     """
 
     def __init__(self, pairs: Sequence[Pair], batch_size: int, *, seed: int):
-        _refuse_empty(pairs)
+        sizes_of(pairs)  # refuses empty ones
         expect.integers(batch_size=batch_size, seed=seed)
         if not 1 <= batch_size <= len(pairs):
             raise ValueError(f"batch_size: expected 1 to {len(pairs)}, the number of pairs, got {batch_size}")
         self.pairs, self.batch_size, self.seed = pairs, batch_size, seed
         self.steps_per_epoch = len(pairs) // batch_size
+        self._epoch: tuple[int | None, Tensor] = (None, torch.empty(0))
 
     def __getitem__(self, step: int) -> Batch:
         """The batch of a training step, counted from 0."""
         expect.lengths(step=step)
         epoch, place = divmod(step, self.steps_per_epoch)
-        generator = _generator(self.seed, epoch)
-        order = torch.randperm(len(self.pairs), generator=generator)
-        chosen = order[place * self.batch_size : (place + 1) * self.batch_size]
+        known = self._epoch  # read once: another thread may ask for another epoch's batch meanwhile
+        if known[0] != epoch:
+            order = torch.randperm(len(self.pairs), generator=_generator(self.seed, epoch))
+            known = self._epoch = (epoch, order)
+        chosen = known[1][place * self.batch_size : (place + 1) * self.batch_size]
         return make_batch([self.pairs[number] for number in chosen.tolist()])
 
 
@@ -149,15 +164,14 @@ class TokenBatches:
     pools = 4  # more of them mix the pairs better, and cost more padding
 
     def __init__(self, pairs: Sequence[Pair], tokens: int, *, seed: int):
-        _refuse_empty(pairs)
+        self._lengths = sizes_of(pairs) + np.array([0, 1])  # with the target's mark
         expect.integers(tokens=tokens, seed=seed)
         self.pairs, self.tokens, self.seed = pairs, tokens, seed
-        self._lengths = [(len(source), len(target) + 1) for source, target in pairs]
-        self._total = sum(map(sum, self._lengths))
+        self._total = int(self._lengths.sum())
         if not 1 <= tokens <= self._total:
             raise ValueError(f"tokens: expected 1 to {self._total}, those of all pairs, got {tokens}")
         self.steps_per_epoch = min(max(1, round(self._total / tokens)), len(pairs))
-        self._epoch: tuple[int | None, list[list[int]]] = (None, [])
+        self._epoch: tuple[int | None, list[np.ndarray]] = (None, [])
 
     def __getitem__(self, step: int) -> Batch:
         """The batch of a training step, counted from 0."""
@@ -166,35 +180,35 @@ class TokenBatches:
     def _chosen(self, step: int) -> list[Pair]:
         expect.lengths(step=step)
         epoch, place = divmod(step, self.steps_per_epoch)
-        if self._epoch[0] != epoch:
-            self._epoch = (epoch, self._cut(epoch))
-        return [self.pairs[number] for number in self._epoch[1][place]]
+        known = self._epoch  # read once, as above
+        if known[0] != epoch:
+            known = self._epoch = (epoch, self._cut(epoch))
+        return [self.pairs[number] for number in known[1][place].tolist()]
 
-    def _order(self, generator: torch.Generator) -> list[int]:
+    def _order(self, generator: torch.Generator) -> np.ndarray:
         """All pairs, so that neighbours are of like lengths: up in one pool and down in the next."""
         pools = torch.randperm(len(self.pairs), generator=generator).tensor_split(self.pools)
-        return [n for number, pool in enumerate(pools) for n in self._sorted(pool, number % 2 == 1)]
+        return np.concatenate([self._sorted(pool.numpy(), n % 2 == 1) for n, pool in enumerate(pools)])
 
-    def _cut(self, epoch: int) -> list[list[int]]:
+    def _cut(self, epoch: int) -> list[np.ndarray]:
         """The epoch's batches, as numbers of pairs."""
         generator = _generator(self.seed, epoch)
         order = self._order(generator)
-        batches: list[list[int]] = [[] for _ in range(self.steps_per_epoch)]
-        before, last = 0, -1
-        for place, number in enumerate(order):
-            tokens = sum(self._lengths[number])
-            # A pair belongs to the batch in which its middle lies, but every batch gets one pair at least: none
-            # is left out, and as many pairs remain as there are batches to come.
-            middle = int((before + tokens / 2) * len(batches) / self._total)
-            last = min(max(middle, len(batches) - len(order) + place), last + 1)
-            batches[last].append(number)
-            before += tokens
-        return [batches[number] for number in torch.randperm(len(batches), generator=generator).tolist()]
+        count, places = self.steps_per_epoch, np.arange(len(order))
+        tokens = self._lengths.sum(1)[order]
+        before = tokens.cumsum() - tokens
+        # A pair belongs to the batch in which its middle lies, but every batch gets one pair at least: none is
+        # left out, and as many pairs remain as there are batches to come. So one goes into the batch of the one
+        # before it or into the next, n_i = min(m_i, n_(i−1) + 1): the least m_j + (i − j) of all j up to i.
+        middle = ((before + tokens / 2) * count / self._total).astype(np.int64)
+        wanted = np.maximum(middle, count - len(order) + places) - places
+        batch = np.minimum(np.minimum.accumulate(wanted), 0) + places
+        batches = np.split(order, np.searchsorted(batch, np.arange(1, count)))
+        return [batches[number] for number in torch.randperm(count, generator=generator).tolist()]
 
-    def _sorted(self, pool: Tensor, descending: bool) -> list[int]:
+    def _sorted(self, pool: np.ndarray, descending: bool) -> np.ndarray:
         """By the longer side first, as a batch is as wide as its longest sentence; equals in random order."""
-
-        def key(number: int) -> tuple[int, int]:
-            return max(self._lengths[number]), sum(self._lengths[number])
-
-        return sorted(pool.tolist(), key=key, reverse=descending)
+        lengths = self._lengths[pool].astype(np.int64)
+        # One number for both: a sum has fewer than twice as many tokens as the longest side of all.
+        key = lengths.max(1) * (2 * self._lengths.max() + 1) + lengths.sum(1)
+        return pool[np.argsort(-key if descending else key, kind="stable")]

@@ -7,6 +7,7 @@ positions start anew with each: every pair gets the same loss as in a row of its
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor
@@ -53,9 +54,9 @@ class PackedBatch(NamedTuple):
         real = (self.src_segments != 0).sum() + (self.tgt_segments != 0).sum()
         return float(real) / max(1, self.src.numel() + self.tgt_in.numel())
 
-    def to(self, device: torch.device | str) -> "PackedBatch":
+    def to(self, device: torch.device | str, *, non_blocking: bool = False) -> "PackedBatch":
         """The same batch on another device; torch's own RuntimeError for one that is not there."""
-        return PackedBatch(*(ids.to(device) for ids in self))
+        return PackedBatch(*(ids.to(device, non_blocking=non_blocking) for ids in self))
 
 
 def check_places(places: Places, name: str, ids: Int[Tensor, "rows length"]) -> None:
@@ -110,8 +111,15 @@ def _check_sizes(sizes: Sequence[tuple[int, int]], length: int) -> None:
             raise ValueError(f"{name}: expected a source's and a target's, got {len(pair)}")
         for size in pair:
             expect.lengths(**{name: size})
-        if max(pair) > length:
-            raise ValueError(f"pairs[{number}]: expected at most {length} tokens a side, got {max(pair)}")
+    _refuse_longer(np.array([max(pair) for pair in sizes]), length)
+
+
+def _refuse_longer(longer_sides: np.ndarray, length: int) -> None:
+    too_long = np.flatnonzero(longer_sides > length)
+    if len(too_long):
+        number = too_long[0]
+        got = f"{length} tokens a side, got {longer_sides[number]}"
+        raise ValueError(f"pairs[{number}]: expected at most {got}")
 
 
 def make_packed_batch(pairs: Sequence[Pair], length: int) -> PackedBatch:
@@ -169,12 +177,14 @@ class PackedBatches(TokenBatches):
 
     def __init__(self, pairs: Sequence[Pair], tokens: int, length: int, *, seed: int):
         super().__init__(pairs, tokens, seed=seed)
-        fill_rows(self._lengths, length)  # now, not in the middle of a run
+        expect.sizes(length=length)
+        # Now, not in the middle of a run.
+        _refuse_longer(self._lengths.max(1), length)
         self.length = length
 
     def __getitem__(self, step: int) -> PackedBatch:
         """The batch of a training step, counted from 0."""
         return make_packed_batch(self._chosen(step), self.length)
 
-    def _order(self, generator: torch.Generator) -> list[int]:
-        return torch.randperm(len(self.pairs), generator=generator).tolist()
+    def _order(self, generator: torch.Generator) -> np.ndarray:
+        return torch.randperm(len(self.pairs), generator=generator).numpy()

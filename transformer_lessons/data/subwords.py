@@ -103,6 +103,15 @@ class Subwords:
         check_text(text)
         return self.tokenizer.encode(text, add_special_tokens=False).ids
 
+    def encode_all(self, texts: Iterable[str]) -> list[list[int]]:
+        """The ids of each of several texts, on all cores; many times as fast as one after another.
+
+        Raises:
+            ValueError: for a single str, or an element that is no text or cannot be expressed in UTF-8.
+        """
+        found = self.tokenizer.encode_batch_fast(list(checked_texts(texts)), add_special_tokens=False)
+        return [encoding.ids for encoding in found]
+
     def decode(self, ids: Iterable[int]) -> str:
         """The text of `ids` up to the first end mark; bytes that are no UTF-8 become �.
 

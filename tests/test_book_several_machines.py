@@ -1,0 +1,202 @@
+"""The page about several machines: commands that are commands, numbers of `costs`, a Slurm script that runs."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+from test_distributed import needs_gloo
+from torch.distributed.run import get_args_parser
+
+from transformer_lessons import cli, costs
+from transformer_lessons.config import TransformerConfig
+from transformer_lessons.tasks import TASKS
+from transformer_lessons.training_config import TrainingConfig
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "book" / "several_machines.md").read_text(encoding="utf-8")
+BLOCKS = [block.replace("\\\n", " ") for block in re.findall(r"```bash\n(.+?)```", PAGE, re.S)]
+LINES = [line.strip() for block in BLOCKS for line in block.splitlines()]
+(SCRIPT,) = (block for block in BLOCKS if block.startswith("#!/bin/bash\n"))
+LAUNCHED = [line for line in LINES if re.match(r"(srun )?torchrun ", line)]
+
+
+@pytest.mark.parametrize("command", LAUNCHED)
+def test_commands_are_commands(command):
+    """Of the torchrun that is installed, and of ours; each can be given twice."""
+    launcher = get_args_parser()
+    given = launcher.parse_args(shlex.split(command.removeprefix("srun "))[1:])
+    assert (given.module, given.training_script) == (True, "transformer_lessons")
+    assert given.standalone or (given.rdzv_backend == "c10d" and given.rdzv_endpoint and given.rdzv_id)
+    chosen = cli.make_parser().parse_args(given.training_script_args)
+    assert chosen.task == "wmt14" or chosen.config.is_file()
+    assert chosen.resume_or_start
+
+
+def test_torchruns_that_meet_share_no_store_with_their_processes():
+    """Or a restart fails, but not always; PyTorch's issue 135712."""
+    meeting = [block for block in BLOCKS if "--nnodes" in block]
+    assert len(meeting) == 2
+    for block in meeting:
+        assert "\nexport TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1\n" in "\n" + block.partition("torchrun")[0]
+
+
+def test_all_of_them_were_found():
+    assert len(LAUNCHED) == 5
+    others = {line.split()[0] for line in LINES if line and line not in LAUNCHED and line[0] != "#"}
+    assert others == {"export", "source", "python", "sbatch", "pytest"} | {
+        "first=$(scontrol",
+    }
+
+
+def test_the_options_that_are_named_are_torchruns():
+    known = get_args_parser()._option_string_actions
+    ours = {"--shard", "--no-shard", "--resume", "--resume-or-start"}
+    options = set(re.findall(r"`(--[\w-]+)", PAGE))
+    assert options >= ours | {"--node-rank", "--max-restarts", "--standalone"}
+    assert options - ours - set(known) == set()
+    assert "static rendezvous" in known["--node-rank"].help
+    assert known["--node-rank"].default == 0
+
+
+def test_the_tests_that_are_named_are_there():
+    (line,) = (line for line in LINES if line.startswith("pytest "))
+    assert all((ROOT / name).is_file() for name in line.split()[1:])
+    assert ROOT / line.split()[-1] == Path(__file__)
+
+
+def test_memory_is_sixteen_bytes_a_parameter():
+    big = TransformerConfig.big()
+    models = [TransformerConfig.base(), big]
+    for d, layers in ((2048, 12), (4096, 24)):
+        sizes = {"num_encoder_layers": layers, "num_decoder_layers": layers}
+        models.append(replace(big, d_model=d, num_heads=d // 64, d_ff=4 * d, **sizes))
+    (table,) = re.findall(r"^\| model \|.+\n\|[-|]+\n((?:\|.+\n)+)", PAGE, re.M)
+    rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in table.splitlines()]
+    for (name, count, *sizes), config in zip(rows, models, strict=True):
+        wanted = costs.training_memory(config, costs.BatchShape(1, 1, 1))
+        held = wanted.weights + wanted.gradients + wanted.optimizer
+        assert held == 16 * costs.parameters(config).total
+        assert count == f"{held / 16e6:,.0f} million"
+        assert [float(size) for size in sizes] == pytest.approx(
+            [held / number / 1e9 for number in (1, 2, 8, 16)], abs=0.051
+        )
+        assert name in (
+            "base",
+            "big",
+            f"d_model {config.d_model}, {config.num_encoder_layers} + {config.num_decoder_layers} layers",
+        )
+
+
+def test_encoding_beforehand_is_what_a_run_does(monkeypatch):
+    (line,) = (line for line in LINES if line.startswith("python -c "))
+    wmt14, asked = TASKS["wmt14"], []
+    monkeypatch.setattr(type(wmt14), "tokenisers", lambda self: (3, 5))
+    monkeypatch.setattr(type(wmt14), "pairs", lambda self, *given: asked.append(given))
+    exec(shlex.split(line)[2], {})
+    assert asked == [(3, 5, wmt14.training)]
+    assert isinstance(wmt14.training, TrainingConfig)
+
+
+# ---- The Slurm script
+
+# Two machines that are this one: each gets its torchrun, in the background, and the script waits for both.
+SRUN = """#!/bin/bash
+for machine in 1 2; do "$@" & echo $! > machine-$machine.pid; pids="$pids $!"; done
+code=0
+for pid in $pids; do wait $pid || code=$?; done
+exit $code
+"""
+SCONTROL = """#!/bin/bash
+[ "$*" = "show hostnames here[1-2]" ] && printf 'localhost\\nelsewhere\\n'
+"""
+SMALL = {
+    "model": {
+        **{"d_model": 16, "num_heads": 2, "d_ff": 8, "num_encoder_layers": 1, "num_decoder_layers": 1},
+        "dropout": 0.0,
+    },
+    "training": {"steps": 150, "checkpoint_every": 10, "training_pairs": 999, "warmup_steps": 5},
+}
+
+
+def losses(folder: Path) -> list[float]:
+    records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert [record["step"] for record in records] == [*range(1, len(records) + 1)]
+    return [record["loss"] for record in records]
+
+
+@pytest.fixture
+def job(tmp_path, monkeypatch):
+    """A folder to submit from, with the page's script for a tiny model, in shares, and stand-ins for Slurm."""
+    (tmp_path / "bin").mkdir()
+    torchrun = f'#!/bin/bash\nexec "{sys.executable}" -m torch.distributed.run "$@"\n'
+    for name, text in {"srun": SRUN, "scontrol": SCONTROL, "torchrun": torchrun}.items():
+        (tmp_path / "bin" / name).write_text(text)
+        (tmp_path / "bin" / name).chmod(0o755)
+    script = SCRIPT
+    for old, new in {
+        "source .venv/bin/activate\n": "",
+        "--nproc-per-node gpu": "--nproc-per-node 1",
+        "--config wmt14-big": "--config small.json --device cpu --shard",
+        "runs/wmt14-big": "run",
+        ":29500": f":{20_000 + os.getpid() % 10_000}",
+    }.items():
+        assert script.count(old) == 1
+        script = script.replace(old, new)
+    (tmp_path / "job").write_text(script)
+    (tmp_path / "small.json").write_text(json.dumps(SMALL))
+    slurm = {"SLURM_JOB_NODELIST": "here[1-2]", "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_ID": "7"}
+    path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    here = {**os.environ, **slurm, "PATH": path, "OMP_NUM_THREADS": "1"}
+    return {"args": ["bash", "job"], "cwd": tmp_path, "env": here, "text": True}
+
+
+@needs_gloo
+def test_the_slurm_script_survives_a_death_on_one_machine(job, tmp_path, capsys, monkeypatch):
+    """Both torchruns start theirs again, which go on; it ends as one process would have ended it."""
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    with subprocess.Popen(**job, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            while not metrics.exists() or len(metrics.read_text().splitlines()) < 13:
+                assert process.poll() is None, process.stderr.read()
+                time.sleep(0.05)
+            machine = psutil.Process(int((tmp_path / "machine-2.pid").read_text()))
+            (victim,) = machine.children()
+            victim.kill()
+            said, complaints = process.communicate(timeout=120)
+        finally:
+            for left in (
+                psutil.Process(process.pid).children(recursive=True) if process.poll() is None else ()
+            ):
+                left.kill()
+    assert process.returncode == 0, complaints
+    assert "exitcode: -9" in complaints
+    assert said.count("exact match on") == 1
+    monkeypatch.chdir(tmp_path)
+    alone = ["train", "--config", "small.json", "--device", "cpu", "--output", "alone"]
+    assert cli.main(alone) == 0
+    assert losses(tmp_path / "run") == pytest.approx(losses(tmp_path / "alone"), rel=1e-3)
+    assert len(losses(tmp_path / "run")) == 150
+    assert json.loads((tmp_path / "run" / "record.json").read_text())["steps"] == 150
+
+
+def test_what_slurm_reads_comes_before_the_first_command():
+    comments = [line for line in SCRIPT.splitlines() if line.startswith("#SBATCH ")]
+    assert SCRIPT.splitlines()[1 : len(comments) + 1] == comments
+    assert all(re.fullmatch(r"#SBATCH --[a-z-]+=[\w:@%.-]+", line) for line in comments)
+    assert subprocess.run(["bash", "-n"], input=SCRIPT, text=True, check=False).returncode == 0
+
+
+def test_chapters_and_pages_lead_here():
+    book = ROOT / "book"
+    assert "](../several_machines.md)" in (book / "chapters" / "16_training_on_gpus.ipynb").read_text("utf-8")
+    assert "](several_machines.md)" in (book / "wmt14.md").read_text("utf-8")
+    assert "- file: several_machines\n" in (book / "_toc.yml").read_text()
+    assert "book/several_machines.md" in (ROOT / "README.md").read_text("utf-8")
