@@ -54,7 +54,7 @@ test: setup lint  ## everything that must hold at every commit (what .ci/run cal
 	$(TEST)
 
 # Other versions may print other last digits: chapters run whole, with their assertions, and outputs are not compared.
-NOT_THE_PACKAGE := a_class% autograder% benchmarks% book% container% exercises% mutants% scaffold% workflows%
+NOT_THE_PACKAGE := a_class% autograder% benchmarks% book% container% exercises% mutants% passes% scaffold% workflows%
 PACKAGE_TESTS := $(filter-out $(NOT_THE_PACKAGE:%=tests/test_%),$(wildcard tests/test_*.py))
 ELSEWHERE := -m pytest $(PACKAGE_TESTS) book/chapters --nbval-lax --numprocesses $(WORKERS) --dist loadfile
 
@@ -72,8 +72,9 @@ test-colab:  ## in Colab's image: install as the setup cell does there, then the
 	@! grep . _build/colab_changed.txt || { echo "these versions of Colab's were changed"; exit 1; }
 	$(PYTHON) $(ELSEWHERE)
 
-test-full: setup lint  ## the long tests too: all seeds and mutants (hours)
-	$(TEST) --full
+# Cut, it goes on where it was as long as no file changed, and leaves out what passed (see tests/passes.py).
+test-full: setup lint  ## the long tests too: all seeds and mutants (hours; goes on where it was cut; anew: FRESH=1)
+	$(TEST) --full $(if $(FRESH),--fresh)
 
 notebooks: setup  ## execute all notebooks and store their outputs, normalised
 	$(RUN) -m book.notebooks

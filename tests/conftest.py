@@ -14,6 +14,9 @@ from hypothesis import settings
 jaxtyping.install_import_hook("transformer_lessons", "beartype.beartype")
 
 
+pytest_plugins = ["passes"]  # what passed in a full run that was cut is not run again
+
+
 def pytest_addoption(parser):
     parser.addoption("--full", action="store_true", help="also run the tests marked `full` (hours)")
 
@@ -39,6 +42,18 @@ def pytest_collection_modifyitems(config, items):
         for item in items:
             if "full" in item.keywords:
                 item.add_marker(pytest.mark.skip(reason="runs in `make test-full`"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """With `--dist loadfile`, a worker takes a file at a time; but what runs on every seed, a test at a time."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            return nodeid if "_on_every_seed[" in nodeid else super()._split_scope(nodeid)
+
+    return Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.fixture(autouse=True)

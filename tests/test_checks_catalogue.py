@@ -51,11 +51,18 @@ def test_a_known_mistake_fails_and_is_named(task, mistake, variant):
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
 @pytest.mark.parametrize("seed", range(1, 100))
-def test_known_mistakes_are_named_on_every_seed(seed):
-    for task, mistake, variant in (case.values for case in CATALOGUE):
-        report = checks.check(task.name, task.mistaken(variant), seed=seed)
-        assert (report.misconception, report.also) == (mistake.id, ()), f"{task.name}: {mistake.id}"
+def test_known_mistakes_are_named_on_every_seed(task, seed):
+    wrong = {}
+    for mistake in task.mistakes:
+        for number, variant in enumerate(mistake.variants, start=1):
+            report = checks.check(task.name, task.mistaken(variant), seed=seed)
+            named = "right" if report.passed else (report.misconception, *report.also)
+            if named != (mistake.id,):
+                wrong[f"{mistake.id}-{number}"] = named
+    exam.cache_clear()  # of a seed that nobody asks for again; a hundred of them are a gigabyte
+    assert wrong == {}
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)

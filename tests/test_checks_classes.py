@@ -178,6 +178,38 @@ def test_given_objects_are_what_they_are_called():
     assert all(torch.equal(model.state_dict()[name], tensor) for name, tensor in state.items())
 
 
+@pytest.mark.parametrize("kind", ["model", "training_model"])
+@pytest.mark.parametrize("tied", [False, True])
+def test_what_a_candidate_does_to_its_model_no_other_sees(kind, tied):
+    from transformer_lessons.model import Transformer, TransformerConfig
+
+    config = {"source_vocab_size": 7, "target_vocab_size": 11, "d_model": 6, "num_heads": 3, "d_ff": 5}
+    config |= {"num_encoder_layers": 1, "num_decoder_layers": 2, "tie_embeddings": tied, "dropout": 0.0}
+    fresh = Transformer(TransformerConfig(**config)).double().eval()
+    state = {name: tensor.clone() for name, tensor in fresh.state_dict().items()}
+    src, tgt = torch.tensor([[3, 4, 5, 0]]), torch.tensor([[1, 6, 7]])
+
+    def spoil(module):
+        for part in module.modules():
+            part.register_forward_hook(lambda *_: 0 / 0)
+            part.added = True
+        with torch.no_grad():
+            for tensor in [*module.parameters(), *module.buffers()]:
+                tensor.fill_(0)
+        module.config.__dict__["pad_id"] = 3
+        del module.decoder_layers[0]
+
+    spoil(BUILDERS[kind](config, state))
+    model = BUILDERS[kind](config, state)
+    assert torch.equal(model(src, tgt), fresh(src, tgt))
+    assert (model.output.weight is model.target_embedding.token.weight) == tied
+    assert [name for name, _ in model.named_parameters()] == [name for name, _ in fresh.named_parameters()]
+    assert all(p.requires_grad and p.is_leaf for p in model.parameters())
+    assert all(torch.equal(tensor, fresh.state_dict()[name]) for name, tensor in state.items())
+    with pytest.raises(KeyError):
+        BUILDERS[kind](config, {name: tensor for name, tensor in state.items() if "W_q" not in name})
+
+
 def test_a_check_that_hands_over_nonsense_is_told():
     with pytest.raises(RuntimeError, match=r"given\.linear: "):
         STEP.observe(Local({"descend": _descend}), Probe([Given("linear", [3, 4])]))

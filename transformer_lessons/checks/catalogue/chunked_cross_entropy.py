@@ -38,8 +38,8 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     unpadded = torch.where(targets == 0, 1, targets)
     other = torch.where(targets == 0, 2, torch.where(targets == 2, 3, targets))
     low = [hidden.abs() + 0.5, -2e4 * (weight.abs() + 0.5), targets]
-    shown = _inputs(draw, 29, 67, 2)
-    square = 29 * 67 * 8
+    shown = _inputs(draw, 29, 59, 2)
+    square = 29 * 59 * 8
     one = torch.tensor(1.0, dtype=torch.float64)
     return {
         "one_chunk": Probe([hidden, weight, unpadded, vocab + 4, 0]),
@@ -53,7 +53,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "only_padding": Probe([hidden, weight, torch.zeros_like(targets), chunk, 0], cotangents=[one]),
         "one_token": Probe([hidden[:1], weight, unpadded[:1], 1, 0]),
         "training": Probe(
-            [*shown, 11, 0],
+            [*shown, 13, 0],
             cotangents=[one],
             meter=True,
             enough={"largest": square // 4, "saved": square // 3, "peak": square},

@@ -75,7 +75,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         ),
         "start": Probe(
             [],
-            build=Build([settings | {"vocab_size": 211, "d_model": 60, "num_heads": 2}]),
+            build=Build([settings | {"vocab_size": 211, "d_model": 60, "num_heads": 2, "num_layers": 1}]),
             method="state",
             view=_drawn,
         ),

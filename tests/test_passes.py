@@ -1,0 +1,134 @@
+"""A full run that was cut goes on where it was; what failed, changed or is half a notebook runs again."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+CONFTEST = """
+import pytest
+
+pytest_plugins = ["passes"]
+
+
+def pytest_addoption(parser):
+    parser.addoption("--full", action="store_true")
+
+
+class Cell(pytest.Item):
+    def runtest(self):
+        assert (self.path.parent / "good").exists() or self.name == "first"
+
+
+class Notebook(pytest.File):
+    def collect(self):
+        return [Cell.from_parent(self, name=name) for name in ("first", "second")]
+
+
+def pytest_collect_file(parent, file_path):
+    if file_path.suffix == ".ipynb":
+        return Notebook.from_parent(parent, path=file_path)
+"""
+TESTS = """
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def left_behind():
+    yield
+    assert (Path(__file__).parent / "good").exists()
+
+
+def test_one(): pass
+@pytest.mark.parametrize("n", range(3))
+def test_two(n): assert n < 2 or (Path(__file__).parent / "good").exists()
+def test_three(left_behind): pass
+@pytest.mark.skip
+def test_four(): pass
+def test_last():
+    if (Path(__file__).parent / "cut").exists(): os._exit(9)
+"""
+
+
+@pytest.fixture
+def project(tmp_path):
+    texts = {"conftest.py": CONFTEST, "test_it.py": TESTS, "n.ipynb": "", "README": "", "good": ""}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    # What decides about passing and failing here is no part of the project, so that it may change.
+    (tmp_path / ".gitignore").write_text("good\ncut\n.pytest_cache\n__pycache__\n")
+    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
+    return tmp_path
+
+
+def run(project, *options):
+    """The tests' names that a run reports as passed, and all that it printed."""
+    line = [sys.executable, "-m", "pytest", "-p", "xdist", "-v", "--full", *options]
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    env |= {
+        "PYTHONPATH": str(HERE),
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    }  # other plugins take seconds to load
+    done = subprocess.run(line, cwd=project, capture_output=True, text=True, env=env, check=False)
+    words = [line.split() for line in done.stdout.splitlines() if "PASSED" in line]
+    return sorted(next(word for word in line if "::" in word).split("::")[1] for line in words), done
+
+
+CELLS = ["first", "second"]
+TESTED = ["test_last", "test_one", "test_three", "test_two[0]", "test_two[1]", "test_two[2]"]
+
+
+@pytest.mark.parametrize("workers", [(), ("--numprocesses=2", "--dist=loadfile")], ids=["alone", "workers"])
+def test_passes_are_left_out_until_a_file_changes(project, workers):
+    assert run(project, *workers)[0] == [*CELLS, *TESTED]
+    passed, again = run(project, *workers)
+    assert passed == []
+    assert "8 tests passed on these very files before, and are left out" in again.stdout
+    assert "0 tests passed now, 8 before. Record: " in again.stdout
+    assert again.returncode == 0
+    assert run(project, *workers, "--fresh")[0] == [*CELLS, *TESTED]
+    (project / "README").write_text("another word")
+    passed, anew = run(project, *workers)
+    assert passed == [*CELLS, *TESTED]
+    assert "left out" not in anew.stdout
+    (project / "new.py").touch()  # which git does not know yet
+    assert run(project, *workers)[0] == [*CELLS, *TESTED]
+
+
+def test_what_failed_runs_again_and_half_a_notebook_runs_whole(project):
+    (project / "good").unlink()
+    # A test whose fixture fails afterwards has passed, as pytest sees it; here it has not.
+    passed, _ = run(project)
+    assert passed == ["first", "test_last", "test_one", "test_three", "test_two[0]", "test_two[1]"]
+    (project / "good").touch()
+    assert run(project)[0] == [*CELLS, "test_three", "test_two[2]"]
+    assert run(project)[0] == []
+
+
+def test_a_run_that_is_killed_leaves_its_passes(project):
+    (project / "cut").touch()
+    _, killed = run(project)
+    assert killed.returncode == 9
+    (project / "cut").unlink()
+    assert run(project)[0] == ["test_last"]
+
+
+def test_all_workers_select_the_same_when_one_is_replaced(project):
+    (project / "cut").touch()
+    _, crashed = run(project, "--numprocesses=1")
+    assert "Different tests were collected" not in crashed.stdout
+    (project / "cut").unlink()
+    assert run(project, "--numprocesses=1")[0] == ["test_last"]
+
+
+def test_without_git_or_without_full_nothing_is_left_out(project):
+    subprocess.run(["git", "add", "."], cwd=project, check=True)
+    (project / ".git").rename(project / "not-git")
+    for _ in range(2):
+        assert run(project)[0] == [*CELLS, *TESTED]
