@@ -1043,6 +1043,10 @@ BAD = {
         *each_ids(lambda x: Steps(model(), x, 5), "src", high="ids"),
         *each_size(lambda max_length: Steps(model(), ids(2, 3), max_length), "max_length"),
         *each_size(lambda copies: Steps(model(), ids(2, 3), 5, copies=copies), "copies"),
+        (
+            lambda: Steps(model(), ids(2, 3), 5, use_cache=False, compiled=True),
+            "^compiled: expected False without a cache, got True$",
+        ),
     ],
     "decoding_steps.Steps.next_logits": [
         *each_ids(lambda x: Steps(model(), ids(2, 3), 5).next_logits(x), "tokens"),

@@ -276,8 +276,8 @@ def test_defaults():
         }
         for function in (greedy, beam)
     }
-    assert given[greedy] == {"use_cache": True}
-    assert given[beam] == {"beam_size": 4, "length_penalty": 0.6, "use_cache": True}
+    assert given[greedy] == {"use_cache": True, "compiled": False}
+    assert given[beam] == {"beam_size": 4, "length_penalty": 0.6, "use_cache": True, "compiled": False}
 
 
 def test_one_token_is_the_least():
@@ -407,6 +407,22 @@ def test_whoever_is_kept_goes_on_as_before(use_cache, copies):
         for length in (3, 4):
             expected = whole.next_logits(tokens[:, :length])[rows]
             assert_close(part.next_logits(tokens[rows, :length]), expected)
+
+
+def test_the_caches_stay_where_they_are():
+    """As a graph that is replayed must find them: step after step, and when beams change places."""
+    model, src, _ = example(1)
+    with torch.no_grad():
+        steps = Steps(model, src, 13, copies=2)
+        tokens = torch.full((2 * len(src), 1), BOS)
+        steps.next_logits(tokens)
+        kept = [cache for layer in steps.caches for cache in layer]
+        places = [(c.keys.data_ptr(), c.values.data_ptr(), c.position.data_ptr()) for c in kept]
+        for _ in range(3):
+            tokens = torch.cat([tokens, torch.full_like(tokens[:, :1], 5)], 1)
+            steps.next_logits(tokens)
+            steps.reorder(torch.arange(2 * len(src)).view(-1, 2).flip(1).flatten())
+    assert places == [(c.keys.data_ptr(), c.values.data_ptr(), c.position.data_ptr()) for c in kept]
 
 
 def test_half_of_all_must_be_done_before_any_leave():

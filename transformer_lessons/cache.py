@@ -74,7 +74,9 @@ class KeyValueCache:
         slots = self.position + torch.arange(new, device=k.device)
         self.keys.index_copy_(2, slots, k)
         self.values.index_copy_(2, slots, v)
-        self.position = self.position + new
+        self.position += (
+            new  # in place, as the keys and values: a graph that is replayed finds it where it was
+        )
         slots = self._slots()
         return self.keys[:, :, :slots], self.values[:, :, :slots]
 
@@ -128,7 +130,13 @@ class KeyValueCache:
         expect.ids("batch", indices=indices)
         expect.same_device(self.keys, "the cache", indices=indices)
         expect.below(len(self.keys), indices=indices)
-        self.keys, self.values = self.keys[indices], self.values[indices]
+        if len(indices) != len(self.keys):
+            self.keys, self.values = self.keys[indices], self.values[indices]
+            return
+        slots = self.keys.size(2) if self.is_filled else self._slots()
+        for kept in (self.keys, self.values):  # in place: a graph that is replayed finds them where they were
+            filled = kept[:, :, :slots]
+            filled.copy_(filled[indices])
 
     def _check(self, k: Tensor, v: Tensor) -> None:
         for name, x, own in (("keys", k, self.keys), ("values", v, self.values)):

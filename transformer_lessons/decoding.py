@@ -14,7 +14,12 @@ from transformer_lessons.model import Transformer
 
 @torch.no_grad()
 def greedy(
-    model: Transformer, src: Int[Tensor, "batch source"], *, max_length: int, use_cache: bool = True
+    model: Transformer,
+    src: Int[Tensor, "batch source"],
+    *,
+    max_length: int,
+    use_cache: bool = True,
+    compiled: bool = False,
 ) -> Int[Tensor, "batch length"]:
     """Always take the likeliest next token; a sentence ends at `eos_id`.
 
@@ -28,19 +33,20 @@ def greedy(
         src: source ids, padded on the right.
         max_length: most tokens to generate for a sentence, `eos_id` included.
         use_cache: keep the keys and values of earlier steps; the same tokens, much less work.
+        compiled: compile a step (`decoding_steps.Steps`): for many batches of few shapes, above all on a GPU.
 
     Returns:
         Generated ids without `bos_id`, with `eos_id`, then `pad_id`; as long as the longest sentence.
 
     Raises:
-        ValueError: for what is no `model.Transformer`, a max_length below 1 or beyond the model's, or a src that
-            the model refuses.
+        ValueError: for what is no `model.Transformer`, a max_length below 1 or beyond the model's, `compiled`
+            without a cache, or a src that the model refuses.
     """
     expect.kind(Transformer, model=model)
     config = model.config
     _check_max_length(max_length, config.max_length)
     with evaluating(model):
-        steps = Steps(model, src, max_length, use_cache=use_cache)
+        steps = Steps(model, src, max_length, use_cache=use_cache, compiled=compiled)
         said, length = src.new_full((len(src), max_length), config.pad_id, dtype=torch.long), 0
         rows = torch.arange(len(src), device=src.device)  # those not done yet, and some that are
         tokens, is_done = src.new_full((len(src), 1), config.bos_id), torch.zeros_like(rows, dtype=torch.bool)
@@ -64,6 +70,7 @@ def beam(
     length_penalty: float = 0.6,
     max_length: int,
     use_cache: bool = True,
+    compiled: bool = False,
 ) -> Int[Tensor, "batch length"]:
     """Keep the `beam_size` likeliest beginnings of a sentence, not just one (§6.1; Wu et al. 2016, equation 14).
 
@@ -85,20 +92,22 @@ def beam(
         length_penalty: α; 0.6 in the paper.
         max_length: most tokens to generate for a sentence, `eos_id` included; the tighter, the sooner it is done.
         use_cache: keep the keys and values of earlier steps; the same tokens, much less work.
+        compiled: compile a step (`decoding_steps.Steps`): for many batches of few shapes, above all on a GPU.
 
     Returns:
         The best sentence's ids without `bos_id`, with `eos_id`, then `pad_id`; as long as the longest.
 
     Raises:
         ValueError: for what is no `model.Transformer`, a beam_size below 1, a negative length_penalty, a
-            max_length below 1 or beyond the model's, or a src that the model refuses.
+            max_length below 1 or beyond the model's, `compiled` without a cache, or a src that the model refuses.
     """
     expect.kind(Transformer, model=model)
     _check_max_length(max_length, model.config.max_length)
     expect.sizes(beam_size=beam_size)
     expect.number(length_penalty=length_penalty)
     with evaluating(model):
-        steps = Steps(model, src, max_length, use_cache=use_cache, copies=beam_size)
+        options = {"use_cache": use_cache, "compiled": compiled}
+        steps = Steps(model, src, max_length, copies=beam_size, **options)
         search = _BeamSearch(src, beam_size, length_penalty, max_length, model)
         while search.length < max_length and len(search.rows):
             logits = steps.next_logits(search.tokens.flatten(0, 1))

@@ -1,10 +1,14 @@
 """The model as decoding sees it: asked for one next token after another, of the sentences that are not done."""
 
+from collections.abc import Callable
+from functools import cache
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from transformer_lessons import expect
+from transformer_lessons.layers import LayerCache
 from transformer_lessons.masks import padding_mask
 from transformer_lessons.model import Transformer
 
@@ -22,6 +26,8 @@ class Steps:
         max_length: most steps.
         use_cache: keep the keys and values of earlier steps.
         copies: rows for each sentence, one below the other, as for the beams of a beam search.
+        compiled: compile a step, once for each number of rows and length of the sources, and on a GPU replay it
+            as one graph. Takes some ten seconds each time; needs the cache, or each step were a new shape.
 
     Raises:
         ValueError: for what is no `model.Transformer`, for sizes that are no integers, or a src that the model
@@ -36,10 +42,13 @@ class Steps:
         *,
         use_cache: bool = True,
         copies: int = 1,
+        compiled: bool = False,
     ):
         expect.kind(Transformer, model=model)
         expect.sizes(max_length=max_length, copies=copies)
-        self.model, self.copies = model, copies
+        if compiled and not use_cache:
+            raise ValueError("compiled: expected False without a cache, got True")
+        self.model, self.copies, self.compiled = model, copies, compiled
         self.memory = model.encode(src).repeat_interleave(copies, dim=0)
         self.src_mask = padding_mask(src, model.config.pad_id).repeat_interleave(copies, dim=0)
         self.caches = model.new_caches(len(self.memory), max_length) if use_cache else None
@@ -54,7 +63,14 @@ class Steps:
         """
         expect.ids("rows", "length", tokens=tokens)
         last = tokens[:, -1:] if self.caches else tokens
-        return self.model.project(self.model.decode(last, self.memory, self.src_mask, self.caches)[:, -1])
+        step = _next_logits
+        # The first step is another one: it computes the keys and values of the source.
+        if self.compiled and tokens.size(1) > 1:
+            step = _compiled(self.memory.device.type)
+            if tokens.size(1) == 2:
+                self._stay()
+            last = last.clone(memory_format=torch.contiguous_format)  # strides are part of a shape
+        return step(self.model, last, self.memory, self.src_mask, self.caches)
 
     def reorder(self, rows: Int[Tensor, " rows"]) -> None:
         """Row r goes on from what ``rows[r]`` was: copies of one sentence may change places.
@@ -64,8 +80,8 @@ class Steps:
         Raises:
             ValueError: as `cache.KeyValueCache.reorder`.
         """
-        for cache in self.caches or ():
-            cache.self_attention.reorder(rows)
+        for layer in self.caches or ():
+            layer.self_attention.reorder(rows)
 
     def keep(self, sentences: Int[Tensor, " sentences"]) -> None:
         """Only these sentences, by their present numbers, go on, each with all of its copies.
@@ -81,10 +97,29 @@ class Steps:
         expect.below(len(self.memory) // self.copies, sentences=sentences)
         copies = torch.arange(self.copies, device=sentences.device)
         rows = (self.copies * sentences[:, None] + copies).flatten()
-        for cache in self.caches or ():
-            cache.self_attention.reorder(rows)
-            cache.cross_attention.reorder(rows)
+        for kept in (kept for layer in self.caches or () for kept in layer):
+            kept.reorder(rows)
         self.memory, self.src_mask = self.memory[rows], self.src_mask[rows]
+        self._stay()
+
+    def _stay(self) -> None:
+        """Say that caches are written in place: a graph may then be replayed on them without copies."""
+        if self.compiled:
+            for kept in (kept for layer in self.caches for kept in layer):
+                for tensor in (kept.keys, kept.values, kept.position):
+                    torch._dynamo.mark_static_address(tensor, guard=False)
+
+
+def _next_logits(
+    model: Transformer, last: Tensor, memory: Tensor, src_mask: Tensor, caches: list[LayerCache] | None
+) -> Tensor:
+    return model.project(model.decode(last, memory, src_mask, caches)[:, -1])
+
+
+@cache
+def _compiled(device: str) -> Callable[..., Tensor]:
+    """A step of decoding launches a few hundred small kernels; on a GPU a graph of them is launched as one."""
+    return torch.compile(_next_logits, dynamic=False, mode="reduce-overhead" if device == "cuda" else None)
 
 
 def going_on(is_done: Bool[Tensor, " sentences"]) -> Int[Tensor, " left"] | None:

@@ -1,0 +1,90 @@
+"""A step of decoding is compiled once for each number of rows, and says what the plain step says.
+
+Run as a script this file decodes with one backend and prints a line for each way to decode. The tests run it as
+one: in their own process the import hook that checks shapes is on, and cannot be compiled.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from transformer_lessons import decoding_steps
+from transformer_lessons.decoding import beam, greedy
+from transformer_lessons.model import Transformer, TransformerConfig
+
+DECODE = {
+    "greedy": greedy,
+    "beam": lambda *arguments, **options: beam(*arguments, beam_size=3, **options),
+}
+
+
+def random_model() -> Transformer:
+    """Untrained, with weights so large and a vocabulary so small that sentences end at different times."""
+    torch.manual_seed(1)
+    layers = {"num_encoder_layers": 2, "num_decoder_layers": 2, "norm_first": True}
+    config = TransformerConfig(17, 7, d_model=15, num_heads=3, d_ff=23, max_length=13, **layers)
+    model = Transformer(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 2:
+                parameter.normal_(std=2 / parameter.size(1) ** 0.5)
+    return model.double()
+
+
+def measure(name: str, backend: str) -> dict:
+    """Whether the tokens are the same, how many graphs were compiled, and for how many numbers of rows."""
+    torch.compiler.reset()
+    graphs, rows = [], set()
+
+    def counting(graph: torch.fx.GraphModule, inputs: list) -> object:
+        graphs.append(graph)
+        return torch._dynamo.lookup_backend(backend)(graph, inputs)
+
+    step = torch.compile(decoding_steps._next_logits, dynamic=False, fullgraph=True, backend=counting)
+
+    def seen(model, last, memory, src_mask, caches):
+        rows.add(len(last))
+        return step(model, last, memory, src_mask, caches)
+
+    decoding_steps._compiled = lambda device: seen
+    model, same = random_model(), []
+    src = torch.randint(3, 17, (11, 5))
+    for other in (src, src.roll(3, 0).flip(1)):  # the second time nothing new has to be compiled
+        expected = DECODE[name](model, other, max_length=13)
+        actual = DECODE[name](model, other, max_length=13, compiled=True)
+        same.append(expected.tolist() == actual.tolist())
+    return {"same": same, "graphs": len(graphs), "rows": sorted(rows), "length": expected.size(1)}
+
+
+def main(backend: str) -> None:
+    for name in DECODE:
+        print(json.dumps([name, measure(name, backend)]))
+
+
+@pytest.fixture(scope="module", params=["eager", pytest.param("inductor", marks=pytest.mark.full)])
+def measured(request):
+    run = subprocess.run(
+        [sys.executable, Path(__file__), request.param],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=1800,
+    )
+    assert run.returncode == 0, run.stderr
+    return dict(json.loads(line) for line in run.stdout.splitlines())
+
+
+@pytest.mark.parametrize("name", DECODE)
+def test_compiled_once_for_each_number_of_rows(measured, name):
+    found = measured[name]
+    assert found["same"] == [True, True]
+    assert found["graphs"] == len(found["rows"]) >= 2
+    assert found["length"] > 5  # more steps than graphs: a step's length is no shape
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
