@@ -12,7 +12,8 @@ import argparse
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -20,9 +21,9 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
 from tqdm import tqdm
 
+from transformer_lessons import costs
 from transformer_lessons.data import multi30k
 from transformer_lessons.data.batches import Batch, Batches, TokenBatches
 from transformer_lessons.data.subwords import Subwords
@@ -32,51 +33,61 @@ from transformer_lessons.files import write_json
 from transformer_lessons.model import Transformer, TransformerConfig
 from transformer_lessons.runs import versions
 from transformer_lessons.training import Trainer, TrainingConfig
+from transformer_lessons.training_loss import batch_loss
 
 RECORD = Path(__file__).parent.parent / "transformer_lessons" / "records" / "peers.json"
-VOCABULARY, WIDTH, HEADS, D_FF, LAYERS, LONGEST = 8000, 256, 4, 1024, 3, 1024
 DROPOUT, SMOOTHING, CLIP = 0.1, 0.1, 1.0
 PAIRS = 64  # in a shuffled batch
-OURS = "ours"
+OURS, ALONE = "ours", "ours, forward and backward"
 ROUNDS, STEPS = 9, 4
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Of all contenders alike."""
+
+    vocabulary: int = 8000
+    d_model: int = 256
+    num_heads: int = 8
+    d_ff: int = 1024
+    layers: int = 3
+    longest: int = 1024
+
+
+SMALL = Sizes()
 
 
 # --- The contenders: modules from source and target so far to logits
 
 
-def ours() -> Transformer:
+def ours(sizes: Sizes) -> Transformer:
     """The package's model, pre-norm."""
-    sizes = {"d_model": WIDTH, "num_heads": HEADS, "d_ff": D_FF, "max_length": LONGEST}
-    layers = {"num_encoder_layers": LAYERS, "num_decoder_layers": LAYERS}
-    return Transformer(
-        TransformerConfig(
-            VOCABULARY,
-            VOCABULARY,
-            **sizes,
-            **layers,
-            dropout=DROPOUT,
-            norm_first=True,
-            shared_vocabulary=True,
-        )
-    )
+    widths = {"d_model": sizes.d_model, "num_heads": sizes.num_heads, "d_ff": sizes.d_ff}
+    layers = {"num_encoder_layers": sizes.layers, "num_decoder_layers": sizes.layers}
+    other = {"max_length": sizes.longest, "dropout": DROPOUT, "norm_first": True, "shared_vocabulary": True}
+    return Transformer(TransformerConfig(sizes.vocabulary, sizes.vocabulary, **widths, **layers, **other))
 
 
 class PyTorch(nn.Module):
     """`torch.nn.Transformer` with what it lacks: embeddings, positions, a tied projection."""
 
-    def __init__(self):
+    def __init__(self, sizes: Sizes):
         super().__init__()
-        self.embedding = nn.Embedding(VOCABULARY, WIDTH)
-        self.register_buffer("positions", sinusoidal(LONGEST, WIDTH), persistent=False)
-        self.transformer = nn.Transformer(WIDTH, HEADS, LAYERS, LAYERS, D_FF, DROPOUT, batch_first=True)
+        self.embedding = nn.Embedding(sizes.vocabulary, sizes.d_model)
+        self.register_buffer("positions", sinusoidal(sizes.longest, sizes.d_model), persistent=False)
+        layers = sizes.layers, sizes.layers
+        self.transformer = nn.Transformer(
+            sizes.d_model, sizes.num_heads, *layers, sizes.d_ff, DROPOUT, batch_first=True
+        )
 
     def _embed(self, ids: Tensor) -> Tensor:
-        return F.dropout(self.embedding(ids) * WIDTH**0.5 + self.positions[: ids.size(1)], DROPOUT)
+        scaled = self.embedding(ids) * self.embedding.embedding_dim**0.5
+        return F.dropout(scaled + self.positions[: ids.size(1)], DROPOUT)
 
     def forward(self, src: Tensor, tgt_in: Tensor) -> Tensor:
         """Logits, as `Transformer` gives them."""
         hidden = src == 0
-        later = nn.Transformer.generate_square_subsequent_mask(tgt_in.size(1))
+        later = nn.Transformer.generate_square_subsequent_mask(tgt_in.size(1), device=src.device)
         padding = {"src_key_padding_mask": hidden, "memory_key_padding_mask": hidden}
         y = self.transformer(
             self._embed(src), self._embed(tgt_in), tgt_mask=later, tgt_is_causal=True, **padding
@@ -84,7 +95,7 @@ class PyTorch(nn.Module):
         return y @ self.embedding.weight.T
 
 
-def marian(attention: str) -> nn.Module:
+def marian(attention: str, sizes: Sizes) -> nn.Module:
     """The translation model of Hugging Face's transformers."""
     from transformers import MarianConfig, MarianMTModel
 
@@ -97,12 +108,16 @@ def marian(attention: str) -> nn.Module:
     sides = {
         f"{side}_{name}": value
         for side in ("encoder", "decoder")
-        for name, value in (("layers", LAYERS), ("attention_heads", HEADS), ("ffn_dim", D_FF))
+        for name, value in (
+            ("layers", sizes.layers),
+            ("attention_heads", sizes.num_heads),
+            ("ffn_dim", sizes.d_ff),
+        )
     }
     config = MarianConfig(
-        vocab_size=VOCABULARY,
-        d_model=WIDTH,
-        max_position_embeddings=LONGEST,
+        vocab_size=sizes.vocabulary,
+        d_model=sizes.d_model,
+        max_position_embeddings=sizes.longest,
         dropout=DROPOUT,
         activation_function="relu",
         scale_embedding=True,
@@ -117,21 +132,22 @@ def marian(attention: str) -> nn.Module:
 class XTransformers(nn.Module):
     """The encoder-decoder of x-transformers, with fused attention."""
 
-    def __init__(self):
+    def __init__(self, sizes: Sizes):
         super().__init__()
         from x_transformers import XTransformer
 
         side = {
-            "num_tokens": VOCABULARY,
-            "depth": LAYERS,
-            "heads": HEADS,
-            "max_seq_len": LONGEST,
+            "num_tokens": sizes.vocabulary,
+            "depth": sizes.layers,
+            "heads": sizes.num_heads,
+            "attn_dim_head": sizes.d_model // sizes.num_heads,
+            "max_seq_len": sizes.longest,
             "attn_flash": True,
             "ff_dropout": DROPOUT,
             "emb_dropout": DROPOUT,
         }
         sides = {f"{name}_{key}": value for name in ("enc", "dec") for key, value in side.items()}
-        self.model = XTransformer(dim=WIDTH, tie_token_emb=True, **sides)
+        self.model = XTransformer(dim=sizes.d_model, tie_token_emb=True, **sides)
 
     def forward(self, src: Tensor, tgt_in: Tensor) -> Tensor:
         """Logits, as `Transformer` gives them."""
@@ -140,7 +156,7 @@ class XTransformers(nn.Module):
         return self.model.decoder.net(tgt_in, context=memory, context_mask=shown)
 
 
-PEERS: dict[str, Callable[[], nn.Module]] = {
+PEERS: dict[str, Callable[[Sizes], nn.Module]] = {
     "torch.nn.Transformer": PyTorch,
     "Marian, SDPA": partial(marian, "sdpa"),
     "Marian, eager": partial(marian, "eager"),
@@ -151,19 +167,26 @@ PEERS: dict[str, Callable[[], nn.Module]] = {
 # --- Training
 
 
-def peer_steps(model: nn.Module, batches: Iterable[Batch]) -> Callable[[], int]:
-    """One training step as its users write it; returns the number of tokens that are not padding."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+def peer_steps(
+    model: nn.Module, batches: Batches | TokenBatches, *, device: str = "cpu", on_gpu: bool = False
+) -> Callable[[], int]:
+    """One training step as its users write it; returns the number of tokens that are not padding.
+
+    On a GPU that is with `torch.compile`, in bfloat16, and with the fused optimiser.
+    """
+    optimizer = torch.optim.AdamW(model.to(device).parameters(), lr=1e-4, fused=on_gpu)
+    logits_of = torch.compile(model) if on_gpu else model
     numbers = count()
 
     def step() -> int:
-        batch = batches[next(numbers)]
+        batch = batches[next(numbers)].to(device)
         model.train()
         optimizer.zero_grad()
-        logits = model(batch.src, batch.tgt_in)
-        loss = F.cross_entropy(
-            logits.flatten(0, 1), batch.tgt_out.flatten(), ignore_index=0, label_smoothing=SMOOTHING
-        )
+        with torch.autocast(device, torch.bfloat16, enabled=on_gpu):
+            logits = logits_of(batch.src, batch.tgt_in)
+            loss = F.cross_entropy(
+                logits.flatten(0, 1), batch.tgt_out.flatten(), ignore_index=0, label_smoothing=SMOOTHING
+            )
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimizer.step()
@@ -172,10 +195,15 @@ def peer_steps(model: nn.Module, batches: Iterable[Batch]) -> Callable[[], int]:
     return step
 
 
-def our_steps(batches: Batches | TokenBatches) -> Callable[[], int]:
-    """One training step of the package's own trainer."""
-    config = TrainingConfig(steps=10**6, smoothing=SMOOTHING, clip_norm=CLIP, peak_learning_rate=1e-4)
-    trainer = Trainer(ours(), batches, config)
+def our_steps(
+    batches: Batches | TokenBatches, sizes: Sizes, *, device: str = "cpu", on_gpu: bool = False
+) -> Callable[[], int]:
+    """One training step of the package's own trainer, on a GPU in the same way as the others."""
+    options = {"compile": on_gpu, "precision": "bfloat16" if on_gpu else "float32"}
+    config = TrainingConfig(
+        steps=10**6, smoothing=SMOOTHING, clip_norm=CLIP, peak_learning_rate=1e-4, **options
+    )
+    trainer = Trainer(ours(sizes), batches, config, device=torch.device(device))
 
     def step() -> int:
         tokens = real_tokens(batches[trainer.step])
@@ -193,9 +221,9 @@ def real_tokens(batch: Batch) -> int:
 class Same(Batches):
     """The same full batch again and again: nothing is padding."""
 
-    def __init__(self, rows: int, length: int):
+    def __init__(self, rows: int, length: int, vocabulary: int = SMALL.vocabulary):
         draw = torch.Generator().manual_seed(0)
-        ids = torch.randint(3, VOCABULARY, (3, rows, length), generator=draw)
+        ids = torch.randint(3, vocabulary, (3, rows, length), generator=draw)
         self.batch = Batch(*ids)
 
     def __getitem__(self, step: int) -> Batch:
@@ -212,6 +240,8 @@ def in_turns(contenders: dict[str, Callable[[], int]], rounds: int, steps: int) 
         for name, step in contenders.items():
             started = time.perf_counter()
             tokens = sum(step() for _ in range(steps))
+            if torch.cuda.is_initialized():
+                torch.cuda.synchronize()  # what was launched has to be done
             if number:
                 speeds[name].append(tokens / (time.perf_counter() - started))
     return speeds
@@ -229,13 +259,15 @@ def compared(speeds: dict[str, list[float]]) -> dict:
     }
 
 
-def matmul_rate(size: int = 1024, repeats: int = 5) -> float:
+def matmul_rate(size: int = 1024, repeats: int = 5, **kind: object) -> float:
     """Floating-point operations a second in products of square matrices, the best of a few."""
-    a, b = torch.randn(size, size), torch.randn(size, size)
+    a, b = torch.randn(size, size, **kind), torch.randn(size, size, **kind)
     best = float("inf")
     for _ in range(repeats):
         started = time.perf_counter()
         a @ b
+        if torch.cuda.is_initialized():
+            torch.cuda.synchronize()
         best = min(best, time.perf_counter() - started)
     return 2 * size**3 / best
 
@@ -243,7 +275,7 @@ def matmul_rate(size: int = 1024, repeats: int = 5) -> float:
 def captions() -> list[tuple[list[int], list[int]]]:
     """All training pairs in subwords of a vocabulary that both languages share."""
     pairs = multi30k.sentences("train")
-    subwords = Subwords.train((text for pair in pairs for text in pair), VOCABULARY)
+    subwords = Subwords.train((text for pair in pairs for text in pair), SMALL.vocabulary)
     return [(subwords.encode(english), subwords.encode(german)) for english, german in pairs]
 
 
@@ -256,50 +288,77 @@ def on_captions(rounds: int, steps: int) -> dict:
     )
     found = {}
     for feed, batches in (("shuffled", shuffled), ("like_lengths", alike)):
-        contenders = {OURS: our_steps(alike)}
-        contenders |= {name: peer_steps(make(), batches) for name, make in PEERS.items()}
+        contenders = {OURS: our_steps(alike, SMALL)}
+        contenders |= {name: peer_steps(make(SMALL), batches) for name, make in PEERS.items()}
         found[f"peers_on_{feed}"] = compared(in_turns(contenders, rounds, steps))
     return found
 
 
 def on_full_batches(rows: int, length: int, rounds: int, steps: int) -> dict:
-    """Beside the others where nothing is padding, and the share of the machine's rate that is reached."""
+    """Beside the others where nothing is padding, and the shares of the machine's rate that are reached.
+
+    A whole step, and forward and backward alone, without dropout: what products of matrices are held against.
+    """
     batches = Same(rows, length)
-    contenders = {OURS: our_steps(batches)}
-    contenders |= {name: peer_steps(make(), batches) for name, make in PEERS.items()}
+    contenders = {OURS: our_steps(batches, SMALL)}
+    contenders |= {name: peer_steps(make(SMALL), batches) for name, make in PEERS.items()}
     rates: list[float] = []
 
     def matrices() -> int:
         rates.append(matmul_rate())
         return 0
 
-    speeds = in_turns({**contenders, "matrices": matrices}, rounds, steps)
+    other = {ALONE: forward_and_backward(batches.batch), "matrices": matrices}
+    speeds = in_turns({**contenders, **other}, rounds, steps)
     del speeds["matrices"]
-    flops = step_flops(batches.batch) / real_tokens(batches.batch)
+    flops = step_flops(batches.batch, SMALL) / real_tokens(batches.batch)
     per_round = [max(rates[steps * (n + 1) : steps * (n + 2)]) for n in range(rounds)]
-    shares = [flops * speed / rate for speed, rate in zip(speeds[OURS], per_round, strict=True)]
-    return {**compared(speeds), "share_of_matmul_rate": round(statistics.median(shares), 3)}
+
+    def share(found: list[float]) -> float:
+        reached = [flops * speed / rate for speed, rate in zip(found, per_round, strict=True)]
+        return round(statistics.median(reached), 3)
+
+    shares = {"step": share(speeds[OURS]), "forward_and_backward": share(speeds.pop(ALONE))}
+    return {
+        **compared(speeds),
+        "share_of_matmul_rate": shares,
+        "matmul_rate": round(statistics.median(per_round)),
+    }
 
 
-def step_flops(batch: Batch) -> int:
-    """Operations of our forward and backward pass, with attention counted as products of matrices."""
-    model = ours()
-    with (
-        FlopCounterMode(display=False) as counter,
-        torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH),
-    ):
-        model(batch.src, batch.tgt_in).logsumexp(-1).sum().backward()
-    return counter.get_total_flops()
+def forward_and_backward(batch: Batch) -> Callable[[], int]:
+    """Of our model, in evaluation mode: no dropout, no optimiser."""
+    model = ours(SMALL).eval()
+
+    def step() -> int:
+        model.zero_grad()
+        batch_loss(model, batch, SMOOTHING)[0].backward()
+        return real_tokens(batch)
+
+    return step
 
 
-def translating(rows: int, length: int, rounds: int) -> dict:
+def step_flops(batch: Batch, sizes: Sizes) -> int:
+    """Operations of our forward and backward pass where nothing is padding, by the formulas of `costs`.
+
+    A causal kernel leaves out the later half of the scores, and is given the whole of them here, as is usual.
+    """
+    return costs.training_operations(
+        ours(sizes).config, costs.BatchShape(*batch.src.shape, batch.tgt_in.size(1))
+    )
+
+
+def translating(
+    rows: int, length: int, rounds: int, *, sizes: Sizes = SMALL, device: str = "cpu", compiled: bool = False
+) -> dict:
     """Greedy decoding of as many sentences and tokens; the end mark is never the likeliest."""
-    src = torch.randint(3, VOCABULARY, (rows, 20), generator=torch.Generator().manual_seed(0))
-    own, other = ours().eval(), marian("sdpa").eval()
+    draw = torch.Generator().manual_seed(0)
+    src = torch.randint(3, sizes.vocabulary, (rows, 20), generator=draw).to(device)
+    own, other = (model.to(device).eval() for model in (ours(sizes), marian("sdpa", sizes)))
     own.output.weight.data[own.config.eos_id] = 0.0
 
-    def by_ours(use_cache: bool) -> int:
-        said = greedy(own, src, max_length=length, use_cache=use_cache)
+    def by_ours(**options: bool) -> int:
+        said = greedy(own, src, max_length=length, **options)
         assert said.shape == (rows, length), said.shape
         return said.numel()
 
@@ -317,10 +376,12 @@ def translating(rows: int, length: int, rounds: int) -> dict:
         return rows * length
 
     contenders = {
-        OURS: partial(by_ours, True),
+        OURS: partial(by_ours, compiled=compiled),
         "Marian, cached": by_marian,
-        "ours, without a cache": partial(by_ours, False),
+        "ours, without a cache": partial(by_ours, use_cache=False),
     }
+    if compiled:
+        contenders["ours, not compiled"] = by_ours
     return compared(in_turns(contenders, rounds, 1))
 
 
@@ -335,13 +396,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     record = {
         "made_with": {**versions(torch.device("cpu")), "transformers": transformers.__version__},
-        "settings": {
-            "vocabulary": VOCABULARY,
-            "d_model": WIDTH,
-            "num_heads": HEADS,
-            "d_ff": D_FF,
-            "layers": LAYERS,
-        },
+        "settings": asdict(SMALL),
     }
     for name, measure in (
         ("training on captions", partial(on_captions, options.rounds, STEPS)),

@@ -1,0 +1,123 @@
+"""The comparison with other implementations, at a tiny size and without those that are not installed."""
+
+import json
+
+import pytest
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from benchmarks import gpu, peers
+from benchmarks.peers import OURS, PyTorch, Same, Sizes, compared, in_turns, ours, peer_steps, real_tokens
+from transformer_lessons.data.batches import Batch
+from transformer_lessons.training_loss import batch_loss
+
+TINY = Sizes(vocabulary=31, d_model=16, num_heads=2, d_ff=23, layers=1, longest=29)
+
+
+def test_the_median_of_ratios_is_not_the_ratio_of_medians():
+    speeds = {OURS: [6.0, 8.0, 9.0], "other": [2.0, 8.0, 3.0]}
+    assert compared(speeds) == {
+        "tokens_per_second": {OURS: 8, "other": 3},
+        "ours_is_faster": {"other": 3.0},  # of 3, 1 and 3
+    }
+
+
+def test_contenders_take_turns_and_the_first_round_does_not_count(monkeypatch):
+    clock, called = iter(range(100)), []
+    monkeypatch.setattr(peers.time, "perf_counter", lambda: float(next(clock)))
+
+    def step(name: str, tokens: int):
+        def call() -> int:
+            called.append(name)
+            return tokens
+
+        return call
+
+    found = in_turns({"a": step("a", 5), "b": step("b", 7)}, rounds=2, steps=3)
+    assert found == {"a": [15.0, 15.0], "b": [21.0, 21.0]}  # a second for each three steps
+    assert called == (["a"] * 3 + ["b"] * 3) * 3
+
+
+def test_padding_is_not_counted():
+    src, tgt = torch.tensor([[5, 5, 0]]), torch.tensor([[5, 0]])
+    assert real_tokens(Batch(src, tgt, tgt)) == 3
+
+
+def test_the_operations_of_a_step_are_those_that_torch_counts():
+    batch = Same(3, 11, TINY.vocabulary).batch
+    model = ours(TINY)
+    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+        batch_loss(model, batch, 0.1)[0].backward()
+    assert peers.step_flops(batch, TINY) == counter.get_total_flops()
+
+
+@pytest.mark.parametrize("length", [5, 13])
+def test_all_are_given_the_same_sizes_and_tokens(length):
+    batch = Same(3, length, TINY.vocabulary).batch
+    for model in (ours(TINY), PyTorch(TINY)):
+        assert model(batch.src, batch.tgt_in).shape == (3, length, TINY.vocabulary)
+    parameters = [
+        sum(p.numel() for name, p in model.named_parameters() if "norm" not in name)
+        for model in (ours(TINY), PyTorch(TINY))
+    ]
+    assert parameters[0] == parameters[1]  # pre-norm has two norms more, and torch's has biases there too
+
+
+def test_a_peers_step_learns():
+    torch.manual_seed(0)
+    model, batches = PyTorch(TINY), Same(3, 5, TINY.vocabulary)
+    step = peer_steps(model, batches)
+
+    def loss() -> float:
+        batch = batches.batch
+        logits = model.eval()(batch.src, batch.tgt_in)
+        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch.tgt_out.flatten()).item()
+
+    before = loss()
+    assert [step() for _ in range(20)] == [30] * 20
+    assert loss() < before
+
+
+def test_a_part_of_the_gpus_benchmark():
+    names = ["torch.nn.Transformer"]
+    found = gpu.training(TINY, 3, 5, names, "cpu", rounds=1)
+    assert set(found["tokens_per_second"]) == {OURS, *names}
+    assert found["settings"]["d_model"] == 16
+    assert 0 <= found["share_of_matmul_rate"] < 1 < found["matmul_rate"]
+
+
+def test_what_there_is_no_time_for_is_not_begun(tmp_path, monkeypatch):
+    monkeypatch.setattr(gpu, "COSTS", {"short": 1, "long": 1000, "broken": 1})
+    path, record = tmp_path / "gpu.json", {"made_with": {}}
+
+    def broken() -> dict:
+        assert json.loads(path.read_text())["short"]["speed"] == 3  # it is written already
+        raise RuntimeError("out of memory")
+
+    named = {"short": lambda: {"speed": 3}, "long": dict, "broken": broken}
+    with pytest.raises(RuntimeError, match="out of memory"):
+        gpu.measure_all(named, record, path, 100)
+    written = json.loads(path.read_text())
+    assert written == {
+        "made_with": {},
+        "short": {"speed": 3, "seconds": 0},
+        "long": "not measured: no time was left",
+    }
+
+
+def test_every_part_has_an_estimate():
+    assert set(gpu.parts("cpu", 1)) == set(gpu.COSTS)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_it_says_so(capsys):
+    with pytest.raises(SystemExit):
+        gpu.main([])
+    assert "expected a GPU with CUDA, found none" in capsys.readouterr().err
+
+
+def test_translating_beside_marian():
+    pytest.importorskip("transformers")
+    found = peers.translating(2, 5, 1, sizes=TINY)
+    assert set(found["ours_is_faster"]) == {"Marian, cached", "ours, without a cache"}
