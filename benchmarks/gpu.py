@@ -2,7 +2,7 @@
 
 Training beside the other implementations of `benchmarks.peers`, all compiled, in bfloat16 and with the fused
 optimiser, and held against the rate at which the card multiplies matrices in the same run; a larger model of
-ours; greedy decoding beside Marian's. It needs ``pip install transformers x-transformers``. Contenders take turns.
+ours; greedy decoding beside Marian's. It needs ``pip install transformers x-transformers``.
 
 Writes ``transformer_lessons/records/gpu.json`` after every part. What the ten minutes leave no time for is not
 begun, and the record says so; no GPU, no record.
