@@ -15,15 +15,17 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import count
+from itertools import accumulate, count
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile
 from tqdm import tqdm
 
 from transformer_lessons import costs
+from transformer_lessons.attention import fused_attention, scaled_dot_product_attention
 from transformer_lessons.data import multi30k
 from transformer_lessons.data.batches import Batch, Batches, TokenBatches
 from transformer_lessons.data.subwords import Subwords
@@ -230,6 +232,37 @@ class Same(Batches):
         return self.batch
 
 
+# --- Memory
+
+
+def peak_bytes(work: Callable[[], object]) -> int:
+    """The most that is allocated at one time during work(), beyond what was there before."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as watched:
+        work()
+    events = (event for event in watched.profiler.kineto_results.events() if event.name() == "[memory]")
+    return max(accumulate(event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())))
+
+
+def attention_memory(length: int = 4096) -> dict:
+    """Causal attention, forward and backward, of one sentence: step by step, and fused."""
+    shape = 1, SMALL.num_heads, length, SMALL.d_model // SMALL.num_heads
+    query, key, value = (torch.randn(shape, requires_grad=True) for _ in range(3))
+
+    def step_by_step(dropout: float) -> None:
+        output = scaled_dot_product_attention(query, key, value, is_causal=True, dropout=dropout)[0]
+        torch.autograd.grad(output.sum(), (query, key, value))
+
+    def fused(dropout: float) -> None:
+        output = fused_attention(query, key, value, is_causal=True, dropout=dropout)
+        torch.autograd.grad(output.sum(), (query, key, value))
+
+    found = {}
+    for name, dropout in (("without dropout", 0.0), ("with dropout", DROPOUT)):
+        most, least = (peak_bytes(partial(work, dropout)) for work in (step_by_step, fused))
+        found[name] = {"step_by_step": most, "fused": least, "share": round(least / most, 4)}
+    return found
+
+
 # --- Measuring
 
 
@@ -404,6 +437,7 @@ def main(arguments: list[str] | None = None) -> None:
         ("training, 1 sentence of 1024", partial(on_full_batches, 1, 1024, options.rounds, 2)),
         ("greedy, 64 sentences of 50", partial(translating, 64, 50, options.rounds)),
         ("greedy, 1 sentence of 50", partial(translating, 1, 50, options.rounds)),
+        ("memory of causal attention, 4096 positions", attention_memory),
     ):
         record[name] = measure()
         print(name, record[name], file=sys.stderr, flush=True)

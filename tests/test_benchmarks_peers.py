@@ -121,3 +121,25 @@ def test_translating_beside_marian():
     pytest.importorskip("transformers")
     found = peers.translating(2, 5, 1, sizes=TINY)
     assert set(found["ours_is_faster"]) == {"Marian, cached", "ours, without a cache"}
+
+
+def test_the_peak_is_the_most_at_one_time():
+    def work():
+        a = torch.zeros(1000)
+        del a
+        b, c = torch.zeros(700), torch.zeros(700)
+        return b, c
+
+    work()  # what a first call sets up is none of its own
+    assert peers.peak_bytes(work) == 2 * 4 * 700
+
+
+def test_fused_attention_needs_a_share_of_the_memory():
+    found = peers.attention_memory(1024)
+    for dropout in ("with dropout", "without dropout"):
+        weights = SMALL_HEADS * 1024**2 * 4
+        assert found[dropout]["step_by_step"] > 2 * weights  # scores and weights, at least
+        assert found[dropout]["fused"] < 0.35 * found[dropout]["step_by_step"]
+
+
+SMALL_HEADS = peers.SMALL.num_heads
