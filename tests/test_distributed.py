@@ -367,7 +367,10 @@ def test_the_command_in_shares_is_killed_and_one_process_goes_on_by_the_same_wor
     models = [load_model(tmp_path / name)[0].state_dict() for name in ("run", "alone")]
     assert models[0].keys() == models[1].keys()
     for name, tensor in models[0].items():
-        assert_close(tensor, models[1][name], tolerance=1e-2)
+        # What is added to all keys alike changes no weight of attention: its gradient is rounding alone, of which
+        # AdamW makes steps as long as any.
+        if not name.endswith("W_k.bias"):
+            assert_close(tensor, models[1][name], tolerance=1e-4)
 
 
 def test_alone_there_is_nothing_to_wait_for(monkeypatch):

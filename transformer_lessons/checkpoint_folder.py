@@ -90,12 +90,16 @@ def _tensors(model: nn.Module, optimizer: Optimizer, has_moments: bool) -> dict:
 
 @contextmanager
 def _as_any_other_file():
-    """One process may write and read a folder too, where torch would warn. What fails, fails by its own name."""
+    """One process may write and read a folder too, where torch would warn, and torch 2.9 of its own ways.
+
+    What fails, fails by its own name.
+    """
     from torch.distributed.checkpoint import CheckpointException
 
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "torch.distributed is disabled, unavailable or uninitialized")
+            warnings.filterwarnings("ignore", "TypedStorage is deprecated")
             yield
     except (
         CheckpointException
