@@ -78,7 +78,7 @@ def training(sizes: Sizes, rows: int, length: int, names: list[str], device: str
 def parts(device: str, rounds: int) -> dict[str, Callable[[], dict]]:
     """What is measured, in order; eager Marian is no peer of compiled models."""
     names = [name for name in PEERS if "eager" not in name]
-    decode = partial(translating, sizes=BASE, device=device, compiled=device == "cuda")
+    decode = partial(translating, sizes=BASE, device=device)
     return {
         "training, base": partial(training, BASE, 200, 128, names, device, rounds),
         "training, wide": partial(training, WIDE, 100, 128, [], device, rounds),

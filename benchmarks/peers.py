@@ -31,7 +31,7 @@ from transformer_lessons.data.batches import Batch, Batches, TokenBatches
 from transformer_lessons.data.subwords import Subwords
 from transformer_lessons.decoding import greedy
 from transformer_lessons.encodings import sinusoidal
-from transformer_lessons.files import write_json
+from transformer_lessons.files import read_json, write_json
 from transformer_lessons.model import Transformer, TransformerConfig
 from transformer_lessons.runs import versions
 from transformer_lessons.training import Trainer, TrainingConfig
@@ -40,7 +40,7 @@ from transformer_lessons.training_loss import batch_loss
 RECORD = Path(__file__).parent.parent / "transformer_lessons" / "records" / "peers.json"
 DROPOUT, SMOOTHING, CLIP = 0.1, 0.1, 1.0
 PAIRS = 64  # in a shuffled batch
-OURS, ALONE = "ours", "ours, forward and backward"
+OURS, ALONE, COMPILED = "ours", "ours, forward and backward", "ours, compiled"
 ROUNDS, STEPS = 9, 4
 
 
@@ -282,13 +282,17 @@ def in_turns(contenders: dict[str, Callable[[], int]], rounds: int, steps: int) 
 
 def compared(speeds: dict[str, list[float]]) -> dict:
     """Each one's median speed, and by how much ours is faster: the median of the rounds' ratios."""
-    ratios = {
-        name: statistics.median(a / b for a, b in zip(speeds[OURS], other, strict=True))
-        for name, other in speeds.items()
-    }
+    medians = {name: round(statistics.median(found)) for name, found in speeds.items()}
+    return {"tokens_per_second": medians, "ours_is_faster": ratios(speeds, OURS)}
+
+
+def ratios(speeds: dict[str, list[float]], base: str) -> dict[str, float]:
+    """By how much `base` is faster than each of the others."""
+    of = speeds[base]
     return {
-        "tokens_per_second": {name: round(statistics.median(found)) for name, found in speeds.items()},
-        "ours_is_faster": {name: round(ratio, 3) for name, ratio in ratios.items() if name != OURS},
+        name: round(statistics.median(a / b for a, b in zip(of, other, strict=True)), 3)
+        for name, other in speeds.items()
+        if name != base
     }
 
 
@@ -381,9 +385,7 @@ def step_flops(batch: Batch, sizes: Sizes) -> int:
     )
 
 
-def translating(
-    rows: int, length: int, rounds: int, *, sizes: Sizes = SMALL, device: str = "cpu", compiled: bool = False
-) -> dict:
+def translating(rows: int, length: int, rounds: int, *, sizes: Sizes = SMALL, device: str = "cpu") -> dict:
     """Greedy decoding of as many sentences and tokens; the end mark is never the likeliest."""
     draw = torch.Generator().manual_seed(0)
     src = torch.randint(3, sizes.vocabulary, (rows, 20), generator=draw).to(device)
@@ -409,38 +411,78 @@ def translating(
         return rows * length
 
     contenders = {
-        OURS: partial(by_ours, compiled=compiled),
+        OURS: by_ours,
+        COMPILED: partial(by_ours, compiled=True),
         "Marian, cached": by_marian,
         "ours, without a cache": partial(by_ours, use_cache=False),
+        "its products alone": products_alone(own, rows, length),
     }
-    if compiled:
-        contenders["ours, not compiled"] = by_ours
-    return compared(in_turns(contenders, rounds, 1))
+    speeds = in_turns(contenders, rounds, 1)
+    return {**compared(speeds), "compiled_is_faster": ratios(speeds, COMPILED)}
+
+
+def products_alone(model: Transformer, rows: int, length: int) -> Callable[[], int]:
+    """The limit: in each step each row meets every matrix of the decoder, and nothing else is done.
+
+    Left out are W_k and W_v of the encoder's output, which are needed once, and all of attention.
+    """
+    known = {f"cross_attention.W_{letter}" for letter in "kv"}
+    weights = [
+        module.weight
+        for name, module in [*model.decoder_layers.named_modules(), ("output", model.output)]
+        if isinstance(module, nn.Linear) and name.partition(".")[2] not in known
+    ]
+    vectors = {w.size(1): torch.randn(rows, 1, w.size(1), device=w.device) for w in weights}
+
+    @torch.no_grad()
+    def multiply() -> int:
+        for _ in range(length):
+            for weight in weights:
+                F.linear(vectors[weight.size(1)], weight)
+        return rows * length
+
+    return multiply
+
+
+def parts(rounds: int) -> dict[str, Callable[[], dict]]:
+    """What is measured, in order."""
+    return {
+        "training on captions": partial(on_captions, rounds, STEPS),
+        "training, 32 sentences of 32": partial(on_full_batches, 32, 32, rounds, 2),
+        "training, 1 sentence of 1024": partial(on_full_batches, 1, 1024, rounds, 2),
+        "greedy, 64 sentences of 50": partial(translating, 64, 50, rounds),
+        "greedy, 1 sentence of 50": partial(translating, 1, 50, rounds),
+        "memory of causal attention, 4096 positions": attention_memory,
+    }
 
 
 def main(arguments: list[str] | None = None) -> None:
     """The command."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"(default: {ROUNDS})")
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help="parts with TEXT in their names; others stay"
+    )
     options = parser.parse_args(arguments)
     torch.manual_seed(0)
     import transformers
     import x_transformers  # noqa: F401
 
+    made_with = {
+        **versions(torch.device("cpu")),
+        "threads": torch.get_num_threads(),
+        "transformers": transformers.__version__,
+        "rounds": options.rounds,
+    }
     record = {
-        "made_with": {**versions(torch.device("cpu")), "transformers": transformers.__version__},
+        **(read_json(RECORD) if options.only else {}),
+        "made_with": made_with,
         "settings": asdict(SMALL),
     }
-    for name, measure in (
-        ("training on captions", partial(on_captions, options.rounds, STEPS)),
-        ("training, 32 sentences of 32", partial(on_full_batches, 32, 32, options.rounds, 2)),
-        ("training, 1 sentence of 1024", partial(on_full_batches, 1, 1024, options.rounds, 2)),
-        ("greedy, 64 sentences of 50", partial(translating, 64, 50, options.rounds)),
-        ("greedy, 1 sentence of 50", partial(translating, 1, 50, options.rounds)),
-        ("memory of causal attention, 4096 positions", attention_memory),
-    ):
-        record[name] = measure()
-        print(name, record[name], file=sys.stderr, flush=True)
+    for name, measure in parts(options.rounds).items():
+        if options.only in name:
+            record[name] = measure()
+            print(name, record[name], file=sys.stderr, flush=True)
     write_json(RECORD, record)
 
 

@@ -9,6 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import gpu, peers
 from benchmarks.peers import OURS, PyTorch, Same, Sizes, compared, in_turns, ours, peer_steps, real_tokens
+from transformer_lessons import decoding_steps
 from transformer_lessons.data.batches import Batch
 from transformer_lessons.training_loss import batch_loss
 
@@ -117,10 +118,29 @@ def test_without_a_gpu_it_says_so(capsys):
     assert "expected a GPU with CUDA, found none" in capsys.readouterr().err
 
 
-def test_translating_beside_marian():
+def test_every_matrix_of_the_decoder_is_met_in_each_step(monkeypatch):
+    model, met = ours(TINY), []
+    multiply = peers.products_alone(model, rows=3, length=2)
+    linear = torch.nn.functional.linear
+    monkeypatch.setattr(peers.F, "linear", lambda x, weight: met.append(weight) or linear(x, weight))
+    assert multiply() == 6
+    layer = model.decoder_layers[0]
+    own, cross = layer.self_attention, layer.cross_attention
+    needed = [own.W_q, own.W_k, own.W_v, own.W_o, cross.W_q, cross.W_o, layer.feed_forward.W_1]
+    needed = {id(module.weight) for module in [*needed, layer.feed_forward.W_2, model.output]}
+    assert {id(weight) for weight in met} == needed
+    assert len(met) == 2 * len(needed)
+
+
+def test_translating_beside_marian(monkeypatch):
     pytest.importorskip("transformers")
+    monkeypatch.setattr(torch, "compile", lambda function, **options: function)  # which takes its time
+    decoding_steps._compiled.cache_clear()
     found = peers.translating(2, 5, 1, sizes=TINY)
-    assert set(found["ours_is_faster"]) == {"Marian, cached", "ours, without a cache"}
+    decoding_steps._compiled.cache_clear()
+    others = {"Marian, cached", "ours, without a cache", "its products alone"}
+    assert set(found["ours_is_faster"]) == {*others, "ours, compiled"}
+    assert set(found["compiled_is_faster"]) == {*others, "ours"}
 
 
 def test_the_peak_is_the_most_at_one_time():

@@ -126,7 +126,7 @@ def add_train(commands) -> None:
     command.add_argument("--output", type=Path, metavar="DIR", help="(runs/TASK)")
     command.add_argument("--seed", type=int, metavar="N", help="of initialisation and data (0)")
     command.add_argument(
-        "--steps", type=int, metavar="N", help="optimiser steps in all (250; multi30k: 1,600; wmt14: 100,000)"
+        "--steps", type=int, metavar="N", help="optimiser steps in all (250; multi30k: 2,000; wmt14: 100,000)"
     )
     command.add_argument("--device", choices=["auto", "cpu", "cuda", "mps"], default="auto")
     command.add_argument("--precision", choices=PRECISIONS, help="of matrix products (multi30k, wmt14: auto)")

@@ -34,9 +34,11 @@ class Dropout(nn.Dropout):
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """Zero some entries, in training."""
         expect.floats(x=x)
+        if not self.training:
+            return x
+        if not expect.readable(x):
+            return F.dropout(x, self.p)
         dropped = min(round(self.p * STEPS), STEPS - 1)
-        if not self.training or not expect.readable(x):
-            return F.dropout(x, self.p, self.training)
         if not dropped:
             return x
         # As numbers of a byte: truth values multiply at a third of the speed.

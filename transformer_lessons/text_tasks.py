@@ -68,7 +68,7 @@ class Multi30k(TextTask):
         "max_length": 128,
     }
     training = TrainingConfig(
-        steps=1_600,
+        steps=2_000,
         tokens=4_000,
         training_pairs=29_000,
         peak_learning_rate=3e-3,

@@ -184,7 +184,8 @@ def _projected(x: Tensor, *projections: nn.Linear) -> Sequence[Tensor]:
     widths = [projection.out_features for projection in projections]
     # Fewer and larger products keep a GPU busy; on two CPU cores they buy 2% of attention. For few vectors, as in
     # decoding, copying the matrices would cost more than multiplying by them.
-    if len(widths) == 1 or x[..., 0].numel() < sum(widths) or not all(map(_is_plain, projections)):
+    vectors = x.numel() // x.size(-1)
+    if len(widths) == 1 or vectors < sum(widths) or not all(map(_is_plain, projections)):
         return [projection(x) for projection in projections]
     weight = torch.cat([projection.weight for projection in projections])
     bias = [projection.bias for projection in projections if projection.bias is not None]

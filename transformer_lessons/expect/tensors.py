@@ -13,7 +13,8 @@ def floats(*axes: str, **given: Tensor) -> None:
         ValueError: naming the first argument that is none.
     """
     for name, x in given.items():
-        kind(Tensor, **{name: x})
+        if not isinstance(x, Tensor):  # asked here too: a step of decoding passes by a hundred times
+            kind(Tensor, **{name: x})
         if not x.is_floating_point() or (axes and x.dim() != len(axes)):
             shape = f" of shape ({', '.join(axes)})" if axes else ""
             raise ValueError(f"{name}: expected floats{shape}, got {x.dtype} {tuple(x.shape)}")
