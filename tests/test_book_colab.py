@@ -218,7 +218,7 @@ def test_a_run_on_drive_goes_on_from_its_checkpoint(colab_with_drive, tmp_path):
         assert trained[:5] == ["train", "--task", "multi30k", "--output", folder]
         assert translated[:3] == ["translate", "--model", folder]
         runs += trained[5:]
-    assert runs == ["--overwrite", "--overwrite", "--resume"]
+    assert runs == ["--resume-or-start"] * 3  # which of the two: tests/test_runs.py and test_resuming.py
     assert colab_with_drive["mounted"] == ["/content/drive"] * 3
     for arguments in colab_with_drive["commands"]:  # as the command line understands them
         assert cli.make_parser().parse_args(arguments).command == arguments[0]
