@@ -218,7 +218,7 @@ def test_a_run_on_drive_goes_on_from_its_checkpoint(colab_with_drive, tmp_path):
         assert trained[:5] == ["train", "--task", "multi30k", "--output", folder]
         assert translated[:3] == ["translate", "--model", folder]
         runs += trained[5:]
-    assert runs == ["--resume-or-start"] * 3  # which of the two: tests/test_runs.py and test_resuming.py
+    assert runs == ["--resume-or-start"] * 3  # which of the two: see tests/test_runs.py
     assert colab_with_drive["mounted"] == ["/content/drive"] * 3
     for arguments in colab_with_drive["commands"]:  # as the command line understands them
         assert cli.make_parser().parse_args(arguments).command == arguments[0]
@@ -276,9 +276,8 @@ def test_the_package_imports_what_it_declares():
     modules = ROOT.glob("transformer_lessons/**/*.py")
     found = set().union(*(imported(path.read_text(encoding="utf-8")) for path in modules))
     declared = {Requirement(line).name for line in PROJECT["dependencies"]}
-    # numpy is imported by torch, to hand numbers to others. Of the rest, oracles name what they lack, and
-    # `plotting`, which is used in notebooks alone, looks for what IPython brings.
-    assert found - {"transformers", "matplotlib", "matplotlib_inline"} == declared - {"numpy"}
+    # Oracles name what they lack, and `plotting`, which is used in notebooks alone, looks for what IPython brings.
+    assert found - {"transformers", "matplotlib", "matplotlib_inline"} == declared
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: f"{path.parent.name}-{path.stem}")
