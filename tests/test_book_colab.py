@@ -276,7 +276,7 @@ def test_the_package_imports_what_it_declares():
     modules = ROOT.glob("transformer_lessons/**/*.py")
     found = set().union(*(imported(path.read_text(encoding="utf-8")) for path in modules))
     declared = {Requirement(line).name for line in PROJECT["dependencies"]}
-    # Oracles name what they lack, and `plotting`, which is used in notebooks alone, looks for what IPython brings.
+    # Oracles name what they lack; `plotting`, which is used in notebooks alone, looks for what IPython brings.
     assert found - {"transformers", "matplotlib", "matplotlib_inline"} == declared
 
 
