@@ -62,6 +62,7 @@ from transformer_lessons.feed_forward import FeedForward, SwiGLU
 from transformer_lessons.losses import label_smoothed_loss
 from transformer_lessons.masks import additive, boolean, causal_mask, combine, padding_mask, segment_mask
 from transformer_lessons.model import Transformer, attention_maps
+from transformer_lessons.optimizer import adamw, clip_gradients
 from transformer_lessons.prefetching import made_ahead
 from transformer_lessons.training import Trainer
 from transformer_lessons.training_config import TrainingConfig, chosen_precision
@@ -304,10 +305,10 @@ def each_several(call, name: str) -> list[tuple]:
     ]
 
 
-def each_number(call, name: str) -> list[tuple]:
+def each_number(call, name: str, *, or_none: bool = False) -> list[tuple]:
     return [
         (lambda bad=bad: call(bad), f"^{name}: expected a number, 0 or more, got {bad!r}$")
-        for bad in (-1e-3, math.nan, math.inf, True, None, "0")
+        for bad in (-1e-3, math.nan, math.inf, True, "0", *([] if or_none else [None]))
     ]
 
 
@@ -1534,6 +1535,15 @@ BAD = {
         ),
     ],
     "parallel.synchronised": each_kind(lambda x: parallel.synchronised(x, True), "Module", "loss"),
+    "optimizer.adamw": [
+        *each_kind(lambda x: adamw(x, 0.1), "Module", "model"),
+        *each_number(lambda x: adamw(model(), x), "weight_decay"),
+        (lambda: adamw(nn.Tanh(), 0.1), "^model: expected one with parameters, got Tanh without$"),
+    ],
+    "optimizer.clip_gradients": [
+        *each_kind(lambda x: clip_gradients(x, 1.0), "Module", "model"),
+        *each_number(lambda x: clip_gradients(model(), x), "largest_norm", or_none=True),
+    ],
     "prefetching.made_ahead": [
         (lambda: made_ahead([3], 5).__enter__(), "^make: expected a function or module, got a list$"),
         *each_size(lambda end: made_ahead(len, end).__enter__(), "end", least=0),
@@ -1543,10 +1553,10 @@ BAD = {
         *each_size(TrainingConfig, "snapshots", "warmup_steps", "seed", least=0),
         *[
             row
-            for name in ("peak_learning_rate", "clip_norm", "weight_decay")
+            for name in ("peak_learning_rate", "weight_decay")
             for row in each_number(lambda bad, name=name: TrainingConfig(**{name: bad}), name)
-            if name != "clip_norm" or not row[1].endswith("None$")  # which is no limit
         ],
+        *each_number(lambda bad: TrainingConfig(clip_norm=bad), "clip_norm", or_none=True),
         (lambda: TrainingConfig(smoothing=1), "^smoothing: expected 0 or more and below 1, got 1$"),
         (
             lambda: TrainingConfig(batch_size=3, accumulate=5),

@@ -19,7 +19,7 @@ MATHEMATICS = (
 INFRASTRUCTURE = (
     "config cache data files checkpoints training training_config training_loss interruption distributed "
     "evaluation web_export costs decoding_steps parallel sharding resuming checkpoint_folder "
-    "prefetching".split()
+    "prefetching optimizer".split()
 )
 ELSEWHERE = (
     "expect checks oracles runs submission clone tasks text_tasks doctor cli records configs plotting "

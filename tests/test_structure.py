@@ -23,7 +23,7 @@ FLOORS = [
     "decoding_steps checkpoints sharding checkpoint_folder prefetching",
     "decoding",
     "training_loss evaluation web_export resuming",
-    "parallel text_tasks",
+    "parallel optimizer text_tasks",
     "training tasks",
     "checks oracles runs submission clone",
     "doctor",

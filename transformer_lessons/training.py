@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from torch import nn
 from tqdm import tqdm
 
 from transformer_lessons import distributed, expect
@@ -24,10 +23,11 @@ from transformer_lessons.data.packing import PackedBatch
 from transformer_lessons.files import replacing
 from transformer_lessons.interruption import stop_signal
 from transformer_lessons.model import Transformer
+from transformer_lessons.optimizer import adamw, clip_gradients
 from transformer_lessons.parallel import divided, share, synchronised
 from transformer_lessons.prefetching import made_ahead
 from transformer_lessons.resuming import load_checkpoint, save_checkpoint
-from transformer_lessons.sharding import whole, whole_weights
+from transformer_lessons.sharding import whole_weights
 from transformer_lessons.training_config import TrainingConfig, chosen_precision
 from transformer_lessons.training_loss import BatchLoss, batch_loss, split
 
@@ -72,7 +72,7 @@ class Trainer:
             BatchLoss(model, config.smoothing), device, in_shares=config.shard
         )
         self.device = next(model.parameters()).device
-        self.optimizer = self._new_optimizer()
+        self.optimizer = adamw(model, config.weight_decay)
         self.precision = chosen_precision(config.precision, self.device)
         # Small float16 gradients would become zero: the loss is scaled up, and the gradients down again.
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision == torch.float16)
@@ -81,20 +81,6 @@ class Trainer:
         self.step = 0
         self.history: list[dict[str, int | float | None]] = []
         self._made_ahead: Callable[[int], tuple] | None = None
-
-    def _new_optimizer(self) -> torch.optim.AdamW:
-        # β₂ and ε are the paper's (§5.3); decoupled weight decay came later (Loshchilov and Hutter 2019).
-        return torch.optim.AdamW(
-            self.model.parameters(),
-            lr=0.0,
-            betas=(0.9, 0.98),
-            eps=1e-9,
-            weight_decay=self.config.weight_decay,
-            # One pass over weights and moments, where the formula written out makes a dozen. On two CPU cores
-            # (d_model 256, 3 + 3 layers, 8,000 words) an update takes a third to a fifth of the time, a whole
-            # step of 1,024 target tokens 5% less, one of 128 a fifth less.
-            fused=self.device.type in ("cpu", "cuda", "mps"),
-        )
 
     def train_step(self) -> dict[str, int | float | None]:
         """One optimiser step; returns what ``metrics.jsonl`` records of it.
@@ -111,7 +97,7 @@ class Trainer:
         if not math.isfinite(loss):
             raise FloatingPointError(f"the loss became {loss} at step {self.step + 1}: train more gently")
         self.scaler.unscale_(self.optimizer)
-        norm = self._clip()
+        norm = clip_gradients(self.model, self.config.clip_norm)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.scaler.step(self.optimizer)
@@ -126,17 +112,6 @@ class Trainer:
             "gradient_norm": norm if math.isfinite(norm) else None,
             "tokens_per_second": tokens / (time.perf_counter() - started),
         }
-
-    def _clip(self) -> float:
-        """Make the gradients, if they are longer together, as long as they may be; returns how long they were.
-
-        `torch.nn.utils.clip_grad_norm_` adds 1e-6 to the norm; of shares, torch 2.9 adds it to that of each.
-        """
-        parameters = list(self.model.parameters())
-        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-        norm = whole(nn.utils.get_total_norm(gradients))
-        nn.utils.clip_grads_with_norm_(parameters, self.config.largest_norm, norm)
-        return float(norm)
 
     def _parts(self, step: int) -> tuple[int, list[Batch] | list[PackedBatch]]:
         """The tokens of a step's whole batch, and what this process computes of it, in parts.

@@ -1,6 +1,5 @@
 """How to train, in one frozen record."""
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -105,11 +104,6 @@ class TrainingConfig:
         if self.clip_norm is not None:
             expect.number(clip_norm=self.clip_norm)
         expect.probability(smoothing=self.smoothing)
-
-    @property
-    def largest_norm(self) -> float:
-        """What gradients are clipped to: infinity, if they are not."""
-        return math.inf if self.clip_norm is None else self.clip_norm
 
     def learning_rate(self, step: int) -> float:
         """The rate of a step, counted from 1.
