@@ -88,13 +88,6 @@ def test_a_step_is_adamw_with_clipped_gradients_of_the_mean():
         assert_close(a, b, tolerance=1e-9)
 
 
-@pytest.mark.parametrize(("device", "fused"), [("cpu", True), ("meta", False)])
-def test_an_update_is_one_pass_where_torch_has_it(device, fused):
-    """That it is AdamW's all the same: above."""
-    trainer = Trainer(small_model(), small_batches(), SMALL, device=torch.device(device))
-    assert trainer.optimizer.defaults["fused"] == fused
-
-
 @pytest.mark.parametrize("parts", [2, 3, 5])
 def test_accumulated_gradients_are_those_of_the_whole_batch(parts):
     # Five pairs of unequal length in parts of unequal size: any averaging of averages would show.
