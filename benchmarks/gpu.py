@@ -13,32 +13,22 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
 import torch
 
-from benchmarks.peers import (
-    OURS,
-    PEERS,
-    Same,
-    Sizes,
-    compared,
-    in_turns,
-    matmul_rate,
-    our_steps,
-    peer_steps,
-    real_tokens,
-    step_flops,
-    translating,
-)
+from benchmarks.contenders import PEERS, Same, our_steps, peer_steps, real_tokens, step_flops
+from benchmarks.measuring import OURS, beside_matrices, compared, matmul_rate, share
+from benchmarks.peers import translating
+from transformer_lessons.config import TransformerConfig
 from transformer_lessons.files import write_json
 from transformer_lessons.runs import versions
 
 RECORD = Path(__file__).parent.parent / "transformer_lessons" / "records" / "gpu.json"
-BASE = Sizes(vocabulary=32_000, d_model=512, num_heads=8, d_ff=2048, layers=6)
-WIDE = Sizes(vocabulary=32_000, d_model=1024, num_heads=16, d_ff=4096, layers=6)
+BASE = TransformerConfig(32_000, 32_000, norm_first=True, shared_vocabulary=True)
+WIDE = replace(BASE, d_model=1024, num_heads=16, d_ff=4096)
 ROUNDS, STEPS = 5, 10
 SECONDS = 540  # no part is begun that would probably not end within ten minutes
 COSTS = {
@@ -49,36 +39,30 @@ COSTS = {
 }
 
 
-def training(sizes: Sizes, rows: int, length: int, names: list[str], device: str, rounds: int) -> dict:
+def training(
+    config: TransformerConfig, rows: int, length: int, names: list[str], device: str, rounds: int
+) -> dict:
     """Ours and the peers of these names on full batches, and the share of the card's rate that ours reaches."""
-    batches = Same(rows, length, sizes.vocabulary)
+    batches = Same(rows, length, config.target_vocab_size)
     how = {"device": device, "on_gpu": device == "cuda"}
-    contenders = {OURS: our_steps(batches, sizes, **how)}
-    contenders |= {name: peer_steps(PEERS[name](sizes), batches, **how) for name in names}
-    rates: list[float] = []
-
-    def matrices() -> int:
-        size, dtype = (8192, torch.bfloat16) if how["on_gpu"] else (256, torch.float32)
-        rates.append(matmul_rate(size, device=device, dtype=dtype))
-        return 0
-
-    speeds = in_turns({**contenders, "matrices": matrices}, rounds, STEPS)
-    del speeds["matrices"]
-    flops = step_flops(batches.batch, sizes) / real_tokens(batches.batch)
-    best = [max(rates[STEPS * (n + 1) : STEPS * (n + 2)]) for n in range(rounds)]
-    shares = [flops * speed / rate for speed, rate in zip(speeds[OURS], best, strict=True)]
+    contenders = {OURS: our_steps(batches, config, **how)}
+    contenders |= {name: peer_steps(PEERS[name](config), batches, **how) for name in names}
+    size, dtype = (8192, torch.bfloat16) if how["on_gpu"] else (256, torch.float32)
+    rate = partial(matmul_rate, size, device=device, dtype=dtype)
+    speeds, rates = beside_matrices(contenders, rounds, STEPS, rate)
+    flops = step_flops(batches.batch, config) / real_tokens(batches.batch)
     return {
         **compared(speeds),
-        "settings": {**asdict(sizes), "rows": rows, "length": length},
-        "share_of_matmul_rate": round(statistics.median(shares), 3),
-        "matmul_rate": round(statistics.median(best)),
+        "settings": {**asdict(config), "rows": rows, "length": length},
+        "share_of_matmul_rate": share(speeds[OURS], flops, rates),
+        "matmul_rate": round(statistics.median(rates)),
     }
 
 
 def parts(device: str, rounds: int) -> dict[str, Callable[[], dict]]:
     """What is measured, in order; eager Marian is no peer of compiled models."""
     names = [name for name in PEERS if "eager" not in name]
-    decode = partial(translating, sizes=BASE, device=device)
+    decode = partial(translating, config=BASE, device=device)
     return {
         "training, base": partial(training, BASE, 200, 128, names, device, rounds),
         "training, wide": partial(training, WIDE, 100, 128, [], device, rounds),

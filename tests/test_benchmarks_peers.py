@@ -7,13 +7,17 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks import gpu, peers
-from benchmarks.peers import OURS, PyTorch, Same, Sizes, compared, in_turns, ours, peer_steps, real_tokens
+from benchmarks import gpu, measuring, peers
+from benchmarks.contenders import PyTorch, Same, peer_steps, real_tokens, step_flops
+from benchmarks.measuring import OURS, beside_matrices, compared, in_turns, peak_bytes, share
 from transformer_lessons import decoding_steps
 from transformer_lessons.data.batches import Batch
+from transformer_lessons.model import Transformer, TransformerConfig
 from transformer_lessons.training_loss import batch_loss
 
-TINY = Sizes(vocabulary=31, d_model=16, num_heads=2, d_ff=23, layers=1, longest=29)
+WIDTHS = {"d_model": 16, "num_heads": 2, "d_ff": 23, "max_length": 29}
+LAYERS = {"num_encoder_layers": 1, "num_decoder_layers": 1}
+TINY = TransformerConfig(31, 31, **WIDTHS, **LAYERS, norm_first=True, shared_vocabulary=True)
 
 
 def test_the_median_of_ratios_is_not_the_ratio_of_medians():
@@ -26,7 +30,7 @@ def test_the_median_of_ratios_is_not_the_ratio_of_medians():
 
 def test_contenders_take_turns_and_the_first_round_does_not_count(monkeypatch):
     clock, called = iter(range(100)), []
-    monkeypatch.setattr(peers.time, "perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr(measuring.time, "perf_counter", lambda: float(next(clock)))
 
     def step(name: str, tokens: int):
         def call() -> int:
@@ -40,34 +44,43 @@ def test_contenders_take_turns_and_the_first_round_does_not_count(monkeypatch):
     assert called == (["a"] * 3 + ["b"] * 3) * 3
 
 
+def test_of_matrices_the_best_of_each_round_counts(monkeypatch):
+    clock, rates = iter(range(100)), iter([90.0, 80.0, 10.0, 20.0, 40.0, 30.0])
+    monkeypatch.setattr(measuring.time, "perf_counter", lambda: float(next(clock)))
+    speeds, found = beside_matrices({"a": lambda: 5}, rounds=2, steps=2, rate=lambda: next(rates))
+    assert speeds == {"a": [10.0, 10.0]}  # a second for each two steps
+    assert found == [20.0, 40.0]
+    assert share([10.0, 8.0, 30.0], 3.0, [60.0, 40.0, 100.0]) == 0.6  # of 0.5, 0.6 and 0.9
+
+
 def test_padding_is_not_counted():
     src, tgt = torch.tensor([[5, 5, 0]]), torch.tensor([[5, 0]])
     assert real_tokens(Batch(src, tgt, tgt)) == 3
 
 
 def test_the_operations_of_a_step_are_those_that_torch_counts():
-    batch = Same(3, 11, TINY.vocabulary).batch
-    model = ours(TINY)
+    batch = Same(3, 11, 31).batch
+    model = Transformer(TINY)
     with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
         batch_loss(model, batch, 0.1)[0].backward()
-    assert peers.step_flops(batch, TINY) == counter.get_total_flops()
+    assert step_flops(batch, TINY) == counter.get_total_flops()
 
 
 @pytest.mark.parametrize("length", [5, 13])
 def test_all_are_given_the_same_sizes_and_tokens(length):
-    batch = Same(3, length, TINY.vocabulary).batch
-    for model in (ours(TINY), PyTorch(TINY)):
-        assert model(batch.src, batch.tgt_in).shape == (3, length, TINY.vocabulary)
+    batch = Same(3, length, 31).batch
+    for model in (Transformer(TINY), PyTorch(TINY)):
+        assert model(batch.src, batch.tgt_in).shape == (3, length, 31)
     parameters = [
         sum(p.numel() for name, p in model.named_parameters() if "norm" not in name)
-        for model in (ours(TINY), PyTorch(TINY))
+        for model in (Transformer(TINY), PyTorch(TINY))
     ]
     assert parameters[0] == parameters[1]  # pre-norm has two norms more, and torch's has biases there too
 
 
 def test_a_peers_step_learns():
     torch.manual_seed(0)
-    model, batches = PyTorch(TINY), Same(3, 5, TINY.vocabulary)
+    model, batches = PyTorch(TINY), Same(3, 5, 31)
     step = peer_steps(model, batches)
 
     def loss() -> float:
@@ -119,7 +132,7 @@ def test_without_a_gpu_it_says_so(capsys):
 
 
 def test_every_matrix_of_the_decoder_is_met_in_each_step(monkeypatch):
-    model, met = ours(TINY), []
+    model, met = Transformer(TINY), []
     multiply = peers.products_alone(model, rows=3, length=2)
     linear = torch.nn.functional.linear
     monkeypatch.setattr(peers.F, "linear", lambda x, weight: met.append(weight) or linear(x, weight))
@@ -136,7 +149,7 @@ def test_translating_beside_marian(monkeypatch):
     pytest.importorskip("transformers")
     monkeypatch.setattr(torch, "compile", lambda function, **options: function)  # which takes its time
     decoding_steps._compiled.cache_clear()
-    found = peers.translating(2, 5, 1, sizes=TINY)
+    found = peers.translating(2, 5, 1, config=TINY)
     decoding_steps._compiled.cache_clear()
     others = {"Marian, cached", "ours, without a cache", "its products alone"}
     assert set(found["ours_is_faster"]) == {*others, "ours, compiled"}
@@ -151,15 +164,12 @@ def test_the_peak_is_the_most_at_one_time():
         return b, c
 
     work()  # what a first call sets up is none of its own
-    assert peers.peak_bytes(work) == 2 * 4 * 700
+    assert peak_bytes(work) == 2 * 4 * 700
 
 
 def test_fused_attention_needs_a_share_of_the_memory():
     found = peers.attention_memory(1024)
     for dropout in ("with dropout", "without dropout"):
-        weights = SMALL_HEADS * 1024**2 * 4
+        weights = peers.SMALL.num_heads * 1024**2 * 4
         assert found[dropout]["step_by_step"] > 2 * weights  # scores and weights, at least
         assert found[dropout]["fused"] < 0.35 * found[dropout]["step_by_step"]
-
-
-SMALL_HEADS = peers.SMALL.num_heads

@@ -12,7 +12,7 @@ from transformer_lessons import expect
 from transformer_lessons.attention.inputs import check_inputs, check_mask
 from transformer_lessons.masks import Mask, causal_mask
 
-# Of one head at a time on the CPU, with dropout: 1 MiB in float32, the whole of 512 positions.
+# That exist at a time of each head, on the CPU and with dropout: 1 MiB in float32, the whole of 512 positions.
 MOST_WEIGHTS = 2**18
 
 
@@ -109,8 +109,9 @@ def _by_blocks(
 ) -> Tensor:
     """As many queries at a time as have `MOST_WEIGHTS`, which are computed again on the way back.
 
-    At 4,096 positions, forward and backward, that takes 2.5% of the memory of all weights. If it is causal, it
-    takes less time too: the keys after the last of a block's queries are left out.
+    At 4,096 positions, forward and backward, that takes 2% of the memory of the step-by-step way (``python -m
+    benchmarks.peers``). If it is causal, it takes less time too: the keys after the last of a block's queries are
+    left out.
     """
     queries, keys = query.size(-2), key.size(-2)
     if is_causal:

@@ -1,0 +1,205 @@
+"""Other implementations and ours at the same sizes, each with a training step as its users write it."""
+
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from transformer_lessons import costs
+from transformer_lessons.config import TransformerConfig
+from transformer_lessons.data.batches import Batch, Batches, TokenBatches
+from transformer_lessons.encodings import sinusoidal
+from transformer_lessons.model import Transformer
+from transformer_lessons.training import Trainer, TrainingConfig
+from transformer_lessons.training_loss import batch_loss
+
+SMOOTHING, CLIP = 0.1, 1.0
+
+
+# --- The others: modules from source and target so far to logits
+
+
+class PyTorch(nn.Module):
+    """`torch.nn.Transformer` with what it lacks: embeddings, positions, a tied projection."""
+
+    def __init__(self, config: TransformerConfig):
+        super().__init__()
+        self.embedding = nn.Embedding(config.target_vocab_size, config.d_model)
+        self.dropout = nn.Dropout(config.dropout)
+        positions = sinusoidal(config.max_length, config.d_model)
+        self.register_buffer("positions", positions, persistent=False)
+        self.transformer = nn.Transformer(
+            config.d_model,
+            config.num_heads,
+            config.num_encoder_layers,
+            config.num_decoder_layers,
+            config.d_ff,
+            config.dropout,
+            batch_first=True,
+        )
+
+    def _embed(self, ids: Tensor) -> Tensor:
+        scaled = self.embedding(ids) * self.embedding.embedding_dim**0.5
+        return self.dropout(scaled + self.positions[: ids.size(1)])
+
+    def forward(self, src: Tensor, tgt_in: Tensor) -> Tensor:
+        """Logits, as `Transformer` gives them."""
+        hidden = src == 0
+        later = nn.Transformer.generate_square_subsequent_mask(tgt_in.size(1), device=src.device)
+        padding = {"src_key_padding_mask": hidden, "memory_key_padding_mask": hidden}
+        y = self.transformer(
+            self._embed(src), self._embed(tgt_in), tgt_mask=later, tgt_is_causal=True, **padding
+        )
+        return y @ self.embedding.weight.T
+
+
+def marian(attention: str, config: TransformerConfig) -> nn.Module:
+    """The translation model of Hugging Face's transformers."""
+    from transformers import MarianConfig, MarianMTModel
+
+    class Marian(MarianMTModel):
+        def forward(self, src=None, tgt_in=None, **other):
+            if src is None:  # called by its own `generate`
+                return super().forward(**other)
+            return super().forward(input_ids=src, attention_mask=src != 0, decoder_input_ids=tgt_in).logits
+
+    both_sides = {"attention_heads": config.num_heads, "ffn_dim": config.d_ff}
+    return Marian(
+        MarianConfig(
+            vocab_size=config.target_vocab_size,
+            d_model=config.d_model,
+            encoder_layers=config.num_encoder_layers,
+            decoder_layers=config.num_decoder_layers,
+            **{f"{side}_{name}": n for side in ("encoder", "decoder") for name, n in both_sides.items()},
+            max_position_embeddings=config.max_length,
+            dropout=config.dropout,
+            activation_function="relu",
+            scale_embedding=True,
+            attn_implementation=attention,
+            pad_token_id=config.pad_id,
+            decoder_start_token_id=config.bos_id,
+            bos_token_id=config.bos_id,
+            eos_token_id=config.eos_id,
+            forced_eos_token_id=None,
+        )
+    )
+
+
+class XTransformers(nn.Module):
+    """The encoder-decoder of x-transformers, with fused attention."""
+
+    def __init__(self, config: TransformerConfig):
+        super().__init__()
+        from x_transformers import XTransformer
+
+        side = {
+            "num_tokens": config.target_vocab_size,
+            "heads": config.num_heads,
+            "attn_dim_head": config.d_model // config.num_heads,
+            "max_seq_len": config.max_length,
+            "attn_flash": True,
+            "ff_dropout": config.dropout,
+            "emb_dropout": config.dropout,
+        }
+        sides = {f"{name}_{key}": value for name in ("enc", "dec") for key, value in side.items()}
+        depths = {"enc_depth": config.num_encoder_layers, "dec_depth": config.num_decoder_layers}
+        self.model = XTransformer(dim=config.d_model, tie_token_emb=True, **sides, **depths)
+
+    def forward(self, src: Tensor, tgt_in: Tensor) -> Tensor:
+        """Logits, as `Transformer` gives them."""
+        shown = src != 0
+        memory = self.model.encoder(src, mask=shown, return_embeddings=True)
+        return self.model.decoder.net(tgt_in, context=memory, context_mask=shown)
+
+
+PEERS: dict[str, Callable[[TransformerConfig], nn.Module]] = {
+    "torch.nn.Transformer": PyTorch,
+    "Marian, SDPA": partial(marian, "sdpa"),
+    "Marian, eager": partial(marian, "eager"),
+    "x-transformers": XTransformers,
+}
+
+
+# --- Steps of training, which return how many tokens were not padding
+
+
+def peer_steps(
+    model: nn.Module, batches: Batches | TokenBatches, *, device: str = "cpu", on_gpu: bool = False
+) -> Callable[[], int]:
+    """As its users write it: on a GPU with `torch.compile`, in bfloat16, and with the fused optimiser."""
+    optimizer = torch.optim.AdamW(model.to(device).parameters(), lr=1e-4, fused=on_gpu)
+    logits_of = torch.compile(model) if on_gpu else model
+    numbers = count()
+
+    def step() -> int:
+        batch = batches[next(numbers)].to(device)
+        model.train()
+        optimizer.zero_grad()
+        with torch.autocast(device, torch.bfloat16, enabled=on_gpu):
+            logits = logits_of(batch.src, batch.tgt_in)
+            loss = F.cross_entropy(
+                logits.flatten(0, 1), batch.tgt_out.flatten(), ignore_index=0, label_smoothing=SMOOTHING
+            )
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+        optimizer.step()
+        return real_tokens(batch)
+
+    return step
+
+
+def our_steps(
+    batches: Batches | TokenBatches, config: TransformerConfig, *, device: str = "cpu", on_gpu: bool = False
+) -> Callable[[], int]:
+    """The package's own trainer, on a GPU in the same way as the others."""
+    options = {"compile": on_gpu, "precision": "bfloat16" if on_gpu else "float32"}
+    how = TrainingConfig(steps=10**6, smoothing=SMOOTHING, clip_norm=CLIP, peak_learning_rate=1e-4, **options)
+    trainer = Trainer(Transformer(config), batches, how, device=torch.device(device))
+
+    def step() -> int:
+        tokens = real_tokens(batches[trainer.step])
+        trainer.train_step()
+        return tokens
+
+    return step
+
+
+def forward_and_backward(batch: Batch, config: TransformerConfig) -> Callable[[], int]:
+    """Of our model, in evaluation mode: no dropout, no optimiser."""
+    model = Transformer(config).eval()
+
+    def step() -> int:
+        model.zero_grad()
+        batch_loss(model, batch, SMOOTHING)[0].backward()
+        return real_tokens(batch)
+
+    return step
+
+
+def real_tokens(batch: Batch) -> int:
+    """Of both sides."""
+    return int((batch.src != 0).sum() + (batch.tgt_out != 0).sum())
+
+
+class Same(Batches):
+    """The same full batch again and again: nothing is padding."""
+
+    def __init__(self, rows: int, length: int, vocabulary: int):
+        draw = torch.Generator().manual_seed(0)
+        ids = torch.randint(3, vocabulary, (3, rows, length), generator=draw)
+        self.batch = Batch(*ids)
+
+    def __getitem__(self, step: int) -> Batch:
+        return self.batch
+
+
+def step_flops(batch: Batch, config: TransformerConfig) -> int:
+    """Operations of our forward and backward pass where nothing is padding, by the formulas of `costs`.
+
+    A causal kernel leaves out the later half of the scores, and is given the whole of them here, as is usual.
+    """
+    shape = costs.BatchShape(*batch.src.shape, batch.tgt_in.size(1))
+    return costs.training_operations(config, shape)
