@@ -2,6 +2,7 @@
 
 import json
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -368,7 +369,7 @@ def test_a_submissions_time_is_limited_too(worker, monkeypatch):
 def test_what_the_machine_cannot_do_is_said_and_a_killed_worker_is_started_anew(worker, monkeypatch):
     cell = [Cell("", "learner", "1")]
     with monkeypatch.context() as patch:
-        patch.setattr(worker._folder, "name", "/nowhere")
+        patch.setattr(worker._folder, "path", Path("/nowhere"))
         with pytest.raises(WorkerError, match=r"ConfinementError: .*No such file"):
             list(worker.grade(cell))
     assert len(list(worker.grade(cell))) == 2

@@ -25,6 +25,7 @@ from multiprocessing import connection, forkserver
 from typing import Protocol
 
 from exercises.autograder.running.job import Job, Outcome, run
+from exercises.autograder.running.scratch import Scratch
 from exercises.autograder.running.worker import WorkerError
 
 __all__ = ["Dask", "Here", "Local", "Pool", "PoolGoneError", "outcomes"]
@@ -80,7 +81,7 @@ class Local:
 
     def __init__(self, workers: int):
         self.width = workers
-        self._folder = tempfile.TemporaryDirectory(prefix="grading-")
+        self._folder = Scratch("grading-")
         self._executor: Executor | None = None
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload([run.__module__])
@@ -98,13 +99,13 @@ class Local:
 
     def _started(self) -> Executor:
         return ProcessPoolExecutor(
-            self.width, self._context, initializer=_begin, initargs=(self._folder.name,)
+            self.width, self._context, initializer=_begin, initargs=(str(self._folder.path),)
         )
 
     def close(self) -> None:
         """End the processes; what they are at is lost."""
         self._stop()
-        self._folder.cleanup()
+        self._folder.remove()
 
     def _stop(self) -> None:
         if self._executor:
