@@ -45,7 +45,7 @@ def sinusoidal(
 def _frequencies(d_model: int, base: float) -> Float[Tensor, " waves"]:
     """``ω_k = base^(−2k / d_model)``, in radians a position, the fastest first."""
     expect.sizes(d_model=d_model)
-    if isinstance(base, bool) or not isinstance(base, int | float) or not 1 < base < float("inf"):
+    if isinstance(base, bool) or not isinstance(base, (int, float)) or not 1 < base < float("inf"):
         raise ValueError(f"base: expected a number above 1, got {base!r}")
     return float(base) ** (-torch.arange(0, d_model, 2, dtype=torch.float64, device="cpu") / d_model)
 

@@ -159,7 +159,8 @@ def combine(*masks: Mask | None) -> Bool[Tensor, "..."] | None:
 
 def _both(combined: Tensor, mask: Tensor, name: str) -> Bool[Tensor, "..."]:
     expect.same_device(combined, "those before", **{name: mask})
-    sizes = zip(reversed(mask.shape), reversed(combined.shape), strict=False)
+    axes = range(-min(mask.dim(), combined.dim()), 0)  # aligned at the last one
+    sizes = ((mask.size(axis), combined.size(axis)) for axis in axes)
     if any(size != other and 1 not in (size, other) for size, other in sizes):
         raise ValueError(
             f"{name}: expected to broadcast with {tuple(combined.shape)}, got {tuple(mask.shape)}"

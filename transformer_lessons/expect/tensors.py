@@ -103,8 +103,8 @@ def broadcasts(mask: Tensor, shape: tuple[int, ...], name: str = "mask") -> None
     Raises:
         ValueError: naming the mask and both shapes.
     """
-    sizes = zip(reversed(mask.shape), reversed(shape), strict=False)
-    if mask.dim() > len(shape) or any(size not in (1, full) for size, full in sizes):
+    axes = range(-mask.dim(), 0)  # aligned at the last one
+    if mask.dim() > len(shape) or any(mask.size(axis) not in (1, shape[axis]) for axis in axes):
         raise ValueError(f"{name}: expected to broadcast to {tuple(shape)}, got {tuple(mask.shape)}")
 
 

@@ -10,6 +10,8 @@ from typing import get_args
 
 import torch
 
+NUMBER = (int, float)  # `torch.compile` of torch 2.9 does not know ``int | float``
+
 
 def sizes(**given: int) -> None:
     """Refuse sizes that are not whole numbers from 1 on. A pitfall: True would pass for 1, so types are compared.
@@ -54,7 +56,7 @@ def number(**given: float) -> None:
         ValueError: naming the first argument that is none.
     """
     for name, value in given.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        if isinstance(value, bool) or not isinstance(value, NUMBER) or not 0 <= value < math.inf:
             raise ValueError(f"{name}: expected a number, 0 or more, got {value!r}")
 
 
@@ -65,7 +67,7 @@ def probability(**given: float) -> None:
         ValueError: naming the first argument outside [0, 1).
     """
     for name, value in given.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
+        if isinstance(value, bool) or not isinstance(value, NUMBER) or not 0 <= value < 1:
             raise ValueError(f"{name}: expected 0 or more and below 1, got {value!r}")
 
 
