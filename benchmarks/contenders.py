@@ -179,6 +179,34 @@ def forward_and_backward(batch: Batch, config: TransformerConfig) -> Callable[[]
     return step
 
 
+def products_alone(batch: Batch, config: TransformerConfig) -> Callable[[], int]:
+    """The products of a step's matrices, forward and back, and its attention: no norms, loss or optimiser.
+
+    Both sides of the batch are equally long.
+    """
+    (rows, length), layers = batch.src.shape, (config.num_encoder_layers, config.num_decoder_layers)
+    weights = [
+        module.weight.detach() for module in Transformer(config).modules() if type(module) is nn.Linear
+    ]
+    vectors = {width: torch.randn(rows * length, width) for weight in weights for width in weight.shape}
+    heads = rows, config.num_heads, length, config.d_model // config.num_heads
+    qkv = [torch.randn(heads, requires_grad=True) for _ in range(3)]
+
+    def step() -> int:
+        for weight in weights:
+            gradient, x = (vectors[width] for width in weight.shape)
+            F.linear(x, weight)
+            gradient @ weight
+            gradient.T @ x
+        for is_causal, times in ((False, sum(layers)), (True, layers[1])):
+            for _ in range(times):
+                output = F.scaled_dot_product_attention(*qkv, is_causal=is_causal)
+                torch.autograd.grad(output, qkv, output.detach())
+        return real_tokens(batch)
+
+    return step
+
+
 def real_tokens(batch: Batch) -> int:
     """Of both sides."""
     return int((batch.src != 0).sum() + (batch.tgt_out != 0).sum())

@@ -8,7 +8,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import gpu, measuring, peers
-from benchmarks.contenders import PyTorch, Same, peer_steps, real_tokens, step_flops
+from benchmarks.contenders import PyTorch, Same, peer_steps, products_alone, real_tokens, step_flops
 from benchmarks.measuring import OURS, beside_matrices, compared, in_turns, peak_bytes, share
 from transformer_lessons import decoding_steps
 from transformer_lessons.data.batches import Batch
@@ -63,6 +63,9 @@ def test_the_operations_of_a_step_are_those_that_torch_counts():
     model = Transformer(TINY)
     with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
         batch_loss(model, batch, 0.1)[0].backward()
+    assert step_flops(batch, TINY) == counter.get_total_flops()
+    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+        assert products_alone(batch, TINY)() == 2 * 3 * 11
     assert step_flops(batch, TINY) == counter.get_total_flops()
 
 
@@ -133,7 +136,7 @@ def test_without_a_gpu_it_says_so(capsys):
 
 def test_every_matrix_of_the_decoder_is_met_in_each_step(monkeypatch):
     model, met = Transformer(TINY), []
-    multiply = peers.products_alone(model, rows=3, length=2)
+    multiply = peers.decoding_products(model, rows=3, length=2)
     linear = torch.nn.functional.linear
     monkeypatch.setattr(peers.F, "linear", lambda x, weight: met.append(weight) or linear(x, weight))
     assert multiply() == 6

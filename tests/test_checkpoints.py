@@ -93,8 +93,13 @@ def test_the_packaged_model_is_what_its_record_says():
     record = records.read("number_words_seeds")
     assert sum(p.numel() for p in model.parameters()) == 934_656
     assert (len(source), len(target)) == (model.config.source_vocab_size, model.config.target_vocab_size)
-    assert [run["seed"] for run in record["runs"]] == [0, 1, 2, 3, 4]
-    assert all(run["exact_match"] >= 0.99 and run["n"] == 1000 for run in record["runs"])
+    assert {name: runs[0]["steps"] for name, runs in record["runs"].items()} == {
+        "default": 250,
+        "number-words-150": 150,
+    }
+    for runs in record["runs"].values():
+        assert [run["seed"] for run in runs] == [0, 1, 2, 3, 4]
+        assert all(run["exact_match"] >= 0.99 and run["n"] == 1000 for run in runs)
 
 
 def test_unknown_record():

@@ -15,7 +15,7 @@ import sacrebleu
 import torch
 
 from benchmarks.settings import complete
-from transformer_lessons import cli, records, tasks, text_tasks
+from transformer_lessons import cli, configs, records, tasks, text_tasks
 from transformer_lessons.checkpoints import load_model, load_tokenisers, save_model
 from transformer_lessons.data import multi30k
 from transformer_lessons.data.batches import Batches, TokenBatches
@@ -172,6 +172,15 @@ def test_number_words_are_trained_as_the_model_in_the_package_was():
     config = json.loads((files("transformer_lessons") / "pretrained/number_words/config.json").read_text())
     assert NumberWords.sizes.items() <= config["model"].items()
     assert NumberWords.training == TrainingConfig(**config["training"])
+
+
+def test_fewer_steps_are_for_the_same_model_on_the_same_pairs_once():
+    settings = json.loads(configs.find("number-words-150").read_text())
+    training = TrainingConfig(**settings["training"])
+    assert settings["task"] == NumberWords.name
+    assert settings["model"] == NumberWords.sizes
+    assert training.training_pairs == NumberWords.training.training_pairs
+    assert training.steps * training.batch_size <= training.training_pairs
 
 
 def test_captions_are_trained_on_as_the_record_in_the_package_says():

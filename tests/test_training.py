@@ -518,16 +518,18 @@ def test_outside_the_main_thread_nothing_stops():
     assert seen == [False]
 
 
+@pytest.mark.parametrize(("recipe", "steps"), [((), 250), (("--config", "number-words-150"), 150)])
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 5))])
-def test_number_words_are_learned_in_250_steps(seed, tmp_path):
-    code, _, error = finish(lessons("train", "--seed", seed, "--output", tmp_path, "--device", "cpu"))
+def test_number_words_are_learned(recipe, steps, seed, tmp_path):
+    options = (*recipe, "--seed", seed, "--output", tmp_path, "--device", "cpu")
+    code, _, error = finish(lessons("train", *options))
     assert code == 0, error
     code, out, error = finish(lessons("evaluate", "--model", tmp_path, "--json"))
     assert code == 0, error
     result = json.loads(out)
     assert result["n"] == 1000
     assert result["exact_match"] >= 0.99
-    assert json.loads((tmp_path / "record.json").read_text())["steps"] == 250
+    assert json.loads((tmp_path / "record.json").read_text())["steps"] == steps
 
 
 # ---- Precision and compilation

@@ -121,7 +121,7 @@ def add_train(commands) -> None:
     """The command that trains, and its arguments."""
     command = commands.add_parser("train", help="train a model; Ctrl-C leaves a checkpoint, --resume goes on")
     command.add_argument("--task", choices=TASKS, help="what to learn (number-words)")
-    packaged = f"a run's config.json, to train like it, or {' or '.join(configs.names())}"
+    packaged = f"a run's config.json, to train like it, or one of {', '.join(configs.names())}"
     command.add_argument("--config", type=configs.find, metavar="FILE", help=packaged)
     command.add_argument("--output", type=Path, metavar="DIR", help="(runs/TASK)")
     command.add_argument("--seed", type=int, metavar="N", help="of initialisation and data (0)")
