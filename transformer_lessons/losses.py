@@ -79,7 +79,8 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
 
 def _share(log_p: Tensor, pad_id: int | None, smoothing: float) -> float:
     """What q gives to each class but the padding."""
-    return smoothing / max(log_p.size(-1) - (pad_id is not None), 1)
+    classes = log_p.size(-1) if pad_id is None else log_p.size(-1) - 1
+    return smoothing / max(classes, 1)
 
 
 def _check(logits: Tensor, targets: Tensor, pad_id: int | None) -> None:

@@ -7,6 +7,7 @@ Either can be read by a run of the other kind.
 
 import shutil
 from pathlib import Path
+from types import NoneType
 
 import torch
 from torch import nn
@@ -51,7 +52,7 @@ def discard(directory: Path, *, but: Path | None = None) -> None:
         ValueError: for what is no path.
     """
     directory = expect.path(directory, "directory")
-    expect.kind(Path | None, but=but)
+    expect.kind((Path, NoneType), but=but)
     for path in (directory / name for name in (FILE, FOLDER, OLD, UNFINISHED)):
         if path != but and path.name == FILE:
             path.unlink(missing_ok=True)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
+from types import NoneType
 
 import torch
 from tqdm import tqdm
@@ -61,9 +62,9 @@ class Trainer:
         device: torch.device | None = None,
     ):
         expect.kind(Transformer, model=model)
-        expect.kind(Batches | TokenBatches, batches=batches)
+        expect.kind((Batches, TokenBatches), batches=batches)
         expect.kind(TrainingConfig, config=config)
-        expect.kind(torch.device | None, device=device)
+        expect.kind((torch.device, NoneType), device=device)
         self.model, self.batches, self.config = model, batches, config
         model.recompute = config.recompute
         self.directory = None if directory is None else expect.path(directory, "directory")

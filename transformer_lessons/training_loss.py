@@ -25,7 +25,7 @@ def batch_loss(
             outside [0, 1).
     """
     expect.kind(Transformer, model=model)
-    expect.kind(Batch | PackedBatch, batch=batch)
+    expect.kind((Batch, PackedBatch), batch=batch)
     if batch.tgt_out.shape != batch.tgt_in.shape:
         raise ValueError(
             f"batch: expected tgt_out of shape {tuple(batch.tgt_in.shape)}, as tgt_in, "
@@ -48,7 +48,7 @@ def split(batch: Batch | PackedBatch, parts: int) -> list[Batch] | list[PackedBa
     Raises:
         ValueError: for what is no batch, or fewer than one part.
     """
-    expect.kind(Batch | PackedBatch, batch=batch)
+    expect.kind((Batch, PackedBatch), batch=batch)
     expect.sizes(parts=parts)
     return [type(batch)(*part) for part in zip(*(ids.chunk(parts) for ids in batch), strict=True)]
 

@@ -5,12 +5,11 @@ import operator
 from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType, UnionType
-from typing import get_args
+from types import ModuleType
 
 import torch
 
-NUMBER = (int, float)  # `torch.compile` of torch 2.9 does not know ``int | float``
+NUMBER = (int, float)  # and tuples elsewhere: torch 2.9 cannot compile ``isinstance(x, int | float)``
 
 
 def sizes(**given: int) -> None:
@@ -71,15 +70,17 @@ def probability(**given: float) -> None:
             raise ValueError(f"{name}: expected 0 or more and below 1, got {value!r}")
 
 
-def kind(wanted: type | UnionType, **given: object) -> None:
-    """Refuse what is not of a type, or of one of several (``A | B``), such as a list for a tensor, or None.
+def kind(wanted: type | tuple[type, ...], **given: object) -> None:
+    """Refuse what is not of a type, or of one of several, such as a list for a tensor, or None.
 
     Raises:
         ValueError: naming the first argument that is not.
     """
     for name, value in given.items():
         if not isinstance(value, wanted):
-            names = " or ".join(each.__name__ for each in get_args(wanted) or (wanted,))
+            names = " or ".join(
+                each.__name__ for each in (wanted if isinstance(wanted, tuple) else (wanted,))
+            )
             raise ValueError(f"{name}: expected a {names}, got {_shown(value)}")
 
 
