@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from importlib.resources import as_file, files
 from pathlib import Path
+from typing import get_args
 
 import torch
 from safetensors import SafetensorError
@@ -48,7 +49,7 @@ def save_model(
     """
     directory = expect.path(directory, "directory")
     expect.kind(Transformer, model=model)
-    expect.kind(Tokeniser, source=source, target=target)
+    expect.kind(get_args(Tokeniser), source=source, target=target)
     if isinstance(source, Subwords) and source is not target:
         raise ValueError("target: expected the encoding that is also the source's, got another")
     directory.mkdir(parents=True, exist_ok=True)

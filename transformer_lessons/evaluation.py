@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from typing import get_args
 
 from transformer_lessons import expect
 from transformer_lessons.checkpoints import Tokeniser
@@ -51,7 +52,7 @@ def translate(
             longer than the model's max_length, a beam_size below 1, or negative extra_tokens.
     """
     expect.kind(Transformer, model=model)
-    expect.kind(Tokeniser, source=source, target=target)
+    expect.kind(get_args(Tokeniser), source=source, target=target)
     expect.several(sentences=sentences)
     expect.sizes(beam_size=beam_size)
     expect.lengths(extra_tokens=extra_tokens or 0)
@@ -153,7 +154,7 @@ def evaluate_bleu(
         for name in ("", "_lowercase")
     }
     expect.kind(Transformer, model=model)
-    expect.kind(Tokeniser, source=source, target=target)
+    expect.kind(get_args(Tokeniser), source=source, target=target)
     expect.several(pairs=pairs)
     expect.sizes(batch_size=batch_size, beam_size=beam_size)
     if not len(pairs):
