@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from compare import DTYPES
 from torch import nn
 
+from transformer_lessons import dropout
 from transformer_lessons.dropout import STEPS, Dropout
 
 COUNT = 4 * 104_729  # a prime number of draws
@@ -96,6 +97,20 @@ def test_a_seed_gives_the_same_and_the_next_call_another():
     torch.manual_seed(3)
     assert torch.equal(dropout(x), first)
     assert not torch.equal(first, second)
+
+
+@pytest.mark.usefixtures("no_shape_checks")
+@pytest.mark.parametrize(("p", "kept"), [(0.1, 65_536 - 6_554), (0.5, 32_768), (1 - 1e-9, 1)])
+def test_of_all_numbers_just_the_share_is_dropped(p, kept, monkeypatch):
+    every = torch.arange(-(2**15), 2**15, dtype=torch.int16)
+    monkeypatch.setattr(dropout, "_uniform_16_bits", lambda shape: every)
+    y = Dropout(p)(torch.ones(65_536, dtype=torch.float64))
+    assert (y > 0).sum() == kept
+    assert y.mean().item() == pytest.approx(1, rel=1e-12)
+
+
+def test_a_tenth_unless_told():
+    assert Dropout().p == 0.1  # §5.4
 
 
 @pytest.mark.parametrize("p", [0.0, 1e-6])

@@ -142,6 +142,14 @@ def test_targets_that_do_not_fit(shape):
         label_smoothed_loss(torch.randn(5, 7, VOCAB), torch.ones(shape).long(), pad_id=PAD)
 
 
+def test_beside_padding_a_single_class_gets_everything():
+    logits = torch.randn(5, 2, dtype=torch.float64)
+    loss, tokens = label_smoothed_loss(logits, torch.ones(5, dtype=torch.int64), pad_id=0, smoothing=0.1)
+    assert tokens == 5
+    # q = 1 − ε + ε / (2 − 1) = 1 on the one class there is.
+    assert_close(loss, -logits.log_softmax(-1)[:, 1].sum(), tolerance=1e-12)
+
+
 def test_classes_that_are_ruled_out_do_not_spoil_the_loss():
     logits, targets = example()
     # Padding that cannot come out: what is left is the loss without that class.
