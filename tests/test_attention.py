@@ -345,10 +345,12 @@ def test_with_dropout_the_weights_never_exist_all_at_once(is_causal):
 @pytest.mark.usefixtures("few_weights_at_once")
 def test_blocks_refuse_more_queries_than_keys_as_all_do():
     query, key, value = qkv(queries=KEYS + 1)
-    with pytest.raises(ValueError, match="keys: expected"):
+    with pytest.raises(ValueError, match="keys: expected") as by_all:
         output_only(query, key, value, is_causal=True)
-    with pytest.raises(ValueError, match="keys: expected"):
+    with pytest.raises(ValueError, match="keys: expected") as by_blocks:
         fused_attention(query, key, value, is_causal=True, dropout=0.3)
+    assert str(by_blocks.value) == str(by_all.value)  # with the numbers given, not those of a block
+    assert fused_attention(query, key, value, dropout=0.3).size(-2) == KEYS + 1
 
 
 # --- MultiHeadAttention
