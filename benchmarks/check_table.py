@@ -60,7 +60,7 @@ def total_of(rows: dict[str, dict]) -> dict:
     return {
         **{column: sum(row[column] for row in rows.values()) for column in COLUMNS},
         "tasks": len(rows),
-        "passing_ms": statistics.median(row["passing_ms"] for row in rows.values()),
+        "passing_ms": round(statistics.median(row["passing_ms"] for row in rows.values()), 1),
         "diagnosis_median_s": round(statistics.median(diagnoses), 3),
         "diagnosis_worst_s": max(diagnoses),
     }
