@@ -46,13 +46,15 @@ from transformer_lessons.data import multi30k
 from transformer_lessons.data.batches import Batches, TokenBatches
 from transformer_lessons.data.subwords import Subwords
 from transformer_lessons.decoding import greedy
+from transformer_lessons.decoding_steps import column_major
 from transformer_lessons.files import read_json, write_json
 from transformer_lessons.model import Transformer, TransformerConfig
 from transformer_lessons.runs import versions
 
 RECORD = Path(__file__).parent.parent / "transformer_lessons" / "records" / "peers.json"
 PAIRS = 64  # in a shuffled batch
-COMPILED = "ours, compiled"
+BY_COLUMNS = "ours, by columns"
+COMPILED = "ours, by columns, compiled"
 ROUNDS, STEPS = 9, 4
 WIDTHS = {"d_model": 256, "num_heads": 8, "d_ff": 1024}
 LAYERS = {"num_encoder_layers": 3, "num_decoder_layers": 3}
@@ -111,9 +113,10 @@ def translating(
     src = torch.randint(3, config.target_vocab_size, (rows, 20), generator=draw).to(device)
     own, other = (model.to(device).eval() for model in (Transformer(config), marian("sdpa", config)))
     own.output.weight.data[own.config.eos_id] = 0.0
+    by_columns = column_major(own)
 
-    def by_ours(**options: bool) -> int:
-        said = greedy(own, src, max_length=length, **options)
+    def by_ours(model: Transformer, **options: bool) -> int:
+        said = greedy(model, src, max_length=length, **options)
         assert said.shape == (rows, length), said.shape
         return said.numel()
 
@@ -131,14 +134,17 @@ def translating(
         return rows * length
 
     contenders = {
-        OURS: by_ours,
-        COMPILED: partial(by_ours, compiled=True),
+        OURS: partial(by_ours, own),
+        BY_COLUMNS: partial(by_ours, by_columns),
+        COMPILED: partial(by_ours, by_columns, compiled=True),
         "Marian, cached": by_marian,
-        "ours, without a cache": partial(by_ours, use_cache=False),
+        "ours, without a cache": partial(by_ours, own, use_cache=False),
         "its products alone": decoding_products(own, rows, length),
+        "its products alone, by columns": decoding_products(by_columns, rows, length),
     }
     speeds = in_turns(contenders, rounds, 1)
-    return {**compared(speeds), "compiled_is_faster": ratios(speeds, COMPILED)}
+    fastest = {"by_columns_is_faster": BY_COLUMNS, "compiled_is_faster": COMPILED}
+    return {**compared(speeds), **{name: ratios(speeds, one) for name, one in fastest.items()}}
 
 
 def decoding_products(model: Transformer, rows: int, length: int) -> Callable[[], int]:

@@ -48,7 +48,7 @@ from transformer_lessons.data import (
 )
 from transformer_lessons.data.byte_pair import BytePairEncoding
 from transformer_lessons.decoding import beam, evaluating, greedy
-from transformer_lessons.decoding_steps import Steps, going_on
+from transformer_lessons.decoding_steps import Steps, column_major, going_on
 from transformer_lessons.dropout import Dropout
 from transformer_lessons.embeddings import TokenEmbedding, TransformerEmbedding
 from transformer_lessons.encodings import (
@@ -1070,6 +1070,7 @@ BAD = {
         (lambda: going_on(ids(2)), r"^is_done: expected truth values of one axis, got torch.int64 \(2,\)$"),
         (lambda: going_on(ids(2, 3) == 0), r"^is_done: .*, got torch.bool \(2, 3\)$"),
     ],
+    "decoding_steps.column_major": each_model(column_major),
     "decoding.evaluating": each_model(lambda x: evaluating(x).__enter__(), "Module"),
     # config
     "config.TransformerConfig": [
@@ -1416,6 +1417,10 @@ BAD = {
         (
             lambda: checkpoints.save_model(Path("nowhere"), model(), number_words.vocabularies()[0], None),
             "^target: expected a Vocabulary or Subwords, got None$",
+        ),
+        (
+            lambda: checkpoints.save_model(Path("nowhere"), column_major(model()), None, None),
+            "^model: expected weights stored by rows, got a copy that stores them by columns$",
         ),
     ],
     "checkpoints.load_model": [

@@ -154,9 +154,11 @@ def test_translating_beside_marian(monkeypatch):
     decoding_steps._compiled.cache_clear()
     found = peers.translating(2, 5, 1, config=TINY)
     decoding_steps._compiled.cache_clear()
-    others = {"Marian, cached", "ours, without a cache", "its products alone"}
-    assert set(found["ours_is_faster"]) == {*others, "ours, compiled"}
-    assert set(found["compiled_is_faster"]) == {*others, "ours"}
+    products = {"its products alone", "its products alone, by columns"}
+    others = {"Marian, cached", "ours, without a cache", *products}
+    assert set(found["ours_is_faster"]) == {*others, peers.BY_COLUMNS, peers.COMPILED}
+    assert set(found["by_columns_is_faster"]) == {*others, "ours", peers.COMPILED}
+    assert set(found["compiled_is_faster"]) == {*others, "ours", peers.BY_COLUMNS}
 
 
 def test_the_peak_is_the_most_at_one_time():

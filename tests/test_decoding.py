@@ -12,7 +12,7 @@ from transformer_lessons.checkpoints import load_model
 from transformer_lessons.data import number_words
 from transformer_lessons.data.vocabulary import pad
 from transformer_lessons.decoding import beam, greedy
-from transformer_lessons.decoding_steps import Steps, going_on
+from transformer_lessons.decoding_steps import Steps, column_major, going_on
 from transformer_lessons.model import Transformer, TransformerConfig
 
 PAD, BOS, EOS = 0, 1, 2
@@ -466,3 +466,32 @@ def test_a_beam_over_nothing():
 def test_beam_complaints(options, complaint):
     with pytest.raises(ValueError, match=complaint):
         beam(random_model(0), sources(), **{"max_length": 13, **options})
+
+
+def test_weights_by_columns_are_the_same_weights():
+    model, src = random_model(0), sources()
+    before = {name: (weight.clone(), weight.stride()) for name, weight in model.named_parameters()}
+    by_columns = column_major(model)
+    for use_cache in (False, True):
+        expected = greedy(model, src, max_length=13, use_cache=use_cache)
+        assert torch.equal(greedy(by_columns, src, max_length=13, use_cache=use_cache), expected)
+    for name, weight in by_columns.named_parameters():
+        (kept, stride), own = before[name], model.get_parameter(name)
+        assert torch.equal(weight, kept), name
+        assert weight.data_ptr() != own.data_ptr()
+        assert (weight.requires_grad, own.requires_grad) == (False, True)
+        assert own.stride() == stride
+        if weight.dim() == 2 and "embedding" not in name:  # of which rows are read
+            assert weight.stride() == (1, len(weight)), name
+
+
+def test_weights_by_columns_stay_tied():
+    torch.manual_seed(0)
+    sizes = {"d_model": 15, "num_heads": 3, "d_ff": 23, "num_encoder_layers": 2, "num_decoder_layers": 3}
+    model = Transformer(TransformerConfig(17, 17, **sizes, shared_vocabulary=True)).eval()
+    by_columns = column_major(model)
+    embeddings = by_columns.source_embedding, by_columns.target_embedding
+    assert all(embedding.token.weight is by_columns.output.weight for embedding in embeddings)
+    assert by_columns.output.weight.stride() == (1, 17)
+    src = sources()
+    assert_close(by_columns(src, src.flip(1)), model(src, src.flip(1)))

@@ -45,10 +45,13 @@ def save_model(
     that loads them; a plain dictionary of tensors would make several of them.
 
     Raises:
-        ValueError: for what is no path, model or tokeniser, or two encodings where one is shared.
+        ValueError: for what is no path, model or tokeniser, two encodings where one is shared, or the copy of a
+            model that `decoding_steps.column_major` made.
     """
     directory = expect.path(directory, "directory")
     expect.kind(Transformer, model=model)
+    if not all(weight.is_contiguous() for weight in model.parameters()):
+        raise ValueError("model: expected weights stored by rows, got a copy that stores them by columns")
     expect.kind(get_args(Tokeniser), source=source, target=target)
     if isinstance(source, Subwords) and source is not target:
         raise ValueError("target: expected the encoding that is also the source's, got another")
