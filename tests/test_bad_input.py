@@ -59,7 +59,7 @@ from transformer_lessons.encodings import (
     sinusoidal,
 )
 from transformer_lessons.feed_forward import FeedForward, SwiGLU
-from transformer_lessons.losses import label_smoothed_loss
+from transformer_lessons.losses import label_smoothed_loss, projected_loss
 from transformer_lessons.masks import additive, boolean, causal_mask, combine, padding_mask, segment_mask
 from transformer_lessons.model import Transformer, attention_maps
 from transformer_lessons.optimizer import adamw, clip_gradients
@@ -596,6 +596,7 @@ BAD = {
             "^state: expected device cpu, as query, got meta$",
         ),
     ],
+    "attention.multi_head.is_plain": each_kind(multi_head.is_plain, "Module", "projection"),
     "attention.multi_head.MultiHeadAttention": [
         *each_size(multi_head.MultiHeadAttention, "d_model", "num_heads"),
         *[
@@ -863,6 +864,47 @@ BAD = {
             )
             for bad in (1, -0.1, math.nan, True, None, "0.1")
         ],
+    ],
+    "losses.projected_loss": [
+        *[
+            (lambda bad=bad: projected_loss(*bad, pad_id=0), f"^{said}")
+            for bad, said in (
+                (([1.0], floats(5, 6), ids(2)), "hidden: expected a Tensor, got a list$"),
+                (
+                    (ids(2, 6), floats(5, 6), ids(2)),
+                    r"hidden: expected floats of .*, got torch.int64 \(2, 6\)$",
+                ),
+                ((floats(6), floats(5, 6), ids(2)), r"hidden: expected floats of shape \(tokens, d_model\)"),
+                ((floats(2, 6), [1.0], ids(2)), "weight: expected a Tensor, got a list$"),
+                ((floats(2, 6), floats(6), ids(2)), r"weight: expected floats of shape \(vocab, d_model\)"),
+                ((floats(2, 6), floats(0, 6), ids(2)), "weight: expected a first axis of one class or more"),
+                ((floats(2, 6), floats(6, 5), ids(2)), "hidden: expected a last axis of d_model = 5, got"),
+                (
+                    (floats(2, 6), floats(5, 6).double(), ids(2)),
+                    "hidden: expected torch.float64, as the weights, got torch.float32$",
+                ),
+                (
+                    (floats(2, 6).half(), floats(5, 6).half(), ids(2)),
+                    "hidden: expected float32 or float64, got torch.float16$",
+                ),
+                ((floats(2, 6), floats(5, 6, device="meta"), ids(2)), "hidden: expected device meta"),
+                ((floats(2, 6), floats(5, 6), [3, 3]), "targets: expected a Tensor, got a list$"),
+                ((floats(2, 6), floats(5, 6), ids(3)), r"targets: expected shape \(2,\), got \(3,\)$"),
+                ((floats(2, 6), floats(5, 6), ids(2) + 2), "targets: expected 0 to 4, got 5$"),
+                (
+                    (floats(2, 6), floats(5, 6), ids(2, device="meta")),
+                    "targets: expected device cpu, as hidden, got meta$",
+                ),
+            )
+        ],
+        (
+            lambda: projected_loss(floats(2, 6), floats(5, 6), ids(2), pad_id=5),
+            "^pad_id: expected an integer, 0 to 4, or None, got 5$",
+        ),
+        (
+            lambda: projected_loss(floats(2, 6), floats(5, 6), ids(2), pad_id=0, smoothing=1),
+            "^smoothing: expected 0 or more and below 1, got 1$",
+        ),
     ],
     "schedule.warmup_inverse_sqrt": [
         *each_size(lambda step: schedule.warmup_inverse_sqrt(step, 6, 7), "step", least=0),

@@ -139,7 +139,8 @@ def test_operations_are_those_that_the_counter_counts(config):
         return batch_loss(model, batch, 0.1)[0]
 
     predicted = costs.forward_operations(config, SHAPE)
-    assert counted(forward) == predicted.total
+    with torch.no_grad():  # or the loss would compute gradients on the way
+        assert counted(forward) == predicted.total
     assert (
         counted(lambda: forward().backward())
         == costs.training_operations(config, SHAPE)
@@ -291,6 +292,7 @@ def test_the_peak_of_a_step(vocabulary, sentences, precision, recompute):
     sizes = {"d_model": 94, "num_heads": 2, "d_ff": 379, "num_encoder_layers": 2, "num_decoder_layers": 3}
     config = TransformerConfig(vocabulary, vocabulary, **sizes, dropout=0.0, shared_vocabulary=True)
     model, shape = Transformer(config), BatchShape(sentences, 23, 29)
+    model.recompute = recompute
     optimizer = torch.optim.AdamW(model.parameters())
     src, tgt = torch.randint(3, 101, (sentences, 23)), torch.randint(3, 101, (sentences, 29))
     batch = Batch(src, tgt, tgt)
@@ -298,7 +300,7 @@ def test_the_peak_of_a_step(vocabulary, sentences, precision, recompute):
     def step():
         optimizer.zero_grad()
         with autocast(precision):
-            loss = checkpointed(model, batch) if recompute else batch_loss(model, batch, 0.1)[0]
+            loss = batch_loss(model, batch, 0.1)[0]
         loss.backward()
         optimizer.step()
 
@@ -359,12 +361,15 @@ def test_memory_by_hand():
     assert costs.encoder_layer_bytes(config, BatchShape(5, 1, 1)) == 4 * 5 * 27
     assert costs.encoder_layer_bytes(config, BatchShape(6, 1, 1)) == 4 * (6 * 27 + 12)
     predicted = costs.training_memory(config, BatchShape(1, 1, 1))
-    assert predicted.logits == predicted.logits_gradient == 4 * 7
-    assert predicted.ends == 4 * 2 + 4 * 2  # memory, and the vector that is projected
+    assert predicted.logits == 4 * 7 * 2  # the projection's gradient
+    assert predicted.logits_gradient == 4 * (7 * 2 + 2)  # times what came from above, as the vector's own
+    many = costs.training_memory(config, BatchShape(1000, 1, 1))
+    assert many.logits_gradient == 4 * (7 + 7) * 256  # logits and log-probabilities of a part
+    assert predicted.ends == 4 * 2 + 4 * 2  # memory, and the gradient of the vector that is projected
     assert predicted.copies == 0
     # In 16 bits: every matrix once more. W_q, W_k, W_v and W_o in three attentions, two networks, the output.
     half = costs.training_memory(config, BatchShape(1, 1, 1), "float16")
-    assert half.logits_gradient == (4 + 2) * 7
+    assert (half.logits, half.logits_gradient) == (4 * 7, (4 + 2) * 7)
     assert half.copies == 2 * (3 * 4 * 4 + 2 * 2 * 6 + 14)
     assert half == costs.training_memory(config, BatchShape(1, 1, 1), "bfloat16")
     assert half.moved == 2 * (16 * costs.parameters(config).total + half.saved)

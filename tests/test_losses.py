@@ -7,8 +7,10 @@ import torch
 import torch.nn.functional as F
 from compare import DTYPES, assert_same_function
 from conftest import assert_close
+from torch.utils.flop_counter import FlopCounterMode
 
-from transformer_lessons.losses import label_smoothed_loss
+from transformer_lessons import losses
+from transformer_lessons.losses import label_smoothed_loss, projected_loss
 
 VOCAB, PAD = 11, 0
 DTYPE = pytest.mark.parametrize("dtype", DTYPES)
@@ -174,3 +176,119 @@ def test_a_single_prediction_needs_no_batch(pad_id):
     loss, count = label_smoothed_loss(logits, target, pad_id=pad_id, smoothing=0.3)
     assert_close(loss, label_smoothed_loss(logits[None], target[None], pad_id=pad_id, smoothing=0.3)[0])
     assert count == 1
+
+
+# ---- With the projection, in parts
+
+
+def vectors(tokens: int = 17, dtype=torch.float64):
+    """Vectors to project, a projection, and targets of which some are padding; 17 is no multiple of a part."""
+    targets = torch.randint(1, VOCAB, (tokens,))
+    targets[3:7] = PAD
+    return torch.randn(tokens, 7, dtype=dtype), torch.randn(VOCAB, 7, dtype=dtype), targets
+
+
+@pytest.fixture(params=[5, 17, 256])
+def part(monkeypatch, request):
+    """Rows that are projected at a time: in four parts, in one, and in less than one."""
+    monkeypatch.setattr(losses, "PART", request.param)
+
+
+@DTYPE
+@pytest.mark.parametrize("pad_id", [PAD, None])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.usefixtures("part")
+def test_projected_in_parts_it_is_the_same_loss(dtype, pad_id, smoothing):
+    hidden, weight, targets = vectors(dtype=dtype)
+    options = {"pad_id": pad_id, "smoothing": smoothing}
+    assert_same_function(
+        lambda x, w: projected_loss(x, w, targets, **options)[0],
+        lambda x, w: label_smoothed_loss(x @ w.T, targets, **options)[0],
+        hidden,
+        weight,
+    )
+
+
+@DTYPE
+@pytest.mark.usefixtures("part")
+def test_projected_in_parts_it_is_torchs_cross_entropy(dtype):
+    hidden, weight, targets = vectors(dtype=dtype)
+    assert_same_function(
+        lambda x, w: projected_loss(x, w, targets, pad_id=PAD, smoothing=0.0)[0],
+        lambda x, w: F.cross_entropy(x @ w.T, targets, ignore_index=PAD, reduction="sum"),
+        hidden,
+        weight,
+    )
+
+
+@pytest.mark.usefixtures("part")
+def test_tokens_and_right_ones_are_counted():
+    hidden, weight, targets = vectors()
+    weight[PAD] = 0.0
+    hidden[3] = 0.0  # of which the first class is the best, and what the target says, but does not count
+    best = (hidden @ weight.T).argmax(-1)
+    targets[7:12] = best[7:12]
+    _, count, right = projected_loss(hidden, weight, targets, pad_id=PAD)
+    real = targets != PAD
+    assert (count, right) == (real.sum(), (best == targets)[real].sum())
+    assert 5 <= right < count == 13
+
+
+def test_a_second_backward_pass_adds_the_same_again():
+    hidden, weight, targets = vectors()
+    hidden.requires_grad_()
+    loss, _, _ = projected_loss(hidden, weight, targets, pad_id=PAD)
+    (3 * loss).backward(retain_graph=True)
+    once = hidden.grad.clone()
+    (3 * loss).backward()
+    assert_close(hidden.grad, 2 * once)
+    assert weight.grad is None  # frozen
+
+
+def test_frozen_vectors_leave_the_projections_gradient():
+    hidden, weight, targets = vectors()
+    weight.requires_grad_()
+    projected_loss(hidden, weight, targets, pad_id=PAD)[0].backward()
+    same = weight.detach().clone().requires_grad_()
+    label_smoothed_loss(hidden @ same.T, targets, pad_id=PAD)[0].backward()
+    assert_close(weight.grad, same.grad)
+
+
+def test_a_padded_vector_may_hold_anything():
+    hidden, weight, targets = vectors()
+    weight.requires_grad_()
+    expected = projected_loss(hidden, weight, targets, pad_id=PAD)[0]
+    hidden[targets == PAD] = 1e200
+    loss = projected_loss(hidden.requires_grad_(), weight, targets, pad_id=PAD)[0]
+    assert torch.equal(loss, expected)
+    loss.backward()
+    assert (hidden.grad[targets == PAD] == 0).all()
+    assert weight.grad.isfinite().all()
+
+
+def test_without_gradients_none_are_computed():
+    hidden, weight, targets = vectors()
+    hidden, weight = hidden.requires_grad_(), weight.requires_grad_()
+    products = {}
+    for is_on in (True, False):
+        with torch.set_grad_enabled(is_on), FlopCounterMode(display=False) as counter:
+            loss, _, _ = projected_loss(hidden, weight, targets, pad_id=PAD)
+        assert loss.requires_grad == is_on
+        products[is_on] = counter.get_total_flops()
+    assert products == {True: 3 * 2 * 17 * 7 * VOCAB, False: 2 * 17 * 7 * VOCAB}
+
+
+@pytest.mark.parametrize("tokens", [0, 3])
+def test_nothing_but_padding_to_project(tokens):
+    hidden, weight, _ = vectors(tokens)
+    targets = torch.full((tokens,), PAD)
+    loss, count, right = projected_loss(hidden.requires_grad_(), weight, targets, pad_id=PAD)
+    loss.backward()
+    assert (loss.item(), count.item(), right.item()) == (0.0, 0, 0)
+    assert (hidden.grad == 0).all()
+
+
+def test_the_papers_smoothing_of_what_is_projected():
+    hidden, weight, targets = vectors()
+    default = projected_loss(hidden, weight, targets, pad_id=PAD)[0]
+    assert torch.equal(default, projected_loss(hidden, weight, targets, pad_id=PAD, smoothing=0.1)[0])

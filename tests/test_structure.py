@@ -16,8 +16,8 @@ NAME = PACKAGE.name
 FLOORS = [
     "expect",
     "config masks cache schedule interruption distributed files records configs",
-    "encodings dropout norms attention losses data training_config costs",
-    "embeddings feed_forward",
+    "encodings dropout norms attention losses data training_config",
+    "embeddings feed_forward costs",
     "layers",
     "model",
     "decoding_steps checkpoints sharding checkpoint_folder prefetching",

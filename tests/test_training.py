@@ -15,20 +15,18 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-import torch.nn.functional as F
 from conftest import assert_close
 from safetensors.torch import load_file
 
 from transformer_lessons import training
 from transformer_lessons.data import number_words
-from transformer_lessons.data.batches import Batch, Batches, make_batch
+from transformer_lessons.data.batches import Batch, Batches
 from transformer_lessons.interruption import stop_signal
 from transformer_lessons.model import Transformer, TransformerConfig
 from transformer_lessons.training import (
     Trainer,
     TrainingConfig,
     average_checkpoints,
-    batch_loss,
     snapshots,
     split,
 )
@@ -46,17 +44,6 @@ def small_model(**changes) -> Transformer:
 
 def small_batches() -> Batches:
     return Batches(number_words.pairs(number_words.training_numbers(101, 0)), 5, seed=0)
-
-
-def test_batch_loss_is_cross_entropy_over_real_tokens():
-    model = small_model().double()
-    batch = make_batch(number_words.pairs([7, 421, 987_654]))
-    loss, count, right = batch_loss(model, batch, smoothing=0.0)
-    logits = model(batch.src, batch.tgt_in)
-    oracle = F.cross_entropy(logits.transpose(1, 2), batch.tgt_out, ignore_index=0, reduction="sum")
-    assert count == (batch.tgt_out != 0).sum()
-    assert right == ((logits.argmax(-1) == batch.tgt_out) & (batch.tgt_out != 0)).sum()
-    assert_close(loss, oracle)
 
 
 def test_a_step_is_adamw_with_clipped_gradients_of_the_mean():

@@ -1,12 +1,14 @@
 """What a training step minimises: the loss of a batch, whole or in parts (§5.4)."""
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from transformer_lessons import expect
+from transformer_lessons.attention.multi_head import is_plain
 from transformer_lessons.data.batches import Batch
 from transformer_lessons.data.packing import PackedBatch
-from transformer_lessons.losses import label_smoothed_loss
+from transformer_lessons.losses import label_smoothed_loss, projected_loss
 from transformer_lessons.model import Transformer
 
 
@@ -16,7 +18,8 @@ def batch_loss(
     """The smoothed loss of a batch, summed; the number of real target tokens; how many of them were right.
 
     ``Σ_t −log p(y_t | y_<t, src)``, smoothed, over the real target tokens t (§5.4). Only their positions are
-    projected to the vocabulary. Packed or padded, a pair has the same loss.
+    projected to the vocabulary, and in full precision some of them at a time (`losses.projected_loss`). Packed or
+    padded, a pair has the same loss.
 
     A pitfall: the sum over a batch grows with its tokens; divide by their number.
 
@@ -32,10 +35,21 @@ def batch_loss(
             f"got {tuple(batch.tgt_out.shape)}"
         )
     real = batch.tgt_out != model.config.pad_id
-    targets = batch.tgt_out[real]
-    logits = model.project(model.hidden(batch.src, batch.tgt_in, *batch.places)[real])
-    loss, count = label_smoothed_loss(logits, targets, pad_id=model.config.pad_id, smoothing=smoothing)
-    return loss, count, (logits.argmax(-1) == targets).sum()
+    hidden, targets = model.hidden(batch.src, batch.tgt_in, *batch.places)[real], batch.tgt_out[real]
+    options = {"pad_id": model.config.pad_id, "smoothing": smoothing}
+    if _in_parts(model, hidden):
+        return projected_loss(hidden, model.output.weight, targets, **options)
+    logits = model.project(hidden)
+    return *label_smoothed_loss(logits, targets, **options), (logits.argmax(-1) == targets).sum()
+
+
+def _in_parts(model: Transformer, hidden: Tensor) -> bool:
+    """Whether `project` is one product, nothing else, in full precision; and no compiler sees to it."""
+    if torch.compiler.is_compiling() or torch.is_autocast_enabled(hidden.device.type):
+        return False
+    is_its_own = getattr(model.project, "__func__", None) is Transformer.project
+    weight, full = model.output.weight, (torch.float32, torch.float64)
+    return is_its_own and is_plain(model.output) and hidden.dtype == weight.dtype and weight.dtype in full
 
 
 def split(batch: Batch | PackedBatch, parts: int) -> list[Batch] | list[PackedBatch]:

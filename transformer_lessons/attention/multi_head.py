@@ -185,17 +185,25 @@ def _projected(x: Tensor, *projections: nn.Linear) -> Sequence[Tensor]:
     # Fewer and larger products keep a GPU busy; on two CPU cores they buy 2% of attention. For few vectors, as in
     # decoding, copying the matrices would cost more than multiplying by them.
     vectors = x.numel() // x.size(-1)
-    if len(widths) == 1 or vectors < sum(widths) or not all(map(_is_plain, projections)):
+    if len(widths) == 1 or vectors < sum(widths) or not all(map(is_plain, projections)):
         return [projection(x) for projection in projections]
     weight = torch.cat([projection.weight for projection in projections])
     bias = [projection.bias for projection in projections if projection.bias is not None]
     return F.linear(x, weight, torch.cat(bias) if bias else None).split(widths, dim=-1)
 
 
-def _is_plain(projection: nn.Module) -> bool:
-    """Whether it only multiplies by its weight: no adapter in its place, no hook that wants to be called."""
-    hooks = projection._forward_hooks or projection._forward_pre_hooks
-    return type(projection) is nn.Linear and not hooks
+def is_plain(projection: nn.Module) -> bool:
+    """Whether it is ``x Wᵀ + b``, as in §3.2.2, and nothing else: no adapter, no hook that wants to be called.
+
+    A pitfall: who multiplies by the weight of one that is not plain leaves out what the adapter adds.
+
+    Raises:
+        ValueError: for what is no module.
+    """
+    expect.kind(nn.Module, projection=projection)
+    called = projection._forward_hooks, projection._forward_pre_hooks
+    called += projection._backward_hooks, projection._backward_pre_hooks
+    return type(projection) is nn.Linear and not any(called)
 
 
 def _of_slots(mask: Tensor | None, k: Tensor) -> Tensor | None:

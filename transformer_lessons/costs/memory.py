@@ -12,6 +12,7 @@ from transformer_lessons.costs.sizes import (
     matrices,
     number_width,
 )
+from transformer_lessons.losses import PART
 
 
 @dataclass(frozen=True)
@@ -23,9 +24,11 @@ class TrainingMemory:
         optimizer: two for AdamW, the moments.
         copies: of the matrices in 16 bits, which autocast makes and the backward pass needs.
         encoder, decoder: what the layers save for the backward pass.
-        ends: dropout after the embeddings, final norms, the encoder's output, the vectors that are projected.
-        logits: the log-probabilities, in float32.
-        logits_gradient: theirs, at the beginning of the backward pass; with autocast in 16 bits too.
+        ends: dropout after the embeddings, final norms, the encoder's output, the vectors that are projected (in
+            full precision their gradient, which `losses.projected_loss` has computed already).
+        logits: the log-probabilities, in float32; in full precision the projection's gradient in their place.
+        logits_gradient: theirs when the backward pass begins, in float32 and in 16 bits; in full precision the
+            logits of a part, twice, or both gradients times what came from above.
         again: with checkpointing, what one layer saves while it is computed again.
 
     A pitfall: these are the bytes of tensors. The allocator holds more, and libraries' workspaces come on top.
@@ -53,11 +56,8 @@ class TrainingMemory:
 
         ``weights + optimizer + max(gradients + again, saved + logits_gradient)``
         """
-        return (
-            self.weights
-            + self.optimizer
-            + max(self.gradients + self.again, self.saved + self.logits_gradient)
-        )
+        passing = max(self.gradients + self.again, self.saved + self.logits_gradient)
+        return self.weights + self.optimizer + passing
 
     @property
     def moved(self) -> int:
@@ -75,7 +75,7 @@ def training_memory(
     comes out of matrix products in half of it. Attention is taken to be fused: its weights are never stored. With
     `recompute` a layer saves its input alone, and one layer at a time is computed again with all it saves.
 
-    A pitfall: the log-probabilities of a large vocabulary are as large as several layers.
+    A pitfall: with autocast, the log-probabilities of a large vocabulary are as large as several layers.
 
     Raises:
         ValueError: for arguments of other types, sentences longer than max_length, or an unknown precision.
@@ -86,7 +86,8 @@ def training_memory(
     encoder, decoder = (
         layer(config, shape, precision) for layer in (encoder_layer_bytes, decoder_layer_bytes)
     )
-    again, copied, scores = 0, matrices(config), shape.outputs * config.target_vocab_size
+    again, copied = 0, matrices(config)
+    logits, logits_gradient = _loss(config, shape, width)
     # What the encoder hands over is saved once, unless each layer of the decoder has copies of its own.
     ends = width * shape.outputs * d + (4 * sources * d if width == 4 or recompute else 0)
     ends += (_norm(config, sources) + _norm(config, targets)) * config.norm_first
@@ -102,8 +103,8 @@ def training_memory(
         encoder=config.num_encoder_layers * encoder,
         decoder=config.num_decoder_layers * decoder,
         ends=ends,
-        logits=4 * scores,
-        logits_gradient=(4 if width == 4 else 4 + width) * scores,
+        logits=logits,
+        logits_gradient=logits_gradient,
         again=again,
     )
 
@@ -191,6 +192,15 @@ def _feed_forward(config: TransformerConfig, tokens: int, width: int) -> int:
     hidden = {"relu": 1, "gelu": 2, "swiglu": 4}[config.activation]
     inputs = 2 if config.activation == "swiglu" and width < 4 else 1
     return width * tokens * (inputs * config.d_model + hidden * config.d_ff)
+
+
+def _loss(config: TransformerConfig, shape: BatchShape, width: int) -> tuple[int, int]:
+    """What the loss saves, and what is there on top of it for a moment, apart from the vectors it is given."""
+    scores, matrix = (rows * config.target_vocab_size for rows in (shape.outputs, config.d_model))
+    if width < 4:
+        return 4 * scores, (4 + width) * scores
+    part = min(PART, shape.outputs) * config.target_vocab_size
+    return 4 * matrix, 4 * max(2 * part, matrix + shape.outputs * config.d_model)
 
 
 def _norm(config: TransformerConfig, tokens: int) -> int:
