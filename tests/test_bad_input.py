@@ -885,7 +885,7 @@ BAD = {
                 ),
                 (
                     (floats(2, 6).half(), floats(5, 6).half(), ids(2)),
-                    "hidden: expected float32 or float64, got torch.float16$",
+                    "hidden: expected products in float32, float64 or bfloat16, got torch.float16$",
                 ),
                 ((floats(2, 6), floats(5, 6, device="meta"), ids(2)), "hidden: expected device meta"),
                 ((floats(2, 6), floats(5, 6), [3, 3]), "targets: expected a Tensor, got a list$"),
@@ -1776,7 +1776,7 @@ BAD = {
     "costs.counts.training_operations": each_shape(costs.training_operations),
     "costs.counts.decoding_operations": each_shape(costs.decoding_operations),
     **{
-        f"costs.memory.{call.__name__}": [
+        f"{call.__module__.partition('.')[2]}.{call.__name__}": [
             *each_shape(call),
             *each_precision(lambda precision, call=call: call(CONFIG, SHAPE, precision)),
         ]

@@ -98,10 +98,19 @@ def test_only_a_plain_projection_is_made_in_parts(monkeypatch, change, in_parts)
     assert called == [1] * in_parts
 
 
-def test_in_16_bits_nothing_is_projected_in_parts(monkeypatch):
-    monkeypatch.setattr(training_loss, "projected_loss", None)
+@pytest.mark.parametrize(("dtype", "in_parts"), [(torch.bfloat16, True), (torch.float16, False)])
+def test_under_autocast_it_is_the_same_loss(monkeypatch, dtype, in_parts):
+    """In float16 all logits at once: the gradient waits for the scaled loss, without which it would be zero."""
+    called = []
+    monkeypatch.setattr(
+        training_loss, "projected_loss", lambda *x, **y: called.append(1) or losses.projected_loss(*x, **y)
+    )
     model = small_model()
     batch = make_batch(number_words.pairs([7, 421, 987_654]))
-    with torch.autocast("cpu", torch.bfloat16):
-        loss = batch_loss(model, batch, 0.1)[0]
-        assert torch.equal(loss, plain_loss(model, batch))
+    with torch.autocast("cpu", dtype):
+        loss, expected = batch_loss(model, batch, 0.1)[0], plain_loss(model, batch)
+    assert_close(loss, expected)
+    assert called == [1] * in_parts
+    for ours, theirs in zip(gradients(model, loss), gradients(model, expected), strict=True):
+        assert ours.dtype == theirs.dtype == torch.float32
+        assert (ours - theirs).norm() <= 0.01 * theirs.norm()

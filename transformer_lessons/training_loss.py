@@ -18,7 +18,7 @@ def batch_loss(
     """The smoothed loss of a batch, summed; the number of real target tokens; how many of them were right.
 
     ``Σ_t −log p(y_t | y_<t, src)``, smoothed, over the real target tokens t (§5.4). Only their positions are
-    projected to the vocabulary, and in full precision some of them at a time (`losses.projected_loss`). Packed or
+    projected to the vocabulary, and but for float16 some of them at a time (`losses.projected_loss`). Packed or
     padded, a pair has the same loss.
 
     A pitfall: the sum over a batch grows with its tokens; divide by their number.
@@ -44,12 +44,11 @@ def batch_loss(
 
 
 def _in_parts(model: Transformer, hidden: Tensor) -> bool:
-    """Whether `project` is one product, nothing else, in full precision; and no compiler sees to it."""
-    if torch.compiler.is_compiling() or torch.is_autocast_enabled(hidden.device.type):
+    """Whether `project` is one product and nothing else, not in float16; and no compiler sees to it."""
+    if torch.compiler.is_compiling() or expect.computed_in(hidden) == torch.float16:
         return False
     is_its_own = getattr(model.project, "__func__", None) is Transformer.project
-    weight, full = model.output.weight, (torch.float32, torch.float64)
-    return is_its_own and is_plain(model.output) and hidden.dtype == weight.dtype and weight.dtype in full
+    return is_its_own and is_plain(model.output)
 
 
 def split(batch: Batch | PackedBatch, parts: int) -> list[Batch] | list[PackedBatch]:

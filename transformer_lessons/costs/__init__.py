@@ -12,11 +12,10 @@ from transformer_lessons.costs.counts import (
     parameters,
     training_operations,
 )
+from transformer_lessons.costs.decoding import cache_bytes, decoding_bytes
 from transformer_lessons.costs.memory import (
     TrainingMemory,
-    cache_bytes,
     decoder_layer_bytes,
-    decoding_bytes,
     encoder_layer_bytes,
     training_memory,
 )

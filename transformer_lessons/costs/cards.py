@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from transformer_lessons import expect
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.costs.counts import decoding_operations, training_operations
-from transformer_lessons.costs.memory import decoding_bytes, training_memory
+from transformer_lessons.costs.decoding import decoding_bytes
+from transformer_lessons.costs.memory import training_memory
 from transformer_lessons.costs.sizes import BatchShape, number_width
 
 

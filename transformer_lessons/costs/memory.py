@@ -1,4 +1,4 @@
-"""Bytes that training and decoding hold, predicted from a config."""
+"""Bytes that training holds, predicted from a config."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,6 @@ from transformer_lessons.costs.counts import parameters
 from transformer_lessons.costs.sizes import (
     BatchShape,
     check,
-    decoding_matrices,
     key_width,
     matrices,
     number_width,
@@ -24,11 +23,11 @@ class TrainingMemory:
         optimizer: two for AdamW, the moments.
         copies: of the matrices in 16 bits, which autocast makes and the backward pass needs.
         encoder, decoder: what the layers save for the backward pass.
-        ends: dropout after the embeddings, final norms, the encoder's output, the vectors that are projected (in
-            full precision their gradient, which `losses.projected_loss` has computed already).
-        logits: the log-probabilities, in float32; in full precision the projection's gradient in their place.
-        logits_gradient: theirs when the backward pass begins, in float32 and in 16 bits; in full precision the
-            logits of a part, twice, or both gradients times what came from above.
+        ends: dropout after the embeddings, final norms, the encoder's output.
+        logits: the gradients of the projection and of what it is given (`losses.projected_loss`); in float16 the
+            log-probabilities, and the vectors that are projected.
+        logits_gradient: what comes on top: logits and log-probabilities of a part, or both gradients times their
+            factor; in float16 the gradient of the log-probabilities, in float32 and in 16 bits.
         again: with checkpointing, what one layer saves while it is computed again.
 
     A pitfall: these are the bytes of tensors. The allocator holds more, and libraries' workspaces come on top.
@@ -75,7 +74,7 @@ def training_memory(
     comes out of matrix products in half of it. Attention is taken to be fused: its weights are never stored. With
     `recompute` a layer saves its input alone, and one layer at a time is computed again with all it saves.
 
-    A pitfall: with autocast, the log-probabilities of a large vocabulary are as large as several layers.
+    A pitfall: in float16, the log-probabilities of a large vocabulary are as large as several layers.
 
     Raises:
         ValueError: for arguments of other types, sentences longer than max_length, or an unknown precision.
@@ -86,14 +85,16 @@ def training_memory(
     encoder, decoder = (
         layer(config, shape, precision) for layer in (encoder_layer_bytes, decoder_layer_bytes)
     )
-    again, copied = 0, matrices(config)
-    logits, logits_gradient = _loss(config, shape, width)
+    again, output = 0, config.target_vocab_size * d
+    logits, logits_gradient = _loss(config, shape, precision)
+    # The projection's copy is not kept: its gradient is there.
+    copied = matrices(config) - output * (precision == "bfloat16")
     # What the encoder hands over is saved once, unless each layer of the decoder has copies of its own.
-    ends = width * shape.outputs * d + (4 * sources * d if width == 4 or recompute else 0)
+    ends = 4 * sources * d if width == 4 or recompute else 0
     ends += (_norm(config, sources) + _norm(config, targets)) * config.norm_first
     ends += (sources + targets) * d * (config.dropout > 0)
     if recompute:
-        again, copied = max(encoder, decoder), config.target_vocab_size * d
+        again, copied = max(encoder, decoder), output if precision == "float16" else 0
         encoder, decoder = 4 * sources * d, 4 * targets * d
     return TrainingMemory(
         weights=4 * count,
@@ -194,13 +195,17 @@ def _feed_forward(config: TransformerConfig, tokens: int, width: int) -> int:
     return width * tokens * (inputs * config.d_model + hidden * config.d_ff)
 
 
-def _loss(config: TransformerConfig, shape: BatchShape, width: int) -> tuple[int, int]:
-    """What the loss saves, and what is there on top of it for a moment, apart from the vectors it is given."""
-    scores, matrix = (rows * config.target_vocab_size for rows in (shape.outputs, config.d_model))
-    if width < 4:
-        return 4 * scores, (4 + width) * scores
+def _loss(config: TransformerConfig, shape: BatchShape, precision: str) -> tuple[int, int]:
+    """What the loss saves, and what is there on top of it for a moment."""
+    vectors, matrix = (rows * config.d_model for rows in (shape.outputs, config.target_vocab_size))
+    if precision == "float16":
+        scores = shape.outputs * config.target_vocab_size
+        return 4 * scores + 2 * vectors, (4 + 2) * scores
     part = min(PART, shape.outputs) * config.target_vocab_size
-    return 4 * matrix, 4 * max(2 * part, matrix + shape.outputs * config.d_model)
+    part = (
+        8 * part if precision == "float32" else 10 * part + 2 * matrix
+    )  # the logits and the matrix in 16 bits
+    return 4 * (matrix + vectors), max(part, 4 * (matrix + vectors))
 
 
 def _norm(config: TransformerConfig, tokens: int) -> int:
@@ -211,29 +216,3 @@ def _norm(config: TransformerConfig, tokens: int) -> int:
 def _wrapped(config: TransformerConfig, tokens: int) -> int:
     """The norm of a sub-layer, and a byte for each entry that may be dropped."""
     return _norm(config, tokens) + tokens * config.d_model * (config.dropout > 0)
-
-
-def cache_bytes(config: TransformerConfig, shape: BatchShape, precision: str = "float32") -> int:
-    """The keys and values that decoding keeps: ``2 · N · sentences · (target + source) · d_kv`` numbers.
-
-    A pitfall: the cache of the source is as large as that of as many target tokens.
-
-    Raises:
-        ValueError: as `training_memory`.
-    """
-    check(config, shape)
-    positions = shape.sentences * (shape.target + shape.source)
-    return 2 * config.num_decoder_layers * positions * key_width(config) * number_width(precision)
-
-
-def decoding_bytes(config: TransformerConfig, shape: BatchShape, precision: str = "float32") -> int:
-    """What one step of decoding reads at least: ``width · decoding_matrices``, and the cache.
-
-    The matrices are read once for all sentences, the cache is each sentence's own. A pitfall: the weights have to
-    be held in that precision; under autocast they are float32, and converted at every step.
-
-    Raises:
-        ValueError: as `training_memory`.
-    """
-    check(config, shape)
-    return number_width(precision) * decoding_matrices(config) + cache_bytes(config, shape, precision)

@@ -3,6 +3,7 @@
 from transformer_lessons.expect.tensors import (
     below,
     broadcasts,
+    computed_in,
     floats,
     ids,
     offset,
@@ -27,6 +28,7 @@ from transformer_lessons.expect.values import (
 __all__ = [
     "below",
     "broadcasts",
+    "computed_in",
     "floats",
     "function",
     "ids",

@@ -48,6 +48,12 @@ def width(
         raise ValueError(f"{name}: expected {weight.dtype}, as the weights, got {x.dtype}")
 
 
+def computed_in(x: Tensor) -> torch.dtype:
+    """What products with x are computed in: its own type or, but for float64, that of `torch.autocast`."""
+    device = x.device.type
+    return torch.get_autocast_dtype(device) if _is_autocast(device) and x.dtype != torch.float64 else x.dtype
+
+
 def _is_autocast(device: str) -> bool:
     return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
 
