@@ -80,19 +80,20 @@ def test_hours_are_those_of_the_cost_model():
 
 def test_memory_is_that_of_the_cost_model():
     found = table("parts of a batch")
-    assert list(found) == ["1", "4", "8"]
-    for parts, sizes in found.items():
+    assert list(found) == ["1", "4", "8", "1, float16", "4, float16", "8, float16"]
+    for name, sizes in found.items():
+        parts, _, precision = name.partition(", ")
         shape = BatchShape(1_000 // int(parts), 25, 25)
         expected = [
-            costs.training_memory(config, shape, "bfloat16", recompute=recompute).peak / 1e9
+            costs.training_memory(config, shape, precision or "bfloat16", recompute=recompute).peak / 1e9
             for config in MODELS.values()
             for recompute in (False, True)
         ]
-        assert sizes == pytest.approx(expected, abs=0.051), parts
+        assert sizes == pytest.approx(expected, abs=0.051), name
     # What runs by default fits on a card of 16 GB.
     assert Wmt14.training.accumulate == 4
     assert TrainingConfig(**json.loads(configs.find("wmt14-big").read_text())["training"]).accumulate == 8
-    assert max(found["4"][0], found["8"][2]) < 16
+    assert max(found["4, float16"][0], found["8, float16"][2]) < 16
 
 
 def test_disk_and_epochs():
