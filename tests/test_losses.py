@@ -278,6 +278,21 @@ def test_without_gradients_none_are_computed():
     assert products == {True: 3 * 2 * 17 * 7 * VOCAB, False: 2 * 17 * 7 * VOCAB}
 
 
+def test_in_bfloat16_parts_are_summed_in_float32(monkeypatch):
+    monkeypatch.setattr(losses, "PART", 2)
+    hidden, weight, targets = vectors(1031, torch.bfloat16)
+    loss, _, _ = projected_loss(hidden.requires_grad_(), weight.requires_grad_(), targets, pad_id=PAD)
+    loss.backward()
+    wide = [x.detach().double().requires_grad_() for x in (hidden, weight)]
+    expected, _ = label_smoothed_loss(wide[0] @ wide[1].T, targets, pad_id=PAD)
+    expected.backward()
+    assert (loss.dtype, hidden.grad.dtype, weight.grad.dtype) == (torch.float32, *[torch.bfloat16] * 2)
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-3)  # sums in bfloat16: off by a tenth and more
+    # Eight bits: a logit, p − q, and the sum at last are rounded to one in 256, and the errors of rows cancel.
+    for ours, theirs in ((hidden, wide[0]), (weight, wide[1])):
+        assert (ours.grad - theirs.grad).norm() <= 2**-7 * theirs.grad.norm()
+
+
 @pytest.mark.parametrize("tokens", [0, 3])
 def test_nothing_but_padding_to_project(tokens):
     hidden, weight, _ = vectors(tokens)

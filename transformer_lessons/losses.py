@@ -165,11 +165,10 @@ class _ProjectedLoss(torch.autograd.Function):
         dtype: torch.dtype,
     ):
         wide = torch.promote_types(dtype, torch.float32)
-        loss, right = hidden.new_zeros((), dtype=wide), torch.zeros_like(real, dtype=torch.long).sum()
-        of_hidden, of_weight = (
-            torch.zeros_like(x, dtype=wide) if is_needed else None
-            for x, is_needed in zip((hidden, weight), ctx.needs_input_grad[:2], strict=True)
-        )
+        loss, right = hidden.new_zeros((), dtype=wide), targets.new_zeros(())
+        needs_hidden, needs_weight, *_ = ctx.needs_input_grad
+        of_hidden = torch.zeros_like(hidden, dtype=wide) if needs_hidden else None
+        of_weight = torch.zeros_like(weight, dtype=wide) if needs_weight else None
         with torch.autocast(hidden.device.type, enabled=False):
             matrix = weight.to(dtype)
             for start in range(0, len(hidden), PART):
@@ -178,17 +177,16 @@ class _ProjectedLoss(torch.autograd.Function):
                 added, hits, p = _of_part(x @ matrix.T, targets[part], real[part], pad_id, smoothing)
                 loss += added
                 right += hits
-                if not any(ctx.needs_input_grad):
+                if not (needs_hidden or needs_weight):
                     continue
                 difference = _difference(p, targets[part], pad_id, smoothing)
                 difference = difference.masked_fill_(~real[part, None], 0.0).to(dtype)
-                if of_hidden is not None:
+                if needs_hidden:
                     of_hidden[part] = difference @ matrix
-                if of_weight is not None:
+                if needs_weight:
                     _add_product(of_weight, difference.T, x)
                 del p, difference  # before there are those of the next part
         ctx.save_for_backward(of_hidden, of_weight)
-        ctx.mark_non_differentiable(right)
         return loss, right
 
     @staticmethod
