@@ -287,7 +287,9 @@ def test_in_bfloat16_parts_are_summed_in_float32(monkeypatch):
     expected, _ = label_smoothed_loss(wide[0] @ wide[1].T, targets, pad_id=PAD)
     expected.backward()
     assert (loss.dtype, hidden.grad.dtype, weight.grad.dtype) == (torch.float32, *[torch.bfloat16] * 2)
-    assert loss.item() == pytest.approx(expected.item(), rel=1e-3)  # sums in bfloat16: off by a tenth and more
+    assert loss.item() == pytest.approx(
+        expected.item(), rel=1e-3
+    )  # sums in bfloat16: off by a tenth and more
     # Eight bits: a logit, p − q, and the sum at last are rounded to one in 256, and the errors of rows cancel.
     for ours, theirs in ((hidden, wide[0]), (weight, wide[1])):
         assert (ours.grad - theirs.grad).norm() <= 2**-7 * theirs.grad.norm()
