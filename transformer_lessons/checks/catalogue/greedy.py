@@ -8,7 +8,13 @@ import torch
 from torch import Tensor
 
 from transformer_lessons.checks.catalogue.decoding_mistakes import MODES, SOURCE_PADDING_SEEN, ids_assumed
-from transformer_lessons.checks.catalogue.small_models import NEARLY_ALL, Small, in_training, steps_taken
+from transformer_lessons.checks.catalogue.small_models import (
+    NEARLY_ALL,
+    Small,
+    in_training,
+    loudest,
+    steps_taken,
+)
 from transformer_lessons.checks.core import Draw, Mistake, Probe, Requirement, Task
 from transformer_lessons.decoding import evaluating, greedy
 from transformer_lessons.masks import padding_mask
@@ -27,6 +33,8 @@ def _sizes(seed: int) -> dict[str, int]:
 def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     small, taken = Small(s["number"], s["seed"], ROWS), steps_taken(s["number"], ROWS)
     rows = small.order[: s["rows"]]
+    if rows[0] == loudest(s["number"], ROWS):  # an argmax over everything would be that of the first row
+        rows = rows[1:] + rows[:1]
     long = [row for row in small.order if taken[row] > LONGEST][:1]
     short = [row for row in small.order if taken[row] <= LONGEST][: s["rows"]]
     model, src = small.model(), small.source(rows)

@@ -14,7 +14,7 @@ from transformer_lessons.checks import given
 from transformer_lessons.checks.core import Draw, Given
 from transformer_lessons.decoding import greedy
 
-__all__ = ["NEARLY_ALL", "Small", "in_training", "steps_taken"]
+__all__ = ["NEARLY_ALL", "Small", "in_training", "loudest", "steps_taken"]
 
 USUAL = (0, 1, 2)  # padding, beginning and end
 NEARLY_ALL = 1 - 1e-9  # the share that dropout takes from a model that must not be left in training mode
@@ -95,6 +95,16 @@ def steps_taken(number: int, rows: int) -> list[int]:
     model = given.model(*made.args)
     said = greedy(model, small.source(torch.arange(rows)), max_length=small.max_length).tolist()
     return [row.index(2) + 1 if 2 in row else small.max_length + 1 for row in said]
+
+
+@lru_cache(maxsize=16)
+@torch.no_grad()
+def loudest(number: int, rows: int) -> int:
+    """The sentence that has the largest of all logits of a first token."""
+    small = Small(number, 0, rows)
+    made, src = small.model(), small.source(torch.arange(rows))
+    logits = given.model(*made.args)(src, torch.full((rows, 1), USUAL[1]))
+    return int(logits.amax((1, 2)).argmax())
 
 
 def _renumbering(draw: Draw, vocab: int) -> Tensor:
