@@ -40,6 +40,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     x, memory, cotangents = draw.normal(b, t, d), draw.normal(b, m, d), [draw.normal(b, t, d)]
     many = [draw.normal(30, t, d), draw.normal(30, m, d)]
     src_mask, tgt_mask = draw.mask(b, 1, 1, m), draw.mask(b, 1, t, t) | torch.eye(t, dtype=torch.bool)
+    tgt_mask[..., -1, 0] = False  # something must be hidden that causality shows
     return {
         "after": Probe([x, memory], build=after, cotangents=cotangents),
         "before": Probe([x, memory], build=before, cotangents=cotangents),
