@@ -65,6 +65,18 @@ def test_known_mistakes_are_named_on_every_seed(task, seed):
     assert wrong == {}
 
 
+@pytest.mark.parametrize(
+    ("name", "seed", "id_", "variant"),
+    [("greedy", 17, "argmax_over_batch", 1), ("decoder_layer", 89, "target_mask_ignored", 0)],
+)
+def test_no_draw_hides_a_mistake(name, seed, id_, variant):
+    """On these seeds the loudest sentence would be the first, and the mask hide nothing that causality shows."""
+    task = checks.task(name)
+    (mistake,) = (mistake for mistake in task.mistakes if mistake.id == id_)
+    report = checks.check(name, task.mistaken(mistake.variants[variant]), seed=seed)
+    assert (report.passed, report.misconception, report.also) == (False, id_, ())
+
+
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
 def test_any_two_mistakes_differ(task):
     probes = exam(task, 0)

@@ -60,6 +60,12 @@ def adapted(model: Transformer) -> Transformer:
     return model
 
 
+def biased(model: Transformer) -> Transformer:
+    own = model.output
+    model.output = nn.Linear(own.in_features, own.out_features)
+    return model
+
+
 def hooked(model: Transformer) -> Transformer:
     model.output.register_forward_hook(lambda module, given, logits: torch.tanh(logits))
     return model
@@ -77,10 +83,11 @@ def patched(model: Transformer) -> Transformer:
         (lambda model: model, True),
         (lambda model: Capped(model.config), False),
         (adapted, False),
+        (biased, False),
         (hooked, False),
         (patched, False),
     ],
-    ids=["as it is", "subclass", "adapter", "hook", "patch"],
+    ids=["as it is", "subclass", "adapter", "bias", "hook", "patch"],
 )
 def test_only_a_plain_projection_is_made_in_parts(monkeypatch, change, in_parts):
     torch.manual_seed(0)

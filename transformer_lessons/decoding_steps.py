@@ -151,7 +151,7 @@ def column_major(model: Transformer) -> Transformer:
 
     ``y_i = Σ_j W_ij x_j`` for one x reads W once and does little else, and the order it is read in decides.
     `nn.Linear` stores W row by row, and each y_i is the sum of a row; stored column by column, each x_j adds its
-    multiple of a column to all of y, which torch's product does in about half of the time (chapter 16). From a
+    multiple of a column to all of y, which torch's products do in two thirds of the time (chapter 16). From a
     few rows on there is no difference. Shapes and names stay, and tied matrices stay tied.
 
     A pitfall: the copy is for decoding only, and none of its parameters asks for a gradient. An optimiser that

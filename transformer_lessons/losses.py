@@ -6,8 +6,8 @@ from torch import Tensor
 
 from transformer_lessons import expect
 
-# How many rows' logits `projected_loss` has at one time. On a CPU, with half or twice as many, a small model's
-# step is a few per cent longer: products get small, or what they leave no longer stays in the cache.
+# How many rows' logits `projected_loss` has at one time. With fewer, products get small; with more, what they
+# leave no longer stays in a CPU's cache.
 PART = 512
 
 
@@ -67,7 +67,7 @@ def projected_loss(
     computed for some rows at a time. As nothing but a factor will come from above, these rows' part of both
     gradients is computed at once, and their logits are forgotten (as by Hsu et al. 2024,
     https://arxiv.org/abs/2410.10989). In a step of the base model on 25,000 tokens they would take most of the
-    memory; and a small model's step on a CPU, in whose cache a part stays, gets a twentieth shorter.
+    memory; and a small model's step on a CPU, in whose cache a part stays, gets shorter.
 
     A pitfall: the work of the backward pass is done in the forward pass, for nothing if none follows. Under
     `torch.no_grad` it is left out.
@@ -110,7 +110,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, logits: Tensor, targets: Tensor, real: Tensor, pad_id: int | None, smoothing: float):
-        log_p = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
+        log_p = _log_p(logits)
         ctx.save_for_backward(log_p, targets, real)
         ctx.dtype, ctx.pad_id, ctx.smoothing = logits.dtype, pad_id, smoothing
         return _sum(log_p, targets, real, pad_id, smoothing)
@@ -122,6 +122,11 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         difference = _difference(log_p.exp(), targets, ctx.pad_id, ctx.smoothing)
         difference.mul_(gradient * real[..., None])
         return difference.to(ctx.dtype), None, None, None, None
+
+
+def _log_p(logits: Tensor) -> Tensor:
+    """In float32 at least."""
+    return logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
 
 
 def _sum(log_p: Tensor, targets: Tensor, real: Tensor, pad_id: int | None, smoothing: float) -> Tensor:
@@ -201,7 +206,7 @@ def _of_part(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The sum, the right ones, and p."""
     right = ((logits.argmax(-1) == targets) & real).sum()
-    log_p = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
+    log_p = _log_p(logits)
     return _sum(log_p, targets, real, pad_id, smoothing), right, log_p.exp_()
 
 

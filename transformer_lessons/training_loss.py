@@ -48,7 +48,7 @@ def _in_parts(model: Transformer, hidden: Tensor) -> bool:
     if torch.compiler.is_compiling() or expect.computed_in(hidden) == torch.float16:
         return False
     is_its_own = getattr(model.project, "__func__", None) is Transformer.project
-    return is_its_own and is_plain(model.output)
+    return is_its_own and is_plain(model.output) and model.output.bias is None
 
 
 def split(batch: Batch | PackedBatch, parts: int) -> list[Batch] | list[PackedBatch]:
