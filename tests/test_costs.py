@@ -362,13 +362,12 @@ def test_memory_by_hand():
     assert costs.encoder_layer_bytes(config, BatchShape(6, 1, 1)) == 4 * (6 * 27 + 12)
     predicted = costs.training_memory(config, BatchShape(1, 1, 1))
     assert predicted.ends == 4 * 2  # the encoder's output
-    assert predicted.logits == 4 * (
-        7 * 2 + 2
-    )  # the projection's gradient, and that of the vector it is given
+    # The projection's gradient, and that of the vector it is given.
+    assert predicted.logits == 4 * (7 * 2 + 2)
     assert predicted.logits_gradient == predicted.logits  # times what came from above
     many = costs.training_memory(config, BatchShape(1000, 1, 1))
     assert many.logits == 4 * (7 * 2 + 1000 * 2)
-    assert many.logits_gradient == (4 + 4) * 7 * 512  # logits and log-probabilities of a part
+    assert many.logits_gradient == 4 * 7 * 512  # the logits of a part
     assert predicted.copies == 0
     # In 16 bits: every matrix once more. W_q, W_k, W_v and W_o in three attentions, two networks, the output.
     half = costs.training_memory(config, BatchShape(1, 1, 1), "float16")
@@ -377,9 +376,10 @@ def test_memory_by_hand():
     assert half.moved == 2 * (16 * costs.parameters(config).total + half.saved)
     # In bfloat16 the loss is computed in parts, as in float32, and keeps no copy of the output's matrix.
     other = costs.training_memory(config, BatchShape(1, 1, 1), "bfloat16")
+    on_top = (2 + 4) * 7 + 2 * 14  # logits in 16 bits and in 32, and the matrix in 16 bits
     assert other == replace(
-        half, copies=half.copies - 2 * 14, logits=predicted.logits, logits_gradient=(2 + 4 + 4) * 7 + 2 * 14
-    )  # logits in 16 bits and in 32, log-probabilities, and the matrix in 16 bits
+        half, copies=half.copies - 2 * 14, logits=predicted.logits, logits_gradient=on_top
+    )
 
 
 # ---- Time and price

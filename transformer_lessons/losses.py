@@ -6,8 +6,7 @@ from torch import Tensor
 
 from transformer_lessons import expect
 
-# How many rows' logits `projected_loss` has at one time. With fewer, products get small; with more, what they
-# leave no longer stays in a CPU's cache.
+# Rows of logits that `projected_loss` has at one time: with fewer, products get small; with more, caches do.
 PART = 512
 
 
@@ -110,10 +109,10 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, logits: Tensor, targets: Tensor, real: Tensor, pad_id: int | None, smoothing: float):
-        log_p = _log_p(logits)
+        log_p = logits.to(_at_least_float32(logits.dtype)).log_softmax(-1)
         ctx.save_for_backward(log_p, targets, real)
         ctx.dtype, ctx.pad_id, ctx.smoothing = logits.dtype, pad_id, smoothing
-        return _sum(log_p, targets, real, pad_id, smoothing)
+        return -_expected(log_p, targets, pad_id, smoothing).masked_fill(~real, 0.0).sum()
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -124,19 +123,18 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         return difference.to(ctx.dtype), None, None, None, None
 
 
-def _log_p(logits: Tensor) -> Tensor:
-    """In float32 at least."""
-    return logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
+def _at_least_float32(dtype: torch.dtype) -> torch.dtype:
+    return torch.promote_types(dtype, torch.float32)
 
 
-def _sum(log_p: Tensor, targets: Tensor, real: Tensor, pad_id: int | None, smoothing: float) -> Tensor:
-    """Over the real tokens, of ``−Σ_c q_t(c) log p_t(c)``."""
-    loss = -(1 - smoothing) * log_p.gather(-1, targets[..., None]).squeeze(-1)
-    if smoothing:
-        # Slices instead of a difference: a padding logit of −inf stays out altogether.
-        slices = [log_p] if pad_id is None else [log_p[..., :pad_id], log_p[..., pad_id + 1 :]]
-        loss -= _share(log_p, pad_id, smoothing) * sum(part.sum(-1) for part in slices)
-    return loss.masked_fill(~real, 0.0).sum()
+def _expected(scores: Tensor, targets: Tensor, pad_id: int | None, smoothing: float) -> Tensor:
+    """``Σ_c q_t(c) s_t(c)`` of each token t."""
+    of_right = (1 - smoothing) * scores.gather(-1, targets[..., None]).squeeze(-1)
+    if not smoothing:
+        return of_right
+    # Slices instead of a difference: a padding score of −inf stays out altogether.
+    slices = [scores] if pad_id is None else [scores[..., :pad_id], scores[..., pad_id + 1 :]]
+    return of_right + _share(scores, pad_id, smoothing) * sum(part.sum(-1) for part in slices)
 
 
 def _difference(p: Tensor, targets: Tensor, pad_id: int | None, smoothing: float) -> Tensor:
@@ -169,25 +167,26 @@ class _ProjectedLoss(torch.autograd.Function):
         smoothing: float,
         dtype: torch.dtype,
     ):
-        wide = torch.promote_types(dtype, torch.float32)
+        wide = _at_least_float32(dtype)
         loss, right = hidden.new_zeros((), dtype=wide), targets.new_zeros(())
         needs_hidden, needs_weight, *_ = ctx.needs_input_grad
-        of_hidden = torch.zeros_like(hidden, dtype=wide) if needs_hidden else None
+        of_hidden = torch.empty_like(hidden) if needs_hidden else None
         of_weight = torch.zeros_like(weight, dtype=wide) if needs_weight else None
         with torch.autocast(hidden.device.type, enabled=False):
             matrix = weight.to(dtype)
             for start in range(0, len(hidden), PART):
                 part = slice(start, start + PART)
-                x = hidden[part].to(dtype)
+                is_padding = ~real[part, None]
+                # Zeros for padding: then its logits are harmless, and add nothing to the matrix's gradient.
+                x = hidden[part].to(dtype).masked_fill(is_padding, 0.0)
                 added, hits, p = _of_part(x @ matrix.T, targets[part], real[part], pad_id, smoothing)
                 loss += added
                 right += hits
                 if not (needs_hidden or needs_weight):
                     continue
-                difference = _difference(p, targets[part], pad_id, smoothing)
-                difference = difference.masked_fill_(~real[part, None], 0.0).to(dtype)
+                difference = _difference(p, targets[part], pad_id, smoothing).to(dtype)
                 if needs_hidden:
-                    of_hidden[part] = difference @ matrix
+                    of_hidden[part] = (difference @ matrix).masked_fill_(is_padding, 0.0)
                 if needs_weight:
                     _add_product(of_weight, difference.T, x)
                 del p, difference  # before there are those of the next part
@@ -204,10 +203,19 @@ class _ProjectedLoss(torch.autograd.Function):
 def _of_part(
     logits: Tensor, targets: Tensor, real: Tensor, pad_id: int | None, smoothing: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The sum, the right ones, and p."""
-    right = ((logits.argmax(-1) == targets) & real).sum()
-    log_p = _log_p(logits)
-    return _sum(log_p, targets, real, pad_id, smoothing), right, log_p.exp_()
+    """The sum, the right ones, and p, which in float32 takes the place of the logits.
+
+    With scores s, which are the logits less the largest, ``log p = s − log Σ exp s``; and as q adds up to one,
+    ``−Σ q log p = log Σ exp s − Σ q s``. So each exponential is taken once, and nothing is written twice.
+    """
+    largest, which = logits.max(-1, keepdim=True)
+    right = ((which.squeeze(-1) == targets) & real).sum()
+    scores = logits.to(_at_least_float32(logits.dtype)).sub_(largest)
+    expected = _expected(scores, targets, pad_id, smoothing)
+    p = scores.exp_()
+    total = p.sum(-1, keepdim=True)
+    loss = total.log().squeeze(-1) - expected
+    return loss.masked_fill(~real, 0.0).sum(), right, p.div_(total)
 
 
 def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:

@@ -26,8 +26,8 @@ class TrainingMemory:
         ends: dropout after the embeddings, final norms, the encoder's output.
         logits: the gradients of the projection and of what it is given (`losses.projected_loss`); in float16 the
             log-probabilities, and the vectors that are projected.
-        logits_gradient: what comes on top: logits and log-probabilities of a part, or both gradients times their
-            factor; in float16 the gradient of the log-probabilities, in float32 and in 16 bits.
+        logits_gradient: what comes on top: the logits of a part, or both gradients times their factor; in float16
+            the gradient of the log-probabilities, in float32 and in 16 bits.
         again: with checkpointing, what one layer saves while it is computed again.
 
     A pitfall: these are the bytes of tensors. The allocator holds more, and libraries' workspaces come on top.
@@ -201,10 +201,9 @@ def _loss(config: TransformerConfig, shape: BatchShape, precision: str) -> tuple
     if precision == "float16":
         scores = shape.outputs * config.target_vocab_size
         return 4 * scores + 2 * vectors, (4 + 2) * scores
-    part = min(PART, shape.outputs) * config.target_vocab_size
-    part = (
-        8 * part if precision == "float32" else 10 * part + 2 * matrix
-    )  # the logits and the matrix in 16 bits
+    scores = min(PART, shape.outputs) * config.target_vocab_size
+    # In bfloat16 there are the logits and the matrix in 16 bits, too.
+    part = 4 * scores if precision == "float32" else (4 + 2) * scores + 2 * matrix
     return 4 * (matrix + vectors), max(part, 4 * (matrix + vectors))
 
 
