@@ -5,7 +5,7 @@ at which this machine multiplies matrices. It needs the captions, and ``pip inst
 Contenders take turns, a few steps each, and what counts is the median of the ratios of all rounds: whatever else
 the machine does meets all of them. Speeds are in tokens that are not padding, a second.
 
-Writes ``transformer_lessons/records/peers.json``.
+Writes ``transformer_lessons/records/peers.json``; with ``--record peers_other_machine``, a record beside it.
 """
 
 import argparse
@@ -209,7 +209,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--only", default="", metavar="TEXT", help="parts with TEXT in their names; others stay"
     )
+    parser.add_argument("--record", default=RECORD.stem, metavar="NAME", help=f"(default: {RECORD.stem})")
     options = parser.parse_args(arguments)
+    target = RECORD.with_stem(options.record)
     torch.manual_seed(0)
     import transformers
     import x_transformers  # noqa: F401
@@ -219,9 +221,10 @@ def main(arguments: list[str] | None = None) -> None:
         "threads": torch.get_num_threads(),
         "transformers": transformers.__version__,
         "rounds": options.rounds,
+        "matmul_rate": round(matmul_rate()),
     }
     record = {
-        **(read_json(RECORD) if options.only else {}),
+        **(read_json(target) if options.only and target.exists() else {}),
         "made_with": made_with,
         "settings": asdict(SMALL),
     }
@@ -229,7 +232,7 @@ def main(arguments: list[str] | None = None) -> None:
         if options.only in name:
             record[name] = measure()
             print(name, record[name], file=sys.stderr, flush=True)
-    write_json(RECORD, record)
+    write_json(target, record)
 
 
 if __name__ == "__main__":

@@ -147,12 +147,13 @@ def going_on(is_done: Bool[Tensor, " sentences"]) -> Int[Tensor, " left"] | None
 
 
 def column_major(model: Transformer) -> Transformer:
-    """A copy of the model that decodes a single sentence sooner on a CPU: the same weights in another order.
+    """A copy of the model that decodes a single sentence sooner on some CPUs: the same weights in another order.
 
     ``y_i = Σ_j W_ij x_j`` for one x reads W once and does little else, and the order it is read in decides.
     `nn.Linear` stores W row by row, and each y_i is the sum of a row; stored column by column, each x_j adds its
-    multiple of a column to all of y, which torch's products do in two thirds of the time (chapter 16). From a
-    few rows on there is no difference. Shapes and names stay, and tied matrices stay tied.
+    multiple of a column to all of y. Of the two machines in chapter 16, one does that in two thirds of the time,
+    and one no sooner. From a few rows on there is no difference. Shapes and names stay, and tied matrices stay
+    tied.
 
     A pitfall: the copy is for decoding only, and none of its parameters asks for a gradient. An optimiser that
     met a weight in one order updates it wrongly in another, without a word.

@@ -185,7 +185,9 @@ def last(trainer: Trainer) -> dict:
 
 def versions(device: torch.device) -> dict[str, str]:
     """Where a number was measured."""
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device}, {platform.machine()}"
+    # A processor's rate hangs on its widest instructions.
+    processor = f"{device}, {platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else processor
     return {
         "transformer-lessons": __version__,
         "python": platform.python_version(),
