@@ -196,6 +196,25 @@ def test_tests_see_plain_values_functions_and_nothing_else(run):
     assert test["result"]["earned"] == 1
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        "torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)])",
+        "torch.quantize_per_tensor(torch.zeros(3), 0.1, 0, torch.qint8)",
+        "torch.zeros(3, device='meta')",
+        "torch.zeros(3).to(torch.float8_e4m3fn)",
+        "torch.zeros(3).to_sparse()",
+        "torch.zeros(3).numpy().astype('uint16')",
+    ],
+)
+def test_a_tensor_that_cannot_be_sent_costs_no_points_elsewhere(run, made):
+    *_, test = run(
+        f"import torch\nplayed_with = {made}\nlisted = [played_with]\nanswer = 4",
+        ("test", "assert answer == 4 and type(played_with).__name__ == 'Name'\n1", 1),
+    )
+    assert (test["result"]["earned"], test["result"]["messages"]) == (1, [])
+
+
 def test_changes_in_place_are_seen(run):
     *_, test = run(
         "def changes(x, numbers, inner):\n    x += 1; numbers.append(9); inner['a'][0] = 5; return x\n"

@@ -753,6 +753,7 @@ def answers_that_run(name: str):
 @pytest.mark.parametrize("name", MASTERS)
 def test_masters_are_left_alone_when_they_run(name, no_shape_checks):
     for task, answer in answers_that_run(name):
+        checks.check(task, answer)  # makes the probes, which the grader does where nothing is noticed
         with Noticing() as noticing:
             assert checks.check(task, answer).passed, task
         assert from_calls(noticing.notes, [task]) == [], task

@@ -19,9 +19,10 @@ from exercises.autograder.flags.calls import Noticing, watch_imports_and_reads
 from exercises.autograder.running.cells import Shell, the_shell
 from exercises.autograder.running.remote import TOO_LATE, answers_of, serve
 from exercises.autograder.running.time_limit import time_limit
+from exercises.autograder.running.wire import DTYPES
 from transformer_lessons.checks.adapter import Reply, is_handle
 from transformer_lessons.checks.local import Local
-from transformer_lessons.checks.plain import copied, outgoing
+from transformer_lessons.checks.plain import copied, outgoing, unlike_others
 
 __all__ = ["TimeLimitError", "run"]
 
@@ -190,7 +191,7 @@ def _plain(value: Any, depth: int, most: int) -> Any:
         return int(value) if isinstance(value, numbers.Integral) else float(value)
     if isinstance(value, np.ndarray):
         value = torch.from_numpy(value.copy())
-    if isinstance(value, Tensor) and value.layout is torch.strided:
+    if isinstance(value, Tensor) and value.dtype in DTYPES.values() and not unlike_others(value):
         return value.detach().cpu().clone()
     raise TypeError(f"{type(value).__name__} is no plain value")
 
