@@ -567,6 +567,14 @@ def not_yet(q, k, v, mask=None, **_):
     raise NotImplementedError
 
 
+def nested(x, layout=torch.strided):
+    return torch.nested.nested_tensor([row.detach() for row in x], layout=layout)
+
+
+def quantized(x):
+    return torch.quantize_per_tensor(x.detach().float(), 0.1, 0, torch.qint8)
+
+
 @pytest.mark.parametrize(
     ("candidate", "sentence"),
     [
@@ -583,7 +591,10 @@ def not_yet(q, k, v, mask=None, **_):
         (lambda q, k, v, *_, **__: (q, 0.5), "output should have shape"),
         (lambda q, k, v, *_, **__: (np.zeros(3), q), "but is a numpy.ndarray."),
         (lambda q, k, v, *_, **__: (q.to("meta"), q), "on meta."),
-        (lambda q, k, v, *_, **__: (q.to_sparse(), q), "float64 tensor"),
+        (lambda q, k, v, *_, **__: (q.to_sparse(), q), "but is a sparse_coo float64 tensor"),
+        (lambda q, k, v, *_, **__: (nested(q), q), "but is a nested float64 tensor on cpu."),
+        (lambda q, k, v, *_, **__: (nested(q, torch.jagged), q), "but is a nested float64 tensor on cpu."),
+        (lambda q, k, v, *_, **__: (quantized(q), q), "but is a quantized qint8 tensor"),
         (lambda q, k, v, *_, **__: (v.new_zeros(1, dtype=torch.complex64), q), "complex"),
         (lambda q, k: (q, k), "it raised TypeError"),
         (lambda: None, "It is called as scaled_dot_product_attention(query, key, value, mask=None,"),
@@ -623,6 +634,75 @@ def test_a_recursive_result_is_described():
     endless = []
     endless.append(endless)
     assert not checks.check(ATTENTION, lambda *_, **__: endless).passed
+
+
+def test_a_sparse_gradient_is_a_gradient():
+    class Sparse(checks.task("token_embedding").reference):
+        def forward(self, ids):
+            dense = super().forward(ids).detach()  # it refuses what is to be refused
+            found = torch.nn.functional.embedding(ids, self.weight, sparse=True) * self.weight.size(1) ** 0.5
+            assert torch.equal(found, dense)
+            return found
+
+    assert checks.check("token_embedding", Sparse).passed
+
+
+def test_a_refusal_by_assert_has_its_own_name():
+    def asserting(ids, pad_id):
+        try:
+            return right("padding_mask")(ids, pad_id)
+        except ValueError as error:
+            raise AssertionError(error) from None
+
+    report = checks.check("padding_mask", asserting)
+    assert (report.misconception, report.also) == ("refused_by_assert", ())
+    assert [name for name, met in report.requirements.items() if not met] == ["refusals"]
+
+
+def test_a_notebooks_default_dtype_does_not_matter():
+    before = torch.get_default_dtype()
+
+    def setting(length, d_model):
+        table = right("sinusoidal")(length, d_model)
+        torch.set_default_dtype(torch.float16)
+        return table
+
+    try:
+        torch.set_default_dtype(torch.float64)
+        assert checks.check("sinusoidal", setting).passed
+        assert checks.check("multi_head", checks.task("multi_head").reference).passed
+        assert torch.get_default_dtype() == torch.float64
+    finally:
+        torch.set_default_dtype(before)
+
+
+def test_the_order_of_arguments_is_not_blamed_where_it_does_not_matter():
+    def not_of_one(*masks):
+        return right("combine_masks")(*masks) if len(masks) > 1 else None
+
+    report = checks.check("combine_masks", not_of_one)
+    assert not report.passed
+    assert report.misconception != "argument_order"
+
+
+def test_a_tensor_on_the_wrong_device_is_said_to_be_there():
+    message = checks.check(
+        "causal_mask", lambda q, k=None, *, device=None: right("causal_mask")(q, k)
+    ).message
+    assert "on meta, but is a bool tensor" in " ".join(message.split())
+
+
+def test_a_refusal_may_be_of_a_class_of_its_own():
+    class IdsError(ValueError):
+        pass
+
+    def refusing(ids, pad_id):
+        try:
+            return right("padding_mask")(ids, pad_id)
+        except ValueError as error:
+            raise IdsError(str(error)) from None
+
+    assert checks.check("padding_mask", refusing).passed
 
 
 def test_an_unreadable_exception_is_survived():

@@ -118,7 +118,7 @@ def test_a_parameter_without_gradient_is_found():
 
 def test_an_example_shows_how_the_object_was_made():
     report = checks.check("layer_norm", lambda d_model, eps=1e-5: nn.Identity())
-    assert report.counterexample.startswith("module = layer_norm(2)\n")
+    assert report.counterexample.startswith("module = LayerNorm(2)\n")
 
 
 # ---- Objects that are handed over

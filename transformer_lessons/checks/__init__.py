@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from transformer_lessons.checks.adapter import Adapter, Reply
+from transformer_lessons.checks.asserting import asserting
 from transformer_lessons.checks.catalogue import TASKS
 from transformer_lessons.checks.core import Mistake, Requirement, Task, exam, small_exam
 from transformer_lessons.checks.diagnosis import diagnose
@@ -131,9 +132,10 @@ def _finding(judged: Task, requirement: Requirement, probes: dict, shown: dict[s
 
 
 def _mistakes(judged: Task, adapter: Adapter, probes: dict, shown: dict[str, Reply]) -> list[Mistake]:
-    found = diagnose(judged, probes, shown)
-    turned = None if found else other_order(judged, adapter, probes)
-    return [turned] if turned else found
+    if found := diagnose(judged, probes, shown):
+        return found
+    other = asserting(judged, probes, shown) or other_order(judged, adapter, probes)
+    return [other] if other else []
 
 
 def _crashes(shown: dict[str, Reply]) -> bool:

@@ -64,7 +64,9 @@ def _too_much(probe: Probe, reply: Reply) -> list[str]:
 
 def outcome(reply: Reply) -> str:
     """How a call with bad arguments ended: only ValueError is a refusal."""
-    return "accepted" if not reply.error else "refused" if reply.error["type"] == "ValueError" else "crashed"
+    if not reply.error:
+        return "accepted"
+    return {"ValueError": "refused", "AssertionError": "asserted"}.get(reply.error["type"], "crashed")
 
 
 def _signature(reply: Reply) -> tuple[str, str] | None:

@@ -179,7 +179,9 @@ def _gradients(result: Any, cotangents: list, roots: dict[Any, Tensor]) -> dict[
         return dict.fromkeys(roots)
     # Of one number: passing torch the cotangents instead makes it import sympy, which takes seconds.
     found = torch.autograd.grad(sum(terms), list(trainable.values()), allow_unused=True)
-    return {**dict.fromkeys(roots), **dict(zip(trainable, found, strict=True))}
+    # An embedding's may be sparse, if asked for: a gradient as good as any.
+    dense = (one if one is None or one.layout is torch.strided else one.to_dense() for one in found)
+    return {**dict.fromkeys(roots), **dict(zip(trainable, dense, strict=True))}
 
 
 def _module(found: Any) -> nn.Module | None:
@@ -192,7 +194,8 @@ def _described(error: BaseException) -> dict[str, str]:
         message = str(error)
     except Exception:
         message = "(no readable message)"
-    type_ = type(error).__name__.removeprefix("_")
+    # A refusal is one by whatever class of its own it is raised.
+    type_ = "ValueError" if isinstance(error, ValueError) else type(error).__name__.removeprefix("_")
     return {"type": type_, "message": message[:TEXT], "line": _line(error)}
 
 
@@ -204,8 +207,20 @@ def _line(error: BaseException) -> str:
 
 
 @contextmanager
+def _usual_dtype() -> Iterator[None]:
+    """New tensors are float32, as exercises say, whatever a notebook has set, or an answer sets."""
+    theirs = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(theirs)
+
+
+@contextmanager
 def _quiet() -> Iterator[None]:
     with (
+        _usual_dtype(),
         torch.random.fork_rng(devices=[]),
         torch.enable_grad(),
         warnings.catch_warnings(),

@@ -18,9 +18,11 @@ def other_order(task: Task, adapter: Adapter, exam: dict[str, tuple[Probe, Reply
     most = max((len(probe.args) for probe, _ in probes), default=0)
     if not 2 <= most <= MOST:
         return None
-    for order in list(itertools.permutations(range(most)))[1:]:
-        full = [(probe, want) for probe, want in probes if len(probe.args) == most]
+    full = [(probe, want) for probe, want in probes if len(probe.args) == most]
+    for order in itertools.permutations(range(most)):
         if all(_is_right(task, adapter, probe, want, order) for probe, want in full):
+            if order == tuple(range(most)):  # the order is not what is wrong
+                return None
             names = ", ".join(task.arguments[n] for n in order)
             return Mistake(
                 "argument_order",

@@ -91,4 +91,5 @@ def _additive(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = N
 
 
 def _crashing(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None):
-    raise RuntimeError("The size of tensor a must match the size of tensor b")
+    # Wrong shapes raise other errors: a test that awaits those alone does not catch this one.
+    raise NameError("name 'sqrt_d_k' is not defined in this implementation")

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from transformer_lessons.checks.adapter import items, leaves
 
-__all__ = ["changed", "copied", "kind", "mapped", "outgoing"]
+__all__ = ["changed", "copied", "kind", "mapped", "outgoing", "unlike_others"]
 
 DEPTH = 16  # how deep lists and dicts may nest before the rest is only described
 
@@ -31,13 +31,13 @@ def copied(value: Any) -> Any:
 def outgoing(value: Any, depth: int = 0) -> Any:
     """What is sent of a result: plain values, and a description of anything else."""
     if isinstance(value, Tensor):
-        if value.layout is not torch.strided or value.is_meta:
-            return {
-                "opaque": f"a {_short(value.dtype)} tensor of shape {tuple(value.shape)} on {value.device}"
-            }
+        if described := unlike_others(value):
+            return {"opaque": described}
         return value.detach().to("cpu", copy=True).as_subclass(Tensor)
     if value is None or type(value) in (bool, int, float, str):
         return value
+    if isinstance(value, float):  # as numpy's float64 is one
+        return float(value)
     if depth < DEPTH and isinstance(value, list | tuple):
         return [outgoing(item, depth + 1) for item in value]
     if depth < DEPTH and isinstance(value, dict):
@@ -49,7 +49,7 @@ def kind(value: Any) -> str:
     """The type of a result in words."""
     if isinstance(value, Tensor):
         return "Tensor"
-    known = {tuple: "tuple", list: "list", dict: "dict"}
+    known = {tuple: "tuple", list: "list", dict: "dict", float: "float"}
     for type_, name in known.items():
         if isinstance(value, type_):
             return name
@@ -57,8 +57,18 @@ def kind(value: Any) -> str:
     return type_.__name__ if type_.__module__ == "builtins" else f"{type_.__module__}.{type_.__name__}"
 
 
-def _short(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
+def unlike_others(tensor: Tensor) -> str | None:
+    """Of a tensor that has no numbers, keeps them otherwise in memory, or has few operations: what it is."""
+    layout = "" if tensor.layout is torch.strided else f"{_short(tensor.layout)} "
+    sort = "nested " if tensor.is_nested else "quantized " if tensor.is_quantized else layout
+    if not sort and not tensor.is_meta:
+        return None
+    shape = "" if tensor.is_nested else f" of shape {tuple(tensor.shape)}"
+    return f"a {sort}{_short(tensor.dtype)} tensor{shape} on {tensor.device}"
+
+
+def _short(name: torch.dtype | torch.layout) -> str:
+    return str(name).removeprefix("torch.")
 
 
 def changed(args: list, kwargs: dict, given: dict) -> list[str]:

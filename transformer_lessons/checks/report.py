@@ -142,7 +142,7 @@ def _named(task: Task, probe: Probe) -> list[tuple[str, object]]:
     if probe.build is not None:
         options = [f"{name}={value!r}" for name, value in probe.build.kwargs.items()]
         made = ", ".join([*map(repr, probe.build.args), *options])
-        given = [("module", f"{task.name}({made})"), *given]
+        given = [("module", f"{task.signature.partition('(')[0]}({made})"), *given]
     return [(name, value) for name, value in given if value is not None]
 
 
