@@ -9,10 +9,10 @@ def refuse(p):
 
 
 def shifted(logits, p):
-    """What comes after the token that crosses p is removed: the mask, moved by one."""
+    """What comes after the token that reaches p is removed: the mask, moved by one."""
     refuse(p)
     ordered, index = torch.sort(logits, dim=-1, descending=True)
-    removed = ordered.softmax(-1).cumsum(-1) > p
+    removed = ordered.softmax(-1).cumsum(-1) >= p
     removed = torch.cat([torch.zeros_like(removed[..., :1]), removed[..., :-1]], -1)
     return logits.masked_fill(removed.gather(-1, index.argsort(-1)), -torch.inf).softmax(-1)
 

@@ -20,7 +20,7 @@ def in_loops(table, queries, keys=None):
 
 
 def embedded(table, queries, keys=None):
-    keys = keys if keys else queries
+    keys = queries if keys is None else keys
     refuse(table, queries, keys)
     c = table.size(1) // 2
     i, j = torch.arange(keys)[-queries:], torch.arange(keys)

@@ -14,6 +14,7 @@ from transformer_lessons.checks.core import Draw, Given, Mistake, Probe, Require
 __all__ = ["TASK"]
 
 PARALLEL, MEMORY, LOOP = "#ch16-parallel", "#ch17-memory", "#ch14-loop"
+CALLS = "for 12 rows in 6 parts, the model is not called 6 times, once for each part"
 LOSS = "the loss returned is not the mean over all real tokens"
 WEIGHTS = "after the step, the model's weights are not those that the whole batch would have made"
 PAD = 0
@@ -70,6 +71,11 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     return {
         "whole": probe(x, targets, 1),
         "even": probe(even, full, s["parts"]),
+        "calls": Probe(
+            [Given("counting", [_model(count, draw)]), long, answers, 6, 0.5],
+            look=(0,),
+            view=lambda result: {CALLS: result[1]["calls"]},
+        ),
         "parts": probe(x, targets, s["parts"]),
         "two": probe(x, targets, 2, rate=0.125),
         "more_than_rows": probe(x[:3], targets[:3], 7),
@@ -360,7 +366,10 @@ TASK = Task(
             LOOP,
         ),
         Requirement(
-            "equal_parts", "parts of equally many tokens add up to the same step.", ("even",), PARALLEL
+            "equal_parts",
+            "parts of equally many tokens add up to the same step.",
+            ("even", "calls"),
+            PARALLEL,
         ),
         Requirement(
             "tokens",
@@ -389,5 +398,5 @@ TASK = Task(
     steps=Steps(),
     assemble=assemble,
     mistakes=MISTAKES,
-    essential=6,  # what is neither refused nor counted
+    essential=7,  # what is neither refused nor counted
 )

@@ -53,6 +53,9 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "step_zero": Probe([*old, 0], options, refused="step=0"),
         "beta_one": Probe([*old, 3], {**options, "betas": [0.8, 1.0]}, refused="betas=[0.8, 1.0]"),
         "beta_below": Probe([*old, 3], {**options, "betas": [-0.1, 0.95]}, refused="betas=[-0.1, 0.95]"),
+        "step_below": Probe([*old, -1], options, refused="step=-1"),
+        "first_beta_one": Probe([*old, 3], {**options, "betas": [1.0, 0.95]}, refused="betas=[1.0, 0.95]"),
+        "second_beta_below": Probe([*old, 3], {**options, "betas": [0.8, -0.1]}, refused="betas=[0.8, -0.1]"),
     }
 
 
@@ -122,6 +125,16 @@ def _in_place(*which: int) -> Callable:
 def _step_zero_crashes(step: int) -> None:
     if step < 1:
         raise ZeroDivisionError
+
+
+def _refused_if(is_bad: Callable) -> Callable:
+    """Refuses what this calls bad, and nothing else."""
+
+    def accept(given: Any) -> None:
+        if is_bad(given):
+            raise ValueError
+
+    return accept
 
 
 MISTAKES = (
@@ -310,12 +323,43 @@ MISTAKES = (
         ({"accept_step": lambda step: None}, {"accept_step": _step_zero_crashes}),
     ),
     Mistake(
+        "negative_step",
+        "you refuse step 0, but not those below",
+        "0 is the one that divides by zero.",
+        "Roots of negative numbers, which are NaN without a word.",
+        ADAM,
+        ({"accept_step": _refused_if(lambda step: step == 0)},),
+    ),
+    Mistake(
         "betas_unchecked",
         "you do not refuse betas outside [0, 1)",
         "Nothing fails.",
         "With β₂ = 1 all parameters are NaN.",
         ADAM,
         ({"accept_betas": lambda betas: None},),
+    ),
+    Mistake(
+        "betas_half_checked",
+        "you refuse some betas outside [0, 1), not all: each of the two has a lower and an upper bound",
+        "Four comparisons, of which some were left out.",
+        "A mistyped beta trains with an average that grows, or divides by zero.",
+        ADAM,
+        (
+            {"accept_betas": _refused_if(lambda betas: betas[0] < 0 or betas[1] >= 1)},
+            {"accept_betas": _refused_if(lambda betas: betas[0] >= 1 or betas[1] < 0)},
+            {"accept_betas": _refused_if(lambda betas: max(betas) >= 1)},
+            {"accept_betas": _refused_if(lambda betas: min(betas) < 0)},
+            {"accept_betas": _refused_if(lambda betas: not 0 <= betas[0] < 1)},
+            {"accept_betas": _refused_if(lambda betas: not 0 <= betas[1] < 1)},
+        ),
+    ),
+    Mistake(
+        "zero_beta_refused",
+        "you refuse a β of 0, which is allowed: an average without memory",
+        "0 < β < 1 is quickly written.",
+        "Nobody can switch an average off, to see what it is good for.",
+        ADAM,
+        ({"accept_betas": _refused_if(lambda betas: not all(0 < beta < 1 for beta in betas))},),
     ),
 )
 
@@ -357,8 +401,11 @@ TASK = Task(
         Requirement("inputs", "the tensors given are left unchanged.", ("later", "first"), ADAM, ("inputs",)),
         Requirement(
             "refusals",
-            "a step below 1, and betas outside [0, 1), are refused with ValueError.",
-            ("no_memory", "step_zero", "beta_one", "beta_below"),
+            "a step below 1, and betas outside [0, 1), are refused with ValueError; a β of 0 is not.",
+            (
+                *("no_memory", "step_zero", "beta_one", "beta_below"),
+                *("step_below", "first_beta_one", "second_beta_below"),
+            ),
             ADAM,
         ),
     ),

@@ -42,6 +42,8 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "float_mask": Probe([mask.to(torch.float32), scores], refused="a mask of floats 0 and 1"),
         "integer_mask": Probe([mask.long(), scores], refused="a mask of integers 0 and 1"),
         "integer_like": Probe([mask, scores.long()], refused="like of integers, which have no −∞"),
+        "byte_mask": Probe([mask.to(torch.uint8), scores], refused="a mask of uint8, 0 and 1"),
+        "int32_like": Probe([mask, scores.int()], refused="like of int32, which has no −∞"),
     }
 
 
@@ -101,6 +103,20 @@ def _floats_crash(mask: Tensor) -> Tensor:
 
 def _integers_crash(mask: Tensor) -> Tensor:
     return mask.bool() if mask.is_floating_point() or mask.dtype is torch.bool else _crash()
+
+
+def _bytes_pass(otherwise: Callable) -> Callable:
+    def accept(mask: Tensor) -> Tensor:
+        return mask.bool() if mask.dtype in (torch.bool, torch.uint8) else otherwise(mask)
+
+    return accept
+
+
+def _only_long(like: Tensor) -> None:
+    if like.dtype is torch.long:
+        raise ValueError("like")
+    if not like.is_floating_point():
+        _crash()
 
 
 def _numbers_crash(mask: Tensor) -> Tensor:
@@ -238,7 +254,17 @@ MISTAKES = (
         "bool() turns any number into True or False.",
         "A mask that is additive already is read the wrong way round.",
         CONVENTION,
-        tuple({"accept": other} for other in (Tensor.bool, _floats_crash, _integers_crash, _numbers_crash)),
+        tuple(
+            {"accept": other}
+            for other in (
+                Tensor.bool,
+                _floats_crash,
+                _integers_crash,
+                _numbers_crash,
+                _bytes_pass(_accept),
+                _bytes_pass(_crash),
+            )
+        ),
     ),
     Mistake(
         "like_unchecked",
@@ -248,6 +274,7 @@ MISTAKES = (
         ADDITIVE,
         (
             {"accept_like": lambda like: None if like.is_floating_point() else _crash()},
+            {"accept_like": _only_long},
             {
                 "accept_like": lambda like: None,
                 "dtype": lambda like: like.dtype if like.is_floating_point() else torch.float32,
@@ -287,7 +314,7 @@ TASK = Task(
         Requirement(
             "refusals",
             "masks of numbers, and a `like` of integers, are refused with ValueError.",
-            ("float_mask", "integer_mask", "integer_like"),
+            ("float_mask", "integer_mask", "integer_like", "byte_mask", "int32_like"),
             CONVENTION,
         ),
     ),

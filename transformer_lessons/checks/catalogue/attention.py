@@ -77,6 +77,12 @@ FURTHER = (
         "#ch05-masks",
     ),
     Requirement(
+        "causal_rows",
+        "a query to which a mask and is_causal together leave no key gets zeros, too.",
+        ("causal_left_padded",),
+        "#ch05-masks",
+    ),
+    Requirement(
         "more_keys",
         "with is_causal=True and more keys than queries, the last query sees the last key.",
         ("longer", "causal_alone"),
@@ -85,13 +91,13 @@ FURTHER = (
     Requirement(
         "dropout",
         "dropout zeroes weights at random and scales up the rest; the weights returned are those before it.",
-        ("dropout",),
+        ("dropout", "dropout_quarter"),
         "#ch05-class",
     ),
     Requirement(
         "refusals",
         "a mask that is not boolean is refused with ValueError, as 0 and 1 could mean either thing.",
-        ("number_mask", "float_mask"),
+        ("number_mask", "float_mask", "uint8_mask"),
         "#ch05-masks",
     ),
     Requirement(
@@ -164,19 +170,25 @@ def probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     first_key = draw.mask(b, 1, 1, q)
     first_key[..., 0] = True
     plain = inputs(draw, s, b, h)
+    left_padded = draw.mask(b, 1, 1, q)
+    left_padded[..., 0] = False
+    back = [draw.normal(b, h, q, s["d_v"]), draw.normal(b, h, q, q)]
     return {
         **base_probes(s, draw),
         "causal": Probe(square, {"is_causal": True}),
         "causal_masked": Probe([*square, first_key], {"is_causal": True}),
+        "causal_left_padded": Probe([*square, left_padded], {"is_causal": True}, cotangents=back),
         "longer": Probe(longer, {"is_causal": True}),
         "causal_alone": Probe([x[0, 0] for x in longer], {"is_causal": True}),
         "dropout": _dropout(draw, s),
+        "dropout_quarter": _dropout(draw, s, 0.25),
         "number_mask": Probe([*plain, draw.mask(q, k).long()], refused="A mask of integers 0 and 1"),
         "float_mask": Probe([*plain, draw.normal(q, k)], refused="A mask of floating-point numbers"),
+        "uint8_mask": Probe([*plain, draw.mask(q, k).byte()], refused="A mask of dtype torch.uint8"),
     }
 
 
-def _dropout(draw: Draw, s: dict[str, int]) -> Probe:
+def _dropout(draw: Draw, s: dict[str, int], rate: float = 0.5) -> Probe:
     """Chance decides which weights are dropped, so two things are read off that it does not touch.
 
     With the identity twice as the values, the output is the weights after dropout, twice.
@@ -185,18 +197,21 @@ def _dropout(draw: Draw, s: dict[str, int]) -> Probe:
     query, key, _ = inputs(draw, s, max(s["batch"], 3), max(s["heads"], 3), keys=keys)
     identity = torch.eye(keys, dtype=torch.float64)
     value = torch.cat([identity, identity], -1).expand(*query.shape[:2], -1, -1)
+    most = f"with dropout={rate}, most weights should stay"
+    grown = "doubled" if rate == 0.5 else f"divided by {1 - rate}"
 
     def view(result: list) -> dict:
         output, weights = result
         first, second = output.split(keys, -1)
         factors = (first / weights).mul(1e6).round().div(1e6).unique()
         return {
-            "with dropout=0.5, the weights in the output should be either zero or doubled": factors,
+            f"with dropout={rate}, the weights in the output should be either zero or {grown}": factors,
+            **({} if rate == 0.5 else {most: (first != 0).double().mean().item() > 0.5}),
             "dropout should hit the weights, before they meet the values": torch.equal(first, second),
             "with dropout, the weights returned should be those before dropout": weights,
         }
 
-    return Probe([query, key, value], {"dropout": 0.5}, view=view)
+    return Probe([query, key, value], {"dropout": rate}, view=view)
 
 
 TASK = Task(

@@ -47,6 +47,45 @@ def _dropped_unscaled(weights: Tensor, dropout: float) -> Tensor:
     return weights * (torch.rand_like(weights) >= dropout)
 
 
+def _rate_as_divisor(weights: Tensor, dropout: float) -> Tensor:
+    return _dropped_unscaled(weights, dropout) / dropout if dropout else weights
+
+
+def _rate_kept(divisor):
+    def drop(weights: Tensor, dropout: float) -> Tensor:
+        kept = torch.rand_like(weights) < dropout
+        return weights * kept / divisor(dropout) if dropout else weights
+
+    return drop
+
+
+def _noting_the_mask(mask: Tensor | None, is_causal: bool, scores: Tensor) -> Tensor | None:
+    """Both masks in one, which knows the one that was given."""
+    if not is_causal:
+        return mask
+    joined = _always_causal(mask, is_causal, scores)
+    joined.given = mask
+    return joined
+
+
+def _cleared_as_given(weights: Tensor, mask: Tensor | None) -> Tensor:
+    given = getattr(mask, "given", mask)
+    return weights if given is None else weights.masked_fill(~given, 0.0)
+
+
+def _emptied_as_given(weights: Tensor, mask: Tensor | None) -> Tensor:
+    given = getattr(mask, "given", mask)
+    return weights if given is None else weights.masked_fill(~given.any(-1, keepdim=True), 0.0)
+
+
+def _hidden_but_for_empty_rows(scores: Tensor, mask: Tensor | None) -> Tensor:
+    given = getattr(mask, "given", mask)
+    if mask is None:
+        return scores
+    shown = mask if given is None else mask | ~given.any(-1, keepdim=True)
+    return scores.masked_fill(~shown, float("-inf"))
+
+
 def _filled_with_mask(mask: Tensor | None, is_causal: bool, scores: Tensor) -> Tensor | None:
     below = triangle(scores, scores.size(-1) - scores.size(-2))
     if not is_causal:
@@ -66,6 +105,11 @@ def _any_mask(mask: Tensor | None) -> None:
 def _only_torch_complains(mask: Tensor | None) -> None:
     if mask is not None and mask.dtype is not torch.bool:
         raise RuntimeError("masked_fill_ only supports boolean masks")
+
+
+def _uint8_accepted(mask: Tensor | None) -> None:
+    if mask is not None and mask.dtype not in (torch.bool, torch.uint8):
+        raise ValueError("mask: expected dtype torch.bool")
 
 
 def _number_read(mask: Tensor | None, scores: Tensor) -> Tensor | None:
@@ -150,6 +194,17 @@ MISTAKES = (
         ({"causal": _filled_with_mask},),
     ),
     Mistake(
+        "causal_empty_rows",
+        "you look for empty rows in the mask alone; with is_causal=True, both together empty others",
+        "The causal mask alone leaves every query a key, itself.",
+        "With padding on the left, the first queries see the future, or their weights are NaN.",
+        CAUSAL,
+        (
+            {"causal": _noting_the_mask, "clear": _cleared_as_given},
+            {"causal": _noting_the_mask, "hide": _hidden_but_for_empty_rows, "clear": _emptied_as_given},
+        ),
+    ),
+    Mistake(
         "dropout_keyword_missing",
         "your function does not take dropout",
         "The signature was shortened.",
@@ -195,6 +250,22 @@ MISTAKES = (
         ({"drop": _dropped_unscaled},),
     ),
     Mistake(
+        "dropout_keeps",
+        "you keep weights with probability dropout; that is how many are dropped",
+        "`rand < p` reads well, and some libraries pass the probability to keep.",
+        "With dropout=0.1, nine of ten weights are gone. At 0.5, nothing shows.",
+        DROPOUT,
+        ({"drop": _rate_kept(lambda p: p)}, {"drop": _rate_kept(lambda p: 1 - p)}),
+    ),
+    Mistake(
+        "dropout_divides_by_rate",
+        "you divide what is left by dropout; it is divided by 1 − dropout, the share that stays",
+        "At 0.5 both are the same.",
+        "With dropout=0.1, outputs are nine times as large in training as in evaluation.",
+        DROPOUT,
+        ({"drop": _rate_as_divisor},),
+    ),
+    Mistake(
         "mask_type_unchecked",
         "you do not refuse a mask that is not boolean",
         "A mask of 0 and 1 works by chance, or torch fails somewhere later.",
@@ -203,6 +274,8 @@ MISTAKES = (
         (
             {"accept": _any_mask, "read": _number_read},
             {"accept": _only_torch_complains},
+            {"accept": _uint8_accepted, "read": _number_read},
+            {"accept": _uint8_accepted},
         ),
     ),
     Mistake(

@@ -53,7 +53,7 @@ WRONG = {
     },
     "crashes": {
         "returns_output_only": "one that returns the output alone",
-        "crashing": "one that raises a RuntimeError",
+        "crashing": "one that raises a NameError",
     },
 }
 
@@ -97,7 +97,7 @@ class Steps:
     extremes: bool = False
     dtype: bool = False
     side_effects: bool = False
-    crash: Callable = lambda: False
+    crash: Callable = lambda attention: False
     accept: Callable = lambda attention: True  # which of the right implementations
     answer: Callable = lambda right: right
 
@@ -109,13 +109,17 @@ def assemble(steps: Steps) -> Callable:
         cause = cause_of(attention)
         if cause is None:
             return steps.answer(steps.accept(attention))
-        return steps.answer(steps.crash() if cause == "crash" else getattr(steps, cause))
+        return steps.answer(steps.crash(attention) if cause == "crash" else getattr(steps, cause))
 
     return is_right
 
 
-def _raise() -> bool:
-    raise RuntimeError("The size of tensor a must match the size of tensor b")
+def _raise(attention: Callable) -> bool:
+    return patients.attention("crashing")(None, None, None)
+
+
+def _raise_what_is_raised(attention: Callable) -> bool:
+    return attention is patients.attention("crashing") and _raise(attention)
 
 
 SUBTLE = ("scale", "axis", "values", "weights", "mask", "empty_rows", "gradients", "extremes", "dtype")
@@ -133,7 +137,7 @@ MISTAKES = (
         "A comparison stands there without assert or return.",
         "Nobody ever fails.",
         QUESTIONS,
-        ({**EVERYTHING, "crash": lambda: True},),
+        ({**EVERYTHING, "crash": lambda attention: True},),
     ),
     Mistake(
         "shapes_only",
@@ -186,7 +190,7 @@ MISTAKES = (
         "In one's own notebook an error is as good as a no.",
         "One crash stops the whole table of results.",
         LINE,
-        ({"crash": _raise},),
+        ({"crash": _raise}, {"crash": _raise_what_is_raised}),
     ),
     _overlooks(
         "scale",
@@ -268,7 +272,7 @@ TASK = Task(
     returns=("verdict",),
     reference=assemble(Steps()),
     requirements=(
-        Requirement("returns", "it returns True or False.", ("kind",), QUESTIONS, ("structure",)),
+        Requirement("returns", "it returns True or False.", ("kind",), QUESTIONS),
         Requirement(
             "right", "right implementations pass, however they are written.", tuple(RIGHT), QUESTIONS
         ),

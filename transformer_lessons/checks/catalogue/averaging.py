@@ -62,13 +62,8 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     ]
     masks = [{**state, "seen": draw.integers(0, 2, 3 * r) > 0} for state in counters]
     half = [{"layer.weight": (40_000 + 1000 * draw.normal(c)).half()} for _ in range(3)]
-    other_names = [
-        several[0],
-        {("other" if name == "layer.bias" else name): t for name, t in several[1].items()},
-    ]
-    more = [several[0], {**several[1], "layer.more": draw.normal(c)}]
-    fewer = [several[0], {name: t for name, t in several[1].items() if name != "layer.bias"}]
-    other_shape = [several[0], {**several[1], "layer.bias": draw.normal(1)}]
+    many = [state() for _ in range(11)]
+    backwards = [several[0], dict(reversed(several[1].items()))]
     return {
         "names": Probe([several], view=_shapes),
         "two": Probe([several[:2]], view=_floats),
@@ -79,11 +74,34 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "half": Probe([half], view=_halves),
         "half_types": Probe([half], view=_types),
         "masks": Probe([masks], view=_whole),
+        **_refusals(several, masks, draw),
+        "many": Probe([many], view=_floats),
+        "backwards": Probe([backwards], view=_floats),
+    }
+
+
+def _refusals(several: list[State], masks: list[State], draw: Draw) -> dict[str, Probe]:
+    """Checkpoints that do not fit together."""
+    r, c = several[0]["layer.weight"].shape
+    renamed = {("other" if name == "layer.bias" else name): t for name, t in several[1].items()}
+    other_names = [several[0], renamed]
+    more = [several[0], {**several[1], "layer.more": draw.normal(c)}]
+    fewer = [several[0], {name: t for name, t in several[1].items() if name != "layer.bias"}]
+    other_shape = [several[0], {**several[1], "layer.bias": draw.normal(1)}]
+    turned = [several[0], {**several[1], "layer.weight": draw.normal(c, r)}]
+    longer_mask = [masks[0], {**masks[1], "seen": draw.integers(0, 2, 3 * r + 1) > 0}]
+    return {
         "none": Probe([[]], refused="no checkpoints"),
         "other_names": Probe([other_names], refused="checkpoints with other names"),
         "more_names": Probe([more], refused="a second checkpoint with an entry more"),
         "fewer_names": Probe([fewer], refused="a second checkpoint with an entry less"),
         "other_shape": Probe([other_shape], refused=f"checkpoints with shapes ({c},) and (1,)"),
+        "turned": Probe([turned], refused=f"checkpoints with shapes {(r, c)} and {(c, r)}"),
+        "longer_mask": Probe([longer_mask], refused="masks of different lengths"),
+        "second_of_three": Probe([[*other_names, several[0]]], refused="a second of three with other names"),
+        "third_of_three": Probe([[several[0], *other_names]], refused="a third of three with other names"),
+        "second_shape": Probe([[*other_shape, several[0]]], refused="a second of three with another shape"),
+        "third_shape": Probe([[several[0], *other_shape]], refused="a third of three with another shape"),
     }
 
 
@@ -202,6 +220,21 @@ def _added(states: list[State]) -> None:
     for name in states[0].keys() & states[-1].keys():
         if states[0][name].shape != states[-1][name].shape:
             raise RuntimeError("sizes differ")
+
+
+def _same_lists(states: list[State]) -> None:
+    if any(list(state) != list(states[0]) for state in states):
+        raise ValueError("states: expected checkpoints with the same entries")
+
+
+def _same_sizes(states: list[State]) -> None:
+    """As many numbers, in whatever shape."""
+    _accept_shapes([{name: tensor.flatten() for name, tensor in state.items()} for state in states])
+
+
+def _shapes_of_floats(states: list[State]) -> None:
+    floats = [{name: t for name, t in state.items() if t.is_floating_point()} for state in states]
+    _accept_shapes(floats)
 
 
 MISTAKES = (
@@ -340,6 +373,22 @@ MISTAKES = (
         ),
     ),
     Mistake(
+        "last_five",
+        "you average the last five only; all that were given count",
+        "The paper averages five.",
+        "Whoever gives more, such as twenty for the big model, gets the mean of a few.",
+        AVERAGE,
+        ({"chosen": lambda states: states[-5:]},),
+    ),
+    Mistake(
+        "order_refused",
+        "you refuse checkpoints whose names come in another order; a dict's order says nothing",
+        "Lists of names were compared.",
+        "A checkpoint that another program wrote is turned away.",
+        AVERAGE,
+        ({"accept_names": _same_lists},),
+    ),
+    Mistake(
         "names_unchecked",
         "you do not check that all checkpoints have the same entries",
         "They come from one run.",
@@ -350,6 +399,8 @@ MISTAKES = (
             {"accept_names": _last_only},
             {"accept_names": _any_crashes},
             {"accept_names": lambda states: None, "chosen": _completed},
+            {"accept_names": lambda states: _accept_names(states[:2])},
+            {"accept_names": lambda states: _accept_names([states[0], states[-1]])},
         ),
     ),
     Mistake(
@@ -358,7 +409,14 @@ MISTAKES = (
         "They come from one run.",
         "Broadcasting averages a row with a number, and nobody hears of it.",
         AVERAGE,
-        ({"accept_shapes": lambda states: None}, {"accept_shapes": _added}),
+        (
+            {"accept_shapes": lambda states: None},
+            {"accept_shapes": _added},
+            {"accept_shapes": lambda states: _accept_shapes(states[:2])},
+            {"accept_shapes": lambda states: _accept_shapes([states[0], states[-1]])},
+            {"accept_shapes": _same_sizes},
+            {"accept_shapes": _shapes_of_floats},
+        ),
     ),
 )
 
@@ -375,7 +433,9 @@ TASK = Task(
             ("names",),
             AVERAGE,
         ),
-        Requirement("values", "floating-point entries are averaged.", ("two", "several", "one"), AVERAGE),
+        Requirement(
+            "values", "floating-point entries are averaged.", ("two", "several", "one", "many"), AVERAGE
+        ),
         Requirement(
             "whole",
             "entries of whole numbers or booleans are the last checkpoint's.",
@@ -387,8 +447,12 @@ TASK = Task(
         Requirement("inputs", "the checkpoints are left unchanged.", ("several",), AVERAGE, ("inputs",)),
         Requirement(
             "refusals",
-            "no checkpoints, and checkpoints with other names or shapes, are refused with ValueError.",
-            ("none", "other_names", "more_names", "fewer_names", "other_shape"),
+            "no checkpoints, and checkpoints with other names or shapes, are refused with ValueError; the same "
+            "names in another order are not.",
+            (
+                *("none", "other_names", "more_names", "fewer_names", "other_shape", "turned", "longer_mask"),
+                *("second_of_three", "third_of_three", "second_shape", "third_shape", "backwards"),
+            ),
             AVERAGE,
         ),
     ),

@@ -6,7 +6,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from transformer_lessons.checks.catalogue.layer_norm import norm_sizes, width_fits
+from transformer_lessons.checks.catalogue.layer_norm import (
+    functional_complains,
+    norm_sizes,
+    torch_complains,
+    width_fits,
+)
 from transformer_lessons.checks.core import Build, Draw, Mistake, Probe, Requirement, Task
 from transformer_lessons.norms import BatchNorm
 
@@ -70,6 +75,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         **moving(loaded, [x], [draw.normal(b, t, d) * 2 + 1]),
         "float32": Probe([x.float()], build=Build([d])),
         "narrow": Probe([draw.normal(b, t, d + 1)], build=loaded, refused=f"x of width {d + 1}, not {d}"),
+        "one_wide": Probe([x[..., :1]], build=evaluated, refused=f"x of width 1, not {d}"),
         "two": Probe([x[:1, :2]], build=loaded),
         "single": Probe([x[:1, :1]], build=loaded, refused="a single vector in training"),
     }
@@ -192,11 +198,6 @@ def assemble(steps: Steps) -> type[nn.Module]:
 
     Norm.steps = steps
     return Norm
-
-
-def _torch_complains(x: Tensor, d_model: int) -> None:
-    if x.size(-1) != d_model:
-        raise RuntimeError("The size of tensor a must match the size of tensor b")
 
 
 def _along(*axes: int) -> dict[str, Callable]:
@@ -352,10 +353,10 @@ CORE = (
     Mistake(
         "width_unchecked",
         "you do not check the width of the input yourself",
-        "torch complains too, but about sizes of a and b, in the middle of your code.",
+        "torch complains too, but about sizes of a and b, and not at all if the width is 1.",
         "The caller is told nothing about x.",
         MATHS,
-        ({"fits": _torch_complains},),
+        ({"fits": torch_complains}, {"fits": functional_complains}),
     ),
 )
 
@@ -445,7 +446,7 @@ TASK = Task(
         Requirement(
             "refusals",
             "another width than d_model, and a single vector in training, are refused with ValueError.",
-            ("two", "narrow", "single"),
+            ("two", "narrow", "one_wide", "single"),
             MATHS,
         ),
     ),

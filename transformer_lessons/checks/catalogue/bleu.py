@@ -47,6 +47,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     apart = [[[*t, *t[:5], "z"], t[:-4], [*t, "z"]] for t in truth]
     tied = [[t[:-3], [*t, "y", "z"], t[:-2]] for t in truth]
     words = ["ein", "zwei", "drei", "vier"]
+    run_on, turned = [1, 11, 2, 3, 4], [11, 1, 2, 3, 4]  # written without spaces, the same
     return {
         "same_length": Probe([same, one]),
         "shorter": Probe([shorter, one]),
@@ -56,7 +57,9 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "several": Probe([again, several]),
         "apart": Probe([same, apart]),
         "tied": Probe([same, tied]),
-        "ids": Probe([_numbered(again), [_numbered(references) for references in several]]),
+        "ids": Probe(
+            [[*_numbered(again), run_on], [*[_numbered(references) for references in several], [turned] * 3]]
+        ),
         "nothing": Probe([[[*words[:3], "x", "y"]], [[[*words]]]]),
         "short": Probe([[words[:2]], [[words[:2]]]]),
         "perfect": Probe([truth, one]),
@@ -189,6 +192,20 @@ MISTAKES = (
         "Saying something twice costs nothing.",
         AT,
         ({"grams": lambda tokens, n: Counter(_grams(tokens, n).keys())},),
+    ),
+    Mistake(
+        "tokens_run_together",
+        "you join a group's tokens to one text, and other tokens may give the same one",
+        "A text can be a key, and a list cannot; but so can a tuple.",
+        "The tokens 1 and 11 pass for 11 and 1.",
+        AT,
+        (
+            {
+                "grams": lambda tokens, n: Counter(
+                    "".join(map(str, gram)) for gram in _grams(tokens, n).elements()
+                )
+            },
+        ),
     ),
     Mistake(
         "recall",

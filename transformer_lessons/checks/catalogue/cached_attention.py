@@ -17,8 +17,8 @@ CACHE, WRONG, SCALE = "#ch15-cache", "#ch15-wrong", "#ch05-saturation"
 
 def _sizes(seed: int) -> dict[str, int]:
     batch, heads, seen, d_k, d_v = random.Random(seed).sample([2, 3, 5, 7, 11], 5)
-    if seen + 1 == d_k:  # with as many keys as a key is wide, √d_k could be either
-        d_k, d_v = d_v, d_k
+    if seen + 1 in (d_k, d_v):  # with as many keys as a key or value is wide, the scale could be of either
+        batch, seen = seen, batch
     return {"batch": batch, "heads": heads, "seen": seen, "d_k": d_k, "d_v": d_v}
 
 
@@ -70,7 +70,7 @@ class Steps:
     append: Callable = _append
     cut: Callable = _last  # what is kept
     look: Callable = lambda kept, window, new: kept  # what of it is attended to
-    scale: Callable = lambda query, keys: math.sqrt(query.size(-1))
+    scale: Callable = lambda query, keys, values: math.sqrt(query.size(-1))
     soften: Callable = lambda scores: scores.softmax(-1)
     result: Callable = lambda output, keys, values, old: (output, keys, values)
 
@@ -86,7 +86,7 @@ def assemble(steps: Steps) -> Callable:
             steps.look(kept, window, every)
             for kept, every in ((kept_keys, all_keys), (kept_values, all_values))
         )
-        weights = steps.soften(query @ seen_keys.mT / steps.scale(query, seen_keys))
+        weights = steps.soften(query @ seen_keys.mT / steps.scale(query, seen_keys, seen_values))
         return steps.result(weights @ seen_values, kept_keys, kept_values, (keys, values))
 
     return cached_attention_step
@@ -162,13 +162,14 @@ MISTAKES = (
     Mistake(
         "scale",
         "scores are divided by √d_k, as without a cache",
-        "The division was left out, or took the number of keys.",
+        "The division was left out, or took the number of keys, or the values' width.",
         "The first step is right in some cases, the later ones drift away.",
         SCALE,
         (
-            {"scale": lambda query, keys: 1.0},
-            {"scale": lambda query, keys: query.size(-1)},
-            {"scale": lambda query, keys: math.sqrt(keys.size(-2))},
+            {"scale": lambda query, keys, values: 1.0},
+            {"scale": lambda query, keys, values: query.size(-1)},
+            {"scale": lambda query, keys, values: math.sqrt(keys.size(-2))},
+            {"scale": lambda query, keys, values: math.sqrt(values.size(-1))},
         ),
     ),
     Mistake(

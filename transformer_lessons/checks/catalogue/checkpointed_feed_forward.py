@@ -49,7 +49,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
             enough={"saved": hidden // 8, "largest": hidden // 3, "peak": hidden // 2 + hidden // 4},
         ),
         "long": Probe(
-            [*_inputs(draw, count, 61), 7], meter=True, enough={"largest": 20 * row, "peak": 30 * row}
+            [*_inputs(draw, count, 61), 3], meter=True, enough={"largest": 3 * row, "peak": 30 * row}
         ),
         "no_chunk": Probe([*plain, 0], refused="chunk=0"),
         "negative_chunk": Probe([*plain, -chunk], refused=f"chunk={-chunk}"),
@@ -174,6 +174,14 @@ MISTAKES = (
         "Outputs are off by a multiple of b2.",
         MEASURED,
         ({"outer": _by_hidden_units},),
+    ),
+    Mistake(
+        "chunk_is_a_number_of_parts",
+        "you make `chunk` pieces; it is the number of positions in a piece, and split takes that",
+        "chunk() divides into so many parts, split() into parts of so many.",
+        "With a small chunk and a long text, the pieces are large.",
+        MEASURED,
+        ({"outer": lambda f, x, rest, chunk: _outer(f, x, rest, -(-x.size(-2) // chunk))},),
     ),
     Mistake(
         "last_chunk_dropped",

@@ -38,8 +38,8 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     unpadded = torch.where(targets == 0, 1, targets)
     other = torch.where(targets == 0, 2, torch.where(targets == 2, 3, targets))
     low = [hidden.abs() + 0.5, -2e4 * (weight.abs() + 0.5), targets]
-    shown = _inputs(draw, 29, 59, 2)
-    square = 29 * 59 * 8
+    shown, halves = _inputs(draw, 29, 101, 2), _inputs(draw, 29, 74, 2)
+    column = 29 * 8
     one = torch.tensor(1.0, dtype=torch.float64)
     return {
         "one_chunk": Probe([hidden, weight, unpadded, vocab + 4, 0]),
@@ -56,8 +56,9 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
             [*shown, 13, 0],
             cotangents=[one],
             meter=True,
-            enough={"largest": square // 4, "saved": square // 3, "peak": square},
+            enough={"largest": 13 * column, "saved": 25 * column, "peak": 90 * column},
         ),
+        "halves": Probe([*halves, 37, 0], cotangents=[one], meter=True, enough={"saved": 18 * column}),
         "no_chunk": Probe([*plain, 0, 0], refused="chunk=0"),
         "negative_chunk": Probe([*plain, -chunk, 0], refused=f"chunk={-chunk}"),
     }
@@ -186,6 +187,19 @@ MISTAKES = (
         "The peak is only moved from the forward pass to the backward pass.",
         MEASURED,
         ({"starts": _whole, "part": lambda weight, start, chunk: weight},),
+    ),
+    Mistake(
+        "chunk_is_a_number_of_parts",
+        "you make `chunk` pieces; it is the number of classes in a piece, and split takes that",
+        "chunk() divides into so many parts, split() into parts of so many.",
+        "A large chunk makes many small pieces, and what is kept of each adds up.",
+        MEASURED,
+        (
+            {
+                "starts": lambda vocab, chunk: range(0, vocab, -(-vocab // chunk)),
+                "part": lambda weight, start, chunk: weight[start : start - (-len(weight) // chunk)],
+            },
+        ),
     ),
     Mistake(
         "last_classes_dropped",
@@ -378,7 +392,7 @@ TASK = Task(
         Requirement(
             "saved",
             "nothing of the size of all logits is kept for the way back.",
-            ("training",),
+            ("training", "halves"),
             MEASURED,
             ("gradients", "saved"),
         ),

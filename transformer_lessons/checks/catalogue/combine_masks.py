@@ -58,6 +58,16 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "floats_alone": Probe([numbers[torch.float32]], refused="a mask of floats 0 and 1, and no other"),
         "integers": Probe([past, numbers[torch.int64]], refused="a mask of integers 0 and 1"),
         "misfit": Probe([past, draw.mask(b, 1, 1, k + 1)], refused=f"masks for {k} and for {k + 1} keys"),
+        "column": Probe([draw.mask(b, 1, 1, q).mT, past]),
+        "hides_all": Probe([past, torch.zeros_like(padding)]),
+        "bytes": Probe([past, padding.to(torch.uint8)], refused="a mask of uint8, 0 and 1"),
+        "misfit_queries": Probe(
+            [past, draw.mask(b, 1, q + 1, k)], refused=f"masks for {q} and for {q + 1} queries"
+        ),
+        "misfit_later": Probe(
+            [torch.ones(1, 1, 1, 1, dtype=torch.bool), padding, draw.mask(b, 1, 1, k + 1)],
+            refused=f"masks for any number of keys, for {k} and for {k + 1}",
+        ),
     }
 
 
@@ -112,6 +122,17 @@ def assemble(steps: Steps) -> Callable:
         return None if combined is None else steps.kind(steps.finish(combined))
 
     return combine_masks
+
+
+def _only_keys_fit(a: Tensor, b: Tensor) -> None:
+    if a.size(-1) != b.size(-1) and 1 not in (a.size(-1), b.size(-1)):
+        raise ValueError("masks")
+
+
+def _fit_the_first(masks: list[Tensor]) -> list[Tensor]:
+    for mask in masks[1:]:
+        _fits(masks[0], mask)
+    return masks
 
 
 def _fresh_causal(mask: Tensor) -> Tensor:
@@ -249,6 +270,14 @@ MISTAKES = (
         ({"finish": _reopened},),
     ),
     Mistake(
+        "hiding_all_skipped",
+        "you skip masks that hide everything, as if they were None; they leave no key to anybody",
+        "any() tells whether there is something in a tensor.",
+        "What is forbidden altogether is open.",
+        COMBINE,
+        ({"keep": lambda masks: [mask for mask in masks if mask is not None and mask.any()]},),
+    ),
+    Mistake(
         "axes_at_the_end",
         "you add missing axes at the end; shapes are lined up from the right, so they are missing on the left",
         "unsqueeze(-1) until there are four.",
@@ -292,6 +321,7 @@ MISTAKES = (
             {"accept": _floats_crash},
             {"accept": lambda mask: mask.bool() if mask.is_floating_point() else _boolean(mask)},
             {"accept": lambda mask: _boolean(mask) if mask.is_floating_point() else mask.bool()},
+            {"accept": lambda mask: mask.bool() if mask.dtype is torch.uint8 else _boolean(mask)},
             {"accept": lambda mask: mask if mask.dtype is torch.bool else _fails(TypeError("mask"))()},
             {"accept": lambda mask: mask if mask.dtype is torch.bool else _fails(AssertionError("mask"))()},
         ),
@@ -302,7 +332,11 @@ MISTAKES = (
         "& fails by itself.",
         "Its RuntimeError speaks of tensors a and b, not of masks.",
         BROADCAST,
-        ({"fits": lambda a, b: None},),
+        (
+            {"fits": lambda a, b: None},
+            {"fits": _only_keys_fit},
+            {"fits": lambda a, b: None, "choose": _fit_the_first},
+        ),
     ),
 )
 
@@ -329,12 +363,15 @@ TASK = Task(
         Requirement("several", "any number of masks will do.", ("single", "three", "five"), COMBINE),
         Requirement("none", "None allows everything.", ("none_last", "none_first", "nones"), COMBINE),
         Requirement(
-            "empty_rows", "a query to which the masks leave no key sees none.", ("empty_rows",), COMBINE
+            "empty_rows",
+            "a query to which the masks leave no key sees none.",
+            ("empty_rows", "hides_all"),
+            COMBINE,
         ),
         Requirement(
             "broadcasting",
             "masks may leave axes out on the left; the others line up from the right.",
-            ("matrix", "keys_only"),
+            ("matrix", "keys_only", "column"),
             BROADCAST,
         ),
         Requirement("nothing", "without any mask, it returns None.", ("nothing", "only_none"), COMBINE),
@@ -344,7 +381,15 @@ TASK = Task(
         Requirement(
             "refusals",
             "masks of numbers, and masks that do not fit together, are refused with ValueError.",
-            ("zeros_and_ones", "floats_alone", "integers", "misfit"),
+            (
+                "zeros_and_ones",
+                "floats_alone",
+                "integers",
+                "misfit",
+                "bytes",
+                "misfit_queries",
+                "misfit_later",
+            ),
             CONVENTION,
         ),
     ),

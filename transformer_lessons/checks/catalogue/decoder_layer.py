@@ -41,11 +41,14 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     many = [draw.normal(30, t, d), draw.normal(30, m, d)]
     src_mask, tgt_mask = draw.mask(b, 1, 1, m), draw.mask(b, 1, t, t) | torch.eye(t, dtype=torch.bool)
     tgt_mask[..., -1, 0] = False  # something must be hidden that causality shows
+    padding = tgt_mask[:, :, -1:].clone()  # for all queries; the first shows one key at least
+    padding[..., 0] = True
     return {
         "after": Probe([x, memory], build=after, cotangents=cotangents),
         "before": Probe([x, memory], build=before, cotangents=cotangents),
         "source_mask": Probe([x, memory, src_mask], build=after),
         "target_mask": Probe([x, memory, None, tgt_mask], build=after),
+        "padding_mask": Probe([x, memory, None, padding], build=after),
         "both_masks": Probe([x, memory, src_mask, tgt_mask], build=before),
         **training(DecoderLayer, settings, state, [x, memory], many),
         "float32": Probe([x.float(), memory.float()], build=Build([busy], state=halves, training=False)),
@@ -109,6 +112,12 @@ def _either(layer: nn.Module, y: Tensor, tgt_mask: Tensor | None) -> Tensor:
     return layer.self_attention(y, mask=tgt_mask, is_causal=tgt_mask is None)
 
 
+def _cut(layer: nn.Module, y: Tensor, tgt_mask: Tensor | None) -> Tensor:
+    if tgt_mask is None:
+        return layer.self_attention(y, is_causal=True)
+    return layer.self_attention(y, mask=tgt_mask.tril())
+
+
 def _plain(layer: nn.Module, y: Tensor, x: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor:
     return layer.cross_attention(y, memory, mask=mask)
 
@@ -152,6 +161,14 @@ WIRINGS = (
         "Padding on the left of a target is attended to.",
         FLOW,
         ({"look_back": lambda layer, y, tgt_mask: layer.self_attention(y, is_causal=True)},),
+    ),
+    Mistake(
+        "mask_cut_by_tril",
+        "you cut tgt_mask with tril; a mask with one row for all queries then shows the first position alone",
+        "For a mask of shape (length, length) it is the same as laying the causal mask over it.",
+        "With a padding mask of shape (batch, 1, 1, length), the decoder forgets all but the first token.",
+        FLOW,
+        ({"look_back": _cut},),
     ),
     Mistake(
         "source_mask_ignored",
@@ -336,7 +353,7 @@ TASK = Task(
         Requirement(
             "target_mask",
             "tgt_mask hides target positions, on top of causality.",
-            ("target_mask", "both_masks"),
+            ("target_mask", "padding_mask", "both_masks"),
             FLOW,
         ),
         Requirement(

@@ -111,7 +111,7 @@ def _inner(attention: bool, feed_forward: bool) -> Callable:
 
 INNER = Mistake(
     "inner_dropout",
-    "you drop within a sub-layer (attention weights or hidden activations) too; dropout falls on its output",
+    "you drop within a sub-layer, or what it reads, as well; dropout falls on what it gives, and only there",
     "nn.TransformerEncoderLayer hands its dropout to all of them.",
     "Nothing shows in evaluation; in training there is more noise than the setting says.",
     "#ch12-proof",

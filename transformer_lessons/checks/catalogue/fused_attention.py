@@ -374,7 +374,12 @@ TASK = Task(
     reference=fused_attention,
     requirements=(
         *(
-            replace(r, sentence=WORDS.get(r.id, r.sentence), anchor=FUSED if r.id == "returns" else r.anchor)
+            replace(
+                r,
+                sentence=WORDS.get(r.id, r.sentence),
+                anchor=FUSED if r.id == "returns" else r.anchor,
+                probes=(*r.probes, "empty") if r.id == "inputs" else r.probes,
+            )
             for r in BASE
         ),
         Requirement(

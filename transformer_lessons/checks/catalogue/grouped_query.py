@@ -36,6 +36,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     empty = draw.mask(b, h, q, k)
     empty[..., 0, :] = False
     wide = draw.normal(b, h, k, s["d_v"])
+    low = query.abs() + 0.5, -2e4 * (key.abs() + 0.5)  # all scores are far below zero
     return {
         "plain": Probe([query, key, value]),
         "one": Probe([query, key[:, :1], value[:, :1]], note="one head of keys and values for all"),
@@ -43,8 +44,10 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "masked": Probe([query, key, value, draw.mask(b, h, q, k)], cotangents=back),
         "padding": Probe([query, key, value, draw.mask(b, 1, 1, k)]),
         "grid": Probe([query, key, value, draw.mask(q, k)]),
+        "per_head": Probe([query, key, value, draw.mask(h, q, k)], note="a mask for each head"),
         "float32": Probe([query.float(), key.float(), value.float(), draw.mask(b, 1, q, k)]),
         "large": Probe([query * 300, key * 10, value, draw.mask(b, 1, 1, k)]),
+        "low": Probe([*low, value, draw.mask(b, 1, 1, k)]),
         "empty": Probe([query, key, value, empty], cotangents=back),
         "uneven": Probe(
             [query, draw.normal(b, h - 1, k, s["d_k"]), draw.normal(b, h - 1, k, s["d_v"])],
@@ -251,6 +254,7 @@ KEPT = {
     "mask_ignored",
     "mask_unsqueezed",
     "mask_after_softmax",
+    "mask_filled_too_small",
     "returns_scores",
     "returns_output_only",
     "results_swapped",
@@ -281,9 +285,9 @@ def _requirements() -> tuple[Requirement, ...]:
     kept["broadcasting"] = replace(
         kept["broadcasting"],
         sentence="a mask may be smaller than (batch, heads, queries, keys).",
-        probes=("padding", "grid"),
+        probes=("padding", "grid", "per_head"),
     )
-    kept["extremes"] = replace(kept["extremes"], probes=("large",))
+    kept["extremes"] = replace(kept["extremes"], probes=("large", "low"))
     refusals = Requirement(
         "refusals",
         "a number of key heads that does not divide that of the query heads, and another number of value heads "
@@ -313,5 +317,5 @@ TASK = Task(
     steps=GroupedSteps(),
     assemble=assemble,
     mistakes=(*SHARING, *(mistake for mistake in CORE if mistake.id in KEPT)),
-    essential=9,  # all but the refusals
+    essential=11,  # all but the refusals
 )

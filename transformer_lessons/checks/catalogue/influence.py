@@ -50,6 +50,8 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     silent[0] = 0.0  # the first number of each output is always 0
     balanced[:, 1] = -balanced[:, 0]
     balanced[:, 2:] = 0.0  # the entries of each gradient add up to zero
+    single = torch.zeros(1, d, dtype=torch.float64)
+    single[0, 0] = 1.0  # y and −y alone, of one number: their gradients add up to zero in any order
     watched = {"look": (0,), "view": _as_found}
     faint = some(0.0)
     faint = torch.where(faint == 0, FAINT * (draw.normal(n, n) < 0), faint)
@@ -58,7 +60,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "any": probe(some(0.3), weight),
         "negative": probe(-some(0.3).abs(), weight.abs()),
         "silent": probe(some(0.3), silent),
-        "mirrored": probe(some(0.3), weight, "mirrored"),
+        "mirrored": probe(some(0.3), single, "mirrored"),
         "balanced": probe(some(0.3), balanced),
         "faint": probe(faint, weight),
         "deaf": probe(some(0.3), weight, "deaf"),
@@ -156,7 +158,7 @@ MISTAKES = (
         "backward() wants one number, and .sum() makes one.",
         "After a LayerNorm, whose outputs add up to a constant, nothing seems to depend on anything.",
         QUESTIONS,
-        ({"jacobian": _of_sums},),
+        ({"jacobian": _of_sums}, {"sizes": lambda J: J.sum(dim=1).abs().amax(dim=-1)}),
     ),
     Mistake(
         "gradients_summed",
@@ -164,7 +166,7 @@ MISTAKES = (
         "sum(-1) makes one number of a vector, too.",
         "An input that matters to two features in opposite ways seems not to matter.",
         QUESTIONS,
-        ({"sizes": lambda J: J.sum(dim=(1, 3))}, {"sizes": lambda J: J.sum(dim=3).abs().amax(dim=1)}),
+        ({"sizes": lambda J: J.sum(dim=3).abs().amax(dim=1)},),
     ),
     Mistake(
         "both_summed",
@@ -172,7 +174,10 @@ MISTAKES = (
         "One number for each pair of positions is wanted, and sums are the shortest way to it.",
         "Two kinds of influence are overlooked.",
         QUESTIONS,
-        ({"jacobian": _of_sums, "sizes": lambda J: J.sum(dim=(1, 3))},),
+        (
+            {"jacobian": _of_sums, "sizes": lambda J: J.sum(dim=(1, 3))},
+            {"sizes": lambda J: J.sum(dim=(1, 3))},
+        ),
     ),
     Mistake(
         "first_number_only",

@@ -15,8 +15,10 @@ __all__ = [
     "FLOAT32_RETURNED",
     "TASK",
     "double",
+    "functional_complains",
     "large_in_half",
     "norm_sizes",
+    "torch_complains",
     "width_fits",
 ]
 
@@ -46,6 +48,19 @@ def double(x: Tensor, state: dict[str, Tensor], reference: type[nn.Module]) -> P
     return Probe([x], build=Build([x.size(-1)], dtype="float64", state=state), view=view)
 
 
+def _far_from_zero(x: Tensor) -> Probe:
+    """A probe in float64, with a mean whose square leaves few digits for the variance."""
+    x = x.double() + 1e4
+    centred = x - x.mean(-1, keepdim=True)
+    want = centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+
+    def view(output: Tensor) -> dict:
+        near = output.shape == want.shape and bool((output - want).abs().max() < 1e-9)
+        return {"given float64 numbers near 10,000, the output should have more than seven digits": near}
+
+    return Probe([x], build=Build([x.size(-1)], dtype="float64"), view=view)
+
+
 def large_in_half(x: Tensor, state: dict[str, Tensor]) -> Probe:
     """A probe in float16, with entries whose squares do not fit into it."""
     half = {name: tensor.half() for name, tensor in state.items()}
@@ -69,10 +84,13 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "default": Probe([x * 1e-3], build=new),
         "names": Probe([], build=new, method="state", view=_shapes),
         "double": double(x, state, LayerNorm),
+        "far": _far_from_zero(x),
         "half": large_in_half(x, state),
         "width_one": Probe([x[..., :1]], build=Build([1])),
         "narrow": Probe([draw.normal(b, t, d + 1)], build=loaded, refused=f"x of width {d + 1}, not {d}"),
+        "one_wide": Probe([draw.normal(b, t, 1)], build=loaded, refused=f"x of width 1, not {d}"),
         "no_width": Probe([], build=Build([0]), method="state", refused="d_model=0"),
+        "negative": Probe([], build=Build([-1]), method="state", refused="d_model=-1"),
     }
 
 
@@ -127,9 +145,16 @@ def assemble(steps: Steps) -> type[nn.Module]:
     return Norm
 
 
-def _torch_complains(x: Tensor, d_model: int) -> None:
-    if x.size(-1) != d_model:
+def torch_complains(x: Tensor, d_model: int) -> None:
+    """What a sum of vectors that do not fit raises."""
+    if x.size(-1) not in (d_model, 1):
         raise RuntimeError("The size of tensor a must match the size of tensor b")
+
+
+def functional_complains(x: Tensor, d_model: int) -> None:
+    """What the functions of torch raise."""
+    if x.size(-1) != d_model:
+        raise RuntimeError("Given normalized_shape, expected input with another shape")
 
 
 FLOAT32_RETURNED = Mistake(
@@ -147,11 +172,11 @@ FLOAT32_RETURNED = Mistake(
 
 D_MODEL_UNCHECKED = Mistake(
     "d_model_unchecked",
-    "you accept a d_model of 0",
+    "you do not refuse every d_model below 1",
     "torch.ones(0) is no error.",
     "The layer is made, and fails far from the typing mistake.",
     MATHS,
-    ({"accept": lambda d_model: None},),
+    ({"accept": lambda d_model: None}, {"accept": lambda d_model: _accept(abs(d_model))}),
 )
 
 MISTAKES = (
@@ -308,10 +333,10 @@ MISTAKES = (
     Mistake(
         "width_unchecked",
         "you do not check the width of the input yourself",
-        "torch complains too, but about sizes of a and b, in the middle of your code.",
+        "torch complains too, but about sizes of a and b, and not at all if the width is 1.",
         "The caller is told nothing about x.",
         MATHS,
-        ({"fits": _torch_complains},),
+        ({"fits": torch_complains}, {"fits": functional_complains}),
     ),
     D_MODEL_UNCHECKED,
 )
@@ -344,7 +369,11 @@ TASK = Task(
         Requirement("default", "eps is 1e-5 unless it is given.", ("default",), EPSILON),
         Requirement("parameters", "weight and bias are its parameters.", ("names",), MATHS),
         Requirement(
-            "double", "float64 stays float64, with all its digits.", ("loaded", "double"), MATHS, ("dtype",)
+            "double",
+            "float64 stays float64, with all its digits.",
+            ("loaded", "double", "far"),
+            MATHS,
+            ("dtype",),
         ),
         Requirement(
             "half", "large float16 numbers survive, and come back as float16.", ("half",), EPSILON, ("dtype",)
@@ -353,7 +382,7 @@ TASK = Task(
         Requirement(
             "refusals",
             "another width than d_model, and a d_model below 1, are refused with ValueError.",
-            ("narrow", "no_width", "width_one"),
+            ("narrow", "one_wide", "no_width", "negative", "width_one"),
             MATHS,
         ),
     ),

@@ -12,6 +12,7 @@ __all__ = ["TASK"]
 
 LENGTHS = "#ch04-lengths"
 END = 2
+A_TUPLE = "it should return a tuple (kept, cut), and no dict"
 
 
 def _sizes(seed: int) -> dict[str, int]:
@@ -28,6 +29,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     n, m = s["sentences"], s["max_length"]
     lengths = [m + i if i % 3 else max(1, m - 1 - i) for i in range(n)]  # every third one fits
     plain = [_sentence(draw, length, False) for length in lengths]
+    plain[2:3] = [list(plain[1])] * len(plain[2:3])  # two long sentences are the same
     ended = [_sentence(draw, length, True) for length in lengths]
     mixed = [_sentence(draw, length, i % 2 == 0) for i, length in enumerate(reversed(lengths))]
     for ids in mixed:
@@ -54,15 +56,22 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "unknown": Probe([plain, m], {"too_long": "drop"}, refused='too_long="drop"'),
         "unknown_short": Probe([short, m], {"too_long": "cut"}, refused='too_long="cut", even if all fit'),
         "no_length": Probe([plain, 0], cutting, refused="max_length=0"),
+        "negative_length": Probe([plain, -m], cutting, refused=f"max_length={-m}"),
+        "no_length_for_none": Probe([[], 0], refused="max_length=0, even without sentences"),
     }
 
 
 def _seen(value: Any, sentence: str) -> dict:
+    if isinstance(value, dict):  # which would be taken apart into its keys
+        return {A_TUPLE: False}
     kept, cut = value
+    plain = isinstance(cut, list) and all(type(number) is int for number in cut)
     return {
+        A_TUPLE: True,
         "`kept` should hold as many sentences as there were": len(kept),
         "the lengths of the sentences in `kept` are not right": [len(ids) for ids in kept],
         sentence: kept,
+        "`cut` should be a list of plain whole numbers, of Python's type int": plain,
         "`cut` should list the numbers, from 0, of the sentences that were cut": cut,
     }
 
@@ -88,7 +97,7 @@ def _accept_choice(too_long: str) -> None:
         raise ValueError("too_long: expected 'refuse' or 'truncate'")
 
 
-def _accept_length(max_length: int) -> None:
+def _accept_length(max_length: int, sentences: list) -> None:
     if max_length < 1:
         raise ValueError("max_length: expected 1 or more")
 
@@ -114,7 +123,7 @@ class Steps:
     shorten: Callable = _with_end
     leave: Callable = lambda ids, m: list(ids)
     gather: Callable = lambda kept, which: kept
-    numbers: Callable = lambda which, kept: which
+    numbers: Callable = lambda which, sentences: which
     result: Callable = lambda kept, cut: (kept, cut)
 
 
@@ -124,7 +133,7 @@ def assemble(steps: Steps) -> Callable:
     def limit_lengths(sentences, max_length, *, too_long=None):
         too_long = steps.default(too_long)
         steps.accept_choice(too_long)
-        steps.accept_length(max_length)
+        steps.accept_length(max_length, sentences)
         which = [number for number, ids in enumerate(sentences) if steps.is_long(ids, max_length)]
         if which and steps.is_refused(too_long):
             steps.refuse(which)
@@ -132,7 +141,7 @@ def assemble(steps: Steps) -> Callable:
             steps.shorten(ids, max_length) if number in which else steps.leave(ids, max_length)
             for number, ids in enumerate(sentences)
         ]
-        return steps.result(steps.gather(kept, which), steps.numbers(which, kept))
+        return steps.result(steps.gather(kept, which), steps.numbers(which, sentences))
 
     return limit_lengths
 
@@ -152,6 +161,16 @@ def _raises(error: Exception) -> Callable:
         raise error
 
     return fail
+
+
+def _unless_long_enough(noticed: Callable, error: Exception | None = None) -> Callable:
+    """Fails for a max_length below 1, where that is noticed."""
+
+    def accept(m: int, sentences: list) -> None:
+        if m < 1 and noticed(m, sentences):
+            raise error or ValueError("max_length")
+
+    return accept
 
 
 def _unless_known(error: Exception) -> Callable:
@@ -268,7 +287,7 @@ MISTAKES = (
         "People count so.",
         "Whoever looks them up finds their neighbours.",
         LENGTHS,
-        ({"numbers": lambda which, kept: [n + 1 for n in which]},),
+        ({"numbers": lambda which, sentences: [n + 1 for n in which]},),
     ),
     Mistake(
         "numbers_of_the_others",
@@ -276,7 +295,15 @@ MISTAKES = (
         "“Kept” was read as “kept whole”.",
         "Nobody looks at those that lost something.",
         LENGTHS,
-        ({"numbers": lambda which, kept: [n for n in range(len(kept)) if n not in which]},),
+        ({"numbers": lambda which, sentences: [n for n in range(len(sentences)) if n not in which]},),
+    ),
+    Mistake(
+        "numbers_looked_up",
+        "you look for each sentence with index, which finds the first of several that are equal",
+        "A loop over sentences has no number at hand.",
+        "Of two equal sentences, one is named twice.",
+        LENGTHS,
+        ({"numbers": lambda which, sentences: [sentences.index(sentences[n]) for n in which]},),
     ),
     Mistake(
         "flags_for_numbers",
@@ -284,7 +311,7 @@ MISTAKES = (
         "A comparison in a loop gives a flag each.",
         "Used as numbers, they mean sentences 0 and 1.",
         LENGTHS,
-        ({"numbers": lambda which, kept: [n in which for n in range(len(kept))]},),
+        ({"numbers": lambda which, sentences: [n in which for n in range(len(sentences))]},),
     ),
     Mistake(
         "count_for_numbers",
@@ -292,7 +319,7 @@ MISTAKES = (
         "A count is all that a log file shows.",
         "The sentences that lost their ends cannot be found.",
         LENGTHS,
-        ({"numbers": lambda which, kept: len(which)},),
+        ({"numbers": lambda which, sentences: len(which)},),
     ),
     Mistake(
         "numbers_forgotten",
@@ -379,8 +406,11 @@ MISTAKES = (
         "Every sentence becomes empty.",
         LENGTHS,
         (
-            {"accept_length": lambda m: None},
-            {"accept_length": lambda m: None if m > 0 else _raises(IndexError("list index"))()},
+            {"accept_length": lambda m, sentences: None},
+            {"accept_length": _unless_long_enough(lambda m, sentences: True, IndexError("list index"))},
+            {"accept_length": _unless_long_enough(lambda m, sentences: sentences, IndexError("list index"))},
+            {"accept_length": _unless_long_enough(lambda m, sentences: m == 0)},
+            {"accept_length": _unless_long_enough(lambda m, sentences: sentences)},
         ),
     ),
 )
@@ -426,7 +456,7 @@ TASK = Task(
         Requirement(
             "refusals",
             "any other too_long, and a max_length below 1, are refused with ValueError.",
-            ("unknown", "unknown_short", "no_length"),
+            ("unknown", "unknown_short", "no_length", "negative_length", "no_length_for_none"),
             LENGTHS,
         ),
     ),

@@ -30,19 +30,26 @@ def _inputs(draw: Draw, s: dict[str, int], *lead: int, queries: int = 0, keys: i
 def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     b, h, q, k = (s[name] for name in ("batch", "heads", "queries", "keys"))
     plain, back = _inputs(draw, s, b, h), [draw.normal(b, h, q, s["d_v"])]
+    square = _inputs(draw, s, b, h, keys=q)
     mask, hidden = draw.mask(b, 1, k), draw.mask(b, 1, k)
     hidden[0] = False
     positive = [plain[0].abs() * 900 + 100, plain[1].abs() * 900 + 100, plain[2]]
+    low, none = ([plain[0] - x, plain[1] - x, plain[2]] for x in (10, 1000))
     long = [draw.normal(101, 5), draw.normal(103, 5), draw.normal(103, 1)]
+    late = draw.mask(b, 1, q)
+    late[..., 0], late[..., -1] = False, True  # the first query sees nothing
     return {
         "plain": Probe(plain),
         "single": Probe(_inputs(draw, s)),
-        **_causal_probes(s, draw, back),
+        **_causal_probes(s, draw, square, back),
         "masked": Probe(plain, {"key_mask": mask}, cotangents=back),
         "shared_mask": Probe(plain, {"key_mask": mask[0, 0]}),
         "float32": Probe([x.float() for x in plain], {"key_mask": mask}),
         "positive": Probe(positive, cotangents=back),
+        "low": Probe(low, cotangents=back, note="all features are near zero"),
+        "none": Probe(none, cotangents=back, note="all features are zero"),
         "empty": Probe(plain, {"key_mask": hidden}, cotangents=back),
+        "causal_empty": Probe(square, {"is_causal": True, "key_mask": late}, cotangents=back),
         "number_mask": Probe(plain, {"key_mask": mask.long()}, refused="A mask of integers 0 and 1"),
         "fewer_keys": Probe(
             _inputs(draw, s, queries=max(q, k), keys=min(q, k)),
@@ -50,12 +57,13 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
             refused="is_causal with more queries than keys",
         ),
         "long": Probe(long, meter=True),
+        "long_masked": Probe(long, {"key_mask": draw.mask(103)}, meter=True),
     }
 
 
-def _causal_probes(s: dict[str, int], draw: Draw, back: list) -> dict[str, Probe]:
+def _causal_probes(s: dict[str, int], draw: Draw, square: list, back: list) -> dict[str, Probe]:
     b, h, q, k = (s[name] for name in ("batch", "heads", "queries", "keys"))
-    causal, square = {"is_causal": True}, _inputs(draw, s, b, h, keys=q)
+    causal = {"is_causal": True}
     mask = draw.mask(b, 1, q)
     mask[..., 0] = True  # the first query sees itself alone
     return {
@@ -124,21 +132,21 @@ TASK = Task(
         Requirement(
             "extremes",
             "large inputs give finite outputs and gradients.",
-            ("positive",),
+            ("positive", "low", "none"),
             KERNEL,
             ("gradients",),
         ),
         Requirement(
             "empty_rows",
             "a query that sees no key gets output and gradients zero, not NaN.",
-            ("empty",),
+            ("empty", "causal_empty"),
             FUNCTION,
             ("gradients",),
         ),
         Requirement(
             "cost",
             "without is_causal, no tensor is made that has queries × keys numbers.",
-            ("long",),
+            ("long", "long_masked"),
             COST,
             ("largest",),
         ),
@@ -160,5 +168,5 @@ TASK = Task(
     steps=Steps(),
     assemble=assemble,
     mistakes=MISTAKES,
-    essential=12,  # all but the refusals and the bytes
+    essential=15,  # all but the refusals and the bytes
 )

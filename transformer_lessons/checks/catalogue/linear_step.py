@@ -43,6 +43,9 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "first": Probe(new, cotangents=back),
         "first_decayed": Probe(new, {"decay": 0.5}),
         "single": Probe([*inputs(), *state()], {"decay": 0.75}),
+        "one_head": Probe(
+            [*inputs(b, 1), *state(b, 1)], {"decay": 0.75}, note="one of the axes in front has size one"
+        ),
         "float32": Probe([x.float() for x in (*new, *old)]),
         "first_float32": Probe([x.float() for x in new]),
         "zero": Probe([*new, *old], {"decay": 0.0}, refused="decay=0.0"),
@@ -374,7 +377,7 @@ TASK = Task(
         Requirement(
             "returns",
             "it returns a tuple (output, S, z) of shapes (…, d_v), (…, d_k, d_v) and (…, d_k).",
-            ("later",),
+            ("later", "one_head"),
             STATE,
             ("structure",),
         ),
@@ -390,7 +393,7 @@ TASK = Task(
         Requirement(
             "decay",
             "what was in S and z before is multiplied by decay, and nothing else is.",
-            ("decayed", "single"),
+            ("decayed", "single", "one_head"),
             STATE,
         ),
         Requirement(

@@ -48,12 +48,14 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         **_refused(loaded, evaluated, x, mask),
         "enough": Probe([x, two], build=loaded),
         "few": Probe([x, few], build=loaded, refused="a single real position in training"),
+        "none": Probe([x, few & False], build=loaded, refused="no real position in training"),
     }
 
 
 def _unknown(loaded: Build, x: Tensor, mask: Tensor, y: Tensor) -> dict[str, Probe]:
-    """Padding that holds NaN."""
+    """Padding that holds NaN, or is infinite in every other feature."""
     x = x.masked_fill(~mask[..., None], float("nan"))
+    x[..., 1::2] = x[..., 1::2].nan_to_num(float("inf"))
     moved = replace(loaded, earlier=after([x, mask]))
     return {
         "unknown": Probe([x, mask], build=loaded, cotangents=[y]),
@@ -66,15 +68,18 @@ def _refused(loaded: Build, evaluated: Build, x: Tensor, mask: Tensor) -> dict[s
     """What does not fit; masks in evaluation, where nothing else fails because of them."""
     d, shape = x.size(-1), tuple(mask[:1].shape)
     other_shape = f"a mask of shape {shape} for x of shape {tuple(x.shape)}"
+    other_column = f"a mask of shape {(len(x), 1)} for x of shape {tuple(x.shape)}"
     return {
         "narrow": Probe([F.pad(x, (0, 1)), mask], build=loaded, refused=f"x of width {d + 1}, not {d}"),
+        "one_wide": Probe([x[..., :1], mask], build=evaluated, refused=f"x of width 1, not {d}"),
         "numbers": Probe([x, mask.long()], build=evaluated, refused="a mask of integers 0 and 1"),
         "one_sentence": Probe([x, mask[:1]], build=evaluated, refused=other_shape),
+        "one_column": Probe([x, mask[:, :1]], build=evaluated, refused=other_column),
     }
 
 
 def _survives(state: dict) -> dict:
-    return {"NaN at a padding position should not reach the running statistics": running(state)}
+    return {"NaN or infinity at a padding position should not reach the running statistics": running(state)}
 
 
 def _real(draw: Draw, batch: int, length: int) -> Tensor:
@@ -396,7 +401,7 @@ TASK = Task(
             "refusals",
             "another width, a mask that is not boolean or of another shape, and fewer than two real positions "
             "in training are refused with ValueError.",
-            ("narrow", "numbers", "one_sentence", "few", "enough"),
+            ("narrow", "one_wide", "numbers", "one_sentence", "one_column", "few", "none", "enough"),
             ANCHOR,
         ),
     ),

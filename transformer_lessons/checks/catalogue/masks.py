@@ -48,6 +48,7 @@ def _padding_probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "int32": Probe([_ids(draw, s, 3).to(torch.int32), 3]),
         "one_axis": Probe([torch.tensor([4, 5, 0]), 0], refused="ids of shape (3,), without a batch axis"),
         "float_ids": Probe([_ids(draw, s, 0).to(torch.float64), 0], refused="ids of floating-point numbers"),
+        "three_axes": Probe([_ids(draw, s, 0)[None], 0], refused="ids of three axes"),
     }
 
 
@@ -73,7 +74,7 @@ PADDING = Task(
         Requirement(
             "refusals",
             "ids that are not integers of two axes are refused.",
-            ("one_axis", "float_ids"),
+            ("one_axis", "float_ids", "three_axes"),
             PAD_AT,
         ),
     ),
@@ -104,6 +105,8 @@ def _causal_probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "nothing": Probe([0, k]),
         "fewer_keys": Probe([k, q], refused=f"fewer keys ({q}) than queries ({k})"),
         "negative": Probe([-q], refused=f"queries={-q}"),
+        "negative_queries": Probe([-q, k], refused=f"queries={-q}, with {k} keys"),
+        "no_keys": Probe([q, 0], refused=f"no keys for {q} queries"),
     }
 
 
@@ -137,7 +140,7 @@ CAUSAL = Task(
         Requirement(
             "refusals",
             "negative lengths, and fewer keys than queries, are refused with ValueError.",
-            ("nothing", "fewer_keys", "negative"),
+            ("nothing", "fewer_keys", "negative", "negative_queries", "no_keys"),
             CAUSAL_AT,
         ),
     ),

@@ -62,12 +62,34 @@ def _edited(ids: Tensor, pad_id: int) -> Tensor:
 
 
 def _no_batch_axis_crashes(ids: Tensor) -> None:
-    if ids.dim() != 2:
+    if ids.dim() < 2:
         raise IndexError("too many indices for tensor of dimension 1")
+
+
+def _other_axes_crash(ids: Tensor) -> None:
+    if ids.dim() != 2:
+        raise RuntimeError("shape is invalid for input of this size")
 
 
 def _anything(ids: Tensor) -> Tensor | None:
     return ids if ids.dim() != 2 or ids.is_floating_point() else None
+
+
+def _only_axes(ids: Tensor) -> None:
+    if ids.dim() != 2:
+        raise ValueError("ids: expected two axes")
+
+
+def _only_type(ids: Tensor) -> Tensor | None:
+    if ids.is_floating_point():
+        raise ValueError("ids: expected integers")
+    return ids if ids.dim() != 2 else None
+
+
+def _two_axes_or_more(ids: Tensor) -> Tensor | None:
+    if ids.dim() < 2 or ids.is_floating_point():
+        raise ValueError("ids: expected integers of two axes")
+    return ids if ids.dim() != 2 else None
 
 
 TO_TYPES = (
@@ -184,11 +206,21 @@ PADDING_MISTAKES = (
     ),
     Mistake(
         "ids_unchecked",
-        "you do not refuse ids that cannot be a batch of tokens (one axis, or floating-point numbers)",
+        "you do not refuse ids that cannot be a batch of tokens (one axis or three, or floating-point numbers)",
         "The comparison works for any tensor.",
         "A mistake elsewhere goes unnoticed here.",
         PAD,
-        ({"accept": _no_batch_axis_crashes}, {"accept": _anything}),
+        tuple(
+            {"accept": accept}
+            for accept in (
+                _no_batch_axis_crashes,
+                _other_axes_crash,
+                _anything,
+                _only_axes,
+                _only_type,
+                _two_axes_or_more,
+            )
+        ),
     ),
 )
 
@@ -232,6 +264,21 @@ def _no_keys(queries: int, keys: int | None, device: str | None) -> tuple[int, i
     if keys is not None:
         raise TypeError("causal_mask() takes 1 positional argument but 2 were given")
     return queries, queries
+
+
+def _only_fewer_keys(queries: int, keys: int) -> None:
+    if keys < queries:
+        raise ValueError("keys")
+
+
+def _only_negative(queries: int, keys: int) -> None:
+    if queries < 0 or keys < 0:
+        raise ValueError("queries")
+
+
+def _only_negative_keys(queries: int, keys: int) -> None:
+    if keys < queries or keys < 0:
+        raise ValueError("keys")
 
 
 def _only_torch_complains(queries: int, keys: int) -> None:
@@ -321,6 +368,14 @@ CAUSAL_MISTAKES = (
         ({"given": _no_keys},),
     ),
     Mistake(
+        "zero_as_none",
+        "you take 0 keys for none given",
+        "keys or queries reads well, and 0 counts as False.",
+        "A length of zero, which comes from a mistake elsewhere, gives a square mask.",
+        CAUSAL,
+        ({"given": lambda queries, keys, device: (queries, keys or queries)},),
+    ),
+    Mistake(
         "square_of_keys",
         "you make a square mask of keys × keys; its rows are the queries",
         "The mask was sized by the longer axis.",
@@ -328,7 +383,7 @@ CAUSAL_MISTAKES = (
         CAUSAL,
         (
             {
-                "given": lambda queries, keys, device: (keys or queries, keys or queries),
+                "given": lambda queries, keys, device: (queries if keys is None else keys,) * 2,
                 "accept": lambda queries, keys: _accept_lengths(queries, keys),
             },
         ),
@@ -385,6 +440,12 @@ CAUSAL_MISTAKES = (
         "torch makes a mask of any two sizes.",
         "Some queries come before every key and see nothing.",
         CAUSAL,
-        ({"accept": _only_torch_complains}, {"accept": lambda queries, keys: None}),
+        (
+            {"accept": _only_torch_complains},
+            {"accept": lambda queries, keys: None},
+            {"accept": _only_fewer_keys},
+            {"accept": _only_negative},
+            {"accept": _only_negative_keys},
+        ),
     ),
 )

@@ -34,6 +34,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     single = Build([d, h], state={name: tensor.float() for name, tensor in state.items()}, training=False)
     x, memory, other = draw.normal(b, q, d), draw.normal(b, k, d), draw.normal(b, k, d)
     back = [draw.normal(b, q, d)]
+    used = replace(loaded, earlier=(("", [draw.normal(b, q, d), draw.normal(b, k, d)], {}),))
     per_head, empty = draw.mask(b, h, q, k), draw.mask(b, 1, q, k)
     empty[..., 0, :] = False
     asked = {"need_weights": True}
@@ -49,18 +50,33 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "weights": Probe([x, memory, None, per_head], asked, build=loaded, view=_with_weights),
         "float32": Probe([x.float(), memory.float()], build=single),
         "empty": Probe([x, memory, other, empty], build=loaded, cotangents=back),
+        # As many sentences as queries, or as heads: a mask that meets the wrong axis raises no error.
+        "two_axes": Probe([draw.normal(q, q, d), draw.normal(q, k, d), None, draw.mask(q, k)], build=loaded),
+        "three_axes": Probe(
+            [draw.normal(h, q, d), draw.normal(h, k, d), None, draw.mask(h, q, k)], build=loaded
+        ),
+        "again": Probe([x, memory], build=used, note="the second call"),
         **_refused(s, draw, loaded),
     }
 
 
 def _refused(s: dict[str, int], draw: Draw, loaded: Build) -> dict[str, Probe]:
     b, q, k, d = s["batch"], s["queries"], s["keys"], s["heads"] * s["d_k"]
-    x, memory = draw.normal(b, q, d), draw.normal(b, k, d)
+    x, memory, wide = draw.normal(b, q, d), draw.normal(b, k, d), draw.normal(b, q, d + 1)
     return {
         "remainder": Probe([x], build=Build([d, d - 1]), refused=f"num_heads={d - 1} for d_model={d}"),
         "no_head": Probe([x], build=Build([d, 0]), refused="num_heads=0"),
+        "negative": Probe([x], build=Build([d, -1]), refused="num_heads=-1"),
         "lonely_value": Probe([x, None, draw.normal(b, q, d)], build=loaded, refused="a value without a key"),
-        "wide": Probe([draw.normal(b, q, d + 1)], build=loaded, refused=f"a query of width {d + 1}, not {d}"),
+        "wide": Probe([wide], build=loaded, refused=f"a query of width {d + 1}, not {d}"),
+        "wide_query": Probe(
+            [wide, memory, memory],
+            build=loaded,
+            refused=f"a query of width {d + 1}, not {d}, with other keys",
+        ),
+        "wide_key": Probe(
+            [x, draw.normal(b, k, d + 1), memory], build=loaded, refused=f"a key of width {d + 1}, not {d}"
+        ),
         "wide_value": Probe(
             [x, memory, draw.normal(b, k, d + 1)], build=loaded, refused=f"a value of width {d + 1}, not {d}"
         ),
@@ -114,7 +130,7 @@ TASK = Task(
             "values",
             "each head attends with its own d_k features of the three projections; what the heads find stands "
             "side by side and goes through W_o.",
-            ("self", "one_head"),
+            ("self", "one_head", "again"),
             LOOP,
         ),
         Requirement(
@@ -126,7 +142,7 @@ TASK = Task(
         Requirement(
             "mask",
             "a mask hides keys where it is False, and broadcasts to (batch, heads, queries, keys).",
-            ("padding", "causal", "masked"),
+            ("padding", "causal", "masked", "two_axes", "three_axes"),
             CROSS,
         ),
         Requirement(
@@ -163,7 +179,16 @@ TASK = Task(
             "refusals",
             "a num_heads below 1 or that does not divide d_model, a value without a key, and inputs of another "
             "width than d_model are refused with ValueError.",
-            ("remainder", "no_head", "lonely_value", "wide", "wide_value"),
+            (
+                "remainder",
+                "no_head",
+                "negative",
+                "lonely_value",
+                "wide",
+                "wide_query",
+                "wide_key",
+                "wide_value",
+            ),
             CLASS,
         ),
     ),
@@ -173,5 +198,5 @@ TASK = Task(
     steps=Steps(),
     assemble=assemble,
     mistakes=MISTAKES,
-    essential=11,  # all but the refusals
+    essential=14,  # all but the refusals
 )

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_lessons.checks.catalogue.multi_head_steps import accept_heads, defaults
+from transformer_lessons.checks.catalogue.multi_head_widths import crash_if_wide, only, only_alike, only_query
 from transformer_lessons.checks.core import Mistake
 
 __all__ = ["MISTAKES"]
@@ -53,15 +54,15 @@ def _rounds_down(d_model: int, num_heads: int) -> None:
         _crash()
 
 
-def _crash_if_wide(d_model: int, *inputs: Tensor) -> None:
-    if any(x.size(-1) != d_model for x in inputs):
-        _crash()
+def _kept(module: nn.Module, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    if not hasattr(module, "kept"):
+        module.kept = module.W_k(key), module.W_v(value)
+    return module.W_q(query), *module.kept
 
 
-def _only_query(d_model: int, query: Tensor, *others: Tensor) -> None:
-    if query.size(-1) != d_model:
-        raise ValueError("query: expected d_model features")
-    _crash_if_wide(d_model, *others)
+def _read_with(axes: int, place):
+    """A mask of so many axes is given others."""
+    return {"read": lambda mask: mask[place] if mask is not None and mask.dim() == axes else mask}
 
 
 def _crash_if_lonely(key: Tensor | None, value: Tensor | None) -> None:
@@ -73,6 +74,11 @@ def _no_zero(d_model: int, num_heads: int) -> None:
     if num_heads == 0:
         raise ZeroDivisionError("integer modulo by zero")
     accept_heads(d_model, num_heads)
+
+
+def _only_zero(d_model: int, num_heads: int) -> None:
+    if num_heads == 0 or d_model % num_heads:
+        raise ValueError("num_heads: expected a divisor of d_model")
 
 
 def _query_is_value(query: Tensor, key: Tensor | None, value: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
@@ -231,6 +237,14 @@ MISTAKES = (
         ({"project": lambda m, query, key, value: (m.W_q(query), m.W_k(key), value)},),
     ),
     Mistake(
+        "keys_kept",
+        "you keep keys and values of the first call and use them in all later ones",
+        "A cache, as decoding has one, was built into the layer.",
+        "From the second batch on, queries look into the first one.",
+        CLASS,
+        ({"project": _kept},),
+    ),
+    Mistake(
         "residual_inside",
         "you add the query to the output; the residual belongs to the layer around the attention",
         "Many notebooks put attention, residual and norm into one class.",
@@ -318,6 +332,22 @@ MISTAKES = (
         ),
     ),
     Mistake(
+        "two_axes_as_padding",
+        "you take a mask of two axes for (batch, keys); it broadcasts, so it is (queries, keys)",
+        "Padding often comes so.",
+        "A causal mask of two axes hides the wrong keys, or does not fit.",
+        CROSS,
+        (_read_with(2, (slice(None), None, None)),),
+    ),
+    Mistake(
+        "three_axes_as_batch",
+        "you take a mask of three axes for (batch, queries, keys); it broadcasts: (heads, queries, keys)",
+        "Elsewhere masks come without an axis for the heads.",
+        "Each sentence gets the mask of a head, or it does not fit.",
+        CROSS,
+        (_read_with(3, (slice(None), None)),),
+    ),
+    Mistake(
         "mask_near_zero",
         "you fill hidden scores with a number near zero; it has to be very negative",
         "1e-9 is written where -1e9 is meant.",
@@ -395,7 +425,15 @@ MISTAKES = (
         "d_model % 0 is an error of its own, ZeroDivisionError.",
         "The caller reads about a division that is not theirs.",
         CLASS,
-        ({"accept": _no_zero},),
+        ({"accept": _no_zero}, {"accept": lambda d, h: _only_zero(d, h) if h else _crash()}),
+    ),
+    Mistake(
+        "negative_unchecked",
+        "you do not refuse a num_heads below zero",
+        "d_model % -1 is 0, so −1 seems to divide it.",
+        "It fails in the first call, and about sizes.",
+        CLASS,
+        ({"accept": _only_zero},),
     ),
     Mistake(
         "lonely_value_unchecked",
@@ -411,7 +449,7 @@ MISTAKES = (
         "torch complains too, but about mat1 and mat2, in the middle of your code.",
         "The caller is told nothing about query, key or value.",
         CLASS,
-        ({"fits": _crash_if_wide},),
+        ({"fits": crash_if_wide},),
     ),
     Mistake(
         "only_query_checked",
@@ -419,6 +457,14 @@ MISTAKES = (
         "In self-attention there is nothing else.",
         "The caller is told nothing about key or value.",
         CLASS,
-        ({"fits": _only_query},),
+        ({"fits": only_query},),
+    ),
+    Mistake(
+        "width_checked_in_part",
+        "you check the widths of two of query, key and value, or only that they agree: all must be d_model",
+        "In self-attention all three are the same.",
+        "The caller is told nothing about the input that is wrong.",
+        CLASS,
+        (only(0, 1), only(0, 2), only(1, 2), {"fits": only_alike}),
     ),
 )

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from transformer_lessons.checks.core import Draw, Mistake, Probe, Requirement, Task
 
@@ -10,6 +11,7 @@ __all__ = ["TASK"]
 
 PARTS, TABLE, TYING, SHARED = "#ch13-parameters", "#ch13-table-3", "#ch13-both-ends", "#ch12-wrong"
 MATRICES = {"all": 1, "output": 2, "none": 3}
+SIZES = ("vocab_size", "d_model", "d_ff", "num_layers", "num_heads", "d_k")
 
 
 def _sizes(seed: int) -> dict[str, int]:
@@ -27,13 +29,17 @@ def _sizes(seed: int) -> dict[str, int]:
 
 
 def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
-    sizes = [s[name] for name in ("vocab_size", "d_model", "d_ff", "num_layers", "num_heads", "d_k")]
+    sizes = [s[name] for name in SIZES]
 
     def counted(args: list, **options) -> Probe:
         number = count(Steps(), *args, **options)
-        return Probe(args, options, view=lambda got: {f"the number should be {number:,}": got})
+        return Probe(args, options, view=lambda got: {f"the number should be {number:,}": _whole(got)})
+
+    def without(number: int, size: int) -> list:
+        return [size if n == number else given for n, given in enumerate(sizes)]
 
     return {
+        "type": Probe(sizes, view=lambda got: {"the number should be a Python int": type(got) is int}),
         "base": counted([37_000, 512, 2048, 6, 8, 64]),
         "big": counted([37_000, 1024, 4096, 6, 16, 64]),
         "one_layer": counted([1, *sizes[1:3], 1, 1, sizes[1]]),
@@ -44,9 +50,15 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "shared": counted(sizes, share_layers=True),
         "together": counted(sizes, tied="output", norm_first=True, share_layers=True),
         "unknown": Probe(sizes, {"tied": "input"}, refused="tied='input'"),
-        "no_layers": Probe([*sizes[:3], 0, *sizes[4:]], refused="num_layers=0"),
-        "no_heads": Probe([*sizes[:4], 0, sizes[5]], refused="num_heads=0"),
+        **{f"no_{name}": Probe(without(n, 0), refused=f"{name}=0") for n, name in enumerate(SIZES)},
+        "negative": Probe(without(1, -1), refused="d_model=-1"),
+        "empty_word": Probe(sizes, {"tied": ""}, refused="tied=''"),
     }
+
+
+def _whole(number: Any) -> Any:
+    """A float that is a whole number is of the wrong type, but not a wrong number."""
+    return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
 def _accept_sizes(*sizes: int) -> None:
@@ -323,7 +335,12 @@ MISTAKES = (
         "Products with zero give a number like any other.",
         "A typo in a configuration goes unnoticed.",
         PARTS,
-        ({"accept": lambda *sizes: None},),
+        (
+            {"accept": lambda *sizes: None},
+            {"accept": lambda *sizes: _accept_sizes(*sizes[3:])},
+            {"accept": lambda *sizes: _accept_sizes(*sizes[:3])},
+            {"accept": lambda *sizes: _accept_sizes(*map(abs, sizes))},
+        ),
     ),
     Mistake(
         "tying_unchecked",
@@ -334,6 +351,7 @@ MISTAKES = (
         (
             {"accept_tying": lambda tied: None},
             {"accept_tying": lambda tied: {"all": 0, "output": 0, "none": 0}[tied]},
+            {"accept_tying": lambda tied: _accept_tying(tied or "all")},
         ),
     ),
 )
@@ -342,11 +360,11 @@ TASK = Task(
     name="parameter_count",
     signature="parameter_count(vocab_size, d_model, d_ff, num_layers, num_heads, d_k, *, "
     'tied="all", norm_first=False, share_layers=False)',
-    arguments=("vocab_size", "d_model", "d_ff", "num_layers", "num_heads", "d_k"),
+    arguments=SIZES,
     returns=("number",),
     reference=assemble(Steps()),
     requirements=(
-        Requirement("returns", "it returns an int.", ("base",), PARTS, ("structure",)),
+        Requirement("returns", "it returns an int.", ("type",), PARTS),
         Requirement(
             "values",
             "the paper's two models have 63,082,496 and 214,245,376 parameters with a vocabulary of 37,000.",
@@ -372,7 +390,7 @@ TASK = Task(
         Requirement(
             "refusals",
             "sizes below 1 and an unknown word for tied are refused with ValueError.",
-            ("unknown", "no_layers", "no_heads"),
+            ("unknown", "empty_word", *(f"no_{name}" for name in SIZES), "negative"),
             PARTS,
         ),
     ),

@@ -41,6 +41,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "even": Probe(
             [draw.normal(h, 2 * k), q, k], refused=f"a table of {2 * k} columns, without a middle one"
         ),
+        "no_keys": Probe([wide, q, 0], refused=f"no keys for {q} queries"),
     }
 
 
@@ -117,6 +118,11 @@ def _crash_on_fewer(queries: int, keys: int) -> None:
         raise RuntimeError
 
 
+def _crash_on_none(queries: int, keys: int) -> None:
+    if keys == 0:
+        raise RuntimeError("stack expects a non-empty TensorList")
+
+
 def _crash_on_even(table: Tensor) -> None:
     if table.size(1) % 2 == 0:
         raise IndexError
@@ -174,6 +180,14 @@ MISTAKES = (
         "The bias does not fit the scores of a decoder with a cache.",
         RELATIVE,
         ({"given": lambda queries, keys: (queries, queries)}, {"given": _no_keys}),
+    ),
+    Mistake(
+        "zero_as_none",
+        "you take 0 keys for none given",
+        "keys or queries reads well, and 0 counts as False.",
+        "A length of zero, which comes from a mistake elsewhere, gives the bias of as many keys as queries.",
+        RELATIVE,
+        ({"given": lambda queries, keys: (queries, keys or queries)},),
     ),
     Mistake(
         "not_clipped",
@@ -292,7 +306,11 @@ MISTAKES = (
         "Arithmetic works for any two numbers.",
         "The first queries stand before the first key, and nobody is told.",
         RELATIVE,
-        ({"accept_keys": lambda queries, keys: None}, {"accept_keys": _crash_on_fewer}),
+        (
+            {"accept_keys": lambda queries, keys: None},
+            {"accept_keys": _crash_on_fewer},
+            {"accept_keys": _crash_on_none},
+        ),
     ),
     Mistake(
         "table_unchecked",
@@ -352,7 +370,7 @@ TASK = Task(
         Requirement(
             "refusals",
             "fewer keys than queries, and a table without a middle column, are refused with ValueError.",
-            ("fewer_keys", "even"),
+            ("fewer_keys", "even", "no_keys"),
             RELATIVE,
         ),
     ),

@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -33,7 +34,8 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     weight, bias = draw.normal(d, d), draw.normal(d)
     x, cotangents = (draw.normal(s["batch"], s["length"], d) for _ in range(2))
     full, half, narrow = ([weight, bias], [weight.float(), bias.float()], [weight[:1], bias[:1]])
-    sublayer, halves, one = (Given("linear", maps) for maps in (full, half, narrow))
+    fewer = [weight[: d - 1], bias[: d - 1]]
+    sublayer, halves, one, short = (Given("linear", maps) for maps in (full, half, narrow, fewer))
     halved = {name: tensor.float() for name, tensor in state.items()}
     plain = Build([d], dtype="float64")
     after, before = (Build([d], {"norm_first": first}, "float64", state) for first in (False, True))
@@ -47,11 +49,24 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         **_training(d, state, x, draw.normal(40, 5, d), weight, bias),
         "evaluation": Probe([x, sublayer], build=quiet),
         "float32": Probe([x.float(), halves], build=Build([d], {"norm_first": True}, state=halved)),
-        "narrow": Probe(
-            [x, one],
-            build=plain,
-            refused="a sub-layer whose output is 1 wide, which the sum would spread over all features",
-        ),
+        **_refused(x, plain, before, one, short),
+    }
+
+
+def _refused(x: Tensor, after: Build, before: Build, one: Given, short: Given) -> dict[str, Probe]:
+    """Sub-layers whose output has another shape than what they read, which mostly broadcasts."""
+    length, width = x.shape[1:]
+    average = torch.full((1, length), 1 / length, dtype=x.dtype)
+    single = Given("mixer", [average, torch.eye(width, dtype=x.dtype), 0.0, False, "plain"])
+    spread = "a sub-layer whose output is 1 wide, which the sum would spread over all features"
+    whole = "a sub-layer that gives one vector per sentence, which the sum would spread over all positions"
+    less = f"a sub-layer whose output is {width - 1} wide, not {width}"
+    return {
+        "narrow": Probe([x, one], build=after, refused=spread),
+        "narrow_before": Probe([x, one], build=before, refused=spread),
+        "single": Probe([x, single], build=after, refused=whole),
+        "single_before": Probe([x, single], build=before, refused=whole),
+        "short": Probe([x, short], build=before, refused=less),
     }
 
 
@@ -170,12 +185,12 @@ TASK = Task(
         Requirement(
             "refusals",
             "a sub-layer whose output has another shape than its input is refused with ValueError.",
-            ("narrow",),
+            ("narrow", "narrow_before", "single", "single_before", "short"),
             WRONG,
         ),
     ),
     sizes=_sizes,
-    small=({"batch": 1, "length": 1, "width": 2}, {"batch": 1, "length": 2, "width": 3}),
+    small=({"batch": 1, "length": 2, "width": 2}, {"batch": 1, "length": 2, "width": 3}),
     probes=_probes,
     steps=Steps(),
     assemble=assemble,

@@ -10,8 +10,10 @@ from transformer_lessons.checks.catalogue.layer_norm import (
     D_MODEL_UNCHECKED,
     FLOAT32_RETURNED,
     double,
+    functional_complains,
     large_in_half,
     norm_sizes,
+    torch_complains,
     width_fits,
 )
 from transformer_lessons.checks.core import Build, Draw, Mistake, Probe, Requirement, Task
@@ -45,6 +47,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "narrow": Probe([draw.normal(b, t, d + 1)], build=loaded, refused=f"x of width {d + 1}, not {d}"),
         "one_wide": Probe([draw.normal(b, t, 1)], build=loaded, refused=f"x of width 1, not {d}"),
         "no_width": Probe([], build=Build([0]), method="state", refused="d_model=0"),
+        "negative": Probe([], build=Build([-1]), method="state", refused="d_model=-1"),
     }
 
 
@@ -111,16 +114,6 @@ def _by_norm(size: Tensor) -> Tensor:
     """The root as from x.norm(), whose gradient at zero is zero."""
     zero = size == 0
     return size.masked_fill(zero, 1.0).sqrt().masked_fill(zero, 0.0)
-
-
-def _torch_complains(x: Tensor, d_model: int) -> None:
-    if x.size(-1) not in (d_model, 1):
-        raise RuntimeError("The size of tensor a must match the size of tensor b")
-
-
-def _functional_complains(x: Tensor, d_model: int) -> None:
-    if x.size(-1) != d_model:
-        raise RuntimeError("Given normalized_shape, expected input with another shape")
 
 
 def _bias(module: nn.Module, d_model: int) -> None:
@@ -332,7 +325,7 @@ MISTAKES = (
         "torch complains too, but about sizes of a and b, and not at all if the width is 1.",
         "The caller is told nothing about x.",
         MATHS,
-        ({"fits": _torch_complains}, {"fits": _functional_complains}),
+        ({"fits": torch_complains}, {"fits": functional_complains}),
     ),
     replace(D_MODEL_UNCHECKED, anchor=MATHS),
 )
@@ -374,7 +367,7 @@ TASK = Task(
         Requirement(
             "refusals",
             "another width than d_model, and a d_model below 1, are refused with ValueError.",
-            ("narrow", "one_wide", "no_width", "width_one"),
+            ("narrow", "one_wide", "no_width", "negative", "width_one"),
             MATHS,
         ),
     ),

@@ -39,9 +39,15 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "each": Probe([draw.normal(b, b, t, d, dtype=torch.float32), each]),
         "far": Probe([x, thousands], note="positions in the thousands"),
         "bfloat16": Probe([x.bfloat16(), thousands], note="positions in the thousands"),
+        # Wide enough to have a second pair that turns fast: in narrow ones, float32 is hardly off.
+        "far32": Probe([draw.normal(b, h, t, 22, dtype=torch.float32), thousands]),
         "odd": Probe([draw.normal(b, h, t, d + 1), later], refused=f"x of odd width {d + 1}"),
         "too_many": Probe([x, torch.arange(t + 1)], refused=f"{t + 1} positions for {t} vectors"),
         "too_few": Probe([x, torch.tensor([3])], refused=f"1 position for {t} vectors"),
+        "one_each": Probe([x, each[:, :1]], refused=f"1 position for the {t} vectors of each sentence"),
+        "one_less": Probe(
+            [draw.normal(b, h, t + 1, d), torch.arange(t)], refused=f"{t} positions for {t + 1} vectors"
+        ),
     }
 
 
@@ -137,6 +143,28 @@ def _into_the_caller(x: Tensor, c: Tensor, s: Tensor, steps: Steps) -> Tensor:
 
 def _in_float32(form: str) -> Callable:
     return lambda e, d, x: frequencies_in(form)(e, 10_000.0, d)
+
+
+def _no_wider_than_x(form: str) -> dict[str, Callable]:
+    def frequencies(e: Tensor, d: int, x: Tensor) -> Tensor:
+        return frequencies_in(form)(e, 10_000.0, d) if x.dtype is not torch.float64 else 10_000.0**-e
+
+    return {"frequencies": frequencies}
+
+
+def _counted_on_one_axis(x: Tensor, positions: Tensor) -> None:
+    if positions.dim() == 1:
+        _accept_positions(x, positions)
+    if positions.size(-1) not in (1, x.size(-2)):
+        _crash()
+
+
+def _some_counts(x: Tensor, positions: Tensor) -> None:
+    count, length = positions.size(-1), x.size(-2)
+    if positions.numel() == 1 or count > length:
+        raise ValueError("positions: expected one for each vector")
+    if count not in (1, length):
+        _crash()
 
 
 def _crash(*_: object) -> None:
@@ -350,6 +378,7 @@ MISTAKES = (
                 "frequencies": lambda e, d, x: 10_000.0 ** e.float(),
                 "angles": lambda t, omega, x: t[:, None] / omega,
             },
+            *map(_no_wider_than_x, ("negative", "exp", "inverse")),
         ),
     ),
     Mistake(
@@ -384,6 +413,14 @@ MISTAKES = (
             {"accept_positions": lambda x, p: _crash() if p.size(-1) != x.size(-2) else None},
         ),
     ),
+    Mistake(
+        "positions_checked_in_part",
+        "you refuse some wrong numbers of positions and not others: the last axis has one for each vector",
+        "Only positions of one axis were thought of, or only the numbers that were tried.",
+        "With positions (batch, 1), all vectors of a sentence share one, without an error.",
+        ROTARY,
+        ({"accept_positions": _counted_on_one_axis}, {"accept_positions": _some_counts}),
+    ),
 )
 
 TASK = Task(
@@ -412,7 +449,7 @@ TASK = Task(
         Requirement(
             "batch", "positions may have the shape (batch, length): each sentence its own.", ("each",), ROTARY
         ),
-        Requirement("far", "positions in the thousands lose no digits.", ("far", "bfloat16"), WRONG),
+        Requirement("far", "positions in the thousands lose no digits.", ("far", "far32", "bfloat16"), WRONG),
         Requirement(
             "dtype", "the result has the dtype of x.", ("first", "far", "bfloat16"), WRONG, ("dtype",)
         ),
@@ -422,7 +459,7 @@ TASK = Task(
         Requirement(
             "refusals",
             "an odd width, and another number of positions than of vectors, are refused with ValueError.",
-            ("odd", "too_many", "too_few"),
+            ("odd", "too_many", "too_few", "one_each", "one_less"),
             ROTARY,
         ),
     ),

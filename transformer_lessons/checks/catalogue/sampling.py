@@ -18,6 +18,11 @@ __all__ = ["NUCLEUS", "TOP_K"]
 
 AT, WRONG = "#ch15-greedy", "#ch15-wrong"
 K, P = 3, 0.7
+EXTREMES = (
+    "logits in the thousands, above zero or below, give no NaN, and nothing that is cut off comes back."
+)
+CUT_OFF = "what is cut off should have a probability of exactly zero"
+IMPOSSIBLE = "tokens with a logit of −∞ should have a probability of exactly zero"
 
 
 def _sizes(seed: int) -> dict[str, int]:
@@ -37,14 +42,18 @@ def _common(s: dict[str, int], draw: Draw, usual: float, small: float) -> dict[s
     banned = logits.clone()
     banned[:, logits.argmax(-1)[0]] = -torch.inf
     banned[0, 2:] = -torch.inf
+    forbidden = banned.isinf()
     return {
         "plain": Probe([logits, usual]),
         "one": Probe([logits, small]),
         "one_axis": Probe([logits[-1], usual]),
         "three_axes": Probe([_logits(draw, 2, s["batch"], s["vocab"]), usual]),
         "large": Probe([1000 * logits + 5000, usual]),
+        "low": Probe([logits - 10_000, usual]),
         "banned": Probe([banned, usual]),
+        "impossible": Probe([banned, usual], view=lambda p: {IMPOSSIBLE: p[forbidden].eq(0).all()}),
         "float32": Probe([logits.float(), usual]),
+        "cut_off": Probe([logits, usual], view=lambda p: {CUT_OFF: p > 0}),
     }
 
 
@@ -92,10 +101,13 @@ TOP_K = Task(
             "all", "a k as large as the vocabulary, or larger, keeps all.", ("all", "more_than_all"), AT
         ),
         Requirement(
-            "ties", "no more than k tokens are kept, even if several are equally likely.", ("equal",), AT
+            "ties",
+            "no more than k tokens keep a probability, even if several are equally likely.",
+            ("cut_off", "equal"),
+            AT,
         ),
-        Requirement("extremes", "logits in the thousands give no NaN.", ("large",), AT),
-        Requirement("banned", "tokens with a logit of −∞ stay impossible.", ("banned",), AT),
+        Requirement("extremes", EXTREMES, ("large", "low"), AT),
+        Requirement("banned", "tokens with a logit of −∞ stay impossible.", ("banned", "impossible"), AT),
         Requirement("dtype", "the result has the dtype of logits.", ("plain", "float32"), AT, ("dtype",)),
         Requirement("inputs", "logits are left unchanged.", ("plain",), AT, ("inputs",)),
         Requirement("refusals", "a k below 1 is refused with ValueError.", ("none", "negative"), AT),
@@ -113,13 +125,14 @@ def _nucleus_probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     found = _common(s, draw, P, 0.01)
     logits = found["plain"].args[0]
     equal = torch.zeros(s["batch"], 4, dtype=torch.float64)
-    words = "of 4 tokens that are equally likely, exactly 3 should keep a probability with p = 0.6"
+    words = "of 4 tokens that are equally likely, exactly {} should keep a probability with p = {}"
     return {
         "plain": found.pop("plain"),
         "wide": Probe([logits, 0.95]),
         **found,
         "all": Probe([equal, 1.0]),  # quarters, whose sum nobody rounds
-        "equal": Probe([equal, 0.6], view=_count(words)),
+        "equal": Probe([equal, 0.6], view=_count(words.format(3, 0.6))),
+        "exact": Probe([equal, 0.5], view=_count(words.format(2, 0.5))),
         "zero": Probe([logits, 0.0], refused="p=0.0"),
         "above_one": Probe([logits, 1.5], refused="p=1.5"),
     }
@@ -150,10 +163,13 @@ NUCLEUS = Task(
         Requirement("axes", "logits may have any number of axes.", ("one_axis", "three_axes"), AT),
         Requirement("all", "p = 1 keeps all.", ("all",), AT),
         Requirement(
-            "ties", "no more are kept than needed, even if several are equally likely.", ("equal",), AT
+            "ties",
+            "no more tokens keep a probability than needed, even if several are equally likely.",
+            ("cut_off", "equal", "exact"),
+            AT,
         ),
-        Requirement("extremes", "logits in the thousands give no NaN.", ("large",), AT),
-        Requirement("banned", "tokens with a logit of −∞ stay impossible.", ("banned",), AT),
+        Requirement("extremes", EXTREMES, ("large", "low"), AT),
+        Requirement("banned", "tokens with a logit of −∞ stay impossible.", ("banned", "impossible"), AT),
         Requirement("dtype", "the result has the dtype of logits.", ("plain", "float32"), AT, ("dtype",)),
         Requirement("inputs", "logits are left unchanged.", ("plain",), AT, ("inputs",)),
         Requirement(

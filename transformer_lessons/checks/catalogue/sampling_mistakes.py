@@ -128,6 +128,10 @@ def _filled_with_zero(logits: Tensor, kept: Tensor) -> Tensor:
     )
 
 
+def _filled_with(number: float) -> Callable:
+    return lambda logits, kept: logits.masked_fill(~kept, number).softmax(-1)
+
+
 def _softmax_twice(logits: Tensor, kept: Tensor) -> Tensor:
     return logits.softmax(-1).masked_fill(~kept, -math.inf).softmax(-1)
 
@@ -170,6 +174,14 @@ _SPREADING = (
         "All tokens stay possible, and hidden ones may beat the others.",
         AT,
         ({"spread": _filled_with_zero},),
+    ),
+    Mistake(
+        "finite_fill",
+        "you hide tokens by a logit that is low but finite, which leaves them a probability; −∞ has zero",
+        "−100 looks like “never” beside logits of ordinary size.",
+        "What was cut off is drawn once in a while, or always, if all logits are low.",
+        AT,
+        ({"spread": _filled_with(-100.0)}, {"spread": _filled_with(-1e3)}, {"spread": _filled_with(-1e4)}),
     ),
     Mistake(
         "softmax_twice",
@@ -308,6 +320,14 @@ NUCLEUS_MISTAKES = (
         "If the likeliest token alone has more than p, nothing is left: NaN.",
         AT,
         ({"within": lambda ordered, p: ordered.cumsum(-1) <= p}, {"within": _cut_before_but_one}),
+    ),
+    Mistake(
+        "boundary_overstepped",
+        "you keep one token too many where the sum is exactly p: p or more is enough",
+        "What comes after “cumulative > p” is removed, and equal is not greater.",
+        "With p = 0.5, three of four equal tokens stay.",
+        AT,
+        ({"within": lambda ordered, p: _before(ordered) <= p},),
     ),
     Mistake(
         "each_against_p",

@@ -61,6 +61,8 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         text = GROWN if bad is None and clean + 1 == growth else text
         return Probe([weights, found, scale, clean, rate, limit, growth], view=_view(text))
 
+    large = [torch.full(shape, 3e4, dtype=torch.float16) for shape in shapes]
+    zero = [torch.zeros_like(g) for g in large]
     inf, nan = float("inf"), float("nan")
     return {
         "plain": probe(1.0, 8.0, 0.5, 1e6),
@@ -74,6 +76,9 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "overflow_at_growth": probe(1.0, 32.0, 0.5, 1e6, clean=4, bad=(1, inf)),
         "growth": probe(1.0, 16.0, 0.5, 1e6, clean=4),
         "growth_of_one": probe(1.0, 16.0, 0.5, 1e6, clean=0, growth=1),
+        "large_sum": Probe([weights, large, 1024.0, 1, 0.5, 1e6, 5], view=_view(NORMAL)),
+        "zero": Probe([weights, zero, 32.0, 1, 0.5, 1.0, 5], view=_view(NORMAL)),
+        "scale_of_one": probe(1.0, 1.0, 0.5, 1e6, clean=2, bad=(0, inf)),
     }
 
 
@@ -378,13 +383,13 @@ TASK = Task(
         Requirement(
             "clipping",
             "divided by the scale, all gradients together are no longer than max_norm, computed in float32.",
-            ("clipped", "long", "below"),
+            ("clipped", "long", "below", "zero"),
             WRONG,
         ),
         Requirement(
             "overflow",
             "if any gradient is infinite or NaN, the weights stay, the scale is halved, clean is 0.",
-            ("first_inf", "minus_inf", "last_nan", "overflow_at_growth"),
+            ("first_inf", "minus_inf", "last_nan", "overflow_at_growth", "large_sum", "scale_of_one"),
             PRECISION,
         ),
         Requirement(

@@ -46,6 +46,12 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "other_batch": Probe(
             [_packed(draw, b + 1, q), packed[:1]], refused=f"queries of batch size {b + 1}, and keys of 1"
         ),
+        "close": Probe([packed + 10**9, packed + 10**9]),
+        "other_batch_keys": Probe(
+            [packed[:1], _packed(draw, b + 1, k)], refused=f"queries of batch size 1, and keys of {b + 1}"
+        ),
+        "three_axes": Probe([packed[None], packed[None]], refused="segments of three axes"),
+        "flat_keys": Probe([packed, packed[:, 0]], refused=f"keys of shape ({b},)"),
     }
 
 
@@ -109,6 +115,36 @@ def _pairwise(symbol: str) -> Callable:
 
 def _crash(*_) -> None:
     raise IndexError("too many indices for tensor")
+
+
+def _crash_on_one_axis(queries: Tensor, keys: Tensor) -> None:
+    if min(queries.dim(), keys.dim()) < 2:
+        _crash()
+
+
+def _refuse_one_axis(queries: Tensor, keys: Tensor) -> None:
+    if min(queries.dim(), keys.dim()) < 2:
+        raise ValueError("segments")
+
+
+def _refuse_queries(otherwise: Callable) -> Callable:
+    """Only the axes of the queries are looked at."""
+
+    def accept(queries: Tensor, keys: Tensor) -> None:
+        if queries.dim() != 2:
+            raise ValueError("query_segments")
+        if keys.dim() != 2:
+            otherwise()
+
+    return accept
+
+
+def _refuse_batch(wrong: Callable) -> Callable:
+    def one_batch(queries: Tensor, keys: Tensor) -> None:
+        if wrong(len(queries), len(keys)):
+            raise ValueError("segments")
+
+    return one_batch
 
 
 MISTAKES = (
@@ -227,14 +263,26 @@ MISTAKES = (
     ),
     *TO_TYPES,
     Mistake(
+        "compared_as_floats",
+        "you compare segments as float32, which cannot tell large numbers apart",
+        "cdist and other distances are made for floats.",
+        "Neighbouring segments with large numbers see each other.",
+        SEGMENTS,
+        ({"read": lambda queries, keys: (queries.float(), keys.float())},),
+    ),
+    Mistake(
         "segments_unchecked",
-        "you do not refuse segments without a batch axis",
+        "you do not refuse all segments of another number of axes than two",
         "The comparison works for any tensor, or fails by itself.",
         "A mistake elsewhere goes unnoticed here.",
         SEGMENTS,
         (
             {"accept": lambda queries, keys: None},
             {"accept": lambda queries, keys: _crash() if queries.dim() != 2 else None},
+            {"accept": _crash_on_one_axis},
+            {"accept": _refuse_one_axis},
+            {"accept": _refuse_queries(lambda: None)},
+            {"accept": _refuse_queries(_crash)},
         ),
     ),
     Mistake(
@@ -251,7 +299,11 @@ MISTAKES = (
         "A batch of one broadcasts against any other.",
         "Every sentence gets the segments of one.",
         SEGMENTS,
-        ({"one_batch": lambda queries, keys: None},),
+        (
+            {"one_batch": lambda queries, keys: None},
+            {"one_batch": _refuse_batch(lambda queries, keys: keys < queries)},
+            {"one_batch": _refuse_batch(lambda queries, keys: queries < keys)},
+        ),
     ),
 )
 
@@ -275,7 +327,7 @@ TASK = Task(
         Requirement(
             "numbers",
             "any numbers will do: 0, negative or large, in any order.",
-            ("zero", "returning", "far_apart"),
+            ("zero", "returning", "far_apart", "close"),
             SEGMENTS,
         ),
         Requirement("cross", "queries and keys may be of different sequences.", ("cross",), SEGMENTS),
@@ -286,7 +338,15 @@ TASK = Task(
         Requirement(
             "refusals",
             "what is no pair of integers (batch, length) of one batch size is refused with ValueError.",
-            ("one_axis", "floats", "float_keys", "other_batch"),
+            (
+                "one_axis",
+                "floats",
+                "float_keys",
+                "other_batch",
+                "other_batch_keys",
+                "three_axes",
+                "flat_keys",
+            ),
             SEGMENTS,
         ),
     ),

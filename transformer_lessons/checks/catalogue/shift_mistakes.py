@@ -70,6 +70,13 @@ def _rolled(entries: tuple[Tensor, ...], d: int) -> Tensor:
     return torch.eye(d, dtype=torch.float64)
 
 
+def _on_a_diagonal(matrix: Tensor, k: int) -> Tensor:
+    """`torch.diag` of ones, but beyond the matrix, where that is k × k zeros, without their memory."""
+    if abs(k) >= len(matrix):
+        return matrix.new_zeros(1).expand(abs(k), abs(k))
+    return torch.diag(matrix.new_ones(len(matrix) - abs(k)), k)
+
+
 def _accept_odd(k: int, d_model: int) -> None:
     if d_model < 2:
         raise ValueError("d_model")
@@ -88,6 +95,11 @@ def _crash_if_odd_refuse_none(k: int, d_model: int) -> None:
 
 def _accept_none(k: int, d_model: int) -> None:
     if d_model % 2:
+        raise ValueError("d_model")
+
+
+def _accept_negative(k: int, d_model: int) -> None:
+    if d_model % 2 or d_model == 0:
         raise ValueError("d_model")
 
 
@@ -188,10 +200,7 @@ SHIFT_MISTAKES = (
         (
             {"place": _rolled, "repeat": lambda matrix, k: matrix.roll(k, 0)},
             {"place": _rolled, "repeat": lambda matrix, k: matrix.roll(k, 1)},
-            {
-                "place": _rolled,
-                "repeat": lambda matrix, k: torch.diag(matrix.new_ones(max(len(matrix) - abs(k), 0)), k),
-            },
+            {"place": _rolled, "repeat": _on_a_diagonal},
         ),
     ),
     Mistake(
@@ -224,6 +233,7 @@ SHIFT_MISTAKES = (
                 _crash_if_odd,
                 _crash_if_odd_refuse_none,
                 _accept_none,
+                _accept_negative,
                 _crash_if_none,
                 _refuse_odd_crash_if_none,
                 _crash_always,

@@ -36,6 +36,7 @@ def _table_probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "dtype": Probe([n, d], view=_dtype),
         "negative": Probe([-n, d], refused=f"length={-n}"),
         "no_width": Probe([n, 0], refused="d_model=0"),
+        "negative_width": Probe([n, -d], refused=f"d_model={-d}"),
     }
 
 
@@ -69,7 +70,7 @@ TABLE = Task(
         Requirement(
             "refusals",
             "a negative length and a d_model below 1 are refused with ValueError.",
-            ("negative", "no_width"),
+            ("negative", "no_width", "negative_width"),
             FORMULA,
         ),
     ),
@@ -99,6 +100,7 @@ def _shift_probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "dtype": Probe([k, d], view=_dtype),
         "odd": Probe([k, d + 1], refused=f"an odd d_model, {d + 1}"),
         "no_width": Probe([k, 0], refused="d_model=0"),
+        "negative_width": Probe([k, -d], refused=f"d_model={-d}"),
     }
 
 
@@ -128,7 +130,7 @@ SHIFT = Task(
         Requirement(
             "refusals",
             "a d_model that is odd or below 2 is refused with ValueError.",
-            ("odd", "no_width"),
+            ("odd", "no_width", "negative_width"),
             STEP,
         ),
     ),

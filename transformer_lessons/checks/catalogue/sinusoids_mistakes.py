@@ -128,6 +128,11 @@ def _only_length_and_crash(length: int, d_model: int) -> None:
         raise ZeroDivisionError
 
 
+def _only_no_width(length: int, d_model: int) -> None:
+    if length < 0 or d_model == 0:
+        raise ValueError("length, d_model")
+
+
 def _only_width(length: int, d_model: int) -> None:
     if d_model < 1:
         raise ValueError("d_model")
@@ -345,6 +350,7 @@ TABLE_MISTAKES = (
             {"accept": lambda length, d_model: None},
             {"accept": _only_length},
             {"accept": _only_length_and_crash},
+            {"accept": _only_no_width},
             {"accept": _only_width},
             {"accept": _crash_on_bad_table},
         ),

@@ -17,13 +17,17 @@ from transformer_lessons.decoding import greedy
 __all__ = ["NEARLY_ALL", "Small", "in_training", "loudest", "steps_taken"]
 
 USUAL = (0, 1, 2)  # padding, beginning and end
+INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 NEARLY_ALL = 1 - 1e-9  # the share that dropout takes from a model that must not be left in training mode
 
 
 def in_training(shown: list) -> dict:
     """Of what a call returned and the state of its `training_model`: what the call should not change."""
     tokens, state = shown
+    if isinstance(tokens, Tensor) and tokens.dtype in INTEGERS:
+        tokens = tokens.long()  # ids of any size do
     return {
+        "ids should be integers": not (isinstance(tokens, Tensor) and tokens.is_floating_point()),
         "a model that comes in training mode says something else than in evaluation mode": tokens,
         "a model that comes in training mode should be left in training mode": state["is_training"],
     }

@@ -8,13 +8,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_lessons.checks.catalogue.feed_forward import (
-    DROPOUT,
     SMALL,
-    WIDTH_UNCHECKED,
+    below_one,
     dropped,
+    inputs_to_drop,
     sizes,
     state_of,
 )
+from transformer_lessons.checks.catalogue.feed_forward_mistakes import DROPOUT, WIDTH_UNCHECKED
+from transformer_lessons.checks.catalogue.layer_parts import RATE
 from transformer_lessons.checks.core import Build, Draw, Mistake, Probe, Requirement, Task
 from transformer_lessons.feed_forward import SwiGLU
 
@@ -39,20 +41,21 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "smallest": Probe([draw.normal(b, t, 1)], build=Build([1, 1], dtype="float64", state=small)),
         "narrow": Probe([draw.normal(b, t, d + 1)], build=layer, refused=f"x of width {d + 1}, not {d}"),
         "no_hidden": Probe([x.float()], build=Build([d, 0]), refused="d_ff=0"),
+        **below_one(d, h),
     }
 
 
 def _dropping(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
-    """Dropout, where scores are so large that silu is the identity, and what is gated passes on to the output."""
+    """Dropout, where what is gated is never near zero and passes on to the output."""
     n = max(s["width"], 7)
-    x, bias = draw.normal(max(s["batch"], 3), max(s["length"], 3), n), torch.ones(n, dtype=torch.float64)
+    x, bias = inputs_to_drop(draw, n), torch.ones(n, dtype=torch.float64)
     W_1, W_3 = (draw.normal(n, n).sigmoid() / 10 for _ in range(2))
     state = {"W_1.weight": W_1, "W_2.weight": torch.eye(n, dtype=torch.float64), "W_3.weight": W_3}
-    state |= {"W_1.bias": 30 * bias, "W_2.bias": bias, "W_3.bias": 2 * bias}
-    gated = (x @ W_1.T + 30) * (x @ W_3.T + 2)
+    state |= {"W_1.bias": 2 * bias, "W_2.bias": bias, "W_3.bias": 3 * bias}
+    gated = F.silu(x @ W_1.T + 2) * (x @ W_3.T + 3)
 
     def probe(training: bool) -> Probe:
-        build = Build([n, n], {"dropout": 0.5, "bias": True}, "float64", state, training)
+        build = Build([n, n], {"dropout": RATE, "bias": True}, "float64", state, training)
         return Probe([x], build=build, view=lambda output: dropped(output, gated, bias, training))
 
     return {"training": probe(True), "evaluation": probe(False)}
@@ -81,6 +84,7 @@ class Steps:
     dropout: Callable = lambda given: given or 0.0
     maps: Callable = _maps
     fits: Callable = _fits
+    drop_input: Callable = lambda x, p, training: x
     expand: Callable = lambda x, W_1, W_3: (W_1(x), W_3(x))
     gate: Callable = lambda score, gate: F.silu(score) * gate
     drop: Callable = lambda hidden, p, training: F.dropout(hidden, p, training)
@@ -99,6 +103,7 @@ def assemble(steps: Steps) -> type[nn.Module]:
 
         def forward(self, x):
             steps.fits(x, self.d_model)
+            x = steps.drop_input(x, self.p, self.training)
             hidden = steps.gate(*steps.expand(x, self.W_1, self.W_3))
             y = self.W_2(steps.drop(hidden, self.p, self.training))
             return steps.drop_output(y, self.p, self.training)
@@ -234,11 +239,15 @@ MISTAKES = (
     WIDTH_UNCHECKED,
     Mistake(
         "sizes_unchecked",
-        "you accept a hidden width of zero",
-        "nn.Linear takes it with no more than a warning.",
-        "The layer puts out zeros, whatever comes in.",
+        "you do not refuse all sizes below 1",
+        "nn.Linear takes a width of zero with no more than a warning.",
+        "With d_ff=0 the layer puts out zeros, whatever comes in.",
         LAYER,
-        ({"accept": lambda d_model, d_ff: None},),
+        (
+            {"accept": lambda d_model, d_ff: None},
+            {"accept": lambda d_model, d_ff: _accept(1, d_ff)},
+            {"accept": lambda d_model, d_ff: _accept(abs(d_model), abs(d_ff))},
+        ),
     ),
 )
 
@@ -272,7 +281,7 @@ TASK = Task(
         Requirement(
             "refusals",
             "another width than d_model and sizes below 1 are refused with ValueError.",
-            ("smallest", "narrow", "no_hidden"),
+            ("smallest", "narrow", "no_hidden", "no_width", "negative_hidden", "negative_width"),
             LAYER,
         ),
     ),

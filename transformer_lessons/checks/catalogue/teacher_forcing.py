@@ -39,6 +39,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "unequal": Probe([unequal, 1, 2, 0]),
         "pad": Probe([unequal, 1, 2, 3]),
         "marks": Probe([unequal, 4, 3, 0]),
+        "one_mark": Probe([unequal, 2, 2, 0]),
         "others": Probe([sentences(n, 1, n + 1, low=0), 41, 31, 37]),
         "empty": Probe([[[], same[0]], 1, 2, 0]),
         "types": Probe([unequal, 1, 2, 0], view=_types),
@@ -306,7 +307,9 @@ TASK = Task(
             SHIFT,
         ),
         Requirement("padding", "shorter rows are filled with padding on the right.", ("unequal",), SHIFT),
-        Requirement("ids", "any ids can be the marks and the padding.", ("pad", "marks", "others"), SHIFT),
+        Requirement(
+            "ids", "any ids can be the marks and the padding.", ("pad", "marks", "one_mark", "others"), SHIFT
+        ),
         Requirement("empty", "of an empty sentence, the marks are left.", ("empty",), SHIFT),
         Requirement("dtype", "both are of type int64.", ("types",), SHIFT),
         Requirement(

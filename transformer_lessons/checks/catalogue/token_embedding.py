@@ -2,20 +2,27 @@
 
 import math
 import random
-from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
 
-from transformer_lessons.checks.core import Build, Draw, Mistake, Probe, Requirement, Task
+from transformer_lessons.checks.catalogue.token_embedding_mistakes import MISTAKES, Steps, assemble
+from transformer_lessons.checks.core import Build, Draw, Probe, Requirement, Task
 from transformer_lessons.embeddings import TokenEmbedding
 
 __all__ = ["TASK"]
 
 LOOKUP, SCALE, INPUT, WRONG = "#ch02-lookup", "#ch02-scale", "#ch02-input", "#ch02-wrong"
-START = "at first, the weight's entries should be drawn with mean 0 and variance 1/d_model"
+STARTS = {
+    "a row": "at first, a row of the weight is zeros throughout",
+    "constant": "at first, all entries of the weight are the same",
+    "off centre": "at first, the weight's entries have another mean than 0",
+    "1": "at first, the weight's entries have variance 1, not 1/d_model",
+    "1/d²": "at first, the weight's entries have variance 1/d_model², not 1/d_model",
+    "0.02": "at first, the weight's entries have standard deviation 0.02, not √(1/d_model)",
+    "xavier": "at first, the weight's entries have variance 2/(vocab_size + d_model), not 1/d_model",
+    "larger": "at first, the weight's entries have a variance above 1/d_model",
+    "smaller": "at first, the weight's entries have a variance below 1/d_model",
+}
 
 
 def _sizes(seed: int) -> dict[str, int]:
@@ -39,6 +46,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     return {
         "loaded": Probe([ids], build=built, cotangents=[draw.normal(b, t, d, dtype=torch.float32)]),
         "start": Probe([], build=Build([211, 101]), method="state", view=_drawn),
+        "start_narrow": Probe([], build=Build([211, 67]), method="state", view=_drawn),
         "int32": Probe([ids[:1, :1].to(torch.int32)], build=built),
         "float64": Probe([ids], build=double),
         "again": Probe([ids], build=used, note="the second call"),
@@ -49,11 +57,14 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "floats": Probe([ids.float()], build=built, refused="ids of floating-point numbers"),
         "no_tokens": Probe([], build=Build([0, d]), method="state", refused="vocab_size=0"),
         "no_width": Probe([], build=Build([v, 0]), method="state", refused="d_model=0"),
+        "three_axes": Probe([ids[None]], build=built, refused="ids of three axes"),
+        "negative_tokens": Probe([], build=Build([-v, d]), method="state", refused=f"vocab_size={-v}"),
+        "negative_width": Probe([], build=Build([v, -d]), method="state", refused=f"d_model={-d}"),
     }
 
 
 def _drawn(state: dict) -> dict:
-    """Which of the usual starts this is: chance forbids comparing the numbers."""
+    """What is wrong with a start, the usual ones first: chance forbids comparing the numbers."""
     weight = state["weight"]
     (vocab, width), spread = weight.shape, weight.std().item()
     usual = {
@@ -63,310 +74,14 @@ def _drawn(state: dict) -> dict:
         "0.02": 0.02,
         "xavier": math.sqrt(2 / (vocab + width)),
     }
-    kind = next((name for name, size in usual.items() if abs(spread / size - 1) < 0.04), "another")
-    kind = kind if abs(weight.mean().item()) < 0.05 * spread else "not centred"
-    return {START: "constant" if spread == 0 else kind}
+    other = "larger" if spread > usual["1/d"] else "smaller"
+    kind = next((name for name, size in usual.items() if abs(spread / size - 1) < 0.04), other)
+    kind = kind if abs(weight.mean().item()) < 0.05 * spread else "off centre"
+    shown = {"constant" if spread == 0 else kind}
+    if spread and not weight.any(dim=1).all():
+        shown.add("a row")
+    return {sentence: name in shown for name, sentence in STARTS.items()}
 
-
-def _accept_sizes(vocab_size: int, d_model: int) -> None:
-    if vocab_size < 1 or d_model < 1:
-        raise ValueError("vocab_size, d_model: expected 1 or more")
-
-
-def _accept_ids(ids: Tensor) -> None:
-    if ids.dim() != 2 or ids.is_floating_point():
-        raise ValueError("ids: expected integers of shape (batch, length)")
-
-
-def _accept_range(ids: Tensor, vocab_size: int) -> None:
-    if ids.numel() and (ids.min() < 0 or ids.max() >= vocab_size):
-        raise ValueError("ids: expected 0 to vocab_size - 1")
-
-
-@dataclass(frozen=True)
-class Steps:
-    """What a mistake may replace; together, the right answer."""
-
-    accept_sizes: Callable = _accept_sizes
-    start: Callable = lambda v, d: torch.randn(v, d) / math.sqrt(d)
-    keep: Callable = lambda module, weight: setattr(module, "weight", nn.Parameter(weight))
-    accept_ids: Callable = _accept_ids
-    accept_range: Callable = _accept_range
-    look_up: Callable = lambda ids, weight: F.embedding(ids, weight)
-    scale: Callable = lambda x, ids, weight: x * math.sqrt(weight.size(1))
-    result: Callable = lambda x: x
-
-
-def assemble(steps: Steps) -> type[nn.Module]:
-    """A token embedding in these steps."""
-
-    class Embedding(nn.Module):
-        def __init__(self, vocab_size, d_model):
-            super().__init__()
-            steps.accept_sizes(vocab_size, d_model)
-            steps.keep(self, steps.start(vocab_size, d_model))
-
-        def forward(self, ids):
-            steps.accept_ids(ids)
-            steps.accept_range(ids, len(self.weight))
-            return steps.result(steps.scale(steps.look_up(ids, self.weight), ids, self.weight))
-
-    return Embedding
-
-
-def _in_place(x: Tensor, ids: Tensor, weight: Tensor) -> Tensor:
-    """The factor goes into the weight itself, at every call."""
-    weight.data.mul_(math.sqrt(weight.size(1)))
-    return F.embedding(ids, weight)
-
-
-def _one_hot_that_guesses(ids: Tensor, weight: Tensor) -> Tensor:
-    return F.one_hot(ids.long()).to(weight.dtype) @ weight
-
-
-def _crash_beyond(ids: Tensor, vocab_size: int) -> None:
-    if ids.numel() and ids.max() >= vocab_size:
-        raise IndexError("index out of range")
-
-
-def _crash_outside(ids: Tensor, vocab_size: int) -> None:
-    if ids.numel() and (ids.min() < 0 or ids.max() >= vocab_size):
-        raise IndexError("index out of range in self")
-
-
-def _crash_on_floats(ids: Tensor) -> None:
-    if ids.is_floating_point():
-        raise RuntimeError("Expected tensor for argument #1 'indices' to have a scalar type of Long or Int")
-
-
-def _only(what: str) -> Callable:
-    """One of the two sizes is checked."""
-
-    def accept(vocab_size: int, d_model: int) -> None:
-        if {"vocab_size": vocab_size, "d_model": d_model}[what] < 1:
-            raise ValueError(what)
-
-    return accept
-
-
-def _crash_but_for_batches(ids: Tensor) -> None:
-    if ids.dim() != 2 or ids.is_floating_point():
-        raise IndexError("tensors used as indices must be long")
-
-
-def _clamped(ids: Tensor, weight: Tensor) -> Tensor:
-    return F.embedding(ids.clamp(0, len(weight) - 1), weight)
-
-
-def _as_drawn(size: Callable) -> Callable:
-    return lambda v, d: torch.randn(v, d) * size(v, d)
-
-
-def _times(factor: Callable) -> dict[str, Callable]:
-    return {"scale": lambda x, ids, weight: x * factor(x, ids, weight)}
-
-
-MISTAKES = (
-    Mistake(
-        "factor_missing",
-        "you return the rows as they are; they are to be multiplied by √d_model",
-        "A look-up is what nn.Embedding does, and the factor is one sentence in the paper.",
-        "With entries of variance 1/d_model, the position drowns the token.",
-        SCALE,
-        (_times(lambda x, ids, weight: 1.0),),
-    ),
-    Mistake(
-        "plain_embedding",
-        "you return rows of a weight that starts from variance 1, unscaled: as nn.Embedding comes, or with the "
-        "factor √d_model in the weight instead of on what comes out",
-        "Inputs of variance 1 come out, which is what the factor is for.",
-        "As the output projection, the same weight gives scores of variance d_model.",
-        WRONG,
-        ({**_times(lambda x, ids, weight: 1.0), "start": torch.randn},),
-    ),
-    Mistake(
-        "factor_not_rooted",
-        "you multiply by d_model; the factor is its root",
-        "The root got lost.",
-        "The token drowns the position.",
-        SCALE,
-        (_times(lambda x, ids, weight: weight.size(1)),),
-    ),
-    Mistake(
-        "factor_divides",
-        "you divide by √d_model; the rows are to be multiplied by it",
-        "Attention divides by a root, so the embedding seems to.",
-        "Tokens have next to no length beside their positions.",
-        SCALE,
-        (_times(lambda x, ids, weight: 1 / math.sqrt(weight.size(1))),),
-    ),
-    Mistake(
-        "factor_of_vocabulary",
-        "you take the root of the number of tokens; it is the root of the width, d_model",
-        "weight.size(0), or len(weight), is the vocabulary's size.",
-        "The larger the vocabulary, the larger the vectors.",
-        SCALE,
-        (_times(lambda x, ids, weight: math.sqrt(weight.size(0))),),
-    ),
-    Mistake(
-        "factor_of_length",
-        "you take the root of the sentence's length; it is the root of the width, d_model",
-        "The wrong axis of the result or of the ids was read.",
-        "A token's vector depends on how long the sentence is.",
-        SCALE,
-        (_times(lambda x, ids, weight: math.sqrt(ids.size(1))),),
-    ),
-    Mistake(
-        "gradient_lost",
-        "you cut the weight off from training, with .data, .detach(), no_grad or a buffer",
-        "A look-up copies numbers, and copying does not look like something with a gradient.",
-        "Outputs are right, and the embedding never learns.",
-        LOOKUP,
-        (
-            {"look_up": lambda ids, weight: F.embedding(ids, weight.detach())},
-            {"keep": lambda module, weight: module.register_buffer("weight", weight)},
-            {"keep": lambda module, weight: setattr(module, "weight", nn.Parameter(weight, False))},
-        ),
-    ),
-    Mistake(
-        "padding_row_frozen",
-        "you keep gradients from row 0, as padding_idx=0 does; here each row is one like any other",
-        "Padding is thought to need a row of zeros.",
-        "The row stays as it was; and 0 need not be the padding's id.",
-        WRONG,
-        ({"look_up": lambda ids, weight: F.embedding(ids, weight, padding_idx=0)},),
-    ),
-    Mistake(
-        "gradient_averaged",
-        "you divide a row's gradient by how often its token occurs; the gradients of all its places are added up",
-        "scale_grad_by_freq sounds reasonable.",
-        "Frequent tokens learn as slowly as rare ones.",
-        LOOKUP,
-        ({"look_up": lambda ids, weight: F.embedding(ids, weight, scale_grad_by_freq=True)},),
-    ),
-    Mistake(
-        "one_hot_guesses",
-        "you let one_hot guess the number of tokens from the largest id it meets",
-        "one_hot works without its second argument.",
-        "It fails for every batch in which the last token does not occur.",
-        LOOKUP,
-        ({"look_up": _one_hot_that_guesses},),
-    ),
-    Mistake(
-        "start_variance_one",
-        "your weight starts from variance 1, as torch.randn and nn.Embedding draw; it should be 1/d_model",
-        "It is the default.",
-        "Multiplied by √d_model, such vectors drown the positions; tied, scores have variance d_model.",
-        SCALE,
-        ({"start": torch.randn},),
-    ),
-    Mistake(
-        "start_variance_too_small",
-        "you divided the first entries by d_model: that makes their variance 1/d_model²; divide by its root",
-        "Variance and standard deviation were mixed up.",
-        "Tokens start next to nothing beside their positions.",
-        SCALE,
-        ({"start": _as_drawn(lambda v, d: 1 / d)},),
-    ),
-    Mistake(
-        "start_constant",
-        "all entries of your weight are the same at first",
-        "torch.zeros or torch.ones was written down as a place to load weights into.",
-        "All tokens have the same vector, and a model cannot tell them apart.",
-        LOOKUP,
-        ({"start": torch.zeros}, {"start": torch.ones}),
-    ),
-    Mistake(
-        "start_xavier",
-        "your weight starts as xavier_uniform_ draws it; that variance depends on the vocabulary, too",
-        "A usual loop initialises all parameters of a model so.",
-        "With a large vocabulary, entries are far too small.",
-        WRONG,
-        ({"start": _as_drawn(lambda v, d: math.sqrt(2 / (v + d)))},),
-    ),
-    Mistake(
-        "start_fixed",
-        "your weight starts with the standard deviation 0.02, whatever d_model is",
-        "GPT-2 does it so, at one width.",
-        "Right for d_model = 2500 only.",
-        SCALE,
-        ({"start": _as_drawn(lambda v, d: 0.02)},),
-    ),
-    Mistake(
-        "weight_scaled_in_place",
-        "you multiply the weight itself, at every call",
-        "An assignment or an operation in place was meant for the result.",
-        "From call to call, all vectors grow.",
-        WRONG,
-        ({"scale": _in_place},),
-    ),
-    Mistake(
-        "forced_float32",
-        "you return float32, whatever the weight's dtype is",
-        "Floats were made explicitly somewhere.",
-        "float64 loses half its digits.",
-        LOOKUP,
-        ({"result": Tensor.float},),
-    ),
-    Mistake(
-        "factor_in_float32",
-        "your factor is a float32 tensor, so it has float32's digits only",
-        "torch.sqrt wants a tensor, and torch.tensor makes it of float32.",
-        "In float64, results are wrong from the eighth digit on.",
-        SCALE,
-        ({"scale": lambda x, ids, weight: x * torch.sqrt(torch.tensor(float(weight.size(1))))},),
-    ),
-    Mistake(
-        "negative_wraps",
-        "you index with the ids unchecked, and −1 is the last token then",
-        "Indexing counts from the end for negative numbers.",
-        "A mark such as −100 for “no answer” becomes a word, without an error.",
-        LOOKUP,
-        ({"accept_range": _crash_beyond, "look_up": lambda ids, weight: weight[ids.long()]},),
-    ),
-    Mistake(
-        "range_unchecked",
-        "you leave ids out of range to torch, whose IndexError says neither which id nor which range",
-        "It complains, on a CPU.",
-        "On a GPU it takes the whole process down.",
-        LOOKUP,
-        ({"accept_range": _crash_outside},),
-    ),
-    Mistake(
-        "range_hidden",
-        "you bring ids outside the vocabulary into it, by clamping or by a remainder",
-        "It keeps the program running.",
-        "A wrong id becomes some other word.",
-        LOOKUP,
-        ({"accept_range": lambda ids, vocab_size: None, "look_up": _clamped},),
-    ),
-    Mistake(
-        "ids_unchecked",
-        "you do not refuse what is no batch of ids: one axis, or floating-point numbers",
-        "A look-up works for any shape.",
-        "A batch axis that got lost is found much later.",
-        LOOKUP,
-        (
-            {"accept_ids": _crash_on_floats},
-            {"accept_ids": lambda ids: None, "look_up": lambda ids, weight: F.embedding(ids.long(), weight)},
-            {"accept_ids": _crash_but_for_batches},
-        ),
-    ),
-    Mistake(
-        "sizes_unchecked",
-        "you do not refuse a vocab_size or d_model below 1",
-        "An empty weight is a weight.",
-        "A typo in a configuration shows somewhere else.",
-        LOOKUP,
-        (
-            {"accept_sizes": lambda v, d: None},
-            {"accept_sizes": lambda v, d: None, "start": _as_drawn(lambda v, d: max(d, 1) ** -0.5)},
-            {"accept_sizes": _only("d_model")},
-            {"accept_sizes": _only("vocab_size")},
-            {"accept_sizes": _only("vocab_size"), "start": _as_drawn(lambda v, d: max(d, 1) ** -0.5)},
-        ),
-    ),
-)
 
 TASK = Task(
     name="token_embedding",
@@ -392,7 +107,10 @@ TASK = Task(
             ("gradients", "parameters"),
         ),
         Requirement(
-            "start", "entries of weight start with mean 0 and variance 1/d_model.", ("start",), SCALE
+            "start",
+            "entries of weight start with mean 0 and variance 1/d_model.",
+            ("start", "start_narrow"),
+            SCALE,
         ),
         Requirement("ids", "int64 or int32, one id or many: all will do.", ("int32",), LOOKUP),
         Requirement(
@@ -414,7 +132,16 @@ TASK = Task(
         Requirement(
             "refusals",
             "what is no batch of ids, and sizes below 1, are refused with ValueError.",
-            ("smallest", "one_axis", "floats", "no_tokens", "no_width"),
+            (
+                "smallest",
+                "one_axis",
+                "floats",
+                "no_tokens",
+                "no_width",
+                "three_axes",
+                "negative_tokens",
+                "negative_width",
+            ),
             LOOKUP,
         ),
     ),

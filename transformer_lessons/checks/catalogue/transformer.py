@@ -2,16 +2,14 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from transformer_lessons.checks.core import Build, Draw, Mistake, Probe, Requirement, Task
-from transformer_lessons.config import TransformerConfig
-from transformer_lessons.encodings import sinusoidal
-from transformer_lessons.layers import DecoderLayer, EncoderLayer
-from transformer_lessons.norms import LayerNorm
+from transformer_lessons.checks.catalogue.layer_parts import RATE
+from transformer_lessons.checks.catalogue.transformer_dropout import training
+from transformer_lessons.checks.catalogue.transformer_mistakes import MISTAKES, Steps, assemble
+from transformer_lessons.checks.core import Build, Draw, Probe, Requirement, Task
 
 __all__ = ["TASK"]
 
@@ -51,6 +49,11 @@ def _drawn(state: dict) -> dict:
     return {"the matrix should start with a standard deviation of 1/√d_model": kind}
 
 
+def _before_padding(tgt: Tensor, pad_id: int) -> Callable[[Tensor], Tensor]:
+    """A view of the logits without those of padding, which nobody reads."""
+    return lambda logits: logits.masked_fill((tgt[:, :-1] == pad_id)[..., None], 0.0)
+
+
 def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     b, d, v = s["batch"], s["heads"] * s["d_k"], s["vocab_size"]
     sizes = {"vocab_size": v, "d_model": d, "num_heads": s["heads"], "d_ff": 7, "num_layers": 2}
@@ -62,306 +65,29 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         state = {name: 0.5 * draw.normal(*t.shape, dtype=torch.float32) for name, t in own.items()}
         return Build([changed], state=state, training=False)  # float32, as tables of positions often are
 
-    post, pre, other = built(), built(norm_first=True, num_layers=1), built(pad_id=v - 1, num_layers=1)
+    post, pre = built(), built(norm_first=True, dropout=RATE)  # in evaluation, nothing is dropped
+    one, other = built(num_layers=1), built(pad_id=v - 1, num_layers=1)
     src, tgt = _ids(draw, b, s["source"], v, 0), _ids(draw, b, s["target"], v, 0)
+    others = [_ids(draw, b, s[side], v, v - 1) for side in ("source", "target")]
     whole, wholes = draw.integers(1, v, b, s["source"]), draw.integers(1, v, b, s["target"])
     cotangents = [draw.normal(b, s["target"] - 1, v, dtype=torch.float32)]
     return {
         "post": Probe([whole, wholes], build=post, cotangents=cotangents),
         "pre": Probe([whole, wholes], build=pre),
-        "padded": Probe([src, tgt], build=post),
-        "pad_id": Probe(
-            [_ids(draw, b, s["source"], v, v - 1), _ids(draw, b, s["target"], v, v - 1)], build=other
-        ),
+        "padded": Probe([src, tgt], build=post, view=_before_padding(tgt, 0)),
+        "pad_id": Probe(others, build=other, view=_before_padding(others[1], v - 1)),
+        **training(draw),
         "start": Probe(
             [],
             build=Build([settings | {"vocab_size": 211, "d_model": 60, "num_heads": 2, "num_layers": 1}]),
             method="state",
             view=_drawn,
         ),
-        "two_tokens": Probe([whole, wholes[:, :2]], build=pre),
-        "short": Probe([src, tgt[:, :1]], build=pre, refused="a target of one token, with nothing after it"),
-        "batches": Probe([src[:1], torch.cat([tgt, tgt])], build=pre, refused="batches of two sizes"),
+        "two_tokens": Probe([whole, wholes[:, :2]], build=one),
+        "short": Probe([src, tgt[:, :1]], build=one, refused="a target of one token, with nothing after it"),
+        "batches": Probe([src[:1], torch.cat([tgt, tgt])], build=one, refused="batches of two sizes"),
     }
 
-
-def _accept(src: Tensor, tgt: Tensor) -> None:
-    if tgt.size(1) < 2 or len(src) != len(tgt):
-        raise ValueError("tgt: expected two tokens or more, and as many sentences as src")
-
-
-def _embed(weight: Tensor, ids: Tensor) -> Tensor:
-    return weight[ids] * weight.size(1) ** 0.5
-
-
-def _in_turn(layers: nn.ModuleList, x: Tensor, *given: Tensor) -> Tensor:
-    for layer in layers:
-        x = layer(x, *given)
-    return x
-
-
-@dataclass(frozen=True)
-class Steps:
-    """What a mistake may replace; together, the right answer."""
-
-    accept: Callable = _accept
-    shift: Callable = lambda tgt: tgt[:, :-1]
-    mask: Callable = lambda src, pad_id: (src != pad_id)[:, None, None, :]
-    embed: Callable = _embed
-    place: Callable = lambda x: x + sinusoidal(*x.shape[1:]).to(x)
-    place_target: Callable = lambda x: x + sinusoidal(*x.shape[1:]).to(x)
-    encode: Callable = _in_turn
-    decode: Callable = _in_turn
-    memory: Callable = lambda memory, x: memory
-    encoder_mask: Callable = lambda mask: mask
-    cross_mask: Callable = lambda mask: mask
-    finish_memory: Callable = lambda norm, x: norm(x)
-    finish: Callable = lambda norm, x: norm(x)
-    project: Callable = lambda hidden, weight: hidden @ weight.T
-    result: Callable = lambda logits: logits
-    start: Callable = lambda weight: nn.init.normal_(weight, std=weight.size(1) ** -0.5)
-
-
-def assemble(steps: Steps) -> type[nn.Module]:
-    """The model in these steps."""
-
-    class Model(nn.Module):
-        def __init__(self, settings):
-            super().__init__()
-            v, n = settings["vocab_size"], settings["num_layers"]
-            sizes = {
-                name: settings[name] for name in ("d_model", "num_heads", "d_ff", "dropout", "norm_first")
-            }
-            config = TransformerConfig(v, v, **sizes)
-            d_model = config.d_model
-            self.pad_id = settings["pad_id"]
-            self.embedding = nn.Embedding(v, d_model)
-            steps.start(self.embedding.weight)
-            self.encoder_layers = nn.ModuleList(EncoderLayer(config) for _ in range(n))
-            self.decoder_layers = nn.ModuleList(DecoderLayer(config) for _ in range(n))
-            last = LayerNorm if config.norm_first else nn.Identity
-            self.encoder_norm, self.decoder_norm = last(d_model), last(d_model)
-            self.dropout = nn.Dropout(config.dropout)
-
-        def forward(self, src, tgt):
-            steps.accept(src, tgt)
-            weight, mask = self.embedding.weight, steps.mask(src, self.pad_id)
-            x = self.dropout(steps.place(steps.embed(weight, src)))
-            memory = steps.encode(self.encoder_layers, x, steps.encoder_mask(mask))
-            memory = steps.memory(steps.finish_memory(self.encoder_norm, memory), x)
-            y = self.dropout(steps.place_target(steps.embed(weight, steps.shift(tgt))))
-            y = steps.decode(self.decoder_layers, y, memory, steps.cross_mask(mask))
-            return steps.result(steps.project(steps.finish(self.decoder_norm, y), weight))
-
-    return Model
-
-
-def _all_read_the_input(layers: nn.ModuleList, x: Tensor, *given: Tensor) -> Tensor:
-    return [layer(x, *given) for layer in layers][-1]
-
-
-def _first_alone(layers: nn.ModuleList, x: Tensor, *given: Tensor) -> Tensor:
-    return layers[0](x, *given)
-
-
-def _first_again(layers: nn.ModuleList, x: Tensor, *given: Tensor) -> Tensor:
-    for _ in layers:
-        x = layers[0](x, *given)
-    return x
-
-
-def _turned_round(layers: nn.ModuleList, x: Tensor, *given: Tensor) -> Tensor:
-    return _in_turn(list(layers)[::-1], x, *given)
-
-
-def _nowhere(x: Tensor) -> Tensor:
-    return x
-
-
-MISTAKES = (
-    Mistake(
-        "not_shifted",
-        "you feed the decoder the whole target; its last token has nothing after it to be predicted",
-        "Target in, target out.",
-        "One row of logits too many, and the answers do not line up.",
-        ENDS,
-        ({"shift": lambda tgt: tgt},),
-    ),
-    Mistake(
-        "shifted_the_wrong_way",
-        "you feed the decoder what it is to predict: all but the first token instead of all but the last",
-        "The two slices are easily exchanged.",
-        "Copying is enough, so the training loss becomes nearly zero, and translations are nonsense.",
-        ENDS,
-        ({"shift": lambda tgt: tgt[:, 1:]},),
-    ),
-    Mistake(
-        "embedding_not_scaled",
-        "you left out the factor √d_model on the embeddings",
-        "nn.Embedding has none.",
-        "Positions drown the tokens, and tied logits have another size than planned.",
-        ENDS,
-        ({"embed": lambda weight, ids: weight[ids]},),
-    ),
-    Mistake(
-        "no_positions",
-        "you add no positions on one side or both",
-        "Everything has the right shape without them.",
-        "The order of the words makes no difference.",
-        PROPERTIES,
-        (
-            {"place": _nowhere, "place_target": _nowhere},
-            {"place": _nowhere},
-            {"place_target": _nowhere},
-        ),
-    ),
-    Mistake(
-        "source_mask_missing",
-        "you do not hide the source's padding in the encoder, in cross-attention, or in both",
-        "One of the two places was forgotten.",
-        "A sentence's logits depend on how long the others of its batch are.",
-        PROPERTIES,
-        (
-            {"mask": lambda src, pad_id: None},
-            {"encoder_mask": lambda mask: None},
-            {"cross_mask": lambda mask: None},
-        ),
-    ),
-    Mistake(
-        "mask_inverted",
-        "your mask is True at the padding; here and in the package True means “may attend”",
-        "PyTorch's src_key_padding_mask is the other way round.",
-        "Where there is padding, nothing else is seen.",
-        PROPERTIES,
-        ({"mask": lambda src, pad_id: (src == pad_id)[:, None, None, :]},),
-    ),
-    Mistake(
-        "pad_id_zero",
-        "you take 0 for the padding, whatever pad_id is",
-        "It is 0 in most examples.",
-        "With another vocabulary padding is read, and a real token hidden.",
-        PROPERTIES,
-        ({"mask": lambda src, pad_id: (src != 0)[:, None, None, :]},),
-    ),
-    Mistake(
-        "memory_is_the_embedding",
-        "the decoder reads the source's embeddings; it should read what the encoder makes of them",
-        "The wrong one of two variables was handed on.",
-        "The encoder gets no gradient, and source tokens know nothing of each other.",
-        "#ch12-wrong",
-        ({"memory": lambda memory, x: x},),
-    ),
-    Mistake(
-        "layers_read_the_input",
-        "every layer is given the stack's input, so all but the last layer are lost",
-        "In the loop the result has another name than what is passed on.",
-        "Most of the parameters get no gradient.",
-        "#ch12-wrong",
-        (
-            {"encode": _all_read_the_input},
-            {"decode": _all_read_the_input},
-            {"encode": _all_read_the_input, "decode": _all_read_the_input},
-        ),
-    ),
-    Mistake(
-        "first_layer_alone",
-        "you use the first layer's output; the stack has more layers",
-        "A return inside the loop.",
-        "Later layers get no gradient.",
-        "#ch12-wrong",
-        (
-            {"encode": _first_alone},
-            {"decode": _first_alone},
-            {"encode": _first_alone, "decode": _first_alone},
-        ),
-    ),
-    Mistake(
-        "one_layer_again_and_again",
-        "you call the first layer num_layers times; each call should be another layer's",
-        "[layer] * 6 makes six references to one object.",
-        "It trains, with a fraction of the parameters.",
-        "#ch12-wrong",
-        (
-            {"encode": _first_again, "decode": _first_again},
-            {"encode": _first_again},
-            {"decode": _first_again},
-        ),
-    ),
-    Mistake(
-        "layers_turned_round",
-        "you call the layers from the last to the first",
-        "A stack is drawn from the bottom to the top.",
-        "With fresh weights nothing shows; trained ones do not fit.",
-        LINES,
-        ({"encode": _turned_round, "decode": _turned_round}, {"decode": _turned_round}),
-    ),
-    Mistake(
-        "final_norm_missing",
-        "you left out a final norm; pre-norm stacks end with a sum, which it normalises",
-        "Post-norm stacks need none.",
-        "Logits grow with the number of layers.",
-        LINES,
-        (
-            {"finish_memory": lambda norm, x: x, "finish": lambda norm, x: x},
-            {"finish_memory": lambda norm, x: x},
-            {"finish": lambda norm, x: x},
-        ),
-    ),
-    Mistake(
-        "softmax_at_the_end",
-        "you end with a softmax; logits are asked for, and cross-entropy applies its own",
-        "A model should put out probabilities, one thinks.",
-        "The loss can fall by little more than 1 and then stays there.",
-        WRONG,
-        (
-            {"result": lambda logits: logits.softmax(-1)},
-            {"result": lambda logits: logits.log_softmax(-1)},
-        ),
-    ),
-    Mistake(
-        "tied_by_copying",
-        "no gradient reaches the embedding through the projection: equal numbers are not one parameter",
-        "copy_, .data and .detach() give the right logits at once.",
-        "After the first step the two matrices part.",
-        WRONG,
-        ({"project": lambda hidden, weight: hidden @ weight.detach().T},),
-    ),
-    Mistake(
-        "projection_scaled",
-        "you scale the matrix in the projection too; √d_model belongs to the embeddings alone",
-        "One scaled matrix was kept and used on both ends.",
-        "Logits are √d_model times too large, and the first loss is far above ln V.",
-        ENDS,
-        (
-            {"project": lambda hidden, weight: hidden @ weight.T * weight.size(1) ** 0.5},
-            {"project": lambda hidden, weight: hidden @ weight.T / weight.size(1) ** 0.5},
-        ),
-    ),
-    Mistake(
-        "input_unchecked",
-        "you do not check that there is a token to predict and that both batches are of one size",
-        "Empty tensors and batches of one sentence broadcast.",
-        "Logits without rows, or sentences paired with the wrong source, and no error.",
-        PROPERTIES,
-        ({"accept": lambda src, tgt: None},),
-    ),
-    Mistake(
-        "starts_at_one",
-        "your matrix starts with a standard deviation of 1, as nn.Embedding leaves it",
-        "The factor √d_model is in the paper, the initial scale is not.",
-        "The first loss is four or five times ln V: the model begins by being certain.",
-        START,
-        ({"start": lambda weight: None}, {"start": lambda weight: nn.init.normal_(weight)}),
-    ),
-    Mistake(
-        "starts_small",
-        "your matrix starts with a standard deviation of 0.02, which fits another model",
-        "The number is that of BERT and GPT-2, which do not multiply by √d_model.",
-        "Positions drown the tokens at first.",
-        START,
-        ({"start": lambda weight: nn.init.normal_(weight, std=0.02)},),
-    ),
-)
 
 TASK = Task(
     name="transformer",
@@ -383,7 +109,13 @@ TASK = Task(
             ("post",),
             LINES,
         ),
-        Requirement("pre_norm", "a pre-norm model has a final norm behind either stack.", ("pre",), LINES),
+        Requirement(
+            "pre_norm",
+            "a pre-norm model has a final norm behind either stack; in training alone, embedded tokens with "
+            "their positions are dropped, and so is what the layers' parts give.",
+            ("pre", "training", "training_source"),
+            LINES,
+        ),
         Requirement("padding", "padding of the source is hidden everywhere.", ("padded",), PROPERTIES),
         Requirement("pad_id", "any id may be the padding.", ("pad_id",), PROPERTIES),
         Requirement(

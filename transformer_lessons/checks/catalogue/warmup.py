@@ -49,6 +49,8 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "negative": Probe([-1, d, w], refused="step=-1"),
         "no_width": Probe([within, 0, w], refused="d_model=0"),
         "no_warmup": Probe([within, d, 0], refused="warmup_steps=0"),
+        "negative_width": Probe([within, -1, w], refused="d_model=-1"),
+        "negative_warmup": Probe([within, d, -1], refused="warmup_steps=-1"),
     }
 
 
@@ -103,6 +105,11 @@ def _accepted(d_model: int, warmup_steps: int) -> None:
 def _crashes(d_model: int, warmup_steps: int) -> None:
     if not d_model * warmup_steps:
         raise ZeroDivisionError
+
+
+def _zero_refused(d_model: int, warmup_steps: int) -> None:
+    if not d_model or not warmup_steps:
+        raise ValueError("d_model, warmup_steps: expected other numbers than 0")
 
 
 MISTAKES = (
@@ -258,7 +265,19 @@ MISTAKES = (
         "Python complains of a division by zero anyway, mostly.",
         "The message does not say which argument was wrong.",
         SCHEDULE,
-        ({"accept_sizes": _crashes}, {"accept_sizes": _accepted, "warmup": lambda w: max(w, 1)}),
+        (
+            {"accept_sizes": _crashes},
+            {"accept_sizes": _crashes, "result": lambda rate: rate},  # a complex one
+            {"accept_sizes": _accepted, "warmup": lambda w: max(w, 1)},
+        ),
+    ),
+    Mistake(
+        "negative_sizes",
+        "you refuse a d_model or warmup_steps of 0, but not those below",
+        "`not d_model` looks like a check of sizes.",
+        "Roots of negative numbers are complex, and the error speaks of those.",
+        SCHEDULE,
+        ({"accept_sizes": _zero_refused},),
     ),
 )
 
@@ -286,7 +305,7 @@ TASK = Task(
         Requirement(
             "refusals",
             "a negative step, and a d_model or warmup_steps below 1, are refused with ValueError.",
-            ("negative", "no_width", "no_warmup"),
+            ("negative", "no_width", "no_warmup", "negative_width", "negative_warmup"),
             SCHEDULE,
         ),
     ),

@@ -1,0 +1,87 @@
+"""What dropout does in the whole model, seen from outside."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from transformer_lessons.checks.catalogue.layer_parts import BOUND_TO, RATE
+from transformer_lessons.checks.catalogue.transformer_mistakes import Steps, assemble
+from transformer_lessons.checks.core import Build, Draw, Probe
+from transformer_lessons.encodings import sinusoidal
+
+__all__ = ["training"]
+
+D, ROWS = 6, 128
+SENTENCES = (
+    "in training, of the embedded source a share p should be dropped",
+    "in training, the layers should drop a share p of what their sub-layers give",
+)
+
+
+def training(draw: Draw) -> dict[str, Probe]:
+    """What happens to embedded tokens, through layers that add nothing, and to what a layer adds."""
+    settings = {"vocab_size": 11, "d_model": D, "num_heads": 2, "d_ff": 2, "num_layers": 1}
+    settings |= {"dropout": RATE, "norm_first": True, "pad_id": 0}
+    silent = {n: t * ("norm" in n) for n, t in assemble(Steps())(settings).state_dict().items()}
+    weight = draw.normal(11, D)
+    weight[1] = -sinusoidal(1, D)[0] / D**0.5  # in the first place, it is nothing but zeros
+    speaking = {f"decoder_layers.0.cross_attention.{name}.weight": torch.eye(D) for name in ("W_v", "W_o")}
+    src, tgt = torch.full((ROWS, 1), 2), draw.integers(2, 11, ROWS // 2, 3)
+    seen = _Seen(weight, src, tgt)
+
+    def build(**changes: Tensor) -> Build:
+        state = silent | {"embedding.weight": weight} | changes
+        return Build([settings], dtype="float64", state=state, training=True)
+
+    start = torch.ones(ROWS, 2, dtype=torch.long)
+    return {
+        "training": Probe([src[: len(tgt)], tgt], build=build(), view=seen.target),
+        "training_source": Probe([src, start], build=build(**speaking), view=seen.source),
+    }
+
+
+class _Seen:
+    """Views of the logits of a model that says, normed, what dropout has left of its embedded tokens."""
+
+    def __init__(self, weight: Tensor, src: Tensor, tgt: Tensor):
+        self.weight, self.src, self.tgt = weight, src, tgt
+        self.back = torch.linalg.pinv(weight).T
+        each = [torch.tensor([1.0, 0.0], dtype=torch.float64)] * D
+        self.masks = torch.cartesian_prod(*each)  # the first keeps all
+
+    def target(self, logits: Tensor) -> dict[str, bool]:
+        """Dropped number by number, with the positions added."""
+        found = _among(logits @ self.back, _normed(self._dropped(self._embedded(self.tgt[:, :-1]))))
+        share = 1 - self.masks[found.int().argmax(-1)].mean().item()
+        return {
+            "in training, dropout should change the embedded target": not found[..., 0].all(),
+            "in training, each number of an embedded token with its position should be either dropped or "
+            "divided by 1 − p, and nothing else changed": bool(found.any(-1).all()),
+            "in training, of the embedded target a share p should be dropped": abs(share - RATE) < BOUND_TO,
+        }
+
+    def source(self, logits: Tensor) -> dict[str, bool]:
+        """How often all of a token is kept: by the embedding, and by the layers."""
+        x, hidden = self._embedded(self.src)[0, 0], (logits @ self.back)[:, 0]
+        ways = self._dropped(_normed(x)), _normed(_normed(self._dropped(x)))
+        shares = [_among(hidden, _normed(options)).any(-1).double().mean().item() for options in ways]
+        whole = (1 - RATE) ** D
+        return {
+            sentence: abs(share - whole) < 0.13 for sentence, share in zip(SENTENCES, shares, strict=True)
+        }
+
+    def _embedded(self, ids: Tensor) -> Tensor:
+        return self.weight[ids] * D**0.5 + sinusoidal(ids.size(1), D).to(self.weight)
+
+    def _dropped(self, x: Tensor) -> Tensor:
+        """In all ways there are."""
+        return self.masks * x[..., None, :] / (1 - RATE)
+
+
+def _normed(x: Tensor) -> Tensor:
+    return F.layer_norm(x, (D,))
+
+
+def _among(rows: Tensor, options: Tensor) -> Tensor:
+    """Which options each row is, but for what the norms' ε makes of another scale."""
+    return (rows[..., None, :] - options).abs().amax(-1) < 1e-4
