@@ -19,6 +19,8 @@ def deviation(got: Tensor, want: Tensor) -> tuple[float, tuple[int, ...]] | None
     """The largest deviation and its index, or None where all agree to the precision of the coarser dtype."""
     if not want.numel():
         return None
+    if got.dtype == want.dtype and torch.equal(got, want):  # a recognised mistake's numbers mostly are
+        return None
     tolerance = max(TOLERANCE.get(got.dtype, 0.0), TOLERANCE.get(want.dtype, 0.0))
     a, b = got.to(torch.float64), want.to(torch.float64)
     largest, scale = (a - b).abs().max().item(), b.abs().max().item()
