@@ -85,6 +85,10 @@ def ids(*shape: int, **options) -> torch.Tensor:
     return torch.full(shape, 3, **{"dtype": torch.long, **options})
 
 
+def truths(*shape: int) -> torch.Tensor:
+    return torch.zeros(*shape, dtype=torch.bool)
+
+
 def model(**changes) -> Transformer:
     return Transformer(TransformerConfig(**{**CONFIG.__dict__, **changes}))
 
@@ -617,6 +621,13 @@ BAD = {
         ),
         (lambda: multi_head.MultiHeadAttention(6, 3, dropout=1.0), "^dropout: expected 0 or .*, got 1.0$"),
     ],
+    "attention.multi_head.MultiHeadAttention.keys_and_values": [
+        *each_vector(lambda x: attention.MultiHeadAttention(6, 3).keys_and_values(x), name="memory", axes=3),
+        (
+            lambda: attention.MultiHeadAttention(6, 3, value_width=5).keys_and_values(floats(2, 3, 6)),
+            "^memory: expected a last axis of value_width = 5, got",
+        ),
+    ],
     "attention.multi_head.MultiHeadAttention.forward": [
         *each_vector(multi_head_attention, name="query", axes=3),
         *each_vector(lambda key: multi_head_attention(floats(2, 4, 6), key), name="key", axes=3)[2:],
@@ -1094,6 +1105,24 @@ BAD = {
     "decoding_steps.Steps.next_logits": [
         *each_ids(lambda x: Steps(model(), ids(2, 3), 5).next_logits(x), "tokens"),
         (lambda: Steps(model(), ids(2, 3), 5).next_logits(ids(2, 3) + 10), "^ids: expected 0 to 12, got 13$"),
+    ],
+    "decoding_steps.Steps.likeliest": [
+        *each_ids(lambda x: Steps(model(), ids(2, 3), 5).likeliest(x, 1, truths(2)), "tokens"),
+        *each_size(
+            lambda length: Steps(model(), ids(2, 3), 5).likeliest(ids(2, 5), length, truths(2)), "length"
+        ),
+        (
+            lambda: Steps(model(), ids(2, 3), 5).likeliest(ids(2, 5), 5, truths(2)),
+            "^length: expected less than the room of 5 tokens, got 5$",
+        ),
+        (
+            lambda: Steps(model(), ids(2, 3), 5).likeliest(ids(2, 5), 1, ids(2)),
+            "^is_done: expected truth values of one axis, got torch.int64",
+        ),
+        (
+            lambda: Steps(model(), ids(2, 3), 5).likeliest(ids(2, 5), 1, truths(3)),
+            "^is_done: expected 2 rows, as tokens, got 3$",
+        ),
     ],
     "decoding_steps.Steps.reorder": [
         (lambda: Steps(model(), ids(2, 3), 5).reorder([0, 1]), "^indices: expected a Tensor, got a list$"),

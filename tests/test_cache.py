@@ -122,6 +122,17 @@ def test_cross_attention_fills_it_once(attention):
     assert_close(torch.cat(pieces, dim=1), attention(x, memory, mask=mask))
 
 
+def test_a_cross_cache_filled_before_the_first_query():
+    attention = (
+        perturb(MultiHeadAttention(30, 6, num_key_value_heads=2, d_v=7)).double().requires_grad_(False)
+    )
+    x, memory = (torch.randn(2, length, 30, dtype=torch.float64) for length in (5, 3))
+    cache = KeyValueCache(2, 0, 2, 5, 7, dtype=torch.float64)
+    k, v = cache.fill_once(lambda: attention.keys_and_values(memory))
+    assert (k.shape, v.shape) == ((2, 2, 3, 5), (2, 2, 3, 7))
+    assert_close(attention(x, torch.full_like(memory, torch.nan), cache=cache), attention(x, memory))
+
+
 def test_reorder_of_a_filled_cross_cache(attention):
     memory, cache = sequence(7), new_cache(max_length=0)
     cache.reorder(torch.tensor([1, 0]))  # before it is filled there is nothing to reorder

@@ -19,8 +19,19 @@ from transformer_lessons import decoding_steps
 from transformer_lessons.decoding import beam, greedy
 from transformer_lessons.model import Transformer, TransformerConfig
 
+
+def greedy_by_steps(*arguments, **options):
+    """As on a GPU, and before torch 2.13."""
+    loops, decoding_steps._loops = decoding_steps._loops, lambda device: False
+    try:
+        return greedy(*arguments, **options)
+    finally:
+        decoding_steps._loops = loops
+
+
 DECODE = {
     "greedy": greedy,
+    "greedy, step by step": greedy_by_steps,
     "beam": lambda *arguments, **options: beam(*arguments, beam_size=3, **options),
 }
 
@@ -42,12 +53,13 @@ def measure(name: str) -> dict:
     """Whether the tokens are the same, what was compiled, and the numbers of rows that were asked for."""
     torch.compiler.reset()
     counters.clear()
-    rows, compiled = set(), decoding_steps._compiled
+    rows, called, compiled = set(), [], decoding_steps._compiled
 
-    def watched(device: str):
-        def step(model, last, *others):
-            rows.add(len(last))
-            return compiled(device)(model, last, *others)
+    def watched(function, device: str):
+        def step(*given):
+            rows.add(next(len(one) for one in given if isinstance(one, torch.Tensor) and one.dim() == 2))
+            called.append(function.__name__)
+            return compiled(function, device)(*given)
 
         return step
 
@@ -60,7 +72,8 @@ def measure(name: str) -> dict:
         same.append(expected.tolist() == actual.tolist())
     decoding_steps._compiled = compiled
     graphs = {"graphs": counters["stats"]["unique_graphs"], "breaks": list(counters["graph_break"])}
-    return {"same": same, **graphs, "rows": sorted(rows), "length": expected.size(1)}
+    calls = {one: called.count(one) for one in called}
+    return {"same": same, **graphs, "rows": sorted(rows), "length": expected.size(1), "calls": calls}
 
 
 def main(backend: str) -> None:
@@ -91,6 +104,14 @@ def test_compiled_once_for_each_number_of_rows(measured, name):
     assert found["graphs"] == len(found["rows"]) >= 2
     assert found["breaks"] == []
     assert found["length"] > 5  # more steps than graphs: a step's length is no shape
+
+
+@pytest.mark.skipif(torch.__version__ < "2.13", reason="loops that write to caches cannot be compiled")
+def test_greedy_calls_a_loop_and_no_step(measured):
+    found = measured["greedy"]
+    assert set(found["calls"]) == {"_likeliest"}
+    assert 2 <= found["calls"]["_likeliest"] <= 2 * len(found["rows"])  # in two batches
+    assert measured["greedy, step by step"]["calls"]["_next_logits"] >= 2 * found["length"] - 1
 
 
 if __name__ == "__main__":

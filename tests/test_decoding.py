@@ -409,6 +409,22 @@ def test_whoever_is_kept_goes_on_as_before(use_cache, copies):
             assert_close(part.next_logits(tokens[rows, :length]), expected)
 
 
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_the_likeliest_token_is_written_behind_the_others(use_cache):
+    model, src, _ = example(1)
+    tokens = torch.full((len(src), 4), 6)
+    tokens[:, 0] = BOS
+    is_done = torch.arange(len(src)) == 2
+    with torch.no_grad():
+        steps = Steps(model, src, 3, use_cache=use_cache)
+        chosen = model(src, tokens[:, :1])[:, -1].argmax(-1).masked_fill(is_done, model.config.pad_id)
+        length, now_done = steps.likeliest(tokens, 1, is_done)
+    assert length == 2
+    assert torch.equal(tokens[:, 1], chosen)
+    assert (tokens[:, 2:] == 6).all()
+    assert torch.equal(now_done, is_done | (chosen == model.config.eos_id))
+
+
 def test_the_caches_stay_where_they_are():
     """As a graph that is replayed must find them: step after step, and when beams change places."""
     model, src, _ = example(1)

@@ -74,9 +74,8 @@ class KeyValueCache:
         slots = self.position + torch.arange(new, device=k.device)
         self.keys.index_copy_(2, slots, k)
         self.values.index_copy_(2, slots, v)
-        self.position += (
-            new  # in place, as the keys and values: a graph that is replayed finds it where it was
-        )
+        # In place, as the keys and values: a graph that is replayed finds it where it was.
+        self.position.add_(new)
         slots = self._slots()
         return self.keys[:, :, :slots], self.values[:, :, :slots]
 

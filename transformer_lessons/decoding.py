@@ -47,18 +47,18 @@ def greedy(
     _check_max_length(max_length, config.max_length)
     with evaluating(model):
         steps = Steps(model, src, max_length, use_cache=use_cache, compiled=compiled)
-        said, length = src.new_full((len(src), max_length), config.pad_id, dtype=torch.long), 0
+        tokens = src.new_full((len(src), 1 + max_length), config.pad_id, dtype=torch.long)
+        tokens[:, 0], length, said = config.bos_id, 1, tokens.clone()
         rows = torch.arange(len(src), device=src.device)  # those not done yet, and some that are
-        tokens, is_done = src.new_full((len(src), 1), config.bos_id), torch.zeros_like(rows, dtype=torch.bool)
-        while length < max_length and len(rows):
-            token = steps.next_logits(tokens).argmax(-1).masked_fill(is_done, config.pad_id)
-            said[rows, length] = token
-            length += 1
-            tokens, is_done = torch.cat([tokens, token[:, None]], dim=1), is_done | (token == config.eos_id)
+        is_done = torch.zeros_like(rows, dtype=torch.bool)
+        while length <= max_length and len(rows):
+            length, is_done = steps.likeliest(tokens, length, is_done)
             if (left := going_on(is_done)) is not None:
+                said[rows] = tokens
                 steps.keep(left)
                 rows, tokens, is_done = rows[left], tokens[left], is_done[left]
-    return said[:, :length]
+        said[rows] = tokens
+    return said[:, 1:length]
 
 
 @torch.no_grad()

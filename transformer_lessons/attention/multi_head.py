@@ -120,7 +120,7 @@ class MultiHeadAttention(nn.Module):
         q = self._rotated(self._split(q, self.num_heads), rotate, start)
 
         def keys_and_values() -> tuple[Tensor, Tensor]:
-            k, v = (self._split(x, self.num_key_value_heads) for x in projected or self._read(key, value))
+            k, v = self._in_groups(*projected or self._read(key, value))
             return self._rotated(k, rotate, start), v
 
         if cache is None:
@@ -138,6 +138,22 @@ class MultiHeadAttention(nn.Module):
         heads, weights = self._attend(q, k, v, mask, is_causal, need_weights)
         output = self.W_o(heads.transpose(1, 2).flatten(-2))
         return (output, weights) if need_weights else output
+
+    def keys_and_values(
+        self, memory: Float[Tensor, "batch keys width"]
+    ) -> tuple[Float[Tensor, "batch heads keys d_k"], Float[Tensor, "batch heads keys d_v"]]:
+        """What every query will meet in `memory`: for a cache of cross-attention, before the first of them.
+
+        Raises:
+            ValueError: for another width, dtype or device than the weights'.
+        """
+        for name, projection in (("key_width", self.W_k), ("value_width", self.W_v)):
+            axes = ("batch", "length", name)
+            expect.width(memory, projection.weight, *axes, name="memory", width_name=name, same_dtype=True)
+        return self._in_groups(*self._read(memory, memory))
+
+    def _in_groups(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        return self._split(k, self.num_key_value_heads), self._split(v, self.num_key_value_heads)
 
     def _read(self, key: Tensor, value: Tensor) -> Sequence[Tensor]:
         return _projected(key, self.W_k, self.W_v) if value is key else (self.W_k(key), self.W_v(value))
