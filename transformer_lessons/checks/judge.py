@@ -45,10 +45,10 @@ def _error(task: Task, got: Reply) -> Finding | None:
         return Finding(f"`{task.name}` should be a function, but is {is_}.", example=False)
     if kind == "ParametersError":
         return Finding(f"its parameters have other names or shapes than expected: {message}.", example=False)
-    said = f": {message.splitlines()[0]}" if message else ""
+    said = f": {message.splitlines()[0].removesuffix('.')}" if message else ""
     at = f" in the line `{line}`" if line else ""
     call = f" It is called as {task.signature}." if kind == "TypeError" else ""
-    return Finding(f"it raised {kind}{said}{at}.{call}".replace("..", "."), example=kind != "TypeError")
+    return Finding(f"it raised {kind}{said}{at}.{call}", example=kind != "TypeError")
 
 
 def _structure(task: Task, got: Reply, want: Reply) -> Finding | None:
