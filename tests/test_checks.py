@@ -471,7 +471,7 @@ def rows_sum_to_one(attention):
         ("accumulated_gradients", lambda m, b, n, **o: right("accumulated_gradients")(m, b, n, **o) and None),
         ("adam_step", lambda p, g, m, v, step, *, rate, **_: (p - rate * g, m, v)),
         ("adam_step", lambda p, g, m, v, *args, **o: right("adam_step")(p * 0.99, g, m, v, *args, **o)),
-        ("adam_step", lambda p, g, m, v, *args, **o: right("adam_step")(p, g.clamp(-1, 1), m, v, *args, **o)),
+        ("adam_step", lambda p, g, m, v, *args, **o: right("adam_step")(p, g.tanh(), m, v, *args, **o)),
         ("average_checkpoints", lambda states: right("average_checkpoints")([*states, states[-1]])),
         ("average_checkpoints", lambda states: list(right("average_checkpoints")(states).values())),
         ("average_checkpoints", lambda states: {n: t.abs() for n, t in states[-1].items()}),

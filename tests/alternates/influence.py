@@ -66,7 +66,9 @@ def by_backward(model, x):
     for t in range(len(x)):
         for number in range(model(x)[t].numel()):
             leaf = x.clone().requires_grad_(True)
-            model(leaf)[t, number].backward()
+            y = model(leaf)
+            if y.requires_grad:
+                y[t, number].backward()
             if leaf.grad is not None:
                 found[t] |= leaf.grad.abs().amax(dim=1) > 0
     model.zero_grad(set_to_none=True)

@@ -46,7 +46,10 @@ class Packaged(nn.Module):
         y = self.dropout(self.position(self.embedding(tgt[:, :-1])))
         for layer in self.decoder_layers:
             y = layer(y, memory, mask)
-        return F.linear(self.decoder_norm(y), self.embedding.weight)
+        return self.scores(self.decoder_norm(y))
+
+    def scores(self, y):
+        return F.linear(y, self.embedding.weight)
 
 
 class OwnLayers(nn.Module):
@@ -91,4 +94,16 @@ class LateSlice(Packaged):
         return super().forward(src, F.pad(tgt, (0, 1), value=self.pad_id))[:, :-1]
 
 
-ALTERNATES = [Packaged, OwnLayers, LateSlice]
+class Tied(Packaged):
+    """The projection is a layer with the embedding's matrix: one parameter of two names."""
+
+    def __init__(self, settings):
+        super().__init__(settings)
+        self.output = nn.Linear(settings["d_model"], settings["vocab_size"], bias=False)
+        self.output.weight = self.embedding.weight
+
+    def scores(self, y):
+        return self.output(y)
+
+
+ALTERNATES = [Packaged, OwnLayers, LateSlice, Tied]

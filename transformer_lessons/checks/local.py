@@ -109,8 +109,8 @@ class Local:
         return _replace(reply, mutated=changed(args, kwargs, given), **extra)
 
     def load_state(self, handle: str, state: dict[str, Tensor]) -> Reply:
-        """Load weights into a module, all of them."""
-        return self._guard(lambda: self.find(handle).load_state_dict(copied(state)) and None)
+        """Load weights into a module, all of them; a second name of one, as tied layers have it, gets it too."""
+        return self._guard(lambda: _load(self.find(handle), copied(state)))
 
     def state(self, handle: str) -> Reply:
         """The weights and buffers of a module, by name."""
@@ -182,6 +182,13 @@ def _gradients(result: Any, cotangents: list, roots: dict[Any, Tensor]) -> dict[
     # An embedding's may be sparse, if asked for: a gradient as good as any.
     dense = (one if one is None or one.layout is torch.strided else one.to_dense() for one in found)
     return {**dict.fromkeys(roots), **dict(zip(trainable, dense, strict=True))}
+
+
+def _load(module: nn.Module, state: dict[str, Tensor]) -> None:
+    places = {name: (tensor.data_ptr(), tensor.shape) for name, tensor in module.state_dict().items()}
+    known = {places[name]: tensor for name, tensor in state.items() if name in places}
+    tied = {name: known[place] for name, place in places.items() if place in known and place[0]}
+    module.load_state_dict({**tied, **state})
 
 
 def _module(found: Any) -> nn.Module | None:

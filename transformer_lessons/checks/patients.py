@@ -17,6 +17,8 @@ class _Mixer(nn.Module):
         self.dropout, self.kind = dropout, kind
 
     def forward(self, x: Tensor) -> Tensor:
+        if self.kind == "constant":
+            return torch.zeros(len(x), len(self.weight), dtype=x.dtype)
         if self.kind == "deaf":
             x = torch.zeros_like(x)
         mixed = F.dropout(self.pattern @ x, self.dropout, self.training)
@@ -24,9 +26,9 @@ class _Mixer(nn.Module):
         return torch.cat([y, -y], dim=-1) if self.kind == "mirrored" else y
 
     def get_extra_state(self) -> Tensor:
-        """What a caller should leave as it was: the mode, and no gradients."""
+        """What a caller should leave as it was: the mode, no gradients, and parameters that can have some."""
         touched = any(p.grad is not None and bool(p.grad.count_nonzero()) for p in self.parameters())
-        return torch.tensor([self.training, touched])
+        return torch.tensor([self.training, touched, all(p.requires_grad for p in self.parameters())])
 
 
 def mixer(pattern: Tensor, weight: Tensor, dropout: float, training: bool, kind: str) -> nn.Module:
@@ -37,7 +39,8 @@ def mixer(pattern: Tensor, weight: Tensor, dropout: float, training: bool, kind:
         weight: (d_out, d_in).
         dropout: of the mixed vectors.
         training: in which mode it comes.
-        kind: "plain"; "mirrored", which returns y and −y side by side; "deaf", which ignores what it is given.
+        kind: "plain"; "mirrored", which returns y and −y side by side; "deaf", which ignores what it is given;
+            "constant", which returns zeros that nothing depends on, its own weights included.
     """
     return _Mixer(pattern, weight, dropout, kind).train(training)
 

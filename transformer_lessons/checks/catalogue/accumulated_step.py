@@ -15,6 +15,9 @@ __all__ = ["TASK"]
 
 PARALLEL, MEMORY, LOOP = "#ch16-parallel", "#ch17-memory", "#ch14-loop"
 CALLS = "for 12 rows in 6 parts, the model is not called 6 times, once for each part"
+TOO_MANY = (
+    "for 11 rows in 4 parts, the model is called more than 4 times: these are more parts than asked for"
+)
 LOSS = "the loss returned is not the mean over all real tokens"
 WEIGHTS = "after the step, the model's weights are not those that the whole batch would have made"
 PAD = 0
@@ -63,6 +66,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     blank[: -(-len(blank) // s["parts"])] = PAD
     count = {**s, "length": 13, "features": 2, "hidden": 31, "vocab": 3}
     long, answers = _batch(count, draw, rows=12)
+    odd, few_answers = _batch(count, draw, rows=11)  # divided in more than one way, but not in any
     hidden = 12 * 13 * 31 * 4
 
     def probe(x, targets, parts, rate=0.5, **options):
@@ -76,12 +80,17 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
             look=(0,),
             view=lambda result: {CALLS: result[1]["calls"]},
         ),
+        "calls_uneven": Probe(
+            [Given("counting", [_model(count, draw)]), odd, few_answers, 4, 0.5],
+            look=(0,),
+            view=lambda result: {TOO_MANY: int(result[1]["calls"]) > 4},
+        ),
         "parts": probe(x, targets, s["parts"]),
         "two": probe(x, targets, 2, rate=0.125),
         "more_than_rows": probe(x[:3], targets[:3], 7),
         "blank_part": probe(x, blank, s["parts"]),
         "counted": Probe(
-            [_model(count, draw), long, answers, 6, 0.5],
+            [_model(count, draw), odd, few_answers, 6, 0.5],
             look=(0,),
             view=_view,
             meter=True,
@@ -154,6 +163,23 @@ def assemble(steps: Steps) -> Callable:
 def _dropping(x, targets, parts):
     size = max(len(x) // parts, 1)
     return list(zip(x.split(size), targets.split(size), strict=True))[:parts]
+
+
+def _rest_in_the_last(x, targets, parts):
+    size = len(x) // parts
+    cuts = [n * size for n in range(1, parts)]
+    pairs = zip(x.tensor_split(cuts), targets.tensor_split(cuts), strict=True)
+    return [pair for pair in pairs if len(pair[0])]
+
+
+def _in_parts_of(size: Callable) -> Callable:
+    """Of the size that `size` says, however many that makes."""
+
+    def split(x, targets, parts):
+        rows = max(size(len(x), parts), 1)
+        return list(zip(x.split(rows), targets.split(rows), strict=True))
+
+    return split
 
 
 def _mean(loss, own):
@@ -254,6 +280,25 @@ MISTAKES = (
         ({"split": _dropping},),
     ),
     Mistake(
+        "rest_in_the_last_part",
+        "your last part takes all rows that are left over; parts are to be of nearly equal size",
+        "Each part begins at a multiple of rows // parts, and the last one ends where the batch does.",
+        "11 rows in 6 parts make five of 1 and one of 6, and that does not fit.",
+        MEMORY,
+        ({"split": _rest_in_the_last},),
+    ),
+    Mistake(
+        "more_parts",
+        "you make more parts than asked for where they do not divide the rows",
+        "split(rows // parts) makes another part of what is left over, or several.",
+        "11 rows in 4 parts make 6, and a step takes longer.",
+        PARALLEL,
+        (
+            {"split": _in_parts_of(lambda rows, parts: rows // parts)},
+            {"split": _in_parts_of(lambda rows, parts: 1 if rows % parts else rows // parts)},
+        ),
+    ),
+    Mistake(
         "ascent",
         "you add the gradient; the loss falls in the other direction",
         "A sign.",
@@ -263,8 +308,8 @@ MISTAKES = (
     ),
     Mistake(
         "no_step",
-        "you never change the weights",
-        "backward() looks like the end of it.",
+        "you never change the weights of the model that is handed over",
+        "backward() looks like the end of it; or an optimizer was kept that knows an earlier model.",
         "The model stays as it was.",
         LOOP,
         ({"last": lambda model, rate: None},),
@@ -368,7 +413,7 @@ TASK = Task(
         Requirement(
             "equal_parts",
             "parts of equally many tokens add up to the same step.",
-            ("even", "calls"),
+            ("even", "calls", "calls_uneven"),
             PARALLEL,
         ),
         Requirement(

@@ -32,6 +32,10 @@ def _weights(value: Any) -> dict:
     return {WEIGHTS: value[1]}
 
 
+def _mixed(value: Any) -> dict:
+    return {WEIGHTS: {name: value[1][name] for name in ("pattern", "weight")}}
+
+
 def _counted(value: Any) -> dict:
     return {CALLS: value[1]["calls"]}
 
@@ -57,11 +61,14 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         return Probe([module, batches, accumulate], {"rate": 0.7, "pad_id": pad}, view=view, look=(0,))
 
     even = [batch(rows, n) for _ in range(2)]
+    loud = [[even[0][0] + 10, even[0][1]]]  # a gradient so large that whoever clips, clips it
     uneven = [batch(rows, n, 1), batch(2, 1), batch(rows, n + 3, 2)]
-    padding = [batch(rows, n, 1), [uneven[1][0], torch.full_like(uneven[1][1], pad)]]
+    padding = [batch(rows, n, 1), [uneven[1][0], torch.full_like(uneven[1][1], pad)], uneven[0]]
     five = [batch(2, n, 1), batch(1, 2), batch(rows, n), batch(1, n + 1), batch(2, 1, 3)]
+    # A module whose positions look at one another: it takes rows of this length, and nothing else.
+    mixer = Given("mixer", [draw.normal(n, n), draw.normal(vocab, width), 0.0, True, "plain"])
     return {
-        "single": asked(even[:1], 1),
+        "single": asked(loud, 1),
         "padded": asked([batch(rows, n, 1)], 1),
         "even": asked(even, 2),
         "uneven": asked(uneven, 3),
@@ -71,10 +78,12 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "few": asked(uneven[:2], 5),
         "old": asked(uneven[:2], 2, "used"),
         "empty_batch": asked(padding, 2),
+        "mixing": Probe([mixer, uneven[:1], 1], {"rate": 0.7, "pad_id": pad}, view=_mixed, look=(0,)),
         "calls": asked(uneven, 3, "counting", view=_counted),
         "none": replace(asked(even, 0), view=None, refused="accumulate=0"),
         "negative": replace(asked(even, -2), view=None, refused="accumulate=-2"),
         "losses": asked(five, 3, view=_losses),
+        "empty_losses": asked(padding, 2, view=_losses),
     }
 
 
@@ -92,7 +101,7 @@ TASK = Task(
         Requirement(
             "padding",
             "the loss is the cross-entropy per real token; padding counts for nothing.",
-            ("padded",),
+            ("padded", "mixing"),
             LOSS,
         ),
         Requirement(
@@ -109,7 +118,9 @@ TASK = Task(
         Requirement(
             "empty_batch", "a batch of nothing but padding adds nothing, and no NaN.", ("empty_batch",), LOSS
         ),
-        Requirement("losses", "it returns each group's loss per real token.", ("losses",), WRONG),
+        Requirement(
+            "losses", "it returns each group's loss per real token.", ("losses", "empty_losses"), WRONG
+        ),
         Requirement("inputs", "the batches are left unchanged.", ("uneven",), LOOP, ("inputs",)),
         Requirement(
             "refusals", "an accumulate below 1 is refused with ValueError.", ("none", "negative"), LOOP
@@ -125,5 +136,5 @@ TASK = Task(
     steps=Steps(),
     assemble=assemble,
     mistakes=MISTAKES,
-    essential=13,  # which losses are returned may be wrong in its own way
+    essential=14,  # which losses are returned may be wrong in its own way
 )

@@ -47,15 +47,18 @@ class Steps:
 
     accept: Callable = _accept
     groups: Callable = _grouped
+    regroup: Callable = lambda groups, accumulate, pad_id: groups
     begin: Callable = lambda module: None
     before_group: Callable = lambda module: module.zero_grad()
     before_part: Callable = lambda module: None
     after_group: Callable = lambda module: None
-    prepare: Callable = lambda parts: parts
+    prepare: Callable = lambda parts, pad_id: parts
+    call: Callable = lambda module, inputs, targets, pad_id: module(inputs)
     total: Callable = _summed
     count: Callable = _tokens
     divisor: Callable = _by_all_tokens
     is_step: Callable = lambda number, parts: number == len(parts) - 1
+    before_step: Callable = lambda module: None
     move: Callable = lambda parameter, rate: parameter.sub_(rate * parameter.grad)
     loss: Callable = _per_token
     result: Callable = list
@@ -69,16 +72,18 @@ def assemble(steps: Steps) -> Callable:
         steps.begin(module)
         losses = []
         every = sum(steps.count(targets, pad_id) for _, targets in batches)
-        for parts in steps.groups(batches, accumulate):
+        for parts in steps.regroup(steps.groups(batches, accumulate), accumulate, pad_id):
             counts, totals = [steps.count(targets, pad_id) for _, targets in parts], []
             steps.before_group(module)
-            parts = steps.prepare(parts)
+            parts = steps.prepare(parts, pad_id)
             for number, (inputs, targets) in enumerate(parts):
                 steps.before_part(module)
-                total = steps.total(module(inputs), targets, pad_id)
+                logits = steps.call(module, inputs, targets, pad_id)
+                total = steps.total(logits, targets, pad_id)
                 (total / steps.divisor(counts, number, accumulate, every)).backward()
                 totals.append(total.detach())
                 if steps.is_step(number, parts):
+                    steps.before_step(module)
                     _descend(module, rate, steps.move)
             losses.append(steps.loss(totals, counts))
             steps.after_group(module)
@@ -90,6 +95,14 @@ def assemble(steps: Steps) -> Callable:
 def _zero_crashes(accumulate: int) -> None:
     if not accumulate:
         raise ZeroDivisionError("integer modulo by zero")
+
+
+def _clip(module: nn.Module, norm: float) -> None:
+    """As `clip_grad_norm_`, which imports much."""
+    gradients = [parameter.grad for parameter in module.parameters() if parameter.grad is not None]
+    length = torch.cat([gradient.flatten() for gradient in gradients]).norm()
+    for gradient in gradients:
+        gradient.mul_((norm / (length + 1e-6)).clamp(max=1.0))
 
 
 def _descend(module: nn.Module, rate: float, move: Callable) -> None:
@@ -118,10 +131,49 @@ def _rest_alone(batches: Batches, accumulate: int) -> list[Batches]:
     return [*whole, *([batch] for batch in batches[accumulate * len(whole) :])]
 
 
-def _in_one(parts: Batches) -> Batches:
+def _without_empty_ones(groups: list[Batches], accumulate: int, pad_id: int) -> list[Batches]:
+    """Left out before they are grouped."""
+    batches = [batch for group in groups for batch in group]
+    return _grouped([batch for batch in batches if _tokens(batch[1], pad_id)], accumulate)
+
+
+def _no_step_after_empty_ones(groups: list[Batches], accumulate: int, pad_id: int) -> list[Batches]:
+    """`continue` at an empty batch skips the step that was due after it as well."""
+    made, waiting = [], []
+    for group in groups:
+        waiting = [*waiting, *group]
+        if _tokens(group[-1][1], pad_id):
+            made, waiting = [*made, waiting], []
+    return made
+
+
+def _real_positions(module: nn.Module, inputs: Tensor, targets: Tensor, pad_id: int) -> Tensor:
+    """The logits of real positions, which alone are computed, and zeros."""
+    real = targets != pad_id
+    found = module(inputs[real])
+    return found.new_zeros(*real.shape, found.size(-1)).masked_scatter(real[..., None], found)
+
+
+def _positions_in_a_row(module: nn.Module, inputs: Tensor, targets: Tensor, pad_id: int) -> Tensor:
+    return module(inputs.flatten(0, 1)).unflatten(0, targets.shape)
+
+
+def _row_by_row(module: nn.Module, inputs: Tensor, targets: Tensor, pad_id: int) -> Tensor:
+    return torch.cat([module(row[None]) for row in inputs])
+
+
+def _in_one(parts: Batches, pad_id: int) -> Batches:
     """The tokens of all parts in one row."""
     inputs = torch.cat([inputs.flatten(0, 1) for inputs, _ in parts])
     return [[inputs[None], torch.cat([targets.flatten() for _, targets in parts])[None]]]
+
+
+def _one_below_another(parts: Batches, pad_id: int) -> Batches:
+    """The rows of all parts, padded to the length of the longest."""
+    longest = max(targets.size(1) for _, targets in parts)
+    inputs = [F.pad(inputs, (0, 0, 0, longest - inputs.size(1))) for inputs, _ in parts]
+    targets = [F.pad(targets, (0, longest - targets.size(1)), value=pad_id) for _, targets in parts]
+    return [[torch.cat(inputs), torch.cat(targets)]]
 
 
 def _mean_of_means(counts: list[int], number: int, accumulate: int, every: int) -> float:
@@ -147,6 +199,11 @@ def _means(totals: list[Tensor], counts: list[int]) -> float:
     return sum(
         float(total) / count if count else nan for total, count in zip(totals, counts, strict=True)
     ) / len(counts)
+
+
+def _nan_of_empty_ones(totals: list[Tensor], counts: list[int]) -> float:
+    """The batches' means, each times its tokens: of no tokens, 0/0 times 0."""
+    return _per_token(totals, counts) if all(counts) else float("nan")
 
 
 def _last(totals: list[Tensor], counts: list[int]) -> float:
@@ -181,6 +238,22 @@ _GRADIENTS = (
         "Small batches at the end of each epoch, with large noise.",
         LOOP,
         ({"groups": _rest_alone},),
+    ),
+    Mistake(
+        "empty_batches_skipped",
+        "you skip batches of nothing but padding; they count in a group, and a step may be due after them",
+        "Nothing can be learned from them.",
+        "Groups hold other batches than they should.",
+        LOOP,
+        ({"regroup": _without_empty_ones}, {"regroup": _no_step_after_empty_ones}),
+    ),
+    Mistake(
+        "batch_taken_apart",
+        "you give the module single positions; it takes a whole batch, in its shape, padding and all",
+        "A linear map treats each position by itself, and padding is not needed in the end.",
+        "A module with attention, or of positions, sees something else, or fails.",
+        LOSS,
+        ({"call": _real_positions}, {"call": _positions_in_a_row}),
     ),
     Mistake(
         "mean_of_means",
@@ -316,6 +389,14 @@ _GRADIENTS = (
             for own in (1.0, 0.1, 0.01, 1e-3)
         ),
     ),
+    Mistake(
+        "gradient_clipped",
+        "you clip the gradient; a step follows the whole of it",
+        "Most training loops clip, and the line was copied along.",
+        "Steps are smaller wherever the gradient is large.",
+        LOOP,
+        tuple({"before_step": lambda module, norm=norm: _clip(module, norm)} for norm in (0.5, 1.0, 5.0)),
+    ),
 )
 
 MISTAKES = (
@@ -337,6 +418,14 @@ MISTAKES = (
         ({"loss": _last},),
     ),
     Mistake(
+        "loss_of_empty_batch",
+        "the loss you return is NaN for a group that holds a batch of nothing but padding",
+        "A mean over no tokens is 0/0, and stays NaN when it is multiplied by their number, 0.",
+        "The curve has gaps, though training goes on.",
+        LOSS,
+        ({"loss": _nan_of_empty_ones},),
+    ),
+    Mistake(
         "loss_summed",
         "the losses you return are sums, not divided by the number of tokens",
         "The sum is what backward() was called on.",
@@ -350,7 +439,15 @@ MISTAKES = (
         "The gradient is the same.",
         "A large group does not fit into memory, which is why there are parts.",
         LOOP,
-        ({"prepare": _in_one},),
+        ({"prepare": _in_one}, {"prepare": _one_below_another}),
+    ),
+    Mistake(
+        "row_by_row",
+        "you call the module once for each row; once for each batch is enough",
+        "A loop over sentences is easy to read.",
+        "Training takes many times as long.",
+        LOOP,
+        ({"call": _row_by_row},),
     ),
     Mistake(
         "accumulate_unchecked",

@@ -34,6 +34,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     old, options = state(r, c), {"rate": 0.07, "betas": [0.8, 0.95], "eps": 1e-9}
     still = [old[0], torch.zeros_like(old[1]), torch.zeros_like(old[2]), torch.zeros_like(old[3])]
     large = {**options, "eps": 0.3}
+    steep = [old[0], 100 * old[1], *old[2:]]  # a gradient so large that whoever clips, clips it
 
     def asked(args: list, step: int, **options: Any) -> Probe:
         return Probe([*args, step], options)
@@ -46,7 +47,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "at_rest": asked(still, 1, **options),
         "no_axes": asked(state(), 3, **options),
         "three_axes": asked(state(2, r, c), 3, **options),
-        "late": asked(old, 20_011, **options),
+        "late": asked(steep, 20_011, **options),
         "defaults": asked(new(c, scale=1e-8), 2, rate=0.07),
         "float32": asked([tensor.float() for tensor in old], s["step"], **options),
         "no_memory": asked(old, 3, **{**options, "betas": [0.0, 0.0]}),
@@ -55,6 +56,8 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "beta_below": Probe([*old, 3], {**options, "betas": [-0.1, 0.95]}, refused="betas=[-0.1, 0.95]"),
         "step_below": Probe([*old, -1], options, refused="step=-1"),
         "first_beta_one": Probe([*old, 3], {**options, "betas": [1.0, 0.95]}, refused="betas=[1.0, 0.95]"),
+        "beta_above": Probe([*old, 3], {**options, "betas": [0.8, 1.5]}, refused="betas=[0.8, 1.5]"),
+        "first_beta_above": Probe([*old, 3], {**options, "betas": [1.5, 0.95]}, refused="betas=[1.5, 0.95]"),
         "second_beta_below": Probe([*old, 3], {**options, "betas": [0.8, -0.1]}, refused="betas=[0.8, -0.1]"),
     }
 
@@ -80,6 +83,7 @@ class Steps:
     which: Callable = lambda betas: betas
     count: Callable = lambda step: step
     average: Callable = lambda old, new, beta: beta * old + (1 - beta) * new
+    follow: Callable = lambda gradient: gradient
     squared: Callable = lambda gradient: gradient.square()
     used: Callable = lambda old, new: new  # moments, for the update
     first_share: Callable = lambda beta, step: 1 - beta**step
@@ -99,6 +103,7 @@ def assemble(steps: Steps) -> Callable:
         steps.accept_step(step)
         steps.accept_betas(betas)
         (beta1, beta2), number = steps.which(betas), steps.count(step)
+        gradient = steps.follow(gradient)
         new_first = steps.average(first, gradient, beta1)
         new_second = steps.average(second, steps.squared(gradient), beta2)
         share1, share2 = steps.first_share(beta1, number), steps.second_share(beta2, number)
@@ -254,6 +259,19 @@ MISTAKES = (
         ),
     ),
     Mistake(
+        "gradient_clipped",
+        "you clip the gradient; the moments are averages of the whole of it",
+        "Most training loops clip before the optimiser's step, and the line was copied along.",
+        "Large gradients count for less than they should.",
+        ADAM,
+        (
+            {"follow": lambda gradient: gradient.clamp(-1, 1)},
+            {"follow": lambda gradient: gradient.clamp(-5, 5)},
+            {"follow": lambda gradient: gradient / gradient.norm().clamp(min=1)},
+            {"follow": lambda gradient: gradient / (gradient.norm() / 5).clamp(min=1)},
+        ),
+    ),
+    Mistake(
         "uphill",
         "you add the change; it is subtracted",
         "The sign was lost.",
@@ -351,6 +369,7 @@ MISTAKES = (
             {"accept_betas": _refused_if(lambda betas: min(betas) < 0)},
             {"accept_betas": _refused_if(lambda betas: not 0 <= betas[0] < 1)},
             {"accept_betas": _refused_if(lambda betas: not 0 <= betas[1] < 1)},
+            {"accept_betas": _refused_if(lambda betas: min(betas) < 0 or 1 in betas)},
         ),
     ),
     Mistake(
@@ -405,6 +424,7 @@ TASK = Task(
             (
                 *("no_memory", "step_zero", "beta_one", "beta_below"),
                 *("step_below", "first_beta_one", "second_beta_below"),
+                *("beta_above", "first_beta_above"),
             ),
             ADAM,
         ),

@@ -35,6 +35,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "float64": Probe([mask, scores]),
         "small": Probe([padding, scores]),
         "matrix": Probe([draw.mask(q, k), scores]),
+        "other_like": Probe([mask, torch.zeros(k + 1, dtype=torch.float64)]),
         "float32": Probe([mask, scores.float()]),
         "bfloat16": Probe([mask, scores.bfloat16()]),
         "float16": Probe([mask, scores.half()]),
@@ -42,8 +43,10 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "float_mask": Probe([mask.to(torch.float32), scores], refused="a mask of floats 0 and 1"),
         "integer_mask": Probe([mask.long(), scores], refused="a mask of integers 0 and 1"),
         "integer_like": Probe([mask, scores.long()], refused="like of integers, which have no −∞"),
+        "int32_mask": Probe([mask.int(), scores], refused="a mask of int32, 0 and 1"),
         "byte_mask": Probe([mask.to(torch.uint8), scores], refused="a mask of uint8, 0 and 1"),
         "int32_like": Probe([mask, scores.int()], refused="like of int32, which has no −∞"),
+        "int16_like": Probe([mask, scores.short()], refused="like of int16, which has no −∞"),
     }
 
 
@@ -112,11 +115,16 @@ def _bytes_pass(otherwise: Callable) -> Callable:
     return accept
 
 
-def _only_long(like: Tensor) -> None:
-    if like.dtype is torch.long:
-        raise ValueError("like")
-    if not like.is_floating_point():
-        _crash()
+def _only(*dtypes: torch.dtype) -> Callable:
+    """Other integers are left to torch."""
+
+    def accept_like(like: Tensor) -> None:
+        if like.dtype in dtypes:
+            raise ValueError("like")
+        if not like.is_floating_point():
+            _crash()
+
+    return accept_like
 
 
 def _numbers_crash(mask: Tensor) -> Tensor:
@@ -223,7 +231,10 @@ MISTAKES = (
         "zeros_like(like) has the right dtype, and its shape too.",
         "A mask of a few entries takes as much memory as all scores.",
         "#ch04-broadcast",
-        ({"result": lambda numbers, mask, like: numbers.expand_as(like)},),
+        (
+            {"result": lambda numbers, mask, like: numbers.expand_as(like)},
+            {"result": lambda numbers, mask, like: torch.zeros_like(like).masked_fill(~mask, -math.inf)},
+        ),
     ),
     Mistake(
         "empty_rows_shown",
@@ -263,6 +274,7 @@ MISTAKES = (
                 _numbers_crash,
                 _bytes_pass(_accept),
                 _bytes_pass(_crash),
+                lambda mask: mask.bool() if mask.dtype is torch.int32 else _accept(mask),
             )
         ),
     ),
@@ -274,7 +286,8 @@ MISTAKES = (
         ADDITIVE,
         (
             {"accept_like": lambda like: None if like.is_floating_point() else _crash()},
-            {"accept_like": _only_long},
+            {"accept_like": _only(torch.long)},
+            {"accept_like": _only(torch.long, torch.int32)},
             {
                 "accept_like": lambda like: None,
                 "dtype": lambda like: like.dtype if like.is_floating_point() else torch.float32,
@@ -297,7 +310,7 @@ TASK = Task(
         Requirement(
             "shape",
             "the shape is the mask's, whatever shape `like` has.",
-            ("small", "matrix"),
+            ("small", "matrix", "other_like"),
             "#ch04-broadcast",
         ),
         Requirement(
@@ -314,7 +327,15 @@ TASK = Task(
         Requirement(
             "refusals",
             "masks of numbers, and a `like` of integers, are refused with ValueError.",
-            ("float_mask", "integer_mask", "integer_like", "byte_mask", "int32_like"),
+            (
+                "float_mask",
+                "integer_mask",
+                "integer_like",
+                "int32_mask",
+                "byte_mask",
+                "int32_like",
+                "int16_like",
+            ),
             CONVENTION,
         ),
     ),

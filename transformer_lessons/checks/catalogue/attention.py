@@ -17,7 +17,7 @@ BASE = (
     Requirement(
         "returns",
         "it returns a tuple (output, weights) of shapes (…, queries, d_v) and (…, queries, keys).",
-        ("plain",),
+        ("plain", "alone"),
         "#ch05-vectorised",
         ("structure",),
     ),
@@ -73,7 +73,7 @@ FURTHER = (
     Requirement(
         "causal",
         "with is_causal=True, query i sees keys 0 … i; together with a mask, both must allow it.",
-        ("causal", "causal_masked"),
+        ("causal", "causal_masked", "causal_low"),
         "#ch05-masks",
     ),
     Requirement(
@@ -93,6 +93,7 @@ FURTHER = (
         "dropout zeroes weights at random and scales up the rest; the weights returned are those before it.",
         ("dropout", "dropout_quarter"),
         "#ch05-class",
+        ("gradients",),
     ),
     Requirement(
         "refusals",
@@ -138,6 +139,11 @@ def inputs(
     return [draw.normal(*lead, *shape, dtype=dtype) for shape in shapes]
 
 
+def _low(plain: list[Tensor]) -> list[Tensor]:
+    """The same with scores that are all far below −1e4."""
+    return [plain[0].abs() + 0.5, -2e4 * (plain[1].abs() + 0.5), plain[2]]
+
+
 def base_probes(s: dict[str, int], draw: Draw, extra: tuple = ()) -> dict[str, Probe]:
     """The probes of `BASE`; `extra` are arguments between value and mask."""
     b, h, q, k = (s[name] for name in ("batch", "heads", "queries", "keys"))
@@ -147,7 +153,8 @@ def base_probes(s: dict[str, int], draw: Draw, extra: tuple = ()) -> dict[str, P
     empty[..., 0, :] = False
     batch_only, single = inputs(draw, s, b), inputs(draw, s)
     large = [plain[0] * 300, plain[1] * 10, plain[2]]
-    low = [plain[0].abs() + 0.5, -2e4 * (plain[1].abs() + 0.5), plain[2]]
+    low = _low(plain)
+    alone = [plain[0][:1, :1, :1], plain[1][:1, :1], plain[2][:1, :1]]
     return {
         "plain": Probe([*plain, *extra]),
         "masked": Probe([*plain, *extra, draw.mask(b, h, q, k)], cotangents=gradient),
@@ -159,6 +166,7 @@ def base_probes(s: dict[str, int], draw: Draw, extra: tuple = ()) -> dict[str, P
         "large": Probe([*large, *extra]),
         "low": Probe([*low, *extra, draw.mask(b, 1, 1, k)]),
         "empty": Probe([*plain, *extra, empty], cotangents=gradient),
+        "alone": Probe([*alone, *extra], note="one sentence, one head and one query"),
     }
 
 
@@ -177,24 +185,31 @@ def probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         **base_probes(s, draw),
         "causal": Probe(square, {"is_causal": True}),
         "causal_masked": Probe([*square, first_key], {"is_causal": True}),
+        "causal_low": Probe([*(x[0, 0] for x in _low(square)), first_key[0, 0]], {"is_causal": True}),
         "causal_left_padded": Probe([*square, left_padded], {"is_causal": True}, cotangents=back),
         "longer": Probe(longer, {"is_causal": True}),
         "causal_alone": Probe([x[0, 0] for x in longer], {"is_causal": True}),
         "dropout": _dropout(draw, s),
-        "dropout_quarter": _dropout(draw, s, 0.25),
+        "dropout_quarter": _dropout(draw, s, 0.25, is_masked=True),
         "number_mask": Probe([*plain, draw.mask(q, k).long()], refused="A mask of integers 0 and 1"),
         "float_mask": Probe([*plain, draw.normal(q, k)], refused="A mask of floating-point numbers"),
         "uint8_mask": Probe([*plain, draw.mask(q, k).byte()], refused="A mask of dtype torch.uint8"),
     }
 
 
-def _dropout(draw: Draw, s: dict[str, int], rate: float = 0.5) -> Probe:
-    """Chance decides which weights are dropped, so two things are read off that it does not touch.
+def _dropout(draw: Draw, s: dict[str, int], rate: float = 0.5, *, is_masked: bool = False) -> Probe:
+    """Chance decides which weights are dropped, so some things are read off that it does not touch.
 
-    With the identity twice as the values, the output is the weights after dropout, twice.
+    With the identity twice as the values, the output is the weights after dropout, twice. Gradients of zero do
+    not depend on chance either, and still show whether query and key are reached.
     """
     keys = max(s["keys"], 5)
-    query, key, _ = inputs(draw, s, max(s["batch"], 3), max(s["heads"], 3), keys=keys)
+    queries = min(s["queries"], keys)  # of a causal mask, as many as keys at most
+    query, key, _ = inputs(draw, s, max(s["batch"], 3), max(s["heads"], 3), queries=queries, keys=keys)
+    masks, options = [], {"dropout": rate}
+    if is_masked:
+        masks, options = [draw.mask(query.size(0), 1, 1, keys)], {"is_causal": True, **options}
+        masks[0][..., 0] = True
     identity = torch.eye(keys, dtype=torch.float64)
     value = torch.cat([identity, identity], -1).expand(*query.shape[:2], -1, -1)
     most = f"with dropout={rate}, most weights should stay"
@@ -203,15 +218,18 @@ def _dropout(draw: Draw, s: dict[str, int], rate: float = 0.5) -> Probe:
     def view(result: list) -> dict:
         output, weights = result
         first, second = output.split(keys, -1)
-        factors = (first / weights).mul(1e6).round().div(1e6).unique()
+        gone = first == 0
+        factors = (first / weights)[weights != 0].mul(1e6).round().div(1e6).unique()
         return {
             f"with dropout={rate}, the weights in the output should be either zero or {grown}": factors,
-            **({} if rate == 0.5 else {most: (first != 0).double().mean().item() > 0.5}),
+            **({} if rate == 0.5 else {most: gone[weights != 0].double().mean().item() < 0.5}),
             "dropout should hit the weights, before they meet the values": torch.equal(first, second),
+            "each query should lose weights of its own": bool((gone != gone[..., :1, :]).any()),
             "with dropout, the weights returned should be those before dropout": weights,
         }
 
-    return Probe([query, key, value], {"dropout": rate}, view=view)
+    back = [torch.zeros(*query.shape[:-1], 2 * keys, dtype=torch.float64)]
+    return Probe([query, key, value, *masks], options, cotangents=back, view=view)
 
 
 TASK = Task(
@@ -227,5 +245,5 @@ TASK = Task(
     steps=Steps(),
     assemble=attend,
     mistakes=MISTAKES,
-    essential=10,  # those of `base_probes`
+    essential=11,  # those of `base_probes`
 )

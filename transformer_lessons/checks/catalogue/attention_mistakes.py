@@ -411,6 +411,18 @@ CORE = (
         ({"result": lambda output, weights, scores, masked, dropped: (output, weights.mean(1))},),
     ),
     Mistake(
+        "squeezed",
+        "you squeeze axes of size one away; they belong to the shape, as any other size",
+        "squeeze() removes an axis that was added on the way, and whatever else has size one.",
+        "A batch of one sentence, or a single query, comes back with too few axes.",
+        SHAPES,
+        (
+            {"result": lambda output, weights, *_: (output.squeeze(), weights.squeeze())},
+            {"result": lambda output, weights, *_: (output.squeeze(0), weights.squeeze(0))},
+            {"result": lambda output, weights, *_: (output.squeeze(), weights)},
+        ),
+    ),
+    Mistake(
         "weights_detached",
         "you detached the weights you return, so no gradient flows back through them",
         "detach() was added for plotting; that belongs to the caller.",

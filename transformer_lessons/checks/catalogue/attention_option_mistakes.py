@@ -86,6 +86,47 @@ def _hidden_but_for_empty_rows(scores: Tensor, mask: Tensor | None) -> Tensor:
     return scores.masked_fill(~shown, float("-inf"))
 
 
+def _later_filled(number: float) -> dict:
+    """The mask's keys are hidden well, later ones with a number of their own."""
+
+    def hide(scores: Tensor, mask: Tensor | None) -> Tensor:
+        if mask is None:
+            return scores
+        filled, given = scores.masked_fill(~mask, number), getattr(mask, "given", mask)
+        return filled if given is None else filled.masked_fill(~given, torch.finfo(scores.dtype).min)
+
+    return {"causal": _noting_the_mask, "hide": hide}
+
+
+def _four_axes(is_always: bool) -> dict:
+    def causal(mask: Tensor | None, is_causal: bool, scores: Tensor) -> Tensor | None:
+        if not is_causal:
+            return mask
+        below = triangle(scores, scores.size(-1) - scores.size(-2))
+        return below if mask is None and not is_always else _joined(mask, below[None, None])
+
+    return {"causal": causal}
+
+
+def _dropped_without_gradient(weights: Tensor, dropout: float) -> Tensor:
+    return F.dropout(weights.detach(), dropout) if dropout else weights
+
+
+def _keys_dropped(weights: Tensor, dropout: float) -> Tensor:
+    return weights * F.dropout(weights.new_ones(weights.size(-1)), dropout)
+
+
+def _cleared_and_noted(weights: Tensor, mask: Tensor | None) -> Tensor:
+    """Weights that know whether there was a mask."""
+    cleared = weights if mask is None else weights.masked_fill(~mask, 0.0)
+    cleared.is_masked = mask is not None
+    return cleared
+
+
+def _dropped_if_unmasked(weights: Tensor, dropout: float) -> Tensor:
+    return weights if weights.is_masked else F.dropout(weights, dropout)
+
+
 def _filled_with_mask(mask: Tensor | None, is_causal: bool, scores: Tensor) -> Tensor | None:
     below = triangle(scores, scores.size(-1) - scores.size(-2))
     if not is_causal:
@@ -205,6 +246,22 @@ MISTAKES = (
         ),
     ),
     Mistake(
+        "causal_four_axes",
+        "you give the causal mask axes for batch and heads, and inputs without them get those axes too",
+        "The causal mask of a decoder has four axes.",
+        "The result has more axes than the query.",
+        CAUSAL,
+        (_four_axes(is_always=True), _four_axes(is_always=False)),
+    ),
+    Mistake(
+        "causal_filled_too_small",
+        "you fill the scores of later positions with a number that real scores can reach",
+        "The mask is hidden well, and is_causal got a line of its own, with −1e4, say.",
+        "When all visible scores are lower still, the future gets all the weight.",
+        CAUSAL,
+        tuple(_later_filled(x) for x in (-1e2, -1e3, -1e4)),
+    ),
+    Mistake(
         "dropout_keyword_missing",
         "your function does not take dropout",
         "The signature was shortened.",
@@ -219,6 +276,30 @@ MISTAKES = (
         "Training is regularised less than asked for.",
         DROPOUT,
         ({"drop": lambda weights, dropout: weights},),
+    ),
+    Mistake(
+        "dropout_unmasked_only",
+        "with a mask or is_causal you leave dropout out",
+        "The branch with a mask returns early, or was written later.",
+        "Real batches have padding, so training is hardly regularised at all.",
+        DROPOUT,
+        ({"clear": _cleared_and_noted, "drop": _dropped_if_unmasked},),
+    ),
+    Mistake(
+        "dropout_detached",
+        "with dropout no gradient of the output reaches query and key",
+        "The dropped weights are computed under no_grad, from detached weights or in numpy.",
+        "Training with dropout teaches the values only.",
+        DROPOUT,
+        ({"drop": _dropped_without_gradient},),
+    ),
+    Mistake(
+        "dropout_keys_alike",
+        "you drop whole keys, the same ones for every query; each weight is dropped by itself",
+        "The random numbers were made for one row of weights, and broadcast.",
+        "A query loses a key if and only if all others lose it.",
+        DROPOUT,
+        ({"drop": _keys_dropped},),
     ),
     Mistake(
         "dropout_in_weights",

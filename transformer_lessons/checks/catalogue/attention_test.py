@@ -62,6 +62,12 @@ def _found(sentence: str, value: Any) -> dict:
     return {sentence: value if isinstance(value, bool) else f"{type(value).__name__}, not a bool"}
 
 
+def _found_wrong(what: str, sentence: str, value: Any) -> dict:
+    """Who says nothing has not said False; but neither that all is right."""
+    nothing = f"the test should return False, but returns None: {what}"
+    return {nothing: value is not None, **_found(sentence, value)}
+
+
 def _is_bool(sentence: str, value: Any) -> dict:
     return {sentence: isinstance(value, bool)}
 
@@ -79,7 +85,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
                 if kind != "crashing"
                 else ("a crash should be found wrong, not crash the test: " + what)
             )
-            probes[kind] = Probe([Given("attention", [kind])], view=partial(_found, sentence))
+            probes[kind] = Probe([Given("attention", [kind])], view=partial(_found_wrong, what, sentence))
     return probes
 
 
@@ -175,6 +181,14 @@ MISTAKES = (
         "Who calls it in an `if` takes every answer for wrong.",
         QUESTIONS,
         ({"answer": lambda right: None},),
+    ),
+    Mistake(
+        "none_for_wrong",
+        "your test returns None where something is wrong; False is wanted",
+        "`if right: return True` has no other branch, or the `except` ends in `pass`.",
+        "Who asks `is False`, or counts the answers, misses every wrong one.",
+        QUESTIONS,
+        ({"answer": lambda right: True if right else None},),
     ),
     Mistake(
         "exact",

@@ -7,9 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from transformer_lessons.checks.catalogue.layer_norm import (
+    VIEWED,
     functional_complains,
     norm_sizes,
     torch_complains,
+    viewed,
     width_fits,
 )
 from transformer_lessons.checks.core import Build, Draw, Mistake, Probe, Requirement, Task
@@ -69,7 +71,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "evaluation": Probe([x], build=evaluated, cotangents=[y]),
         "epsilon": Probe([x / 4], build=replace(loaded, kwargs={"eps": 0.5})),
         "rows": Probe([x[0]], build=loaded),
-        "four_axes": Probe([draw.normal(2, b, t, d)], build=loaded),
+        "four_axes": Probe([draw.normal(b, 2, t, d).transpose(0, 1)], build=loaded),
         "one": Probe([x[0, 0]], build=evaluated),
         "names": Probe([], build=new, method="state", view=buffers),
         **moving(loaded, [x], [draw.normal(b, t, d) * 2 + 1]),
@@ -77,6 +79,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "narrow": Probe([draw.normal(b, t, d + 1)], build=loaded, refused=f"x of width {d + 1}, not {d}"),
         "one_wide": Probe([x[..., :1]], build=evaluated, refused=f"x of width 1, not {d}"),
         "two": Probe([x[:1, :2]], build=loaded),
+        "single_row": Probe([x[0, :1]], build=loaded, refused="a single vector of two axes in training"),
         "single": Probe([x[:1, :1]], build=loaded, refused="a single vector in training"),
     }
 
@@ -119,6 +122,7 @@ class Steps:
     momentum: Callable = lambda given: given
     first_var: Callable = torch.ones
     fits: Callable = width_fits
+    accept_type: Callable = lambda mask: None
     accept_mask: Callable = lambda mask, x: None
     read: Callable = lambda mask: mask
     clean: Callable = lambda x, mask: x  # what is done to padding before anything else
@@ -160,6 +164,7 @@ class _Norm(nn.Module):
         if mask is None:
             mask = torch.ones(x.shape[:-1], dtype=torch.bool)
         else:
+            steps.accept_type(mask)
             steps.accept_mask(mask, x)
             mask = steps.read(mask)
         x = steps.clean(x, mask)
@@ -400,8 +405,12 @@ MISTAKES = (
         "Mean and biased variance of one vector do exist.",
         "The output is the bias, whatever the input, and the running variance becomes NaN.",
         MATHS,
-        ({"enough": lambda mask: None},),
+        (
+            {"enough": lambda mask: None},
+            {"enough": lambda mask: _enough(mask) if mask.dim() > 1 else None},
+        ),
     ),
+    replace(VIEWED, anchor=SENTENCES, variants=({"clean": lambda x, mask: viewed(x)},)),
 )
 
 TASK = Task(
@@ -446,7 +455,7 @@ TASK = Task(
         Requirement(
             "refusals",
             "another width than d_model, and a single vector in training, are refused with ValueError.",
-            ("two", "narrow", "one_wide", "single"),
+            ("two", "narrow", "one_wide", "single", "single_row"),
             MATHS,
         ),
     ),

@@ -3,8 +3,15 @@
 import random
 
 from transformer_lessons.checks.catalogue.beam_mistakes import MISTAKES, Steps, assemble
-from transformer_lessons.checks.catalogue.small_models import NEARLY_ALL, Small, in_training
-from transformer_lessons.checks.core import Draw, Probe, Requirement, Task
+from transformer_lessons.checks.catalogue.small_models import (
+    NEARLY_ALL,
+    Decoding,
+    InEvaluation,
+    Small,
+    in_evaluation,
+    in_training,
+)
+from transformer_lessons.checks.core import Draw, Probe, Requirement
 from transformer_lessons.decoding import beam
 
 __all__ = ["TASK"]
@@ -36,13 +43,14 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "wide": Probe([model, src], _options(small.target_vocab + 2, 1.0, 3)),
         "ids": Probe([small.model(other), small.source(rows, other)], _options(2, 1.0, 4)),
         "training": Probe([training, src], _options(2, 1.0, 1), look=(0,), view=in_training),
+        "evaluation": InEvaluation([training, src], _options(2, 1.0, 1), look=(0,), view=in_evaluation),
         "no_beam": Probe([model, src], _options(0, 1.0, 3), refused="beam_size=0"),
         "negative": Probe([model, src], _options(2, -1.0, 3), refused="length_penalty=-1.0"),
         "no_length": Probe([model, src], _options(2, 1.0, 0), refused="max_length=0"),
     }
 
 
-TASK = Task(
+TASK = Decoding(
     name="beam",
     signature="beam(model, src, beam_size=…, length_penalty=…, max_length=…)",
     arguments=("model", "src"),
@@ -75,7 +83,7 @@ TASK = Task(
         Requirement(
             "evaluation",
             "the model decodes in evaluation mode, and is left in the mode it came in.",
-            ("training",),
+            ("training", "evaluation"),
             "#ch15-wrong",
         ),
         Requirement("inputs", "src is left unchanged.", ("several",), BEAM, ("inputs",)),

@@ -62,7 +62,7 @@ class Steps:
     start: Callable = _first_alone
     log_p: Callable = lambda logits: logits.log_softmax(-1)
     add: Callable = lambda scores, log_p, penalty: scores + log_p
-    length: Callable = lambda n: n
+    length: Callable = lambda n, longest: n  # of what has ended, n tokens
     penalty: Callable = _penalty
     score: Callable = lambda log_p, penalty: log_p / penalty
     counts: Callable = lambda ends, k: ends & (torch.arange(ends.size(1)) < k)
@@ -120,7 +120,7 @@ class _Search:
 
     def advance(self, logits: Tensor, n: int, max_length: int) -> Tensor:
         steps, k, vocab = self.steps, self.k, logits.size(-1)
-        penalty = steps.penalty(steps.length(n), self.alpha)
+        penalty = steps.penalty(steps.length(n, max_length), self.alpha)
         total = steps.add(self.scores[..., None], steps.log_p(logits), penalty)
         top, index = total.flatten(1).topk(2 * k)
         parent, token = index // vocab, index % vocab
@@ -131,9 +131,7 @@ class _Search:
         steps.ended(self, counting, top)
         chosen, self.scores = steps.go_on(top, ends, k)
         self.tokens = _of_parents(longer, chosen)
-        attainable = steps.score(
-            self.scores.max(1).values, steps.penalty(steps.length(max_length), self.alpha)
-        )
+        attainable = steps.score(self.scores.max(1).values, steps.penalty(max_length, self.alpha))
         if n == max_length:
             self.finish(self.tokens, steps.cut_off(self.scores, self.best), penalty)
         self.done = self.done | steps.over(self, attainable)
@@ -166,6 +164,10 @@ def _own_rows(parent: Tensor) -> Tensor:
 
 def _not_of_parents(tokens: Tensor, parent: Tensor) -> Tensor:
     return tokens[:, torch.arange(parent.size(1)) % tokens.size(1)]
+
+
+def _while_beaten(search, attainable: Tensor) -> Tensor:
+    return search.best.isfinite() & (attainable >= search.best)
 
 
 def _if_nothing_else(scores: Tensor, best: Tensor) -> Tensor:
@@ -247,11 +249,11 @@ MISTAKES = (
     ),
     Mistake(
         "first_end_wins",
-        "you stop at the first sentence that ends; a better one may still be on its way",
-        "So it is in greedy decoding.",
+        "you stop, once a sentence has ended, while a better one may still be on its way",
+        "Greedy decoding stops at the first end; or the comparison was turned round.",
         "Short sentences win.",
         STOPPING,
-        ({"ended": _counted, "over": lambda search, attainable: search.count > 0},),
+        ({"ended": _counted, "over": lambda search, attainable: search.count > 0}, {"over": _while_beaten}),
     ),
     Mistake(
         "as_many_as_beams",
@@ -274,11 +276,19 @@ MISTAKES = (
     ),
     Mistake(
         "penalty_ignored",
-        "you never use length_penalty: finished sentences are compared by log p alone",
-        "With a length_penalty of 0 that is right.",
-        "Short sentences win.",
+        "finished sentences are ranked by log p alone: your lp(n) is missing, or the same for all of them",
+        "With a length_penalty of 0 that is right, and max_length is at hand where n is not.",
+        "Short sentences win: log p alone decides.",
         PENALTY,
-        ({"penalty": lambda n, alpha: 1.0},),
+        ({"penalty": lambda n, alpha: 1.0}, {"length": lambda n, longest: longest}),
+    ),
+    Mistake(
+        "bos_counted",
+        "you count bos_id as a token of the sentence: n is the number of those that were generated",
+        "len(y) of a list that begins with bos_id is one too many.",
+        "Sentences of nearly the same score change places.",
+        PENALTY,
+        ({"length": lambda n, longest: n + 1},),
     ),
     Mistake(
         "penalty_multiplied",

@@ -41,7 +41,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "full": Probe([*full, 3]),
         "one": Probe([*plain, 1]),
         "wide": Probe([*plain, t + 1]),
-        "wider": Probe([*plain, t + 7]),
+        "wider": Probe([*plain, t + 7], cotangents=cotangents),
         "extremes": Probe([large[0] * 1000, *large[1:]]),
         "float32": Probe(arguments(b, h, dtype=torch.float32)),
         "zero": Probe([*plain, 0], refused="window=0"),
@@ -67,6 +67,7 @@ class Steps:
     """What a mistake may replace; together, the right answer."""
 
     accept: Callable = _accept
+    old: Callable = lambda kept, window: kept  # what of the caller's cache is taken
     append: Callable = _append
     cut: Callable = _last  # what is kept
     look: Callable = lambda kept, window, new: kept  # what of it is attended to
@@ -80,7 +81,9 @@ def assemble(steps: Steps) -> Callable:
 
     def cached_attention_step(query, key, value, keys, values, window=None):
         steps.accept(window)
-        all_keys, all_values = (steps.append(*pair) for pair in ((keys, key), (values, value)))
+        all_keys, all_values = (
+            steps.append(steps.old(kept, window), new) for kept, new in ((keys, key), (values, value))
+        )
         kept_keys, kept_values = steps.cut(all_keys, window), steps.cut(all_values, window)
         seen_keys, seen_values = (
             steps.look(kept, window, every)
@@ -100,6 +103,14 @@ def _naive_softmax(scores: Tensor) -> Tensor:
 def _first_only(scores: Tensor) -> Tensor:
     hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
     return scores.masked_fill(hidden, -math.inf).softmax(-1)
+
+
+def _into_the_old(output: Tensor, keys: Tensor, values: Tensor, old: tuple) -> tuple[Tensor, Tensor, Tensor]:
+    """A cache that is full is shifted where it lies."""
+    for kept, new in zip(old, (keys, values), strict=True):
+        if kept.shape == new.shape:
+            kept.copy_(new)
+    return output, keys, values
 
 
 def _one_more(kept: Tensor, window: int | None) -> Tensor:
@@ -237,7 +248,18 @@ MISTAKES = (
         (
             {"append": lambda kept, new: torch.cat([kept.detach(), new.detach()], -2)},
             {"append": lambda kept, new: torch.cat([kept.detach(), new], -2)},
+            {"cut": lambda kept, window: kept if window is None else _last(kept, window).detach()},
+            {"old": lambda kept, window: kept if window is None else kept.detach()},
+            {"append": lambda kept, new: torch.cat([kept, new.detach()], -2)},
         ),
+    ),
+    Mistake(
+        "shifted_in_place",
+        "you write into the caller's cache once it is full; it must be left as it is",
+        "A buffer of fixed size is shifted by one place, and the new position takes the last one.",
+        "Another beam, or a second try from the same cache, goes on from a changed one.",
+        CACHE,
+        ({"result": _into_the_old},),
     ),
     Mistake(
         "naive_exp",
@@ -287,13 +309,15 @@ TASK = Task(
             CACHE,
         ),
         Requirement("wide", "a window larger than what there is keeps all.", ("wide", "wider"), CACHE),
-        Requirement("gradients", "gradients reach all five tensors.", ("plain",), CACHE, ("gradients",)),
+        Requirement(
+            "gradients", "gradients reach all five tensors.", ("plain", "wider"), CACHE, ("gradients",)
+        ),
         Requirement("extremes", "scores in the thousands give no NaN.", ("extremes",), CACHE),
         Requirement(
             "dtype", "all results have the dtype of the arguments.", ("plain", "float32"), CACHE, ("dtype",)
         ),
         Requirement(
-            "inputs", "the caller's cache is left unchanged.", ("plain", "window"), CACHE, ("inputs",)
+            "inputs", "the caller's cache is left unchanged.", ("plain", "window", "full"), CACHE, ("inputs",)
         ),
         Requirement("refusals", "a window below 1 is refused with ValueError.", ("zero", "negative"), CACHE),
     ),

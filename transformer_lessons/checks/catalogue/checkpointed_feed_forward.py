@@ -40,7 +40,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "dividing": Probe([*_inputs(draw, s, b, 2 * chunk), chunk]),
         "plain": Probe([*plain, chunk], cotangents=[draw.normal(b, t, s["d_model"])]),
         "singles": Probe([*_inputs(draw, s, b, 5), 1]),
-        "flat": Probe([*_inputs(draw, s, t), chunk]),
+        "flat": Probe([*_inputs(draw, s, t), chunk], cotangents=[draw.normal(t, s["d_model"])]),
         "float32": Probe([*_inputs(draw, s, b, t, dtype=torch.float32), chunk]),
         "training": Probe(
             [*_inputs(draw, count, 5, 41), 7],
@@ -49,7 +49,10 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
             enough={"saved": hidden // 8, "largest": hidden // 3, "peak": hidden // 2 + hidden // 4},
         ),
         "long": Probe(
-            [*_inputs(draw, count, 61), 3], meter=True, enough={"largest": 3 * row, "peak": 30 * row}
+            [*_inputs(draw, count, 61), 6],
+            cotangents=[draw.normal(61, 3)],
+            meter=True,
+            enough={"saved": 6 * row, "largest": 6 * row, "peak": 40 * row},
         ),
         "no_chunk": Probe([*plain, 0], refused="chunk=0"),
         "negative_chunk": Probe([*plain, -chunk], refused=f"chunk={-chunk}"),
@@ -125,6 +128,26 @@ def _by_sentences(block, x, rest, chunk):
     return _apply(block, x, rest, chunk, _recomputed, axis=0)
 
 
+def _three_axes_only(block, x, rest, chunk):
+    """Checkpointed along axis 1; what has two axes goes another way."""
+    if x.dim() == 2:
+        return _apply(block, x, rest, chunk, lambda f, *args: f(*args))
+    return _apply(block, x, rest, chunk, _recomputed, axis=1)
+
+
+class _BackwardOfThree(torch.autograd.Function):
+    """Hands gradients on as they are, if they have a batch."""
+
+    @staticmethod
+    def forward(ctx, y):
+        return y.clone()
+
+    @staticmethod
+    def backward(ctx, back):
+        torch.einsum("bti,btj->ij", back, back)
+        return back
+
+
 def _reentrant(block, *args):
     return checkpoint(block, *args, use_reentrant=True)
 
@@ -142,6 +165,22 @@ MISTAKES = (
         "In training, all of the hidden layer is kept, as without chunks.",
         MEASURED,
         ({"outer": lambda f, x, rest, chunk: _apply(f, x, rest, chunk, lambda g, *a: g(*a))},),
+    ),
+    Mistake(
+        "not_checkpointed_without_batch",
+        "you checkpoint an x with a batch; of one without, autograd keeps the hidden layer of each chunk",
+        "The shape without a batch was added later, or returns early.",
+        "One long text takes more memory than a batch of short ones.",
+        MEASURED,
+        ({"outer": _three_axes_only},),
+    ),
+    Mistake(
+        "no_backward_without_batch",
+        "your own backward pass takes an x with a batch only",
+        "einsum names three axes, and a test without a batch computed no gradients.",
+        "An x of shape (length, d_model) works until it is trained.",
+        MEASURED,
+        ({"last": _BackwardOfThree.apply},),
     ),
     Mistake(
         "plain",
@@ -309,7 +348,7 @@ TASK = Task(
         Requirement(
             "gradients",
             "gradients reach x, both weights and both biases.",
-            ("plain",),
+            ("plain", "flat"),
             MEASURED,
             ("gradients",),
         ),
@@ -320,7 +359,7 @@ TASK = Task(
         Requirement(
             "saved",
             "nothing as large as the hidden layer is kept for the way back.",
-            ("training",),
+            ("training", "long"),
             MEASURED,
             ("gradients", "saved"),
         ),

@@ -64,6 +64,11 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "misfit_queries": Probe(
             [past, draw.mask(b, 1, q + 1, k)], refused=f"masks for {q} and for {q + 1} queries"
         ),
+        "int32": Probe([past, padding.int()], refused="a mask of int32, 0 and 1"),
+        "misfit_batch": Probe(
+            [draw.mask(b + 1, 1, 1, k), draw.mask(b + 2, 1, q, k)],
+            refused=f"masks for batches of {b + 1} and of {b + 2}",
+        ),
         "misfit_later": Probe(
             [torch.ones(1, 1, 1, 1, dtype=torch.bool), padding, draw.mask(b, 1, 1, k + 1)],
             refused=f"masks for any number of keys, for {k} and for {k + 1}",
@@ -127,6 +132,10 @@ def assemble(steps: Steps) -> Callable:
 def _only_keys_fit(a: Tensor, b: Tensor) -> None:
     if a.size(-1) != b.size(-1) and 1 not in (a.size(-1), b.size(-1)):
         raise ValueError("masks")
+
+
+def _only_matrices_fit(a: Tensor, b: Tensor) -> None:
+    _fits(a[(0,) * (a.dim() - 2)], b[(0,) * (b.dim() - 2)])
 
 
 def _fit_the_first(masks: list[Tensor]) -> list[Tensor]:
@@ -322,6 +331,7 @@ MISTAKES = (
             {"accept": lambda mask: mask.bool() if mask.is_floating_point() else _boolean(mask)},
             {"accept": lambda mask: _boolean(mask) if mask.is_floating_point() else mask.bool()},
             {"accept": lambda mask: mask.bool() if mask.dtype is torch.uint8 else _boolean(mask)},
+            {"accept": lambda mask: mask.bool() if mask.dtype is torch.int32 else _boolean(mask)},
             {"accept": lambda mask: mask if mask.dtype is torch.bool else _fails(TypeError("mask"))()},
             {"accept": lambda mask: mask if mask.dtype is torch.bool else _fails(AssertionError("mask"))()},
         ),
@@ -335,6 +345,7 @@ MISTAKES = (
         (
             {"fits": lambda a, b: None},
             {"fits": _only_keys_fit},
+            {"fits": _only_matrices_fit},
             {"fits": lambda a, b: None, "choose": _fit_the_first},
         ),
     ),
@@ -387,7 +398,9 @@ TASK = Task(
                 "integers",
                 "misfit",
                 "bytes",
+                "int32",
                 "misfit_queries",
+                "misfit_batch",
                 "misfit_later",
             ),
             CONVENTION,

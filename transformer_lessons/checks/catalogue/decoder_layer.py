@@ -1,7 +1,7 @@
 """The check of `DecoderLayer`: its requirements, the calls that probe them, and its known wrong wirings."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,7 @@ from transformer_lessons.checks.catalogue.layer_parts import (
 from transformer_lessons.checks.core import Build, Draw, Mistake, Probe, Requirement, Task
 from transformer_lessons.feed_forward import FeedForward
 from transformer_lessons.layers import DecoderLayer
+from transformer_lessons.masks import causal_mask
 
 __all__ = ["TASK"]
 
@@ -38,20 +39,26 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     )
     busy, wrong = settings | {"dropout": RATE}, settings | {"num_heads": d + 1}
     x, memory, cotangents = draw.normal(b, t, d), draw.normal(b, m, d), [draw.normal(b, t, d)]
+    busy_before = busy | {"norm_first": True}
     many = [draw.normal(30, t, d), draw.normal(30, m, d)]
     src_mask, tgt_mask = draw.mask(b, 1, 1, m), draw.mask(b, 1, t, t) | torch.eye(t, dtype=torch.bool)
     tgt_mask[..., -1, 0] = False  # something must be hidden that causality shows
+    full = draw.mask(b, h, t, m), draw.mask(b, h, t, t) | torch.eye(t, dtype=torch.bool)
     padding = tgt_mask[:, :, -1:].clone()  # for all queries; the first shows one key at least
     padding[..., 0] = True
+    # Another call, with a longer target and another source, of which nothing may be kept.
+    first = ("", [draw.normal(b, t + 1, d), draw.normal(b, m, d), src_mask], {})
     return {
         "after": Probe([x, memory], build=after, cotangents=cotangents),
         "before": Probe([x, memory], build=before, cotangents=cotangents),
         "source_mask": Probe([x, memory, src_mask], build=after),
         "target_mask": Probe([x, memory, None, tgt_mask], build=after),
         "padding_mask": Probe([x, memory, None, padding], build=after),
-        "both_masks": Probe([x, memory, src_mask, tgt_mask], build=before),
+        "both_masks": Probe([x, memory, *full], build=before),
         **training(DecoderLayer, settings, state, [x, memory], many),
         "float32": Probe([x.float(), memory.float()], build=Build([busy], state=halves, training=False)),
+        "evaluation_before": Probe([x, memory], build=Build([busy_before], {}, "float64", state, False)),
+        "again": Probe([x, memory], build=replace(before, earlier=(first,)), note="the second call"),
         "heads": Probe([x, memory], build=Build([wrong]), refused="heads that do not divide d_model"),
     }
 
@@ -120,6 +127,26 @@ def _cut(layer: nn.Module, y: Tensor, tgt_mask: Tensor | None) -> Tensor:
 
 def _plain(layer: nn.Module, y: Tensor, x: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor:
     return layer.cross_attention(y, memory, mask=mask)
+
+
+def _causal_kept(layer: nn.Module, y: Tensor, tgt_mask: Tensor | None) -> Tensor:
+    if not hasattr(layer, "seen"):
+        layer.seen = causal_mask(y.size(1))
+    return layer.self_attention(y, mask=layer.seen if tgt_mask is None else layer.seen & tgt_mask)
+
+
+def _memory_kept(layer: nn.Module, memory: Tensor) -> Tensor:
+    if not hasattr(layer, "kept"):
+        layer.kept = memory
+    return layer.kept
+
+
+def _of_one_head(mask: Tensor | None) -> Tensor | None:
+    return None if mask is None else mask[:, :1]
+
+
+def _of_one_query(mask: Tensor | None) -> Tensor | None:
+    return None if mask is None else mask[:, :1, :1]
 
 
 def _turned(mask: Tensor | None) -> Tensor | None:
@@ -193,6 +220,35 @@ WIRINGS = (
         "With other lengths it crashes, with equal ones it runs.",
         WRONG,
         ({"masks": lambda src_mask, tgt_mask: (tgt_mask, src_mask)},),
+    ),
+    Mistake(
+        "mask_of_the_first",
+        "you use only what a mask says of the first head, or of its first query, for all others",
+        "Padding masks are alike for all heads and queries.",
+        "A mask that tells heads or queries apart hides the wrong positions.",
+        WRONG,
+        (
+            {"masks": lambda src_mask, tgt_mask: (src_mask, _of_one_head(tgt_mask))},
+            {"masks": lambda src_mask, tgt_mask: (_of_one_head(src_mask), tgt_mask)},
+            {"masks": lambda src_mask, tgt_mask: (_of_one_head(src_mask), _of_one_head(tgt_mask))},
+            {"masks": lambda src_mask, tgt_mask: (_of_one_query(src_mask), tgt_mask)},
+        ),
+    ),
+    Mistake(
+        "causal_mask_kept",
+        "you keep the causal mask of the first call; the next target may have another length",
+        "The mask looks like a constant of the layer.",
+        "The second batch fails, unless its targets are as long as those of the first.",
+        FLOW,
+        ({"look_back": _causal_kept},),
+    ),
+    Mistake(
+        "memory_kept",
+        "you keep the memory of the first call; each call brings its own",
+        "In decoding, the source stays the same from token to token.",
+        "The second sentence is translated as if it were the first.",
+        FLOW,
+        ({"memory": _memory_kept},),
     ),
     Mistake(
         "causal_on_memory",
@@ -318,7 +374,7 @@ WIRINGS = (
                 "look_back": lambda layer, y, m: layer.self_attention(
                     y, mask=m, is_causal=True, need_weights=True
                 ),
-                "drop": lambda dropout, y: y,
+                "drop": lambda dropout, y, norm_first: y,
             },
         ),
     ),
@@ -348,7 +404,7 @@ TASK = Task(
             ("after",),
             WIRING,
         ),
-        Requirement("pre_norm", "the same with norm_first, pre-norm.", ("before",), WIRING),
+        Requirement("pre_norm", "the same with norm_first, pre-norm.", ("before", "again"), WIRING),
         Requirement("source_mask", "src_mask hides source positions.", ("source_mask", "both_masks"), WRONG),
         Requirement(
             "target_mask",
@@ -371,7 +427,12 @@ TASK = Task(
             (*(f"training_{part}" for part in PARTS), "training_after"),
             "#ch11-add-and-norm",
         ),
-        Requirement("evaluation", "in evaluation nothing is dropped.", ("float32",), "#ch11-add-and-norm"),
+        Requirement(
+            "evaluation",
+            "in evaluation nothing is dropped.",
+            ("float32", "evaluation_before"),
+            "#ch11-add-and-norm",
+        ),
         Requirement("dtype", "the output has the dtype of x.", ("after", "float32"), SHAPES, ("dtype",)),
         Requirement(
             "inputs", "x and memory are left unchanged.", ("after", "before"), "#ch11-wrong", ("inputs",)

@@ -41,6 +41,10 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
             [weights, h, draw.normal(b + 1, 1, d), *past, *memory],
             refused=f"{b + 1} tokens for the keys of {b} sentences",
         ),
+        "batch_first": Probe(
+            [weights, h, x, *(torch.zeros(b + 1, h, 0, d_k, dtype=x.dtype) for _ in past), *memory],
+            refused=f"{b} tokens for the keys, none as yet, of {b + 1} sentences",
+        ),
     }
 
 
@@ -64,6 +68,15 @@ def _append(past: Tensor, new: Tensor) -> Tensor:
 def _accept(x: Tensor, keys: Tensor) -> None:
     if len(x) != len(keys):
         raise ValueError("x: expected as many sentences as keys")
+
+
+def _append_if_any(past: Tensor, new: Tensor) -> Tensor:
+    return _append(past, new) if past.size(2) else new
+
+
+def _once_kept(x: Tensor, keys: Tensor) -> None:
+    if keys.size(2):
+        _accept(x, keys)
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
@@ -354,6 +367,18 @@ MISTAKES = (
         CACHE,
         ({"accept": lambda x, keys: None},),
     ),
+    Mistake(
+        "batch_checked_in_part",
+        "you compare the batches of x and keys in some cases alone: not while nothing is kept, or one way only",
+        "While there are no keys, there seems to be nothing to compare; and > is as easily written as !=.",
+        "A step that does not fit is accepted, or torch complains about sizes of tensors in a list.",
+        CACHE,
+        (
+            {"accept": _once_kept},
+            {"accept": _once_kept, "append": _append_if_any},
+            {"accept": lambda x, keys: _accept(x, keys) if len(x) > len(keys) else None},
+        ),
+    ),
 )
 
 TASK = Task(
@@ -390,7 +415,9 @@ TASK = Task(
         ),
         Requirement("dtype", "results have the dtype of x.", ("later", "float32"), CACHE, ("dtype",)),
         Requirement("inputs", "what was kept is left unchanged.", ("later", "several"), CACHE, ("inputs",)),
-        Requirement("refusals", "another batch size than that of keys is refused.", ("batch",), CACHE),
+        Requirement(
+            "refusals", "another batch size than that of keys is refused.", ("batch", "batch_first"), CACHE
+        ),
     ),
     sizes=layer_sizes,
     small=({"batch": 1, "source": 2, "target": 1, "heads": 1, "d_k": 2, "d_ff": 1},),

@@ -1,9 +1,10 @@
 """Known wrong ways to decode that greedy decoding and beam search have in common."""
 
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 
 import torch
+from torch import nn
 
 from transformer_lessons.checks.core import Mistake
 
@@ -46,6 +47,13 @@ def ids_assumed(anchor: str) -> Mistake:
     )
 
 
+@contextmanager
+def _off_and_on(model: nn.Module) -> Iterator[None]:
+    model.eval()
+    yield
+    model.train()
+
+
 MODES = (
     Mistake(
         "left_in_training",
@@ -62,5 +70,13 @@ MODES = (
         "Whoever decodes in the middle of training goes on without dropout.",
         WRONG,
         ({"mode": lambda model: nullcontext(model.eval())},),
+    ),
+    Mistake(
+        "training_afterwards",
+        "you put the model into training mode in the end, although it came in evaluation mode",
+        "model.eval() and model.train() look like opposites, each undoing the other.",
+        "Whoever uses the model afterwards has dropout in it.",
+        WRONG,
+        ({"mode": _off_and_on},),
     ),
 )

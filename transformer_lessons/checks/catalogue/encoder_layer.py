@@ -1,7 +1,7 @@
 """The check of `EncoderLayer`: its requirements, the calls that probe them, and its known wrong wirings."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor, nn
 
@@ -34,7 +34,9 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         Build([settings | {"norm_first": first}], dtype="float64", state=state) for first in (False, True)
     )
     busy, wrong = settings | {"dropout": RATE}, settings | {"num_heads": d + 1}
+    busy_before = busy | {"norm_first": True}
     x, cotangents = draw.normal(b, t, d), [draw.normal(b, t, d)]
+    first = ("", [draw.normal(b, t, d), draw.mask(b, 1, 1, t)], {})  # a call of which nothing may be kept
     return {
         "after": Probe([x], build=after, cotangents=cotangents),
         "before": Probe([x], build=before, cotangents=cotangents),
@@ -42,6 +44,8 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "full_mask": Probe([x, draw.mask(b, s["heads"], t, t)], build=before),
         **training(EncoderLayer, settings, state, [x], [draw.normal(30, t, d)]),
         "float32": Probe([x.float()], build=Build([busy], state=halves, training=False)),
+        "evaluation_before": Probe([x], build=Build([busy_before], {}, "float64", state, False)),
+        "again": Probe([x], build=replace(before, earlier=(first,)), note="the second call"),
         "heads": Probe([x], build=Build([wrong]), refused="heads that do not divide d_model"),
     }
 
@@ -102,6 +106,11 @@ def _inverted(attention: nn.Module, y: Tensor, mask: Tensor | None) -> Tensor:
     return attention(y, mask=None if mask is None else ~mask)
 
 
+def _kept(attention: nn.Module, y: Tensor, mask: Tensor | None) -> Tensor:
+    attention.kept = mask if mask is not None else getattr(attention, "kept", None)
+    return attention(y, mask=attention.kept)
+
+
 def _inner(attention: bool, feed_forward: bool) -> Callable:
     return lambda settings: {
         "attention": attention * settings["dropout"],
@@ -136,6 +145,14 @@ WIRINGS = (
         ({"attend": _inverted},),
     ),
     Mistake(
+        "mask_kept",
+        "without a mask you use that of an earlier call; a call without one hides nothing",
+        "The mask was made an attribute of the module.",
+        "What a sentence gives depends on which batch came before.",
+        WIRING,
+        ({"attend": _kept},),
+    ),
+    Mistake(
         "causal_encoder",
         "you made the encoder's self-attention causal; in an encoder every position sees all others",
         "The line was copied from the decoder.",
@@ -153,7 +170,7 @@ WIRINGS = (
             {"attend": lambda attention, y, mask: attention(y, mask=mask, need_weights=True)},
             {
                 "attend": lambda attention, y, mask: attention(y, mask=mask, need_weights=True),
-                "drop": lambda dropout, y: y,
+                "drop": lambda dropout, y, norm_first: y,
             },
         ),
     ),
@@ -241,7 +258,9 @@ TASK = Task(
             WIRING,
         ),
         Requirement("pre_norm", "the same with norm_first, pre-norm.", ("before",), WIRING),
-        Requirement("mask", "mask hides positions from every other one.", ("mask", "full_mask"), WIRING),
+        Requirement(
+            "mask", "mask hides positions from every other one.", ("mask", "full_mask", "again"), WIRING
+        ),
         Requirement(
             "gradients",
             "gradients reach the input and all parameters.",
@@ -256,7 +275,12 @@ TASK = Task(
             ("training_self_attention", "training_feed_forward", "training_after"),
             "#ch11-add-and-norm",
         ),
-        Requirement("evaluation", "in evaluation nothing is dropped.", ("float32",), "#ch11-add-and-norm"),
+        Requirement(
+            "evaluation",
+            "in evaluation nothing is dropped.",
+            ("float32", "evaluation_before"),
+            "#ch11-add-and-norm",
+        ),
         Requirement(
             "dtype", "the output has the dtype of the input.", ("after", "float32"), SHAPES, ("dtype",)
         ),

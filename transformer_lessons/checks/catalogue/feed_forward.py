@@ -10,11 +10,12 @@ from transformer_lessons.checks.catalogue.layer_parts import BOUND_TO, RATE
 from transformer_lessons.checks.core import Build, Draw, Probe, Requirement, Task
 from transformer_lessons.feed_forward import FeedForward
 
-__all__ = ["SMALL", "TASK", "below_one", "dropped", "inputs_to_drop", "sizes", "state_of"]
+__all__ = ["BELOW_ONE", "SMALL", "TASK", "below_one", "dropped", "inputs_to_drop", "sizes", "state_of"]
 
 LAYER, WRONG, BENDS, DROP, ALONE = (
     f"#ch09-{name}" for name in ("layer", "wrong", "activations", "dropout", "positionwise")
 )
+BELOW_ONE = ("no_hidden", "no_width", "negative_hidden", "negative_width", "both_negative")
 SMALL = (
     {"batch": 1, "length": 1, "width": 2, "hidden": 3},
     {"batch": 1, "length": 2, "width": 3, "hidden": 2},
@@ -73,23 +74,34 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     state = state_of(draw, {"W_1": (d, h), "W_2": (h, d)})
     x, y = draw.normal(b, t, d), draw.normal(b, t, d)
     layer = _build(d, h, state)
-    unknown = Build([d, h], {"activation": "step"})
     return {
         "relu": Probe([x], build=layer, cotangents=[y]),
         "one": Probe([draw.normal(d)], build=layer),
+        "turned": Probe([draw.normal(t, b, d).transpose(0, 1)], build=layer),
         "gelu": Probe([x], build=_build(d, h, state, {"activation": "gelu"}), cotangents=[y]),
         **_dropping(s, draw),
         "smallest": Probe([draw.normal(b, t, 1)], build=_build(1, 1, _state_of_one(draw))),
-        "unknown": Probe([x.float()], build=unknown, refused="activation='step'"),
+        **_unknown(x.float(), d, h),
         "narrow": Probe([draw.normal(b, t, d + 1)], build=layer, refused=f"x of width {d + 1}, not {d}"),
+        "narrower": Probe([x[..., 1:]], build=layer, refused=f"x of width {d - 1}, not {d}"),
         "no_hidden": Probe([x.float()], build=Build([d, 0]), refused="d_ff=0"),
         **below_one(d, h),
+    }
+
+
+def _unknown(x: Tensor, d: int, h: int) -> dict[str, Probe]:
+    """Activations that are refused: no word at all, one that torch knows, and a part of a known one."""
+    words = {"unknown": "step", "of_torch": "silu", "part": "gel"}
+    return {
+        name: Probe([x], build=Build([d, h], {"activation": word}), refused=f"activation={word!r}")
+        for name, word in words.items()
     }
 
 
 def below_one(width: int, hidden: int) -> dict[str, Probe]:
     """Other sizes that are refused when the layer is made."""
     sizes = {"no_width": (0, hidden), "negative_hidden": (width, -1), "negative_width": (-1, hidden)}
+    sizes["both_negative"] = (-width, -hidden)
     return {
         name: Probe([], build=Build([*pair]), method="state", refused=f"d_model={pair[0]}, d_ff={pair[1]}")
         for name, pair in sizes.items()
@@ -102,20 +114,22 @@ def _dropping(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     x, bias = inputs_to_drop(draw, n), torch.ones(n, dtype=torch.float64)
     W_1, identity = draw.normal(n, n) / 30, torch.eye(n, dtype=torch.float64)
 
-    def probe(b_1: Tensor, training: bool, activation: str = "relu") -> Probe:
+    def probe(b_1: Tensor, training: bool, activation: str = "relu", **more) -> Probe:
         state = {"W_1.weight": W_1, "W_1.bias": b_1, "W_2.weight": identity, "W_2.bias": bias}
         options = {"activation": activation, "dropout": RATE}
         hidden = Steps().bend(x @ W_1.T + b_1, activation)
         return Probe(
             [x],
-            build=_build(n, n, state, options, training=training),
+            build=_build(n, n, state, options, training=training, **more),
             view=lambda output: dropped(output, hidden, bias, training),
         )
 
     return {
-        "training": probe(30 * bias, True),
+        # After a call with fewer vectors, of which no mask may be kept.
+        "training": probe(30 * bias, True, earlier=(("", [x[:3, 1:]], {}),)),
         "training_gelu": probe(2 * bias, True, "gelu"),
         "evaluation": probe(30 * bias, False),
+        "evaluation_gelu": probe(2 * bias, False, "gelu"),
     }
 
 
@@ -144,7 +158,7 @@ TASK = Task(
             LAYER,
             ("structure",),
         ),
-        Requirement("values", "FFN(x) = max(0, x W_1 + b_1) W_2 + b_2.", ("relu", "one"), LAYER),
+        Requirement("values", "FFN(x) = max(0, x W_1 + b_1) W_2 + b_2.", ("relu", "one", "turned"), LAYER),
         Requirement(
             "gradients",
             "gradients reach the input and all weights and biases.",
@@ -160,11 +174,13 @@ TASK = Task(
             ("training", "training_gelu"),
             DROP,
         ),
-        Requirement("evaluation", "in evaluation nothing is dropped.", ("evaluation",), DROP),
+        Requirement(
+            "evaluation", "in evaluation nothing is dropped.", ("evaluation", "evaluation_gelu"), DROP
+        ),
         Requirement(
             "refusals",
             "an unknown activation, another width than d_model and sizes below 1 are refused with ValueError.",
-            ("smallest", "unknown", "narrow", "no_hidden", "no_width", "negative_hidden", "negative_width"),
+            ("smallest", "unknown", "of_torch", "part", "narrow", "narrower", *BELOW_ONE),
             LAYER,
         ),
     ),
@@ -174,5 +190,5 @@ TASK = Task(
     steps=Steps(),
     assemble=assemble,
     mistakes=MISTAKES,
-    essential=3,
+    essential=4,
 )

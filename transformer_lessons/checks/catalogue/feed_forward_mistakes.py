@@ -1,7 +1,7 @@
 """The known mistakes of `FeedForward`, those it shares with `SwiGLU`, and the steps that they change."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from transformer_lessons.checks.core import Mistake
 
-__all__ = ["DROPOUT", "MISTAKES", "WIDTH_UNCHECKED", "Steps", "assemble"]
+__all__ = ["DROPOUT", "MISTAKES", "WIDER_ALONE", "WIDTH_UNCHECKED", "Steps", "assemble"]
 
 LAYER, WRONG, BENDS, DROP, ALONE = (
     f"#ch09-{name}" for name in ("layer", "wrong", "activations", "dropout", "positionwise")
@@ -27,6 +27,21 @@ def _activation_known(activation: str) -> None:
         raise ValueError("activation: expected relu or gelu")
 
 
+def _activation_of_torch(d_model: int, d_ff: int, activation: str) -> None:
+    if not hasattr(F, activation):
+        raise ValueError(f"activation: {activation} is unknown")
+    _accept(d_model, d_ff, "relu")
+
+
+def _attribute_of_torch(d_model: int, d_ff: int, activation: str) -> None:
+    getattr(F, activation)
+    _accept(d_model, d_ff, "relu")
+
+
+def _activation_in_a_word(d_model: int, d_ff: int, activation: str) -> None:
+    _accept(d_model, d_ff, "relu" if activation in "relu, gelu" else activation)
+
+
 def _activation_looked_up(d_model: int, d_ff: int, activation: str) -> None:
     if activation not in ("relu", "gelu"):
         raise KeyError(activation)
@@ -42,6 +57,12 @@ def _torch_complains(x: Tensor, d_model: int) -> None:
     """What a product of matrices that do not fit raises."""
     if x.size(-1) != d_model:
         raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+
+
+def _not_too_wide(x: Tensor, d_model: int) -> None:
+    if x.size(-1) > d_model:
+        _fits(x, d_model)
+    _torch_complains(x, d_model)
 
 
 def _bend(hidden: Tensor, activation: str) -> Tensor:
@@ -73,7 +94,9 @@ class Steps:
     drop_input: Callable = lambda x, p, training: x
     expand: Callable = lambda x, W_1: W_1(x)
     bend: Callable = _bend
+    trains: Callable = lambda training, activation: training  # whether anything is dropped
     drop: Callable = lambda hidden, p, training: F.dropout(hidden, p, training)
+    draw: Callable = lambda layer, drop, hidden, training: drop(hidden, layer.p, training)
     contract: Callable = lambda hidden, W_2: W_2(hidden)
     last: Callable = lambda y, activation: y
     drop_output: Callable = lambda y, p, training: y
@@ -87,7 +110,7 @@ def assemble(steps: Steps) -> type[nn.Module]:
         def __init__(self, d_model, d_ff, *, activation=None, dropout=None):
             super().__init__()
             steps.keywords(activation, dropout)
-            activation = activation or "relu"
+            activation = "relu" if activation is None else activation
             steps.accept(d_model, d_ff, activation)
             self.W_1, self.W_2 = steps.maps(d_model, d_ff)
             self.d_model, self.activation, self.p = d_model, activation, steps.dropout(dropout)
@@ -96,7 +119,8 @@ def assemble(steps: Steps) -> type[nn.Module]:
             steps.fits(x, self.d_model)
             x = steps.drop_input(steps.first(x, self.activation), self.p, self.training)
             hidden = steps.bend(steps.expand(x, self.W_1), self.activation)
-            y = steps.contract(steps.drop(hidden, self.p, self.training), self.W_2)
+            trains = steps.trains(self.training, self.activation)
+            y = steps.contract(steps.draw(self, steps.drop, hidden, trains), self.W_2)
             y = steps.drop_output(steps.last(y, self.activation), self.p, self.training)
             return steps.result(y, x)
 
@@ -119,6 +143,18 @@ def _no_bend(hidden: Tensor, activation: str) -> Tensor:
 
 def _no_drop(hidden: Tensor, p: float, training: bool) -> Tensor:
     return hidden
+
+
+def _mask_kept(layer: nn.Module, drop: Callable, hidden: Tensor, training: bool) -> Tensor:
+    if not training:
+        return hidden
+    if not hasattr(layer, "kept"):
+        layer.kept = drop(torch.ones_like(hidden), layer.p, True)
+    return hidden * layer.kept
+
+
+def _viewed(x: Tensor, activation: str = "") -> Tensor:
+    return x.view(-1, x.size(-1)).view(x.shape)
 
 
 def _kept_with_probability(hidden: Tensor, p: float, training: bool) -> Tensor:
@@ -192,6 +228,34 @@ WIDTH_UNCHECKED = Mistake(
     LAYER,
     ({"fits": _torch_complains},),
 )
+
+WIDER_ALONE = Mistake(
+    "wider_alone_refused",
+    "you refuse an input that is too wide, but not one that is too narrow",
+    "The comparison is < or >, where it should be !=.",
+    "The caller of the other kind is told about mat1 and mat2, and nothing about x.",
+    LAYER,
+    ({"fits": _not_too_wide},),
+)
+
+VIEWED = Mistake(
+    "viewed",
+    "you flatten the input with .view, which takes only numbers that lie in memory in their order",
+    ".view and .reshape do the same for tensors that were just made.",
+    "After a transpose, for instance, it fails; .reshape would copy.",
+    ALONE,
+    ({"first": _viewed},),
+)
+
+
+def _in_one_branch(mistake: Mistake) -> Mistake:
+    """The same mistake, made for one of the two activations as well."""
+    branches = (
+        {"trains": lambda training, activation: training or activation == "gelu"},
+        {"trains": lambda training, activation: training or activation == "relu"},
+    )
+    return replace(mistake, variants=(*mistake.variants, *branches))
+
 
 MISTAKES = (
     Mistake(
@@ -322,7 +386,16 @@ MISTAKES = (
         LAYER,
         ({"keywords": _no_dropout_keyword},),
     ),
-    *DROPOUT,
+    *(_in_one_branch(mistake) if mistake.id == "dropout_in_evaluation" else mistake for mistake in DROPOUT),
+    Mistake(
+        "dropout_mask_kept",
+        "you draw the mask of dropout once and keep it; each call draws its own",
+        "A mask looks like something that belongs to the layer.",
+        "The same units are missing for ever, and a batch of another size fails.",
+        DROP,
+        ({"draw": _mask_kept},),
+    ),
+    VIEWED,
     Mistake(
         "activation_unchecked",
         "you accept an activation that you do not know",
@@ -333,13 +406,30 @@ MISTAKES = (
     ),
     Mistake(
         "activation_key_error",
-        "you look the activation up without checking it, so that a typo raises KeyError",
+        "you look the activation up without checking it, so that a typo raises another error than ValueError",
         "A dict finds out by itself that a name is unknown.",
-        "The message is the typo in quotes, and says nothing of what is possible.",
+        "The message says nothing of what is possible: of a KeyError, it is the typo in quotes.",
         BENDS,
         ({"accept": _activation_looked_up},),
     ),
+    Mistake(
+        "activation_of_torch",
+        'you take any name that torch has a function for; activation is "relu" or "gelu"',
+        "getattr(F, activation) needs no list of names.",
+        "Words that were never meant make layers: silu, or dropout.",
+        BENDS,
+        ({"accept": _activation_of_torch}, {"accept": _attribute_of_torch}),
+    ),
+    Mistake(
+        "activation_part_of_a_word",
+        "you ask whether activation is part of a text; it has to be one of two words",
+        "“in” looks for a piece in a text, and for an element in a list.",
+        "A word that lacks its end, and even no word at all, is accepted.",
+        BENDS,
+        ({"accept": _activation_in_a_word},),
+    ),
     WIDTH_UNCHECKED,
+    WIDER_ALONE,
     Mistake(
         "sizes_unchecked",
         "you do not refuse all sizes below 1",
@@ -350,6 +440,7 @@ MISTAKES = (
             {"accept": lambda d_model, d_ff, activation: _activation_known(activation)},
             {"accept": lambda d_model, d_ff, activation: _accept(1, d_ff, activation)},
             {"accept": lambda d_model, d_ff, activation: _accept(abs(d_model), abs(d_ff), activation)},
+            {"accept": lambda d_model, d_ff, activation: _accept(d_model * d_ff, 1, activation)},
         ),
     ),
 )

@@ -1,23 +1,27 @@
 """The check of `fused_attention`: attention that never builds its weights, which is counted, not timed."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from transformer_lessons.attention import fused_attention
 from transformer_lessons.checks.catalogue.attention import BASE, SMALL, base_probes, inputs, sizes
-from transformer_lessons.checks.catalogue.attention_steps import Steps as StepByStep
-from transformer_lessons.checks.catalogue.attention_steps import attend
-from transformer_lessons.checks.core import Draw, Mistake, Probe, Requirement, Task
+from transformer_lessons.checks.catalogue.fused_attention_mistakes import (
+    FUSED,
+    LOST,
+    MASKS,
+    MEMORY,
+    MISTAKES,
+    Steps,
+    assemble,
+    by_steps,
+)
+from transformer_lessons.checks.core import Draw, Probe, Requirement, Task
 
 __all__ = ["TASK"]
 
-FUSED, MEMORY, LOST, MASKS = "#ch16-fused", "#ch17-measured", "#ch17-wrong", "#ch05-masks"
 KEYS = 131  # of the long calls: a prime with a square that nothing else comes near
-by_steps = attend(StepByStep())
 
 
 def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
@@ -25,6 +29,10 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     square = inputs(draw, s, b, h, keys=q)
     first_key = draw.mask(b, 1, 1, q)
     first_key[..., 0] = True
+    left_padded = draw.mask(b, 1, 1, q)
+    left_padded[..., 0] = False
+    both_ends = draw.mask(b, 1, 1, max(q, k))
+    both_ends[..., 0] = both_ends[..., -1] = True  # which of them a query sees tells how it is aligned
     plain, longer = inputs(draw, s, b, h), inputs(draw, s, b, h, queries=min(q, k), keys=max(q, k))
     base = {
         name: replace(probe, cotangents=probe.cotangents[:1] if probe.cotangents else None)
@@ -34,13 +42,25 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         **base,
         "causal": Probe(square, {"is_causal": True}),
         "causal_masked": Probe([*square, first_key], {"is_causal": True}),
+        "causal_left_padded": Probe(
+            [*square, left_padded], {"is_causal": True}, cotangents=[draw.normal(b, h, q, s["d_v"])]
+        ),
         "longer": Probe(longer, {"is_causal": True}),
+        "longer_masked": Probe([*longer, both_ends], {"is_causal": True}),
         "causal_alone": Probe([x[0, 0] for x in longer], {"is_causal": True}),
         **_long(draw),
         "dropout": _dropout(draw, s),
         "dropout_masked": _dropout(draw, s, is_masked=True),
+        "dropout_causal": _dropout(draw, s, is_causal=True),
+        "dropout_both": _dropout(draw, s, is_masked=True, is_causal=True),
         "number_mask": Probe([*plain, draw.mask(q, k).long()], refused="A mask of integers 0 and 1"),
         "float_mask": Probe([*plain, draw.normal(q, k)], refused="A mask of floating-point numbers"),
+        "uint8_mask": Probe([*plain, draw.mask(q, k).byte()], refused="A mask of dtype torch.uint8"),
+        "causal_number_mask": Probe(
+            [*square, first_key.long()],
+            {"is_causal": True},
+            refused="A mask of integers 0 and 1, with is_causal=True",
+        ),
     }
 
 
@@ -57,14 +77,16 @@ def _long(draw: Draw) -> dict[str, Probe]:
     }
 
 
-def _dropout(draw: Draw, s: dict[str, int], is_masked: bool = False) -> Probe:
+def _dropout(draw: Draw, s: dict[str, int], *, is_masked: bool = False, is_causal: bool = False) -> Probe:
     """With the identity twice as the values, the output is the weights after dropout, twice."""
     keys = max(s["keys"], 5)
-    query, key, _ = inputs(draw, s, max(s["batch"], 3), max(s["heads"], 3), keys=keys)
+    queries = keys if is_causal else s["queries"]  # as many of both, where the kernel's flag will do
+    query, key, _ = inputs(draw, s, max(s["batch"], 3), max(s["heads"], 3), queries=queries, keys=keys)
     identity = torch.eye(keys, dtype=torch.float64)
     value = torch.cat([identity, identity], -1).expand(*query.shape[:2], -1, -1)
     mask = draw.mask(query.size(0), 1, 1, keys) if is_masked else None
-    weights = by_steps(query, key, value, mask)[1]
+    options = {"is_causal": True} if is_causal else {}
+    weights = by_steps(query, key, value, mask, **options)[1]
 
     def view(output: Tensor) -> dict:
         first, second = output.split(keys, -1)
@@ -74,288 +96,7 @@ def _dropout(draw: Draw, s: dict[str, int], is_masked: bool = False) -> Probe:
             "dropout should hit the weights, before they meet the values": torch.equal(first, second),
         }
 
-    return Probe([query, key, value, mask], {"dropout": 0.5}, view=view)
-
-
-def _accept(mask: Tensor | None) -> None:
-    if mask is not None and mask.dtype is not torch.bool:
-        raise ValueError("mask: expected dtype torch.bool")
-
-
-def _triangle(query: Tensor, key: Tensor, shift: int = 0) -> Tensor:
-    queries, keys = query.size(-2), key.size(-2)
-    return torch.ones(queries, keys, dtype=torch.bool).tril(keys - queries + shift)
-
-
-def _fold(mask: Tensor | None, is_causal: bool, query: Tensor, key: Tensor) -> tuple[Tensor | None, bool]:
-    """The mask and the flag for the kernel."""
-    if not is_causal or (mask is None and query.size(-2) == key.size(-2)):
-        return mask, is_causal
-    below = _triangle(query, key)
-    return (below if mask is None else mask & below), False
-
-
-def _call(query, key, value, mask, is_causal, dropout):
-    return F.scaled_dot_product_attention(query, key, value, mask, dropout, is_causal)
-
-
-def _clear(output: Tensor, mask: Tensor | None) -> Tensor:
-    return output if mask is None else output.masked_fill(~mask.any(-1, keepdim=True), 0.0)
-
-
-@dataclass(frozen=True)
-class Steps:
-    """What a mistake may replace; together, the right answer."""
-
-    accept: Callable = _accept
-    inputs: Callable = lambda query, key, value: (query, key, value)
-    read: Callable = lambda mask: mask
-    fold: Callable = _fold
-    drop: Callable = lambda dropout: dropout
-    call: Callable = _call
-    clear: Callable = _clear
-    result: Callable = lambda output: output
-
-
-def assemble(steps: Steps) -> Callable:
-    """Fused attention in these steps."""
-
-    def attention(query, key, value, mask=None, *, is_causal=False, dropout=0.0):
-        steps.accept(mask)
-        mask = steps.read(mask)
-        query, key, value = steps.inputs(query, key, value)
-        mask, flag = steps.fold(mask, is_causal, query, key)
-        output = steps.call(query, key, value, mask, flag, steps.drop(dropout))
-        return steps.result(steps.clear(output, mask))
-
-    return attention
-
-
-def _step_by_step(query, key, value, mask, is_causal, dropout):
-    return by_steps(query, key, value, mask, is_causal=is_causal, dropout=dropout)[0]
-
-
-def _uniform(output: Tensor, mask: Tensor | None) -> Tensor:
-    return output
-
-
-def _filled_call(query, key, value, mask, is_causal, dropout):
-    """A large negative number in place of the boolean mask."""
-    extra = None if mask is None else torch.zeros(mask.shape, dtype=query.dtype).masked_fill(~mask, -1e9)
-    return F.scaled_dot_product_attention(query, key, value, extra, dropout, is_causal)
-
-
-def _masked_always(mask, is_causal, query, key):
-    if not is_causal:
-        return mask, False
-    return (_triangle(query, key) if mask is None else mask & _triangle(query, key)), False
-
-
-def _first_to_first(mask, is_causal, query, key):
-    if not is_causal or mask is None:
-        return mask, is_causal
-    return mask & torch.ones(query.size(-2), key.size(-2), dtype=torch.bool).tril(), False
-
-
-def _flag_instead(mask, is_causal, query, key):
-    if not is_causal:
-        return mask, False
-    same = query.size(-2) == key.size(-2)
-    return (None, True) if same else (_triangle(query, key), False)
-
-
-def _without_gradient(query, key, value):
-    return query.detach(), key.detach(), value.detach()
-
-
-def _no_causal_keyword(mask, is_causal, query, key):
-    if is_causal:
-        raise TypeError("attention() got an unexpected keyword argument 'is_causal'")
-    return mask, False
-
-
-def _no_dropout_keyword(dropout):
-    if dropout:
-        raise TypeError("attention() got an unexpected keyword argument 'dropout'")
-    return dropout
-
-
-MISTAKES = (
-    Mistake(
-        "weights_built",
-        "you build all the weights, queries × keys of them, step by step; the fused kernel never does",
-        "The formula is written as it stands in the paper.",
-        "The numbers are right, and the memory grows with the square of the length.",
-        MEMORY,
-        ({"call": _step_by_step},),
-    ),
-    Mistake(
-        "causal_mask_built",
-        "you build a mask of queries × keys for what the flag of the kernel says without one",
-        "A mask can say everything, so it is always built.",
-        "Memory is quadratic again, and on a GPU any mask rules out the fastest kernel.",
-        FUSED,
-        ({"fold": _masked_always},),
-    ),
-    Mistake(
-        "scaled_twice",
-        "you divide by √d_k yourself, and the kernel does it once more",
-        "The formula has a √d_k; the kernel's default is easily overlooked.",
-        "All weights are too close to each other.",
-        "#ch05-scale",
-        ({"inputs": lambda q, k, v: (q / q.size(-1) ** 0.5, k, v)},),
-    ),
-    Mistake(
-        "not_scaled",
-        "you switched the kernel's scaling off",
-        "scale=1.0 looks like a neutral choice.",
-        "Scores grow with d_k, so the softmax is too peaked.",
-        "#ch05-scale",
-        ({"inputs": lambda q, k, v: (q * q.size(-1) ** 0.5, k, v)},),
-    ),
-    Mistake(
-        "mask_inverted",
-        "you hand the mask over inverted: here as in the kernel, True means “may attend”",
-        "nn.MultiheadAttention has it the other way round.",
-        "What should be hidden is all that is seen.",
-        MASKS,
-        ({"read": lambda mask: None if mask is None else ~mask},),
-    ),
-    Mistake(
-        "mask_ignored",
-        "you never hand the mask over",
-        "Without padding in the first tests, nothing is missing.",
-        "Hidden keys get weight.",
-        MASKS,
-        ({"read": lambda mask: None},),
-    ),
-    Mistake(
-        "mask_first_head_only",
-        "you take the mask's first entry for all of the batch",
-        "mask[0] makes an error about shapes go away.",
-        "Every sentence is masked as the first one is.",
-        MASKS,
-        ({"read": lambda mask: mask[:1] if mask is not None and mask.dim() > 2 else mask},),
-    ),
-    Mistake(
-        "empty_rows_uniform",
-        "a query that may attend to nothing gets the average of all values, where zeros are wanted",
-        "A fill with −10⁹ makes all scores of such a row equal.",
-        "Padding flows into the output, and gradients flow back to it.",
-        MASKS,
-        (
-            {"call": _filled_call, "clear": _uniform},
-            {"fold": lambda *a: _seeing_all(*_fold(*a)), "clear": _uniform},
-        ),
-    ),
-    Mistake(
-        "causal_first_to_first",
-        "with more keys than queries you align the first query with the first key, as the kernel's flag does",
-        "is_causal=True is handed on as it is.",
-        "With a cache, the newest token sees the first one only.",
-        LOST,
-        ({"fold": _first_to_first},),
-    ),
-    Mistake(
-        "causal_and_mask",
-        "you hand both a mask and is_causal=True to the kernel, which refuses that",
-        "Both arguments exist, and each works alone.",
-        "It fails as soon as a decoder has padding.",
-        FUSED,
-        ({"fold": lambda mask, is_causal, query, key: (mask, is_causal)},),
-    ),
-    Mistake(
-        "causal_drops_mask",
-        "with is_causal=True you forget the mask that was passed",
-        "The kernel refuses both at once, so one was left out.",
-        "Padding is seen in the decoder.",
-        MASKS,
-        ({"fold": _flag_instead},),
-    ),
-    Mistake(
-        "causal_ignored",
-        "you never use is_causal",
-        "The argument is there, and without it everything works.",
-        "Later positions are seen, so training looks far too good.",
-        MASKS,
-        ({"fold": lambda mask, is_causal, query, key: (mask, False)},),
-    ),
-    Mistake(
-        "causal_keyword_missing",
-        "your function does not take is_causal",
-        "The signature was shortened.",
-        "Callers that pass is_causal=True get a TypeError.",
-        MASKS,
-        ({"fold": _no_causal_keyword},),
-    ),
-    Mistake(
-        "dropout_ignored",
-        "you never hand dropout on",
-        "The argument is there, and nothing fails without it.",
-        "Training is regularised less than asked for.",
-        "#ch05-class",
-        ({"drop": lambda dropout: 0.0},),
-    ),
-    Mistake(
-        "dropout_keyword_missing",
-        "your function does not take dropout",
-        "The signature was shortened.",
-        "Callers that pass dropout get a TypeError.",
-        "#ch05-class",
-        ({"drop": _no_dropout_keyword},),
-    ),
-    Mistake(
-        "dropout_on_output",
-        "you apply dropout to the output; it belongs to the weights, inside the kernel",
-        "Sub-layers do apply dropout to their output.",
-        "Features are dropped instead of keys.",
-        "#ch05-class",
-        ({"call": lambda q, k, v, mask, flag, p: F.dropout(_call(q, k, v, mask, flag, 0.0), p)},),
-    ),
-    Mistake(
-        "returns_pair",
-        "you return a pair; there are no weights to return, so the output alone is wanted",
-        "The step-by-step function returns (output, weights).",
-        "The caller takes a tuple for a tensor.",
-        FUSED,
-        ({"result": lambda output: (output, None)},),
-    ),
-    Mistake(
-        "no_gradient",
-        "no gradient flows through your function at all",
-        "no_grad or detach() was copied from code for generating.",
-        "Training leaves everything before this layer as it was.",
-        "#ch05-proof",
-        ({"inputs": _without_gradient},),
-    ),
-    Mistake(
-        "forced_float32",
-        "you convert to float32, whatever the inputs are",
-        ".float() repairs an error about dtypes.",
-        "float64 loses half its digits, and the result no longer fits its inputs.",
-        "#ch05-vectorised",
-        ({"inputs": lambda q, k, v: (q.float(), k.float(), v.float())},),
-    ),
-    Mistake(
-        "mask_type_unchecked",
-        "you do not refuse a mask that is not boolean",
-        "The kernel adds numbers to the scores: for it, a mask of numbers is a bias.",
-        "A mask of 0 and 1 hides nothing, without a word.",
-        MASKS,
-        (
-            {"accept": lambda mask: None, "clear": lambda o, m: o if _numbers(m) else _clear(o, m)},
-            {"accept": lambda mask: None, "clear": lambda o, m: _clear(o, m if m is None else m.bool())},
-        ),
-    ),
-)
-
-
-def _numbers(mask: Tensor | None) -> bool:
-    return mask is not None and mask.dtype is not torch.bool
-
-
-def _seeing_all(mask: Tensor | None, flag: bool) -> tuple[Tensor | None, bool]:
-    return (None if mask is None else mask | ~mask.any(-1, keepdim=True)), flag
+    return Probe([query, key, value, mask], {"dropout": 0.5, **options}, view=view)
 
 
 WORDS = {
@@ -365,6 +106,8 @@ WORDS = {
     "dtype": "the output has the dtype of the inputs: float32 stays float32, float64 stays float64.",
     "empty_rows": "a query that may attend to nothing gets output and gradients zero.",
 }
+
+MORE = {"inputs": ("empty",), "empty_rows": ("causal_left_padded",)}
 
 TASK = Task(
     name="fused_attention",
@@ -378,7 +121,7 @@ TASK = Task(
                 r,
                 sentence=WORDS.get(r.id, r.sentence),
                 anchor=FUSED if r.id == "returns" else r.anchor,
-                probes=(*r.probes, "empty") if r.id == "inputs" else r.probes,
+                probes=(*r.probes, *MORE.get(r.id, ())),
             )
             for r in BASE
         ),
@@ -391,7 +134,7 @@ TASK = Task(
         Requirement(
             "more_keys",
             "with is_causal=True and more keys than queries, the last query sees the last key.",
-            ("longer", "causal_alone"),
+            ("longer", "longer_masked", "causal_alone"),
             LOST,
         ),
         Requirement(
@@ -411,13 +154,13 @@ TASK = Task(
         Requirement(
             "dropout",
             "dropout zeroes weights at random and scales up the rest.",
-            ("dropout", "dropout_masked"),
+            ("dropout", "dropout_masked", "dropout_causal", "dropout_both"),
             "#ch05-class",
         ),
         Requirement(
             "refusals",
             "a mask that is not boolean is refused with ValueError, as 0 and 1 could mean either thing.",
-            ("number_mask", "float_mask"),
+            ("number_mask", "float_mask", "uint8_mask", "causal_number_mask"),
             MASKS,
         ),
     ),
@@ -427,5 +170,5 @@ TASK = Task(
     steps=Steps(),
     assemble=assemble,
     mistakes=MISTAKES,
-    essential=10,  # those of `base_probes`
+    essential=11,  # those of `base_probes`
 )

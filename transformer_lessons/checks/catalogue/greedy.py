@@ -10,12 +10,15 @@ from torch import Tensor
 from transformer_lessons.checks.catalogue.decoding_mistakes import MODES, SOURCE_PADDING_SEEN, ids_assumed
 from transformer_lessons.checks.catalogue.small_models import (
     NEARLY_ALL,
+    Decoding,
+    InEvaluation,
     Small,
+    in_evaluation,
     in_training,
     loudest,
     steps_taken,
 )
-from transformer_lessons.checks.core import Draw, Mistake, Probe, Requirement, Task
+from transformer_lessons.checks.core import Draw, Given, Mistake, Probe, Requirement
 from transformer_lessons.decoding import evaluating, greedy
 from transformer_lessons.masks import padding_mask
 
@@ -23,7 +26,7 @@ __all__ = ["TASK"]
 
 GREEDY, BATCH, WRONG, CACHE = "#ch15-greedy", "#ch15-batch", "#ch15-wrong", "#ch15-cache"
 NUMBERS = (150, 246, 262, 329, 445)  # small models that tell all mistakes apart
-ROWS, LONGEST = 13, 5
+ROWS, LONGEST, FEW = 13, 5, 3
 
 
 def _sizes(seed: int) -> dict[str, int]:
@@ -37,27 +40,31 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         rows = rows[1:] + rows[:1]
     long = [row for row in small.order if taken[row] > LONGEST][:1]
     short = [row for row in small.order if taken[row] <= LONGEST][: s["rows"]]
-    model, src = small.model(), small.source(rows)
-    other = (5, 3, 0)  # padding, beginning and end
     full = small.max_length
+    # Of few words, it says as much as the model can: neither the model's limit nor the source's is max_length.
+    endless = [row for row in small.order if taken[row] >= full and not small.src[row, FEW:].any()][:1]
+    model, src, watched = small.model(), small.source(rows), _watched(small)
+    other = (5, 3, 0)  # padding, beginning and end
     return {
         "alone": Probe([model, small.source(long)], {"max_length": 3}),
         "batch": Probe([model, src], {"max_length": LONGEST}),
         "early": Probe([model, small.source(short)], {"max_length": full}),
+        "full": Probe([model, small.source(endless)[:, :FEW]], {"max_length": full}),
         "ids": Probe([small.model(other), small.source(rows, other)], {"max_length": 3}),
-        "training": Probe(
-            [small.model(kind="training_model", dropout=NEARLY_ALL), src],
-            {"max_length": 1},
-            look=(0,),
-            view=in_training,
-        ),
+        "training": Probe([watched, src], {"max_length": 1}, look=(0,), view=in_training),
+        "evaluation": InEvaluation([watched, src], {"max_length": 1}, look=(0,), view=in_evaluation),
         "none": Probe([model, src], {"max_length": 0}, refused="max_length=0"),
+        "negative": Probe([model, src], {"max_length": -1}, refused="max_length=-1"),
         "beyond": Probe(
             [model, small.source(short)],
             {"max_length": full + 1},
             refused=f"max_length={full + 1}, of a model for {full} tokens",
         ),
     }
+
+
+def _watched(small: Small) -> Given:
+    return small.model(kind="training_model", dropout=NEARLY_ALL)
 
 
 def _accept(max_length: int, longest: int) -> None:
@@ -79,7 +86,7 @@ class Steps:
     ids: Callable = lambda config: (config.pad_id, config.bos_id, config.eos_id)
     first: Callable = lambda pad, bos: bos
     source_mask: Callable = padding_mask
-    most: Callable = lambda max_length: max_length
+    most: Callable = lambda max_length, longest, source: max_length
     over: Callable = lambda done: bool(done.all())
     context: Callable = lambda tokens: tokens
     position: Callable = lambda logits: logits[:, -1]
@@ -98,7 +105,7 @@ def assemble(steps: Steps) -> Callable:
             memory, src_mask = model.encode(src), steps.source_mask(src, model.config.pad_id)
             tokens = src.new_full((len(src), 1), steps.first(pad, bos))
             done = torch.zeros(len(src), dtype=torch.bool)
-            for _ in range(steps.most(max_length)):
+            for _ in range(steps.most(max_length, model.config.max_length, src.size(1))):
                 if steps.over(done):
                     break
                 logits = model.project(model.decode(steps.context(tokens), memory, src_mask))
@@ -128,6 +135,10 @@ def _repeats_the_end(
 ) -> tuple[Tensor, Tensor]:
     token = token.masked_fill(done, eos)
     return torch.cat([tokens, token[:, None]], 1), done | (token == eos)
+
+
+def _room_for_all(max_length: int, longest: int) -> None:
+    torch.empty(max_length)  # no room for −1, and no complaint otherwise
 
 
 def _drawn(logits: Tensor) -> Tensor:
@@ -256,7 +267,7 @@ MISTAKES = (
         "The first column was counted.",
         "Long sentences lose their last token.",
         GREEDY,
-        ({"most": lambda max_length: max_length - 1},),
+        ({"most": lambda max_length, longest, source: max_length - 1},),
     ),
     Mistake(
         "one_too_many",
@@ -264,7 +275,26 @@ MISTAKES = (
         "The end mark, or a ≤ in the condition of the loop.",
         "One column more than was asked for.",
         GREEDY,
-        ({"most": lambda max_length: max_length + 1},),
+        ({"most": lambda max_length, longest, source: max_length + 1},),
+    ),
+    Mistake(
+        "model_not_filled",
+        "you stop one token before the model's own max_length; the last token is never read and needs no place",
+        "The tokens, bos_id among them, were not to grow longer than the model allows.",
+        "With the largest max_length, long sentences lose their last token.",
+        GREEDY,
+        ({"most": lambda max_length, longest, source: min(max_length, longest - 1)},),
+    ),
+    Mistake(
+        "limited_by_source",
+        "you let the source's length limit the sentence; max_length alone does",
+        "A translation is about as long as its source.",
+        "Short sources get cut-off sentences.",
+        GREEDY,
+        (
+            {"most": lambda max_length, longest, source: min(max_length, source)},
+            {"most": lambda max_length, longest, source: min(max_length, source + 2)},
+        ),
     ),
     SOURCE_PADDING_SEEN,
     ids_assumed(GREEDY),
@@ -279,11 +309,13 @@ MISTAKES = (
             {"accept": lambda max_length, longest: None},
             {"accept": lambda max_length, longest: _accept(max_length, max(max_length, 1))},
             {"accept": lambda max_length, longest: _accept(max(max_length, 1), longest)},
+            {"accept": lambda max_length, longest: _accept(abs(max_length), longest)},
+            {"accept": _room_for_all},
         ),
     ),
 )
 
-TASK = Task(
+TASK = Decoding(
     name="greedy",
     signature="greedy(model, src, max_length=…)",
     arguments=("model", "src"),
@@ -310,21 +342,21 @@ TASK = Task(
         Requirement(
             "stopping",
             "it is over when all sentences have ended; no column is all padding.",
-            ("early",),
+            ("early", "full"),
             BATCH,
         ),
         Requirement("ids", "the special tokens are those of model.config.", ("ids",), GREEDY),
         Requirement(
             "evaluation",
             "the model decodes in evaluation mode, and is left in the mode it came in.",
-            ("training",),
+            ("training", "evaluation"),
             WRONG,
         ),
         Requirement("inputs", "src is left unchanged.", ("batch",), GREEDY, ("inputs",)),
         Requirement(
             "refusals",
             "a max_length below 1, or beyond the model's, is refused with ValueError.",
-            ("none", "beyond"),
+            ("none", "negative", "beyond"),
             GREEDY,
         ),
     ),

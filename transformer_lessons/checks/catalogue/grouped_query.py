@@ -45,10 +45,16 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "padding": Probe([query, key, value, draw.mask(b, 1, 1, k)]),
         "grid": Probe([query, key, value, draw.mask(q, k)]),
         "per_head": Probe([query, key, value, draw.mask(h, q, k)], note="a mask for each head"),
+        "head_padding": Probe(
+            [query, key, value, draw.mask(b, h, 1, k)], note="a row of a mask for each head"
+        ),
         "float32": Probe([query.float(), key.float(), value.float(), draw.mask(b, 1, q, k)]),
         "large": Probe([query * 300, key * 10, value, draw.mask(b, 1, 1, k)]),
         "low": Probe([*low, value, draw.mask(b, 1, 1, k)]),
         "empty": Probe([query, key, value, empty], cotangents=back),
+        "alone": Probe(
+            [query[:1, :1, :1], key[:1, :1], value[:1, :1]], note="one sentence, one head and one query"
+        ),
         "uneven": Probe(
             [query, draw.normal(b, h - 1, k, s["d_k"]), draw.normal(b, h - 1, k, s["d_v"])],
             refused=f"{h} heads of queries and {h - 1} of keys",
@@ -132,6 +138,31 @@ def _same(x: Tensor, each: int) -> Tensor:
 
 def _crash(*_: object) -> None:
     raise RuntimeError("The size of tensor a must match the size of tensor b")
+
+
+def _grouped(query: Tensor, groups: int) -> Tensor:
+    """The query, which knows the number of groups."""
+    query.groups = groups
+    return query
+
+
+def _grouped_scores(query: Tensor, key: Tensor) -> Tensor:
+    scores = query @ key.mT / query.size(-1) ** 0.5
+    scores.groups = query.groups
+    return scores
+
+
+def _full_per_head(mask: Tensor | None, scores: Tensor, *groups: int) -> Tensor | None:
+    """A mask with one part per head, as large as the scores or refused by torch."""
+    if mask is None or mask.dim() < 3 or mask.size(-3) == 1:
+        return mask
+    _, heads, queries, keys = scores.shape
+    shape = (*groups, heads // groups[0]) if groups else (heads,)
+    return mask.view(-1, *shape, queries, keys).flatten(1, -3)
+
+
+def _full_per_group(mask: Tensor | None, scores: Tensor) -> Tensor | None:
+    return _full_per_head(mask, scores, scores.groups)
 
 
 SHARING = (
@@ -221,6 +252,17 @@ SHARING = (
         ),
     ),
     Mistake(
+        "head_masks_full_only",
+        "you reshape a mask with one part per head to all queries and keys; it may have one row for all queries",
+        "The heads of the mask are cut into groups with view, and all five sizes are written down.",
+        "A mask of (batch, heads, 1, keys) raises an error about sizes.",
+        "#ch05-masks",
+        (
+            {"gather": _grouped, "scores": _grouped_scores, "read": _full_per_group},
+            {"read": _full_per_head},
+        ),
+    ),
+    Mistake(
         "groups_unchecked",
         "you do not refuse, with ValueError, a number of key heads that does not divide that of the query",
         "Division rounds down without a word.",
@@ -258,6 +300,7 @@ KEPT = {
     "returns_scores",
     "returns_output_only",
     "results_swapped",
+    "squeezed",
     "weights_mean_over_heads",
     "weights_detached",
     "no_gradient",
@@ -285,7 +328,7 @@ def _requirements() -> tuple[Requirement, ...]:
     kept["broadcasting"] = replace(
         kept["broadcasting"],
         sentence="a mask may be smaller than (batch, heads, queries, keys).",
-        probes=("padding", "grid", "per_head"),
+        probes=("padding", "grid", "per_head", "head_padding"),
     )
     kept["extremes"] = replace(kept["extremes"], probes=("large", "low"))
     refusals = Requirement(
@@ -317,5 +360,5 @@ TASK = Task(
     steps=GroupedSteps(),
     assemble=assemble,
     mistakes=(*SHARING, *(mistake for mistake in CORE if mistake.id in KEPT)),
-    essential=11,  # all but the refusals
+    essential=13,  # all but the refusals
 )

@@ -37,7 +37,7 @@ def _split_probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     left_over = h * d - 1 if h * d > 2 else 3  # not 1, which divides any d_model
     return {
         "plain": Probe([x, h], cotangents=[draw.normal(b, h, t, d)]),
-        "one_head": Probe([x, 1]),
+        "one_head": Probe([x[:1], 1], note="one sentence and one head"),
         "narrow": Probe([x, h * d]),
         "float32": Probe([x.float(), h]),
         "remainder": Probe([x, h * d + 1], refused=f"num_heads={h * d + 1} for d_model={h * d}"),
@@ -100,7 +100,11 @@ def _merge_probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "as_split": Probe(
             [draw.normal(b, t, h, d).transpose(1, 2)], note="axes exchanged, not in order in memory"
         ),
-        "one_position": Probe([draw.normal(b, h, 1, d)]),
+        "as_stacked": Probe(
+            [draw.normal(h, b, t, d).transpose(0, 1)],
+            note="head after head in memory, as torch.stack makes them",
+        ),
+        "one_position": Probe([draw.normal(1, h, 1, d)], note="one sentence and one position"),
         "one_head": Probe([draw.normal(b, 1, t, d)]),
         "float32": Probe([x.float()]),
         "three_axes": Probe([draw.normal(h, t, d)], refused="x of three axes"),
@@ -132,7 +136,7 @@ MERGE = Task(
         Requirement(
             "memory",
             "it works whether or not the axes of x have been exchanged before.",
-            ("as_split",),
+            ("as_split", "as_stacked"),
             RESHAPE,
         ),
         Requirement("dtype", "the result has the dtype of x.", ("float32", "plain"), RESHAPE, ("dtype",)),

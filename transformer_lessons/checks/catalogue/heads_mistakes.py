@@ -207,6 +207,18 @@ SPLIT_MISTAKES = (
     ),
     _DETACHED,
     Mistake(
+        "squeezed",
+        "you squeeze axes of size one away; the result has four axes, whatever their sizes",
+        "squeeze() after the reshapes tidies up, or removes an axis that was added on the way.",
+        "A single sentence, or a single head, comes back with too few axes.",
+        RESHAPE,
+        (
+            {"split": lambda x, h: x.unflatten(2, (h, -1)).transpose(1, 2).squeeze()},
+            {"split": lambda x, h: x.unflatten(2, (h, -1)).transpose(1, 2).squeeze(0)},
+            {"split": lambda x, h: x.unflatten(2, (h, -1)).transpose(1, 2).squeeze(1)},
+        ),
+    ),
+    Mistake(
         "divisor_unchecked",
         "you do not refuse, with ValueError, a number of heads that does not divide d_model",
         "torch complains in most cases, about sizes; rounding down loses features. An assert is no ValueError.",
@@ -280,6 +292,12 @@ def _four_axes_torch_complains(x: Tensor) -> None:
         _crash()
 
 
+def _viewed_unless_copied(x: Tensor) -> Tensor:
+    """A copy is made only of an x that lies in memory in order."""
+    turned = x.transpose(1, 2)
+    return (turned.contiguous() if x.is_contiguous() else turned).view(x.size(0), x.size(2), -1)
+
+
 MERGE_MISTAKES = (
     Mistake(
         "view_only",
@@ -300,7 +318,10 @@ MERGE_MISTAKES = (
         "view worked on the way in.",
         "RuntimeError. flatten and reshape copy where they have to; view never does.",
         RESHAPE,
-        ({"merge": lambda x: x.transpose(1, 2).view(x.size(0), x.size(2), -1)},),
+        (
+            {"merge": lambda x: x.transpose(1, 2).view(x.size(0), x.size(2), -1)},
+            {"merge": _viewed_unless_copied},
+        ),
     ),
     Mistake(
         "interleaved",
@@ -362,6 +383,18 @@ MERGE_MISTAKES = (
         ({"merge": lambda x: x.flip(1).transpose(1, 2).flatten(-2)},),
     ),
     _DETACHED,
+    Mistake(
+        "squeezed",
+        "you squeeze axes of size one away; the result has three axes, whatever their sizes",
+        "squeeze() after the reshapes tidies up, or removes an axis that was added on the way.",
+        "A single sentence, or a single position, comes back with too few axes.",
+        RESHAPE,
+        (
+            {"merge": lambda x: x.transpose(1, 2).flatten(2).squeeze()},
+            {"merge": lambda x: x.transpose(1, 2).flatten(2).squeeze(0)},
+            {"merge": lambda x: x.transpose(1, 2).flatten(2).squeeze(1)},
+        ),
+    ),
     Mistake(
         "axes_unchecked",
         "you do not refuse an x that has another number of axes than four",

@@ -23,11 +23,12 @@ def _sizes(seed: int) -> dict[str, int]:
 
 def _as_found(shown: list) -> dict:
     found, state = shown
-    training, touched = state["_extra_state"].tolist()
+    training, touched, trainable = state["_extra_state"].tolist()
     return {
         "dropout should play no part, in whatever mode the model comes": found,
         "the model should be left in the mode in which it came, training or evaluation": training,
         "the model's parameters should hold no gradients afterwards": touched,
+        "the model's parameters should require gradients afterwards, as they did before": trainable,
     }
 
 
@@ -42,17 +43,19 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
 
     def probe(pattern: Tensor, weight: Tensor, kind: str = "plain", **changes) -> Probe:
         dropout, training = changes.pop("dropout", 0.0), changes.pop("training", False)
-        return Probe(
-            [Given("mixer", [pattern, weight, dropout, training, kind]), _large(draw, n, d)], **changes
-        )
+        x = changes.pop("x", None)
+        model = Given("mixer", [pattern, weight, dropout, training, kind])
+        return Probe([model, _large(draw, n, d) if x is None else x], **changes)
 
     weight, silent, balanced = (_large(draw, s["outputs"], d) for _ in range(3))
-    silent[0] = 0.0  # the first number of each output is always 0
+    silent_last = silent.flip(0)
+    silent[0] = silent_last[-1] = 0.0  # the first number of each output, or the last one, is always 0
     balanced[:, 1] = -balanced[:, 0]
     balanced[:, 2:] = 0.0  # the entries of each gradient add up to zero
     single = torch.zeros(1, d, dtype=torch.float64)
     single[0, 0] = 1.0  # y and −y alone, of one number: their gradients add up to zero in any order
     watched = {"look": (0,), "view": _as_found}
+    nothing = torch.zeros(n, d, dtype=torch.float64)  # of which tanh makes zeros, with a slope
     faint = some(0.0)
     faint = torch.where(faint == 0, FAINT * (draw.normal(n, n) < 0), faint)
     return {
@@ -60,10 +63,13 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "any": probe(some(0.3), weight),
         "negative": probe(-some(0.3).abs(), weight.abs()),
         "silent": probe(some(0.3), silent),
+        "silent_last": probe(some(0.3), silent_last),
+        "at_zero": probe(some(0.3), weight, x=nothing),
         "mirrored": probe(some(0.3), single, "mirrored"),
         "balanced": probe(some(0.3), balanced),
         "faint": probe(faint, weight),
         "deaf": probe(some(0.3), weight, "deaf"),
+        "constant": probe(some(0.3), weight, "constant"),
         "training": probe(some(0.3), weight, dropout=NEARLY_ALL, training=True, **watched),
         "evaluation": probe(some(0.3), weight, dropout=NEARLY_ALL, **watched),
     }
@@ -123,6 +129,21 @@ def _crashing(y: Tensor, x: Tensor) -> Tensor:
 
 def _of_sums(y: Tensor, x: Tensor) -> Tensor:
     return torch.stack([_gradient(row.sum(), x) for row in y])[:, None]
+
+
+def _gradless_crashing(y: Tensor, x: Tensor) -> Tensor:
+    if not y.requires_grad:
+        torch.autograd.grad(y.sum(), x, allow_unused=True)  # raises
+    return _jacobian(y, x)
+
+
+def _frozen(model: nn.Module, was: bool, y: Tensor) -> None:
+    model.train(was).requires_grad_(False)
+
+
+def _of_one_number(f: Callable) -> Callable:
+    """Of one number for each output, which grows with the size of its numbers."""
+    return lambda y, x: torch.stack([_gradient(f(row).sum(), x) for row in y])[:, None]
 
 
 def _piling_up(y: Tensor, x: Tensor) -> Tensor:
@@ -188,6 +209,22 @@ MISTAKES = (
         ({"sizes": lambda J: J[:, 0].abs().amax(dim=-1)},),
     ),
     Mistake(
+        "last_number_only",
+        "you look at the last number of each output only",
+        "A loop over the numbers overwrites what it found before.",
+        "What leaks into other features goes unseen.",
+        QUESTIONS,
+        ({"sizes": lambda J: J[:, -1].abs().amax(dim=-1)},),
+    ),
+    Mistake(
+        "sizes_of_outputs",
+        "you take the gradient of the sum of an output's squares or absolute values: it is 0 where the output is",
+        "Squares cannot cancel, so one number seems enough for each output.",
+        "Where an output is 0, nothing seems to matter to it.",
+        QUESTIONS,
+        ({"jacobian": _of_one_number(torch.square)}, {"jacobian": _of_one_number(torch.abs)}),
+    ),
+    Mistake(
         "threshold",
         "you overlook faint influences: anything but exactly zero counts",
         "Comparing floating-point numbers with zero has a bad name. Where nothing arrives, zero is exact.",
@@ -244,6 +281,14 @@ MISTAKES = (
         ({"leave": _backwards},),
     ),
     Mistake(
+        "left_frozen",
+        "you switch off the gradients of the model's parameters and leave it so",
+        "requires_grad_(False) keeps gradients out of them.",
+        "Training goes on, and the model learns nothing more.",
+        QUESTIONS,
+        ({"leave": _frozen},),
+    ),
+    Mistake(
         "past_only",
         "you look at earlier inputs only; whether later ones matter is the question",
         "The loop runs over s ≤ t, as in a causal mask.",
@@ -283,6 +328,14 @@ MISTAKES = (
         LINE,
         ({"jacobian": _crashing},),
     ),
+    Mistake(
+        "constant_crashes",
+        "you do not expect outputs that need no gradient at all: look at y.requires_grad, too",
+        "allow_unused=True helps where y depends on the weights alone, and seems to settle it.",
+        "The instrument breaks on a model that returns a constant.",
+        LINE,
+        ({"jacobian": _gradless_crashing},),
+    ),
 )
 
 
@@ -309,7 +362,7 @@ TASK = Task(
         Requirement(
             "outputs",
             "every number of an output counts, also if their gradients add up to zero.",
-            ("silent", "mirrored"),
+            ("silent", "silent_last", "at_zero", "mirrored"),
             QUESTIONS,
         ),
         Requirement(
@@ -319,7 +372,9 @@ TASK = Task(
             QUESTIONS,
         ),
         Requirement("faint", "the faintest influence counts.", ("faint",), LEAK),
-        Requirement("deaf", "a model that ignores its input is no problem: all is False.", ("deaf",), LINE),
+        Requirement(
+            "deaf", "a model that ignores its input is no problem: all is False.", ("deaf", "constant"), LINE
+        ),
         Requirement(
             "model",
             "dropout plays no part, and the model is left as it came: its mode, and no gradients in it.",

@@ -6,7 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.catalogue.label_smoothing_mistakes import MISTAKES, Steps, assemble
+from transformer_lessons.checks.catalogue.label_smoothing_mistakes import MISTAKES
+from transformer_lessons.checks.catalogue.label_smoothing_steps import Steps, assemble
 from transformer_lessons.checks.core import Draw, Probe, Requirement, Task
 from transformer_lessons.losses import label_smoothed_loss
 
@@ -32,6 +33,11 @@ def _halved(value: Any) -> Any:
     return {sentence: value[0]}
 
 
+def _kept(value: Any) -> Any:
+    sentence = "the loss of float64 logits should be float64, also where all is padding, and then 0"
+    return {sentence: value[0]}
+
+
 def _targets(s: dict[str, int], draw: Draw, pad_id: int) -> tuple[Tensor, Tensor]:
     """Answers without padding, and the same with padding at the end of all rows but the first."""
     batch, length = s["batch"], s["length"]
@@ -51,11 +57,13 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     middle = v // 2
     _, inside = _targets(s, draw, middle)
     large = 1000 * logits
+    high = torch.tensor([-500.0, 500.0], dtype=torch.float64)[torch.arange(t) % 2, None]
+    turned = logits.transpose(0, 1)
 
     def asked(x: Tensor, y: Tensor, pad_id: int | None = 0, **options: Any) -> Probe:
         return Probe([x, y], {"pad_id": pad_id, **options}, view=_seen)
 
-    half = {"pad_id": 0, "smoothing": 0.1}
+    usual = {"pad_id": 0, "smoothing": 0.1}
     return {
         "plain": asked(logits, full, smoothing=0.0),
         "padded": asked(logits, padded, smoothing=0.0),
@@ -66,11 +74,17 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "default": asked(logits, padded),
         "one_axis": asked(logits[0], padded[-1], smoothing=0.2),
         "extreme": asked(large, padded, smoothing=0.1),
+        "apart": asked(logits + high, full, smoothing=0.1),
+        "shifted": asked(logits + 1000, padded, smoothing=0.1),
         "only_padding": asked(logits, torch.zeros_like(full), smoothing=0.1),
+        "only_padding_type": Probe([logits[0], torch.zeros_like(full[0])], usual, view=_kept),
         "float32": asked(logits.float(), padded, smoothing=0.1),
-        "half": Probe([(3 * logits).half(), padded], half, view=_halved),
+        "half": Probe([(3 * logits).half(), padded], usual, cotangents=up, view=_halved),
         "no_pad_id": asked(logits, full - 1, None, smoothing=0.2),
+        "no_axes": asked(logits[0, 0], full[0, 0], smoothing=0.2),
+        "turned": asked(turned, padded.T, smoothing=0.2),
         "negative": Probe([logits, padded], {"pad_id": 0, "smoothing": -0.1}, refused="smoothing=-0.1"),
+        "above": Probe([logits, padded], {"pad_id": 0, "smoothing": 1.5}, refused="smoothing=1.5"),
         "all": Probe([logits, padded], {"pad_id": 0, "smoothing": 1.0}, refused="smoothing=1.0"),
         "below": Probe([logits, full], {"pad_id": -1}, refused="pad_id=-1"),
         "no_class": Probe([logits, full], {"pad_id": v}, refused=f"pad_id={v} among {v} classes"),
@@ -119,13 +133,23 @@ TASK = Task(
             ("no_pad_id",),
             SMOOTHING,
         ),
-        Requirement("axes", "logits may have any number of axes before the classes.", ("one_axis",), LOSS),
-        Requirement("gradients", "gradients reach the logits.", ("both",), LOSS, ("gradients",)),
-        Requirement("extremes", "logits in the thousands give a finite loss.", ("extreme",), LOSS),
+        Requirement(
+            "axes",
+            "logits may have any number of axes before the classes.",
+            ("one_axis", "no_axes", "turned"),
+            LOSS,
+        ),
+        Requirement("gradients", "gradients reach the logits.", ("both", "half"), LOSS, ("gradients",)),
+        Requirement(
+            "extremes",
+            "logits in the thousands give a finite loss.",
+            ("extreme", "apart", "shifted"),
+            LOSS,
+        ),
         Requirement(
             "dtype",
             "float64 and float32 are kept; narrower logits are computed with in float32.",
-            ("both", "float32", "half"),
+            ("both", "only_padding_type", "float32", "half"),
             LOSS,
         ),
         Requirement(
@@ -134,7 +158,7 @@ TASK = Task(
         Requirement(
             "refusals",
             "a smoothing outside [0, 1), and a pad_id that is no class, are refused with ValueError.",
-            ("negative", "all", "below", "no_class"),
+            ("negative", "all", "above", "below", "no_class"),
             SMOOTHING,
         ),
     ),
@@ -144,5 +168,5 @@ TASK = Task(
     steps=Steps(),
     assemble=assemble,
     mistakes=MISTAKES,
-    essential=12,  # a draft fails in its own way without a pad_id
+    essential=15,  # a draft fails in its own way without a pad_id
 )

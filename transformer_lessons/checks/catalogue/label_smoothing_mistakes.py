@@ -1,91 +1,16 @@
 """Known wrong ways to write the label-smoothed loss."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from transformer_lessons.checks.catalogue.label_smoothing_steps import target
 from transformer_lessons.checks.core import Mistake
 
-__all__ = ["MISTAKES", "Steps", "assemble"]
+__all__ = ["MISTAKES"]
 
 LOSS, SMOOTHING, WRONG = "#ch14-loss", "#ch14-smoothing", "#ch14-wrong"
-
-
-def _accept_smoothing(smoothing: float) -> None:
-    if not 0 <= smoothing < 1:
-        raise ValueError("smoothing: expected 0 or more, below 1")
-
-
-def _accept_pad(pad_id: int | None, classes: int) -> None:
-    if pad_id is not None and not 0 <= pad_id < classes:
-        raise ValueError("pad_id: expected a class")
-
-
-def _widened(logits: Tensor) -> Tensor:
-    return logits.to(torch.promote_types(logits.dtype, torch.float32))
-
-
-def _one_hot(targets: Tensor, classes: int, dtype: torch.dtype) -> Tensor:
-    return (targets[..., None] == torch.arange(classes)).to(dtype)
-
-
-def _may_be_answer(classes: int, pad_id: int | None, dtype: torch.dtype) -> Tensor:
-    """One for each class but padding."""
-    allowed = torch.ones(classes, dtype=dtype)
-    if pad_id is not None and pad_id < classes:
-        allowed[pad_id] = 0
-    return allowed
-
-
-def _target(right: Tensor, allowed: Tensor, smoothing: float) -> Tensor:
-    """The softened target q of every position; `allowed` is one for each class but padding."""
-    return (1 - smoothing) * right + smoothing * allowed / allowed.sum()
-
-
-def _real(targets: Tensor, pad_id: int | None) -> Tensor:
-    return torch.ones_like(targets, dtype=torch.bool) if pad_id is None else targets != pad_id
-
-
-@dataclass(frozen=True)
-class Steps:
-    """What a mistake may replace; together, the right answer."""
-
-    default: Callable = lambda: 0.1
-    accept_smoothing: Callable = _accept_smoothing
-    accept_pad: Callable = _accept_pad
-    pad: Callable = lambda pad_id: pad_id
-    prepare: Callable = lambda logits, targets, pad_id: (logits, targets)
-    widen: Callable = _widened
-    log_p: Callable = lambda logits, pad_id: logits.log_softmax(-1)
-    allowed: Callable = _may_be_answer
-    target: Callable = _target
-    loss: Callable = lambda q, log_p: -(q * log_p).sum(-1)
-    real: Callable = _real  # positions that count in the sum
-    counted: Callable = _real  # and in the number
-    result: Callable = lambda total, tokens: (total, tokens)
-
-
-def assemble(steps: Steps) -> Callable:
-    """The loss in these steps."""
-
-    default = steps.default()
-
-    def label_smoothed_loss(logits, targets, *, pad_id, smoothing=default):
-        steps.accept_smoothing(smoothing)
-        steps.accept_pad(pad_id, logits.size(-1))
-        pad_id = steps.pad(pad_id)
-        logits, targets = steps.prepare(logits, targets, pad_id)
-        log_p = steps.log_p(steps.widen(logits), pad_id)
-        classes = log_p.size(-1)
-        right = _one_hot(targets, classes, log_p.dtype)
-        q = steps.target(right, steps.allowed(classes, pad_id, log_p.dtype), smoothing)
-        each = steps.loss(q, log_p)
-        total = each.masked_fill(~steps.real(targets, pad_id), 0.0).sum()
-        return steps.result(total, steps.counted(targets, pad_id).sum())
-
-    return label_smoothed_loss
 
 
 def _all_positions(targets: Tensor, pad_id: int | None) -> Tensor:
@@ -146,6 +71,34 @@ def _no_class_crashes(pad_id: int | None, classes: int) -> None:
         raise IndexError("index is out of bounds")
 
 
+def _refused_if(is_bad: Callable) -> Callable:
+    """Refuses what this calls bad, and nothing else."""
+
+    def accept(smoothing: float) -> None:
+        if is_bad(smoothing):
+            raise ValueError("smoothing: expected another number")
+
+    return accept
+
+
+def _shifted_by_largest_of_all(logits: Tensor, pad_id: int | None) -> Tensor:
+    logits = logits - logits.max()
+    return logits - logits.exp().sum(-1, keepdim=True).log()
+
+
+def _half_copied(logits: Tensor) -> Tensor:
+    """As torch.tensor(logits.tolist()) does."""
+    return logits.detach().float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+
+
+def _zero_without_tokens(total: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+    return (total if tokens else torch.tensor(0.0)), tokens
+
+
+def _viewed(logits: Tensor, targets: Tensor, pad_id: int | None) -> tuple[Tensor, Tensor]:
+    return logits.view(-1, logits.size(-1)), targets.view(-1)
+
+
 def _both_crash(pad_id: int | None, classes: int) -> None:
     _no_class_crashes(classes if pad_id == -1 else pad_id, classes)
 
@@ -194,6 +147,38 @@ _SUM = (
         "The number is right, and nothing learns.",
         LOSS,
         ({"result": lambda total, tokens: (total.detach(), tokens)},),
+    ),
+    Mistake(
+        "half_detached",
+        "your loss of narrow logits, such as float16, has no gradient: they were copied on the way to float32",
+        "torch.tensor(…) of a tensor, .tolist() and numpy make numbers without a history.",
+        "In mixed precision nothing learns.",
+        LOSS,
+        ({"widen": _half_copied},),
+    ),
+    Mistake(
+        "zero_without_tokens",
+        "you return a new zero if all is padding; it has the type float32, whatever the logits are",
+        "No tokens look like a case of their own.",
+        "A rare batch has a loss of another type, through which backward() cannot go.",
+        LOSS,
+        ({"result": _zero_without_tokens},),
+    ),
+    Mistake(
+        "axes_flattened",
+        "you flatten all axes but the classes, in a way that fails for a single token, which has no other axis",
+        "Batches have two.",
+        "The same function cannot be used within a loop over tokens, or under vmap.",
+        LOSS,
+        ({"prepare": lambda logits, targets, pad_id: (logits.flatten(0, -2), targets.flatten())},),
+    ),
+    Mistake(
+        "viewed",
+        "you use view, which fails if axes have been exchanged; reshape copies where it must",
+        "Logits of a model mostly lie in memory in order.",
+        "The loss of transposed or sliced logits is an error about strides.",
+        LOSS,
+        ({"prepare": _viewed},),
     ),
     Mistake(
         "shifted_again",
@@ -253,6 +238,25 @@ _SUM = (
         "One confident mistake, and the loss is infinite or NaN.",
         LOSS,
         ({"log_p": lambda logits, pad_id: logits.softmax(-1).log()},),
+    ),
+    Mistake(
+        "largest_of_all",
+        "you subtract the largest of all logits; each position needs the largest of its own",
+        "max() without an axis is one number.",
+        "Where logits are much smaller than elsewhere, all exponentials are 0, and the loss is NaN.",
+        LOSS,
+        ({"log_p": _shifted_by_largest_of_all},),
+    ),
+    Mistake(
+        "exponentials_overflow",
+        "you take exponentials of the logits as they are; those of large ones are infinite",
+        "It is the formula of the softmax, word by word.",
+        "Logits of 90 in float32, or 710 in float64, and the loss is NaN.",
+        LOSS,
+        (
+            {"log_p": lambda logits, pad_id: logits - logits.exp().sum(-1, keepdim=True).log()},
+            {"log_p": lambda logits, pad_id: (logits.exp() / logits.exp().sum(-1, keepdim=True)).log()},
+        ),
     ),
     Mistake(
         "log_of_softmax_plus_eps",
@@ -330,7 +334,7 @@ _TARGET = (
         "“Confidence” and “smoothing” are easily exchanged.",
         "The model is taught that everything is equally likely.",
         SMOOTHING,
-        ({"target": lambda right, allowed, smoothing: _target(right, allowed, 1 - smoothing)},),
+        ({"target": lambda right, allowed, smoothing: target(right, allowed, 1 - smoothing)},),
     ),
     Mistake(
         "padding_out_of_softmax",
@@ -379,11 +383,24 @@ MISTAKES = (
     ),
     Mistake(
         "smoothing_unchecked",
-        "you accept a smoothing below 0, or of 1",
+        "you do not check that smoothing is in [0, 1)",
         "Nothing fails.",
         "A typo in a configuration trains a model on targets that are no probabilities.",
         SMOOTHING,
         ({"accept_smoothing": lambda smoothing: None},),
+    ),
+    Mistake(
+        "smoothing_half_checked",
+        "you refuse some smoothings outside [0, 1), not all: there are those below 0, 1 itself, and those above",
+        "Of two comparisons one was left out, or written with the wrong sign.",
+        "A typo in a configuration trains a model on targets that are no probabilities.",
+        SMOOTHING,
+        (
+            {"accept_smoothing": _refused_if(lambda smoothing: smoothing < 0 or smoothing == 1)},
+            {"accept_smoothing": _refused_if(lambda smoothing: not 0 <= smoothing <= 1)},
+            {"accept_smoothing": _refused_if(lambda smoothing: smoothing < 0)},
+            {"accept_smoothing": _refused_if(lambda smoothing: smoothing >= 1)},
+        ),
     ),
     Mistake(
         "pad_id_unchecked",

@@ -13,12 +13,16 @@ from transformer_lessons.norms import LayerNorm
 __all__ = [
     "D_MODEL_UNCHECKED",
     "FLOAT32_RETURNED",
+    "HALF_SCALED_DOWN",
     "TASK",
+    "VIEWED",
     "double",
+    "four_axes",
     "functional_complains",
     "large_in_half",
     "norm_sizes",
     "torch_complains",
+    "viewed",
     "width_fits",
 ]
 
@@ -61,10 +65,17 @@ def _far_from_zero(x: Tensor) -> Probe:
     return Probe([x], build=Build([x.size(-1)], dtype="float64"), view=view)
 
 
+def four_axes(draw: Draw, *shape: int) -> Tensor:
+    """Two batches, which do not lie in memory in the order of their axes."""
+    batch, *rest = shape
+    return draw.normal(batch, 2, *rest, dtype=torch.float32).transpose(0, 1)
+
+
 def large_in_half(x: Tensor, state: dict[str, Tensor]) -> Probe:
-    """A probe in float16, with entries whose squares do not fit into it."""
+    """A probe in float16: in its first sentence squares do not fit into it, the others are of ordinary size."""
     half = {name: tensor.half() for name, tensor in state.items()}
-    return Probe([(1000 * x).half()], build=Build([x.size(-1)], dtype="float16", state=half))
+    x = torch.cat([1000 * x[:1], x[1:]]).half()
+    return Probe([x], build=Build([x.size(-1)], dtype="float16", state=half))
 
 
 def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
@@ -77,7 +88,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "new": Probe([x], build=new),
         "loaded": Probe([x], build=loaded, cotangents=[y]),
         "one": Probe([x[0, 0]], build=loaded),
-        "four_axes": Probe([draw.normal(2, b, t, d, dtype=torch.float32)], build=loaded),
+        "four_axes": Probe([four_axes(draw, b, t, d)], build=loaded),
         "epsilon": Probe([x * 1e-2], build=Build([d], {"eps": 0.5}, state=state)),
         "constant": Probe([torch.full((b, t, d), 3.0)], build=loaded, cotangents=[y]),
         "evaluation": Probe([x], build=Build([d], state=state, training=False)),
@@ -85,6 +96,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "names": Probe([], build=new, method="state", view=_shapes),
         "double": double(x, state, LayerNorm),
         "far": _far_from_zero(x),
+        "wide": Probe([x.double()], build=Build([d], dtype="float64"), view=lambda output: {}),
         "half": large_in_half(x, state),
         "width_one": Probe([x[..., :1]], build=Build([1])),
         "narrow": Probe([draw.normal(b, t, d + 1)], build=loaded, refused=f"x of width {d + 1}, not {d}"),
@@ -145,6 +157,20 @@ def assemble(steps: Steps) -> type[nn.Module]:
     return Norm
 
 
+def scaled_down(by: Callable) -> Callable:
+    """Float16 numbers divided by another, and left in float16."""
+    return lambda x: x / by(x) if x.dtype == torch.float16 else Steps().wide(x)
+
+
+def viewed(x: Tensor) -> Tensor:
+    """Flattened to rows and back; no copy is made."""
+    return x.view(-1, x.size(-1)).view(x.shape)
+
+
+def _centred_in_place(x: Tensor, axes: tuple) -> Tensor:
+    return x.sub_(x.mean(axes, keepdim=True))
+
+
 def torch_complains(x: Tensor, d_model: int) -> None:
     """What a sum of vectors that do not fit raises."""
     if x.size(-1) not in (d_model, 1):
@@ -168,6 +194,28 @@ FLOAT32_RETURNED = Mistake(
         {"result": lambda y, x: y.float()},
         {"wide": lambda x: x.float(), "result": lambda y, x: y.float()},
     ),
+)
+
+HALF_SCALED_DOWN = Mistake(
+    "half_scaled_down",
+    "you scale float16 numbers down before you take their statistics; ε does not shrink with them",
+    "Then no square is too large, and the scale seems to cancel.",
+    "Vectors of ordinary size come out too small, as ε is no longer small beside them.",
+    EPSILON,
+    (
+        {"wide": scaled_down(lambda x: 1000)},
+        {"wide": scaled_down(lambda x: 256)},
+        {"wide": scaled_down(lambda x: x.abs().max())},
+    ),
+)
+
+VIEWED = Mistake(
+    "viewed",
+    "you flatten the input with .view, which takes only numbers that lie in memory in their order",
+    ".view and .reshape do the same for tensors that were just made.",
+    "After a transpose, for instance, it fails; .reshape would copy.",
+    AXES,
+    ({"wide": lambda x: viewed(Steps().wide(x))},),
 )
 
 D_MODEL_UNCHECKED = Mistake(
@@ -330,6 +378,19 @@ MISTAKES = (
         EPSILON,
         ({"wide": lambda x: x},),
     ),
+    HALF_SCALED_DOWN,
+    VIEWED,
+    Mistake(
+        "overwritten",
+        "you subtract the mean from your caller's tensor in place",
+        "x -= saves a copy; and .double() makes none where the input is float64.",
+        "The residual sum adds the centred input.",
+        "#ch09-in-place",
+        (
+            {"centre": _centred_in_place},
+            {"wide": lambda x: x.double(), "centre": _centred_in_place},
+        ),
+    ),
     Mistake(
         "width_unchecked",
         "you do not check the width of the input yourself",
@@ -378,7 +439,7 @@ TASK = Task(
         Requirement(
             "half", "large float16 numbers survive, and come back as float16.", ("half",), EPSILON, ("dtype",)
         ),
-        Requirement("inputs", "the input is left unchanged.", ("loaded",), MATHS, ("inputs",)),
+        Requirement("inputs", "the input is left unchanged.", ("loaded", "wide"), MATHS, ("inputs",)),
         Requirement(
             "refusals",
             "another width than d_model, and a d_model below 1, are refused with ValueError.",

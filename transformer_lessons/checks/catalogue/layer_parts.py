@@ -58,14 +58,15 @@ class PackingSteps:
     """What a mistake may replace in Add & Norm; `f` is the sub-layer, `drop` its dropout."""
 
     first: Callable = lambda norm_first: norm_first
-    drop: Callable = lambda dropout, y: dropout(y)
+    drop: Callable = lambda dropout, y, norm_first: dropout(y)
     after: Callable = lambda x, f, norm, drop: norm(x + drop(f(x)))
     before: Callable = lambda x, f, norm, drop: x + drop(f(norm(x)))
 
     def around(self, packing: Packing, x: Tensor, f: Callable, norm_first: bool) -> Tensor:
         """The sub-layer in its packing."""
-        rule = self.before if self.first(norm_first) else self.after
-        return rule(x, f, packing.norm, lambda y: self.drop(packing.dropout, y))
+        first = self.first(norm_first)
+        rule = self.before if first else self.after
+        return rule(x, f, packing.norm, lambda y: self.drop(packing.dropout, y, first))
 
 
 def _added_to_the_norm(x: Tensor, f: Callable, norm: Callable, drop: Callable) -> Tensor:
@@ -125,7 +126,7 @@ PACKING = (
         "The formula of the norm and the sum has none; it stands in another section of the paper.",
         "Nothing shows in evaluation; in training the model overfits sooner.",
         RULES,
-        ({"drop": lambda dropout, y: y},),
+        ({"drop": lambda dropout, y, norm_first: y},),
     ),
     Mistake(
         "dropout_in_evaluation",
@@ -133,7 +134,15 @@ PACKING = (
         "F.dropout is on unless it is told whether the module trains.",
         "The same input gives another output each time, at translation too.",
         RULES,
-        ({"drop": lambda dropout, y: F.dropout(y, dropout.p)},),
+        (
+            {"drop": lambda dropout, y, norm_first: F.dropout(y, dropout.p)},
+            {"drop": lambda dropout, y, norm_first: F.dropout(y, dropout.p, dropout.training or norm_first)},
+            {
+                "drop": lambda dropout, y, norm_first: F.dropout(
+                    y, dropout.p, dropout.training or not norm_first
+                )
+            },
+        ),
     ),
     Mistake(
         "no_residual",

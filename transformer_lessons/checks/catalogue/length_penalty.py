@@ -28,8 +28,10 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "plain": Probe([log_p.float(), length, 0.6]),
         "steep": Probe([log_p.float(), length, 1.7]),
         "zero": Probe([log_p.float(), length, 0.0]),
-        "one_length": Probe([log_p, 13, 0.6]),
+        "one_length": Probe([log_p, 14, 0.6]),  # 19, which is no multiple of 6
+        "one_axis": Probe([log_p[0], length[0], 0.6]),
         "double": Probe([log_p, length, 0.6]),
+        "half": Probe([log_p.half(), length, 0.6]),
         "dead": Probe([dead, length, 0.6]),
         "negative": Probe([log_p, length, -0.6], refused="alpha=-0.6"),
     }
@@ -58,6 +60,24 @@ def assemble(steps: Steps) -> Callable:
         return steps.score(log_p, steps.power(steps.number(length, log_p), alpha))
 
     return length_penalty
+
+
+def _number(length: int | Tensor, log_p: Tensor) -> Tensor:
+    return torch.as_tensor(length).to(log_p.dtype)
+
+
+def _whole_if_one(length: int | Tensor, log_p: Tensor) -> Tensor:
+    """Of one length for all, the n for which (5 + n) / 6 is (5 + length) // 6."""
+    return _number((5 + length) // 6 * 6 - 5 if isinstance(length, int) else length, log_p)
+
+
+def _of_two_axes(length: int | Tensor, log_p: Tensor) -> Tensor:
+    rows, columns = log_p.shape
+    return _number(length, log_p).expand(rows, columns)
+
+
+def _at_least_float32(length: int | Tensor, log_p: Tensor) -> Tensor:
+    return _number(length, log_p).to(torch.promote_types(log_p.dtype, torch.float32))
 
 
 def _in_float32(length: int | Tensor, log_p: Tensor) -> Tensor | int:
@@ -146,7 +166,7 @@ MISTAKES = (
         "// is division of whole numbers, which lengths are.",
         "Sentences of 1 to 6 tokens are treated alike.",
         AT,
-        ({"power": lambda n, alpha: ((5 + n) // 6) ** alpha},),
+        ({"power": lambda n, alpha: ((5 + n) // 6) ** alpha}, {"number": _whole_if_one}),
     ),
     Mistake(
         "of_probabilities",
@@ -163,6 +183,22 @@ MISTAKES = (
         "Half the digits are lost, and two sentences that nearly tie change places.",
         AT,
         ({"number": _in_float32},),
+    ),
+    Mistake(
+        "half_widened",
+        "you return float32 where log p is float16; the scores have the dtype of log p",
+        "float32 and float64 were thought of.",
+        "A model in half precision gets scores that do not fit its other tensors.",
+        AT,
+        ({"number": _at_least_float32},),
+    ),
+    Mistake(
+        "two_axes_only",
+        "you count on log p having two axes; any number will do",
+        "A search has sentences and beams, and two loops go through them.",
+        "The scores of one sentence's beams end in an error.",
+        AT,
+        ({"number": _of_two_axes},),
     ),
     Mistake(
         "alpha_unchecked",
@@ -182,7 +218,11 @@ TASK = Task(
     reference=assemble(Steps()),
     requirements=(
         Requirement(
-            "returns", "it returns one tensor, of the shape of log_p.", ("plain",), AT, ("structure",)
+            "returns",
+            "it returns one tensor, of the shape of log_p.",
+            ("plain", "one_axis"),
+            AT,
+            ("structure",),
         ),
         Requirement("values", "score = log p / ((5 + n)/6)^α.", ("plain", "steep"), AT),
         Requirement("zero", "with α = 0 it is log p itself.", ("zero",), AT),
@@ -190,7 +230,7 @@ TASK = Task(
         Requirement(
             "dtype",
             "it is as precise as log p, and of its dtype.",
-            ("double", "plain"),
+            ("double", "plain", "half"),
             AT,
             ("dtype",),
         ),

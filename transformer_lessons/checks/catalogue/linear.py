@@ -27,6 +27,12 @@ def _inputs(draw: Draw, s: dict[str, int], *lead: int, queries: int = 0, keys: i
     return [draw.normal(*lead, queries, d_k), draw.normal(*lead, keys, d_k), draw.normal(*lead, keys, d_v)]
 
 
+def _alike(inputs: list) -> list:
+    """Features near zero, where φ is not exact, and values whose average is the same by whatever weights."""
+    query, key, value = inputs
+    return [query - 22, key - 22, value[..., :1, :].expand_as(value).contiguous()]
+
+
 def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     b, h, q, k = (s[name] for name in ("batch", "heads", "queries", "keys"))
     plain, back = _inputs(draw, s, b, h), [draw.normal(b, h, q, s["d_v"])]
@@ -41,8 +47,14 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     return {
         "plain": Probe(plain),
         "single": Probe(_inputs(draw, s)),
+        "alone": Probe(
+            [plain[0][:1, :1, :1], plain[1][:1, :1], plain[2][:1, :1]],
+            note="one sentence, one head and one query",
+        ),
+        "tiny": Probe(_alike(plain), note="all features are tiny, and all values the same"),
         **_causal_probes(s, draw, square, back),
         "masked": Probe(plain, {"key_mask": mask}, cotangents=back),
+        "head_mask": Probe(plain, {"key_mask": draw.mask(h, k)}, note="a key_mask for each head"),
         "shared_mask": Probe(plain, {"key_mask": mask[0, 0]}),
         "float32": Probe([x.float() for x in plain], {"key_mask": mask}),
         "positive": Probe(positive, cotangents=back),
@@ -64,13 +76,14 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
 def _causal_probes(s: dict[str, int], draw: Draw, square: list, back: list) -> dict[str, Probe]:
     b, h, q, k = (s[name] for name in ("batch", "heads", "queries", "keys"))
     causal = {"is_causal": True}
-    mask = draw.mask(b, 1, q)
+    mask = draw.mask(b, h, q)
     mask[..., 0] = True  # the first query sees itself alone
     return {
         "causal": Probe(square, causal, cotangents=back),
         "longer": Probe(_inputs(draw, s, b, h, queries=min(q, k), keys=max(q, k)), causal),
         "causal_long": Probe(_inputs(draw, s, h, queries=131, keys=131), causal),
         "causal_masked": Probe(square, {**causal, "key_mask": mask}),
+        "causal_tiny": Probe(_alike(square), causal, note="all features are tiny, and all values the same"),
         "causal_float32": Probe([x.float() for x in square], causal),
     }
 
@@ -85,20 +98,20 @@ TASK = Task(
         Requirement(
             "returns",
             "it returns one tensor of shape (…, queries, d_v).",
-            ("plain", "single"),
+            ("plain", "single", "alone"),
             KERNEL,
             ("structure",),
         ),
         Requirement(
             "values",
             "output_i = Σ_j (φ(q_i)·φ(k_j)) v_j / Σ_j φ(q_i)·φ(k_j), with φ(x) = elu(x) + 1.",
-            ("plain", "single"),
+            ("plain", "single", "tiny"),
             KERNEL,
         ),
         Requirement(
             "causal",
             "with is_causal=True, query i sees keys 0 … i, in the numerator and in the divisor.",
-            ("causal", "causal_long"),
+            ("causal", "causal_long", "causal_tiny"),
             CAUSAL,
         ),
         Requirement(
@@ -111,7 +124,7 @@ TASK = Task(
             "key_mask",
             "keys where key_mask is False count neither in the numerator nor in the divisor; it broadcasts to "
             "(…, keys).",
-            ("masked", "shared_mask", "causal_masked"),
+            ("masked", "shared_mask", "head_mask", "causal_masked"),
             PADDING,
         ),
         Requirement(
@@ -168,5 +181,5 @@ TASK = Task(
     steps=Steps(),
     assemble=assemble,
     mistakes=MISTAKES,
-    essential=15,  # all but the refusals and the bytes
+    essential=19,  # all but the refusals and the bytes
 )

@@ -141,6 +141,31 @@ def _lengths_crash(query: Tensor, key: Tensor) -> None:
         _crash()
 
 
+def _clamped(least: float) -> Callable:
+    return lambda numerator, divisor: numerator / divisor.clamp(min=least)
+
+
+def _clamped_past(least: float) -> Callable:
+    def sums(q: Tensor, k: Tensor, v: Tensor) -> Sums:
+        numerator, divisor = sums_of_past(q, k, v)
+        return numerator, divisor.clamp(min=least)
+
+    return sums
+
+
+def _row_by_sentence(mask: Tensor | None) -> Tensor | None:
+    return mask if mask is None or mask.dim() == 1 else mask.reshape(-1, 1, mask.size(-1))
+
+
+def _two_axes_by_sentence(mask: Tensor | None) -> Tensor | None:
+    return mask[:, None] if mask is not None and mask.dim() == 2 else mask
+
+
+def _multiplied(k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Hidden as usual; where the shapes do not fit, the error names them in another order than a fill's."""
+    return (k if mask is None else k * mask[..., None]), v
+
+
 def _plus(epsilon: float) -> dict[str, Callable]:
     return {"divide": lambda numerator, divisor: numerator / (divisor + epsilon)}
 
@@ -276,6 +301,19 @@ MISTAKES = (
         ({"read": lambda mask: None},),
     ),
     Mistake(
+        "key_mask_by_sentence",
+        "you take key_mask for one row per sentence; it broadcasts to (…, keys), so each head may have its own",
+        "Padding has one row per sentence.",
+        "A mask of (heads, keys) meets the batch, or does not fit.",
+        PADDING,
+        (
+            {"read": _row_by_sentence},
+            {"read": _two_axes_by_sentence},
+            {"read": _row_by_sentence, "hide": _multiplied},
+            {"read": _two_axes_by_sentence, "hide": _multiplied},
+        ),
+    ),
+    Mistake(
         "key_mask_inverted",
         "you read key_mask the wrong way round: True means “may attend”",
         "Elsewhere True marks padding.",
@@ -324,7 +362,25 @@ MISTAKES = (
         "A division by zero is feared.",
         "Off in the sixth digit or so; values of 1 are not averaged to 1.",
         FUNCTION,
-        tuple(_plus(x) for x in (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)),
+        (
+            *(
+                _plus(x)
+                for x in (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-12, 1e-15, 1e-16, 1e-18, 1e-20)
+            ),
+            {"divide": lambda numerator, divisor: numerator / (divisor + torch.finfo(divisor.dtype).eps)},
+        ),
+    ),
+    Mistake(
+        "divisor_clamped",
+        "you raise small divisors to a constant; only a divisor of exactly zero needs another number",
+        "clamp(min=1e-6) avoids the division by zero as well.",
+        "Where all features are small, outputs shrink towards zero.",
+        FUNCTION,
+        (
+            *({"divide": _clamped(x)} for x in (1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-12, 1e-15, 1e-16)),
+            {"divide": lambda n, divisor: n / divisor.clamp(min=torch.finfo(divisor.dtype).eps)},
+            *({"causal_sums": _clamped_past(x)} for x in (1e-6, 1e-8, 1e-10, 1e-12)),
+        ),
     ),
     Mistake(
         "empty_rows_nan",
@@ -341,6 +397,14 @@ MISTAKES = (
         "Outputs are right; gradients of query and key are not.",
         BRACKET,
         ({"divisor": Tensor.detach},),
+    ),
+    Mistake(
+        "squeezed",
+        "you squeeze axes of size one away; they belong to the shape, as any other size",
+        "squeeze() removes an axis that was added on the way, and whatever else has size one.",
+        "A batch of one sentence, or a single query, comes back with too few axes.",
+        FUNCTION,
+        ({"result": lambda output: output.squeeze()}, {"result": lambda output: output.squeeze(0)}),
     ),
     Mistake(
         "no_gradient",

@@ -41,13 +41,17 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "later": Probe([*new, *old], cotangents=back),
         "decayed": Probe([*new, *old], {"decay": 0.75}, cotangents=back),
         "first": Probe(new, cotangents=back),
-        "first_decayed": Probe(new, {"decay": 0.5}),
+        "first_decayed": Probe(inputs(h), {"decay": 0.5}, note="one axis in front"),
+        "first_single": Probe(inputs(), note="no axis in front"),
         "single": Probe([*inputs(), *state()], {"decay": 0.75}),
         "one_head": Probe(
-            [*inputs(b, 1), *state(b, 1)], {"decay": 0.75}, note="one of the axes in front has size one"
+            [*inputs(2, b, 1), *state(2, b, 1)],
+            {"decay": 0.75},
+            note="three axes in front, one of them of size one",
         ),
         "float32": Probe([x.float() for x in (*new, *old)]),
         "first_float32": Probe([x.float() for x in new]),
+        "whole": Probe([*new, *old], {"decay": 1}, note="decay is an int"),
         "zero": Probe([*new, *old], {"decay": 0.0}, refused="decay=0.0"),
         "negative": Probe([*new, *old], {"decay": -0.5}, refused="decay=-0.5"),
         "growing": Probe([*new, *old], {"decay": 1.5}, refused="decay=1.5"),
@@ -125,6 +129,17 @@ def _plain_zeros(S: Tensor | None, z: Tensor | None, k: Tensor, v: Tensor) -> tu
     if S is None:
         return torch.zeros(k.size(-1), v.size(-1)), torch.zeros(k.size(-1))
     return S, z
+
+
+def _zeros_of_three_axes(S: Tensor | None, z: Tensor | None, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    if S is None:
+        b, h, d = k.shape
+        return k.new_zeros(b, h, d, v.size(-1)), k.new_zeros(b, h, d)
+    return S, z
+
+
+def _by_letters(q: Tensor, S: Tensor) -> Tensor:
+    return torch.einsum("bhf,bhfv->bhv", q, S)
 
 
 def _ones(S: Tensor | None, z: Tensor | None, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -345,6 +360,18 @@ MISTAKES = (
         ),
     ),
     Mistake(
+        "axes_counted",
+        "you expect a certain number of axes; in front of the features there may be any number, or none",
+        "b, h, d = query.shape and “bhd” in an einsum name the axes that a model has.",
+        "It fails for a single position without batch or heads, or for more axes than two.",
+        STATE,
+        (
+            {"start": _zeros_of_three_axes},
+            {"numerator": _by_letters},
+            {"numerator": lambda q, S: _numerator(q, S) if q.dim() == 1 else _by_letters(q, S)},
+        ),
+    ),
+    Mistake(
         "starts_with_ones",
         "your z starts with ones; before the first key, its sum is zero",
         "A division by zero is feared; it would need an empty state.",
@@ -388,7 +415,10 @@ TASK = Task(
             STATE,
         ),
         Requirement(
-            "first", "without S and z it starts with an empty state.", ("first", "first_decayed"), STATE
+            "first",
+            "without S and z it starts with an empty state.",
+            ("first", "first_decayed", "first_single"),
+            STATE,
         ),
         Requirement(
             "decay",
@@ -419,8 +449,8 @@ TASK = Task(
         ),
         Requirement(
             "refusals",
-            "a decay that is not above 0 and at most 1 is refused with ValueError.",
-            ("zero", "negative", "growing"),
+            "a decay that is not above 0 and at most 1 is refused with ValueError; a whole number of 1 is not.",
+            ("whole", "zero", "negative", "growing"),
             PRECISION,
         ),
     ),
@@ -434,5 +464,5 @@ TASK = Task(
     steps=Steps(),
     assemble=assemble,
     mistakes=MISTAKES,
-    essential=7,  # all but the refusals
+    essential=9,  # all but the refusals
 )

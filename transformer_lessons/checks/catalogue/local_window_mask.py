@@ -37,6 +37,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "negative_window": Probe([q, q, -w], refused=f"window={-w}"),
         "fewer_keys": Probe([k, q, w], refused=f"fewer keys ({q}) than queries ({k})"),
         "negative": Probe([-q, k, w], refused=f"queries={-q}"),
+        "both_negative": Probe([-q - 1, -q, w], refused=f"queries={-q - 1} and keys={-q}"),
     }
 
 
@@ -90,6 +91,11 @@ def _no_device_keyword(device: str | None) -> None:
 
 def _crash(*_) -> None:
     raise RuntimeError("Trying to create tensor with negative dimension")
+
+
+def _unless_both_negative(queries: int, keys: int) -> None:
+    if not queries < keys < 0:
+        _accept(queries, keys)
 
 
 def _in_slices(here: Tensor, key: Tensor, window: int) -> Tensor:
@@ -330,6 +336,11 @@ MISTAKES = (
             },
             {"accept": lambda queries, keys: _crash() if queries < 0 else _accept(queries, keys)},
             {"accept": lambda queries, keys: None, "sizes": lambda queries, keys: (max(queries, 0), keys)},
+            {"accept": _unless_both_negative},
+            {
+                "accept": _unless_both_negative,
+                "sizes": lambda queries, keys: (max(queries, 0), max(keys, 0)),
+            },
         ),
     ),
 )
@@ -365,7 +376,7 @@ TASK = Task(
         Requirement(
             "refusals",
             "a window below 1, fewer keys than queries, and negative lengths are refused with ValueError.",
-            ("no_window", "negative_window", "fewer_keys", "negative"),
+            ("no_window", "negative_window", "fewer_keys", "negative", "both_negative"),
             CAUSAL,
         ),
     ),

@@ -4,12 +4,14 @@ import random
 
 import torch
 
-from transformer_lessons.checks.catalogue.masks_mistakes import (
+from transformer_lessons.checks.catalogue.causal_mask_mistakes import (
     CAUSAL_MISTAKES,
-    PADDING_MISTAKES,
     CausalSteps,
-    PaddingSteps,
     causal_mask_in_steps,
+)
+from transformer_lessons.checks.catalogue.masks_mistakes import (
+    PADDING_MISTAKES,
+    PaddingSteps,
     padding_mask_in_steps,
 )
 from transformer_lessons.checks.core import Draw, Probe, Requirement, Task
@@ -39,15 +41,20 @@ def _ids(draw: Draw, s: dict[str, int], pad_id: int) -> torch.Tensor:
 
 def _padding_probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     inside = _ids(draw, s, 7)
-    inside[:, 0] = 7
+    inside[:, 0] = inside[-1] = 7  # the last row is padding alone
+    negative = _ids(draw, s, -1)
+    negative[0, 0] = 1  # no padding, whatever its sign
     return {
         "zero": Probe([_ids(draw, s, 0), 0]),
         "other": Probe([_ids(draw, s, 5), 5]),
         "inside": Probe([inside, 7]),
-        "negative": Probe([_ids(draw, s, -1), -1]),
+        "negative": Probe([negative, -1]),
+        # As in a real vocabulary: in 8 or 16 bits, each of the first three ids may become the padding's.
+        "large": Probe([torch.tensor([[50_000, 115_792, 50_255, 50_256, 11, 50_256]]), 50_256]),
         "int32": Probe([_ids(draw, s, 3).to(torch.int32), 3]),
         "one_axis": Probe([torch.tensor([4, 5, 0]), 0], refused="ids of shape (3,), without a batch axis"),
         "float_ids": Probe([_ids(draw, s, 0).to(torch.float64), 0], refused="ids of floating-point numbers"),
+        "float32_ids": Probe([_ids(draw, s, 0).to(torch.float32), 0], refused="ids of type float32"),
         "three_axes": Probe([_ids(draw, s, 0)[None], 0], refused="ids of three axes"),
     }
 
@@ -67,14 +74,16 @@ PADDING = Task(
             ("structure",),
         ),
         Requirement("values", "the mask is boolean, True where ids differ from pad_id.", ("zero",), PAD_AT),
-        Requirement("pad_id", "any id can be the padding, not only 0.", ("other", "negative"), PAD_AT),
+        Requirement(
+            "pad_id", "any id can be the padding, not only 0.", ("other", "negative", "large"), PAD_AT
+        ),
         Requirement("inside", "only the ids decide, not where they stand.", ("inside",), PAD_AT),
         Requirement("int32", "ids of any integer type will do.", ("int32",), PAD_AT, ("dtype",)),
         Requirement("inputs", "the caller's ids are left unchanged.", ("zero", "other"), PAD_AT, ("inputs",)),
         Requirement(
             "refusals",
             "ids that are not integers of two axes are refused.",
-            ("one_axis", "float_ids", "three_axes"),
+            ("one_axis", "float_ids", "float32_ids", "three_axes"),
             PAD_AT,
         ),
     ),
@@ -101,11 +110,15 @@ def _causal_probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "one": Probe([1]),
         "longer": Probe([q, k]),
         "one_query": Probe([1, k]),
+        "long": Probe([2, 1031]),
         "device": Probe([q], {"device": "meta"}),
+        "device_longer": Probe([q, k], {"device": "meta"}),
         "nothing": Probe([0, k]),
+        "nothing_square": Probe([0]),
         "fewer_keys": Probe([k, q], refused=f"fewer keys ({q}) than queries ({k})"),
         "negative": Probe([-q], refused=f"queries={-q}"),
         "negative_queries": Probe([-q, k], refused=f"queries={-q}, with {k} keys"),
+        "both_negative": Probe([-q - 1, -q], refused=f"queries={-q - 1} and keys={-q}"),
         "no_keys": Probe([q, 0], refused=f"no keys for {q} queries"),
     }
 
@@ -133,14 +146,24 @@ CAUSAL = Task(
         Requirement(
             "more_keys",
             "with more keys than queries, the last query sees the last key.",
-            ("longer", "one_query"),
+            ("longer", "one_query", "long"),
             CAUSAL_AT,
         ),
-        Requirement("device", "the mask is made on the device asked for.", ("device",), CAUSAL_AT),
+        Requirement(
+            "device", "the mask is made on the device asked for.", ("device", "device_longer"), CAUSAL_AT
+        ),
         Requirement(
             "refusals",
             "negative lengths, and fewer keys than queries, are refused with ValueError.",
-            ("nothing", "fewer_keys", "negative", "negative_queries", "no_keys"),
+            (
+                "nothing",
+                "nothing_square",
+                "fewer_keys",
+                "negative",
+                "negative_queries",
+                "both_negative",
+                "no_keys",
+            ),
             CAUSAL_AT,
         ),
     ),

@@ -41,13 +41,16 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     return {
         "self": Probe([x], build=loaded),
         "names": Probe([], build=Build([d, h]), method="state", view=_shapes),
-        "one_head": Probe([x], build=replace(loaded, args=[d, 1])),
+        "one_head": Probe([x[:1]], build=replace(loaded, args=[d, 1]), note="one sentence and one head"),
         "cross": Probe([x, memory], {"need_weights": False}, build=replace(loaded, training=True)),
         "three": Probe([x, memory, other], build=loaded),
         "masked": Probe([x, memory, other, per_head], build=loaded, cotangents=back),
         "padding": Probe([x, memory, None, draw.mask(b, 1, 1, k)], build=loaded),
         "causal": Probe([x], {"mask": torch.ones(1, 1, q, q, dtype=torch.bool).tril()}, build=loaded),
         "weights": Probe([x, memory, None, per_head], asked, build=loaded, view=_with_weights),
+        "bare_weights": Probe(
+            [x[:1, :1], memory[:1]], asked, build=loaded, view=_with_weights, note="one query, and no mask"
+        ),
         "float32": Probe([x.float(), memory.float()], build=single),
         "empty": Probe([x, memory, other, empty], build=loaded, cotangents=back),
         # As many sentences as queries, or as heads: a mask that meets the wrong axis raises no error.
@@ -55,6 +58,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "three_axes": Probe(
             [draw.normal(h, q, d), draw.normal(h, k, d), None, draw.mask(h, q, k)], build=loaded
         ),
+        "head_padding": Probe([x, memory, None, draw.mask(b, h, 1, k)], build=loaded),
         "again": Probe([x, memory], build=used, note="the second call"),
         **_refused(s, draw, loaded),
     }
@@ -122,7 +126,7 @@ TASK = Task(
         Requirement(
             "returns",
             "it returns one tensor of the query's shape.",
-            ("self", "cross"),
+            ("self", "cross", "one_head"),
             CLASS,
             ("structure",),
         ),
@@ -142,7 +146,7 @@ TASK = Task(
         Requirement(
             "mask",
             "a mask hides keys where it is False, and broadcasts to (batch, heads, queries, keys).",
-            ("padding", "causal", "masked", "two_axes", "three_axes"),
+            ("padding", "causal", "masked", "two_axes", "three_axes", "head_padding"),
             CROSS,
         ),
         Requirement(
@@ -155,7 +159,7 @@ TASK = Task(
         Requirement(
             "weights",
             "with need_weights=True it returns (output, weights), the weights of each head.",
-            ("weights",),
+            ("weights", "bare_weights"),
             CLASS,
         ),
         Requirement(
@@ -198,5 +202,5 @@ TASK = Task(
     steps=Steps(),
     assemble=assemble,
     mistakes=MISTAKES,
-    essential=14,  # all but the refusals
+    essential=16,  # all but the refusals
 )

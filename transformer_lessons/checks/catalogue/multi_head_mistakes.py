@@ -5,6 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from transformer_lessons.checks.catalogue.multi_head_result_mistakes import RESULTS
 from transformer_lessons.checks.catalogue.multi_head_steps import accept_heads, defaults
 from transformer_lessons.checks.catalogue.multi_head_widths import crash_if_wide, only, only_alike, only_query
 from transformer_lessons.checks.core import Mistake
@@ -63,6 +64,16 @@ def _kept(module: nn.Module, query: Tensor, key: Tensor, value: Tensor) -> tuple
 def _read_with(axes: int, place):
     """A mask of so many axes is given others."""
     return {"read": lambda mask: mask[place] if mask is not None and mask.dim() == axes else mask}
+
+
+def _sized(mask: Tensor | None, scores: Tensor) -> Tensor | None:
+    """A mask with one part per head, as large as the scores or refused by torch."""
+    per_head = mask is not None and mask.dim() == 4 and mask.size(1) > 1
+    return mask.view(-1, *scores.shape[1:]) if per_head else mask
+
+
+def _filled_lowest(scores: Tensor, mask: Tensor | None) -> Tensor:
+    return scores if mask is None else scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
 
 
 def _crash_if_lonely(key: Tensor | None, value: Tensor | None) -> None:
@@ -348,6 +359,14 @@ MISTAKES = (
         (_read_with(3, (slice(None), None)),),
     ),
     Mistake(
+        "head_masks_full_only",
+        "you reshape a mask with one part per head to all queries and keys; it may have one row for all queries",
+        "A mask for each head looks like a matrix for each head.",
+        "A mask of (batch, heads, 1, keys) raises an error about sizes.",
+        CROSS,
+        ({"hide": lambda scores, mask: _filled_lowest(scores, _sized(mask, scores))},),
+    ),
+    Mistake(
         "mask_near_zero",
         "you fill hidden scores with a number near zero; it has to be very negative",
         "1e-9 is written where -1e9 is meant.",
@@ -371,46 +390,7 @@ MISTAKES = (
         MASKS,
         ({"hide": _fill(-1e9), "clear": _same}, {"clear": _same}),
     ),
-    Mistake(
-        "weights_averaged",
-        "you return the mean of the heads' weights; those of each head are wanted",
-        "nn.MultiheadAttention does so unless told otherwise.",
-        "What the heads look at can no longer be told apart.",
-        CLASS,
-        ({"shown": lambda weights: weights.mean(1)},),
-    ),
-    Mistake(
-        "weights_folded",
-        "you return the weights with heads and batch in one axis; they should be two",
-        "nn.MultiheadAttention and bmm work so inside.",
-        "Callers do not know which head of which sentence they see.",
-        CLASS,
-        ({"shown": lambda weights: weights.flatten(0, 1)},),
-    ),
-    Mistake(
-        "always_weights",
-        "you always return the weights; they are returned with need_weights=True only",
-        "Attention itself returns a pair.",
-        "The layer around it cannot add a tuple to its input.",
-        CLASS,
-        ({"result": lambda output, weights, need_weights: (output, weights)},),
-    ),
-    Mistake(
-        "never_weights",
-        "you never return the weights, whatever need_weights is",
-        "The output is what everything else needs.",
-        "Nobody can see what the heads look at.",
-        CLASS,
-        ({"result": lambda output, weights, need_weights: output},),
-    ),
-    Mistake(
-        "results_swapped",
-        "you return (weights, output); it is (output, weights)",
-        "Some libraries return the weights first.",
-        "Callers unpack the one for the other.",
-        CLASS,
-        ({"result": lambda output, weights, need_weights: (weights, output) if need_weights else output},),
-    ),
+    *RESULTS,
     Mistake(
         "divisor_unchecked",
         "you do not refuse, with ValueError, a num_heads that is zero or does not divide d_model",

@@ -1,5 +1,6 @@
 """The check of `parameter_count`, which goes beyond the chapter's formula: free d_k, tying, shared layers."""
 
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -39,21 +40,29 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         return [size if n == number else given for n, given in enumerate(sizes)]
 
     return {
-        "type": Probe(sizes, view=lambda got: {"the number should be a Python int": type(got) is int}),
+        "type": Probe(sizes, view=_type),
+        "type_together": Probe(sizes, {"norm_first": True, "share_layers": True}, view=_type),
         "base": counted([37_000, 512, 2048, 6, 8, 64]),
         "big": counted([37_000, 1024, 4096, 6, 16, 64]),
         "one_layer": counted([1, *sizes[1:3], 1, 1, sizes[1]]),
         "d_k": counted(sizes),
+        "wide_heads": counted(without(5, s["d_model"] + 2)),
         "output": counted(sizes, tied="output"),
         "none": counted(sizes, tied="none"),
         "norm_first": counted(sizes, norm_first=True),
+        "none_norm_first": counted(sizes, tied="none", norm_first=True),
         "shared": counted(sizes, share_layers=True),
         "together": counted(sizes, tied="output", norm_first=True, share_layers=True),
         "unknown": Probe(sizes, {"tied": "input"}, refused="tied='input'"),
         **{f"no_{name}": Probe(without(n, 0), refused=f"{name}=0") for n, name in enumerate(SIZES)},
+        "two_negative": Probe([*sizes[:2], -1, -1, *sizes[4:]], refused="d_ff=-1, num_layers=-1"),
         "negative": Probe(without(1, -1), refused="d_model=-1"),
         "empty_word": Probe(sizes, {"tied": ""}, refused="tied=''"),
     }
+
+
+def _type(number: Any) -> dict[str, bool]:
+    return {"the number should be a Python int": type(number) is int}
 
 
 def _whole(number: Any) -> Any:
@@ -64,6 +73,16 @@ def _whole(number: Any) -> Any:
 def _accept_sizes(*sizes: int) -> None:
     if min(sizes) < 1:
         raise ValueError("sizes: expected 1 or more")
+
+
+def _heads_within(
+    vocab_size: int, d_model: int, d_ff: int, num_layers: int, num_heads: int, d_k: int
+) -> None:
+    _accept_sizes(vocab_size, d_model, d_ff, num_layers, num_heads, d_k, d_model - num_heads * d_k + 1)
+
+
+def _head_within(vocab_size: int, d_model: int, d_ff: int, num_layers: int, num_heads: int, d_k: int) -> None:
+    _accept_sizes(vocab_size, d_model, d_ff, num_layers, num_heads, d_k, d_model - d_k + 1)
 
 
 def _accept_tying(tied: str) -> None:
@@ -89,7 +108,7 @@ class Steps:
     shared: Callable = lambda num_layers, share_layers: 1 if share_layers else num_layers
     matrices: Callable = lambda tied: MATRICES[tied]
     output_bias: Callable = lambda vocab_size: 0
-    final: Callable = lambda norm_first, norm: 2 * norm if norm_first else 0
+    final: Callable = lambda norm_first, norm, tied: 2 * norm if norm_first else 0
     result: Callable = lambda number: number
 
 
@@ -117,7 +136,7 @@ def count(
     number = steps.shared(num_layers, share_layers)
     layers = steps.layers(number, steps.encoder(*parts), steps.decoder(*parts))
     ends = steps.matrices(tied) * vocab_size * d_model + steps.output_bias(vocab_size)
-    return steps.result(layers + ends + steps.final(norm_first, norm))
+    return steps.result(layers + ends + steps.final(norm_first, norm, tied))
 
 
 def assemble(steps: Steps) -> Callable:
@@ -303,7 +322,7 @@ MISTAKES = (
         "They are in neither of the layers.",
         "4·d_model are missing.",
         PARTS,
-        ({"final": lambda norm_first, norm: 0},),
+        ({"final": lambda norm_first, norm, tied: 0},),
     ),
     Mistake(
         "final_norms_always",
@@ -311,7 +330,41 @@ MISTAKES = (
         "nn.Transformer has them in either order.",
         "4·d_model too many.",
         PARTS,
-        ({"final": lambda norm_first, norm: 2 * norm},),
+        ({"final": lambda norm_first, norm, tied: 2 * norm},),
+    ),
+    Mistake(
+        "final_norms_unless_untied",
+        "with one of the words for tied you leave out the final norms of a pre-norm model",
+        "That branch ends with a return of its own.",
+        "4·d_model are missing where two options meet.",
+        PARTS,
+        (
+            {"final": lambda norm_first, norm, tied: 2 * norm if norm_first and tied != "none" else 0},
+            {"final": lambda norm_first, norm, tied: 2 * norm if norm_first and tied != "output" else 0},
+        ),
+    ),
+    Mistake(
+        "float_returned",
+        "you return a float, if only with some of the options; a number of parameters is an int",
+        "/ gives a float even where nothing is left over, and so does a factor like 2.0.",
+        "From 2⁵³ on it is no longer exact, and range() and tensor sizes refuse it.",
+        PARTS,
+        (
+            {"result": float},
+            {"shared": lambda num_layers, share_layers: 1.0 if share_layers else num_layers},
+            {"final": lambda norm_first, norm, tied: 2.0 * norm if norm_first else 0},
+        ),
+    ),
+    Mistake(
+        "wide_heads_refused",
+        "you refuse heads that together, or alone, are wider than d_model; h·d_k may be any number",
+        "In most models h·d_k is d_model, and multi-head layers check something like it.",
+        "Models whose heads have more numbers together than the stream cannot be counted.",
+        TABLE,
+        (
+            {"accept": _heads_within},
+            {"accept": _head_within},
+        ),
     ),
     Mistake(
         "one_final_norm",
@@ -319,7 +372,7 @@ MISTAKES = (
         "Decoder-only models have one.",
         "2·d_model are missing.",
         PARTS,
-        ({"final": lambda norm_first, norm: norm if norm_first else 0},),
+        ({"final": lambda norm_first, norm, tied: norm if norm_first else 0},),
     ),
     Mistake(
         "sharing_ignored",
@@ -340,6 +393,8 @@ MISTAKES = (
             {"accept": lambda *sizes: _accept_sizes(*sizes[3:])},
             {"accept": lambda *sizes: _accept_sizes(*sizes[:3])},
             {"accept": lambda *sizes: _accept_sizes(*map(abs, sizes))},
+            {"accept": lambda *sizes: _accept_sizes(math.prod(sizes))},
+            {"accept": lambda *sizes: _accept_sizes(sizes[1], *map(abs, sizes))},
         ),
     ),
     Mistake(
@@ -349,10 +404,17 @@ MISTAKES = (
         "A typo gives the count of another model.",
         TYING,
         (
-            {"accept_tying": lambda tied: None},
-            {"accept_tying": lambda tied: {"all": 0, "output": 0, "none": 0}[tied]},
+            {"accept_tying": lambda tied: None, "matrices": lambda tied: MATRICES.get(tied, 3)},
             {"accept_tying": lambda tied: _accept_tying(tied or "all")},
         ),
+    ),
+    Mistake(
+        "tying_left_to_python",
+        "you do not check tied yourself: another word raises some error, but no ValueError",
+        "A dict, or a variable that no branch has set, finds out by itself.",
+        "The message is about your code, and says nothing of what is possible.",
+        TYING,
+        ({"accept_tying": lambda tied: MATRICES[tied]},),
     ),
 )
 
@@ -364,14 +426,19 @@ TASK = Task(
     returns=("number",),
     reference=assemble(Steps()),
     requirements=(
-        Requirement("returns", "it returns an int.", ("type",), PARTS),
+        Requirement("returns", "it returns an int.", ("type", "type_together"), PARTS),
         Requirement(
             "values",
             "the paper's two models have 63,082,496 and 214,245,376 parameters with a vocabulary of 37,000.",
             ("base", "big", "one_layer"),
             PARTS,
         ),
-        Requirement("d_k", "h·d_k may be another number than d_model, as in Table 3 (B).", ("d_k",), TABLE),
+        Requirement(
+            "d_k",
+            "h·d_k may be another number than d_model, as in Table 3 (B).",
+            ("d_k", "wide_heads"),
+            TABLE,
+        ),
         Requirement(
             "tying",
             "with tied='output' the source's embedding is a matrix of its own, with 'none' the output is too.",
@@ -379,7 +446,10 @@ TASK = Task(
             TYING,
         ),
         Requirement(
-            "norm_first", "a pre-norm model has a final norm behind either stack.", ("norm_first",), PARTS
+            "norm_first",
+            "a pre-norm model has a final norm behind either stack.",
+            ("norm_first", "none_norm_first"),
+            PARTS,
         ),
         Requirement(
             "sharing",
@@ -390,7 +460,7 @@ TASK = Task(
         Requirement(
             "refusals",
             "sizes below 1 and an unknown word for tied are refused with ValueError.",
-            ("unknown", "empty_word", *(f"no_{name}" for name in SIZES), "negative"),
+            ("unknown", "empty_word", *(f"no_{name}" for name in SIZES), "negative", "two_negative"),
             PARTS,
         ),
     ),

@@ -39,7 +39,10 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     halved = {name: tensor.float() for name, tensor in state.items()}
     plain = Build([d], dtype="float64")
     after, before = (Build([d], {"norm_first": first}, "float64", state) for first in (False, True))
-    quiet = Build([d], {"dropout": RATE}, "float64", state, training=False)
+    quiet, quiet_before = (
+        Build([d], {"dropout": RATE, "norm_first": first}, "float64", state, training=False)
+        for first in (False, True)
+    )
     return {
         "new": Probe([x, sublayer], build=plain),
         "names": Probe([], build=plain, method="state", view=_shapes),
@@ -48,6 +51,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "one_axis": Probe([draw.normal(d), sublayer], build=before),
         **_training(d, state, x, draw.normal(40, 5, d), weight, bias),
         "evaluation": Probe([x, sublayer], build=quiet),
+        "evaluation_before": Probe([x, sublayer], build=quiet_before),
         "float32": Probe([x.float(), halves], build=Build([d], {"norm_first": True}, state=halved)),
         **_refused(x, plain, before, one, short),
     }
@@ -61,12 +65,22 @@ def _refused(x: Tensor, after: Build, before: Build, one: Given, short: Given) -
     spread = "a sub-layer whose output is 1 wide, which the sum would spread over all features"
     whole = "a sub-layer that gives one vector per sentence, which the sum would spread over all positions"
     less = f"a sub-layer whose output is {width - 1} wide, not {width}"
+    still = torch.eye(length, dtype=x.dtype)
+    # A pattern with more axes gives them to what comes out.
+    twice, framed = (
+        Given("mixer", [still.expand(*axes, -1, -1), torch.eye(width, dtype=x.dtype), 0.0, False, "plain"])
+        for axes in ((2,), (1, 1))
+    )
+    both = "a sub-layer that gives two sentences for one, over which the sum would spread x"
+    axis = "a sub-layer whose output has one more axis, of size 1"
     return {
         "narrow": Probe([x, one], build=after, refused=spread),
         "narrow_before": Probe([x, one], build=before, refused=spread),
         "single": Probe([x, single], build=after, refused=whole),
         "single_before": Probe([x, single], build=before, refused=whole),
         "short": Probe([x, short], build=before, refused=less),
+        "twice": Probe([x[:1], twice], build=before, refused=both),
+        "framed": Probe([x, framed], build=after, refused=axis),
     }
 
 
@@ -105,7 +119,11 @@ def _drops_after(output: Tensor) -> dict[str, bool]:
 
 
 def _fits(x: Tensor, given: Tensor) -> None:
-    if given.shape != x.shape:
+    _same(given.shape, x.shape)
+
+
+def _same(given: object, wanted: object) -> None:
+    if given != wanted:
         raise ValueError("sublayer: expected an output of the shape of its input")
 
 
@@ -144,6 +162,21 @@ UNCHECKED = Mistake(
     ({"fits": lambda x, given: None},),
 )
 
+IN_PART = Mistake(
+    "shape_checked_in_part",
+    "you compare only a part of the two shapes: some of the axes, or how many numbers there are",
+    "The width is what one thinks of, and batches are taken to be the same on both sides.",
+    "Where the other axes differ, the sum spreads x or what the sub-layer gives, without an error.",
+    WRONG,
+    (
+        {"fits": lambda x, given: _same(x.shape[-1:], given.shape[-1:])},
+        {"fits": lambda x, given: _same(x.shape[-2:], given.shape[-2:])},
+        {"fits": lambda x, given: _same(x.shape[1:], given.shape[1:])},
+        {"fits": lambda x, given: _same(x.numel(), given.numel())},
+        {"fits": lambda x, given: _same(x.dim(), given.dim())},
+    ),
+)
+
 TASK = Task(
     name="residual",
     signature="AddAndNorm(d_model, dropout=0.0, norm_first=False)(x, sublayer)",
@@ -177,7 +210,9 @@ TASK = Task(
             ("training_before", "training_after"),
             RULES,
         ),
-        Requirement("evaluation", "in evaluation nothing is dropped.", ("evaluation",), RULES),
+        Requirement(
+            "evaluation", "in evaluation nothing is dropped.", ("evaluation", "evaluation_before"), RULES
+        ),
         Requirement(
             "dtype", "the output has the dtype of the input.", ("after", "float32"), RULES, ("dtype",)
         ),
@@ -185,7 +220,7 @@ TASK = Task(
         Requirement(
             "refusals",
             "a sub-layer whose output has another shape than its input is refused with ValueError.",
-            ("narrow", "narrow_before", "single", "single_before", "short"),
+            ("narrow", "narrow_before", "single", "single_before", "short", "twice", "framed"),
             WRONG,
         ),
     ),
@@ -194,5 +229,5 @@ TASK = Task(
     probes=_probes,
     steps=Steps(),
     assemble=assemble,
-    mistakes=(*PACKING, UNCHECKED),
+    mistakes=(*PACKING, UNCHECKED, IN_PART),
 )

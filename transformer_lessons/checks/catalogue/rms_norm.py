@@ -9,7 +9,10 @@ from torch import Tensor, nn
 from transformer_lessons.checks.catalogue.layer_norm import (
     D_MODEL_UNCHECKED,
     FLOAT32_RETURNED,
+    HALF_SCALED_DOWN,
+    VIEWED,
     double,
+    four_axes,
     functional_complains,
     large_in_half,
     norm_sizes,
@@ -36,7 +39,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "new": Probe([x], build=Build([d])),
         "loaded": Probe([x], build=loaded, cotangents=[y]),
         "one": Probe([x[0, 0]], build=loaded),
-        "four_axes": Probe([draw.normal(2, b, t, d, dtype=torch.float32)], build=loaded),
+        "four_axes": Probe([four_axes(draw, b, t, d)], build=loaded),
         "epsilon": Probe([x / 2], build=Build([d], {"eps": 0.5}, state=state)),
         "zero": Probe([zero], build=loaded, cotangents=[y]),
         "default": Probe([x * 1e-3], build=Build([d])),
@@ -319,6 +322,8 @@ MISTAKES = (
         ({"wide": lambda x: x.float()},),
     ),
     FLOAT32_RETURNED,
+    HALF_SCALED_DOWN,
+    VIEWED,
     Mistake(
         "width_unchecked",
         "you do not check the width of the input yourself",

@@ -52,13 +52,29 @@ def _common(s: dict[str, int], draw: Draw, usual: float, small: float) -> dict[s
         "low": Probe([logits - 10_000, usual]),
         "banned": Probe([banned, usual]),
         "impossible": Probe([banned, usual], view=lambda p: {IMPOSSIBLE: p[forbidden].eq(0).all()}),
+        "edited": Probe([banned, usual], view=lambda p: {}),  # whether it edits them is all that is looked at
         "float32": Probe([logits.float(), usual]),
+        "half": Probe([torch.tensor([[1.0, -1.0, 2.0, 0.0]], dtype=torch.float16), usual]),
         "cut_off": Probe([logits, usual], view=lambda p: {CUT_OFF: p > 0}),
     }
 
 
+SUM = "where tokens are equally likely too, what is kept should sum to 1"
+LIKELIEST = "the likeliest token should stay, also if it comes after others that are equally likely"
+
+
 def _count(words: str):
-    return lambda kept: {words: (kept > 0).sum(-1)}
+    return lambda kept: {words: (kept > 0).sum(-1), SUM: (kept.sum(-1) - 1).abs() < 1e-3}
+
+
+def _winner(words: str):
+    """The same, of rows in which the last token alone is likelier than the others."""
+    return lambda kept: {LIKELIEST: kept[..., -1] > 0, **_count(words)(kept)}
+
+
+def _no_more(kept: torch.Tensor) -> dict[str, torch.Tensor]:
+    words = f"of equal logits in the thousands, in float32, no more than {K} should keep a probability"
+    return {words: (kept > 0).sum(-1) <= K}  # nor does NaN, which is no matter of ties
 
 
 def _top_k_probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
@@ -66,11 +82,15 @@ def _top_k_probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     logits = found["plain"].args[0]
     equal = torch.zeros(s["batch"], s["vocab"], dtype=torch.float64)
     words = f"of tokens that are all equally likely, exactly {K} should keep a probability"
+    winner = torch.tensor([[1.0, 1.0, 1.0, 1.0, 5.0]], dtype=torch.float64)
+    below = f"of one token and four less likely ones that tie, exactly {K} should keep a probability"
     return {
         **found,
         "all": Probe([logits, s["vocab"]]),
         "more_than_all": Probe([logits, s["vocab"] + 3]),
         "equal": Probe([equal, K], view=_count(words)),
+        "winner": Probe([winner, K], view=_winner(below)),
+        "equal_large": Probe([equal.float() + 5000, K], view=_no_more),
         "none": Probe([logits, 0], refused="k=0"),
         "negative": Probe([logits, -1], refused="k=-1"),
     }
@@ -103,13 +123,15 @@ TOP_K = Task(
         Requirement(
             "ties",
             "no more than k tokens keep a probability, even if several are equally likely.",
-            ("cut_off", "equal"),
+            ("cut_off", "equal", "winner", "equal_large"),
             AT,
         ),
         Requirement("extremes", EXTREMES, ("large", "low"), AT),
         Requirement("banned", "tokens with a logit of −∞ stay impossible.", ("banned", "impossible"), AT),
-        Requirement("dtype", "the result has the dtype of logits.", ("plain", "float32"), AT, ("dtype",)),
-        Requirement("inputs", "logits are left unchanged.", ("plain",), AT, ("inputs",)),
+        Requirement(
+            "dtype", "the result has the dtype of logits.", ("plain", "float32", "half"), AT, ("dtype",)
+        ),
+        Requirement("inputs", "logits are left unchanged.", ("plain", "edited"), AT, ("inputs",)),
         Requirement("refusals", "a k below 1 is refused with ValueError.", ("none", "negative"), AT),
     ),
     sizes=_sizes,
@@ -126,14 +148,19 @@ def _nucleus_probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     logits = found["plain"].args[0]
     equal = torch.zeros(s["batch"], 4, dtype=torch.float64)
     words = "of 4 tokens that are equally likely, exactly {} should keep a probability with p = {}"
+    winner = torch.tensor([[1 / 6, 1 / 6, 1 / 6, 1 / 2]], dtype=torch.float64).log()
+    below = "of probabilities 1/6, 1/6, 1/6 and 1/2, exactly 2 should stay with p = 0.6"
     return {
         "plain": found.pop("plain"),
         "wide": Probe([logits, 0.95]),
+        "sure": Probe([torch.tensor([[9.0, 0.0, 0.0, 0.0]], dtype=torch.float64), 0.99]),
         **found,
         "all": Probe([equal, 1.0]),  # quarters, whose sum nobody rounds
         "equal": Probe([equal, 0.6], view=_count(words.format(3, 0.6))),
         "exact": Probe([equal, 0.5], view=_count(words.format(2, 0.5))),
+        "winner": Probe([winner, 0.6], view=_winner(below)),
         "zero": Probe([logits, 0.0], refused="p=0.0"),
+        "negative": Probe([logits, -0.5], refused="p=-0.5"),
         "above_one": Probe([logits, 1.5], refused="p=1.5"),
     }
 
@@ -156,7 +183,7 @@ NUCLEUS = Task(
             "values",
             "the fewest tokens that together have a probability of p or more share the whole probability, others "
             "get zero.",
-            ("plain", "wide"),
+            ("plain", "wide", "sure"),
             AT,
         ),
         Requirement("one", "the likeliest token always stays, however small p is.", ("one",), AT),
@@ -165,17 +192,19 @@ NUCLEUS = Task(
         Requirement(
             "ties",
             "no more tokens keep a probability than needed, even if several are equally likely.",
-            ("cut_off", "equal", "exact"),
+            ("cut_off", "equal", "exact", "winner"),
             AT,
         ),
         Requirement("extremes", EXTREMES, ("large", "low"), AT),
         Requirement("banned", "tokens with a logit of −∞ stay impossible.", ("banned", "impossible"), AT),
-        Requirement("dtype", "the result has the dtype of logits.", ("plain", "float32"), AT, ("dtype",)),
-        Requirement("inputs", "logits are left unchanged.", ("plain",), AT, ("inputs",)),
+        Requirement(
+            "dtype", "the result has the dtype of logits.", ("plain", "float32", "half"), AT, ("dtype",)
+        ),
+        Requirement("inputs", "logits are left unchanged.", ("plain", "edited"), AT, ("inputs",)),
         Requirement(
             "refusals",
             "a p that is not above 0 and at most 1 is refused with ValueError.",
-            ("zero", "above_one"),
+            ("zero", "negative", "above_one"),
             AT,
         ),
     ),

@@ -1,12 +1,12 @@
 """Known wrong ways to filter a distribution before drawing from it."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from transformer_lessons.checks.catalogue.spreading_mistakes import SPREADING, renormalised, tied
 from transformer_lessons.checks.core import Mistake
 
 __all__ = [
@@ -18,16 +18,12 @@ __all__ = [
     "top_k_in_steps",
 ]
 
-AT, WRONG = "#ch15-greedy", "#ch15-wrong"
+AT = "#ch15-greedy"
 
 
 def _ranks(logits: Tensor) -> Tensor:
     """0 for the likeliest token, 1 for the next, …; no two alike."""
     return logits.argsort(descending=True).argsort()
-
-
-def _renormalised(logits: Tensor, kept: Tensor) -> Tensor:
-    return logits.masked_fill(~kept, -math.inf).softmax(-1)
 
 
 def _accept_k(k: int) -> None:
@@ -47,7 +43,7 @@ class TopKSteps:
     accept: Callable = _accept_k
     limit: Callable = lambda k, logits: k
     keep: Callable = lambda logits, k: _ranks(logits) < k
-    spread: Callable = _renormalised
+    spread: Callable = renormalised
     result: Callable = lambda found, k: found
 
 
@@ -76,7 +72,7 @@ class NucleusSteps:
     measure: Callable = lambda logits: logits.softmax(-1)
     within: Callable = lambda ordered, p: _before(ordered) < p
     back: Callable = lambda within, order: within.gather(-1, order.argsort())
-    spread: Callable = _renormalised
+    spread: Callable = renormalised
     result: Callable = lambda found, order: found
 
 
@@ -113,117 +109,14 @@ def _over_batch(logits: Tensor, k: int) -> Tensor:
     return logits.argsort(dim=0, descending=True, stable=True).argsort(0) < k
 
 
+def _with_noise(logits: Tensor, k: int) -> Tensor:
+    return _at_least_kth(logits - 1e-6 * torch.arange(logits.size(-1)), k)
+
+
 def _too_large(k: int, logits: Tensor) -> int:
     logits.topk(k, -1)
     return k
 
-
-def _not_renormalised(logits: Tensor, kept: Tensor) -> Tensor:
-    return logits.softmax(-1) * kept
-
-
-def _filled_with_zero(logits: Tensor, kept: Tensor) -> Tensor:
-    return (
-        (logits * kept).softmax(-1) if logits.isfinite().all() else logits.masked_fill(~kept, 0.0).softmax(-1)
-    )
-
-
-def _filled_with(number: float) -> Callable:
-    return lambda logits, kept: logits.masked_fill(~kept, number).softmax(-1)
-
-
-def _softmax_twice(logits: Tensor, kept: Tensor) -> Tensor:
-    return logits.softmax(-1).masked_fill(~kept, -math.inf).softmax(-1)
-
-
-def _zeros_softmaxed(logits: Tensor, kept: Tensor) -> Tensor:
-    return logits.softmax(-1).masked_fill(~kept, 0.0).softmax(-1)
-
-
-def _in_place(logits: Tensor, kept: Tensor) -> Tensor:
-    logits[~kept] = -math.inf
-    return logits.softmax(-1)
-
-
-def _filtered_logits(logits: Tensor, kept: Tensor) -> Tensor:
-    return logits.masked_fill(~kept, -math.inf)
-
-
-def _naive_exponential(logits: Tensor, kept: Tensor) -> Tensor:
-    raised = logits.exp() * kept
-    return raised / raised.sum(-1, keepdim=True)
-
-
-def _uniform(logits: Tensor, kept: Tensor) -> Tensor:
-    return kept.to(logits.dtype) / kept.sum(-1, keepdim=True)
-
-
-_SPREADING = (
-    Mistake(
-        "not_renormalised",
-        "the probabilities that are left no longer sum to 1: they have to be scaled up",
-        "The others were set to zero, and that looked like all.",
-        "What is drawn from is no distribution.",
-        AT,
-        ({"spread": _not_renormalised},),
-    ),
-    Mistake(
-        "filled_with_zero",
-        "you hide tokens by a logit of 0, which is an ordinary logit; −∞ has the probability zero",
-        "Zero means “nothing” nearly everywhere else.",
-        "All tokens stay possible, and hidden ones may beat the others.",
-        AT,
-        ({"spread": _filled_with_zero},),
-    ),
-    Mistake(
-        "finite_fill",
-        "you hide tokens by a logit that is low but finite, which leaves them a probability; −∞ has zero",
-        "−100 looks like “never” beside logits of ordinary size.",
-        "What was cut off is drawn once in a while, or always, if all logits are low.",
-        AT,
-        ({"spread": _filled_with(-100.0)}, {"spread": _filled_with(-1e3)}, {"spread": _filled_with(-1e4)}),
-    ),
-    Mistake(
-        "softmax_twice",
-        "you take the softmax of probabilities; its argument is logits",
-        "To sum to 1 again, the softmax is at hand.",
-        "All that is kept becomes nearly equally likely.",
-        WRONG,
-        ({"spread": _softmax_twice}, {"spread": _zeros_softmaxed}),
-    ),
-    Mistake(
-        "equal_shares",
-        "you give all that is kept the same probability; proportions should stay",
-        "A mask divided by its sum is a distribution as well.",
-        "The likeliest token is drawn no more often than the last one kept.",
-        AT,
-        ({"spread": _uniform},),
-    ),
-    Mistake(
-        "logits_returned",
-        "you return logits; probabilities are wanted",
-        "In libraries, filters hand logits to the next filter.",
-        "Negative numbers, and −∞.",
-        AT,
-        ({"spread": _filtered_logits},),
-    ),
-    Mistake(
-        "in_place",
-        "you write −∞ into the caller's logits",
-        "logits[hidden] = −∞ is the shortest way.",
-        "Whoever looks at the logits afterwards finds others.",
-        AT,
-        ({"spread": _in_place},),
-    ),
-    Mistake(
-        "naive_exp",
-        "you raise e to the logits as they are, and large ones overflow",
-        "The formula of the softmax says so.",
-        "Logits of a thousand give NaN.",
-        AT,
-        ({"spread": _naive_exponential},),
-    ),
-)
 
 TOP_K_MISTAKES = (
     Mistake(
@@ -283,6 +176,14 @@ TOP_K_MISTAKES = (
         ({"keep": _at_least_kth},),
     ),
     Mistake(
+        "noise_on_ties",
+        "you break ties by tiny numbers, which disappear beside large logits",
+        "A little noise makes all tokens differ, as long as logits are small.",
+        "In float32, 5,000 and 5,000 + 10⁻⁶ are the same number: the ties are back.",
+        AT,
+        ({"keep": _with_noise},),
+    ),
+    Mistake(
         "large_k_crashes",
         "a k larger than the vocabulary crashes; it should keep all",
         "topk demands that there be so many.",
@@ -298,7 +199,7 @@ TOP_K_MISTAKES = (
         AT,
         ({"accept": lambda k: None},),
     ),
-    *_SPREADING,
+    *SPREADING,
 )
 
 
@@ -310,6 +211,10 @@ def _cut_before_but_one(ordered: Tensor, p: float) -> Tensor:
     within = ordered.cumsum(-1) <= p
     within[..., 0] = True
     return within
+
+
+def _all_if_large(ordered: Tensor, p: float) -> Tensor:
+    return _before(ordered) < p if p <= 0.95 else torch.ones_like(ordered, dtype=torch.bool)
 
 
 NUCLEUS_MISTAKES = (
@@ -328,6 +233,22 @@ NUCLEUS_MISTAKES = (
         "With p = 0.5, three of four equal tokens stay.",
         AT,
         ({"within": lambda ordered, p: _before(ordered) <= p},),
+    ),
+    Mistake(
+        "ties_kept",
+        "you keep all that are as likely as the last one needed, which may be more than needed",
+        "A comparison with that probability is shorter than to put a mask back into its places.",
+        "With equal logits nothing is hidden at all.",
+        AT,
+        ({"spread": lambda logits, kept: renormalised(logits, tied(logits, kept))},),
+    ),
+    Mistake(
+        "skipped_near_one",
+        "you keep everything if p is close to 1; only p = 1 keeps all",
+        "A filter that hides little looks like one that may be skipped.",
+        "With p = 0.99, a model that is sure of its token still draws from the whole tail.",
+        AT,
+        ({"within": _all_if_large},),
     ),
     Mistake(
         "each_against_p",
@@ -415,7 +336,9 @@ NUCLEUS_MISTAKES = (
             {"accept": lambda p: None},
             {"accept": lambda p: _accept_p(min(p, 1))},
             {"accept": lambda p: _accept_p(p or 1)},
+            {"accept": lambda p: _accept_p(abs(p))},
+            {"accept": lambda p: _accept_p(p if p > 0 else 1)},
         ),
     ),
-    *_SPREADING,
+    *SPREADING,
 )

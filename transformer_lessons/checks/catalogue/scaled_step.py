@@ -55,8 +55,9 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     ):
         found = gradients(size)
         if bad is not None:
-            place, number = bad
-            found[place].view(-1)[-1] = number
+            places, number = bad
+            for place in places:
+                found[place].view(-1)[-1] = number
         text = NORMAL if bad is None else SKIPPED
         text = GROWN if bad is None and clean + 1 == growth else text
         return Probe([weights, found, scale, clean, rate, limit, growth], view=_view(text))
@@ -70,15 +71,15 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "clipped": probe(3.0, 4.0, 0.5, 0.25),
         "long": probe(200.0, 128.0, 0.5, 0.75),
         "below": probe(1.0, 64.0, 8.0, 50.0, clean=3),
-        "first_inf": probe(1.0, 32.0, 0.5, 1e6, clean=3, bad=(0, inf)),
-        "minus_inf": probe(1.0, 32.0, 0.5, 1.0, clean=2, bad=(1, -inf)),
-        "last_nan": probe(1.0, 1024.0, 0.5, 1e6, bad=(2, nan)),
-        "overflow_at_growth": probe(1.0, 32.0, 0.5, 1e6, clean=4, bad=(1, inf)),
+        "first_inf": probe(1.0, 32.0, 0.5, 1e6, clean=3, bad=([0], inf)),
+        "minus_inf": probe(1.0, 32.0, 0.5, 1.0, clean=2, bad=([1], -inf)),
+        "last_nan": probe(1.0, 1024.0, 0.5, 1e6, bad=([2], nan)),
+        "overflow_at_growth": probe(1.0, 32.0, 0.5, 1e6, clean=4, bad=([0, 1, 2], inf)),
         "growth": probe(1.0, 16.0, 0.5, 1e6, clean=4),
-        "growth_of_one": probe(1.0, 16.0, 0.5, 1e6, clean=0, growth=1),
+        "growth_of_one": probe(1.0, 2.0**24, 2.0**23, 1e6, clean=0, growth=1),  # no scale is too large
         "large_sum": Probe([weights, large, 1024.0, 1, 0.5, 1e6, 5], view=_view(NORMAL)),
         "zero": Probe([weights, zero, 32.0, 1, 0.5, 1.0, 5], view=_view(NORMAL)),
-        "scale_of_one": probe(1.0, 1.0, 0.5, 1e6, clean=2, bad=(0, inf)),
+        "scale_of_one": probe(1.0, 1.0, 0.5, 1e6, clean=2, bad=([2], inf)),
     }
 
 
@@ -104,6 +105,10 @@ def _update(weights: list[Tensor], gradients: list[Tensor], rate: float, given: 
     return [w - rate * g for w, g in zip(weights, gradients, strict=True)]
 
 
+def _grown(scale: float, clean: int, growth: int) -> tuple[float, int]:
+    return (scale * 2, 0) if clean + 1 == growth else (scale, clean + 1)
+
+
 @dataclass(frozen=True)
 class Steps:
     """What a mistake may replace; together, the right answer."""
@@ -112,9 +117,7 @@ class Steps:
     skipped: Callable = lambda weights, scale, clean: (weights, scale / 2, 0)
     prepare: Callable = lambda gradients, scale, limit: _clip(_unscale(gradients, scale), limit)
     update: Callable = _update
-    count: Callable = lambda scale, clean, growth: (
-        (scale * 2, 0) if clean + 1 == growth else (scale, clean + 1)
-    )
+    count: Callable = _grown
     result: Callable = lambda weights, scale, clean: (weights, scale, clean)
 
 
@@ -165,6 +168,19 @@ def _doubling(when: Callable, clean_after: int | None = 0) -> dict:
         if not when(clean, growth):
             return scale, clean + 1
         return scale * 2, clean + 1 if clean_after is None else clean_after
+
+    return {"count": count}
+
+
+def _doubling_below(scale: float, clean: int, growth: int, limit: float = 2.0**16) -> tuple[float, int]:
+    grown, clean = _grown(scale, clean, growth)
+    return (grown if scale < limit else scale), clean
+
+
+def _doubling_up_to(limit: float) -> dict:
+    def count(scale, clean, growth):
+        grown, clean = _grown(scale, clean, growth)
+        return (grown if grown == scale else min(grown, limit)), clean
 
     return {"count": count}
 
@@ -270,6 +286,22 @@ MISTAKES = (
         ({"finite": lambda gradients: bool(gradients[0].isfinite().all())},),
     ),
     Mistake(
+        "all_numbers_bad",
+        "you look for a tensor whose numbers are all infinite or NaN; one number is enough",
+        "`.all()` stands where `.any()` belongs: “not finite” and “all finite” are turned over together.",
+        "Nearly all overflows get through; those of a tensor with one number do not.",
+        PRECISION,
+        ({"finite": lambda gradients: not any((~g.isfinite()).all() for g in gradients)},),
+    ),
+    Mistake(
+        "all_tensors_bad",
+        "you leave out the step only if every tensor has an overflow; one tensor is enough",
+        "`all` stands where `any` belongs: the loop over the tensors asks for the wrong one.",
+        "An overflow in one layer gets through.",
+        PRECISION,
+        ({"finite": lambda gradients: any(g.isfinite().all() for g in gradients)},),
+    ),
+    Mistake(
         "skipped_in_part",
         "you leave out the tensors with an overflow and update the others; the whole step is to be left out",
         "The check stands inside the loop over the weights.",
@@ -327,6 +359,17 @@ MISTAKES = (
         "Every few steps, one overflows and is lost.",
         PRECISION,
         (_doubling(lambda clean, growth: True), _doubling(lambda clean, growth: True, None)),
+    ),
+    Mistake(
+        "scale_capped",
+        "you stop the scale from growing beyond some number; it is to be doubled whatever it is",
+        "It begins at 2¹⁶, and float16 ends just before that, so a limit there looks natural.",
+        "Gradients that need a larger scale stay coarse; an overflow would halve it again anyway.",
+        PRECISION,
+        (
+            *(_doubling_up_to(limit) for limit in (2.0**15, 65504.0, 2.0**16)),
+            {"count": _doubling_below},
+        ),
     ),
     Mistake(
         "count_not_reset",

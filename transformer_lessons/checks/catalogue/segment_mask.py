@@ -33,6 +33,8 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     back = draw.integers(1, 4, b, q)
     back[:, 0] = back[:, -1]  # a segment that comes back, with another between
     back[:, 1] = back[:, 0] % 3 + 1
+    thirds, wide = torch.arange(16) // 3, torch.tensor([7, 7 + 2**16, 7 + 2**32])
+    long = torch.cat([thirds + 10**9, thirds + 10**7, wide])[None]
     return {
         "packed": Probe([packed, packed]),
         "zero": Probe([packed - 2, packed - 2]),
@@ -42,15 +44,20 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "int32": Probe([packed.int(), packed.int()]),
         "one_axis": Probe([packed[0], packed[0]], refused=f"segments of shape ({q},), without a batch axis"),
         "floats": Probe([packed.double(), packed.double()], refused="segments of floating-point numbers"),
-        "float_keys": Probe([packed, packed.double()], refused="keys of floating-point numbers"),
+        "float_queries": Probe([packed.float(), packed], refused="queries of type float32"),
+        "float_keys": Probe([packed, packed.float()], refused="keys of type float32"),
         "other_batch": Probe(
             [_packed(draw, b + 1, q), packed[:1]], refused=f"queries of batch size {b + 1}, and keys of 1"
         ),
         "close": Probe([packed + 10**9, packed + 10**9]),
+        # More than 25 positions, from where torch.cdist multiplies; numbers that float32 can tell apart, and
+        # numbers that are the same in 16 or 32 bits.
+        "long": Probe([long, long]),
         "other_batch_keys": Probe(
             [packed[:1], _packed(draw, b + 1, k)], refused=f"queries of batch size 1, and keys of {b + 1}"
         ),
         "three_axes": Probe([packed[None], packed[None]], refused="segments of three axes"),
+        "flat_queries": Probe([packed[:, 0], packed], refused=f"queries of shape ({b},)"),
         "flat_keys": Probe([packed, packed[:, 0]], refused=f"keys of shape ({b},)"),
     }
 
@@ -111,6 +118,19 @@ def _pairwise(symbol: str) -> Callable:
         return {"≠": q != k, "≥": q >= k, "≤": q <= k}[symbol]
 
     return compare
+
+
+def _relatively_close(queries: Tensor, keys: Tensor) -> Tensor:
+    return torch.isclose(queries[..., :, None], keys[..., None, :])
+
+
+def _no_distance(queries: Tensor, keys: Tensor) -> Tensor:
+    return torch.cdist(queries.double()[..., None], keys.double()[..., None]) == 0
+
+
+def _only_float64(queries: Tensor, keys: Tensor) -> None:
+    if torch.float64 in (queries.dtype, keys.dtype):
+        raise ValueError("segments: expected integers")
 
 
 def _crash(*_) -> None:
@@ -265,10 +285,40 @@ MISTAKES = (
     Mistake(
         "compared_as_floats",
         "you compare segments as float32, which cannot tell large numbers apart",
-        "cdist and other distances are made for floats.",
+        ".float() was added because a function wanted floats.",
         "Neighbouring segments with large numbers see each other.",
         SEGMENTS,
         ({"read": lambda queries, keys: (queries.float(), keys.float())},),
+    ),
+    Mistake(
+        "relative_tolerance",
+        "you compare the numbers with a tolerance that grows with them; only equal ones are one segment",
+        "isclose, which is made for the rounding of floats, allows a hundred-thousandth of the number.",
+        "Neighbouring segments with large numbers see each other.",
+        SEGMENTS,
+        (
+            {"compare": _relatively_close},
+            {"compare": lambda queries, keys: _relatively_close(queries.double(), keys.double())},
+        ),
+    ),
+    Mistake(
+        "numbers_narrowed",
+        "you compare the numbers in a narrower type, in which different ones may become the same",
+        "Small types save memory, and hold the numbers of small examples.",
+        "Far apart segments, of numbers 65,536 apart for example, see each other.",
+        SEGMENTS,
+        (
+            {"read": lambda queries, keys: (queries.short(), keys.short())},
+            {"read": lambda queries, keys: (queries.int(), keys.int())},
+        ),
+    ),
+    Mistake(
+        "distance_of_products",
+        "you ask whether torch.cdist is 0; beyond 25 positions it is made of products, and rounded",
+        "Equal is what has no distance.",
+        "In long rows, neighbouring segments with large numbers see each other.",
+        SEGMENTS,
+        ({"compare": _no_distance},),
     ),
     Mistake(
         "segments_unchecked",
@@ -283,15 +333,22 @@ MISTAKES = (
             {"accept": _refuse_one_axis},
             {"accept": _refuse_queries(lambda: None)},
             {"accept": _refuse_queries(_crash)},
+            {"accept": lambda queries, keys: _accept(keys, keys)},
+            {"accept": lambda queries, keys: _accept(keys, keys) or _crash_on_one_axis(queries, keys)},
         ),
     ),
     Mistake(
         "floats_unchecked",
-        "you do not refuse segments of floating-point numbers",
+        "you do not refuse all segments of floating-point numbers",
         "== works for floats.",
         "Numbers that were computed are hardly ever equal, and nothing is seen.",
         SEGMENTS,
-        ({"integers": lambda queries, keys: None},),
+        (
+            {"integers": lambda queries, keys: None},
+            {"integers": lambda queries, keys: _integers(queries, queries)},
+            {"integers": lambda queries, keys: _integers(keys, keys)},
+            {"integers": _only_float64},
+        ),
     ),
     Mistake(
         "batches_unchecked",
@@ -327,7 +384,7 @@ TASK = Task(
         Requirement(
             "numbers",
             "any numbers will do: 0, negative or large, in any order.",
-            ("zero", "returning", "far_apart", "close"),
+            ("zero", "returning", "far_apart", "close", "long"),
             SEGMENTS,
         ),
         Requirement("cross", "queries and keys may be of different sequences.", ("cross",), SEGMENTS),
@@ -341,10 +398,12 @@ TASK = Task(
             (
                 "one_axis",
                 "floats",
+                "float_queries",
                 "float_keys",
                 "other_batch",
                 "other_batch_keys",
                 "three_axes",
+                "flat_queries",
                 "flat_keys",
             ),
             SEGMENTS,

@@ -66,6 +66,10 @@ def _shift_in_float32(form: str) -> Callable:
     return angles
 
 
+def _from_float32(form: str) -> Callable:
+    return lambda k, e, d: k * frequencies_in(form)(e, 10_000.0, d).double()
+
+
 def _rolled(entries: tuple[Tensor, ...], d: int) -> Tensor:
     return torch.eye(d, dtype=torch.float64)
 
@@ -209,7 +213,26 @@ SHIFT_MISTAKES = (
         "Whole numbers divided by whole numbers are float32 in torch.",
         "For k = 5,000 entries are wrong in the fourth digit.",
         WRONG,
-        tuple({"angles": _shift_in_float32(form)} for form in ("negative", "divided", "exp", "inverse")),
+        tuple(
+            {"angles": _shift_in_float32(form)}
+            for form in ("negative", "divided", "exp", "inverse", "rounded")
+        ),
+    ),
+    Mistake(
+        "frequencies_in_float32",
+        "you compute the frequencies in float32; converted later, they do not get their digits back",
+        "Only the product with k was made float64.",
+        "For k = 5,000 entries are wrong in the fourth digit.",
+        WRONG,
+        tuple({"angles": _from_float32(form)} for form in ("negative", "exp", "inverse")),
+    ),
+    Mistake(
+        "angles_rounded",
+        "you convert the angles to float32 and then take their sines and cosines; convert the matrix",
+        "The angles were computed in float64, as they should, and converted as soon as that was done.",
+        "For k = 5,000 entries are wrong in the fourth digit.",
+        WRONG,
+        ({"angles": lambda k, e, d: (k * 10_000.0**-e).float()},),
     ),
     Mistake(
         "float64_returned",

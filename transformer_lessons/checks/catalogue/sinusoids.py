@@ -32,7 +32,8 @@ def _table_probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "width_one": Probe([n, 1]),
         "one_position": Probe([1, d]),
         "none": Probe([0, d]),
-        "far": Probe([5003, 6], note="5,003 positions"),
+        # Wide enough to have a second pair that turns fast: in narrow tables, float32 is hardly off.
+        "far": Probe([5003, 14], note="5,003 positions"),
         "dtype": Probe([n, d], view=_dtype),
         "negative": Probe([-n, d], refused=f"length={-n}"),
         "no_width": Probe([n, 0], refused="d_model=0"),
@@ -96,7 +97,7 @@ def _shift_probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "two": Probe([k, 2]),
         "back": Probe([-k, d]),
         "none": Probe([0, d]),
-        "far": Probe([5003, 6], note="5,003 positions"),
+        "far": Probe([5003, 46], note="5,003 positions"),  # as wide as it may be: each pair rounds by chance
         "dtype": Probe([k, d], view=_dtype),
         "odd": Probe([k, d + 1], refused=f"an odd d_model, {d + 1}"),
         "no_width": Probe([k, 0], refused="d_model=0"),

@@ -69,7 +69,21 @@ def frequencies_in(form: str) -> Callable:
             return torch.exp((e * d).round() * (-math.log(base) / d))
         return base**-e if form == "negative" else 1.0 / base**e
 
-    return frequencies
+    def rounded(e: Tensor, base: float, d: int) -> Tensor:
+        return (base**-e).float()
+
+    return rounded if form == "rounded" else frequencies
+
+
+def _from_float32(form: str) -> Callable:
+    def angles(t: Tensor, e: Tensor, base: float, d: int) -> Tensor:
+        return torch.outer(t.double(), frequencies_in(form)(e, base, d).double())
+
+    return angles
+
+
+def _converted_early(t: Tensor, e: Tensor, base: float, d: int) -> Tensor:
+    return torch.outer(t, base**-e).float()
 
 
 def _float32(form: str) -> Callable:
@@ -330,7 +344,23 @@ TABLE_MISTAKES = (
         "Whole numbers divided by whole numbers are float32 in torch.",
         "At position 5,000 entries are wrong in the fourth digit.",
         WRONG,
-        tuple({"angles": _float32(form)} for form in ("negative", "divided", "exp", "inverse")),
+        tuple({"angles": _float32(form)} for form in ("negative", "divided", "exp", "inverse", "rounded")),
+    ),
+    Mistake(
+        "frequencies_in_float32",
+        "you compute the frequencies in float32; converted later, they do not get their digits back",
+        "Only the positions were made float64, or the product.",
+        "At position 5,000 entries are wrong in the fourth digit.",
+        WRONG,
+        tuple({"angles": _from_float32(form)} for form in ("negative", "exp", "inverse")),
+    ),
+    Mistake(
+        "angles_rounded",
+        "you convert the angles to float32 and then take their sines and cosines; convert the finished table",
+        "The angles were computed in float64, as they should, and converted as soon as that was done.",
+        "At position 5,000 entries are wrong in the fourth digit.",
+        WRONG,
+        ({"angles": _converted_early},),
     ),
     Mistake(
         "float64_returned",

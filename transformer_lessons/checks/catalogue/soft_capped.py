@@ -24,6 +24,7 @@ def probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     return {
         **found,
         "small_cap": Probe([q, k, v, 0.25]),
+        "whole_cap": Probe([q, k, v, 50], note="cap is an int"),
         "zero_cap": Probe([q, k, v, 0.0], refused="cap=0.0"),
         "negative_cap": Probe([q, k, v, -CAP], refused=f"cap={-CAP}"),
     }
@@ -112,8 +113,8 @@ TASK = Task(
         *(replace(r, sentence=FORMULA) if r.id == "values" else r for r in BASE),
         Requirement(
             "refusals",
-            "a cap that is not positive is refused with ValueError, and a small one is not.",
-            ("small_cap", "zero_cap", "negative_cap"),
+            "a cap that is not positive is refused with ValueError; a small one is not, nor a whole number.",
+            ("small_cap", "whole_cap", "zero_cap", "negative_cap"),
             ANCHOR,
         ),
     ),

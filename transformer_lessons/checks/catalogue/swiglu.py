@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_lessons.checks.catalogue.feed_forward import (
+    BELOW_ONE,
     SMALL,
     below_one,
     dropped,
@@ -15,7 +16,7 @@ from transformer_lessons.checks.catalogue.feed_forward import (
     sizes,
     state_of,
 )
-from transformer_lessons.checks.catalogue.feed_forward_mistakes import DROPOUT, WIDTH_UNCHECKED
+from transformer_lessons.checks.catalogue.feed_forward_mistakes import DROPOUT, WIDER_ALONE, WIDTH_UNCHECKED
 from transformer_lessons.checks.catalogue.layer_parts import RATE
 from transformer_lessons.checks.core import Build, Draw, Mistake, Probe, Requirement, Task
 from transformer_lessons.feed_forward import SwiGLU
@@ -36,10 +37,12 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     return {
         "plain": Probe([x], build=layer, cotangents=[y]),
         "one": Probe([draw.normal(d)], build=layer),
+        "large": Probe([1e4 * x], build=layer),  # exp of such scores is infinite
         "biased": Probe([x], build=biased, cotangents=[y]),
         **_dropping(s, draw),
         "smallest": Probe([draw.normal(b, t, 1)], build=Build([1, 1], dtype="float64", state=small)),
         "narrow": Probe([draw.normal(b, t, d + 1)], build=layer, refused=f"x of width {d + 1}, not {d}"),
+        "narrower": Probe([x[..., 1:]], build=layer, refused=f"x of width {d - 1}, not {d}"),
         "no_hidden": Probe([x.float()], build=Build([d, 0]), refused="d_ff=0"),
         **below_one(d, h),
     }
@@ -237,6 +240,15 @@ MISTAKES = (
     ),
     *DROPOUT,
     WIDTH_UNCHECKED,
+    WIDER_ALONE,
+    Mistake(
+        "exp_overflows",
+        "you divide exp(z) by 1 + exp(z): for large scores both are infinite, and their quotient is NaN",
+        "Written by hand, the sigmoid is as often this as 1/(1 + exp(−z)).",
+        "In float32 a score beyond 88 is enough.",
+        GATES,
+        ({"gate": lambda score, gate: score * torch.exp(score) / (1 + torch.exp(score)) * gate},),
+    ),
     Mistake(
         "sizes_unchecked",
         "you do not refuse all sizes below 1",
@@ -247,6 +259,7 @@ MISTAKES = (
             {"accept": lambda d_model, d_ff: None},
             {"accept": lambda d_model, d_ff: _accept(1, d_ff)},
             {"accept": lambda d_model, d_ff: _accept(abs(d_model), abs(d_ff))},
+            {"accept": lambda d_model, d_ff: _accept(d_model * d_ff, 1)},
         ),
     ),
 )
@@ -266,7 +279,7 @@ TASK = Task(
             GATES,
             ("structure",),
         ),
-        Requirement("values", "SwiGLU(x) = (silu(x W_1) ∘ x W_3) W_2.", ("plain", "one"), GATES),
+        Requirement("values", "SwiGLU(x) = (silu(x W_1) ∘ x W_3) W_2.", ("plain", "one", "large"), GATES),
         Requirement(
             "gradients",
             "gradients reach the input and all weights.",
@@ -281,7 +294,7 @@ TASK = Task(
         Requirement(
             "refusals",
             "another width than d_model and sizes below 1 are refused with ValueError.",
-            ("smallest", "narrow", "no_hidden", "no_width", "negative_hidden", "negative_width"),
+            ("smallest", "narrow", "narrower", *BELOW_ONE),
             LAYER,
         ),
     ),
@@ -291,5 +304,5 @@ TASK = Task(
     steps=Steps(),
     assemble=assemble,
     mistakes=MISTAKES,
-    essential=3,
+    essential=4,
 )

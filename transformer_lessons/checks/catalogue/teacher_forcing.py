@@ -40,9 +40,11 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "pad": Probe([unequal, 1, 2, 3]),
         "marks": Probe([unequal, 4, 3, 0]),
         "one_mark": Probe([unequal, 2, 2, 0]),
-        "others": Probe([sentences(n, 1, n + 1, low=0), 41, 31, 37]),
+        "others": Probe([[*sentences(n, 1, n + 1, low=0), [36_999]], 41, 31, 37]),
         "empty": Probe([[[], same[0]], 1, 2, 0]),
+        "only_empty": Probe([[[]], 1, 2, 0]),
         "types": Probe([unequal, 1, 2, 0], view=_types),
+        "empty_types": Probe([[[], same[0]], 1, 2, 0], view=_types),
         "none": Probe([[], 1, 2, 0], refused="no targets"),
         "padding_ends": Probe([unequal, 1, 2, 2], refused="pad_id=2, which is also eos_id"),
         "padding_starts": Probe([unequal, 1, 2, 1], refused="pad_id=1, which is also bos_id"),
@@ -121,6 +123,23 @@ def _cut(rows: Rows, pad_id: int) -> Rows:
 def _nothing_crashes(targets: Rows) -> None:
     if not targets:
         raise IndexError("list index out of range")
+
+
+def _empty_refused(targets: Rows) -> None:
+    if not any(targets):
+        raise ValueError("targets: expected one sentence or more")
+
+
+def _single_empty_refused(targets: Rows) -> None:
+    if len(targets) < 2:
+        _empty_refused(targets)
+
+
+def _floats_of_empty(tgt_in: Rows, tgt_out: Rows, targets: Rows, eos: int, pad_id: int) -> tuple[Rows, Rows]:
+    """As `cat` makes them of whole numbers and torch.tensor([])."""
+    if all(targets):
+        return tgt_in, tgt_out
+    return tuple([[float(id_) for id_ in row] for row in side] for side in (tgt_in, tgt_out))
 
 
 def _longest_first(targets: Rows) -> Rows:
@@ -260,6 +279,33 @@ MISTAKES = (
         ),
     ),
     Mistake(
+        "floats_of_empty",
+        "your ids are floating-point numbers if a sentence is empty",
+        "torch.tensor([]) is float32, and torch.cat takes the widest type.",
+        "One empty sentence, and an embedding refuses the batch.",
+        SHIFT,
+        ({"late": _floats_of_empty},),
+    ),
+    Mistake(
+        "narrow_ids",
+        "you keep ids in a type that is too narrow for large ones; they are int64 from the start",
+        "Tokens of the example are small, and int16 takes a quarter of the space.",
+        "Of a real vocabulary, words from some number on become others, without an error.",
+        SHIFT,
+        tuple(
+            {"kind": lambda rows, dtype=dtype: torch.tensor(rows).to(dtype).long()}
+            for dtype in (torch.int16, torch.int8, torch.uint8, torch.float16, torch.bfloat16)
+        ),
+    ),
+    Mistake(
+        "empty_refused",
+        "you refuse a batch of empty sentences only; those are allowed, no sentences at all are not",
+        "any(targets) asks whether one of them is not empty, bool(targets) whether there is one.",
+        "A batch that holds nothing but empty lines stops a run.",
+        SHIFT,
+        ({"accept_targets": _empty_refused}, {"accept_targets": _single_empty_refused}),
+    ),
+    Mistake(
         "lists_returned",
         "you return lists; tensors are wanted",
         "The last conversion is missing.",
@@ -310,8 +356,8 @@ TASK = Task(
         Requirement(
             "ids", "any ids can be the marks and the padding.", ("pad", "marks", "one_mark", "others"), SHIFT
         ),
-        Requirement("empty", "of an empty sentence, the marks are left.", ("empty",), SHIFT),
-        Requirement("dtype", "both are of type int64.", ("types",), SHIFT),
+        Requirement("empty", "of an empty sentence, the marks are left.", ("empty", "only_empty"), SHIFT),
+        Requirement("dtype", "both are of type int64.", ("types", "empty_types"), SHIFT),
         Requirement(
             "refusals",
             "no targets at all, and a pad_id that is also a mark, are refused with ValueError.",

@@ -2,6 +2,7 @@
 
 import math
 import random
+from dataclasses import replace
 
 import torch
 
@@ -27,6 +28,8 @@ STARTS = {
 
 def _sizes(seed: int) -> dict[str, int]:
     batch, length, width, vocab = random.Random(seed).sample([3, 5, 7, 11, 13], 4)
+    if width == 3:  # the root of which, rounded down, is 1: no factor
+        batch, width = width, batch
     return {"batch": batch, "length": length, "width": width, "vocab": vocab}
 
 
@@ -41,8 +44,8 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     built = Build([v, d], state={"weight": weight.float()})
     double = Build([v, d], dtype="float64", state={"weight": weight})
     used = Build([v, d], state={"weight": weight.float()}, earlier=(("", [ids], {}),))
-    below, beyond = ids.clone(), ids.clone()
-    below[-1, -1], beyond[-1, -1] = -1, v
+    below, further, beyond = ids.clone(), ids.clone(), ids.clone()
+    below[-1, -1], further[-1, -1], beyond[0, -1] = -1, -2, v  # in the last sentence, or in the first one
     return {
         "loaded": Probe([ids], build=built, cotangents=[draw.normal(b, t, d, dtype=torch.float32)]),
         "start": Probe([], build=Build([211, 101]), method="state", view=_drawn),
@@ -52,9 +55,14 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "again": Probe([ids], build=used, note="the second call"),
         "smallest": Probe([torch.zeros(1, 1, dtype=torch.int64)], build=Build([1, 1], state=_one())),
         "negative": Probe([below], build=built, refused="an id of -1"),
+        "negative_in_use": Probe(
+            [below], build=replace(built, training=False), refused="an id of -1, in use"
+        ),
+        "further_below": Probe([further], build=built, refused="an id of -2"),
         "beyond": Probe([beyond], build=built, refused=f"an id of {v} with vocab_size={v}"),
         "one_axis": Probe([ids[0]], build=built, refused=f"ids of shape ({t},), without a batch axis"),
         "floats": Probe([ids.float()], build=built, refused="ids of floating-point numbers"),
+        "doubles": Probe([ids.double()], build=built, refused="ids of type float64"),
         "no_tokens": Probe([], build=Build([0, d]), method="state", refused="vocab_size=0"),
         "no_width": Probe([], build=Build([v, 0]), method="state", refused="d_model=0"),
         "three_axes": Probe([ids[None]], build=built, refused="ids of three axes"),
@@ -126,7 +134,7 @@ TASK = Task(
         Requirement(
             "range",
             "ids below 0 or not below vocab_size are refused with ValueError.",
-            ("negative", "beyond"),
+            ("negative", "negative_in_use", "further_below", "beyond"),
             LOOKUP,
         ),
         Requirement(
@@ -136,6 +144,7 @@ TASK = Task(
                 "smallest",
                 "one_axis",
                 "floats",
+                "doubles",
                 "no_tokens",
                 "no_width",
                 "three_axes",

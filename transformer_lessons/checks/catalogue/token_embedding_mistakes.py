@@ -40,6 +40,7 @@ class Steps:
     keep: Callable = lambda module, weight: setattr(module, "weight", nn.Parameter(weight))
     accept_ids: Callable = _accept_ids
     accept_range: Callable = _accept_range
+    when: Callable = lambda module: True  # whether the range is looked at
     look_up: Callable = lambda ids, weight: F.embedding(ids, weight)
     scale: Callable = lambda x, ids, weight: x * math.sqrt(weight.size(1))
     result: Callable = lambda x: x
@@ -56,7 +57,8 @@ def assemble(steps: Steps) -> type[nn.Module]:
 
         def forward(self, ids):
             steps.accept_ids(ids)
-            steps.accept_range(ids, len(self.weight))
+            if steps.when(self):
+                steps.accept_range(ids, len(self.weight))
             return steps.result(steps.scale(steps.look_up(ids, self.weight), ids, self.weight))
 
     return Embedding
@@ -82,6 +84,19 @@ def _crash_outside(ids: Tensor, vocab_size: int) -> None:
         raise IndexError("index out of range in self")
 
 
+def _in_one_sentence(number: int) -> Callable:
+    return lambda ids, vocab_size: _accept_range(ids[number], vocab_size)
+
+
+def _no_minus_one(ids: Tensor, vocab_size: int) -> None:
+    if (ids == -1).any() or (ids.numel() and ids.max() >= vocab_size):
+        raise ValueError("ids")
+
+
+def _indexed(ids: Tensor, weight: Tensor) -> Tensor:
+    return weight[ids.long()]
+
+
 def _row_of_zeros(weight: Tensor) -> Tensor:
     weight[:1] = 0
     return weight
@@ -96,6 +111,11 @@ def _refuse_axes(ids: Tensor) -> None:
     if ids.dim() != 2:
         raise ValueError("ids: expected shape (batch, length)")
     _crash_on_floats(ids)
+
+
+def _refuse_float32(ids: Tensor) -> None:
+    if ids.dim() != 2 or ids.dtype is torch.float32:
+        raise ValueError("ids: expected integers of shape (batch, length)")
 
 
 def _refuse_floats(ids: Tensor) -> None:
@@ -165,6 +185,14 @@ MISTAKES = (
         "The token drowns the position.",
         SCALE,
         (_times(lambda x, ids, weight: weight.size(1)),),
+    ),
+    Mistake(
+        "factor_rounded",
+        "you round the root of d_model down to a whole number",
+        "math.isqrt and // give whole numbers, and widths in papers are often squares.",
+        "Right for d_model = 4, 16, 64 and other squares only.",
+        SCALE,
+        (_times(lambda x, ids, weight: math.isqrt(weight.size(1))),),
     ),
     Mistake(
         "factor_divides",
@@ -304,7 +332,7 @@ MISTAKES = (
         "Indexing counts from the end for negative numbers.",
         "A mark such as −100 for “no answer” becomes a word, without an error.",
         LOOKUP,
-        ({"accept_range": _crash_beyond, "look_up": lambda ids, weight: weight[ids.long()]},),
+        ({"accept_range": _crash_beyond, "look_up": _indexed},),
     ),
     Mistake(
         "range_unchecked",
@@ -313,6 +341,37 @@ MISTAKES = (
         "On a GPU it takes the whole process down.",
         LOOKUP,
         ({"accept_range": _crash_outside},),
+    ),
+    Mistake(
+        "range_of_one_sentence",
+        "you look for ids out of range in one sentence only; each id of the batch has to be in range",
+        "An index too many takes one row of the batch.",
+        "A wrong id in another sentence becomes a word, or an error of torch.",
+        LOOKUP,
+        tuple(
+            {"accept_range": _in_one_sentence(number), **look_up}
+            for number in (0, -1)
+            for look_up in ({}, {"look_up": _indexed})
+        ),
+    ),
+    Mistake(
+        "only_minus_one",
+        "you refuse −1, and no other negative id",
+        "−1 is the usual mark for “none”.",
+        "−100, another usual mark, becomes a word, or an error of torch.",
+        LOOKUP,
+        ({"accept_range": _no_minus_one}, {"accept_range": _no_minus_one, "look_up": _indexed}),
+    ),
+    Mistake(
+        "range_only_in_training",
+        "you check the range of ids only in training; ids are wrong as easily afterwards",
+        "The check costs time, and data is thought to be new in training only.",
+        "In use, a wrong id becomes a word, or an error of torch.",
+        LOOKUP,
+        (
+            {"when": lambda module: module.training},
+            {"when": lambda module: module.training, "look_up": _indexed},
+        ),
     ),
     Mistake(
         "range_hidden",
@@ -335,6 +394,8 @@ MISTAKES = (
             {"accept_ids": _refuse_one_axis},
             {"accept_ids": _refuse_axes},
             {"accept_ids": _refuse_floats},
+            {"accept_ids": _refuse_float32},
+            {"accept_ids": _refuse_float32, "look_up": _indexed},
         ),
     ),
     Mistake(

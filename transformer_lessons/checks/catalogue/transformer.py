@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -70,11 +71,13 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     src, tgt = _ids(draw, b, s["source"], v, 0), _ids(draw, b, s["target"], v, 0)
     others = [_ids(draw, b, s[side], v, v - 1) for side in ("source", "target")]
     whole, wholes = draw.integers(1, v, b, s["source"]), draw.integers(1, v, b, s["target"])
+    # After a call with no padding and a longer target, of which no mask may be kept.
+    used = replace(post, earlier=(("", [whole, torch.cat([wholes, wholes[:, :1]], dim=1)], {}),))
     cotangents = [draw.normal(b, s["target"] - 1, v, dtype=torch.float32)]
     return {
         "post": Probe([whole, wholes], build=post, cotangents=cotangents),
         "pre": Probe([whole, wholes], build=pre),
-        "padded": Probe([src, tgt], build=post, view=_before_padding(tgt, 0)),
+        "padded": Probe([src, tgt], build=used, view=_before_padding(tgt, 0)),
         "pad_id": Probe(others, build=other, view=_before_padding(others[1], v - 1)),
         **training(draw),
         "start": Probe(
@@ -84,6 +87,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
             view=_drawn,
         ),
         "two_tokens": Probe([whole, wholes[:, :2]], build=one),
+        "empty": Probe([src, tgt[:, :0]], build=one, refused="a target without tokens"),
         "short": Probe([src, tgt[:, :1]], build=one, refused="a target of one token, with nothing after it"),
         "batches": Probe([src[:1], torch.cat([tgt, tgt])], build=one, refused="batches of two sizes"),
     }
@@ -134,7 +138,7 @@ TASK = Task(
         Requirement(
             "refusals",
             "a target of fewer than two tokens and batches of different sizes are refused with ValueError.",
-            ("two_tokens", "short", "batches"),
+            ("two_tokens", "short", "empty", "batches"),
             PROPERTIES,
         ),
     ),

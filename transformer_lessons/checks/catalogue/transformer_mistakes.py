@@ -55,6 +55,7 @@ class Steps:
     encode: Callable = _in_turn
     decode: Callable = _in_turn
     memory: Callable = lambda memory, x: memory
+    recall: Callable = lambda model, mask: mask
     encoder_mask: Callable = lambda mask: mask
     cross_mask: Callable = lambda mask: mask
     finish_memory: Callable = lambda norm, x: norm(x)
@@ -87,7 +88,7 @@ def assemble(steps: Steps) -> type[nn.Module]:
 
         def forward(self, src, tgt):
             steps.accept(src, tgt)
-            weight, mask = self.embedding.weight, steps.mask(src, self.pad_id)
+            weight, mask = self.embedding.weight, steps.recall(self, steps.mask(src, self.pad_id))
             encoder = steps.encoder_stack(self.encoder_layers, self.encoder_norm)
             decoder = steps.decoder_stack(self.decoder_layers, self.decoder_norm)
             x = steps.drop(self.dropout, steps.embed(weight, src), steps.place)
@@ -133,6 +134,17 @@ def _always_dropped(dropout: nn.Dropout, x: Tensor, place: Callable) -> Tensor:
 
 def _dropped_then_placed(dropout: nn.Dropout, x: Tensor, place: Callable) -> Tensor:
     return place(dropout(x))
+
+
+def _kept(model: nn.Module, mask: Tensor) -> Tensor:
+    if not hasattr(model, "kept"):
+        model.kept = mask
+    return model.kept
+
+
+def _not_one(src: Tensor, tgt: Tensor) -> None:
+    if tgt.size(1) == 1 or len(src) != len(tgt):
+        _accept(src, tgt[:, :1])
 
 
 def _nowhere(x: Tensor) -> Tensor:
@@ -346,10 +358,15 @@ MISTAKES = (
         "One scaled matrix was kept and used on both ends.",
         "Logits are √d_model times too large, and the first loss is far above ln V.",
         ENDS,
-        (
-            {"project": lambda hidden, weight: hidden @ weight.T * weight.size(1) ** 0.5},
-            {"project": lambda hidden, weight: hidden @ weight.T / weight.size(1) ** 0.5},
-        ),
+        ({"project": lambda hidden, weight: hidden @ weight.T * weight.size(1) ** 0.5},),
+    ),
+    Mistake(
+        "logits_divided",
+        "you divide the logits by √d_model; the projection takes the matrix as it is",
+        "Attention divides its scores by a root, and some models with one matrix at both ends do so here.",
+        "Logits are √d_model times too small: probabilities stay too close to each other.",
+        ENDS,
+        ({"project": lambda hidden, weight: hidden @ weight.T / weight.size(1) ** 0.5},),
     ),
     Mistake(
         "input_unchecked",
@@ -358,6 +375,22 @@ MISTAKES = (
         "Logits without rows, or sentences paired with the wrong source, and no error.",
         PROPERTIES,
         ({"accept": lambda src, tgt: None},),
+    ),
+    Mistake(
+        "empty_target_accepted",
+        "you refuse a target of one token, but not one of none",
+        "The check is for exactly one token, where it should be for fewer than two.",
+        "Logits without rows, and a loss that is NaN.",
+        PROPERTIES,
+        ({"accept": _not_one},),
+    ),
+    Mistake(
+        "mask_kept",
+        "you keep the mask of the first call; each source has padding of its own",
+        "The mask was made an attribute of the model.",
+        "From the second batch on, padding is seen and words are hidden, or it fails.",
+        PROPERTIES,
+        ({"recall": _kept},),
     ),
     Mistake(
         "starts_at_one",

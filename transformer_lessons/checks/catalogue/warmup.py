@@ -51,6 +51,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "no_warmup": Probe([within, d, 0], refused="warmup_steps=0"),
         "negative_width": Probe([within, -1, w], refused="d_model=-1"),
         "negative_warmup": Probe([within, d, -1], refused="warmup_steps=-1"),
+        "both_negative": Probe([within, -d, -w], refused=f"d_model={-d} and warmup_steps={-w}"),
     }
 
 
@@ -110,6 +111,11 @@ def _crashes(d_model: int, warmup_steps: int) -> None:
 def _zero_refused(d_model: int, warmup_steps: int) -> None:
     if not d_model or not warmup_steps:
         raise ValueError("d_model, warmup_steps: expected other numbers than 0")
+
+
+def _product_refused(d_model: int, warmup_steps: int) -> None:
+    if d_model * warmup_steps < 1:
+        raise ValueError("d_model, warmup_steps: expected 1 or more")
 
 
 MISTAKES = (
@@ -279,6 +285,14 @@ MISTAKES = (
         SCHEDULE,
         ({"accept_sizes": _zero_refused},),
     ),
+    Mistake(
+        "product_checked",
+        "you check the product of d_model and warmup_steps; that of two negative ones is positive",
+        "One comparison looks as good as two.",
+        "Roots of negative numbers are complex, and the error speaks of those.",
+        SCHEDULE,
+        ({"accept_sizes": _product_refused},),
+    ),
 )
 
 TASK = Task(
@@ -305,7 +319,7 @@ TASK = Task(
         Requirement(
             "refusals",
             "a negative step, and a d_model or warmup_steps below 1, are refused with ValueError.",
-            ("negative", "no_width", "no_warmup", "negative_width", "negative_warmup"),
+            ("negative", "no_width", "no_warmup", "negative_width", "negative_warmup", "both_negative"),
             SCHEDULE,
         ),
     ),
