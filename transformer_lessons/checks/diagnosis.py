@@ -30,10 +30,24 @@ def diagnose(task: Task, exam: Exam, shown: dict[str, Reply]) -> list[Mistake]:
     if unexplained == len(exam):  # as the right answer in all that two answers are compared by
         return []
     reached, chosen = search.extend(unexplained, ())
-    if not chosen or reached < (task.essential or len(exam)):
+    enough = _essential(task, exam)
+    if not chosen or reached < (enough if unexplained < enough else len(exam)):
         return []
+    if reached < len(exam):  # of what is explained in part, only what is needed
+        chosen = search.needed(chosen, enough)
+        reached = search.reach(chosen, 0)
     certain = [search.is_certain(number, reached, chosen) for number in range(len(chosen))]
     return [mistake for (mistake, _), sure in zip(chosen, certain, strict=True) if sure] if certain[0] else []
+
+
+def _essential(task: Task, exam: Exam) -> int:
+    """How many of the first probes must be explained, if one of them is failed: all but the refusals.
+
+    Bad arguments can be handled in more ways than a catalogue can list. Who computes something wrong is told so,
+    whatever else they accept.
+    """
+    refused = [number for number, (probe, _) in enumerate(exam.values()) if probe.refused]
+    return task.essential or min(refused, default=len(exam))
 
 
 class _Search:
@@ -57,6 +71,14 @@ class _Search:
             if best[0] == len(self.names):
                 break
         return best
+
+    def needed(self, chosen: tuple[Choice, ...], enough: int) -> tuple[Choice, ...]:
+        """Without the mistakes that explain no essential probe."""
+        return tuple(
+            one
+            for number, one in enumerate(chosen)
+            if self.reach(chosen[:number] + chosen[number + 1 :], 0) < enough
+        )
 
     def is_certain(self, number: int, reached: int, chosen: tuple[Choice, ...]) -> bool:
         """Whether no other mistake could stand in the place of this one: nobody is accused of two at random."""
