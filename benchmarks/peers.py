@@ -227,7 +227,7 @@ def main(arguments: list[str] | None = None) -> None:
         "threads": torch.get_num_threads(),
         "transformers": transformers.__version__,
         "rounds": options.rounds,
-        "matmul_rate": round(matmul_rate()),
+        "matmul_rate": round(statistics.median(matmul_rate() for _ in range(ROUNDS))),
     }
     record = {
         **(read_json(target) if options.only and target.exists() else {}),

@@ -178,7 +178,7 @@ def test_given_objects_are_what_they_are_called():
     assert all(torch.equal(model.state_dict()[name], tensor) for name, tensor in state.items())
 
 
-@pytest.mark.parametrize("kind", ["model", "training_model"])
+@pytest.mark.parametrize("kind", ["model", "training_model", "evaluated_model"])
 @pytest.mark.parametrize("tied", [False, True])
 def test_what_a_candidate_does_to_its_model_no_other_sees(kind, tied):
     from transformer_lessons.model import Transformer, TransformerConfig

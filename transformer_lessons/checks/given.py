@@ -64,6 +64,11 @@ def training_model(config: dict, state: dict[str, Tensor]) -> nn.Module:
     return made.train()
 
 
+def evaluated_model(config: dict, state: dict[str, Tensor]) -> nn.Module:
+    """The same in evaluation mode."""
+    return training_model(config, state).eval()
+
+
 def linear(weight: Tensor, bias: Tensor) -> nn.Module:
     """An `nn.Linear` with this weight and bias."""
     made = nn.Linear(weight.size(1), weight.size(0), dtype=weight.dtype)
@@ -108,6 +113,7 @@ def sgd(module: nn.Module, rate: float) -> torch.optim.Optimizer:
 BUILDERS: dict[str, Callable] = {
     "model": model,
     "training_model": training_model,
+    "evaluated_model": evaluated_model,
     "linear": linear,
     "perceptron": perceptron,
     "used": used,

@@ -5,13 +5,12 @@ import random
 from transformer_lessons.checks.catalogue.beam_mistakes import MISTAKES, Steps, assemble
 from transformer_lessons.checks.catalogue.small_models import (
     NEARLY_ALL,
-    Decoding,
-    InEvaluation,
+    WATCHED,
     Small,
     in_evaluation,
     in_training,
 )
-from transformer_lessons.checks.core import Draw, Probe, Requirement
+from transformer_lessons.checks.core import Draw, Probe, Requirement, Task
 from transformer_lessons.decoding import beam
 
 __all__ = ["TASK"]
@@ -35,7 +34,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     small = Small(number, s["seed"], ROWS, ending=ending, sharp=sharp)
     rows = small.order[: s["rows"]]
     model, src, other = small.model(), small.source(rows), (5, 3, 0)
-    training = small.model(kind="training_model", dropout=NEARLY_ALL)
+    training, evaluated = (small.model(kind=kind, dropout=NEARLY_ALL) for kind in WATCHED)
     return {
         "one": Probe([model, src], _options(1, 0.0, 4)),
         "several": Probe([model, src], _options(4, 0.0, 4)),
@@ -43,14 +42,14 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "wide": Probe([model, src], _options(small.target_vocab + 2, 1.0, 3)),
         "ids": Probe([small.model(other), small.source(rows, other)], _options(2, 1.0, 4)),
         "training": Probe([training, src], _options(2, 1.0, 1), look=(0,), view=in_training),
-        "evaluation": InEvaluation([training, src], _options(2, 1.0, 1), look=(0,), view=in_evaluation),
+        "evaluation": Probe([evaluated, src], _options(2, 1.0, 1), look=(0,), view=in_evaluation),
         "no_beam": Probe([model, src], _options(0, 1.0, 3), refused="beam_size=0"),
         "negative": Probe([model, src], _options(2, -1.0, 3), refused="length_penalty=-1.0"),
         "no_length": Probe([model, src], _options(2, 1.0, 0), refused="max_length=0"),
     }
 
 
-TASK = Decoding(
+TASK = Task(
     name="beam",
     signature="beam(model, src, beam_size=…, length_penalty=…, max_length=…)",
     arguments=("model", "src"),

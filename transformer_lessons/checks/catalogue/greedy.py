@@ -10,15 +10,14 @@ from torch import Tensor
 from transformer_lessons.checks.catalogue.decoding_mistakes import MODES, SOURCE_PADDING_SEEN, ids_assumed
 from transformer_lessons.checks.catalogue.small_models import (
     NEARLY_ALL,
-    Decoding,
-    InEvaluation,
+    WATCHED,
     Small,
     in_evaluation,
     in_training,
     loudest,
     steps_taken,
 )
-from transformer_lessons.checks.core import Draw, Given, Mistake, Probe, Requirement
+from transformer_lessons.checks.core import Draw, Mistake, Probe, Requirement, Task
 from transformer_lessons.decoding import evaluating, greedy
 from transformer_lessons.masks import padding_mask
 
@@ -43,7 +42,8 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     full = small.max_length
     # Of few words, it says as much as the model can: neither the model's limit nor the source's is max_length.
     endless = [row for row in small.order if taken[row] >= full and not small.src[row, FEW:].any()][:1]
-    model, src, watched = small.model(), small.source(rows), _watched(small)
+    model, src = small.model(), small.source(rows)
+    training, evaluated = (small.model(kind=kind, dropout=NEARLY_ALL) for kind in WATCHED)
     other = (5, 3, 0)  # padding, beginning and end
     return {
         "alone": Probe([model, small.source(long)], {"max_length": 3}),
@@ -51,8 +51,8 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "early": Probe([model, small.source(short)], {"max_length": full}),
         "full": Probe([model, small.source(endless)[:, :FEW]], {"max_length": full}),
         "ids": Probe([small.model(other), small.source(rows, other)], {"max_length": 3}),
-        "training": Probe([watched, src], {"max_length": 1}, look=(0,), view=in_training),
-        "evaluation": InEvaluation([watched, src], {"max_length": 1}, look=(0,), view=in_evaluation),
+        "training": Probe([training, src], {"max_length": 1}, look=(0,), view=in_training),
+        "evaluation": Probe([evaluated, src], {"max_length": 1}, look=(0,), view=in_evaluation),
         "none": Probe([model, src], {"max_length": 0}, refused="max_length=0"),
         "negative": Probe([model, src], {"max_length": -1}, refused="max_length=-1"),
         "beyond": Probe(
@@ -61,10 +61,6 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
             refused=f"max_length={full + 1}, of a model for {full} tokens",
         ),
     }
-
-
-def _watched(small: Small) -> Given:
-    return small.model(kind="training_model", dropout=NEARLY_ALL)
 
 
 def _accept(max_length: int, longest: int) -> None:
@@ -315,7 +311,7 @@ MISTAKES = (
     ),
 )
 
-TASK = Decoding(
+TASK = Task(
     name="greedy",
     signature="greedy(model, src, max_length=…)",
     arguments=("model", "src"),

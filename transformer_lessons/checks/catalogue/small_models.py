@@ -5,22 +5,18 @@ sentences another order, neither of which changes what it says.
 """
 
 import random
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from transformer_lessons.checks import given
-from transformer_lessons.checks.adapter import Adapter, Reply
-from transformer_lessons.checks.core import Draw, Given, Probe, Task
+from transformer_lessons.checks.core import Draw, Given
 from transformer_lessons.decoding import greedy
 
 __all__ = [
     "NEARLY_ALL",
-    "Decoding",
-    "InEvaluation",
+    "WATCHED",
     "Small",
     "in_evaluation",
     "in_training",
@@ -31,6 +27,8 @@ __all__ = [
 USUAL = (0, 1, 2)  # padding, beginning and end
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 NEARLY_ALL = 1 - 1e-9  # the share that dropout takes from a model that must not be left in training mode
+
+WATCHED = ("training_model", "evaluated_model")  # that tell in which mode they were left
 
 
 def in_training(shown: list) -> dict:
@@ -46,39 +44,10 @@ def in_training(shown: list) -> dict:
 
 
 def in_evaluation(shown: list) -> dict:
-    """Likewise, where the model was put into evaluation mode first."""
+    """Likewise, of an `evaluated_model`."""
     return {
         "a model that comes in evaluation mode should be left in evaluation mode": shown[1]["is_training"],
     }
-
-
-@dataclass(frozen=True)
-class InEvaluation(Probe):
-    """A call whose `training_model`, which tells its mode, is put into evaluation mode first."""
-
-
-class Decoding(Task):
-    """A task whose first argument is a model."""
-
-    def observe(self, adapter: Adapter, probe: Probe) -> Reply:
-        """Ask once."""
-        return super().observe(_Evaluating(adapter) if isinstance(probe, InEvaluation) else adapter, probe)
-
-
-class _Evaluating:
-    """An adapter that puts what it builds into evaluation mode."""
-
-    def __init__(self, adapter: Adapter):
-        self._adapter = adapter
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._adapter, name)
-
-    def build(self, target: str, args: list, kwargs: dict) -> Reply:
-        made = self._adapter.build(target, args, kwargs)
-        if not made.error:
-            self._adapter.train(made.value, False)
-        return made
 
 
 class Small:
