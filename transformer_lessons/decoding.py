@@ -33,7 +33,8 @@ def greedy(
         src: source ids, padded on the right.
         max_length: most tokens to generate for a sentence, `eos_id` included.
         use_cache: keep the keys and values of earlier steps; the same tokens, much less work.
-        compiled: compile a step (`decoding_steps.Steps`): for many batches of few shapes, above all on a GPU.
+        compiled: compile a step, or on a CPU the whole loop (`decoding_steps.Steps`): for many batches of few
+            shapes.
 
     Returns:
         Generated ids without `bos_id`, with `eos_id`, then `pad_id`; as long as the longest sentence.
