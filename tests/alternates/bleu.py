@@ -65,7 +65,7 @@ def by_counters(candidates, references):
             right += sum((grams(candidate, n) & allowed).values())
             all_of_them += max(0, len(candidate) - n + 1)
         product *= right / all_of_them if all_of_them else 0.0
-    penalty = 1.0 if c > r else math.exp(1 - r / c)
+    penalty = 1.0 if c > r or c == 0 else math.exp(1 - r / c)
     return 100.0 * penalty * product**0.25
 
 

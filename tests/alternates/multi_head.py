@@ -84,6 +84,8 @@ class Einsum(Parts):
 
         q, k, v = projected(query, self.W_q), projected(key, self.W_k), projected(value, self.W_v)
         scores = torch.einsum("bqhd,bkhd->bhqk", q, k) / self.d_k**0.5
+        if mask is not None:
+            scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
         raised = (scores - scores.detach().amax(-1, keepdim=True)).exp()
         raised = raised if mask is None else raised * mask
         total = raised.sum(-1, keepdim=True)

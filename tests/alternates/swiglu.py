@@ -5,8 +5,8 @@ import torch.nn.functional as F
 from torch import nn
 
 
-class ByFormula(nn.Module):
-    """silu by its formula, the gate first, dropout on one factor."""
+class ByTanh(nn.Module):
+    """silu by tanh, the gate first, dropout on one factor."""
 
     def __init__(self, d_model, d_ff, *, dropout=0.0, bias=False):
         super().__init__()
@@ -20,14 +20,16 @@ class ByFormula(nn.Module):
     def forward(self, x):
         self.check(x)
         gate, score = self.W_3(x), self.W_1(x)
-        return self.W_2(gate * F.dropout(score / (1 + torch.exp(-score)), self.dropout, self.training))
+        return self.W_2(
+            gate * F.dropout(score * (1 + torch.tanh(score / 2)) / 2, self.dropout, self.training)
+        )
 
     def check(self, x):
         if x.shape[-1] != self.W_1.in_features:
             raise ValueError("x")
 
 
-class OneProduct(ByFormula):
+class OneProduct(ByTanh):
     """W_1 and W_3 concatenated to one matrix, then cut in two; torch's own gate."""
 
     def forward(self, x):
@@ -39,7 +41,7 @@ class OneProduct(ByFormula):
         return self.W_2(nn.Dropout(self.dropout).train(self.training)(hidden))
 
 
-class ByEinsum(ByFormula):
+class ByEinsum(ByTanh):
     """Sums over indices, biases where there are any."""
 
     def forward(self, x):
@@ -55,4 +57,4 @@ class ByEinsum(ByFormula):
         return output if self.W_2.bias is None else output + self.W_2.bias
 
 
-ALTERNATES = [ByFormula, OneProduct, ByEinsum]
+ALTERNATES = [ByTanh, OneProduct, ByEinsum]

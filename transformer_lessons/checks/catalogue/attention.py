@@ -10,7 +10,7 @@ from transformer_lessons.checks.catalogue.attention_option_mistakes import MISTA
 from transformer_lessons.checks.catalogue.attention_steps import Steps, attend
 from transformer_lessons.checks.core import Draw, Probe, Requirement, Task
 
-__all__ = ["BASE", "SMALL", "TASK", "base_probes", "sizes"]
+__all__ = ["BASE", "SMALL", "TASK", "base_probes", "exchanged", "inputs", "sizes"]
 
 # What holds for any attention that returns its weights, from basic to subtle.
 BASE = (
@@ -30,14 +30,15 @@ BASE = (
     ),
     Requirement(
         "broadcasting",
-        "a mask may be smaller than the scores, and inputs may come without heads or batch.",
-        ("padding", "grid", "batch_only", "single"),
+        "a mask may be smaller than the scores, and inputs may come without heads or batch, or with their axes "
+        "exchanged.",
+        ("padding", "grid", "batch_only", "single", "exchanged"),
         "#ch05-masks",
     ),
     Requirement(
         "gradients",
         "gradients reach query, key and value, through output and weights.",
-        ("masked",),
+        ("masked", "plain"),
         "#ch05-proof",
         ("gradients",),
     ),
@@ -85,7 +86,7 @@ FURTHER = (
     Requirement(
         "more_keys",
         "with is_causal=True and more keys than queries, the last query sees the last key.",
-        ("longer", "causal_alone"),
+        ("longer", "causal_alone", "longer_masked"),
         "#ch05-masks",
     ),
     Requirement(
@@ -140,8 +141,13 @@ def inputs(
 
 
 def _low(plain: list[Tensor]) -> list[Tensor]:
-    """The same with scores that are all far below −1e4."""
-    return [plain[0].abs() + 0.5, -2e4 * (plain[1].abs() + 0.5), plain[2]]
+    """The same with scores that are all far below −1e5."""
+    return [plain[0].abs() + 0.5, -2e6 * (plain[1].abs() + 0.5), plain[2]]
+
+
+def exchanged(x: Tensor) -> Tensor:
+    """The same numbers, in memory as after a split into heads: view cannot join the axes in front."""
+    return x.transpose(1, 2).contiguous().transpose(1, 2)
 
 
 def base_probes(s: dict[str, int], draw: Draw, extra: tuple = ()) -> dict[str, Probe]:
@@ -156,7 +162,7 @@ def base_probes(s: dict[str, int], draw: Draw, extra: tuple = ()) -> dict[str, P
     low = _low(plain)
     alone = [plain[0][:1, :1, :1], plain[1][:1, :1], plain[2][:1, :1]]
     return {
-        "plain": Probe([*plain, *extra]),
+        "plain": Probe([*plain, *extra], cotangents=gradient),
         "masked": Probe([*plain, *extra, draw.mask(b, h, q, k)], cotangents=gradient),
         "padding": Probe([*plain, *extra, draw.mask(b, 1, 1, k)]),
         "grid": Probe([*plain, *extra, draw.mask(q, k)]),
@@ -167,6 +173,9 @@ def base_probes(s: dict[str, int], draw: Draw, extra: tuple = ()) -> dict[str, P
         "low": Probe([*low, *extra, draw.mask(b, 1, 1, k)]),
         "empty": Probe([*plain, *extra, empty], cotangents=gradient),
         "alone": Probe([*alone, *extra], note="one sentence, one head and one query"),
+        "exchanged": Probe(
+            [*map(exchanged, plain), *extra], note="axes exchanged, as after a split into heads"
+        ),
     }
 
 
@@ -177,6 +186,8 @@ def probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     longer = inputs(draw, s, b, h, queries=min(q, k), keys=max(q, k))
     first_key = draw.mask(b, 1, 1, q)
     first_key[..., 0] = True
+    both_ends = draw.mask(b, 1, 1, max(q, k))
+    both_ends[..., 0] = both_ends[..., -1] = True  # which of them a query sees tells how it is aligned
     plain = inputs(draw, s, b, h)
     left_padded = draw.mask(b, 1, 1, q)
     left_padded[..., 0] = False
@@ -189,6 +200,7 @@ def probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "causal_left_padded": Probe([*square, left_padded], {"is_causal": True}, cotangents=back),
         "longer": Probe(longer, {"is_causal": True}),
         "causal_alone": Probe([x[0, 0] for x in longer], {"is_causal": True}),
+        "longer_masked": Probe([*longer, both_ends], {"is_causal": True}),
         "dropout": _dropout(draw, s),
         "dropout_quarter": _dropout(draw, s, 0.25, is_masked=True),
         "number_mask": Probe([*plain, draw.mask(q, k).long()], refused="A mask of integers 0 and 1"),
@@ -213,6 +225,7 @@ def _dropout(draw: Draw, s: dict[str, int], rate: float = 0.5, *, is_masked: boo
     identity = torch.eye(keys, dtype=torch.float64)
     value = torch.cat([identity, identity], -1).expand(*query.shape[:2], -1, -1)
     most = f"with dropout={rate}, most weights should stay"
+    own = "with dropout, each head of each sentence should lose weights of its own"
     grown = "doubled" if rate == 0.5 else f"divided by {1 - rate}"
 
     def view(result: list) -> dict:
@@ -225,6 +238,7 @@ def _dropout(draw: Draw, s: dict[str, int], rate: float = 0.5, *, is_masked: boo
             **({} if rate == 0.5 else {most: gone[weights != 0].double().mean().item() < 0.5}),
             "dropout should hit the weights, before they meet the values": torch.equal(first, second),
             "each query should lose weights of its own": bool((gone != gone[..., :1, :]).any()),
+            **({} if is_masked else {own: bool((gone != gone[:, :1]).any() and (gone != gone[:1]).any())}),
             "with dropout, the weights returned should be those before dropout": weights,
         }
 
@@ -245,5 +259,5 @@ TASK = Task(
     steps=Steps(),
     assemble=attend,
     mistakes=MISTAKES,
-    essential=11,  # those of `base_probes`
+    essential=12,  # those of `base_probes`
 )

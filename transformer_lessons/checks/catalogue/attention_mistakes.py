@@ -54,6 +54,11 @@ def _naive(scores: Tensor) -> Tensor:
     return scores.exp() / scores.exp().sum(-1, keepdim=True)
 
 
+def _naive_guarded(scores: Tensor) -> Tensor:
+    total = scores.exp().sum(-1, keepdim=True)
+    return scores.exp() / total.masked_fill(total == 0, 1.0)
+
+
 def _masked_then_normalised(weights: Tensor, mask: Tensor | None) -> Tensor:
     if mask is None:
         return weights
@@ -221,7 +226,7 @@ CORE = (
         "exp(x) / exp(x).sum() is the textbook formula.",
         "Large scores give NaN. Subtract the row's maximum first, or use torch.softmax.",
         "#ch05-saturation",
-        ({"softmax": _naive},),
+        ({"softmax": _naive}, {"softmax": _naive_guarded}),
     ),
     Mistake(
         "mask_filled_near_zero",
@@ -237,7 +242,7 @@ CORE = (
         "−100 or −1e4 hides well as long as scores are small.",
         "When all visible scores are lower still, hidden keys get all the weight.",
         MASKING,
-        tuple({"hide": _fill(x), "clear": _same} for x in (-1e2, -1e3, -1e4)),
+        tuple({"hide": _fill(x), **rest} for x in (-1e2, -1e3, -1e4) for rest in ({"clear": _same}, {})),
     ),
     Mistake(
         "empty_rows_uniform",

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from transformer_lessons.checks.catalogue.attention_mistakes import CORE
 from transformer_lessons.checks.catalogue.attention_steps import triangle
+from transformer_lessons.checks.catalogue.contiguous_mistake import CONTIGUOUS_ONLY
 from transformer_lessons.checks.core import Mistake
 
 __all__ = ["MISTAKES"]
@@ -108,6 +109,20 @@ def _four_axes(is_always: bool) -> dict:
     return {"causal": causal}
 
 
+def _first_to_first_if_masked(mask: Tensor | None, is_causal: bool, scores: Tensor) -> Tensor | None:
+    if not is_causal:
+        return mask
+    return _always_causal(None, True, scores) if mask is None else mask & triangle(scores, 0)
+
+
+def _shared_among_heads(weights: Tensor, dropout: float) -> Tensor:
+    return weights * F.dropout(weights.new_ones(weights.shape[-2:]), dropout)
+
+
+def _shared_in_the_batch(weights: Tensor, dropout: float) -> Tensor:
+    return weights * F.dropout(weights.new_ones(weights.shape[-3:]), dropout)
+
+
 def _dropped_without_gradient(weights: Tensor, dropout: float) -> Tensor:
     return F.dropout(weights.detach(), dropout) if dropout else weights
 
@@ -159,6 +174,7 @@ def _number_read(mask: Tensor | None, scores: Tensor) -> Tensor | None:
 
 MISTAKES = (
     *CORE,
+    CONTIGUOUS_ONLY,
     Mistake(
         "causal_ignored",
         "you never use is_causal",
@@ -182,6 +198,15 @@ MISTAKES = (
         "In decoding with a cache, all but the oldest keys are hidden from the newest query.",
         CAUSAL,
         (_causal_with(triangle),),
+    ),
+    Mistake(
+        "causal_masked_first_to_first",
+        "with a mask and is_causal=True together, you align the first query with the first key; the last ones "
+        "belong together there, too",
+        "`tril()` is written a second time where the two are joined, and without keys − queries.",
+        "With a cache and padding, the newest query sees the oldest keys only.",
+        CAUSAL,
+        ({"causal": _first_to_first_if_masked},),
     ),
     Mistake(
         "causal_hides_itself",
@@ -300,6 +325,14 @@ MISTAKES = (
         "A query loses a key if and only if all others lose it.",
         DROPOUT,
         ({"drop": _keys_dropped},),
+    ),
+    Mistake(
+        "dropout_heads_alike",
+        "you drop the same weights in all heads, or all sentences; each weight is dropped by itself",
+        "The random numbers were made for one matrix of queries and keys, and broadcast.",
+        "What one head loses, no other can make up for.",
+        DROPOUT,
+        ({"drop": _shared_among_heads}, {"drop": _shared_in_the_batch}),
     ),
     Mistake(
         "dropout_in_weights",

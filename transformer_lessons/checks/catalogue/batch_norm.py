@@ -17,7 +17,7 @@ from transformer_lessons.checks.catalogue.layer_norm import (
 from transformer_lessons.checks.core import Build, Draw, Mistake, Probe, Requirement, Task
 from transformer_lessons.norms import BatchNorm
 
-__all__ = ["CORE", "TASK", "Steps", "after", "assemble", "buffers", "moving", "running", "state_of"]
+__all__ = ["CORE", "TASK", "Steps", "after", "assemble", "buffers", "moving", "own", "running", "state_of"]
 
 MATHS, SENTENCES, EPSILON = "#ch10-batch-norm", "#ch10-sentences", "#ch10-wrong"
 
@@ -75,6 +75,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "one": Probe([x[0, 0]], build=evaluated),
         "names": Probe([], build=new, method="state", view=buffers),
         **moving(loaded, [x], [draw.normal(b, t, d) * 2 + 1]),
+        "own": own(loaded, [x]),
         "float32": Probe([x.float()], build=Build([d])),
         "narrow": Probe([draw.normal(b, t, d + 1)], build=loaded, refused=f"x of width {d + 1}, not {d}"),
         "one_wide": Probe([x[..., :1]], build=evaluated, refused=f"x of width 1, not {d}"),
@@ -95,6 +96,13 @@ def moving(loaded: Build, first: list, second: list) -> dict[str, Probe]:
         "trained": Probe(first, build=trained),
         "left": Probe([], build=replace(one, training=False), method="state", view=_left),
     }
+
+
+def own(loaded: Build, call: list) -> Probe:
+    """Asks for what only numbers without a graph have, after a batch that has one."""
+    x, *mask = call
+    build = replace(loaded, earlier=after([x.clone().requires_grad_(), *mask]))
+    return Probe([], build=build, method="running_mean.numpy", view=lambda numbers: {})
 
 
 def _left(state: dict) -> dict:
@@ -133,6 +141,7 @@ class Steps:
     corrected: Callable = _corrected  # the variance that is kept
     keep: Callable = lambda x, mask, mean, variance: (mean, variance)  # what enters the running statistics
     moves: Callable = lambda training: training
+    alone: Callable = lambda statistic: statistic.detach()  # from the batch that it is of
     move: Callable = lambda old, new, momentum: (1 - momentum) * old + momentum * new
     counts: Callable = lambda number: number + 1
     own: Callable = lambda training: training  # whether the batch's own statistics normalise
@@ -183,7 +192,7 @@ class _Norm(nn.Module):
         mean = steps.mean(x, mask)
         variance = steps.variance(x, mask, mean)
         if steps.moves(self.training):
-            self._move(x, mask, mean.detach(), variance.detach())
+            self._move(x, mask, steps.alone(mean), steps.alone(variance))
         return (mean, steps.divisor(x, mask, variance)) if steps.own(self.training) else kept
 
     def _move(self, x: Tensor, mask: Tensor, mean: Tensor, variance: Tensor) -> None:
@@ -214,14 +223,6 @@ def _along(*axes: int) -> dict[str, Callable]:
     return {
         "mean": lambda x, mask: x.mean(at(x), keepdim=True),
         "variance": lambda x, mask, mean: x.var(at(x), correction=0, keepdim=True),
-    }
-
-
-def _first_two() -> dict[str, Callable]:
-    """Statistics along axes 0 and 1, wherever the features are."""
-    return {
-        "mean": lambda x, mask: x.mean((0, 1)),
-        "variance": lambda x, mask, mean: x.var((0, 1), correction=0),
     }
 
 
@@ -282,6 +283,14 @@ CORE = (
         "An evaluation depends on the evaluations before it.",
         MATHS,
         ({"moves": lambda training: True},),
+    ),
+    Mistake(
+        "running_with_graph",
+        "your running statistics keep the graph of every batch that they have seen",
+        "Without no_grad or detach, autograd takes the average for a part of the model.",
+        "Memory grows from step to step, and copies of the model fail.",
+        MATHS,
+        ({"alone": lambda statistic: statistic},),
     ),
     Mistake(
         "running_used_in_training",
@@ -396,7 +405,12 @@ MISTAKES = (
         "Inputs mostly are (batch, length, d_model).",
         "Two axes give a mean over features as well, and four leave an axis out.",
         MATHS,
-        (_first_two(),),
+        (
+            {
+                "mean": lambda x, mask: x.mean((0, 1)),
+                "variance": lambda x, mask, mean: x.var((0, 1), correction=0),
+            },
+        ),
     ),
     *CORE,
     Mistake(
@@ -405,10 +419,7 @@ MISTAKES = (
         "Mean and biased variance of one vector do exist.",
         "The output is the bias, whatever the input, and the running variance becomes NaN.",
         MATHS,
-        (
-            {"enough": lambda mask: None},
-            {"enough": lambda mask: _enough(mask) if mask.dim() > 1 else None},
-        ),
+        ({"enough": lambda mask: None}, {"enough": lambda mask: _enough(mask) if mask.dim() > 1 else None}),
     ),
     replace(VIEWED, anchor=SENTENCES, variants=({"clean": lambda x, mask: viewed(x)},)),
 )
@@ -437,8 +448,8 @@ TASK = Task(
         Requirement("epsilon", "ε is added to the variance, under the root.", ("epsilon",), EPSILON),
         Requirement(
             "gradients",
-            "gradients reach the input, weight and bias, through mean and variance too.",
-            ("training", "evaluation"),
+            "gradients reach the input, weight and bias, through mean and variance too, and none are kept.",
+            ("training", "evaluation", "own"),
             MATHS,
             ("gradients", "parameters"),
         ),

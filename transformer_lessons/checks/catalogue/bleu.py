@@ -68,6 +68,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "nothing": Probe([[[*words[:3], "x", "y"]], [[[*words]]]]),
         "short": Probe([[words[:2]], [[words[:2]]]]),
         "perfect": Probe([truth, one]),
+        "empty": Probe([[[]], [[[*words]]]]),
         "unequal": Probe([same, [*one, [truth[0]]]], refused="more lists of references than candidates"),
         "fewer": Probe([same, one[:-1]], refused="fewer lists of references than candidates"),
         "without": Probe([same, [*one[:-1], []]], refused="a candidate without any reference"),
@@ -126,7 +127,7 @@ TASK = NumberTask(
             "nothing",
             "without any right group of four, or without any group of four, BLEU is 0; of the references "
             "themselves it is 100.",
-            ("nothing", "short", "perfect"),
+            ("nothing", "short", "perfect", "empty"),
             AT,
         ),
         Requirement(

@@ -133,6 +133,12 @@ def _joined(score: Callable, candidates: list, references: list) -> float:
     return score([[token for candidate in candidates for token in candidate]], [columns])
 
 
+def _divided_first(pairs: list[tuple[int, int]]) -> float | None:
+    """The same, after a division by the length of all candidates."""
+    _share(1, pairs[0][1])
+    return _no_match(pairs)
+
+
 def _product(values: list[float]) -> float:
     return math.prod(values)
 
@@ -372,6 +378,14 @@ MISTAKES = (
             {"no_match": lambda pairs: None},
             {"no_match": lambda pairs: None, "mean": lambda values: math.prod(values) ** (1 / len(values))},
         ),
+    ),
+    Mistake(
+        "empty_crashes",
+        "a corpus of empty candidates crashes; there is no group at all, and its score is 0",
+        "r/c divides by the length of all candidates.",
+        "The evaluation of a model that says nothing ends with an error.",
+        AT,
+        ({"no_match": _divided_first},),
     ),
     Mistake(
         "numbers_unchecked",

@@ -32,17 +32,22 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     plain, narrow = arguments(b, h), t - t // 2
     cotangents = [draw.normal(b, h, *shape) for shape in ((1, d_v), (t + 1, d_k), (t + 1, d_v))]
     full = arguments(b, h, seen=3)
-    large = arguments(b, h)
+    large, low = arguments(b, h), arguments(b, h)
+    # Keys so nearly alike that it is no matter what is subtracted from their scores, as long as something is.
+    below = [low[0].abs() + 0.5, low[1] - 2000, low[2], low[3] - 2000, low[4]]
     return {
         "plain": Probe(plain, cotangents=cotangents),
         "first": Probe(arguments(b, h, seen=0)),
+        "first_window": Probe([*arguments(b, h, seen=0), 2]),
         "no_heads": Probe(arguments(b)),
+        "no_axes": Probe(arguments()),
         "window": Probe([*plain, narrow]),
         "full": Probe([*full, 3]),
         "one": Probe([*plain, 1]),
         "wide": Probe([*plain, t + 1]),
         "wider": Probe([*plain, t + 7], cotangents=cotangents),
         "extremes": Probe([large[0] * 1000, *large[1:]]),
+        "low": Probe(below),
         "float32": Probe(arguments(b, h, dtype=torch.float32)),
         "zero": Probe([*plain, 0], refused="window=0"),
         "negative": Probe([*plain, -1], refused="window=-1"),
@@ -300,8 +305,10 @@ TASK = Task(
         Requirement(
             "values", "the new position attends to all that is kept and to itself.", ("plain",), CACHE
         ),
-        Requirement("first", "at the first step the cache is empty.", ("first",), CACHE),
-        Requirement("axes", "there may be no axis for heads.", ("no_heads",), CACHE),
+        Requirement("first", "at the first step the cache is empty.", ("first", "first_window"), CACHE),
+        Requirement(
+            "axes", "there may be no axis for heads, nor one for the batch.", ("no_heads", "no_axes"), CACHE
+        ),
         Requirement(
             "window",
             "with a window, only its last positions are kept and attended to, the new one included.",
@@ -312,7 +319,7 @@ TASK = Task(
         Requirement(
             "gradients", "gradients reach all five tensors.", ("plain", "wider"), CACHE, ("gradients",)
         ),
-        Requirement("extremes", "scores in the thousands give no NaN.", ("extremes",), CACHE),
+        Requirement("extremes", "scores in the thousands give no NaN.", ("extremes", "low"), CACHE),
         Requirement(
             "dtype", "all results have the dtype of the arguments.", ("plain", "float32"), CACHE, ("dtype",)
         ),

@@ -222,7 +222,7 @@ CAUSAL_MISTAKES = (
         "nanoGPT keeps such a table, as long as its longest text.",
         "For more keys the mask has fewer rows or columns than were asked for, without an error.",
         CAUSAL,
-        tuple({"triangle": _from_a_table(size)} for size in (512, 1024)),
+        tuple({"triangle": _from_a_table(size)} for size in (512, 1024, 2048)),
     ),
     *TO_TYPES,
     Mistake(

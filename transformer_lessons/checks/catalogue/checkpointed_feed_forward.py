@@ -49,10 +49,10 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
             enough={"saved": hidden // 8, "largest": hidden // 3, "peak": hidden // 2 + hidden // 4},
         ),
         "long": Probe(
-            [*_inputs(draw, count, 61), 6],
-            cotangents=[draw.normal(61, 3)],
+            [*_inputs(draw, count, 64), 5],
+            cotangents=[draw.normal(64, 3)],
             meter=True,
-            enough={"saved": 6 * row, "largest": 6 * row, "peak": 40 * row},
+            enough={"saved": 2 * row, "largest": 5 * row, "peak": 40 * row},
         ),
         "no_chunk": Probe([*plain, 0], refused="chunk=0"),
         "negative_chunk": Probe([*plain, -chunk], refused=f"chunk={-chunk}"),

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise, takewhile
 from typing import Any
 
 import torch
@@ -37,7 +38,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     padding = draw.mask(b, 1, 1, k)
     past = torch.ones(1, 1, q, k, dtype=torch.bool).tril(k - q)
     first, second = draw.mask(b, 1, q, k), draw.mask(b, 1, q, k)
-    heads = draw.mask(1, h, 1, k)
+    heads, open_ = draw.mask(1, h, 1, k), torch.ones(1, 1, 1, 1, dtype=torch.bool)
     numbers = {kind: padding.to(kind) for kind in (torch.float32, torch.int64)}
     return {
         "both": Probe([padding, past]),
@@ -58,6 +59,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "floats_alone": Probe([numbers[torch.float32]], refused="a mask of floats 0 and 1, and no other"),
         "integers": Probe([past, numbers[torch.int64]], refused="a mask of integers 0 and 1"),
         "misfit": Probe([past, draw.mask(b, 1, 1, k + 1)], refused=f"masks for {k} and for {k + 1} keys"),
+        "few_axes": Probe([draw.mask(q, k), draw.mask(k)]),
         "column": Probe([draw.mask(b, 1, 1, q).mT, past]),
         "hides_all": Probe([past, torch.zeros_like(padding)]),
         "bytes": Probe([past, padding.to(torch.uint8)], refused="a mask of uint8, 0 and 1"),
@@ -70,8 +72,11 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
             refused=f"masks for batches of {b + 1} and of {b + 2}",
         ),
         "misfit_later": Probe(
-            [torch.ones(1, 1, 1, 1, dtype=torch.bool), padding, draw.mask(b, 1, 1, k + 1)],
+            [open_, padding, draw.mask(b, 1, 1, k + 1)],
             refused=f"masks for any number of keys, for {k} and for {k + 1}",
+        ),
+        "misfit_apart": Probe(
+            [padding, open_, draw.mask(b, 1, 1, k + 1)], refused=f"masks for {k} keys, any number, {k + 1}"
         ),
     }
 
@@ -144,6 +149,12 @@ def _fit_the_first(masks: list[Tensor]) -> list[Tensor]:
     return masks
 
 
+def _fit_their_neighbours(masks: list[Tensor]) -> list[Tensor]:
+    for one, other in pairwise(masks):
+        _fits(one, other)
+    return masks
+
+
 def _fresh_causal(mask: Tensor) -> Tensor:
     queries, keys = mask.shape[-2:] if mask.dim() > 1 else (1, mask.size(-1))
     return torch.ones_like(mask).reshape(*mask.shape[:-2], queries, keys).tril(keys - queries)
@@ -159,6 +170,10 @@ def _reopened(mask: Tensor) -> Tensor:
 
 def _axes_at_the_end(mask: Tensor) -> Tensor:
     return mask[(..., *[None] * (4 - mask.dim()))]
+
+
+def _four_axes(mask: Tensor) -> Tensor:
+    return mask[(None,) * (4 - mask.dim())]
 
 
 def _two_axes_as_padding(mask: Tensor) -> Tensor:
@@ -244,6 +259,17 @@ MISTAKES = (
         ),
     ),
     Mistake(
+        "stops_at_none",
+        "you stop at a None, or return None because of one; the other masks count all the same",
+        "break or return where continue was meant, or None taken for the end of the list.",
+        "Without padding, the causal mask is lost too.",
+        COMBINE,
+        (
+            {"keep": lambda masks: list(takewhile(lambda mask: mask is not None, masks))},
+            {"keep": lambda masks: [] if any(mask is None for mask in masks) else masks},
+        ),
+    ),
+    Mistake(
         "nothing_is_a_tensor",
         "you return a tensor where there is no mask at all; None is what says so",
         "The loop starts from a tensor of True.",
@@ -293,6 +319,14 @@ MISTAKES = (
         "Queries and keys meet batch and heads: an error, or worse, none.",
         BROADCAST,
         ({"align": _axes_at_the_end},),
+    ),
+    Mistake(
+        "axes_added",
+        "you give the result four axes, whatever the masks have; it has those to which the masks broadcast",
+        "Four are what attention has in the end.",
+        "Scores without heads get an axis more.",
+        BROADCAST,
+        ({"finish": _four_axes},),
     ),
     Mistake(
         "two_axes_as_padding",
@@ -347,6 +381,7 @@ MISTAKES = (
             {"fits": _only_keys_fit},
             {"fits": _only_matrices_fit},
             {"fits": lambda a, b: None, "choose": _fit_the_first},
+            {"fits": lambda a, b: None, "choose": _fit_their_neighbours},
         ),
     ),
 )
@@ -382,7 +417,7 @@ TASK = Task(
         Requirement(
             "broadcasting",
             "masks may leave axes out on the left; the others line up from the right.",
-            ("matrix", "keys_only", "column"),
+            ("matrix", "keys_only", "column", "few_axes"),
             BROADCAST,
         ),
         Requirement("nothing", "without any mask, it returns None.", ("nothing", "only_none"), COMBINE),
@@ -402,6 +437,7 @@ TASK = Task(
                 "misfit_queries",
                 "misfit_batch",
                 "misfit_later",
+                "misfit_apart",
             ),
             CONVENTION,
         ),

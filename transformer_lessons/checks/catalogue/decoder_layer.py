@@ -45,7 +45,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     tgt_mask[..., -1, 0] = False  # something must be hidden that causality shows
     full = draw.mask(b, h, t, m), draw.mask(b, h, t, t) | torch.eye(t, dtype=torch.bool)
     padding = tgt_mask[:, :, -1:].clone()  # for all queries; the first shows one key at least
-    padding[..., 0] = True
+    padding[..., 0], padding[1:, ..., -1] = True, False
     # Another call, with a longer target and another source, of which nothing may be kept.
     first = ("", [draw.normal(b, t + 1, d), draw.normal(b, m, d), src_mask], {})
     return {
@@ -59,7 +59,10 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "float32": Probe([x.float(), memory.float()], build=Build([busy], state=halves, training=False)),
         "evaluation_before": Probe([x, memory], build=Build([busy_before], {}, "float64", state, False)),
         "again": Probe([x, memory], build=replace(before, earlier=(first,)), note="the second call"),
-        "heads": Probe([x, memory], build=Build([wrong]), refused="heads that do not divide d_model"),
+        # In float32, as the layer is: nothing else is to be refused.
+        "heads": Probe(
+            [x.float(), memory.float()], build=Build([wrong]), refused="heads that do not divide d_model"
+        ),
     }
 
 
@@ -125,8 +128,11 @@ def _cut(layer: nn.Module, y: Tensor, tgt_mask: Tensor | None) -> Tensor:
     return layer.self_attention(y, mask=tgt_mask.tril())
 
 
-def _plain(layer: nn.Module, y: Tensor, x: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor:
-    return layer.cross_attention(y, memory, mask=mask)
+def _combined_in_place(layer: nn.Module, y: Tensor, tgt_mask: Tensor | None) -> Tensor:
+    seen = causal_mask(y.size(1))
+    if tgt_mask is None or tgt_mask.size(-2) < len(seen):  # as causality cannot be written into one row
+        return layer.self_attention(y, mask=tgt_mask, is_causal=True)
+    return layer.self_attention(y, mask=tgt_mask.logical_and_(seen))
 
 
 def _causal_kept(layer: nn.Module, y: Tensor, tgt_mask: Tensor | None) -> Tensor:
@@ -196,6 +202,14 @@ WIRINGS = (
         "With a padding mask of shape (batch, 1, 1, length), the decoder forgets all but the first token.",
         FLOW,
         ({"look_back": _cut},),
+    ),
+    Mistake(
+        "mask_overwritten",
+        "you combine the masks in place, which writes causality into your caller's tgt_mask",
+        "&= saves a line.",
+        "The caller's padding mask hides the future as well, wherever else it is used.",
+        FLOW,
+        ({"look_back": _combined_in_place},),
     ),
     Mistake(
         "source_mask_ignored",
@@ -435,7 +449,11 @@ TASK = Task(
         ),
         Requirement("dtype", "the output has the dtype of x.", ("after", "float32"), SHAPES, ("dtype",)),
         Requirement(
-            "inputs", "x and memory are left unchanged.", ("after", "before"), "#ch11-wrong", ("inputs",)
+            "inputs",
+            "x, memory and masks are left unchanged.",
+            ("after", "before", "target_mask"),
+            "#ch11-wrong",
+            ("inputs",),
         ),
         Requirement("refusals", "heads that do not divide d_model are refused.", ("heads",), SHAPES),
     ),

@@ -162,6 +162,11 @@ def _first_to_first(queries: int, keys: int) -> Tensor:
     return torch.ones(queries, keys, dtype=torch.bool).tril()
 
 
+def _past_and_itself(queries: int, keys: int) -> Tensor:
+    past = torch.ones(queries, keys - queries, dtype=torch.bool)
+    return torch.cat([past, torch.eye(queries, dtype=torch.bool)], dim=1)
+
+
 def _reshaped(x: Tensor, num_heads: int) -> Tensor:
     return x.reshape(len(x), num_heads, x.size(1), -1)
 
@@ -208,7 +213,18 @@ MISTAKES = (
         "With one token at a time there is nothing to hide, so the mask was left out.",
         "A prompt that is read in one go gives other outputs than one read token by token.",
         CACHE,
-        ({"see": lambda queries, keys: None},),
+        (
+            {"see": lambda queries, keys: None},
+            {"see": lambda queries, keys: causal_mask(queries, keys) if queries == keys else None},
+        ),
+    ),
+    Mistake(
+        "several_alone",
+        "of several new tokens none sees the others; each sees those before it",
+        "A mask of only the diagonal is what “a token sees itself” suggests.",
+        "A prompt that is read in one go gives other outputs than one read token by token.",
+        CACHE,
+        ({"see": _past_and_itself},),
     ),
     Mistake(
         "causal_from_the_first_key",
@@ -356,6 +372,7 @@ MISTAKES = (
         CACHE,
         (
             {"append": lambda past, new: torch.cat([past, new], dim=2).detach()},
+            {"append": lambda past, new: torch.cat([past.detach(), new], dim=2)},
             {"keep": lambda past, all_: all_.detach()},
         ),
     ),

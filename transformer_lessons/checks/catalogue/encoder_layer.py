@@ -46,7 +46,8 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "float32": Probe([x.float()], build=Build([busy], state=halves, training=False)),
         "evaluation_before": Probe([x], build=Build([busy_before], {}, "float64", state, False)),
         "again": Probe([x], build=replace(before, earlier=(first,)), note="the second call"),
-        "heads": Probe([x], build=Build([wrong]), refused="heads that do not divide d_model"),
+        # In float32, as the layer is: nothing else is to be refused.
+        "heads": Probe([x.float()], build=Build([wrong]), refused="heads that do not divide d_model"),
     }
 
 
@@ -60,6 +61,9 @@ class Steps(PackingSteps):
         "feed_forward": 0.0,
     }  # dropout within the sub-layers
     attend: Callable = lambda attention, y, mask: attention(y, mask=mask)
+    ask: Callable = lambda attend, attention, y, x, mask: attend(
+        attention, y, mask
+    )  # y is normed in pre-norm
     transform: Callable = lambda feed_forward, y: feed_forward(y)
     second: Callable = lambda layer: layer.add_norm_feed_forward
     order: Callable = lambda x, one, two: two(one(x))
@@ -82,7 +86,7 @@ def assemble(steps: Steps) -> type[nn.Module]:
 
         def forward(self, x, mask=None):
             def attend(y):
-                return steps.attend(self.self_attention, y, mask)
+                return steps.ask(steps.attend, self.self_attention, y, x, mask)
 
             def transform(y):
                 return steps.transform(self.feed_forward, y)
@@ -181,6 +185,18 @@ WIRINGS = (
         "Weights of another model load without complaint and give other outputs.",
         SHAPES,
         ({"heads": lambda settings: 1}, {"heads": lambda settings: settings["d_model"]}),
+    ),
+    Mistake(
+        "partly_normalised",
+        "with norm_first, attention's queries, keys and values are not all of the normalised vectors",
+        "The lambda's own argument is used once, and x, from outside, for the other two.",
+        "Post-norm is right; in pre-norm queries are compared with keys of another size.",
+        WRONG,
+        (
+            {"ask": lambda attend, attention, y, x, mask: attention(y, x, x, mask=mask)},
+            {"ask": lambda attend, attention, y, x, mask: attention(x, y, y, mask=mask)},
+            {"ask": lambda attend, attention, y, x, mask: attention(y, y, x, mask=mask)},
+        ),
     ),
     Mistake(
         "feed_forward_missing",

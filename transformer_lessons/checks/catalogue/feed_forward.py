@@ -77,7 +77,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     return {
         "relu": Probe([x], build=layer, cotangents=[y]),
         "one": Probe([draw.normal(d)], build=layer),
-        "turned": Probe([draw.normal(t, b, d).transpose(0, 1)], build=layer),
+        "turned": Probe([draw.normal(t, b, 2, d).transpose(0, 1)], build=layer),
         "gelu": Probe([x], build=_build(d, h, state, {"activation": "gelu"}), cotangents=[y]),
         **_dropping(s, draw),
         "smallest": Probe([draw.normal(b, t, 1)], build=_build(1, 1, _state_of_one(draw))),
@@ -167,12 +167,19 @@ TASK = Task(
             ("gradients", "parameters"),
         ),
         Requirement("inputs", "the input is left unchanged.", ("relu",), "#ch09-in-place", ("inputs",)),
-        Requirement("activation", 'activation may be "relu" or "gelu", the exact one.', ("gelu",), BENDS),
+        Requirement(
+            "activation",
+            'activation may be "relu" or "gelu", the exact one.',
+            ("gelu",),
+            BENDS,
+            ("gradients", "parameters"),
+        ),
         Requirement(
             "dropout",
             "in training, dropout hits the hidden activations.",
             ("training", "training_gelu"),
             DROP,
+            ("random",),
         ),
         Requirement(
             "evaluation", "in evaluation nothing is dropped.", ("evaluation", "evaluation_gelu"), DROP

@@ -170,5 +170,5 @@ TASK = Task(
     steps=Steps(),
     assemble=assemble,
     mistakes=MISTAKES,
-    essential=11,  # those of `base_probes`
+    essential=12,  # those of `base_probes`
 )

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from transformer_lessons.checks.catalogue.attention_steps import Steps as StepByStep
 from transformer_lessons.checks.catalogue.attention_steps import attend
+from transformer_lessons.checks.catalogue.contiguous_mistake import CONTIGUOUS_ONLY
 from transformer_lessons.checks.core import Mistake
 
 __all__ = ["FUSED", "LOST", "MASKS", "MEMORY", "MISTAKES", "Steps", "assemble", "by_steps"]
@@ -154,6 +155,7 @@ def _as_booleans(mask):
 
 
 MISTAKES = (
+    CONTIGUOUS_ONLY,
     Mistake(
         "weights_built",
         "you build all the weights, queries × keys of them, step by step; the fused kernel never does",

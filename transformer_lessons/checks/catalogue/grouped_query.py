@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from transformer_lessons.checks.catalogue.attention import BASE
+from transformer_lessons.checks.catalogue.attention import BASE, exchanged
 from transformer_lessons.checks.catalogue.attention_mistakes import CORE
 from transformer_lessons.checks.catalogue.attention_steps import Steps
+from transformer_lessons.checks.catalogue.contiguous_mistake import CONTIGUOUS_ONLY
 from transformer_lessons.checks.core import Draw, Mistake, Probe, Requirement, Task
 
 __all__ = ["TASK"]
@@ -36,9 +37,9 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     empty = draw.mask(b, h, q, k)
     empty[..., 0, :] = False
     wide = draw.normal(b, h, k, s["d_v"])
-    low = query.abs() + 0.5, -2e4 * (key.abs() + 0.5)  # all scores are far below zero
+    low = query.abs() + 0.5, -2e6 * (key.abs() + 0.5)  # all scores are far below zero
     return {
-        "plain": Probe([query, key, value]),
+        "plain": Probe([query, key, value], cotangents=back),
         "one": Probe([query, key[:, :1], value[:, :1]], note="one head of keys and values for all"),
         "as_many": Probe([query, draw.normal(b, h, k, s["d_k"]), wide]),
         "masked": Probe([query, key, value, draw.mask(b, h, q, k)], cotangents=back),
@@ -54,6 +55,9 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "empty": Probe([query, key, value, empty], cotangents=back),
         "alone": Probe(
             [query[:1, :1, :1], key[:1, :1], value[:1, :1]], note="one sentence, one head and one query"
+        ),
+        "exchanged": Probe(
+            [*map(exchanged, (query, key, value))], note="axes exchanged, as after a split into heads"
         ),
         "uneven": Probe(
             [query, draw.normal(b, h - 1, k, s["d_k"]), draw.normal(b, h - 1, k, s["d_v"])],
@@ -327,8 +331,9 @@ def _requirements() -> tuple[Requirement, ...]:
     )
     kept["broadcasting"] = replace(
         kept["broadcasting"],
-        sentence="a mask may be smaller than (batch, heads, queries, keys).",
-        probes=("padding", "grid", "per_head", "head_padding"),
+        sentence="a mask may be smaller than (batch, heads, queries, keys), and inputs may come with their axes "
+        "exchanged.",
+        probes=("padding", "grid", "per_head", "head_padding", "exchanged"),
     )
     kept["extremes"] = replace(kept["extremes"], probes=("large", "low"))
     refusals = Requirement(
@@ -359,6 +364,6 @@ TASK = Task(
     probes=_probes,
     steps=GroupedSteps(),
     assemble=assemble,
-    mistakes=(*SHARING, *(mistake for mistake in CORE if mistake.id in KEPT)),
-    essential=13,  # all but the refusals
+    mistakes=(*SHARING, *(mistake for mistake in CORE if mistake.id in KEPT), CONTIGUOUS_ONLY),
+    essential=14,  # all but the refusals
 )

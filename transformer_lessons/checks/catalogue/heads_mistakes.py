@@ -298,6 +298,11 @@ def _viewed_unless_copied(x: Tensor) -> Tensor:
     return (turned.contiguous() if x.is_contiguous() else turned).view(x.size(0), x.size(2), -1)
 
 
+def _viewed_if_in_order(x: Tensor) -> Tensor:
+    """The memory is reinterpreted wherever that gives no error."""
+    return (x if x.is_contiguous() else x.transpose(1, 2)).reshape(x.size(0), x.size(2), -1)
+
+
 MERGE_MISTAKES = (
     Mistake(
         "view_only",
@@ -309,6 +314,7 @@ MERGE_MISTAKES = (
             {"merge": lambda x: x.reshape(x.size(0), x.size(2), -1)},
             {"merge": lambda x: x.contiguous().view(x.size(0), x.size(2), -1)},
             {"merge": lambda x: x.view(x.size(0), x.size(2), -1)},
+            {"merge": _viewed_if_in_order},
             {"merge": lambda x: x.view(x.size(0), x.size(2), x.size(1) * x.size(3))},
         ),
     ),

@@ -33,6 +33,11 @@ def _halved(value: Any) -> Any:
     return {sentence: value[0]}
 
 
+def _brain(value: Any) -> Any:
+    sentence = "of bfloat16 logits the loss should be computed, and returned, in float32"
+    return {sentence: value[0]}
+
+
 def _kept(value: Any) -> Any:
     sentence = "the loss of float64 logits should be float64, also where all is padding, and then 0"
     return {sentence: value[0]}
@@ -83,6 +88,8 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "no_pad_id": asked(logits, full - 1, None, smoothing=0.2),
         "no_axes": asked(logits[0, 0], full[0, 0], smoothing=0.2),
         "turned": asked(turned, padded.T, smoothing=0.2),
+        "padding_first": asked(logits, padded.flip(-1), smoothing=0.2),
+        "brain": Probe([(3 * logits).bfloat16(), padded], usual, cotangents=up, view=_brain),
         "negative": Probe([logits, padded], {"pad_id": 0, "smoothing": -0.1}, refused="smoothing=-0.1"),
         "above": Probe([logits, padded], {"pad_id": 0, "smoothing": 1.5}, refused="smoothing=1.5"),
         "all": Probe([logits, padded], {"pad_id": 0, "smoothing": 1.0}, refused="smoothing=1.0"),
@@ -114,7 +121,7 @@ TASK = Task(
         Requirement(
             "padding",
             "positions whose target is pad_id count neither in the sum nor in the number.",
-            ("padded", "only_padding"),
+            ("padded", "only_padding", "padding_first"),
             LOSS,
         ),
         Requirement(
@@ -149,7 +156,7 @@ TASK = Task(
         Requirement(
             "dtype",
             "float64 and float32 are kept; narrower logits are computed with in float32.",
-            ("both", "only_padding_type", "float32", "half"),
+            ("both", "only_padding_type", "float32", "half", "brain"),
             LOSS,
         ),
         Requirement(

@@ -17,6 +17,11 @@ def _all_positions(targets: Tensor, pad_id: int | None) -> Tensor:
     return torch.ones_like(targets, dtype=torch.bool)
 
 
+def _before_padding(targets: Tensor, pad_id: int | None) -> Tensor:
+    real = torch.ones_like(targets, dtype=torch.bool) if pad_id is None else targets != pad_id
+    return real.long().cumprod(-1).bool() if real.dim() else real
+
+
 def _all_classes(classes: int, pad_id: int | None, dtype: torch.dtype) -> Tensor:
     return torch.ones(classes, dtype=dtype)
 
@@ -372,6 +377,22 @@ MISTAKES = (
         "Sums over a batch have three digits, and overflow above 65,504.",
         LOSS,
         ({"widen": lambda logits: logits},),
+    ),
+    Mistake(
+        "brain_stays",
+        "you convert float16 to float32, but not bfloat16, which has fewer digits still",
+        "One narrow type was thought of.",
+        "On hardware that computes in bfloat16, sums over a batch have two or three digits.",
+        LOSS,
+        ({"widen": lambda logits: logits.float() if logits.dtype is torch.float16 else logits},),
+    ),
+    Mistake(
+        "after_padding_ignored",
+        "you leave out all that follows the first padding of a row; only positions of padding are to be left out",
+        "Rows are padded on the right, mostly.",
+        "In batches padded on the left, nothing is learned.",
+        LOSS,
+        ({"real": _before_padding, "counted": _before_padding},),
     ),
     Mistake(
         "inputs_edited",

@@ -98,6 +98,8 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "far": _far_from_zero(x),
         "wide": Probe([x.double()], build=Build([d], dtype="float64"), view=lambda output: {}),
         "half": large_in_half(x, state),
+        # Near 2000: their sum is infinite in float16, and their mean is rounded to a whole number.
+        "far_in_half": Probe([(2000 + 4 * draw.normal(b, t, 67)).half()], build=Build([67], dtype="float16")),
         "width_one": Probe([x[..., :1]], build=Build([1])),
         "narrow": Probe([draw.normal(b, t, d + 1)], build=loaded, refused=f"x of width {d + 1}, not {d}"),
         "one_wide": Probe([draw.normal(b, t, 1)], build=loaded, refused=f"x of width 1, not {d}"),
@@ -165,6 +167,11 @@ def scaled_down(by: Callable) -> Callable:
 def viewed(x: Tensor) -> Tensor:
     """Flattened to rows and back; no copy is made."""
     return x.view(-1, x.size(-1)).view(x.shape)
+
+
+def _widened_late(mean: Callable, **steps: Callable) -> dict[str, Callable]:
+    """Centred before anything is widened."""
+    return {"wide": lambda x: Steps().wide(x - mean(x)), "centre": lambda x, axes: x, **steps}
 
 
 def _centred_in_place(x: Tensor, axes: tuple) -> Tensor:
@@ -378,6 +385,21 @@ MISTAKES = (
         EPSILON,
         ({"wide": lambda x: x},),
     ),
+    Mistake(
+        "half_mean",
+        "you take the mean in float16; take it in float32, as the squares",
+        "Only squares seem to be too large for float16.",
+        "Near 2000 the mean is rounded to a whole number, and the sum of 33 such numbers is infinite.",
+        EPSILON,
+        (
+            _widened_late(lambda x: x.mean(-1, keepdim=True)),
+            _widened_late(
+                lambda x: x.mean(-1, keepdim=True),
+                spread=lambda x, axes, eps: (x.square().mean(axes, keepdim=True) + eps).sqrt(),
+            ),
+            _widened_late(lambda x: x.sum(-1, keepdim=True) / x.size(-1)),
+        ),
+    ),
     HALF_SCALED_DOWN,
     VIEWED,
     Mistake(
@@ -386,10 +408,7 @@ MISTAKES = (
         "x -= saves a copy; and .double() makes none where the input is float64.",
         "The residual sum adds the centred input.",
         "#ch09-in-place",
-        (
-            {"centre": _centred_in_place},
-            {"wide": lambda x: x.double(), "centre": _centred_in_place},
-        ),
+        ({"centre": _centred_in_place}, {"wide": lambda x: x.double(), "centre": _centred_in_place}),
     ),
     Mistake(
         "width_unchecked",
@@ -437,7 +456,11 @@ TASK = Task(
             ("dtype",),
         ),
         Requirement(
-            "half", "large float16 numbers survive, and come back as float16.", ("half",), EPSILON, ("dtype",)
+            "half",
+            "large float16 numbers survive, and come back as float16.",
+            ("half", "far_in_half"),
+            EPSILON,
+            ("dtype",),
         ),
         Requirement("inputs", "the input is left unchanged.", ("loaded", "wide"), MATHS, ("inputs",)),
         Requirement(

@@ -41,6 +41,7 @@ STREAM = Requirement(
     "in training the stream itself is never dropped: with silent sub-layers, dropout changes nothing.",
     ("silent",),
     WRONG,
+    ("random",),
 )
 
 

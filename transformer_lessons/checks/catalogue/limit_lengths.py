@@ -33,6 +33,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     for ids in mixed:
         if len(ids) > m:
             ids[0] = END  # an end mark at the wrong end
+    one, long, longer = [7], [7] * (m + 1), [7] * (5 * m)
     exact = [_sentence(draw, m, i % 2 == 0) for i in range(n)]
     short = [_sentence(draw, 1 + i % (m - 1), i % 2 == 0) for i in range(n)]
     cutting = {"too_long": "truncate"}
@@ -48,15 +49,18 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "no_sentences": Probe([[], m], view=_all_fit),
         "one_id": Probe([mixed, 1], cutting, view=_end),
         "refuse": Probe(
-            [ended, m], {"too_long": "refuse"}, refused='sentences too long and too_long="refuse"'
+            [[one, longer, one], m], {"too_long": "refuse"}, refused='one too long and too_long="refuse"'
         ),
-        # Here the first sentence is too long; above, it fits.
-        "default": Probe([plain[1:], m], refused="sentences too long, and nothing said about cutting"),
+        "default": Probe(
+            [[long, one, one], m], refused="the first one too long, and nothing said of cutting"
+        ),
+        "refuse_last": Probe([[one, one, long], m], refused="the last one too long, nothing said of cutting"),
+        "refuse_all": Probe([[long, long], m], refused="all sentences too long, and nothing said of cutting"),
         "unknown": Probe([plain, m], {"too_long": "drop"}, refused='too_long="drop"'),
-        "no_word": Probe([plain, m], {"too_long": ""}, refused='too_long=""'),
-        "part_of_word": Probe([plain, m], {"too_long": "trunc"}, refused='too_long="trunc"'),
-        "capital": Probe([plain, m], {"too_long": "Truncate"}, refused='too_long="Truncate"'),
-        "space": Probe([plain, m], {"too_long": "truncate "}, refused='too_long="truncate "'),
+        "no_word": Probe([short, m], {"too_long": ""}, refused='too_long=""'),
+        "part_of_word": Probe([short, m], {"too_long": "trunc"}, refused='too_long="trunc"'),
+        "capital": Probe([short, m], {"too_long": "Truncate"}, refused='too_long="Truncate"'),
+        "space": Probe([short, m], {"too_long": "truncate "}, refused='too_long="truncate "'),
         "unknown_short": Probe([short, m], {"too_long": "cut"}, refused='too_long="cut", even if all fit'),
         "no_length": Probe([plain, 0], cutting, refused="max_length=0"),
         "negative_length": Probe([plain, -m], cutting, refused=f"max_length={-m}"),
@@ -68,11 +72,13 @@ def _seen(value: Any, sentence: str) -> dict:
     if isinstance(value, dict):  # which would be taken apart into its keys
         return {A_TUPLE: False}
     kept, cut = value
+    lists = isinstance(kept, list) and all(isinstance(ids, list) for ids in kept)
     plain = isinstance(cut, list) and all(type(number) is int for number in cut)
     return {
         A_TUPLE: True,
-        "`kept` should hold as many sentences as there were": len(kept),
-        "the lengths of the sentences in `kept` are not right": [len(ids) for ids in kept],
+        "`kept`, the first of what is returned, should be a list of lists": lists,
+        "`kept` should hold as many sentences as there were": lists and len(kept),
+        "the lengths of the sentences in `kept` are not right": lists and [len(ids) for ids in kept],
         sentence: kept,
         "`cut` should be a list of plain whole numbers, of Python's type int": plain,
         "`cut` should list the numbers, from 0, of the sentences that were cut": cut,
@@ -130,7 +136,7 @@ TASK = Task(
         Requirement(
             "refuse",
             'sentences that are too long are refused unless too_long="truncate".',
-            ("refuse", "default"),
+            ("refuse", "default", "refuse_last", "refuse_all"),
             LENGTHS,
         ),
         Requirement(

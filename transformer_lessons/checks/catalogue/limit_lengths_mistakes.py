@@ -37,7 +37,7 @@ class Steps:
     accept_choice: Callable = _accept_choice
     accept_length: Callable = _accept_length
     is_long: Callable = lambda ids, m: len(ids) > m
-    is_refused: Callable = lambda too_long, which: too_long == "refuse"
+    is_refused: Callable = lambda too_long, which, count: too_long == "refuse"
     refuse: Callable = _complain
     shorten: Callable = _with_end
     leave: Callable = lambda ids, m: list(ids)
@@ -54,7 +54,7 @@ def assemble(steps: Steps) -> Callable:
         steps.accept_choice(too_long)
         steps.accept_length(max_length, sentences)
         which = [number for number, ids in enumerate(sentences) if steps.is_long(ids, max_length)]
-        if which and steps.is_refused(too_long, which):
+        if which and steps.is_refused(too_long, which, len(sentences)):
             steps.refuse(which)
         kept = [
             steps.shorten(ids, max_length) if number in which else steps.leave(ids, max_length)
@@ -286,12 +286,20 @@ MISTAKES = (
         ({"result": lambda kept, cut: kept},),
     ),
     Mistake(
+        "values_swapped",
+        "you return (cut, kept); the sentences come first",
+        "Any order works as long as one unpacks it oneself.",
+        "Callers take numbers for sentences.",
+        LENGTHS,
+        ({"result": lambda kept, cut: (cut, kept)},),
+    ),
+    Mistake(
         "always_cuts",
         "you cut whatever too_long says",
         "Cutting never fails, and that feels safe.",
         "Data is lost without anybody having decided so.",
         LENGTHS,
-        ({"is_refused": lambda too_long, which: False},),
+        ({"is_refused": lambda too_long, which, count: False},),
     ),
     Mistake(
         "only_first_refused",
@@ -299,7 +307,23 @@ MISTAKES = (
         "A check was tried on one sentence.",
         "Data is lost without anybody having decided so.",
         LENGTHS,
-        ({"is_refused": lambda too_long, which: too_long == "refuse" and which[0] == 0},),
+        ({"is_refused": lambda too_long, which, count: too_long == "refuse" and which[0] == 0},),
+    ),
+    Mistake(
+        "only_last_refused",
+        "you refuse only if the last sentence is too long, and cut any other",
+        "The check stands behind the loop, where its variable still holds the last sentence.",
+        "Data is lost without anybody having decided so.",
+        LENGTHS,
+        ({"is_refused": lambda too_long, which, count: too_long == "refuse" and which[-1] == count - 1},),
+    ),
+    Mistake(
+        "refused_only_if_all",
+        "you refuse only if all sentences are too long; one is enough",
+        "all for any.",
+        "Data is lost without anybody having decided so.",
+        LENGTHS,
+        ({"is_refused": lambda too_long, which, count: too_long == "refuse" and len(which) == count},),
     ),
     Mistake(
         "cuts_by_default",
@@ -315,7 +339,7 @@ MISTAKES = (
         "The switch is read nowhere.",
         "Nobody can choose to cut.",
         LENGTHS,
-        ({"is_refused": lambda too_long, which: True},),
+        ({"is_refused": lambda too_long, which, count: True},),
     ),
     Mistake(
         "no_switch",
@@ -367,6 +391,14 @@ MISTAKES = (
         ),
     ),
     Mistake(
+        "empty_word_as_none",
+        "you take an empty too_long for none given",
+        "`too_long or …` reads well, and an empty string counts as False.",
+        "A setting that got lost on its way is not noticed.",
+        LENGTHS,
+        ({"default": lambda given: given or "refuse"},),
+    ),
+    Mistake(
         "choice_checked_late",
         "you look at too_long only once a sentence is too long",
         "The check stands inside the branch that needs it.",
@@ -375,7 +407,7 @@ MISTAKES = (
         (
             {
                 "accept_choice": lambda too_long: None,
-                "is_refused": lambda too_long, which: _accept_choice(too_long) or too_long == "refuse",
+                "is_refused": lambda too_long, which, count: _accept_choice(too_long) or too_long == "refuse",
             },
         ),
     ),

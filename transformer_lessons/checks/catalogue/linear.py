@@ -3,6 +3,7 @@
 import random
 
 from transformer_lessons.attention import linear_attention
+from transformer_lessons.checks.catalogue.attention import exchanged
 from transformer_lessons.checks.catalogue.linear_mistakes import MISTAKES
 from transformer_lessons.checks.catalogue.linear_steps import Steps, assemble
 from transformer_lessons.checks.core import Draw, Probe, Requirement, Task
@@ -62,6 +63,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "none": Probe(none, cotangents=back, note="all features are zero"),
         "empty": Probe(plain, {"key_mask": hidden}, cotangents=back),
         "causal_empty": Probe(square, {"is_causal": True, "key_mask": late}, cotangents=back),
+        "exchanged": Probe([*map(exchanged, plain)], note="axes exchanged, as after a split into heads"),
         "number_mask": Probe(plain, {"key_mask": mask.long()}, refused="A mask of integers 0 and 1"),
         "fewer_keys": Probe(
             _inputs(draw, s, queries=max(q, k), keys=min(q, k)),
@@ -75,12 +77,15 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
 
 def _causal_probes(s: dict[str, int], draw: Draw, square: list, back: list) -> dict[str, Probe]:
     b, h, q, k = (s[name] for name in ("batch", "heads", "queries", "keys"))
-    causal = {"is_causal": True}
+    causal, longer = {"is_causal": True}, _inputs(draw, s, b, h, queries=min(q, k), keys=max(q, k))
+    both_ends = draw.mask(b, 1, max(q, k))
+    both_ends[..., 0] = both_ends[..., -1] = True  # which of them a query sees tells how it is aligned
     mask = draw.mask(b, h, q)
     mask[..., 0] = True  # the first query sees itself alone
     return {
         "causal": Probe(square, causal, cotangents=back),
-        "longer": Probe(_inputs(draw, s, b, h, queries=min(q, k), keys=max(q, k)), causal),
+        "longer": Probe(longer, causal),
+        "longer_masked": Probe(longer, {**causal, "key_mask": both_ends}),
         "causal_long": Probe(_inputs(draw, s, h, queries=131, keys=131), causal),
         "causal_masked": Probe(square, {**causal, "key_mask": mask}),
         "causal_tiny": Probe(_alike(square), causal, note="all features are tiny, and all values the same"),
@@ -97,8 +102,8 @@ TASK = Task(
     requirements=(
         Requirement(
             "returns",
-            "it returns one tensor of shape (…, queries, d_v).",
-            ("plain", "single", "alone"),
+            "it returns one tensor of shape (…, queries, d_v), also for inputs whose axes have been exchanged.",
+            ("plain", "single", "alone", "exchanged"),
             KERNEL,
             ("structure",),
         ),
@@ -124,7 +129,7 @@ TASK = Task(
             "key_mask",
             "keys where key_mask is False count neither in the numerator nor in the divisor; it broadcasts to "
             "(…, keys).",
-            ("masked", "shared_mask", "head_mask", "causal_masked"),
+            ("masked", "shared_mask", "head_mask", "causal_masked", "longer_masked"),
             PADDING,
         ),
         Requirement(
@@ -181,5 +186,5 @@ TASK = Task(
     steps=Steps(),
     assemble=assemble,
     mistakes=MISTAKES,
-    essential=19,  # all but the refusals and the bytes
+    essential=21,  # all but the refusals and the bytes
 )

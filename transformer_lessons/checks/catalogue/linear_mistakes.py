@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from transformer_lessons.checks.catalogue.contiguous_mistake import CONTIGUOUS_ONLY
 from transformer_lessons.checks.catalogue.linear_steps import (
     ON_ONE_SIDE,
     ONE_MISSING,
@@ -194,6 +195,7 @@ MISTAKES = (
         WRONG,
         ({"query_phi": raw, "key_phi": raw},),
     ),
+    CONTIGUOUS_ONLY,
     ON_ONE_SIDE,
     ONE_MISSING,
     other_features(lambda x: F.relu(x) + 1, lambda x: x.softmax(-1), torch.square),

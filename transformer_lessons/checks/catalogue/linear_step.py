@@ -19,6 +19,7 @@ from transformer_lessons.checks.core import Draw, Mistake, Probe, Requirement, T
 __all__ = ["TASK"]
 
 STATE, WRONG, PRECISION = "#ch08-recurrent", "#ch08-wrong", "#ch08-precision"
+SMALL = [10.0**-n for n in (3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 16)]  # numbers that are put into divisors
 
 
 def _sizes(seed: int) -> dict[str, int]:
@@ -49,6 +50,8 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
             {"decay": 0.75},
             note="three axes in front, one of them of size one",
         ),
+        "first_small": Probe([new[0] - 12, new[1] - 12, new[2]], note="all features are small"),
+        "first_tiny": Probe([new[0] - 22, new[1] - 22, new[2]], note="all features are tiny"),
         "float32": Probe([x.float() for x in (*new, *old)]),
         "first_float32": Probe([x.float() for x in new]),
         "whole": Probe([*new, *old], {"decay": 1}, note="decay is an int"),
@@ -290,9 +293,15 @@ MISTAKES = (
         "A division by zero is feared; after the new key was added it cannot be.",
         "Off in the sixth digit or so.",
         STATE,
-        tuple(
-            {"divisor": lambda q, z, e=e: _divisor(q, z) + e} for e in (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
-        ),
+        tuple({"divisor": lambda q, z, e=e: _divisor(q, z) + e} for e in SMALL),
+    ),
+    Mistake(
+        "divisor_clamped",
+        "you raise small divisors to a constant; after the new key was added, no divisor is zero",
+        "clamp(min=1e-6) avoids a division by zero as well.",
+        "Where all features are small, outputs shrink towards zero.",
+        STATE,
+        tuple({"divisor": lambda q, z, e=e: _divisor(q, z).clamp(min=e)} for e in SMALL),
     ),
     Mistake(
         "state_transposed",
@@ -417,7 +426,7 @@ TASK = Task(
         Requirement(
             "first",
             "without S and z it starts with an empty state.",
-            ("first", "first_decayed", "first_single"),
+            ("first", "first_decayed", "first_single", "first_small", "first_tiny"),
             STATE,
         ),
         Requirement(
@@ -464,5 +473,5 @@ TASK = Task(
     steps=Steps(),
     assemble=assemble,
     mistakes=MISTAKES,
-    essential=9,  # all but the refusals
+    essential=11,  # all but the refusals
 )

@@ -11,6 +11,7 @@ from transformer_lessons.checks.catalogue.batch_norm import (
     assemble,
     buffers,
     moving,
+    own,
     running,
     state_of,
 )
@@ -43,6 +44,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "epsilon": Probe([x / 4, mask], build=replace(loaded, kwargs={"eps": 0.5})),
         "names": Probe([], build=new, method="state", view=buffers),
         **moving(loaded, [x, mask], [other, _real(draw, b, t)]),
+        "own": own(loaded, [x, mask]),
         **_unknown(loaded, x, mask, y),
         "float32": Probe([x.float(), mask], build=Build([d])),
         **_refused(loaded, evaluated, x, mask),
@@ -118,8 +120,8 @@ TASK = Task(
         Requirement("epsilon", "ε is added to the variance, under the root.", ("epsilon",), EPSILON),
         Requirement(
             "gradients",
-            "gradients reach real positions, weight and bias, and those at padding are zero.",
-            ("loaded", "evaluation"),
+            "gradients reach real positions, weight and bias, those at padding are zero, and none are kept.",
+            ("loaded", "evaluation", "own"),
             MATHS,
             ("gradients", "parameters"),
         ),

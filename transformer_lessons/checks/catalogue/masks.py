@@ -42,11 +42,13 @@ def _ids(draw: Draw, s: dict[str, int], pad_id: int) -> torch.Tensor:
 def _padding_probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     inside = _ids(draw, s, 7)
     inside[:, 0] = inside[-1] = 7  # the last row is padding alone
+    other = _ids(draw, s, 5)
+    other[0, 0] = 0  # an id like any other, here
     negative = _ids(draw, s, -1)
     negative[0, 0] = 1  # no padding, whatever its sign
     return {
         "zero": Probe([_ids(draw, s, 0), 0]),
-        "other": Probe([_ids(draw, s, 5), 5]),
+        "other": Probe([other, 5]),
         "inside": Probe([inside, 7]),
         "negative": Probe([negative, -1]),
         # As in a real vocabulary: in 8 or 16 bits, each of the first three ids may become the padding's.
@@ -110,7 +112,7 @@ def _causal_probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "one": Probe([1]),
         "longer": Probe([q, k]),
         "one_query": Probe([1, k]),
-        "long": Probe([2, 1031]),
+        "long": Probe([2, 2053]),  # more than float16 can count, and than tables of 2,048 hold
         "device": Probe([q], {"device": "meta"}),
         "device_longer": Probe([q, k], {"device": "meta"}),
         "nothing": Probe([0, k]),

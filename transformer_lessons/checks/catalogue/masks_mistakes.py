@@ -142,6 +142,14 @@ PADDING_MISTAKES = (
         ({"compare": lambda ids, pad_id: ids != 0},),
     ),
     Mistake(
+        "zero_too",
+        "you hide id 0 as well as pad_id",
+        "Padding is 0 in most vocabularies, and other marks seem no words either.",
+        "Where 0 is a word, no query sees it.",
+        PAD,
+        ({"compare": lambda ids, pad_id: (ids != pad_id) & (ids != 0)},),
+    ),
+    Mistake(
         "greater_than",
         "you take ids greater than pad_id for real; they are all that differ from it",
         "ids > 0 works for pad_id 0.",

@@ -39,7 +39,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     empty[..., 0, :] = False
     asked = {"need_weights": True}
     return {
-        "self": Probe([x], build=loaded),
+        "self": Probe([x], build=loaded, cotangents=back),
         "names": Probe([], build=Build([d, h]), method="state", view=_shapes),
         "one_head": Probe([x[:1]], build=replace(loaded, args=[d, 1]), note="one sentence and one head"),
         "cross": Probe([x, memory], {"need_weights": False}, build=replace(loaded, training=True)),
@@ -60,8 +60,14 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         ),
         "head_padding": Probe([x, memory, None, draw.mask(b, h, 1, k)], build=loaded),
         "again": Probe([x, memory], build=used, note="the second call"),
+        "low": Probe([x, _low(draw, b, k, d), other, draw.mask(b, 1, 1, k)], build=loaded),
         **_refused(s, draw, loaded),
     }
+
+
+def _low(draw: Draw, b: int, k: int, d: int) -> Tensor:
+    """Keys in one direction: half of all queries find scores far below −1e4, the others far above."""
+    return draw.normal(b, 1, d) * torch.linspace(2e4, 4e4, k, dtype=torch.float64)[:, None]
 
 
 def _refused(s: dict[str, int], draw: Draw, loaded: Build) -> dict[str, Probe]:
@@ -145,14 +151,15 @@ TASK = Task(
         ),
         Requirement(
             "mask",
-            "a mask hides keys where it is False, and broadcasts to (batch, heads, queries, keys).",
-            ("padding", "causal", "masked", "two_axes", "three_axes", "head_padding"),
+            "a mask hides keys where it is False, whatever the scores are, and broadcasts to (batch, heads, "
+            "queries, keys).",
+            ("padding", "causal", "masked", "two_axes", "three_axes", "head_padding", "low"),
             CROSS,
         ),
         Requirement(
             "gradients",
             "gradients reach the three inputs and all parameters.",
-            ("masked",),
+            ("masked", "self"),
             "#ch07-proof",
             ("gradients", "parameters"),
         ),
@@ -202,5 +209,5 @@ TASK = Task(
     steps=Steps(),
     assemble=assemble,
     mistakes=MISTAKES,
-    essential=16,  # all but the refusals
+    essential=17,  # all but the refusals
 )

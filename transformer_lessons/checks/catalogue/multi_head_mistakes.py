@@ -375,6 +375,22 @@ MISTAKES = (
         ({"hide": _fill(1e-9), "clear": _same}, {"hide": _fill(-1e-9), "clear": _same}),
     ),
     Mistake(
+        "mask_filled_too_small",
+        "you fill hidden scores with a number that real scores can reach",
+        "−100 or −1e4 hides well as long as scores are small.",
+        "When all visible scores are lower still, hidden keys get all the weight.",
+        MASKS,
+        tuple({"hide": _fill(x), **rest} for x in (-1e2, -1e3, -1e4) for rest in ({"clear": _same}, {})),
+    ),
+    Mistake(
+        "naive_exp",
+        "your softmax overflows: exp(score) is infinite from 710 on (89 in float32)",
+        "exp(x) / exp(x).sum() is the textbook formula.",
+        "Large scores give NaN. Subtract the row's maximum first, or use torch.softmax.",
+        "#ch05-saturation",
+        ({"softmax": lambda scores: scores.exp() / scores.exp().sum(-1, keepdim=True)},),
+    ),
+    Mistake(
         "empty_rows_nan",
         "a query that may attend to nothing becomes NaN",
         "A softmax over nothing but −inf is 0/0.",

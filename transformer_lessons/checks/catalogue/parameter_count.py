@@ -50,6 +50,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "output": counted(sizes, tied="output"),
         "none": counted(sizes, tied="none"),
         "norm_first": counted(sizes, norm_first=True),
+        "output_norm_first": counted(sizes, tied="output", norm_first=True),
         "none_norm_first": counted(sizes, tied="none", norm_first=True),
         "shared": counted(sizes, share_layers=True),
         "together": counted(sizes, tied="output", norm_first=True, share_layers=True),
@@ -98,7 +99,7 @@ class Steps:
     accept_tying: Callable = _accept_tying
     inner: Callable = lambda d_model, num_heads, d_k: num_heads * d_k
     attention: Callable = lambda d, inner, heads: 4 * d * inner
-    attention_biases: Callable = lambda d, inner: 3 * inner + d
+    attention_biases: Callable = lambda d, inner, heads: 3 * inner + d
     feed_forward: Callable = lambda d, d_ff: 2 * d * d_ff
     feed_forward_biases: Callable = lambda d, d_ff: d_ff + d
     norm: Callable = lambda d: 2 * d
@@ -129,7 +130,7 @@ def count(
     steps.accept(vocab_size, d_model, d_ff, num_layers, num_heads, d_k)
     steps.accept_tying(tied)
     inner = steps.inner(d_model, num_heads, d_k)
-    attention = steps.attention(d_model, inner, num_heads) + steps.attention_biases(d_model, inner)
+    attention = steps.attention(d_model, inner, num_heads) + steps.attention_biases(d_model, inner, num_heads)
     feed_forward = steps.feed_forward(d_model, d_ff) + steps.feed_forward_biases(d_model, d_ff)
     norm = steps.norm(d_model)
     parts = attention, feed_forward, norm
@@ -155,7 +156,7 @@ MISTAKES = (
         "Formulas in papers count matrices.",
         "The number is a few thousandths too small.",
         PARTS,
-        ({"attention_biases": lambda d, inner: 0, "feed_forward_biases": lambda d, d_ff: 0},),
+        ({"attention_biases": lambda d, inner, heads: 0, "feed_forward_biases": lambda d, d_ff: 0},),
     ),
     Mistake(
         "attention_biases_missing",
@@ -163,7 +164,7 @@ MISTAKES = (
         "The paper's formula of multi-head attention shows none.",
         "The number is too small by three times h·d_k plus d_model for each attention.",
         PARTS,
-        ({"attention_biases": lambda d, inner: 0},),
+        ({"attention_biases": lambda d, inner, heads: 0},),
     ),
     Mistake(
         "attention_biases_all_of_d_model",
@@ -171,7 +172,15 @@ MISTAKES = (
         "With the paper's own sizes the two are equal.",
         "It shows as soon as h·d_k is not d_model.",
         TABLE,
-        ({"attention_biases": lambda d, inner: 4 * d}, {"attention_biases": lambda d, inner: 4 * inner}),
+        ({"attention_biases": lambda d, *_: 4 * d}, {"attention_biases": lambda d, inner, _: 4 * inner}),
+    ),
+    Mistake(
+        "attention_biases_of_one_head",
+        "you count the biases of one head; each head has its own, so three of attention's have h·d_k numbers",
+        "The formula projects to d_k, and the index of the heads is overlooked.",
+        "The number is a little too small.",
+        PARTS,
+        ({"attention_biases": lambda d, inner, heads: 3 * inner // heads + d},),
     ),
     Mistake(
         "feed_forward_biases_missing",
@@ -231,7 +240,7 @@ MISTAKES = (
             {"attention": lambda d, inner, heads: 3 * d * inner},
             {
                 "attention": lambda d, inner, heads: 3 * d * inner,
-                "attention_biases": lambda d, inner: 3 * inner,
+                "attention_biases": lambda d, inner, heads: 3 * inner,
             },
         ),
     ),
@@ -361,10 +370,7 @@ MISTAKES = (
         "In most models h·d_k is d_model, and multi-head layers check something like it.",
         "Models whose heads have more numbers together than the stream cannot be counted.",
         TABLE,
-        (
-            {"accept": _heads_within},
-            {"accept": _head_within},
-        ),
+        ({"accept": _heads_within}, {"accept": _head_within}),
     ),
     Mistake(
         "one_final_norm",
@@ -448,7 +454,7 @@ TASK = Task(
         Requirement(
             "norm_first",
             "a pre-norm model has a final norm behind either stack.",
-            ("norm_first", "none_norm_first"),
+            ("norm_first", "output_norm_first", "none_norm_first"),
             PARTS,
         ),
         Requirement(

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -52,6 +52,11 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         **_training(d, state, x, draw.normal(40, 5, d), weight, bias),
         "evaluation": Probe([x, sublayer], build=quiet),
         "evaluation_before": Probe([x, sublayer], build=quiet_before),
+        # Two sub-layers that return their argument itself, the very same tensor.
+        "same": Probe([x, Given("perceptron", [[], []])], build=quiet),
+        "same_training": Probe(
+            [x, Given("perceptron", [[], []])], build=replace(quiet, training=True), view=lambda output: {}
+        ),
         "float32": Probe([x.float(), halves], build=Build([d], {"norm_first": True}, state=halved)),
         **_refused(x, plain, before, one, short),
     }
@@ -177,6 +182,22 @@ IN_PART = Mistake(
     ),
 )
 
+GIVEN_OVERWRITTEN = Mistake(
+    "given_overwritten",
+    "you write into what the sub-layer gives, which may be your caller's tensor itself",
+    "What a function returns looks like one's own; inplace=True and add_ save a copy.",
+    "With a sub-layer that returns its argument, as an nn.Identity does, the input is changed.",
+    WRONG,
+    (
+        {"after": lambda x, f, norm, drop: norm(drop(f(x)).add_(x))},
+        {
+            "after": lambda x, f, norm, drop: norm(drop(f(x)).add_(x)),
+            "before": lambda x, f, norm, drop: drop(f(norm(x))).add_(x),
+        },
+        {"drop": lambda dropout, y, norm_first: F.dropout(y, dropout.p, dropout.training, inplace=True)},
+    ),
+)
+
 TASK = Task(
     name="residual",
     signature="AddAndNorm(d_model, dropout=0.0, norm_first=False)(x, sublayer)",
@@ -209,6 +230,7 @@ TASK = Task(
             "in training, what the sub-layer gives is dropped with probability p, or divided by 1 − p.",
             ("training_before", "training_after"),
             RULES,
+            ("random",),
         ),
         Requirement(
             "evaluation", "in evaluation nothing is dropped.", ("evaluation", "evaluation_before"), RULES
@@ -216,7 +238,13 @@ TASK = Task(
         Requirement(
             "dtype", "the output has the dtype of the input.", ("after", "float32"), RULES, ("dtype",)
         ),
-        Requirement("inputs", "the input is left unchanged.", ("after", "before"), WRONG, ("inputs",)),
+        Requirement(
+            "inputs",
+            "the input is left unchanged, by a sub-layer that returns it as well.",
+            ("after", "before", "same", "same_training"),
+            WRONG,
+            ("inputs",),
+        ),
         Requirement(
             "refusals",
             "a sub-layer whose output has another shape than its input is refused with ValueError.",
@@ -229,5 +257,5 @@ TASK = Task(
     probes=_probes,
     steps=Steps(),
     assemble=assemble,
-    mistakes=(*PACKING, UNCHECKED, IN_PART),
+    mistakes=(*PACKING, GIVEN_OVERWRITTEN, UNCHECKED, IN_PART),
 )

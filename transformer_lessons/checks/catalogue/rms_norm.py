@@ -39,7 +39,8 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "new": Probe([x], build=Build([d])),
         "loaded": Probe([x], build=loaded, cotangents=[y]),
         "one": Probe([x[0, 0]], build=loaded),
-        "four_axes": Probe([four_axes(draw, b, t, d)], build=loaded),
+        # In evaluation, where everything is the same.
+        "four_axes": Probe([four_axes(draw, b, t, d)], build=replace(loaded, training=False)),
         "epsilon": Probe([x / 2], build=Build([d], {"eps": 0.5}, state=state)),
         "zero": Probe([zero], build=loaded, cotangents=[y]),
         "default": Probe([x * 1e-3], build=Build([d])),

@@ -47,7 +47,7 @@ def _common(s: dict[str, int], draw: Draw, usual: float, small: float) -> dict[s
         "plain": Probe([logits, usual]),
         "one": Probe([logits, small]),
         "one_axis": Probe([logits[-1], usual]),
-        "three_axes": Probe([_logits(draw, 2, s["batch"], s["vocab"]), usual]),
+        "three_axes": Probe([_logits(draw, s["batch"], 2, s["vocab"]).transpose(0, 1), usual]),
         "large": Probe([1000 * logits + 5000, usual]),
         "low": Probe([logits - 10_000, usual]),
         "banned": Probe([banned, usual]),
@@ -129,7 +129,11 @@ TOP_K = Task(
         Requirement("extremes", EXTREMES, ("large", "low"), AT),
         Requirement("banned", "tokens with a logit of −∞ stay impossible.", ("banned", "impossible"), AT),
         Requirement(
-            "dtype", "the result has the dtype of logits.", ("plain", "float32", "half"), AT, ("dtype",)
+            "dtype",
+            "the result has the dtype of logits.",
+            ("plain", "one", "float32", "half"),
+            AT,
+            ("dtype",),
         ),
         Requirement("inputs", "logits are left unchanged.", ("plain", "edited"), AT, ("inputs",)),
         Requirement("refusals", "a k below 1 is refused with ValueError.", ("none", "negative"), AT),
@@ -198,7 +202,11 @@ NUCLEUS = Task(
         Requirement("extremes", EXTREMES, ("large", "low"), AT),
         Requirement("banned", "tokens with a logit of −∞ stay impossible.", ("banned", "impossible"), AT),
         Requirement(
-            "dtype", "the result has the dtype of logits.", ("plain", "float32", "half"), AT, ("dtype",)
+            "dtype",
+            "the result has the dtype of logits.",
+            ("plain", "one", "float32", "half"),
+            AT,
+            ("dtype",),
         ),
         Requirement("inputs", "logits are left unchanged.", ("plain", "edited"), AT, ("inputs",)),
         Requirement(

@@ -33,14 +33,18 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     back = draw.integers(1, 4, b, q)
     back[:, 0] = back[:, -1]  # a segment that comes back, with another between
     back[:, 1] = back[:, 0] % 3 + 1
+    others, keys = _packed(draw, b, q), _packed(draw, b, k)
+    keys += 1 + others.min() - keys.min()  # whoever numbers both anew gets other pairs
+    # So large that nobody counts up to them: a table of that length is refused at once, and not half filled.
+    far, close = (10**13 + 37) * packed, packed + 10**15
     thirds, wide = torch.arange(16) // 3, torch.tensor([7, 7 + 2**16, 7 + 2**32])
     long = torch.cat([thirds + 10**9, thirds + 10**7, wide])[None]
     return {
         "packed": Probe([packed, packed]),
         "zero": Probe([packed - 2, packed - 2]),
-        "cross": Probe([_packed(draw, b, q), _packed(draw, b, k)]),
+        "cross": Probe([others, keys]),
         "returning": Probe([back, back]),
-        "far_apart": Probe([10_000_019 * packed, 10_000_019 * packed]),
+        "far_apart": Probe([far, far]),
         "int32": Probe([packed.int(), packed.int()]),
         "one_axis": Probe([packed[0], packed[0]], refused=f"segments of shape ({q},), without a batch axis"),
         "floats": Probe([packed.double(), packed.double()], refused="segments of floating-point numbers"),
@@ -49,7 +53,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "other_batch": Probe(
             [_packed(draw, b + 1, q), packed[:1]], refused=f"queries of batch size {b + 1}, and keys of 1"
         ),
-        "close": Probe([packed + 10**9, packed + 10**9]),
+        "close": Probe([close, close]),
         # More than 25 positions, from where torch.cdist multiplies; numbers that float32 can tell apart, and
         # numbers that are the same in 16 or 32 bits.
         "long": Probe([long, long]),
@@ -110,6 +114,11 @@ def _runs(segments: Tensor) -> Tensor:
     """Numbers of runs of equal ids."""
     start = segments[..., :1] * 0
     return torch.cat([start, segments.diff(dim=-1).ne(0).long()], -1).cumsum(-1)
+
+
+def _anew(segments: Tensor) -> Tensor:
+    """Numbered from 0 in the order of the numbers they had."""
+    return segments.unique(return_inverse=True)[1]
 
 
 def _pairwise(symbol: str) -> Callable:
@@ -221,6 +230,14 @@ MISTAKES = (
         "A segment in two pieces does not see its other half.",
         SEGMENTS,
         ({"read": lambda queries, keys: (_runs(queries), _runs(keys))},),
+    ),
+    Mistake(
+        "numbered_anew",
+        "you number the segments anew, those of the queries and those of the keys apart",
+        "unique gives small numbers, which make small tables.",
+        "A sentence of the queries meets another one of the keys.",
+        SEGMENTS,
+        ({"read": lambda queries, keys: tuple(_anew(segments) for segments in (queries, keys))},),
     ),
     Mistake(
         "neighbours_only",

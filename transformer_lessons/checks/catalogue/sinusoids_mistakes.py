@@ -235,7 +235,7 @@ TABLE_MISTAKES = (
         "A zero too many or too few.",
         "The slow clocks run at another pace.",
         FORMULA,
-        tuple({"base": lambda b=b: b} for b in (1000.0, 100_000.0)),
+        tuple({"base": lambda b=b: b} for b in (1000.0, 100_000.0, 500_000.0, 1_000_000.0)),
     ),
     Mistake(
         "positions_from_one",
@@ -288,6 +288,16 @@ TABLE_MISTAKES = (
         "In front of the batch axis or behind it, it is one too many for a function.",
         FORMULA,
         ({"shape": lambda table: table[None]}, {"shape": lambda table: table[:, None]}),
+    ),
+    Mistake(
+        "table_too_small",
+        "you cut the table out of one of a fixed length, which ends before these positions do",
+        "Published modules make it once, for 5,000 positions.",
+        "A longer text gets fewer rows than it has words, without an error.",
+        WRONG,
+        tuple(
+            {"shape": lambda table, size=size: table[:size]} for size in (512, 1000, 1024, 2048, 4096, 5000)
+        ),
     ),
     Mistake(
         "odd_crashes",

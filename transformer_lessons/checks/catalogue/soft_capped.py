@@ -1,5 +1,6 @@
 """The check of `soft_capped_attention`, an exercise that goes beyond the chapter and the package."""
 
+import math
 from dataclasses import replace
 
 import torch
@@ -8,21 +9,29 @@ from torch import Tensor
 from transformer_lessons.checks.catalogue.attention import BASE, SMALL, base_probes, sizes
 from transformer_lessons.checks.catalogue.attention_mistakes import CORE
 from transformer_lessons.checks.catalogue.attention_steps import Steps, attend_capped, cap_scores
+from transformer_lessons.checks.catalogue.contiguous_mistake import CONTIGUOUS_ONLY
 from transformer_lessons.checks.core import Draw, Mistake, Probe, Requirement, Task
 
 __all__ = ["TASK"]
 
 ANCHOR = "#ch05-saturation"
 CAP = 1.5
-FORMULA = "weights = softmax(cap · tanh(scores / cap)) with scores = QKᵀ/√d_k, output = weights V."
+WORDS = {
+    "values": "weights = softmax(cap · tanh(scores / cap)) with scores = QKᵀ/√d_k, output = weights V.",
+    "extremes": "scores and caps of any size work: no overflow, no NaN, and nothing hidden leaks.",
+}
 
 
 def probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     """Those of plain attention, and caps that cannot be."""
     found = base_probes(s, draw, (CAP,))
     q, k, v, _ = found["plain"].args
+    low = [q.abs() + 0.5, -1e5 * (k.abs() + 0.5), v]  # and still below −1e4 where the cap is as wide
     return {
         **found,
+        "tiny_cap": Probe([q, k, v, 0.01, draw.mask(s["batch"], s["heads"], s["queries"], s["keys"])]),
+        "large_cap": Probe([q * 300, k * 10, v, 1e6]),
+        "large_cap_masked": Probe([*low, 1e6, draw.mask(s["batch"], 1, 1, s["keys"])]),
         "small_cap": Probe([q, k, v, 0.25]),
         "whole_cap": Probe([q, k, v, 50], note="cap is an int"),
         "zero_cap": Probe([q, k, v, 0.0], refused="cap=0.0"),
@@ -36,6 +45,15 @@ def _clamped(scores: Tensor, cap: float, d_k: int) -> Tensor:
 
 def _before_scaling(scores: Tensor, cap: float, d_k: int) -> Tensor:
     return cap_scores(scores * d_k**0.5, cap) / d_k**0.5
+
+
+def _filled_by_cap(times: float) -> dict:
+    """Hidden scores are a multiple of the cap, which only the step after hiding knows."""
+
+    def hide(scores: Tensor, mask: Tensor | None) -> Tensor:
+        return scores if mask is None else scores.masked_fill(~mask, -math.inf)
+
+    return {"hide": hide, "late": lambda scores, cap: scores.masked_fill(scores == -math.inf, -times * cap)}
 
 
 def _never(scores: Tensor, cap: float, d_k: int) -> Tensor:
@@ -92,6 +110,14 @@ CAPPING = (
         ({"cap": _never, "late": cap_scores, "clear": lambda weights, mask: weights},),
     ),
     Mistake(
+        "mask_filled_by_cap",
+        "you fill hidden scores with a multiple of the cap, which is not far away where the cap is small",
+        "No score exceeds the cap, so −20·cap looks very low.",
+        "With a small cap, hidden keys take a share of the weight.",
+        "#ch05-masks",
+        tuple(_filled_by_cap(times) for times in (2.0, 5.0, 10.0, 20.0, 30.0, 50.0, 100.0)),
+    ),
+    Mistake(
         "cap_unchecked",
         "you accept a cap of zero or less",
         "Nothing fails: the scores become NaN, or change nothing at all.",
@@ -100,8 +126,7 @@ CAPPING = (
         ({"accept_cap": lambda cap: None},),
     ),
 )
-# Capped scores cannot overflow, fall below any of the usual fills, or be so far apart that visible ones vanish.
-HARMLESS = {"naive_exp", "mask_filled_too_small", "mask_after_softmax_renormalised"}
+MORE = {"mask": ("tiny_cap",), "extremes": ("large_cap", "large_cap_masked")}
 
 TASK = Task(
     name="soft_capped_attention",
@@ -110,7 +135,10 @@ TASK = Task(
     returns=("output", "weights"),
     reference=attend_capped(Steps()),
     requirements=(
-        *(replace(r, sentence=FORMULA) if r.id == "values" else r for r in BASE),
+        *(
+            replace(r, sentence=WORDS.get(r.id, r.sentence), probes=(*r.probes, *MORE.get(r.id, ())))
+            for r in BASE
+        ),
         Requirement(
             "refusals",
             "a cap that is not positive is refused with ValueError; a small one is not, nor a whole number.",
@@ -123,5 +151,5 @@ TASK = Task(
     probes=probes,
     steps=Steps(),
     assemble=attend_capped,
-    mistakes=(*CAPPING, *(mistake for mistake in CORE if mistake.id not in HARMLESS)),
+    mistakes=(*CAPPING, *CORE, CONTIGUOUS_ONLY),
 )

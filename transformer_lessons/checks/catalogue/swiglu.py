@@ -37,7 +37,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     return {
         "plain": Probe([x], build=layer, cotangents=[y]),
         "one": Probe([draw.normal(d)], build=layer),
-        "large": Probe([1e4 * x], build=layer),  # exp of such scores is infinite
+        "large": Probe([1e4 * x], build=layer, cotangents=[y]),  # exp of such scores is infinite
         "biased": Probe([x], build=biased, cotangents=[y]),
         **_dropping(s, draw),
         "smallest": Probe([draw.normal(b, t, 1)], build=Build([1, 1], dtype="float64", state=small)),
@@ -250,6 +250,15 @@ MISTAKES = (
         ({"gate": lambda score, gate: score * torch.exp(score) / (1 + torch.exp(score)) * gate},),
     ),
     Mistake(
+        "exp_overflows_backward",
+        "you divide by 1 + exp(−z): for very negative scores it is infinite, and on the way back zero times "
+        "infinity is NaN",
+        "Forwards, dividing by infinity gives the right zero.",
+        "Outputs are right; in float32 one score below −88 makes all gradients NaN. torch.sigmoid is safe.",
+        GATES,
+        ({"gate": lambda score, gate: score / (1 + torch.exp(-score)) * gate},),
+    ),
+    Mistake(
         "sizes_unchecked",
         "you do not refuse all sizes below 1",
         "nn.Linear takes a width of zero with no more than a warning.",
@@ -282,14 +291,20 @@ TASK = Task(
         Requirement("values", "SwiGLU(x) = (silu(x W_1) ∘ x W_3) W_2.", ("plain", "one", "large"), GATES),
         Requirement(
             "gradients",
-            "gradients reach the input and all weights.",
-            ("plain",),
+            "gradients reach the input and all weights, from large scores too.",
+            ("plain", "large"),
             GATES,
             ("gradients", "parameters"),
         ),
         Requirement("bias", "with bias=True, all three maps have one.", ("biased",), GATES, ("parameters",)),
         Requirement("inputs", "the input is left unchanged.", ("plain",), "#ch09-in-place", ("inputs",)),
-        Requirement("dropout", "in training, dropout hits the hidden activations.", ("training",), DROP),
+        Requirement(
+            "dropout",
+            "in training, dropout hits the hidden activations.",
+            ("training",),
+            DROP,
+            ("random",),
+        ),
         Requirement("evaluation", "in evaluation nothing is dropped.", ("evaluation",), DROP),
         Requirement(
             "refusals",

@@ -40,7 +40,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "pad": Probe([unequal, 1, 2, 3]),
         "marks": Probe([unequal, 4, 3, 0]),
         "one_mark": Probe([unequal, 2, 2, 0]),
-        "others": Probe([[*sentences(n, 1, n + 1, low=0), [36_999]], 41, 31, 37]),
+        "others": Probe([[*sentences(n, 1, n + 1, low=0), [2, 1, 36_999, 0]], 41, 31, 37]),
         "empty": Probe([[[], same[0]], 1, 2, 0]),
         "only_empty": Probe([[[]], 1, 2, 0]),
         "types": Probe([unequal, 1, 2, 0], view=_types),

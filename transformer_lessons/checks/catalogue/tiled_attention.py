@@ -5,7 +5,7 @@ import random
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.catalogue.attention import inputs
+from transformer_lessons.checks.catalogue.attention import exchanged, inputs
 from transformer_lessons.checks.catalogue.tiled_attention_mistakes import (
     MEASURED,
     MISTAKES,
@@ -45,7 +45,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     plain = inputs(draw, s, b, h)
     whole = inputs(draw, s, b, h, keys=3 * block)
     query, key, value = inputs(draw, s, b, h)
-    low = [query.abs() + 0.5, -2e4 * (key.abs() + 0.5), value]
+    low = [query.abs() + 0.5, -2e6 * (key.abs() + 0.5), value]
     return {
         "one_tile": Probe([*plain, s["keys"] + 4]),
         "dividing": Probe([*whole, block]),
@@ -58,6 +58,9 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "rows_apart": Probe([query * 10.0 ** torch.arange(q)[:, None], key * 20, value, block]),
         "low": Probe([*low, block]),
         "falling": Probe([*_falling(draw, s), block]),
+        "exchanged": Probe(
+            [*map(exchanged, plain), block], note="axes exchanged, as after a split into heads"
+        ),
         **_counted(draw),
         "no_block": Probe([*plain, 0], refused="block=0"),
         "negative_block": Probe([*plain, -block], refused=f"block={-block}"),
@@ -74,16 +77,28 @@ def _falling(draw: Draw, s: dict[str, int]) -> list[Tensor]:
 def _counted(draw: Draw) -> dict[str, Probe]:
     """For the largest tensor, few queries and many keys; for training, so many of both that a square shows.
 
-    With very few queries, tiles may be somewhat too large before they show: whole rows are told from these.
+    With very few queries, tiles may be somewhat too large before they show: whole rows are told from these. Of
+    two tiles, either is told from both together, and small ones from a small number of large ones. All values
+    with a column of ones, or keys and values side by side, are never too large.
     """
     few = {"d_k": 2, "d_v": 2, "queries": 11, "keys": 67}
     q, k, v = inputs(draw, few)
-    very_few = inputs(draw, {**few, "queries": 5, "keys": 131})
+    narrow = {"d_k": 1, "d_v": 1}
+    very_few = inputs(draw, {**narrow, "queries": 3, "keys": 129})
+    many_keys = inputs(draw, {**narrow, "queries": 16, "keys": 66})
     many = {"d_k": 2, "d_v": 2, "queries": 41, "keys": 41}
     square = 41 * 41 * 8
     return {
         "wide": Probe([q, k, v, 11], meter=True, enough={"largest": k.nbytes}),
-        "wider": Probe([*very_few, 29], meter=True, enough={"largest": very_few[1].nbytes}),
+        "wider": Probe([*very_few, 29], meter=True, enough={"largest": very_few[1].nbytes * 4 // 3}),
+        "two_tiles": Probe([q, k, v, 34], meter=True, enough={"largest": 11 * 34 * 8}),
+        "many_tiles": Probe([*many_keys, 8], meter=True, enough={"largest": many_keys[1].nbytes * 4 // 3}),
+        "training_one_tile": Probe(
+            [*inputs(draw, many), 43],
+            cotangents=[draw.normal(41, 2)],
+            meter=True,
+            enough={"saved": square // 6},
+        ),
         "training": Probe(
             [*inputs(draw, many), 7],
             cotangents=[draw.normal(41, 2)],
@@ -114,7 +129,12 @@ TASK = Task(
         Requirement(
             "remainder", "block need not divide the number of keys.", ("plain", "single_keys"), ONLINE
         ),
-        Requirement("axes", "inputs may come without heads or batch.", ("flat", "batch_only"), ONLINE),
+        Requirement(
+            "axes",
+            "inputs may come without heads or batch, or with their axes exchanged.",
+            ("flat", "batch_only", "exchanged"),
+            ONLINE,
+        ),
         Requirement(
             "gradients", "gradients reach query, key and value.", ("plain",), MEASURED, ("gradients",)
         ),
@@ -133,14 +153,14 @@ TASK = Task(
         Requirement(
             "largest",
             "no tensor holds more scores than queries × block, for however many keys.",
-            ("wide", "wider"),
+            ("wide", "wider", "two_tiles", "many_tiles"),
             ONLINE,
             ("largest",),
         ),
         Requirement(
             "saved",
             "in training too, nothing that grows with queries × keys is kept for the way back.",
-            ("training",),
+            ("training", "training_one_tile"),
             MEASURED,
             ("gradients", "saved"),
         ),
@@ -164,5 +184,5 @@ TASK = Task(
     steps=Steps(),
     assemble=assemble,
     mistakes=MISTAKES,
-    essential=11,  # what is neither refused nor counted
+    essential=12,  # what is neither refused nor counted
 )

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from transformer_lessons.checks.catalogue.contiguous_mistake import CONTIGUOUS_ONLY
 from transformer_lessons.checks.core import Mistake
 
 __all__ = ["MEASURED", "MISTAKES", "ONLINE", "Steps", "assemble"]
@@ -149,6 +150,25 @@ def _tiles_of_two(keys: int, block: int) -> list[slice]:
     return _tiles(keys, 2 * block)
 
 
+def _number_of_tiles(keys: int, block: int) -> list[slice]:
+    return _tiles(keys, -(-keys // block))
+
+
+def _plain_if_short(most: Callable) -> Callable:
+    """Where the keys fit into one tile, nothing is computed again."""
+
+    def outer(attend, query, key, value, block):
+        if key.size(-2) <= most(block):
+            return _all_at_once(attend, query, key, value, block)
+        return _by_rows(attend, query, key, value, block)
+
+    return outer
+
+
+def _starting_at(number: float) -> dict:
+    return {"larger": lambda m, scores: _larger(m, scores).clamp(min=number)}
+
+
 def _edited(query, key, value):
     return query.div_(math.sqrt(query.size(-1))), key, value
 
@@ -177,6 +197,22 @@ MISTAKES = (
         "What was just small enough no longer fits.",
         ONLINE,
         ({"tiles": _tiles_of_two},),
+    ),
+    Mistake(
+        "block_as_number",
+        "you make block tiles; block is how many keys one of them holds",
+        "chunk(n) makes n pieces, split(n) pieces of size n.",
+        "The more keys there are, the larger the tiles: for a long text, nothing is saved.",
+        ONLINE,
+        ({"tiles": _number_of_tiles},),
+    ),
+    Mistake(
+        "one_tile_kept",
+        "where one tile holds all keys you compute attention as usual, which keeps all weights for the way back",
+        "A shortcut for short texts looks harmless, as there is nothing to put together.",
+        "With a large block, memory in training is quadratic again.",
+        MEASURED,
+        ({"outer": _plain_if_short(lambda block: block)},),
     ),
     Mistake(
         "kept_for_backward",
@@ -288,6 +324,14 @@ MISTAKES = (
         ({"outer": _ByHand.apply},),
     ),
     Mistake(
+        "maximum_starts_too_high",
+        "your running maximum starts at a number that all scores of a row can lie below; it starts at −∞",
+        "Zeros are at hand, and −1e4 looks like nothing that a score could be.",
+        "Where all scores are lower still, every exponential is zero, and the output 0/0.",
+        ONLINE,
+        tuple(_starting_at(x) for x in (0.0, -1e2, -1e3, -1e4, -65504.0, -1e5)),
+    ),
+    Mistake(
         "maximum_of_the_tile",
         "you refer to the maximum of the tile alone; the largest score so far is what the sums refer to",
         "The tile's maximum is at hand, and with the correction the formula still holds.",
@@ -327,6 +371,7 @@ MISTAKES = (
         MEASURED,
         ({"inputs": lambda *args: tuple(x.detach() for x in args)},),
     ),
+    CONTIGUOUS_ONLY,
     Mistake(
         "query_edited",
         "you scale the caller's query in place",

@@ -44,10 +44,14 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     built = Build([v, d], state={"weight": weight.float()})
     double = Build([v, d], dtype="float64", state={"weight": weight})
     used = Build([v, d], state={"weight": weight.float()}, earlier=(("", [ids], {}),))
-    below, further, beyond = ids.clone(), ids.clone(), ids.clone()
-    below[-1, -1], further[-1, -1], beyond[0, -1] = -1, -2, v  # in the last sentence, or in the first one
+    trained = (("", [ids], {}), ("load_state_dict", [{"weight": weight.flip(0).float()}], {"strict": False}))
+    learned = replace(built, training=False, earlier=trained)
+    below, further, beyond, above = ids.clone(), ids.clone(), ids.clone(), ids.clone()
+    # In the last sentence, or in the first one.
+    below[-1, -1], further[0, -1], beyond[0, -1], above[0, -1] = -1, -2, v, v + 1
     return {
         "loaded": Probe([ids], build=built, cotangents=[draw.normal(b, t, d, dtype=torch.float32)]),
+        "learned": Probe([ids], build=learned, note="in use, after the weight has changed"),
         "start": Probe([], build=Build([211, 101]), method="state", view=_drawn),
         "start_narrow": Probe([], build=Build([211, 67]), method="state", view=_drawn),
         "int32": Probe([ids[:1, :1].to(torch.int32)], build=built),
@@ -60,6 +64,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         ),
         "further_below": Probe([further], build=built, refused="an id of -2"),
         "beyond": Probe([beyond], build=built, refused=f"an id of {v} with vocab_size={v}"),
+        "further_beyond": Probe([above], build=used, refused=f"an id of {v + 1} with vocab_size={v}"),
         "one_axis": Probe([ids[0]], build=built, refused=f"ids of shape ({t},), without a batch axis"),
         "floats": Probe([ids.float()], build=built, refused="ids of floating-point numbers"),
         "doubles": Probe([ids.double()], build=built, refused="ids of type float64"),
@@ -68,6 +73,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "three_axes": Probe([ids[None]], build=built, refused="ids of three axes"),
         "negative_tokens": Probe([], build=Build([-v, d]), method="state", refused=f"vocab_size={-v}"),
         "negative_width": Probe([], build=Build([v, -d]), method="state", refused=f"d_model={-d}"),
+        "empty": Probe([ids[:0]], build=built, note="no sentences"),
     }
 
 
@@ -106,7 +112,9 @@ TASK = Task(
             LOOKUP,
             ("structure",),
         ),
-        Requirement("values", "a token's vector is its row of weight, times √d_model.", ("loaded",), SCALE),
+        Requirement(
+            "values", "a token's vector is its row of weight, times √d_model.", ("loaded", "learned"), SCALE
+        ),
         Requirement(
             "gradients",
             "each row of weight gets the gradients of all places of its token, added up and times √d_model.",
@@ -120,7 +128,7 @@ TASK = Task(
             ("start", "start_narrow"),
             SCALE,
         ),
-        Requirement("ids", "int64 or int32, one id or many: all will do.", ("int32",), LOOKUP),
+        Requirement("ids", "int64 or int32, no id, one or many: all will do.", ("int32", "empty"), LOOKUP),
         Requirement(
             "dtype",
             "vectors have the dtype of weight, and its digits.",
@@ -134,7 +142,7 @@ TASK = Task(
         Requirement(
             "range",
             "ids below 0 or not below vocab_size are refused with ValueError.",
-            ("negative", "negative_in_use", "further_below", "beyond"),
+            ("negative", "negative_in_use", "further_below", "beyond", "further_beyond"),
             LOOKUP,
         ),
         Requirement(

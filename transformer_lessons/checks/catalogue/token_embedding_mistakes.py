@@ -41,7 +41,9 @@ class Steps:
     accept_ids: Callable = _accept_ids
     accept_range: Callable = _accept_range
     when: Callable = lambda module: True  # whether the range is looked at
+    read: Callable = lambda module: module.weight
     look_up: Callable = lambda ids, weight: F.embedding(ids, weight)
+    scaled: Callable = lambda module: True  # whether the factor is taken
     scale: Callable = lambda x, ids, weight: x * math.sqrt(weight.size(1))
     result: Callable = lambda x: x
 
@@ -59,9 +61,18 @@ def assemble(steps: Steps) -> type[nn.Module]:
             steps.accept_ids(ids)
             if steps.when(self):
                 steps.accept_range(ids, len(self.weight))
-            return steps.result(steps.scale(steps.look_up(ids, self.weight), ids, self.weight))
+            weight = steps.read(self)
+            rows = steps.look_up(ids, weight)
+            return steps.result(steps.scale(rows, ids, weight) if steps.scaled(self) else rows)
 
     return Embedding
+
+
+def _remembered(module: nn.Module) -> Tensor:
+    """A copy of the weight, made at the first call."""
+    if not hasattr(module, "kept"):
+        module.kept = module.weight.clone()
+    return module.kept
 
 
 def _in_place(x: Tensor, ids: Tensor, weight: Tensor) -> Tensor:
@@ -72,6 +83,14 @@ def _in_place(x: Tensor, ids: Tensor, weight: Tensor) -> Tensor:
 
 def _one_hot_that_guesses(ids: Tensor, weight: Tensor) -> Tensor:
     return F.one_hot(ids.long()).to(weight.dtype) @ weight
+
+
+def _refuse(wrong: Callable) -> Callable:
+    def accept(ids: Tensor, vocab_size: int) -> None:
+        if wrong(ids, vocab_size):
+            raise ValueError("ids")
+
+    return accept
 
 
 def _crash_beyond(ids: Tensor, vocab_size: int) -> None:
@@ -88,9 +107,7 @@ def _in_one_sentence(number: int) -> Callable:
     return lambda ids, vocab_size: _accept_range(ids[number], vocab_size)
 
 
-def _no_minus_one(ids: Tensor, vocab_size: int) -> None:
-    if (ids == -1).any() or (ids.numel() and ids.max() >= vocab_size):
-        raise ValueError("ids")
+_no_minus_one = _refuse(lambda ids, v: (ids == -1).any() or (ids >= v).any())
 
 
 def _indexed(ids: Tensor, weight: Tensor) -> Tensor:
@@ -311,6 +328,30 @@ MISTAKES = (
         ({"scale": _in_place},),
     ),
     Mistake(
+        "weight_remembered",
+        "you keep what the weight was at the first call, and go on with that",
+        "The factor never changes, so the product with it was computed once and for all.",
+        "After a step of training, or once weights are loaded, vectors are those of before.",
+        WRONG,
+        ({"read": _remembered},),
+    ),
+    Mistake(
+        "factor_only_in_training",
+        "you multiply by √d_model in training only; vectors are the same in use",
+        "Other parts of a model, such as dropout, do something in training only.",
+        "The model meets vectors that it has never seen.",
+        SCALE,
+        ({"scaled": lambda module: module.training},),
+    ),
+    Mistake(
+        "empty_batch_fails",
+        "your function fails for an empty batch, which has neither a smallest id nor a largest",
+        "min and max need something to choose from.",
+        "The last, empty piece of a data set stops the program.",
+        LOOKUP,
+        ({"accept_range": _refuse(lambda ids, v: ids.min() < 0 or ids.max() >= v)},),
+    ),
+    Mistake(
         "forced_float32",
         "you return float32, whatever the weight's dtype is",
         "Floats were made explicitly somewhere.",
@@ -328,11 +369,14 @@ MISTAKES = (
     ),
     Mistake(
         "negative_wraps",
-        "you index with the ids unchecked, and −1 is the last token then",
+        "you let negative ids through to an index, and −1 is the last token then",
         "Indexing counts from the end for negative numbers.",
         "A mark such as −100 for “no answer” becomes a word, without an error.",
         LOOKUP,
-        ({"accept_range": _crash_beyond, "look_up": _indexed},),
+        (
+            {"accept_range": _crash_beyond, "look_up": _indexed},
+            {"accept_range": _refuse(lambda ids, v: (ids >= v).any()), "look_up": _indexed},
+        ),
     ),
     Mistake(
         "range_unchecked",
@@ -340,7 +384,19 @@ MISTAKES = (
         "It complains, on a CPU.",
         "On a GPU it takes the whole process down.",
         LOOKUP,
-        ({"accept_range": _crash_outside},),
+        (
+            {"accept_range": _crash_outside},
+            {"accept_range": _refuse(lambda ids, v: (ids < 0).any())},
+            {"accept_range": _refuse(lambda ids, v: (ids >= v).any())},
+        ),
+    ),
+    Mistake(
+        "one_beyond",
+        "you let the id vocab_size through; the last token is vocab_size − 1",
+        "> for >=: as many tokens as that are counted from 0.",
+        "An id that is too large by one gives an error of torch.",
+        LOOKUP,
+        ({"accept_range": _refuse(lambda ids, v: ((ids < 0) | (ids > v)).any())},),
     ),
     Mistake(
         "range_of_one_sentence",

@@ -52,13 +52,23 @@ class _Seen:
     def target(self, logits: Tensor) -> dict[str, bool]:
         """Dropped number by number, with the positions added."""
         found = _among(logits @ self.back, _normed(self._dropped(self._embedded(self.tgt[:, :-1]))))
-        share = 1 - self.masks[found.int().argmax(-1)].mean().item()
+        picked = self.masks[found.int().argmax(-1)]
+        share = 1 - picked.mean().item()
         return {
             "in training, dropout should change the embedded target": not found[..., 0].all(),
             "in training, each number of an embedded token with its position should be either dropped or "
             "divided by 1 − p, and nothing else changed": bool(found.any(-1).all()),
             "in training, of the embedded target a share p should be dropped": abs(share - RATE) < BOUND_TO,
+            "in training, each number should be dropped by itself, not whole tokens": bool(
+                (picked.any(-1) & ~picked.all(-1)).any()
+            ),
+            "in training, what the decoder gives should not be dropped": not self._holes(logits),
         }
+
+    def _holes(self, logits: Tensor) -> bool:
+        """Whether single numbers of what was projected are zero: normed, hardly any is."""
+        gone = (logits @ self.back).abs() < 1e-6
+        return bool((gone.any(-1) & ~gone.all(-1)).any())
 
     def source(self, logits: Tensor) -> dict[str, bool]:
         """How often all of a token is kept: by the embedding, and by the layers."""

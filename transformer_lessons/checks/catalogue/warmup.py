@@ -43,6 +43,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "at_once": [3, d, 1],
         "paper": [100_003, 512, 4000],
         "zero": [0, d, w],
+        "narrow": [within, 1, w],
     }
     return {
         **{name: Probe(args, view=_seen) for name, args in asked.items()},
@@ -306,7 +307,7 @@ TASK = Task(
         Requirement(
             "rise",
             "until warmup_steps the rate rises in proportion to the step.",
-            ("within", "first"),
+            ("within", "first", "narrow"),
             SCHEDULE,
         ),
         Requirement(
