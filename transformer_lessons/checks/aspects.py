@@ -149,7 +149,8 @@ def _inputs(task: Task, got: Reply, want: Reply) -> Finding | None:
     changed = [_argument(task, path) for path in got.mutated]
     if not changed:
         return None
-    return Finding(f"it changed its caller's {' and '.join(changed)} in place.", changed[0])
+    named = changed if len(changed) < 4 else [*changed[:2], f"{len(changed) - 2} others"]
+    return Finding(f"it changed its caller's {' and '.join(named)} in place.", changed[0])
 
 
 def _random(task: Task, got: Reply, want: Reply) -> Finding | None:

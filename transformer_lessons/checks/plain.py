@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.adapter import items, leaves
+from transformer_lessons.checks.adapter import items
 
 __all__ = ["changed", "copied", "kind", "mapped", "outgoing", "unlike_others"]
 
@@ -73,13 +73,26 @@ def _short(name: torch.dtype | torch.layout) -> str:
 
 def changed(args: list, kwargs: dict, given: dict) -> list[str]:
     """The paths of arguments that are no longer what they were."""
-    before = {**leaves(args), **leaves(kwargs)}
-    after = {**leaves(given["args"]), **leaves(given["kwargs"])}
-    return [path for path in before if not _same(before[path], after.get(path))]
+    return [*_changes(args, given["args"], ""), *_changes(kwargs, given["kwargs"], "")]
 
 
-def _same(a: Tensor, b: Tensor | None) -> bool:
-    if b is None or a.shape != b.shape or a.dtype != b.dtype:
+def _changes(before: Any, after: Any, path: str) -> list[str]:
+    if isinstance(before, Tensor):
+        return [] if isinstance(after, Tensor) and _same(before, after) else [path]
+    if type(before) in (bool, int, float, str):
+        return [] if before == after or before != before else [path]
+    inner, now = dict(items(before)), dict(items(after))
+    if inner.keys() != now.keys():  # a list that grew, say
+        return [path]
+    return [
+        change
+        for name, item in inner.items()
+        for change in _changes(item, now[name], f"{path}.{name}" if path else name)
+    ]
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    if a.shape != b.shape or a.dtype != b.dtype:
         return False
     b = b.detach()
     return torch.equal(a, b) or bool(a.is_floating_point() and torch.allclose(a, b, 0, 0, equal_nan=True))

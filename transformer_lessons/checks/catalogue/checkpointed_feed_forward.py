@@ -43,10 +43,11 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "flat": Probe([*_inputs(draw, s, t), chunk], cotangents=[draw.normal(t, s["d_model"])]),
         "float32": Probe([*_inputs(draw, s, b, t, dtype=torch.float32), chunk]),
         "training": Probe(
-            [*_inputs(draw, count, 5, 41), 7],
+            # 41 positions in 3 pieces would be 14 at a time; in pieces of 10, whatever is asked for, 10.
+            [*_inputs(draw, count, 5, 41), 3],
             cotangents=[draw.normal(5, 41, 3)],
             meter=True,
-            enough={"saved": hidden // 8, "largest": hidden // 3, "peak": hidden // 2 + hidden // 4},
+            enough={"saved": hidden // 8, "largest": hidden // 5, "peak": hidden // 2 + hidden // 4},
         ),
         "long": Probe(
             [*_inputs(draw, count, 64), 5],
@@ -221,6 +222,18 @@ MISTAKES = (
         "With a small chunk and a long text, the pieces are large.",
         MEASURED,
         ({"outer": lambda f, x, rest, chunk: _outer(f, x, rest, -(-x.size(-2) // chunk))},),
+    ),
+    Mistake(
+        "chunk_not_kept",
+        "your pieces are larger than chunk: of a size of their own, or of so many positions at least",
+        "Small pieces are slow, and a size that went well is kept.",
+        "A caller who asks for smaller pieces, to have less memory used, does not get them.",
+        MEASURED,
+        (
+            {"outer": lambda f, x, rest, chunk: _outer(f, x, rest, max(chunk, 8))},
+            {"outer": lambda f, x, rest, chunk: _outer(f, x, rest, 10)},
+            {"outer": lambda f, x, rest, chunk: _outer(f, x, rest, 2 * chunk)},
+        ),
     ),
     Mistake(
         "last_chunk_dropped",

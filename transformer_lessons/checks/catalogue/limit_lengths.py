@@ -55,6 +55,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
             [[long, one, one], m], refused="the first one too long, and nothing said of cutting"
         ),
         "refuse_last": Probe([[one, one, long], m], refused="the last one too long, nothing said of cutting"),
+        "refuse_two": Probe([[long, one, long], m], refused="two of three too long, nothing said of cutting"),
         "refuse_all": Probe([[long, long], m], refused="all sentences too long, and nothing said of cutting"),
         "unknown": Probe([plain, m], {"too_long": "drop"}, refused='too_long="drop"'),
         "no_word": Probe([short, m], {"too_long": ""}, refused='too_long=""'),
@@ -136,8 +137,11 @@ TASK = Task(
         Requirement(
             "refuse",
             'sentences that are too long are refused unless too_long="truncate".',
-            ("refuse", "default", "refuse_last", "refuse_all"),
+            ("refuse", "default", "refuse_last", "refuse_two", "refuse_all"),
             LENGTHS,
+        ),
+        Requirement(
+            "inputs", "the caller's lists are left unchanged.", ("cut", "end", "short"), LENGTHS, ("inputs",)
         ),
         Requirement(
             "refusals",

@@ -71,6 +71,13 @@ def _no_keyword(given: str | None) -> str:
     return "refuse"
 
 
+def _cut_in_place(ids: list[int], m: int) -> list[int]:
+    has_end = ids[-1] == END
+    del ids[m:]
+    ids[-1] = END if has_end else ids[-1]
+    return list(ids)
+
+
 def _always_ended(ids: list[int], m: int) -> list[int]:
     return [*ids[: m - 1], END]
 
@@ -424,5 +431,13 @@ MISTAKES = (
             {"accept_length": _unless_long_enough(lambda m, sentences: m == 0)},
             {"accept_length": _unless_long_enough(lambda m, sentences: sentences)},
         ),
+    ),
+    Mistake(
+        "caller_cut",
+        "you cut the caller's own lists",
+        "`del ids[max_length:]` is shorter than a new list, and the result looks the same.",
+        "Whoever calls twice, with a smaller and then a larger max_length, gets the short sentences again.",
+        LENGTHS,
+        ({"shorten": _cut_in_place},),
     ),
 )

@@ -96,6 +96,11 @@ def assemble(steps: Steps) -> Callable:
     return teacher_forcing
 
 
+def _appended(y: list[int], bos: int, eos: int) -> list[int]:
+    y.append(eos)
+    return list(y)
+
+
 def _end_kept(tgt_in: Rows, tgt_out: Rows, targets: Rows, eos: int, pad_id: int) -> tuple[Rows, Rows]:
     """What is left of [bos, y, eos, padding …] without its last column."""
     tgt_in = [row.copy() for row in tgt_in]
@@ -329,6 +334,14 @@ MISTAKES = (
         SHIFT,
         ({"accept_ids": lambda bos_id, eos_id, pad_id: None},),
     ),
+    Mistake(
+        "marks_into_targets",
+        "you append the end mark to the caller's own sentences",
+        "`append` changes the list that it is called on.",
+        "The next call on these sentences gives them a second end mark.",
+        SHIFT,
+        ({"says": _appended},),
+    ),
 )
 
 
@@ -358,6 +371,9 @@ TASK = Task(
         ),
         Requirement("empty", "of an empty sentence, the marks are left.", ("empty", "only_empty"), SHIFT),
         Requirement("dtype", "both are of type int64.", ("types", "empty_types"), SHIFT),
+        Requirement(
+            "inputs", "the caller's sentences are left unchanged.", ("same", "unequal"), SHIFT, ("inputs",)
+        ),
         Requirement(
             "refusals",
             "no targets at all, and a pad_id that is also a mark, are refused with ValueError.",
