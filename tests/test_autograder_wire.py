@@ -84,6 +84,15 @@ def test_tensors_arrive_bit_for_bit(ends, dtype, shape):
         got.clone().fill_(1)  # memory of its own, which may be written
 
 
+@pytest.mark.parametrize("order", [(0, 2, 1), (2, 0, 1), (1, 2, 0), (2, 1, 0)])
+def test_exchanged_axes_stay_exchanged_in_memory(ends, order):
+    sent = torch.arange(30.0).reshape(2, 3, 5).permute(order)
+    arrived, plain = crossed(ends, [sent, sent.contiguous()])
+    assert torch.equal(arrived, sent)
+    assert arrived.stride() == sent.stride()
+    assert plain.is_contiguous()
+
+
 def test_views_gradients_and_subclasses_arrive_as_plain_numbers(ends):
     x = torch.randn(7, 5, dtype=torch.complex64)
     sent = [
@@ -165,6 +174,11 @@ FORGED = {
     "a negative axis": frame({"tensor": ["int8", [-1]]}, b"1"),
     "an axis that is true": frame({"tensor": ["int8", [True]]}, b"1"),
     "many axes": frame({"tensor": ["int8", [1] * 17]}, b"1"),
+    "an axis twice": frame({"tensor": ["int8", [1, 2], [1, 1]]}, b"12"),
+    "an axis too many": frame({"tensor": ["int8", [2], [1, 0]]}, b"12"),
+    "an order with an axis that is true": frame({"tensor": ["int8", [1, 2], [True, 0]]}, b"12"),
+    "no order": frame({"tensor": ["int8", [2], 0]}, b"12"),
+    "two orders": frame({"tensor": ["int8", [2], [0], [0]]}, b"12"),
     "more than came": frame({"tensor": ["float64", [2]]}, b"12345678"),
     "less than came": frame({"tensor": ["int8", [1]]}, b"12"),
     "nothing of far too much": frame({"tensor": ["int8", [0, 2**62, 2**62]]}),

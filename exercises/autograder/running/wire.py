@@ -6,7 +6,8 @@ all tensors in the order in which the header names them. In the header
     None, bool, int, float, str   stand for themselves,
     [value, …]                    for a list,
     {"dict": {name: value, …}}    for a dict with string keys,
-    {"tensor": [dtype, shape]}    for a tensor.
+    {"tensor": [dtype, shape]}    for a tensor; with its axes in the order in which they lie in memory
+                                  behind the shape, if that is another.
 
 Whoever sends a frame may be hostile: everything is bounded before it is read or built, and all that a reader can
 raise is `WireError` (what came breaks these rules) and `PeerGoneError` (nothing comes, or nobody reads).
@@ -128,10 +129,19 @@ def _encoded(value: Any, tensors: list[Tensor], count: _Count, depth: int) -> An
     if type(value) is dict and all(type(name) is str for name in value):
         return {"dict": {name: _encoded(item, tensors, count, depth + 1) for name, item in value.items()}}
     if isinstance(value, Tensor) and value.layout is torch.strided and value.dtype in NAMES:
-        plain = value.detach().as_subclass(Tensor).cpu().resolve_conj().resolve_neg().contiguous()
-        tensors.append(plain)
-        return {"tensor": [NAMES[plain.dtype], list(plain.shape)]}
+        plain = value.detach().as_subclass(Tensor).cpu().resolve_conj().resolve_neg()
+        order = _order(plain)
+        tensors.append(plain.permute(order).contiguous())
+        is_usual = order == sorted(order)
+        return {"tensor": [NAMES[plain.dtype], list(plain.shape), *([] if is_usual else [order])]}
     raise WireError(f"value: expected plain values, got {type(value).__name__}")
+
+
+def _order(tensor: Tensor) -> list[int]:
+    """The axes as they lie in memory: after a transpose `view` fails, on the other side too."""
+    order = sorted(range(tensor.dim()), key=lambda axis: -tensor.stride(axis))
+    is_other = tensor.permute(order).is_contiguous() and not tensor.is_contiguous()
+    return order if is_other else list(range(tensor.dim()))
 
 
 def _bytes_of(tensor: Tensor) -> memoryview:
@@ -168,15 +178,19 @@ def _all_decoded(encoded: list, data: memoryview, count: _Count, depth: int) -> 
 
 def _tensor(described: Any, data: memoryview) -> tuple[Tensor, memoryview]:
     """A tensor from the first of the bytes."""
-    if type(described) is not list or len(described) != 2 or described[0] not in NAMES.values():
+    if type(described) is not list or len(described) not in (2, 3) or described[0] not in NAMES.values():
         raise WireError("tensor: no dtype and shape")
-    dtype, shape = DTYPES[described[0]], described[1]
+    dtype, shape, *orders = DTYPES[described[0]], *described[1:]
     if (
         type(shape) is not list
         or len(shape) > AXES
         or not all(type(n) is int and 0 <= n < 2**63 for n in shape)
     ):
         raise WireError("tensor: no shape")
+    axes = list(range(len(shape)))
+    order = orders[0] if orders else axes
+    if type(order) is not list or any(type(axis) is not int for axis in order) or sorted(order) != axes:
+        raise WireError("tensor: no order of axes")
     size = math.prod(shape) * dtype.itemsize
     if size > len(data):
         raise WireError(f"tensor: {size:,} bytes are described, {len(data):,} came")
@@ -188,7 +202,7 @@ def _tensor(described: Any, data: memoryview) -> tuple[Tensor, memoryview]:
     raw = torch.frombuffer(data[:size], dtype=torch.uint8)
     # Of booleans, bytes other than 0 and 1 are neither True nor False.
     found = raw != 0 if dtype is torch.bool else raw.clone().view(dtype)
-    return found.reshape(shape), data[size:]
+    return found.reshape([shape[axis] for axis in order]).permute([*map(order.index, axes)]), data[size:]
 
 
 def _write(connection: socket.socket, data: bytes | memoryview, deadline: float) -> None:

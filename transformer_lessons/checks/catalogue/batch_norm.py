@@ -17,18 +17,7 @@ from transformer_lessons.checks.catalogue.layer_norm import (
 from transformer_lessons.checks.core import Build, Draw, Mistake, Probe, Requirement, Task
 from transformer_lessons.norms import BatchNorm
 
-__all__ = [
-    "CORE",
-    "TASK",
-    "Steps",
-    "after",
-    "assemble",
-    "buffers",
-    "moving",
-    "running",
-    "state_of",
-    "without_graph",
-]
+__all__ = ["CORE", "TASK", "Steps", "after", "apart", "assemble", "buffers", "moving", "running", "state_of"]
 
 MATHS, SENTENCES, EPSILON = "#ch10-batch-norm", "#ch10-sentences", "#ch10-wrong"
 
@@ -86,7 +75,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "one": Probe([x[0, 0]], build=evaluated),
         "names": Probe([], build=new, method="state", view=buffers),
         **moving(loaded, [x], [draw.normal(b, t, d) * 2 + 1]),
-        "own": without_graph(loaded, [x]),
+        "own": apart(loaded, [x]),
         "float32": Probe([x.float()], build=Build([d])),
         "narrow": Probe([draw.normal(b, t, d + 1)], build=loaded, refused=f"x of width {d + 1}, not {d}"),
         "one_wide": Probe([x[..., :1]], build=evaluated, refused=f"x of width 1, not {d}"),
@@ -109,7 +98,7 @@ def moving(loaded: Build, first: list, second: list) -> dict[str, Probe]:
     }
 
 
-def without_graph(loaded: Build, call: list) -> Probe:
+def apart(loaded: Build, call: list) -> Probe:
     """Asks for what only numbers without a graph have, after a batch that has one."""
     x, *mask = call
     build = replace(loaded, earlier=after([x.clone().requires_grad_(), *mask]))

@@ -8,12 +8,12 @@ from torch import Tensor
 
 from transformer_lessons.checks.catalogue.batch_norm import (
     after,
+    apart,
     assemble,
     buffers,
     moving,
     running,
     state_of,
-    without_graph,
 )
 from transformer_lessons.checks.catalogue.layer_norm import norm_sizes
 from transformer_lessons.checks.catalogue.masked_batch_norm_mistakes import MISTAKES, STEPS
@@ -44,7 +44,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "epsilon": Probe([x / 4, mask], build=replace(loaded, kwargs={"eps": 0.5})),
         "names": Probe([], build=new, method="state", view=buffers),
         **moving(loaded, [x, mask], [other, _real(draw, b, t)]),
-        "own": without_graph(loaded, [x, mask]),
+        "own": apart(loaded, [x, mask]),
         **_unknown(loaded, x, mask, y),
         "float32": Probe([x.float(), mask], build=Build([d])),
         **_refused(loaded, evaluated, x, mask),
