@@ -10,7 +10,7 @@ from transformer_lessons.checks.catalogue.attention_option_mistakes import MISTA
 from transformer_lessons.checks.catalogue.attention_steps import Steps, attend
 from transformer_lessons.checks.core import Draw, Probe, Requirement, Task
 
-__all__ = ["BASE", "SMALL", "TASK", "base_probes", "exchanged", "inputs", "sizes"]
+__all__ = ["BASE", "SMALL", "TASK", "base_probes", "exchanged", "inputs", "low_scores", "sizes"]
 
 # What holds for any attention that returns its weights, from basic to subtle.
 BASE = (
@@ -140,9 +140,9 @@ def inputs(
     return [draw.normal(*lead, *shape, dtype=dtype) for shape in shapes]
 
 
-def _low(plain: list[Tensor]) -> list[Tensor]:
-    """The same with scores that are all far below −1e5."""
-    return [plain[0].abs() + 0.5, -2e6 * (plain[1].abs() + 0.5), plain[2]]
+def low_scores(query: Tensor, key: Tensor, value: Tensor, times: float = 2e6) -> list[Tensor]:
+    """The same with scores that are all far below zero: unless told otherwise, below −1e5."""
+    return [query.abs() + 0.5, -times * (key.abs() + 0.5), value]
 
 
 def exchanged(x: Tensor) -> Tensor:
@@ -159,7 +159,7 @@ def base_probes(s: dict[str, int], draw: Draw, extra: tuple = ()) -> dict[str, P
     empty[..., 0, :] = False
     batch_only, single = inputs(draw, s, b), inputs(draw, s)
     large = [plain[0] * 300, plain[1] * 10, plain[2]]
-    low = _low(plain)
+    low = low_scores(*plain)
     alone = [plain[0][:1, :1, :1], plain[1][:1, :1], plain[2][:1, :1]]
     return {
         "plain": Probe([*plain, *extra], cotangents=gradient),
@@ -196,7 +196,7 @@ def probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         **base_probes(s, draw),
         "causal": Probe(square, {"is_causal": True}),
         "causal_masked": Probe([*square, first_key], {"is_causal": True}),
-        "causal_low": Probe([*(x[0, 0] for x in _low(square)), first_key[0, 0]], {"is_causal": True}),
+        "causal_low": Probe([*(x[0, 0] for x in low_scores(*square)), first_key[0, 0]], {"is_causal": True}),
         "causal_left_padded": Probe([*square, left_padded], {"is_causal": True}, cotangents=back),
         "longer": Probe(longer, {"is_causal": True}),
         "causal_alone": Probe([x[0, 0] for x in longer], {"is_causal": True}),

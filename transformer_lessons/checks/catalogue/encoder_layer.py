@@ -61,9 +61,8 @@ class Steps(PackingSteps):
         "feed_forward": 0.0,
     }  # dropout within the sub-layers
     attend: Callable = lambda attention, y, mask: attention(y, mask=mask)
-    ask: Callable = lambda attend, attention, y, x, mask: attend(
-        attention, y, mask
-    )  # y is normed in pre-norm
+    # In pre-norm, y is x normalised.
+    ask: Callable = lambda attend, attention, y, x, mask: attend(attention, y, mask)
     transform: Callable = lambda feed_forward, y: feed_forward(y)
     second: Callable = lambda layer: layer.add_norm_feed_forward
     order: Callable = lambda x, one, two: two(one(x))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from transformer_lessons.checks.catalogue.attention import BASE, exchanged
+from transformer_lessons.checks.catalogue.attention import BASE, exchanged, low_scores
 from transformer_lessons.checks.catalogue.attention_mistakes import CORE
 from transformer_lessons.checks.catalogue.attention_steps import Steps
 from transformer_lessons.checks.catalogue.contiguous_mistake import CONTIGUOUS_ONLY
@@ -37,7 +37,6 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     empty = draw.mask(b, h, q, k)
     empty[..., 0, :] = False
     wide = draw.normal(b, h, k, s["d_v"])
-    low = query.abs() + 0.5, -2e6 * (key.abs() + 0.5)  # all scores are far below zero
     return {
         "plain": Probe([query, key, value], cotangents=back),
         "one": Probe([query, key[:, :1], value[:, :1]], note="one head of keys and values for all"),
@@ -51,7 +50,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         ),
         "float32": Probe([query.float(), key.float(), value.float(), draw.mask(b, 1, q, k)]),
         "large": Probe([query * 300, key * 10, value, draw.mask(b, 1, 1, k)]),
-        "low": Probe([*low, value, draw.mask(b, 1, 1, k)]),
+        "low": Probe([*low_scores(query, key, value), draw.mask(b, 1, 1, k)]),
         "empty": Probe([query, key, value, empty], cotangents=back),
         "alone": Probe(
             [query[:1, :1, :1], key[:1, :1], value[:1, :1]], note="one sentence, one head and one query"

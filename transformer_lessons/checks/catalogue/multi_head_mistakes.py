@@ -5,6 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from transformer_lessons.checks.catalogue.attention_mistakes import CORE
 from transformer_lessons.checks.catalogue.multi_head_result_mistakes import RESULTS
 from transformer_lessons.checks.catalogue.multi_head_steps import accept_heads, defaults
 from transformer_lessons.checks.catalogue.multi_head_widths import crash_if_wide, only, only_alike, only_query
@@ -374,22 +375,7 @@ MISTAKES = (
         MASKS,
         ({"hide": _fill(1e-9), "clear": _same}, {"hide": _fill(-1e-9), "clear": _same}),
     ),
-    Mistake(
-        "mask_filled_too_small",
-        "you fill hidden scores with a number that real scores can reach",
-        "−100 or −1e4 hides well as long as scores are small.",
-        "When all visible scores are lower still, hidden keys get all the weight.",
-        MASKS,
-        tuple({"hide": _fill(x), **rest} for x in (-1e2, -1e3, -1e4) for rest in ({"clear": _same}, {})),
-    ),
-    Mistake(
-        "naive_exp",
-        "your softmax overflows: exp(score) is infinite from 710 on (89 in float32)",
-        "exp(x) / exp(x).sum() is the textbook formula.",
-        "Large scores give NaN. Subtract the row's maximum first, or use torch.softmax.",
-        "#ch05-saturation",
-        ({"softmax": lambda scores: scores.exp() / scores.exp().sum(-1, keepdim=True)},),
-    ),
+    *(mistake for mistake in CORE if mistake.id in ("mask_filled_too_small", "naive_exp")),
     Mistake(
         "empty_rows_nan",
         "a query that may attend to nothing becomes NaN",

@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.catalogue.attention import BASE, SMALL, base_probes, sizes
+from transformer_lessons.checks.catalogue.attention import BASE, SMALL, base_probes, low_scores, sizes
 from transformer_lessons.checks.catalogue.attention_mistakes import CORE
 from transformer_lessons.checks.catalogue.attention_steps import Steps, attend_capped, cap_scores
 from transformer_lessons.checks.catalogue.contiguous_mistake import CONTIGUOUS_ONLY
@@ -26,7 +26,7 @@ def probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     """Those of plain attention, and caps that cannot be."""
     found = base_probes(s, draw, (CAP,))
     q, k, v, _ = found["plain"].args
-    low = [q.abs() + 0.5, -1e5 * (k.abs() + 0.5), v]  # and still below −1e4 where the cap is as wide
+    low = low_scores(q, k, v, 1e5)  # and still below −1e4 where the cap is as wide
     return {
         **found,
         "tiny_cap": Probe([q, k, v, 0.01, draw.mask(s["batch"], s["heads"], s["queries"], s["keys"])]),

@@ -5,7 +5,7 @@ import random
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.catalogue.attention import exchanged, inputs
+from transformer_lessons.checks.catalogue.attention import exchanged, inputs, low_scores
 from transformer_lessons.checks.catalogue.tiled_attention_mistakes import (
     MEASURED,
     MISTAKES,
@@ -45,7 +45,6 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     plain = inputs(draw, s, b, h)
     whole = inputs(draw, s, b, h, keys=3 * block)
     query, key, value = inputs(draw, s, b, h)
-    low = [query.abs() + 0.5, -2e6 * (key.abs() + 0.5), value]
     return {
         "one_tile": Probe([*plain, s["keys"] + 4]),
         "dividing": Probe([*whole, block]),
@@ -56,7 +55,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "float32": Probe([*inputs(draw, s, b, h, dtype=torch.float32), block]),
         "large": Probe([query * 300, key * 10, value, block], cotangents=[draw.normal(b, h, q, s["d_v"])]),
         "rows_apart": Probe([query * 10.0 ** torch.arange(q)[:, None], key * 20, value, block]),
-        "low": Probe([*low, block]),
+        "low": Probe([*low_scores(query, key, value), block]),
         "falling": Probe([*_falling(draw, s), block]),
         "exchanged": Probe(
             [*map(exchanged, plain), block], note="axes exchanged, as after a split into heads"
