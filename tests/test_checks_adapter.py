@@ -134,6 +134,41 @@ def test_nan_that_stays_is_no_edit():
     assert Local({"f": lambda x: 1}).call("f", [torch.tensor([float("nan")])], {}).mutated == []
 
 
+class Sly(list):
+    """A list that is like any other, or says so."""
+
+    def __eq__(self, other):
+        raise ValueError("no truth in this")
+
+
+@pytest.mark.parametrize(
+    "put",
+    [
+        lambda rows: rows[1].append(7),
+        lambda rows: rows[1].pop(),
+        lambda rows: rows[1].__setitem__(0, 8),
+        lambda rows: rows[1].__setitem__(0, 5.0),
+        lambda rows: rows[1].__setitem__(
+            0, torch.tensor([5, 5])
+        ),  # whose comparison is neither true nor false
+        lambda rows: rows[1].__setitem__(0, Sly()),
+        lambda rows: rows.__setitem__(1, None),
+        lambda rows: rows[1].__setitem__(0, rows),
+    ],
+)
+def test_a_list_that_is_changed_inside_is_named(put):
+    rows = [[1, 2], [5, 6], []]
+    reply = Local({"f": lambda rows, **_: put(rows)}).call("f", [rows], {"more": {"a": [float("nan"), None]}})
+    assert reply.error is None
+    assert rows == [[1, 2], [5, 6], []]
+    assert [path[:3] for path in reply.mutated] == ["0.1"]
+
+
+def test_lists_that_are_only_read_are_not_changed():
+    rows, more = [[1, 2.0], [], ["a", True]], {"a": [float("nan"), None, torch.ones(2)]}
+    assert Local({"f": lambda rows, **_: len(rows)}).call("f", [rows], {"more": more}).mutated == []
+
+
 @pytest.mark.parametrize(
     ("value", "kind", "sent"),
     [

@@ -80,7 +80,8 @@ def _changes(before: Any, after: Any, path: str) -> list[str]:
     if isinstance(before, Tensor):
         return [] if isinstance(after, Tensor) and _same(before, after) else [path]
     if type(before) in (bool, int, float, str):
-        return [] if before == after or before != before else [path]
+        is_same = type(after) is type(before) and (before == after or before != before)
+        return [] if is_same else [path]
     inner, now = dict(items(before)), dict(items(after))
     if inner.keys() != now.keys():  # a list that grew, say
         return [path]
