@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from transformer_lessons import checks
-from transformer_lessons.attention import MultiHeadAttention
+from transformer_lessons.attention import MultiHeadAttention, linear_attention
 from transformer_lessons.checks.core import Draw
 
 ATTENTION = "scaled_dot_product_attention"
@@ -628,6 +628,15 @@ def test_missing_keywords_are_found_after_the_core_call():
     assert report.requirement == "causal"
     assert (report.misconception, *report.also) == ("causal_keyword_missing", "dropout_keyword_missing")
     assert "your function does not take is_causal" in report.message
+
+
+def test_one_mistake_made_in_two_ways_is_named_once():
+    def scaled_on_both_sides(query, key, value, **options):
+        width = query.size(-1) ** 0.5
+        return linear_attention(query / width, key / width, value, **options)
+
+    report = checks.check("linear_attention", scaled_on_both_sides)
+    assert (report.misconception, report.also) == ("scaled", ())
 
 
 def test_a_recursive_result_is_described():

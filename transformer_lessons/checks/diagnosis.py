@@ -37,7 +37,10 @@ def diagnose(task: Task, exam: Exam, shown: dict[str, Reply]) -> list[Mistake]:
         chosen = search.needed(chosen, enough)
         reached = search.reach(chosen, 0)
     certain = [search.is_certain(number, reached, chosen) for number in range(len(chosen))]
-    return [mistake for (mistake, _), sure in zip(chosen, certain, strict=True) if sure] if certain[0] else []
+    if not certain[0]:
+        return []
+    # Two ways to make one mistake, as on both sides of a product, are one mistake.
+    return list(dict.fromkeys(mistake for (mistake, _), sure in zip(chosen, certain, strict=True) if sure))
 
 
 def _essential(task: Task, exam: Exam) -> int:
