@@ -32,8 +32,8 @@ def _of_parents(tokens: Tensor, parent: Tensor) -> Tensor:
     return tokens.gather(1, parent[..., None].expand(-1, -1, tokens.size(-1)))
 
 
-def _first_that_go_on(top: Tensor, ends: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    chosen = ends.to(torch.uint8).argsort(stable=True)[:, :k]
+def _first_that_go_on(search, top: Tensor, ends: Tensor) -> tuple[Tensor, Tensor]:
+    chosen = ends.to(torch.uint8).argsort(stable=True)[:, : search.k]
     return chosen, top.gather(1, chosen)
 
 
@@ -58,7 +58,7 @@ class Steps:
     mode: Callable = evaluating
     ids: Callable = lambda config: (config.pad_id, config.bos_id, config.eos_id)
     source_mask: Callable = padding_mask
-    width: Callable = lambda k: k
+    width: Callable = lambda k, vocab: k
     start: Callable = _first_alone
     log_p: Callable = lambda logits: logits.log_softmax(-1)
     add: Callable = lambda scores, log_p, penalty: scores + log_p
@@ -72,6 +72,7 @@ class Steps:
     ended: Callable = lambda search, counting, top: None
     over: Callable = _decided
     cut_off: Callable = lambda scores, best: scores
+    better: Callable = lambda score, best, is_cut: score > best
     fill: Callable = lambda pad, eos: pad
     result: Callable = lambda found, bos: found
 
@@ -82,7 +83,8 @@ def assemble(steps: Steps) -> Callable:
     def beam(model, src, *, beam_size, length_penalty, max_length):
         steps.accept(beam_size, length_penalty, max_length)
         with torch.no_grad(), steps.mode(model):
-            return _Search(steps, model, src, steps.width(beam_size), length_penalty).run(max_length)
+            width = steps.width(beam_size, model.config.target_vocab_size)
+            return _Search(steps, model, src, width, length_penalty).run(max_length)
 
     return beam
 
@@ -129,33 +131,46 @@ class _Search:
         counting = steps.counts(ends, k)
         self.finish(longer, top.masked_fill(~counting, -math.inf), penalty)
         steps.ended(self, counting, top)
-        chosen, self.scores = steps.go_on(top, ends, k)
+        chosen, self.scores = steps.go_on(self, top, ends)
         self.tokens = _of_parents(longer, chosen)
         attainable = steps.score(self.scores.max(1).values, steps.penalty(max_length, self.alpha))
         if n == max_length:
-            self.finish(self.tokens, steps.cut_off(self.scores, self.best), penalty)
+            self.finish(self.tokens, steps.cut_off(self.scores, self.best), penalty, is_cut=True)
         self.done = self.done | steps.over(self, attainable)
         return steps.rows(parent.gather(1, chosen))
 
-    def finish(self, sentences: Tensor, log_p: Tensor, penalty: float) -> None:
+    def finish(self, sentences: Tensor, log_p: Tensor, penalty: float, *, is_cut: bool = False) -> None:
         """Keep the best of what is finished, in each row."""
         score, which = self.steps.score(log_p, penalty).max(1)
-        for row in ((score > self.best) & ~self.done).nonzero().flatten().tolist():
+        better = score.isfinite() & self.steps.better(score, self.best, is_cut)
+        for row in (better & ~self.done).nonzero().flatten().tolist():
             self.best[row] = score[row]
             self.found[row] = sentences[row, which[row], 1:].tolist()
 
 
 def _counted(search, counting: Tensor, top: Tensor) -> None:
-    search.count = getattr(search, "count", 0) + (counting & top.isfinite()).sum(1)
+    search.count_before = getattr(search, "count", torch.zeros(len(top)))
+    search.count = search.count_before + (counting & top.isfinite()).sum(1)
 
 
 def _latest_only(scores: Tensor, log_p: Tensor, penalty: float) -> Tensor:
     return torch.where(scores.isinf(), scores, log_p)
 
 
-def _not_refilled(top: Tensor, ends: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    chosen = torch.arange(k).expand(len(top), k)
-    return chosen, top[:, :k].masked_fill(ends[:, :k], -math.inf)
+def _not_refilled(search, top: Tensor, ends: Tensor) -> tuple[Tensor, Tensor]:
+    chosen = torch.arange(search.k).expand(len(top), search.k)
+    return chosen, top[:, : search.k].masked_fill(ends[:, : search.k], -math.inf)
+
+
+def _fewer(count: Callable) -> Callable:
+    """As many places less as sentences have ended; one is left at least."""
+
+    def go_on(search, top: Tensor, ends: Tensor) -> tuple[Tensor, Tensor]:
+        chosen, scores = _first_that_go_on(search, top, ends)
+        left = (search.k - count(search)).clamp(min=1)
+        return chosen, scores.masked_fill(torch.arange(search.k) >= left[:, None], -math.inf)
+
+    return go_on
 
 
 def _own_rows(parent: Tensor) -> Tensor:
@@ -164,6 +179,15 @@ def _own_rows(parent: Tensor) -> Tensor:
 
 def _not_of_parents(tokens: Tensor, parent: Tensor) -> Tensor:
     return tokens[:, torch.arange(parent.size(1)) % tokens.size(1)]
+
+
+def _all_end(search, counting: Tensor, top: Tensor) -> None:
+    search.all_end = counting[:, : search.k].all(1)
+
+
+def _next_step_at_best(search, attainable: Tensor) -> Tensor:
+    """As if sentences could grow by one token only."""
+    return search.scores.max(1).values / _penalty(search.tokens.size(-1), search.alpha) <= search.best
 
 
 def _while_beaten(search, attainable: Tensor) -> Tensor:
@@ -213,7 +237,7 @@ MISTAKES = (
         "The start was copied beam_size times with log p = 0 each.",
         "Any number of beams gives the answer of one.",
         BEAM,
-        ({"start": lambda scores: scores}, {"width": lambda k: 1}),
+        ({"start": lambda scores: scores}, {"width": lambda k, vocab: 1}),
     ),
     Mistake(
         "tokens_not_of_parents",
@@ -237,7 +261,11 @@ MISTAKES = (
         "topk(beam_size) looks like all that is needed.",
         "The beam gets narrower with every sentence that ends.",
         BEAM,
-        ({"go_on": _not_refilled},),
+        (
+            {"go_on": _not_refilled},
+            {"ended": _counted, "go_on": _fewer(lambda search: search.count)},
+            {"ended": _counted, "go_on": _fewer(lambda search: search.count_before)},
+        ),
     ),
     Mistake(
         "any_end_counts",
@@ -253,7 +281,11 @@ MISTAKES = (
         "Greedy decoding stops at the first end; or the comparison was turned round.",
         "Short sentences win.",
         STOPPING,
-        ({"ended": _counted, "over": lambda search, attainable: search.count > 0}, {"over": _while_beaten}),
+        (
+            {"ended": _counted, "over": lambda search, attainable: search.count > 0},
+            {"over": _while_beaten},
+            {"over": _next_step_at_best},
+        ),
     ),
     Mistake(
         "as_many_as_beams",
@@ -261,7 +293,33 @@ MISTAKES = (
         "Libraries call it early stopping.",
         "Bad sentences that end soon fill the quota.",
         EARLY,
-        ({"ended": _counted, "over": lambda search, attainable: search.count >= search.k},),
+        (
+            {"ended": _counted, "over": lambda search, attainable: search.count >= search.k},
+            {"ended": _all_end, "over": lambda search, attainable: search.all_end},
+        ),
+    ),
+    Mistake(
+        "best_not_kept",
+        "of the sentences that end you keep the first, or the last; the one with the largest score is wanted",
+        "A beam is sorted, so the first that ends looks like the best.",
+        "What ends later, or ended earlier, is lost, however likely it is.",
+        STOPPING,
+        (
+            {"better": lambda score, best, is_cut: score > best if is_cut else best.isinf()},
+            {"better": lambda score, best, is_cut: score > best if is_cut else score.isfinite()},
+        ),
+    ),
+    Mistake(
+        "beam_capped",
+        "you make the beam narrower than asked for: any beam_size is possible, with sums of several tokens",
+        "topk fails where there are fewer tokens than places, at the first step.",
+        "From the second step on there would have been enough beginnings for all places.",
+        BEAM,
+        (
+            {"width": min},
+            {"width": lambda k, vocab: min(k, vocab - 1)},
+            {"width": lambda k, vocab: min(k, 4)},
+        ),
     ),
     Mistake(
         "cut_off_lost",
@@ -288,7 +346,7 @@ MISTAKES = (
         "len(y) of a list that begins with bos_id is one too many.",
         "Sentences of nearly the same score change places.",
         PENALTY,
-        ({"length": lambda n, longest: n + 1},),
+        ({"length": lambda n, longest: n + 1}, {"penalty": lambda n, alpha: _penalty(n + 1, alpha)}),
     ),
     Mistake(
         "penalty_multiplied",
@@ -318,7 +376,11 @@ MISTAKES = (
         "n, or n^α, is what other programs divide by.",
         "For short sentences the difference is large.",
         PENALTY,
-        ({"penalty": lambda n, alpha: n**alpha}, {"penalty": lambda n, alpha: n if alpha else 1.0}),
+        (
+            {"penalty": lambda n, alpha: n**alpha},
+            {"penalty": lambda n, alpha: n if alpha else 1.0},
+            {"penalty": lambda n, alpha: ((5 + n) // 6) ** alpha},
+        ),
     ),
     SOURCE_PADDING_SEEN,
     Mistake(
