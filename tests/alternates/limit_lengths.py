@@ -45,8 +45,9 @@ def popping(sentences, max_length, *, too_long="refuse"):
         raise ValueError(f"{len(cut)} sentences are too long")
     kept = [list(ids) for ids in sentences]
     for ids in kept:
+        last = -2 if ids and ids[-1] == 2 else -1
         while len(ids) > max_length:
-            del ids[-2 if ids[-1] == 2 else -1]
+            del ids[last]
     return tuple(kept), tuple(sorted(cut))
 
 

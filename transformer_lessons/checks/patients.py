@@ -15,20 +15,24 @@ class _Mixer(nn.Module):
         super().__init__()
         self.pattern, self.weight = nn.Parameter(pattern), nn.Parameter(weight)
         self.dropout, self.kind = dropout, kind
+        self.part = nn.Dropout(dropout)  # which goes by its own mode
 
     def forward(self, x: Tensor) -> Tensor:
         if self.kind == "constant":
             return torch.zeros(len(x), len(self.weight), dtype=x.dtype)
         if self.kind == "deaf":
             x = torch.zeros_like(x)
+        if self.kind == "nested":
+            x = torch.cat([self.part(x[:2]), x[2:]])
         mixed = F.dropout(self.pattern @ x, self.dropout, self.training)
         y = torch.tanh(mixed @ self.weight.T)
-        return torch.cat([y, -y], dim=-1) if self.kind == "mirrored" else y
+        return torch.cat([y, -2 * y, y], dim=-1) if self.kind == "mirrored" else y
 
     def get_extra_state(self) -> Tensor:
-        """What a caller should leave as it was: the mode, no gradients, and parameters that can have some."""
+        """What a caller should leave as it was: modes, no gradients, and parameters that can have some."""
+        training = sum(module.training for module in self.modules())
         touched = any(p.grad is not None and bool(p.grad.count_nonzero()) for p in self.parameters())
-        return torch.tensor([self.training, touched, all(p.requires_grad for p in self.parameters())])
+        return torch.tensor([training, touched, all(p.requires_grad for p in self.parameters())])
 
 
 def mixer(pattern: Tensor, weight: Tensor, dropout: float, training: bool, kind: str) -> nn.Module:
@@ -39,8 +43,9 @@ def mixer(pattern: Tensor, weight: Tensor, dropout: float, training: bool, kind:
         weight: (d_out, d_in).
         dropout: of the mixed vectors.
         training: in which mode it comes.
-        kind: "plain"; "mirrored", which returns y and −y side by side; "deaf", which ignores what it is given;
-            "constant", which returns zeros that nothing depends on, its own weights included.
+        kind: "plain"; "nested", in which a part drops some of the first two inputs as well; "mirrored", which
+            returns y, −2y and y side by side; "deaf", which ignores what it is given; "constant", which gives
+            zeros that nothing depends on, its own weights included.
     """
     return _Mixer(pattern, weight, dropout, kind).train(training)
 

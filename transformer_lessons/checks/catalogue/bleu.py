@@ -38,8 +38,9 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     again = [[*_near(chance, sentence), sentence[0], sentence[0], sentence[0]] for sentence in truth]
     shorter = [_near(chance, sentence, longer=-2) for sentence in truth]
     longer = [_near(chance, sentence, longer=3) for sentence in truth]
-    uneven = [shorter[0][:3], *longer[1:]] if len(truth) > 1 else shorter
-    several = [[[*t, t[0]], [*t, t[0], t[0]], t[1:]] for t in truth]  # the candidate has the first more often
+    uneven = [*same, same[0][:3], []], [*one, one[0], one[0]]  # one too short for groups of 4, and one empty
+    # The candidate has the first more often; the last reference alone has what the others lack of it.
+    several = [[[*t, t[0]], [*t, t[0], t[0]], a[1:-3]] for t, a in zip(truth, again, strict=True)]
     # Longer by 9, shorter by 4, longer by 1; or this last and two shorter ones, so that it is not always the
     # one in the middle. Then one that is shorter by 1; and, of two equally close, the shorter one last.
     apart = [
@@ -57,7 +58,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "shorter": Probe([shorter, one]),
         "longer": Probe([longer, one]),
         "again": Probe([again, one]),
-        "uneven": Probe([uneven, one]),
+        "uneven": Probe([*uneven]),
         "several": Probe([again, several]),
         "apart": Probe([and_one, apart + far]),
         "below": Probe([and_one, below + far]),

@@ -57,11 +57,13 @@ class Steps:
 
     accept: Callable = _accept
     corpus: Callable = lambda score, candidates, references: score(candidates, references)
+    counted_in: Callable = lambda candidate, references, n: references
     grams: Callable = _grams
     orders: tuple = ORDERS
     allowed: Callable = _most
     right: Callable = lambda found, allowed: (found & allowed).total()
-    total: Callable = lambda found, references: found.total()
+    total: Callable = lambda found, references, places: found.total()
+    length: Callable = len
     closest: Callable = _closest
     no_match: Callable = _no_match
     share: Callable = _share
@@ -74,8 +76,9 @@ def assemble(steps: Steps) -> Callable:
     """Corpus BLEU in these steps."""
 
     def counted(candidate, references, n):
+        references = steps.counted_in(candidate, references, n)
         found, of = steps.grams(candidate, n), [steps.grams(r, n) for r in references]
-        return steps.right(found, steps.allowed(of)), steps.total(found, of)
+        return steps.right(found, steps.allowed(of)), steps.total(found, of, len(candidate) - n + 1)
 
     def score(candidates, references):
         every = list(zip(candidates, references, strict=False))
@@ -86,7 +89,7 @@ def assemble(steps: Steps) -> Callable:
         nothing = steps.no_match(pairs)
         if nothing is not None:
             return nothing
-        c, r = sum(len(c) for c, _ in every), sum(steps.closest(c, rs) for c, rs in every)
+        c, r = sum(steps.length(c) for c, _ in every), sum(steps.closest(c, rs) for c, rs in every)
         return steps.scale * steps.brevity(c, r) * steps.mean([steps.share(*pair) for pair in pairs])
 
     def bleu(candidates, references):
@@ -120,6 +123,29 @@ def _mean_length(candidate: Tokens, references: list[Tokens]) -> float:
 
 def _middle_length(candidate: Tokens, references: list[Tokens]) -> int:
     return sorted(map(len, references))[len(references) // 2]
+
+
+def _matches(candidate: Tokens, reference: Tokens, orders: tuple) -> int:
+    return sum((_grams(candidate, n) & _grams(reference, n)).total() for n in orders)
+
+
+def _best(orders: Callable) -> Callable:
+    """The one reference that has most in common with the candidate, in groups of these sizes."""
+    return lambda candidate, references, n: [
+        max(references, key=lambda reference: _matches(candidate, reference, orders(n)))
+    ]
+
+
+def _nearest(candidate: Tokens, references: list[Tokens], n: int) -> list[Tokens]:
+    return [min(references, key=lambda r: (abs(len(r) - len(candidate)), len(r)))]
+
+
+def _without(shorter_than: int) -> Callable:
+    def corpus(score, candidates, references):
+        pairs = [pair for pair in zip(candidates, references, strict=False) if len(pair[0]) >= shorter_than]
+        return score([c for c, _ in pairs], [rs for _, rs in pairs])
+
+    return corpus
 
 
 def _mean_of_sentences(score: Callable, candidates: list, references: list) -> float:
@@ -185,8 +211,8 @@ MISTAKES = (
         "Long candidates gain instead of losing.",
         AT,
         (
-            {"total": lambda found, references: references[0].total()},
-            {"total": lambda found, references: max(r.total() for r in references)},
+            {"total": lambda found, references, places: references[0].total()},
+            {"total": lambda found, references, places: max(r.total() for r in references)},
         ),
     ),
     Mistake(
@@ -228,6 +254,27 @@ MISTAKES = (
         "Short sentences weigh as much as long ones, and many are 0.",
         WRONG,
         ({"corpus": _mean_of_sentences},),
+    ),
+    Mistake(
+        "short_ones_skipped",
+        "you skip candidates that are empty or short; their tokens and their references' lengths count too",
+        "Where there is no group to count there seems to be nothing to do.",
+        "Whoever says nothing to a hard sentence is not punished for it.",
+        AT,
+        (
+            {"corpus": _without(1)},
+            {"closest": lambda candidate, references: _closest(candidate, references) if candidate else 0},
+            {"corpus": _without(4)},
+            {"length": lambda candidate: len(candidate) if len(candidate) >= 4 else 0},
+        ),
+    ),
+    Mistake(
+        "negative_totals",
+        "you count len − n + 1 groups even where that is negative; a sentence shorter than n has none",
+        "The formula is right for sentences of usual length.",
+        "An empty candidate takes away from what others said, and precision rises.",
+        AT,
+        ({"total": lambda found, references, places: places},),
     ),
     Mistake(
         "corpus_joined",
@@ -297,6 +344,17 @@ MISTAKES = (
                 "allowed": lambda references: references[0],
                 "closest": lambda candidate, references: len(references[0]),
             },
+        ),
+    ),
+    Mistake(
+        "one_reference_chosen",
+        "you choose one reference for all groups; each counts as often as in the one that has most of it",
+        "The best translation is looked for, and then it alone is compared with.",
+        "A translation that takes its words from several references loses.",
+        AT,
+        tuple(
+            {"counted_in": chosen}
+            for chosen in (_best(lambda n: (n,)), _best(lambda n: ORDERS), _best(lambda n: (1,)), _nearest)
         ),
     ),
     Mistake(

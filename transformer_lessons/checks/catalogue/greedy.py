@@ -2,10 +2,10 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from transformer_lessons.checks.catalogue.decoding_mistakes import MODES, SOURCE_PADDING_SEEN, ids_assumed
 from transformer_lessons.checks.catalogue.small_models import (
@@ -24,33 +24,38 @@ from transformer_lessons.masks import padding_mask
 __all__ = ["TASK"]
 
 GREEDY, BATCH, WRONG, CACHE = "#ch15-greedy", "#ch15-batch", "#ch15-wrong", "#ch15-cache"
-NUMBERS = (150, 246, 262, 329, 445)  # small models that tell all mistakes apart
-ROWS, LONGEST, FEW = 13, 5, 3
+# Small models that tell all mistakes apart; each with a seed that gives the numbers 0, 1 and 2 to words that
+# are read in the probe `ids`, and said there before a sentence is over.
+NUMBERS = {150: 184, 246: 295, 262: 290, 329: 257, 445: 275}
+ROWS, LONGEST = 13, 6
+OTHER = (5, 3, 6)  # padding, beginning and end; 0, 1 and 2 are words
+# A source of one word, at which all small models go on and on, and room for it: neither one token less than
+# the model's limit nor what goes by the source's length would do.
+ENDLESS, MANY = [4], 11
 
 
 def _sizes(seed: int) -> dict[str, int]:
-    return {"number": random.Random(seed).choice(NUMBERS), "seed": seed, "rows": ROWS}
+    return {"number": random.Random(seed).choice(list(NUMBERS)), "seed": seed, "rows": ROWS}
 
 
 def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     small, taken = Small(s["number"], s["seed"], ROWS), steps_taken(s["number"], ROWS)
-    rows = small.order[: s["rows"]]
-    if rows[0] == loudest(s["number"], ROWS):  # an argmax over everything would be that of the first row
-        rows = rows[1:] + rows[:1]
+    loud = loudest(s["number"], ROWS)
+    rows = _in_order(small.order[: s["rows"]], taken, loud)
     long = [row for row in small.order if taken[row] > LONGEST][:1]
-    short = [row for row in small.order if taken[row] <= LONGEST][: s["rows"]]
+    short = [row for row in small.order if taken[row] < LONGEST][: s["rows"]]
+    quickest = [min(short, key=lambda row: taken[row])] * len(short)  # so that most end before the others do
+    early = _in_order(short + quickest, taken, loud)
     full = small.max_length
-    # Of few words, it says as much as the model can: neither the model's limit nor the source's is max_length.
-    endless = [row for row in small.order if taken[row] >= full and not small.src[row, FEW:].any()][:1]
     model, src = small.model(), small.source(rows)
     training, evaluated = (small.model(kind=kind, dropout=NEARLY_ALL) for kind in WATCHED)
-    other = (5, 3, 0)  # padding, beginning and end
+    renamed = Small(s["number"], NUMBERS[s["number"]], ROWS)
     return {
         "alone": Probe([model, small.source(long)], {"max_length": 3}),
         "batch": Probe([model, src], {"max_length": LONGEST}),
-        "early": Probe([model, small.source(short)], {"max_length": full}),
-        "full": Probe([model, small.source(endless)[:, :FEW]], {"max_length": full}),
-        "ids": Probe([small.model(other), small.source(rows, other)], {"max_length": 3}),
+        "early": Probe([model, small.source(early)], {"max_length": full}),
+        "full": Probe([small.model(max_length=MANY), small.source(ENDLESS)[:, :1]], {"max_length": MANY}),
+        "ids": Probe([renamed.model(OTHER), _after_zero(renamed.source(rows, OTHER))], {"max_length": 4}),
         "training": Probe([training, src], {"max_length": 1}, look=(0,), view=in_training),
         "evaluation": Probe([evaluated, src], {"max_length": 1}, look=(0,), view=in_evaluation),
         "none": Probe([model, src], {"max_length": 0}, refused="max_length=0"),
@@ -61,6 +66,21 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
             refused=f"max_length={full + 1}, of a model for {full} tokens",
         ),
     }
+
+
+def _in_order(rows: list[int], taken: list[int], loudest: int) -> list[int]:
+    """The same with two at the ends whose answers are neither the longest nor the shortest of all.
+
+    Nor is the first the loudest: an argmax over everything would be its own.
+    """
+    least = min(taken[row] for row in rows)
+    ends = [row for row in rows if least < taken[row] < LONGEST and row != loudest][:2]
+    return ends[:1] + [row for row in rows if row not in ends] + ends[1:]
+
+
+def _after_zero(src: Tensor) -> Tensor:
+    """The same behind the word 0, which makes a column of zeros that is no padding."""
+    return torch.cat([torch.zeros_like(src[:, :1]), src], 1)
 
 
 def _accept(max_length: int, longest: int) -> None:
@@ -80,6 +100,7 @@ class Steps:
     accept: Callable = _accept
     mode: Callable = evaluating
     ids: Callable = lambda config: (config.pad_id, config.bos_id, config.eos_id)
+    read: Callable = lambda src, pad: src
     first: Callable = lambda pad, bos: bos
     source_mask: Callable = padding_mask
     most: Callable = lambda max_length, longest, source: max_length
@@ -88,7 +109,7 @@ class Steps:
     position: Callable = lambda logits: logits[:, -1]
     choose: Callable = lambda logits: logits.argmax(1)
     advance: Callable = _advance
-    result: Callable = lambda tokens: tokens[:, 1:]
+    result: Callable = lambda tokens, pad, eos: tokens[:, 1:]
 
 
 def assemble(steps: Steps) -> Callable:
@@ -97,6 +118,7 @@ def assemble(steps: Steps) -> Callable:
     def greedy(model, src, *, max_length):
         steps.accept(max_length, model.config.max_length)
         pad, bos, eos = steps.ids(model.config)
+        src = steps.read(src, pad)
         with torch.no_grad(), steps.mode(model):
             memory, src_mask = model.encode(src), steps.source_mask(src, model.config.pad_id)
             tokens = src.new_full((len(src), 1), steps.first(pad, bos))
@@ -107,7 +129,7 @@ def assemble(steps: Steps) -> Callable:
                 logits = model.project(model.decode(steps.context(tokens), memory, src_mask))
                 token = steps.choose(steps.position(logits))
                 tokens, done = steps.advance(tokens, token, done, pad, eos)
-        return steps.result(tokens)
+        return steps.result(tokens, pad, eos)
 
     return greedy
 
@@ -131,6 +153,39 @@ def _repeats_the_end(
 ) -> tuple[Tensor, Tensor]:
     token = token.masked_fill(done, eos)
     return torch.cat([tokens, token[:, None]], 1), done | (token == eos)
+
+
+def _later_ends_left(tokens: Tensor, pad: int, eos: int) -> Tensor:
+    said = tokens[:, 1:]
+    return torch.where((said == eos).cumsum(1).bool() & (said != eos), pad, said)
+
+
+def _as_long_as(row: int) -> dict[str, Callable]:
+    return {"result": lambda tokens, pad, eos: tokens[:, 1 : 1 + int((tokens[row, 1:] != pad).sum())]}
+
+
+def _ends_at_too(number: int) -> dict[str, Callable]:
+    def advance(tokens, token, done, pad, eos):
+        tokens, ended = _advance(tokens, token, done, pad, eos)
+        return tokens, ended | (token == number)
+
+    return {"advance": advance}
+
+
+def _without_zeros(src: Tensor, pad: int) -> Tensor:
+    return nn.utils.rnn.pad_sequence([row[row != 0] for row in src], batch_first=True, padding_value=pad)
+
+
+def _limited(limit: Callable) -> dict[str, Callable]:
+    return {"most": lambda max_length, longest, source: min(max_length, limit(source))}
+
+
+IDS_ASSUMED = ids_assumed(GREEDY)
+ZEROS = (  # and more ways to make that mistake
+    {"read": lambda src, pad: src[:, (src != 0).any(0)]},
+    {"read": _without_zeros},
+    {"source_mask": lambda src, pad: padding_mask(src, 0)},
+)
 
 
 def _room_for_all(max_length: int, longest: int) -> None:
@@ -207,7 +262,7 @@ MISTAKES = (
         "It is the first column of the tokens.",
         "Everything is one place too far right.",
         GREEDY,
-        ({"result": lambda tokens: tokens},),
+        ({"result": lambda tokens, pad, eos: tokens},),
     ),
     Mistake(
         "goes_on_after_end",
@@ -258,6 +313,22 @@ MISTAKES = (
         ({"advance": _repeats_the_end},),
     ),
     Mistake(
+        "later_ends_kept",
+        "you erase what follows an end mark, but leave further end marks standing",
+        "“All but end marks” was to save the first of them.",
+        "A sentence that had ended goes on to an end mark that nobody said.",
+        BATCH,
+        ({"advance": _goes_on, "result": _later_ends_left},),
+    ),
+    Mistake(
+        "one_rows_width",
+        "you go by the length of one sentence for all; the longest decides",
+        "One row was looked at for where padding begins, or whether it has ended.",
+        "Longer sentences of the batch are cut off, or shorter ones leave columns of padding.",
+        BATCH,
+        (_as_long_as(-1), _as_long_as(0)),
+    ),
+    Mistake(
         "one_too_few",
         "you generate one token too few: bos_id does not count towards max_length",
         "The first column was counted.",
@@ -288,12 +359,12 @@ MISTAKES = (
         "Short sources get cut-off sentences.",
         GREEDY,
         (
-            {"most": lambda max_length, longest, source: min(max_length, source)},
-            {"most": lambda max_length, longest, source: min(max_length, source + 2)},
+            *(_limited(lambda source, more=more: source + more) for more in (0, 1, 2, 3, 5)),
+            *(_limited(lambda source, more=more: 2 * source + more) for more in (1, 3, 5)),
         ),
     ),
     SOURCE_PADDING_SEEN,
-    ids_assumed(GREEDY),
+    replace(IDS_ASSUMED, variants=(*IDS_ASSUMED.variants, *ZEROS, *map(_ends_at_too, (0, 2)))),
     *MODES,
     Mistake(
         "length_unchecked",

@@ -53,7 +53,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     balanced[:, 1] = -balanced[:, 0]
     balanced[:, 2:] = 0.0  # the entries of each gradient add up to zero
     single = torch.zeros(1, d, dtype=torch.float64)
-    single[0, 0] = 1.0  # y and −y alone, of one number: their gradients add up to zero in any order
+    single[0, 0] = 1.0  # y, −2y and y alone: their gradients add up to zero, with weights 1, 2, 3 too
     watched = {"look": (0,), "view": _as_found}
     nothing = torch.zeros(n, d, dtype=torch.float64)  # of which tanh makes zeros, with a slope
     faint = some(0.0)
@@ -70,8 +70,8 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "faint": probe(faint, weight),
         "deaf": probe(some(0.3), weight, "deaf"),
         "constant": probe(some(0.3), weight, "constant"),
-        "training": probe(some(0.3), weight, dropout=NEARLY_ALL, training=True, **watched),
-        "evaluation": probe(some(0.3), weight, dropout=NEARLY_ALL, **watched),
+        "training": probe(some(0.3), weight, "nested", dropout=NEARLY_ALL, training=True, **watched),
+        "evaluation": probe(some(0.3), weight, "nested", dropout=NEARLY_ALL, **watched),
     }
 
 
@@ -151,6 +151,11 @@ def _piling_up(y: Tensor, x: Tensor) -> Tensor:
     return _jacobian(y, x).abs().cumsum(dim=0)
 
 
+def _switch_alone(model: nn.Module, mode: bool) -> None:
+    """What has parts must tell them, as eval() and train() do."""
+    model.training = mode
+
+
 def _backwards(model: nn.Module, was: bool, y: Tensor) -> None:
     """Gradients left in the model, as `backward()` leaves them."""
     model.train(was)
@@ -179,7 +184,11 @@ MISTAKES = (
         "backward() wants one number, and .sum() makes one.",
         "After a LayerNorm, whose outputs add up to a constant, nothing seems to depend on anything.",
         QUESTIONS,
-        ({"jacobian": _of_sums}, {"sizes": lambda J: J.sum(dim=1).abs().amax(dim=-1)}),
+        (
+            {"jacobian": _of_sums},
+            {"sizes": lambda J: J.sum(dim=1).abs().amax(dim=-1)},
+            {"jacobian": _of_one_number(lambda row: row * torch.arange(1, len(row) + 1))},
+        ),
     ),
     Mistake(
         "gradients_summed",
@@ -255,6 +264,20 @@ MISTAKES = (
         "The result differs from call to call.",
         MODES,
         ({"enter": lambda model: None},),
+    ),
+    Mistake(
+        "parts_not_told",
+        "you set model.training yourself, of which the model's parts do not hear; eval() and train() tell all",
+        "The mode is an attribute, and can be read, so it is written as well.",
+        "The dropout inside the layers goes on, or is not switched on again.",
+        MODES,
+        (
+            {
+                "enter": lambda model: _switch_alone(model, False),
+                "leave": lambda model, was, y: _switch_alone(model, was),
+            },
+            {"leave": lambda model, was, y: _switch_alone(model, was)},
+        ),
     ),
     Mistake(
         "left_in_evaluation",

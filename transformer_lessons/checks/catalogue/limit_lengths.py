@@ -32,7 +32,8 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     mixed = [_sentence(draw, length, i % 2 == 0) for i, length in enumerate(reversed(lengths))]
     for ids in mixed:
         if len(ids) > m:
-            ids[0] = END  # an end mark at the wrong end
+            ids[0] = END  # an end mark at the wrong end,
+            ids.insert(m, END)  # and one among what is cut off
     one, long, longer = [7], [7] * (m + 1), [7] * (5 * m)
     exact = [_sentence(draw, m, i % 2 == 0) for i in range(n)]
     short = [_sentence(draw, 1 + i % (m - 1), i % 2 == 0) for i in range(n)]

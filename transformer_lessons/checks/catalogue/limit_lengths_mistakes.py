@@ -170,7 +170,11 @@ MISTAKES = (
         "`in` was quicker to write.",
         "A sentence with a mark in the middle is given another.",
         LENGTHS,
-        ({"shorten": lambda ids, m: _always_ended(ids, m) if END in ids else list(ids[:m])},),
+        (
+            {"shorten": lambda ids, m: _always_ended(ids, m) if END in ids else list(ids[:m])},
+            {"shorten": lambda ids, m: _always_ended(ids, m) if END in ids[m:] else list(ids[:m])},
+            {"shorten": lambda ids, m: _always_ended(ids, m) if END in (ids[m], ids[-1]) else list(ids[:m])},
+        ),
     ),
     Mistake(
         "end_marks_removed",

@@ -18,6 +18,7 @@ __all__ = ["NUCLEUS", "TOP_K"]
 
 AT, WRONG = "#ch15-greedy", "#ch15-wrong"
 K, P = 3, 0.7
+ABOVE_HALF = 0.500001  # two of four equal tokens do not reach it
 EXTREMES = (
     "logits in the thousands, above zero or below, give no NaN, and nothing that is cut off comes back."
 )
@@ -160,7 +161,7 @@ def _nucleus_probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "sure": Probe([torch.tensor([[9.0, 0.0, 0.0, 0.0]], dtype=torch.float64), 0.99]),
         **found,
         "all": Probe([equal, 1.0]),  # quarters, whose sum nobody rounds
-        "equal": Probe([equal, 0.6], view=_count(words.format(3, 0.6))),
+        "equal": Probe([equal, ABOVE_HALF], view=_count(words.format(3, ABOVE_HALF))),
         "exact": Probe([equal, 0.5], view=_count(words.format(2, 0.5))),
         "winner": Probe([winner, 0.6], view=_winner(below)),
         "zero": Probe([logits, 0.0], refused="p=0.0"),
@@ -204,7 +205,7 @@ NUCLEUS = Task(
         Requirement(
             "dtype",
             "the result has the dtype of logits.",
-            ("plain", "one", "float32", "half"),
+            ("plain", "one", "float32", "half", "all"),
             AT,
             ("dtype",),
         ),

@@ -213,6 +213,15 @@ def _cut_before_but_one(ordered: Tensor, p: float) -> Tensor:
     return within
 
 
+def _within_tolerance(tolerance: float) -> Callable:
+    def within(ordered: Tensor, p: float) -> Tensor:
+        found = _before(ordered) < p - tolerance
+        found[..., 0] = True
+        return found
+
+    return within
+
+
 def _all_if_large(ordered: Tensor, p: float) -> Tensor:
     return _before(ordered) < p if p <= 0.95 else torch.ones_like(ordered, dtype=torch.bool)
 
@@ -249,6 +258,17 @@ NUCLEUS_MISTAKES = (
         "With p = 0.99, a model that is sure of its token still draws from the whole tail.",
         AT,
         ({"within": _all_if_large},),
+    ),
+    Mistake(
+        "almost_p",
+        "you stop where the sum is a little below p; what is kept has p or more",
+        "A tolerance for rounding is good practice elsewhere, and so are two decimals.",
+        "With p = 0.501, two of four equal tokens seem to be enough.",
+        AT,
+        (
+            *({"within": _within_tolerance(10.0**-n)} for n in (2, 3, 4, 5)),
+            {"within": lambda ordered, p: _before(ordered) < round(p, 2)},
+        ),
     ),
     Mistake(
         "each_against_p",
