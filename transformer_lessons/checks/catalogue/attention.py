@@ -1,6 +1,7 @@
 """The check of `scaled_dot_product_attention`: its requirements, and the calls that probe them."""
 
 import random
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -32,7 +33,7 @@ BASE = (
         "broadcasting",
         "a mask may be smaller than the scores, and inputs may come without heads or batch, or with their axes "
         "exchanged.",
-        ("padding", "grid", "batch_only", "single", "exchanged"),
+        ("padding", "grid", "batch_only", "single", "exchanged", "per_head", "keys_alone"),
         "#ch05-masks",
     ),
     Requirement(
@@ -99,23 +100,32 @@ FURTHER = (
     Requirement(
         "refusals",
         "a mask that is not boolean is refused with ValueError, as 0 and 1 could mean either thing.",
-        ("number_mask", "float_mask", "uint8_mask"),
+        ("number_mask", "float_mask", "uint8_mask", "causal_number_mask"),
         "#ch05-masks",
     ),
     Requirement(
-        "random", "the global random generator is not seeded.", ("plain",), "#ch05-class", ("random",)
+        "random",
+        "the global random generator is not seeded.",
+        ("plain", "dropout"),
+        "#ch05-class",
+        ("random",),
     ),
 )
+
+MORE = {"inputs": ("causal_left_padded",)}
 
 
 def sizes(seed: int) -> dict[str, int]:
     """Distinct primes, in another order for each seed; two positions would be too few to mask any."""
     order = random.Random(seed)
-    widths, lengths = [2, 3, 5, 7, 11, 13], []
+    d_k = order.choice([5, 7, 11])  # whose root is no whole number, and does not round to one
+    widths, lengths = [n for n in (2, 3, 5, 7, 11, 13) if n != d_k], []
     for _ in range(2):
         lengths.append(widths.pop(order.randrange(1, len(widths))))
     order.shuffle(widths)
-    return dict(zip(("queries", "keys", "batch", "heads", "d_k", "d_v"), lengths + widths, strict=True))
+    return dict(
+        zip(("d_k", "queries", "keys", "batch", "heads", "d_v"), [d_k, *lengths, *widths], strict=True)
+    )
 
 
 SMALL = (
@@ -176,6 +186,8 @@ def base_probes(s: dict[str, int], draw: Draw, extra: tuple = ()) -> dict[str, P
         "exchanged": Probe(
             [*map(exchanged, plain), *extra], note="axes exchanged, as after a split into heads"
         ),
+        "per_head": Probe([*plain, *extra, draw.mask(h, q, k)], note="the mask has heads, and no batch"),
+        "keys_alone": Probe([*single, *extra, draw.mask(k)], note="the mask has one axis, the keys"),
     }
 
 
@@ -189,7 +201,7 @@ def probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     both_ends = draw.mask(b, 1, 1, max(q, k))
     both_ends[..., 0] = both_ends[..., -1] = True  # which of them a query sees tells how it is aligned
     plain = inputs(draw, s, b, h)
-    left_padded = draw.mask(b, 1, 1, q)
+    left_padded = draw.mask(b, 1, q, q)  # as large as the causal one, which may not be written into it
     left_padded[..., 0] = False
     back = [draw.normal(b, h, q, s["d_v"]), draw.normal(b, h, q, q)]
     return {
@@ -206,7 +218,18 @@ def probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "number_mask": Probe([*plain, draw.mask(q, k).long()], refused="A mask of integers 0 and 1"),
         "float_mask": Probe([*plain, draw.normal(q, k)], refused="A mask of floating-point numbers"),
         "uint8_mask": Probe([*plain, draw.mask(q, k).byte()], refused="A mask of dtype torch.uint8"),
+        "causal_number_mask": Probe(
+            [*square, first_key.long()],
+            {"is_causal": True},
+            refused="A mask of integers 0 and 1, with is_causal=True",
+        ),
     }
+
+
+def _mixed(gone: Tensor, weights: Tensor) -> bool:
+    """Whether there is a row that has lost some of its weights, and not all."""
+    shown = weights != 0
+    return bool(((gone & shown).any(-1) & (~gone & shown).any(-1)).any())
 
 
 def _dropout(draw: Draw, s: dict[str, int], rate: float = 0.5, *, is_masked: bool = False) -> Probe:
@@ -238,6 +261,7 @@ def _dropout(draw: Draw, s: dict[str, int], rate: float = 0.5, *, is_masked: boo
             **({} if rate == 0.5 else {most: gone[weights != 0].double().mean().item() < 0.5}),
             "dropout should hit the weights, before they meet the values": torch.equal(first, second),
             "each query should lose weights of its own": bool((gone != gone[..., :1, :]).any()),
+            "a query should lose some of its weights and keep others": _mixed(gone, weights),
             **({} if is_masked else {own: bool((gone != gone[:, :1]).any() and (gone != gone[:1]).any())}),
             "with dropout, the weights returned should be those before dropout": weights,
         }
@@ -252,12 +276,12 @@ TASK = Task(
     arguments=("query", "key", "value", "mask"),
     returns=("output", "weights"),
     reference=scaled_dot_product_attention,
-    requirements=(*BASE, *FURTHER),
+    requirements=(*(replace(r, probes=(*r.probes, *MORE.get(r.id, ()))) for r in BASE), *FURTHER),
     sizes=sizes,
     small=SMALL,
     probes=probes,
     steps=Steps(),
     assemble=attend,
     mistakes=MISTAKES,
-    essential=12,  # those of `base_probes`
+    essential=14,  # those of `base_probes`
 )

@@ -5,13 +5,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from transformer_lessons.checks.catalogue.attention_mistakes import CORE
-from transformer_lessons.checks.catalogue.attention_steps import triangle
-from transformer_lessons.checks.catalogue.contiguous_mistake import CONTIGUOUS_ONLY
+from transformer_lessons.checks.catalogue.attention_shape_mistakes import SHAPES
+from transformer_lessons.checks.catalogue.attention_steps import Steps, triangle
 from transformer_lessons.checks.core import Mistake
 
 __all__ = ["MISTAKES"]
 
 MASKING = CAUSAL = "#ch05-masks"
+_accept, _causal = Steps.accept, Steps.causal  # the right ones
 DROPOUT = "#ch05-class"
 
 
@@ -123,6 +124,10 @@ def _shared_in_the_batch(weights: Tensor, dropout: float) -> Tensor:
     return weights * F.dropout(weights.new_ones(weights.shape[-3:]), dropout)
 
 
+def _whole_queries_dropped(weights: Tensor, dropout: float) -> Tensor:
+    return weights * F.dropout(weights.new_ones(*weights.shape[:-1], 1), dropout)
+
+
 def _dropped_without_gradient(weights: Tensor, dropout: float) -> Tensor:
     return F.dropout(weights.detach(), dropout) if dropout else weights
 
@@ -154,6 +159,23 @@ def _seeded(query: Tensor, key: Tensor, value: Tensor) -> tuple:
     return query, key, value
 
 
+def _seeded_if_dropping(weights: Tensor, dropout: float) -> Tensor:
+    if dropout:
+        torch.manual_seed(42)
+    return F.dropout(weights, dropout)
+
+
+def _filled_if_as_large(mask: Tensor | None, is_causal: bool, scores: Tensor) -> Tensor | None:
+    is_full = mask is not None and mask.shape[-2:] == scores.shape[-2:]
+    return (_filled_with_mask if is_full else _causal)(mask, is_causal, scores)
+
+
+def _checked_if_not_causal(mask: Tensor | None, is_causal: bool, scores: Tensor) -> Tensor | None:
+    if not is_causal:
+        _accept(mask)
+    return _causal(None if mask is None else mask.bool(), is_causal, scores)
+
+
 def _any_mask(mask: Tensor | None) -> None:
     return None
 
@@ -174,7 +196,7 @@ def _number_read(mask: Tensor | None, scores: Tensor) -> Tensor | None:
 
 MISTAKES = (
     *CORE,
-    CONTIGUOUS_ONLY,
+    *SHAPES,
     Mistake(
         "causal_ignored",
         "you never use is_causal",
@@ -257,7 +279,7 @@ MISTAKES = (
         "`mask &= …` changes the tensor itself.",
         "It crashes for masks that broadcast; for others, every later call is causal.",
         CAUSAL,
-        ({"causal": _filled_with_mask},),
+        ({"causal": _filled_with_mask}, {"causal": _filled_if_as_large}),
     ),
     Mistake(
         "causal_empty_rows",
@@ -327,6 +349,14 @@ MISTAKES = (
         ({"drop": _keys_dropped},),
     ),
     Mistake(
+        "dropout_whole_queries",
+        "you drop all weights of a query at once, or none; each weight is dropped by itself",
+        "The random numbers have an axis of size one where the keys are, or Dropout1d drops whole rows.",
+        "A query that is hit gets nothing but zeros.",
+        DROPOUT,
+        ({"drop": _whole_queries_dropped},),
+    ),
+    Mistake(
         "dropout_heads_alike",
         "you drop the same weights in all heads, or all sentences; each weight is dropped by itself",
         "The random numbers were made for one matrix of queries and keys, and broadcast.",
@@ -393,11 +423,19 @@ MISTAKES = (
         ),
     ),
     Mistake(
+        "mask_type_unchecked_if_causal",
+        "with is_causal=True you do not refuse a mask that is not boolean",
+        "The branch for is_causal comes before the check.",
+        "The same mask is refused in the encoder and read in the decoder.",
+        MASKING,
+        ({"accept": _any_mask, "causal": _checked_if_not_causal},),
+    ),
+    Mistake(
         "seeds_globally",
         "you call torch.manual_seed inside the function",
         "It makes results reproducible while trying things out.",
         "Dropout repeats itself, and so does everything random after each call.",
         DROPOUT,
-        ({"inputs": _seeded},),
+        ({"inputs": _seeded}, {"drop": _seeded_if_dropping}),
     ),
 )

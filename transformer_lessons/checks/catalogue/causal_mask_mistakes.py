@@ -55,6 +55,11 @@ def _no_keys(queries: int, keys: int | None, device: str | None) -> tuple[int, i
     return queries, queries
 
 
+def _zero_keys_accepted(queries: int, keys: int) -> None:
+    if queries < 0 or keys < 0 or 0 < keys < queries:
+        raise ValueError("keys")
+
+
 def _only_fewer_keys(queries: int, keys: int) -> None:
     if keys < queries:
         raise ValueError("keys")
@@ -168,11 +173,14 @@ CAUSAL_MISTAKES = (
     ),
     Mistake(
         "zero_as_none",
-        "you take 0 keys for none given",
-        "keys or queries reads well, and 0 counts as False.",
-        "A length of zero, which comes from a mistake elsewhere, gives a square mask.",
+        "you do not refuse 0 keys, or take them for none given",
+        "`keys or queries` and `if keys and …` read well, and 0 counts as False.",
+        "A length of zero, which comes from a mistake elsewhere, goes unnoticed.",
         CAUSAL,
-        ({"given": lambda queries, keys, device: (queries, keys or queries)},),
+        (
+            {"given": lambda queries, keys, device: (queries, keys or queries)},
+            {"accept": _zero_keys_accepted},
+        ),
     ),
     Mistake(
         "square_of_keys",

@@ -38,7 +38,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     padding = draw.mask(b, 1, 1, k)
     past = torch.ones(1, 1, q, k, dtype=torch.bool).tril(k - q)
     first, second = draw.mask(b, 1, q, k), draw.mask(b, 1, q, k)
-    heads, open_ = draw.mask(1, h, 1, k), torch.ones(1, 1, 1, 1, dtype=torch.bool)
+    heads = draw.mask(1, h, 1, k)
     numbers = {kind: padding.to(kind) for kind in (torch.float32, torch.int64)}
     return {
         "both": Probe([padding, past]),
@@ -59,7 +59,8 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "floats_alone": Probe([numbers[torch.float32]], refused="a mask of floats 0 and 1, and no other"),
         "integers": Probe([past, numbers[torch.int64]], refused="a mask of integers 0 and 1"),
         "misfit": Probe([past, draw.mask(b, 1, 1, k + 1)], refused=f"masks for {k} and for {k + 1} keys"),
-        "few_axes": Probe([draw.mask(q, k), draw.mask(k)]),
+        "few_axes": Probe([draw.mask(q, k), None, draw.mask(k)]),
+        "three_axes": Probe([draw.mask(h, q, k), padding]),
         "column": Probe([draw.mask(b, 1, 1, q).mT, past]),
         "hides_all": Probe([past, torch.zeros_like(padding)]),
         "bytes": Probe([past, padding.to(torch.uint8)], refused="a mask of uint8, 0 and 1"),
@@ -67,6 +68,15 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
             [past, draw.mask(b, 1, q + 1, k)], refused=f"masks for {q} and for {q + 1} queries"
         ),
         "int32": Probe([past, padding.int()], refused="a mask of int32, 0 and 1"),
+        **_misfits(s, draw, padding),
+    }
+
+
+def _misfits(s: dict[str, int], draw: Draw, padding: Tensor) -> dict[str, Probe]:
+    """Masks that do not fit each other, or only one that is not their neighbour."""
+    b, q, k = s["batch"], s["queries"], s["keys"]
+    open_ = torch.ones(1, 1, 1, 1, dtype=torch.bool)
+    return {
         "misfit_batch": Probe(
             [draw.mask(b + 1, 1, 1, k), draw.mask(b + 2, 1, q, k)],
             refused=f"masks for batches of {b + 1} and of {b + 2}",
@@ -178,6 +188,10 @@ def _four_axes(mask: Tensor) -> Tensor:
 
 def _two_axes_as_padding(mask: Tensor) -> Tensor:
     return mask[:, None, None, :] if mask.dim() == 2 else mask
+
+
+def _three_axes_as_batch(mask: Tensor) -> Tensor:
+    return mask[:, None] if mask.dim() == 3 else mask
 
 
 def _fails(error: Exception) -> Callable:
@@ -321,6 +335,15 @@ MISTAKES = (
         ({"align": _axes_at_the_end},),
     ),
     Mistake(
+        "three_axes_as_batch",
+        "you take a mask of three axes for (batch, queries, keys); as shapes are lined up from the right, "
+        "it is (heads, queries, keys)",
+        "Padding masks have a batch axis, so every mask seems to have one in front.",
+        "A mask for each head fails, or masks each sentence with another one's.",
+        BROADCAST,
+        ({"align": _three_axes_as_batch},),
+    ),
+    Mistake(
         "axes_added",
         "you give the result four axes, whatever the masks have; it has those to which the masks broadcast",
         "Four are what attention has in the end.",
@@ -417,7 +440,7 @@ TASK = Task(
         Requirement(
             "broadcasting",
             "masks may leave axes out on the left; the others line up from the right.",
-            ("matrix", "keys_only", "column", "few_axes"),
+            ("matrix", "keys_only", "column", "few_axes", "three_axes"),
             BROADCAST,
         ),
         Requirement("nothing", "without any mask, it returns None.", ("nothing", "only_none"), COMBINE),

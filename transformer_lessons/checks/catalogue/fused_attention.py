@@ -37,6 +37,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     base = {
         name: replace(probe, cotangents=probe.cotangents[:1] if probe.cotangents else None)
         for name, probe in base_probes(s, draw).items()
+        if name != "keys_alone"  # which the text does not promise
     }
     return {
         **base,
@@ -50,7 +51,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "causal_alone": Probe([x[0, 0] for x in longer], {"is_causal": True}),
         **_long(draw),
         "dropout": _dropout(draw, s),
-        "dropout_masked": _dropout(draw, s, is_masked=True),
+        "dropout_masked": _dropout(draw, s, 0.25, is_masked=True),
         "dropout_causal": _dropout(draw, s, is_causal=True),
         "dropout_both": _dropout(draw, s, is_masked=True, is_causal=True),
         "number_mask": Probe([*plain, draw.mask(q, k).long()], refused="A mask of integers 0 and 1"),
@@ -77,7 +78,9 @@ def _long(draw: Draw) -> dict[str, Probe]:
     }
 
 
-def _dropout(draw: Draw, s: dict[str, int], *, is_masked: bool = False, is_causal: bool = False) -> Probe:
+def _dropout(
+    draw: Draw, s: dict[str, int], rate: float = 0.5, *, is_masked: bool = False, is_causal: bool = False
+) -> Probe:
     """With the identity twice as the values, the output is the weights after dropout, twice."""
     keys = max(s["keys"], 5)
     queries = keys if is_causal else s["queries"]  # as many of both, where the kernel's flag will do
@@ -87,16 +90,19 @@ def _dropout(draw: Draw, s: dict[str, int], *, is_masked: bool = False, is_causa
     mask = draw.mask(query.size(0), 1, 1, keys) if is_masked else None
     options = {"is_causal": True} if is_causal else {}
     weights = by_steps(query, key, value, mask, **options)[1]
+    grown = "doubled" if rate == 0.5 else f"divided by {1 - rate}"
+    most = f"with dropout={rate}, most weights should stay"
 
     def view(output: Tensor) -> dict:
         first, second = output.split(keys, -1)
         factors = (first / weights)[weights > 0].mul(1e6).round().div(1e6).unique()
         return {
-            "with dropout=0.5, the weights in the output should be either zero or doubled": factors,
+            f"with dropout={rate}, the weights in the output should be either zero or {grown}": factors,
+            **({} if rate == 0.5 else {most: (first[weights > 0] == 0).double().mean().item() < 0.5}),
             "dropout should hit the weights, before they meet the values": torch.equal(first, second),
         }
 
-    return Probe([query, key, value, mask], {"dropout": 0.5, **options}, view=view)
+    return Probe([query, key, value, mask], {"dropout": rate, **options}, view=view)
 
 
 WORDS = {
@@ -121,7 +127,7 @@ TASK = Task(
                 r,
                 sentence=WORDS.get(r.id, r.sentence),
                 anchor=FUSED if r.id == "returns" else r.anchor,
-                probes=(*r.probes, *MORE.get(r.id, ())),
+                probes=(*(name for name in r.probes if name != "keys_alone"), *MORE.get(r.id, ())),
             )
             for r in BASE
         ),
@@ -163,6 +169,13 @@ TASK = Task(
             ("number_mask", "float_mask", "uint8_mask", "causal_number_mask"),
             MASKS,
         ),
+        Requirement(
+            "random",
+            "the global random generator is not seeded.",
+            ("plain", "dropout"),
+            "#ch05-class",
+            ("random",),
+        ),
     ),
     sizes=sizes,
     small=SMALL,
@@ -170,5 +183,5 @@ TASK = Task(
     steps=Steps(),
     assemble=assemble,
     mistakes=MISTAKES,
-    essential=12,  # those of `base_probes`
+    essential=13,  # those of `base_probes`
 )

@@ -7,9 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from transformer_lessons.checks.catalogue.attention_shape_mistakes import CONTIGUOUS_ONLY, three_axes_as_batch
 from transformer_lessons.checks.catalogue.attention_steps import Steps as StepByStep
 from transformer_lessons.checks.catalogue.attention_steps import attend
-from transformer_lessons.checks.catalogue.contiguous_mistake import CONTIGUOUS_ONLY
 from transformer_lessons.checks.core import Mistake
 
 __all__ = ["FUSED", "LOST", "MASKS", "MEMORY", "MISTAKES", "Steps", "assemble", "by_steps"]
@@ -136,6 +136,16 @@ def _no_dropout_keyword(dropout, mask, is_causal):
     return dropout
 
 
+def _three_axes_as_batch(mask, is_causal, query, key):
+    return _fold(three_axes_as_batch(mask, query.dim()), is_causal, query, key)
+
+
+def _seeded(dropout, mask, is_causal):
+    if dropout:
+        torch.manual_seed(42)
+    return dropout
+
+
 def _accept_all(mask, is_causal):
     pass
 
@@ -211,6 +221,15 @@ MISTAKES = (
         "Every sentence is masked as the first one is.",
         MASKS,
         ({"read": lambda mask: mask[:1] if mask is not None and mask.dim() > 2 else mask},),
+    ),
+    Mistake(
+        "mask_three_axes_as_batch",
+        "you take a mask of three axes for (batch, queries, keys); as shapes are lined up from the right, "
+        "it is (heads, queries, keys)",
+        "Padding masks have a batch axis, so every mask seems to have one in front.",
+        "A mask for each head fails, or masks each sentence with another one's.",
+        "#ch04-broadcast",
+        ({"fold": _three_axes_as_batch},),
     ),
     Mistake(
         "empty_rows_uniform",
@@ -311,6 +330,22 @@ MISTAKES = (
         "The encoder is regularised, the decoder is not.",
         DROPOUT,
         ({"drop": lambda p, mask, is_causal: 0.0 if is_causal else p},),
+    ),
+    Mistake(
+        "dropout_keeps",
+        "you hand on 1 − dropout; the kernel wants the share that is dropped, as you are given it",
+        "Some libraries ask for the probability to keep.",
+        "With dropout=0.1, nine of ten weights are gone. At 0.5, nothing shows.",
+        DROPOUT,
+        ({"drop": lambda p, mask, is_causal: p and 1 - p},),
+    ),
+    Mistake(
+        "seeds_globally",
+        "you call torch.manual_seed inside the function",
+        "It makes results reproducible while trying things out.",
+        "Dropout repeats itself, and so does everything random after each call.",
+        DROPOUT,
+        ({"drop": _seeded},),
     ),
     Mistake(
         "dropout_keyword_missing",

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from transformer_lessons.checks.catalogue.attention import BASE, exchanged, low_scores
 from transformer_lessons.checks.catalogue.attention_mistakes import CORE
+from transformer_lessons.checks.catalogue.attention_shape_mistakes import CONTIGUOUS_ONLY
 from transformer_lessons.checks.catalogue.attention_steps import Steps
-from transformer_lessons.checks.catalogue.contiguous_mistake import CONTIGUOUS_ONLY
 from transformer_lessons.checks.core import Draw, Mistake, Probe, Requirement, Task
 
 __all__ = ["TASK"]

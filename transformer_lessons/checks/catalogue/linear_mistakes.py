@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_lessons.checks.catalogue.contiguous_mistake import CONTIGUOUS_ONLY
+from transformer_lessons.checks.catalogue.attention_shape_mistakes import CONTIGUOUS_ONLY
 from transformer_lessons.checks.catalogue.linear_steps import (
     ON_ONE_SIDE,
     ONE_MISSING,

@@ -56,7 +56,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "first_float32": Probe([x.float() for x in new]),
         "whole": Probe([*new, *old], {"decay": 1}, note="decay is an int"),
         "zero": Probe([*new, *old], {"decay": 0.0}, refused="decay=0.0"),
-        "negative": Probe([*new, *old], {"decay": -0.5}, refused="decay=-0.5"),
+        "negative": Probe(new, {"decay": -0.5}, refused="decay=-0.5, in the first step"),
         "growing": Probe([*new, *old], {"decay": 1.5}, refused="decay=1.5"),
     }
 

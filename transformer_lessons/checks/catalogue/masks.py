@@ -44,6 +44,8 @@ def _padding_probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     inside[:, 0] = inside[-1] = 7  # the last row is padding alone
     other = _ids(draw, s, 5)
     other[0, 0] = 0  # an id like any other, here
+    whole = draw.integers(1, 23, s["batch"], s["keys"])
+    whole[0, 0] = -7
     negative = _ids(draw, s, -1)
     negative[0, 0] = 1  # no padding, whatever its sign
     return {
@@ -52,6 +54,7 @@ def _padding_probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "inside": Probe([inside, 7]),
         "negative": Probe([negative, -1]),
         # As in a real vocabulary: in 8 or 16 bits, each of the first three ids may become the padding's.
+        "whole": Probe([whole, 0]),
         "large": Probe([torch.tensor([[50_000, 115_792, 50_255, 50_256, 11, 50_256]]), 50_256]),
         "int32": Probe([_ids(draw, s, 3).to(torch.int32), 3]),
         "one_axis": Probe([torch.tensor([4, 5, 0]), 0], refused="ids of shape (3,), without a batch axis"),
@@ -75,7 +78,9 @@ PADDING = Task(
             PAD_AT,
             ("structure",),
         ),
-        Requirement("values", "the mask is boolean, True where ids differ from pad_id.", ("zero",), PAD_AT),
+        Requirement(
+            "values", "the mask is boolean, True where ids differ from pad_id.", ("zero", "whole"), PAD_AT
+        ),
         Requirement(
             "pad_id", "any id can be the padding, not only 0.", ("other", "negative", "large"), PAD_AT
         ),

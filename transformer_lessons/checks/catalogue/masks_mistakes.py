@@ -158,6 +158,22 @@ PADDING_MISTAKES = (
         ({"compare": lambda ids, pad_id: ids > pad_id},),
     ),
     Mistake(
+        "negative_too",
+        "you hide negative ids as well as pad_id",
+        "Losses ignore −100, and some programs pad with it.",
+        "An id below zero, which comes from a mistake elsewhere, disappears without a word.",
+        PAD,
+        ({"compare": lambda ids, pad_id: (ids != pad_id) & (ids >= 0)},),
+    ),
+    Mistake(
+        "none_without_padding",
+        "you make no mask where nothing is padded; one that is True everywhere is wanted",
+        "Where nothing is hidden, None seems to say the same.",
+        "Callers that join it, or ask for its shape, fail with the first batch of equally long sentences.",
+        PAD,
+        ({"kind": lambda mask: None if mask.all() else mask},),
+    ),
+    Mistake(
         "until_first_padding",
         "you hide everything after the first padding; each id stands for itself",
         "Padding is thought to be on the right only.",

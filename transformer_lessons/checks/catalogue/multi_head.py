@@ -34,7 +34,8 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     single = Build([d, h], state={name: tensor.float() for name, tensor in state.items()}, training=False)
     x, memory, other = draw.normal(b, q, d), draw.normal(b, k, d), draw.normal(b, k, d)
     back = [draw.normal(b, q, d)]
-    used = replace(loaded, earlier=(("", [draw.normal(b, q, d), draw.normal(b, k, d)], {}),))
+    before = [draw.normal(b, q, d), draw.normal(b, q, d), None, draw.mask(b, 1, q, q)]
+    used = replace(loaded, earlier=(("", before, {}),))
     per_head, empty = draw.mask(b, h, q, k), draw.mask(b, 1, q, k)
     empty[..., 0, :] = False
     asked = {"need_weights": True}
@@ -59,7 +60,9 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
             [draw.normal(h, q, d), draw.normal(h, k, d), None, draw.mask(h, q, k)], build=loaded
         ),
         "head_padding": Probe([x, memory, None, draw.mask(b, h, 1, k)], build=loaded),
-        "again": Probe([x, memory], build=used, note="the second call"),
+        "again": Probe(
+            [x, draw.normal(b, q, d)], build=used, note="the second call, without the first one's mask"
+        ),
         "low": Probe([x, _low(draw, b, k, d), other, draw.mask(b, 1, 1, k)], build=loaded),
         **_refused(s, draw, loaded),
     }

@@ -62,6 +62,11 @@ def _kept(module: nn.Module, query: Tensor, key: Tensor, value: Tensor) -> tuple
     return module.W_q(query), *module.kept
 
 
+def _latest_mask(module: nn.Module, mask: Tensor | None) -> Tensor | None:
+    module.latest = getattr(module, "latest", None) if mask is None else mask
+    return module.latest
+
+
 def _read_with(axes: int, place):
     """A mask of so many axes is given others."""
     return {"read": lambda mask: mask[place] if mask is not None and mask.dim() == axes else mask}
@@ -95,6 +100,11 @@ def _only_zero(d_model: int, num_heads: int) -> None:
 
 def _query_is_value(query: Tensor, key: Tensor | None, value: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     return query, query if key is None else key, query if value is None else value
+
+
+def _query_is_value_if_it_fits(query: Tensor, key: Tensor | None, value: Tensor | None) -> tuple:
+    does_fit = key is not None and key.shape == query.shape
+    return (_query_is_value if does_fit else defaults)(query, key, value)
 
 
 def _key_ignored(query: Tensor, key: Tensor | None, value: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
@@ -157,8 +167,15 @@ MISTAKES = (
                 "merge": lambda heads: heads.permute(0, 2, 3, 1).flatten(-2),
             },
             {"split": _interleaved},
-            {"merge": lambda heads: heads.permute(0, 2, 3, 1).flatten(-2)},
         ),
+    ),
+    Mistake(
+        "merged_in_turns",
+        "you put the heads together feature by feature, in turns; those of one head stand side by side",
+        "The axis of heads was moved to the end, behind their features.",
+        "It can be trained, but no weights made by anybody else fit.",
+        RESHAPE,
+        ({"merge": lambda heads: heads.permute(0, 2, 3, 1).flatten(-2)},),
     ),
     Mistake(
         "one_head",
@@ -257,6 +274,14 @@ MISTAKES = (
         ({"project": _kept},),
     ),
     Mistake(
+        "mask_kept",
+        "you keep the mask of an earlier call and use it in calls that have none",
+        "The mask was made an attribute of the layer.",
+        "What one batch hides is hidden from the next.",
+        CLASS,
+        ({"recall": _latest_mask},),
+    ),
+    Mistake(
         "residual_inside",
         "you add the query to the output; the residual belongs to the layer around the attention",
         "Many notebooks put attention, residual and norm into one class.",
@@ -305,7 +330,7 @@ MISTAKES = (
         "One default is used for both.",
         "Scores and values do not fit once the lengths differ.",
         CROSS,
-        ({"inputs": _query_is_value},),
+        ({"inputs": _query_is_value}, {"inputs": _query_is_value_if_it_fits}),
     ),
     Mistake(
         "mask_ignored",

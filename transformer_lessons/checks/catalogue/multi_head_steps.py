@@ -63,6 +63,7 @@ class Steps:
     fits: Callable = _fits
     heads: Callable = lambda h: h
     read: Callable = lambda mask: mask  # what the mask is taken to mean
+    recall: Callable = lambda module, mask: mask  # which mask is used, of this and earlier calls
     project: Callable = _project
     lengths: Callable = lambda x, h, query: (x.size(1), -1)  # and the width of a head
     split: Callable = _split
@@ -92,7 +93,7 @@ def assemble(steps: Steps) -> type[nn.Module]:
             steps.accept_inputs(key, value)
             query, key, value = steps.inputs(query, key, value)
             steps.fits(self.d_model, query, key, value)
-            h, mask = steps.heads(self.num_heads), steps.read(mask)
+            h, mask = steps.heads(self.num_heads), steps.recall(self, steps.read(mask))
             projected = steps.project(self, query, key, value)
             q, k, v = (steps.split(x, h, *steps.lengths(x, h, query)) for x in projected)
             scores = steps.scores(q, steps.turn(k))

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from transformer_lessons.checks.catalogue.attention import BASE, SMALL, base_probes, low_scores, sizes
 from transformer_lessons.checks.catalogue.attention_mistakes import CORE
+from transformer_lessons.checks.catalogue.attention_shape_mistakes import SHAPES
 from transformer_lessons.checks.catalogue.attention_steps import Steps, attend_capped, cap_scores
-from transformer_lessons.checks.catalogue.contiguous_mistake import CONTIGUOUS_ONLY
 from transformer_lessons.checks.core import Draw, Mistake, Probe, Requirement, Task
 
 __all__ = ["TASK"]
@@ -151,5 +151,5 @@ TASK = Task(
     probes=probes,
     steps=Steps(),
     assemble=attend_capped,
-    mistakes=(*CAPPING, *CORE, CONTIGUOUS_ONLY),
+    mistakes=(*CAPPING, *CORE, *SHAPES),
 )

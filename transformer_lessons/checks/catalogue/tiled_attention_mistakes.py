@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from transformer_lessons.checks.catalogue.contiguous_mistake import CONTIGUOUS_ONLY
+from transformer_lessons.checks.catalogue.attention_shape_mistakes import CONTIGUOUS_ONLY
 from transformer_lessons.checks.core import Mistake
 
 __all__ = ["MEASURED", "MISTAKES", "ONLINE", "Steps", "assemble"]
