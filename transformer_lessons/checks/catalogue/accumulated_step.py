@@ -165,9 +165,10 @@ def _dropping(x, targets, parts):
     return list(zip(x.split(size), targets.split(size), strict=True))[:parts]
 
 
-def _rest_in_the_last(x, targets, parts):
+def _rest_in_the_last(x, targets, parts, first=False):
     size = len(x) // parts
-    cuts = [n * size for n in range(1, parts)]
+    cuts = [len(x) - n * size if first else n * size for n in range(1, parts)]
+    cuts.sort()
     pairs = zip(x.tensor_split(cuts), targets.tensor_split(cuts), strict=True)
     return [pair for pair in pairs if len(pair[0])]
 
@@ -180,6 +181,11 @@ def _in_parts_of(size: Callable) -> Callable:
         return list(zip(x.split(rows), targets.split(rows), strict=True))
 
     return split
+
+
+def _retained(loss, waiting):
+    loss.backward(retain_graph=True)
+    waiting.append(loss)
 
 
 def _mean(loss, own):
@@ -281,11 +287,11 @@ MISTAKES = (
     ),
     Mistake(
         "rest_in_the_last_part",
-        "your last part takes all rows that are left over; parts are to be of nearly equal size",
-        "Each part begins at a multiple of rows // parts, and the last one ends where the batch does.",
+        "one of your parts takes all rows that are left over; parts are to be of nearly equal size",
+        "Each part has rows // parts rows, but for the last one, which ends where the batch does.",
         "11 rows in 6 parts make five of 1 and one of 6, and that does not fit.",
         MEMORY,
-        ({"split": _rest_in_the_last},),
+        ({"split": _rest_in_the_last}, {"split": lambda *batch: _rest_in_the_last(*batch, first=True)}),
     ),
     Mistake(
         "more_parts",
@@ -344,8 +350,8 @@ MISTAKES = (
     ),
     Mistake(
         "one_backward",
-        "you add up the losses and go back once, at the end: until then, all parts are held",
-        "One sum, one backward pass looks tidy.",
+        "you hold the graphs of all parts until the end, to go back once or by retain_graph; let each go at once",
+        "One sum, one backward pass looks tidy; and retain_graph=True repairs an error about a second one.",
         "The memory is that of the whole batch.",
         MEMORY,
         (
@@ -353,6 +359,7 @@ MISTAKES = (
                 "backward": lambda loss, waiting: waiting.append(loss),
                 "rest": lambda waiting: sum(waiting).backward(),
             },
+            {"backward": _retained},
         ),
     ),
     Mistake(

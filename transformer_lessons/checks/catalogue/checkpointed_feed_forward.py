@@ -14,6 +14,7 @@ from transformer_lessons.checks.core import Draw, Mistake, Probe, Requirement, T
 __all__ = ["TASK"]
 
 MEASURED, FEED = "#ch17-measured", "#ch09-positionwise"
+METERED = ("pairs", "rest", "large")
 
 
 def _sizes(seed: int) -> dict[str, int]:
@@ -34,6 +35,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     b, t, chunk = s["batch"], s["length"], s["chunk"]
     plain = _inputs(draw, s, b, t)
     count = {"d_model": 3, "d_ff": 101}
+    slim, narrow = {"d_model": 1, "d_ff": 101}, {"d_model": 3, "d_ff": 47}
     row = 101 * 8
     hidden = 5 * 31 * row
     return {
@@ -50,15 +52,23 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
             meter=True,
             enough={"saved": hidden // 8, "largest": 5 * 7 * row, "peak": hidden // 2 + hidden // 4},
         ),
-        "long": Probe(
-            [*_inputs(draw, count, 39), 4],
-            cotangents=[draw.normal(39, 3)],
-            meter=True,
-            enough={"saved": 3 * row // 2, "largest": 5 * row, "peak": 28 * row},
-        ),
+        "pairs": _metered(draw, slim, 9, 2),  # no piece of 4
+        "rest": _metered(draw, count, 7, 4),  # one piece of 7 would be the rest, and more, in the last
+        "large": _metered(draw, narrow, 99, 50),  # more positions than hidden units, for who divides those
         "no_chunk": Probe([*plain, 0], refused="chunk=0"),
         "negative_chunk": Probe([*plain, -chunk], refused=f"chunk={-chunk}"),
     }
+
+
+def _metered(draw: Draw, widths: dict[str, int], length: int, chunk: int) -> Probe:
+    """Without a batch; one and a half times a chunk may be there at once."""
+    row, d_model = widths["d_ff"] * 8, widths["d_model"]
+    return Probe(
+        [*_inputs(draw, widths, length), chunk],
+        cotangents=[draw.normal(length, d_model)],
+        meter=True,
+        enough={"saved": 3 * row // 2, "largest": chunk * row, "peak": (4 * chunk + 8 * d_model) * row},
+    )
 
 
 def _accept(chunk: int) -> None:
@@ -126,6 +136,26 @@ def _by_hidden_units(block, x, rest, chunk):
     return sum(_recomputed(block, x, w1, b, w2, b2) for w1, b, w2 in pieces)
 
 
+def _by_units(block, x, rest, chunk):
+    """In pieces of the hidden layer as well, all of whose numbers are right."""
+    W1, b1, W2, b2 = rest
+    pieces = zip(W1.split(chunk), b1.split(chunk), W2.split(chunk, -1), strict=True)
+    none = torch.zeros_like(b2)
+    return b2 + sum(_recomputed(block, x, w1, b, w2, none) for w1, b, w2 in pieces)
+
+
+def _rest_in_the_last(block, x, rest, chunk):
+    length = x.size(-2)
+    full = max(length // chunk - 1, 0) * chunk
+    parts = x.split([chunk] * (full // chunk) + [length - full], -2)
+    return torch.cat([_recomputed(block, part, *rest) for part in parts], -2)
+
+
+def _too_few(block, x, rest, chunk):
+    parts = x.tensor_split(max(1, x.size(-2) // chunk), -2)
+    return torch.cat([_recomputed(block, part, *rest) for part in parts], -2)
+
+
 def _by_sentences(block, x, rest, chunk):
     return _apply(block, x, rest, chunk, _recomputed, axis=0)
 
@@ -152,6 +182,10 @@ class _BackwardOfThree(torch.autograd.Function):
 
 def _reentrant(block, *args):
     return checkpoint(block, *args, use_reentrant=True)
+
+
+def _at_least(least: int) -> Callable:
+    return lambda block, x, rest, chunk: _outer(block, x, rest, max(chunk, least))
 
 
 def _complaining(chunk: int) -> None:
@@ -231,10 +265,26 @@ MISTAKES = (
         "A caller who asks for smaller pieces, to have less memory used, does not get them.",
         MEASURED,
         (
-            {"outer": lambda f, x, rest, chunk: _outer(f, x, rest, max(chunk, 8))},
+            *({"outer": _at_least(least)} for least in (4, 8, 16, 32)),
             {"outer": lambda f, x, rest, chunk: _outer(f, x, rest, 10)},
             {"outer": lambda f, x, rest, chunk: _outer(f, x, rest, 2 * chunk)},
         ),
+    ),
+    Mistake(
+        "too_few_chunks",
+        "you make length // chunk pieces, so that the last one, or all, are larger than chunk; round up",
+        "The rest is too small to look worth a piece of its own.",
+        "Just below twice the chunk, all of the hidden layer is there at once.",
+        MEASURED,
+        ({"outer": _rest_in_the_last}, {"outer": _too_few}),
+    ),
+    Mistake(
+        "hidden_units_divided",
+        "you divide the hidden units, chunk of them at a time; it is the positions that chunk counts",
+        "The hidden layer is what takes memory, and the sum over its units can be taken piece by piece.",
+        "A chunk as large as d_ff divides nothing, however long the text is.",
+        MEASURED,
+        ({"outer": _by_units},),
     ),
     Mistake(
         "last_chunk_dropped",
@@ -373,14 +423,14 @@ TASK = Task(
         Requirement(
             "saved",
             "nothing as large as the hidden layer is kept for the way back.",
-            ("training", "long"),
+            ("training", *METERED),
             MEASURED,
             ("gradients", "saved"),
         ),
         Requirement(
             "peak",
             "nor is it ever there at once, forwards or backwards: chunk positions at a time.",
-            ("training", "long"),
+            ("training", *METERED),
             MEASURED,
             ("gradients", "largest", "peak"),
         ),

@@ -15,6 +15,7 @@ from transformer_lessons.masks import causal_mask
 __all__ = ["TASK"]
 
 CACHE, WIRING, BY_HAND, WRONG = "#ch12-cache", "#ch12-wiring", "#ch12-functions", "#ch12-wrong"
+BATCHES = ("batch", "batch_first", "batch_one", "batch_one_kept")
 Weights = dict[str, Tensor]
 
 
@@ -28,6 +29,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     none = [tensor[:, :, :0] for tensor in past]
     x, several = draw.normal(b, 1, d), draw.normal(b, new, d)
     mask = draw.mask(b, 1, 1, m)
+    mask[-1] = mask[0].roll(1, -1)  # not the same for all sentences
     sizes = [(b, 1, d), (b, h, kept + 1, d_k), (b, h, kept + 1, d_k)]
     halves = {name: tensor.float() for name, tensor in weights.items()}
     return {
@@ -45,7 +47,20 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
             [weights, h, x, *(torch.zeros(b + 1, h, 0, d_k, dtype=x.dtype) for _ in past), *memory],
             refused=f"{b} tokens for the keys, none as yet, of {b + 1} sentences",
         ),
+        # A batch of one would broadcast, either way round.
+        "batch_one": Probe(
+            [weights, h, x[:1], *map(_twice, past), *map(_twice, memory)],
+            refused=f"1 token for the keys of {2 * b} sentences",
+        ),
+        "batch_one_kept": Probe(
+            [weights, h, _twice(x), *(tensor[:1] for tensor in past), *map(_twice, memory)],
+            refused=f"{2 * b} tokens for the keys of 1 sentence",
+        ),
     }
+
+
+def _twice(tensor: Tensor) -> Tensor:
+    return torch.cat([tensor, tensor])
 
 
 def _linear(weights: Weights, name: str, x: Tensor) -> Tensor:
@@ -77,6 +92,22 @@ def _append_if_any(past: Tensor, new: Tensor) -> Tensor:
 def _once_kept(x: Tensor, keys: Tensor) -> None:
     if keys.size(2):
         _accept(x, keys)
+
+
+def _unless_one(x: bool, keys: bool) -> dict[str, Callable]:
+    """A batch of one is let through as x or as keys, and broadcast."""
+
+    def accept(given: Tensor, past: Tensor) -> None:
+        if not ((x and len(given) == 1) or (keys and len(past) == 1)):
+            _accept(given, past)
+
+    def append(past: Tensor, new: Tensor) -> Tensor:
+        return _append(*(part.expand(max(len(past), len(new)), *part.shape[1:]) for part in (past, new)))
+
+    def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        return _attend(q.expand(len(k), *q.shape[1:]), k, v, mask)
+
+    return {"accept": accept, "append": append, "attend": attend}
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
@@ -386,14 +417,18 @@ MISTAKES = (
     ),
     Mistake(
         "batch_checked_in_part",
-        "you compare the batches of x and keys in some cases alone: not while nothing is kept, or one way only",
-        "While there are no keys, there seems to be nothing to compare; and > is as easily written as !=.",
+        "you compare the batches of x and keys in some cases alone: not while nothing is kept, not for one "
+        "sentence, or one way only",
+        "While there are no keys, or with one sentence, there seems to be nothing to compare; and > is as easily "
+        "written as !=.",
         "A step that does not fit is accepted, or torch complains about sizes of tensors in a list.",
         CACHE,
         (
             {"accept": _once_kept},
             {"accept": _once_kept, "append": _append_if_any},
             {"accept": lambda x, keys: _accept(x, keys) if len(x) > len(keys) else None},
+            {"accept": lambda x, keys: _accept(x, keys) if len(x) < len(keys) else None},
+            *(_unless_one(*which) for which in ((True, True), (True, False), (False, True))),
         ),
     ),
 )
@@ -432,9 +467,7 @@ TASK = Task(
         ),
         Requirement("dtype", "results have the dtype of x.", ("later", "float32"), CACHE, ("dtype",)),
         Requirement("inputs", "what was kept is left unchanged.", ("later", "several"), CACHE, ("inputs",)),
-        Requirement(
-            "refusals", "another batch size than that of keys is refused.", ("batch", "batch_first"), CACHE
-        ),
+        Requirement("refusals", "another batch size than that of keys is refused.", BATCHES, CACHE),
     ),
     sizes=layer_sizes,
     small=({"batch": 1, "source": 2, "target": 1, "heads": 1, "d_k": 2, "d_ff": 1},),

@@ -73,12 +73,14 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     b, t, d, h = s["batch"], s["length"], s["width"], s["hidden"]
     state = state_of(draw, {"W_1": (d, h), "W_2": (h, d)})
     x, y = draw.normal(b, t, d), draw.normal(b, t, d)
-    layer = _build(d, h, state)
+    layer, gelu = _build(d, h, state), _build(d, h, state, {"activation": "gelu"})
     return {
         "relu": Probe([x], build=layer, cotangents=[y]),
         "one": Probe([draw.normal(d)], build=layer),
         "turned": Probe([draw.normal(t, b, 2, d).transpose(0, 1)], build=layer),
-        "gelu": Probe([x], build=_build(d, h, state, {"activation": "gelu"}), cotangents=[y]),
+        "gelu": Probe([x], build=gelu, cotangents=[y]),
+        "large": Probe([1e4 * x], build=layer),
+        "large_gelu": Probe([1e4 * x], build=gelu, cotangents=[y]),  # exp of such scores is infinite
         **_dropping(s, draw),
         "smallest": Probe([draw.normal(b, t, 1)], build=_build(1, 1, _state_of_one(draw))),
         **_unknown(x.float(), d, h),
@@ -158,7 +160,9 @@ TASK = Task(
             LAYER,
             ("structure",),
         ),
-        Requirement("values", "FFN(x) = max(0, x W_1 + b_1) W_2 + b_2.", ("relu", "one", "turned"), LAYER),
+        Requirement(
+            "values", "FFN(x) = max(0, x W_1 + b_1) W_2 + b_2.", ("relu", "one", "turned", "large"), LAYER
+        ),
         Requirement(
             "gradients",
             "gradients reach the input and all weights and biases.",
@@ -170,7 +174,7 @@ TASK = Task(
         Requirement(
             "activation",
             'activation may be "relu" or "gelu", the exact one.',
-            ("gelu",),
+            ("gelu", "large_gelu"),
             BENDS,
             ("gradients", "parameters"),
         ),
@@ -197,5 +201,5 @@ TASK = Task(
     steps=Steps(),
     assemble=assemble,
     mistakes=MISTAKES,
-    essential=4,
+    essential=6,
 )

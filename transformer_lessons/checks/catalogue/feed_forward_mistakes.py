@@ -73,6 +73,21 @@ def _tanh_gelu(hidden: Tensor, activation: str) -> Tensor:
     return torch.relu(hidden) if activation == "relu" else F.gelu(hidden, approximate="tanh")
 
 
+def _bounded(limit: float) -> Callable:
+    return lambda hidden, activation: _bend(hidden, activation).clamp(-limit, limit)
+
+
+def _relu_bounded(limit: float) -> Callable:
+    """What ReLU6 does, for one; GELU is left as it is."""
+    return lambda hidden, activation: _bend(
+        hidden.clamp(max=limit) if activation == "relu" else hidden, activation
+    )
+
+
+def _input_bounded(limit: float) -> Callable:
+    return lambda x, activation: x.clamp(-limit, limit)
+
+
 def _bend_in_place(x: Tensor, activation: str) -> Tensor:
     return x.copy_(_bend(x, activation))
 
@@ -316,6 +331,18 @@ MISTAKES = (
         "Outputs differ in the fourth digit, enough to make a comparison with other code fail.",
         BENDS,
         ({"bend": _tanh_gelu},),
+    ),
+    Mistake(
+        "clamped",
+        "you bound the numbers, as clamp and relu6 do; a layer for inputs in the thousands has none",
+        "NaN from large inputs is feared, and a bound looks like a cure.",
+        "Beyond the bound all inputs give the same output, and get no gradient.",
+        BENDS,
+        (
+            *({"first": _input_bounded(limit)} for limit in (10.0, 1e3)),
+            *({"bend": _bounded(limit)} for limit in (1e2, 1e3, 1e4)),
+            *({"bend": _relu_bounded(limit)} for limit in (6.0, 1e2, 1e3)),
+        ),
     ),
     Mistake(
         "residual_added",

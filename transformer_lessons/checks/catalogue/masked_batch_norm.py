@@ -43,7 +43,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "none_real": Probe([x, few & False], build=evaluated),
         "epsilon": Probe([x / 4, mask], build=replace(loaded, kwargs={"eps": 0.5})),
         "names": Probe([], build=new, method="state", view=buffers),
-        **moving(loaded, [x, mask], [other, _real(draw, b, t)]),
+        **moving(loaded, [x, mask], [other, torch.ones_like(mask)]),  # the latter without padding
         "own": apart(loaded, [x, mask]),
         **_unknown(loaded, x, mask, y),
         "float32": Probe([x.float(), mask], build=Build([d])),

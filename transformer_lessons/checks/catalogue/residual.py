@@ -80,8 +80,8 @@ def _refused(x: Tensor, after: Build, before: Build, one: Given, short: Given) -
     axis = "a sub-layer whose output has one more axis, of size 1"
     return {
         "narrow": Probe([x, one], build=after, refused=spread),
-        "narrow_before": Probe([x, one], build=before, refused=spread),
-        "single": Probe([x, single], build=after, refused=whole),
+        "narrow_before": Probe([x, one], build=replace(before, training=False), refused=spread),
+        "single": Probe([x, single], build=replace(after, training=False), refused=whole),
         "single_before": Probe([x, single], build=before, refused=whole),
         "short": Probe([x, short], build=before, refused=less),
         "twice": Probe([x[:1], twice], build=before, refused=both),

@@ -51,35 +51,37 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         return [(draw.normal(*shape) * size).half() for shape in shapes]
 
     def probe(
-        size: float, scale: float, rate: float, limit: float, clean: int = 1, growth: int = 5, bad=None
+        size: float, scale: float, rate: float, limit: float | None, clean: int = 1, growth: int = 5, bad=None
     ):
         found = gradients(size)
+        if limit is None:  # just above the length
+            limit = round(1.25 * torch.cat([g.flatten() for g in found]).float().norm().item() / scale, 4)
         if bad is not None:
-            places, number = bad
+            places, number, *where = bad
             for place in places:
-                found[place].view(-1)[-1] = number
+                found[place].view(-1)[where[0] if where else 0] = number
         text = NORMAL if bad is None else SKIPPED
         text = GROWN if bad is None and clean + 1 == growth else text
         return Probe([weights, found, scale, clean, rate, limit, growth], view=_view(text))
 
-    large = [torch.full(shape, 3e4, dtype=torch.float16) for shape in shapes]
+    large = [torch.full(shape, 6.2e4, dtype=torch.float16) for shape in shapes]
     zero = [torch.zeros_like(g) for g in large]
     inf, nan = float("inf"), float("nan")
     return {
         "plain": probe(1.0, 8.0, 0.5, 1e6),
         "small": probe(1.0, 2.0**16, 2.0**15, 1e6),
-        "clipped": probe(3.0, 4.0, 0.5, 0.25),
+        "clipped": probe(3.0, 4.0, 64.0, 0.25),
         "long": probe(200.0, 128.0, 0.5, 0.75),
-        "below": probe(1.0, 64.0, 8.0, 50.0, clean=3),
+        "below": probe(1.0, 64.0, 8.0, None, clean=3),
         "first_inf": probe(1.0, 32.0, 0.5, 1e6, clean=3, bad=([0], inf)),
-        "minus_inf": probe(1.0, 32.0, 0.5, 1.0, clean=2, bad=([1], -inf)),
+        "minus_inf": probe(1.0, 32.0, 0.5, 1.0, clean=2, bad=([1], -inf, -1)),
         "last_nan": probe(1.0, 1024.0, 0.5, 1e6, bad=([2], nan)),
         "overflow_at_growth": probe(1.0, 32.0, 0.5, 1e6, clean=4, bad=([0, 1, 2], inf)),
         "growth": probe(1.0, 16.0, 0.5, 1e6, clean=4),
         "growth_of_one": probe(1.0, 2.0**24, 2.0**23, 1e6, clean=0, growth=1),  # no scale is too large
         "large_sum": Probe([weights, large, 1024.0, 1, 0.5, 1e6, 5], view=_view(NORMAL)),
         "zero": Probe([weights, zero, 32.0, 1, 0.5, 1.0, 5], view=_view(NORMAL)),
-        "scale_of_one": probe(1.0, 1.0, 0.5, 1e6, clean=2, bad=([2], inf)),
+        "scale_of_one": probe(1.0, 1.0, 0.5, 1e6, clean=2, bad=([1], inf, slice(None))),
     }
 
 
@@ -284,6 +286,14 @@ MISTAKES = (
         "An overflow elsewhere gets through.",
         PRECISION,
         ({"finite": lambda gradients: bool(gradients[0].isfinite().all())},),
+    ),
+    Mistake(
+        "last_tensor_only",
+        "what you find in the last tensor alone decides; an overflow in any tensor counts",
+        "Each turn of the loop assigns the flag anew, and forgets what the turns before have found.",
+        "An overflow in an earlier tensor gets through.",
+        PRECISION,
+        ({"finite": lambda gradients: bool(gradients[-1].isfinite().all())},),
     ),
     Mistake(
         "all_numbers_bad",

@@ -47,8 +47,8 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     trained = (("", [ids], {}), ("load_state_dict", [{"weight": weight.flip(0).float()}], {"strict": False}))
     learned = replace(built, training=False, earlier=trained)
     below, further, beyond, above = ids.clone(), ids.clone(), ids.clone(), ids.clone()
-    # In the last sentence, or in the first one.
-    below[-1, -1], further[0, -1], beyond[0, -1], above[0, -1] = -1, -2, v, v + 1
+    # In the last sentence, or in the first one; in its last place, in the first one, or in the middle.
+    below[-1, -1], further[0, 0], beyond[0, t // 2], above[0, -1] = -1, -2, v, v + 1
     return {
         "loaded": Probe([ids], build=built, cotangents=[draw.normal(b, t, d, dtype=torch.float32)]),
         "learned": Probe([ids], build=learned, note="in use, after the weight has changed"),
@@ -73,7 +73,11 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "three_axes": Probe([ids[None]], build=built, refused="ids of three axes"),
         "negative_tokens": Probe([], build=Build([-v, d]), method="state", refused=f"vocab_size={-v}"),
         "negative_width": Probe([], build=Build([v, -d]), method="state", refused=f"d_model={-d}"),
+        "negative_sizes": Probe(
+            [], build=Build([-v, -d]), method="state", refused=f"both sizes, {-v} and {-d}"
+        ),
         "empty": Probe([ids[:0]], build=built, note="no sentences"),
+        "no_ids": Probe([ids[:, :0]], build=built, note="sentences without tokens"),
     }
 
 
@@ -128,7 +132,9 @@ TASK = Task(
             ("start", "start_narrow"),
             SCALE,
         ),
-        Requirement("ids", "int64 or int32, no id, one or many: all will do.", ("int32", "empty"), LOOKUP),
+        Requirement(
+            "ids", "int64 or int32, no id, one or many: all will do.", ("int32", "empty", "no_ids"), LOOKUP
+        ),
         Requirement(
             "dtype",
             "vectors have the dtype of weight, and its digits.",
@@ -158,6 +164,7 @@ TASK = Task(
                 "three_axes",
                 "negative_tokens",
                 "negative_width",
+                "negative_sizes",
             ),
             LOOKUP,
         ),

@@ -462,6 +462,7 @@ MISTAKES = (
         LOOKUP,
         (
             {"accept_sizes": lambda v, d: None},
+            {"accept_sizes": lambda v, d: _accept_sizes(v * d, 1)},
             {"accept_sizes": _only_zero},
             {"accept_sizes": lambda v, d: None, "start": _as_drawn(lambda v, d: max(d, 1) ** -0.5)},
             {"accept_sizes": _only("d_model")},

@@ -117,7 +117,7 @@ TASK = Task(
             "pre_norm",
             "a pre-norm model has a final norm behind either stack; in training alone, embedded tokens with "
             "their positions are dropped, and so is what the layers' parts give.",
-            ("pre", "training", "training_source"),
+            ("pre", "training", "training_source", "training_encoder"),
             LINES,
         ),
         Requirement("padding", "padding of the source is hidden everywhere.", ("padded",), PROPERTIES),

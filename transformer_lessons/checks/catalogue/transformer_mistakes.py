@@ -1,7 +1,7 @@
 """The known mistakes of the whole model, and the steps that they change."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -49,12 +49,14 @@ class Steps:
     place_target: Callable = lambda x: x + sinusoidal(*x.shape[1:]).to(x)
     drop: Callable = _drop
     drop_target: Callable = _drop
-    rate: Callable = lambda dropout: dropout  # of the layers
+    encoder_rate: Callable = lambda dropout: dropout  # of the layers
+    decoder_rate: Callable = lambda dropout: dropout
     encoder_stack: Callable = lambda layers, norm: layers
     decoder_stack: Callable = lambda layers, norm: layers
     encode: Callable = _in_turn
     decode: Callable = _in_turn
     memory: Callable = lambda memory, x: memory
+    drop_memory: Callable = lambda dropout, memory: memory
     recall: Callable = lambda model, mask: mask
     encoder_mask: Callable = lambda mask: mask
     cross_mask: Callable = lambda mask: mask
@@ -75,16 +77,19 @@ def assemble(steps: Steps) -> type[nn.Module]:
             sizes = {
                 name: settings[name] for name in ("d_model", "num_heads", "d_ff", "dropout", "norm_first")
             }
-            config = TransformerConfig(v, v, **sizes | {"dropout": steps.rate(settings["dropout"])})
-            d_model = config.d_model
+            config = TransformerConfig(v, v, **sizes)
+            d_model, p = config.d_model, config.dropout
+            encoder, decoder = (
+                replace(config, dropout=rate(p)) for rate in (steps.encoder_rate, steps.decoder_rate)
+            )
             self.pad_id = settings["pad_id"]
             self.embedding = nn.Embedding(v, d_model)
             steps.start(self.embedding.weight)
-            self.encoder_layers = nn.ModuleList(EncoderLayer(config) for _ in range(n))
-            self.decoder_layers = nn.ModuleList(DecoderLayer(config) for _ in range(n))
+            self.encoder_layers = nn.ModuleList(EncoderLayer(encoder) for _ in range(n))
+            self.decoder_layers = nn.ModuleList(DecoderLayer(decoder) for _ in range(n))
             last = LayerNorm if config.norm_first else nn.Identity
             self.encoder_norm, self.decoder_norm = last(d_model), last(d_model)
-            self.dropout = nn.Dropout(settings["dropout"])
+            self.dropout = nn.Dropout(p)
 
         def forward(self, src, tgt):
             steps.accept(src, tgt)
@@ -94,6 +99,7 @@ def assemble(steps: Steps) -> type[nn.Module]:
             x = steps.drop(self.dropout, steps.embed(weight, src), steps.place)
             memory = steps.encode(encoder, x, steps.encoder_mask(mask))
             memory = steps.memory(steps.finish_memory(self.encoder_norm, memory), x)
+            memory = steps.drop_memory(self.dropout, memory)
             y = steps.embed(weight, steps.shift(tgt))
             y = steps.drop_target(self.dropout, y, steps.place_target)
             y = steps.decode(decoder, y, memory, steps.cross_mask(mask))
@@ -134,6 +140,10 @@ def _always_dropped(dropout: nn.Dropout, x: Tensor, place: Callable) -> Tensor:
 
 def _dropped_then_placed(dropout: nn.Dropout, x: Tensor, place: Callable) -> Tensor:
     return place(dropout(x))
+
+
+def _dropped_twice(dropout: nn.Dropout, x: Tensor, place: Callable) -> Tensor:
+    return dropout(dropout(place(x)))
 
 
 def _kept(model: nn.Module, mask: Tensor) -> Tensor:
@@ -326,12 +336,29 @@ MISTAKES = (
         ({"drop": _dropped_then_placed, "drop_target": _dropped_then_placed},),
     ),
     Mistake(
+        "dropped_again",
+        "you drop once too often: the embedded tokens a second time, or the memory",
+        "Dropout is put between any two parts, whether one of them drops already or not.",
+        "Nothing shows in evaluation; in training more is missing than was asked for.",
+        LINES,
+        (
+            {"drop": _dropped_twice, "drop_target": _dropped_twice},
+            {"drop": _dropped_twice},
+            {"drop_target": _dropped_twice},
+            {"drop_memory": lambda dropout, memory: dropout(memory)},
+        ),
+    ),
+    Mistake(
         "layers_with_other_dropout",
-        "your layers do not get the dropout of the settings",
+        "your layers, all or those of one side, do not get the dropout of the settings",
         "It was left at a default, or set to 0 for a test.",
         "Nothing shows in evaluation; in training the layers drop more or less than is asked for.",
         LINES,
-        ({"rate": lambda dropout: 0.0}, {"rate": lambda dropout: 0.1}),
+        tuple(
+            dict.fromkeys(sides, rate)
+            for rate in (lambda dropout: 0.0, lambda dropout: 0.1)
+            for sides in (("encoder_rate", "decoder_rate"), ("encoder_rate",), ("decoder_rate",))
+        ),
     ),
     Mistake(
         "softmax_at_the_end",
