@@ -112,7 +112,7 @@ FURTHER = (
     ),
 )
 
-MORE = {"inputs": ("causal_left_padded",)}
+MORE = {"inputs": ("causal_masked",)}
 
 
 def sizes(seed: int) -> dict[str, int]:
@@ -198,16 +198,18 @@ def probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     longer = inputs(draw, s, b, h, queries=min(q, k), keys=max(q, k))
     first_key = draw.mask(b, 1, 1, q)
     first_key[..., 0] = True
+    full = draw.mask(b, 1, q, q)  # as large as the causal one, which may not be written into it
+    full[..., 0] = True
     both_ends = draw.mask(b, 1, 1, max(q, k))
     both_ends[..., 0] = both_ends[..., -1] = True  # which of them a query sees tells how it is aligned
     plain = inputs(draw, s, b, h)
-    left_padded = draw.mask(b, 1, q, q)  # as large as the causal one, which may not be written into it
+    left_padded = draw.mask(b, 1, 1, q)
     left_padded[..., 0] = False
     back = [draw.normal(b, h, q, s["d_v"]), draw.normal(b, h, q, q)]
     return {
         **base_probes(s, draw),
         "causal": Probe(square, {"is_causal": True}),
-        "causal_masked": Probe([*square, first_key], {"is_causal": True}),
+        "causal_masked": Probe([*square, full], {"is_causal": True}),
         "causal_low": Probe([*(x[0, 0] for x in low_scores(*square)), first_key[0, 0]], {"is_causal": True}),
         "causal_left_padded": Probe([*square, left_padded], {"is_causal": True}, cotangents=back),
         "longer": Probe(longer, {"is_causal": True}),

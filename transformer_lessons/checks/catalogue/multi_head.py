@@ -38,6 +38,8 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     used = replace(loaded, earlier=(("", before, {}),))
     per_head, empty = draw.mask(b, h, q, k), draw.mask(b, 1, q, k)
     empty[..., 0, :] = False
+    grid = draw.mask(q, k)
+    grid[-1] = grid[0].roll(1)  # not the same for all queries
     asked = {"need_weights": True}
     return {
         "self": Probe([x], build=loaded, cotangents=back),
@@ -55,7 +57,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "float32": Probe([x.float(), memory.float()], build=single),
         "empty": Probe([x, memory, other, empty], build=loaded, cotangents=back),
         # As many sentences as queries, or as heads: a mask that meets the wrong axis raises no error.
-        "two_axes": Probe([draw.normal(q, q, d), draw.normal(q, k, d), None, draw.mask(q, k)], build=loaded),
+        "two_axes": Probe([draw.normal(q, q, d), draw.normal(q, k, d), None, grid], build=loaded),
         "three_axes": Probe(
             [draw.normal(h, q, d), draw.normal(h, k, d), None, draw.mask(h, q, k)], build=loaded
         ),
