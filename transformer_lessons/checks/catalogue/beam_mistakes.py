@@ -72,7 +72,7 @@ class Steps:
     ended: Callable = lambda search, counting, top: None
     over: Callable = _decided
     cut_off: Callable = lambda scores, best: scores
-    better: Callable = lambda score, best, is_cut: score > best
+    better: Callable = torch.gt  # a sentence that ends than the best so far
     fill: Callable = lambda pad, eos: pad
     result: Callable = lambda found, bos: found
 
@@ -129,21 +129,21 @@ class _Search:
         longer = torch.cat([steps.of(self.tokens, parent), token[..., None]], -1)
         ends = token == self.eos
         counting = steps.counts(ends, k)
-        self.finish(longer, top.masked_fill(~counting, -math.inf), penalty)
+        self.finish(longer, top.masked_fill(~counting, -math.inf), penalty, steps.better)
         steps.ended(self, counting, top)
         chosen, self.scores = steps.go_on(self, top, ends)
         self.tokens = _of_parents(longer, chosen)
         attainable = steps.score(self.scores.max(1).values, steps.penalty(max_length, self.alpha))
         if n == max_length:
-            self.finish(self.tokens, steps.cut_off(self.scores, self.best), penalty, is_cut=True)
+            self.finish(self.tokens, steps.cut_off(self.scores, self.best), penalty, torch.gt)
         self.done = self.done | steps.over(self, attainable)
         return steps.rows(parent.gather(1, chosen))
 
-    def finish(self, sentences: Tensor, log_p: Tensor, penalty: float, *, is_cut: bool = False) -> None:
+    def finish(self, sentences: Tensor, log_p: Tensor, penalty: float, better: Callable) -> None:
         """Keep the best of what is finished, in each row."""
         score, which = self.steps.score(log_p, penalty).max(1)
-        better = score.isfinite() & self.steps.better(score, self.best, is_cut)
-        for row in (better & ~self.done).nonzero().flatten().tolist():
+        replaces = score.isfinite() & better(score, self.best) & ~self.done
+        for row in replaces.nonzero().flatten().tolist():
             self.best[row] = score[row]
             self.found[row] = sentences[row, which[row], 1:].tolist()
 
@@ -305,8 +305,8 @@ MISTAKES = (
         "What ends later, or ended earlier, is lost, however likely it is.",
         STOPPING,
         (
-            {"better": lambda score, best, is_cut: score > best if is_cut else best.isinf()},
-            {"better": lambda score, best, is_cut: score > best if is_cut else score.isfinite()},
+            {"better": lambda score, best: best.isinf()},
+            {"better": lambda score, best: score.isfinite()},
         ),
     ),
     Mistake(

@@ -62,7 +62,7 @@ class Steps:
     orders: tuple = ORDERS
     allowed: Callable = _most
     right: Callable = lambda found, allowed: (found & allowed).total()
-    total: Callable = lambda found, references, places: found.total()
+    total: Callable = lambda found, references, length, n: found.total()
     length: Callable = len
     closest: Callable = _closest
     no_match: Callable = _no_match
@@ -78,7 +78,7 @@ def assemble(steps: Steps) -> Callable:
     def counted(candidate, references, n):
         references = steps.counted_in(candidate, references, n)
         found, of = steps.grams(candidate, n), [steps.grams(r, n) for r in references]
-        return steps.right(found, steps.allowed(of)), steps.total(found, of, len(candidate) - n + 1)
+        return steps.right(found, steps.allowed(of)), steps.total(found, of, len(candidate), n)
 
     def score(candidates, references):
         every = list(zip(candidates, references, strict=False))
@@ -211,8 +211,8 @@ MISTAKES = (
         "Long candidates gain instead of losing.",
         AT,
         (
-            {"total": lambda found, references, places: references[0].total()},
-            {"total": lambda found, references, places: max(r.total() for r in references)},
+            {"total": lambda found, references, length, n: references[0].total()},
+            {"total": lambda found, references, length, n: max(r.total() for r in references)},
         ),
     ),
     Mistake(
@@ -274,7 +274,7 @@ MISTAKES = (
         "The formula is right for sentences of usual length.",
         "An empty candidate takes away from what others said, and precision rises.",
         AT,
-        ({"total": lambda found, references, places: places},),
+        ({"total": lambda found, references, length, n: length - n + 1},),
     ),
     Mistake(
         "corpus_joined",
