@@ -49,8 +49,8 @@ class Steps:
     place_target: Callable = lambda x: x + sinusoidal(*x.shape[1:]).to(x)
     drop: Callable = _drop
     drop_target: Callable = _drop
-    encoder_rate: Callable = lambda dropout: dropout  # of the layers
-    decoder_rate: Callable = lambda dropout: dropout
+    encoder_config: Callable = lambda config: config  # of the layers
+    decoder_config: Callable = lambda config: config
     encoder_stack: Callable = lambda layers, norm: layers
     decoder_stack: Callable = lambda layers, norm: layers
     encode: Callable = _in_turn
@@ -78,10 +78,8 @@ def assemble(steps: Steps) -> type[nn.Module]:
                 name: settings[name] for name in ("d_model", "num_heads", "d_ff", "dropout", "norm_first")
             }
             config = TransformerConfig(v, v, **sizes)
-            d_model, p = config.d_model, config.dropout
-            encoder, decoder = (
-                replace(config, dropout=rate(p)) for rate in (steps.encoder_rate, steps.decoder_rate)
-            )
+            encoder, decoder = steps.encoder_config(config), steps.decoder_config(config)
+            d_model = config.d_model
             self.pad_id = settings["pad_id"]
             self.embedding = nn.Embedding(v, d_model)
             steps.start(self.embedding.weight)
@@ -89,7 +87,7 @@ def assemble(steps: Steps) -> type[nn.Module]:
             self.decoder_layers = nn.ModuleList(DecoderLayer(decoder) for _ in range(n))
             last = LayerNorm if config.norm_first else nn.Identity
             self.encoder_norm, self.decoder_norm = last(d_model), last(d_model)
-            self.dropout = nn.Dropout(p)
+            self.dropout = nn.Dropout(config.dropout)
 
         def forward(self, src, tgt):
             steps.accept(src, tgt)
@@ -144,6 +142,10 @@ def _dropped_then_placed(dropout: nn.Dropout, x: Tensor, place: Callable) -> Ten
 
 def _dropped_twice(dropout: nn.Dropout, x: Tensor, place: Callable) -> Tensor:
     return dropout(dropout(place(x)))
+
+
+def _with_dropout(rate: float) -> Callable:
+    return lambda config: replace(config, dropout=rate)
 
 
 def _kept(model: nn.Module, mask: Tensor) -> Tensor:
@@ -355,9 +357,9 @@ MISTAKES = (
         "Nothing shows in evaluation; in training the layers drop more or less than is asked for.",
         LINES,
         tuple(
-            dict.fromkeys(sides, rate)
-            for rate in (lambda dropout: 0.0, lambda dropout: 0.1)
-            for sides in (("encoder_rate", "decoder_rate"), ("encoder_rate",), ("decoder_rate",))
+            dict.fromkeys(sides, _with_dropout(rate))
+            for rate in (0.0, 0.1)
+            for sides in (("encoder_config", "decoder_config"), ("encoder_config",), ("decoder_config",))
         ),
     ),
     Mistake(
