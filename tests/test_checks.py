@@ -630,6 +630,14 @@ def test_missing_keywords_are_found_after_the_core_call():
     assert "your function does not take is_causal" in report.message
 
 
+def test_both_missing_keywords_of_the_fused_call_are_found_too():
+    def plain(query, key, value, mask=None):
+        return right("fused_attention")(query, key, value, mask)
+
+    report = checks.check("fused_attention", plain)
+    assert (report.misconception, *report.also) == ("causal_keyword_missing", "dropout_keyword_missing")
+
+
 def test_one_mistake_made_in_two_ways_is_named_once():
     def scaled_on_both_sides(query, key, value, **options):
         width = query.size(-1) ** 0.5

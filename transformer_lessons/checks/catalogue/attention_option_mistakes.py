@@ -6,7 +6,7 @@ from torch import Tensor
 
 from transformer_lessons.checks.catalogue.attention_mistakes import CORE
 from transformer_lessons.checks.catalogue.attention_shape_mistakes import SHAPES
-from transformer_lessons.checks.catalogue.attention_steps import Steps, triangle
+from transformer_lessons.checks.catalogue.attention_steps import Steps, no_keyword, triangle
 from transformer_lessons.checks.core import Mistake
 
 __all__ = ["MISTAKES"]
@@ -31,18 +31,6 @@ def _always_causal(mask: Tensor | None, is_causal: bool, scores: Tensor) -> Tens
 
 def _causal_instead(mask: Tensor | None, is_causal: bool, scores: Tensor) -> Tensor | None:
     return triangle(scores, scores.size(-1) - scores.size(-2)) if is_causal else mask
-
-
-def _no_causal_keyword(mask: Tensor | None, is_causal: bool, scores: Tensor) -> Tensor | None:
-    if is_causal:
-        raise TypeError("attention() got an unexpected keyword argument 'is_causal'")
-    return mask
-
-
-def _no_dropout_keyword(weights: Tensor, dropout: float) -> Tensor:
-    if dropout:
-        raise TypeError("attention() got an unexpected keyword argument 'dropout'")
-    return weights
 
 
 def _dropped_unscaled(weights: Tensor, dropout: float) -> Tensor:
@@ -211,7 +199,7 @@ MISTAKES = (
         "The signature was shortened.",
         "Callers that pass is_causal=True get a TypeError.",
         CAUSAL,
-        ({"causal": _no_causal_keyword},),
+        ({"is_causal": no_keyword("is_causal")},),
     ),
     Mistake(
         "causal_first_to_first",
@@ -314,7 +302,7 @@ MISTAKES = (
         "The signature was shortened.",
         "Callers that pass dropout get a TypeError.",
         DROPOUT,
-        ({"drop": _no_dropout_keyword},),
+        ({"dropout": no_keyword("dropout")},),
     ),
     Mistake(
         "dropout_ignored",

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = ["Steps", "attend", "attend_capped", "cap_scores", "triangle"]
+__all__ = ["Steps", "attend", "attend_capped", "cap_scores", "no_keyword", "triangle"]
 
 
 def _accept(mask: Tensor | None) -> None:
@@ -19,6 +19,16 @@ def _accept(mask: Tensor | None) -> None:
 def _accept_cap(cap: float) -> None:
     if cap <= 0:
         raise ValueError("cap: expected a positive number")
+
+
+def no_keyword(name: str) -> Callable:
+    """What Python says, before anything else is looked at, to a keyword that a function does not have."""
+
+    def refuse(value: bool | float) -> None:
+        if value:
+            raise TypeError(f"attention() got an unexpected keyword argument '{name}'")
+
+    return refuse
 
 
 def _scores(query: Tensor, key: Tensor) -> Tensor:
@@ -54,6 +64,8 @@ def _clear(weights: Tensor, mask: Tensor | None) -> Tensor:
 class Steps:
     """What a mistake may replace; together, the right answer."""
 
+    is_causal: Callable = lambda value: None  # this and the next: whether there is such a keyword
+    dropout: Callable = lambda value: None
     accept: Callable = _accept  # refuses a mask
     inputs: Callable = lambda query, key, value: (query, key, value)
     scores: Callable = _scores
@@ -74,6 +86,7 @@ def attend(steps: Steps) -> Callable:
     """Scaled dot-product attention in these steps."""
 
     def attention(query, key, value, mask=None, *, is_causal=False, dropout=0.0):
+        steps.is_causal(is_causal), steps.dropout(dropout)
         steps.accept(mask)
         query, key, value = steps.inputs(query, key, value)
         scores = steps.scores(query, key)

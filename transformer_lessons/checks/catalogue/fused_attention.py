@@ -102,7 +102,7 @@ def _dropout(
             "dropout should hit the weights, before they meet the values": torch.equal(first, second),
         }
 
-    return Probe([query, key, value, mask], {"dropout": rate, **options}, view=view)
+    return Probe([query, key, value, mask], {**options, "dropout": rate}, view=view)
 
 
 WORDS = {

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from transformer_lessons.checks.catalogue.attention_shape_mistakes import CONTIGUOUS_ONLY, three_axes_as_batch
 from transformer_lessons.checks.catalogue.attention_steps import Steps as StepByStep
-from transformer_lessons.checks.catalogue.attention_steps import attend
+from transformer_lessons.checks.catalogue.attention_steps import attend, no_keyword
 from transformer_lessons.checks.core import Mistake
 
 __all__ = ["FUSED", "LOST", "MASKS", "MEMORY", "MISTAKES", "Steps", "assemble", "by_steps"]
@@ -49,6 +49,8 @@ def _clear(output: Tensor, mask: Tensor | None) -> Tensor:
 class Steps:
     """What a mistake may replace; together, the right answer."""
 
+    is_causal: Callable = lambda value: None  # this and the next: whether there is such a keyword
+    dropout: Callable = lambda value: None
     accept: Callable = _accept
     inputs: Callable = lambda query, key, value: (query, key, value)
     read: Callable = lambda mask: mask
@@ -64,6 +66,7 @@ def assemble(steps: Steps) -> Callable:
     """Fused attention in these steps."""
 
     def attention(query, key, value, mask=None, *, is_causal=False, dropout=0.0):
+        steps.is_causal(is_causal), steps.dropout(dropout)
         steps.accept(mask, is_causal)
         given = steps.read(mask)
         query, key, value = steps.inputs(query, key, value)
@@ -122,18 +125,6 @@ def _flag_instead(mask, is_causal, query, key):
 
 def _without_gradient(query, key, value):
     return query.detach(), key.detach(), value.detach()
-
-
-def _no_causal_keyword(mask, is_causal, query, key):
-    if is_causal:
-        raise TypeError("attention() got an unexpected keyword argument 'is_causal'")
-    return mask, False
-
-
-def _no_dropout_keyword(dropout, mask, is_causal):
-    if dropout:
-        raise TypeError("attention() got an unexpected keyword argument 'dropout'")
-    return dropout
 
 
 def _three_axes_as_batch(mask, is_causal, query, key):
@@ -297,7 +288,7 @@ MISTAKES = (
         "The signature was shortened.",
         "Callers that pass is_causal=True get a TypeError.",
         MASKS,
-        ({"fold": _no_causal_keyword},),
+        ({"is_causal": no_keyword("is_causal")},),
     ),
     Mistake(
         "dropout_ignored",
@@ -353,7 +344,7 @@ MISTAKES = (
         "The signature was shortened.",
         "Callers that pass dropout get a TypeError.",
         DROPOUT,
-        ({"drop": _no_dropout_keyword},),
+        ({"dropout": no_keyword("dropout")},),
     ),
     Mistake(
         "dropout_on_output",

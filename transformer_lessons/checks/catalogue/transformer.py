@@ -66,8 +66,8 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         state = {name: 0.5 * draw.normal(*t.shape, dtype=torch.float32) for name, t in own.items()}
         return Build([changed], state=state, training=False)  # float32, as tables of positions often are
 
-    post, pre = built(), built(norm_first=True, dropout=RATE)  # in evaluation, nothing is dropped
-    one, other = built(num_layers=1), built(pad_id=v - 1, num_layers=1)
+    post, other = built(num_layers=1), built(num_layers=1, pad_id=v - 1)
+    pre = built(norm_first=True, dropout=RATE)  # of two layers; in evaluation, nothing is dropped
     src, tgt = _ids(draw, b, s["source"], v, 0), _ids(draw, b, s["target"], v, 0)
     others = [_ids(draw, b, s[side], v, v - 1) for side in ("source", "target")]
     whole, wholes = draw.integers(1, v, b, s["source"]), draw.integers(1, v, b, s["target"])
@@ -86,10 +86,10 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
             method="state",
             view=_drawn,
         ),
-        "two_tokens": Probe([whole, wholes[:, :2]], build=one),
-        "empty": Probe([src, tgt[:, :0]], build=one, refused="a target without tokens"),
-        "short": Probe([src, tgt[:, :1]], build=one, refused="a target of one token, with nothing after it"),
-        "batches": Probe([src[:1], torch.cat([tgt, tgt])], build=one, refused="batches of two sizes"),
+        "two_tokens": Probe([whole, wholes[:, :2]], build=post),
+        "empty": Probe([src, tgt[:, :0]], build=post, refused="a target without tokens"),
+        "short": Probe([src, tgt[:, :1]], build=post, refused="a target of one token, with nothing after it"),
+        "batches": Probe([src[:1], torch.cat([tgt, tgt])], build=post, refused="batches of two sizes"),
     }
 
 
