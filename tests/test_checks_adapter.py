@@ -148,9 +148,8 @@ class Sly(list):
         lambda rows: rows[1].pop(),
         lambda rows: rows[1].__setitem__(0, 8),
         lambda rows: rows[1].__setitem__(0, 5.0),
-        lambda rows: rows[1].__setitem__(
-            0, torch.tensor([5, 5])
-        ),  # whose comparison is neither true nor false
+        # Whose comparison is neither true nor false:
+        lambda rows: rows[1].__setitem__(0, torch.tensor([5, 5])),
         lambda rows: rows[1].__setitem__(0, Sly()),
         lambda rows: rows.__setitem__(1, None),
         lambda rows: rows[1].__setitem__(0, rows),

@@ -165,12 +165,14 @@ def _dropping(x, targets, parts):
     return list(zip(x.split(size), targets.split(size), strict=True))[:parts]
 
 
-def _rest_in_the_last(x, targets, parts, first=False):
-    size = len(x) // parts
-    cuts = [len(x) - n * size if first else n * size for n in range(1, parts)]
-    cuts.sort()
-    pairs = zip(x.tensor_split(cuts), targets.tensor_split(cuts), strict=True)
-    return [pair for pair in pairs if len(pair[0])]
+def _rest_in_one(place):
+    def split(x, targets, parts):
+        sizes = [len(x) // parts] * parts
+        sizes[place] += len(x) % parts
+        pairs = zip(x.split(sizes), targets.split(sizes), strict=True)
+        return [pair for pair in pairs if len(pair[0])]
+
+    return split
 
 
 def _in_parts_of(size: Callable) -> Callable:
@@ -291,7 +293,7 @@ MISTAKES = (
         "Each part has rows // parts rows, but for the last one, which ends where the batch does.",
         "11 rows in 6 parts make five of 1 and one of 6, and that does not fit.",
         MEMORY,
-        ({"split": _rest_in_the_last}, {"split": lambda *batch: _rest_in_the_last(*batch, first=True)}),
+        ({"split": _rest_in_one(-1)}, {"split": _rest_in_one(0)}),
     ),
     Mistake(
         "more_parts",

@@ -10,7 +10,7 @@ from transformer_lessons.checks.catalogue.attention_option_mistakes import MISTA
 from transformer_lessons.checks.catalogue.attention_steps import Steps, attend
 from transformer_lessons.checks.core import Draw, Probe, Requirement, Task
 
-__all__ = ["BASE", "SMALL", "TASK", "base_probes", "exchanged", "inputs", "low_scores", "sizes"]
+__all__ = ["BASE", "SEEDLESS", "SMALL", "TASK", "base_probes", "exchanged", "inputs", "low_scores", "sizes"]
 
 # What holds for any attention that returns its weights, from basic to subtle.
 BASE = (
@@ -70,6 +70,9 @@ BASE = (
         ("gradients",),
     ),
 )
+SEEDLESS = Requirement(
+    "random", "the global random generator is not seeded.", ("plain", "dropout"), "#ch05-class", ("random",)
+)
 FURTHER = (
     Requirement(
         "causal",
@@ -103,13 +106,7 @@ FURTHER = (
         ("number_mask", "float_mask", "uint8_mask", "causal_number_mask"),
         "#ch05-masks",
     ),
-    Requirement(
-        "random",
-        "the global random generator is not seeded.",
-        ("plain", "dropout"),
-        "#ch05-class",
-        ("random",),
-    ),
+    SEEDLESS,
 )
 
 

@@ -12,8 +12,8 @@ from transformer_lessons.checks.core import Mistake
 __all__ = ["MISTAKES"]
 
 MASKING = CAUSAL = "#ch05-masks"
-_accept, _causal = Steps.accept, Steps.causal  # the right ones
 DROPOUT = "#ch05-class"
+_accept, _causal = Steps.accept, Steps.causal  # the right ones
 
 
 def _joined(mask: Tensor | None, other: Tensor) -> Tensor:
@@ -414,7 +414,7 @@ MISTAKES = (
         "mask_type_unchecked_if_causal",
         "with is_causal=True you do not refuse a mask that is not boolean",
         "The branch for is_causal comes before the check.",
-        "The same mask is refused in the encoder and read in the decoder.",
+        "The same mask is refused in the encoder and read, or not understood, in the decoder.",
         MASKING,
         ({"accept": _any_mask, "causal": _checked_if_not_causal},),
     ),

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from transformer_lessons.checks.core import Mistake
 
-__all__ = ["CONTIGUOUS_ONLY", "SHAPES", "three_axes_as_batch"]
+__all__ = ["CONTIGUOUS_ONLY", "SHAPES", "THREE_AXES_AS_BATCH", "three_axes_as_batch"]
 
 
 def _viewed(*inputs: Tensor) -> tuple[Tensor, ...]:
@@ -30,17 +30,18 @@ CONTIGUOUS_ONLY = Mistake(
     "#ch07-reshape",
     ({"inputs": _viewed},),
 )
+THREE_AXES_AS_BATCH = Mistake(
+    "mask_three_axes_as_batch",
+    "you take a mask of three axes for (batch, queries, keys); as shapes are lined up from the right, it is "
+    "(heads, queries, keys)",
+    "Padding masks have a batch axis, so every mask seems to have one in front.",
+    "A mask for each head fails, or masks each sentence with another one's.",
+    "#ch04-broadcast",
+    ({"read": lambda mask, scores: three_axes_as_batch(mask, scores.dim())},),
+)
 SHAPES = (
     CONTIGUOUS_ONLY,
-    Mistake(
-        "mask_three_axes_as_batch",
-        "you take a mask of three axes for (batch, queries, keys); as shapes are lined up from the right, "
-        "it is (heads, queries, keys)",
-        "Padding masks have a batch axis, so every mask seems to have one in front.",
-        "A mask for each head fails, or masks each sentence with another one's.",
-        "#ch04-broadcast",
-        ({"read": lambda mask, scores: three_axes_as_batch(mask, scores.dim())},),
-    ),
+    THREE_AXES_AS_BATCH,
     Mistake(
         "scale_rounded",
         "you round √d_k to a whole number",

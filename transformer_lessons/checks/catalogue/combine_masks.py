@@ -2,13 +2,17 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, takewhile
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from transformer_lessons.checks.catalogue.attention_shape_mistakes import (
+    THREE_AXES_AS_BATCH,
+    three_axes_as_batch,
+)
 from transformer_lessons.checks.catalogue.masks_mistakes import TO_TYPES
 from transformer_lessons.checks.core import Draw, Mistake, Probe, Requirement, Task
 from transformer_lessons.masks import combine
@@ -190,10 +194,6 @@ def _two_axes_as_padding(mask: Tensor) -> Tensor:
     return mask[:, None, None, :] if mask.dim() == 2 else mask
 
 
-def _three_axes_as_batch(mask: Tensor) -> Tensor:
-    return mask[:, None] if mask.dim() == 3 else mask
-
-
 def _fails(error: Exception) -> Callable:
     def fail(*_) -> None:
         raise error
@@ -334,15 +334,7 @@ MISTAKES = (
         BROADCAST,
         ({"align": _axes_at_the_end},),
     ),
-    Mistake(
-        "three_axes_as_batch",
-        "you take a mask of three axes for (batch, queries, keys); as shapes are lined up from the right, "
-        "it is (heads, queries, keys)",
-        "Padding masks have a batch axis, so every mask seems to have one in front.",
-        "A mask for each head fails, or masks each sentence with another one's.",
-        BROADCAST,
-        ({"align": _three_axes_as_batch},),
-    ),
+    replace(THREE_AXES_AS_BATCH, variants=({"align": lambda mask: three_axes_as_batch(mask, 4)},)),
     Mistake(
         "axes_added",
         "you give the result four axes, whatever the masks have; it has those to which the masks broadcast",

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from transformer_lessons.attention import fused_attention
-from transformer_lessons.checks.catalogue.attention import BASE, SMALL, base_probes, inputs, sizes
+from transformer_lessons.checks.catalogue.attention import BASE, SEEDLESS, SMALL, base_probes, inputs, sizes
 from transformer_lessons.checks.catalogue.fused_attention_mistakes import (
     FUSED,
     LOST,
@@ -169,13 +169,7 @@ TASK = Task(
             ("number_mask", "float_mask", "uint8_mask", "causal_number_mask"),
             MASKS,
         ),
-        Requirement(
-            "random",
-            "the global random generator is not seeded.",
-            ("plain", "dropout"),
-            "#ch05-class",
-            ("random",),
-        ),
+        SEEDLESS,
     ),
     sizes=sizes,
     small=SMALL,

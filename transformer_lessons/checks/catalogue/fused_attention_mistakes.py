@@ -1,21 +1,27 @@
 """Known wrong ways to write `fused_attention`."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_lessons.checks.catalogue.attention_shape_mistakes import CONTIGUOUS_ONLY, three_axes_as_batch
+from transformer_lessons.checks.catalogue.attention_option_mistakes import MISTAKES as PLAIN
+from transformer_lessons.checks.catalogue.attention_shape_mistakes import (
+    CONTIGUOUS_ONLY,
+    THREE_AXES_AS_BATCH,
+    three_axes_as_batch,
+)
 from transformer_lessons.checks.catalogue.attention_steps import Steps as StepByStep
-from transformer_lessons.checks.catalogue.attention_steps import attend, no_keyword
+from transformer_lessons.checks.catalogue.attention_steps import attend
 from transformer_lessons.checks.core import Mistake
 
 __all__ = ["FUSED", "LOST", "MASKS", "MEMORY", "MISTAKES", "Steps", "assemble", "by_steps"]
 
 FUSED, MEMORY, LOST, MASKS = "#ch16-fused", "#ch17-measured", "#ch17-wrong", "#ch05-masks"
 DROPOUT = "#ch05-class"
+STEP_BY_STEP = {mistake.id: mistake for mistake in PLAIN}
 by_steps = attend(StepByStep())
 
 
@@ -213,15 +219,7 @@ MISTAKES = (
         MASKS,
         ({"read": lambda mask: mask[:1] if mask is not None and mask.dim() > 2 else mask},),
     ),
-    Mistake(
-        "mask_three_axes_as_batch",
-        "you take a mask of three axes for (batch, queries, keys); as shapes are lined up from the right, "
-        "it is (heads, queries, keys)",
-        "Padding masks have a batch axis, so every mask seems to have one in front.",
-        "A mask for each head fails, or masks each sentence with another one's.",
-        "#ch04-broadcast",
-        ({"fold": _three_axes_as_batch},),
-    ),
+    replace(THREE_AXES_AS_BATCH, variants=({"fold": _three_axes_as_batch},)),
     Mistake(
         "empty_rows_uniform",
         "a query that may attend to nothing gets the average of all values, where zeros are wanted",
@@ -282,14 +280,7 @@ MISTAKES = (
         MASKS,
         ({"fold": lambda mask, is_causal, query, key: (mask, False)},),
     ),
-    Mistake(
-        "causal_keyword_missing",
-        "your function does not take is_causal",
-        "The signature was shortened.",
-        "Callers that pass is_causal=True get a TypeError.",
-        MASKS,
-        ({"is_causal": no_keyword("is_causal")},),
-    ),
+    STEP_BY_STEP["causal_keyword_missing"],
     Mistake(
         "dropout_ignored",
         "you never hand dropout on",
@@ -330,22 +321,8 @@ MISTAKES = (
         DROPOUT,
         ({"drop": lambda p, mask, is_causal: p and 1 - p},),
     ),
-    Mistake(
-        "seeds_globally",
-        "you call torch.manual_seed inside the function",
-        "It makes results reproducible while trying things out.",
-        "Dropout repeats itself, and so does everything random after each call.",
-        DROPOUT,
-        ({"drop": _seeded},),
-    ),
-    Mistake(
-        "dropout_keyword_missing",
-        "your function does not take dropout",
-        "The signature was shortened.",
-        "Callers that pass dropout get a TypeError.",
-        DROPOUT,
-        ({"dropout": no_keyword("dropout")},),
-    ),
+    replace(STEP_BY_STEP["seeds_globally"], variants=({"drop": _seeded},)),
+    STEP_BY_STEP["dropout_keyword_missing"],
     Mistake(
         "dropout_on_output",
         "you apply dropout to the output; it belongs to the weights, inside the kernel",
@@ -392,16 +369,9 @@ MISTAKES = (
             {"accept": _uint8_accepted},
         ),
     ),
-    Mistake(
-        "mask_type_unchecked_if_causal",
-        "with is_causal=True you do not refuse a mask that is not boolean",
-        "The branch for is_causal comes before the check.",
-        "The same mask is refused in the encoder and read, or not understood, in the decoder.",
-        MASKS,
-        (
-            {"accept": _unless_causal, "read": _as_booleans},
-            {"accept": _unless_causal},
-        ),
+    replace(
+        STEP_BY_STEP["mask_type_unchecked_if_causal"],
+        variants=({"accept": _unless_causal, "read": _as_booleans}, {"accept": _unless_causal}),
     ),
 )
 

@@ -50,18 +50,15 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     def gradients(size: float) -> list[Tensor]:
         return [(draw.normal(*shape) * size).half() for shape in shapes]
 
-    def probe(
-        size: float, scale: float, rate: float, limit: float | None, clean: int = 1, growth: int = 5, bad=None
-    ):
+    def probe(size, scale, rate, limit, clean=1, growth=5, bad=()) -> Probe:
+        """`bad`: tensor, place and number; without a limit, it is a quarter above the length."""
         found = gradients(size)
-        if limit is None:  # just above the length
-            limit = round(1.25 * torch.cat([g.flatten() for g in found]).float().norm().item() / scale, 4)
-        if bad is not None:
-            places, number, *where = bad
-            for place in places:
-                found[place].view(-1)[where[0] if where else 0] = number
-        text = NORMAL if bad is None else SKIPPED
-        text = GROWN if bad is None and clean + 1 == growth else text
+        if limit is None:
+            length = torch.cat([g.flatten() for g in found]).float().norm().item() / scale
+            limit = round(1.25 * length, 4)
+        for tensor, place, number in bad:
+            found[tensor].view(-1)[place] = number
+        text = SKIPPED if bad else GROWN if clean + 1 == growth else NORMAL
         return Probe([weights, found, scale, clean, rate, limit, growth], view=_view(text))
 
     large = [torch.full(shape, 6.2e4, dtype=torch.float16) for shape in shapes]
@@ -73,15 +70,15 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         "clipped": probe(3.0, 4.0, 64.0, 0.25),
         "long": probe(200.0, 128.0, 0.5, 0.75),
         "below": probe(1.0, 64.0, 8.0, None, clean=3),
-        "first_inf": probe(1.0, 32.0, 0.5, 1e6, clean=3, bad=([0], inf)),
-        "minus_inf": probe(1.0, 32.0, 0.5, 1.0, clean=2, bad=([1], -inf, -1)),
-        "last_nan": probe(1.0, 1024.0, 0.5, 1e6, bad=([2], nan)),
-        "overflow_at_growth": probe(1.0, 32.0, 0.5, 1e6, clean=4, bad=([0, 1, 2], inf)),
+        "first_inf": probe(1.0, 32.0, 0.5, 1e6, clean=3, bad=[(0, 0, inf)]),
+        "minus_inf": probe(1.0, 32.0, 0.5, 1.0, clean=2, bad=[(1, -1, -inf)]),
+        "last_nan": probe(1.0, 1024.0, 0.5, 1e6, bad=[(2, 0, nan)]),
+        "overflow_at_growth": probe(1.0, 32.0, 0.5, 1e6, clean=4, bad=[(n, 0, inf) for n in range(3)]),
         "growth": probe(1.0, 16.0, 0.5, 1e6, clean=4),
         "growth_of_one": probe(1.0, 2.0**24, 2.0**23, 1e6, clean=0, growth=1),  # no scale is too large
         "large_sum": Probe([weights, large, 1024.0, 1, 0.5, 1e6, 5], view=_view(NORMAL)),
         "zero": Probe([weights, zero, 32.0, 1, 0.5, 1.0, 5], view=_view(NORMAL)),
-        "scale_of_one": probe(1.0, 1.0, 0.5, 1e6, clean=2, bad=([1], inf, slice(None))),
+        "scale_of_one": probe(1.0, 1.0, 0.5, 1e6, clean=2, bad=[(1, slice(None), inf)]),
     }
 
 

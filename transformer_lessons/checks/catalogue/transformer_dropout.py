@@ -100,7 +100,7 @@ class _Seen:
 
 
 def _amount(whole: float) -> str:
-    """How much is dropped, if that is the share of vectors of which nothing is: off by chance in no seed."""
+    """How much is dropped, from the share of vectors that are whole; the bounds are five deviations wide."""
     gap = whole - (1 - RATE) ** D
     return "none" if whole > 0.9 else "right" if abs(gap) < 0.09 else "less" if gap > 0 else "more"
 
