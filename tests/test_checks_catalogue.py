@@ -71,11 +71,12 @@ def test_known_mistakes_are_named_on_every_seed(task, seed):
         ("greedy", 17, "argmax_over_batch", 1),
         ("decoder_layer", 89, "target_mask_ignored", 0),
         ("multi_head", 36, "two_axes_as_padding", 0),
+        ("accumulated_gradients", 65, "gradient_clipped", 2),
     ],
 )
 def test_no_draw_hides_a_mistake(name, seed, id_, variant):
-    """On these seeds the loudest sentence would be the first, the mask hide nothing that causality shows, and
-    all queries have the same row of the mask.
+    """On these seeds the loudest sentence would be the first, the mask hide nothing that causality shows, all
+    queries have the same row of the mask, and the gradient be shorter than what it is clipped to.
     """
     task = checks.task(name)
     (mistake,) = (mistake for mistake in task.mistakes if mistake.id == id_)

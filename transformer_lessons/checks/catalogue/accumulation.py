@@ -61,7 +61,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         return Probe([module, batches, accumulate], {"rate": 0.7, "pad_id": pad}, view=view, look=(0,))
 
     even = [batch(rows, n) for _ in range(2)]
-    loud = [[even[0][0] + 10, even[0][1]]]  # a gradient so large that whoever clips, clips it
+    loud = [[even[0][0] + 30, even[0][1]]]  # a gradient of norm 10 and more: whoever clips, clips it
     uneven = [batch(rows, n, 1), batch(2, 1), batch(rows, n + 3, 2)]
     padding = [batch(rows, n, 1), [uneven[1][0], torch.full_like(uneven[1][1], pad)], uneven[0]]
     five = [batch(2, n, 1), batch(1, 2), batch(rows, n), batch(1, n + 1), batch(2, 1, 3)]
