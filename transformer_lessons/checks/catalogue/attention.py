@@ -145,9 +145,14 @@ def inputs(
     return [draw.normal(*lead, *shape, dtype=dtype) for shape in shapes]
 
 
-def low_scores(query: Tensor, key: Tensor, value: Tensor, times: float = 2e6) -> list[Tensor]:
-    """The same with scores that are all far below zero: unless told otherwise, below −1e5."""
-    return [query.abs() + 0.5, -times * (key.abs() + 0.5), value]
+def low_scores(query: Tensor, key: Tensor, value: Tensor, times: float = 5e5) -> list[Tensor]:
+    """The same with scores that are all far below zero: unless told otherwise, below −1e5.
+
+    Those of one key are far from those of another. Of two that were equal, as two decimals sometimes make them,
+    rounding would decide about the weights.
+    """
+    rank = key.abs().sum(-1, keepdim=True).argsort(dim=-2, stable=True).argsort(dim=-2)
+    return [query.abs() + 0.5, -times * (key.abs().clamp(max=0.9) + 0.5 + rank), value]
 
 
 def exchanged(x: Tensor) -> Tensor:

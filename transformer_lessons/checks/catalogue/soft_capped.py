@@ -30,7 +30,7 @@ def probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     return {
         **found,
         "tiny_cap": Probe([q, k, v, 0.01, draw.mask(s["batch"], s["heads"], s["queries"], s["keys"])]),
-        "large_cap": Probe([q * 300, k * 10, v, 1e6]),
+        "large_cap": Probe([q * 300, k * 10, v, 1e5]),
         "large_cap_masked": Probe([*low, 1e6, draw.mask(s["batch"], 1, 1, s["keys"])]),
         "small_cap": Probe([q, k, v, 0.25]),
         "whole_cap": Probe([q, k, v, 50], note="cap is an int"),

@@ -63,8 +63,10 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     def built(**changes) -> Build:
         changed = settings | changes
         own = assemble(Steps())(changed).state_dict()
-        state = {name: 0.5 * draw.normal(*t.shape, dtype=torch.float32) for name, t in own.items()}
-        return Build([changed], state=state, training=False)  # float32, as tables of positions often are
+        # Float32, as tables of positions often are, and so small that no layer amplifies what it rounds.
+        drawn = {name: 0.3 * draw.normal(*t.shape, dtype=torch.float32) for name, t in own.items()}
+        state = {name: t + own[name] * ("norm" in name) for name, t in drawn.items()}
+        return Build([changed], state=state, training=False)
 
     post, other = built(num_layers=1), built(num_layers=1, pad_id=v - 1)
     pre = built(norm_first=True, dropout=RATE)  # of two layers; in evaluation, nothing is dropped
@@ -73,7 +75,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
     whole, wholes = draw.integers(1, v, b, s["source"]), draw.integers(1, v, b, s["target"])
     # After a call with no padding and a longer target, of which no mask may be kept.
     used = replace(post, earlier=(("", [whole, torch.cat([wholes, wholes[:, :1]], dim=1)], {}),))
-    cotangents = [draw.normal(b, s["target"] - 1, v, dtype=torch.float32)]
+    cotangents = [0.1 * draw.normal(b, s["target"] - 1, v, dtype=torch.float32)]
     return {
         "post": Probe([whole, wholes], build=post, cotangents=cotangents),
         "pre": Probe([whole, wholes], build=pre),
