@@ -180,7 +180,7 @@ def base_probes(s: dict[str, int], draw: Draw, extra: tuple = ()) -> dict[str, P
         "single": Probe([*single, *extra, draw.mask(q, k)]),
         "float32": Probe([*inputs(draw, s, b, h, dtype=torch.float32), *extra, draw.mask(b, 1, q, k)]),
         "large": Probe([*large, *extra]),
-        "low": Probe([*low, *extra, draw.mask(b, 1, 1, k)]),
+        "low": Probe([*low, *extra, draw.mask(b, h, q, k)]),
         "empty": Probe([*plain, *extra, empty], cotangents=gradient),
         "alone": Probe([*alone, *extra], note="one sentence, one head and one query"),
         "exchanged": Probe(

@@ -50,7 +50,7 @@ def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         ),
         "float32": Probe([query.float(), key.float(), value.float(), draw.mask(b, 1, q, k)]),
         "large": Probe([query * 300, key * 10, value, draw.mask(b, 1, 1, k)]),
-        "low": Probe([*low_scores(query, key, value), draw.mask(b, 1, 1, k)]),
+        "low": Probe([*low_scores(query, key, value), draw.mask(b, h, q, k)]),
         "empty": Probe([query, key, value, empty], cotangents=back),
         "alone": Probe(
             [query[:1, :1, :1], key[:1, :1], value[:1, :1]], note="one sentence, one head and one query"

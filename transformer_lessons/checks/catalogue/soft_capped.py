@@ -31,7 +31,7 @@ def probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
         **found,
         "tiny_cap": Probe([q, k, v, 0.01, draw.mask(s["batch"], s["heads"], s["queries"], s["keys"])]),
         "large_cap": Probe([q * 300, k * 10, v, 1e5]),
-        "large_cap_masked": Probe([*low, 1e6, draw.mask(s["batch"], 1, 1, s["keys"])]),
+        "large_cap_masked": Probe([*low, 1e6, found["masked"].args[-1]]),
         "small_cap": Probe([q, k, v, 0.25]),
         "whole_cap": Probe([q, k, v, 50], note="cap is an int"),
         "zero_cap": Probe([q, k, v, 0.0], refused="cap=0.0"),
