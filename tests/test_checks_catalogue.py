@@ -148,6 +148,8 @@ PAIRS = [
     ("scaled_step", "nan_only", "not_doubled"),
     ("tiled_attention", "no_scaling", "kept_for_backward"),
     ("chunked_cross_entropy", "padding_counted", "all_logits"),
+    ("grouped_query", "softmax_over_queries", "empty_rows_uniform"),
+    ("grouped_query", "softmax_over_queries", "mask_filled_too_small"),
     ("influence", "transposed", "threshold"),
     ("influence", "positive_only", "left_in_evaluation"),
     ("attention_test", "mask_overlooked", "gradients_overlooked"),
@@ -164,12 +166,12 @@ def test_two_mistakes_at_once_are_both_named(name, first, second):
 
 
 def test_a_second_mistake_that_could_be_another_one_is_not_named():
-    """With the softmax over the queries, a column that is hidden whole looks the same for any fill."""
-    task = checks.task("grouped_query")  # without is_causal, which hides a part of most columns
-    chosen = {mistake.id: mistake.variants for mistake in task.mistakes}
-    for fill in (chosen["empty_rows_uniform"][1], chosen["mask_filled_too_small"][2]):
-        report = checks.check("grouped_query", task.mistaken(chosen["softmax_over_queries"][0], fill))
-        assert (report.misconception, report.also) == ("softmax_over_queries", ())
+    """Where log p is divided by the length, either of two mistakes makes float32 of float16, and no more."""
+    task = checks.task("length_penalty")
+    chosen = {mistake.id: mistake.variants[0] for mistake in task.mistakes}
+    for second in ("half_widened", "in_float32"):
+        report = checks.check(task.name, task.mistaken(chosen["plain_mean"], chosen[second]))
+        assert (report.misconception, report.also) == ("plain_mean", ())
 
 
 def test_partial_credit_counts_the_requirements_met():
