@@ -30,8 +30,8 @@ from tqdm import tqdm
 from benchmarks.agreement import PLAIN, Course
 from exercises import release
 from exercises.autograder.rehearse import students
-from transformer_lessons.files import read_json, write_json
-from transformer_lessons.runs import versions
+from transformer_lessons.data.files import read_json, write_json
+from transformer_lessons.trainer.runs import versions
 
 RECORD = release.HERE.parent / "transformer_lessons" / "records" / "a_class.json"
 JOURNAL = release.HERE.parent / "runs" / "a_class" / "journal.json"

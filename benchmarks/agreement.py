@@ -32,8 +32,8 @@ from exercises.autograder.box.confine import Limits
 from exercises.autograder.rehearse import passing, submission
 from exercises.autograder.result import read
 from exercises.autograder.running.notebook import worker
-from transformer_lessons.files import write_json
-from transformer_lessons.runs import versions
+from transformer_lessons.data.files import write_json
+from transformer_lessons.trainer.runs import versions
 
 RECORD = release.HERE.parent / "transformer_lessons" / "records" / "agreement.json"
 JOURNAL = release.HERE.parent / "runs" / "agreement" / "journal.jsonl"

@@ -27,7 +27,7 @@ from benchmarks.mutant_runs import KILLED, SURVIVED
 from benchmarks.mutants import LESSONS
 from benchmarks.mutations import Mutant, mutants
 from transformer_lessons import checks
-from transformer_lessons.files import write_json
+from transformer_lessons.data.files import write_json
 
 ARGUED = "benchmarks/check_mutants_argued.toml"
 RECORD = LESSONS.root / LESSONS.package / "records" / "check_mutants.json"

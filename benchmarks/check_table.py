@@ -18,8 +18,8 @@ import torch
 from tqdm import tqdm
 
 from transformer_lessons import checks
-from transformer_lessons.files import write_json
-from transformer_lessons.runs import versions
+from transformer_lessons.data.files import write_json
+from transformer_lessons.trainer.runs import versions
 
 HERE = Path(__file__).parent.parent
 RECORD = HERE / "transformer_lessons" / "records" / "checks.json"

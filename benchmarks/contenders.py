@@ -8,13 +8,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transformer_lessons import costs
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data.batches import Batch, Batches, TokenBatches
 from transformer_lessons.encodings import sinusoidal
 from transformer_lessons.model import Transformer
-from transformer_lessons.training import Trainer, TrainingConfig
-from transformer_lessons.training_loss import batch_loss
+from transformer_lessons.tools import costs
+from transformer_lessons.trainer import Trainer, TrainingConfig
+from transformer_lessons.trainer.loss import batch_loss
 
 SMOOTHING, CLIP = 0.1, 1.0
 

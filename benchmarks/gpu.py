@@ -23,8 +23,8 @@ from benchmarks.contenders import PEERS, Same, our_steps, peer_steps, real_token
 from benchmarks.measuring import OURS, beside_matrices, compared, matmul_rate, share
 from benchmarks.peers import translating
 from transformer_lessons.config import TransformerConfig
-from transformer_lessons.files import write_json
-from transformer_lessons.runs import versions
+from transformer_lessons.data.files import write_json
+from transformer_lessons.trainer.runs import versions
 
 RECORD = Path(__file__).parent.parent / "transformer_lessons" / "records" / "gpu.json"
 BASE = TransformerConfig(32_000, 32_000, norm_first=True, shared_vocabulary=True)

@@ -20,11 +20,11 @@ import torch
 from benchmarks.settings import complete
 from transformer_lessons.data import multi30k
 from transformer_lessons.data.batches import Batches, TokenBatches
-from transformer_lessons.evaluation import evaluate_bleu
-from transformer_lessons.files import read_json, write_json
-from transformer_lessons.runs import choose_device, new_trainer, read_settings, run, versions
-from transformer_lessons.tasks import Multi30k, batches
-from transformer_lessons.training_config import TrainingConfig
+from transformer_lessons.data.files import read_json, write_json
+from transformer_lessons.trainer.config import TrainingConfig
+from transformer_lessons.trainer.evaluation import evaluate_bleu
+from transformer_lessons.trainer.runs import choose_device, new_trainer, read_settings, run, versions
+from transformer_lessons.trainer.tasks import Multi30k, batches
 
 RECORD = Path(__file__).parent.parent / "transformer_lessons" / "records" / "multi30k.json"
 CURVE = 50  # points of the training curve that are kept

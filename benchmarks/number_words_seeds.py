@@ -6,8 +6,8 @@ Writes ``transformer_lessons/records/number_words_seeds.json``, which chapter 14
 import tempfile
 from pathlib import Path
 
-from transformer_lessons.cli import main as lessons
-from transformer_lessons.files import read_json, write_json
+from transformer_lessons.data.files import read_json, write_json
+from transformer_lessons.tools.cli import main as lessons
 
 RECORD = Path(__file__).parent.parent / "transformer_lessons" / "records" / "number_words_seeds.json"
 RECIPES = {"default": [], "number-words-150": ["--config", "number-words-150"]}

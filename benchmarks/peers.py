@@ -44,12 +44,12 @@ from benchmarks.measuring import (
 from transformer_lessons.attention import fused_attention, scaled_dot_product_attention
 from transformer_lessons.data import multi30k
 from transformer_lessons.data.batches import Batches, TokenBatches
+from transformer_lessons.data.files import read_json, write_json
 from transformer_lessons.data.subwords import Subwords
 from transformer_lessons.decoding import greedy
 from transformer_lessons.decoding_steps import column_major
-from transformer_lessons.files import read_json, write_json
 from transformer_lessons.model import Transformer, TransformerConfig
-from transformer_lessons.runs import versions
+from transformer_lessons.trainer.runs import versions
 
 RECORD = Path(__file__).parent.parent / "transformer_lessons" / "records" / "peers.json"
 PAIRS = 64  # in a shuffled batch

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 
-from transformer_lessons.training_config import TrainingConfig
+from transformer_lessons.trainer.config import TrainingConfig
 
 
 def complete(settings: dict) -> dict:

@@ -23,12 +23,12 @@ from benchmarks.settings import complete
 from transformer_lessons.attention import MultiHeadAttention
 from transformer_lessons.data import number_words
 from transformer_lessons.data.batches import Batches, make_batch
+from transformer_lessons.data.files import read_json, write_json
 from transformer_lessons.decoding import evaluating
-from transformer_lessons.evaluation import evaluate_number_words, in_chunks
-from transformer_lessons.files import read_json, write_json
 from transformer_lessons.model import Transformer, TransformerConfig
-from transformer_lessons.runs import NUMBER_WORDS_MODEL, versions
-from transformer_lessons.training import Trainer, TrainingConfig, batch_loss
+from transformer_lessons.trainer import Trainer, TrainingConfig, batch_loss
+from transformer_lessons.trainer.evaluation import evaluate_number_words, in_chunks
+from transformer_lessons.trainer.runs import NUMBER_WORDS_MODEL, versions
 
 RECORD = Path(__file__).parent.parent / "transformer_lessons" / "records" / "table3.json"
 SHORT = 9  # English tokens; the longest numbers have twelve

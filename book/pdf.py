@@ -12,7 +12,7 @@ import pikepdf
 
 from book.browser import Browser, find
 from book.build import ROOT, build
-from transformer_lessons.files import replacing
+from transformer_lessons.data.files import replacing
 
 PDF = ROOT / "_build" / "transformer-lessons.pdf"
 INCH = 2.54  # centimetres

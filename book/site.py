@@ -40,7 +40,8 @@ def export_trained_model(app):
     """The weights that the live translator runs, from the package's own."""
     if app.builder.format != "html":
         return
-    from transformer_lessons import checkpoints, web_export  # torch takes seconds to import
+    from transformer_lessons.tools import web_export  # torch takes seconds to import
+    from transformer_lessons.trainer import checkpoints
 
     made = web_export.export(*checkpoints.load_model())
     web_export.write(Path(app.outdir) / "_static" / "explorables" / f"{TRAINED}.js", TRAINED, made)

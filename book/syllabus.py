@@ -7,8 +7,9 @@ Points and minutes are those of the released notebooks (`exercises.release`), nu
 import re
 from pathlib import Path
 
-from transformer_lessons import checks, records, submission
-from transformer_lessons.files import replacing
+from transformer_lessons import checks, records
+from transformer_lessons.data.files import replacing
+from transformer_lessons.tools import submission
 
 PAGE = Path(__file__).parent / "exercises.md"
 GITHUB = "https://github.com/transformer-lessons/transformer-lessons/blob/main/exercises/release"

@@ -22,7 +22,7 @@ from traitlets.config import Config
 from traitlets.config.loader import PyFileConfigLoader
 
 from book.notebooks import KERNEL
-from transformer_lessons.submission import digest, grade_id
+from transformer_lessons.tools.submission import digest, grade_id
 
 HERE = Path(__file__).resolve().parent
 MANIFEST = HERE.parent / "transformer_lessons" / "assignments.json"

@@ -7,7 +7,7 @@ from scaffold.chapter import new_chapter
 from scaffold.files import ROOT
 from scaffold.misconception import new_misconception
 from scaffold.task import new_task
-from transformer_lessons.cli import Parser
+from transformer_lessons.tools.cli import Parser
 
 
 def make_parser() -> Parser:

@@ -7,7 +7,7 @@ from keyword import iskeyword
 from pathlib import Path
 from string import Template
 
-from transformer_lessons.files import replacing
+from transformer_lessons.data.files import replacing
 
 ROOT = Path(__file__).resolve().parents[1]
 CHAPTERS = ROOT / "book" / "chapters"

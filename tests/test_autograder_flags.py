@@ -796,11 +796,14 @@ RUN = [
         "import importlib\nx = importlib.import_module('transformer_lessons.cache')",
         ["import transformer_lessons.cache"],
     ),
-    ("exec('from transformer_' + 'lessons import distributed')", ["import transformer_lessons.distributed"]),
+    (
+        "exec('from transformer_' + 'lessons import distributed')",
+        ["import transformer_lessons.trainer.distributed"],
+    ),
     ("x = list(map(__import__, ['transformer_lessons.records']))", ["import transformer_lessons.records"]),
     (
-        "def f(*_):\n    import transformer_lessons.interruption\nreport = checks.check('causal_mask', f)",
-        ["import transformer_lessons.interruption"],
+        "def f(*_):\n    import transformer_lessons.trainer.interruption\nreport = checks.check('causal_mask', f)",
+        ["import transformer_lessons.trainer.interruption"],
     ),
     ("x = [open('core.py') for _ in range(99)]", ["read checks/core.py"]),
     (

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from exercises.autograder.intake.cells import bare
 from exercises.autograder.intake.matching import defined
 from exercises.autograder.intake.repair import CannotBeGraded, repair
-from transformer_lessons.submission import grade_id
+from transformer_lessons.tools.submission import grade_id
 
 RELEASE = Path(__file__).parent.parent / "exercises" / "release"
 NAMES = ("ps03_attention", "ps10_bug_clinic")

@@ -32,8 +32,6 @@ from transformer_lessons import (
 from transformer_lessons.attention import by_hand, dot_product, inputs, linear, multi_head
 from transformer_lessons.cache import KeyValueCache
 from transformer_lessons.config import TransformerConfig
-from transformer_lessons.costs import sizes
-from transformer_lessons.costs.cards import CARDS
 from transformer_lessons.data import (
     batches,
     encoded,
@@ -49,7 +47,6 @@ from transformer_lessons.data import (
 from transformer_lessons.data.byte_pair import BytePairEncoding
 from transformer_lessons.decoding import beam, evaluating, greedy
 from transformer_lessons.decoding_steps import Steps, column_major, going_on
-from transformer_lessons.dropout import Dropout
 from transformer_lessons.embeddings import TokenEmbedding, TransformerEmbedding
 from transformer_lessons.encodings import (
     LearnedEncoding,
@@ -58,15 +55,18 @@ from transformer_lessons.encodings import (
     shift_matrix,
     sinusoidal,
 )
+from transformer_lessons.fast.dropout import Dropout
 from transformer_lessons.feed_forward import FeedForward, SwiGLU
 from transformer_lessons.losses import label_smoothed_loss, projected_loss
 from transformer_lessons.masks import additive, boolean, causal_mask, combine, padding_mask, segment_mask
 from transformer_lessons.model import Transformer, attention_maps
-from transformer_lessons.optimizer import adamw, clip_gradients
-from transformer_lessons.prefetching import made_ahead
-from transformer_lessons.training import Trainer
-from transformer_lessons.training_config import TrainingConfig, chosen_precision
-from transformer_lessons.training_loss import BatchLoss, batch_loss, split
+from transformer_lessons.tools.costs import sizes
+from transformer_lessons.tools.costs.cards import CARDS
+from transformer_lessons.trainer import Trainer
+from transformer_lessons.trainer.config import TrainingConfig, chosen_precision
+from transformer_lessons.trainer.loss import BatchLoss, batch_loss, split
+from transformer_lessons.trainer.optimizer import adamw, clip_gradients
+from transformer_lessons.trainer.prefetching import made_ahead
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 

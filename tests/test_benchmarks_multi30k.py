@@ -9,7 +9,7 @@ from test_tasks import captions as captions  # a fixture, asked for by name
 from benchmarks import multi30k as benchmark
 from transformer_lessons import records
 from transformer_lessons.data.batches import Batches
-from transformer_lessons.tasks import Multi30k
+from transformer_lessons.trainer.tasks import Multi30k
 
 SIZES = {"d_model": 16, "num_heads": 2, "d_ff": 8, "num_encoder_layers": 1, "num_decoder_layers": 1}
 

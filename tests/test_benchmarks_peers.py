@@ -13,7 +13,7 @@ from benchmarks.measuring import OURS, beside_matrices, compared, in_turns, peak
 from transformer_lessons import decoding_steps
 from transformer_lessons.data.batches import Batch
 from transformer_lessons.model import Transformer, TransformerConfig
-from transformer_lessons.training_loss import batch_loss
+from transformer_lessons.trainer.loss import batch_loss
 
 WIDTHS = {"d_model": 16, "num_heads": 2, "d_ff": 23, "max_length": 29}
 LAYERS = {"num_encoder_layers": 1, "num_decoder_layers": 1}

@@ -9,7 +9,7 @@ from benchmarks import table3
 from benchmarks.table3 import ROWS, SHORT, Row, by_length, new_model, table, words
 from transformer_lessons.data import number_words
 from transformer_lessons.data.batches import make_batch
-from transformer_lessons.training_config import TrainingConfig
+from transformer_lessons.trainer.config import TrainingConfig
 
 TINY = TrainingConfig(steps=2, batch_size=4, training_pairs=64, warmup_steps=1)
 SIZES = {"d_model": 32, "d_ff": 16, "num_encoder_layers": 1, "num_decoder_layers": 1, "max_length": 13}

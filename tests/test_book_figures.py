@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from book.figures import add_dark_figures, dark, turned
-from transformer_lessons import plotting
+from transformer_lessons.tools import plotting
 
 PAGE = "#121212"  # the theme's dark background
 

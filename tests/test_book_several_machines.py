@@ -15,10 +15,10 @@ import pytest
 from test_distributed import needs_gloo
 from torch.distributed.run import get_args_parser
 
-from transformer_lessons import cli, costs
 from transformer_lessons.config import TransformerConfig
-from transformer_lessons.tasks import TASKS
-from transformer_lessons.training_config import TrainingConfig
+from transformer_lessons.tools import cli, costs
+from transformer_lessons.trainer.config import TrainingConfig
+from transformer_lessons.trainer.tasks import TASKS
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "book" / "several_machines.md").read_text(encoding="utf-8")

@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from transformer_lessons import cli, configs, costs
 from transformer_lessons.config import TransformerConfig
-from transformer_lessons.costs import BatchShape
-from transformer_lessons.costs.cards import CARDS
 from transformer_lessons.data import wmt14
-from transformer_lessons.runs import read_settings
-from transformer_lessons.tasks import TASKS
-from transformer_lessons.text_tasks import Wmt14
-from transformer_lessons.training_config import TrainingConfig
+from transformer_lessons.tools import cli, costs
+from transformer_lessons.tools.costs import BatchShape
+from transformer_lessons.tools.costs.cards import CARDS
+from transformer_lessons.trainer import configs
+from transformer_lessons.trainer.config import TrainingConfig
+from transformer_lessons.trainer.runs import read_settings
+from transformer_lessons.trainer.tasks import TASKS
+from transformer_lessons.trainer.text_tasks import Wmt14
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "book" / "wmt14.md").read_text(encoding="utf-8")

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from transformer_lessons import records
-from transformer_lessons.checkpoints import TOKENISER, average_checkpoints, load_model, save_model
 from transformer_lessons.data import number_words
-from transformer_lessons.files import read_json, replacing, write_json
+from transformer_lessons.data.files import read_json, replacing, write_json
 from transformer_lessons.model import Transformer, TransformerConfig
+from transformer_lessons.trainer.checkpoints import TOKENISER, average_checkpoints, load_model, save_model
 
 
 @pytest.fixture

@@ -13,13 +13,15 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from transformer_lessons import __version__, cli, doctor, runs, tasks
+from transformer_lessons import __version__
 from transformer_lessons.data.number_words import english, german
 from transformer_lessons.oracles import Case, cases
 from transformer_lessons.oracles.measure import Deviation
-from transformer_lessons.runs import settings_of
-from transformer_lessons.tasks import NumberWords
-from transformer_lessons.training_config import TrainingConfig
+from transformer_lessons.tools import cli, doctor
+from transformer_lessons.trainer import runs, tasks
+from transformer_lessons.trainer.config import TrainingConfig
+from transformer_lessons.trainer.runs import settings_of
+from transformer_lessons.trainer.tasks import NumberWords
 
 
 @pytest.fixture(autouse=True)

@@ -16,15 +16,15 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
-from transformer_lessons import costs
 from transformer_lessons.config import TransformerConfig
-from transformer_lessons.costs import BatchShape
-from transformer_lessons.costs.cards import CARDS
 from transformer_lessons.data.batches import Batch
 from transformer_lessons.losses import label_smoothed_loss
 from transformer_lessons.masks import padding_mask
 from transformer_lessons.model import Transformer
-from transformer_lessons.training_loss import batch_loss
+from transformer_lessons.tools import costs
+from transformer_lessons.tools.costs import BatchShape
+from transformer_lessons.tools.costs.cards import CARDS
+from transformer_lessons.trainer.loss import batch_loss
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 

@@ -8,12 +8,12 @@ import pytest
 import torch
 from conftest import assert_close
 
-from transformer_lessons.checkpoints import load_model
 from transformer_lessons.data import number_words
 from transformer_lessons.data.vocabulary import pad
 from transformer_lessons.decoding import beam, greedy
 from transformer_lessons.decoding_steps import Steps, column_major, going_on
 from transformer_lessons.model import Transformer, TransformerConfig
+from transformer_lessons.trainer.checkpoints import load_model
 
 PAD, BOS, EOS = 0, 1, 2
 SOURCE_LENGTHS = (11, 7, 5, 3, 2, 1, 11)

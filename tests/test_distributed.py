@@ -14,12 +14,12 @@ import pytest
 import torch
 from conftest import assert_close
 
-from transformer_lessons import cli, distributed, parallel
-from transformer_lessons.checkpoints import load_model
 from transformer_lessons.data.batches import Batches
 from transformer_lessons.model import Transformer, TransformerConfig
-from transformer_lessons.resuming import found
-from transformer_lessons.training import Trainer, TrainingConfig
+from transformer_lessons.tools import cli
+from transformer_lessons.trainer import Trainer, TrainingConfig, distributed, parallel
+from transformer_lessons.trainer.checkpoints import load_model
+from transformer_lessons.trainer.resuming import found
 
 # What runs: a tiny model in float64, without dropout, so that only the order of sums differs. Either torchrun has
 # started one for each process; or it starts them itself, one stage of a run after another, which is much faster.
@@ -29,14 +29,14 @@ from pathlib import Path
 import torch
 import torch.distributed.checkpoint
 import torch.distributed.fsdp
-from transformer_lessons import distributed, training
+from transformer_lessons.trainer import distributed, trainer as training
 from transformer_lessons.data import number_words
 from transformer_lessons.data.batches import TokenBatches
 from transformer_lessons.data.packing import PackedBatches
 from transformer_lessons.model import Transformer, TransformerConfig
-from transformer_lessons.resuming import found
-from transformer_lessons.sharding import whole
-from transformer_lessons.training import Trainer, TrainingConfig
+from transformer_lessons.trainer.resuming import found
+from transformer_lessons.trainer.sharding import whole
+from transformer_lessons.trainer import Trainer, TrainingConfig
 
 torch.set_num_threads(1)
 

@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from compare import DTYPES
 from torch import nn
 
-from transformer_lessons import dropout
-from transformer_lessons.dropout import STEPS, Dropout
+from transformer_lessons.fast import dropout
+from transformer_lessons.fast.dropout import STEPS, Dropout
 
 COUNT = 4 * 104_729  # a prime number of draws
 

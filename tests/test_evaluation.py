@@ -5,18 +5,19 @@ import inspect
 import pytest
 import torch
 
-from transformer_lessons import decoding, evaluation
-from transformer_lessons.checkpoints import load_model
+from transformer_lessons import decoding
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data import number_words
-from transformer_lessons.evaluation import (
+from transformer_lessons.model import Transformer
+from transformer_lessons.trainer import evaluation
+from transformer_lessons.trainer.checkpoints import load_model
+from transformer_lessons.trainer.evaluation import (
     error_kind,
     evaluate_bleu,
     evaluate_number_words,
     in_chunks,
     translate,
 )
-from transformer_lessons.model import Transformer
 
 
 @pytest.mark.parametrize(

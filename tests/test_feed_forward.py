@@ -8,7 +8,7 @@ from compare import DTYPES, assert_same_module, perturb, renamed
 from conftest import assert_close
 from torch import nn
 
-from transformer_lessons.dropout import Dropout
+from transformer_lessons.fast.dropout import Dropout
 from transformer_lessons.feed_forward import FeedForward, SwiGLU
 
 ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU}

@@ -8,7 +8,7 @@ from torch import nn
 
 from transformer_lessons.cache import KeyValueCache
 from transformer_lessons.config import TransformerConfig
-from transformer_lessons.dropout import Dropout
+from transformer_lessons.fast.dropout import Dropout
 from transformer_lessons.feed_forward import SwiGLU
 from transformer_lessons.layers import AddAndNorm, DecoderLayer, EncoderLayer, LayerCache
 from transformer_lessons.masks import padding_mask

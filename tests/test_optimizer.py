@@ -7,7 +7,7 @@ import torch
 from conftest import assert_close
 from torch import nn
 
-from transformer_lessons.optimizer import adamw, clip_gradients
+from transformer_lessons.trainer.optimizer import adamw, clip_gradients
 
 
 def small_net() -> nn.Sequential:

@@ -9,7 +9,6 @@ from test_batches import LONG
 from test_model import config, new_model
 from test_training import SMALL, assert_goes_on, small_model
 
-from transformer_lessons import cli, distributed
 from transformer_lessons.data import number_words
 from transformer_lessons.data.batches import Batch, TokenBatches, make_batch
 from transformer_lessons.data.packing import (
@@ -20,10 +19,11 @@ from transformer_lessons.data.packing import (
     make_packed_batch,
 )
 from transformer_lessons.model import attention_maps
-from transformer_lessons.parallel import share
-from transformer_lessons.runs import settings_of
-from transformer_lessons.tasks import batches
-from transformer_lessons.training import Trainer, TrainingConfig, batch_loss, split
+from transformer_lessons.tools import cli
+from transformer_lessons.trainer import Trainer, TrainingConfig, batch_loss, distributed, split
+from transformer_lessons.trainer.parallel import share
+from transformer_lessons.trainer.runs import settings_of
+from transformer_lessons.trainer.tasks import batches
 
 # Lengths of the two sides, the target's with its mark. In rows of 19 they need three, which are longer than the
 # 13 positions that the model has.

@@ -6,7 +6,7 @@ import torch
 
 mpl.use("Agg")
 
-from transformer_lessons import plotting
+from transformer_lessons.tools import plotting
 
 
 def test_attention_map_shows_the_weights():

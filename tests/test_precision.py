@@ -22,9 +22,9 @@ from transformer_lessons.attention import (
     tiled_attention,
 )
 from transformer_lessons.decoding import beam, greedy
-from transformer_lessons.dropout import Dropout
 from transformer_lessons.embeddings import TokenEmbedding, TransformerEmbedding
 from transformer_lessons.encodings import LearnedEncoding, PositionTable, RotaryEncoding, SinusoidalEncoding
+from transformer_lessons.fast.dropout import Dropout
 from transformer_lessons.feed_forward import FeedForward, SwiGLU
 from transformer_lessons.layers import AddAndNorm, DecoderLayer, EncoderLayer
 from transformer_lessons.losses import label_smoothed_loss

@@ -10,8 +10,8 @@ from test_training import SMALL, small_batches, small_model
 
 from transformer_lessons.data.batches import Batches, TokenBatches
 from transformer_lessons.data.packing import make_packed_batch
-from transformer_lessons.prefetching import made_ahead
-from transformer_lessons.training import Trainer
+from transformer_lessons.trainer import Trainer
+from transformer_lessons.trainer.prefetching import made_ahead
 
 
 def others() -> set[str]:

@@ -12,7 +12,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from transformer_lessons.data.batches import make_batch
 from transformer_lessons.layers import DecoderLayer, EncoderLayer
 from transformer_lessons.model import Transformer
-from transformer_lessons.training import Trainer, batch_loss
+from transformer_lessons.trainer import Trainer, batch_loss
 
 D_MODEL, D_FF = config().d_model, config().d_ff
 BATCH = make_batch([([3, 5, 7, 11, 4], [3, 4, 5]), ([6, 7], [8, 9, 10, 11, 12, 13, 14]), ([9], [2])])

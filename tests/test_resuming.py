@@ -10,10 +10,9 @@ import pytest
 import torch
 from test_training import SMALL, Malicious, assert_goes_on, small_batches, small_model
 
-from transformer_lessons import checkpoint_folder, resuming
 from transformer_lessons.model import Transformer
-from transformer_lessons.sharding import is_sharded, whole, whole_model, whole_weights
-from transformer_lessons.training import Trainer
+from transformer_lessons.trainer import Trainer, checkpoint_folder, resuming
+from transformer_lessons.trainer.sharding import is_sharded, whole, whole_model, whole_weights
 
 SHARES = replace(SMALL, shard=True)
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from transformer_lessons import cli, distributed
-from transformer_lessons.checkpoints import average_checkpoints, load_model, snapshots
-from transformer_lessons.runs import default_directory
-from transformer_lessons.tasks import NumberWords
-from transformer_lessons.training import Trainer
+from transformer_lessons.tools import cli
+from transformer_lessons.trainer import Trainer, distributed
+from transformer_lessons.trainer.checkpoints import average_checkpoints, load_model, snapshots
+from transformer_lessons.trainer.runs import default_directory
+from transformer_lessons.trainer.tasks import NumberWords
 
 FOLDER = default_directory(NumberWords())
 

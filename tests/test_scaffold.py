@@ -13,8 +13,9 @@ import pytest
 from scaffold import __main__ as commands
 from scaffold.files import ROOT, filled, formatted, with_line
 from scaffold.misconception import with_mistake
-from transformer_lessons import checks, cli
+from transformer_lessons import checks
 from transformer_lessons.checks.catalogue import TASKS
+from transformer_lessons.tools import cli
 
 CHAPTER = ["new-chapter", "sparse_attention", "Sparse attention", "--exercise", "ps09_speed_memory"]
 TASK = ["new-task", "row_size", "ch10-rms-norm"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer_lessons import cli, submission
+from transformer_lessons.tools import cli, submission
 
 NAME = "ps03_attention"
 RELEASED = Path(__file__).parent.parent / "exercises" / "release" / NAME / f"{NAME}.ipynb"

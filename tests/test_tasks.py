@@ -15,15 +15,16 @@ import sacrebleu
 import torch
 
 from benchmarks.settings import complete
-from transformer_lessons import cli, configs, records, tasks, text_tasks
-from transformer_lessons.checkpoints import load_model, load_tokenisers, save_model
+from transformer_lessons import records
 from transformer_lessons.data import multi30k
 from transformer_lessons.data.batches import Batches, TokenBatches
 from transformer_lessons.data.subwords import Subwords
-from transformer_lessons.evaluation import evaluate_bleu, translate
-from transformer_lessons.tasks import TASKS, Multi30k, NumberWords, Task, batches, new_model, task_of
-from transformer_lessons.training import average_checkpoints, snapshots
-from transformer_lessons.training_config import TrainingConfig
+from transformer_lessons.tools import cli
+from transformer_lessons.trainer import average_checkpoints, configs, snapshots, tasks, text_tasks
+from transformer_lessons.trainer.checkpoints import load_model, load_tokenisers, save_model
+from transformer_lessons.trainer.config import TrainingConfig
+from transformer_lessons.trainer.evaluation import evaluate_bleu, translate
+from transformer_lessons.trainer.tasks import TASKS, Multi30k, NumberWords, Task, batches, new_model, task_of
 
 # ---- Captions that stand in for those of Multi30k, which are not ours to bring
 
@@ -119,7 +120,7 @@ def test_a_run_is_resumed_with_its_own_task_and_encoding(small, tmp_path, capsys
     stop = [*("train", "--config", str(small), "--device", "cpu")]
     with monkeypatch.context() as patch:
         patch.setattr(
-            "transformer_lessons.training.Trainer.run", lambda self: bool(self.save())
+            "transformer_lessons.trainer.trainer.Trainer.run", lambda self: bool(self.save())
         )  # stops at once
         code, _, error = lessons(capsys, *stop)
     assert code == 130
@@ -154,7 +155,7 @@ def test_a_run_that_is_cut_off_has_its_config(small, tmp_path, capsys, monkeypat
     def killed(self):
         raise OSError("the power went")
 
-    monkeypatch.setattr("transformer_lessons.training.Trainer.run", killed)
+    monkeypatch.setattr("transformer_lessons.trainer.trainer.Trainer.run", killed)
     code, _, error = lessons(capsys, "train", "--config", str(small), "--device", "cpu")
     assert (code, error) == (2, "lessons train: the power went\n")
     folder = tmp_path / "runs" / "multi30k"
@@ -195,7 +196,7 @@ def test_the_folder_of_another_task_becomes_this_ones(small, tmp_path, capsys, m
     folder = tmp_path / "runs" / "multi30k"
     train = ["train", "--device", "cpu", "--output", str(folder), "--steps", "2"]
     assert lessons(capsys, *train, "--config", str(small))[0] == 0
-    monkeypatch.setattr("transformer_lessons.tasks.number_words.held_out", lambda: [7, 421])
+    monkeypatch.setattr("transformer_lessons.trainer.tasks.number_words.held_out", lambda: [7, 421])
     assert lessons(capsys, *train, "--task", "number-words", "--overwrite")[0] == 0
     assert not (folder / "tokenizer.json").exists()
     _, source, _ = load_model(folder)
@@ -291,7 +292,7 @@ def test_bleu_is_sacrebleus_of_translations_in_their_order(joint, monkeypatch):
         assert numbers == sorted(numbers)  # like lengths together
         return [f"ein Hund Nummer {n} rennt durch den Schnee. " * n for n in numbers]
 
-    monkeypatch.setattr("transformer_lessons.evaluation.translate", known)
+    monkeypatch.setattr("transformer_lessons.trainer.evaluation.translate", known)
     result = evaluate_bleu(model, joint, joint, pairs, beam_size=3, batch_size=2, extra_tokens=7)
     assert asked == [(2, 3, 7), (2, 3, 7), (1, 3, 7)]
     got, expected = [german.replace("Ein", "ein") for _, german in pairs], [german for _, german in pairs]

@@ -18,19 +18,19 @@ import torch
 from conftest import assert_close
 from safetensors.torch import load_file
 
-from transformer_lessons import training
 from transformer_lessons.data import number_words
 from transformer_lessons.data.batches import Batch, Batches
-from transformer_lessons.interruption import stop_signal
 from transformer_lessons.model import Transformer, TransformerConfig
-from transformer_lessons.training import (
+from transformer_lessons.trainer import (
     Trainer,
     TrainingConfig,
     average_checkpoints,
     snapshots,
     split,
 )
-from transformer_lessons.training_config import PRECISIONS, chosen_precision
+from transformer_lessons.trainer import trainer as training
+from transformer_lessons.trainer.config import PRECISIONS, chosen_precision
+from transformer_lessons.trainer.interruption import stop_signal
 
 SIZES = {"d_model": 21, "num_heads": 3, "d_ff": 17, "num_encoder_layers": 1, "num_decoder_layers": 1}
 SMALL = TrainingConfig(steps=60, batch_size=5, training_pairs=101, warmup_steps=7, checkpoint_every=10)
@@ -603,7 +603,7 @@ from transformer_lessons.data import number_words
 from transformer_lessons.data.batches import TokenBatches
 from transformer_lessons.data.packing import PackedBatches
 from transformer_lessons.model import Transformer, TransformerConfig
-from transformer_lessons.training import Trainer, TrainingConfig
+from transformer_lessons.trainer import Trainer, TrainingConfig
 
 torch.compile = functools.partial(torch.compile, backend="BACKEND")
 source, target = number_words.vocabularies()

@@ -6,12 +6,13 @@ import torch.nn.functional as F
 from conftest import assert_close
 from torch import nn
 
-from transformer_lessons import losses, training_loss
+from transformer_lessons import losses
 from transformer_lessons.data import number_words
 from transformer_lessons.data.batches import Batch, make_batch
 from transformer_lessons.losses import label_smoothed_loss
 from transformer_lessons.model import Transformer, TransformerConfig
-from transformer_lessons.training_loss import batch_loss
+from transformer_lessons.trainer import loss as training_loss
+from transformer_lessons.trainer.loss import batch_loss
 
 SIZES = {"d_model": 21, "num_heads": 3, "d_ff": 17, "num_encoder_layers": 1, "num_decoder_layers": 1}
 

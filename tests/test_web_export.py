@@ -8,10 +8,10 @@ import struct
 import pytest
 import torch
 
-from transformer_lessons import cli, web_export
-from transformer_lessons.checkpoints import load_model
 from transformer_lessons.data.vocabulary import Vocabulary
 from transformer_lessons.model import Transformer, TransformerConfig
+from transformer_lessons.tools import cli, web_export
+from transformer_lessons.trainer.checkpoints import load_model
 
 
 @pytest.fixture(scope="module")

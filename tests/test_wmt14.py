@@ -16,20 +16,20 @@ import pytest
 import torch
 from conftest import assert_close
 
-from transformer_lessons import cli, configs
-from transformer_lessons.checkpoints import average_checkpoints, load_model, snapshots
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data import encoded, wmt14
 from transformer_lessons.data.encoded import EncodedPairs
+from transformer_lessons.data.files import read_json
 from transformer_lessons.data.packing import PackedBatches
 from transformer_lessons.data.subwords import Subwords
-from transformer_lessons.files import read_json
 from transformer_lessons.model import Transformer
 from transformer_lessons.schedule import warmup_inverse_sqrt
-from transformer_lessons.tasks import batches
-from transformer_lessons.text_tasks import Wmt14
-from transformer_lessons.training import Trainer
-from transformer_lessons.training_config import TrainingConfig
+from transformer_lessons.tools import cli
+from transformer_lessons.trainer import Trainer, configs
+from transformer_lessons.trainer.checkpoints import average_checkpoints, load_model, snapshots
+from transformer_lessons.trainer.config import TrainingConfig
+from transformer_lessons.trainer.tasks import batches
+from transformer_lessons.trainer.text_tasks import Wmt14
 
 NOUNS = {"house": "Haus", "child": "Kind", "book": "Buch", "village": "Dorf", "country": "Land"}
 VERBS = {"needs": "braucht", "sees": "sieht", "has": "hat"}
@@ -368,7 +368,7 @@ def test_translations_are_limited_as_in_the_paper(small, capsys, monkeypatch):
     """Of a run, and of the test set: at most 50 tokens more than the source has (§6.1)."""
     asked = []
     monkeypatch.setattr(
-        "transformer_lessons.evaluation.greedy",
+        "transformer_lessons.trainer.evaluation.greedy",
         lambda model, src, *, max_length: asked.append((src.size(1), max_length)) or src,
     )
     assert lessons(capsys, "train", "--config", str(small), "--steps", "1", "--device", "cpu")[0] == 0

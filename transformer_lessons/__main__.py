@@ -2,7 +2,7 @@
 
 import sys
 
-from transformer_lessons.cli import main
+from transformer_lessons.tools.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

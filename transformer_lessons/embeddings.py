@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from transformer_lessons import expect
-from transformer_lessons.dropout import Dropout
+from transformer_lessons.fast.dropout import Dropout
 
 
 class TokenEmbedding(nn.Module):

@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from transformer_lessons import expect
-from transformer_lessons.dropout import Dropout
+from transformer_lessons.fast.dropout import Dropout
 
 ACTIVATIONS = {"relu": torch.relu, "gelu": nn.functional.gelu}
 

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from transformer_lessons import expect
 from transformer_lessons.attention import KeyValueCache, MultiHeadAttention
 from transformer_lessons.config import TransformerConfig
-from transformer_lessons.dropout import Dropout
 from transformer_lessons.encodings import RotaryEncoding
+from transformer_lessons.fast.dropout import Dropout
 from transformer_lessons.feed_forward import FeedForward, SwiGLU
 from transformer_lessons.masks import Mask, boolean
 from transformer_lessons.norms import LayerNorm, RMSNorm

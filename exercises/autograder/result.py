@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from transformer_lessons.files import read_json, write_json
+from transformer_lessons.data.files import read_json, write_json
 
 __all__ = ["CellResult", "Flag", "Part", "Result", "cell_from_dict", "read", "write"]
 

@@ -11,13 +11,13 @@ from torch import nn
 
 from book.browser import Browser, find
 from book.site import EXPLORABLES
-from transformer_lessons import web_export
 from transformer_lessons.attention import MultiHeadAttention
-from transformer_lessons.checkpoints import load_model
 from transformer_lessons.data import number_words
 from transformer_lessons.data.vocabulary import Vocabulary, pad
 from transformer_lessons.decoding import beam, greedy
 from transformer_lessons.model import Transformer, TransformerConfig, attention_maps
+from transformer_lessons.tools import web_export
+from transformer_lessons.trainer.checkpoints import load_model
 
 SCRIPTS = Path(__file__).parents[2] / "book" / "_static" / "explorables"
 PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>translator</title>

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from transformer_lessons import expect
-from transformer_lessons.files import read_json, write_json
+from transformer_lessons.data.files import read_json, write_json
 
 Pair = tuple[list[int], list[int]]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from transformer_lessons import expect
+from transformer_lessons.data.files import replacing
 from transformer_lessons.data.texts import check_text, check_vocab_size, checked_texts
 from transformer_lessons.data.vocabulary import BOS, EOS, PAD, Vocabulary, ids_to_show
-from transformer_lessons.files import replacing
 
 
 class Subwords:

@@ -28,7 +28,7 @@ from exercises.autograder.course.roster import enrol, read
 from exercises.autograder.feedback.written import write_page
 from exercises.autograder.intake import Quarantined
 from exercises.autograder.result import Result
-from transformer_lessons.files import write_json
+from transformer_lessons.data.files import write_json
 
 __all__ = ["BusyError", "Failure", "Summary", "failure", "feed_back", "grade", "opened"]
 

@@ -27,7 +27,7 @@ from exercises.autograder.execute import IsolatedExecute
 from exercises.autograder.intake import Quarantined, Received
 from exercises.autograder.result import Flag, Result
 from exercises.autograder.running.job import AFTERWARDS, LAST, Job, Outcome
-from transformer_lessons.files import replacing
+from transformer_lessons.data.files import replacing
 
 __all__ = ["Grading", "Submission"]
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from exercises.autograder.running.job import Outcome, outcome_from_dict
-from transformer_lessons.files import read_json, write_json
+from transformer_lessons.data.files import read_json, write_json
 
 __all__ = ["Journal"]
 

@@ -16,7 +16,7 @@ from exercises.autograder.course.marks import Mark
 from exercises.autograder.course.pseudonyms import Pseudonyms
 from exercises.autograder.export import csv_text, template_text
 from exercises.autograder.result import Result
-from transformer_lessons.files import replacing
+from transformer_lessons.data.files import replacing
 
 __all__ = ["export", "feedback", "report", "similarity", "status"]
 

@@ -22,7 +22,7 @@ from exercises.autograder.course.roster import enrol, read
 from exercises.autograder.rehearse.files import KEY
 from exercises.autograder.result import Result
 from exercises.release import masters
-from transformer_lessons.files import read_json
+from transformer_lessons.data.files import read_json
 
 __all__ = ["collect", "doctor", "grade", "regrade", "rehearse", "release"]
 

@@ -10,7 +10,7 @@ from nbformat import NotebookNode
 
 from exercises.autograder.course.folders import Course
 from exercises.autograder.intake import Quarantined, Received, take_in
-from transformer_lessons.files import read_json, replacing, write_json
+from transformer_lessons.data.files import read_json, replacing, write_json
 
 __all__ = ["Origin", "collect", "origin"]
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from exercises.autograder import result as results
 from exercises.autograder.result import Result
-from transformer_lessons.files import read_json
+from transformer_lessons.data.files import read_json
 
 __all__ = ["Course"]
 

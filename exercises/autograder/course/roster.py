@@ -23,7 +23,7 @@ from exercises.autograder.course.folders import Course
 from exercises.autograder.export.matching import name_and_number
 from exercises.autograder.export.sheets import sheet, template_text
 from exercises.autograder.intake.names import safe_id
-from transformer_lessons.files import read_json, write_json
+from transformer_lessons.data.files import read_json, write_json
 
 __all__ = ["Enrolled", "enrol", "known", "read"]
 

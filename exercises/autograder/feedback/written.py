@@ -9,7 +9,7 @@ from exercises.autograder.course.folders import Course
 from exercises.autograder.course.marks import Mark
 from exercises.autograder.feedback.pages import page
 from exercises.autograder.result import Result
-from transformer_lessons.files import replacing
+from transformer_lessons.data.files import replacing
 
 __all__ = ["write_page"]
 

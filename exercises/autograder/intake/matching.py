@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from nbformat import NotebookNode
 
 from exercises.autograder.intake.cells import Cell, bare
-from transformer_lessons.submission import grade_id
+from transformer_lessons.tools.submission import grade_id
 
 __all__ = ["Match", "is_answer", "match", "named", "same"]
 

@@ -13,7 +13,7 @@ from nbformat import NotebookNode
 
 from exercises.autograder.rehearse.classes import TWICE, UNREADABLE, Student, students
 from exercises.autograder.rehearse.wounds import PROGRAMS, TROUBLES, cut_off
-from transformer_lessons.files import replacing, write_json
+from transformer_lessons.data.files import replacing, write_json
 
 __all__ = ["KEY", "write"]
 

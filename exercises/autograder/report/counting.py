@@ -15,7 +15,7 @@ from exercises.autograder.report.misconceptions import BOOK, Misconception, misc
 from exercises.autograder.report.people import Aside, ByHand, Flagged, Late, Missing, Person, Repaired
 from exercises.autograder.report.questions import Question, questions, share
 from exercises.autograder.result import Result
-from transformer_lessons import submission
+from transformer_lessons.tools import submission
 
 __all__ = ["Bin", "Numbers", "numbers"]
 

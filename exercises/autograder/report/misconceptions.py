@@ -9,7 +9,7 @@ from pathlib import Path
 import book
 from exercises.autograder.result import Result
 from transformer_lessons import checks
-from transformer_lessons.files import read_json
+from transformer_lessons.data.files import read_json
 
 __all__ = ["BOOK", "Misconception", "misconceptions"]
 

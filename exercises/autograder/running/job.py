@@ -28,7 +28,7 @@ from exercises.autograder.running import master as masters
 from exercises.autograder.running import notebook
 from exercises.autograder.running.inert import InertNotebook
 from exercises.autograder.running.master import MasterCell
-from transformer_lessons.submission import grade_id
+from transformer_lessons.tools.submission import grade_id
 
 __all__ = ["Job", "Outcome", "outcome_from_dict", "run"]
 

@@ -28,7 +28,7 @@ from exercises.autograder.running.examiner import Cell
 from exercises.autograder.running.inert import written_bytes
 from exercises.autograder.running.master import MasterCell
 from exercises.autograder.running.worker import Worker
-from transformer_lessons.submission import grade_id
+from transformer_lessons.tools.submission import grade_id
 
 __all__ = ["run", "worker"]
 

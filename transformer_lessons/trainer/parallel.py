@@ -10,11 +10,12 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from transformer_lessons import distributed, expect
+from transformer_lessons import expect
 from transformer_lessons.data.batches import Batch
 from transformer_lessons.data.packing import PackedBatch
-from transformer_lessons.sharding import is_sharded, shard
-from transformer_lessons.training_loss import BatchLoss, split
+from transformer_lessons.trainer import distributed
+from transformer_lessons.trainer.loss import BatchLoss, split
+from transformer_lessons.trainer.sharding import is_sharded, shard
 
 
 def share(batch: Batch | PackedBatch) -> Batch | PackedBatch:

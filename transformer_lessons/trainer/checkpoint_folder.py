@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from transformer_lessons import distributed, expect
-from transformer_lessons.files import replacing
+from transformer_lessons import expect
+from transformer_lessons.data.files import replacing
+from transformer_lessons.trainer import distributed
 
 FOLDER, OLD, UNFINISHED = "checkpoint", "checkpoint.old", ".checkpoint"
 PROGRESS = "progress.pt"

@@ -17,20 +17,21 @@ from types import NoneType
 import torch
 from tqdm import tqdm
 
-from transformer_lessons import distributed, expect
-from transformer_lessons.checkpoints import average_checkpoints, save_snapshot, snapshots
+from transformer_lessons import expect
 from transformer_lessons.data.batches import Batch, Batches, TokenBatches
+from transformer_lessons.data.files import replacing
 from transformer_lessons.data.packing import PackedBatch
-from transformer_lessons.files import replacing
-from transformer_lessons.interruption import stop_signal
 from transformer_lessons.model import Transformer
-from transformer_lessons.optimizer import adamw, clip_gradients
-from transformer_lessons.parallel import divided, share, synchronised
-from transformer_lessons.prefetching import made_ahead
-from transformer_lessons.resuming import load_checkpoint, save_checkpoint
-from transformer_lessons.sharding import whole_weights
-from transformer_lessons.training_config import TrainingConfig, chosen_precision
-from transformer_lessons.training_loss import BatchLoss, batch_loss, split
+from transformer_lessons.trainer import distributed
+from transformer_lessons.trainer.checkpoints import average_checkpoints, save_snapshot, snapshots
+from transformer_lessons.trainer.config import TrainingConfig, chosen_precision
+from transformer_lessons.trainer.interruption import stop_signal
+from transformer_lessons.trainer.loss import BatchLoss, batch_loss, split
+from transformer_lessons.trainer.optimizer import adamw, clip_gradients
+from transformer_lessons.trainer.parallel import divided, share, synchronised
+from transformer_lessons.trainer.prefetching import made_ahead
+from transformer_lessons.trainer.resuming import load_checkpoint, save_checkpoint
+from transformer_lessons.trainer.sharding import whole_weights
 
 __all__ = ["Trainer", "TrainingConfig", "average_checkpoints", "batch_loss", "snapshots", "split"]
 

@@ -13,8 +13,10 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from transformer_lessons import distributed, expect
-from transformer_lessons.checkpoint_folder import (
+from transformer_lessons import expect
+from transformer_lessons.data.files import replacing
+from transformer_lessons.trainer import distributed
+from transformer_lessons.trainer.checkpoint_folder import (
     FOLDER,
     OLD,
     UNFINISHED,
@@ -24,8 +26,7 @@ from transformer_lessons.checkpoint_folder import (
     shapes,
     write_folder,
 )
-from transformer_lessons.files import replacing
-from transformer_lessons.sharding import is_sharded
+from transformer_lessons.trainer.sharding import is_sharded
 
 FILE = "checkpoint.pt"
 

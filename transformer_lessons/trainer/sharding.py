@@ -11,8 +11,9 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from transformer_lessons import distributed, expect
+from transformer_lessons import expect
 from transformer_lessons.model import Transformer
+from transformer_lessons.trainer import distributed
 
 # `torch.distributed.fsdp` is imported where it is used: it takes most of a second, and most runs do without it.
 

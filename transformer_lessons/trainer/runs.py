@@ -8,14 +8,15 @@ from pathlib import Path
 
 import torch
 
-from transformer_lessons import __version__, distributed
-from transformer_lessons.checkpoints import load_model, load_tokenisers, save_model, snapshots
+from transformer_lessons import __version__
 from transformer_lessons.config import TransformerConfig
-from transformer_lessons.files import read_json, write_json
-from transformer_lessons.resuming import discard, found
-from transformer_lessons.sharding import whole_model
-from transformer_lessons.tasks import TASKS, NumberWords, Task, batches, new_model, task_of
-from transformer_lessons.training import Trainer, TrainingConfig, average_checkpoints
+from transformer_lessons.data.files import read_json, write_json
+from transformer_lessons.trainer import distributed
+from transformer_lessons.trainer.checkpoints import load_model, load_tokenisers, save_model, snapshots
+from transformer_lessons.trainer.resuming import discard, found
+from transformer_lessons.trainer.sharding import whole_model
+from transformer_lessons.trainer.tasks import TASKS, NumberWords, Task, batches, new_model, task_of
+from transformer_lessons.trainer.trainer import Trainer, TrainingConfig, average_checkpoints
 
 NUMBER_WORDS_MODEL = NumberWords.sizes
 

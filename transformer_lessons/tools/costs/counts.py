@@ -4,7 +4,7 @@ from dataclasses import astuple, dataclass
 
 from transformer_lessons import expect
 from transformer_lessons.config import TransformerConfig
-from transformer_lessons.costs.sizes import (
+from transformer_lessons.tools.costs.sizes import (
     BatchShape,
     attention_matrices,
     check,

@@ -4,15 +4,15 @@ import sys
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-from transformer_lessons import distributed
-from transformer_lessons.checkpoints import Tokeniser
 from transformer_lessons.data import multi30k, wmt14
 from transformer_lessons.data.batches import Pair
 from transformer_lessons.data.encoded import EncodedPairs
 from transformer_lessons.data.subwords import Subwords
-from transformer_lessons.evaluation import evaluate_bleu
 from transformer_lessons.model import Transformer
-from transformer_lessons.training_config import TrainingConfig
+from transformer_lessons.trainer import distributed
+from transformer_lessons.trainer.checkpoints import Tokeniser
+from transformer_lessons.trainer.config import TrainingConfig
+from transformer_lessons.trainer.evaluation import evaluate_bleu
 
 # What two CPU cores train in minutes.
 SMALL = {"d_model": 128, "num_heads": 4, "d_ff": 512, "num_encoder_layers": 2, "num_decoder_layers": 2}

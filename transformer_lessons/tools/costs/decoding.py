@@ -1,7 +1,13 @@
 """Bytes that decoding keeps and reads, predicted from a config."""
 
 from transformer_lessons.config import TransformerConfig
-from transformer_lessons.costs.sizes import BatchShape, check, decoding_matrices, key_width, number_width
+from transformer_lessons.tools.costs.sizes import (
+    BatchShape,
+    check,
+    decoding_matrices,
+    key_width,
+    number_width,
+)
 
 
 def cache_bytes(config: TransformerConfig, shape: BatchShape, precision: str = "float32") -> int:

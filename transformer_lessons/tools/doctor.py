@@ -5,10 +5,10 @@ from importlib.metadata import version
 
 import torch
 
-from transformer_lessons.checkpoints import load_model
 from transformer_lessons.data import number_words
-from transformer_lessons.runs import choose_device, versions
-from transformer_lessons.tasks import NumberWords, translations
+from transformer_lessons.trainer.checkpoints import load_model
+from transformer_lessons.trainer.runs import choose_device, versions
+from transformer_lessons.trainer.tasks import NumberWords, translations
 
 
 def doctor(chosen: argparse.Namespace) -> int:

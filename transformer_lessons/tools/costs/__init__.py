@@ -3,8 +3,8 @@
 Nothing is built or run; `tests/test_costs.py` holds the predictions to what PyTorch counts and keeps.
 """
 
-from transformer_lessons.costs.cards import Card, decoding_seconds, dollars, training_seconds
-from transformer_lessons.costs.counts import (
+from transformer_lessons.tools.costs.cards import Card, decoding_seconds, dollars, training_seconds
+from transformer_lessons.tools.costs.counts import (
     Operations,
     Parameters,
     decoding_operations,
@@ -12,14 +12,14 @@ from transformer_lessons.costs.counts import (
     parameters,
     training_operations,
 )
-from transformer_lessons.costs.decoding import cache_bytes, decoding_bytes
-from transformer_lessons.costs.memory import (
+from transformer_lessons.tools.costs.decoding import cache_bytes, decoding_bytes
+from transformer_lessons.tools.costs.memory import (
     TrainingMemory,
     decoder_layer_bytes,
     encoder_layer_bytes,
     training_memory,
 )
-from transformer_lessons.costs.sizes import BatchShape
+from transformer_lessons.tools.costs.sizes import BatchShape
 
 __all__ = [
     "BatchShape",

@@ -15,10 +15,10 @@ from jaxtyping import Float, Int8
 from torch import Tensor
 
 from transformer_lessons import expect
-from transformer_lessons.checkpoints import Tokeniser
+from transformer_lessons.data.files import replacing
 from transformer_lessons.data.vocabulary import Vocabulary
-from transformer_lessons.files import replacing
 from transformer_lessons.model import Transformer
+from transformer_lessons.trainer.checkpoints import Tokeniser
 
 __all__ = ["export", "quantise", "write"]
 

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from transformer_lessons import expect
-from transformer_lessons.sharding import whole
+from transformer_lessons.trainer.sharding import whole
 
 
 def adamw(model: nn.Module, weight_decay: float) -> torch.optim.AdamW:

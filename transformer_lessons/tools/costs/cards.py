@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 from transformer_lessons import expect
 from transformer_lessons.config import TransformerConfig
-from transformer_lessons.costs.counts import decoding_operations, training_operations
-from transformer_lessons.costs.decoding import decoding_bytes
-from transformer_lessons.costs.memory import training_memory
-from transformer_lessons.costs.sizes import BatchShape, number_width
+from transformer_lessons.tools.costs.counts import decoding_operations, training_operations
+from transformer_lessons.tools.costs.decoding import decoding_bytes
+from transformer_lessons.tools.costs.memory import training_memory
+from transformer_lessons.tools.costs.sizes import BatchShape, number_width
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,12 @@ from itertools import islice
 from typing import get_args
 
 from transformer_lessons import expect
-from transformer_lessons.checkpoints import Tokeniser
 from transformer_lessons.data.lengths import limit_lengths
 from transformer_lessons.data.number_words import english, english_tokens, german_tokens
 from transformer_lessons.data.vocabulary import pad
 from transformer_lessons.decoding import beam, greedy
 from transformer_lessons.model import Transformer
+from transformer_lessons.trainer.checkpoints import Tokeniser
 
 
 def in_chunks(items: Iterable, size: int) -> Iterator[list]:

@@ -3,15 +3,15 @@
 from dataclasses import dataclass
 
 from transformer_lessons.config import TransformerConfig
-from transformer_lessons.costs.counts import parameters
-from transformer_lessons.costs.sizes import (
+from transformer_lessons.losses import PART
+from transformer_lessons.tools.costs.counts import parameters
+from transformer_lessons.tools.costs.sizes import (
     BatchShape,
     check,
     key_width,
     matrices,
     number_width,
 )
-from transformer_lessons.losses import PART
 
 
 @dataclass(frozen=True)

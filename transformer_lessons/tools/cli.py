@@ -15,16 +15,18 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from transformer_lessons import __version__, clone, configs, web_export
-from transformer_lessons.checkpoints import load_model
-from transformer_lessons.doctor import doctor
-from transformer_lessons.evaluation import in_chunks
+from transformer_lessons import __version__
 from transformer_lessons.oracles import cases
 from transformer_lessons.oracles.table import row_of, table_of
-from transformer_lessons.runs import default_directory, train, versions
-from transformer_lessons.submission import problems_of, run_cells
-from transformer_lessons.tasks import TASKS, NumberWords, Task, task_of, translations
-from transformer_lessons.training_config import PRECISIONS
+from transformer_lessons.tools import clone, web_export
+from transformer_lessons.tools.doctor import doctor
+from transformer_lessons.tools.submission import problems_of, run_cells
+from transformer_lessons.trainer import configs
+from transformer_lessons.trainer.checkpoints import load_model
+from transformer_lessons.trainer.config import PRECISIONS
+from transformer_lessons.trainer.evaluation import in_chunks
+from transformer_lessons.trainer.runs import default_directory, train, versions
+from transformer_lessons.trainer.tasks import TASKS, NumberWords, Task, task_of, translations
 
 DEFAULT_DIRECTORY = default_directory(NumberWords())
 

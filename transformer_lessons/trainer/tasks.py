@@ -4,18 +4,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Protocol, runtime_checkable
 
-from transformer_lessons.checkpoints import Tokeniser
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data import number_words
 from transformer_lessons.data.batches import Batches, Pair, TokenBatches
 from transformer_lessons.data.encoded import EncodedPairs
+from transformer_lessons.data.files import read_json
 from transformer_lessons.data.lengths import limit_pairs
 from transformer_lessons.data.packing import PackedBatches
-from transformer_lessons.evaluation import evaluate_number_words, translate
-from transformer_lessons.files import read_json
 from transformer_lessons.model import Transformer
-from transformer_lessons.text_tasks import SMALL, Multi30k, Wmt14, within
-from transformer_lessons.training_config import TrainingConfig
+from transformer_lessons.trainer.checkpoints import Tokeniser
+from transformer_lessons.trainer.config import TrainingConfig
+from transformer_lessons.trainer.evaluation import evaluate_number_words, translate
+from transformer_lessons.trainer.text_tasks import SMALL, Multi30k, Wmt14, within
 
 
 @runtime_checkable

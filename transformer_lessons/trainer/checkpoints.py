@@ -26,9 +26,9 @@ from torch import Tensor
 
 from transformer_lessons import expect
 from transformer_lessons.config import TransformerConfig
+from transformer_lessons.data.files import read_json, replacing, write_json
 from transformer_lessons.data.subwords import Subwords
 from transformer_lessons.data.vocabulary import Vocabulary
-from transformer_lessons.files import read_json, replacing, write_json
 from transformer_lessons.model import Transformer
 
 PRETRAINED = "number_words"

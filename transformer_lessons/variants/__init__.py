@@ -1,0 +1,1 @@
+"""What later chapters build on the canon."""
