@@ -8,7 +8,7 @@ mpl.use("Agg")
 
 from transformer_lessons.data import number_words
 from transformer_lessons.data.batches import make_batch
-from transformer_lessons.model import attention_maps
+from transformer_lessons.tools.attention_maps import attention_maps
 from transformer_lessons.tools import plotting
 from transformer_lessons.trainer.checkpoints import load_model
 

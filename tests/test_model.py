@@ -11,7 +11,8 @@ from conftest import assert_close
 
 from transformer_lessons.attention import MultiHeadAttention
 from transformer_lessons.masks import padding_mask
-from transformer_lessons.model import Transformer, TransformerConfig, attention_maps
+from transformer_lessons.model import Transformer, TransformerConfig
+from transformer_lessons.tools.attention_maps import attention_maps
 
 SRC_VOCAB, TGT_VOCAB = 17, 19
 # Three sentence pairs, padded on the right with 0.

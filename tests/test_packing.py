@@ -18,7 +18,7 @@ from transformer_lessons.data.packing import (
     fill_rows,
     make_packed_batch,
 )
-from transformer_lessons.model import attention_maps
+from transformer_lessons.tools.attention_maps import attention_maps
 from transformer_lessons.tools import cli
 from transformer_lessons.trainer import Trainer, TrainingConfig, batch_loss, distributed, split
 from transformer_lessons.trainer.parallel import share

@@ -1,65 +1,125 @@
-"""From a trained model to text: choosing the next token, again and again."""
+"""From a trained model to text: choosing the next token, again and again (§3.1, §6.1)."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
-from transformer_lessons import expect
-from transformer_lessons.decoding_steps import Steps, going_on
+from transformer_lessons.layers import DecoderLayer
+from transformer_lessons.masks import padding_mask
 from transformer_lessons.model import Transformer
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """The model in evaluation mode, without dropout, and back in its own mode afterwards."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)
+
+
+class KeyValueCache:
+    """The keys and values of one attention, of all positions so far.
+
+    Without it, step t computes the keys and values of all t positions; with it, of one.
+    """
+
+    def __init__(
+        self,
+        k: Float[Tensor, "batch heads keys d_k"] | None = None,
+        v: Float[Tensor, "batch heads keys d_k"] | None = None,
+    ):
+        self.k, self.v = k, v
+
+    def append(
+        self, k: Float[Tensor, "batch heads new d_k"], v: Float[Tensor, "batch heads new d_k"]
+    ) -> tuple[Float[Tensor, "batch heads keys d_k"], Float[Tensor, "batch heads keys d_k"]]:
+        """Keep those of new positions too; all of them come back."""
+        if self.k is not None:
+            k, v = torch.cat([self.k, k], dim=2), torch.cat([self.v, v], dim=2)
+        self.k, self.v = k, v
+        return k, v
+
+    def keep(self, rows: Int[Tensor, " kept"]) -> None:
+        """Go on with these rows: in beam search, row b with what the beginning that it continues has kept."""
+        self.k, self.v = self.k[rows], self.v[rows]
+
+
+class Steps:
+    """The source, read once; then the logits of one next token after another.
+
+    A step computes the newest token only. A pitfall: the cache knows what it was given, so after `keep` the next
+    tokens must be those of the rows that were kept.
+    """
+
+    def __init__(self, model: Transformer, src: Int[Tensor, "batch source"]):
+        self.model, self.length = model, 0
+        self.src_mask = padding_mask(src, model.config.pad_id)
+        memory = model.encode(src, self.src_mask)
+        cross = [layer.cross_attention for layer in model.decoder_layers]
+        self.past = [KeyValueCache() for _ in cross]
+        self.source = [KeyValueCache(*attention.keys_and_values(memory, memory)) for attention in cross]
+
+    def next_logits(self, token: Int[Tensor, "batch 1"]) -> Float[Tensor, "batch vocab"]:
+        """Scores of what follows this token, which stands after all tokens before."""
+        model = self.model
+        x = model.target_embedding(token, self.length)
+        self.length += 1
+        for kept in zip(model.decoder_layers, self.past, self.source, strict=True):
+            x = self.through(x, *kept)
+        return model.output(model.decoder_norm(x))[:, -1]
+
+    def through(
+        self,
+        x: Float[Tensor, "batch 1 d_model"],
+        layer: DecoderLayer,
+        past: KeyValueCache,
+        source: KeyValueCache,
+    ) -> Float[Tensor, "batch 1 d_model"]:
+        """One layer, of the newest position alone."""
+        own, cross = layer.self_attention, layer.cross_attention
+        x = layer.add_norm_self(x, lambda y: own.look(y, *past.append(*own.keys_and_values(y, y))))
+        x = layer.add_norm_cross(x, lambda y: cross.look(y, source.k, source.v, self.src_mask))
+        return layer.add_norm_feed_forward(x, layer.feed_forward)
+
+    def keep(self, rows: Int[Tensor, " kept"]) -> None:
+        """Go on with these rows of what was said so far."""
+        for past in self.past:
+            past.keep(rows)
 
 
 @torch.no_grad()
 def greedy(
-    model: Transformer,
-    src: Int[Tensor, "batch source"],
-    *,
-    max_length: int,
-    use_cache: bool = True,
-    compiled: bool = False,
+    model: Transformer, src: Int[Tensor, "batch source"], *, max_length: int
 ) -> Int[Tensor, "batch length"]:
-    """Always take the likeliest next token; a sentence ends at `eos_id`.
+    """Always the likeliest next token: ``y_t = argmax_c p(c | y_1 … y_{t−1}, src)``, until `eos_id`.
 
-    ``y_t = argmax_c p(c | y_1 … y_{t−1}, src)``, the model's distribution of §3.4
-
-    The model is put into evaluation mode and back. A pitfall: what is likeliest step by step need not be the
-    likeliest sentence (`beam` looks further).
-
-    Args:
-        model: a trained model.
-        src: source ids, padded on the right.
-        max_length: most tokens to generate for a sentence, `eos_id` included.
-        use_cache: keep the keys and values of earlier steps; the same tokens, much less work.
-        compiled: compile a step, or on a CPU the whole loop (`decoding_steps.Steps`): for many batches of few
-            shapes.
-
-    Returns:
-        Generated ids without `bos_id`, with `eos_id`, then `pad_id`; as long as the longest sentence.
-
-    Raises:
-        ValueError: for what is no `model.Transformer`, a max_length below 1 or beyond the model's, `compiled`
-            without a cache, or a src that the model refuses.
+    Returns ids without `bos_id`, with `eos_id`, then `pad_id`; at most `max_length` a sentence. A pitfall: what
+    is likeliest step by step need not be the likeliest sentence (`beam` looks further).
     """
-    expect.kind(Transformer, model=model)
     config = model.config
-    _check_max_length(max_length, config.max_length)
     with evaluating(model):
-        steps = Steps(model, src, max_length, use_cache=use_cache, compiled=compiled)
-        tokens = src.new_full((len(src), 1 + max_length), config.pad_id, dtype=torch.long)
-        tokens[:, 0], length, said = config.bos_id, 1, tokens.clone()
-        rows = torch.arange(len(src), device=src.device)  # those not done yet, and some that are
-        is_done = torch.zeros_like(rows, dtype=torch.bool)
-        while length <= max_length and len(rows):
-            length, is_done = steps.likeliest(tokens, length, is_done)
-            if (left := going_on(is_done)) is not None:
-                said[rows] = tokens
-                steps.keep(left)
-                rows, tokens, is_done = rows[left], tokens[left], is_done[left]
-        said[rows] = tokens
-    return said[:, 1:length]
+        steps = Steps(model, src)
+        tokens = src.new_full((len(src), 1), config.bos_id)
+        is_done = src.new_zeros(len(src), dtype=torch.bool)
+        while tokens.size(1) <= max_length and not is_done.all():
+            token = steps.next_logits(tokens[:, -1:]).argmax(dim=-1)
+            token = token.masked_fill(is_done, config.pad_id)
+            tokens = torch.cat([tokens, token[:, None]], dim=1)
+            is_done = is_done | (token == config.eos_id)
+    return tokens[:, 1:]
+
+
+def lp(n: int, alpha: float) -> float:
+    """The length penalty ``((5 + n) / 6)^α`` (Wu et al. 2016, equation 14)."""
+    return ((5 + n) / 6) ** alpha
 
 
 @torch.no_grad()
@@ -70,151 +130,54 @@ def beam(
     beam_size: int = 4,
     length_penalty: float = 0.6,
     max_length: int,
-    use_cache: bool = True,
-    compiled: bool = False,
 ) -> Int[Tensor, "batch length"]:
-    """Keep the `beam_size` likeliest beginnings of a sentence, not just one (§6.1; Wu et al. 2016, equation 14).
+    """Keep the `beam_size` likeliest beginnings of a sentence, not just one (§6.1; Wu et al. 2016).
 
-    ``score(y) = log p(y | src) / lp(|y|),  lp(n) = ((5 + n) / 6)^α`` with α = `length_penalty`
+    ``score(y) = log p(y | src) / lp(|y|)`` with α = `length_penalty`
 
-    At every step each beginning is continued by every token. Of these, the `beam_size` likeliest that do not
-    end go on; those that end are candidates for the answer, if they are among the `beam_size` likeliest at all.
-    A sentence is done when no beginning can beat its best candidate any more, even if the tokens up to
-    `max_length` cost nothing; what `max_length` cuts off competes like a finished sentence. One beam is `greedy`.
-
-    Two pitfalls: log p falls with every token, so without a penalty (α = 0) short sentences win, the more so
-    the wider the beam. And to stop as soon as `beam_size` sentences have ended, as some do, can leave nothing but
-    bad ones: a confident model has little else to put into its other beams.
-
-    Args:
-        model: a trained model.
-        src: source ids, padded on the right.
-        beam_size: number of beginnings kept; 4 in the paper.
-        length_penalty: α; 0.6 in the paper.
-        max_length: most tokens to generate for a sentence, `eos_id` included; the tighter, the sooner it is done.
-        use_cache: keep the keys and values of earlier steps; the same tokens, much less work.
-        compiled: compile a step (`decoding_steps.Steps`): for many batches of few shapes, above all on a GPU.
-
-    Returns:
-        The best sentence's ids without `bos_id`, with `eos_id`, then `pad_id`; as long as the longest.
-
-    Raises:
-        ValueError: for what is no `model.Transformer`, a beam_size below 1, a negative length_penalty, a
-            max_length below 1 or beyond the model's, `compiled` without a cache, or a src that the model refuses.
+    Returns ids like `greedy`, one sentence after another searched. A pitfall: log p falls with every token, so
+    without a penalty (α = 0) short sentences win, the more so the wider the beam.
     """
-    expect.kind(Transformer, model=model)
-    _check_max_length(max_length, model.config.max_length)
-    expect.sizes(beam_size=beam_size)
-    expect.number(length_penalty=length_penalty)
     with evaluating(model):
-        options = {"use_cache": use_cache, "compiled": compiled}
-        steps = Steps(model, src, max_length, copies=beam_size, **options)
-        search = _BeamSearch(src, beam_size, length_penalty, max_length, model)
-        while search.length < max_length and len(search.rows):
-            logits = steps.next_logits(search.tokens.flatten(0, 1))
-            steps.reorder(search.advance(logits.unflatten(0, (-1, beam_size))))
-            if (left := going_on(search.is_done)) is not None:
-                steps.keep(left)
-                search.keep(left)
-    return search.answer()
+        found = [search(model, row[None], beam_size, length_penalty, max_length) for row in src]
+    found = [torch.tensor(y, device=src.device) for y in found]
+    return pad_sequence(found, batch_first=True, padding_value=model.config.pad_id)
 
 
-class _BeamSearch:
-    """The beginnings that are alive, and the best finished sentence so far; `advance` takes one step."""
-
-    def __init__(self, src: Tensor, beam_size: int, alpha: float, max_length: int, model: Transformer):
-        self.config, self.alpha, self.max_length, self.length = model.config, alpha, max_length, 0
-        batch, wide = src.size(0), torch.promote_types(model.output.weight.dtype, torch.float32)
-        self.rows: Int[Tensor, " batch"] = torch.arange(
-            batch, device=src.device
-        )  # of those still searched for
-        self.said = src.new_full((batch, max_length), self.config.pad_id, dtype=torch.long)
-        self.longest = 0
-        self.tokens: Int[Tensor, "batch beams length"] = src.new_full(
-            (batch, beam_size, 1), self.config.bos_id
-        )
-        # log p of each beginning. At first all are the same: but for one, they must not go on.
-        self.scores: Float[Tensor, "batch beams"] = src.new_full((batch, beam_size), -torch.inf, dtype=wide)
-        self.scores[:, 0] = 0.0
-        self.best: Int[Tensor, "batch max_length"] = self.said.clone()
-        self.best_score = src.new_full((batch,), -torch.inf, dtype=wide)
-        self.best_length = src.new_zeros(batch)
-        self.is_done = src.new_zeros(batch, dtype=torch.bool)
-
-    def advance(self, logits: Float[Tensor, "batch beams vocab"]) -> Int[Tensor, " rows"]:
-        """Continue every beginning by every token; returns the rows that the new beginnings continue."""
-        batch, beams, vocab = logits.shape
-        log_p = self.scores[..., None] + logits.to(self.scores.dtype).log_softmax(-1)
-        # At most `beams` of these end, one of each beginning: enough are left to go on.
-        top, index = log_p.flatten(1).topk(2 * beams)
-        parent, token = index // vocab, index % vocab
-        sentences = torch.cat([self._of(parent), token[..., None]], dim=-1)
-        self.length += 1
-        is_end = token == self.config.eos_id
-        self._finish(sentences[:, :beams], top[:, :beams].masked_fill(~is_end[:, :beams], -torch.inf))
-        alive = is_end.to(torch.uint8).argsort(stable=True)[:, :beams]
-        self.scores = top.gather(1, alive)
-        self.tokens = sentences.gather(1, alive[..., None].expand(-1, -1, sentences.size(-1)))
-        self._stop()
-        first_rows = beams * torch.arange(batch, device=index.device)[:, None]
-        return (first_rows + parent.gather(1, alive)).flatten()
-
-    def _of(self, parent: Int[Tensor, "batch chosen"]) -> Int[Tensor, "batch chosen length"]:
-        return self.tokens.gather(1, parent[..., None].expand(-1, -1, self.tokens.size(-1)))
-
-    def _finish(self, sentences: Tensor, log_p: Tensor) -> None:
-        """Keep the best of all sentences that have ended."""
-        score, which = self._penalised(log_p, self.length).max(1)
-        better = (score > self.best_score) & ~self.is_done
-        chosen = sentences[torch.arange(len(which)), which, 1:]
-        self.best[:, : self.length] = torch.where(better[:, None], chosen, self.best[:, : self.length])
-        self.best_score = torch.where(better, score, self.best_score)
-        self.best_length = self.best_length.masked_fill(better, self.length)
-
-    def _stop(self) -> None:
-        """Done: the likeliest beginning is lost, even if the rest of it cost nothing."""
-        attainable = self._penalised(self.scores[:, 0], self.max_length)
-        self.is_done = self.is_done | (attainable <= self.best_score)
-        if self.length == self.max_length:
-            self._finish(self.tokens, self.scores)
-
-    def _penalised(self, log_p: Tensor, length: int) -> Tensor:
-        return log_p / ((5 + length) / 6) ** self.alpha
-
-    def keep(self, sentences: Int[Tensor, " sentences"]) -> None:
-        """Go on with these; what was found for the others stays as it is."""
-        self._store()
-        for name in ("rows", "tokens", "scores", "best", "best_score", "best_length", "is_done"):
-            setattr(self, name, getattr(self, name)[sentences])
-
-    def answer(self) -> Int[Tensor, "batch length"]:
-        """The best sentences, without the columns that are padding in all of them."""
-        self._store()
-        return self.said[:, : self.longest]
-
-    def _store(self) -> None:
-        self.said[self.rows] = self.best
-        self.longest = max([self.longest, *self.best_length.tolist()])
+def is_decided(finished: list, alive: list, alpha: float, max_length: int) -> bool:
+    """Nothing alive can beat the best finished sentence, even if all that is to come cost nothing."""
+    attainable = alive[0][0] / lp(max_length, alpha)
+    return bool(finished) and attainable <= max(finished)[0]
 
 
-@contextmanager
-def evaluating(model: Transformer) -> Iterator[None]:
-    """The model in evaluation mode, without dropout, and back in its own mode afterwards.
-
-    A pitfall: a model left in training mode draws other sentences each time, none of them its best.
-
-    Raises:
-        ValueError: for what is no module.
-    """
-    expect.kind(nn.Module, model=model)
-    was_training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(was_training)
-
-
-def _check_max_length(max_length: int, longest: int) -> None:
-    if type(max_length) is not int or not 1 <= max_length <= longest:
-        raise ValueError(f"max_length: expected 1 to {longest}, the model's, got {max_length!r}")
+def search(
+    model: Transformer,
+    src: Int[Tensor, "1 source"],
+    k: int,
+    alpha: float,
+    max_length: int,
+    is_over=is_decided,
+) -> list[int]:
+    """Beam search for one sentence; what `max_length` cuts off competes like a finished one."""
+    config, steps = model.config, Steps(model, src.expand(k, -1))
+    # At first all beginnings are the same: but for one, they must not go on.
+    alive = [(0.0, [config.bos_id])] + [(-math.inf, [config.bos_id])] * (k - 1)
+    finished = []
+    for n in range(1, max_length + 1):
+        last = torch.tensor([y[-1:] for _, y in alive], device=src.device)
+        log_p = steps.next_logits(last).log_softmax(dim=-1).tolist()
+        longer = [
+            (before + step, [*y, token], row)
+            for row, (before, y) in enumerate(alive)
+            for token, step in enumerate(log_p[row])
+        ]
+        longer.sort(key=lambda one: -one[0])
+        for total, y, _ in longer[:k]:
+            if y[-1] == config.eos_id or n == max_length:
+                finished.append((total / lp(n, alpha), y))
+        going_on = [one for one in longer if one[1][-1] != config.eos_id][:k]
+        alive = [(total, y) for total, y, _ in going_on]
+        if is_over(finished, alive, alpha, max_length):
+            break
+        steps.keep(torch.tensor([row for _, _, row in going_on], device=src.device))
+    return max(finished)[1][1:]

@@ -109,12 +109,25 @@ def load_model(directory: Path | None = None) -> tuple[Transformer, Tokeniser, T
             raise ValueError(f"model: expected a folder with {name}, got {directory}")
     config = read_json(directory / "config.json")
     try:
-        model = Transformer(TransformerConfig(**config["model"]))
+        model = Transformer(_config(config["model"]))
         load_weights(model, directory / "weights.safetensors")
     except (KeyError, TypeError, RuntimeError, SafetensorError) as error:
         reason = " ".join(str(error).split())[:200]
         raise ValueError(f"model: expected config and weights that fit, got {directory}: {reason}") from None
     return model.eval(), *load_tokenisers(directory)
+
+
+# What `variants` build now was once chosen in the configuration, where it stands with the one value there is.
+RETIRED = {"norm": "layer", "num_key_value_heads": None}
+
+
+def _config(sizes: dict) -> TransformerConfig:
+    for name, value in RETIRED.items():
+        if sizes.get(name, value) != value:
+            raise ValueError(
+                f"model: expected {name}: {value}, as all but `variants` have it, got {sizes[name]}"
+            )
+    return TransformerConfig(**{name: value for name, value in sizes.items() if name not in RETIRED})
 
 
 def snapshots(directory: Path) -> list[Path]:

@@ -1,11 +1,12 @@
 """How to train, in one frozen record."""
 
+import math
 from dataclasses import dataclass
 
 import torch
 
 from transformer_lessons import expect
-from transformer_lessons.schedule import warmup_cosine, warmup_inverse_sqrt
+from transformer_lessons.schedule import warmup_inverse_sqrt
 
 SCHEDULES = ("cosine", "inverse_sqrt")
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
@@ -47,6 +48,7 @@ class TrainingConfig:
         schedule: how the rate falls after the warm-up: "cosine", to nothing at the last step, or
             "inverse_sqrt", the paper's (§5.3, equation 3), which knows no last step. The paper's own peak
             is ``(d_model · warmup_steps)^(−1/2)``.
+        plain: compute as the chapters do, without `fast.accelerate` and its kernels.
 
     A pitfall: `accumulate` must not change what is learned, only how much memory it takes; so the parts' losses
     are summed and divided by the tokens of the whole batch, not averaged part by part.
@@ -76,6 +78,7 @@ class TrainingConfig:
     packed_length: int | None = None
     shard: bool = False
     schedule: str = "cosine"
+    plain: bool = False
 
     def __post_init__(self):
         counts = ("steps", "batch_size", "training_pairs", "checkpoint_every", "accumulate")
@@ -93,7 +96,7 @@ class TrainingConfig:
             raise ValueError(f"schedule: expected one of {', '.join(SCHEDULES)}, got {self.schedule!r}")
         if self.schedule == "inverse_sqrt":
             expect.sizes(warmup_steps=self.warmup_steps)
-        for name in ("compile", "recompute", "shard"):
+        for name in ("compile", "recompute", "shard", "plain"):
             if type(getattr(self, name)) is not bool:
                 raise ValueError(f"{name}: expected True or False, got {getattr(self, name)!r}")
         if self.tokens is None and self.accumulate > self.batch_size:
@@ -135,3 +138,17 @@ def chosen_precision(name: str, device: torch.device) -> torch.dtype:
     if name == "auto" and device.type == "cuda":
         name = "bfloat16" if torch.cuda.get_device_capability(device) >= (8, 0) else "float16"
     return torch.float32 if name == "auto" else getattr(torch, name)
+
+
+def warmup_cosine(step: int, peak: float, warmup_steps: int, total_steps: int) -> float:
+    """Linear warm-up to `peak`, then half a cosine down to zero at `total_steps` (Loshchilov and Hutter 2017).
+
+    ``lr = peak · step / warmup_steps`` up to there, then
+    ``peak · (1 + cos(π · (step − warmup_steps) / (total_steps − warmup_steps))) / 2``
+
+    A pitfall: it must know the end; a run that is to be prolonged later wants `warmup_inverse_sqrt`.
+    """
+    if step < warmup_steps:
+        return peak * max(step, 1) / warmup_steps
+    progress = min((step - warmup_steps) / (total_steps - warmup_steps), 1.0)
+    return peak * (1 + math.cos(math.pi * progress)) / 2

@@ -13,8 +13,9 @@ from torch.nn.parallel import DistributedDataParallel
 from transformer_lessons import expect
 from transformer_lessons.data.batches import Batch
 from transformer_lessons.data.packing import PackedBatch
+from transformer_lessons.fast.accumulation import split
 from transformer_lessons.trainer import distributed
-from transformer_lessons.trainer.loss import BatchLoss, split
+from transformer_lessons.trainer.loss import BatchLoss
 from transformer_lessons.trainer.sharding import is_sharded, shard
 
 

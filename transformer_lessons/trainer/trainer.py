@@ -21,12 +21,16 @@ from transformer_lessons import expect
 from transformer_lessons.data.batches import Batch, Batches, TokenBatches
 from transformer_lessons.data.files import replacing
 from transformer_lessons.data.packing import PackedBatch
+from transformer_lessons.fast import accelerate, plain
+from transformer_lessons.fast.accumulation import split
+from transformer_lessons.fast.losses import batch_loss
+from transformer_lessons.fast.recompute import recompute
 from transformer_lessons.model import Transformer
 from transformer_lessons.trainer import distributed
 from transformer_lessons.trainer.checkpoints import average_checkpoints, save_snapshot, snapshots
 from transformer_lessons.trainer.config import TrainingConfig, chosen_precision
 from transformer_lessons.trainer.interruption import stop_signal
-from transformer_lessons.trainer.loss import BatchLoss, batch_loss, split
+from transformer_lessons.trainer.loss import BatchLoss
 from transformer_lessons.trainer.optimizer import adamw, clip_gradients
 from transformer_lessons.trainer.parallel import divided, share, synchronised
 from transformer_lessons.trainer.prefetching import made_ahead
@@ -67,11 +71,13 @@ class Trainer:
         expect.kind(TrainingConfig, config=config)
         expect.kind((torch.device, NoneType), device=device)
         self.model, self.batches, self.config = model, batches, config
-        model.recompute = config.recompute
+        (plain if config.plain else accelerate)(model)
+        if config.recompute:
+            recompute(model)
         self.directory = None if directory is None else expect.path(directory, "directory")
         device = device or next(model.parameters()).device
         self.parallel = self.loss = divided(
-            BatchLoss(model, config.smoothing), device, in_shares=config.shard
+            BatchLoss(model, config.smoothing, plain=config.plain), device, in_shares=config.shard
         )
         self.device = next(model.parameters()).device
         self.optimizer = adamw(model, config.weight_decay)

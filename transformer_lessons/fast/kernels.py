@@ -1,0 +1,62 @@
+"""PyTorch's kernels in the canon's places."""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from transformer_lessons.attention import MultiHeadAttention
+from transformer_lessons.masks import Mask, causal_mask, combine
+from transformer_lessons.norms import LayerNorm
+
+
+def fused_attention(
+    query: Float[Tensor, "*batch queries d_k"],
+    key: Float[Tensor, "*batch keys d_k"],
+    value: Float[Tensor, "*batch keys d_v"],
+    mask: Mask | None = None,
+    *,
+    is_causal: bool = False,
+) -> tuple[Float[Tensor, "*batch queries d_v"], None]:
+    """`attention.scaled_dot_product_attention` by fused kernels, which never hold all weights: so it returns none.
+
+    Memory grows with the length, not its square. A pitfall: any mask rules out the fastest kernel, so causal
+    attention is passed on as a flag wherever the flag can say it.
+    """
+    queries, keys = query.size(-2), key.size(-2)
+    if is_causal and (mask is not None or queries != keys):
+        mask, is_causal = combine(mask, causal_mask(queries, keys, device=query.device)[0, 0]), False
+    if mask is None:
+        return F.scaled_dot_product_attention(query, key, value, is_causal=is_causal), None
+    # Kernels disagree on a query without any key (zeros, NaN, an average): let it see all, then zero it.
+    blind = ~mask.any(-1, keepdim=True)
+    output = F.scaled_dot_product_attention(query, key, value, mask | blind)
+    return output.masked_fill(blind, 0.0), None
+
+
+class FusedMultiHeadAttention(MultiHeadAttention):
+    """Fused attention, and in self-attention one product for queries, keys and values."""
+
+    attention = staticmethod(fused_attention)
+
+    def forward(self, query, key=None, value=None, mask=None, *, is_causal=False):
+        """As `attention.MultiHeadAttention`."""
+        # For few vectors, copying the matrices would cost more than multiplying by them.
+        if key is not None or query.numel() < self.W_q.weight.numel():
+            return super().forward(query, key, value, mask, is_causal=is_causal)
+        projections = self.W_q, self.W_k, self.W_v
+        weight = torch.cat([projection.weight for projection in projections])
+        bias = torch.cat([projection.bias for projection in projections])
+        q, k, v = map(self.split, F.linear(query, weight, bias).chunk(3, dim=-1))
+        heads, _ = self.attention(q, k, v, mask, is_causal=is_causal)
+        return self.W_o(heads.transpose(1, 2).flatten(-2))
+
+
+class FusedLayerNorm(LayerNorm):
+    """One pass over x instead of seven."""
+
+    def forward(self, x):
+        """As `norms.LayerNorm`."""
+        if x.dtype != self.weight.dtype:  # under autocast
+            return super().forward(x)
+        return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)

@@ -1,0 +1,149 @@
+"""The training loss without all logits: of a large vocabulary they are as large as several layers."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from transformer_lessons.data.batches import Batch
+from transformer_lessons.data.packing import PackedBatch
+from transformer_lessons.fast.packing import packed_hidden
+from transformer_lessons.losses import label_smoothed_loss
+from transformer_lessons.masks import padding_mask
+from transformer_lessons.model import Transformer
+
+# Rows of logits that `projected_loss` has at one time: with fewer, products get small; with more, caches do.
+PART = 512
+
+
+def batch_loss(
+    model: Transformer, batch: Batch | PackedBatch, smoothing: float
+) -> tuple[Float[Tensor, ""], Int[Tensor, ""], Int[Tensor, ""]]:
+    """`losses.label_smoothed_loss` of a batch, the number of its real target tokens, and how many were right.
+
+    Only positions that have a target are projected to the vocabulary. Packed or padded, a pair has the same loss.
+    """
+    real = batch.tgt_out != model.config.pad_id
+    hidden, targets = _hidden(model, batch)[real], batch.tgt_out[real]
+    options = {"pad_id": model.config.pad_id, "smoothing": smoothing}
+    if _in_parts(model, hidden):
+        return projected_loss(hidden, model.output.weight, targets, **options)
+    logits = model.output(hidden)
+    return *label_smoothed_loss(logits, targets, **options), (logits.argmax(-1) == targets).sum()
+
+
+def _hidden(model: Transformer, batch: Batch | PackedBatch) -> Float[Tensor, "batch target d_model"]:
+    if isinstance(batch, PackedBatch):
+        return packed_hidden(model, batch)
+    src_mask = padding_mask(batch.src, model.config.pad_id)
+    return model.decode(batch.tgt_in, model.encode(batch.src, src_mask), src_mask)
+
+
+def _in_parts(model: Transformer, hidden: Tensor) -> bool:
+    """Not where a compiler sees to it; not in float16, in which small gradients would be zero before they are scaled."""
+    is_plain = type(model.output) is nn.Linear and model.output.bias is None
+    return is_plain and not torch.compiler.is_compiling() and _computed_in(hidden) != torch.float16
+
+
+def _computed_in(x: Tensor) -> torch.dtype:
+    """What products with x are computed in: its own type or, but for float64, that of `torch.autocast`."""
+    device = x.device.type
+    is_cast = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+    return torch.get_autocast_dtype(device) if is_cast and x.dtype != torch.float64 else x.dtype
+
+
+def projected_loss(
+    hidden: Float[Tensor, "tokens d_model"],
+    weight: Float[Tensor, "vocab d_model"],
+    targets: Int[Tensor, " tokens"],
+    *,
+    pad_id: int,
+    smoothing: float = 0.1,
+) -> tuple[Float[Tensor, ""], Int[Tensor, ""], Int[Tensor, ""]]:
+    """`losses.label_smoothed_loss` of ``hidden @ weight.T``, for 512 tokens at a time; none of them padding.
+
+    ``∂L / ∂hidden = (p − q) W,  ∂L / ∂W = (p − q)ᵀ hidden``
+
+    As nothing but a factor will come from above, each part's share of both gradients is computed at once, and its
+    logits are forgotten (as by Hsu et al. 2024, https://arxiv.org/abs/2410.10989). In a step of the base model on
+    25,000 tokens they would take most of the memory; a small model's step on a CPU, in whose cache a part stays,
+    gets shorter. A pitfall: the backward pass's work is done in the forward pass; under `torch.no_grad` it is not.
+
+    Returns:
+        The sum, in nats; the number of tokens; and for how many of them the largest logit is right.
+    """
+    if not torch.is_grad_enabled():  # which the function itself could not ask
+        hidden, weight = hidden.detach(), weight.detach()
+    loss, right = _ProjectedLoss.apply(hidden, weight, targets, pad_id, smoothing, _computed_in(hidden))
+    return loss, torch.tensor(len(targets), device=targets.device), right
+
+
+class _ProjectedLoss(torch.autograd.Function):
+    """The sum and the right ones; the gradients, for a loss whose own gradient is one, wait for their factor."""
+
+    @staticmethod
+    def forward(ctx, hidden, weight, targets, pad_id, smoothing, dtype):
+        wide = torch.promote_types(dtype, torch.float32)
+        loss, right = hidden.new_zeros((), dtype=wide), targets.new_zeros(())
+        needs_hidden, needs_weight, *_ = ctx.needs_input_grad
+        of_hidden = torch.empty_like(hidden) if needs_hidden else None
+        of_weight = torch.zeros_like(weight, dtype=wide) if needs_weight else None
+        with torch.autocast(hidden.device.type, enabled=False):
+            matrix = weight.to(dtype)
+            for start in range(0, len(hidden), PART):
+                part = slice(start, start + PART)
+                x = hidden[part].to(dtype)
+                added, hits, p = _of_part(x @ matrix.T, targets[part], pad_id, smoothing)
+                loss += added
+                right += hits
+                if not (needs_hidden or needs_weight):
+                    continue
+                difference = _difference(p, targets[part], pad_id, smoothing).to(dtype)
+                if needs_hidden:
+                    of_hidden[part] = difference @ matrix
+                if needs_weight:
+                    _add_product(of_weight, difference.T, x)
+                del p, difference  # before there are those of the next part
+        ctx.save_for_backward(of_hidden, of_weight)
+        return loss, right
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, gradient, _):
+        scaled = [None if saved is None else saved * gradient for saved in ctx.saved_tensors]
+        return *scaled, None, None, None, None
+
+
+def _of_part(logits: Tensor, targets: Tensor, pad_id: int, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
+    """The sum, the right ones, and p, which in float32 takes the place of the logits.
+
+    With scores s, which are the logits less the largest, ``log p = s − log Σ exp s``; and as q adds up to one,
+    ``−Σ q log p = log Σ exp s − Σ q s``. So each exponential is taken once, and nothing is written twice.
+    """
+    largest, which = logits.max(-1, keepdim=True)
+    right = (which.squeeze(-1) == targets).sum()
+    scores = logits.to(torch.promote_types(logits.dtype, torch.float32)).sub_(largest)
+    expected = (1 - smoothing) * scores.gather(-1, targets[:, None]).squeeze(-1)
+    if smoothing:
+        others = scores.sum(-1) - scores[:, pad_id]
+        expected = expected + smoothing / (scores.size(-1) - 1) * others
+    p = scores.exp_()
+    total = p.sum(-1, keepdim=True)
+    loss = total.log().squeeze(-1) - expected
+    return loss.sum(), right, p.div_(total)
+
+
+def _difference(p: Tensor, targets: Tensor, pad_id: int, smoothing: float) -> Tensor:
+    """p − q, in the place of p."""
+    share = smoothing / (p.size(-1) - 1)
+    p.sub_(share)
+    p[:, pad_id] += share
+    right = torch.full_like(targets[:, None], smoothing - 1, dtype=p.dtype)
+    return p.scatter_add_(-1, targets[:, None], right)
+
+
+def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
+    """``total += a @ b``, if the types allow it without a matrix for the product."""
+    if a.dtype == total.dtype:
+        torch.addmm(total, a, b, out=total)
+    else:
+        total += a @ b

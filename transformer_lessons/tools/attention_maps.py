@@ -1,0 +1,40 @@
+"""Where every attention of a model looks."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from transformer_lessons.attention import MultiHeadAttention, scaled_dot_product_attention
+
+
+@torch.no_grad()
+def attention_maps(model: nn.Module, *inputs: Tensor) -> dict[str, Float[Tensor, "batch heads queries keys"]]:
+    """Run ``model(*inputs)`` and return every `MultiHeadAttention`'s weights by its name in the model.
+
+    A pitfall: weights stored on a module, as some do to look at them, hold the whole graph of the last call alive;
+    here the modules keep nothing.
+    """
+    modules = {name: part for name, part in model.named_modules() if isinstance(part, MultiHeadAttention)}
+    own = {name: vars(module).get("attention") for name, module in modules.items()}
+    maps = {}
+
+    def keeping(name, attend):
+        def attention(*given, **options):
+            output, weights = attend(*given, **options)
+            if weights is None:  # a fused kernel never has them
+                output, weights = scaled_dot_product_attention(*given, **options)
+            maps[name] = weights
+            return output, weights
+
+        return attention
+
+    try:
+        for name, module in modules.items():
+            module.attention = keeping(name, module.attention)
+        model(*inputs)
+    finally:
+        for name, module in modules.items():
+            del module.attention
+            if own[name] is not None:
+                module.attention = own[name]
+    return maps
