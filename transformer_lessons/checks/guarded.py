@@ -1073,11 +1073,12 @@ class Transformer(nn.Module):
         if ids.size(1) > longest:
             raise ValueError(f"{name}: expected at most max_length = {longest} tokens, got {ids.size(1)}")
 
-    def encode(self, src: Tensor) -> Tensor:
+    def encode(self, src: Tensor, src_mask: Tensor | None = None) -> Tensor:  # as the canon has it, and as it was
         self._check_ids("src", src)
-        mask, x = padding_mask(src, self.config.pad_id), self.source_embedding(src)
+        src_mask = padding_mask(src, self.config.pad_id) if src_mask is None else src_mask
+        x = self.source_embedding(src)
         for layer in self.encoder_layers:
-            x = layer(x, mask)
+            x = layer(x, src_mask)
         return self.encoder_norm(x)
 
     def decode(
