@@ -17,9 +17,9 @@ from statistics import mean, median
 import torch
 from tqdm import tqdm
 
-from transformer_lessons.files import write_json
-from transformer_lessons.runs import new_trainer, versions
-from transformer_lessons.tasks import NumberWords
+from transformer_lessons.data.files import write_json
+from transformer_lessons.trainer.runs import new_trainer, versions
+from transformer_lessons.trainer.tasks import NumberWords
 
 DEFAULT, PACKAGE, STEPS = "default", "transformer_lessons", 12
 WAYS = [DEFAULT, "OMP_WAIT_POLICY=PASSIVE", *(f"GOMP_SPINCOUNT={n}" for n in (200, 2_000, 20_000)), PACKAGE]
