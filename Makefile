@@ -17,8 +17,6 @@ PRETRAINED := transformer_lessons/pretrained/number_words
 FIND_LINKS := $(foreach link,$(PIP_FIND_LINKS),--find-links '$(link)')
 # nbgrader starts `alembic` and Jupyter starts kernels by name: they must find this environment first.
 export PATH := $(abspath $(VENV))/$(notdir $(BIN))$(if $(filter Windows_NT,$(OS)),;,:)$(PATH)
-# Waiting threads sleep instead of spinning, which on a busy machine is the difference between slow and very slow.
-export OMP_WAIT_POLICY ?= PASSIVE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup book test test-package test-colab test-full notebooks model coverage mutants lint site-check pdf serve \

@@ -35,34 +35,6 @@ def test_unit_variance_on_both_sides():
     assert logits.var().item() == pytest.approx(1, abs=0.08)
 
 
-@pytest.mark.parametrize("shape", [(0, 5), (2, 0)])
-def test_nothing_to_embed(shape):
-    assert TokenEmbedding(11, 7)(torch.zeros(shape, dtype=torch.long)).shape == (*shape, 7)
-
-
-def test_one_token_of_width_one():
-    embedding = TokenEmbedding(1, 1)
-    assert torch.equal(embedding(torch.zeros(1, 2, dtype=torch.long)), embedding.weight.expand(1, 2, 1))
-
-
-@pytest.mark.parametrize("bad", [-1, 11, 1_000_000])
-def test_ids_outside_the_vocabulary(bad):
-    with pytest.raises(ValueError, match=f"ids: expected 0 to 10, got {bad}"):
-        TokenEmbedding(11, 7)(torch.tensor([[0, bad, 10]]))
-
-
-@pytest.mark.parametrize(
-    ("sizes", "complaint"),
-    [
-        ((0, 7), "vocab_size: expected an integer, 1 or more, got 0"),
-        ((11, -1), "d_model: expected an integer, 1 or more, got -1"),
-    ],
-)
-def test_sizes(sizes, complaint):
-    with pytest.raises(ValueError, match=complaint):
-        TokenEmbedding(*sizes)
-
-
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("offset", [0, 2])
 def test_token_plus_position(offset, dtype):

@@ -8,10 +8,8 @@ from compare import DTYPES
 from conftest import assert_close
 from torch import nn
 
-from transformer_lessons import expect
 from transformer_lessons.encodings import (
     LearnedEncoding,
-    RotaryEncoding,
     SinusoidalEncoding,
     shift_matrix,
     sinusoidal,
@@ -68,9 +66,6 @@ def test_another_base():
     row = [math.sin(3), math.cos(3), math.sin(1 / 3), math.cos(1 / 3)]
     assert_close(sinusoidal(4, 4, base=81.0, dtype=torch.float64)[3], torch.tensor(row, dtype=torch.float64))
     assert torch.equal(sinusoidal(5, 6, base=10_000.0), sinusoidal(5, 6))
-    # Base 2.25 = 1.5²: anything above 1 will do.
-    assert_close(sinusoidal(4, 4, base=2.25)[3, 2:], torch.tensor([math.sin(2), math.cos(2)]))
-    assert_close(sinusoidal(4, 4, base=1.44)[3, 2:], torch.tensor([math.sin(2.5), math.cos(2.5)]))
 
 
 def test_tables_go_where_they_are_wanted():
@@ -78,8 +73,6 @@ def test_tables_go_where_they_are_wanted():
         assert make(device="meta").device.type == "meta"
         assert make(dtype=torch.bfloat16).dtype == torch.bfloat16
         assert make().dtype == torch.float32
-        with torch.device("meta"):
-            assert make().device.type == "meta"
 
 
 # --- shift_matrix
@@ -107,67 +100,11 @@ def test_shifts_add_up_and_turn_back():
     assert_close(first @ first.T, torch.eye(14, dtype=torch.float64))
 
 
-# --- RotaryEncoding
-
-
-def turned_by_hand(x: torch.Tensor, t: int, base: float) -> list[float]:
-    """Entries 2i and 2i + 1 turned counterclockwise by t · base^(−2i / d)."""
-    entries = []
-    for pair in range(len(x) // 2):
-        angle = t * base ** (-2 * pair / len(x))
-        a, b = x[2 * pair].item(), x[2 * pair + 1].item()
-        entries += [
-            a * math.cos(angle) - b * math.sin(angle),
-            a * math.sin(angle) + b * math.cos(angle),
-        ]
-    return entries
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("options", [{}, {"base": 500.0}])
-def test_rotary_against_a_loop(options, dtype):
-    module, x = RotaryEncoding(6, 101, **options).to(dtype), torch.randn(2, 3, 4, 6, dtype=dtype)
-    positions = [0, 100, 7, 7]
-    base = options.get("base", 10_000.0)
-    places = [(b, h, n) for b in range(2) for h in range(3) for n in range(4)]
-    expected = [turned_by_hand(x[b, h, n], positions[n], base) for b, h, n in places]
-    assert_close(module(x, torch.tensor(positions)), torch.tensor(expected, dtype=dtype).view_as(x))
-
-
-def test_rotary_scores_see_distances_only():
-    module = RotaryEncoding(14, 1000).double()
-    query, key = torch.randn(2, 1, 3, 1, 14, dtype=torch.float64)
-
-    def score(t: int, s: int) -> torch.Tensor:
-        return module(query, torch.tensor([t])) @ module(key, torch.tensor([s])).mT
-
-    assert_close(score(5, 2), score(905, 902))
-    assert_close(score(5, 5), query @ key.mT)
-    assert (score(5, 2) - score(5, 3)).abs().min() > 1e-4
-    assert (score(5, 2) - score(2, 5)).abs().min() > 1e-4
-
-
-def test_rotary_turns_half_precision_in_float32():
-    module, x = RotaryEncoding(14, 2000).half(), torch.randn(1, 1, 1, 14).half()
-    assert module.table.dtype == torch.float32  # 1,999 rounds to 2,000 in bfloat16
-    actual = module(x, torch.tensor([1999]))
-    expected = RotaryEncoding(14, 2000).double()(x.double(), torch.tensor([1999]))
-    assert actual.dtype == torch.float16
-    assert_close(actual.double(), expected, tolerance=1e-3)
-
-
-def test_rotary_holds_nothing_learned_and_all_digits():
-    module = RotaryEncoding(6, 13, base=50.0)
-    assert module.state_dict() == {}
-    assert torch.equal(module.double().table, sinusoidal(13, 6, base=50.0, dtype=torch.float64))
-    assert module.to("meta").table.device.type == "meta"
-    with torch.device("meta"):
-        empty = RotaryEncoding(6, 13, base=50.0)
-    assert torch.equal(empty.to_empty(device="cpu").table, sinusoidal(13, 6, base=50.0))
+# --- The modules
 
 
 @pytest.mark.parametrize("encoding", [SinusoidalEncoding, LearnedEncoding])
-@pytest.mark.parametrize("offset", [0, 3, torch.tensor(3)])
+@pytest.mark.parametrize("offset", [0, 3])
 def test_row_t_is_added_at_position_t(encoding, offset):
     module, x = encoding(7, 13), torch.randn(2, 5, 7)
     expected = torch.stack([x[:, t] + module.table[int(offset) + t] for t in range(5)], dim=1)
@@ -193,12 +130,6 @@ def test_sinusoidal_encoding_has_all_the_digits_of_every_dtype():
         assert torch.equal(network[0].table, sinusoidal(13, 7, dtype=dtype))
 
 
-def test_sinusoidal_encoding_can_be_built_without_memory_first():
-    with torch.device("meta"):
-        module = SinusoidalEncoding(7, 13)
-    assert torch.equal(module.to_empty(device="cpu").table, sinusoidal(13, 7))
-
-
 def test_learned_encoding_learns_the_rows_it_used_and_no_other():
     module = LearnedEncoding(7, 13).double()
     cotangent = torch.randn(2, 5, 7, dtype=torch.float64)
@@ -217,67 +148,13 @@ def test_up_to_max_length_and_no_further(encoding):
     module = encoding(7, 5)
     assert module(torch.zeros(1, 5, 7)).shape == (1, 5, 7)
     assert module(torch.zeros(1, 2, 7), offset=3).shape == (1, 2, 7)
-    with pytest.raises(ValueError, match="x: expected at most max_length = 5 positions, got 6"):
+    with pytest.raises(ValueError, match="x: expected at most 5 positions"):
         module(torch.zeros(1, 6, 7))
-    with pytest.raises(ValueError, match="x: expected at most max_length = 5 positions, got 6"):
+    with pytest.raises(ValueError, match="x: expected at most 5 positions"):
         module(torch.zeros(1, 2, 7), offset=4)
-    with pytest.raises(ValueError, match=r"x: expected a last axis of d_model = 7, got \(1, 2, 1\)"):
-        module(torch.zeros(1, 2, 1))
 
 
-@pytest.mark.parametrize(
-    ("length", "d_model", "complaint"),
-    [
-        (-1, 4, "length: expected an integer, 0 or more, got -1"),
-        (3, 0, "d_model: expected an integer, 1 or more, got 0"),
-    ],
-)
-def test_complaints(length, d_model, complaint):
-    with pytest.raises(ValueError, match=complaint):
-        sinusoidal(length, d_model)
-
-
-@pytest.mark.usefixtures("no_shape_checks")
-@pytest.mark.parametrize(
-    ("call", "complaint"),
-    [
-        (lambda: shift_matrix(1, 7), "d_model: expected an even number, 2 or more, got 7"),
-        (lambda: shift_matrix(1, 0), "d_model: expected an even number, 2 or more, got 0"),
-        (lambda: shift_matrix(1, 4.0), "d_model: expected an even number, 2 or more, got 4.0"),
-        (lambda: shift_matrix(1.5, 4), "k: expected an integer, got 1.5"),
-        (lambda: sinusoidal(3, 4, base=1), "base: expected a number above 1, got 1"),
-        (lambda: sinusoidal(3, 4, base=math.inf), "base: expected a number above 1, got inf"),
-        (lambda: RotaryEncoding(7, 13), "d_k: expected an even number, got 7"),
-        (lambda: RotaryEncoding(6, 0), "max_length: expected an integer, 1 or more, got 0"),
-        (
-            lambda: RotaryEncoding(6, 13)(torch.zeros(1, 1, 2, 4), torch.arange(2)),
-            r"heads: expected a last axis of d_k = 6, got \(1, 1, 2, 4\)",
-        ),
-        (
-            lambda: RotaryEncoding(6, 13)(torch.zeros(1, 1, 2, 6), torch.tensor([12, 13])),
-            "positions: expected 0 to 12,.* got 13",
-        ),
-        (
-            lambda: RotaryEncoding(6, 13)(torch.zeros(1, 1, 2, 6), torch.tensor([-1, 2])),
-            "positions: expected 0 to 12,.* got -1",
-        ),
-    ],
-)
-def test_more_complaints(call, complaint):
-    with pytest.raises(ValueError, match=complaint):
-        call()
-
-
-def test_rotary_of_no_position():
-    assert RotaryEncoding(6, 13)(torch.zeros(2, 3, 0, 6), torch.arange(0)).shape == (2, 3, 0, 6)
-
-
-@pytest.mark.usefixtures("no_shape_checks")
-def test_no_position_before_the_first():
-    with pytest.raises(ValueError, match="offset: expected an integer, 0 or more, got -1"):
-        SinusoidalEncoding(3, 7)(torch.zeros(2, 5, 3), -1)
-
-
-def test_an_offset_that_would_cost_a_wait_is_not_looked_at():
-    assert expect.offset(torch.tensor(3)) == 3
-    assert expect.offset(torch.tensor(3, device="meta")) == 0
+@pytest.mark.parametrize("d_model", [0, 7])
+def test_a_lone_sine_cannot_be_shifted(d_model):
+    with pytest.raises(ValueError, match=f"d_model: expected an even number, got {d_model}"):
+        shift_matrix(1, d_model)

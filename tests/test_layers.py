@@ -6,13 +6,9 @@ from compare import DTYPES, assert_same_module, layer_to_torch, perturb
 from conftest import assert_close
 from torch import nn
 
-from transformer_lessons.cache import KeyValueCache
 from transformer_lessons.config import TransformerConfig
-from transformer_lessons.fast.dropout import Dropout
-from transformer_lessons.feed_forward import SwiGLU
-from transformer_lessons.layers import AddAndNorm, DecoderLayer, EncoderLayer, LayerCache
+from transformer_lessons.layers import AddAndNorm, DecoderLayer, EncoderLayer
 from transformer_lessons.masks import padding_mask
-from transformer_lessons.norms import RMSNorm
 
 SIZES = {"d_model": 15, "num_heads": 3, "d_ff": 23}
 SOURCE, TARGET = 7, 11
@@ -81,7 +77,7 @@ def test_dropout_is_on_the_output_of_every_sublayer_and_nowhere_else(norm_first)
     theirs = theirs_of(nn.TransformerDecoderLayer, dropout=0.3, norm_first=norm_first)
     theirs.load_state_dict(layer_to_torch(ours.state_dict()))
     theirs.self_attn.dropout = theirs.multihead_attn.dropout = theirs.dropout.p = 0.0
-    theirs.dropout1, theirs.dropout2, theirs.dropout3 = (Dropout(0.3) for _ in range(3))
+    theirs.dropout1, theirs.dropout2, theirs.dropout3 = (nn.Dropout(0.3) for _ in range(3))
     # One sequence only: PyTorch swaps batch and length inside, and entries are drawn in the order of memory.
     x, memory = torch.randn(1, TARGET, 15), torch.randn(1, SOURCE, 15)
     torch.manual_seed(1)
@@ -109,69 +105,3 @@ def test_where_the_norm_stands(norm_first):
     x = torch.randn(2, 7, 15)
     expected = x + 3 * block.norm(x) if norm_first else block.norm(x + 3 * x)
     assert_close(block(x, lambda y: 3 * y), expected)
-
-
-def test_rms_norm_by_choice():
-    layer = DecoderLayer(config(norm="rms"))
-    assert sum(isinstance(module, RMSNorm) for module in layer.modules()) == 3
-    assert not any(name.endswith("norm.bias") for name in layer.state_dict())
-
-
-def test_swiglu_by_choice():
-    layer = EncoderLayer(config(activation="swiglu"))
-    assert isinstance(layer.feed_forward, SwiGLU)
-    assert layer.feed_forward.W_3.weight.shape == (23, 15)
-    x = torch.randn(2, SOURCE, 15)
-    y = layer.add_norm_self(x, layer.self_attention)
-    assert_close(layer(x), layer.add_norm_feed_forward.norm(y + layer.feed_forward(y)))
-
-
-def test_fewer_key_value_heads_by_choice():
-    layer = DecoderLayer(config(d_model=18, num_heads=6, num_key_value_heads=2))
-    for attention in (layer.self_attention, layer.cross_attention):
-        assert (attention.num_heads, attention.num_key_value_heads) == (6, 2)
-        assert attention.W_k.weight.shape == attention.W_v.weight.shape == (6, 18)
-
-
-def test_rotary_positions_by_choice_turn_self_attention_and_not_cross():
-    layer = perturb(DecoderLayer(config(d_model=12, num_heads=3, position="rotary", max_length=29))).double()
-    assert layer.rotate.table.shape == (29, 4)
-    x, memory = (torch.randn(2, n, 12, dtype=torch.float64) for n in (TARGET, SOURCE))
-    y = layer.add_norm_self.norm(x + layer.self_attention(x, is_causal=True, rotate=layer.rotate))
-    z = layer.add_norm_cross.norm(y + layer.cross_attention(y, memory))
-    expected = layer.add_norm_feed_forward.norm(z + layer.feed_forward(z))
-    assert_close(layer(x, memory), expected)
-    encoder = perturb(EncoderLayer(config(d_model=12, num_heads=3, position="rotary"))).double()
-    y = encoder.add_norm_self.norm(x + encoder.self_attention(x, rotate=encoder.rotate))
-    assert_close(encoder(x), encoder.add_norm_feed_forward.norm(y + encoder.feed_forward(y)))
-    assert EncoderLayer(config()).rotate is DecoderLayer(config()).rotate is None
-
-
-def test_a_target_mask_with_a_cache_is_over_its_slots():
-    layer = perturb(DecoderLayer(config())).double().requires_grad_(False)
-    x, memory = torch.randn(2, 5, 15, dtype=torch.float64), torch.randn(2, SOURCE, 15, dtype=torch.float64)
-    seen = torch.tensor([True, False, True, True, True, True, True])
-    whole = layer(x, memory, tgt_mask=seen[None, :5])
-    caches = LayerCache(*(KeyValueCache(2, n, 3, 5, dtype=torch.float64) for n in (7, SOURCE)))
-    pieces = [layer(piece, memory, tgt_mask=seen[None], cache=caches) for piece in x.split([2, 1, 2], dim=1)]
-    assert_close(torch.cat(pieces, dim=1), whole)
-
-
-def test_the_source_is_projected_once_a_sentence_where_there_is_a_cache():
-    layer, sources = DecoderLayer(config()).double().requires_grad_(False), []
-    layer.cross_attention.W_k.register_forward_hook(lambda module, given, result: sources.append(result))
-    x, memory = torch.randn(2, 5, 15, dtype=torch.float64), torch.randn(2, SOURCE, 15, dtype=torch.float64)
-    caches = LayerCache(*(KeyValueCache(2, n, 3, 5, dtype=torch.float64) for n in (5, SOURCE)))
-    for piece in x.split([2, 1, 2], dim=1):
-        layer(piece, memory, cache=caches)
-    assert len(sources) == 1
-
-
-@NORM_FIRST
-def test_later_positions_reach_no_earlier_one(norm_first):
-    layer = perturb(DecoderLayer(config(norm_first=norm_first))).eval()
-    x, memory = torch.randn(2, TARGET, 15), torch.randn(2, SOURCE, 15)
-    changed = x.clone()
-    changed[:, 5:] = torch.randn(2, TARGET - 5, 15)
-    assert torch.equal(layer(x, memory)[:, :5], layer(changed, memory)[:, :5])
-    assert not torch.equal(layer(x, memory)[:, 5:], layer(changed, memory)[:, 5:])

@@ -28,11 +28,6 @@ def test_causal_mask():
     assert torch.equal(causal_mask(3)[0, 0], table("x.. xx. xxx"))
 
 
-@pytest.mark.parametrize("length", [0, 1, 2, 7])
-def test_causal_mask_is_torch_tril(length):
-    assert torch.equal(causal_mask(length)[0, 0], torch.ones(length, length).tril() == 1)
-
-
 def test_causal_mask_aligns_the_last_query_with_the_last_key():
     assert torch.equal(causal_mask(2, 5)[0, 0], table("xxxx. xxxxx"))
 
@@ -67,13 +62,6 @@ def test_combine_of_nothing():
     assert torch.equal(combine(None, mask), mask)
 
 
-def test_combine_leaves_its_arguments_alone():
-    first, second = causal_mask(3), table("xx. ... xxx")
-    combine(first, second)
-    assert torch.equal(first, causal_mask(3))
-    assert torch.equal(second, table("xx. ... xxx"))
-
-
 INF = float("inf")
 
 
@@ -105,44 +93,23 @@ def test_masks_are_made_where_they_are_needed():
     assert padding_mask(ids, 0).device.type == "meta"
     assert segment_mask(ids, ids).device.type == "meta"
     assert causal_mask(3, 5, device="meta").device.type == "meta"
-    without_values = boolean(torch.zeros(2, 3, device="meta"))
-    assert (without_values.device.type, without_values.dtype) == ("meta", torch.bool)
 
 
 @pytest.mark.usefixtures("no_shape_checks")
 @pytest.mark.parametrize(
     ("call", "complaint"),
     [
-        (
-            lambda: padding_mask(torch.zeros(2, 3), 0),
-            r"ids: expected int64 or int32 .* got torch.float32 \(2, 3\)",
-        ),
-        (lambda: padding_mask(torch.zeros(2, 3) == 0, 0), "ids: expected int64 or int32 .* got torch.bool"),
-        (lambda: padding_mask(torch.tensor([1, 2]), 0), r"ids: expected .* \(batch, length\), got .* \(2,\)"),
-        (lambda: causal_mask(-1), "queries: expected an integer, 0 or more, got -1"),
-        (lambda: causal_mask(5, 3), r"keys: expected at least as many as queries \(5\), got 3"),
-        (
-            lambda: segment_mask(torch.zeros(2, 3, dtype=torch.long), torch.zeros(5, 3, dtype=torch.long)),
-            "key_segments: expected batch size 2, got 5",
-        ),
-        (
-            lambda: combine(causal_mask(2), torch.ones(2, 2)),
-            r"masks\[1\]: expected booleans, True = may attend, or floats, .*, got torch.float32 with 1 in it",
-        ),
-        (
-            lambda: boolean(torch.tensor([0.0, -1e4, 0.5, 7.0])),
-            "^mask: .* −inf = may not, got .* with 0.5 in it",
-        ),
-        (lambda: boolean(torch.tensor([-9999.0])), "^mask: expected .*, got torch.float32 with -9999 in it"),
-        (lambda: boolean(torch.tensor([0.0, 1e4])), "^mask: expected .*, got torch.float32 with 10000 in it"),
-        (lambda: additive(torch.ones(2)), "^mask: expected booleans, True = may attend, got torch.float32"),
-        (
-            lambda: combine(table("xx xx xx"), table("xxx xxx xxx")),
-            r"masks\[1\]: expected .*\(3, 2\).*got \(3, 3\)",
-        ),
-        (lambda: combine(torch.ones(2, 2, dtype=torch.int64)), r"masks\[0\]: expected .*, got torch.int64"),
+        (lambda: padding_mask(torch.zeros(2, 3), 0), r"ids: expected \(batch, keys\), got"),
+        (lambda: padding_mask(torch.tensor([1, 2]), 0), r"ids: expected \(batch, keys\), got"),
+        (lambda: causal_mask(-1), "expected 0 ≤ queries ≤ keys: -1, -1"),
+        (lambda: causal_mask(5, 3), "expected 0 ≤ queries ≤ keys: 5, 3"),
+        (lambda: boolean(torch.tensor([0.0, -1e4, 0.5])), "mask: expected booleans, or floats 0 and −inf"),
+        (lambda: boolean(torch.tensor([-9999.0])), "mask: expected booleans"),
+        (lambda: boolean(torch.tensor([0.0, 1e4]), "src_mask"), "^src_mask: expected booleans"),
+        (lambda: combine(torch.ones(2, 2, dtype=torch.int64)), "mask: expected booleans"),
+        (lambda: additive(torch.ones(2)), "^mask: expected booleans, got torch.float32"),
     ],
 )
-def test_complaints(call, complaint):
+def test_what_could_mean_either_thing_is_refused(call, complaint):
     with pytest.raises(ValueError, match=complaint):
         call()

@@ -1,12 +1,10 @@
-"""Learning rates against the formulas, driven through torch.optim."""
-
-import math
+"""The learning rate against the formula, driven through torch.optim."""
 
 import pytest
 import torch
-from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR
+from torch.optim.lr_scheduler import LambdaLR
 
-from transformer_lessons.schedule import warmup_cosine, warmup_inverse_sqrt
+from transformer_lessons.schedule import warmup_inverse_sqrt
 
 
 def rates(make_scheduler, steps: int, lr: float = 1.0) -> list[float]:
@@ -50,36 +48,3 @@ def test_one_of_everything_is_enough():
 
 def test_step_zero_counts_as_one():
     assert warmup_inverse_sqrt(0, 512, 101) == warmup_inverse_sqrt(1, 512, 101) > 0
-    assert warmup_cosine(0, 0.5, 10, 100) == warmup_cosine(1, 0.5, 10, 100) == 0.05
-
-
-@pytest.mark.parametrize("warmup", [0, 13])
-def test_cosine_decay_is_torchs(warmup):
-    decay = rates(lambda optimizer: CosineAnnealingLR(optimizer, T_max=89), 90, lr=0.3)
-    ours = [warmup_cosine(step, 0.3, warmup, warmup + 89) for step in range(warmup, warmup + 90)]
-    assert ours == pytest.approx(decay, abs=1e-12)
-
-
-def test_cosine_by_hand():
-    assert [warmup_cosine(step, 0.8, 4, 8) for step in range(1, 5)] == pytest.approx([0.2, 0.4, 0.6, 0.8])
-    quarter = 0.8 * (1 + math.sqrt(0.5)) / 2  # cos 45°
-    assert [warmup_cosine(step, 0.8, 4, 8) for step in range(5, 9)] == pytest.approx(
-        [quarter, 0.4, 0.8 - quarter, 0]
-    )
-    assert warmup_cosine(1000, 0.8, 4, 8) == 0  # and stays there
-
-
-@pytest.mark.parametrize(
-    ("call", "complaint"),
-    [
-        (lambda: warmup_inverse_sqrt(-1, 512, 10), "step: expected an integer, 0 or more, got -1"),
-        (lambda: warmup_inverse_sqrt(1, 0, 10), "d_model: expected an integer, 1 or more, got 0"),
-        (lambda: warmup_inverse_sqrt(1, 512, 0), "warmup_steps: expected an integer, 1 or more, got 0"),
-        (lambda: warmup_cosine(-1, 0.1, 1, 10), "step: expected an integer, 0 or more, got -1"),
-        (lambda: warmup_cosine(1, 0.1, 10, 10), "warmup_steps: expected 0 to 9, below total_steps, got 10"),
-        (lambda: warmup_cosine(1, 0.1, -1, 10), "warmup_steps: expected an integer, 0 or more, got -1"),
-    ],
-)
-def test_complaints(call, complaint):
-    with pytest.raises(ValueError, match=complaint):
-        call()

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 
 def frequencies(d_model: int, base: float = 10_000.0) -> Float[Tensor, " pairs"]:
-    """``ω_k = base^(−2k / d_model)``, in radians a position, for each pair of dimensions, the fastest first (§3.5).
+    """``ω_k = base^(−2k / d_model)``, in radians a position, one for each pair of dimensions (§3.5).
 
     A pitfall: 2k already steps by two, so the exponent is not 2·(2k).
     """

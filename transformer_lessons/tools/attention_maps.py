@@ -8,11 +8,13 @@ from transformer_lessons.attention import MultiHeadAttention, scaled_dot_product
 
 
 @torch.no_grad()
-def attention_maps(model: nn.Module, *inputs: Tensor) -> dict[str, Float[Tensor, "batch heads queries keys"]]:
-    """Run ``model(*inputs)`` and return every `MultiHeadAttention`'s weights by its name in the model.
+def attention_maps(
+    model: nn.Module, *inputs, **options
+) -> dict[str, Float[Tensor, "batch heads queries keys"]]:
+    """Run ``model(*inputs, **options)`` and return every `MultiHeadAttention`'s weights by its name in the model.
 
-    A pitfall: weights stored on a module, as some do to look at them, hold the whole graph of the last call alive;
-    here the modules keep nothing.
+    A pitfall: weights stored on a module, as some do to look at them, hold the whole graph of the last call
+    alive; here the modules keep nothing.
     """
     modules = {name: part for name, part in model.named_modules() if isinstance(part, MultiHeadAttention)}
     own = {name: vars(module).get("attention") for name, module in modules.items()}
@@ -31,7 +33,7 @@ def attention_maps(model: nn.Module, *inputs: Tensor) -> dict[str, Float[Tensor,
     try:
         for name, module in modules.items():
             module.attention = keeping(name, module.attention)
-        model(*inputs)
+        model(*inputs, **options)
     finally:
         for name, module in modules.items():
             del module.attention

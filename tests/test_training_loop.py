@@ -1,0 +1,88 @@
+"""The training loop against the same steps written out with PyTorch's own loss, and that it learns."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from conftest import assert_close
+
+from transformer_lessons.config import TransformerConfig
+from transformer_lessons.model import Transformer
+from transformer_lessons.training import train
+
+VOCAB, PAD = 11, 0
+CONFIG = TransformerConfig(
+    VOCAB, VOCAB, d_model=15, num_heads=3, d_ff=23, num_encoder_layers=1, num_decoder_layers=1, dropout=0.0
+)
+
+
+def batches(count: int) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+    """Sentences that say themselves backwards, of unequal lengths."""
+    made = []
+    for _ in range(count):
+        src = torch.randint(3, VOCAB, (13, 5))
+        tgt = src.flip(1)
+        src[3, 2:] = PAD
+        tgt[3] = torch.cat([src[3, :2].flip(0), torch.zeros(3, dtype=torch.long)])
+        start, end = torch.full((13, 1), 1), torch.full((13, 1), 2)
+        made.append((src, torch.cat([start, tgt], 1), torch.cat([tgt, end], 1)))
+    return made
+
+
+def rate(step: int) -> float:
+    return 0.003 * step  # another one at each step
+
+
+def test_three_steps_by_hand():
+    ours, data = Transformer(CONFIG).double(), batches(3)
+    theirs = Transformer(CONFIG).double()
+    theirs.load_state_dict(ours.state_dict())
+    losses = train(ours, data, rate, 3, smoothing=0.0, weight_decay=0.1, clip_norm=0.5)
+
+    optimizer = torch.optim.AdamW(theirs.parameters(), betas=(0.9, 0.98), eps=1e-9, weight_decay=0.1)
+    for step, (src, tgt_in, tgt_out) in enumerate(data, start=1):
+        logits = theirs(src, tgt_in)
+        loss = F.cross_entropy(logits.flatten(0, 1), tgt_out.flatten(), ignore_index=PAD)
+        theirs.zero_grad()
+        loss.backward()
+        norm = torch.stack([parameter.grad.norm() for parameter in theirs.parameters()]).norm()
+        assert norm > 0.5, "or clipping would not be tested"
+        for parameter in theirs.parameters():
+            parameter.grad *= 0.5 / (norm + 1e-6)
+        optimizer.param_groups[0]["lr"] = rate(step)
+        optimizer.step()
+        assert losses[step - 1] == pytest.approx(loss.item(), rel=1e-10)
+    for parameter, expected in zip(ours.parameters(), theirs.parameters(), strict=True):
+        assert_close(parameter.detach(), expected.detach())
+
+
+def test_it_learns_and_shows_its_progress():
+    model, seen = Transformer(CONFIG).eval(), []
+
+    def progress(steps):
+        for step in steps:
+            seen.append(step)
+            yield step
+
+    losses = train(model, batches(120), lambda step: 0.005, 120, smoothing=0.0, progress=progress)
+    assert losses[0] > 2
+    assert sum(losses[-10:]) / 10 < 0.7 * losses[0]
+    assert seen == list(range(1, 121))
+    assert model.training
+
+
+def test_dropout_is_on_while_it_trains():
+    model = Transformer(TransformerConfig(**{**vars(CONFIG), "dropout": 0.5})).eval()
+    data, start = batches(1) * 2, model.state_dict()
+    first, second = train(model, data, lambda step: 0.0, 2)
+    assert first != second
+    model.load_state_dict(start)
+
+
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+def test_products_are_computed_in_the_precision_asked_for(precision):
+    model, dtypes = Transformer(CONFIG), []
+    model.output.register_forward_hook(lambda module, inputs, output: dtypes.append(output.dtype))
+    losses = train(model, batches(2), rate, 2, precision=precision)
+    assert dtypes == [precision] * 2
+    assert all(loss > 0 for loss in losses)
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
