@@ -16,14 +16,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 from conftest import assert_close
-from torch.autograd.graph import saved_tensors_hooks
 
 from transformer_lessons.data import number_words
 from transformer_lessons.data.batches import Batches, TokenBatches
 from transformer_lessons.fast.kernels import FusedMultiHeadAttention
 from transformer_lessons.losses import label_smoothed_loss
 from transformer_lessons.model import Transformer, TransformerConfig
-from transformer_lessons.trainer import Trainer, TrainingConfig, trainer as training
+from transformer_lessons.trainer import Trainer, TrainingConfig
+from transformer_lessons.trainer import trainer as training
 from transformer_lessons.trainer.config import PRECISIONS, chosen_precision
 from transformer_lessons.trainer.loop import prefetch, stop_signal
 
@@ -142,24 +142,6 @@ def test_recomputed_with_dropout_a_step_has_the_same_bits(precision):
     assert losses[0] == losses[1]
 
 
-def test_recomputed_a_layer_keeps_its_input_and_nothing_else():
-    def kept(recompute: bool, layers: int) -> int:
-        """Bytes that the way there keeps for the way back; what is kept twice counts once."""
-        model = small_model(num_encoder_layers=layers)
-        loss = Trainer(model, small_batches(), replace(SMALL, recompute=recompute)).loss
-        alive = []  # or the next tensor would get the same address
-        with saved_tensors_hooks(lambda x: alive.append(x) or x, lambda x: x):
-            total, _, _ = loss(small_batches()[0])
-        assert total.requires_grad
-        weights = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
-        storages = {x.untyped_storage().data_ptr(): x.untyped_storage().nbytes() for x in alive}
-        return sum(size for address, size in storages.items() if address not in weights)
-
-    one_vector = 4 * small_batches()[0].src.numel() * SIZES["d_model"]
-    assert kept(True, 3) - kept(True, 2) == one_vector
-    assert kept(False, 3) - kept(False, 2) > 8 * one_vector
-
-
 def test_a_model_that_was_evaluated_is_trained_with_dropout_again():
     trainer = new_trainer(dropout=0.3)
     trainer.model.eval()
@@ -229,20 +211,26 @@ def test_settings_stay_as_they_were_checked():
         ({"compile": "yes"}, "compile: expected bool, got 'yes'"),
         ({"precision": "half"}, "precision: expected one of auto, float32, bfloat16, float16, got 'half'"),
         ({"schedule": "step"}, "schedule: expected one of cosine, inverse_sqrt, got 'step'"),
-        ({"schedule": "inverse_sqrt", "warmup_steps": 0}, "warmup_steps: expected 1 or more with inverse_sqrt, got 0"),
+        (
+            {"schedule": "inverse_sqrt", "warmup_steps": 0},
+            "warmup_steps: expected 1 or more with inverse_sqrt",
+        ),
         ({"packed_length": 9}, "packed_length: expected None without tokens, or with plain, got 9"),
-        ({"tokens": 9, "packed_length": 9, "plain": True}, "packed_length: expected None without tokens, or with plain"),
+        (
+            {"tokens": 9, "packed_length": 9, "plain": True},
+            "packed_length: expected None .* with plain, got 9",
+        ),
     ],
-)  # fmt: skip
+)
+@pytest.mark.usefixtures("no_shape_checks")
 def test_settings_are_refused_in_one_line(changes, complaint):
     with pytest.raises(ValueError, match="^" + complaint):
         TrainingConfig(**changes)
 
 
-def test_settings_that_json_writes_otherwise():
-    assert (
-        TrainingConfig(peak_learning_rate=1, clip_norm=None, tokens=9, accumulate=65).peak_learning_rate == 1
-    )
+@pytest.mark.usefixtures("no_shape_checks")
+def test_a_rate_that_json_writes_as_an_integer_is_one():
+    assert TrainingConfig(peak_learning_rate=1, tokens=9, accumulate=65).learning_rate(80) == 1
 
 
 # ---- Resumed
@@ -315,11 +303,12 @@ def test_killed_and_resumed_a_run_ends_with_the_same_bits(tmp_path, repetition):
             time.sleep(0.002)
         process.kill()
     assert process.returncode == -signal.SIGKILL
-    resumed, expected = new_trainer(here, dropout=0.1), new_trainer(dropout=0.1)
+    resumed = new_trainer(here, dropout=0.1)
     resumed.restore()
     assert resumed.step >= 20
     assert resumed.step % 10 == 0
     assert resumed.run(progress=False)
+    expected = new_trainer(dropout=0.1)
     assert expected.run(progress=False)
     assert same_weights(resumed, expected)
     assert [record["step"] for record in read_metrics(here)] == [*range(1, 61)]
@@ -562,7 +551,6 @@ def test_what_a_device_is_fast_at(monkeypatch, device, capability, dtype):
 COMPILED = """
 import functools, json, sys
 import torch
-from dataclasses import replace
 from transformer_lessons.data import number_words
 from transformer_lessons.data.batches import TokenBatches
 from transformer_lessons.data.packing import PackedBatches
@@ -573,43 +561,44 @@ torch.compile = functools.partial(torch.compile, backend=sys.argv[1])
 source, target = number_words.vocabularies()
 sizes = dict(d_model=15, num_heads=3, d_ff=17, num_encoder_layers=1, num_decoder_layers=1, dropout=0.0)
 pairs = number_words.pairs(number_words.training_numbers(307, 0))
-for is_packed in (False, True):
-    torch._dynamo.reset()
-    torch._dynamo.utils.counters.clear()
-    config, losses = TrainingConfig(steps=60, tokens=211, recompute=is_packed), []
-    batches = PackedBatches(pairs, 211, 31, seed=0) if is_packed else TokenBatches(pairs, 211, seed=0)
-    for is_compiled in (False, True):
-        torch.manual_seed(0)
-        model = Transformer(TransformerConfig(len(source), len(target), **sizes)).double()
-        trainer = Trainer(model, batches, replace(config, compile=is_compiled))
-        losses.append([trainer.train_step()["loss"] for _ in range(12)])
-    graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
-    print(json.dumps({"losses": losses, "graphs": graphs, "names": list(model.state_dict())[:1]}))
+is_packed, losses = sys.argv[2] == "packed", []
+batches = PackedBatches(pairs, 211, 31, seed=0) if is_packed else TokenBatches(pairs, 211, seed=0)
+for is_compiled in (False, True):
+    torch.manual_seed(0)
+    model = Transformer(TransformerConfig(len(source), len(target), **sizes)).double()
+    config = TrainingConfig(steps=60, tokens=211, recompute=is_packed, compile=is_compiled)
+    trainer = Trainer(model, batches, config)
+    losses.append([trainer.train_step()["loss"] for _ in range(12)])
+graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+print(json.dumps({"losses": losses, "graphs": graphs, "names": list(model.state_dict())[:1]}))
 """
 
 
-@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.full)])
-def test_a_compiled_step_is_the_same_step(backend):
-    """Batches of different shapes, padded, and packed and recomputed, in few graphs."""
-    done = subprocess.run(
-        [sys.executable, "-c", COMPILED, backend], capture_output=True, text=True, check=False
-    )
+IN_FULL = pytest.mark.full
+
+
+@pytest.mark.parametrize(
+    "backend", ["eager", *(pytest.param(name, marks=IN_FULL) for name in ("aot_eager", "inductor"))]
+)
+@pytest.mark.parametrize("rows", ["padded", pytest.param("packed", marks=IN_FULL)])
+def test_a_compiled_step_is_the_same_step(backend, rows):
+    """Batches of different shapes, in few graphs; packed ones are recomputed too."""
+    command = [sys.executable, "-c", COMPILED, backend, rows]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    results = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(results) == 2
-    for result in results:
-        plain, compiled = result["losses"]
-        assert plain[-1] < plain[0]
-        assert compiled == pytest.approx(plain, rel=0, abs=1e-10)
-        assert 1 <= result["graphs"] <= 8
-        assert result["names"] == ["source_embedding.token.weight"]  # as without compilation
+    result = json.loads(done.stdout.splitlines()[-1])
+    plain, compiled = result["losses"]
+    assert plain[-1] < plain[0]
+    assert compiled == pytest.approx(plain, rel=0, abs=1e-10)
+    assert 1 <= result["graphs"] <= 10
+    assert result["names"] == ["source_embedding.token.weight"]  # as without compilation
 
 
 # ---- What all of it is for
 
 
-@pytest.mark.parametrize("recipe", ["number-words-150", pytest.param(None, marks=pytest.mark.full)])
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 5))])
+@pytest.mark.parametrize("recipe", ["number-words-150", pytest.param(None, marks=IN_FULL)])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=IN_FULL) for seed in range(1, 5))])
 def test_number_words_are_learned(recipe, seed, tmp_path):
     command = [
         sys.executable,

@@ -91,13 +91,13 @@ def load_model(directory: Path | None = None) -> tuple[Transformer, Tokeniser, T
     return model.eval(), *load_tokenisers(directory)
 
 
-def current_sizes(sizes: dict) -> dict:
-    """The sizes in a ``config.json``, however old, as `TransformerConfig` takes them.
+# What `variants` build now was once chosen in the configuration: with the value that the canon has, it can go.
+RETIRED = {"norm": "layer", "num_key_value_heads": None}
 
-    What `variants` build now was once chosen there: with the value that the canon has, it can go.
-    """
-    retired = [("norm", "layer"), ("num_key_value_heads", None)]
-    return {name: value for name, value in sizes.items() if (name, value) not in retired}
+
+def current_sizes(sizes: dict) -> dict:
+    """The sizes in a ``config.json``, however old, as `TransformerConfig` takes them."""
+    return {name: value for name, value in sizes.items() if (name, value) not in RETIRED.items()}
 
 
 def snapshots(directory: Path) -> list[Path]:
