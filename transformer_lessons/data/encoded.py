@@ -107,6 +107,6 @@ def _write(folder: Path, pairs: Iterator[Pair], vocab_size: int) -> None:
             os.fsync(file.fileno())
     starts = np.concatenate(sizes).cumsum(0)
     if not starts[-1].all():
-        raise ValueError("pairs: expected sentences that have words on both sides, got none")
+        raise ValueError("pairs: expected some, got none")
     np.save(folder / "starts.npy", starts)
     write_json(folder / "about.json", {"pairs": len(starts) - 1, "dtype": dtype.name})

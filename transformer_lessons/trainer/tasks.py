@@ -119,8 +119,8 @@ def with_data(task: Task, data: dict) -> Task:
         raise ValueError(f"data: expected a JSON object, got {data!r}")
     for name in sorted(data.keys() - {field.name for field in fields(task)}):
         having = [task.name for task in TASKS.values() if name in {field.name for field in fields(task)}]
-        expected = f"only with --task {' or '.join(having)}" if having else "no such setting"
-        raise ValueError(f"{name}: expected {expected}, got the task {task.name}")
+        expected = f"--task {' or '.join(having)}" if having else "no such setting"
+        raise ValueError(f"{name}: expected {expected}, got {task.name}")
     return replace(task, **data)
 
 

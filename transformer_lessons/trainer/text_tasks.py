@@ -79,7 +79,10 @@ class TextTask(ABC):
 
     def read(self, text: str) -> str:
         """Any text but none at all."""
-        text.encode()  # what a terminal could not decode raises a ValueError
+        try:
+            text.encode()
+        except UnicodeEncodeError:  # half a character is what Python makes of other bytes
+            raise ValueError("text: expected UTF-8, got other bytes") from None
         if not text.strip():
             raise ValueError("text: expected a sentence, got nothing")
         return text.strip()
@@ -214,17 +217,18 @@ class Text(TextTask):
     def check(self) -> None:
         """ValueError or OSError if a file is missing, or of no use."""
         for name in ("source", "target"):
-            if not isinstance(getattr(self, name), str):
-                raise ValueError(f"{name}: expected a file with a sentence a line, got {getattr(self, name)}")
+            if not isinstance(path := getattr(self, name), str):
+                raise ValueError(f"{name}: expected a file with a sentence a line, got {path or 'none'}")
         for name in ("validation", "test"):
             if files := getattr(self, name):
                 if not isinstance(files, list | tuple) or len(files) != 2:
                     raise ValueError(f"{name}: expected two files, got {files}")
                 read_pairs(files)
-        next(aligned(Path(self.source), Path(self.target)), None)
+        if next(whole(self.corpus.sentences("train")), None) is None:
+            raise ValueError(f"{self.source}: expected sentences to train on, with their translations, got none")
         if not self.test and not distributed.rank():
-            count = len(self.corpus.held_out)
-            print(f"no --test files: {count:,} pairs of {self.source} are held out instead", file=sys.stderr)
+            number = f"{len(self.corpus.held_out):,} pairs of {self.source}"
+            print(f"no --test files: held out, to be tested on, are {number}", file=sys.stderr)
 
     @cached_property
     def corpus(self) -> TextFiles:
