@@ -1,7 +1,7 @@
 """Texts in two languages, a sentence a line: line n of one file is the translation of line n of the other.
 
-A corpus is `TextFiles`, or a module such as `multi30k` and `wmt14`. Nothing here holds it in memory. What is made of
-it, an encoding and ids (`encoded`), is made once, under a name that says of what, and kept in the user's cache.
+A corpus is `TextFiles`, or a module such as `multi30k` and `wmt14`. Nothing here holds it in memory. What is made
+of it, an encoding and ids (`encoded`), is made once, under a name that says of what, and kept in the user's cache.
 """
 
 import gzip
@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import Any, Protocol
+from types import ModuleType
+from typing import Any
 
 from tqdm import tqdm
 
@@ -24,16 +25,6 @@ from transformer_lessons.data.subwords import Subwords
 
 TextPair = tuple[str, str]
 HELD_OUT = 20, 1_000  # of 20 pairs one is held out, but no more than 1,000 of all
-
-
-class Corpus(Protocol):
-    """Sentence pairs by split: "train", "validation" or "test"."""
-
-    def sentences(self, split: str) -> Iterable[TextPair]:
-        """The sentences of a split, side by side."""
-
-    def origin(self) -> str:
-        """Another one for another training set."""
 
 
 def aligned(source: Path, target: Path) -> Iterator[TextPair]:
@@ -114,6 +105,9 @@ class TextFiles:
     def origin(self) -> str:
         """What is in the files, wherever they are."""
         return self._origin
+
+
+Corpus = TextFiles | ModuleType  # which has the same two functions
 
 
 def joint_encoding(corpus: Corpus, vocab_size: int) -> Subwords:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import ClassVar
 
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data import number_words
@@ -16,50 +16,7 @@ from transformer_lessons.model import Transformer
 from transformer_lessons.trainer.checkpoints import Tokeniser
 from transformer_lessons.trainer.config import TrainingConfig
 from transformer_lessons.trainer.evaluation import evaluate_number_words, translate
-from transformer_lessons.trainer.text_tasks import SMALL, Multi30k, Text, Wmt14, within
-
-
-@runtime_checkable
-class Task(Protocol):
-    """What the command line asks of a task, a frozen dataclass whose fields a run's config.json keeps as `data`.
-
-    Attributes:
-        name: as in ``lessons train --task NAME``, and in a run's config.json.
-        sizes: of the model, without the vocabularies'.
-        training: how it is trained by default.
-        extra_tokens: how many tokens a translation may have beyond its source's; None for as many as fit.
-        validation: two files that a run is judged on at its end, in place of the test set.
-    """
-
-    name: str
-    sizes: dict
-    training: TrainingConfig
-    extra_tokens: int | None
-    validation: Sequence[str] | None
-
-    def settings(self) -> dict:
-        """What a run keeps of it."""
-
-    def check(self) -> None:
-        """ValueError or OSError, before anything is written, for data that are of no use."""
-
-    def tokenisers(self) -> tuple[Tokeniser, Tokeniser]:
-        """What turns sentences of either language into ids."""
-
-    def pairs(self, source: Tokeniser, target: Tokeniser, config: TrainingConfig) -> Sequence[Pair]:
-        """The training set."""
-
-    def read(self, text: str) -> str | list[str]:
-        """A sentence as `source` encodes it, from what a person typed; ValueError says what is wrong with it."""
-
-    def write(self, sentence: str | list[str]) -> str:
-        """What a person wants to see of what `target` decoded."""
-
-    def evaluate(self, model: Transformer, source, target, beam_size: int, files=None) -> dict:
-        """Measured on what was not trained on, or on two files."""
-
-    def report(self, result: dict) -> list[str]:
-        """The lines that say so; the first one says the most."""
+from transformer_lessons.trainer.text_tasks import SMALL, Multi30k, Text, TextTask, Wmt14, within
 
 
 @dataclass(frozen=True)
@@ -110,6 +67,8 @@ class NumberWords:
         ]
 
 
+# Frozen dataclasses, whose fields a run's config.json keeps as `data`.
+Task = NumberWords | TextTask
 TASKS: dict[str, Task] = {task.name: task for task in (NumberWords(), Multi30k(), Wmt14(), Text())}
 
 

@@ -235,7 +235,7 @@ class Text(TextTask):
         """The files; ValueError if they are not those that a run has begun with."""
         test = tuple(map(Path, self.test)) if self.test else None
         files = TextFiles(Path(self.source), Path(self.target), test)
-        if self.trained_on not in (None, files.origin()):
+        if self.trained_on and self.trained_on != files.origin():
             files = f"{self.source} and {self.target}"
             raise ValueError(f"source: {files} have changed since the run began")
         return files
