@@ -80,7 +80,8 @@ def test_a_chapter_builds_it_word_for_word(tag):
     ours, theirs = BUILT[tag], definitions(source).get(name, ast.Pass())
     texts = [ast.unparse(node).splitlines() for node in (theirs, ours)]
     difference = "\n".join(difflib.unified_diff(*texts, path.name, "package", lineterm=""))
-    assert ast.dump(theirs) == ast.dump(ours), difference
+    is_the_same = ast.dump(theirs) == ast.dump(ours)
+    assert is_the_same, f"\n{difference}"
 
 
 def test_there_is_little_to_read():
