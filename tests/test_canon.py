@@ -76,8 +76,7 @@ def test_a_chapter_builds_it_word_for_word(tag):
     cells = CELLS.get(tag, [])
     assert len(cells) == 1, f"{len(cells)} cells of the chapters carry this tag, 1 should"
     [(path, source)] = cells
-    name = tag.rpartition(".")[2]
-    ours, theirs = BUILT[tag], definitions(source).get(name, ast.Pass())
+    ours, theirs = BUILT[tag], definitions(source).get(tag.rpartition(".")[2], ast.Pass())
     texts = [ast.unparse(node).splitlines() for node in (theirs, ours)]
     difference = "\n".join(difflib.unified_diff(*texts, path.name, "package", lineterm=""))
     is_the_same = ast.dump(theirs) == ast.dump(ours)
