@@ -1,16 +1,14 @@
 """Every test runs with the package's shape annotations checked at run time, and with a fixed seed."""
 
-import os
+import transformer_lessons  # noqa: F401  before torch: it settles how torch's threads wait
 
-# Threads that wait must not spin: on a busy machine that makes everything several times slower.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-
+# isort: split
 import jaxtyping
 import pytest
 import torch
 from hypothesis import settings
 
-# Before anything imports the package: each function then checks `Float[Tensor, "batch length d_model"]` & co.
+# Before anything imports its modules: each function then checks `Float[Tensor, "batch length d_model"]` & co.
 jaxtyping.install_import_hook("transformer_lessons", "beartype.beartype")
 
 

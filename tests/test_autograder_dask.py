@@ -34,7 +34,7 @@ def cluster(tmp_path):
     """A cluster of two workers in processes of their own; its address, and the process that keeps it."""
     program = tmp_path / "cluster.py"
     program.write_text(CLUSTER)
-    quiet = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "PYTHONPATH": str(ROOT)}
+    quiet = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
     keeper = subprocess.Popen([sys.executable, program], cwd=tmp_path, env={**os.environ, **quiet}, **pipes)
     yield keeper.stdout.readline().strip(), keeper

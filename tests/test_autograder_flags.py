@@ -372,28 +372,26 @@ def test_the_assignments_are_left_alone(folder, name):
 
 # Of the right answers in other words, those that are a library's or the package's own.
 ATTENTION = "torch.nn.functional.scaled_dot_product_attention"
+GUARDED = f"{CHECKS}.guarded"
 TAKEN = {
     "adam_step": ["torch.optim.Adam"],
     "batch_norm": ["torch.nn.BatchNorm1d", "torch.nn.functional.batch_norm"],
-    "beam": [f"{PACKAGE}.decoding", f"{PACKAGE}.decoding.beam"],
+    "beam": [GUARDED, f"{GUARDED}.beam"],
     "bleu": ["sacrebleu"],
-    "decoder_layer": [f"{PACKAGE}.config.TransformerConfig", f"{PACKAGE}.layers.DecoderLayer"],
-    "encoder_layer": [
-        f"{PACKAGE}.{n}" for n in ("config.TransformerConfig", "layers.EncoderLayer", "layers.NORMS")
-    ],
-    "greedy": [f"{PACKAGE}.decoding", f"{PACKAGE}.decoding.greedy"],
+    "decoder_layer": [f"{GUARDED}.DecoderLayer", f"{GUARDED}.TransformerConfig"],
+    "encoder_layer": [f"{GUARDED}.EncoderLayer", f"{GUARDED}.TransformerConfig"],
+    "greedy": [GUARDED, f"{GUARDED}.greedy"],
     "label_smoothing": ["torch.nn.functional.cross_entropy"],
     "layer_norm": ["torch.nn.LayerNorm", "torch.nn.functional.layer_norm"],
     "masked_batch_norm": ["torch.nn.BatchNorm1d", "torch.nn.functional.batch_norm"],
     "masked_self_attention": [ATTENTION],
-    "multi_head": [f"{PACKAGE}.attention.MultiHeadAttention"],
+    "multi_head": [f"{GUARDED}.MultiHeadAttention"],
     "rms_norm": ["torch.nn.functional.rms_norm"],
-    "rotary": [f"{PACKAGE}.encodings.RotaryEncoding", f"{PACKAGE}.encodings.shift_matrix"],
+    "rotary": [f"{GUARDED}.RotaryEncoding", f"{GUARDED}.shift_matrix"],
     "scaled_dot_product_attention": [ATTENTION],
     "transformer": [
-        *(f"{PACKAGE}.config.TransformerConfig", f"{PACKAGE}.embeddings.TokenEmbedding"),
-        *(f"{PACKAGE}.encodings.SinusoidalEncoding", f"{PACKAGE}.layers.DecoderLayer"),
-        f"{PACKAGE}.layers.EncoderLayer",
+        f"{GUARDED}.{name}"
+        for name in "DecoderLayer EncoderLayer SinusoidalEncoding TokenEmbedding TransformerConfig".split()
     ],
 }
 

@@ -51,7 +51,7 @@ class Machine:
         """
         paths = [str(self.installed), sysconfig.get_path("purelib")]
         environment = {"PYTHONPATH": os.pathsep.join(paths), "HOME": str(self.home), "MPLBACKEND": "Agg"}
-        environment |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "PATH": "/usr/bin:/bin"}
+        environment |= {"OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"}
         command = [sys.executable, "-S", "-P", *arguments]
         return subprocess.run(
             command, cwd=self.home, env=environment, capture_output=True, text=True, timeout=timeout

@@ -1,8 +1,27 @@
 """The Transformer of "Attention Is All You Need" (Vaswani et al. 2017), as the book builds it up.
 
-Section and equation numbers in the docstrings (§3.2.1, equation 1) are the paper's. Read the modules in the
-order of their floors, each importing only lower ones: `config`, `masks`, `cache`, `schedule`; `encodings`,
-`embeddings`, `norms`, `feed_forward`, `attention`, `losses`; `layers`; `model`; `decoding`, `training`.
+The modules beside this file are what the chapters build, word for word. Section and equation numbers in their
+docstrings (§3.2.1, equation 1) are the paper's. Read them in this order: `masks`, `encodings`, `embeddings`,
+`attention`, `feed_forward`, `norms`, `layers`, `model`, with `config` beside it; then `losses`, `schedule`,
+`training`, `decoding`.
+
+What is not lesson stands in rooms beside them: `variants`, `fast`, `data`, `trainer`, `checks`, `oracles`, `tools`.
 """
 
+import os
+import sys
+
 __version__ = "0.1.0"
+
+# Under Linux, torch's threads spin for milliseconds while they wait (GNU's OpenMP does), and where others want
+# the cores, all take several times as long. So few turns, a tenth of a millisecond, cost nothing alone: see
+# `benchmarks.busy`. OpenMP reads the variable when it is loaded, with torch.
+if sys.platform == "linux" and not os.environ.keys() & {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}:
+    os.environ["GOMP_SPINCOUNT"] = "2000"
+    if "torch" in sys.modules:
+        import logging  # a line that no filter of warnings makes an error of
+
+        logging.getLogger(__name__).warning(
+            "torch was imported before transformer_lessons, so its threads spin while they wait, "
+            "which on a busy machine is slow: import transformer_lessons first, or set GOMP_SPINCOUNT=2000"
+        )

@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from transformer_lessons import decoding
+from transformer_lessons.checks import guarded
 
 
 def check(beam_size, length_penalty, max_length):
@@ -38,7 +38,7 @@ def real(model, row):
 
 
 def without_cache(model, src, *, beam_size, length_penalty, max_length):
-    return decoding.beam(
+    return guarded.beam(
         model,
         src,
         beam_size=beam_size,

@@ -6,9 +6,8 @@ from torch import nn
 
 from alternates.encoder_layer import Packing
 from transformer_lessons.attention import MultiHeadAttention, scaled_dot_product_attention
-from transformer_lessons.config import TransformerConfig
+from transformer_lessons.checks.guarded import DecoderLayer, TransformerConfig
 from transformer_lessons.feed_forward import FeedForward
-from transformer_lessons.layers import DecoderLayer
 from transformer_lessons.masks import causal_mask
 
 

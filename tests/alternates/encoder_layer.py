@@ -5,9 +5,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from transformer_lessons.attention import MultiHeadAttention, scaled_dot_product_attention
-from transformer_lessons.config import TransformerConfig
+from transformer_lessons.checks.guarded import EncoderLayer, TransformerConfig
 from transformer_lessons.feed_forward import FeedForward
-from transformer_lessons.layers import NORMS, EncoderLayer
+from transformer_lessons.norms import LayerNorm
 
 
 class Packaged(EncoderLayer):
@@ -61,7 +61,7 @@ class Maps(nn.Module):
             {"W_1": nn.Linear(d, settings["d_ff"]), "W_2": nn.Linear(settings["d_ff"], d)}
         )
         self.add_norm_self = nn.ModuleDict({"norm": nn.LayerNorm(d)})
-        self.add_norm_feed_forward = nn.ModuleDict({"norm": NORMS["layer"](d)})
+        self.add_norm_feed_forward = nn.ModuleDict({"norm": LayerNorm(d)})
         self.p, self.norm_first = settings["dropout"], settings["norm_first"]
 
     def mix(self, x, mask):

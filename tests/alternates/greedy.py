@@ -2,7 +2,7 @@
 
 import torch
 
-from transformer_lessons import decoding
+from transformer_lessons.checks import guarded
 
 
 def check(model, max_length):
@@ -11,7 +11,7 @@ def check(model, max_length):
 
 
 def without_cache(model, src, *, max_length):
-    return decoding.greedy(model, src, max_length=max_length, use_cache=False)
+    return guarded.greedy(model, src, max_length=max_length, use_cache=False)
 
 
 @torch.no_grad()

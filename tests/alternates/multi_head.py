@@ -4,7 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from transformer_lessons.attention import MultiHeadAttention, scaled_dot_product_attention
+from transformer_lessons.attention import scaled_dot_product_attention
+from transformer_lessons.checks.guarded import MultiHeadAttention
 
 
 class Parts(nn.Module):

@@ -8,10 +8,14 @@ from torch import nn
 
 from alternates.decoder_layer import Maps as DecoderMaps
 from alternates.encoder_layer import Maps as EncoderMaps
-from transformer_lessons.config import TransformerConfig
-from transformer_lessons.embeddings import TokenEmbedding
-from transformer_lessons.encodings import SinusoidalEncoding, sinusoidal
-from transformer_lessons.layers import DecoderLayer, EncoderLayer
+from transformer_lessons.checks.guarded import (
+    DecoderLayer,
+    EncoderLayer,
+    SinusoidalEncoding,
+    TokenEmbedding,
+    TransformerConfig,
+)
+from transformer_lessons.encodings import sinusoidal
 from transformer_lessons.masks import padding_mask
 
 

@@ -22,7 +22,8 @@ def model(config: dict, state: dict[str, Tensor]) -> nn.Module:
 @lru_cache(maxsize=8)
 def _empty(settings: tuple[tuple[str, object], ...], dtype: torch.dtype) -> nn.Module:
     """One with any weights, kept: most checks ask for it several times, and to draw weights takes longest."""
-    from transformer_lessons.model import Transformer, TransformerConfig  # heavy, and few tasks need it
+    # Long, and few tasks need it.
+    from transformer_lessons.checks.guarded import Transformer, TransformerConfig
 
     return Transformer(TransformerConfig(**dict(settings))).to(dtype).eval()
 

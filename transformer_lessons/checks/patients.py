@@ -68,7 +68,7 @@ def attention(kind: str) -> Callable:
 
 @cache
 def _attentions() -> dict[str, Callable]:
-    from transformer_lessons.attention import scaled_dot_product_attention  # heavy, and few tasks need it
+    from transformer_lessons.checks.guarded import scaled_dot_product_attention  # long, and few tasks need it
 
     return {
         "reference": scaled_dot_product_attention,

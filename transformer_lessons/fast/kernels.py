@@ -3,9 +3,9 @@
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
-from transformer_lessons.attention import MultiHeadAttention
+from transformer_lessons.attention import MultiHeadAttention, scaled_dot_product_attention
 from transformer_lessons.masks import Mask, causal_mask, combine
 from transformer_lessons.norms import LayerNorm
 
@@ -18,38 +18,64 @@ def fused_attention(
     *,
     is_causal: bool = False,
 ) -> tuple[Float[Tensor, "*batch queries d_v"], None]:
-    """`attention.scaled_dot_product_attention` by fused kernels, which never hold all weights: so it returns none.
+    """`attention.scaled_dot_product_attention` by fused kernels, which never hold all weights, and return none.
 
     Memory grows with the length, not its square. A pitfall: any mask rules out the fastest kernel, so causal
     attention is passed on as a flag wherever the flag can say it.
     """
     queries, keys = query.size(-2), key.size(-2)
+    if queries == 1 and torch.compiler.is_compiling() and query.device.type == "cpu":
+        # The steps become two loops over the keys, sooner than a kernel is called: by a tenth for one sentence.
+        return scaled_dot_product_attention(query, key, value, mask, is_causal=is_causal)[0], None
     if is_causal and (mask is not None or queries != keys):
         mask, is_causal = combine(mask, causal_mask(queries, keys, device=query.device)[0, 0]), False
     if mask is None:
         return F.scaled_dot_product_attention(query, key, value, is_causal=is_causal), None
     # Kernels disagree on a query without any key (zeros, NaN, an average): let it see all, then zero it.
+    mask = torch.atleast_2d(mask)
     blind = ~mask.any(-1, keepdim=True)
     output = F.scaled_dot_product_attention(query, key, value, mask | blind)
     return output.masked_fill(blind, 0.0), None
 
 
+def is_plain(linear: nn.Module) -> bool:
+    """Whether it is ``x Wᵀ + b`` and nothing else: no adapter around it, no hook that wants to be called."""
+    hooks = (
+        linear._forward_hooks,
+        linear._forward_pre_hooks,
+        linear._backward_hooks,
+        linear._backward_pre_hooks,
+    )
+    return type(linear) is nn.Linear and not any(hooks)
+
+
 class FusedMultiHeadAttention(MultiHeadAttention):
-    """Fused attention, and in self-attention one product for queries, keys and values."""
+    """Fused attention, and one product for all projections of one input."""
 
     attention = staticmethod(fused_attention)
 
     def forward(self, query, key=None, value=None, mask=None, *, is_causal=False):
         """As `attention.MultiHeadAttention`."""
-        # For few vectors, copying the matrices would cost more than multiplying by them.
-        if key is not None or query.numel() < self.W_q.weight.numel():
+        if key is not None:
             return super().forward(query, key, value, mask, is_causal=is_causal)
-        projections = self.W_q, self.W_k, self.W_v
-        weight = torch.cat([projection.weight for projection in projections])
-        bias = torch.cat([projection.bias for projection in projections])
-        q, k, v = map(self.split, F.linear(query, weight, bias).chunk(3, dim=-1))
+        q, k, v = self.projected(query, self.W_q, self.W_k, self.W_v)
         heads, _ = self.attention(q, k, v, mask, is_causal=is_causal)
         return self.W_o(heads.transpose(1, 2).flatten(-2))
+
+    def keys_and_values(self, key, value):
+        """As `attention.MultiHeadAttention`."""
+        if value is not key:
+            return super().keys_and_values(key, value)
+        return tuple(self.projected(key, self.W_k, self.W_v))
+
+    def projected(self, x: Float[Tensor, "batch positions d_model"], *projections: nn.Linear) -> list[Tensor]:
+        """x in each projection, split into heads."""
+        # For few vectors, to copy the matrices would cost more than to multiply by them.
+        if x.numel() < x.size(-1) ** 2 or not all(map(is_plain, projections)):
+            return [self.split(projection(x)) for projection in projections]
+        weight = torch.cat([projection.weight for projection in projections])
+        bias = torch.cat([projection.bias for projection in projections])
+        return [self.split(one) for one in F.linear(x, weight, bias).chunk(len(projections), dim=-1)]
 
 
 class FusedLayerNorm(LayerNorm):

@@ -2,10 +2,11 @@
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from transformer_lessons.data.batches import Batch
 from transformer_lessons.data.packing import PackedBatch
+from transformer_lessons.fast.kernels import is_plain
 from transformer_lessons.fast.packing import packed_hidden
 from transformer_lessons.losses import label_smoothed_loss
 from transformer_lessons.masks import padding_mask
@@ -39,9 +40,9 @@ def _hidden(model: Transformer, batch: Batch | PackedBatch) -> Float[Tensor, "ba
 
 
 def _in_parts(model: Transformer, hidden: Tensor) -> bool:
-    """Not where a compiler sees to it; not in float16, in which small gradients would be zero before they are scaled."""
-    is_plain = type(model.output) is nn.Linear and model.output.bias is None
-    return is_plain and not torch.compiler.is_compiling() and _computed_in(hidden) != torch.float16
+    """Not if a compiler sees to it; not in float16: small gradients would be zero before they are scaled."""
+    is_product = is_plain(model.output) and model.output.bias is None
+    return is_product and not torch.compiler.is_compiling() and _computed_in(hidden) != torch.float16
 
 
 def _computed_in(x: Tensor) -> torch.dtype:
@@ -66,7 +67,7 @@ def projected_loss(
     As nothing but a factor will come from above, each part's share of both gradients is computed at once, and its
     logits are forgotten (as by Hsu et al. 2024, https://arxiv.org/abs/2410.10989). In a step of the base model on
     25,000 tokens they would take most of the memory; a small model's step on a CPU, in whose cache a part stays,
-    gets shorter. A pitfall: the backward pass's work is done in the forward pass; under `torch.no_grad` it is not.
+    gets shorter. A pitfall: the work of the backward pass is done in the forward pass, but for `torch.no_grad`.
 
     Returns:
         The sum, in nats; the number of tokens; and for how many of them the largest logit is right.

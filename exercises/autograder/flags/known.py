@@ -164,7 +164,7 @@ GIVEN = {
         *(f"{PACKAGE}.masks.causal_mask", f"{PACKAGE}.masks.padding_mask", f"{PACKAGE}.norms.LayerNorm"),
     },
     "greedy": {
-        *(f"{PACKAGE}.checkpoints.load_model", f"{PACKAGE}.data.number_words"),
+        *(f"{PACKAGE}.trainer.checkpoints.load_model", f"{PACKAGE}.data.number_words"),
         *(f"{PACKAGE}.decoding.evaluating", f"{PACKAGE}.masks.padding_mask"),
     },
 }

@@ -5,10 +5,10 @@ import random
 import torch
 from torch import Tensor
 
-from transformer_lessons.attention import scaled_dot_product_attention
 from transformer_lessons.checks.catalogue.attention_option_mistakes import MISTAKES
 from transformer_lessons.checks.catalogue.attention_steps import Steps, attend
 from transformer_lessons.checks.core import Draw, Probe, Requirement, Task
+from transformer_lessons.checks.guarded import scaled_dot_product_attention
 
 __all__ = ["BASE", "SEEDLESS", "SMALL", "TASK", "base_probes", "exchanged", "inputs", "low_scores", "sizes"]
 

@@ -15,7 +15,7 @@ from transformer_lessons.checks.catalogue.layer_norm import (
     width_fits,
 )
 from transformer_lessons.checks.core import Build, Draw, Mistake, Probe, Requirement, Task
-from transformer_lessons.norms import BatchNorm
+from transformer_lessons.checks.guarded import BatchNorm
 
 __all__ = ["CORE", "TASK", "Steps", "after", "apart", "assemble", "buffers", "moving", "running", "state_of"]
 

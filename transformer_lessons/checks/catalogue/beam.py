@@ -9,7 +9,7 @@ from transformer_lessons.checks.catalogue.small_models import (
     in_training,
 )
 from transformer_lessons.checks.core import Draw, Probe, Requirement, Task
-from transformer_lessons.decoding import beam
+from transformer_lessons.checks.guarded import beam
 
 __all__ = ["TASK"]
 

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from transformer_lessons.checks.catalogue.decoding_mistakes import MODES, SOURCE_PADDING_SEEN, ids_assumed
 from transformer_lessons.checks.core import Mistake
-from transformer_lessons.decoding import evaluating
-from transformer_lessons.masks import padding_mask
+from transformer_lessons.checks.guarded import evaluating, padding_mask
 
 __all__ = ["MISTAKES", "Steps", "assemble"]
 

@@ -15,7 +15,7 @@ from transformer_lessons.checks.catalogue.attention_shape_mistakes import (
 )
 from transformer_lessons.checks.catalogue.masks_mistakes import TO_TYPES
 from transformer_lessons.checks.core import Draw, Mistake, Probe, Requirement, Task
-from transformer_lessons.masks import combine
+from transformer_lessons.checks.guarded import combine
 
 __all__ = ["TASK"]
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from transformer_lessons.attention import MultiHeadAttention
 from transformer_lessons.checks.catalogue.encoder_layer import INNER
 from transformer_lessons.checks.catalogue.layer_parts import (
     PACKING,
@@ -20,9 +19,7 @@ from transformer_lessons.checks.catalogue.layer_parts import (
     training,
 )
 from transformer_lessons.checks.core import Build, Draw, Mistake, Probe, Requirement, Task
-from transformer_lessons.feed_forward import FeedForward
-from transformer_lessons.layers import DecoderLayer
-from transformer_lessons.masks import causal_mask
+from transformer_lessons.checks.guarded import DecoderLayer, FeedForward, MultiHeadAttention, causal_mask
 
 __all__ = ["TASK"]
 

@@ -6,11 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from transformer_lessons.attention import scaled_dot_product_attention
 from transformer_lessons.checks.catalogue.layer_parts import example, layer_sizes
 from transformer_lessons.checks.core import Draw, Mistake, Probe, Requirement, Task
-from transformer_lessons.layers import DecoderLayer
-from transformer_lessons.masks import causal_mask
+from transformer_lessons.checks.guarded import DecoderLayer, causal_mask, scaled_dot_product_attention
 
 __all__ = ["TASK"]
 

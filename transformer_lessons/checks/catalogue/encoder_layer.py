@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor, nn
 
-from transformer_lessons.attention import MultiHeadAttention
 from transformer_lessons.checks.catalogue.layer_parts import (
     PACKING,
     RATE,
@@ -17,8 +16,7 @@ from transformer_lessons.checks.catalogue.layer_parts import (
     training,
 )
 from transformer_lessons.checks.core import Build, Draw, Mistake, Probe, Requirement, Task
-from transformer_lessons.feed_forward import FeedForward
-from transformer_lessons.layers import EncoderLayer
+from transformer_lessons.checks.guarded import EncoderLayer, FeedForward, MultiHeadAttention
 
 __all__ = ["INNER", "TASK"]
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from transformer_lessons.checks.catalogue.feed_forward_mistakes import MISTAKES, Steps, assemble
 from transformer_lessons.checks.catalogue.layer_parts import BOUND_TO, RATE
 from transformer_lessons.checks.core import Build, Draw, Probe, Requirement, Task
-from transformer_lessons.feed_forward import FeedForward
+from transformer_lessons.checks.guarded import FeedForward
 
 __all__ = ["BELOW_ONE", "SMALL", "TASK", "below_one", "dropped", "inputs_to_drop", "sizes", "state_of"]
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from transformer_lessons.attention import fused_attention
 from transformer_lessons.checks.catalogue.attention import BASE, SEEDLESS, SMALL, base_probes, inputs, sizes
 from transformer_lessons.checks.catalogue.fused_attention_mistakes import (
     FUSED,
@@ -18,6 +17,7 @@ from transformer_lessons.checks.catalogue.fused_attention_mistakes import (
     by_steps,
 )
 from transformer_lessons.checks.core import Draw, Probe, Requirement, Task
+from transformer_lessons.checks.guarded import fused_attention
 
 __all__ = ["TASK"]
 

@@ -18,8 +18,7 @@ from transformer_lessons.checks.catalogue.small_models import (
     steps_taken,
 )
 from transformer_lessons.checks.core import Draw, Mistake, Probe, Requirement, Task
-from transformer_lessons.decoding import evaluating, greedy
-from transformer_lessons.masks import padding_mask
+from transformer_lessons.checks.guarded import evaluating, greedy, padding_mask
 
 __all__ = ["TASK"]
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from transformer_lessons.checks.catalogue.label_smoothing_mistakes import MISTAKES
 from transformer_lessons.checks.catalogue.label_smoothing_steps import Steps, assemble
 from transformer_lessons.checks.core import Draw, Probe, Requirement, Task
-from transformer_lessons.losses import label_smoothed_loss
+from transformer_lessons.checks.guarded import label_smoothed_loss
 
 __all__ = ["TASK"]
 

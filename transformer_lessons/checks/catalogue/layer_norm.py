@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_lessons.checks.core import Build, Draw, Mistake, Probe, Requirement, Task
-from transformer_lessons.norms import LayerNorm
+from transformer_lessons.checks.guarded import LayerNorm
 
 __all__ = [
     "D_MODEL_UNCHECKED",

@@ -10,8 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_lessons.checks.core import Build, Draw, Mistake, Probe, Requirement
-from transformer_lessons.config import TransformerConfig
-from transformer_lessons.norms import LayerNorm
+from transformer_lessons.checks.guarded import LayerNorm, TransformerConfig
 
 __all__ = [
     "BOUND_TO",

@@ -5,7 +5,7 @@ from typing import Any
 
 from transformer_lessons.checks.catalogue.limit_lengths_mistakes import END, MISTAKES, Steps, assemble
 from transformer_lessons.checks.core import Draw, Probe, Requirement, Task
-from transformer_lessons.data.lengths import limit_lengths
+from transformer_lessons.checks.guarded import limit_lengths
 
 __all__ = ["TASK"]
 

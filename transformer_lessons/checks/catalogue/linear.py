@@ -2,11 +2,11 @@
 
 import random
 
-from transformer_lessons.attention import linear_attention
 from transformer_lessons.checks.catalogue.attention import exchanged
 from transformer_lessons.checks.catalogue.linear_mistakes import MISTAKES
 from transformer_lessons.checks.catalogue.linear_steps import Steps, assemble
 from transformer_lessons.checks.core import Draw, Probe, Requirement, Task
+from transformer_lessons.checks.guarded import linear_attention
 
 __all__ = ["TASK"]
 

@@ -15,7 +15,7 @@ from transformer_lessons.checks.catalogue.masks_mistakes import (
     padding_mask_in_steps,
 )
 from transformer_lessons.checks.core import Draw, Probe, Requirement, Task
-from transformer_lessons.masks import causal_mask, padding_mask
+from transformer_lessons.checks.guarded import causal_mask, padding_mask
 
 __all__ = ["CAUSAL", "PADDING"]
 

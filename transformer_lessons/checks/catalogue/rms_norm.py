@@ -20,7 +20,7 @@ from transformer_lessons.checks.catalogue.layer_norm import (
     width_fits,
 )
 from transformer_lessons.checks.core import Build, Draw, Mistake, Probe, Requirement, Task
-from transformer_lessons.norms import RMSNorm
+from transformer_lessons.checks.guarded import RMSNorm
 
 __all__ = ["TASK"]
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from transformer_lessons.checks.catalogue.masks_mistakes import TO_TYPES
 from transformer_lessons.checks.core import Draw, Mistake, Probe, Requirement, Task
-from transformer_lessons.masks import segment_mask
+from transformer_lessons.checks.guarded import segment_mask
 
 __all__ = ["TASK"]
 

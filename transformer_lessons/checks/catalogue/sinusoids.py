@@ -5,7 +5,7 @@ import random
 from transformer_lessons.checks.catalogue.shift_mistakes import SHIFT_MISTAKES, ShiftSteps, shift_in_steps
 from transformer_lessons.checks.catalogue.sinusoids_mistakes import TABLE_MISTAKES, TableSteps, table_in_steps
 from transformer_lessons.checks.core import Draw, Probe, Requirement, Task
-from transformer_lessons.encodings import shift_matrix, sinusoidal
+from transformer_lessons.checks.guarded import shift_matrix, sinusoidal
 
 __all__ = ["SHIFT", "TABLE"]
 

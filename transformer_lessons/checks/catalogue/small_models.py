@@ -12,7 +12,7 @@ from torch import Tensor
 
 from transformer_lessons.checks import given
 from transformer_lessons.checks.core import Draw, Given
-from transformer_lessons.decoding import greedy
+from transformer_lessons.checks.guarded import greedy
 
 __all__ = [
     "NEARLY_ALL",

@@ -19,7 +19,7 @@ from transformer_lessons.checks.catalogue.feed_forward import (
 from transformer_lessons.checks.catalogue.feed_forward_mistakes import DROPOUT, WIDER_ALONE, WIDTH_UNCHECKED
 from transformer_lessons.checks.catalogue.layer_parts import RATE
 from transformer_lessons.checks.core import Build, Draw, Mistake, Probe, Requirement, Task
-from transformer_lessons.feed_forward import SwiGLU
+from transformer_lessons.checks.guarded import SwiGLU
 
 __all__ = ["TASK"]
 

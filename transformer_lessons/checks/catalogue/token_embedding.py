@@ -8,7 +8,7 @@ import torch
 
 from transformer_lessons.checks.catalogue.token_embedding_mistakes import MISTAKES, Steps, assemble
 from transformer_lessons.checks.core import Build, Draw, Probe, Requirement, Task
-from transformer_lessons.embeddings import TokenEmbedding
+from transformer_lessons.checks.guarded import TokenEmbedding
 
 __all__ = ["TASK"]
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from transformer_lessons.checks.catalogue.layer_parts import BOUND_TO, RATE
 from transformer_lessons.checks.catalogue.transformer_mistakes import Steps, assemble
 from transformer_lessons.checks.core import Build, Draw, Probe
-from transformer_lessons.encodings import sinusoidal
+from transformer_lessons.checks.guarded import sinusoidal
 
 __all__ = ["training"]
 

@@ -7,10 +7,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_lessons.checks.core import Mistake
-from transformer_lessons.config import TransformerConfig
-from transformer_lessons.encodings import sinusoidal
-from transformer_lessons.layers import DecoderLayer, EncoderLayer
-from transformer_lessons.norms import LayerNorm
+from transformer_lessons.checks.guarded import (
+    DecoderLayer,
+    EncoderLayer,
+    LayerNorm,
+    TransformerConfig,
+    sinusoidal,
+)
 
 __all__ = ["MISTAKES", "Steps", "assemble"]
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from transformer_lessons.checks.core import Draw, Mistake, Probe, Requirement, Task
-from transformer_lessons.schedule import warmup_inverse_sqrt
+from transformer_lessons.checks.guarded import warmup_inverse_sqrt
 
 __all__ = ["TASK"]
 

@@ -1,0 +1,90 @@
+"""How threads should wait beside others: ``python -m benchmarks.busy`` (five minutes on two CPU cores).
+
+Threads that spin are back at once, and keep everybody else from their core; those that sleep have to be woken.
+In each round, a process for each way of waiting trains as ``lessons train`` does, alone and then beside two that
+never rest. Alone, a step counts in the round where it took least, as whatever else the machine does adds to it.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from statistics import mean, median
+
+import torch
+from tqdm import tqdm
+
+from transformer_lessons.data.files import write_json
+from transformer_lessons.trainer.runs import new_trainer, versions
+from transformer_lessons.trainer.tasks import NumberWords
+
+DEFAULT, PACKAGE, STEPS = "default", "transformer_lessons", 12
+WAYS = [DEFAULT, "OMP_WAIT_POLICY=PASSIVE", *(f"GOMP_SPINCOUNT={n}" for n in (200, 2_000, 20_000)), PACKAGE]
+
+
+def steps(number: int) -> list[float]:
+    """The milliseconds of each, in a run of so many."""
+    task = NumberWords()
+    config = replace(task.training, steps=number)
+    trainer = new_trainer(task, task.tokenisers(), task.sizes, config, torch.device("cpu"))
+    trainer.run(progress=False)
+    tokens = [int((trainer.batches[step].tgt_out != 0).sum()) for step in range(number)]
+    rates = [record["tokens_per_second"] for record in trainer.history]
+    return [1000 * n / rate for n, rate in zip(tokens, rates, strict=True)]
+
+
+def report() -> None:
+    """What a process that is measured does: print the milliseconds of its steps."""
+    steps(3)  # the first ones of a process take longer
+    alone = steps(STEPS)
+    neighbours = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+    try:
+        print(json.dumps([alone, steps(STEPS)]))
+    finally:
+        for neighbour in neighbours:
+            neighbour.kill()
+
+
+def measured(way: str) -> tuple[list[float], list[float]]:
+    """Steps of a process that waits in this way; the package chooses where it comes before torch."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
+    environment |= dict([way.split("=")]) if "=" in way else {}
+    first = PACKAGE if way == PACKAGE else "torch"
+    code = f"import {first}, logging; logging.disable(); from benchmarks import busy; busy.report()"
+    return json.loads(subprocess.check_output([sys.executable, "-c", code], env=environment))
+
+
+def compared(rounds: list[dict[str, tuple[list[float], list[float]]]]) -> dict[str, dict[str, float]]:
+    """Milliseconds a step of each way; its speed beside the default's, and its time beside the best way's."""
+    alone = {way: mean(map(min, zip(*(found[way][0] for found in rounds), strict=True))) for way in WAYS}
+    busy = {way: median(mean(found[way][1]) for found in rounds) for way in WAYS}
+    return {
+        way: {
+            "ms_alone": round(alone[way], 1),
+            "speed_of_default": round(alone[DEFAULT] / alone[way], 2),
+            "ms_beside_others": round(busy[way], 1),
+            "time_of_best": round(busy[way] / min(busy.values()), 2),
+        }
+        for way in WAYS
+    }
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.busy", description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=4, help="(default: %(default)s)")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="write the table there as well")
+    options = parser.parse_args(arguments)
+    ways = compared([{way: measured(way) for way in WAYS} for _ in tqdm(range(options.rounds))])
+    print(f"{'':24}" + "".join(f"{name:>18}" for name in ways[DEFAULT]))
+    for way, found in ways.items():
+        print(f"{way:24}" + "".join(f"{value:18}" for value in found.values()))
+    if options.record:
+        write_json(options.record, {"made_with": versions(torch.device("cpu")), "ways": ways})
+
+
+if __name__ == "__main__":
+    main()

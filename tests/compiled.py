@@ -1,0 +1,115 @@
+"""What is compiled beside what is not: a script, run by `test_fast`, that prints a line for each case.
+
+``eager`` traces, which takes seconds; ``inductor`` compiles, which takes many minutes.
+"""
+
+import json
+import sys
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch._dynamo.utils import counters
+
+from transformer_lessons import decoding
+from transformer_lessons.config import TransformerConfig
+from transformer_lessons.data.packing import make_packed_batch
+from transformer_lessons.fast import accelerate, decoding_steps
+from transformer_lessons.fast import decoding as fast
+from transformer_lessons.fast.decoding_steps import CompiledSteps, Steps
+from transformer_lessons.fast.losses import batch_loss
+from transformer_lessons.fast.recompute import recompute
+from transformer_lessons.model import Transformer
+
+BACKENDS = {"eager": "aot_eager", "inductor": "inductor"}
+SIZES = {"d_model": 15, "num_heads": 3, "d_ff": 23, "num_encoder_layers": 2, "num_decoder_layers": 2}
+
+
+def talkative() -> Transformer:
+    """Untrained, with weights so large and a vocabulary so small that sentences end at different times."""
+    torch.manual_seed(1)
+    model = Transformer(TransformerConfig(17, 7, **SIZES, max_length=13, dropout=0.0, norm_first=True))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 2:
+                parameter.normal_(std=2 / parameter.size(1) ** 0.5)
+    return model.double()
+
+
+class Packed(nn.Module):
+    """The loss of a batch as a module."""
+
+    def __init__(self, model: Transformer):
+        super().__init__()
+        self.model = model
+
+    def forward(self, *batch: Tensor) -> Tensor:
+        return batch_loss(self.model, type(PACKED)(*batch), 0.1)[0]
+
+
+PACKED = make_packed_batch([([3, 4, 5], [3, 4]), ([6, 7], [5, 6, 3]), ([8], [4])], 7)
+SRC = torch.tensor([[3, 5, 7, 11, 4], [6, 7, 0, 0, 0], [0, 0, 0, 0, 0]])
+INPUTS = SRC, torch.tensor([[1, 4, 5, 6], [1, 3, 0, 0], [1, 5, 0, 0]])
+MODULES = {
+    "canon": (lambda model: model, INPUTS),
+    "accelerated": (accelerate, INPUTS),
+    "recomputing": (lambda model: recompute(accelerate(model)), INPUTS),
+    "packed": (lambda model: Packed(accelerate(model)), PACKED),
+}
+
+
+def deviation(name: str, backend: str) -> float:
+    """The largest between compiled and not, of values and gradients."""
+    torch.compiler.reset()
+    change, inputs = MODULES[name]
+    module, found = change(talkative()), []
+    for call in (module, torch.compile(module, backend=backend, fullgraph=name != "packed")):
+        module.zero_grad()
+        output = call(*inputs)
+        output.cos().sum().backward()
+        found.append(torch.cat([output.detach().flatten(), *(p.grad.flatten() for p in module.parameters())]))
+    return (found[0] - found[1]).abs().max().item()
+
+
+def decoded(ours, canons, **options) -> dict:
+    """Are tokens the same? How often was something compiled, for which numbers of rows?"""
+    torch.compiler.reset()
+    counters.clear()
+    rows, model, same = set(), accelerate(talkative()), []
+    compiled = decoding_steps._compiled
+
+    def watched(function, device: str):
+        return lambda steps, *given: rows.add(len(given[0])) or compiled(function, device)(steps, *given)
+
+    decoding_steps._compiled = watched
+    src = torch.randint(3, 17, (11, 5))
+    for other in (src, src.roll(3, 0).flip(1)):  # the second time nothing new has to be compiled
+        expected = canons(model, other, max_length=13, **options)
+        same.append(ours(model, other, max_length=13, compiled=True, **options).tolist() == expected.tolist())
+    decoding_steps._compiled = compiled
+    graphs = {"graphs": counters["stats"]["unique_graphs"], "breaks": list(counters["graph_break"])}
+    return {"same": same, **graphs, "rows": sorted(rows), "length": expected.size(1)}
+
+
+def by_steps(*given, **options) -> Tensor:
+    """As on a GPU."""
+    loop, CompiledSteps.likeliest = CompiledSteps.likeliest, Steps.likeliest
+    try:
+        return fast.greedy(*given, **options)
+    finally:
+        CompiledSteps.likeliest = loop
+
+
+def main(kind: str) -> None:
+    for name in MODULES:
+        print(json.dumps([name, deviation(name, BACKENDS[kind])]))
+    if kind == "eager":
+        traced = partial(torch.compile, backend="eager", fullgraph=True)
+        torch.compile = lambda function, options, **others: traced(function, **others)
+    print(json.dumps(["greedy", decoded(fast.greedy, decoding.greedy)]))
+    print(json.dumps(["greedy, step by step", decoded(by_steps, decoding.greedy)]))
+    print(json.dumps(["beam", decoded(fast.beam, decoding.beam, beam_size=3)]))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,516 @@
+"""What is fast says what the canon says: values, gradients, tokens; only dropout draws other numbers."""
+
+import copy
+import json
+import math
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from compare import assert_same_function
+from conftest import assert_close
+from test_model import config, new_model
+from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils.flop_counter import FlopCounterMode
+
+from transformer_lessons import decoding
+from transformer_lessons.attention import MultiHeadAttention, scaled_dot_product_attention
+from transformer_lessons.data.batches import Batch, make_batch
+from transformer_lessons.data.packing import fill_rows, make_packed_batch
+from transformer_lessons.fast import accelerate, dropout, losses, plain
+from transformer_lessons.fast.accumulation import split
+from transformer_lessons.fast.decoding import beam, greedy
+from transformer_lessons.fast.decoding_steps import Steps, going_on
+from transformer_lessons.fast.dropout import STEPS, Dropout
+from transformer_lessons.fast.kernels import FusedMultiHeadAttention, fused_attention
+from transformer_lessons.fast.losses import batch_loss, projected_loss
+from transformer_lessons.fast.packing import packed_hidden
+from transformer_lessons.fast.recompute import recompute
+from transformer_lessons.losses import label_smoothed_loss
+from transformer_lessons.model import Transformer
+
+CHOICES = [{}, {"norm_first": True, "position": "learned", "activation": "gelu"}]
+CHANGES = pytest.mark.parametrize("changes", CHOICES, ids=["post-norm", "pre-norm"])
+# Lengths of the two sides, the target's with its mark: three rows of 19, longer than the model has positions.
+SIZES = [(7, 5), (3, 11), (5, 2), (13, 3), (2, 13), (11, 7), (1, 1), (4, 9)]
+LENGTH = 19
+
+
+def some_pairs() -> list[tuple[list[int], list[int]]]:
+    return [(torch.randint(3, 17, (s,)).tolist(), torch.randint(3, 19, (t - 1,)).tolist()) for s, t in SIZES]
+
+
+def gradients(model: nn.Module, loss: Tensor) -> list[Tensor]:
+    model.zero_grad()
+    loss.backward()
+    return [parameter.grad for parameter in model.parameters()]
+
+
+def assert_same(ours: list[Tensor], theirs: list[Tensor], tolerance: float | None = None):
+    for one, other in zip(ours, theirs, strict=True):
+        assert_close(one, other, tolerance=tolerance)
+
+
+# --- Kernels
+
+
+@CHANGES
+def test_an_accelerated_model_is_the_same_function(changes):
+    model, batch = new_model(**changes), make_batch(some_pairs())
+    faster = accelerate(copy.deepcopy(model))
+    assert {type(m) for m in faster.modules()} & {MultiHeadAttention, nn.Dropout} == set()
+    assert faster.state_dict().keys() == model.state_dict().keys()
+    expected = model(batch.src, batch.tgt_in)
+    logits = faster(batch.src, batch.tgt_in)
+    assert_close(logits, expected)
+    cotangent = torch.randn_like(logits)
+    assert_same(gradients(faster, (logits * cotangent).sum()), gradients(model, (expected * cotangent).sum()))
+
+
+def test_there_and_back():
+    model = new_model(dropout=0.1)
+    classes = [type(m) for m in model.modules()]
+    assert accelerate(accelerate(model)) is model
+    assert [type(m) for m in plain(plain(model)).modules()] == classes
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_copies_are_as_fast_and_independent(copied):
+    model, batch = recompute(accelerate(new_model())), make_batch(some_pairs())
+    other = copied(model)
+    assert [type(m) for m in other.modules()] == [type(m) for m in model.modules()]
+    before = batch_loss(other, batch, 0.1)[0]
+    assert_close(before, batch_loss(model, batch, 0.1)[0])
+    with torch.no_grad():
+        model.encoder_layers[0].feed_forward.W_1.weight.zero_()
+    assert torch.equal(batch_loss(other, batch, 0.1)[0], before)
+
+
+MASKS = [None, (11,), (7, 11), (7, 1), (2, 1, 1, 11), (2, 1, 7, 11), (2, 3, 7, 1)]
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("shape", MASKS, ids=str)
+def test_fused_attention_with_masks_of_every_shape(shape, is_causal):
+    q, k, v = (torch.randn(2, 3, length, 5, dtype=torch.float64) for length in (7, 11, 11))
+    mask = None if shape is None else torch.rand(shape) < 0.6
+    if mask is not None and shape[-2:-1] == (7,):
+        mask[..., 3, :] = False  # a query without any key
+    options = {"mask": mask, "is_causal": is_causal}
+    assert_same_function(
+        lambda *x: fused_attention(*x, **options)[0],
+        lambda *x: scaled_dot_product_attention(*x, **options)[0],
+        *(q, k, v),
+    )
+
+
+@pytest.mark.parametrize("batch", [(), (2,), (2, 3)])
+def test_fused_attention_keeps_the_axes_of_its_inputs(batch):
+    x = torch.randn(*batch, 7, 5)
+    output, weights = fused_attention(x, x, x, is_causal=True)
+    assert weights is None
+    assert_close(output, scaled_dot_product_attention(x, x, x, is_causal=True)[0])
+
+
+def heads(change) -> tuple[MultiHeadAttention, Tensor]:
+    attention = FusedMultiHeadAttention(15, 3).double()
+    change(attention)
+    return attention, torch.randn(2, 11, 15, dtype=torch.float64)
+
+
+class Adapter(nn.Linear):
+    """As adapters do it: the weight of the layer that it stands for, and more."""
+
+    def forward(self, x):
+        return super().forward(x) + x.cos()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda a: setattr(a, "W_v", Adapter(15, 15).double()),
+        lambda a: a.W_v.register_forward_hook(lambda module, given, output: output.cos()),
+        lambda a: setattr(a, "attention", lambda q, k, v, mask, *, is_causal: (q + k + v.cos(), None)),
+    ],
+    ids=["adapter", "hook", "attention"],
+)
+def test_what_somebody_put_in_is_not_left_out(change):
+    attention, x = heads(change)
+    output = attention(x)
+    assert_close(output, plain(attention)(x))
+    assert not torch.allclose(output, heads(lambda _: None)[0](x))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_under_autocast_it_is_as_near(dtype):
+    """Nearer than twice the canon's own distance from float64."""
+    model, batch = new_model(torch.float32), make_batch(some_pairs())
+    exact = copy.deepcopy(model).double()(batch.src, batch.tgt_in)
+    with torch.autocast("cpu", dtype):
+        canon = model(batch.src, batch.tgt_in)
+        faster = accelerate(model)(batch.src, batch.tgt_in)
+    assert canon.dtype == faster.dtype == dtype
+    assert (faster - exact).norm() <= 2 * (canon - exact).norm()
+
+
+# --- Dropout
+
+COUNT = 4 * 104_729  # a prime number of draws
+
+
+def within(rate: float, count: int) -> float:
+    """Five standard deviations of how often something of this rate happens: once in two million times more."""
+    return 5 * math.sqrt(rate * (1 - rate) / count)
+
+
+@pytest.mark.parametrize("p", [0.001, 0.1, 0.5, 0.999])
+def test_the_four_numbers_of_a_draw_are_independent(p):
+    dropped = Dropout(p)(torch.ones(COUNT)).eq(0).double().view(-1, 4)
+    tolerance = within(p, len(dropped))
+    assert dropped.mean(0).tolist() == pytest.approx([p] * 4, abs=tolerance)
+    together = dropped.T @ dropped / len(dropped)  # how often two of them are dropped at once
+    expected = torch.full((4, 4), p * p, dtype=torch.float64).fill_diagonal_(p)
+    assert (together - expected).abs().max() <= tolerance
+    assert (dropped[1:, 0] * dropped[:-1, 3]).mean().item() == pytest.approx(p * p, abs=tolerance)
+
+
+@pytest.mark.usefixtures("no_shape_checks")
+@pytest.mark.parametrize("p", [0.1, 0.5, 1 - 2**-16])
+def test_of_all_numbers_just_the_share_is_dropped(p, monkeypatch):
+    every = torch.arange(-(2**15), 2**15, dtype=torch.int16)
+    monkeypatch.setattr(dropout, "_uniform_16_bits", lambda shape: every)
+    y = Dropout(p)(torch.ones(STEPS, dtype=torch.float64))
+    assert (y == 0).sum() == round(p * STEPS)
+    assert y.mean().item() == pytest.approx(1, rel=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_what_is_left_and_its_gradient_are_scaled_as_by_torch(dtype):
+    x = torch.randn(7, 101, dtype=dtype, requires_grad=True)
+    ours, theirs = Dropout(0.25)(x), F.dropout(x, 0.25)
+    both = (ours != 0) & (theirs != 0)
+    assert torch.equal(ours[both], theirs[both])
+    (gradient,) = torch.autograd.grad(ours.sum(), x)
+    assert torch.equal(gradient, (ours != 0) * torch.tensor(1 / 0.75, dtype=dtype))
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3, 5), (0, 7)])
+def test_a_seed_gives_the_same_in_any_shape_and_the_next_call_another(shape):
+    draws = []
+    for seed in (3, 3, 4):
+        torch.manual_seed(seed)
+        draws.append([Dropout(0.5)(torch.ones(shape)) for _ in range(8)])
+    assert all(map(torch.equal, draws[0], draws[1]))
+    assert {value for y in draws[0] for value in y.flatten().tolist()} <= {0.0, 2.0}
+    assert 0 in shape or not all(map(torch.equal, draws[0], draws[2]))
+
+
+def test_only_in_training_and_elsewhere_torchs():
+    x = torch.randn(7, 101)
+    assert torch.equal(Dropout(0.5).eval()(x), x)
+    assert torch.equal(Dropout(0.0)(x), x)
+    assert torch.equal(Dropout(1.0)(x), 0 * x)
+    assert Dropout(0.5)(torch.ones(7, 101, device="meta")).device.type == "meta"
+
+
+# --- The loss in parts
+
+
+def canonical_loss(model: Transformer, batch: Batch) -> tuple[Tensor, int, int]:
+    logits, real = model(batch.src, batch.tgt_in), batch.tgt_out != 0
+    loss, tokens = label_smoothed_loss(logits, batch.tgt_out, pad_id=0)
+    return loss, tokens, ((logits.argmax(-1) == batch.tgt_out) & real).sum()
+
+
+def adapted(model: Transformer):
+    model.output = nn.Sequential(model.output, nn.Tanh())
+
+
+@pytest.mark.parametrize(
+    ("change", "in_parts"),
+    [
+        (lambda model: None, True),
+        (adapted, False),
+        (lambda model: setattr(model, "output", nn.Linear(15, 19).double()), False),
+        (lambda model: model.output.register_forward_hook(lambda module, given, y: y.tanh()) and None, False),
+    ],
+    ids=["as it is", "adapter", "bias", "hook"],
+)
+def test_batch_loss_is_the_canons(change, in_parts, monkeypatch):
+    monkeypatch.setattr(losses, "PART", 7)  # 51 tokens are no multiple of it
+    called = []
+    monkeypatch.setattr(losses, "projected_loss", lambda *x, **y: called.append(1) or projected_loss(*x, **y))
+    model, batch = new_model(), make_batch(some_pairs())
+    change(model)
+    ours, theirs = batch_loss(model, batch, 0.1), canonical_loss(model, batch)
+    assert_close(ours[0], theirs[0])
+    assert ours[1:] == theirs[1:]
+    assert_same(gradients(model, ours[0]), gradients(model, theirs[0]))
+    assert called == [1] * in_parts
+
+
+@pytest.mark.parametrize(("dtype", "in_parts"), [(torch.bfloat16, True), (torch.float16, False)])
+def test_batch_loss_under_autocast(monkeypatch, dtype, in_parts):
+    """In float16 all logits at once: the gradient waits for the scaled loss, without which it would be zero."""
+    called = []
+    monkeypatch.setattr(losses, "projected_loss", lambda *x, **y: called.append(1) or projected_loss(*x, **y))
+    model, batch = new_model(torch.float32), make_batch(some_pairs())
+    with torch.autocast("cpu", dtype):
+        ours, theirs = batch_loss(model, batch, 0.1)[0], canonical_loss(model, batch)[0]
+    assert called == [1] * in_parts
+    assert ours.item() == pytest.approx(theirs.item(), rel=0.01)
+    one, other = (torch.cat([g.flatten() for g in gradients(model, loss)]) for loss in (ours, theirs))
+    assert (one - other).norm() <= 0.02 * other.norm()
+
+
+def vectors(tokens: int = 17, dtype=torch.float64) -> tuple[Tensor, Tensor, Tensor]:
+    """Vectors to project, a projection, and targets."""
+    return (
+        torch.randn(tokens, 7, dtype=dtype),
+        torch.randn(11, 7, dtype=dtype),
+        torch.randint(1, 11, (tokens,)),
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("pad_id", [0, 4])
+@pytest.mark.parametrize("part", [5, 17, 256])  # four parts, one, and less than one
+def test_projected_in_parts_it_is_the_same_loss(dtype, smoothing, pad_id, part, monkeypatch):
+    monkeypatch.setattr(losses, "PART", part)
+    hidden, weight, targets = vectors(dtype=dtype)
+    targets[targets == pad_id] = 3
+    options = {"pad_id": pad_id, "smoothing": smoothing}
+    assert_same_function(
+        lambda x, w: projected_loss(x, w, targets, **options)[0],
+        lambda x, w: label_smoothed_loss(x @ w.T, targets, **options)[0],
+        *(hidden, weight),
+    )
+
+
+def test_nothing_is_computed_that_nobody_asks_for():
+    hidden, weight, targets = vectors()
+    products = []
+    for asks in ((False, False), (True, False), (False, True), (True, True)):
+        hidden, weight = (x.detach().requires_grad_(a) for x, a in zip((hidden, weight), asks, strict=True))
+        with FlopCounterMode(display=False) as counter:
+            loss = projected_loss(hidden, weight, targets, pad_id=0)[0]
+        products.append(counter.get_total_flops() / (2 * 17 * 7 * 11))
+        if any(asks):  # a second pass back adds the same again
+            loss.backward(retain_graph=True)
+            once = [None if x.grad is None else x.grad.clone() for x in (hidden, weight)]
+            loss.backward()
+            assert [x.grad is not None for x in (hidden, weight)] == list(asks)
+            assert_same(
+                [x.grad for x in (hidden, weight) if x.grad is not None],
+                [2 * x for x in once if x is not None],
+            )
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        assert not projected_loss(hidden, weight, targets, pad_id=0)[0].requires_grad
+    assert [*products, counter.get_total_flops() / (2 * 17 * 7 * 11)] == [1, 2, 2, 3, 1]
+
+
+def test_in_bfloat16_parts_are_summed_in_float32(monkeypatch):
+    monkeypatch.setattr(losses, "PART", 2)
+    hidden, weight, targets = vectors(1031, torch.bfloat16)
+    loss, _, _ = projected_loss(hidden.requires_grad_(), weight.requires_grad_(), targets, pad_id=0)
+    loss.backward()
+    wide = [x.detach().double().requires_grad_() for x in (hidden, weight)]
+    expected, _ = label_smoothed_loss(wide[0] @ wide[1].T, targets, pad_id=0)
+    expected.backward()
+    assert (loss.dtype, hidden.grad.dtype, weight.grad.dtype) == (torch.float32, *[torch.bfloat16] * 2)
+    assert loss.item() == pytest.approx(
+        expected.item(), rel=1e-3
+    )  # sums in bfloat16: off by a tenth and more
+    for ours, theirs in ((hidden, wide[0]), (weight, wide[1])):
+        assert (ours.grad - theirs.grad).norm() <= 2**-7 * theirs.grad.norm()
+
+
+def test_nothing_to_project():
+    hidden, weight, targets = vectors(0)
+    loss, tokens, right = projected_loss(hidden.requires_grad_(), weight, targets, pad_id=0)
+    loss.backward()
+    assert (loss.item(), tokens.item(), right.item()) == (0.0, 0, 0)
+
+
+# --- Packing
+
+
+@CHANGES
+@pytest.mark.parametrize("change", [lambda model: model, accelerate], ids=["canon", "accelerated"])
+def test_packed_rows_are_rows_of_their_own(changes, change):
+    model, pairs = change(new_model(**changes)), some_pairs()
+    packed, padded = make_packed_batch(pairs, LENGTH), make_batch(pairs)
+    assert packed.src.size(1) > model.config.max_length
+    one, other = batch_loss(model, packed, 0.1), batch_loss(model, padded, 0.1)
+    assert_close(one[0], other[0])
+    assert one[1:] == other[1:]
+    assert_same(gradients(model, one[0]), gradients(model, other[0]))
+    hidden = packed_hidden(model, packed)
+    memory = model.encode(padded.src, mask := (padded.src != 0)[:, None, None])
+    alone = model.decode(padded.tgt_in, memory, mask)
+    for r, row in enumerate(fill_rows(SIZES, LENGTH)):
+        for place, n in enumerate(row, start=1):
+            assert_close(hidden[r][packed.tgt_segments[r] == place], alone[n, : SIZES[n][1]], tolerance=1e-12)
+
+
+def test_parts_of_a_batch_are_the_whole():
+    model, batch = new_model(), make_packed_batch(some_pairs(), LENGTH)
+    parts = split(batch, 2)
+    assert [(type(part), len(part.src)) for part in parts] == [(type(batch), 2), (type(batch), 1)]
+    assert_close(sum(batch_loss(model, part, 0.1)[0] for part in parts), batch_loss(model, batch, 0.1)[0])
+
+
+# --- Recomputing
+
+
+@pytest.mark.parametrize("is_autocast", [False, True])
+def test_recomputed_gradients_are_the_same_bits(is_autocast):
+    """With dropout too: what was dropped is dropped again, or the gradients would be of another function."""
+    model, batch, found = accelerate(new_model(torch.float32, dropout=0.3)), make_batch(some_pairs()), []
+    for change in (lambda model: model, recompute, recompute):
+        change(model)
+        torch.manual_seed(0)
+        with torch.autocast("cpu", torch.bfloat16, enabled=is_autocast):
+            loss = batch_loss(model, batch, 0.1)[0]
+        found.append([loss.detach(), *(g.clone() for g in gradients(model, loss))])
+    assert all(torch.equal(a, b) for other in found[1:] for a, b in zip(found[0], other, strict=True))
+
+
+def kept(model: Transformer, batch: Batch) -> int:
+    """Bytes that the way there keeps for the way back, without the weights; what is kept twice counts once."""
+    weights = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+    alive = []  # or the next tensor would get the same address
+    with saved_tensors_hooks(lambda x: alive.append(x) or x, lambda x: x):
+        loss, _, _ = batch_loss(model, batch, 0.1)
+    storages = {x.untyped_storage().data_ptr(): x.untyped_storage().nbytes() for x in alive}
+    assert loss.requires_grad
+    return sum(size for address, size in storages.items() if address not in weights)
+
+
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+def test_a_recomputed_layer_keeps_its_input_and_nothing_else(side):
+    batch, sizes = make_batch(some_pairs()), []
+    ids = batch.src if side == "encoder" else batch.tgt_in
+    for layers in (2, 3):
+        model = new_model(dropout=0.3, **{f"num_{side}_layers": layers})
+        sizes += [
+            kept(recompute(model), batch),
+            kept(new_model(dropout=0.3, **{f"num_{side}_layers": layers}), batch),
+        ]
+    recomputed, whole = sizes[2] - sizes[0], sizes[3] - sizes[1]
+    assert recomputed == ids.numel() * 15 * 8
+    assert whole > 8 * recomputed
+
+
+# --- Decoding
+
+
+def talkative(seed: int, **changes) -> tuple[Transformer, Tensor]:
+    """Untrained, but with weights so large, and a vocabulary so small, that sentences differ and end."""
+    torch.manual_seed(seed)
+    model = Transformer(
+        config(target_vocab_size=7, tie_embeddings=False, norm_first=True, **changes)
+    ).double()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 2:
+                parameter.normal_(std=2 / parameter.size(1) ** 0.5)
+    src, lengths = torch.randint(3, 17, (11, 11)), torch.tensor([11, 7, 5, 3, 2, 1, 11, 4, 4, 8, 6])
+    return model, src.masked_fill(torch.arange(11) >= lengths[:, None], 0)
+
+
+@pytest.mark.parametrize(
+    "change", [lambda model: model, accelerate, recompute], ids=["canon", "fast", "recompute"]
+)
+@pytest.mark.parametrize("seed", [7, 11])
+def test_the_canons_tokens(seed, change):
+    model, src = talkative(seed)
+    expected = decoding.greedy(model, src, max_length=13)
+    assert torch.equal(greedy(change(model), src, max_length=13), expected)
+    assert len({(row != 0).sum().item() for row in expected}) > 2
+    for beams, alpha in ((1, 0.6), (2, 0.0), (5, 1.3)):
+        options = {"beam_size": beams, "length_penalty": alpha, "max_length": 13}
+        assert torch.equal(beam(model, src, **options), decoding.beam(model, src, **options))
+    assert model.training
+
+
+def test_nothing_to_translate():
+    model, src = talkative(0)
+    assert greedy(model, src[:0], max_length=3).shape == beam(model, src[:0], max_length=3).shape == (0, 0)
+
+
+def test_sentences_leave_when_half_of_all_are_done(monkeypatch):
+    def left(*is_done: int) -> list[int] | None:
+        found = going_on(torch.tensor(is_done, dtype=torch.bool))
+        return None if found is None else found.tolist()
+
+    assert (left(0, 1, 0), left(0)) == (None, None)
+    assert (left(0, 1), left(1, 0, 1, 1, 0), left(1), left()) == ([0], [1, 4], [], [])
+
+    seen, next_logits = [], Steps.next_logits
+    watched = lambda self, token: seen.append(len(token)) or next_logits(self, token)  # noqa: E731
+    monkeypatch.setattr(Steps, "next_logits", watched)
+    model, src = talkative(7)
+    is_end = (greedy(model, src, max_length=13) == 2).tolist()
+    rows, expected = range(11), []
+    for step in range(len(is_end[0])):
+        expected.append(len(rows))
+        alive = [row for row in rows if not any(is_end[row][: step + 1])]
+        rows = alive if 2 * len(alive) <= len(rows) else rows
+    assert seen == expected
+    assert len(set(seen)) > 1
+
+
+def by_distance(q, k, v, mask=None, *, is_causal=False):
+    """Attention that knows distances: the last query stands where the last key does."""
+    own, others = torch.arange(q.size(-2))[:, None] + k.size(-2) - q.size(-2), torch.arange(k.size(-2))
+    scores = q @ k.mT - (own - others).abs()
+    return scores.masked_fill(others > own, -torch.inf).softmax(-1) @ v, None
+
+
+def test_attention_that_knows_distances_is_decoded_right_and_not_compiled():
+    model, src = talkative(1)
+    for layer in model.decoder_layers:
+        layer.self_attention.attention = by_distance
+    whole = torch.full((len(src), 1), 1)
+    mask = (src != 0)[:, None, None]
+    with torch.no_grad():
+        memory = model.eval().encode(src, mask)
+        for _ in range(13):
+            whole = torch.cat([whole, model.output(model.decode(whole, memory, mask))[:, -1:].argmax(-1)], 1)
+    for found in (greedy(model, src, max_length=13), decoding.greedy(model, src, max_length=13)):
+        real = found != 0
+        assert torch.equal(found[real], whole[:, 1 : 1 + found.size(1)][real])
+    with pytest.raises(ValueError, match=r"^compiled: expected the attention of the course, got"):
+        greedy(model, src, max_length=13, compiled=True)
+
+
+# --- Compiled, in another process: here shapes are checked, which cannot be compiled
+
+
+@pytest.fixture(scope="module", params=["eager", pytest.param("inductor", marks=pytest.mark.full)])
+def compiled(request) -> dict:
+    line, root = [sys.executable, "-m", "tests.compiled", request.param], Path(__file__).parent.parent
+    run = subprocess.run(line, cwd=root, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    return dict(json.loads(one) for one in run.stdout.splitlines())
+
+
+@pytest.mark.parametrize("name", ["canon", "accelerated", "recomputing", "packed"])
+def test_a_compiled_model_is_one_graph_and_the_same_function(compiled, name):
+    assert compiled[name] <= 1e-10
+
+
+@pytest.mark.parametrize("name", ["greedy", "beam", "greedy, step by step"])
+def test_decoding_is_compiled_once_for_each_number_of_rows(compiled, name):
+    found = compiled[name]
+    assert found["same"] == [True, True]
+    assert found["graphs"] == len(found["rows"]) >= 2
+    assert found["breaks"] == []
+    assert found["length"] > 5  # more steps than graphs: a step's length is no shape

@@ -1,0 +1,108 @@
+"""`decoding.greedy` and `decoding.beam` sooner: all sentences at once, without those that are done."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from transformer_lessons.decoding import evaluating, lp
+from transformer_lessons.fast.decoding_steps import CompiledSteps, Steps, going_on
+from transformer_lessons.model import Transformer
+
+
+@torch.no_grad()
+def greedy(
+    model: Transformer, src: Int[Tensor, "batch source"], *, max_length: int, compiled: bool = False
+) -> Int[Tensor, "batch length"]:
+    """The tokens of `decoding.greedy`; with `compiled` by `CompiledSteps`: for many batches of few shapes."""
+    config = model.config
+    with evaluating(model):
+        steps = _steps(model, src, 1, max_length, compiled)
+        tokens = src.new_full((len(src), 1 + max_length), config.pad_id, dtype=torch.long)
+        tokens[:, 0], length, said = config.bos_id, 1, tokens.clone()
+        rows = torch.arange(len(src), device=src.device)  # those not done yet, and some that are
+        is_done = torch.zeros_like(rows, dtype=torch.bool)
+        while length <= max_length and len(rows):
+            length, is_done = steps.likeliest(tokens, length, is_done)
+            if (left := going_on(is_done)) is not None:
+                said[rows] = tokens
+                steps.keep_sentences(left)
+                rows, tokens, is_done = rows[left], tokens[left], is_done[left]
+        said[rows] = tokens
+    return said[:, 1:length]
+
+
+@torch.no_grad()
+def beam(
+    model: Transformer,
+    src: Int[Tensor, "batch source"],
+    *,
+    beam_size: int = 4,
+    length_penalty: float = 0.6,
+    max_length: int,
+    compiled: bool = False,
+) -> Int[Tensor, "batch length"]:
+    """The tokens of `decoding.beam`, but for ties; `compiled` as in `greedy`."""
+    with evaluating(model):
+        steps = _steps(model, src, beam_size, max_length, compiled)
+        search = BeamSearch(model, src, beam_size, length_penalty, max_length)
+        while search.length < max_length and len(search.rows):
+            logits = steps.next_logits(search.tokens[..., -1].view(-1, 1))
+            steps.keep(search.advance(logits.unflatten(0, (-1, beam_size))))
+            if (left := going_on(search.is_done)) is not None:
+                steps.keep_sentences(left)
+                search.keep(left)
+    return search.said[:, : search.longest]
+
+
+def _steps(model: Transformer, src: Tensor, copies: int, max_length: int, compiled: bool) -> Steps:
+    return CompiledSteps(model, src, copies, max_length) if compiled else Steps(model, src, copies)
+
+
+class BeamSearch:
+    """The beginnings of all sentences that are alive, and what has ended best; `advance` takes one step."""
+
+    def __init__(self, model: Transformer, src: Tensor, beam_size: int, alpha: float, max_length: int):
+        self.config, self.alpha, self.max_length = model.config, alpha, max_length
+        self.length = self.longest = 0  # of what is alive, and of what is in `said`
+        self.rows = torch.arange(len(src), device=src.device)  # of those still searched for
+        self.said = src.new_full((len(src), max_length), self.config.pad_id, dtype=torch.long)
+        self.tokens = src.new_full((len(src), beam_size, 1), self.config.bos_id)
+        # log p of each beginning. At first all are the same: but for one, they must not go on.
+        wide = torch.promote_types(model.output.weight.dtype, torch.float32)
+        self.scores = src.new_full((len(src), beam_size), -torch.inf, dtype=wide)
+        self.scores[:, 0] = 0.0
+        self.best = src.new_full((len(src),), -torch.inf, dtype=wide)  # scores of what is in `said`
+        self.is_done = torch.zeros_like(self.rows, dtype=torch.bool)
+
+    def advance(self, logits: Float[Tensor, "batch beams vocab"]) -> Int[Tensor, " rows"]:
+        """Continue every beginning by every token; returns the rows that the new beginnings continue."""
+        batch, beams, vocab = logits.shape
+        log_p = self.scores[..., None] + logits.to(self.scores.dtype).log_softmax(-1)
+        # At most `beams` of these end, one of each beginning: enough are left to go on.
+        top, index = log_p.flatten(1).topk(2 * beams)  # (batch, 2 beams)
+        parent, token = index // vocab, index % vocab
+        number = torch.arange(batch, device=index.device)[:, None]
+        longer = torch.cat([self.tokens[number, parent], token[..., None]], dim=-1)
+        self.length += 1
+        is_end = token == self.config.eos_id
+        self._finish(longer[:, :beams], top[:, :beams].masked_fill(~is_end[:, :beams], -torch.inf))
+        alive = is_end.to(torch.uint8).argsort(stable=True)[:, :beams]
+        self.scores, self.tokens = top.gather(1, alive), longer[number, alive]
+        attainable = self.scores[:, 0] / lp(self.max_length, self.alpha)  # if all to come cost nothing
+        self.is_done = self.is_done | (attainable <= self.best)
+        if self.length == self.max_length:
+            self._finish(self.tokens, self.scores)
+        return (beams * number + parent.gather(1, alive)).flatten()
+
+    def _finish(self, sentences: Tensor, log_p: Tensor) -> None:
+        """Keep the best of what has ended; it is longer than any before."""
+        score, which = (log_p / lp(self.length, self.alpha)).max(1)
+        better = ((score > self.best) & ~self.is_done).nonzero().squeeze(1)
+        if len(better):
+            self.longest, self.best[better] = self.length, score[better]
+            self.said[self.rows[better], : self.length] = sentences[better, which[better], 1:]
+
+    def keep(self, sentences: Int[Tensor, " kept"]) -> None:
+        """Go on with these; what was found for the others stays as it is."""
+        for name in ("rows", "tokens", "scores", "best", "is_done"):
+            setattr(self, name, getattr(self, name)[sentences])

@@ -1,0 +1,158 @@
+"""The model as decoding sees it: asked for one next token after another, of the sentences that are not done."""
+
+from collections.abc import Callable
+from functools import cache
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from transformer_lessons import decoding
+from transformer_lessons.attention import scaled_dot_product_attention
+from transformer_lessons.decoding import KeyValueCache
+from transformer_lessons.fast.kernels import fused_attention
+from transformer_lessons.fast.packing import embedded
+from transformer_lessons.model import Transformer
+
+
+class Steps(decoding.Steps):
+    """`decoding.Steps` of `copies` beginnings of each sentence, one below the other; sentences may leave."""
+
+    def __init__(self, model: Transformer, src: Int[Tensor, "batch source"], copies: int):
+        super().__init__(model, src)
+        self.copies = copies
+        self.keep_source(torch.arange(len(src), device=src.device).repeat_interleave(copies))
+
+    def likeliest(
+        self, tokens: Int[Tensor, "rows room"], length: int, is_done: Bool[Tensor, " rows"]
+    ) -> tuple[int, Bool[Tensor, " rows"]]:
+        """Write each row's likeliest next token behind the first `length` of `tokens`, `pad_id` if it is done.
+
+        Returns how many tokens there are now, and which rows are done.
+        """
+        config, last = self.model.config, tokens[:, length - 1 : length]
+        token = self.next_logits(last).argmax(-1).masked_fill(is_done, config.pad_id)
+        tokens[:, length] = token
+        return length + 1, is_done | (token == config.eos_id)
+
+    def keep_sentences(self, sentences: Int[Tensor, " kept"]) -> None:
+        """Go on with these, by their present numbers, each with all of its copies."""
+        copies = torch.arange(self.copies, device=sentences.device)
+        rows = (self.copies * sentences[:, None] + copies).flatten()
+        self.keep(rows)
+        self.keep_source(rows)
+
+    def keep_source(self, rows: Int[Tensor, " kept"]) -> None:
+        """Of the source, only these rows; each head's in one piece, as every step reads them."""
+        self.src_mask = self.src_mask[rows]
+        for source in self.source:
+            source.k, source.v = (x[rows].contiguous() for x in (source.k, source.v))
+
+
+def going_on(is_done: Bool[Tensor, " sentences"]) -> Int[Tensor, " left"] | None:
+    """The numbers of the sentences that are not done, if they are half of all or fewer; else None.
+
+    Dropping rows copies what is kept, and a step is compiled for each number of rows. Waiting for half of them, a
+    batch of b has at most log₂ b + 1 sizes, and less than twice the work is done that must be.
+    """
+    left = (~is_done).nonzero().squeeze(1)
+    return left if 2 * len(left) <= len(is_done) else None
+
+
+class Slots(KeyValueCache):
+    """Room for all positions from the start, written in place: no step changes a shape or moves what is kept."""
+
+    def __init__(self, like: tuple[Tensor, Tensor], room: int, position: Int[Tensor, "1"]):
+        super().__init__(*(x.new_zeros(*x.shape[:2], room, x.size(3)) for x in like))
+        self.position = position
+
+    def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Keep those of the position; all slots come back, and the mask that hides what is not filled yet."""
+        self.k.index_copy_(2, self.position, k)
+        self.v.index_copy_(2, self.position, v)
+        return self.k, self.v, torch.arange(self.k.size(2), device=k.device) <= self.position
+
+    def keep(self, rows: Tensor) -> None:
+        """As many rows as before stay in their place, where a graph that is replayed will look for them."""
+        if len(rows) != len(self.k):
+            return super().keep(rows)
+        for kept in (self.k, self.v):
+            kept.copy_(kept[rows])
+
+
+class CompiledSteps(Steps):
+    """`Steps`, compiled for each number of rows and length of the sources: half a minute each, then replayed.
+
+    A step of few rows is small operations (230, of three layers), which cost more to order than to do. On a GPU
+    all are ordered at once, as one graph; on a CPU all of greedy decoding becomes one loop. A pitfall: behind the
+    newest key attention finds empty slots, hidden by a mask, so it must not count positions from the last key.
+
+    Raises:
+        ValueError: for attention that has been replaced, as by one with rotary positions.
+    """
+
+    def __init__(self, model: Transformer, src: Int[Tensor, "batch source"], copies: int, max_length: int):
+        super().__init__(model, src, copies)
+        self.position = torch.zeros(1, dtype=torch.long, device=src.device)
+        start = model.output.weight.new_zeros(len(self.src_mask), 1, model.config.d_model)
+        own = [layer.self_attention for layer in model.decoder_layers]
+        for attend in (attention.attention for attention in own):
+            if attend not in (scaled_dot_product_attention, fused_attention):
+                raise ValueError(f"compiled: expected the attention of the course, got {attend}")
+        self.past = [Slots(a.keys_and_values(start, start), max_length, self.position) for a in own]
+        self._stay()
+
+    def next_logits(self, token: Int[Tensor, "rows 1"]) -> Tensor:
+        """As `decoding.Steps.next_logits`."""
+        last = token.clone(memory_format=torch.contiguous_format)  # strides are part of a shape
+        return _compiled(_next_logits, last.device.type)(self, last)
+
+    def likeliest(self, tokens: Tensor, length: int, is_done: Tensor) -> tuple[int, Tensor]:
+        """As `Steps.likeliest`; on a CPU not one token but all, until half of the rows are done."""
+        # To call a compiled step from Python takes a third of one sentence's time; on a GPU a loop would wait.
+        if tokens.device.type != "cpu":
+            return super().likeliest(tokens, length, is_done)
+        reached, is_done = _compiled(_loop, "cpu")(self, tokens, torch.tensor(length), is_done)
+        return int(reached), is_done
+
+    def keep_sentences(self, sentences: Tensor) -> None:
+        """As `Steps.keep_sentences`."""
+        super().keep_sentences(sentences)
+        self._stay()
+
+    def _stay(self) -> None:
+        """Say that these are written in place: a graph may then be replayed on them without copies."""
+        for tensor in (self.position, *(x for one in self.past + self.source for x in (one.k, one.v))):
+            torch._dynamo.mark_static_address(tensor, guard=False)
+
+
+def _next_logits(steps: CompiledSteps, token: Tensor) -> Tensor:
+    """`decoding.Steps.next_logits`, whose length is a number: a compiler would compile a step for each."""
+    model = steps.model
+    x = embedded(model.target_embedding, token, steps.position)
+    for kept in zip(model.decoder_layers, steps.past, steps.source, strict=True):
+        x = steps.through(x, *kept)
+    steps.position.add_(1)
+    return model.output(model.decoder_norm(x))[:, -1]
+
+
+def _loop(steps: CompiledSteps, tokens: Tensor, length: Tensor, is_done: Tensor) -> tuple[Tensor, Tensor]:
+    """`Steps.likeliest` again and again; nothing in it is asked for its value."""
+    config = steps.model.config
+
+    def goes_on(length: Tensor, is_done: Tensor) -> Tensor:
+        return (length < tokens.size(1)) & (2 * is_done.sum() < len(is_done))  # see `going_on`
+
+    def say(length: Tensor, is_done: Tensor) -> tuple[Tensor, Tensor]:
+        logits = _next_logits(steps, tokens.index_select(1, length[None] - 1))
+        token = logits.argmax(-1).masked_fill(is_done, config.pad_id)
+        tokens.index_copy_(1, length[None], token[:, None])
+        return length + 1, is_done | (token == config.eos_id)
+
+    return torch.while_loop(goes_on, say, (length, is_done))
+
+
+@cache
+def _compiled(function: Callable, device: str) -> Callable:
+    options = {"triton.cudagraphs": True} if device == "cuda" else {"cpp_wrapper": True}
+    return torch.compile(function, dynamic=False, options=options)
