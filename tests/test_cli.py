@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from transformer_lessons import __version__
+from transformer_lessons import __version__, decoding
 from transformer_lessons.data.number_words import english, german
+from transformer_lessons.fast import decoding as fast_decoding
 from transformer_lessons.fast.kernels import FusedMultiHeadAttention
 from transformer_lessons.oracles import Case
 from transformer_lessons.oracles.measure import Deviation
@@ -165,23 +166,23 @@ def test_what_is_not_said_is_as_the_help_says():
 # ---- Translating
 
 
-def test_translate_words_and_digits_with_and_without_the_faster_parts(run, monkeypatch):
-    classes, load = [], cli.translations
-    monkeypatch.setattr(
-        cli,
-        "translations",
-        lambda *given: classes.append(type(given[1][0].decoder_layers[0].cross_attention)) or load(*given),
-    )
-    for text in (
-        ["421"],
-        [english(421)],
-        ["--plain", "Four", "Hundred", "Twenty-One"],
-        ["--beam", "3", "421"],
-    ):
-        code, out, error = run("translate", *text)
+@pytest.mark.parametrize("beam", ["1", "3"])
+def test_translate_words_and_digits_with_and_without_the_faster_parts(run, monkeypatch, beam):
+    used, name = [], "greedy" if beam == "1" else "beam"
+    for module in (decoding, fast_decoding):
+        original = getattr(module, name)
+
+        def noted(model, *given, module=module, original=original, **how):
+            is_fast = type(model.decoder_layers[0].cross_attention) is FusedMultiHeadAttention
+            used.append((module.__name__.removeprefix("transformer_lessons."), is_fast))
+            return original(model, *given, **how)
+
+        monkeypatch.setattr(module, name, noted)
+    for text in (["421"], [english(421)], ["--plain", "Four", "Hundred", "Twenty-One"]):
+        code, out, error = run("translate", "--beam", beam, *text)
         assert (code, out) == (0, "vierhunderteinundzwanzig\n")
         assert error == "model: the one that comes with the package\n"
-    assert [one is FusedMultiHeadAttention for one in classes] == [True, True, False, True]
+    assert used == [("fast.decoding", True), ("fast.decoding", True), ("decoding", False)]
 
 
 def test_translate_lines_in_their_places(run, monkeypatch):

@@ -21,6 +21,7 @@ from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data import multi30k
 from transformer_lessons.data.number_words import english, english_tokens, german, german_tokens, held_out
 from transformer_lessons.data.packing import PackedBatches
+from transformer_lessons.fast import decoding as fast_decoding
 from transformer_lessons.schedule import warmup_inverse_sqrt
 from transformer_lessons.tools import cli
 from transformer_lessons.trainer import TrainingConfig, average_checkpoints, configs, evaluation, snapshots
@@ -212,13 +213,13 @@ def test_a_task_by_name_from_the_first_step_to_a_translation(data, lessons, monk
     (data / "small.json").write_text(
         json.dumps({"model": SIZES, "training": {**TRAINING, "snapshots": 2}, "task": task})
     )
-    asked, greedy = [], evaluation.greedy
+    asked, greedy = [], fast_decoding.greedy
 
     def noted(model, src, *, max_length):
         asked.append((src.size(1), max_length))
         return greedy(model, src, max_length=max_length)
 
-    monkeypatch.setattr(evaluation, "greedy", noted)
+    monkeypatch.setattr(fast_decoding, "greedy", noted)
     code, out, _ = lessons("train", "--config", "small.json")
     assert code == 0
     assert out.endswith(f" on 7 {TASKS[task].test_set}, en-de\n")

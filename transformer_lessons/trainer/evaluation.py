@@ -3,12 +3,15 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from types import ModuleType
 
+from transformer_lessons import decoding
 from transformer_lessons.data.lengths import limit_lengths
 from transformer_lessons.data.libraries import library
 from transformer_lessons.data.number_words import english, english_tokens, german_tokens
 from transformer_lessons.data.vocabulary import pad
-from transformer_lessons.decoding import beam, greedy
+from transformer_lessons.fast import PLAIN
+from transformer_lessons.fast import decoding as fast_decoding
 from transformer_lessons.model import Transformer
 from transformer_lessons.trainer.checkpoints import Tokeniser
 
@@ -18,6 +21,11 @@ def in_chunks(items: Iterable, size: int) -> Iterator[list]:
     items = iter(items)
     while chunk := list(islice(items, size)):
         yield chunk
+
+
+def decoding_of(model: Transformer) -> ModuleType:
+    """`fast.decoding` for a model that `fast.accelerate` has changed; for a plain one, the chapters' own."""
+    return fast_decoding if any(type(part) in PLAIN for part in model.modules()) else decoding
 
 
 def translate(
@@ -51,10 +59,11 @@ def translate(
     src = pad(ids, source.pad_id).to(next(model.parameters()).device)
     if extra_tokens is not None:
         most = min(most, src.size(1) + extra_tokens)
+    chosen = decoding_of(model)
     if beam_size == 1:
-        found = greedy(model, src, max_length=most)
+        found = chosen.greedy(model, src, max_length=most)
     else:
-        found = beam(model, src, beam_size=beam_size, max_length=most)
+        found = chosen.beam(model, src, beam_size=beam_size, max_length=most)
     return [target.decode(row) for row in found.tolist()]
 
 
