@@ -192,7 +192,7 @@ def test_empty_lines_and_long_ones_are_left_out_and_counted(folder, lessons):
 
 
 @pytest.fixture
-def data(folder, monkeypatch):
+def captions(folder, monkeypatch):
     """The folder that the variable names, in which number words stand for captions and for news."""
     (folder / "wmt14").mkdir()
     sums = {}
@@ -209,8 +209,8 @@ def data(folder, monkeypatch):
 
 
 @pytest.mark.parametrize("task", ["multi30k", "wmt14"])
-def test_a_task_by_name_from_the_first_step_to_a_translation(data, lessons, monkeypatch, task):
-    (data / "small.json").write_text(
+def test_a_task_by_name_from_the_first_step_to_a_translation(captions, lessons, monkeypatch, task):
+    (captions / "small.json").write_text(
         json.dumps({"model": SIZES, "training": {**TRAINING, "snapshots": 2}, "task": task})
     )
     asked, greedy = [], fast_decoding.greedy
@@ -223,25 +223,25 @@ def test_a_task_by_name_from_the_first_step_to_a_translation(data, lessons, monk
     code, out, _ = lessons("train", "--config", "small.json")
     assert code == 0
     assert out.endswith(f" on 7 {TASKS[task].test_set}, en-de\n")
-    model, source, target = load_model(data / "runs" / task)
+    model, source, target = load_model(captions / "runs" / task)
     assert source is target
-    mean = average_checkpoints(snapshots(data / "runs" / task))  # §6.1
+    mean = average_checkpoints(snapshots(captions / "runs" / task))  # §6.1
     assert all(torch.equal(mean[name], tensor) for name, tensor in model.state_dict().items())
     assert lessons("translate", "--model", f"runs/{task}", "seven")[0] == 0
     most = [width + 50 if task == "wmt14" else 128 for width, _ in asked]  # §6.1
     assert [length for _, length in asked] == most
-    for path in (*data.glob("test*.de.gz"), *data.glob("wmt14/test.de")):
+    for path in (*captions.glob("test*.de.gz"), *captions.glob("wmt14/test.de")):
         path.unlink()
     code, _, error = lessons(
         "train", "--config", "small.json", "--output", "run"
     )  # before it trains for hours
     assert code == 2
     assert re.search(r"TRANSFORMER_LESSONS_DATA: expected a folder with (wmt14/)?test.*\.de\.gz, got ", error)
-    assert not (data / "run").exists()
+    assert not (captions / "run").exists()
 
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=lambda task: task.name)
-def test_every_task_is_whole(task, data):
+def test_every_task_is_whole(task, captions):
     assert isinstance(task, Task)
     if isinstance(task, Text):
         task = replace(task, source="a.en.gz", target="a.de")

@@ -1,7 +1,8 @@
 """Texts in two languages, a sentence a line: line n of one file is the translation of line n of the other.
 
-A corpus is `TextFiles`, or a module such as `multi30k` and `wmt14`. Nothing here holds it in memory. What is made of
-it, an encoding and ids (`encoded`), is made once, under a name that says of what, and kept in the user's cache.
+A corpus is `TextFiles`, or a module such as `multi30k` and `wmt14`. Nothing here holds it in memory. What is
+made of it, an encoding and ids (`encoded`), is made once, under a name that says of what, and kept in the user's
+cache.
 """
 
 import gzip
