@@ -5,22 +5,12 @@ import pytest
 
 from benchmarks import agreement
 from exercises import release
-from exercises.autograder import doctor
 from exercises.autograder.box.confine import Limits
 from exercises.autograder.running.examiner import Cell
 from exercises.autograder.running.worker import Worker
 from transformer_lessons import records
 
-pytestmark = [
-    pytest.mark.skipif(doctor.problem() is not None, reason=f"no isolation: {doctor.problem()}"),
-    # Of nbgrader and what it stands on; see test_exercises.py.
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::UserWarning"),
-    pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = [pytest.mark.isolated, pytest.mark.nbgrader]
 
 NOISE = """
 import sys, warnings

@@ -18,15 +18,7 @@ from exercises.autograder import doctor
 from exercises.autograder.course import gradebook, marks
 from exercises.autograder.course.folders import Course
 
-pytestmark = [
-    # Of nbgrader and what it stands on; see test_exercises.py.
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
-isolated = pytest.mark.skipif(doctor.problem() is not None, reason=f"no isolation: {doctor.problem()}")
+pytestmark = pytest.mark.nbgrader
 ROOT = Path(__file__).parent.parent
 GUIDE = (ROOT / "book" / "instructors.md").read_text(encoding="utf-8")
 
@@ -37,7 +29,7 @@ def said(capsys, *words: str, code: int = 0) -> dict:
     return json.loads(capsys.readouterr().out)
 
 
-@isolated
+@pytest.mark.isolated
 def test_from_a_rehearsal_to_tables_in_the_guides_six_commands(tmp_path, capsys):
     """The commands of the guide's first block, with five students and in another folder."""
     block = re.search(r"Six commands.*?```bash\n(.*?)```", GUIDE, re.DOTALL)[1].strip().splitlines()

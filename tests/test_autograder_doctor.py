@@ -26,7 +26,7 @@ def autograder(*arguments: str) -> subprocess.CompletedProcess:
     return subprocess.run(line, capture_output=True, text=True, cwd=ROOT, timeout=120)
 
 
-@pytest.mark.skipif(doctor.problem() is not None, reason=f"no isolation: {doctor.problem()}")
+@pytest.mark.isolated
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="unshare, of util-linux, is missing")
 def test_where_namespaces_are_forbidden_it_says_so_and_nothing_is_graded(tmp_path):
     found = autograder("doctor")
@@ -42,7 +42,7 @@ def test_where_namespaces_are_forbidden_it_says_so_and_nothing_is_graded(tmp_pat
     assert not (tmp_path / "course").exists()
 
 
-@pytest.mark.skipif(doctor.problem() is not None, reason=f"no isolation: {doctor.problem()}")
+@pytest.mark.isolated
 def test_here_everything_needed_is_there(capsys):
     assert command.main(["doctor"]) == 0
     said = capsys.readouterr().out
@@ -88,7 +88,7 @@ with tempfile.TemporaryDirectory() as folder:
 """
 
 
-@pytest.mark.skipif(doctor.problem() is not None, reason=f"no isolation: {doctor.problem()}")
+@pytest.mark.isolated
 def test_python_may_lie_where_the_scratch_folder_has_its_names():
     """A clone in /tmp, for example, with its environment."""
     with tempfile.TemporaryDirectory(dir="/tmp") as one, tempfile.TemporaryDirectory(dir="/dev/shm") as other:
@@ -106,7 +106,7 @@ def test_python_may_lie_where_the_scratch_folder_has_its_names():
     assert left == [["file"], ["file"]]
 
 
-@pytest.mark.skipif(doctor.problem() is not None, reason=f"no isolation: {doctor.problem()}")
+@pytest.mark.isolated
 def test_python_may_be_called_by_a_link(tmp_path):
     """An environment on another disk, for example: what is imported late must be found by that name too."""
     (tmp_path / "environment").symlink_to(sys.prefix)

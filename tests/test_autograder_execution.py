@@ -7,13 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from exercises.autograder import doctor
 from exercises.autograder.box.confine import Limits
 from exercises.autograder.running.examiner import Cell, _points
 from exercises.autograder.running.worker import Worker, WorkerError
 
-needs_isolation = pytest.mark.skipif(doctor.problem() is not None, reason=f"no isolation: {doctor.problem()}")
-pytestmark = needs_isolation
+pytestmark = pytest.mark.isolated
 
 SECONDS = 2.0
 

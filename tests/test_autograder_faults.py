@@ -24,22 +24,14 @@ import pytest
 from sqlalchemy import Engine, event
 from test_autograder_grade import MASTER, NAME, RELEASED, read, solved
 
-from exercises.autograder import commands, doctor
+from exercises.autograder import commands
 from exercises.autograder.batch import grade, pool, stopping
 from exercises.autograder.course import gradebook, marks
 from exercises.autograder.course.folders import Course
 from exercises.autograder.running.job import Job, Outcome
 from exercises.autograder.running.worker import WorkerError
 
-pytestmark = [
-    pytest.mark.skipif(doctor.problem() is not None, reason=f"no isolation: {doctor.problem()}"),
-    # Of nbgrader and what it stands on; see test_exercises.py.
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = [pytest.mark.isolated, pytest.mark.nbgrader]
 
 ROOT = Path(__file__).parent.parent
 STUDENTS = ("ann", "bob", "carl", "dora")

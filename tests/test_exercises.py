@@ -29,15 +29,7 @@ IDS = [master.parent.name for master in MASTERS]
 each_master = pytest.mark.parametrize("master", MASTERS, ids=IDS)
 HIDDEN = re.compile(r"### BEGIN (SOLUTION|HIDDEN TESTS)\n(.*?)### END", re.DOTALL)
 
-# nbgrader and what it stands on use SQLAlchemy, traitlets and jupyter_client in ways these now warn about, and
-# leave the closing of sockets and databases to the garbage collector. None of it is ours to change.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = pytest.mark.nbgrader
 
 
 def read(path: Path) -> nbformat.NotebookNode:
