@@ -144,6 +144,7 @@ def test_a_loop_is_ended_and_what_was_defined_stays(run, impatient):
     assert time.monotonic() - began < 2 * (SECONDS + 2) + 8
 
 
+@pytest.mark.full
 def test_the_loop_is_ended_within_two_seconds_of_its_limit(worker, impatient):
     for loop in (
         "while True: pass",

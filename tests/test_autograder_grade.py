@@ -20,7 +20,7 @@ from exercises.autograder.course import marks
 from exercises.autograder.feedback import written
 from exercises.autograder.result import CellResult, Flag, Part, Result
 
-pytestmark = [pytest.mark.isolated, pytest.mark.nbgrader]
+pytestmark = [pytest.mark.isolated, pytest.mark.nbgrader, pytest.mark.usefixtures("graded_once")]
 
 NAME = "ps03_attention"
 WRITTEN = "ps03-7-scale-answer"

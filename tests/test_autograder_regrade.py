@@ -14,7 +14,7 @@ from exercises.autograder.batch import grade, regrade
 from exercises.autograder.course import marks
 from exercises.autograder.course.folders import Course
 
-pytestmark = [pytest.mark.isolated, pytest.mark.nbgrader]
+pytestmark = [pytest.mark.isolated, pytest.mark.nbgrader, pytest.mark.usefixtures("graded_once")]
 TEST = "ps03-1-test"
 HARSHER = (
     '0.25 if "MARKER" in globals() else 3'  # the tests' own names, and those of the student that it mentions

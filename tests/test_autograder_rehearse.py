@@ -1,9 +1,12 @@
 """Made-up classes: what is said of each student is true, and the intake gets all of them where they belong."""
 
 import ast
+import csv
 import json
 import random
+import re
 import runpy
+import shlex
 from collections import Counter
 from pathlib import Path
 
@@ -13,7 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exercises import release
+from exercises.autograder import __main__ as command
 from exercises.autograder import rehearse
+from exercises.autograder.course import marks
+from exercises.autograder.course.folders import Course
 from exercises.autograder.intake import Quarantined, Received, take_in
 from exercises.autograder.intake.cells import bare
 from exercises.autograder.rehearse.classes import ABSENT, COPIED, ENDLESS, SHARES, TWICE, UNREADABLE
@@ -23,6 +29,7 @@ from exercises.autograder.rehearse.rewording import reworded
 from exercises.autograder.rehearse.wounds import PROGRAMS, TROUBLES
 
 NAME = "ps03_attention"
+GUIDE = (release.HERE.parent / "book" / "instructors.md").read_text(encoding="utf-8")
 MASTERS = release.masters()
 RELEASED = {m.parent.name: nbformat.read(release.released(m), as_version=4) for m in MASTERS}
 WRONG = runpy.run_path(str(Path(__file__).parent / "typical_answers.py"))["WRONG"]
@@ -32,6 +39,39 @@ def answers(notebook) -> dict[str, str]:
     return {
         cell.id: cell.source for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("solution")
     }
+
+
+# --- From a rehearsal to tables ------------------------------------------------------------------------------
+
+
+@pytest.mark.isolated
+@pytest.mark.nbgrader
+def test_from_a_rehearsal_to_tables_in_the_guides_six_commands(tmp_path, capsys):
+    """The commands of the guide's first block, with five students and in another folder."""
+    block = re.search(r"Six commands.*?```bash\n(.*?)```", GUIDE, re.DOTALL)[1].strip().splitlines()
+    assert len(block) == 6
+    ours = [shlex.split(line)[3:] for line in block if line.startswith("python -m exercises.autograder ")]
+    assert [words[0] for words in ours] == ["doctor", "rehearse", "report", "export"]
+    course = tmp_path / "rehearsal"
+    for words in ours:
+        words = [str(course) if "rehearsal" in word else "5" if word == "20" else word for word in words]
+        more = ["--course", str(course), "--workers", "1"] if words[0] == "rehearse" else []
+        assert command.main([*words, *more]) in ((1,) if words[0] == "rehearse" else (0,))
+        print(capsys.readouterr().out)
+    page = (course / "report" / f"{NAME}.html").read_text(encoding="utf-8")
+    assert "<h1" in page
+    students = json.loads((course / "what_is_in_it.json").read_text())["students"]
+    assert len(students) == 5
+    with (course / "export" / "canvas.csv").open(encoding="utf-8") as file:
+        rows = {f"{row['Student']}_{row['ID']}": row[NAME] for row in csv.DictReader(file) if row["ID"]}
+    known = {one.student: one for one in marks.marks(Course(course).gradebook, NAME)}
+    assert set(known) == {one["student"] for one in students}
+    assert {student for student, points in rows.items() if points} == {
+        student for student, one in known.items() if one.submitted
+    }
+    assert all(float(points) == known[student].score for student, points in rows.items() if points)
+    pages = sorted(path.parts[-3] for path in course.glob("feedback/*/*/*.html"))
+    assert pages == sorted(student for student, one in known.items() if one.submitted)
 
 
 # --- In other words -------------------------------------------------------------------------------------------

@@ -135,6 +135,7 @@ def test_whoever_is_not_on_the_roster_keeps_the_number_and_it_is_said():
 
 @pytest.mark.nbgrader
 @pytest.mark.isolated
+@pytest.mark.usefixtures("graded_once")
 def test_one_student_has_one_id_in_all_assignments(tmp_path, course, capsys):
     """Moodle's numbers differ from one assignment to the next, and its worksheets take the marks all the same."""
 
