@@ -30,7 +30,7 @@ def assignments() -> dict[str, dict]:
 
     A pitfall: these are the released cells; a notebook of an earlier release may differ without being wrong.
     """
-    return json.loads((files("transformer_lessons") / "assignments.json").read_text(encoding="utf-8"))
+    return json.loads((files("transformer_lessons.tools") / "assignments.json").read_text(encoding="utf-8"))
 
 
 def digest(source: str | list[str]) -> str:
