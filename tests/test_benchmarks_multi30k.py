@@ -4,7 +4,8 @@ import json
 import math
 
 import pytest
-from test_tasks import captions as captions  # a fixture, asked for by name
+from test_tasks import captions as captions  # fixtures, asked for by name
+from test_tasks import folder as folder
 
 from benchmarks import multi30k as benchmark
 from transformer_lessons import records

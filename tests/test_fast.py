@@ -428,7 +428,7 @@ def talkative(seed: int, **changes) -> tuple[Transformer, Tensor]:
 @pytest.mark.parametrize(
     "change", [lambda model: model, accelerate, recompute], ids=["canon", "fast", "recompute"]
 )
-@pytest.mark.parametrize("seed", [7, 8])
+@pytest.mark.parametrize("seed", [7, 11])
 def test_the_canons_tokens(seed, change):
     model, src = talkative(seed)
     expected = decoding.greedy(model, src, max_length=13)
@@ -456,7 +456,7 @@ def test_sentences_leave_when_half_of_all_are_done(monkeypatch):
     seen, next_logits = [], Steps.next_logits
     watched = lambda self, token: seen.append(len(token)) or next_logits(self, token)  # noqa: E731
     monkeypatch.setattr(Steps, "next_logits", watched)
-    model, src = talkative(8)
+    model, src = talkative(7)
     is_end = (greedy(model, src, max_length=13) == 2).tolist()
     rows, expected = range(11), []
     for step in range(len(is_end[0])):

@@ -50,22 +50,32 @@ def is_plain(linear: nn.Module) -> bool:
 
 
 class FusedMultiHeadAttention(MultiHeadAttention):
-    """Fused attention, and in self-attention one product for queries, keys and values."""
+    """Fused attention, and one product for all projections of one input."""
 
     attention = staticmethod(fused_attention)
 
     def forward(self, query, key=None, value=None, mask=None, *, is_causal=False):
         """As `attention.MultiHeadAttention`."""
-        projections = self.W_q, self.W_k, self.W_v
-        # For few vectors, copying the matrices would cost more than multiplying by them.
-        is_short = query.numel() < self.W_q.weight.numel()
-        if key is not None or is_short or not all(map(is_plain, projections)):
+        if key is not None:
             return super().forward(query, key, value, mask, is_causal=is_causal)
-        weight = torch.cat([projection.weight for projection in projections])
-        bias = torch.cat([projection.bias for projection in projections])
-        q, k, v = map(self.split, F.linear(query, weight, bias).chunk(3, dim=-1))
+        q, k, v = self.projected(query, self.W_q, self.W_k, self.W_v)
         heads, _ = self.attention(q, k, v, mask, is_causal=is_causal)
         return self.W_o(heads.transpose(1, 2).flatten(-2))
+
+    def keys_and_values(self, key, value):
+        """As `attention.MultiHeadAttention`."""
+        if value is not key:
+            return super().keys_and_values(key, value)
+        return tuple(self.projected(key, self.W_k, self.W_v))
+
+    def projected(self, x: Float[Tensor, "batch positions d_model"], *projections: nn.Linear) -> list[Tensor]:
+        """x in each projection, split into heads."""
+        # For few vectors, to copy the matrices would cost more than to multiply by them.
+        if x.numel() < x.size(-1) ** 2 or not all(map(is_plain, projections)):
+            return [self.split(projection(x)) for projection in projections]
+        weight = torch.cat([projection.weight for projection in projections])
+        bias = torch.cat([projection.bias for projection in projections])
+        return [self.split(one) for one in F.linear(x, weight, bias).chunk(len(projections), dim=-1)]
 
 
 class FusedLayerNorm(LayerNorm):
