@@ -12,7 +12,6 @@ LEFT = (
     "an answer and its check, checks.require({name!r}, …), in a master under exercises/source/; make release",
     "SOLVES in exercises/autograder/flags/known.py: what of other libraries is the answer itself",
     "python -m benchmarks.check_table, then python -m book.syllabus: the page with all checks",
-    "python -m benchmarks.check_mutants {name}: would the check notice small changes to the right answer?",
 )
 
 
