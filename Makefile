@@ -19,7 +19,7 @@ FIND_LINKS := $(foreach link,$(PIP_FIND_LINKS),--find-links '$(link)')
 export PATH := $(abspath $(VENV))/$(notdir $(BIN))$(if $(filter Windows_NT,$(OS)),;,:)$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup book test test-package test-colab test-full notebooks model coverage mutants lint site-check pdf serve \
+.PHONY: help setup book test test-package test-colab test-full notebooks model coverage mutants size lint site-check pdf serve \
   release lock newest audit set-repository set-version check-version dist github-release allow-namespaces clean
 
 help:  ## this list
@@ -52,7 +52,7 @@ test: setup lint  ## everything that must hold at every commit (what .ci/run cal
 	$(TEST)
 
 # Other versions may print other last digits: chapters run whole, with their assertions, and outputs are not compared.
-NOT_THE_PACKAGE := a_class% autograder% benchmarks% book% container% exercises% mutants% passes% scaffold% workflows%
+NOT_THE_PACKAGE := a_class% autograder% benchmarks% book% canon% container% exercises% mutants% passes% scaffold% workflows%
 PACKAGE_TESTS := $(filter-out $(NOT_THE_PACKAGE:%=tests/test_%),$(wildcard tests/test_*.py))
 ELSEWHERE := -m pytest $(PACKAGE_TESTS) book/chapters --nbval-lax --numprocesses $(WORKERS) --dist loadfile
 
@@ -92,6 +92,9 @@ MUTMUT := VIRTUAL_ENV='$(abspath $(VENV))' $(RUN) -m uv run --no-project --activ
 mutants: setup  ## break canon and fast/ one place at a time: do tests notice? (an hour; less: MODULES='masks fast.losses')
 	$(MUTMUT) run --max-children $(WORKERS) $(MODULES:%='transformer_lessons.%.*')
 	@$(MUTMUT) results
+
+size: setup  ## how many files, lines and lines of code each room of the package has
+	$(RUN) -m book.size
 
 release: setup  ## regenerate exercises/release from exercises/source
 	$(RUN) -m exercises.release

@@ -1,8 +1,11 @@
 """The Transformer of "Attention Is All You Need" (Vaswani et al. 2017), as the book builds it up.
 
-Section and equation numbers in the docstrings (§3.2.1, equation 1) are the paper's. Read the modules in the
-order of their floors, each importing only lower ones: `config`, `masks`, `cache`, `schedule`; `encodings`,
-`embeddings`, `norms`, `feed_forward`, `attention`, `losses`; `layers`; `model`; `decoding`, `training`.
+The modules beside this file are what the chapters build, word for word. Section and equation numbers in their
+docstrings (§3.2.1, equation 1) are the paper's. Read them in this order: `masks`, `encodings`, `embeddings`,
+`attention`, `feed_forward`, `norms`, `layers`, `model`, with `config` beside it; then `losses`, `schedule`,
+`training`, `decoding`.
+
+What is not lesson stands in rooms beside them: `variants`, `fast`, `data`, `trainer`, `checks`, `oracles`, `tools`.
 """
 
 import os

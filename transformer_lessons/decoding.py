@@ -179,5 +179,6 @@ def search(
         alive = [(total, y) for total, y, _ in going_on]
         if is_over(finished, alive, alpha, max_length):
             break
-        steps.keep(torch.tensor([row for _, _, row in going_on], device=src.device))
+        rows = [row for _, _, row in going_on]
+        steps.keep(torch.tensor(rows, device=src.device))
     return max(finished)[1][1:]

@@ -1,0 +1,90 @@
+"""What a chapter ends up with is what the package has, word for word, and there is not much of it.
+
+The chapter's cell carries a tag, ``canon:masks.padding_mask`` or ``canon:variants.rotary.rotate``. Docstrings and
+annotations may differ; nothing else may.
+"""
+
+import ast
+import difflib
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from book.notebooks import chapters
+from book.size import PACKAGE, sizes
+
+NOT_BUILT = ("__init__", "__main__", "config")
+DEFINITIONS = ast.FunctionDef | ast.ClassDef
+
+
+class Bare(ast.NodeTransformer):
+    """Without docstrings and annotations."""
+
+    def visit(self, node: ast.AST) -> ast.AST | None:
+        if isinstance(node, DEFINITIONS):
+            if ast.get_docstring(node) is not None:
+                node.body = node.body[1:] or [ast.Pass()]
+            node.returns = None
+        if isinstance(node, ast.arg):
+            node.annotation = None
+        if isinstance(node, ast.AnnAssign):
+            node = node.value and ast.Assign([node.target], node.value, lineno=node.lineno)
+        return node and self.generic_visit(node)
+
+
+def definitions(source: str) -> dict[str, ast.AST]:
+    """Functions, classes and CONSTANTS of a module or cell, bare, by their names."""
+    found = {}
+    for node in Bare().visit(ast.parse(source)).body:
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                found[name] = node
+            case ast.Assign(targets=[ast.Name(id=name)]) if name.isupper():
+                found[name] = node
+    return found
+
+
+def in_package() -> dict[str, ast.AST]:
+    """By tag: all definitions of the canon and of the variants, helpers too."""
+    found = {}
+    for path in sorted([*PACKAGE.glob("*.py"), *PACKAGE.glob("variants/*.py")]):
+        module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+        if path.stem not in NOT_BUILT:
+            for name, node in definitions(path.read_text(encoding="utf-8")).items():
+                found[f"canon:{module}.{name}"] = node
+    return found
+
+
+def in_chapters() -> dict[str, list[tuple[Path, str]]]:
+    """By tag: the cells that carry it."""
+    found = {}
+    for path in chapters():
+        for cell in nbformat.read(path, as_version=4).cells:
+            for tag in cell.metadata.get("tags", []):
+                if tag.startswith("canon:"):
+                    found.setdefault(tag, []).append((path, cell.source))
+    return found
+
+
+BUILT, CELLS = in_package(), in_chapters()
+
+
+@pytest.mark.parametrize("tag", sorted({*BUILT, *CELLS}))
+def test_a_chapter_builds_it_word_for_word(tag):
+    assert tag in BUILT, "the package has no such definition"
+    cells = CELLS.get(tag, [])
+    assert len(cells) == 1, f"{len(cells)} cells of the chapters carry this tag, 1 should"
+    [(path, source)] = cells
+    ours, theirs = BUILT[tag], definitions(source).get(tag.rpartition(".")[2], ast.Pass())
+    texts = [ast.unparse(node).splitlines() for node in (theirs, ours)]
+    difference = "\n".join(difflib.unified_diff(*texts, path.name, "package", lineterm=""))
+    is_the_same = ast.dump(theirs) == ast.dump(ours)
+    assert is_the_same, f"\n{difference}"
+
+
+def test_there_is_little_to_read():
+    rooms = sizes()
+    assert rooms["canon"][1] <= 1_100  # lines
+    assert rooms["canon"][2] <= 700  # of code
+    assert sum(lines for room, (_, lines, _) in rooms.items() if room != "checks") <= 4_200
