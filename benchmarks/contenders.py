@@ -8,6 +8,7 @@ from itertools import count
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data.batches import Batch, Batches, TokenBatches
@@ -16,7 +17,6 @@ from transformer_lessons.fast import accelerate
 from transformer_lessons.fast.losses import batch_loss
 from transformer_lessons.masks import padding_mask
 from transformer_lessons.model import Transformer
-from transformer_lessons.tools import costs
 from transformer_lessons.trainer import Trainer, TrainingConfig
 
 SMOOTHING, CLIP = 0.1, 1.0
@@ -228,12 +228,14 @@ class Same(Batches):
 
 
 def step_flops(batch: Batch, config: TransformerConfig) -> int:
-    """Operations of our forward and backward pass where nothing is padding, by the formulas of `costs`.
+    """Operations of our forward and backward pass where nothing is padding, as torch counts them.
 
     A causal kernel leaves out the later half of the scores, and is given the whole of them here, as is usual.
     """
-    shape = costs.BatchShape(*batch.src.shape, batch.tgt_in.size(1))
-    return costs.training_operations(config, shape)
+    model = Transformer(config).to("meta")
+    with FlopCounterMode(display=False) as counter:
+        model(batch.src.to("meta"), batch.tgt_in.to("meta")).sum().backward()
+    return counter.get_total_flops()
 
 
 # --- Decoding
