@@ -24,14 +24,14 @@ from transformer_lessons.data.files import read_json, write_json
 from transformer_lessons.trainer.config import TrainingConfig
 from transformer_lessons.trainer.evaluation import evaluate_bleu
 from transformer_lessons.trainer.runs import choose_device, new_trainer, read_settings, run, versions
-from transformer_lessons.trainer.tasks import TASKS, batches
+from transformer_lessons.trainer.tasks import TASKS, Task, batches
 
 RECORD = Path(__file__).parent.parent / "transformer_lessons" / "records" / "multi30k.json"
 CURVE = 50  # points of the training curve that are kept
 
 
 def measure(
-    task: object,
+    task: Task,
     tokenisers: tuple,
     sizes: dict,
     config: TrainingConfig,
@@ -81,7 +81,7 @@ def padding(data: Batches | TokenBatches) -> float:
     return round(1 - real / everything, 4)
 
 
-def describe(task: object, tokenisers: tuple, max_length: int, config: TrainingConfig) -> dict:
+def describe(task: Task, tokenisers: tuple, max_length: int, config: TrainingConfig) -> dict:
     """The data, and what batches make of it."""
     data = batches(task.pairs(*tokenisers, config), max_length, config)
     return {

@@ -25,7 +25,7 @@ from book.notebooks import KERNEL
 from transformer_lessons.tools.submission import digest, grade_id
 
 HERE = Path(__file__).resolve().parent
-MANIFEST = HERE.parent / "transformer_lessons" / "assignments.json"
+MANIFEST = HERE.parent / "transformer_lessons" / "tools" / "assignments.json"
 # Words that only a master may hold.
 MASTER_ONLY = (
     "BEGIN SOLUTION",

@@ -21,11 +21,18 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "full: too long for every commit; runs in `make test-full`")
+    config.addinivalue_line("markers", "nbgrader: runs nbgrader, whose warnings are not ours to heed")
+    config.addinivalue_line("markers", "isolated: runs learners' code in its box, where one can be made")
     # The same examples at every run: a test that fails for some inputs fails always, or never.
     for name, examples in (("every commit", 25), ("full", 500)):
         settings.register_profile(name, max_examples=examples, derandomize=True, deadline=None)
     settings.load_profile("full" if config.getoption("--full") else "every commit")
 
+
+# nbgrader and what it stands on use SQLAlchemy, traitlets and jupyter_client in ways these now warn about, and
+# leave the closing of sockets and databases to the garbage collector. None of it is ours to change.
+OTHERS = ("Deprecation", "Future", "Resource", "sqlalchemy.exc.SA", "pytest.PytestUnraisableException")
+OF_NBGRADER = pytest.mark.filterwarnings(*(f"ignore::{name}Warning" for name in OTHERS))
 
 REPETITIONS = 50  # in `make test-full`, of what depends on when something is killed
 
@@ -35,11 +42,21 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("repetition", range(REPETITIONS if metafunc.config.getoption("--full") else 1))
 
 
+def no_isolation() -> str | None:
+    """Why learners' code cannot be confined here; imported late, as most tests need no grader."""
+    from exercises.autograder import doctor
+
+    return doctor.problem()
+
+
 def pytest_collection_modifyitems(config, items):
-    if not config.getoption("--full"):
-        for item in items:
-            if "full" in item.keywords:
-                item.add_marker(pytest.mark.skip(reason="runs in `make test-full`"))
+    for item in items:
+        if "isolated" in item.keywords and (problem := no_isolation()):
+            item.add_marker(pytest.mark.skip(reason=f"NOT TRIED, there is no isolation here: {problem}"))
+        if "nbgrader" in item.keywords:
+            item.add_marker(OF_NBGRADER)
+        if "full" in item.keywords and not config.getoption("--full"):
+            item.add_marker(pytest.mark.skip(reason="runs in `make test-full`"))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -57,6 +74,29 @@ def pytest_xdist_make_scheduler(config, log):
 @pytest.fixture(autouse=True)
 def fixed_seed():
     torch.manual_seed(0)
+
+
+OUTCOMES = {}  # of what was graded in this session
+
+
+@pytest.fixture(scope="module")
+def graded_once():
+    """Commands grade in this process, and what was graded before is not run again: same job, same outcome."""
+    from exercises.autograder.batch import pool
+    from exercises.autograder.commands import working
+
+    run = pool.run
+
+    def once(job):
+        key = (job.key, job.notebook)
+        if key not in OUTCOMES:
+            OUTCOMES[key] = run(job)
+        return OUTCOMES[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pool, "run", once)
+        patch.setattr(working, "Local", lambda workers: pool.Here())
+        yield
 
 
 @pytest.fixture

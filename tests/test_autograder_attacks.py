@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -24,7 +24,6 @@ import nbformat
 import pytest
 from nbgrader.api import Gradebook
 
-from exercises.autograder import doctor
 from exercises.autograder.batch import grade
 from exercises.autograder.box.confine import Limits
 from exercises.autograder.running import notebook
@@ -32,8 +31,8 @@ from exercises.autograder.running.examiner import Cell
 from exercises.autograder.running.worker import Worker
 from tests.attack_fixtures.attack import ANSWERS, EARNS, EXTRA_TESTS, LAST, PRELUDE, Attack
 from tests.attack_fixtures.notebooks import EARNS as FILE_EARNS
-from tests.attack_fixtures.notebooks import NOTEBOOKS
-from tests.attacks import ATTACKS, neighbours
+from tests.attack_fixtures.notebooks import NOTEBOOKS, OTHER_FILES
+from tests.attacks import ATTACKS, OTHER_WAYS, neighbours
 
 ROOT = Path(__file__).parents[1]
 NAME = "ps03_attention"
@@ -49,14 +48,6 @@ LINGERS = "98765.4321"  # the argument of every process that an attack leaves be
 GRADED = ("ps03-1", "ps03-2", "ps03-4", "ps03-5", "ps03-6")  # and ps03-3, if an attack wants the whole
 HIDDEN = re.compile(r"### BEGIN HIDDEN TESTS\n(.*?)### END", re.DOTALL)
 HIDDEN_WORDS = {"ABFG", "looked_at"}  # of hidden tests, and nowhere else
-
-isolated = pytest.mark.skipif(
-    doctor.problem() is not None, reason=f"ATTACKS NOT TRIED, there is no isolation here: {doctor.problem()}"
-)
-
-# Of nbgrader and what it stands on; see test_exercises.py.
-OTHERS = ("Deprecation", "Future", "Resource", "sqlalchemy.exc.SA", "pytest.PytestUnraisableException")
-of_nbgrader = pytest.mark.filterwarnings(*(f"ignore::{name}Warning" for name in OTHERS))
 
 
 # The submissions
@@ -340,8 +331,24 @@ def bench(around) -> Iterator[Bench]:
         yield Bench(worker, around)
 
 
-@isolated
-@pytest.mark.parametrize("name", ATTACKS)
+def each(names: Iterable[str], others: Container[str]):
+    """A case for each name: those of other ways are long, in sum."""
+    marks = [pytest.param(name, marks=[pytest.mark.full] * (name in others), id=name) for name in names]
+    return pytest.mark.parametrize("name", marks)
+
+
+def chosen(names: Iterable[str], others: Container[str], config: pytest.Config) -> list[str]:
+    return [name for name in names if name not in others or config.getoption("--full")]
+
+
+def test_of_each_mechanism_one_way_is_tried_at_each_commit():
+    for all_of_them, others in ((ATTACKS, OTHER_WAYS), (NOTEBOOKS, OTHER_FILES)):
+        assert others.keys() < all_of_them.keys()
+        assert set(others.values()) <= all_of_them.keys() - others.keys()
+
+
+@pytest.mark.isolated
+@each(ATTACKS, OTHER_WAYS)
 def test_attack(name, bench):
     attack, attacks = ATTACKS[name], neighbours(name)
     submitted = cells_of(attacks, bench.around.places)
@@ -374,7 +381,7 @@ def test_attack(name, bench):
     assert not found.left
 
 
-@isolated
+@pytest.mark.isolated
 def test_nothing_outside_was_touched(bench):
     assert bench.around.state() == bench.before
     assert not bench.around.contacted()
@@ -382,16 +389,16 @@ def test_nothing_outside_was_touched(bench):
     assert not marked_files()
 
 
-@isolated
+@pytest.mark.isolated
 def test_all_attacks_were_executed_and_none_skipped(bench, request, capsys):
-    chosen = {
-        item.callspec.params["name"] for item in request.session.items if item.name.startswith("test_attack[")
-    }
+    wanted = set(chosen(ATTACKS, OTHER_WAYS, request.config))
+    tests = [item for item in request.session.items if item.name.startswith("test_attack[")]
+    here = wanted & {test.callspec.params["name"] for test in tests}
     with capsys.disabled():
         print(f"\n{len(set(bench.executed))} of {len(ATTACKS)} attacks and honest neighbours executed")
-    assert sorted(set(bench.executed)) == sorted(chosen)
-    if chosen != set(ATTACKS):
-        pytest.skip(f"ONLY {len(chosen)} of {len(ATTACKS)} ATTACKS WERE CHOSEN")
+    assert set(bench.executed) == here
+    if here != wanted:
+        pytest.skip(f"ONLY {len(here)} of {len(wanted)} ATTACKS WERE CHOSEN")
 
 
 # Unprotected, they succeed
@@ -437,11 +444,11 @@ CONTROLS = [name for name, attack in ATTACKS.items() if attack.control]
 
 
 @pytest.fixture(scope="module")
-def unprotected(around, tmp_path_factory) -> dict[str, tuple[dict, str]]:
+def unprotected(around, tmp_path_factory, request) -> dict[str, tuple[dict, str]]:
     """By attack, what it earns, and what is shown, with nothing between it and the tests and files of its own."""
     others = surroundings()
-    lines = []
-    for name in CONTROLS:
+    lines, controls = [], chosen(CONTROLS, OTHER_WAYS, request.config)
+    for name in controls:
         solved = ("ps03-1-", "ps03-2-", "ps03-3-")  # their tests give all there is anyhow
         lines.append(
             json.dumps(
@@ -466,11 +473,11 @@ def unprotected(around, tmp_path_factory) -> dict[str, tuple[dict, str]]:
         cwd=tmp_path_factory.mktemp("unprotected"),
     )
     removed(others)
-    return dict(zip(CONTROLS, map(json.loads, done.stdout.splitlines()), strict=True))
+    return dict(zip(controls, map(json.loads, done.stdout.splitlines()), strict=True))
 
 
-@isolated
-@pytest.mark.parametrize("name", CONTROLS)
+@pytest.mark.isolated
+@each(CONTROLS, OTHER_WAYS)
 def test_unprotected_it_succeeds(name, unprotected):
     earned, shown = unprotected[name]
     assert "attack ran" in shown
@@ -492,24 +499,25 @@ def handed_in(name: str) -> nbformat.NotebookNode:
 
 
 @pytest.fixture(scope="module")
-def batch(bench, tmp_path_factory):
-    """All notebooks graded in one batch, by the worker that has seen all other attacks."""
+def batch(bench, tmp_path_factory, request):
+    """The notebooks graded in one batch, by the worker that has seen all other attacks."""
     source, course = tmp_path_factory.mktemp("handed in"), tmp_path_factory.mktemp("batch") / "course"
-    for number, name in enumerate(NOTEBOOKS):
+    names = chosen(NOTEBOOKS, OTHER_FILES, request.config)
+    for number, name in enumerate(names):
         (source / f"student{number:02}").mkdir()
         text = json.dumps(handed_in(name))
         (source / f"student{number:02}" / f"{NAME}.ipynb").write_text(text, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(notebook, "worker", lambda limits, isolated: bench.worker)
-        return grade.grade(source, course), course
+        return grade.grade(source, course), course, names
 
 
-@isolated
-@of_nbgrader
-@pytest.mark.parametrize("name", NOTEBOOKS)
+@pytest.mark.isolated
+@pytest.mark.nbgrader
+@each(NOTEBOOKS, OTHER_FILES)
 def test_notebook(name, batch, bench):
-    summary, course = batch
-    handed, student = NOTEBOOKS[name], f"student{list(NOTEBOOKS).index(name):02}"
+    summary, course, names = batch
+    handed, student = NOTEBOOKS[name], f"student{names.index(name):02}"
     results = [one for one in summary.graded if one.student == student]
     aside = [one for one in (*summary.quarantined, *summary.failed) if student in str(one)]
     if handed.refused and summary.quarantined and not results:

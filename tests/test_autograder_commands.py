@@ -4,29 +4,20 @@ import csv
 import json
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import nbformat
 import pytest
 from nbgrader.api import Gradebook
+from nbgrader.plugins import CsvExportPlugin
 from test_autograder_grade import NAME, RELEASED, WRITTEN, give, hand_in, read, solved
 
 from exercises.autograder import __main__ as command
 from exercises.autograder import doctor
-from exercises.autograder.course import gradebook, marks
+from exercises.autograder.course import gradebook
 from exercises.autograder.course.folders import Course
 
-pytestmark = [
-    # Of nbgrader and what it stands on; see test_exercises.py.
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
-isolated = pytest.mark.skipif(doctor.problem() is not None, reason=f"no isolation: {doctor.problem()}")
+pytestmark = [pytest.mark.nbgrader, pytest.mark.usefixtures("graded_once")]
 ROOT = Path(__file__).parent.parent
 GUIDE = (ROOT / "book" / "instructors.md").read_text(encoding="utf-8")
 
@@ -35,35 +26,6 @@ def said(capsys, *words: str, code: int = 0) -> dict:
     """What a command says to a script."""
     assert command.main([*words, "--json"]) == code
     return json.loads(capsys.readouterr().out)
-
-
-@isolated
-def test_from_a_rehearsal_to_tables_in_the_guides_six_commands(tmp_path, capsys):
-    """The commands of the guide's first block, with five students and in another folder."""
-    block = re.search(r"Six commands.*?```bash\n(.*?)```", GUIDE, re.DOTALL)[1].strip().splitlines()
-    assert len(block) == 6
-    ours = [shlex.split(line)[3:] for line in block if line.startswith("python -m exercises.autograder ")]
-    assert [words[0] for words in ours] == ["doctor", "rehearse", "report", "export"]
-    course = tmp_path / "rehearsal"
-    for words in ours:
-        words = [str(course) if "rehearsal" in word else "5" if word == "20" else word for word in words]
-        more = ["--course", str(course), "--workers", "1"] if words[0] == "rehearse" else []
-        assert command.main([*words, *more]) in ((1,) if words[0] == "rehearse" else (0,))
-        print(capsys.readouterr().out)
-    page = (course / "report" / f"{NAME}.html").read_text(encoding="utf-8")
-    assert "<h1" in page
-    students = json.loads((course / "what_is_in_it.json").read_text())["students"]
-    assert len(students) == 5
-    with (course / "export" / "canvas.csv").open(encoding="utf-8") as file:
-        rows = {f"{row['Student']}_{row['ID']}": row[NAME] for row in csv.DictReader(file) if row["ID"]}
-    known = {one.student: one for one in marks.marks(Course(course).gradebook, NAME)}
-    assert set(known) == {one["student"] for one in students}
-    assert {student for student, points in rows.items() if points} == {
-        student for student, one in known.items() if one.submitted
-    }
-    assert all(float(points) == known[student].score for student, points in rows.items() if points)
-    pages = sorted(path.parts[-3] for path in course.glob("feedback/*/*/*.html"))
-    assert pages == sorted(student for student, one in known.items() if one.submitted)
 
 
 @pytest.fixture(scope="module")
@@ -160,9 +122,8 @@ def test_tables_agree_with_nbgraders_own(course, capsys, tmp_path):
     assert found["file"] == str(tmp_path / "marks.csv")
     with (tmp_path / "marks.csv").open(encoding="utf-8-sig") as file:
         ours = {row["student"]: float(row["score"] or 0) for row in csv.DictReader(file)}
-    line = [sys.executable, "-m", "nbgrader", "export", "--to", str(tmp_path / "theirs.csv")]
-    url = f"--CourseDirectory.db_url={Course(course).gradebook}"
-    subprocess.run([*line, url], cwd=tmp_path, check=True, capture_output=True)
+    with Gradebook(Course(course).gradebook) as book:
+        CsvExportPlugin(to=str(tmp_path / "theirs.csv")).export(book)
     with (tmp_path / "theirs.csv").open() as file:
         theirs = {row["student_id"]: float(row["score"]) for row in csv.DictReader(file)}
     assert ours == theirs

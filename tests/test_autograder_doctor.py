@@ -17,32 +17,33 @@ from exercises.autograder.doctor import Layer
 
 ROOT = Path(__file__).parents[1]
 # In a user namespace that may hold no others: what a machine is like that forbids them.
-FORBIDDEN = 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$0" -m exercises.autograder "$@"'
+FORBIDDEN = 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$0" -c "$@"'
+BOTH = """
+import sys
+from exercises.autograder.__main__ import main
+print("\\nended with", main(["doctor"]))
+print("ended with", main(["grade", *sys.argv[1:]]))
+"""
 
 
-def autograder(*arguments: str) -> subprocess.CompletedProcess:
-    """The command where user namespaces are forbidden."""
-    line = ["unshare", "--user", "--map-root-user", "sh", "-c", FORBIDDEN, sys.executable, *arguments]
-    return subprocess.run(line, capture_output=True, text=True, cwd=ROOT, timeout=120)
-
-
-@pytest.mark.skipif(doctor.problem() is not None, reason=f"no isolation: {doctor.problem()}")
+@pytest.mark.isolated
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="unshare, of util-linux, is missing")
 def test_where_namespaces_are_forbidden_it_says_so_and_nothing_is_graded(tmp_path):
-    found = autograder("doctor")
-    assert found.returncode == 1
-    assert "NO  namespaces: " in found.stdout
-    assert "Learners' code CANNOT be confined here." in found.stdout
-    assert "sysctl" in found.stdout or "container" in found.stdout
     notebook = ROOT / "exercises" / "release" / "ps03_attention" / "ps03_attention.ipynb"
-    refused = autograder("grade", str(notebook), "--course", str(tmp_path / "course"))
-    assert refused.returncode == 2
-    assert "cannot be confined here (namespaces: " in refused.stderr
-    assert "--unsafe-no-isolation" in refused.stderr
+    line = ["unshare", "--user", "--map-root-user", "sh", "-c", FORBIDDEN, sys.executable, BOTH]
+    line += [notebook, "--course", tmp_path / "course"]
+    done = subprocess.run(line, capture_output=True, text=True, cwd=ROOT, timeout=120)
+    found, refused = done.stdout.split("\nended with 1\n")
+    assert "NO  namespaces: " in found
+    assert "Learners' code CANNOT be confined here." in found
+    assert "sysctl" in found or "container" in found
+    assert refused == "ended with 2\n"
+    assert "cannot be confined here (namespaces: " in done.stderr
+    assert "--unsafe-no-isolation" in done.stderr
     assert not (tmp_path / "course").exists()
 
 
-@pytest.mark.skipif(doctor.problem() is not None, reason=f"no isolation: {doctor.problem()}")
+@pytest.mark.isolated
 def test_here_everything_needed_is_there(capsys):
     assert command.main(["doctor"]) == 0
     said = capsys.readouterr().out
@@ -88,7 +89,7 @@ with tempfile.TemporaryDirectory() as folder:
 """
 
 
-@pytest.mark.skipif(doctor.problem() is not None, reason=f"no isolation: {doctor.problem()}")
+@pytest.mark.isolated
 def test_python_may_lie_where_the_scratch_folder_has_its_names():
     """A clone in /tmp, for example, with its environment."""
     with tempfile.TemporaryDirectory(dir="/tmp") as one, tempfile.TemporaryDirectory(dir="/dev/shm") as other:
@@ -106,7 +107,7 @@ def test_python_may_lie_where_the_scratch_folder_has_its_names():
     assert left == [["file"], ["file"]]
 
 
-@pytest.mark.skipif(doctor.problem() is not None, reason=f"no isolation: {doctor.problem()}")
+@pytest.mark.isolated
 def test_python_may_be_called_by_a_link(tmp_path):
     """An environment on another disk, for example: what is imported late must be found by that name too."""
     (tmp_path / "environment").symlink_to(sys.prefix)

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from exercises.autograder import doctor
-
 ROOT = Path(__file__).parents[1]
 GUIDE = (ROOT / "book" / "instructors.md").read_text(encoding="utf-8")
 NAME = "ps03_attention"
@@ -46,7 +44,7 @@ def call(tmp_path):
 
 
 @pytest.mark.full
-@pytest.mark.skipif(doctor.problem() is not None, reason=f"no isolation: {doctor.problem()}")
+@pytest.mark.isolated
 def test_an_assignment_goes_out_and_comes_back(call, tmp_path):
     student = tmp_path / "student"
     student.mkdir()

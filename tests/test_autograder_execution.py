@@ -7,13 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from exercises.autograder import doctor
 from exercises.autograder.box.confine import Limits
 from exercises.autograder.running.examiner import Cell, _points
 from exercises.autograder.running.worker import Worker, WorkerError
 
-needs_isolation = pytest.mark.skipif(doctor.problem() is not None, reason=f"no isolation: {doctor.problem()}")
-pytestmark = needs_isolation
+pytestmark = pytest.mark.isolated
 
 SECONDS = 2.0
 
@@ -146,6 +144,7 @@ def test_a_loop_is_ended_and_what_was_defined_stays(run, impatient):
     assert time.monotonic() - began < 2 * (SECONDS + 2) + 8
 
 
+@pytest.mark.full
 def test_the_loop_is_ended_within_two_seconds_of_its_limit(worker, impatient):
     for loop in (
         "while True: pass",

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import stat
-import threading
 import time
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta, timezone
@@ -594,11 +593,7 @@ NO_GRADEBOOK = (
         (("canvas", ADA), {ASSIGNMENT: "x"}, "columns: expected none without a template, got {'ps02"),
         (("canvas", ADA, MOODLE), {}, f"{NO_GRADEBOOK} Identifier"),
         (("canvas", ADA, CANVAS.replace("Section", "Class")), {}, f"{NO_GRADEBOOK} Student"),
-        (("canvas", ADA, CANVAS.replace(",ID,", ",Id,")), {}, f"{NO_GRADEBOOK} Student, Id"),
-        (("canvas", ADA, CANVAS.replace("Student,", "Pupil,", 1)), {}, f"{NO_GRADEBOOK} Pupil"),
         (("canvas", ADA, "<html>"), {}, "template: expected a table in CSV, got '<html>'"),
-        (("canvas", ADA, ""), {}, "template: expected a table in CSV, got ''"),
-        (("canvas", ADA, "x" * 200_000), {}, "template: expected a table in CSV, got 'x{60}'"),
         (
             ("canvas", ADA, CANVAS + "a," * 12 + "b"),
             {},
@@ -623,7 +618,6 @@ NO_GRADEBOOK = (
         ),
         (("moodle", ADA, CANVAS), {}, "template: expected a grading worksheet of Moodle, .* got Student"),
         (("moodle", ADA, MOODLE.replace(",Grade,", ",Mark,")), {}, "with the columns Grade, got Identifier"),
-        (("moodle", ADA, MOODLE), {"Note": "x"}, "columns: expected some of Identifier, .* got Note"),
         (
             ("moodle", {"one": [], "two": []}, MOODLE),
             {},
@@ -695,22 +689,6 @@ def test_the_key_is_its_owners_alone_and_made_once(tmp_path, monkeypatch):
     Pseudonyms(course, ["ada"])
     assert path.read_text(encoding="ascii") == text
     assert [one.name for one in course.iterdir()] == [KEY_FILE], "nothing else is stored"
-
-
-def test_of_many_who_make_the_key_at_once_one_does(tmp_path):
-    start, found = threading.Barrier(8), []
-
-    def make() -> None:
-        start.wait()
-        found.append(Pseudonyms(tmp_path).of("ada"))
-
-    threads = [threading.Thread(target=make) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 8
-    assert len(set(found)) == 1
 
 
 @pytest.mark.parametrize("content", [b"", b"secret", b"\xff" * 64, b"g" * 64, b"0" * 63])

@@ -24,27 +24,19 @@ import pytest
 from sqlalchemy import Engine, event
 from test_autograder_grade import MASTER, NAME, RELEASED, read, solved
 
-from exercises.autograder import commands, doctor
+from exercises.autograder import commands
 from exercises.autograder.batch import grade, pool, stopping
 from exercises.autograder.course import gradebook, marks
 from exercises.autograder.course.folders import Course
 from exercises.autograder.running.job import Job, Outcome
 from exercises.autograder.running.worker import WorkerError
 
-pytestmark = [
-    pytest.mark.skipif(doctor.problem() is not None, reason=f"no isolation: {doctor.problem()}"),
-    # Of nbgrader and what it stands on; see test_exercises.py.
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = [pytest.mark.isolated, pytest.mark.nbgrader]
 
 ROOT = Path(__file__).parent.parent
 STUDENTS = ("ann", "bob", "carl", "dora")
 ANSWERED = {"carl": "ps03-2-padding-answer", "dora": "ps03-1-answer"}
-POINTS = 20  # at which the writer is killed; each repetition takes others
+POINTS = 7  # at which the writer is killed; each repetition takes others
 DELAY = 0.005  # seconds by which each repetition kills later than the one before
 
 
@@ -277,6 +269,110 @@ def test_a_job_that_workers_die_of_is_given_up_alone(undisturbed, tmp_path, erro
     assert marks.dump(Course(tmp_path).gradebook) == dump
 
 
+# ---- A cluster
+
+CLUSTER = """
+import sys
+from distributed import LocalCluster
+
+if __name__ == "__main__":
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        print(cluster.scheduler_address, flush=True)
+        sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """A cluster of two workers in processes of their own; its address, and the process that keeps it."""
+    pytest.importorskip("distributed")
+    program = tmp_path / "cluster.py"
+    program.write_text(CLUSTER)
+    quiet = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "PYTHONPATH": str(ROOT)}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+    keeper = subprocess.Popen([sys.executable, program], cwd=tmp_path, env={**os.environ, **quiet}, **pipes)
+    yield keeper.stdout.readline().strip(), keeper
+    below = descendants(keeper.pid)
+    keeper.communicate()
+    psutil.wait_procs(below, timeout=20)
+    for process in below:
+        if process.is_running():
+            process.kill()
+
+
+def when_kept(delay: float, folder: Path, act) -> threading.Thread:
+    """Do something when the first grading is kept, or soon after."""
+
+    def wait():
+        while not list(folder.glob("journal/*/*.json")):
+            if ended.wait(0.02):
+                return
+        ended.wait(delay)
+        act()
+
+    ended = threading.Event()
+    thread = threading.Thread(target=wait)
+    thread.end = ended.set
+    thread.start()
+    return thread
+
+
+@pytest.mark.full
+def test_a_worker_is_lost_then_the_scheduler(undisturbed, cluster, tmp_path, repetition):
+    source, dump, outcomes = undisturbed
+    address, keeper = cluster
+    dask = pool.Dask(address)
+    assert dask.width == 2
+    killed = []
+
+    def lose_a_worker():
+        workers = [one for one in descendants(keeper.pid) if descendants(one.pid)]
+        workers[0].kill()
+        killed.append(workers[0].pid)
+
+    losing = when_kept(repetition * DELAY, tmp_path / "first", lose_a_worker)
+    summary = grade.grade(source, tmp_path / "first", pool=dask)
+    losing.end()
+    losing.join()
+    assert killed
+    assert summary.failed == []
+    assert [one.student for one in summary.graded] == list(STUDENTS)
+    assert marks.dump(Course(tmp_path / "first").gradebook) == dump
+
+    losing = when_kept(repetition * DELAY, tmp_path / "second", lambda: os.kill(keeper.pid, signal.SIGKILL))
+    with pytest.raises((pool.PoolGoneError, OSError)) as error:
+        grade.grade(source, tmp_path / "second", pool=dask)
+    losing.join()
+    assert commands.stopped(error.value)[0] == 3
+    dask.close()
+    assert grade.grade(None, tmp_path / "second", pool=Replaying(outcomes)).failed == []
+    assert marks.dump(Course(tmp_path / "second").gradebook) == dump
+
+
+def test_a_cluster_does_the_work(undisturbed, tmp_path, monkeypatch):
+    """In threads of this process, where jobs are answered from memory: processes take long to start."""
+    source, dump, outcomes = undisturbed
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(pool, "run", lambda job: outcomes[job.key])
+    threads = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
+    with distributed.LocalCluster(**threads) as made:
+        dask = pool.Dask(made.scheduler_address)
+        assert dask.width == 2
+        summary = grade.grade(source, tmp_path, pool=dask)
+        assert [one.student for one in summary.graded] == list(STUDENTS)
+        assert marks.dump(Course(tmp_path).gradebook) == dump
+        dask.close()
+
+
+def test_nobody_at_the_address(monkeypatch):
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(pool, "CONNECT", 0.5)
+    with pytest.raises(pool.PoolGoneError, match=r"no scheduler answers at tcp://127\.0\.0\.1:1"):
+        pool.Dask("tcp://127.0.0.1:1")
+    with pytest.raises(pool.PoolGoneError, match="no scheduler answers at nonsense"):
+        pool.Dask("nonsense")
+
+
 # ---- The command
 
 
@@ -293,7 +389,7 @@ def wait_for(number: int, folder: Path, process: subprocess.Popen) -> None:
 
 
 def test_the_command_is_interrupted_then_killed_and_then_goes_on(undisturbed, tmp_path, repetition):
-    source, dump, _ = undisturbed
+    source, dump, outcomes = undisturbed
     arguments = ("grade", str(source), "--course", str(tmp_path), "--workers", "1", "--json")
     first = started(*arguments)
     wait_for(1, tmp_path, first)
@@ -314,10 +410,8 @@ def test_the_command_is_interrupted_then_killed_and_then_goes_on(undisturbed, tm
     assert below
     assert not [process for process in below if process.is_running()]
 
-    third = started(*arguments)
-    out, said = third.communicate(timeout=300)
-    assert third.returncode == 1, said  # one file was put aside
-    assert len(json.loads(out)["quarantined"]) == 1
+    third = grade.grade(source, tmp_path, pool=Replaying(outcomes))
+    assert (len(third.quarantined), third.failed) == (1, [])
     assert marks.dump(Course(tmp_path).gradebook) == dump
 
 

@@ -97,115 +97,70 @@ def test_what_is_handed_over_is_what_the_assignment_imports(name):
 # What somebody might write, and the kind of flag that it gets.
 PACKAGED = [
     "import transformer_lessons.masks",
-    "import transformer_lessons.masks as m",
     "from transformer_lessons.masks import causal_mask",
     "from transformer_lessons import attention as a",
     "from transformer_lessons.checks import task",
-    "from transformer_lessons.checks import *",
-    "from transformer_lessons.checks.catalogue import masks",
-    "import transformer_lessons.checks.core as core",
-    "import transformer_lessons as t",
     "import transformer_lessons\nmine = transformer_lessons.masks.causal_mask",
     "def f(x):\n    if x:\n        from transformer_lessons.norms import LayerNorm\n    return x",
     "mine = checks.task('layer_norm').reference",
-    "c = checks\nd = c\nd.task('layer_norm')",
     "from transformer_lessons import checks as c\nc.task('layer_norm')",
-    "getattr(checks, 'task')('layer_norm')",
     "getattr(checks, 'ta' + 'sk')('layer_norm')",
     "getattr(checks, name)('layer_norm')",
     "checks.__dict__['_load']('layer_norm')",
-    "vars(checks)['task']('layer_norm')",
-    "checks.catalogue.layer_norm.TASK",
     "checks.__file__",
     "globals()['checks'].task('layer_norm')",
     "import operator\noperator.attrgetter('task')(checks)",
-    "from operator import attrgetter as get\nget('task')(checks)",
     "checks.check = lambda *args, **kwargs: right",
     "def look(module):\n    return module.task\n\n\nlook(checks)",
-    "import importlib\nimportlib.import_module('transformer_lessons.norms').LayerNorm",
     "from importlib import import_module\nimport_module('transformer_' + 'lessons.norms').LayerNorm",
-    "import importlib\nimportlib.import_module(name)",
-    "__import__('transformer_lessons.norms').norms.LayerNorm",
     "__import__(name)",
     "import sys\nsys.modules['transformer_lessons.norms'].LayerNorm",
     "exec('from transformer_lessons.norms import LayerNorm')",
-    "eval('checks.task(1)')",
     "LayerNorm = found.mistaken({})",
     ",checks.task layer_norm",
     "%time from transformer_lessons.norms import LayerNorm",
-    "%%time\nfrom transformer_lessons.norms import LayerNorm",
     ">>> from transformer_lessons.norms import LayerNorm",
-    "  from transformer_lessons.norms import LayerNorm",
     "get_ipython().run_cell('import transformer_lessons.norms')",
 ]
 READING = [
     "import inspect\ninspect.getsource(checks.require)",
-    "from inspect import getsource as g\ng(type(model))",
-    "__import__('inspect').getsource(type(model))",
     "import linecache\nlinecache.getlines(path)",
-    "open('/usr/lib/python3/site-packages/x.py').read()",
     "open(folder + '/transformer_lessons/norms.py').read()",
     "from pathlib import Path\nPath(f'{folder}/transformer_lessons/norms.py').read_text()",
     "import importlib\nimportlib.import_module(f'transformer_lessons.{name}')",
     "import pkgutil\npkgutil.get_data('transformer_lessons', 'norms.py')",
-    "import importlib.resources\nimportlib.resources.files('transformer_lessons')",
     "from importlib import resources as r\nr.files(package)",
-    "import sys\nfor module in sys.modules.values():\n    print(module)",
     "import sys\nsys._getframe(1).f_globals",
-    "import sys\nsys.modules[name]",
-    "import inspect\ncls = type(model)\ninspect.getsource(cls)",
     "%%bash\npython -c 'import transformer_lessons as t; print(t.__path__)'",
     "import gc\ngc.get_objects()",
     "checks.require.__globals__['task']",
-    "mine.__closure__[0].cell_contents",
     "import runpy\nrunpy.run_path(path)",
     "import base64\nexec(base64.b64decode(text))",
     "!cat /opt/transformer_lessons/norms.py",
-    "text = !cat /opt/transformer_lessons/norms.py",
-    "!!cat /opt/transformer_lessons/norms.py",
-    "!python -c 'import transformer_lessons as t; print(t.__file__)'",
     "get_ipython().system('cat ' + folder + '/site-packages/x.py')",
     "%%bash\ncat /opt/transformer_lessons/norms.py",
     "%load /opt/norms.py",
     "checks.require??",
-    "??checks.require",
     "%psource checks.require",
-    "%pfile checks",
-    "x = 1\nmodel.decode??",
     "import torch\nx = 3\n%load norms.py\ny = 4",
 ]
 SOLVING = [
     "f = F.layer_norm",
     "class LayerNorm(nn.LayerNorm):\n    pass",
-    "import torch.nn as n\nn.functional.layer_norm(x, (3,))",
-    "import torch.nn.functional as g\ng.layer_norm(x, (3,))",
     "from torch.nn.functional import layer_norm as ln\nln(x, (3,))",
     "from torch.nn.functional import *\nlayer_norm(x, (3,))",
-    "from torch.nn import *\nLayerNorm = RMSNorm",
     "G = torch.nn.functional\nG.layer_norm(x, (3,))",
-    "a, G = 1, torch.nn.functional\nG.layer_norm(x, (3,))",
     "(G := torch.nn).RMSNorm(3)\nG.LayerNorm(3)",
-    "getattr(F, 'layer_norm')(x, (3,))",
     "getattr(getattr(torch, 'nn'), 'Layer' + 'Norm')(3)",
     "F.__dict__['layer_norm'](x, (3,))",
-    "vars(F)['layer_norm'](x, (3,))",
-    "F.__getattribute__('layer_norm')(x, (3,))",
     "from operator import attrgetter\nattrgetter('nn.functional.layer_norm')(torch)(x, (3,))",
     "import sys\nsys.modules['torch.nn.functional'].layer_norm(x, (3,))",
     "__import__('torch').layer_norm(x, (3,))",
-    "globals()['F'].layer_norm(x, (3,))",
-    "torch.layer_norm(x, (3,))",
     "torch.native_layer_norm(x, (3,), None, None, 1e-5)[0]",
-    "torch.ops.aten.layer_norm.default(x, (3,))",
     "torch._C._VariableFunctions.layer_norm(x, (3,))",
-    "torch.nn.modules.normalization.LayerNorm(3)",
     "F.group_norm(x, 1)",
-    "F.instance_norm(x)",
     "nn.BatchNorm1d(3)(x)",
-    "F.rms_norm(x, (3,))",
-    "torch._fused_rms_norm(x, (3,), w, 1e-6)",
     "import transformers\ntransformers.models.llama.LlamaRMSNorm(3)",
-    "from x_transformers import Encoder\nEncoder()",
     "import importlib\nimportlib.import_module('xformers.ops').rms_norm",
     "with torch._C.DisableTorchFunction():\n    pass",
 ]
@@ -535,45 +490,25 @@ def test_magics_become_what_ipython_makes_of_them(text):
 
 SIZE = 5_000
 HOSTILE = {
-    "opened": "(" * SIZE,
     "balanced": "(" * SIZE + ")" * SIZE,
     "negative": "-" * SIZE + "1",
-    "negated": "not " * SIZE + "1",
     "attributes": "a" + ".b" * SIZE,
-    "calls": "a" + "()" * SIZE,
-    "subscripts": "a" + "[0]" * SIZE,
     "sum": "a" + "+a" * SIZE,
-    "texts": "'a'" + "+'a'" * SIZE,
-    "shorter texts": "'a'" + "+'a'" * 500,
-    "lambdas": "lambda:" * SIZE + "1",
-    "conditions": "a if b else " * SIZE + "c",
     "blocks": "".join(" " * i + "if a:\n" for i in range(150)),
     "getattrs": "getattr(" * 90 + "F" + ", 'a')" * 90,
     "aliases": "a = torch.nn\n" + "a = a.b\n" * (SIZE // 8),
     "runs": "exec('''" + 'exec("x = 1")\n' * (SIZE // 20) + "''')",
     "magics": "%time\n" * (SIZE // 6),
-    "commands": "a = !ls\n" * (SIZE // 8),
-    "questions": "a??\n" * (SIZE // 4),
-    "slashes": "/a\n" * (SIZE // 3),
     "cells": "%%time\n" * SIZE,
-    "one line": "!" + "a =" * SIZE,
-    "spaces": "a =" + " " * SIZE + "x ?!",
     "nulls": "\0" * SIZE,
     "half characters": "x = '\ud800'\n\udfff = 3",
-    "byte order": "\ufeffx = 1",
     "escapes": "'\\d'; x = '''\\q'''; 1 is 1",
-    "returns": "\r" * SIZE,
     "feeds": "\x0c\x0b\u2028" * SIZE,
-    "digits": "9" * SIZE,
-    "quote": "'''" + "a" * SIZE,
     "empty": "",
     "unfinished": "def f(:\n  %\n  !\n  ?\n  a = !\n  = %x\n%\n!\n?\n/\n,\n%%",
-    "only a percent": "%",
     "no arguments": "exec()\neval()\ngetattr()\nvars()\na.system()\na.run_line_magic()\na.run_cell_magic()",
     "one argument": "getattr(a)\na.run_line_magic('load')\na.run_cell_magic('bash')\ninspect.getsource()",
     "no names": "f().x = 3\n(a or b).c = 4\n[a][0] = 5\n[a.b, c[0]] = 6\nwith f() as a.b: pass",
-    "only percents": "%%",
-    "only a question": "?",
 }
 
 
@@ -657,18 +592,12 @@ CALLS = {
     "function": (lambda x: F.layer_norm(x, (6,)), {f"{F_}layer_norm"}),
     "getattr": (lambda x: getattr(F, "_".join(["layer", "norm"]))(x, (6,)), {f"{F_}layer_norm"}),
     "module": (lambda x: nn.Sequential(nn.LayerNorm(6).double())(x), {f"{F_}layer_norm"}),
-    "torch": (lambda x: torch.layer_norm(x, (6,)), {f"{F_}layer_norm"}),
     "native": (lambda x: torch.native_layer_norm(x, (6,), None, None, 1e-5)[0], {f"{F_}layer_norm"}),
-    "packet": (lambda x: torch.ops.aten.layer_norm(x, (6,)), {f"{F_}layer_norm"}),
     "overload": (lambda x: torch.ops.aten.layer_norm.default(x, (6,)), {f"{F_}layer_norm"}),
-    "variable": (lambda x: torch._C._VariableFunctions.layer_norm(x, (6,)), {f"{F_}layer_norm"}),
-    "mapped": (torch.func.vmap(lambda x: F.layer_norm(x, (6,))), {f"{F_}layer_norm"}),
     "differentiated": (torch.func.grad(lambda x: F.layer_norm(x, (6,)).square().sum()), {f"{F_}layer_norm"}),
     "computed again": (lambda x: checkpoint(F.rms_norm, x, (6,), use_reentrant=False), {f"{F_}rms_norm"}),
-    "groups": (lambda x: F.group_norm(x.flatten(0, 1), 1), {f"{F_}group_norm"}),
     "batch": (lambda x: nn.BatchNorm1d(6).double()(x.flatten(0, 1)), {f"{F_}batch_norm"}),
     "attention": (lambda x: F.scaled_dot_product_attention(x, x, x), {ATTENTION}),
-    "attention below": (lambda x: torch._C._nn.scaled_dot_product_attention(x, x, x), {ATTENTION}),
     "heads": (
         lambda x: nn.MultiheadAttention(6, 2).double()(x, x, x)[0],
         {f"{F_}multi_head_attention_forward"},
@@ -677,7 +606,6 @@ CALLS = {
         lambda x: nn.TransformerEncoderLayer(6, 2, 3, dropout=0.0).double()(x),
         {f"{F_}multi_head_attention_forward", f"{F_}layer_norm"},
     ),
-    "loss": (lambda x: F.cross_entropy(x[0], torch.arange(5)), {f"{F_}cross_entropy"}),
     "loss below": (lambda x: torch._C._nn.cross_entropy_loss(x[0], torch.arange(5)), {f"{F_}cross_entropy"}),
     "optimizer": (adam, {"torch.optim.Adam"}),
     "scaler": (scaler, {"torch.amp.GradScaler"}),
@@ -737,6 +665,11 @@ def test_noticing_can_be_nested_and_goes_on_with_notes():
     assert not torch.overrides._is_torch_function_mode_enabled()
 
 
+def few(names, *here: str) -> list:
+    """Those named at each commit, all in `make test-full`: each is checked twice."""
+    return [pytest.param(name, marks=[pytest.mark.full] * (name not in here)) for name in names]
+
+
 def answers_that_run(name: str):
     """The answers of a master to tasks that something in torch solves: task and answer."""
     names = {"checks": checks, "__name__": "__main__"}
@@ -748,7 +681,9 @@ def answers_that_run(name: str):
                 yield task, names[answer]
 
 
-@pytest.mark.parametrize("name", MASTERS)
+@pytest.mark.parametrize(
+    "name", few(MASTERS, "ps03_attention", "ps05_feed_forward_norms", "ps09_speed_memory")
+)
 def test_masters_are_left_alone_when_they_run(name, no_shape_checks):
     for task, answer in answers_that_run(name):
         checks.check(task, answer)  # makes the probes, which the grader does where nothing is noticed
@@ -757,7 +692,9 @@ def test_masters_are_left_alone_when_they_run(name, no_shape_checks):
         assert from_calls(noticing.notes, [task]) == [], task
 
 
-@pytest.mark.parametrize("task", [task for task in TAKEN if SOLVES[task]])
+@pytest.mark.parametrize(
+    "task", few([task for task in TAKEN if SOLVES[task]], "layer_norm", "adam_step", "label_smoothing")
+)
 def test_answers_that_are_a_librarys_are_seen_when_they_run(task, no_shape_checks):
     module = importlib.import_module(f"alternates.{task}")
     with Noticing() as noticing:

@@ -123,21 +123,3 @@ def test_it_stays_small_and_says_what_was_cut():
     assert "[cut: 249,000 characters in all]" in made.cells[0].source
     assert made.cells[-3].source.endswith("\n# [cut: 100,000 characters in all]")
     assert made.cells[-1].source == "the last"
-
-
-@pytest.mark.parametrize(
-    "value",
-    ["", "\n" * 1_000, "é" * 1_000, "a\r\nb\x85\u2028c\x0c\x1d" * 500, "\\n" * 1_000, '😀"\\\t' * 1_000],
-)
-def test_as_many_bytes_as_a_text_takes_or_a_few_more(value):
-    outputs = [
-        new_output("stream", name="stdout", text=value),
-        new_output("display_data", data={"text/plain": value, "image/png": PNG}),
-        new_output("error", ename="x", evalue=value, traceback=[value] * 3),
-    ]
-    empty = len(nbformat.writes(new_notebook(cells=[new_code_cell(id="x")])).encode())
-    for output in outputs:
-        whole = nbformat.writes(new_notebook(cells=[new_code_cell(id="x", outputs=[output])]))
-        assert len(whole.encode()) - empty <= inert.written_bytes(output) + 20
-    whole = nbformat.writes(new_notebook(cells=[new_code_cell(value, id="x")]))
-    assert len(whole.encode()) - empty <= inert.written_bytes(value) + 20

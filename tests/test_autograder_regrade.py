@@ -10,20 +10,11 @@ from test_autograder_grade import NAME, WRITTEN, give, hand_in, read, solved, wo
 
 from exercises import release
 from exercises.autograder import __main__ as command
-from exercises.autograder import doctor
 from exercises.autograder.batch import grade, regrade
 from exercises.autograder.course import marks
 from exercises.autograder.course.folders import Course
 
-pytestmark = [
-    pytest.mark.skipif(doctor.problem() is not None, reason=f"no isolation: {doctor.problem()}"),
-    # Of nbgrader and what it stands on; see test_exercises.py.
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = [pytest.mark.isolated, pytest.mark.nbgrader, pytest.mark.usefixtures("graded_once")]
 TEST = "ps03-1-test"
 HARSHER = (
     '0.25 if "MARKER" in globals() else 3'  # the tests' own names, and those of the student that it mentions

@@ -1,9 +1,12 @@
 """Made-up classes: what is said of each student is true, and the intake gets all of them where they belong."""
 
 import ast
+import csv
 import json
 import random
+import re
 import runpy
+import shlex
 from collections import Counter
 from pathlib import Path
 
@@ -13,7 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exercises import release
+from exercises.autograder import __main__ as command
 from exercises.autograder import rehearse
+from exercises.autograder.course import marks
+from exercises.autograder.course.folders import Course
 from exercises.autograder.intake import Quarantined, Received, take_in
 from exercises.autograder.intake.cells import bare
 from exercises.autograder.rehearse.classes import ABSENT, COPIED, ENDLESS, SHARES, TWICE, UNREADABLE
@@ -23,6 +29,7 @@ from exercises.autograder.rehearse.rewording import reworded
 from exercises.autograder.rehearse.wounds import PROGRAMS, TROUBLES
 
 NAME = "ps03_attention"
+GUIDE = (release.HERE.parent / "book" / "instructors.md").read_text(encoding="utf-8")
 MASTERS = release.masters()
 RELEASED = {m.parent.name: nbformat.read(release.released(m), as_version=4) for m in MASTERS}
 WRONG = runpy.run_path(str(Path(__file__).parent / "typical_answers.py"))["WRONG"]
@@ -32,6 +39,39 @@ def answers(notebook) -> dict[str, str]:
     return {
         cell.id: cell.source for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("solution")
     }
+
+
+# --- From a rehearsal to tables ------------------------------------------------------------------------------
+
+
+@pytest.mark.isolated
+@pytest.mark.nbgrader
+def test_from_a_rehearsal_to_tables_in_the_guides_six_commands(tmp_path, capsys):
+    """The commands of the guide's first block, with five students and in another folder."""
+    block = re.search(r"Six commands.*?```bash\n(.*?)```", GUIDE, re.DOTALL)[1].strip().splitlines()
+    assert len(block) == 6
+    ours = [shlex.split(line)[3:] for line in block if line.startswith("python -m exercises.autograder ")]
+    assert [words[0] for words in ours] == ["doctor", "rehearse", "report", "export"]
+    course = tmp_path / "rehearsal"
+    for words in ours:
+        words = [str(course) if "rehearsal" in word else "5" if word == "20" else word for word in words]
+        more = ["--course", str(course), "--workers", "1"] if words[0] == "rehearse" else []
+        assert command.main([*words, *more]) in ((1,) if words[0] == "rehearse" else (0,))
+        print(capsys.readouterr().out)
+    page = (course / "report" / f"{NAME}.html").read_text(encoding="utf-8")
+    assert "<h1" in page
+    students = json.loads((course / "what_is_in_it.json").read_text())["students"]
+    assert len(students) == 5
+    with (course / "export" / "canvas.csv").open(encoding="utf-8") as file:
+        rows = {f"{row['Student']}_{row['ID']}": row[NAME] for row in csv.DictReader(file) if row["ID"]}
+    known = {one.student: one for one in marks.marks(Course(course).gradebook, NAME)}
+    assert set(known) == {one["student"] for one in students}
+    assert {student for student, points in rows.items() if points} == {
+        student for student, one in known.items() if one.submitted
+    }
+    assert all(float(points) == known[student].score for student, points in rows.items() if points)
+    pages = sorted(path.parts[-3] for path in course.glob("feedback/*/*/*.html"))
+    assert pages == sorted(student for student, one in known.items() if one.submitted)
 
 
 # --- In other words -------------------------------------------------------------------------------------------
@@ -152,7 +192,15 @@ def test_what_is_computed_stays(seed, a, b, flip):
     assert outcome(new, a, b, flip) == outcome(PROGRAM, a, b, flip)
 
 
-@pytest.mark.parametrize("master", MASTERS, ids=lambda master: master.stem)
+def each_master(*few: str):
+    """Those named at each commit, all in `make test-full`."""
+    marks = [
+        pytest.param(one, id=one.stem, marks=[pytest.mark.full] * (one.stem not in few)) for one in MASTERS
+    ]
+    return pytest.mark.parametrize("master", marks)
+
+
+@each_master(NAME, "ps06_layers_model")
 def test_right_answers_in_other_words_pass_every_check(no_shape_checks, master, request):
     cells = [cell for cell in nbformat.read(master, as_version=4).cells if cell.cell_type == "code"]
     for seed in range(20 if request.config.getoption("--full") else 1):
@@ -189,7 +237,7 @@ def test_an_unknown_assignment_is_refused():
         rehearse.students(3, "ps99")
 
 
-@pytest.mark.parametrize("master", MASTERS, ids=lambda master: master.stem)
+@each_master(NAME)
 def test_an_answer_is_what_it_is_said_to_be(master):
     name = master.parent.name
     solved, released = answers(nbformat.read(master, as_version=4)), answers(RELEASED[name])
@@ -212,9 +260,14 @@ def test_an_answer_is_what_it_is_said_to_be(master):
     assert min(seen.values()) > 0.02 * seen.total()
 
 
-def test_there_is_one_of_each_trouble_before_there_are_two_of_any():
+@pytest.fixture(scope="module")
+def hundred():
+    return list(rehearse.students(100, NAME))
+
+
+def test_there_is_one_of_each_trouble_before_there_are_two_of_any(hundred):
     few, many = (
-        Counter(student.trouble for student in rehearse.students(number, NAME)) for number in (11, 100)
+        Counter(student.trouble for student in group) for group in (rehearse.students(11, NAME), hundred)
     )
     assert few == {"": 4} | dict.fromkeys(SHARES, 1)
     assert many == {"": 70} | {trouble: round(share * 100) for trouble, share in SHARES.items()}
@@ -224,8 +277,8 @@ def test_there_is_one_of_each_trouble_before_there_are_two_of_any():
     assert [student.trouble for student in rehearse.students(1, NAME)] == [""]
 
 
-def test_who_copies_has_the_answers_of_somebody_good():
-    group = {student.student: student for student in rehearse.students(100, NAME)}
+def test_who_copies_has_the_answers_of_somebody_good(hundred):
+    group = {student.student: student for student in hundred}
     copied = [student for student in group.values() if student.copied_from]
     assert [student.trouble for student in copied] == [COPIED] * 4
     for student in copied:
@@ -238,8 +291,8 @@ def test_who_copies_has_the_answers_of_somebody_good():
             assert (text == answers(other.notebook)[cell]) == is_same
 
 
-def test_some_are_late():
-    assert 10 <= sum(student.is_late for student in rehearse.students(100, NAME)) <= 15
+def test_some_are_late(hundred):
+    assert 10 <= sum(student.is_late for student in hundred) <= 15
     assert sum(student.is_late for student in rehearse.students(5, NAME)) <= 1
 
 
@@ -288,10 +341,9 @@ def assert_as_said(found: list, about: dict, student: rehearse.Student, layout: 
             assert one.timestamp[:10] == ("2026-01-17" if about["is_late"] else "2026-01-15")
 
 
-@pytest.mark.parametrize("layout", ["canvas", "nbgrader"])
-def test_the_same_arguments_write_the_same_bytes(tmp_path, layout):
+def test_the_same_arguments_write_the_same_bytes(tmp_path):
     for folder in ("one", "two"):
-        written(tmp_path / folder, layout)
+        written(tmp_path / folder, "canvas")
     one, two = (
         {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
         for folder in (tmp_path / "one", tmp_path / "two")

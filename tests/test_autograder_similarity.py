@@ -9,7 +9,6 @@ import sys
 import time
 import tokenize
 from functools import cache
-from hashlib import blake2b
 from pathlib import Path
 
 import nbformat
@@ -174,9 +173,8 @@ def of_python(code: str) -> list[str]:
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="there it reads what is within f-strings, too")
-@pytest.mark.parametrize("folder", ["tests/alternates", "transformer_lessons", "exercises/autograder"])
-def test_tokens_are_those_of_python(folder):
-    paths = sorted((HERE.parent / folder).rglob("*.py"))
+def test_tokens_are_those_of_python():
+    paths = sorted((HERE / "alternates").rglob("*.py"))
     assert len(paths) > 40
     for path in paths:
         code = path.read_text(encoding="utf-8")
@@ -193,9 +191,7 @@ def test_broken_code_has_the_tokens_before_and_behind_the_break():
     assert tokens('"""never ended\nb = 1\\') == []
 
 
-@pytest.mark.parametrize(
-    "piece", ['"', "'", '"""', "\\", "(", "# x", "a.", "1_", "\n", "é", "\ud800", "\0", "x = 1\n", "'''\""]
-)
+@pytest.mark.parametrize("piece", ['"', '"""', "\\", "a.", "\ud800"])
 def test_a_long_text_takes_no_long_time(piece):
     start = time.process_time()
     for kind in LENGTHS:
@@ -208,14 +204,6 @@ def test_the_shortest_text_with_a_fingerprint():
         assert len(prints_of(text, kind)) == 1
         assert prints_of(text[2:], kind) == frozenset()
         assert prints_of(text, kind, handed_out([text])) == frozenset()
-
-
-def test_a_hash_is_a_polynomial_that_no_process_changes():
-    codes = [blake2b(f"words {word}".encode(), digest_size=7).digest() for word in "abcde"]
-    value = sum(int.from_bytes(code, "big") * 1_000_003 ** (4 - place) for place, code in enumerate(codes))
-    assert prints_of("a b c d e", "words") == {value % (2**61 - 1)}
-    # In the middle of a text, too, where it is made from the one before.
-    assert value % (2**61 - 1) in prints_of("f a b c d e", "words", handed_out(["f a b c d"]))
 
 
 LETTERS = st.lists(st.sampled_from("abcdefgh"), max_size=40)
@@ -274,28 +262,11 @@ def test_names_layout_and_comments_do_not_matter(seed, name):
     assert not found.exact
 
 
-@given(st.permutations(sorted(code_of(NAME))))
-def test_the_order_of_cells_does_not_matter(names):
-    assert both(code_of(NAME), {name: code_of(NAME)[name] for name in names}).score == 1.0
-
-
 def test_an_answer_in_another_cell_counts():
     text = code_of(NAME)[ATTENTION]
     found = both({ATTENTION: text}, {OWN: text})
     assert found.cells == {ATTENTION: 1.0, OWN: 1.0}
     assert (found.score, found.exact) == (1.0, False)
-
-
-@given(st.integers(0, 10**6), st.integers(0, 10**6))
-def test_a_score_is_a_share(one, other):
-    first, second = (
-        {name: reworded(text, random.Random(seed)) for name, text in code_of(NAME).items()}
-        for seed in (one, other)
-    )
-    found = both(first, second)
-    assert 0 <= found.score <= 1
-    assert all(0 <= share <= 1 for share in found.cells.values())
-    assert found.score == 1 or one != other
 
 
 def test_shares_by_hand():
@@ -314,8 +285,7 @@ def names_of(found: list[Pair]) -> set[tuple[str, str]]:
     return {(pair.first, pair.second) for pair in found}
 
 
-@pytest.mark.parametrize("assignment", [NAME, "ps07_training"])
-@pytest.mark.parametrize("usual", [0.3, 0.7])
+@pytest.mark.parametrize(("assignment", "usual"), [(NAME, 0.3), ("ps07_training", 0.7)])
 def test_copies_stand_out_and_honest_work_does_not(assignment, usual):
     texts = a_class(assignment, 100, seed=1, usual=usual)
     assert len(pairs(texts, handed(assignment))) <= 1
@@ -431,6 +401,7 @@ def test_the_least_score_is_heeded():
     assert pair not in names_of(pairs(texts, handed(NAME), least=found.score + 0.01))
 
 
+@pytest.mark.full
 def test_a_thousand_submissions_take_seconds():
     few = list(a_class(NAME, 60, seed=0).values())
     chance = random.Random(0)

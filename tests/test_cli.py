@@ -1,27 +1,35 @@
-"""The command line: what it prints, and that a wrong word gets one readable line and exit code 2."""
+"""The command line: what it prints and leaves, and that a wrong word gets one readable line and exit code 2."""
 
+import argparse
 import io
 import json
-import os
 import re
+import shlex
+import signal
 import subprocess
 import sys
 from contextlib import nullcontext
 from importlib.metadata import version
-from types import SimpleNamespace
+from pathlib import Path
 
 import pytest
 import torch
 
-from transformer_lessons import __version__
+from transformer_lessons import __version__, decoding
 from transformer_lessons.data.number_words import english, german
-from transformer_lessons.oracles import Case, cases
+from transformer_lessons.fast import decoding as fast_decoding
+from transformer_lessons.fast.kernels import FusedMultiHeadAttention
+from transformer_lessons.oracles import Case
 from transformer_lessons.oracles.measure import Deviation
 from transformer_lessons.tools import cli, doctor
-from transformer_lessons.trainer import runs, tasks
+from transformer_lessons.trainer import Trainer, average_checkpoints, configs, distributed, runs, snapshots
+from transformer_lessons.trainer.checkpoints import load_model
 from transformer_lessons.trainer.config import TrainingConfig
 from transformer_lessons.trainer.runs import settings_of
 from transformer_lessons.trainer.tasks import NumberWords
+
+ROOT = Path(__file__).parents[1]
+FOLDER = Path("runs/number-words")
 
 
 @pytest.fixture(autouse=True)
@@ -30,210 +38,354 @@ def elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def run(capsys, *arguments: str) -> tuple[int, str, str]:
-    try:
-        code = cli.main(arguments)
-    except SystemExit as leave:
-        code = leave.code
-    return code, *capsys.readouterr()
+@pytest.fixture
+def run(capsys):
+    """The command, in this process: its exit code, what it printed, and what it complained of."""
+
+    def command(*arguments: str) -> tuple[int, str, str]:
+        try:
+            code = cli.main(arguments)
+        except SystemExit as leave:
+            code = leave.code
+        return code, *capsys.readouterr()
+
+    return command
+
+
+def parsed(*words: str) -> argparse.Namespace:
+    return cli.make_parser().parse_args(words)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "complaint"),
+    ("command", "complaint"),
     [
-        ([], "the following arguments are required: COMMAND"),
-        (["fly"], "invalid choice: 'fly'"),
-        (["train", "--steps", "many"], "argument --steps: invalid int value: 'many'"),
-        (["train", "--steps", "0"], "steps: expected an integer, 1 or more, got 0"),
-        (["train", "--seed", "-1"], "seed: expected an integer, 0 or more, got -1"),
-        (["train", "--task", "chess"], "invalid choice: 'chess'"),
-        (["train", "--resume"], "resume: expected a run, found no runs/number-words/config.json"),
-        (["train", "--resume", "--overwrite"], "not allowed with argument"),
-        (["train", "--config", "no.json"], "no.json"),
-        (["train", "--device", "abacus"], "invalid choice: 'abacus'"),
-        (["evaluate", "--model", "nowhere"], "model: expected a folder with config.json, got nowhere"),
-        (["evaluate", "--njson"], "unrecognized arguments: --njson"),
-        (["oracles", "--seeds", "0"], "seeds: expected 1 or more, got 0"),
-        (["translate", "minus", "five"], "number: expected 0 to 999,999"),
-        (["translate", "--beam", "0", "7"], "beam_size: expected an integer, 1 or more, got 0"),
-        (["translate", "-5"], "number: expected 0 to 999,999, got -5"),
-        (["translate", "1000000"], "number: expected 0 to 999,999, got 1,000,000"),
-        (["translate", "forty-towo"], "number: expected digits or English number words, got 'towo'"),
-        (["translate", ""], "got nothing"),
-        (["translate", "--model", "nowhere", "7"], "model: expected a folder"),
+        ("", "the following arguments are required: COMMAND"),
+        ("fly", "invalid choice: 'fly'"),
+        ("train --steps many", "argument --steps: invalid int value: 'many'"),
+        ("train --steps 0", "steps: expected an integer, 1 or more, got 0"),
+        ("train --seed -1", "seed: expected an integer, 0 or more, got -1"),
+        ("train --task chess", "invalid choice: 'chess'"),
+        ("train --resume", "resume: expected a run, found no runs/number-words/config.json"),
+        ("train --resume --overwrite", "not allowed with argument"),
+        ("train --config no.json", "no.json"),
+        ("train --device abacus", "invalid choice: 'abacus'"),
+        ("train --precision half", "--precision: invalid choice: 'half'"),
+        ("train --test a.en", "argument --test: expected 2 arguments"),
+        ("evaluate --model nowhere", "model: expected a folder with config.json, got nowhere"),
+        ("evaluate --njson", "unrecognized arguments: --njson"),
+        ("evaluate --source a.en", "source: expected two files, --source and --target, got one"),
+        (
+            "evaluate --source a.en --target a.de",
+            "source: expected a model of texts, got one of number-words",
+        ),
+        ("oracles --seeds 0", "seeds: expected 1 or more, got 0"),
+        ("translate minus five", "number: expected 0 to 999,999"),
+        ("translate --beam 0 7", "beam_size: expected 1 or more, got 0"),
+        ("translate -5", "number: expected 0 to 999,999, got -5"),
+        ("translate forty-towo", "number: expected digits or English number words, got 'towo'"),
+        ("translate ''", "got nothing"),
+        ("translate --model nowhere 7", "model: expected a folder"),
     ],
 )
-def test_a_wrong_word_gets_one_line_and_exit_code_2(capsys, arguments, complaint):
-    code, out, error = run(capsys, *arguments)
-    lines = [line for line in error.splitlines() if not line.startswith("model: ")]
-    assert code == 2
-    assert out == ""
-    assert len(lines) == 1, error
-    assert complaint in lines[0]
+def test_a_wrong_word_gets_one_line_and_exit_code_2(run, command, complaint):
+    code, out, error = run(*shlex.split(command))
+    (line,) = [line for line in error.splitlines() if not line.startswith("model: ")]
+    assert (code, out) == (2, "")
+    assert complaint in line
 
 
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
         ("{", "expected JSON"),
+        ('{"task": "chess"}', "task: expected one of number-words, multi30k, wmt14, text, got 'chess'"),
         ('{"model": {"depth": 3}}', "model: expected some of .*, got depth"),
         ('{"training": [1]}', r"training: expected some of .*, got \[1\]"),
+        ('{"data": [1]}', r"data: expected a JSON object, got \[1\]"),
+        ('{"data": {"colour": 1}}', "colour: expected no such setting, got number-words"),
+        ('{"model": {"d_model": 21}}', "num_heads: expected a divisor of d_model = 21, got 4"),
         (
-            '{"model": {"d_model": 21, "num_heads": 4}}',
-            "num_heads: expected a divisor of d_model = 21, got 4",
-        ),
-        (
-            '{"model": {"max_length": 9}, "training": {"training_pairs": 99}}',
-            r"sources: expected at most 9 tokens each, got \d+ longer: number ",
+            '{"model": {"max_length": 9}}',
+            r"sentences: expected at most 9 tokens each, got \d+ longer: number ",
         ),
         ('{"training": {"batch_size": 99999}}', "batch_size: expected 1 to 20000"),
+        ('{"training": {"tokens": 500, "packed_length": 9}}', "sentences: expected at most 9 tokens each"),
         ('{"training": {"recompute": "yes"}}', "recompute: expected True or False, got 'yes'"),
     ],
 )
 @pytest.mark.usefixtures("no_shape_checks")
-def test_a_config_that_makes_no_sense(capsys, tmp_path, content, complaint):
-    (tmp_path / "config.json").write_text(content)
-    code, _, error = run(capsys, "train", "--config", "config.json", "--output", "run")
+def test_a_config_that_makes_no_sense(run, content, complaint):
+    Path("config.json").write_text(content)
+    code, _, error = run("train", "--config", "config.json", "--output", "run")
     assert code == 2
     assert len(error.splitlines()) == 1
     assert re.search(complaint, error)
-    assert not (tmp_path / "run").exists()
+    assert not Path("run").exists()
 
 
-def test_translate_words_and_digits(capsys):
-    for text in (["421"], [english(421)], ["Four", "Hundred", "Twenty-One"]):
-        code, out, _ = run(capsys, "translate", *text)
+PAGES = {
+    path.name: path.read_text(encoding="utf-8")
+    for path in (ROOT / "README.md", *(ROOT / "book").glob("*.md"))
+}
+SHOWN = [
+    (name, match[1])
+    for name, text in PAGES.items()
+    for match in re.finditer(r"(?:^ *|`|-m transformer_)lessons ([a-z][^`#\n\\]*)", text, re.M)
+]
+
+
+@pytest.mark.parametrize(("page", "command"), SHOWN)
+def test_every_command_that_a_page_shows_is_one(page, command):
+    words = shlex.split(command.split("  ")[0].split(" > ")[0])
+    given = parsed(*words, *["FILE"] * (words == ["check-submission"]))  # in a sentence that names it
+    assert getattr(given, "config", None) is None or given.config.is_file()
+
+
+def test_there_are_such_commands_and_settings():
+    assert len({page for page, _ in SHOWN}) >= 5
+    assert len(SHOWN) >= 25
+    (block,) = re.findall(r"```json\n(.+?)```", PAGES["wmt14.md"], re.S)
+    Path("less.json").write_text(block)
+    task, _, sizes, training = settings_of(parsed("train", "--config", "less.json"))
+    assert (task.name, sizes, training.recompute) == ("wmt14", task.sizes, True)
+    assert configs.find("wmt14-huge") == Path("wmt14-huge")
+    Path("wmt14-big").write_text("{}")  # a file of the user's own comes first
+    assert configs.find("wmt14-big") == Path("wmt14-big")
+
+
+def test_what_is_not_said_is_as_the_help_says():
+    task, directory, sizes, config = settings_of(parsed("train"))
+    assert (task.name, directory) == ("number-words", FOLDER)
+    assert (sizes, config) == (NumberWords.sizes, TrainingConfig())
+    assert parsed("train").device == "auto"
+    assert (parsed("oracles").seeds, parsed("translate").beam) == (3, 1)
+    changed = settings_of(parsed("train", "--compile", "--plain", "--shard", "--steps", "9"))[3]
+    assert (changed.compile, changed.plain, changed.shard, changed.steps) == (True, True, True, 9)
+
+
+# ---- Translating
+
+
+@pytest.mark.parametrize("beam", ["1", "3"])
+def test_translate_words_and_digits_with_and_without_the_faster_parts(run, monkeypatch, beam):
+    used, name = [], "greedy" if beam == "1" else "beam"
+    for module in (decoding, fast_decoding):
+        original = getattr(module, name)
+
+        def noted(model, *given, module=module, original=original, **how):
+            is_fast = type(model.decoder_layers[0].cross_attention) is FusedMultiHeadAttention
+            used.append((module.__name__.removeprefix("transformer_lessons."), is_fast))
+            return original(model, *given, **how)
+
+        monkeypatch.setattr(module, name, noted)
+    for text in (["421"], [english(421)], ["--plain", "Four", "Hundred", "Twenty-One"]):
+        code, out, error = run("translate", "--beam", beam, *text)
         assert (code, out) == (0, "vierhunderteinundzwanzig\n")
+        assert error == "model: the one that comes with the package\n"
+    assert used == [("fast.decoding", True), ("fast.decoding", True), ("decoding", False)]
 
 
-def test_translate_lines(capsys, monkeypatch):
+def test_translate_lines_in_their_places(run, monkeypatch):
     numbers = [*range(0, 999_999, 9_973)]
-    monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{english(n)}\n" for n in numbers)))
-    code, out, _ = run(capsys, "translate")
-    lines = out.splitlines()
-    assert code == 0
-    assert len(lines) == len(numbers)
-    assert sum(line == german(n) for line, n in zip(lines, numbers, strict=True)) >= 0.97 * len(numbers)
-
-
-def test_an_unreadable_line_keeps_its_place(capsys, monkeypatch):
-    monkeypatch.setattr(sys, "stdin", io.StringIO("12\nzwölf\n\ntwenty-one"))
-    code, out, error = run(capsys, "translate")
+    lines = [english(n) for n in numbers]
+    lines[67], lines[70] = "zwölf", ""
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(lines)))
+    code, out, error = run("translate")
     assert code == 2
-    assert out.splitlines() == ["zwölf", "", "", "einundzwanzig"]
-    assert "line 2: number: expected digits or English number words, got 'zwölf'" in error
-    assert "line 3: number: expected digits or English number words, got nothing" in error
-
-
-def test_nothing_but_unreadable_lines(capsys, monkeypatch):
+    assert "line 68: number: expected digits or English number words, got 'zwölf'\n" in error
+    assert "line 71: number: expected digits or English number words, got nothing\n" in error
+    assert [number for number, line in enumerate(out.splitlines()) if not line] == [67, 70]
+    right = [line == german(n) for line, n in zip(out.splitlines(), numbers, strict=True)]
+    assert sum(right) >= 0.95 * len(numbers)
     monkeypatch.setattr(sys, "stdin", io.StringIO("zwölf\n\n"))
-    code, out, _ = run(capsys, "translate")
-    assert (code, out) == (2, "\n\n")
+    assert run("translate")[:2] == (2, "\n\n")
 
 
 class Terminal(io.StringIO):
     """Standard input that a person types into, who waits for each answer before going on."""
 
-    def __init__(self, text: str, output: list[str]):
+    def __init__(self, text: str):
         super().__init__(text)
-        self.output, self.seen = output, []
+        self.answers, self.seen = [], []
 
     def isatty(self):
         return True
 
     def __next__(self):
-        self.seen.append(len(self.output))
+        self.seen.append(len(self.answers))
         return super().__next__()
 
 
-def test_at_a_terminal_each_line_is_answered_at_once(capsys, monkeypatch):
-    answers = []
+def test_at_a_terminal_each_line_is_answered_at_once(run, monkeypatch):
+    terminal = Terminal("12\nzwölf\n3\n")
 
     def note(*lines, file=None, flush=False, **_):
         if file is None:
             assert flush  # or the answer waits in a buffer
-            answers.extend(lines)
-        else:
-            print(*lines, file=file)
+            terminal.answers.extend(lines)
 
-    terminal = Terminal("12\nzwölf\n3\n", answers)
     monkeypatch.setattr(sys, "stdin", terminal)
     monkeypatch.setattr(cli, "print", note, raising=False)
-    code, _, error = run(capsys, "translate")
-    assert code == 2
-    assert answers == ["zwölf", "", "drei"]
+    assert run("translate")[0] == 2
+    assert terminal.answers == ["zwölf", "", "drei"]
     assert terminal.seen == [0, 1, 2, 3]
-    assert "line 2: number" in error
 
 
-def test_a_file_is_translated_in_batches_and_its_lines_counted_throughout(capsys, monkeypatch):
-    batches = []
-
-    def translations(task, parts, sentences, beam_size):
-        batches.append(len(sentences))
-        return ["eins"] * len(sentences)
-
-    monkeypatch.setattr(cli, "translations", translations)
-    monkeypatch.setattr(cli, "chosen_model", lambda _: (NumberWords(), ()))
-    monkeypatch.setattr(sys, "stdin", io.StringIO("1\n" * 66 + "zwölf\n"))
-    code, out, error = run(capsys, "translate")
-    assert code == 2
-    assert batches == [64, 2]
-    assert out.splitlines() == ["eins"] * 66 + [""]
-    assert "line 67: number" in error
+def test_a_reader_that_goes_away_is_no_error():
+    script = f"yes 12 | head -20000 | '{sys.executable}' -m transformer_lessons translate | head -1"
+    command, environment = ["bash", "-c", script], {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}
+    result = subprocess.run(
+        command, capture_output=True, text=True, timeout=300, check=False, env=environment
+    )
+    assert result.stdout == "zwölf\n"
+    assert [line for line in result.stderr.splitlines() if not line.startswith("model: ")] == []
 
 
-def test_evaluate_says_what_went_wrong(capsys, monkeypatch):
-    examples = [{"number": 5, "expected": "fünf", "got": "zwölf"}]
+# ---- Training, with short runs that are judged at once
+
+
+@pytest.fixture
+def judged(monkeypatch) -> list[int]:
+    """The beam sizes that were asked for; nothing is translated, every second answer is right."""
     asked = []
 
-    def result(model, source, target, numbers, *, beam_size):
-        asked.append((len(numbers), beam_size))
-        return {"exact_match": 0.998, "n": 1000, "errors": {"wrong part": 2}, "examples": examples}
+    def evaluate(self, model, source, target, beam_size, files=None):
+        asked.append(beam_size)
+        example = {"number": 5, "expected": "fünf", "got": "zwölf"}
+        return {"exact_match": 0.5, "n": 2, "errors": {"wrong part": 1}, "examples": [example]}
 
-    monkeypatch.setattr(tasks, "evaluate_number_words", result)
-    code, out, _ = run(capsys, "evaluate", "--beam", "3")
-    assert code == 0
-    assert out.splitlines() == [
-        "99.8% exact match on 1,000 numbers never trained on",
-        "     2 × wrong part",
-        "       5: zwölf instead of fünf",
-    ]
-    assert '"got": "zwölf"' in run(capsys, "evaluate", "--json")[1]
-    assert asked == [(1000, 3), (1000, 1)]
+    monkeypatch.setattr(NumberWords, "evaluate", evaluate)
+    return asked
 
 
-def test_what_is_not_said_is_as_the_help_says():
-    assert cli.make_parser().prog == "lessons"
-    chosen = cli.make_parser().parse_args(["train"])
-    assert (chosen.device, chosen.resume, chosen.overwrite, chosen.compile) == ("auto", False, False, False)
-    assert (chosen.task, chosen.output, chosen.precision) == (None, None, None)
-    task, directory, sizes, config = settings_of(chosen)
-    assert (task.name, directory.as_posix()) == ("number-words", "runs/number-words")
-    assert (sizes, config) == (NumberWords.sizes, TrainingConfig())
-    assert cli.make_parser().parse_args(["oracles"]).seeds == 3
-    assert cli.make_parser().parse_args(["translate"]).beam == 1
+@pytest.fixture
+def train(run, judged):
+    """``lessons train`` with settings that take a moment, with dropout, so that the random state matters."""
+    sizes = {"d_model": 6, "num_heads": 3, "d_ff": 5, "num_encoder_layers": 1, "num_decoder_layers": 1}
+    training = {"steps": 7, "batch_size": 5, "training_pairs": 53, "warmup_steps": 2, "checkpoint_every": 3}
+
+    def command(*more: str, **changes) -> tuple[int, str, str]:
+        settings = {"model": {**sizes, "dropout": 0.1}, "training": {**training, **changes}}
+        Path("small.json").write_text(json.dumps(settings))
+        given = () if "--resume" in more else ("--config", "small.json")
+        return run("train", "--device", "cpu", *given, *more)
+
+    return command
 
 
-def test_a_config_says_what_is_computed_again(tmp_path):
-    (tmp_path / "config.json").write_text('{"training": {"recompute": true}}')
-    chosen = cli.make_parser().parse_args(["train", "--config", str(tmp_path / "config.json")])
-    assert settings_of(chosen)[3].recompute
-    assert not settings_of(cli.make_parser().parse_args(["train"]))[3].recompute
+@pytest.fixture
+def steps(monkeypatch) -> tuple[list[int], list[int]]:
+    """The steps that are taken, and those in which Ctrl-C comes, once each."""
+    original, taken, stops = Trainer.train_step, [], []
+
+    def train_step(self):
+        taken.append(self.step + 1)
+        if stops[:1] == taken[-1:]:
+            stops.pop()
+            signal.raise_signal(signal.SIGINT)
+        return original(self)
+
+    monkeypatch.setattr(Trainer, "train_step", train_step)
+    return taken, stops
 
 
-def test_compiling_is_a_setting_of_the_run():
-    assert settings_of(cli.make_parser().parse_args(["train", "--compile"]))[3].compile
+def same(one: str | Path, other: str | Path) -> bool:
+    ours, theirs = (load_model(Path(folder))[0].state_dict() for folder in (one, other))
+    return all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
-@pytest.mark.parametrize(("is_done", "code"), [(True, 0), (False, 130)])
-def test_a_process_beside_the_first_says_how_it_ended(monkeypatch, capsys, is_done, code):
-    """Nothing is printed; torchrun reads the exit code."""
+def test_a_run_says_how_it_ended_and_is_not_discarded(train, run, judged):
+    said = "runs/number-words: 50.0% exact match on 2 numbers never trained on\n"
+    assert train()[:2] == (0, said)
+    record = json.loads((FOLDER / "record.json").read_text())
+    lines = [json.loads(line) for line in (FOLDER / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [*range(1, 8)]
+    assert (record["steps"], record["seed"], record["last_loss"]) == (7, 0, lines[-1]["loss"])
+    assert "data" not in json.loads((FOLDER / "config.json").read_text())
+    before = (FOLDER / "weights.safetensors").read_bytes()
+    holds = "output: runs/number-words holds a run; --resume goes on with it, --overwrite discards it"
+    assert holds in train()[2]
+    assert "steps: the run in runs/number-words has 7, got 5" in train("--resume", "--steps", "5")[2]
+    (FOLDER / "checkpoint.pt").unlink()
+    assert holds in train("--resume-or-start")[2]  # a model that is done is not discarded for want of one
+    assert (FOLDER / "weights.safetensors").read_bytes() == before
+    assert train("--overwrite", "--plain")[0] == 0
+    assert train("--overwrite", "--seed", "1")[0] == 0
+    assert (FOLDER / "weights.safetensors").read_bytes() != before
+    _, out, error = run("evaluate", "--beam", "3")
+    assert error == "model: runs/number-words\n"
+    assert out.splitlines()[1:] == ["     1 × wrong part", "       5: zwölf instead of fünf"]
+    assert '"got": "zwölf"' in run("evaluate", "--json")[1]
+    assert judged == [1, 1, 1, 3, 1]
+
+
+@pytest.mark.parametrize("output", ["", " --output elsewhere"])
+def test_an_interrupted_run_says_how_to_go_on_and_ends_as_any_other(train, steps, output):
+    taken, stops = steps
+    train("--output", "uninterrupted")
+    stops.append(4)
+    code, out, error = train(*output.split())
+    assert (code, out) == (130, "")
+    hint = error.splitlines()[-1]
+    assert hint == f"stopped after step 4; to go on: lessons train --resume{output}"
+    assert train(*hint.split("lessons train ")[1].split())[0] == 0  # word for word, as a user would copy it
+    assert taken[11:] == [5, 6, 7]  # begun anew, it would end the same
+    assert same(output.split()[-1] if output else FOLDER, "uninterrupted")
+
+
+def test_one_command_starts_a_run_and_goes_on_with_it(train, steps):
+    """As it is repeated where something else starts it again, whatever is there by then."""
+    taken, stops = steps
+    train("--output", "uninterrupted")
+    for stop in (4, 3):
+        stops.append(stop)
+        assert train("--resume-or-start")[0] == 130
+        if stop == 4:
+            (FOLDER / "checkpoint.pt").rename("kept.pt")  # as if it had been cut off before the first one
+    Path("kept.pt").rename(FOLDER / "checkpoint.pt")
+    assert train("--resume-or-start")[0] == train("--resume-or-start")[0] == 0
+    assert taken[7:] == [1, 2, 3, 4, 1, 2, 3, 5, 6, 7]
+    assert same(FOLDER, "uninterrupted")
+
+
+def test_a_resumed_run_may_hold_its_model_in_another_way(train, steps):
+    """It changes nothing that is learned."""
+    train("--output", "uninterrupted")
+    for stop, how in ((2, "--shard"), (5, "--no-shard"), (6, "--shard")):
+        steps[1].append(stop)
+        assert train(how, *(["--resume"] if stop > 2 else []))[0] == 130
+    assert train("--resume")[0] == 0
+    assert same(FOLDER, "uninterrupted")
+
+
+def test_an_old_run_is_discarded_once_all_processes_saw_it_and_before_the_first_step(train, monkeypatch):
+    """Else the new run, if it was cut off, would have the old one's record."""
+    train(snapshots=2)
+    mean = average_checkpoints(snapshots(FOLDER))  # of a run that keeps snapshots the model is their mean
+    assert all(torch.equal(mean[name], tensor) for name, tensor in load_model(FOLDER)[0].state_dict().items())
+    old = {"checkpoint.pt", "metrics.jsonl", "record.json", "weights-000006.pt", "weights-000007.pt"}
+    left = []
+
+    def look(*_) -> bool:
+        left.append(old & {path.name for path in FOLDER.iterdir()})
+        return False
+
+    monkeypatch.setattr(distributed, "wait", look)
+    monkeypatch.setattr(Trainer, "run", look)
+    train("--overwrite")
+    assert left == [old, set()]
+
+
+def test_processes_beside_the_first_are_quiet_and_do_not_begin_alone(train, monkeypatch, capsys):
+    monkeypatch.setattr(distributed, "any_of", lambda value, device: True)  # another one sees a checkpoint
+    code, _, error = train("--resume-or-start")
+    assert (code, error) == (2, f"lessons train: resume: expected a run, found no {FOLDER / 'config.json'}\n")
     monkeypatch.setattr(runs.distributed, "process_group", lambda device: nullcontext(device))
     monkeypatch.setattr(runs.distributed, "rank", lambda: 1)
     monkeypatch.setattr(runs, "new_trainer", lambda *_: None)
-    monkeypatch.setattr(runs, "run", lambda *_: is_done)
-    assert runs.train(cli.make_parser().parse_args(["train", "--device", "cpu"])) == code
+    for is_done, code in ((True, 0), (False, 130)):
+        monkeypatch.setattr(runs, "run", lambda *_, is_done=is_done: is_done)
+        assert runs.train(parsed("train", "--device", "cpu")) == code
     assert capsys.readouterr() == ("", "")
 
 
@@ -244,168 +396,45 @@ def test_a_missing_device_is_named_with_those_that_are_here(monkeypatch):
         runs.choose_device("cuda")
 
 
-def test_evaluate(capsys):
-    code, out, _ = run(capsys, "evaluate", "--json")
-    result = json.loads(out)
-    assert code == 0
-    assert result.keys() >= {"exact_match", "n", "errors"}
-    code, out, _ = run(capsys, "evaluate")
-    assert code == 0
-    assert f"{result['exact_match']:.1%} exact match on 1,000 numbers never trained on" in out
+# ---- What else there is
 
 
-def test_doctor(capsys):
-    code, out, _ = run(capsys, "doctor")
+def test_doctor(run, monkeypatch):
+    code, out, _ = run("doctor")
     facts = dict(re.split(r"\s{2,}|(?<=^.{20}) ", line, maxsplit=1) for line in out.splitlines()[:-1])
-    assert code == 0
+    assert (code, out.splitlines()[-1]) == (0, "all is well")
     assert facts["torch"] == torch.__version__
-    assert facts["threads"] == str(torch.get_num_threads())
-    assert {name: facts[name] for name in ("numpy", "jaxtyping", "safetensors", "tqdm")} == {
-        name: version(name) for name in ("numpy", "jaxtyping", "safetensors", "tqdm")
-    }
+    assert facts["numpy"] == version("numpy")
     assert facts["trained model"] == "421 is vierhunderteinundzwanzig"
-    assert out.splitlines()[-1] == "all is well"
-
-
-def test_doctor_names_the_gpu(capsys, monkeypatch):
-    monkeypatch.setattr(doctor, "choose_device", lambda _: torch.device("cuda"))
-    monkeypatch.setattr(doctor, "versions", lambda _: {"device": "a card"})
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
-    code, out, _ = run(capsys, "doctor")
-    assert code == 0
-    assert re.search(r"^compute capability +9\.0$", out, re.MULTILINE)
-
-
-def test_doctor_finds_a_model_that_is_wrong(capsys, monkeypatch):
     monkeypatch.setattr(doctor, "translations", lambda *_: ["zwölf"])
-    code, out, _ = run(capsys, "doctor")
+    assert "421 is zwölf, which is wrong\nsomething is wrong with this installation\n" in run("doctor")[1]
+    monkeypatch.setattr(doctor, "load_model", lambda: load_model(Path("empty")))
+    code, out, _ = run("doctor")
     assert code == 1
-    assert "421 is zwölf, which is wrong" in out
-    assert out.splitlines()[-1] == "something is wrong with this installation"
+    assert "unusable: model: expected a folder with config.json" in out
 
 
-def test_doctor_finds_a_missing_model(capsys, monkeypatch):
-    def missing(directory=None):
-        raise ValueError("model: expected a folder with weights.safetensors, got an empty one")
-
-    monkeypatch.setattr(doctor, "load_model", missing)
-    code, out, _ = run(capsys, "doctor")
-    assert code == 1
-    assert "unusable: model: expected a folder with weights.safetensors" in out
+def test_ctrl_c_and_help(run, monkeypatch):
+    assert run("--version")[:2] == (0, f"transformer-lessons {__version__}\n")
+    assert all(command in run("--help")[1] for command in ("train", "evaluate", "translate", "doctor"))
+    monkeypatch.setattr(cli, "load_model", lambda *_: signal.raise_signal(signal.SIGINT))
+    assert run("evaluate")[0] == 130
 
 
-def test_train_does_not_discard_a_run(capsys, tmp_path):
-    config = {"d_model": 6, "num_heads": 3, "num_decoder_layers": 1, "max_length": 24}
-    training = {"steps": 3, "training_pairs": 11, "batch_size": 5}
-    (tmp_path / "small.json").write_text(json.dumps({"model": config, "training": training}))
-    code, out, _ = run(capsys, "train", "--config", "small.json")
-    assert code == 0
-    assert out.startswith("runs/number-words: ")
-    weights = (tmp_path / "runs/number-words/weights.safetensors").read_bytes()
+def test_oracles_prints_a_line_for_each(run, monkeypatch):
+    def case(value: float, gradient: float | None, **options) -> Case:
+        return Case("norms.Ours", "nn.Theirs", lambda dtype, **chosen: Deviation(value, gradient), options)
 
-    code, _, error = run(capsys, "train", "--config", "small.json")
-    assert code == 2
-    assert "runs/number-words holds a run; --resume goes on with it, --overwrite discards it" in error
-    code, _, error = run(capsys, "train", "--resume", "--steps", "5")
-    assert code == 2
-    assert "steps: the run in runs/number-words has 3, got 5" in error
-    assert (tmp_path / "runs/number-words/weights.safetensors").read_bytes() == weights
-
-    assert run(capsys, "train", "--config", "small.json", "--overwrite", "--seed", "1")[0] == 0
-    assert (tmp_path / "runs/number-words/weights.safetensors").read_bytes() != weights
-    assert "model: runs/number-words" in run(capsys, "translate", "7")[2]
-
-
-def test_ctrl_c_has_its_exit_code(capsys, monkeypatch):
-    def interrupted(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(cli, "load_model", interrupted)
-    assert run(capsys, "evaluate")[0] == 130
-
-
-def test_version_and_help(capsys):
-    assert run(capsys, "--version")[:2] == (0, f"transformer-lessons {__version__}\n")
-    code, out, _ = run(capsys, "--help")
-    assert code == 0
-    assert all(command in out for command in ("train", "evaluate", "translate", "doctor"))
-
-
-def test_a_reader_that_goes_away_is_no_error():
-    script = f"yes 12 | head -20000 | '{sys.executable}' -m transformer_lessons translate | head -1"
-    result = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=120, check=False)
-    assert result.stdout == "zwölf\n"
-    assert [line for line in result.stderr.splitlines() if not line.startswith("model: ")] == []
-
-
-# --- oracles
-
-
-def case(value: float, gradient: float | None, **options) -> Case:
-    return Case("norms.Ours", "nn.Theirs", lambda dtype, **chosen: Deviation(value, gradient), options)
-
-
-def test_oracles_prints_a_line_for_each(capsys, monkeypatch):
-    found = [case(2.5e-11, None, beams=2), case(0.0, 1.5e-16), case(0.5, 0.25)]
+    found = [case(2.5e-11, None, beams=2), case(0.0, 1.5e-16), case(1e-7, 1e-7)]
     missing = Case("a", "b", found[0].compare, needs="a_library_that_is_not_there")
     monkeypatch.setattr(cli, "cases", lambda: [*found[:2], missing])
-    code, out, error = run(capsys, "oracles")
+    code, out, error = run("oracles")
     assert code == 0
-    assert [line.split() for line in out.splitlines()[1:]] == [
-        ["norms.Ours", "(beams=2)", "nn.Theirs", "2.5e-11", "–", "2.5e-11", "–"],
-        ["norms.Ours", "nn.Theirs", "0.0e+00", "1.5e-16", "0.0e+00", "1.5e-16"],
-        "2 comparisons, none out of bounds (1e-10 in float64, 1e-5 in float32)".split(),
-    ]
+    assert out.splitlines()[1].split() == "norms.Ours (beams=2) nn.Theirs 2.5e-11 – 2.5e-11 –".split()
+    assert out.splitlines()[3] == "2 comparisons, none out of bounds (1e-10 in float64, 1e-5 in float32)"
     assert "skipped: 1 of 3, which need a_library_that_is_not_there" in error
-
     monkeypatch.setattr(cli, "cases", lambda: found)
-    code, out, _ = run(capsys, "oracles")
-    assert code == 1
-    assert out.splitlines()[3].endswith("2.5e-01   OUT OF BOUNDS")
-    assert "3 comparisons, 1 out of bounds" in out
-
-
-def test_oracles_that_agree_in_one_precision_only(capsys, monkeypatch):
-    monkeypatch.setattr(cli, "cases", lambda: [case(1e-7, 1e-7)])
-    code, out, _ = run(capsys, "oracles", "--json")
-    assert code == 1
-    (row,) = json.loads(out)["rows"]
-    assert row["within_bounds"] is False
-    assert row["float32"] == row["float64"] == {"value": 1e-7, "gradient": 1e-7}
-
-
-def test_oracles_for_real(capsys, monkeypatch):
-    monkeypatch.setattr(cli, "cases", lambda: [c for c in cases() if c.component.startswith("norms.")])
-    code, out, _ = run(capsys, "oracles", "--seeds", "1")
-    assert code == 0
-    assert out.count("norms.") == 4
-
-
-def test_a_reader_who_leaves_is_no_mistake(monkeypatch):
-    """As in ``lessons translate | head``; what is still in the buffer goes nowhere, so exit stays quiet."""
-    redirected = []
-
-    def doctor(chosen):
-        raise BrokenPipeError
-
-    monkeypatch.setattr(cli, "doctor", doctor)
-    monkeypatch.setattr(
-        cli,
-        "os",
-        SimpleNamespace(
-            open=lambda path, flags: (path, flags),
-            dup2=lambda old, new: redirected.append((old, new)),
-            devnull=os.devnull,
-            O_WRONLY=os.O_WRONLY,
-        ),
-    )
-    monkeypatch.setattr(cli, "sys", SimpleNamespace(stdout=SimpleNamespace(fileno=lambda: 97)))
-    assert cli.main(["doctor"]) == 0
-    assert redirected == [((os.devnull, os.O_WRONLY), 97)]
-
-
-def test_a_precision_that_is_none(capsys):
-    with pytest.raises(SystemExit) as ended:
-        cli.main(["train", "--precision", "half"])
-    assert ended.value.code == 2
-    assert "--precision: invalid choice: 'half'" in capsys.readouterr().err
+    code, out, _ = run("oracles")
+    assert (code, out.splitlines()[3][-13:]) == (1, "OUT OF BOUNDS")
+    within = [row["within_bounds"] for row in json.loads(run("oracles", "--json")[1])["rows"]]
+    assert within == [True, True, False]

@@ -2,7 +2,7 @@
 
 import copy
 import json
-import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,6 +47,8 @@ def cell_of(content: dict, name: str) -> dict:
 
 
 def test_a_notebook_that_is_whole_has_nothing_to_look_at(notebook, check):
+    for cell in notebook["cells"][::2]:  # a text may stand there in lines
+        cell["source"] = "".join(cell["source"]).splitlines(keepends=True)
     assert check(notebook, "--no-run") == (0, f"{NAME}.ipynb is ready to be handed in\n", "")
 
 
@@ -58,96 +60,45 @@ def test_as_released_nothing_is_answered(check):
     assert out.splitlines()[-1] == "9 things to look at"
 
 
-@pytest.mark.parametrize(
-    ("spoil", "sentence"),
-    [
-        (
-            lambda nb: nb["cells"].remove(cell_of(nb, "ps03-3-test")),
-            "ps03-3-test is missing: copy it from a fresh notebook",
-        ),
-        (
-            lambda nb: nb["cells"].extend(copy.deepcopy(cell_of(nb, "ps03-2-causal-answer")) for _ in "ab"),
-            "ps03-2-causal-answer is there 3 times: delete the copies",
-        ),
-        (
-            lambda nb: cell_of(nb, "ps03-5-answer")["metadata"]["nbgrader"].update(grade_id="mine"),
-            "mine is no cell of ps03_attention: was it renamed, or is it another's?",
-        ),
-        (
-            lambda nb: cell_of(nb, "ps03-1-test").update(source="3"),
-            "ps03-1-test was changed: it is locked, and the grader puts the old one back",
-        ),
-        (
-            lambda nb: cell_of(nb, "ps03-1-answer").update(cell_type="markdown"),
-            "ps03-1-answer should be a code cell, but is a markdown cell",
-        ),
-        (
-            lambda nb: cell_of(nb, "ps03-6-answer").update(execution_count=None),
-            "ps03-6-answer was changed but not run: run all cells from the top before you hand in",
-        ),
-        (
-            lambda nb: cell_of(nb, "ps03-0-try").update(outputs=["x" * 6_000_000]),
-            "the file has 6.0 MB, more than 5: clear large outputs",
-        ),
-    ],
-)
-def test_what_is_wrong_is_named(notebook, check, spoil, sentence):
-    spoil(notebook)
-    code, out, _ = check(notebook, "--no-run")
-    assert code == 1
-    assert f"- {sentence}\n" in out
+def spoilt(nb: dict) -> None:
+    nb["cells"].remove(cell_of(nb, "ps03-3-test"))
+    nb["cells"].extend(copy.deepcopy(cell_of(nb, "ps03-2-causal-answer")) for _ in "ab")
+    cell_of(nb, "ps03-5-answer")["metadata"]["nbgrader"].update(grade_id="mine")
+    cell_of(nb, "ps03-1-test").update(source="3")
+    cell_of(nb, "ps03-1-answer").update(cell_type="markdown")
+    cell_of(nb, "ps03-6-answer").update(execution_count=None)
+    cell_of(nb, "ps03-0-try").update(outputs=["x" * 6_000_000])
 
 
-def test_a_file_may_have_five_megabytes_and_no_more(notebook, check):
-    text = json.dumps(notebook)
-    assert check(text + " " * (5_000_000 - len(text)), "--no-run")[0] == 0
-    code, out, _ = check(text + " " * (5_000_001 - len(text)), "--no-run")
-    assert code == 1
-    assert "- the file has 5.0 MB, more than 5: clear large outputs\n" in out
-
-
-def test_twice_is_one_too_many(notebook, check):
-    notebook["cells"].append(copy.deepcopy(cell_of(notebook, "ps03-2-causal-answer")))
-    assert "- ps03-2-causal-answer is there 2 times: delete the copies\n" in check(notebook, "--no-run")[1]
-
-
-def test_text_as_lines_is_the_same_text(notebook, check):
-    for cell in notebook["cells"]:
-        cell["source"] = "".join(cell["source"]).splitlines(keepends=True)
-    assert check(notebook, "--no-run")[0] == 0
-
-
-def test_a_file_that_was_renamed(notebook, check):
+def test_all_that_is_wrong_is_named(notebook, check):
+    spoilt(notebook)
     code, out, _ = check(notebook, "--no-run", name="ps03_attention (1).ipynb")
     assert code == 1
-    assert "- the file should be called ps03_attention.ipynb, but is ps03_attention (1).ipynb\n" in out
+    assert out.splitlines() == [
+        "- the file should be called ps03_attention.ipynb, but is ps03_attention (1).ipynb",
+        "- the file has 6.0 MB, more than 5: clear large outputs",
+        "- ps03-3-test is missing: copy it from a fresh notebook",
+        "- ps03-5-answer is missing: copy it from a fresh notebook",
+        "- ps03-2-causal-answer is there 3 times: delete the copies",
+        "- mine is no cell of ps03_attention: was it renamed, or is it another's?",
+        "- ps03-1-answer should be a code cell, but is a markdown cell",
+        "- ps03-1-test was changed: it is locked, and the grader puts the old one back",
+        "- ps03-6-answer was changed but not run: run all cells from the top before you hand in",
+        "9 things to look at",
+    ]
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("{", "file: expected a notebook (.ipynb, format 4), got "),
-        ('{"cells": 3}', "file: expected a notebook (.ipynb, format 4), got "),
-        ('{"cells": [7]}', "file: expected a notebook (.ipynb, format 4), got "),
-        (
-            '{"cells": [{"cell_type": "code", "source": 3}]}',
-            "file: expected a notebook (.ipynb, format 4), got ",
-        ),
-        (
-            '{"cells": [{"cell_type": "code", "source": "", "metadata": 7}]}',
-            "file: expected a notebook (.ipynb, format 4), got ",
-        ),
-        ('{"cells": []}', "file: expected one of "),
-    ],
-)
-def test_a_file_that_is_none(check, text, sentence):
-    code, out, error = check(text, "--no-run")
-    assert (code, out) == (2, "")
-    assert error.startswith(f"lessons check-submission: {sentence}")
-    assert error.count("\n") == 1
+NO_NOTEBOOK = ["{", '{"cells": 3}', '{"cells": [7]}', '{"cells": [{"cell_type": "code", "source": 3}]}']
+NO_NOTEBOOK += ['{"cells": [{"cell_type": "code", "source": "", "metadata": 7}]}']
 
 
-def test_a_file_that_is_not_there(capsys):
+def test_a_file_that_is_none(check, capsys):
+    for text in [*NO_NOTEBOOK, '{"cells": []}']:
+        code, out, error = check(text, "--no-run")
+        wanted = "a notebook (.ipynb, format 4), got " if text in NO_NOTEBOOK else "one of ps01"
+        assert (code, out) == (2, "")
+        assert error.startswith(f"lessons check-submission: file: expected {wanted}")
+        assert error.count("\n") == 1
     assert cli.main(["check-submission", "nowhere.ipynb"]) == 2
     assert "nowhere.ipynb" in capsys.readouterr().err
 
@@ -192,15 +143,10 @@ def test_cells_run_out_of_reach_of_what_lies_here(tmp_path, monkeypatch, capfd):
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     Path("nbval.py").write_text("raise SystemExit('this is not nbval')")
-    path = written(tmp_path / "own.ipynb", "x = open('left.txt', 'w').close()", "print('ß')")
-    assert submission.run_cells(path) == []
+    path = written(tmp_path / "own.ipynb", "x = open('left.txt', 'w').close()", "print('ß')", "1 / 0")
+    assert submission.run_cells(path) == ["code cell 3: ZeroDivisionError: division by zero"]
     assert [one.name for one in Path().iterdir()] == ["nbval.py"]
     assert capfd.readouterr() == ("", "")
-
-
-def test_a_cell_without_a_name_is_called_by_its_number(tmp_path):
-    path = written(tmp_path / "own.ipynb", "x = 1", "x = 2", "1 / 0")
-    assert submission.run_cells(path) == ["code cell 3: ZeroDivisionError: division by zero"]
 
 
 REPORT = """<testsuites><testsuite>
@@ -231,34 +177,10 @@ def test_every_kind_of_failure_is_read(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("code", [2, 3, 4, 5])
-def test_of_a_run_that_went_wrong_the_ends_are_shown(tmp_path, monkeypatch, code):
-    ended = subprocess.CompletedProcess([], code, "o" * 399 + "O" * 400, "e" * 399 + "E" * 400)
-    monkeypatch.setattr(submission.subprocess, "run", lambda *_, **__: ended)
-    path = written(tmp_path / "own.ipynb", "1")
-    with pytest.raises(ValueError, match="could not be run: ") as error:
-        submission.run_cells(path)
-    assert str(error.value) == f"file: {path} could not be run: {'O' * 400}{'E' * 400}"
-
-
-def test_without_nbval(notebook, check, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "nbval", None)
-    code, _, error = check(notebook)
-    assert code == 2
-    assert "pip install" in error
-    assert "submission" in error
-
-
-def test_a_notebook_that_cannot_be_run(notebook, check):
+def test_what_cannot_be_run_is_said_in_a_line(notebook, check, monkeypatch):
     del notebook["metadata"]
     code, _, error = check(notebook)
     assert code == 2
     assert "could not be run" in error
-    assert "1 error in " in error
-    assert "b'" not in error
-
-
-def test_the_assignments_hold_no_text():
-    for name, one in submission.assignments().items():
-        assert one["cells"], name
-        assert all(set(cell) == {"type", "locked", "sum"} for cell in one["cells"].values())
+    monkeypatch.setitem(sys.modules, "nbval", None)
+    assert 'pip install "transformer-lessons[submission]"' in check(notebook)[2]

@@ -1,13 +1,14 @@
-"""Tasks: what the command line learns, saves, judges and translates; captions stand in for Multi30k's."""
+"""What runs learn, from files of one's own or by name, and how they are judged."""
 
 import gzip
 import hashlib
-import io
 import json
 import random
+import re
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.resources import files
+from pathlib import Path
 
 import pooch
 import pytest
@@ -16,327 +17,367 @@ import torch
 
 from benchmarks.settings import complete
 from transformer_lessons import records
+from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data import multi30k
-from transformer_lessons.data.batches import Batches, TokenBatches
-from transformer_lessons.data.subwords import Subwords
+from transformer_lessons.data.number_words import english, english_tokens, german, german_tokens, held_out
+from transformer_lessons.data.packing import PackedBatches
+from transformer_lessons.fast import decoding as fast_decoding
+from transformer_lessons.schedule import warmup_inverse_sqrt
 from transformer_lessons.tools import cli
-from transformer_lessons.trainer import average_checkpoints, configs, snapshots, tasks, text_tasks
-from transformer_lessons.trainer.checkpoints import load_model, load_tokenisers, save_model
-from transformer_lessons.trainer.config import TrainingConfig
-from transformer_lessons.trainer.evaluation import evaluate_bleu, translate
-from transformer_lessons.trainer.tasks import TASKS, Multi30k, NumberWords, Task, batches, new_model, task_of
+from transformer_lessons.trainer import TrainingConfig, average_checkpoints, configs, evaluation, snapshots
+from transformer_lessons.trainer.checkpoints import load_model
+from transformer_lessons.trainer.tasks import (
+    TASKS,
+    Multi30k,
+    NumberWords,
+    Task,
+    Text,
+    Wmt14,
+    batches,
+    new_model,
+)
 
-# ---- Captions that stand in for those of Multi30k, which are not ours to bring
-
-NOUNS = {"dog": "Hund", "man": "Mann", "tree": "Baum", "ball": "Ball", "bird": "Vogel"}
-VERBS = {"sees": "sieht", "finds": "findet", "paints": "malt"}
+SIZES = {"d_model": 32, "num_heads": 2, "d_ff": 32, "num_encoder_layers": 1, "num_decoder_layers": 1}
+TRAINING = {"steps": 6, "tokens": 300, "warmup_steps": 2, "checkpoint_every": 2}
 
 
-def caption(source: random.Random) -> tuple[str, str]:
-    (a, b), verb = source.sample(sorted(NOUNS), 2), source.choice(sorted(VERBS))
-    return f"A {a} {verb} a {b}.", f"Ein {NOUNS[a]} {VERBS[verb]} einen {NOUNS[b]}."
+def write(path: Path, lines: list[str]) -> None:
+    content = "".join(f"{line}\n" for line in lines).encode()
+    path.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
 
 
 @pytest.fixture
-def captions(tmp_path, monkeypatch):
-    """A folder with captions of our own, named by the variable, whose sums are the expected ones."""
-    drawn, sums = random.Random(0), {}
-    folder = tmp_path / "captions"
-    folder.mkdir()
-    for split, count in (("train", 120), ("val", 5), ("test_2016_flickr", 7)):
-        pairs = [caption(drawn) for _ in range(count)]
-        for side, language in enumerate(("en", "de")):
-            path = folder / f"{split}.{language}.gz"
-            path.write_bytes(gzip.compress("".join(f"{pair[side]}\n" for pair in pairs).encode()))
-            sums[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
-    news = tmp_path / "captions" / "wmt14"
-    news.mkdir()
-    for split, count in (("train", 120), ("validation", 5), ("test", 7)):
-        pairs = [caption(drawn) for _ in range(count)]
-        for side, language in enumerate(("en", "de")):
-            (news / f"{split}.{language}").write_text("".join(f"{pair[side]}\n" for pair in pairs))
-    monkeypatch.setattr(pooch, "os_cache", lambda name: str(tmp_path / "cache" / name))
-    monkeypatch.setattr(multi30k, "SHA256", sums)
-    monkeypatch.setenv(multi30k.VARIABLE, str(folder))
+def folder(tmp_path, monkeypatch):
+    """An empty cache, the settings of a short run, and number words as a.en.gz and a.de, t.en and t.de."""
+    monkeypatch.setattr(pooch, "os_cache", lambda name: tmp_path / "cache" / name)
     monkeypatch.chdir(tmp_path)
-    return folder
+    numbers = random.Random(0).sample(range(1000), 330)
+    for name, some in (("a.en.gz", numbers[30:]), ("t.en", numbers[:30])):
+        write(tmp_path / name, [english(n) for n in some])
+        write(tmp_path / name.replace("en", "de").removesuffix(".gz"), [german(n) for n in some])
+    settings = {"task": "text", "model": SIZES, "training": TRAINING, "data": {"vocab_size": 300}}
+    (tmp_path / "small.json").write_text(json.dumps(settings))
+    return tmp_path
 
 
 @pytest.fixture
-def small(captions, tmp_path):
-    """A config.json with which a run is short."""
-    sizes = {"d_model": 32, "num_heads": 2, "d_ff": 32, "num_encoder_layers": 1, "num_decoder_layers": 1}
-    training = {"steps": 300, "tokens": 300, "warmup_steps": 20, "checkpoint_every": 100, "snapshots": 2}
-    path = tmp_path / "small.json"
-    path.write_text(
-        json.dumps({"task": "multi30k", "model": {**sizes, "dropout": 0.0}, "training": training})
-    )
-    return path
+def lessons(capsys):
+    """The command, in this process: its exit code, what it printed, and what it complained of."""
+
+    def command(*arguments: str) -> tuple[int, str, str]:
+        code = cli.main([*arguments, *(["--device", "cpu"] if arguments[0] == "train" else [])])
+        return code, *capsys.readouterr()
+
+    return command
 
 
-def lessons(capsys, *arguments: str) -> tuple[int, str, str]:
-    code = cli.main(arguments)
-    return code, *capsys.readouterr()
+OWN = ("--config", "small.json", "--source", "a.en.gz", "--target", "a.de")
+
+# ---- Languages of one's own
 
 
-def test_captions_from_the_first_step_to_a_translation(small, tmp_path, capsys, monkeypatch):
-    folder = tmp_path / "runs" / "multi30k"
-    code, out, _ = lessons(capsys, "train", "--config", str(small), "--device", "cpu")
+def test_languages_of_ones_own_from_the_first_step_to_a_translation(folder, lessons, monkeypatch):
+    long = ("--steps", "250", "--vocab-size", "330", "--output", "run")
+    code, out, error = lessons("train", *OWN, *long)
     assert code == 0
-    assert "BLEU" in out
-    record = json.loads((folder / "record.json").read_text())
-    assert record["bleu"] > 60  # 60 captions are possible, most of which it has seen
-    assert (record["n"], record["direction"], record["steps"]) == (7, "en-de", 300)
-    assert record["signature"].startswith("nrefs:1|case:mixed|")
-    assert record["signature_lowercase"].startswith("nrefs:1|case:lc|")
-    assert json.loads((folder / "config.json").read_text())["task"] == "multi30k"
-
-    code, out, _ = lessons(capsys, "translate", "--model", str(folder), "A dog finds a ball.")
-    assert (code, out) == (0, "Ein Hund findet einen Ball.\n")
-    monkeypatch.setattr(sys, "stdin", io.StringIO("A man sees a tree.\n\nA bird paints a dog.\n"))
-    code, out, error = lessons(capsys, "translate", "--model", str(folder), "--beam", "2")
-    assert code == 2
-    assert out == "Ein Mann sieht einen Baum.\n\nEin Vogel malt einen Hund.\n"
-    assert "line 2: text: expected a sentence, got nothing" in error
-
-    code, out, _ = lessons(capsys, "evaluate", "--model", str(folder))
-    assert out.startswith(f"BLEU {record['bleu']:.1f} on 7 captions never trained on, en-de\n")
-    assert record["signature"] in out
-    assert (
-        json.loads(lessons(capsys, "evaluate", "--model", str(folder), "--json")[1])["bleu"] == record["bleu"]
+    assert "no --test files: held out, to be tested on, are 15 pairs of a.en.gz\n" in error
+    assert re.fullmatch(r"run: BLEU \d+\.\d on 15 pairs held out of a\.en\.gz, en-de\n", out)
+    config = json.loads((folder / "run/config.json").read_text())
+    assert config["task"] == "text"
+    assert config["data"]["source"] == str(folder / "a.en.gz")
+    assert config["data"]["vocab_size"] == 330 >= config["model"]["source_vocab_size"]
+    monkeypatch.chdir("/")  # from anywhere, without a word about files
+    run = str(folder / "run")
+    code, out, _ = lessons("evaluate", "--model", run, "--json")
+    result = json.loads(out)
+    assert (code, result["n"], result["on"]) == (0, 15, "pairs held out of a.en.gz")
+    assert result["bleu"] == json.loads((folder / "run/record.json").read_text())["bleu"]
+    assert json.loads(lessons("evaluate", "--model", run, "--json", "--plain")[1])["bleu"] == result["bleu"]
+    others = ("--source", str(folder / "t.en"), "--target", str(folder / "t.de"))
+    assert re.match(
+        r"BLEU .* on 30 pairs of t\.en and t\.de, en-de\n", lessons("evaluate", "--model", run, *others)[1]
     )
+    words = [
+        lessons("translate", "--model", run, *how, english(7))[1]
+        for how in ((), ("--plain",), ("--beam", "2"))
+    ]
+    assert words[0] == words[1]
+    assert all(len(word.splitlines()) == 1 for word in words)
+    (folder / "a.de").unlink()
+    assert lessons("translate", "--model", run, "--plain", english(7))[:2] == (0, words[0])
+    assert lessons("evaluate", "--model", run)[2].endswith("a.de'\n")
 
-    # The model is the mean of the snapshots, not the last of them.
-    model, source, target = load_model(folder)
-    assert source is target
-    kept = snapshots(folder)
-    assert [path.name for path in kept] == ["weights-000200.pt", "weights-000300.pt"]
-    mean = average_checkpoints(kept)
-    assert all(abs(mean[name] - tensor).max() < 1e-7 for name, tensor in model.state_dict().items())
 
-
-def test_a_run_is_resumed_with_its_own_task_and_encoding(small, tmp_path, capsys, monkeypatch):
-    folder = tmp_path / "runs" / "multi30k"
-    stop = [*("train", "--config", str(small), "--device", "cpu")]
+def test_a_run_of_ones_own_goes_on_and_is_judged_by_other_files(folder, lessons, monkeypatch):
+    two = ("--validation", "t.en", "t.de", "--test", "t.de", "t.en")
+    assert lessons("train", *OWN, *two, "--output", "whole")[1].startswith("whole: BLEU ")
     with monkeypatch.context() as patch:
-        patch.setattr(
-            "transformer_lessons.trainer.trainer.Trainer.run", lambda self: bool(self.save())
-        )  # stops at once
-        code, _, error = lessons(capsys, *stop)
+        patch.setattr("transformer_lessons.trainer.trainer.Trainer.run", lambda self: bool(self.save()))
+        code, _, error = lessons("train", *OWN, *two)
     assert code == 130
-    assert "to go on: lessons train --resume --task multi30k" in error
-    with monkeypatch.context() as patch:
-        patch.setattr(Multi30k, "tokenisers", lambda self: pytest.fail("learned anew"))
-        code, _, _ = lessons(capsys, "train", "--resume", "--task", "multi30k", "--device", "cpu")
+    assert error.endswith("stopped after step 0; to go on: lessons train --resume --task text\n")
+    code, out, error = lessons("train", "--resume", "--task", "text")
     assert code == 0
-    assert (folder / "record.json").exists()
-
-
-def test_a_new_run_discards_what_an_old_one_left(small, tmp_path, capsys):
-    folder = tmp_path / "runs" / "multi30k"
-    train = ["train", "--config", str(small), "--device", "cpu"]
-    assert lessons(capsys, *train, "--steps", "4")[0] == 0
-    record = json.loads((folder / "record.json").read_text())
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in lines] == [1, 2, 3, 4]
-    assert (record["last_loss"], record["last_accuracy"]) == (lines[-1]["loss"], lines[-1]["accuracy"])
-    assert record["seed"] == 0
-    (folder / "weights-000999.pt").write_bytes(b"old")
-    first = load_model(folder)[0].state_dict()
-
-    assert lessons(capsys, *train, "--steps", "4", "--overwrite")[0] == 0
-    assert [path.name for path in snapshots(folder)] == ["weights-000004.pt"]
-    assert all(torch.equal(first[name], again) for name, again in load_model(folder)[0].state_dict().items())
-    assert lessons(capsys, *train, "--steps", "4", "--overwrite", "--seed", "1")[0] == 0
-    assert not torch.equal(first["output.weight"], load_model(folder)[0].output.weight)
-
-
-def test_a_run_that_is_cut_off_has_its_config(small, tmp_path, capsys, monkeypatch):
-    def killed(self):
-        raise OSError("the power went")
-
-    monkeypatch.setattr("transformer_lessons.trainer.trainer.Trainer.run", killed)
-    code, _, error = lessons(capsys, "train", "--config", str(small), "--device", "cpu")
-    assert (code, error) == (2, "lessons train: the power went\n")
-    folder = tmp_path / "runs" / "multi30k"
-    assert {"config.json", "tokenizer.json", "weights.safetensors"} <= {
-        path.name for path in folder.iterdir()
-    }
-    saved = json.loads((folder / "config.json").read_text())
-    assert saved["training"]["steps"] == 300
-    code, _, error = lessons(capsys, "train", "--config", str(small), "--device", "cpu")
+    assert out.endswith(" on 30 pairs of t.en and t.de, en-de\n")
+    assert "held out" not in error
+    assert (
+        lessons("evaluate", "--model", "runs/text")[1]
+        .splitlines()[0]
+        .endswith("pairs of t.de and t.en, en-de")
+    )
+    ours, theirs = (load_model(folder / name)[0].state_dict() for name in ("runs/text", "whole"))
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    # Said again, the files are the same ones; others are a contradiction, and so is what has changed in them.
+    assert lessons("train", "--resume", *OWN[2:], "--task", "text")[0] == 0
+    _, _, error = lessons("train", "--resume", "--task", "text", "--source", "t.en")
+    assert error == f"lessons train: source: the run in runs/text has {folder}/a.en.gz, got t.en\n"
+    write(folder / "a.de", ["etwas"] * 300)
+    code, _, error = lessons("train", "--resume", "--task", "text")
     assert code == 2
-    assert error.startswith("lessons train: output: runs/multi30k holds a run; --resume goes on with it")
+    assert error.endswith("a.de have changed since the run began\n")
+    # Another run like it may have other files, and finds them changed.
+    assert lessons("train", "--config", "runs/text/config.json", "--output", "other", "--steps", "1")[0] == 0
 
 
-def test_number_words_are_trained_as_the_model_in_the_package_was():
-    config = json.loads((files("transformer_lessons") / "pretrained/number_words/config.json").read_text())
-    assert NumberWords.sizes.items() <= config["model"].items()
-    assert NumberWords.training == TrainingConfig(**config["training"])
-
-
-def test_fewer_steps_are_for_the_same_model_on_the_same_pairs_once():
-    settings = json.loads(configs.find("number-words-150").read_text())
-    training = TrainingConfig(**settings["training"])
-    assert settings["task"] == NumberWords.name
-    assert settings["model"] == NumberWords.sizes
-    assert training.training_pairs == NumberWords.training.training_pairs
-    assert training.steps * training.batch_size <= training.training_pairs
-
-
-def test_captions_are_trained_on_as_the_record_in_the_package_says():
-    """Chapter 16 shows it, as what ``lessons train --task multi30k`` does."""
-    entries = records.read("multi30k")["entries"]
-    settings = {"model": Multi30k.sizes, "training": asdict(Multi30k.training)}
-    own = [entry["data"]["vocabulary"] for entry in entries if complete(entry["settings"]) == settings]
-    assert own[0] == Multi30k.vocab_size
-
-
-def test_the_folder_of_another_task_becomes_this_ones(small, tmp_path, capsys, monkeypatch):
-    folder = tmp_path / "runs" / "multi30k"
-    train = ["train", "--device", "cpu", "--output", str(folder), "--steps", "2"]
-    assert lessons(capsys, *train, "--config", str(small))[0] == 0
-    monkeypatch.setattr("transformer_lessons.trainer.tasks.number_words.held_out", lambda: [7, 421])
-    assert lessons(capsys, *train, "--task", "number-words", "--overwrite")[0] == 0
-    assert not (folder / "tokenizer.json").exists()
-    _, source, _ = load_model(folder)
-    assert source.encode(["seven"])
-    assert lessons(capsys, "evaluate", "--model", str(folder))[1].startswith("0.0% exact match on 2 numbers")
-
-
-def test_a_missing_library_is_said_in_one_line(captions, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "tokenizers", None)
-    code, _, error = lessons(capsys, "train", "--task", "multi30k")
-    assert code == 2
-    assert error.startswith("lessons train: tokenizers: expected an installed library, got none: pip install")
-    assert len(error.splitlines()) == 1
+EMPTY = ["", "x"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "complaint"),
+    ("given", "complaint"),
     [
+        ("", "source: expected a file with a sentence a line, got none"),
+        ("--source a.en.gz", "target: expected a file with a sentence a line, got none"),
+        ("--source a.en.gz --target t.de", "t.de: expected as many lines as in a.en.gz, got 30"),
+        ("--source a.en.gz --target no.de", "no.de: expected a file with a sentence a line, found none"),
+        ("--source t.en --target latin.de", "latin.de: expected UTF-8, got the byte 0xe4 in line 1"),
+        ("--source cut.en.gz --target a.de", "cut.en.gz: expected a whole gzip file, got: .*"),
         (
-            ["train", "--task", "multi30k", "--config", "words.json"],
-            "task: words.json is of number-words, got multi30k",
+            "--source e.en --target e.de",
+            "e.en: expected sentences to train on, with their translations, got none",
         ),
+        ("--source t.en --target t.de --test t.en a.de", "t.en: expected as many lines as in a.de, got 30"),
+        ("--source t.en --target t.de --validation e.en e.de", "e.en: expected sentences, got none"),
+        ("--source t.en --target t.de --vocab-size 258", "vocab_size: expected 259 or more, .*, got 258"),
+        ("--source long.en --target long.en", "pairs: expected some of at most 256 tokens a side, got none"),
         (
-            ["train", "--config", "chess.json"],
-            "chess.json: task: expected one of number-words, multi30k, wmt14, got 'chess'",
+            "--task number-words --config no.json --source t.en",
+            "source: expected --task text, got number-words",
         ),
-        (
-            ["train", "--task", "multi30k", "--resume"],
-            "resume: expected a run, found no runs/multi30k/config.json",
-        ),
+        ("--config captions.json --target t.en", "target: expected --task text, got multi30k"),
     ],
 )
-def test_contradictions(captions, capsys, arguments, complaint):
-    for name, task in (("words", "number-words"), ("chess", "chess")):
-        (captions.parent / f"{name}.json").write_text(json.dumps({"task": task}))
-    code, _, error = lessons(capsys, *arguments)
-    assert code == 2
-    assert error == f"lessons train: {complaint}\n"
+def test_what_is_wrong_with_files_is_said_in_a_line_and_nothing_is_left(folder, lessons, given, complaint):
+    for name, side in (("e.en", EMPTY), ("e.de", EMPTY[::-1]), ("long.en", ["1 2 " * 999, "3 4 " * 999])):
+        write(folder / name, side)
+    (folder / "latin.de").write_bytes(b"\xe4\n" * 30)
+    (folder / "cut.en.gz").write_bytes((folder / "a.en.gz").read_bytes()[:99])
+    (folder / "no.json").write_text("{}")
+    (folder / "captions.json").write_text('{"task": "multi30k"}')
+    code, out, error = lessons("train", "--config", "small.json", "--output", "run", *given.split())
+    assert (code, out) == (2, "")
+    assert re.fullmatch(f"lessons train: {complaint}", error.splitlines()[-1])
+    assert not (folder / "run").exists()
 
 
-def test_without_captions(captions, capsys):
-    (captions / "train.de.gz").unlink()
-    code, _, error = lessons(capsys, "train", "--task", "multi30k")
+def test_empty_lines_and_long_ones_are_left_out_and_counted(folder, lessons):
+    write(folder / "t.en", [*map(english, range(28)), "", "long " * 400])
+    _, _, error = lessons(
+        "train", *OWN[:2], "--source", "t.en", "--target", "t.de", "--output", "run", "--steps", "1"
+    )
+    assert "left out: 1 of 28 pairs, empty on one side or both\n" in error
+    assert "left out: 1 of 27 pairs, which have more than 256 tokens\n" in error
+
+
+# ---- The tasks that are known by name
+
+
+@pytest.fixture
+def captions(folder, monkeypatch):
+    """The folder that the variable names, in which number words stand for captions and for news."""
+    (folder / "wmt14").mkdir()
+    sums = {}
+    for split, name in multi30k.SPLITS.items():
+        for language, say in (("en", english), ("de", german)):
+            path = folder / f"{name}.{language}.gz"
+            lines = [say(n) for n in random.Random(split).sample(range(1000), 120 if split == "train" else 7)]
+            write(path, lines)
+            write(folder / "wmt14" / f"{split}.{language}", lines)
+            sums[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    monkeypatch.setattr(multi30k, "SHA256", sums)
+    monkeypatch.setenv(multi30k.VARIABLE, str(folder))
+    return folder
+
+
+@pytest.mark.parametrize("task", ["multi30k", "wmt14"])
+def test_a_task_by_name_from_the_first_step_to_a_translation(captions, lessons, monkeypatch, task):
+    (captions / "small.json").write_text(
+        json.dumps({"model": SIZES, "training": {**TRAINING, "snapshots": 2}, "task": task})
+    )
+    asked, greedy = [], fast_decoding.greedy
+
+    def noted(model, src, *, max_length):
+        asked.append((src.size(1), max_length))
+        return greedy(model, src, max_length=max_length)
+
+    monkeypatch.setattr(fast_decoding, "greedy", noted)
+    code, out, _ = lessons("train", "--config", "small.json")
+    assert code == 0
+    assert out.endswith(f" on 7 {TASKS[task].test_set}, en-de\n")
+    model, source, target = load_model(captions / "runs" / task)
+    assert source is target
+    mean = average_checkpoints(snapshots(captions / "runs" / task))  # §6.1
+    assert all(torch.equal(mean[name], tensor) for name, tensor in model.state_dict().items())
+    assert lessons("translate", "--model", f"runs/{task}", "seven")[0] == 0
+    most = [width + 50 if task == "wmt14" else 128 for width, _ in asked]  # §6.1
+    assert [length for _, length in asked] == most
+    for path in (*captions.glob("test*.de.gz"), *captions.glob("wmt14/test.de")):
+        path.unlink()
+    code, _, error = lessons(
+        "train", "--config", "small.json", "--output", "run"
+    )  # before it trains for hours
     assert code == 2
-    assert "TRANSFORMER_LESSONS_DATA: expected a folder with train.de.gz" in error
-    assert len(error.splitlines()) == 1
+    assert re.search(r"TRANSFORMER_LESSONS_DATA: expected a folder with (wmt14/)?test.*\.de\.gz, got ", error)
+    assert not (captions / "run").exists()
 
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=lambda task: task.name)
 def test_every_task_is_whole(task, captions):
     assert isinstance(task, Task)
+    if isinstance(task, Text):
+        task = replace(task, source="a.en.gz", target="a.de")
     source, target = task.tokenisers()
     model = new_model({**task.sizes, "num_encoder_layers": 1, "num_decoder_layers": 1}, source, target)
-    assert model.config.d_model == task.sizes["d_model"]
-    config = TrainingConfig(training_pairs=100, tokens=task.training.tokens and 200)
-    pairs = task.pairs(source, target, config)
-    assert len(pairs) == 100
-    data = batches(pairs, model.config.max_length, config)
-    assert type(data) is (Batches if task.training.tokens is None else TokenBatches)
-    assert data.seed == config.seed
+    training = TrainingConfig(training_pairs=100, tokens=200, packed_length=40)
+    found = batches(task.pairs(source, target, training), model.config.max_length, training)
+    assert isinstance(found, PackedBatches)
+    assert len(found.pairs) == 100
     with pytest.raises(ValueError, match="expected"):
         task.read(" \n")
+    assert task.write(
+        target.decode(target.encode(german_tokens(21) if task.name == "number-words" else german(21)))
+    )
 
 
-def test_what_is_read_and_written():
-    assert NumberWords().read("twenty one") == ["twenty", "one"]
-    assert NumberWords().write(["ein", "und", "zwanzig"]) == "einundzwanzig"
-    assert Multi30k().read(" Two dogs. \n") == "Two dogs."
-    assert Multi30k().write("Zwei\nHunde. ") == "Zwei Hunde."
+def test_settings_are_those_of_records_and_of_the_paper():
+    config = json.loads((files("transformer_lessons") / "pretrained/number_words/config.json").read_text())
+    assert NumberWords.sizes.items() <= config["model"].items()
+    assert NumberWords.training == TrainingConfig(**config["training"])
+    own = {"model": Multi30k.sizes, "training": asdict(Multi30k.training)}
+    (entry, *_) = [one for one in records.read("multi30k")["entries"] if complete(one["settings"]) == own]
+    assert entry["data"]["vocabulary"] == Multi30k.vocab_size
+    # §5.1, §5.3, §5.4, Table 3 and §6.1; the schedule is equation 3.
+    training, vocab_size = Wmt14.training, Wmt14.vocab_size
+    assert TransformerConfig(vocab_size, vocab_size, **Wmt14.sizes) == TransformerConfig.base()
+    assert (training.steps, training.tokens, training.snapshots) == (100_000, 50_000, 5)
+    assert (training.smoothing, training.weight_decay, training.clip_norm) == (0.1, 0.0, None)
+    for step in (1, 3_999, 4_000, 100_000):
+        assert training.learning_rate(step) == pytest.approx(warmup_inverse_sqrt(step, 512, 4_000))
+    base, big = (json.loads(configs.find(f"wmt14-{name}").read_text()) for name in ("base", "big"))
+    assert (base["model"], TrainingConfig(**base["training"])) == (Wmt14.sizes, training)
+    assert TransformerConfig(37_000, 37_000, **big["model"]) == TransformerConfig.big()
+    assert TrainingConfig(**big["training"]).learning_rate(7) == pytest.approx(
+        warmup_inverse_sqrt(7, 1_024, 4_000)
+    )
 
 
-def test_a_config_that_names_no_task_is_of_number_words(tmp_path):
-    (tmp_path / "config.json").write_text("{}")
-    assert task_of(tmp_path / "config.json").name == "number-words"
+def test_the_page_about_wmt14_predicts_as_the_cost_model_does():
+    from transformer_lessons.tools import costs
+    from transformer_lessons.tools.costs.cards import CARDS
+
+    page = (Path(__file__).parents[1] / "book" / "wmt14.md").read_text(encoding="utf-8")
+    sizes, shape = (TransformerConfig.base(), TransformerConfig.big()), costs.BatchShape(125, 25, 25)
+    for name in ("T4", "A100", "H100", "H200"):
+        hours = [
+            steps * 8 * costs.training_seconds(size, shape, CARDS[name], utilisation=share) / 3600
+            for size, steps in zip(sizes, (100_000, 300_000), strict=True)
+            for share in (0.3, 0.1)
+        ]
+        assert f"| {name} | " + " | ".join(f"{hour:.1f}" for hour in hours) + " |" in page
+    for parts in (1, 4, 8):
+        peaks = [
+            costs.training_memory(
+                size, costs.BatchShape(1_000 // parts, 25, 25), "bfloat16", recompute=again
+            ).peak
+            for size in sizes
+            for again in (False, True)
+        ]
+        assert f"| {parts} | " + " | ".join(f"{peak / 1e9:.1f}" for peak in peaks) + " |" in page
 
 
-# ---- BLEU and the encoding on disk
+# ---- How they are judged
 
 
-@pytest.fixture
-def joint(captions) -> Subwords:
-    return Multi30k().tokenisers()[0]
+def test_the_packaged_model_translates_what_it_never_saw():
+    result = evaluation.evaluate_number_words(*load_model(), held_out())
+    assert result["exact_match"] >= 0.99
+    assert sum(result["errors"].values()) == round(1000 * (1 - result["exact_match"]))
 
 
-def test_bleu_is_sacrebleus_of_translations_in_their_order(joint, monkeypatch):
-    model = new_model({**Multi30k.sizes, "num_encoder_layers": 1, "num_decoder_layers": 1}, joint, joint)
-    pairs = [("A dog. " * n, f"Ein Hund Nummer {n} rennt durch den Schnee. " * n) for n in (3, 1, 4, 2, 5)]
-    asked = []
+@pytest.mark.usefixtures("no_shape_checks")
+def test_wrong_answers_are_counted_by_kind(monkeypatch):
+    answers = {
+        7: "sieben",
+        21: "zwanzig und ein",
+        22: "drei und zwanzig",
+        300: "drei",
+        1001: "ein tausend eins eins",
+    }
+    monkeypatch.setattr(
+        evaluation, "translate", lambda *_, **__: [answer.split() for answer in answers.values()]
+    )
+    result = evaluation.evaluate_number_words(None, None, None, list(answers))
+    assert (result["exact_match"], result["n"]) == (1 / 5, 5)
+    assert result["errors"] == {"order": 1, "wrong part": 1, "missing part": 1, "added part": 1}
+    assert result["examples"][0] == {"number": 21, "expected": "einundzwanzig", "got": "zwanzigundein"}
+
+
+def test_a_translation_does_not_depend_on_its_batch_and_ends_where_it_must():
+    model, source, target = load_model()
+    sentences = [english_tokens(english(n)) for n in (7, 421, 987_654)]
+    together = evaluation.translate(model, source, target, sentences)
+    assert together == [evaluation.translate(model, source, target, [sentence])[0] for sentence in sentences]
+    assert together[1] == german_tokens(421)
+    with torch.no_grad():
+        model.output.weight.zero_()
+    model.output.register_forward_hook(lambda _, __, logits: logits + torch.eye(len(target))[5])  # endless
+    for extra_tokens, length in ((0, 7), (5, 12), (None, 64), (60, 64)):
+        how = {"beam_size": 2, "extra_tokens": extra_tokens}
+        assert len(evaluation.translate(model, source, target, [["one"] * 7], **how)[0]) == length
+    with pytest.raises(
+        ValueError, match="sentences: expected at most 64 tokens each, got 1 longer: number 1 with 65"
+    ):
+        evaluation.translate(model, source, target, [["one"], ["one"] * 65])
+
+
+@pytest.mark.usefixtures("no_shape_checks")
+@pytest.mark.parametrize("tokenize", ["13a", "char"])
+def test_bleu_is_sacrebleus_of_translations_in_their_order(monkeypatch, tokenize):
+    expected = [f"Ein Hund Nummer {n} rennt durch den Schnee. " * n for n in (3, 1, 4, 2, 5)]
+    got, asked = [text.replace("Ein", "ein").replace("5", "6") for text in expected], []
 
     def known(model, source, target, texts, *, beam_size, extra_tokens):
-        asked.append((len(texts), beam_size, extra_tokens))
-        numbers = [text.count("dog") for text in texts]
-        assert numbers == sorted(numbers)  # like lengths together
-        return [f"ein Hund Nummer {n} rennt durch den Schnee. " * n for n in numbers]
+        asked.append((list(map(len, texts)), beam_size, extra_tokens))
+        return [got[expected.index(text)] for text in texts]
 
-    monkeypatch.setattr("transformer_lessons.trainer.evaluation.translate", known)
-    result = evaluate_bleu(model, joint, joint, pairs, beam_size=3, batch_size=2, extra_tokens=7)
-    assert asked == [(2, 3, 7), (2, 3, 7), (1, 3, 7)]
-    got, expected = [german.replace("Ein", "ein") for _, german in pairs], [german for _, german in pairs]
-    assert result["bleu"] == sacrebleu.corpus_bleu(got, [expected]).score < 95
-    assert result["bleu_lowercase"] == sacrebleu.corpus_bleu(got, [expected], lowercase=True).score
-    assert result["bleu_lowercase"] == pytest.approx(100)
-    assert (result["n"], result["beam_size"]) == (5, 3)
-    assert result["examples"] == [
-        {"source": e, "expected": d, "got": g} for (e, d), g in zip(pairs, got, strict=True)
-    ]
-    with pytest.raises(ValueError, match="pairs: expected one or more, got none"):
-        evaluate_bleu(model, joint, joint, [])
+    monkeypatch.setattr(evaluation, "translate", known)
+    words = type("Words", (), {"encode": staticmethod(str.split)})
+    how = {"beam_size": 3, "batch_size": 2, "extra_tokens": 7, "tokenize": tokenize}
+    result = evaluation.evaluate_bleu(None, words, words, [(text, text) for text in expected], **how)
+    assert [one[1:] for one in asked] == [(3, 7)] * 3
+    assert [length for one in asked for length in one[0]] == sorted(
+        map(len, expected)
+    )  # like lengths together
+    for name in ("bleu", "bleu_lowercase"):
+        right = sacrebleu.corpus_bleu(got, [expected], lowercase=name != "bleu", tokenize=tokenize)
+        assert result[name] == right.score
+    assert result["examples"][2] == {"source": expected[2], "expected": expected[2], "got": got[2]}
+    assert f"tok:{tokenize}" in result["signature"]
 
 
-@pytest.mark.parametrize("task", TASKS.values(), ids=lambda task: task.name)
-def test_a_task_is_judged_with_the_beam_that_was_asked_for(task, captions, monkeypatch):
-    for module, name in ((text_tasks, "evaluate_bleu"), (tasks, "evaluate_number_words")):
-        monkeypatch.setattr(module, name, lambda *_, beam_size=1, **more: {"beam_size": beam_size})
-    model, source, target = load_model()
-    assert task.evaluate(model, source, target, 3)["beam_size"] == 3
-
-
-def test_bleu_without_the_library(joint, monkeypatch):
-    monkeypatch.setitem(sys.modules, "sacrebleu", None)
-    with pytest.raises(ImportError, match=r"sacrebleu: expected an installed library, got none: pip install"):
-        evaluate_bleu(load_model()[0], joint, joint, [("a", "b")])
-
-
-def test_a_model_is_saved_with_its_encoding(joint, tmp_path):
-    model = new_model({**Multi30k.sizes, "num_encoder_layers": 1, "num_decoder_layers": 1}, joint, joint)
-    save_model(tmp_path / "model", model, joint, joint, task="multi30k")
-    loaded, source, target = load_model(tmp_path / "model")
-    assert source is target
-    text = "A dog sees a Straße."
-    assert source.encode(text) == joint.encode(text)
-    before, after = (translate(m, joint, joint, [text]) for m in (model.eval(), loaded))
-    assert before == after
-    other = Subwords.train(["something else"], 300)
-    with pytest.raises(
-        ValueError, match=r"^target: expected the encoding that is also the source's, got another$"
-    ):
-        save_model(tmp_path / "model", model, joint, other)
-    (tmp_path / "model" / "tokenizer.json").unlink()
-    with pytest.raises(
-        ValueError, match=r"^model: expected a folder with tokenizer\.json, or tokens in its config"
-    ):
-        load_tokenisers(tmp_path / "model")
+def test_a_missing_library_is_said_in_one_line(folder, lessons, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    code, _, error = lessons("train", *OWN)
+    assert code == 2
+    assert error.splitlines()[-1].startswith(
+        "lessons train: tokenizers: expected an installed library, got none: pip"
+    )

@@ -8,15 +8,11 @@ import struct
 import pytest
 import torch
 
+from transformer_lessons.data.subwords import Subwords
 from transformer_lessons.data.vocabulary import Vocabulary
 from transformer_lessons.model import Transformer, TransformerConfig
 from transformer_lessons.tools import cli, web_export
 from transformer_lessons.trainer.checkpoints import load_model
-
-
-@pytest.fixture(scope="module")
-def trained():
-    return load_model()
 
 
 def small(**changes) -> tuple[Transformer, Vocabulary, Vocabulary]:
@@ -63,7 +59,8 @@ def test_every_parameter_is_there_under_its_name(dtype, changes):
     assert bool(content["tied"]) == model.config.tie_embeddings
 
 
-def test_the_trained_models_file_is_small_and_holds_nothing_twice(trained, tmp_path):
+def test_the_trained_models_file_is_small_and_holds_nothing_twice(tmp_path):
+    trained = load_model()
     content = web_export.export(*trained)
     numbers = {
         n: math.prod(one["shape"]) for n, one in content["tensors"].items() if not n.endswith(".scale")
@@ -74,17 +71,14 @@ def test_the_trained_models_file_is_small_and_holds_nothing_twice(trained, tmp_p
 
 
 def test_what_the_page_has_no_code_for_is_refused():
-    for name, value in {"norm": "rms", "activation": "gelu", "position": "rotary"}.items():
+    for name, value in {"activation": "gelu", "position": "learned"}.items():
         with pytest.raises(
             ValueError, match=f"{name}: expected .*, which the page has code for, got '{value}'"
         ):
             web_export.export(*small(**{name: value}))
-    with pytest.raises(
-        ValueError, match="num_key_value_heads: expected None, which the page has code for, got 1"
-    ):
-        web_export.export(*small(num_key_value_heads=1))
-    with pytest.raises(ValueError, match="dtype: expected one of int8, float32, got 'int4'"):
-        web_export.export(*small(), dtype="int4")
+    joint = Subwords.train(["a text"], 260)
+    with pytest.raises(ValueError, match="model: expected one of number words, got one of texts"):
+        web_export.export(small()[0], joint, joint)
     with pytest.raises(ValueError, match="weight: expected finite numbers"):
         web_export.quantise(torch.tensor([[1.0, torch.nan]]))
 

@@ -2,7 +2,7 @@
 
 from tests.attack_fixtures.attack import Attack
 
-__all__ = ["ATTACKS"]
+__all__ = ["ALIKE", "ATTACKS"]
 
 NO_PADDING = {"ps03-2-padding-test": 0.0}
 ENDED = "This cell was ended"
@@ -303,3 +303,12 @@ threading.Thread(target=flood, args=(line(),), daemon=True).start()
 )
 
 ATTACKS = (*ENDS, *KILLS, *STAYS)
+# Of each mechanism one way is tried at each commit; these are other ways.
+ALIKE = {
+    "os._exit": ("abort", "segmentation fault", "C stack", "exec"),
+    "exec with the socket": ("main thread",),
+    "another socket": ("closed files", "shut down"),
+    "KeyboardInterrupt": ("GeneratorExit", "an exception of its own"),
+    "SystemExit": ("exit()",),
+    "errors with known names": ("known errors in a direct call",),
+}

@@ -2,7 +2,7 @@
 
 from tests.attack_fixtures.attack import GARBAGE, SHAPED, Attack
 
-__all__ = ["ATTACKS"]
+__all__ = ["ALIKE", "ATTACKS"]
 
 # Behind the last answer that a test looks at, so that this does not replace what the attack has put there.
 FOUR, FIVE = "ps03-4-answer", "ps03-5-answer"
@@ -676,3 +676,17 @@ print("attack ran")
 )
 
 ATTACKS = (*JUDGES, *SHELL, *READING, *LIARS)
+# Of each mechanism one way is tried at each commit; these are other ways.
+ALIKE = {
+    "assert_close": ("allclose", "F.softmax", "aten", "tanh"),
+    "builtins.max": ("builtins.all", "builtins.sum"),
+    "names of builtins": ("own checks",),
+    "checks.check": ("Report.score", "checks.find", "compare.deviation", "reference"),
+    "function mode": ("dispatch mode", "tensor methods"),
+    "input transformer": ("AST transformer", "cleanup transformer", "compile", "run_cell"),
+    "formatter": ("displayhook", "outputs"),
+    "set_custom_exc": ("showtraceback",),
+    "settrace": ("setprofile", "audit hook"),
+    "predicted inputs": ("seeded inputs",),
+    "tensor subclass": ("a liar about its shape",),
+}

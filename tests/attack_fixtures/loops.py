@@ -2,7 +2,7 @@
 
 from tests.attack_fixtures.attack import Attack
 
-__all__ = ["ATTACKS"]
+__all__ = ["ALIKE", "ATTACKS"]
 
 NO_PADDING = {"ps03-2-padding-test": 0.0}
 ITS_ANSWER = "the endless loop is its answer to this task"
@@ -156,10 +156,6 @@ print('attack ran')
 time.sleep(1.5)
 """,
         answers={
-            "ps03-1-answer": """
-time.sleep(1.5)
-output_shape, weights_shape, equal_weight, spread = (2, 3, 5, 11), (2, 3, 5, 7), 0.2, 8
-""",
             "ps03-2-padding-answer": """
 time.sleep(1.5)
 def padding_mask(ids, pad_id):
@@ -185,3 +181,17 @@ print("attack ran")
         after="ps03-5-answer",
     ),
 )
+# Of each mechanism one way is tried at each commit; these are other ways.
+ALIKE = {
+    "endless": (
+        "asleep",
+        "waiting",
+        "a regular expression",
+        "when it is deleted",
+        "a clock that stands still",
+    ),
+    "stubborn": ("within C", "a number", "a thread that lets nobody in"),
+    "in an answer": ("a little late",),
+    "stubborn in an answer": ("no alarm",),
+    "in a value": ("in a value, and it lies",),
+}

@@ -9,7 +9,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
 from tests.attack_fixtures.attack import ANSWERS
 
-__all__ = ["EARNS", "NOTEBOOKS", "Handed"]
+__all__ = ["EARNS", "NOTEBOOKS", "OTHER_FILES", "Handed"]
 
 # Tasks 1 and 2 are solved, of task 4 half the defects are found, the others are not begun.
 EARNS = {
@@ -298,4 +298,13 @@ NOTEBOOKS = {
     "a flood of outputs": Handed("outputs without number, and forged ones", _flood),
     "a deep source": Handed("sources that no parser likes", _deep),
     "honest, afterwards": Handed("nothing", _nothing),
+}
+# By notebook, the one of the same mechanism that is graded at each commit.
+OTHER_FILES = {
+    "an answer twice": "tests twice",
+    "no imports": "nothing locked",
+    "exchanged": "renamed",
+    "versions": "metadata",
+    "tests first": "nothing locked",
+    "a long source": "too much source",
 }

@@ -2,7 +2,7 @@
 
 from tests.attack_fixtures.attack import Attack
 
-__all__ = ["ATTACKS"]
+__all__ = ["ALIKE", "ATTACKS"]
 
 
 def _cell(name: str, tries: str, code: str, **more) -> Attack:
@@ -381,3 +381,5 @@ forge(change)
 )
 
 ATTACKS = (*MEMORY, *DISK, *PROCESSES, *OUTPUT, *OF_THE_TESTS)
+# Of each mechanism one way is tried at each commit; these are other ways.
+ALIKE = {"large replies": ("twenty thousand values",)}

@@ -2,7 +2,7 @@
 
 from tests.attack_fixtures.attack import Attack
 
-__all__ = ["ATTACKS"]
+__all__ = ["ALIKE", "ATTACKS"]
 
 
 def _cell(name: str, tries: str, code: str, **more) -> Attack:
@@ -353,3 +353,9 @@ tried('history', lambda: [x for x in earlier() if 'HIDDEN' in x[2]] or 1 / 0)
 )
 
 ATTACKS = (*TORCH, *PYTHON, *NOTEBOOK)
+# Of each mechanism one way is tried at each commit; these are other ways.
+ALIKE = {
+    "default device": ("inference mode", "autocast", "hooks", "clone"),
+    "modules": ("imports",),
+    "reset": ("new names", "magic names"),
+}

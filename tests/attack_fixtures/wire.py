@@ -2,7 +2,7 @@
 
 from tests.attack_fixtures.attack import Attack
 
-__all__ = ["ATTACKS"]
+__all__ = ["ALIKE", "ATTACKS"]
 
 LAST = "ps03-6-answer"
 
@@ -284,6 +284,10 @@ forge(change)
     ),
 )
 
+ERRORS = (
+    *("StopIteration", "GeneratorExit", "SystemExit", "_TestTimeLimitError"),
+    *("ExceptionGroup", "__import__", "SyntaxError", "AssertionError"),
+)
 CALLS = (
     _forged(
         "a long message",
@@ -333,16 +337,7 @@ return reply
             "apply",
             f"v['reply'] |= {{'error': {{'type': {kind!r}, 'message': '0', 'line': ''}}}}\nreturn reply",
         )
-        for kind in (
-            "StopIteration",
-            "GeneratorExit",
-            "SystemExit",
-            "_TestTimeLimitError",
-            "ExceptionGroup",
-            "__import__",
-            "SyntaxError",
-            "AssertionError",
-        )
+        for kind in ERRORS
     ),
     _forged("an answer for an answer", "a reply where none is expected", "apply", "raw(c, answer(n, True))"),
     _forged(
@@ -536,3 +531,30 @@ for found in gc.get_objects():
 )
 
 ATTACKS = (*OUTPUTS, *FRAMES, *CALLS, *VALUES, *INSIDE)
+# Of each mechanism one way is tried at each commit; these are other ways.
+ALIKE = {
+    "outputs that are too long": (
+        *("long outputs", "outputs that are no text", "deep outputs", "a shape beyond all bounds"),
+    ),
+    "nonsense, for a cell": ("too large, for a cell", "empty, for a cell", "no JSON, for a cell"),
+    "the number before": ("a number too many", "true for one"),
+    "nested": ("wide", "a long number"),
+    "not enough bytes": ("too many bytes",),
+    "many axes": ("negative sizes", "another dtype", "huge and empty", "beyond all bounds"),
+    "other fields": ("other names", "twice the same name"),
+    "lone surrogates": ("control characters",),
+    "kinds that are none": (
+        *("a list that is none", "an opaque number", "memory that is none", "missing memory"),
+        "attached to nothing",
+    ),
+    "no reply": ("half a reply",),
+    "two replies": ("replies ahead",),
+    "a message that is too long": ("a long message",),
+    "other arguments afterwards": ("arguments set to zero",),
+    f"an error: {ERRORS[0]}": tuple(f"an error: {kind}" for kind in ERRORS[1:]),
+    "names of the tests' own": ("classes for all names", "weird names"),
+    "values that are none": ("no values", "an error for values"),
+    "a long text": ("sixteen axes", "numbers without end"),
+    "Learner.answer": ("Local", "Reply"),
+    "the tests' code": ("the forking process",),
+}

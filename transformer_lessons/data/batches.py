@@ -8,7 +8,6 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from transformer_lessons import expect
 from transformer_lessons.data.encoded import EncodedPairs, Pair
 from transformer_lessons.data.vocabulary import Vocabulary, pad
 
@@ -23,28 +22,9 @@ class Batch(NamedTuple):
     tgt_in: Int[Tensor, "batch target"]
     tgt_out: Int[Tensor, "batch target"]
 
-    places = ()  # each sentence has a row of its own; see `packing.PackedBatch`
-
     def to(self, device: torch.device | str, *, non_blocking: bool = False) -> "Batch":
-        """The same batch on another device; torch's own RuntimeError for one that is not there."""
+        """The same batch on another device."""
         return Batch(*(ids.to(device, non_blocking=non_blocking) for ids in self))
-
-
-def separate(pairs: Sequence[Pair]) -> tuple[list[list[int]], list[list[int]]]:
-    """The sources and the targets of pairs. A pitfall: a pair is not a sentence of two tokens.
-
-    Raises:
-        ValueError: for what are no pairs of sentences.
-    """
-    expect.several(pairs=pairs)
-    for number, pair in enumerate(pairs):
-        if (
-            not isinstance(pair, tuple | list)
-            or len(pair) != 2
-            or not all(hasattr(x, "__len__") for x in pair)
-        ):
-            raise ValueError(f"pairs[{number}]: expected two lists of ids, got {pair!r}")
-    return [source for source, _ in pairs], [target for _, target in pairs]
 
 
 def make_batch(pairs: Sequence[Pair]) -> Batch:
@@ -52,56 +32,13 @@ def make_batch(pairs: Sequence[Pair]) -> Batch:
 
     A pitfall: without the shift the decoder is shown the very token it should predict, and the loss falls to
     nothing while the model learns nothing.
-
-    Raises:
-        ValueError: for no pairs, or what are no pairs of lists of integers, 0 or more.
     """
-    sources, targets = separate(pairs)
-    if not sources:
-        raise ValueError("pairs: expected one pair or more, got none")
     pad_id, bos, eos = Vocabulary.pad_id, Vocabulary.bos_id, Vocabulary.eos_id
-    batch = Batch(
-        src=pad(sources, pad_id),
-        tgt_in=pad([[bos, *target] for target in targets], pad_id),
-        tgt_out=pad([[*target, eos] for target in targets], pad_id),
+    return Batch(
+        src=pad([source for source, _ in pairs], pad_id),
+        tgt_in=pad([[bos, *target] for _, target in pairs], pad_id),
+        tgt_out=pad([[*target, eos] for _, target in pairs], pad_id),
     )
-    refuse_negative(batch)
-    return batch
-
-
-def refuse_negative(batch: Sequence[Tensor]) -> None:
-    """Refuse ids below 0, which no vocabulary has. A pitfall: −100, PyTorch's mark for "no target", is one.
-
-    Raises:
-        ValueError: naming the lowest.
-    """
-    lowest = min(int(ids.min()) for ids in batch if ids.numel())
-    if lowest < 0:
-        raise ValueError(f"pairs: expected ids, 0 or more, got {lowest}")
-
-
-def sizes_of(pairs: Sequence[Pair]) -> np.ndarray:
-    """How many tokens each pair has: a row a pair, source and target. Millions of pairs are counted as arrays.
-
-    A pitfall: they are ids as given, so a target's marks are not among them.
-
-    Raises:
-        ValueError: for what are no pairs, or a pair with an empty side.
-    """
-    if isinstance(pairs, EncodedPairs):
-        sizes = pairs.sizes
-    else:
-        sides = [[len(sentence) for sentence in sentences] for sentences in separate(pairs)]
-        sizes = np.array(sides, dtype=np.int64).T
-    for side, lengths in zip(("source", "target"), sizes.T, strict=True):
-        if len(lengths) and not lengths.min():
-            raise ValueError(f"pairs[{lengths.argmin()}]: expected tokens in its {side}, got none")
-    return sizes
-
-
-def _generator(seed: int, epoch: int) -> torch.Generator:
-    """What an epoch is shuffled with. Seeds that follow one another must not share their epochs."""
-    return torch.Generator().manual_seed(1_000_003 * seed + epoch)
 
 
 class Batches:
@@ -111,41 +48,40 @@ class Batches:
 
     Args:
         pairs: ids of source and target sentences.
-        batch_size: sentence pairs in a batch.
+        batch_size: sentence pairs in a batch; ValueError for more than there are.
         seed: of the shuffling, anew in every epoch.
-
-    Raises:
-        ValueError: for a batch size below 1 or above the number of pairs, a seed that is no integer, what are no
-            pairs, or a pair with an empty side. Of a step: if it is negative or no integer.
     """
 
     def __init__(self, pairs: Sequence[Pair], batch_size: int, *, seed: int):
-        sizes_of(pairs)  # refuses empty ones
-        expect.integers(batch_size=batch_size, seed=seed)
         if not 1 <= batch_size <= len(pairs):
             raise ValueError(f"batch_size: expected 1 to {len(pairs)}, the number of pairs, got {batch_size}")
         self.pairs, self.batch_size, self.seed = pairs, batch_size, seed
         self.steps_per_epoch = len(pairs) // batch_size
-        self._epoch: tuple[int | None, Tensor] = (None, torch.empty(0))
+        self._epoch: tuple[int | None, Sequence] = (None, ())
 
     def __getitem__(self, step: int) -> Batch:
         """The batch of a training step, counted from 0."""
-        expect.lengths(step=step)
+        return make_batch(self._chosen(step))
+
+    def _chosen(self, step: int) -> list[Pair]:
         epoch, place = divmod(step, self.steps_per_epoch)
         known = self._epoch  # read once: another thread may ask for another epoch's batch meanwhile
         if known[0] != epoch:
-            order = torch.randperm(len(self.pairs), generator=_generator(self.seed, epoch))
-            known = self._epoch = (epoch, order)
-        chosen = known[1][place * self.batch_size : (place + 1) * self.batch_size]
-        return make_batch([self.pairs[number] for number in chosen.tolist()])
+            # Seeds that follow one another must not share their epochs.
+            generator = torch.Generator().manual_seed(1_000_003 * self.seed + epoch)
+            known = self._epoch = (epoch, self._cut(generator))
+        return [self.pairs[number] for number in known[1][place].tolist()]
+
+    def _cut(self, generator: torch.Generator) -> Sequence[Tensor | np.ndarray]:
+        """An epoch's batches, as numbers of pairs."""
+        return torch.randperm(len(self.pairs), generator=generator).split(self.batch_size)
 
 
-class TokenBatches:
+class TokenBatches(Batches):
     """Endless batches of like lengths, each with about `tokens` real tokens: hardly any padding is computed.
 
     In every epoch the pairs fall at random into a few pools, each is sorted by length, and all are cut at equal
-    sums of tokens; the batches then come in random order. As with `Batches`, number `step` is a function of the
-    seed and the step, but no pair is left out.
+    sums of tokens; the batches then come in random order. No pair is left out.
 
     A pitfall: sorted batches are not random ones: all short sentences come together. It is the number of tokens
     that the loss is divided by, so batches must be alike in tokens, not in pairs.
@@ -153,46 +89,28 @@ class TokenBatches:
     Args:
         pairs: ids of source and target sentences.
         tokens: of both sides together, with the target's end mark, in a batch: an average, which a batch may
-            miss by one pair.
+            miss by one pair. More than there are make one batch of all pairs.
         seed: of the pools and the order, anew in every epoch.
-
-    Raises:
-        ValueError: for a number of tokens below 1 or above those of all pairs, a seed that is no integer, what
-            are no pairs, or a pair with an empty side. Of a step: if it is negative or no integer.
     """
 
     pools = 4  # more of them mix the pairs better, and cost more padding
 
     def __init__(self, pairs: Sequence[Pair], tokens: int, *, seed: int):
-        self._lengths = sizes_of(pairs) + np.array([0, 1])  # with the target's mark
-        expect.integers(tokens=tokens, seed=seed)
-        self.pairs, self.tokens, self.seed = pairs, tokens, seed
+        super().__init__(pairs, 1, seed=seed)
+        if isinstance(pairs, EncodedPairs):
+            sizes = pairs.sizes
+        else:
+            sizes = np.array([[len(source), len(target)] for source, target in pairs])
+        self.tokens, self._lengths = tokens, sizes + np.array([0, 1])  # with the target's mark
         self._total = int(self._lengths.sum())
-        if not 1 <= tokens <= self._total:
-            raise ValueError(f"tokens: expected 1 to {self._total}, those of all pairs, got {tokens}")
         self.steps_per_epoch = min(max(1, round(self._total / tokens)), len(pairs))
-        self._epoch: tuple[int | None, list[np.ndarray]] = (None, [])
-
-    def __getitem__(self, step: int) -> Batch:
-        """The batch of a training step, counted from 0."""
-        return make_batch(self._chosen(step))
-
-    def _chosen(self, step: int) -> list[Pair]:
-        expect.lengths(step=step)
-        epoch, place = divmod(step, self.steps_per_epoch)
-        known = self._epoch  # read once, as above
-        if known[0] != epoch:
-            known = self._epoch = (epoch, self._cut(epoch))
-        return [self.pairs[number] for number in known[1][place].tolist()]
 
     def _order(self, generator: torch.Generator) -> np.ndarray:
         """All pairs, so that neighbours are of like lengths: up in one pool and down in the next."""
         pools = torch.randperm(len(self.pairs), generator=generator).tensor_split(self.pools)
         return np.concatenate([self._sorted(pool.numpy(), n % 2 == 1) for n, pool in enumerate(pools)])
 
-    def _cut(self, epoch: int) -> list[np.ndarray]:
-        """The epoch's batches, as numbers of pairs."""
-        generator = _generator(self.seed, epoch)
+    def _cut(self, generator: torch.Generator) -> list[np.ndarray]:
         order = self._order(generator)
         count, places = self.steps_per_epoch, np.arange(len(order))
         tokens = self._lengths.sum(1)[order]

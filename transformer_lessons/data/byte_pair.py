@@ -13,7 +13,6 @@ from itertools import pairwise
 
 from tqdm import tqdm
 
-from transformer_lessons.data.texts import check_text, check_vocab_size, checked_texts
 from transformer_lessons.data.vocabulary import BOS, EOS, PAD, Vocabulary, ids_to_show
 
 IdPair = tuple[int, int]
@@ -101,30 +100,16 @@ class BytePairEncoding:
 
     Args:
         merges: pairs of ids, each of them known by then, in the order in which they were learnt.
-
-    Raises:
-        ValueError: for merges that are no such pairs, or one given twice.
     """
 
     pad_id, bos_id, eos_id = Vocabulary.pad_id, Vocabulary.bos_id, Vocabulary.eos_id
 
     def __init__(self, merges: Iterable[Sequence[int]] = ()):
-        if not isinstance(merges, Iterable):
-            raise ValueError(f"merges: expected pairs of ids, got {merges!r}")
         self.tokens = [PAD.encode(), BOS.encode(), EOS.encode(), *(bytes([byte]) for byte in range(256))]
         self._merged: dict[IdPair, int] = {}
         self._encoded: dict[str, list[int]] = {}  # the words of a language come again and again
-        for number, pair in enumerate(merges):
-            self._check(pair, number)
-            self._learn(tuple(pair))
-
-    def _check(self, pair: object, number: int) -> None:
-        is_pair = isinstance(pair, tuple | list) and [type(part) for part in pair] == [int, int]
-        if not is_pair or not all(FIRST_BYTE <= part < len(self) for part in pair):
-            expected = f"two ids from {FIRST_BYTE} to {len(self) - 1}"
-            raise ValueError(f"merges[{number}]: expected {expected}, got {pair!r}")
-        if tuple(pair) in self._merged:
-            raise ValueError(f"merges[{number}]: expected each pair once, got {tuple(pair)} again")
+        for left, right in merges:
+            self._learn((left, right))
 
     def _learn(self, pair: IdPair) -> int:
         self._merged[pair] = len(self)
@@ -144,12 +129,8 @@ class BytePairEncoding:
             texts: what to learn from, sentence by sentence.
             vocab_size: ids in all, with the special three and the 256 bytes.
             progress: show a bar, if standard error is a terminal.
-
-        Raises:
-            ValueError: for a vocab_size below 259, or texts that are not several str.
         """
-        check_vocab_size(vocab_size)
-        encoding, pairs = cls(), _PairCounts(checked_texts(texts))
+        encoding, pairs = cls(), _PairCounts(texts)
         with tqdm(total=vocab_size - len(encoding), unit="merge", disable=None if progress else True) as bar:
             while len(encoding) < vocab_size and (pair := pairs.most_frequent()):
                 pairs.merge(pair, encoding._learn(pair))
@@ -169,11 +150,7 @@ class BytePairEncoding:
 
         The merges are applied in the order in which they were learnt (Sennrich et al. 2016, §3.2). A pitfall:
         that need not be the split with the fewest tokens; an early merge can rule out a later, longer one.
-
-        Raises:
-            ValueError: for what is no str, or cannot be expressed in UTF-8.
         """
-        check_text(text)
         return [number for word in split_words(text) for number in self._encode_word(word)]
 
     def _encode_word(self, word: str) -> list[int]:
@@ -189,9 +166,6 @@ class BytePairEncoding:
         """The text of `ids` up to the first end mark; ``decode(encode(text)) == text`` for every text.
 
         A pitfall: a model may produce bytes that are no UTF-8; they become �, and what � was is lost.
-
-        Raises:
-            ValueError: for an id out of range.
         """
-        tokens = (self.tokens[number] for number in ids_to_show(ids, len(self)))
+        tokens = (self.tokens[number] for number in ids_to_show(ids))
         return b"".join(tokens).decode("utf-8", errors="replace")

@@ -6,13 +6,12 @@ holds what it got against SHA-256 sums. Where there is no network, ``TRANSFORMER
 with the six files. It needs ``pip install "transformer-lessons[multi30k]"``.
 """
 
-import gzip
 import hashlib
 import os
 from pathlib import Path
-from typing import Any
 
-from transformer_lessons import expect
+from transformer_lessons.data.corpus import TextPair, aligned
+from transformer_lessons.data.libraries import library
 
 # The authors' repository, and a network that serves files of public repositories, where that one is out of reach.
 HOMES = (
@@ -31,7 +30,7 @@ SHA256 = {
 }
 
 
-def sentences(split: str) -> list[tuple[str, str]]:
+def sentences(split: str) -> list[TextPair]:
     """The English and German captions of a split, side by side, downloaded if they are not here yet.
 
     A pitfall: forty German captions of the training set have stray spaces at an end, and would teach the model
@@ -41,16 +40,15 @@ def sentences(split: str) -> list[tuple[str, str]]:
         split: "train", "validation" or "test".
 
     Raises:
-        ValueError: for another split, or a file that is not the one whose sum is known.
-        FileNotFoundError: if the folder that was named lacks a file.
-        OSError: if it cannot be fetched.
-        ImportError: to fetch something without the `pooch` library.
+        ValueError: for a file that is not the one whose sum is known.
+        OSError: if it cannot be fetched, or the folder that was named lacks it.
     """
-    expect.kind(str, split=split)
-    if split not in SPLITS:
-        raise ValueError(f"split: expected one of {', '.join(SPLITS)}, got {split!r}")
-    english, german = (_lines(find(f"{SPLITS[split]}.{language}.gz")) for language in ("en", "de"))
-    return list(zip(english, german, strict=True))
+    return list(aligned(*(find(f"{SPLITS[split]}.{language}.gz") for language in ("en", "de"))))
+
+
+def origin() -> str:
+    """The sums of the training set."""
+    return f"{SHA256['train.en.gz']} {SHA256['train.de.gz']}"
 
 
 def find(name: str) -> Path:
@@ -58,23 +56,13 @@ def find(name: str) -> Path:
     set, or else in the user's cache, into which it is downloaded at first.
 
     A pitfall: a folder that was named is only read. What is wrong in it is said, not mended.
-
-    Raises:
-        ValueError: for a name that is none of the six, or a file whose SHA-256 is another.
-        FileNotFoundError: if the folder that was named lacks it.
-        OSError: if it cannot be fetched.
-        ImportError: to fetch it without the `pooch` library.
     """
-    if name not in SHA256:
-        raise ValueError(f"name: expected one of {', '.join(SHA256)}, got {name!r}")
     named = os.environ.get(VARIABLE)
     if not named:
         return _fetched(name)
     folder = Path(named).expanduser()
-    path = next(
-        (path for path in (folder / "multi30k" / name, folder / name) if path.is_file()), folder / name
-    )
-    if not path.is_file():
+    path = next((one for one in (folder / "multi30k" / name, folder / name) if one.is_file()), None)
+    if path is None:
         raise FileNotFoundError(f"{VARIABLE}: expected a folder with {name}, got {named}")
     found = hashlib.sha256(path.read_bytes()).hexdigest()
     if found != SHA256[name]:
@@ -84,33 +72,17 @@ def find(name: str) -> Path:
 
 def _fetched(name: str) -> Path:
     """From the first home that gives what is expected; pooch asks each three times, and keeps nothing else."""
-    reasons, is_another = [], True
+    pooch, reasons = library("pooch", extra="multi30k"), []
     for home in HOMES:
+        fetcher = pooch.create(
+            path=pooch.os_cache("transformer-lessons") / "multi30k",
+            base_url=home,
+            registry={known: f"sha256:{digest}" for known, digest in SHA256.items()},
+            retry_if_failed=2,
+        )
         try:
-            return Path(_fetcher(home).fetch(name, progressbar=True))
+            return Path(fetcher.fetch(name, progressbar=True))
         except (OSError, ValueError) as error:
             reasons.append(str(error))
-            is_another = is_another and isinstance(error, ValueError)
-    message = (
-        f"{name}: expected to fetch it, got {'; '.join(reasons)}. Where there is no network, {VARIABLE} names a "
-        "folder with the six files."
-    )
-    if is_another:
-        raise ValueError(message)
-    raise OSError(message)
-
-
-def _fetcher(home: str) -> Any:
-    pooch = expect.library("pooch", extra="multi30k")
-    return pooch.create(
-        path=pooch.os_cache("transformer-lessons") / "multi30k",
-        base_url=home,
-        registry={name: f"sha256:{digest}" for name, digest in SHA256.items()},
-        retry_if_failed=2,
-    )
-
-
-def _lines(path: Path) -> list[str]:
-    """The lines of a file. Not str.splitlines, which would also cut at characters that are no end of a line."""
-    text = gzip.decompress(path.read_bytes()).decode("utf-8")
-    return [line.strip() for line in text.removesuffix("\n").split("\n")]
+    way_out = f"Where there is no network, {VARIABLE} names a folder with the six files."
+    raise OSError(f"{name}: expected to fetch it, got {'; '.join(reasons)}. {way_out}")

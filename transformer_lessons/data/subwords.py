@@ -8,9 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from transformer_lessons import expect
 from transformer_lessons.data.files import replacing
-from transformer_lessons.data.texts import check_text, check_vocab_size, checked_texts
+from transformer_lessons.data.libraries import library
 from transformer_lessons.data.vocabulary import BOS, EOS, PAD, Vocabulary, ids_to_show
 
 
@@ -51,37 +50,26 @@ class Subwords:
             texts: what to learn from, sentence by sentence.
             vocab_size: ids in all, with the special three and the bytes; fewer if nothing is left to merge.
             progress: show the library's bar.
-
-        Raises:
-            ImportError: without the `tokenizers` library.
-            ValueError: for a vocab_size below 259, a single str, or an element that is no text.
         """
-        check_vocab_size(vocab_size)
-        library = expect.library("tokenizers", extra="subwords")
-        byte_level = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
-        tokenizer = library.Tokenizer(library.models.BPE())
-        tokenizer.pre_tokenizer, tokenizer.decoder = byte_level, library.decoders.ByteLevel()
-        trainer = library.trainers.BpeTrainer(
+        tokenizers = library("tokenizers", extra="subwords")
+        byte_level = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
+        tokenizer.pre_tokenizer, tokenizer.decoder = byte_level, tokenizers.decoders.ByteLevel()
+        trainer = tokenizers.trainers.BpeTrainer(
             vocab_size=vocab_size,
             special_tokens=[PAD, BOS, EOS],
             initial_alphabet=byte_level.alphabet(),  # every byte, also those that no text here has
             show_progress=progress,
         )
-        tokenizer.train_from_iterator(checked_texts(texts), trainer)
+        tokenizer.train_from_iterator(texts, trainer)
         return cls(tokenizer)
 
     @classmethod
     def load(cls, path: Path) -> "Subwords":
-        """Read a tokenizer.json.
-
-        Raises:
-            ImportError: without the `tokenizers` library.
-            OSError: if there is no such file.
-            ValueError: if the library cannot read it, or its ids 0, 1, 2 are not the special three.
-        """
-        library, content = expect.library("tokenizers", extra="subwords"), path.read_bytes()
+        """Read a tokenizer.json; ValueError if the library cannot, or ids 0, 1, 2 are not the special three."""
+        tokenizers, content = library("tokenizers", extra="subwords"), path.read_bytes()
         try:
-            tokenizer = library.Tokenizer.from_buffer(content)
+            tokenizer = tokenizers.Tokenizer.from_buffer(content)
         except Exception as error:  # the library has no narrower one
             raise ValueError(f"{path}: expected a tokenizer.json, got {error}") from None
         return cls(tokenizer)
@@ -95,27 +83,14 @@ class Subwords:
         return self.tokenizer.get_vocab_size()
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text, without special ones.
-
-        Raises:
-            ValueError: for what is no str, or cannot be expressed in UTF-8.
-        """
-        check_text(text)
+        """The ids of a text, without special ones."""
         return self.tokenizer.encode(text, add_special_tokens=False).ids
 
     def encode_all(self, texts: Iterable[str]) -> list[list[int]]:
-        """The ids of each of several texts, on all cores; many times as fast as one after another.
-
-        Raises:
-            ValueError: for a single str, or an element that is no text or cannot be expressed in UTF-8.
-        """
-        found = self.tokenizer.encode_batch_fast(list(checked_texts(texts)), add_special_tokens=False)
+        """The ids of each of several texts, on all cores; many times as fast as one after another."""
+        found = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         return [encoding.ids for encoding in found]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of `ids` up to the first end mark; bytes that are no UTF-8 become �.
-
-        Raises:
-            ValueError: for an id out of range.
-        """
-        return self.tokenizer.decode(ids_to_show(ids, len(self)))
+        """The text of `ids` up to the first end mark; bytes that are no UTF-8 become �."""
+        return self.tokenizer.decode(ids_to_show(ids))

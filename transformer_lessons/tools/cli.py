@@ -16,9 +16,10 @@ import torch
 from tqdm import tqdm
 
 from transformer_lessons import __version__
+from transformer_lessons.fast import accelerate
 from transformer_lessons.oracles import cases
 from transformer_lessons.oracles.table import row_of, table_of
-from transformer_lessons.tools import clone, web_export
+from transformer_lessons.tools import web_export
 from transformer_lessons.tools.doctor import doctor
 from transformer_lessons.tools.submission import problems_of, run_cells
 from transformer_lessons.trainer import configs
@@ -68,9 +69,13 @@ def make_parser() -> Parser:
     add_model(command)
     command.add_argument("--json", action="store_true", help="machine-readable")
     add_beam(command)
+    command.add_argument("--source", metavar="FILE", help="of texts: judge on this file instead, and")
+    command.add_argument(
+        "--target", metavar="FILE", help="on its translation, a sentence a line, plain or .gz"
+    )
     command.set_defaults(run=evaluate)
 
-    command = commands.add_parser("translate", help="English to German: number words or digits, or text")
+    command = commands.add_parser("translate", help="number words, digits or text, as the model has learned")
     add_model(command)
     command.add_argument("text", nargs="*", metavar="TEXT", help="without it, one per line of standard input")
     add_beam(command)
@@ -78,11 +83,6 @@ def make_parser() -> Parser:
 
     add_export(commands)
     add_checks(commands)
-    for name, about in clone.NEW.items():
-        # No argument looks like an option here: all of them go on to the clone's own command.
-        command = commands.add_parser(name, help=about, prefix_chars="\0", add_help=False)
-        command.add_argument("arguments", nargs="*")
-        command.set_defaults(run=clone.begin)
     return parser
 
 
@@ -123,16 +123,25 @@ def add_train(commands) -> None:
     """The command that trains, and its arguments."""
     command = commands.add_parser("train", help="train a model; Ctrl-C leaves a checkpoint, --resume goes on")
     command.add_argument("--task", choices=TASKS, help="what to learn (number-words)")
+    two, own = ("SOURCE", "TARGET"), command.add_argument_group("text of your own (--task text)")
+    own.add_argument("--source", metavar="FILE", help="a sentence a line, plain or .gz")
+    own.add_argument("--target", metavar="FILE", help="its translation, line by line")
+    own.add_argument(
+        "--validation", nargs=2, metavar=two, help="two more files, to judge the run by at its end"
+    )
+    own.add_argument("--test", nargs=2, metavar=two, help="two for `evaluate` (some pairs that are held out)")
+    own.add_argument("--vocab-size", type=int, metavar="N", help="most tokens, for both languages (6,000)")
     packaged = f"a run's config.json, to train like it, or one of {', '.join(configs.names())}"
     command.add_argument("--config", type=configs.find, metavar="FILE", help=packaged)
     command.add_argument("--output", type=Path, metavar="DIR", help="(runs/TASK)")
     command.add_argument("--seed", type=int, metavar="N", help="of initialisation and data (0)")
-    command.add_argument(
-        "--steps", type=int, metavar="N", help="optimiser steps in all (250; multi30k: 2,000; wmt14: 100,000)"
-    )
+    steps = "optimiser steps in all (250; multi30k, text: 2,000; wmt14: 100,000)"
+    command.add_argument("--steps", type=int, metavar="N", help=steps)
     command.add_argument("--device", choices=["auto", "cpu", "cuda", "mps"], default="auto")
-    command.add_argument("--precision", choices=PRECISIONS, help="of matrix products (multi30k, wmt14: auto)")
-    command.add_argument("--compile", action="store_true", help="fuse the step with torch.compile")
+    command.add_argument("--precision", choices=PRECISIONS, help="of matrix products (texts: auto)")
+    yes, compiled = {"action": "store_true", "default": None}, "fuse the step with torch.compile"
+    command.add_argument("--compile", **yes, help=compiled)
+    command.add_argument("--plain", **yes, help="compute as the chapters do, without `fast`")
     yes_or_no, shares = argparse.BooleanOptionalAction, "under torchrun: no process holds the whole model"
     command.add_argument("--shard", action=yes_or_no, help=shares)
     kept = command.add_mutually_exclusive_group()
@@ -153,25 +162,30 @@ def add_model(command: Parser) -> None:
 
 
 def add_beam(command: Parser) -> None:
-    """The argument that says how many beginnings of a translation are kept."""
-    command.add_argument(
-        "--beam", type=int, default=1, metavar="N", help="beam search; 1 is greedy (%(default)s)"
-    )
+    """How translations are found: how many beginnings are kept, and by whose code."""
+    beam = {"type": int, "default": 1, "metavar": "N"}
+    command.add_argument("--beam", **beam, help="beam search; 1 is greedy (%(default)s)")
+    command.add_argument("--plain", action="store_true", help="compute as the chapters do, without `fast`")
 
 
-def chosen_model(directory: Path | None) -> tuple[Task, tuple]:
+def chosen_model(directory: Path | None, *, plain: bool = True) -> tuple[Task, tuple]:
     """The task, and model and tokenisers: of the run named, of the one trained here, or those in the package."""
     if directory is None and (DEFAULT_DIRECTORY / "weights.safetensors").is_file():
         directory = DEFAULT_DIRECTORY
     print(f"model: {directory or 'the one that comes with the package'}", file=sys.stderr)
     parts = load_model(directory)
+    if not plain:
+        accelerate(parts[0])
     return NumberWords() if directory is None else task_of(directory / "config.json"), parts
 
 
 def evaluate(chosen: argparse.Namespace) -> int:
     """``lessons evaluate``."""
-    task, parts = chosen_model(chosen.model)
-    result = task.evaluate(*parts, chosen.beam)
+    files = (chosen.source, chosen.target)
+    if files.count(None) == 1:
+        raise ValueError("source: expected two files, --source and --target, got one")
+    task, parts = chosen_model(chosen.model, plain=chosen.plain)
+    result = task.evaluate(*parts, chosen.beam, files if chosen.source else None)
     if chosen.json:
         print(json.dumps(result, ensure_ascii=False))
     else:
@@ -181,7 +195,7 @@ def evaluate(chosen: argparse.Namespace) -> int:
 
 def translate_text(chosen: argparse.Namespace) -> int:
     """``lessons translate``."""
-    task, parts = chosen_model(chosen.model)
+    task, parts = chosen_model(chosen.model, plain=chosen.plain)
     if chosen.text:
         print(*translations(task, parts, [task.read(" ".join(chosen.text))], chosen.beam))
         return 0

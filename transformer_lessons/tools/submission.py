@@ -17,7 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 from xml.etree import ElementTree
 
-from transformer_lessons import expect
+from transformer_lessons.data.libraries import library
 
 __all__ = ["assignments", "problems_of", "run_cells"]
 
@@ -30,7 +30,7 @@ def assignments() -> dict[str, dict]:
 
     A pitfall: these are the released cells; a notebook of an earlier release may differ without being wrong.
     """
-    return json.loads((files("transformer_lessons") / "assignments.json").read_text(encoding="utf-8"))
+    return json.loads((files("transformer_lessons.tools") / "assignments.json").read_text(encoding="utf-8"))
 
 
 def digest(source: str | list[str]) -> str:
@@ -61,7 +61,6 @@ def problems_of(path: Path) -> list[str]:
         ValueError: for a file that is no notebook, or none of this course.
         OSError: if it cannot be read.
     """
-    path = expect.path(path, "file")
     cells, name = read(path)
     released = assignments()[name]["cells"]
     found = []
@@ -124,14 +123,14 @@ def run_cells(path: Path) -> list[str]:
         ValueError: if the notebook could not be run at all, with the reason.
         OSError: if the file cannot be read.
     """
-    expect.library("nbval", extra="submission")
-    cells, name = read(expect.path(path, "file"))
+    library("nbval", extra="submission")
+    cells, name = read(path)
     names = [grade_id(cell) for cell in cells if cell["cell_type"] == "code"]
     released = assignments()[name]["cells"]
     waiting = {grade_id(cell) for cell in cells if is_waiting(cell, released.get(grade_id(cell), {}))}
     return [
         f"{names[number] or f'code cell {number + 1}'}: {said}"
-        for number, said in complaints_of(Path(path))
+        for number, said in complaints_of(path)
         if not {names[number], answer_of(names[number])} & waiting
     ]
 

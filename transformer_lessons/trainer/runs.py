@@ -11,14 +11,25 @@ import torch
 from transformer_lessons import __version__
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data.files import read_json, write_json
+from transformer_lessons.fast import accelerate
 from transformer_lessons.trainer import distributed
-from transformer_lessons.trainer.checkpoints import load_model, load_tokenisers, save_model, snapshots
+from transformer_lessons.trainer.checkpoints import (
+    RETIRED,
+    load_model,
+    load_tokenisers,
+    save_model,
+    snapshots,
+)
 from transformer_lessons.trainer.resuming import discard, found
 from transformer_lessons.trainer.sharding import whole_model
-from transformer_lessons.trainer.tasks import TASKS, NumberWords, Task, batches, new_model, task_of
+from transformer_lessons.trainer.tasks import TASKS, NumberWords, Task, batches, new_model, task_of, with_data
+from transformer_lessons.trainer.text_tasks import Text, resolved
 from transformer_lessons.trainer.trainer import Trainer, TrainingConfig, average_checkpoints
 
 NUMBER_WORDS_MODEL = NumberWords.sizes
+# What can be said on the command line and in a config.json alike.
+OF_TRAINING = ("seed", "steps", "precision", "compile", "plain")
+OF_DATA = ("source", "target", "validation", "test", "vocab_size")
 
 
 def default_directory(task: Task) -> Path:
@@ -41,6 +52,7 @@ def train(chosen: argparse.Namespace) -> int:
     with distributed.process_group(choose_device(chosen.device)) as device:
         chosen = decided(chosen, device)
         task, directory, sizes, config = settings_of(chosen)
+        task.check()
         distributed.wait()  # until all have seen what was there before
         tokenisers = load_tokenisers(directory) if chosen.resume else task.tokenisers()
         trainer = new_trainer(task, tokenisers, sizes, config, device, directory)
@@ -54,12 +66,14 @@ def train(chosen: argparse.Namespace) -> int:
         if not is_done:
             given = "" if task.name == NumberWords.name else f" --task {task.name}"
             given += "" if directory == default_directory(task) else f" --output {directory}"
-            print(
-                f"stopped after step {trainer.step}; to go on: lessons train --resume{given}", file=sys.stderr
-            )
+            hint = f"to go on: lessons train --resume{given}"
+            print(f"stopped after step {trainer.step}; {hint}", file=sys.stderr)
             return 130
         # Judged is what was saved; a model in shares is nowhere else whole.
-        result = task.evaluate(load_model(directory)[0].to(device), *tokenisers, 1)
+        model = load_model(directory)[0].to(device)
+        if not config.plain:
+            accelerate(model)
+        result = task.evaluate(model, *tokenisers, 1, task.validation)
         write_json(directory / "record.json", {**result, **last(trainer), "made_with": versions(device)})
         print(f"{directory}: {task.report(result)[0]}")
         return 0
@@ -71,6 +85,8 @@ def run(trainer: Trainer, task: Task, tokenisers: tuple) -> bool:
     Where snapshots are kept, the model is the mean of them (§6.1).
     """
     about = {"task": task.name, "training": asdict(trainer.config)}
+    if data := task.settings():
+        about["data"] = data
 
     def save(is_done: bool = False):
         model = whole_model(trainer.model)
@@ -127,21 +143,28 @@ def settings_of(chosen: argparse.Namespace) -> tuple[Task, Path, dict, TrainingC
     """Task, folder, sizes and training settings of a run, new or resumed; ValueError if it contradicts itself."""
     task, directory, path = run_of(chosen)
     sizes, config = read_settings(path, task)
-    given = {name: getattr(chosen, name) for name in ("seed", "steps", "precision")}
-    changes = {name: value for name, value in given.items() if value is not None}
-    if chosen.compile:
-        changes["compile"] = True
-    for name, value in changes.items():
-        if chosen.resume and value != getattr(config, name):
-            raise ValueError(f"{name}: the run in {directory} has {getattr(config, name)}, got {value}")
+    training, data = (
+        {name: getattr(chosen, name) for name in names if getattr(chosen, name) is not None}
+        for names in (OF_TRAINING, OF_DATA)
+    )
+    changed = with_data(task, data)
+    if chosen.resume:
+        for name, value in {**training, **data}.items():
+            known = getattr(task if name in data else config, name)
+            if (resolved(value) if name in data else value) != known:
+                raise ValueError(f"{name}: the run in {directory} has {known}, got {value}")
+    elif isinstance(changed, Text):
+        changed = replace(changed, trained_on=None)
     if chosen.shard is not None:  # how a model is held changes nothing that it learns: a resumed run may
-        changes["shard"] = chosen.shard
-    return task, directory, sizes, replace(config, **changes)
+        training["shard"] = chosen.shard
+    return changed, directory, sizes, replace(config, **training)
 
 
 def task_named_by(chosen: argparse.Namespace) -> Task:
     """The task that the arguments name, themselves or through another run's settings."""
-    return TASKS[chosen.task or (task_of(chosen.config).name if chosen.config else NumberWords.name)]
+    if chosen.task:
+        return TASKS[chosen.task]
+    return task_of(chosen.config) if chosen.config else NumberWords()
 
 
 def run_of(chosen: argparse.Namespace) -> tuple[Task, Path, Path | None]:
@@ -150,9 +173,8 @@ def run_of(chosen: argparse.Namespace) -> tuple[Task, Path, Path | None]:
     directory = chosen.output or default_directory(task)
     own = directory / "config.json"
     if own.exists() and not (chosen.resume or chosen.overwrite):
-        raise ValueError(
-            f"output: {directory} holds a run; --resume goes on with it, --overwrite discards it"
-        )
+        hint = "--resume goes on with it, --overwrite discards it"
+        raise ValueError(f"output: {directory} holds a run; {hint}")
     if chosen.resume and not own.exists():
         raise ValueError(f"resume: expected a run, found no {own}")
     path = own if chosen.resume else chosen.config
@@ -168,6 +190,8 @@ def read_settings(path: Path | None, task: Task) -> tuple[dict, TrainingConfig]:
         return task.sizes, task.training
     content = read_json(path)
     sizes, settings = content.get("model", {}), content.get("training", {})
+    if isinstance(sizes, dict):
+        sizes = {name: size for name, size in sizes.items() if (name, size) not in RETIRED.items()}
     for part, given, cls in (("model", sizes, TransformerConfig), ("training", settings, TrainingConfig)):
         known = {field.name for field in fields(cls)}
         if not isinstance(given, dict) or not set(given) <= known:
@@ -188,10 +212,9 @@ def versions(device: torch.device) -> dict[str, str]:
     """Where a number was measured."""
     # A processor's rate hangs on its widest instructions.
     processor = f"{device}, {platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else processor
     return {
         "transformer-lessons": __version__,
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "device": name,
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else processor,
     }

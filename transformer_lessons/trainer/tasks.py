@@ -1,65 +1,40 @@
 """What a run learns: a task brings its data, a model of the right size, how to train it, and how it is judged."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import ClassVar
 
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data import number_words
-from transformer_lessons.data.batches import Batches, Pair, TokenBatches
-from transformer_lessons.data.encoded import EncodedPairs
+from transformer_lessons.data.batches import Batches, TokenBatches
+from transformer_lessons.data.encoded import EncodedPairs, Pair
 from transformer_lessons.data.files import read_json
-from transformer_lessons.data.lengths import limit_pairs
+from transformer_lessons.data.lengths import limit_lengths
 from transformer_lessons.data.packing import PackedBatches
 from transformer_lessons.model import Transformer
 from transformer_lessons.trainer.checkpoints import Tokeniser
 from transformer_lessons.trainer.config import TrainingConfig
 from transformer_lessons.trainer.evaluation import evaluate_number_words, translate
-from transformer_lessons.trainer.text_tasks import SMALL, Multi30k, Wmt14, within
+from transformer_lessons.trainer.text_tasks import SMALL, Multi30k, Text, TextTask, Wmt14, within
 
 
-@runtime_checkable
-class Task(Protocol):
-    """What the command line asks of a task.
-
-    Attributes:
-        name: as in ``lessons train --task NAME``, and in a run's config.json.
-        sizes: of the model, without the vocabularies'.
-        training: how it is trained by default.
-        extra_tokens: how many tokens a translation may have beyond its source's; None for as many as fit.
-    """
-
-    name: str
-    sizes: dict
-    training: TrainingConfig
-    extra_tokens: int | None
-
-    def tokenisers(self) -> tuple[Tokeniser, Tokeniser]:
-        """What turns sentences of either language into ids."""
-
-    def pairs(self, source: Tokeniser, target: Tokeniser, config: TrainingConfig) -> Sequence[Pair]:
-        """The training set."""
-
-    def read(self, text: str) -> str | list[str]:
-        """A sentence as `source` encodes it, from what a person typed; ValueError says what is wrong with it."""
-
-    def write(self, sentence: str | list[str]) -> str:
-        """What a person wants to see of what `target` decoded."""
-
-    def evaluate(self, model: Transformer, source: Tokeniser, target: Tokeniser, beam_size: int) -> dict:
-        """Measured on what was not trained on."""
-
-    def report(self, result: dict) -> list[str]:
-        """The lines that say so; the first one says the most."""
-
-
+@dataclass(frozen=True)
 class NumberWords:
     """English number words to German ones, judged by exact match."""
 
-    name = "number-words"
+    name: ClassVar = "number-words"
     sizes: ClassVar = {**SMALL, "dropout": 0.0, "max_length": 64}
-    training = TrainingConfig()
-    extra_tokens = None
+    training: ClassVar = TrainingConfig()
+    extra_tokens: ClassVar = None
+    validation: ClassVar = None
+
+    def settings(self) -> dict:
+        """Nothing."""
+        return {}
+
+    def check(self) -> None:
+        """Nothing is read."""
 
     def tokenisers(self) -> tuple[Tokeniser, Tokeniser]:
         """A vocabulary of parts of number words for each language."""
@@ -77,8 +52,10 @@ class NumberWords:
         """German writes a number as one word."""
         return "".join(sentence)
 
-    def evaluate(self, model: Transformer, source: Tokeniser, target: Tokeniser, beam_size: int) -> dict:
+    def evaluate(self, model: Transformer, source, target, beam_size: int, files=None) -> dict:
         """On the 1,000 numbers that no run is trained on."""
+        if files:
+            raise ValueError(f"source: expected a model of texts, got one of {self.name}")
         return evaluate_number_words(model, source, target, number_words.held_out(), beam_size=beam_size)
 
     def report(self, result: dict) -> list[str]:
@@ -90,20 +67,34 @@ class NumberWords:
         ]
 
 
-TASKS: dict[str, Task] = {task.name: task for task in (NumberWords(), Multi30k(), Wmt14())}
+# Frozen dataclasses, whose fields a run's config.json keeps as `data`.
+Task = NumberWords | TextTask
+TASKS: dict[str, Task] = {task.name: task for task in (NumberWords(), Multi30k(), Wmt14(), Text())}
+
+
+def with_data(task: Task, data: dict) -> Task:
+    """The task with files of one's own, say; ValueError for what it does not have."""
+    if not isinstance(data, dict):
+        raise ValueError(f"data: expected a JSON object, got {data!r}")
+    for name in sorted(data.keys() - {field.name for field in fields(task)}):
+        having = [task.name for task in TASKS.values() if name in {field.name for field in fields(task)}]
+        expected = f"--task {' or '.join(having)}" if having else "no such setting"
+        raise ValueError(f"{name}: expected {expected}, got {task.name}")
+    return replace(task, **data)
 
 
 def task_of(config: Path) -> Task:
-    """The task of a run's config.json; number words if it does not say.
+    """The task of a run's config.json, with its data; number words if it does not say.
 
     Raises:
         ValueError: for a task that this version does not know, or what is no JSON.
         OSError: if there is no such file.
     """
-    name = read_json(config).get("task", NumberWords.name)
+    content = read_json(config)
+    name = content.get("task", NumberWords.name)
     if name not in TASKS:
         raise ValueError(f"{config}: task: expected one of {', '.join(TASKS)}, got {name!r}")
-    return TASKS[name]
+    return with_data(TASKS[name], content.get("data", {}))
 
 
 def new_model(sizes: dict, source: Tokeniser, target: Tokeniser) -> Transformer:
@@ -111,15 +102,17 @@ def new_model(sizes: dict, source: Tokeniser, target: Tokeniser) -> Transformer:
     return Transformer(TransformerConfig(len(source), len(target), **sizes))
 
 
-def batches(pairs: Sequence[Pair], max_length: int, config: TrainingConfig) -> Batches | TokenBatches:
+def batches(pairs: Sequence[Pair], max_length: int, config: TrainingConfig) -> Batches:
     """The training set in batches, as the settings say; ValueError for a sentence that the model cannot hold.
 
-    Of a corpus from the disk, as large ones have a few that nobody wrote, such pairs are left out and counted.
+    Of texts such pairs are left out and counted: large corpora have a few that nobody wrote.
     """
+    longest = min(max_length, config.packed_length or max_length)
     if isinstance(pairs, EncodedPairs):
-        pairs = within(pairs, min(max_length, config.packed_length or max_length))
+        pairs = within(pairs, longest)
     else:
-        pairs, _ = limit_pairs(pairs, max_length)
+        limit_lengths([source for source, _ in pairs], longest)
+        limit_lengths([target for _, target in pairs], longest - 1)  # which gets a mark
     if config.tokens is None:
         return Batches(pairs, config.batch_size, seed=config.seed)
     if config.packed_length is None:

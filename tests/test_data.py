@@ -1,0 +1,575 @@
+"""From text to batches of ids: number words, encodings, files of sentences, batches padded and packed."""
+
+import gzip
+import hashlib
+import json
+import random
+import sys
+import threading
+import types
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+import pooch
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from num2words import num2words
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+from transformer_lessons.data import byte_pair, corpus, encoded, multi30k, number_words, wmt14
+from transformer_lessons.data.batches import Batch, Batches, TokenBatches, make_batch
+from transformer_lessons.data.byte_pair import BytePairEncoding
+from transformer_lessons.data.corpus import TextFiles, aligned
+from transformer_lessons.data.encoded import EncodedPairs, write_pairs
+from transformer_lessons.data.lengths import limit_lengths
+from transformer_lessons.data.number_words import english, german
+from transformer_lessons.data.packing import PackedBatches, fill_rows, make_packed_batch
+from transformer_lessons.data.subwords import Subwords
+from transformer_lessons.data.vocabulary import BOS, EOS, PAD, Vocabulary, pad
+
+SENTENCES = [
+    "Ein Mann fährt über die Straße, und zwei Hunde sehen ihm zu.",
+    "A man rides over the street, and two dogs are watching him ...",
+    "東京は夜の七時。東京は 夜 の七時!",
+    "\tdef f(x_1):\n\t\treturn  x_1 ** 2   # 42 42 42\n",
+    "👩‍👩‍👧 says hi to 👩‍👩‍👧, naïve café cafe\u0301 \ufeff\x85\u2028\0",
+]
+NUMBERS = random.Random(0).sample(range(number_words.LIMIT), 150)
+TEXTS = [*SENTENCES, *map(english, NUMBERS), *map(german, NUMBERS)]
+
+# ---- Number words, against num2words, and what people type
+
+
+def test_number_words_are_those_of_num2words_for_every_thousand_and_every_rest():
+    some = [0, 1, 2, 10, 12, 21, 99, 100, 101, 110, 347, 980]
+    numbers = {1000 * a + b for t in some for r in range(1000) for a, b in ((t, r), (r, t))}
+    for n in numbers:
+        assert english(n) == num2words(n)
+        # num2words 0.5.14 says "einhunderteinstausend" for 101,000, and so on; it is "einhunderteintausend".
+        has_known_bug = n >= 101_000 and (n // 1000) % 100 == 1
+        assert has_known_bug or german(n) == num2words(n, lang="de"), n
+    assert german(301_021) == "dreihunderteintausendeinundzwanzig"
+
+
+@pytest.mark.parametrize("n", [0, 7, 13, 20, 21, 100, 110, 999, 1000, 1001, 1100, 20_000, 421_005, 999_999])
+def test_parse_reads_what_english_says(n):
+    text = english(n)
+    spellings = {text, text.upper(), text.replace(",", ""), text.replace("-", " "), text.replace(" and", "")}
+    spellings |= {f"  {text} ", str(n), f"{n:,}", text.replace(" and", "").replace("-", " ").replace(",", "")}
+    assert {number_words.parse(spelling) for spelling in spellings} == {n}
+
+
+@pytest.mark.parametrize(
+    ("texts", "complaint"),
+    [
+        ("|,", "got nothing"),
+        ("minus five|-5|−5|one million", "expected 0 to 999,999, got "),
+        ("1000000|1,000,000", "got 1,000,000"),
+        ("a million|forty-towo|1,00|3.5", "expected digits or English number words, got '(a|towo|1|3.5)'"),
+        (
+            "twelve hundred|one thousand thousand|ten hundred thousand|twenty eleven|five twenty",
+            "in their order",
+        ),
+        (
+            "hundred|thousand|four and hundred|four hundred and|and four|zero thousand and five",
+            "in their order",
+        ),
+        ("four thousand zero|one hundred and and two|twenty and one|one thousand and", "in their order"),
+    ],
+)
+def test_parse_refuses(texts, complaint):
+    for text in texts.split("|"):
+        with pytest.raises(ValueError, match=f"^number: .*{complaint}"):
+            number_words.parse(text)
+
+
+def test_numbers_to_train_on():
+    """Half uniform, half log-uniform; those of the committed model, and none that is held out."""
+    numbers = number_words.training_numbers(20_000, seed=0)
+    assert hashlib.sha256(json.dumps(numbers).encode()).hexdigest()[:16] == "2c2b6fedac4101cf"
+    assert 0.23 < sum(n < 1000 for n in numbers) / len(numbers) < 0.27
+    held_out = set(number_words.held_out())
+    assert len(held_out) == 1000
+    assert not held_out & {n for seed in range(3) for n in number_words.training_numbers(20_000, seed)}
+
+
+def test_ids_of_number_words():
+    source, target = number_words.vocabularies()
+    ((english_ids, german_ids),) = number_words.pairs([21])
+    assert source.decode(english_ids) == ["twenty", "one"]
+    assert target.decode(german_ids) == ["ein", "und", "zwanzig"]
+
+
+# ---- Vocabularies and byte pairs
+
+
+def test_a_vocabulary_there_and_back():
+    vocabulary = Vocabulary(iter(["apple", "pear", "fig"]))
+    assert vocabulary.tokens == [PAD, BOS, EOS, "apple", "pear", "fig"]
+    assert vocabulary.encode(["fig", "apple", "fig"]) == [5, 3, 5]
+    assert vocabulary.decode([1, 3, 0, 4, 2, 5, 2]) == ["apple", "pear"]
+    with pytest.raises(ValueError, match="tokens: expected tokens of the vocabulary, got 'plum'"):
+        vocabulary.encode(["fig", "plum"])
+    with pytest.raises(ValueError, match="tokens: expected each once, got 'pear' twice"):
+        Vocabulary(["pear", "fig", "pear"])
+
+
+def test_pad_fills_up_on_the_right():
+    assert pad([[3, 4], [], [5, 6, 7]], pad_id=9).tolist() == [[3, 4, 9], [9, 9, 9], [5, 6, 7]]
+    assert [pad(nothing, 0).shape for nothing in ([], [[]], [[], []])] == [(0, 0), (1, 0), (2, 0)]
+
+
+def test_the_example_of_sennrich_et_al():
+    """low × 5, lower × 2, newest × 6, widest × 3, as in the paper's Algorithm 1, without its end-of-word mark.
+
+    Pairs at first: es 9, st 9, we 2 + 6 = 8, lo 7, ow 7, ne 6, ew 6, wi id de 3, er 2.
+    es = st: the smaller ids are e s.            -> es; now es+t 9, w+es 6, d+es 3
+    es+t 9                                       -> est; w+e is 2 now, w+est 6, d+est 3
+    lo 7 = ow 7: l before o                      -> lo; lo+w 7 -> low; left of w+e: low+e 2
+    e+w 6 = n+e 6 = w+est 6: e before n, w       -> ew; n+ew 6, ew+est 6; n is a byte, ew is not -> new
+    new+est 6                                    -> newest
+    d+est 3 = i+d 3 = w+i 3                      -> dest; i+dest 3 = w+i 3 -> idest; w+idest 3 -> widest
+    e+r 2 = low+e 2: e is a byte, low is not     -> er; low+er 2 -> lower; no pair is left
+    """
+    texts = ["low"] * 5 + ["lower"] * 2 + ["newest"] * 6 + ["widest"] * 3
+    encoding = BytePairEncoding.train(texts, 1000)
+    assert encoding.tokens[259:] == b"es est lo low ew new newest dest idest widest er lower".split()
+    e, s, t = (3 + ord(letter) for letter in "est")
+    assert encoding.merges[:2] == [(e, s), (259, t)]
+    assert encoding.encode("lowest") == [262, 260]  # never seen, and spelt from what was: low + est
+    assert BytePairEncoding.train(texts, 262).merges == encoding.merges[:3]
+
+
+def test_merges_go_from_left_to_right_and_stay_within_words():
+    assert byte_pair.merge([5, 5, 6, 6, 5, 6, 7], (5, 6), 9) == [5, 9, 6, 9, 7]
+    assert byte_pair.merge([5] * 5, (5, 5), 9) == [9, 9, 5]
+    words = "to| be|,| or|  |not_1| «|Straße|»|\n |be|?!|\t\t".split("|")
+    assert byte_pair.split_words("".join(words)) == words
+    assert BytePairEncoding.train(["to be, to be"], 1000).tokens[259:] == [b" b", b"to", b" be", b" to"]
+
+
+# The library knows characters: each byte gets one, in the bytes' order, so that ties break alike.
+STANDS_FOR = [chr(0x4E00 + byte) for byte in range(256)]
+
+
+def disguised(text: str) -> str:
+    return " ".join(
+        "".join(STANDS_FOR[byte] for byte in word.encode()) for word in byte_pair.split_words(text)
+    )
+
+
+def by_the_library(texts: list[str], vocab_size: int) -> Tokenizer:
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    options = {"special_tokens": [PAD, BOS, EOS], "initial_alphabet": STANDS_FOR, "show_progress": False}
+    trainer = trainers.BpeTrainer(vocab_size=vocab_size, **options)
+    tokenizer.train_from_iterator([disguised(text) for text in texts], trainer)
+    return tokenizer
+
+
+# Few letters: ties, overlaps and runs everywhere.
+@given(
+    st.lists(st.text("ab é", max_size=40), max_size=7), st.integers(259, 320), st.text("ab é", max_size=60)
+)
+def test_merges_and_ids_are_those_of_the_library(texts, vocab_size, unseen):
+    encoding, other = BytePairEncoding.train(texts, vocab_size), by_the_library(texts, vocab_size)
+    assert len(encoding) == other.get_vocab_size()
+    assert encoding.encode(unseen) == other.encode(disguised(unseen)).ids
+
+
+@pytest.fixture(scope="module")
+def encodings() -> list:
+    """Our own, again from its merges, and the library's, each learned from the same texts."""
+    own = BytePairEncoding.train(TEXTS, 400)
+    return [own, BytePairEncoding(json.loads(json.dumps(own.merges))), Subwords.train(TEXTS, 400)]
+
+
+def test_merges_of_real_texts_are_those_of_the_library(encodings):
+    other = by_the_library(TEXTS, 400)
+    for encoding in encodings[:2]:
+        assert all(encoding.encode(text) == other.encode(disguised(text)).ids for text in TEXTS)
+
+
+@given(text=st.text())
+def test_no_text_is_lost_and_none_gives_a_special_id(encodings, text):
+    for encoding in encodings:
+        ids = encoding.encode(text)
+        assert encoding.decode(ids) == text
+        assert all(2 < number < len(encoding) for number in ids)
+
+
+@pytest.mark.parametrize("text", [*SENTENCES, EOS, f"{PAD}a{BOS}", f"over {EOS} the street"])
+def test_odd_texts_are_not_lost_either(encodings, text):
+    for encoding in encodings:
+        assert min(encoding.encode(text)) > 2
+        assert encoding.decode(encoding.encode(text)) == text
+
+
+def test_decode_stops_at_the_end_mark_and_shows_no_marks(encodings):
+    for encoding in encodings:
+        low, euro = encoding.encode("low"), encoding.encode("€")
+        assert encoding.decode([1, *low, 0, *low, 2, *low, 2]) == "lowlow"
+        assert encoding.decode([*euro, *euro[:1]]) == "€�"
+
+
+def test_an_encoding_is_kept_in_a_file(encodings, tmp_path):
+    subwords, path = encodings[2], tmp_path / "tokenizer.json"
+    assert subwords.encode_all(iter(TEXTS)) == [subwords.encode(text) for text in TEXTS]
+    cutting = Tokenizer.from_str(subwords.tokenizer.to_str())
+    cutting.enable_truncation(2)
+    cutting.enable_padding(length=50)
+    for tokenizer in (subwords.tokenizer, cutting):  # what a file switches on is off
+        Subwords(Tokenizer.from_str(tokenizer.to_str())).save(path)
+        assert all(Subwords.load(path).encode(text) == subwords.encode(text) for text in TEXTS)
+    for content in (b"", b"{}", b"\xff\xfe"):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"tokenizer\.json: expected a tokenizer.json, got ."):
+            Subwords.load(path)
+    with pytest.raises(ValueError, match=r"expected <pad>, <bos>, <eos> as ids 0, 1, 2, got \['<bos>'"):
+        Subwords(Tokenizer(models.BPE(vocab={BOS: 0, "a": 1}, merges=[])))
+
+
+# ---- Lengths and batches
+
+
+def test_long_sentences_are_refused_or_cut_and_named():
+    long = [7, 8, 9, 10, 11]
+    assert limit_lengths([[], [7], long], 5) == ([[], [7], long], [])
+    sentences = [long, [7, 8, 9], [*long, 2], [2, *long]]
+    cut = ([[7, 8, 9], [7, 8, 9], [7, 8, 2], [2, 7, 8]], [0, 2, 3])
+    assert limit_lengths(sentences, 3, too_long="truncate") == cut
+    complaint = "5 longer: number 0 with 5, number 1 with 6, number 2 with 7, …"
+    with pytest.raises(ValueError, match=f"^sentences: expected at most 3 tokens each, got {complaint}$"):
+        limit_lengths([[7] * n for n in (5, 6, 7, 8, 9)], 3)
+    with pytest.raises(ValueError, match="too_long: expected 'refuse' or 'truncate', got 'drop'"):
+        limit_lengths([[7]], 3, too_long="drop")
+
+
+def test_make_batch_by_hand():
+    batch = make_batch([([7, 8, 9], [5]), ([6], [3, 4])])
+    assert batch.src.tolist() == [[7, 8, 9], [6, 0, 0]]
+    assert batch.tgt_in.tolist() == [[1, 5, 0], [1, 3, 4]]
+    assert batch.tgt_out.tolist() == [[5, 2, 0], [3, 4, 2]]
+
+
+# A pair is recognised by its first source token. As in translation, long sources have long targets.
+LONG = [([100 + n] * (2 + n % 29), [3 + n] * (1 + n % 29 + n % 5)) for n in range(997)]
+TOTAL = sum(len(source) + len(target) + 1 for source, target in LONG)
+KINDS = {
+    "shuffled": partial(Batches, batch_size=17),
+    "of like lengths": partial(TokenBatches, tokens=503),
+    "packed": partial(PackedBatches, tokens=503, length=67),
+}
+EACH_KIND = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+
+
+def firsts(batch) -> list[int]:
+    if isinstance(batch, Batch):
+        return (batch.src[:, 0] - 100).tolist()
+    return (batch.src[(batch.src_segments != 0) & (batch.src_positions == 0)] - 100).tolist()
+
+
+def epoch_of(batches, number: int = 0) -> list:
+    return [batches[step + number * batches.steps_per_epoch] for step in range(batches.steps_per_epoch)]
+
+
+@EACH_KIND
+def test_an_epoch_has_every_pair_once_and_the_next_mixes_them_anew(kind):
+    batches = kind(LONG, seed=0)
+    epochs = [[firsts(batch) for batch in epoch_of(batches, number)] for number in (0, 1)]
+    for epoch in epochs:
+        seen = [n for batch in epoch for n in batch]
+        assert len(seen) == len({*seen}) == (997 if kind is not KINDS["shuffled"] else 997 // 17 * 17)
+    mates = [{n: set(batch) for batch in epoch for n in batch} for epoch in epochs]
+    kept = [len(mates[0][n] & mates[1][n]) / len(mates[0][n]) for n in mates[0].keys() & mates[1].keys()]
+    assert sum(kept) / len(kept) < 0.5
+
+
+@EACH_KIND
+def test_a_batch_is_a_function_of_seed_and_step(kind):
+    one, other, before = kind(LONG, seed=7), kind(LONG, seed=7), torch.get_rng_state()
+    steps = one.steps_per_epoch
+    wanted = {step: one[step] for step in range(2 * steps)}
+    for step in (steps, 3, 2 * steps - 1, 0):  # in any order, as after a restart
+        assert all(torch.equal(a, b) for a, b in zip(other[step], wanted[step], strict=True))
+    assert firsts(kind(LONG, seed=8)[0]) != firsts(wanted[0])
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_batches_are_alike_in_tokens_and_nearly_free_of_padding():
+    def share(kind) -> float:
+        epoch = epoch_of(kind(LONG, seed=0))
+        real = [int((batch.src != 0).sum() + (batch.tgt_out != 0).sum()) for batch in epoch]
+        if kind is not KINDS["shuffled"]:  # an average that a batch may miss by its last pair at either end
+            assert len(epoch) == round(TOTAL / 503)
+            assert all(abs(tokens - 503) <= 64 for tokens in real)
+        return sum(real) / sum(batch.src.numel() + batch.tgt_out.numel() for batch in epoch)
+
+    shuffled, alike, packed = map(share, KINDS.values())
+    assert shuffled < 0.65 < 0.75 < packed
+    assert alike > 0.9
+
+
+def cut_one_by_one(batches: TokenBatches, epoch: int) -> list[list[int]]:
+    """What `TokenBatches` promises, pair by pair: sort a pool, begin the next batch where a middle says so."""
+    sizes = [(len(source), len(target) + 1) for source, target in batches.pairs]
+    total, count = sum(map(sum, sizes)), batches.steps_per_epoch
+    generator = torch.Generator().manual_seed(1_000_003 * batches.seed + epoch)
+    order = []
+    for number, pool in enumerate(torch.randperm(len(sizes), generator=generator).tensor_split(4)):
+        order += sorted(pool.tolist(), key=lambda n: (max(sizes[n]), sum(sizes[n])), reverse=number % 2 == 1)
+    found, before, last = [[] for _ in range(count)], 0, -1
+    for place, number in enumerate(order):
+        middle = int((before + sum(sizes[number]) / 2) * count / total)
+        last = min(max(middle, count - len(order) + place), last + 1)
+        found[last].append(number)
+        before += sum(sizes[number])
+    return [found[number] for number in torch.randperm(count, generator=generator).tolist()]
+
+
+@pytest.mark.parametrize("longest", [2, 7, 61])
+@pytest.mark.parametrize("tokens", [3, 11, 419, 10**6])
+def test_token_batches_are_those_of_a_loop_over_all_pairs_and_never_empty(longest, tokens):
+    draw = random.Random(tokens)
+    some = [([100 + n] * draw.randint(1, longest), [6] * draw.randint(1, longest)) for n in range(211)]
+    batches = TokenBatches(some, tokens, seed=2)
+    for epoch in (0, 5):
+        found = [firsts(batch) for batch in epoch_of(batches, epoch)]
+        assert all(found)
+        assert found == cut_one_by_one(batches, epoch)
+
+
+def test_rows_are_filled_first_fit_longest_first():
+    sizes = [(2, 3), (7, 1), (1, 6), (3, 3), (2, 2)]
+    # 7|1, then 1|6 beside it; 3|3 does not fit and opens the second row; 2|3 goes there, and so does 2|2.
+    assert fill_rows(sizes, 8) == [[1, 2], [3, 0, 4]]
+    assert fill_rows([(5, 1), (5, 1), (1, 3)], 9) == fill_rows([(1, 5), (1, 5), (3, 1)], 9) == [[0, 2], [1]]
+
+
+def test_a_packed_batch_by_hand():
+    batch = make_packed_batch([([7, 8, 9], [5]), ([6], [3, 4]), ([4, 5], [])], 5)
+    assert batch.src.tolist() == [[7, 8, 9, 6], [4, 5, 0, 0]]
+    assert batch.tgt_in.tolist() == [[1, 5, 1, 3, 4], [1, 0, 0, 0, 0]]
+    assert batch.tgt_out.tolist() == [[5, 2, 3, 4, 2], [2, 0, 0, 0, 0]]
+    assert batch.src_segments.tolist() == [[1, 1, 1, 2], [1, 1, 0, 0]]
+    assert batch.src_positions.tolist() == [[0, 1, 2, 0], [0, 1, 0, 0]]
+    assert batch.tgt_segments.tolist() == [[1, 1, 2, 2, 2], [1, 0, 0, 0, 0]]
+    assert batch.tgt_positions.tolist() == [[0, 1, 0, 1, 2], [0, 0, 0, 0, 0]]
+
+
+# ---- Pairs on disk
+
+
+@EACH_KIND
+def test_pairs_on_disk_are_those_of_a_list(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(encoded, "CHUNK", 101)
+    write_pairs(tmp_path / "pairs", iter(LONG), 65_536)
+    on_disk = EncodedPairs(tmp_path / "pairs")
+    assert (tmp_path / "pairs" / "source.ids").stat().st_size == 2 * sum(len(source) for source, _ in LONG)
+    assert all(isinstance(ids.base, np.memmap) for ids in on_disk._ids)
+    assert list(on_disk) == LONG
+    assert list(on_disk[10:400:3][5:50]) == LONG[10:400:3][5:50]
+    assert on_disk[400:10:-7].sizes.tolist() == [[len(s), len(t)] for s, t in LONG[400:10:-7]]
+    assert list(on_disk[:400].within(17)) == [p for p in LONG[:400] if len(p[0]) <= 17 and len(p[1]) <= 16]
+    one, other = kind(LONG, seed=3), kind(on_disk, seed=3)
+    for step in (0, 1, 2 * one.steps_per_epoch + 1):
+        assert all(torch.equal(a, b) for a, b in zip(one[step], other[step], strict=True))
+
+
+def test_what_is_cut_off_is_not_there_and_begins_anew(tmp_path, monkeypatch):
+    monkeypatch.setattr(encoded, "CHUNK", 2)
+
+    def cut_off():
+        yield from LONG[:5]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_pairs(tmp_path / "pairs", cut_off(), 70_000)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / ".pairs.unfinished").mkdir()  # a process that was killed could not tidy up
+    (tmp_path / ".pairs.unfinished" / "source.ids").write_bytes(b"half")
+    write_pairs(tmp_path / "pairs", LONG[:7], 70_000)
+    assert list(EncodedPairs(tmp_path / "pairs")) == LONG[:7]
+    (tmp_path / "pairs" / "target.ids").write_bytes(b"1234")
+    with pytest.raises(ValueError, match=r"^folder: expected 7 pairs, got other files in .*pairs$"):
+        EncodedPairs(tmp_path / "pairs")
+
+
+# ---- Files of sentences
+
+
+def files(folder, *names: str, lines: list[list[str]]) -> list:
+    for name, side in zip(names, lines, strict=True):
+        content = "".join(f"{line}\n" for line in side).encode()
+        (folder / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    return [folder / name for name in names]
+
+
+def test_lines_are_read_side_by_side(tmp_path):
+    # Spaces, a mark at the beginning, and characters that end a line elsewhere.
+    odd = [["\ufeff Fine. ", "", "a\x0bb", "Ünë\r"], ["Gut.\u2028So.", "Nichts.", "c\rd", "e"]]
+    expected = [("Fine.", "Gut.\u2028So."), ("", "Nichts."), ("a\x0bb", "c\rd"), ("Ünë", "e")]
+    assert list(aligned(*files(tmp_path, "a.en.gz", "a.de", lines=odd))) == expected
+
+
+def test_files_that_are_of_no_use_are_named(tmp_path):
+    a, b = files(tmp_path, "a.en", "b.de.gz", lines=[["1", "2"], ["1", "2", "3"]])
+    for pair in ((a, b), (b, a)):
+        with pytest.raises(ValueError, match=r"a\.en: expected as many lines as in .*b\.de\.gz, got 2$"):
+            list(aligned(*pair))
+    b.write_bytes(b.read_bytes()[:-9])
+    with pytest.raises(
+        ValueError, match=r"b\.de\.gz: expected a whole gzip file, got: Compressed file ended"
+    ):
+        list(aligned(b, b))
+    a.write_bytes(b"one\nz\xe4h\n")
+    with pytest.raises(ValueError, match=r"a\.en: expected UTF-8, got the byte 0xe4 in line 2$"):
+        list(aligned(a, a))
+    with pytest.raises(FileNotFoundError, match=r"c\.en: expected a file with a sentence a line, found none"):
+        list(aligned(a, tmp_path / "c.en"))
+
+
+def test_what_is_held_out_is_not_trained_on(tmp_path):
+    lines = [[f"s{n % 90}" for n in range(100)], [f"t{n}" if n % 7 else "" for n in range(100)]]
+    source, target = files(tmp_path, "a.en", "a.de", lines=lines)
+    text = TextFiles(source, target)
+    whole, train = [p for p in zip(*lines, strict=True) if p[1]], list(text.sentences("train"))
+    assert text.sentences("test") == text.held_out == whole[::20]
+    assert not {s for s, _ in train} & {s for s, _ in text.held_out}
+    assert len(train) == 100 - sum(s in {h for h, _ in text.held_out} for s in lines[0])
+    tested = TextFiles(source, target, (target, source))
+    assert len(list(tested.sentences("train"))) == 100
+    assert tested.origin() != text.origin()
+
+
+@pytest.fixture
+def text(tmp_path, monkeypatch) -> TextFiles:
+    """300 pairs, three of them with an empty side, and an empty cache."""
+    monkeypatch.setattr(pooch, "os_cache", lambda name: str(tmp_path / "cache" / name))
+    lines = [[english(n) for n in range(300)], [german(n) for n in range(300)]]
+    lines[0][7] = lines[0][8] = lines[1][200] = ""
+    source, target = files(tmp_path, "n.en", "n.de", lines=lines)
+    return TextFiles(source, target, (source, target))
+
+
+def test_encoding_and_ids_are_made_once_by_one_of_several_processes(text, monkeypatch, capsys):
+    """Threads stand for them: the lock is the system's, and of the file."""
+    monkeypatch.setattr(corpus, "CHUNK", 7)
+    read, original = [], TextFiles.sentences
+    monkeypatch.setattr(TextFiles, "sentences", lambda *asked: read.append(asked[1]) or original(*asked))
+    both, found = threading.Barrier(2, timeout=60), []
+
+    def make():
+        both.wait()
+        found.append(corpus.encoded(text, corpus.joint_encoding(text, 300)))
+
+    threads = [threading.Thread(target=make) for _ in range(2)]
+    _ = [thread.start() for thread in threads], [thread.join() for thread in threads]
+    assert read == ["train", "train"]
+    joint = corpus.joint_encoding(text, 300)
+    whole = [(joint.encode(s), joint.encode(t)) for s, t in original(text, "train") if s and t]
+    assert list(found[0]) == list(found[1]) == whole
+    assert capsys.readouterr().err.count("left out: 3 of 300 pairs, empty on one side or both") == 1
+    assert len(corpus.joint_encoding(text, 290)) == 290
+    text.source.write_text("something else\n" * 300)  # is another corpus
+    other = corpus.joint_encoding(TextFiles(text.source, text.target, text.test), 300)
+    assert other.tokenizer.to_str() != joint.tokenizer.to_str()
+
+
+# ---- Captions, from a server of our own, and WMT14, from a stand-in for the `datasets` library
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """The folder behind a server that stands for the public home; the files' own sums; what was asked for."""
+    folder, sums, asked = tmp_path / "home", {}, []
+    folder.mkdir()
+    for name in multi30k.SHA256:
+        lines = ["Two dogs run.", "A man."] if ".en." in name else ["Zwei Hunde laufen. ", "Ein\u2028Mann."]
+        (path,) = files(folder, name, lines=[lines])
+        sums[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+
+    class Handler(SimpleHTTPRequestHandler):
+        def log_message(self, *arguments):
+            asked.append(self.path)
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=folder))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_port}/"
+    monkeypatch.setattr(multi30k, "HOMES", (url, f"{url}mirror/"))
+    monkeypatch.setattr(multi30k, "SHA256", sums)
+    monkeypatch.setattr(pooch, "os_cache", lambda name: tmp_path / "cache" / name)
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    monkeypatch.delenv(multi30k.VARIABLE, raising=False)
+    yield folder, asked
+    server.shutdown()
+    server.server_close()
+
+
+def test_captions_are_fetched_once_and_held_against_their_sums(home, tmp_path):
+    folder, asked = home
+    expected = [("Two dogs run.", "Zwei Hunde laufen."), ("A man.", "Ein\u2028Mann.")]
+    assert multi30k.sentences("validation") == multi30k.sentences("validation") == expected
+    assert len(asked) == 2
+    kept = tmp_path / "cache" / "transformer-lessons" / "multi30k"
+    (kept / "val.en.gz").write_bytes(b"half a file")
+    (folder / "mirror").mkdir()
+    (folder / "val.en.gz").rename(folder / "mirror" / "val.en.gz")
+    assert multi30k.sentences("validation") == expected  # fetched again, from the second home
+    (folder / "train.en.gz").write_bytes(gzip.compress(b"Something else.\n"))
+    with pytest.raises(
+        OSError, match=r"train\.en\.gz: .*SHA256.*404.*TRANSFORMER_LESSONS_DATA names a folder"
+    ):
+        multi30k.sentences("train")
+    assert not [path for path in kept.iterdir() if "train.en" in path.name]
+
+
+@pytest.mark.parametrize("below", ["", "multi30k"])
+def test_a_folder_of_captions_that_was_named_is_only_read(home, tmp_path, monkeypatch, below):
+    folder, asked = home
+    (tmp_path / "named").mkdir()
+    folder.rename(tmp_path / "named" / below)
+    monkeypatch.setenv(multi30k.VARIABLE, str(tmp_path / "named"))
+    assert len(multi30k.sentences("test")) == 2
+    path = tmp_path / "named" / below / "train.de.gz"
+    path.write_bytes(b"")
+    with pytest.raises(ValueError, match=r"train\.de\.gz: expected SHA-256 \w{64}, got "):
+        multi30k.sentences("train")
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match=r"DATA: expected a folder with train\.de\.gz, got .*named$"):
+        multi30k.sentences("train")
+    assert asked == []
+
+
+def test_wmt14_is_streamed_in_one_fixed_revision_or_read_from_a_folder(tmp_path, monkeypatch):
+    library, asked = types.ModuleType("datasets"), []
+    rows = iter([{"translation": {"de": "Ja.", "en": "Yes. "}}, None])
+    library.load_dataset = lambda *where, **how: asked.append((*where, *how.values())) or rows
+    monkeypatch.setitem(sys.modules, "datasets", library)
+    monkeypatch.delenv(wmt14.VARIABLE, raising=False)
+    stream = wmt14.sentences("test")
+    assert next(stream) == ("Yes.", "Ja.")
+    assert asked == [("wmt/wmt14", "de-en", "test", wmt14.REVISION, True)]
+    with pytest.raises(
+        OSError, match=r"wmt/wmt14: expected to stream it, got TypeError: .* no network, TRANS"
+    ):
+        next(stream)
+    monkeypatch.setenv(wmt14.VARIABLE, str(tmp_path))
+    (tmp_path / "wmt14").mkdir()
+    files(tmp_path / "wmt14", "test.en.gz", "test.de", lines=[["One."], ["Eins."]])
+    assert list(wmt14.sentences("test")) == [("One.", "Eins.")]
+    with pytest.raises(FileNotFoundError, match=r"DATA: expected a folder with wmt14/train\.en\.gz, got "):
+        list(wmt14.sentences("train"))
+
+
+def test_a_missing_library_is_named_with_what_brings_it(monkeypatch, text):
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    monkeypatch.delenv(wmt14.VARIABLE, raising=False)
+    for extra, call in (("subwords", lambda: corpus.joint_encoding(text, 300)), ("wmt14", wmt14.sentences)):
+        wanted = rf'expected an installed library, got none: pip install "transformer-lessons\[{extra}\]"$'
+        with pytest.raises(ImportError, match=wanted):
+            list(call("test") if call is wmt14.sentences else call())

@@ -1,0 +1,13 @@
+"""Libraries that only some users need: the package works without them."""
+
+from importlib import import_module
+from types import ModuleType
+
+
+def library(name: str, *, extra: str) -> ModuleType:
+    """Import it; ImportError says which extra of ours brings it."""
+    try:
+        return import_module(name)
+    except ImportError:
+        install = f'pip install "transformer-lessons[{extra}]"'
+        raise ImportError(f"{name}: expected an installed library, got none: {install}") from None
