@@ -10,8 +10,7 @@ import pytest
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data import wmt14
 from transformer_lessons.tools import cli, costs
-from transformer_lessons.tools.costs import BatchShape
-from transformer_lessons.tools.costs.cards import CARDS
+from transformer_lessons.tools.costs import CARDS, BatchShape
 from transformer_lessons.trainer import configs
 from transformer_lessons.trainer.config import TrainingConfig
 from transformer_lessons.trainer.runs import read_settings
@@ -101,7 +100,7 @@ def test_disk_and_epochs():
     """Weights and two moments in a checkpoint, the weights once more as the model and once in each snapshot."""
     sizes = []
     for config, snapshots in zip(MODELS.values(), (5, 20), strict=True):
-        sizes.append((3 + 1 + snapshots) * 4 * costs.parameters(config).total / 1e9)
+        sizes.append((3 + 1 + snapshots) * 4 * costs.parameters(config) / 1e9)
     ids = wmt14.PAIRS["train"] * (60 * 2 + 2 * 8) / 1e9
     wanted = (
         f"{ids:.1f} GB for the ids, if a pair has 60 tokens; a run's folder takes {sizes[0]:.1f} GB for base"
