@@ -84,6 +84,7 @@ CELLS = ["first", "second"]
 TESTED = ["test_last", "test_one", "test_three", "test_two[0]", "test_two[1]", "test_two[2]"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("workers", [(), ("--numprocesses=2", "--dist=loadfile")], ids=["alone", "workers"])
 def test_passes_are_left_out_until_a_file_changes(project, workers):
     assert run(project, *workers)[0] == [*CELLS, *TESTED]
@@ -111,6 +112,7 @@ def test_what_failed_runs_again_and_half_a_notebook_runs_whole(project):
     assert run(project)[0] == []
 
 
+@pytest.mark.full
 def test_a_run_that_is_killed_leaves_its_passes(project):
     (project / "cut").touch()
     _, killed = run(project)
@@ -119,6 +121,7 @@ def test_a_run_that_is_killed_leaves_its_passes(project):
     assert run(project)[0] == ["test_last"]
 
 
+@pytest.mark.full
 def test_all_workers_select_the_same_when_one_is_replaced(project):
     (project / "cut").touch()
     _, crashed = run(project, "--numprocesses=1")
@@ -127,6 +130,7 @@ def test_all_workers_select_the_same_when_one_is_replaced(project):
     assert run(project, "--numprocesses=1")[0] == ["test_last"]
 
 
+@pytest.mark.full
 def test_without_git_or_without_full_nothing_is_left_out(project):
     subprocess.run(["git", "add", "."], cwd=project, check=True)
     (project / ".git").rename(project / "not-git")
