@@ -58,9 +58,8 @@ def test_who_imports_whom(path):
             is_light = package in sys.stdlib_module_names or package in ("torch", "jaxtyping")
             assert room or is_light, f"the canon imports {name}"
         elif rest and rest[0] != room:
-            is_canon = (
-                rest[0] in (*CANON.split(), "__version__") and room != "checks"
-            )  # which have copies of their own, `checks.guarded`
+            # The checks have copies of their own, `checks.guarded`.
+            is_canon = rest[0] in (*CANON.split(), "__version__") and room != "checks"
             assert is_canon or rest[0] in ROOMS[room], f"{label(path)} imports {name}"
 
 
