@@ -326,7 +326,9 @@ def public_names() -> dict[str, object]:
 
 
 # What commands run.
-UNLISTED = set("__init__ __main__ cli configs doctor submission oracles tools.cli tools.doctor tools.submission trainer.runs trainer.configs data.libraries".split())
+UNLISTED = set(
+    "__init__ __main__ oracles tools.cli tools.doctor tools.submission trainer.runs trainer.configs data.libraries".split()
+)
 
 
 def is_own(thing: object, module: object) -> bool:
