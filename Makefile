@@ -86,8 +86,12 @@ model: setup  ## retrain the committed number-words model, and draw the README's
 coverage: setup  ## which lines of the package do the tests run? at least 97%, or it fails
 	$(RUN) -m pytest tests --cov=transformer_lessons --cov-report=term-missing:skip-covered --cov-fail-under=97
 
-mutants: setup  ## break the package one place at a time: do tests notice? (hours; quick: MODULES='masks --own')
-	$(RUN) -m benchmarks.mutants $(MODULES)
+# mutmut gets an environment on top of this one, so that nothing else needs it. What lives: `mutants/` keeps it.
+MUTMUT := VIRTUAL_ENV='$(abspath $(VENV))' $(RUN) -m uv run --no-project --active --with mutmut==3.8.1 mutmut
+
+mutants: setup  ## break canon and fast/ one place at a time: do tests notice? (an hour; less: MODULES='masks fast.losses')
+	$(MUTMUT) run --max-children $(WORKERS) $(MODULES:%='transformer_lessons.%.*')
+	@$(MUTMUT) results
 
 size: setup  ## how many files, lines and lines of code each room of the package has
 	$(RUN) -m book.size

@@ -8,7 +8,6 @@ Writes ``transformer_lessons/records/a_class.json``.
 """
 
 import argparse
-import hashlib
 import json
 import logging
 import os
@@ -18,8 +17,6 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import nbformat
@@ -30,12 +27,10 @@ from tqdm import tqdm
 from benchmarks.agreement import PLAIN, Course
 from exercises import release
 from exercises.autograder.rehearse import students
-from transformer_lessons.data.files import read_json, write_json
+from transformer_lessons.data.files import write_json
 from transformer_lessons.trainer.runs import versions
 
 RECORD = release.HERE.parent / "transformer_lessons" / "records" / "a_class.json"
-JOURNAL = release.HERE.parent / "runs" / "a_class" / "journal.json"
-MEASURED = ("exercises", "transformer_lessons")  # all programs of these folders
 ASSIGNMENT = "ps03_attention"
 SIZES, WORKERS, ALONE = (10, 100, 1000), 2, 300
 PLAIN_ONES = 50
@@ -133,34 +128,13 @@ def parts(most: int) -> list[tuple[int, int]]:
     )
 
 
-def program() -> str:
-    """A digest of what is measured: parts of two versions make no record."""
-    files = [path for folder in MEASURED for path in sorted((release.HERE.parent / folder).rglob("*.py"))]
-    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
-
-
-def measured(name: str, measure: Callable[[], dict]) -> dict:
-    """What was measured before of this program, or else is now; kept, so that an interrupted run goes on."""
-    known = read_json(JOURNAL) if JOURNAL.exists() else {}
-    parts = known["parts"] if known.get("program") == program() else {}
-    if name not in parts:
-        parts[name] = measure()
-        JOURNAL.parent.mkdir(parents=True, exist_ok=True)
-        write_json(JOURNAL, {"program": program(), "parts": parts})
-    print(name, json.dumps(parts[name]), flush=True)
-    return parts[name]
-
-
 def main() -> int:
     """Measure, print, and write the record."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--most", type=int, default=SIZES[-1], metavar="N", help="a smaller class, to try it")
-    parser.add_argument("--again", action="store_true", help="forget what was measured before")
     options = parser.parse_args()
     logging.getLogger("traitlets").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
-    if options.again:
-        JOURNAL.unlink(missing_ok=True)
     group = [one.notebook for one in students(2 * options.most, ASSIGNMENT) if one.notebook][: options.most]
     few, runs = min(PLAIN_ONES, options.most), {}
     with tempfile.TemporaryDirectory() as name:
@@ -171,8 +145,9 @@ def main() -> int:
             return timed(source, folder / f"course-{size}-{workers}", workers)
 
         for part in parts(options.most):
-            runs[part] = measured("{} by {}".format(*part), partial(one, *part))
-        theirs = measured(f"{few} by nbgrader", lambda: plain(folder / "plain", group[:few]))
+            runs[part] = one(*part)
+            print(json.dumps(runs[part]), flush=True)
+        theirs = plain(folder / "plain", group[:few])
     alone = min(ALONE, options.most)
     found = {
         "assignment": ASSIGNMENT,

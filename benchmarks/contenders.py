@@ -1,20 +1,23 @@
 """Other implementations and ours at the same sizes, each with a training step as its users write it."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from functools import partial
 from itertools import count
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data.batches import Batch, Batches, TokenBatches
 from transformer_lessons.encodings import sinusoidal
+from transformer_lessons.fast import accelerate
+from transformer_lessons.fast.losses import batch_loss
+from transformer_lessons.masks import padding_mask
 from transformer_lessons.model import Transformer
-from transformer_lessons.tools import costs
 from transformer_lessons.trainer import Trainer, TrainingConfig
-from transformer_lessons.trainer.loss import batch_loss
 
 SMOOTHING, CLIP = 0.1, 1.0
 
@@ -169,7 +172,7 @@ def our_steps(
 
 def forward_and_backward(batch: Batch, config: TransformerConfig) -> Callable[[], int]:
     """Of our model, in evaluation mode: no dropout, no optimiser."""
-    model = Transformer(config).eval()
+    model = accelerate(Transformer(config)).eval()
 
     def step() -> int:
         model.zero_grad()
@@ -225,9 +228,60 @@ class Same(Batches):
 
 
 def step_flops(batch: Batch, config: TransformerConfig) -> int:
-    """Operations of our forward and backward pass where nothing is padding, by the formulas of `costs`.
+    """Operations of our forward and backward pass where nothing is padding, as torch counts them.
 
     A causal kernel leaves out the later half of the scores, and is given the whole of them here, as is usual.
     """
-    shape = costs.BatchShape(*batch.src.shape, batch.tgt_in.size(1))
-    return costs.training_operations(config, shape)
+    model = Transformer(config).to("meta")
+    with FlopCounterMode(display=False) as counter:
+        model(batch.src.to("meta"), batch.tgt_in.to("meta")).sum().backward()
+    return counter.get_total_flops()
+
+
+# --- Decoding
+
+
+def column_major(model: Transformer) -> Transformer:
+    """A copy for decoding alone, its weights stored by columns: ``y = W x`` is then a sum of columns.
+
+    Shapes, names and ties stay. For one x, W is read once and little else is done: its order in memory decides.
+    """
+    copied = deepcopy(model).requires_grad_(False)
+    for module in copied.modules():
+        if isinstance(module, nn.Linear):
+            module.weight.data = module.weight.data.T.contiguous().T
+    return copied
+
+
+@torch.no_grad()
+def without_cache(model: Transformer, src: Tensor, *, max_length: int) -> Tensor:
+    """Greedy decoding that reads all tokens so far in each step, where nothing ends."""
+    src_mask = padding_mask(src, model.config.pad_id)
+    memory = model.encode(src, src_mask)
+    tokens = src.new_full((len(src), 1), model.config.bos_id)
+    for _ in range(max_length):
+        logits = model.output(model.decode(tokens, memory, src_mask)[:, -1:])
+        tokens = torch.cat([tokens, logits.argmax(-1)], dim=1)
+    return tokens[:, 1:]
+
+
+def decoding_products(model: Transformer, rows: int, length: int) -> Callable[[], int]:
+    """The limit: in each step each row meets every matrix of the decoder, and nothing else is done.
+
+    Left out are W_k and W_v of the encoder's output, which are needed once, and all of attention.
+    """
+    weights = [
+        module.weight
+        for name, module in [*model.decoder_layers.named_modules(), ("output", model.output)]
+        if isinstance(module, nn.Linear) and not name.endswith(("cross_attention.W_k", "cross_attention.W_v"))
+    ]
+    vectors = {w.size(1): torch.randn(rows, 1, w.size(1), device=w.device) for w in weights}
+
+    @torch.no_grad()
+    def multiply() -> int:
+        for _ in range(length):
+            for weight in weights:
+                F.linear(vectors[weight.size(1)], weight)
+        return rows * length
+
+    return multiply

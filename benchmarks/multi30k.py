@@ -24,14 +24,14 @@ from transformer_lessons.data.files import read_json, write_json
 from transformer_lessons.trainer.config import TrainingConfig
 from transformer_lessons.trainer.evaluation import evaluate_bleu
 from transformer_lessons.trainer.runs import choose_device, new_trainer, read_settings, run, versions
-from transformer_lessons.trainer.tasks import Multi30k, batches
+from transformer_lessons.trainer.tasks import TASKS, Task, batches
 
 RECORD = Path(__file__).parent.parent / "transformer_lessons" / "records" / "multi30k.json"
 CURVE = 50  # points of the training curve that are kept
 
 
 def measure(
-    task: Multi30k,
+    task: Task,
     tokenisers: tuple,
     sizes: dict,
     config: TrainingConfig,
@@ -81,7 +81,7 @@ def padding(data: Batches | TokenBatches) -> float:
     return round(1 - real / everything, 4)
 
 
-def describe(task: Multi30k, tokenisers: tuple, max_length: int, config: TrainingConfig) -> dict:
+def describe(task: Task, tokenisers: tuple, max_length: int, config: TrainingConfig) -> dict:
     """The data, and what batches make of it."""
     data = batches(task.pairs(*tokenisers, config), max_length, config)
     return {
@@ -114,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, default=RECORD, metavar="FILE", help="%(default)s")
     parser.add_argument("--again", action="store_true", help="measure the seeds that the record has, too")
     chosen = parser.parse_args(arguments)
-    task, device = Multi30k(), choose_device(chosen.device)
+    task, device = TASKS["multi30k"], choose_device(chosen.device)
     sizes, config = read_settings(chosen.config, task)
     config = replace(config, steps=chosen.steps or config.steps)
     settings = {"model": sizes, "training": asdict(config)}

@@ -17,12 +17,12 @@ from functools import partial
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
-from torch import nn
 
 from benchmarks.contenders import (
     PEERS,
     Same,
+    column_major,
+    decoding_products,
     forward_and_backward,
     marian,
     our_steps,
@@ -30,6 +30,7 @@ from benchmarks.contenders import (
     products_alone,
     real_tokens,
     step_flops,
+    without_cache,
 )
 from benchmarks.measuring import (
     OURS,
@@ -41,13 +42,14 @@ from benchmarks.measuring import (
     ratios,
     share,
 )
-from transformer_lessons.attention import fused_attention, scaled_dot_product_attention
+from transformer_lessons.attention import scaled_dot_product_attention
 from transformer_lessons.data import multi30k
 from transformer_lessons.data.batches import Batches, TokenBatches
 from transformer_lessons.data.files import read_json, write_json
 from transformer_lessons.data.subwords import Subwords
-from transformer_lessons.decoding import greedy
-from transformer_lessons.decoding_steps import column_major
+from transformer_lessons.fast import accelerate
+from transformer_lessons.fast.decoding import greedy
+from transformer_lessons.fast.kernels import fused_attention
 from transformer_lessons.model import Transformer, TransformerConfig
 from transformer_lessons.trainer.runs import versions
 
@@ -112,12 +114,14 @@ def translating(
     """Greedy decoding of as many sentences and tokens; the end mark is never the likeliest."""
     draw = torch.Generator().manual_seed(0)
     src = torch.randint(3, config.target_vocab_size, (rows, 20), generator=draw).to(device)
-    own, other = (model.to(device).eval() for model in (Transformer(config), marian("sdpa", config)))
+    own, other = (
+        model.to(device).eval() for model in (accelerate(Transformer(config)), marian("sdpa", config))
+    )
     own.output.weight.data[own.config.eos_id] = 0.0
     by_columns = column_major(own)
 
-    def by_ours(model: Transformer, **options: bool) -> int:
-        said = greedy(model, src, max_length=length, **options)
+    def by_ours(decode: Callable, model: Transformer, **options: bool) -> int:
+        said = decode(model, src, max_length=length, **options)
         assert said.shape == (rows, length), said.shape
         return said.numel()
 
@@ -135,12 +139,12 @@ def translating(
         return rows * length
 
     contenders = {
-        OURS: partial(by_ours, own),
-        COMPILED: partial(by_ours, own, compiled=True),
-        BY_COLUMNS: partial(by_ours, by_columns),
-        BOTH: partial(by_ours, by_columns, compiled=True),
+        OURS: partial(by_ours, greedy, own),
+        COMPILED: partial(by_ours, greedy, own, compiled=True),
+        BY_COLUMNS: partial(by_ours, greedy, by_columns),
+        BOTH: partial(by_ours, greedy, by_columns, compiled=True),
         "Marian, cached": by_marian,
-        "ours, without a cache": partial(by_ours, own, use_cache=False),
+        "ours, without a cache": partial(by_ours, without_cache, own),
         "its products alone": decoding_products(own, rows, length),
         "its products alone, by columns": decoding_products(by_columns, rows, length),
     }
@@ -153,47 +157,16 @@ def translating(
     return {**compared(speeds), **{name: ratios(speeds, one) for name, one in fastest.items()}}
 
 
-def decoding_products(model: Transformer, rows: int, length: int) -> Callable[[], int]:
-    """The limit: in each step each row meets every matrix of the decoder, and nothing else is done.
-
-    Left out are W_k and W_v of the encoder's output, which are needed once, and all of attention.
-    """
-    known = {f"cross_attention.W_{letter}" for letter in "kv"}
-    weights = [
-        module.weight
-        for name, module in [*model.decoder_layers.named_modules(), ("output", model.output)]
-        if isinstance(module, nn.Linear) and name.partition(".")[2] not in known
-    ]
-    vectors = {w.size(1): torch.randn(rows, 1, w.size(1), device=w.device) for w in weights}
-
-    @torch.no_grad()
-    def multiply() -> int:
-        for _ in range(length):
-            for weight in weights:
-                F.linear(vectors[weight.size(1)], weight)
-        return rows * length
-
-    return multiply
-
-
 def attention_memory(length: int = 4096) -> dict:
     """Causal attention, forward and backward, of one sentence: step by step, and fused."""
     shape = 1, SMALL.num_heads, length, SMALL.d_model // SMALL.num_heads
-    query, key, value = (torch.randn(shape, requires_grad=True) for _ in range(3))
+    inputs = [torch.randn(shape, requires_grad=True) for _ in range(3)]
 
-    def step_by_step(dropout: float) -> None:
-        output = scaled_dot_product_attention(query, key, value, is_causal=True, dropout=dropout)[0]
-        torch.autograd.grad(output.sum(), (query, key, value))
+    def work(attention: Callable) -> None:
+        torch.autograd.grad(attention(*inputs, is_causal=True)[0].sum(), inputs)
 
-    def fused(dropout: float) -> None:
-        output = fused_attention(query, key, value, is_causal=True, dropout=dropout)
-        torch.autograd.grad(output.sum(), (query, key, value))
-
-    found = {}
-    for name, dropout in (("without dropout", 0.0), ("with dropout", SMALL.dropout)):
-        most, least = (peak_bytes(partial(work, dropout)) for work in (step_by_step, fused))
-        found[name] = {"step_by_step": most, "fused": least, "share": round(least / most, 4)}
-    return found
+    most, least = (peak_bytes(partial(work, way)) for way in (scaled_dot_product_attention, fused_attention))
+    return {"without dropout": {"step_by_step": most, "fused": least, "share": round(least / most, 4)}}
 
 
 def parts(rounds: int) -> dict[str, Callable[[], dict]]:

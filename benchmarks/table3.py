@@ -25,10 +25,13 @@ from transformer_lessons.data import number_words
 from transformer_lessons.data.batches import Batches, make_batch
 from transformer_lessons.data.files import read_json, write_json
 from transformer_lessons.decoding import evaluating
+from transformer_lessons.fast.losses import batch_loss
+from transformer_lessons.feed_forward import linear
 from transformer_lessons.model import Transformer, TransformerConfig
-from transformer_lessons.trainer import Trainer, TrainingConfig, batch_loss
+from transformer_lessons.trainer import Trainer, TrainingConfig
 from transformer_lessons.trainer.evaluation import evaluate_number_words, in_chunks
 from transformer_lessons.trainer.runs import NUMBER_WORDS_MODEL, versions
+from transformer_lessons.variants import rotary_attention
 
 RECORD = Path(__file__).parent.parent / "transformer_lessons" / "records" / "table3.json"
 SHORT = 9  # English tokens; the longest numbers have twelve
@@ -45,6 +48,7 @@ class Row:
     training: dict = field(default_factory=dict)
     d_k: int | None = None
     has_positions: bool = True
+    is_rotary: bool = False
     position_scale: float = 1.0
     only_short: bool = False
 
@@ -66,8 +70,9 @@ def _few(dropout: float) -> Row:
 
 
 def _short(position: str) -> Row:
-    model = {"position": position}
-    return _longer(Row("length", f"only short numbers, {position} positions", model, only_short=True))
+    model = {} if position == "rotary" else {"position": position}
+    row = Row("length", f"only short numbers, {position} positions", model, only_short=True)
+    return _longer(replace(row, is_rotary=position == "rotary"))
 
 
 BASE = Row("base", "base")
@@ -100,25 +105,35 @@ ROWS = (
 )
 
 
+class NarrowKeys(MultiHeadAttention):
+    """Queries and keys of another width than values."""
+
+    def __init__(self, d_model: int, num_heads: int, d_k: int):
+        super().__init__(d_model, num_heads)
+        self.num_heads = num_heads
+        self.W_q, self.W_k = linear(d_model, num_heads * d_k), linear(d_model, num_heads * d_k)
+
+    def split(self, x: torch.Tensor) -> torch.Tensor:
+        """Into heads, however wide."""
+        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+
+
 def new_model(row: Row) -> Transformer:
     """An untrained model of that row, drawn from torch's current random state."""
     source, target = number_words.vocabularies()
     sizes = {**NUMBER_WORDS_MODEL, **row.model}
     model = Transformer(TransformerConfig(len(source), len(target), **sizes))
-    if row.d_k is not None:
-        d_v = model.config.d_model // model.config.num_heads
-        for layer in [*model.encoder_layers, *model.decoder_layers]:
-            for name in ("self_attention", "cross_attention"):
-                if hasattr(layer, name):
-                    heads = model.config.num_heads
-                    setattr(
-                        layer, name, MultiHeadAttention(model.config.d_model, heads, d_k=row.d_k, d_v=d_v)
-                    )
+    layers = [*model.encoder_layers, *model.decoder_layers]
+    for layer in layers if row.d_k is not None else ():
+        for name in {"self_attention", "cross_attention"} & {name for name, _ in layer.named_children()}:
+            setattr(layer, name, NarrowKeys(model.config.d_model, model.config.num_heads, row.d_k))
+    for layer in layers if row.is_rotary else ():
+        layer.self_attention.attention = rotary_attention
     if row.position_scale != 1.0:
         with torch.no_grad():
             for embedding in (model.source_embedding, model.target_embedding):
                 embedding.position.table *= row.position_scale
-    if not row.has_positions:
+    if not row.has_positions or row.is_rotary:
         model.source_embedding.position = model.target_embedding.position = None
     return model
 

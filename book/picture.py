@@ -8,8 +8,8 @@ mpl.use("Agg")
 
 from transformer_lessons.data import number_words
 from transformer_lessons.data.batches import make_batch
-from transformer_lessons.tools.attention_maps import attention_maps
 from transformer_lessons.tools import plotting
+from transformer_lessons.tools.attention_maps import attention_maps
 from transformer_lessons.trainer.checkpoints import load_model
 
 PICTURE = Path(__file__).parent / "_static" / "cross_attention.svg"

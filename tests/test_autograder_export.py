@@ -599,11 +599,7 @@ NO_GRADEBOOK = (
             {},
             "template: expected 11 cells in each row, got 13 in one",
         ),
-        (
-            ("canvas", {"ps09": []}, CANVAS),
-            {},
-            r"for ps09, got Notes, Exercise 3: Attention \(4711\), ",
-        ),
+        (("canvas", {"ps09": []}, CANVAS), {}, r"for ps09, got Notes, Exercise 3: Attention \(4711\), "),
         (("canvas", ADA, CANVAS), {"ps9": "x"}, "columns: expected some of ps02_masks, got ps9"),
         (("canvas", ADA, CANVAS), {ASSIGNMENT: "x"}, "template: expected one column for x, got Notes"),
         (
@@ -611,11 +607,7 @@ NO_GRADEBOOK = (
             {},
             "one column for ps02-masks, got ps02 masks",
         ),
-        (
-            ("canvas", ADA, CANVAS.replace("Notes", "PS02 Masks")),
-            {},
-            "for ps02_masks, got PS02 M.*, ps02",
-        ),
+        (("canvas", ADA, CANVAS.replace("Notes", "PS02 Masks")), {}, "for ps02_masks, got PS02 M.*, ps02"),
         (("moodle", ADA, CANVAS), {}, "template: expected a grading worksheet of Moodle, .* got Student"),
         (("moodle", ADA, MOODLE.replace(",Grade,", ",Mark,")), {}, "with the columns Grade, got Identifier"),
         (

@@ -271,10 +271,7 @@ def test_what_a_test_cell_puts_out_is_dropped_and_so_is_a_second_one():
     notebook = handed_in()
     notebook.cells[3].outputs = [output_of("stream", text=f"{HIDDEN}\nsecret of the test")]
     notebook.cells[2].outputs = [output_of("stream", text="of the check")]
-    notebook.cells += [
-        *notebook.cells[2:4],
-        code_cell(HIDDEN, metadata=marks("other", grade=True, points=1)),
-    ]
+    notebook.cells += [*notebook.cells[2:4], code_cell(HIDDEN, metadata=marks("other", grade=True, points=1))]
     text = shown(page(notebook, RELEASED, Result("Ada", "ps99", (DONE,))))
     assert "secret of the test" not in text
     assert "of the check" in text

@@ -17,14 +17,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from exercises.autograder.flags import (
-    GIVEN,
-    SOLVES,
-    Noticing,
-    answered,
-    from_calls,
-    in_source,
-)
+from exercises.autograder.flags import GIVEN, SOLVES, Noticing, answered, from_calls, in_source
 from exercises.autograder.flags.known import CHECKS, ORDINARY, PACKAGE, WATCHED, sentence
 from exercises.autograder.flags.names import PRELUDE
 from exercises.autograder.flags.text import units_of, without_magics
@@ -205,7 +198,6 @@ HONEST = [
         "def test(x):\n    assert nn.LayerNorm(3)(x).equal(LayerNorm(3)(x))\n\n\ntest(3)",
     ),
     ("ps05", "class LayerNorm: ...", "import sacrebleu, transformers\nprint(transformers.__version__)"),
-    ("ps01", "class TokenEmbedding(nn.Embedding): ...", "nn.Embedding(3, 5)(ids) + F.embedding(ids, w)"),
     (
         "ps06",
         "norm = nn.LayerNorm(3)\nattend = MultiHeadAttention(6, 2)",
@@ -216,7 +208,6 @@ HONEST = [
         "from transformer_lessons.attention import MultiHeadAttention as M\nM(6, 2)(x)",
         "causal_mask(3)",
     ),
-    ("ps07", "a = pad_sequence(b)\nF.kl_div(a, b) + F.log_softmax(a, -1)", "F.cross_entropy(a, b)"),
     (
         "ps08",
         "with evaluating(model):\n    model.eval()\n    a.topk(3)",
@@ -242,12 +233,6 @@ HONEST = [
         "x @ y.mT",
         "import transformer_lessons\nprint(transformer_lessons.__version__)\nhelp(checks.require)",
     ),
-    (
-        "ps03",
-        "x @ y.mT",
-        "print(checks)\ndir(checks)\nchecks.require?\n?checks\n%timeit f(x)\n%matplotlib inline",
-    ),
-    ("ps03", "x @ y.mT", "!nvidia-smi\n!ls -l\nfiles = !ls\n!pip install transformer_lessons\n%pip list"),
     ("ps03", "x @ y.mT", "%%time\nx = 3\n%%bash"),
     (
         "ps03",
@@ -266,15 +251,9 @@ HONEST = [
     ),
     (
         "ps03",
-        "exec('a = 3')\neval('a + 4')",
-        "open('notes.txt')\nprint('I like transformer_lessons. Do you?')",
-    ),
-    (
-        "ps03",
         "getattr(F, activation)(x)\ngetattr(self, 'mask')",
         "import einops\neinops.rearrange(x, 'a b -> b a')",
     ),
-    ("ps03", "scores = (x\n%3)", "def f(x):\n    return x % 3\n\n\n%time f(x)"),
     (
         "ps10",
         "def is_right(attention):\n    F.scaled_dot_product_attention(q, k, v)",
@@ -290,17 +269,6 @@ HONEST = [
         "getattr(checks, 'require')('layer_norm', f)",
         "names.get('load', 'x')\nself.a = 3, 5\na.b, c = nn, 3",
     ),
-    (
-        "ps05",
-        "class Own:\n    def assemble(self):\n        self.assemble()",
-        "!pip install ./transformer_lessons/a.whl",
-    ),
-    (
-        "ps05",
-        "from torch import *\n\n\nclass LayerNorm: ...\n\n\nLayerNorm()",
-        "from math import *\nLayerNorm()",
-    ),
-    ("ps08", "def bleu(candidates, references):\n    reference = 3\n    return pair.reference", "Counter(x)"),
 ]
 
 
@@ -718,33 +686,24 @@ RUN = [
     ("x = open(checks.__file__)  #" + " long" * 99, ["read checks/__init__.py"]),
     ("from pathlib import Path\nx = Path(checks.__file__).read_bytes()", ["read checks/__init__.py"]),
     ("import os\nos.chdir(os.path.dirname(checks.__file__))\nx = open('core.py')", ["read checks/core.py"]),
-    ("import pkgutil\nx = pkgutil.get_data('transformer_lessons', 'masks.py')", ["read masks.py"]),
     (
         "from importlib import resources\nx = (resources.files(checks) / 'plain.py').read_text()",
         ["read checks/plain.py"],
     ),
-    ("x = checks.__loader__.get_source('transformer_lessons.checks')", ["read checks/__init__.py"]),
     ("%pycat {checks.__file__}", ["read checks/__init__.py"]),
     ("try:\n    open('__pycache__/x.pyc')\nexcept OSError:\n    pass", ["read checks/__pycache__/x.pyc"]),
     ("import transformer_lessons.schedule", ["import transformer_lessons.schedule"]),
     (
-        "import importlib\nx = importlib.import_module('transformer_lessons.cache')",
-        ["import transformer_lessons.cache"],
+        "import importlib\nx = importlib.import_module('transformer_lessons.losses')",
+        ["import transformer_lessons.losses"],
     ),
     (
-        "exec('from transformer_' + 'lessons import distributed')",
+        "exec('from transformer_' + 'lessons.trainer import distributed')",
         ["import transformer_lessons.trainer.distributed"],
     ),
-    ("x = list(map(__import__, ['transformer_lessons.records']))", ["import transformer_lessons.records"]),
     (
-        "def f(*_):\n    import transformer_lessons.trainer.interruption\nreport = checks.check('causal_mask', f)",
-        ["import transformer_lessons.trainer.interruption"],
-    ),
-    ("x = [open('core.py') for _ in range(99)]", ["read checks/core.py"]),
-    (
-        "linecache.clearcache()\nimport traceback\ntry:\n    checks.task('no')\n"
-        "except ValueError:\n    traceback.print_exc()",
-        [],
+        "def f(*_):\n    import transformer_lessons.trainer.resuming\nreport = checks.check('causal_mask', f)",
+        ["import transformer_lessons.trainer.resuming"],
     ),
     (
         "linecache.clearcache()\nimport warnings\nwarnings.warn_explicit('x', UserWarning, checks.__file__, 5)",
@@ -795,7 +754,9 @@ def test_what_a_cell_imports_and_reads_is_noted(noted, number, expected):
 
 def test_a_note_has_the_line_of_the_cell(noted):
     by_name = {note["name"]: note["line"] for notes in noted for note in notes}
-    assert by_name["transformer_lessons.cache"] == "x = importlib.import_module('transformer_lessons.cache')"
+    assert (
+        by_name["transformer_lessons.losses"] == "x = importlib.import_module('transformer_lessons.losses')"
+    )
     assert by_name["checks/plain.py"] == "x = (resources.files(checks) / 'plain.py').read_text()"
 
 

@@ -268,10 +268,7 @@ def remove(*names: str):
             insert(9, own("1", nbgrader={"grade": True, "grade_id": 7})),
             ["Cell 10 had marks of the grader without a name; they were taken off."],
         ),
-        (
-            change("ps03-1-answer", source=None),
-            ["Cell 7 had no text."],
-        ),
+        (change("ps03-1-answer", source=None), ["Cell 7 had no text."]),
     ],
 )
 def test_what_was_mended_is_said(spoil, sentences):

@@ -325,8 +325,8 @@ def public_names() -> dict[str, object]:
     return found
 
 
-# What commands run; and `expect`, with which others refuse their arguments.
-UNLISTED = set("__init__ __main__ cli configs doctor submission oracles runs expect data.libraries".split())
+# What commands run.
+UNLISTED = set("__init__ __main__ cli configs doctor submission oracles tools.cli tools.doctor tools.submission trainer.runs trainer.configs data.libraries".split())
 
 
 def is_own(thing: object, module: object) -> bool:

@@ -1,38 +1,40 @@
-"""Models on disk: whole or not at all, and back as they were."""
+"""Models and runs on disk: whole or not at all, back as they were, and running nobody's code."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import torch
+from test_trainer import SMALL, new_trainer, small_batches, small_model
 
 from transformer_lessons import records
 from transformer_lessons.data import number_words
 from transformer_lessons.data.files import read_json, replacing, write_json
-from transformer_lessons.model import Transformer, TransformerConfig
-from transformer_lessons.trainer.checkpoints import TOKENISER, average_checkpoints, load_model, save_model
+from transformer_lessons.data.subwords import Subwords
+from transformer_lessons.trainer import Trainer, average_checkpoints, snapshots
+from transformer_lessons.trainer.checkpoints import TOKENISER, load_model, save_model
+from transformer_lessons.trainer.resuming import discard, found
 
 
 @pytest.fixture
 def saved(tmp_path):
-    source, target = number_words.vocabularies()
-    config = TransformerConfig(len(source), len(target), d_model=21, num_heads=3, d_ff=17, norm_first=True)
-    model = Transformer(config)
-    save_model(tmp_path, model, source, target, task="number-words")
+    model = small_model(norm_first=True)
+    save_model(tmp_path, model, *number_words.vocabularies(), task="number-words")
     return tmp_path, model
+
+
+# ---- Files
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path):
     path = tmp_path / "config.json"
     write_json(path, {"a": 1})
-
-    def fail():
-        with replacing(path) as temporary:
-            temporary.write_text("half")
-            raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        fail()
+    with suppress(RuntimeError), replacing(path) as temporary:
+        temporary.write_text("half")
+        raise RuntimeError
+    with suppress(TypeError):
+        write_json(path, {"a": object()})
     assert read_json(path) == {"a": 1}
     assert [p.name for p in tmp_path.iterdir()] == ["config.json"]
 
@@ -46,6 +48,9 @@ def test_a_reader_of_the_old_file_keeps_it_whole(tmp_path):
     assert read_json(path) == {"a": 2}
 
 
+# ---- Models
+
+
 def test_a_model_comes_back_with_its_tied_weights(saved):
     directory, model = saved
     loaded, source, target = load_model(directory)
@@ -57,12 +62,34 @@ def test_a_model_comes_back_with_its_tied_weights(saved):
     assert (source.tokens, target.tokens) == tuple(v.tokens for v in number_words.vocabularies())
 
 
+def test_its_files_can_be_read_by_people_and_by_others(saved):
+    text = (saved[0] / "config.json").read_text()
+    assert '"dreißig"' in text  # not an escape sequence
+    assert text.startswith('{\n  "')  # a line for each entry
+    assert all(path.stat().st_mode & 0o777 == 0o644 for path in saved[0].iterdir())
+
+
 def test_a_folder_forgets_another_models_encoding(saved):
     directory, model = saved
     (directory / TOKENISER).write_text("{}")
     save_model(directory, model, *number_words.vocabularies(), task="number-words")
     assert not (directory / TOKENISER).exists()
-    assert load_model(directory)[1].tokens == number_words.vocabularies()[0].tokens
+    one, other = (Subwords.train(["ein Hund"], 300) for _ in "ab")
+    with pytest.raises(
+        ValueError, match="target: expected the encoding that is also the source's, got another"
+    ):
+        save_model(directory, model, one, other)
+
+
+def test_an_old_config_has_names_that_are_gone(saved):
+    directory, model = saved
+    config = read_json(directory / "config.json")
+    old = {**config["model"], "norm": "layer", "num_key_value_heads": None}
+    write_json(directory / "config.json", {**config, "model": old})
+    assert load_model(directory)[0].config == model.config
+    write_json(directory / "config.json", {**config, "model": {**old, "norm": "rms"}})
+    with pytest.raises(ValueError, match=r"^model: expected config and weights that fit, got .*'norm'"):
+        load_model(directory)
 
 
 def test_broken_folders_are_refused(saved):
@@ -70,18 +97,14 @@ def test_broken_folders_are_refused(saved):
     with pytest.raises(ValueError, match=r"model: expected a folder with config.json, got .*nowhere"):
         load_model(directory / "nowhere")
     config = read_json(directory / "config.json")
-    write_json(directory / "config.json", {**config, "model": {**config["model"], "d_ff": 19}})
-    with pytest.raises(ValueError, match="model: expected config and weights that fit"):
-        load_model(directory)
-    write_json(directory / "config.json", {**config, "model": {**config["model"], "odd": 19}})
-    with pytest.raises(ValueError, match="model: expected config and weights that fit"):
-        load_model(directory)
-    (directory / "config.json").write_text("{")
-    with pytest.raises(ValueError, match=r"config.json: expected JSON"):
-        load_model(directory)
-    (directory / "config.json").write_text("[]")
-    with pytest.raises(ValueError, match="expected a JSON object, got list"):
-        load_model(directory)
+    for odd in ({"d_ff": 19}, {"odd": 19}):
+        write_json(directory / "config.json", {**config, "model": {**config["model"], **odd}})
+        with pytest.raises(ValueError, match="model: expected config and weights that fit"):
+            load_model(directory)
+    for text, expected in (("{", "JSON, got "), ("[]", "a JSON object, got list"), (b"\xff", "JSON, got ")):
+        (directory / "config.json").write_bytes(text if isinstance(text, bytes) else text.encode())
+        with pytest.raises(ValueError, match=rf"config\.json: expected {expected}"):
+            load_model(directory)
     write_json(directory / "config.json", config)
     (directory / "weights.safetensors").write_bytes(b"half a file")
     with pytest.raises(ValueError, match="model: expected config and weights that fit"):
@@ -90,16 +113,12 @@ def test_broken_folders_are_refused(saved):
 
 def test_the_packaged_model_is_what_its_record_says():
     model, source, target = load_model()
-    record = records.read("number_words_seeds")
     assert sum(p.numel() for p in model.parameters()) == 934_656
     assert (len(source), len(target)) == (model.config.source_vocab_size, model.config.target_vocab_size)
-    assert {name: runs[0]["steps"] for name, runs in record["runs"].items()} == {
-        "default": 250,
-        "number-words-150": 150,
-    }
-    for runs in record["runs"].values():
-        assert [run["seed"] for run in runs] == [0, 1, 2, 3, 4]
-        assert all(run["exact_match"] >= 0.99 and run["n"] == 1000 for run in runs)
+    for name, runs in records.read("number_words_seeds")["runs"].items():
+        assert [(run["seed"], run["n"]) for run in runs] == [(seed, 1000) for seed in range(5)]
+        assert {run["steps"] for run in runs} == {{"default": 250, "number-words-150": 150}[name]}
+        assert all(run["exact_match"] >= 0.99 for run in runs)
 
 
 def test_unknown_record():
@@ -109,18 +128,7 @@ def test_unknown_record():
         records.read("odd")
 
 
-def test_config_file_is_readable(saved):
-    directory, _ = saved
-    text = (directory / "config.json").read_text()
-    assert json.loads(text)["task"] == "number-words"
-    assert '"dreißig"' in text  # not an escape sequence
-    assert text.startswith('{\n  "')  # readable: a line for each entry
-
-
-def test_files_can_be_read_by_others(saved):
-    directory, _ = saved
-    for path in directory.iterdir():
-        assert path.stat().st_mode & 0o777 == 0o644
+# ---- Checkpoints
 
 
 class Malicious:
@@ -133,14 +141,78 @@ class Malicious:
         return open, (str(self.path), "w")
 
 
-def test_a_checkpoint_that_runs_code_is_refused_before_it_runs(tmp_path):
-    torch.save({"x": torch.zeros(2), "evil": Malicious(tmp_path / "written")}, tmp_path / "evil.pt")
-    with pytest.raises(ValueError, match="paths: expected a checkpoint, got"):
-        average_checkpoints([tmp_path / "evil.pt"])
+def stepped(directory: Path, **sizes) -> Trainer:
+    trainer = Trainer(small_model(**sizes), small_batches(), SMALL, directory)
+    trainer.history.append(trainer.train_step())
+    return trainer
+
+
+REFUSED = r"^resume: expected a checkpoint of this model, got .*checkpoint\.pt: .*(layers\.|norm)"
+
+
+@pytest.mark.parametrize("sizes", [{"d_ff": 19}, {"num_encoder_layers": 2}, {"norm_first": True}])
+def test_a_checkpoint_of_another_model_is_refused(tmp_path, sizes):
+    stepped(tmp_path).save()
+    with pytest.raises(ValueError, match=REFUSED):
+        stepped(tmp_path, **sizes).restore()
+    stepped(tmp_path, **sizes).save()
+    with pytest.raises(ValueError, match=REFUSED):
+        stepped(tmp_path).restore()
+
+
+@pytest.mark.parametrize("content", [None, b"", b"this was never a checkpoint", "list", "code", "half"])
+def test_what_is_no_checkpoint_is_refused_and_runs_nothing(tmp_path, content):
+    trainer, path = stepped(tmp_path), tmp_path / "checkpoint.pt"
+    trainer.save()
+    if content in ("list", "code"):
+        torch.save(
+            [torch.zeros(2)] if content == "list" else {"model": Malicious(tmp_path / "written")}, path
+        )
+    else:
+        path.write_bytes(path.read_bytes()[:5000] if content == "half" else content or b"")
+    if content is None:
+        discard(tmp_path)
+        assert found(tmp_path) is None
+    with pytest.raises(ValueError, match=r"^resume: expected a checkpoint.*checkpoint\.pt"):
+        trainer.restore()
+    with pytest.raises(ValueError, match=r"^paths: expected a checkpoint, got .*checkpoint\.pt$"):
+        average_checkpoints([path])
     assert not (tmp_path / "written").exists()
 
 
-def test_a_file_with_more_than_tensors_is_no_checkpoint(tmp_path):
-    torch.save({"weight": torch.zeros(2), "step": 3}, tmp_path / "mixed.pt")
-    with pytest.raises(ValueError, match="paths: expected a checkpoint, got"):
+def test_snapshots_are_the_latest_weights_and_their_mean_is_a_model(tmp_path):
+    trainer = new_trainer(tmp_path, steps=35, snapshots=3)
+    assert trainer.run(progress=False)
+    paths = snapshots(tmp_path)
+    assert [path.name for path in paths] == [f"weights-0000{step}.pt" for step in (20, 30, 35)]
+    states, mean = [torch.load(path) for path in paths], average_checkpoints(iter(paths))
+    for name, tensor in mean.items():
+        stacked = torch.stack([state[name].double() for state in states])
+        assert torch.equal(tensor, stacked.mean(0).float())
+        assert stacked.std(0).max() > 0
+    model = small_model()
+    model.load_state_dict(mean)
+    assert model.output.weight is model.target_embedding.token.weight
+    # One checkpoint is its own mean, also in the form that resuming reads.
+    alone, last = average_checkpoints([tmp_path / "checkpoint.pt"]), trainer.model.state_dict()
+    for name, tensor in last.items():
+        assert torch.equal(tensor, alone[name])
+        assert torch.equal(tensor, states[-1][name])
+
+
+def test_the_average_keeps_counters_and_dtypes_and_refuses_what_differs(tmp_path):
+    for number in (1, 2):
+        state = {"count": torch.tensor(number), "x": torch.tensor([number, 4.0], dtype=torch.bfloat16)}
+        torch.save(state, tmp_path / f"{number}.pt")
+    mean = average_checkpoints([tmp_path / "1.pt", tmp_path / "2.pt"])
+    assert (mean["count"].item(), mean["x"].dtype, mean["x"].tolist()) == (2, torch.bfloat16, [1.5, 4.0])
+    torch.save({**state, "x": torch.zeros(3)}, tmp_path / "three.pt")
+    torch.save({"x": state["x"]}, tmp_path / "other.pt")
+    torch.save({**state, "step": 3}, tmp_path / "mixed.pt")
+    with pytest.raises(ValueError, match="paths: expected one checkpoint or more, got none"):
+        average_checkpoints([])
+    for name in ("three", "other"):
+        with pytest.raises(ValueError, match=f"paths: expected checkpoints of one model, .*{name}.pt is of"):
+            average_checkpoints([tmp_path / "1.pt", tmp_path / f"{name}.pt"])
+    with pytest.raises(ValueError, match=r"paths: expected a checkpoint, got .*mixed\.pt"):
         average_checkpoints([tmp_path / "mixed.pt"])

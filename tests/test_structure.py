@@ -9,9 +9,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "transformer_lessons"
-CANON = (
-    "config masks encodings embeddings attention feed_forward norms layers model losses schedule decoding training"
-)
+CANON = "config masks encodings embeddings attention feed_forward norms layers model losses"
+CANON += " schedule decoding training"
 # What each room builds on; all build on the canon. The package's own name stands for its version.
 ROOMS = {
     "": set(),
@@ -59,7 +58,8 @@ def test_who_imports_whom(path):
             is_light = package in sys.stdlib_module_names or package in ("torch", "jaxtyping")
             assert room or is_light, f"the canon imports {name}"
         elif rest and rest[0] != room:
-            is_canon = rest[0] in (*CANON.split(), "__version__") and room != "checks"  # which have copies of their own, `checks.guarded`
+            # The checks have copies of their own, `checks.guarded`.
+            is_canon = rest[0] in (*CANON.split(), "__version__") and room != "checks"
             assert is_canon or rest[0] in ROOMS[room], f"{label(path)} imports {name}"
 
 

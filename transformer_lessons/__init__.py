@@ -5,7 +5,8 @@ docstrings (§3.2.1, equation 1) are the paper's. Read them in this order: `mask
 `attention`, `feed_forward`, `norms`, `layers`, `model`, with `config` beside it; then `losses`, `schedule`,
 `training`, `decoding`.
 
-What is not lesson stands in rooms beside them: `variants`, `fast`, `data`, `trainer`, `checks`, `oracles`, `tools`.
+What is not lesson stands in rooms beside them: `variants`, `fast`, `data`, `trainer`, `checks`, `oracles`,
+`tools`.
 """
 
 import os

@@ -160,7 +160,7 @@ time.sleep(1.5)
 time.sleep(1.5)
 def padding_mask(ids, pad_id):
     os._exit(0)
-""",
+"""
         },
         earns=NO_PADDING,
         why="its answer ends the process",

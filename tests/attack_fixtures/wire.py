@@ -117,11 +117,7 @@ FRAMES = (
         _forged(name, tries, "check", f"raw(c, {header}{more})", after="ps03-5-answer", shows=RAN)
         for name, tries, header, more in (
             ("the number before", "the reply to another question", "answer(n - 1, True)", ""),
-            ("a number too many", "a reply ahead of time", "answer(n + 1, True)", ""),
-            ("true for one", "a number that equals it", "answer(float(n), True)", ""),
             ("nested", "a header that is nested deeper than Python's stack", "b'[' * 1_000_000", ""),
-            ("wide", "a header of half a million lists", "b'[' + b'[],' * 600_000 + b'[]]'", ""),
-            ("a long number", "an integer of a million digits", "b'9' * 1_000_000", ""),
             (
                 "infinity",
                 "numbers that JSON does not have",
@@ -134,36 +130,11 @@ FRAMES = (
                 "answer(n, {'tensor': ['float64', [1000]]})",
                 "",
             ),
-            ("too many bytes", "bytes of no tensor", "answer(n, True)", ", bytes(1000)"),
             (
                 "many axes",
                 "a tensor of 1,000 axes",
                 "answer(n, {'tensor': ['int8', [1] * 1000]})",
                 ", bytes(1)",
-            ),
-            (
-                "negative sizes",
-                "a tensor of negative size",
-                "answer(n, {'tensor': ['int8', [-1, -1]]})",
-                ", bytes(1)",
-            ),
-            (
-                "another dtype",
-                "a tensor of a dtype that is none",
-                "answer(n, {'tensor': ['object', [1]]})",
-                ", bytes(8)",
-            ),
-            (
-                "huge and empty",
-                "an empty tensor of more entries than can be counted",
-                "answer(n, {'tensor': ['int8', [0, 2**62, 2**62]]})",
-                "",
-            ),
-            (
-                "beyond all bounds",
-                "sizes of thirty digits",
-                "answer(n, {'tensor': ['int8', [0, 10**30]]})",
-                "",
             ),
             (
                 "other fields",
@@ -537,10 +508,6 @@ ALIKE = {
         *("long outputs", "outputs that are no text", "deep outputs", "a shape beyond all bounds"),
     ),
     "nonsense, for a cell": ("too large, for a cell", "empty, for a cell", "no JSON, for a cell"),
-    "the number before": ("a number too many", "true for one"),
-    "nested": ("wide", "a long number"),
-    "not enough bytes": ("too many bytes",),
-    "many axes": ("negative sizes", "another dtype", "huge and empty", "beyond all bounds"),
     "other fields": ("other names", "twice the same name"),
     "lone surrogates": ("control characters",),
     "kinds that are none": (

@@ -16,8 +16,8 @@ from transformer_lessons.data import number_words
 from transformer_lessons.data.vocabulary import Vocabulary, pad
 from transformer_lessons.decoding import beam, greedy
 from transformer_lessons.model import Transformer, TransformerConfig
-from transformer_lessons.tools.attention_maps import attention_maps
 from transformer_lessons.tools import web_export
+from transformer_lessons.tools.attention_maps import attention_maps
 from transformer_lessons.trainer.checkpoints import load_model
 
 SCRIPTS = Path(__file__).parents[2] / "book" / "_static" / "explorables"

@@ -1073,7 +1073,9 @@ class Transformer(nn.Module):
         if ids.size(1) > longest:
             raise ValueError(f"{name}: expected at most max_length = {longest} tokens, got {ids.size(1)}")
 
-    def encode(self, src: Tensor, src_mask: Tensor | None = None) -> Tensor:  # as the canon has it, and as it was
+    def encode(
+        self, src: Tensor, src_mask: Tensor | None = None
+    ) -> Tensor:  # as the canon has it, and as it was
         self._check_ids("src", src)
         src_mask = padding_mask(src, self.config.pad_id) if src_mask is None else src_mask
         x = self.source_embedding(src)

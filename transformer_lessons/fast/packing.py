@@ -23,7 +23,7 @@ def packed_hidden(model: Transformer, batch: PackedBatch) -> Float[Tensor, "rows
 
 
 def embedded(
-    embedding: TransformerEmbedding, ids: Int[Tensor, "rows length"], positions: Int[Tensor, "rows length"]
+    embedding: TransformerEmbedding, ids: Int[Tensor, "rows length"], positions: Int[Tensor, "*row length"]
 ) -> Float[Tensor, "rows length d_model"]:
     """`embeddings.TransformerEmbedding` with these positions, where it would count its own."""
     x = embedding.token(ids)

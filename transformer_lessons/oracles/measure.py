@@ -1,6 +1,7 @@
 """How far two implementations are apart: the same weights, the same inputs, the same values and gradients?"""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -20,23 +21,17 @@ class Deviation(NamedTuple):
 
 
 def distance(ours: Tensor, theirs: Tensor) -> float:
-    """``max|a − b| / max(1, max|b|)``; infinite for other shapes or dtypes, or where either is not a number.
-
-    A pitfall: max of NaN is NaN, and NaN compares as "not above the bound"; hence the infinity.
-    """
+    """``max|a − b| / max(1, max|b|)``; infinite for other shapes or dtypes, or where either is not a number."""
     if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
         return torch.inf
     if not theirs.numel():
         return 0.0
-    deviation = (ours - theirs).abs().max() / theirs.abs().max().clamp(min=1.0)
+    deviation = (ours - theirs).abs().max() / theirs.abs().max().clamp(min=1)
     return torch.inf if deviation.isnan() else deviation.item()
 
 
 def leaves(*tensors: Tensor) -> list[Tensor]:
-    """Fresh leaves with the values of `tensors`, so that two implementations share no graph.
-
-    A pitfall: ``detach()`` alone shares the memory; what one implementation writes in place, the other reads.
-    """
+    """Fresh leaves with the values of `tensors`, so that two implementations share no graph and no memory."""
     return [tensor.detach().clone().requires_grad_() for tensor in tensors]
 
 
@@ -48,20 +43,58 @@ def perturb(module: nn.Module) -> nn.Module:
     return module
 
 
-def same_function(ours: Callable, theirs: Callable, *inputs: Tensor) -> Deviation:
-    """Compare values and, for one random cotangent, the gradients of every input.
+def compare(
+    ours: Callable,
+    theirs: Callable,
+    inputs: Sequence[Tensor] = (),
+    modules: tuple[nn.Module, nn.Module] | None = None,
+    translate: Callable[[dict], dict] = dict,
+) -> Deviation:
+    """Values and, for random cotangents, the gradients of every input and of the modules' parameters.
 
     A pitfall: a cotangent of ones would not see gradients that only cancel in the sum.
+
+    Args:
+        ours, theirs: functions of the inputs, each with a tensor or several.
+        modules: what they compute with, ours and theirs; ours is perturbed, and theirs gets its weights.
+        translate: takes our state dict to theirs. It only renames, concatenates and permutes, so it takes
+            gradients along too. A pitfall: a parameter that it forgets would keep their value: loading is strict.
     """
-    mine, other = leaves(*inputs), leaves(*inputs)
-    actual, expected = ours(*mine), theirs(*other)
-    cotangent = torch.randn_like(expected)
-    if actual.shape != expected.shape:
-        return Deviation(torch.inf, torch.inf)
-    of_ours = torch.autograd.grad(actual, mine, cotangent.to(actual.dtype), materialize_grads=True)
-    of_theirs = torch.autograd.grad(expected, other, cotangent, materialize_grads=True)
-    gradients = [distance(a, b) for a, b in zip(of_ours, of_theirs, strict=True)]
-    return Deviation(distance(actual, expected), max(gradients))
+    if modules is not None:
+        mine, other = modules
+        other.to(next(mine.parameters()).dtype).load_state_dict(translate(perturb(mine).state_dict()))
+    given, also_given = leaves(*inputs), leaves(*inputs)
+    actual, expected = (
+        [results] if isinstance(results, Tensor) else [*results]
+        for results in (ours(*given), theirs(*also_given))
+    )
+    value = max(map(distance, actual, expected))
+    is_learning = [[x.requires_grad for x in results] for results in (actual, expected)]
+    if value == torch.inf or is_learning[0] != is_learning[1]:
+        return Deviation(value, torch.inf)
+    if not any(is_learning[1]):
+        return Deviation(value)
+    cotangents = [torch.randn_like(x) for x in expected if x.requires_grad]
+    for results in (actual, expected):
+        torch.autograd.backward([x for x in results if x.requires_grad], cotangents)
+    gradients = [distance(gradient(a), gradient(b)) for a, b in zip(given, also_given, strict=True)]
+    if modules is not None:
+        # A tied parameter goes by all its names.
+        by_name = dict(mine.named_parameters(remove_duplicate=False))
+        found = translate({name: gradient(parameter) for name, parameter in by_name.items()})
+        learned = [(name, p) for name, p in other.named_parameters() if p.requires_grad]
+        gradients += [distance(found[name], gradient(parameter)) for name, parameter in learned]
+    return Deviation(value, max(gradients))
+
+
+def gradient(x: Tensor) -> Tensor:
+    """What the backward pass left there; zeros if it did not come by."""
+    return torch.zeros_like(x) if x.grad is None else x.grad
+
+
+def same_function(ours: Callable, theirs: Callable, *inputs: Tensor) -> Deviation:
+    """`compare` for functions of tensors."""
+    return compare(ours, theirs, inputs)
 
 
 def same_module(
@@ -72,30 +105,6 @@ def same_module(
     call_theirs: Callable,
     *inputs: Tensor,
 ) -> Deviation:
-    """As `same_function`, for modules: the gradients of all parameters too.
-
-    Args:
-        ours, theirs: the modules; ours is perturbed, and theirs gets its weights.
-        translate: takes our state dict to theirs. It only renames, concatenates and permutes, so it takes
-            gradients along too. A pitfall: a parameter that it forgets keeps their initial value; loading is
-            strict for that reason.
-        call_ours, call_theirs: called with the module and the inputs.
-        inputs: floats; ids and masks are bound in the calls.
-    """
-    perturb(ours)
-    theirs.load_state_dict(translate(ours.state_dict()))
-    mine, other = leaves(*inputs), leaves(*inputs)
-    actual, expected = call_ours(ours, *mine), call_theirs(theirs, *other)
-    if actual.shape != expected.shape:
-        return Deviation(torch.inf, torch.inf)
-    cotangent = torch.randn_like(expected)
-    actual.backward(cotangent.to(actual.dtype))
-    expected.backward(cotangent)
-    gradients = [distance(a.grad, b.grad) for a, b in zip(mine, other, strict=True)]
-    # A tied parameter goes by all its names.
-    by_name = dict(ours.named_parameters(remove_duplicate=False))
-    of_ours = translate({name: parameter.grad for name, parameter in by_name.items()})
-    for name, parameter in theirs.named_parameters():
-        if parameter.requires_grad:
-            gradients.append(distance(of_ours[name], parameter.grad))
-    return Deviation(distance(actual, expected), max(gradients))
+    """`compare` for modules, each called with the module and the inputs."""
+    calls = partial(call_ours, ours), partial(call_theirs, theirs)
+    return compare(*calls, inputs, (ours, theirs), translate)

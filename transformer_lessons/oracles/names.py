@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+LEAVES = "weight", "bias"
+
 
 def renamed(state: dict, names: dict[str, str]) -> dict:
     """Every name's part before the last dot replaced. A pitfall: an entry without a new name is an error."""
@@ -10,21 +12,13 @@ def renamed(state: dict, names: dict[str, str]) -> dict:
 
 
 def attention_to_torch(state: dict, prefix: str = "", new_prefix: str = "") -> dict:
-    """The four projections of `attention.MultiHeadAttention` as `torch.nn.MultiheadAttention` packs them.
-
-    A pitfall: it packs W_q, W_k and W_v into one matrix only if their inputs are equally wide.
-    """
-    projections = [f"{prefix}W_{letter}." for letter in "qkv"]
-    weights = [state[f"{name}weight"] for name in projections]
-    if len({weight.size(1) for weight in weights}) == 1:
-        new = {"in_proj_weight": torch.cat(weights)}
-    else:
-        new = dict(zip(("q_proj_weight", "k_proj_weight", "v_proj_weight"), weights, strict=True))
-    if f"{prefix}W_o.bias" in state:
-        new["in_proj_bias"] = torch.cat([state[f"{name}bias"] for name in projections])
-        new["out_proj.bias"] = state[f"{prefix}W_o.bias"]
-    new["out_proj.weight"] = state[f"{prefix}W_o.weight"]
-    return {new_prefix + name: tensor for name, tensor in new.items()}
+    """The four projections of `attention.MultiHeadAttention` as `torch.nn.MultiheadAttention` packs them."""
+    new = {}
+    for leaf in LEAVES:
+        packed = [state[f"{prefix}W_{letter}.{leaf}"] for letter in "qkv"]
+        new[f"{new_prefix}in_proj_{leaf}"] = torch.cat(packed)
+        new[f"{new_prefix}out_proj.{leaf}"] = state[f"{prefix}W_o.{leaf}"]
+    return new
 
 
 def layer_to_torch(state: dict, prefix: str = "", new_prefix: str = "") -> dict:
@@ -32,18 +26,17 @@ def layer_to_torch(state: dict, prefix: str = "", new_prefix: str = "") -> dict:
 
     A pitfall: the feed-forward network's norm is norm2 in an encoder layer and norm3 in a decoder layer.
     """
-    is_decoder = f"{prefix}cross_attention.W_q.weight" in state
-    new = attention_to_torch(state, f"{prefix}self_attention.", f"{new_prefix}self_attn.")
-    if is_decoder:
-        new |= attention_to_torch(state, f"{prefix}cross_attention.", f"{new_prefix}multihead_attn.")
-    parts = {"feed_forward.W_1": "linear1", "feed_forward.W_2": "linear2", "add_norm_self.norm": "norm1"}
-    if is_decoder:
-        parts |= {"add_norm_cross.norm": "norm2", "add_norm_feed_forward.norm": "norm3"}
-    else:
-        parts |= {"add_norm_feed_forward.norm": "norm2"}
-    for part, new_part in parts.items():
-        for leaf in ("weight", "bias"):
-            new[f"{new_prefix}{new_part}.{leaf}"] = state[f"{prefix}{part}.{leaf}"]
+    attentions, norms = {"self_attention": "self_attn"}, ["self", "feed_forward"]
+    if f"{prefix}cross_attention.W_q.weight" in state:
+        attentions["cross_attention"] = "multihead_attn"
+        norms.insert(1, "cross")
+    new = {}
+    for ours, theirs in attentions.items():
+        new |= attention_to_torch(state, f"{prefix}{ours}.", f"{new_prefix}{theirs}.")
+    parts = {"feed_forward.W_1": "linear1", "feed_forward.W_2": "linear2"}
+    parts |= {f"add_norm_{name}.norm": f"norm{number}" for number, name in enumerate(norms, start=1)}
+    for ours, theirs in parts.items():
+        new |= {f"{new_prefix}{theirs}.{leaf}": state[f"{prefix}{ours}.{leaf}"] for leaf in LEAVES}
     return new
 
 
@@ -57,59 +50,29 @@ def stack_to_torch(state: dict) -> dict:
         numbers = {name.split(".")[1] for name in state if name.startswith(f"{stack}_layers.")}
         for number in numbers:
             new |= layer_to_torch(state, f"{stack}_layers.{number}.", f"{stack}.layers.{number}.")
-        for leaf in ("weight", "bias"):
-            if f"{stack}_norm.{leaf}" in state:
-                new[f"{stack}.norm.{leaf}"] = state[f"{stack}_norm.{leaf}"]
+        ours = f"{stack}_norm."
+        new |= {f"{stack}.norm.{x.removeprefix(ours)}": state[x] for x in state if x.startswith(ours)}
     return new
 
 
+def projections(ours: str, theirs: str, last: str) -> dict[str, str]:
+    """The four of an attention."""
+    names = {"W_q": "q_proj", "W_k": "k_proj", "W_v": "v_proj", "W_o": last}
+    return {f"{ours}.{name}": f"{theirs}.{new}" for name, new in names.items()}
+
+
+# A pitfall: what BART and Marian call the final norm of a layer is the feed-forward network's.
 BART = {
-    "self_attention.W_q": "self_attn.q_proj",
-    "self_attention.W_k": "self_attn.k_proj",
-    "self_attention.W_v": "self_attn.v_proj",
-    "self_attention.W_o": "self_attn.out_proj",
+    **projections("self_attention", "self_attn", "out_proj"),
+    **projections("cross_attention", "encoder_attn", "out_proj"),
     "add_norm_self.norm": "self_attn_layer_norm",
-    "cross_attention.W_q": "encoder_attn.q_proj",
-    "cross_attention.W_k": "encoder_attn.k_proj",
-    "cross_attention.W_v": "encoder_attn.v_proj",
-    "cross_attention.W_o": "encoder_attn.out_proj",
     "add_norm_cross.norm": "encoder_attn_layer_norm",
     "feed_forward.W_1": "fc1",
     "feed_forward.W_2": "fc2",
     "add_norm_feed_forward.norm": "final_layer_norm",
 }
-
-
-def layer_to_bart(state: dict) -> dict:
-    """`layers.EncoderLayer` or `DecoderLayer` as BART and Marian name their parts.
-
-    A pitfall: what they call the final norm is the feed-forward network's.
-    """
-    return renamed(state, BART)
-
-
-def model_to_marian(state: dict) -> dict:
-    """A post-norm `model.Transformer` as `transformers.MarianMTModel`, less its positions, a fixed table.
-
-    A pitfall: Marian has one embedding under four names, and a bias on the logits, which is 0 here.
-    """
-    new = {}
-    for stack in ("encoder", "decoder"):
-        prefix = f"{stack}_layers."
-        layers = {name.removeprefix(prefix): x for name, x in state.items() if name.startswith(prefix)}
-        for name, tensor in layers.items():
-            number, _, rest = name.partition(".")
-            part, _, leaf = rest.rpartition(".")
-            new[f"model.{stack}.layers.{number}.{BART[part]}.{leaf}"] = tensor
-        new[f"model.{stack}.embed_tokens.weight"] = state["output.weight"]
-    return new | dict.fromkeys(("model.shared.weight", "lm_head.weight"), state["output.weight"])
-
-
 LLAMA = {
-    "self_attention.W_q": "self_attn.q_proj",
-    "self_attention.W_k": "self_attn.k_proj",
-    "self_attention.W_v": "self_attn.v_proj",
-    "self_attention.W_o": "self_attn.o_proj",
+    **projections("self_attention", "self_attn", "o_proj"),
     "add_norm_self.norm": "input_layernorm",
     "feed_forward.W_1": "mlp.gate_proj",
     "feed_forward.W_3": "mlp.up_proj",
@@ -118,17 +81,31 @@ LLAMA = {
 }
 
 
+def model_to_marian(state: dict) -> dict:
+    """A post-norm `model.Transformer` as `transformers.MarianMTModel`, less its positions, a fixed table.
+
+    A pitfall: Marian has one embedding under four names, and a bias on the logits, which is 0 here.
+    """
+    new = dict.fromkeys(("model.shared.weight", "lm_head.weight"), state["output.weight"])
+    for stack in ("encoder", "decoder"):
+        new[f"model.{stack}.embed_tokens.weight"] = state["output.weight"]
+        for name in (name for name in state if name.startswith(f"{stack}_layers.")):
+            _, number, *part, leaf = name.split(".")
+            new[f"model.{stack}.layers.{number}.{BART['.'.join(part)]}.{leaf}"] = state[name]
+    return new
+
+
 def halves(x: Tensor, d_k: int) -> Tensor:
     """Rows of every head reordered from (0, 1, 2, 3, …) to (0, 2, …, 1, 3, …).
 
-    `encodings.RotaryEncoding` turns neighbours (2i, 2i + 1), Llama turns (i, i + d_k / 2). A pitfall: the values
-    are not turned, and stay in order.
+    `variants.rotate` turns neighbours (2i, 2i + 1), Llama turns (i, i + d_k / 2). A pitfall: the values are not
+    turned, and stay in order.
     """
     return x.unflatten(0, (-1, d_k // 2, 2)).transpose(1, 2).flatten(0, 2)
 
 
 def layer_to_llama(state: dict, d_k: int) -> dict:
-    """A pre-norm `layers.EncoderLayer` with RMSNorm, SwiGLU and rotary positions as a LlamaDecoderLayer.
+    """An `layers.EncoderLayer` made `variants.modern` as a LlamaDecoderLayer.
 
     A pitfall: without `halves` the scores are of other pairs, and only those at distance 0 are right.
     """

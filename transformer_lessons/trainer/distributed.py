@@ -1,55 +1,49 @@
-"""Several processes, one a device, that train one model: started by ``torchrun``, found by its variables.
+"""Several processes, one a device, that train one model: PyTorch's own engine, started by ``torchrun``.
 
-``torchrun --nproc-per-node 4 -m transformer_lessons train …`` starts four processes, in which RANK and WORLD_SIZE
-say who they are. Each computes its share of a batch; the gradients are averaged over all (Li et al. 2020,
-https://arxiv.org/abs/2006.15704), so all take the same step. Without torchrun there is one process, rank 0 of 1,
-and nothing here does anything.
+``torchrun --nproc-per-node 4 -m transformer_lessons train …`` starts four processes. Each computes its rows of
+a batch, and holds the whole model (`DistributedDataParallel`, Li et al. 2020, https://arxiv.org/abs/2006.15704)
+or a part of every weight, gradient and moment (`fully_shard`, Zhao et al. 2023,
+https://arxiv.org/abs/2304.11277). Without torchrun there is one process, rank 0 of 1. A pitfall: what all do
+together (`wait`, `summed`, `any_of`, `gather…`), none may leave out, or the others wait for ever.
 """
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
-from transformer_lessons import expect
+from transformer_lessons.data.batches import Batch
+from transformer_lessons.data.packing import PackedBatch
+from transformer_lessons.model import Transformer
+
+# What belongs to `fully_shard` is imported where it is used: that takes most of a second, which most runs save.
 
 
 def rank() -> int:
-    """The number of this process, from 0; process 0 writes the files and shows the progress.
-
-    A pitfall: it counts over all machines; the number on this one, which chooses the GPU, is LOCAL_RANK.
-    """
+    """The number of this process, from 0 and over all machines; process 0 writes files and shows progress."""
     return dist.get_rank() if dist.is_initialized() else 0
 
 
 def world_size() -> int:
-    """How many processes train together. A pitfall: they share a batch, so more of them take no more steps."""
+    """How many processes train together."""
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
 @contextmanager
 def process_group(device: torch.device) -> Iterator[torch.device]:
-    """Join the processes that ``torchrun`` started, if it did; yields the device of this one.
-
-    NCCL connects GPUs, gloo everything else. A pitfall: if one process fails, the others wait for it; torchrun
-    ends them.
-
-    Raises:
-        ValueError: for what is no device, or more processes on this machine than it has GPUs.
-    """
-    expect.kind(torch.device, device=device)
+    """Join the processes that ``torchrun`` started, if it did; yields the device of this one."""
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
         yield device
         return
     if device.type == "cuda":
         number, count = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
         if number >= count:
-            raise ValueError(
-                f"nproc-per-node: expected at most {count}, the GPUs here, got {number + 1} or more"
-            )
+            expected = f"at most {count}, the GPUs here"
+            raise ValueError(f"nproc-per-node: expected {expected}, got {number + 1} or more")
         device = torch.device("cuda", number)
         torch.cuda.set_device(device)
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
@@ -60,32 +54,97 @@ def process_group(device: torch.device) -> Iterator[torch.device]:
 
 
 def wait() -> None:
-    """Until all processes are here. A pitfall: as with `summed`, none may leave it out."""
+    """Until all processes are here."""
     if world_size() > 1:
         dist.barrier()
 
 
 def summed(tensor: Tensor) -> Tensor:
-    """The sum over all processes, on each of them. A pitfall: a call that one process leaves out stops all.
-
-    Raises:
-        ValueError: for what is no tensor.
-    """
-    expect.kind(Tensor, tensor=tensor)
-    if world_size() == 1:
-        return tensor
-    total = tensor.clone()
-    dist.all_reduce(total)
-    return total
+    """The sum over all processes, on each of them."""
+    if world_size() > 1:
+        dist.all_reduce(tensor := tensor.clone())
+    return tensor
 
 
 def any_of(value: bool, device: torch.device) -> bool:
-    """True on every process if it is on one: they must stop at the same step.
+    """True on every process if it is on one: they must stop at the same step."""
+    return bool(summed(torch.tensor(int(value), device=device)))
 
-    A pitfall: the first to stop alone would leave the others waiting for its gradients for ever.
 
-    Raises:
-        ValueError: for what is no device.
+def own_parts(batch: Batch | PackedBatch, parts: int) -> list[Batch] | list[PackedBatch]:
+    """This process's rows of a batch, in so many parts, or fewer if some process has fewer rows.
+
+    A pitfall: equal numbers of rows are not equal numbers of tokens, so means of parts must not be averaged.
     """
-    expect.kind(torch.device, device=device)
-    return value if world_size() == 1 else bool(summed(torch.tensor(int(value), device=device)))
+    processes, rows = world_size(), len(batch.src)
+    if rows < processes:
+        raise ValueError(f"batch: expected {processes} rows or more, one a process, got {rows}")
+    parts = min(parts, rows // processes)  # the same on all, which exchange something in each part
+    own = [ids.tensor_split(processes)[rank()].tensor_split(parts) for ids in batch]
+    return [type(batch)(*part) for part in zip(*own, strict=True)]
+
+
+def parallelise(loss: nn.Module, layers: list[nn.Module], device: torch.device, *, shard: bool) -> nn.Module:
+    """The loss to call: on the device, and with several processes copied to each, or sharded among them.
+
+    Sharded, each of the `layers` is gathered while it computes, and the rest while `loss` is called. Gradients
+    are the mean over the processes. A pitfall: an optimiser must be made afterwards, of the parts.
+    """
+    if world_size() == 1:
+        return loss.to(device)
+    if not shard:
+        return DistributedDataParallel(loss.to(device))
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    mesh = init_device_mesh(device.type, (world_size(),))
+    for module in (*layers, loss):
+        fully_shard(module, mesh=mesh)
+    return loss
+
+
+def no_sync(loss: nn.Module, is_last: bool):
+    """A context for one part of a batch: gradients cross between processes once a step, with those of the last.
+
+    Those of a sharded model cross with each part: whole ones would take as much room as the whole weights.
+    """
+    return nullcontext() if is_last or not isinstance(loss, DistributedDataParallel) else loss.no_sync()
+
+
+def gather(tensor: Tensor) -> Tensor:
+    """The whole tensor, of which each process may have a part."""
+    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+
+
+def gather_state_dict(state: dict) -> dict:
+    """A state dict with whole tensors. Of a sharded model they come one by one to the CPU of process 0."""
+
+    def whole(value):
+        if isinstance(value, dict):
+            return gather_state_dict(value)
+        if not hasattr(value, "full_tensor"):
+            return value
+        tensor = gather(value)
+        return None if rank() else tensor.cpu()
+
+    return {name: whole(value) for name, value in state.items()}
+
+
+def gather_model(model: Transformer) -> Transformer | None:
+    """A copy of the model, whole and on the CPU, in process 0; None in the others."""
+    weights = gather_state_dict(model.state_dict())
+    if rank():
+        return None
+    with torch.random.fork_rng(devices=[]):  # its first weights must not cost the run its random numbers
+        copy = Transformer(model.config).to(model.output.weight.dtype)
+    copy.load_state_dict(weights)
+    return copy
+
+
+def sharded_as(other: Tensor | None, whole: Tensor) -> Tensor:
+    """Of a whole tensor, which every process has, the part that this one holds of `other`."""
+    if not hasattr(other, "full_tensor"):
+        return whole
+    from torch.distributed.tensor import distribute_tensor
+
+    return distribute_tensor(whole, other.device_mesh, other.placements, src_data_rank=None)

@@ -21,7 +21,6 @@ from transformer_lessons.trainer.checkpoints import (
     snapshots,
 )
 from transformer_lessons.trainer.resuming import discard, found
-from transformer_lessons.trainer.sharding import whole_model
 from transformer_lessons.trainer.tasks import TASKS, NumberWords, Task, batches, new_model, task_of, with_data
 from transformer_lessons.trainer.text_tasks import Text, resolved
 from transformer_lessons.trainer.trainer import Trainer, TrainingConfig, average_checkpoints
@@ -89,7 +88,7 @@ def run(trainer: Trainer, task: Task, tokenisers: tuple) -> bool:
         about["data"] = data
 
     def save(is_done: bool = False):
-        model = whole_model(trainer.model)
+        model = distributed.gather_model(trainer.model)
         if distributed.rank():
             return
         if is_done and trainer.config.snapshots:

@@ -225,7 +225,9 @@ class Text(TextTask):
                     raise ValueError(f"{name}: expected two files, got {files}")
                 read_pairs(files)
         if next(whole(self.corpus.sentences("train")), None) is None:
-            raise ValueError(f"{self.source}: expected sentences to train on, with their translations, got none")
+            raise ValueError(
+                f"{self.source}: expected sentences to train on, with their translations, got none"
+            )
         if not self.test and not distributed.rank():
             number = f"{len(self.corpus.held_out):,} pairs of {self.source}"
             print(f"no --test files: held out, to be tested on, are {number}", file=sys.stderr)

@@ -9,35 +9,52 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from types import NoneType
 
 import torch
+from torch import Tensor, nn
 from tqdm import tqdm
 
-from transformer_lessons import expect
 from transformer_lessons.data.batches import Batch, Batches, TokenBatches
 from transformer_lessons.data.files import replacing
 from transformer_lessons.data.packing import PackedBatch
 from transformer_lessons.fast import accelerate, plain
-from transformer_lessons.fast.accumulation import split
 from transformer_lessons.fast.losses import batch_loss
 from transformer_lessons.fast.recompute import recompute
+from transformer_lessons.losses import label_smoothed_loss
 from transformer_lessons.model import Transformer
 from transformer_lessons.trainer import distributed
-from transformer_lessons.trainer.checkpoints import average_checkpoints, save_snapshot, snapshots
+from transformer_lessons.trainer.checkpoints import average_checkpoints, save_snapshot  # noqa: F401, for `runs`
 from transformer_lessons.trainer.config import TrainingConfig, chosen_precision
-from transformer_lessons.trainer.interruption import stop_signal
-from transformer_lessons.trainer.loss import BatchLoss
-from transformer_lessons.trainer.optimizer import adamw, clip_gradients
-from transformer_lessons.trainer.parallel import divided, share, synchronised
-from transformer_lessons.trainer.prefetching import made_ahead
+from transformer_lessons.trainer.loop import prefetch, stop_signal
 from transformer_lessons.trainer.resuming import load_checkpoint, save_checkpoint
-from transformer_lessons.trainer.sharding import whole_weights
 
-__all__ = ["Trainer", "TrainingConfig", "average_checkpoints", "batch_loss", "snapshots", "split"]
+
+class BatchLoss(nn.Module):
+    """A batch's loss, its target tokens, and how many were right; a module can be compiled and parallelised."""
+
+    def __init__(self, model: Transformer, smoothing: float, *, plain: bool = False):
+        super().__init__()
+        self.model, self.smoothing, self.plain = model, smoothing, plain
+
+    def forward(self, batch: Batch | PackedBatch) -> tuple[Tensor, Tensor, Tensor]:
+        """By `fast.losses`, or plainly, as the chapter on training has it."""
+        if not self.plain:
+            return batch_loss(self.model, batch, self.smoothing)
+        logits, pad_id = self.model(batch.src, batch.tgt_in), self.model.config.pad_id
+        loss, tokens = label_smoothed_loss(logits, batch.tgt_out, pad_id=pad_id, smoothing=self.smoothing)
+        is_right = (logits.argmax(-1) == batch.tgt_out) & (batch.tgt_out != pad_id)
+        return loss, tokens, is_right.sum()
+
+
+def adamw(parameters, weight_decay: float) -> torch.optim.AdamW:
+    """Adam with the paper's β₁, β₂ and ε (§5.3) and decoupled weight decay; a schedule has to set its rate.
+
+    ``θ ← θ − lr · (m̂ / (√v̂ + ε) + weight_decay · θ)`` (Loshchilov and Hutter 2019), in one pass.
+    """
+    how = {"lr": 0.0, "betas": (0.9, 0.98), "eps": 1e-9, "weight_decay": weight_decay}
+    return torch.optim.AdamW(parameters, **how, fused=True)
 
 
 class Trainer:
@@ -50,11 +67,8 @@ class Trainer:
         batches: the data.
         config: how to train.
         directory: where the checkpoint and ``metrics.jsonl`` go; None keeps nothing.
-        device: where to train; None is where the model is. A model to be sharded had better be on the CPU: it is
+        device: where to train, if not where the model is. A model to be sharded had better be on the CPU: it is
             moved and divided one layer at a time, so that no card has to hold all of it.
-
-    Raises:
-        ValueError: for arguments of other types.
     """
 
     def __init__(
@@ -66,46 +80,39 @@ class Trainer:
         *,
         device: torch.device | None = None,
     ):
-        expect.kind(Transformer, model=model)
-        expect.kind((Batches, TokenBatches), batches=batches)
-        expect.kind(TrainingConfig, config=config)
-        expect.kind((torch.device, NoneType), device=device)
         self.model, self.batches, self.config = model, batches, config
+        self.directory = None if directory is None else Path(directory)
+        self.device = device or next(model.parameters()).device
         (plain if config.plain else accelerate)(model)
         if config.recompute:
             recompute(model)
-        self.directory = None if directory is None else expect.path(directory, "directory")
-        device = device or next(model.parameters()).device
-        self.parallel = self.loss = divided(
-            BatchLoss(model, config.smoothing, plain=config.plain), device, in_shares=config.shard
-        )
-        self.device = next(model.parameters()).device
-        self.optimizer = adamw(model, config.weight_decay)
+        loss = BatchLoss(model, config.smoothing, plain=config.plain)
+        layers = [*model.encoder_layers, *model.decoder_layers]
+        self.parallel = self.loss = distributed.parallelise(loss, layers, self.device, shard=config.shard)
+        if config.compile:
+            self.loss = torch.compile(self.loss, dynamic=True)
+        self.optimizer = adamw(model.parameters(), config.weight_decay)
         self.precision = chosen_precision(config.precision, self.device)
         # Small float16 gradients would become zero: the loss is scaled up, and the gradients down again.
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision == torch.float16)
-        if config.compile:
-            self.loss = torch.compile(self.loss, dynamic=True)
         self.step = 0
         self.history: list[dict[str, int | float | None]] = []
-        self._made_ahead: Callable[[int], tuple] | None = None
+        self._next_parts = self._parts
 
     def train_step(self) -> dict[str, int | float | None]:
         """One optimiser step; returns what ``metrics.jsonl`` records of it.
 
-        Raises:
-            FloatingPointError: if the loss is no longer finite; the weights are then still those before.
-            ValueError: for ids outside the model's vocabularies, on whatever device it is.
+        FloatingPointError if the loss is no longer finite; the weights are then still those before.
         """
         started = time.perf_counter()
         self.model.train()
         rate = self.config.learning_rate(self.step + 1)
-        tokens, parts = (self._made_ahead or self._parts)(self.step)
+        tokens, parts = self._next_parts(self.step)
         loss, right = self._backward(tokens, parts)
         if not math.isfinite(loss):
             raise FloatingPointError(f"the loss became {loss} at step {self.step + 1}: train more gently")
         self.scaler.unscale_(self.optimizer)
-        norm = clip_gradients(self.model, self.config.clip_norm)
+        norm = self._clip_gradients()
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.scaler.step(self.optimizer)
@@ -122,14 +129,13 @@ class Trainer:
         }
 
     def _parts(self, step: int) -> tuple[int, list[Batch] | list[PackedBatch]]:
-        """The tokens of a step's whole batch, and what this process computes of it, in parts.
-
-        The ids are looked at while they are on the CPU, where that is free.
-        """
+        """The tokens of a step's whole batch, and what this process computes of it, in parts."""
         batch, config = self.batches[step], self.model.config
-        expect.below(config.source_vocab_size, src=batch.src)
-        expect.below(config.target_vocab_size, tgt_in=batch.tgt_in, tgt_out=batch.tgt_out)
-        parts = split(share(batch), self.config.accumulate)
+        sizes = (config.source_vocab_size, config.target_vocab_size, config.target_vocab_size)
+        for name, ids, size in zip(("src", "tgt_in", "tgt_out"), batch, sizes, strict=False):
+            if ids.max() >= size:  # asked on the CPU, where an answer is free
+                raise ValueError(f"{name}: expected 0 to {size - 1}, got {ids.max()}")
+        parts = distributed.own_parts(batch, self.config.accumulate)
         if self.device.type == "cuda":  # which can then copy by itself, from memory that stays where it is
             with torch.cuda.device(self.device):
                 parts = [type(part)(*(ids.pin_memory() for ids in part)) for part in parts]
@@ -138,13 +144,12 @@ class Trainer:
     def _backward(self, tokens: int, parts: list[Batch] | list[PackedBatch]) -> tuple[float, int]:
         """Gradients of the loss per token, part by part; loss and right tokens of the whole batch."""
         self.optimizer.zero_grad()
-        sums = torch.zeros(2, dtype=torch.float64 if self.device.type != "mps" else None, device=self.device)
+        device, is_lower = self.device.type, self.precision != torch.float32
+        sums = torch.zeros(2, dtype=torch.float64 if device != "mps" else None, device=self.device)
         for number, part in enumerate(parts, start=1):
-            part = part.to(self.device, non_blocking=self.device.type == "cuda")
-            with synchronised(self.parallel, number == len(parts)):
-                with torch.autocast(
-                    self.device.type, self.precision, enabled=self.precision != torch.float32
-                ):
+            part = part.to(self.device, non_blocking=device == "cuda")
+            with distributed.no_sync(self.parallel, is_last=number == len(parts)):
+                with torch.autocast(device, self.precision, enabled=is_lower):
                     loss, _, right = self.loss(part)
                 # Gradients are averaged over the processes, where a sum is wanted.
                 self.scaler.scale(loss * (distributed.world_size() / tokens)).backward()
@@ -152,13 +157,14 @@ class Trainer:
         loss, right = distributed.summed(sums).tolist()
         return loss, int(right)
 
-    @contextmanager
-    def _ahead(self):
-        with made_ahead(self._parts, self.config.steps) as self._made_ahead:
-            try:
-                yield
-            finally:
-                self._made_ahead = None
+    def _clip_gradients(self) -> float:
+        """As `nn.utils.clip_grad_norm_`, which in torch 2.9 adds its 1e-6 to the norm of each part."""
+        parameters = list(self.model.parameters())
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        norm = distributed.gather(nn.utils.get_total_norm(gradients))
+        if self.config.clip_norm is not None:
+            nn.utils.clip_grads_with_norm_(parameters, self.config.clip_norm, norm)
+        return float(norm)
 
     def run(self, *, progress: bool = True) -> bool:
         """Train to the last step; True if it got there, False if Ctrl-C (or SIGTERM) came first.
@@ -167,16 +173,14 @@ class Trainer:
         """
         if distributed.rank():
             torch.manual_seed(self.config.seed + 1_000_003 * distributed.rank() + self.step)  # other dropout
-        # A log file gets a line every ten seconds, a terminal a live bar.
-        pause = 0.1 if sys.stderr.isatty() else 10.0
         bar = tqdm(
             total=self.config.steps,
             initial=self.step,
             unit="step",
             disable=not progress or distributed.rank() > 0,
-            mininterval=pause,
+            mininterval=0.1 if sys.stderr.isatty() else 10.0,  # seconds: a log file gets fewer lines
         )
-        with bar, stop_signal() as stop, self._ahead(), self._metrics_file() as metrics:
+        with bar, stop_signal() as stop, self._prefetching(), self._metrics_file() as metrics:
             while self.step < self.config.steps and not distributed.any_of(stop.is_set(), self.device):
                 record = self.train_step()
                 self.history.append(record)
@@ -184,47 +188,41 @@ class Trainer:
                     metrics.write(json.dumps(record) + "\n")
                 if self.step % self.config.checkpoint_every == 0:
                     self.save()
-                bar.set_postfix_str(
-                    f"loss {record['loss']:.3f}, accuracy {record['accuracy']:.1%}, "
-                    f"{record['tokens_per_second']:,.0f} tokens/s",
-                    refresh=False,
-                )
+                shown = "loss {loss:.3f}, accuracy {accuracy:.1%}, {tokens_per_second:,.0f} tokens/s"
+                bar.set_postfix_str(shown.format(**record), refresh=False)
                 bar.update()
         self.save()
         return self.step == self.config.steps
 
     @contextmanager
+    def _prefetching(self):
+        with prefetch(self._parts, self.config.steps) as self._next_parts:
+            try:
+                yield
+            finally:
+                self._next_parts = self._parts
+
     def _metrics_file(self):
         if self.directory is None or distributed.rank():
-            yield None
-            return
+            return nullcontext()
         path = self.directory / "metrics.jsonl"
         # Steps after the last checkpoint will be done, and recorded, again.
         with replacing(path) as temporary:
             temporary.write_text("".join(json.dumps(record) + "\n" for record in self.history))
-        with path.open("a", buffering=1) as file:
-            yield file
+        return path.open("a", buffering=1)
 
     def save(self) -> None:
-        """Write the checkpoint, whole or not at all, and the weights alone if snapshots are kept.
-
-        A pitfall: all processes must call it, although one of them writes most of it.
-        """
+        """Write the checkpoint, and the weights alone if snapshots are kept; all processes must call it."""
         if self.directory is None:
             return
-        if self.config.snapshots:
-            weights = whole_weights(self.model)
-            if not distributed.rank():
-                save_snapshot(self.directory, self.step, weights, keep=self.config.snapshots)
+        weights = distributed.gather_state_dict(self.model.state_dict())
+        if self.config.snapshots and not distributed.rank():
+            save_snapshot(self.directory, self.step, weights, keep=self.config.snapshots)
         progress = {"step": self.step, "scaler": self.scaler.state_dict(), "history": self.history}
-        save_checkpoint(self.directory, self.model, self.optimizer, progress, in_shares=self.config.shard)
+        save_checkpoint(self.directory, weights, self.optimizer, progress)
 
     def restore(self) -> None:
-        """Go on where the checkpoint in `directory` was written, in shares or whole.
-
-        Raises:
-            ValueError: if there is none, or it is of another model.
-        """
+        """Go on where the checkpoint in `directory` was written; ValueError if there is none of this model."""
         progress = load_checkpoint(self.directory, self.model, self.optimizer)
         self.scaler.load_state_dict(progress["scaler"])
         self.step, self.history = progress["step"], progress["history"]

@@ -15,10 +15,10 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from benchmarks.mutations import mutants
 from exercises import release
 from exercises.autograder.rehearse.renaming import renamed
 from exercises.autograder.rehearse.rewording import reworded
+from exercises.autograder.rehearse.small_mistakes import small_mistakes
 
 __all__ = ["Answerer", "master_of", "passing", "submission"]
 
@@ -72,7 +72,7 @@ def _answer(chance: random.Random, solved: str, untouched: str) -> str:
 @cache
 def _mutants(solved: str) -> tuple[str, ...]:
     """An answer with one small mistake, for each there is."""
-    return tuple(mutant.source for mutant in mutants("answer", solved))
+    return tuple(small_mistakes(solved))
 
 
 @cache

@@ -1,8 +1,6 @@
 """What is wrong with an implementation of attention: one question after another, from crashes to overflow.
 
-A file of its own, since it is a test: most small changes to it make another good test, so that changing it at
-random (`benchmarks.check_mutants`) says nothing about the check that uses it. What it must find is in
-`attention_test.WRONG`.
+A file of its own, since it is a test. What it must find is in `attention_test.WRONG`.
 """
 
 import math

@@ -1,9 +1,8 @@
-"""Small mistakes, one at a time, in a source file: what `benchmarks.mutants` lets the tests find."""
+"""Small mistakes, one at a time: a sign, a constant, a comparison, a dropped line, tril for triu."""
 
 import ast
 import copy
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 
 SWAPS = {
     ast.Lt: ast.LtE,
@@ -39,62 +38,30 @@ FOR_PEOPLE = {"help", "metavar", "description"}  # words of a command line, like
 DROPPED = (ast.Expr, ast.AugAssign, ast.Break, ast.Continue, ast.Delete)
 
 
-@dataclass(frozen=True)
-class Mutant:
-    """One change of one module: where, what, and the whole changed source.
+def small_mistakes(source: str) -> Iterator[str]:
+    """A source with one small mistake, for each there is; of those that come to the same only the first.
 
-    `lines` are the first and last line that run when the changed place does; None means on import.
+    A pitfall: `ast.unparse` loses comments and moves lines.
     """
-
-    module: str
-    line: int
-    column: int
-    kind: str
-    before: str
-    after: str
-    text: str
-    lines: tuple[int, int] | None
-    source: str
-
-    @property
-    def mutation(self) -> str:
-        """What was changed, without the place."""
-        return f"{self.kind}: {self.before} → {self.after}"
-
-    @property
-    def id(self) -> str:
-        """Place and change: unique within one version of a file."""
-        return f"{self.module}:{self.line}:{self.column} {self.mutation}"
-
-
-def mutants(module: str, source: str) -> Iterator[Mutant]:
-    """All mutants of a source; of those that come to the same file only the first.
-
-    A pitfall: `ast.unparse` loses comments and moves lines, so only `line` and `lines` refer to the original.
-    """
-    tree, texts = ast.parse(source), source.splitlines()
+    tree = ast.parse(source)
     seen = {ast.unparse(tree)}
-    for kind, node, new, put, lines in _places(tree, None):
+    for node, new, put in _places(tree):
         put(new)
         changed = ast.unparse(tree)
         put(node)
-        if changed in seen:
-            continue
-        seen.add(changed)
-        before, after = ast.unparse(node), ast.unparse(new)
-        text = texts[node.lineno - 1].strip()
-        yield Mutant(module, node.lineno, node.col_offset, kind, before, after, text, lines, changed)
+        if changed not in seen:
+            seen.add(changed)
+            yield changed
 
 
-def _places(parent: ast.AST, lines: tuple[int, int] | None) -> Iterator[tuple]:
-    """Every (kind, old node, new node, function that puts either in place, lines) below a node."""
+def _places(parent: ast.AST) -> Iterator[tuple[ast.AST, ast.AST, Callable]]:
+    """Every old node, what it may become, and a function that puts either in place, below a node."""
     for field, value in ast.iter_fields(parent):
         if field in UNTOUCHED:
             continue
         for index, node in enumerate(value if isinstance(value, list) else [value]):
             if not isinstance(node, ast.AST) or _left_alone(node):
                 continue
-            inner = _reach(node, lines)
 
             def put(new, value=value, index=index, field=field):
                 if isinstance(value, list):
@@ -102,9 +69,9 @@ def _places(parent: ast.AST, lines: tuple[int, int] | None) -> Iterator[tuple]:
                 else:
                     setattr(parent, field, new)
 
-            for kind, new in _variants(parent, field, node):
-                yield kind, node, new, put, inner
-            yield from _places(node, inner)
+            for new in _variants(parent, field, node):
+                yield node, new, put
+            yield from _places(node)
 
 
 def _left_alone(node: ast.AST) -> bool:
@@ -119,19 +86,6 @@ def _left_alone(node: ast.AST) -> bool:
     return False
 
 
-def _reach(node: ast.AST, outer: tuple[int, int] | None) -> tuple[int, int] | None:
-    """The lines that run whenever this node does: its statement's own, of a compound one the head.
-
-    Defaults and decorators run on import; it is the tests of the function that notice them.
-    """
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-        return node.body[0].lineno, node.end_lineno
-    if not isinstance(node, ast.stmt) or outer is None:
-        return outer
-    body = getattr(node, "body", None)
-    return node.lineno, max(node.lineno, body[0].lineno - 1) if body else node.end_lineno
-
-
 def _changed(node: ast.AST, **fields) -> ast.AST:
     new = copy.copy(node)
     for name, value in fields.items():
@@ -139,24 +93,24 @@ def _changed(node: ast.AST, **fields) -> ast.AST:
     return new
 
 
-def _variants(parent: ast.AST, field: str, node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    """What a node may become, by kind."""
+def _variants(parent: ast.AST, field: str, node: ast.AST) -> Iterator[ast.AST]:
+    """What a node may become."""
     if isinstance(node, ast.expr):
         yield from _of_expression(node)
         conditional = isinstance(parent, ast.If | ast.IfExp | ast.While) and field == "test"
         same = isinstance(node, ast.Compare) and len(node.ops) == 1 and not _ordered(node.ops[0])
         if (conditional or field == "ifs") and not same and not isinstance(node, ast.UnaryOp):
-            yield "condition", ast.UnaryOp(ast.Not(), node)
+            yield ast.UnaryOp(ast.Not(), node)
         if field in ("defaults", "kw_defaults") and isinstance(getattr(node, "value", None), str):
-            yield "default", ast.Constant(node.value + "!")
+            yield ast.Constant(node.value + "!")
     elif isinstance(node, ast.stmt):
         stored = isinstance(node, ast.Assign) and all(isinstance(x, ast.Subscript) for x in node.targets)
         if isinstance(node, DROPPED) or stored:
-            yield "dropped", ast.Pass()
+            yield ast.Pass()
         if isinstance(node, ast.AugAssign) and type(node.op) in SWAPS:
-            yield "operator", _changed(node, op=SWAPS[type(node.op)]())
+            yield _changed(node, op=SWAPS[type(node.op)]())
         if isinstance(node, ast.Return) and not _is_none(node.value):
-            yield "return", ast.Return(ast.Constant(None))
+            yield ast.Return(ast.Constant(None))
 
 
 def _ordered(operator: ast.cmpop) -> bool:
@@ -168,27 +122,27 @@ def _is_none(node: ast.AST | None) -> bool:
     return node is None or (isinstance(node, ast.Constant) and node.value is None)
 
 
-def _of_expression(node: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+def _of_expression(node: ast.expr) -> Iterator[ast.expr]:
     match node:
         case ast.Compare(ops=ops):
             for i, operator in enumerate(ops):
-                yield "comparison", _changed(node, ops=[*ops[:i], SWAPS[type(operator)](), *ops[i + 1 :]])
+                yield _changed(node, ops=[*ops[:i], SWAPS[type(operator)](), *ops[i + 1 :]])
         case ast.BinOp(op=operator) | ast.BoolOp(op=operator) if type(operator) in SWAPS:
-            yield "operator", _changed(node, op=SWAPS[type(operator)]())
+            yield _changed(node, op=SWAPS[type(operator)]())
         case ast.UnaryOp(op=ast.Not() | ast.Invert() | ast.USub(), operand=operand):
-            yield "sign", operand
+            yield operand
         case ast.Constant(value=bool(value)):
-            yield "constant", ast.Constant(not value)
+            yield ast.Constant(not value)
         case ast.Constant(value=int(value)):
-            yield "constant", ast.Constant(value + 1)
+            yield ast.Constant(value + 1)
         case ast.Constant(value=float(value)):
-            yield "constant", ast.Constant(2 * value if value else 1.0)
+            yield ast.Constant(2 * value if value else 1.0)
         case ast.Call(func=function, keywords=keywords):
             for keyword in keywords:
                 if keyword.arg and keyword.arg not in FOR_PEOPLE:
-                    yield "keyword", _changed(node, keywords=[k for k in keywords if k is not keyword])
+                    yield _changed(node, keywords=[k for k in keywords if k is not keyword])
             match function:
                 case ast.Attribute(attr=name) if name in METHODS:
-                    yield "method", _changed(node, func=_changed(function, attr=METHODS[name]))
+                    yield _changed(node, func=_changed(function, attr=METHODS[name]))
                 case ast.Name(id=name) if name in BUILT_IN:
-                    yield "method", _changed(node, func=ast.Name(METHODS[name]))
+                    yield _changed(node, func=ast.Name(METHODS[name]))

@@ -1,0 +1,176 @@
+"""What measures, at tiny sizes: it compares like with like, counts what it says, and goes on where it was cut."""
+
+import json
+
+import pytest
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from benchmarks import contenders, measuring, multi30k, peers, table3
+from benchmarks.contenders import PyTorch, Same, column_major, peer_steps, real_tokens, step_flops
+from benchmarks.measuring import OURS, beside_matrices, compared, in_turns, peak_bytes, share
+from transformer_lessons import records
+from transformer_lessons.data import number_words
+from transformer_lessons.data.batches import Batch, Batches, make_batch
+from transformer_lessons.fast.decoding import greedy
+from transformer_lessons.fast.losses import batch_loss
+from transformer_lessons.model import Transformer, TransformerConfig
+from transformer_lessons.trainer import TrainingConfig
+
+WIDTHS = {"d_model": 16, "num_heads": 2, "d_ff": 23, "max_length": 29}
+LAYERS = {"num_encoder_layers": 1, "num_decoder_layers": 1}
+TINY = TransformerConfig(31, 31, **WIDTHS, **LAYERS, norm_first=True, shared_vocabulary=True)
+
+
+def test_the_median_of_ratios_is_not_the_ratio_of_medians():
+    found = compared({OURS: [6.0, 8.0, 9.0], "other": [2.0, 8.0, 3.0]})
+    # Of 3, 1 and 3.
+    assert found == {"tokens_per_second": {OURS: 8, "other": 3}, "ours_is_faster": {"other": 3.0}}
+
+
+def test_contenders_take_turns_and_the_first_round_does_not_count(monkeypatch):
+    clock, rates, called = iter(range(100)), iter([90.0, 80.0, 10.0, 20.0, 40.0, 30.0]), []
+    monkeypatch.setattr(measuring.time, "perf_counter", lambda: float(next(clock)))
+    steps = {name: lambda name=name: called.append(name) or ord(name) for name in "ab"}
+    assert in_turns(steps, rounds=2, steps=3) == {"a": [291.0] * 2, "b": [294.0] * 2}
+    assert called == (["a"] * 3 + ["b"] * 3) * 3
+    assert beside_matrices({"a": lambda: 5}, 2, 2, lambda: next(rates)) == ({"a": [10.0] * 2}, [20.0, 40.0])
+    assert share([10.0, 8.0, 30.0], 3.0, [60.0, 40.0, 100.0]) == 0.6  # of 0.5, 0.6 and 0.9
+
+
+def test_padding_is_not_counted():
+    src, tgt = torch.tensor([[5, 5, 0]]), torch.tensor([[5, 0]])
+    assert real_tokens(Batch(src, tgt, tgt)) == 3
+    # Two pairs of 3 + 1 and 1 + 2 tokens, with end marks 9 in all, of 2 · 3 + 2 · 3 places.
+    assert multi30k.padding(Batches([([5, 6, 7], [8]), ([5], [8, 9])], 2, seed=0)) == 0.25
+
+
+def test_the_operations_of_a_step_are_those_that_torch_counts():
+    batch, model = Same(3, 11, 31).batch, Transformer(TINY)
+    products = contenders.products_alone(batch, TINY)
+    for work in (lambda: batch_loss(model, batch, 0.1)[0].backward(), products):
+        with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+            work()
+        assert counter.get_total_flops() == step_flops(batch, TINY)
+
+
+def test_a_peer_has_our_sizes_and_learns():
+    torch.manual_seed(0)
+    ours, theirs, batches = Transformer(TINY), PyTorch(TINY), Same(3, 5, 31)
+    batch = batches.batch
+    assert ours(batch.src, batch.tgt_in).shape == theirs(batch.src, batch.tgt_in).shape == (3, 5, 31)
+    # Pre-norm has two norms more, and torch's has biases there too.
+    sizes = [sum(p.numel() for n, p in m.named_parameters() if "norm" not in n) for m in (ours, theirs)]
+    assert sizes[0] == sizes[1]
+    step = peer_steps(theirs, batches)
+
+    def loss() -> float:
+        logits = theirs.eval()(batch.src, batch.tgt_in)
+        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch.tgt_out.flatten()).item()
+
+    before = loss()
+    assert [step() for _ in range(20)] == [30] * 20
+    assert loss() < before
+
+
+def test_weights_by_columns_and_no_cache_say_the_same():
+    model, src = Transformer(TINY), torch.randint(3, 31, (3, 7))
+    model.output.weight.data[2] = 0.0
+    by_columns = column_major(model)
+    assert by_columns.output.weight is by_columns.source_embedding.token.weight
+    assert by_columns.output.weight.stride() == (1, 31)
+    said = greedy(model, src, max_length=9)
+    assert torch.equal(greedy(by_columns, src, max_length=9), said)
+    assert torch.equal(contenders.without_cache(model.eval(), src, max_length=9), said)
+
+
+def test_translating_beside_marian(monkeypatch):
+    pytest.importorskip("transformers")
+    monkeypatch.setattr(torch, "compile", lambda function, **options: function)  # which takes its time
+    monkeypatch.setattr(
+        "transformer_lessons.fast.decoding_steps._compiled", lambda function, device: function
+    )
+    found = peers.translating(2, 5, 1, config=TINY)
+    ways = {
+        "ours_is_faster": OURS,
+        "compiled_is_faster": peers.COMPILED,
+        "by_columns_is_faster": peers.BY_COLUMNS,
+        "compiled_by_columns_is_faster": peers.BOTH,
+    }
+    known = records.read("peers")["greedy, 1 sentence of 50"]
+    for key, way in ways.items():
+        assert set(found[key]) == set(known[key]) == set(found["tokens_per_second"]) - {way}
+
+
+def test_fused_attention_needs_a_share_of_the_memory():
+    work = lambda: [torch.zeros(1000) for _ in range(2)]  # noqa: E731
+    work()  # what a first call sets up is none of its own
+    assert peak_bytes(work) == 2 * 4 * 1000
+    (found,) = peers.attention_memory(1024).values()
+    assert found["step_by_step"] > 2 * peers.SMALL.num_heads * 1024**2 * 4  # scores and weights, at least
+    assert found["fused"] < 0.35 * found["step_by_step"]
+
+
+# --- Table 3
+
+FEW = TrainingConfig(steps=2, batch_size=4, training_pairs=64, warmup_steps=1)
+SMALL = table3.Row("C", "small", {"d_model": 32, "d_ff": 16, **LAYERS, "max_length": 13})
+
+
+def row(change: str) -> table3.Row:
+    return next(row for row in table3.ROWS if row.change == change)
+
+
+@pytest.mark.usefixtures("no_shape_checks")  # keys are narrower than values
+def test_a_row_changes_what_it_says():
+    batch = make_batch(number_words.pairs([7, 987_654]))
+    models = {row.change: table3.new_model(row).eval() for row in table3.ROWS}
+    assert len(models) == len(table3.ROWS)
+    assert all(model(batch.src, batch.tgt_in).isfinite().all() for model in models.values())
+    count = {name: sum(p.numel() for p in model.parameters()) for name, model in models.items()}
+    assert {count[f"h = {h}, d_k = {128 // h}"] for h in (1, 2, 8, 16, 32)} == {count["base"]}
+    # d_k narrows queries and keys alone, in six attentions, 128 + 1 numbers for each of h · (32 − d_k) outputs.
+    assert count["base"] - count["d_k = 8"] == 6 * 2 * 4 * (32 - 8) * 129
+    assert count["learned positions"] - count["base"] == 2 * 64 * 128
+    assert row("N = 4, 250 steps").training == {"steps": 250}
+    large, sinusoids = (
+        models[name].target_embedding.position.table for name in ("learned positions, started large", "base")
+    )
+    assert large.norm().item() == pytest.approx(sinusoids.norm().item(), rel=0.05)
+    # Rotary attention sees order, though nothing is added to the embeddings.
+    src, tgt = torch.tensor([[3, 4, 5]]), torch.tensor([[1]])
+    for change in ("no positions", "base", "only short numbers, rotary positions, 250 steps"):
+        is_blind = torch.allclose(*(models[change](x, tgt) for x in (src, src.flip(1))), atol=1e-5)
+        assert is_blind == (change == "no positions"), change
+
+
+def test_an_interrupted_table_goes_on(tmp_path, monkeypatch):
+    path, trained, run = tmp_path / "table3.json", [], table3.run
+
+    def counted(row, config, numbers):
+        if len(trained) == 1:
+            raise KeyboardInterrupt
+        trained.append(config.seed)
+        return run(row, config, numbers)
+
+    monkeypatch.setattr(table3, "run", counted)
+    with pytest.raises(KeyboardInterrupt):
+        table3.table(path, FEW, 2, 5, (SMALL,))
+    trained.clear()
+    record = table3.table(path, FEW, 2, 5, (SMALL,))
+    assert trained == [1]  # the one that was missing
+    assert record == json.loads(path.read_text())
+    assert all(0 <= entry["exact_match"] <= 1 < entry["perplexity"] for entry in record["runs"])
+
+
+def test_the_committed_table_is_whole():
+    record = records.read("table3")
+    runs, seeds = sorted((one["change"], one["seed"]) for one in record["runs"]), record["settings"]["seeds"]
+    assert runs == sorted((row.change, seed) for row in table3.ROWS for seed in range(seeds))
+
+
+def test_short_numbers_are_measured_by_length():
+    found = table3.by_length(table3.new_model(SMALL), count=2)
+    assert list(found) == [str(length) for length in range(table3.SHORT, 13)]
+    assert [table3.words(n) for n in (7, 421, 987_654)] == [1, 5, 12]

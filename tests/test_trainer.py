@@ -1,0 +1,647 @@
+"""The training step, and runs that are killed, interrupted, resumed and refused."""
+
+import io
+import json
+import math
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import nullcontext
+from dataclasses import FrozenInstanceError, replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+from conftest import assert_close
+
+from transformer_lessons.data import number_words
+from transformer_lessons.data.batches import Batches, TokenBatches
+from transformer_lessons.fast.kernels import FusedMultiHeadAttention
+from transformer_lessons.losses import label_smoothed_loss
+from transformer_lessons.model import Transformer, TransformerConfig
+from transformer_lessons.trainer import Trainer, TrainingConfig
+from transformer_lessons.trainer import trainer as training
+from transformer_lessons.trainer.config import PRECISIONS, chosen_precision
+from transformer_lessons.trainer.loop import prefetch, stop_signal
+
+SIZES = {"d_model": 21, "num_heads": 3, "d_ff": 17, "num_encoder_layers": 1, "num_decoder_layers": 1}
+SMALL = TrainingConfig(steps=60, batch_size=5, training_pairs=101, warmup_steps=7, checkpoint_every=10)
+
+
+def small_model(**changes) -> Transformer:
+    torch.manual_seed(0)
+    source, target = number_words.vocabularies()
+    return Transformer(TransformerConfig(len(source), len(target), **{"dropout": 0.0, **SIZES, **changes}))
+
+
+def small_batches() -> Batches:
+    return Batches(number_words.pairs(number_words.training_numbers(101, 0)), 5, seed=0)
+
+
+def new_trainer(directory=None, *, dtype=torch.float32, dropout=0.0, **changes) -> Trainer:
+    model = small_model(dropout=dropout).to(dtype)
+    return Trainer(model, small_batches(), replace(SMALL, **changes), directory)
+
+
+def same_weights(one: Trainer, other: Trainer) -> bool:
+    """To the bit."""
+    pairs = zip(one.model.parameters(), other.model.parameters(), strict=True)
+    return all(torch.equal(a, b) for a, b in pairs)
+
+
+# ---- The step
+
+
+@pytest.mark.parametrize(("clip_norm", "decay"), [(1.0, 0.01), (None, 0.7)])
+def test_a_step_is_adamw_with_clipped_gradients_of_the_mean(clip_norm, decay):
+    ours = new_trainer(dtype=torch.float64, clip_norm=clip_norm, weight_decay=decay)
+    theirs = small_model().double()
+    optimizer = torch.optim.AdamW(theirs.parameters(), betas=(0.9, 0.98), eps=1e-9, weight_decay=decay)
+    for step in range(1, 4):
+        batch = small_batches()[step - 1]
+        real = batch.tgt_out != 0
+        log_p = theirs(batch.src, batch.tgt_in)[real].log_softmax(-1)
+        # The smoothed target written out: ε / (V − 1) everywhere but on padding, and 1 − ε more on the answer.
+        q = torch.full_like(log_p, 0.1 / (log_p.size(-1) - 1))
+        q[:, 0] = 0.0
+        q[range(len(q)), batch.tgt_out[real]] += 0.9
+        loss = -(q * log_p).sum(-1).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(theirs.parameters(), clip_norm or math.inf)
+        optimizer.param_groups[0]["lr"] = SMALL.learning_rate(step)
+        optimizer.step()
+        record = ours.train_step()
+        assert record["step"] == step
+        assert record["learning_rate"] == SMALL.learning_rate(step)
+        assert math.isclose(record["loss"], loss.item(), rel_tol=1e-9)
+        assert math.isclose(record["gradient_norm"], norm.item(), rel_tol=1e-9)
+        accuracy = (log_p.argmax(-1) == batch.tgt_out[real]).double().mean().item()
+        assert math.isclose(record["accuracy"], accuracy, abs_tol=1e-12)
+    for a, b in zip(ours.model.parameters(), theirs.parameters(), strict=True):
+        assert_close(a, b, tolerance=1e-9)
+
+
+def test_an_update_is_the_formulas():
+    """The optimiser of the test above is torch's own; this is what it computes, with the paper's numbers."""
+    theta = torch.nn.Parameter(torch.randn(5, 7, dtype=torch.float64))
+    optimizer, by_hand, m, v = training.adamw([theta], 0.3), theta.detach().clone(), 0.0, 0.0
+    for step, rate in enumerate((0.2, 0.5, 0.1), start=1):
+        theta.grad = 1e-8 * torch.randn_like(theta)  # so small that ε = 1e-9 counts
+        optimizer.param_groups[0]["lr"] = rate
+        optimizer.step()
+        m, v = 0.9 * m + 0.1 * theta.grad, 0.98 * v + 0.02 * theta.grad**2
+        m_hat, v_hat = m / (1 - 0.9**step), v / (1 - 0.98**step)
+        by_hand -= rate * (m_hat / (v_hat.sqrt() + 1e-9) + 0.3 * by_hand)
+        assert_close(theta.detach(), by_hand, tolerance=1e-12)
+
+
+CHANGES_NOTHING = [
+    {"accumulate": 2},
+    {"accumulate": 3, "recompute": True},
+    {"accumulate": 5},
+    {"plain": True},
+]
+
+
+@pytest.mark.parametrize("changes", CHANGES_NOTHING)
+def test_how_a_step_is_computed_changes_no_result(changes):
+    """In parts: five pairs of unequal length, so that any averaging of averages would show."""
+    whole, other = (new_trainer(dtype=torch.float64, **each) for each in ({}, changes))
+    for _ in range(5):
+        expected, record = whole.train_step(), other.train_step()
+        for name in ("step", "accuracy", "learning_rate"):
+            assert record[name] == expected[name]
+        for name in ("loss", "gradient_norm"):
+            assert math.isclose(record[name], expected[name], rel_tol=1e-10)
+    for a, b in zip(other.model.parameters(), whole.model.parameters(), strict=True):
+        assert_close(a, b, tolerance=1e-9)
+
+
+def test_plain_is_the_chapters_computation(monkeypatch):
+    """No kernel, and all logits at once; also of a model that was accelerated before."""
+    model, asked = new_trainer().model, []
+    assert any(isinstance(part, FusedMultiHeadAttention) for part in model.modules())
+    loss = lambda *given, **how: asked.append(given[0].shape) or label_smoothed_loss(*given, **how)  # noqa: E731
+    monkeypatch.setattr(training, "label_smoothed_loss", loss)
+    Trainer(model, small_batches(), replace(SMALL, plain=True)).train_step()
+    assert not any(isinstance(part, FusedMultiHeadAttention) for part in model.modules())
+    assert asked == [(*small_batches()[0].tgt_in.shape, model.config.target_vocab_size)]
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_recomputed_with_dropout_a_step_has_the_same_bits(precision):
+    """What was dropped is dropped again, or the gradients would be of another function."""
+    losses = []
+    for trainer in (new_trainer(dropout=0.3, recompute=each, precision=precision) for each in (False, True)):
+        torch.manual_seed(3)
+        losses.append([trainer.train_step()["loss"] for _ in range(4)])
+    assert losses[0] == losses[1]
+
+
+def test_a_model_that_was_evaluated_is_trained_with_dropout_again():
+    trainer = new_trainer(dropout=0.3)
+    trainer.model.eval()
+    trainer.train_step()
+    assert trainer.model.training
+
+
+def test_tokens_are_counted_by_the_second(monkeypatch):
+    ticks = iter([1000.0, 1000.25])
+    monkeypatch.setattr(training, "time", SimpleNamespace(perf_counter=lambda: next(ticks)))
+    record = new_trainer().train_step()
+    assert record["tokens_per_second"] == 4 * int((small_batches()[0].tgt_out != 0).sum())
+
+
+def test_a_loss_that_is_not_finite_stops_before_it_spoils_the_weights():
+    trainer = new_trainer()
+    trainer.train_step()
+    with torch.no_grad():
+        trainer.model.output.weight[5, 5] = float("nan")
+    before = {name: parameter.clone() for name, parameter in trainer.model.named_parameters()}
+    with pytest.raises(FloatingPointError, match="the loss became nan at step 2"):
+        trainer.train_step()
+    for name, parameter in trainer.model.named_parameters():
+        assert torch.equal(parameter, before[name]) or name.endswith(("output.weight", "token.weight"))
+
+
+# ---- Settings
+
+
+def test_learning_rate_reaches_its_peak_and_every_step_learns():
+    config = TrainingConfig()
+    rates = [config.learning_rate(step) for step in range(1, config.steps + 1)]
+    assert max(rates) == rates[config.warmup_steps - 1] == config.peak_learning_rate
+    assert min(rates) > 0
+    half = config.warmup_steps + (config.steps + 1 - config.warmup_steps) // 2
+    assert rates[half - 1] == pytest.approx(config.peak_learning_rate / 2, rel=0.02)  # of a cosine
+    assert replace(config, steps=3).learning_rate(1) == config.peak_learning_rate  # warm-up: a third of 3
+    assert replace(config, steps=1).learning_rate(1) > 0
+    assert config.learning_rate(config.steps + 1) == 0
+
+
+def test_the_inverse_root_knows_no_last_step():
+    config = TrainingConfig(schedule="inverse_sqrt", peak_learning_rate=0.7, warmup_steps=100)
+    rates = {step: config.learning_rate(step) for step in (0, 1, 50, 100, 400)}
+    assert rates == pytest.approx({0: 0.007, 1: 0.007, 50: 0.35, 100: 0.7, 400: 0.35})
+    assert replace(config, steps=3).learning_rate(400) == rates[400]
+
+
+def test_settings_stay_as_they_were_checked():
+    with pytest.raises(FrozenInstanceError):
+        TrainingConfig().steps = 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"steps": 0}, "steps: expected 1 or more, got 0"),
+        ({"batch_size": 2.5}, "batch_size: expected int, got 2.5"),
+        ({"tokens": "9"}, "tokens: expected int or None, got '9'"),
+        ({"peak_learning_rate": -1.0}, "peak_learning_rate: expected 0 or more, got -1.0"),
+        ({"weight_decay": math.inf}, "weight_decay: expected 0 or more, got inf"),
+        ({"clip_norm": math.nan}, "clip_norm: expected 0 or more, got nan"),
+        ({"clip_norm": True}, "clip_norm: expected float or None, got True"),
+        ({"smoothing": 1.0}, "smoothing: expected below 1, got 1.0"),
+        ({"accumulate": 65}, "accumulate: expected at most batch_size = 64, got 65"),
+        ({"snapshots": -1}, "snapshots: expected 0 or more, got -1"),
+        ({"compile": "yes"}, "compile: expected bool, got 'yes'"),
+        ({"precision": "half"}, "precision: expected one of auto, float32, bfloat16, float16, got 'half'"),
+        ({"schedule": "step"}, "schedule: expected one of cosine, inverse_sqrt, got 'step'"),
+        (
+            {"schedule": "inverse_sqrt", "warmup_steps": 0},
+            "warmup_steps: expected 1 or more with inverse_sqrt",
+        ),
+        ({"packed_length": 9}, "packed_length: expected None without tokens, or with plain, got 9"),
+        (
+            {"tokens": 9, "packed_length": 9, "plain": True},
+            "packed_length: expected None .* with plain, got 9",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("no_shape_checks")
+def test_settings_are_refused_in_one_line(changes, complaint):
+    with pytest.raises(ValueError, match="^" + complaint):
+        TrainingConfig(**changes)
+
+
+@pytest.mark.usefixtures("no_shape_checks")
+def test_a_rate_that_json_writes_as_an_integer_is_one():
+    assert TrainingConfig(peak_learning_rate=1, tokens=9, accumulate=65).learning_rate(80) == 1
+
+
+# ---- Resumed
+
+
+def assert_goes_on(resumed: Trainer, trainer: Trainer) -> None:
+    """From a checkpoint of `trainer`, with the same bits as `trainer` itself."""
+    for _ in range(3):
+        trainer.train_step()
+    trainer.save()
+    expected = [trainer.train_step()["loss"] for _ in range(2)]
+    torch.manual_seed(97)
+    resumed.restore()
+    assert [resumed.train_step()["loss"] for _ in range(2)] == expected
+    assert same_weights(resumed, trainer)
+
+
+@pytest.mark.parametrize("changes", [{}, {"recompute": True}, {"shard": True}])
+def test_resumed_it_goes_on_with_the_same_bits_and_the_same_dropout(tmp_path, changes):
+    assert_goes_on(new_trainer(tmp_path, dropout=0.3, **changes), new_trainer(tmp_path, dropout=0.3))
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.pt"]
+
+
+def test_before_the_first_step_there_are_no_moments(tmp_path):
+    """And none must be made up: they would count as a step."""
+    trainer, other = new_trainer(tmp_path), new_trainer(tmp_path)
+    trainer.save()
+    other.train_step()
+    other.restore()
+    assert not other.optimizer.state
+    assert [other.train_step()["loss"] for _ in range(3)] == [trainer.train_step()["loss"] for _ in range(3)]
+
+
+@pytest.mark.parametrize("there_now", [0, 1, 3])
+@pytest.mark.parametrize("there_before", [0, 2])
+def test_a_gpus_random_state_goes_with_the_checkpoint(tmp_path, monkeypatch, there_before, there_now):
+    """If a run was begun on a GPU and goes on without one, or the other way round, there is none to restore."""
+    states, restored = [torch.tensor(state, dtype=torch.uint8) for state in ([7, 11], [13])], []
+    monkeypatch.setattr(torch.cuda, "get_rng_state_all", lambda: states)
+    monkeypatch.setattr(torch.cuda, "set_rng_state_all", restored.append)
+    trainer = new_trainer(tmp_path)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: there_before > 0)
+    trainer.save()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: there_now > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: there_now)
+    trainer.restore()
+    found = [[state.tolist() for state in given] for given in restored]
+    assert found == ([[[7, 11], [13]][:there_now]] if there_before and there_now else [])
+
+
+KILLED = """
+import sys
+from pathlib import Path
+sys.path.insert(0, "tests")
+from test_trainer import new_trainer
+new_trainer(Path(sys.argv[1]), dropout=0.1).run(progress=False)
+"""
+
+
+def read_metrics(directory) -> list[dict]:
+    path = directory / "metrics.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def test_killed_and_resumed_a_run_ends_with_the_same_bits(tmp_path, repetition):
+    (here := tmp_path / "killed").mkdir()
+    with subprocess.Popen([sys.executable, "-c", KILLED, str(here)]) as process:
+        while len(read_metrics(here)) < 23 + repetition % 30:
+            assert process.poll() is None
+            time.sleep(0.002)
+        process.kill()
+    assert process.returncode == -signal.SIGKILL
+    resumed = new_trainer(here, dropout=0.1)
+    resumed.restore()
+    assert resumed.step >= 20
+    assert resumed.step % 10 == 0
+    assert resumed.run(progress=False)
+    expected = new_trainer(dropout=0.1)
+    assert expected.run(progress=False)
+    assert same_weights(resumed, expected)
+    assert [record["step"] for record in read_metrics(here)] == [*range(1, 61)]
+    for a, b in zip(read_metrics(here), expected.history, strict=True):
+        assert {**a, "tokens_per_second": 0} == {**b, "tokens_per_second": 0}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_a_run_finishes_its_step_and_saves(tmp_path, monkeypatch, number):
+    trainer = new_trainer(tmp_path)
+    step = trainer._backward
+    monkeypatch.setattr(
+        trainer, "_backward", lambda *x: (trainer.step == 12 and signal.raise_signal(number), step(*x))[1]
+    )
+    before = signal.getsignal(number)
+    assert not trainer.run(progress=False)
+    assert torch.load(tmp_path / "checkpoint.pt", weights_only=True)["step"] == trainer.step == 13
+    assert signal.getsignal(number) is before
+
+
+def test_a_second_interrupt_raises_and_outside_the_main_thread_nothing_stops():
+    with stop_signal() as stop:
+        signal.raise_signal(signal.SIGINT)
+        assert stop.is_set()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    seen = []
+
+    def call():  # as a notebook's server may
+        with stop_signal() as stop:
+            seen.append(stop.is_set())
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+    assert seen == [False]
+
+
+# ---- Batches made ahead of time
+
+
+def others() -> set[str]:
+    return {thread.name for thread in threading.enumerate() if thread.name.startswith("next batch")}
+
+
+def test_the_next_one_is_made_while_this_one_is_worked_on():
+    began = {number: threading.Event() for number in range(5)}
+
+    def make(number: int) -> tuple[int, str]:
+        began[number].set()
+        return number, threading.current_thread().name
+
+    with prefetch(make, 3) as made:
+        for number in range(3):
+            assert made(number)[0] == number
+            assert made(number)[1] in others()
+            assert number == 2 or began[number + 1].wait(10)
+    assert not began[3].is_set()  # nobody would ask for it
+    assert others() == set()
+
+
+def test_a_run_is_the_same_as_step_by_step_and_its_batches_come_from_a_thread():
+    ahead, one_by_one = (new_trainer(dropout=0.3, steps=7) for _ in "ab")
+    names, make = [], ahead._parts
+    ahead._parts = lambda step: names.append(threading.current_thread().name) or make(step)
+    torch.manual_seed(3)
+    assert ahead.run(progress=False)
+    torch.manual_seed(3)
+    losses = [one_by_one.train_step()["loss"] for _ in range(7)]
+    assert [record["loss"] for record in ahead.history] == losses  # to the bit
+    assert same_weights(ahead, one_by_one)
+    assert len(names) == 7
+    assert all(name.startswith("next batch") for name in names)
+    assert others() == set()
+    ahead.train_step()  # outside of a run, by itself
+    assert names[7:] == [threading.current_thread().name]
+
+
+@pytest.mark.parametrize(("side", "size"), [("src", "source"), ("tgt_in", "target"), ("tgt_out", "target")])
+def test_a_bad_batch_stops_a_run_at_its_own_step(side, size):
+    class Spoiled(Batches):
+        def __getitem__(self, step: int):
+            batch = super().__getitem__(step)
+            return batch._replace(**{side: getattr(batch, side) + 1_000 * (step == 3)})
+
+    trainer = Trainer(small_model(), Spoiled(small_batches().pairs, 5, seed=0), SMALL)
+    last = getattr(trainer.model.config, f"{size}_vocab_size") - 1
+    with pytest.raises(ValueError, match=f"^{side}: expected 0 to {last}, got 1"):
+        trainer.run(progress=False)
+    assert trainer.step == 3
+    assert others() == set()
+
+
+def test_a_gpu_finds_its_batches_in_memory_that_it_can_copy_by_itself(monkeypatch):
+    trainer, pinned, devices = new_trainer(), [], []
+    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext(devices.append(device)))
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: pinned.append(self.clone()) or pinned[-1])
+    (on_cpu,) = trainer._parts(0)[1]
+    assert pinned == []
+    trainer.device = torch.device("cuda", 1)
+    (part,) = trainer._parts(0)[1]
+    assert list(map(id, part)) == list(map(id, pinned))
+    assert all(torch.equal(a, b) for a, b in zip(part, on_cpu, strict=True))
+    assert devices == [trainer.device]  # on whose behalf: a thread begins with the first GPU
+
+
+def test_on_a_gpu_a_run_learns_in_every_precision(request):
+    if not torch.cuda.is_available():
+        (pytest.fail if request.config.getoption("--full") else pytest.skip)("no CUDA device here")
+    for precision in PRECISIONS:
+        trainer = Trainer(small_model().cuda(), small_batches(), replace(SMALL, precision=precision))
+        assert all(ids.is_pinned() for part in trainer._parts(0)[1] for ids in part)
+        assert trainer.run(progress=False)
+        assert trainer.history[-1]["loss"] < 0.9 * trainer.history[0]["loss"]
+
+
+# ---- What a run shows
+
+
+class Screen(io.StringIO):
+    """Standard error, of a terminal or a file."""
+
+    is_terminal = True
+
+    def isatty(self):
+        return self.is_terminal
+
+    def steps(self) -> list[tuple[int, int]]:
+        """What a reader saw, one after another: the step, and of how many."""
+        return [(int(step), int(of)) for step, of in re.findall(r"(\d+)/(\d+) ", self.getvalue())]
+
+
+def test_a_bar_shows_how_far_a_run_is_and_how_well_it_goes(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", screen := Screen())
+    trainer = new_trainer(steps=7)
+    for _ in range(2):
+        trainer.history.append(trainer.train_step())
+    trainer.run()
+    assert screen.steps()[0] == (2, 7)  # a resumed run begins where it was
+    assert screen.steps()[-1] == (7, 7)
+    last, end = trainer.history[-1], screen.getvalue().split("\r")[-1]
+    assert f"loss {last['loss']:.3f}, accuracy {100 * last['accuracy']:.1f}%" in end
+    assert re.search(r"step/s|s/step", end)
+    assert re.search(r"\d tokens/s", end)
+    monkeypatch.setattr(sys, "stderr", silent := Screen())
+    new_trainer(steps=3).run(progress=False)
+    assert silent.getvalue() == ""
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "seconds", "shown"),
+    [(True, 0.125, [*range(32)]), (False, 1.0, [0, 10, 20, 30, 31])],
+    ids=["terminal", "file"],
+)
+def test_a_terminal_gets_a_live_bar_a_file_a_line_every_ten_seconds(monkeypatch, is_terminal, seconds, shown):
+    trainer, clock = new_trainer(steps=31), [time.time()]
+
+    def step() -> dict:
+        clock[0] += seconds
+        trainer.step += 1
+        return {"loss": 3.0, "accuracy": 0.5, "tokens_per_second": 7.0}
+
+    monkeypatch.setattr(sys, "stderr", screen := Screen())
+    monkeypatch.setattr(screen, "is_terminal", is_terminal)
+    monkeypatch.setattr("tqdm.std.time", lambda: clock[0])
+    monkeypatch.setattr(trainer, "train_step", step)
+    trainer.run()
+    assert sorted({step for step, _ in screen.steps()}) == shown
+
+
+def test_a_step_is_on_record_as_soon_as_it_is_done(tmp_path, monkeypatch):
+    """Who watches the file need not wait for a buffer to fill; nor is its rest lost in a crash."""
+    trainer, seen = new_trainer(tmp_path, steps=5), []
+    train_step = trainer.train_step
+    monkeypatch.setattr(
+        trainer, "train_step", lambda: seen.append(len(read_metrics(tmp_path))) or train_step()
+    )
+    trainer.run(progress=False)
+    assert seen == [*range(5)]
+
+
+# ---- Precision and compilation
+
+
+@pytest.mark.parametrize(("precision", "close"), [("bfloat16", 0.03), ("float16", 0.005)])
+def test_lower_precision_computes_the_same_gradients_roughly(precision, close):
+    exact, lower, seen = new_trainer(), new_trainer(precision=precision), []
+    lower.model.encoder_layers[0].feed_forward.register_forward_hook(
+        lambda *given: seen.append(given[-1].dtype)
+    )
+    expected, record = exact.train_step(), lower.train_step()
+    assert seen == [getattr(torch, precision)]
+    assert math.isclose(record["loss"], expected["loss"], rel_tol=close)
+    assert math.isclose(record["gradient_norm"], expected["gradient_norm"], rel_tol=close)
+    for (name, a), b in zip(lower.model.named_parameters(), exact.model.parameters(), strict=True):
+        assert a.dtype == torch.float32
+        # The keys' bias changes no weights: its gradient is what rounding leaves of zero.
+        assert name.endswith("W_k.bias") or (a.grad - b.grad).norm() <= 3 * close * b.grad.norm(), name
+    assert not torch.equal(lower.model.output.weight.grad, exact.model.output.weight.grad)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_only_float16_needs_its_loss_scaled(precision):
+    """Elsewhere no gradient can get lost, and no step be left out."""
+    assert (new_trainer(precision=precision).scaler.get_scale() > 1) == (precision == "float16")
+
+
+def test_a_step_that_overflows_is_left_out_and_the_next_scaled_less_also_when_resumed(tmp_path):
+    trainer, resumed = (new_trainer(tmp_path, precision="float16") for _ in "ab")
+    trainer.train_step()
+    trainer.scaler.update(2.0**60)
+    before = {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()}
+    record = trainer.train_step()
+    assert record["gradient_norm"] is None
+    assert math.isfinite(record["loss"])
+    assert all(torch.equal(tensor, before[name]) for name, tensor in trainer.model.state_dict().items())
+    assert trainer.scaler.get_scale() == 2.0**59
+    trainer.save()
+    resumed.restore()
+    assert resumed.scaler.get_scale() == 2.0**59
+
+
+@pytest.mark.parametrize(
+    ("device", "capability", "dtype"),
+    [
+        ("cuda", (9, 0), torch.bfloat16),
+        ("cuda", (8, 0), torch.bfloat16),
+        ("cuda", (7, 5), torch.float16),  # a T4
+        ("cpu", None, torch.float32),
+        ("mps", None, torch.float32),
+    ],
+)
+def test_what_a_device_is_fast_at(monkeypatch, device, capability, dtype):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    assert chosen_precision("auto", torch.device(device)) == dtype
+    assert chosen_precision("float16", torch.device(device)) == torch.float16
+    assert chosen_precision("float32", torch.device(device)) == torch.float32
+
+
+COMPILED = """
+import functools, json, sys
+import torch
+from transformer_lessons.data import number_words
+from transformer_lessons.data.batches import TokenBatches
+from transformer_lessons.data.packing import PackedBatches
+from transformer_lessons.model import Transformer, TransformerConfig
+from transformer_lessons.trainer import Trainer, TrainingConfig
+
+torch.compile = functools.partial(torch.compile, backend=sys.argv[1])
+source, target = number_words.vocabularies()
+sizes = dict(d_model=15, num_heads=3, d_ff=17, num_encoder_layers=1, num_decoder_layers=1, dropout=0.0)
+pairs = number_words.pairs(number_words.training_numbers(307, 0))
+is_packed, losses = sys.argv[2] == "packed", []
+batches = PackedBatches(pairs, 211, 31, seed=0) if is_packed else TokenBatches(pairs, 211, seed=0)
+for is_compiled in (False, True):
+    torch.manual_seed(0)
+    model = Transformer(TransformerConfig(len(source), len(target), **sizes)).double()
+    config = TrainingConfig(steps=60, tokens=211, recompute=is_packed, compile=is_compiled)
+    trainer = Trainer(model, batches, config)
+    losses.append([trainer.train_step()["loss"] for _ in range(12)])
+graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+print(json.dumps({"losses": losses, "graphs": graphs, "names": list(model.state_dict())[:1]}))
+"""
+
+
+IN_FULL = pytest.mark.full
+
+
+@pytest.mark.parametrize(
+    "backend", ["eager", *(pytest.param(name, marks=IN_FULL) for name in ("aot_eager", "inductor"))]
+)
+@pytest.mark.parametrize("rows", ["padded", pytest.param("packed", marks=IN_FULL)])
+def test_a_compiled_step_is_the_same_step(backend, rows):
+    """Batches of different shapes, in few graphs; packed ones are recomputed too."""
+    command = [sys.executable, "-c", COMPILED, backend, rows]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout.splitlines()[-1])
+    plain, compiled = result["losses"]
+    assert plain[-1] < plain[0]
+    assert compiled == pytest.approx(plain, rel=0, abs=1e-10)
+    assert 1 <= result["graphs"] <= 10
+    assert result["names"] == ["source_embedding.token.weight"]  # as without compilation
+
+
+# ---- What all of it is for
+
+
+@pytest.mark.parametrize("recipe", ["number-words-150", pytest.param(None, marks=IN_FULL)])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=IN_FULL) for seed in range(1, 5))])
+def test_number_words_are_learned(recipe, seed, tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "transformer_lessons",
+        "train",
+        "--device",
+        "cpu",
+        "--output",
+        str(tmp_path),
+    ]
+    command += ["--seed", str(seed), *(["--config", recipe] if recipe else [])]
+    subprocess.run(command, check=True, capture_output=True)
+    record = json.loads((tmp_path / "record.json").read_text())
+    assert record["steps"] == (150 if recipe else 250)
+    assert record["n"] == 1000
+    assert record["exact_match"] >= 0.99
+
+
+@pytest.mark.parametrize(("kind", "size"), [(Batches, 5), (TokenBatches, 300)])
+def test_two_threads_may_ask_for_batches_of_different_epochs(kind, size):
+    """A notebook may look at a batch while a run makes the next."""
+
+    class Slow(kind):
+        """Who has shuffled an epoch is overtaken before he looks at it."""
+
+        def __setattr__(self, name: str, value: object):
+            super().__setattr__(name, value)
+            if name == "_epoch":
+                both.wait(10)
+
+    both = threading.Barrier(1)
+    pairs = small_batches().pairs
+    batches, found = Slow(pairs, size, seed=0), {}
+    per_epoch, both = batches.steps_per_epoch, threading.Barrier(2)
+
+    def ask(epoch: int):
+        found[epoch] = batches[epoch * per_epoch].src
+
+    threads = [threading.Thread(target=ask, args=(epoch,)) for epoch in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for epoch in (0, 1):
+        assert torch.equal(found[epoch], kind(pairs, size, seed=0)[epoch * per_epoch].src)

@@ -1,0 +1,255 @@
+"""What stands beside the canon, by hand and beside independent forms; `test_oracles` has the gradients."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from conftest import assert_close
+
+from transformer_lessons import decoding
+from transformer_lessons.attention import MultiHeadAttention, scaled_dot_product_attention
+from transformer_lessons.config import TransformerConfig
+from transformer_lessons.layers import EncoderLayer
+from transformer_lessons.model import Transformer
+from transformer_lessons.oracles.measure import leaves, perturb
+from transformer_lessons.variants import (
+    GroupedQueryAttention,
+    RMSNorm,
+    RotaryAttention,
+    SwiGLU,
+    attention_backward,
+    hard_attention,
+    linear_attention,
+    modern,
+    recurrent_linear_attention,
+    rotate,
+    tiled_attention,
+)
+
+F64, HALVES = torch.float64, [torch.float16, torch.bfloat16]
+
+
+def tensor(*rows) -> torch.Tensor:
+    return torch.tensor(rows, dtype=F64)
+
+
+def qkv(queries: int = 7, keys: int = 11, *batch: int, dtype=F64) -> list[torch.Tensor]:
+    return [torch.randn(*batch, *size, dtype=dtype) for size in ((queries, 5), (keys, 5), (keys, 13))]
+
+
+# --- attention_backward
+
+
+def test_backward_by_hand():
+    # One query, two keys, d_k = 4 so that √d_k = 2; scores (ln 3, 0) make weights (3/4, 1/4). With values 8 and 0
+    # and dO = 1: dW = (8, 0), W · dW = 6, dS = W ∘ (dW − 6) = (3/2, −3/2); dQ = dS K / 2; dK = dSᵀ Q / 2.
+    query, key = tensor([1, 0, 0, 0]), tensor([2 * math.log(3), 0, 0, 0], [0, 0, 0, 0])
+    d_query, d_key, d_value = attention_backward(query, key, tensor([8], [0]), tensor([1]))
+    assert_close(d_query, 0.75 * key[:1])
+    assert_close(d_key, tensor([0.75], [-0.75]) * query)
+    assert_close(d_value, tensor([0.75], [0.25]))
+
+
+def test_backward_of_a_query_that_may_look_nowhere_is_zero():
+    mask = torch.rand(7, 11) < 0.5
+    mask[3] = False
+    inputs = leaves(*qkv(7, 11, 2))
+    output = scaled_dot_product_attention(*inputs, mask)[0]
+    cotangent = torch.randn_like(output)
+    found = attention_backward(*inputs, cotangent, mask)
+    for ours, theirs in zip(found, torch.autograd.grad(output, inputs, cotangent), strict=True):
+        assert_close(ours, theirs)
+    assert (found[0][:, 3] == 0).all()
+
+
+# --- hard_attention
+
+
+def test_hard_attention_looks_up():
+    # Three one-hot keys are a dictionary; the queries name its entries. Of equally good keys the first is taken.
+    value = torch.tensor([[10.0, 1.0], [20.0, 2.0], [30.0, 3.0]])
+    asked = torch.cat([torch.eye(3)[[2, 0, 1]], torch.ones(1, 3)])
+    output, weights = hard_attention(asked, torch.eye(3), value)
+    assert output.tolist() == [[30, 3], [10, 1], [20, 2], [10, 1]]
+    assert weights.tolist() == torch.eye(3)[[2, 0, 1, 0]].tolist()
+
+
+def test_hidden_keys_are_never_the_best_and_none_is_nothing():
+    mask = torch.tensor([[True, False, True], [False, False, False]])
+    output, weights = hard_attention(
+        torch.eye(3)[[1, 1]], torch.eye(3), torch.tensor([[5.0], [7.0], [9.0]]), mask
+    )
+    assert output.tolist() == [[5], [0]]
+    assert weights.tolist() == [[1, 0, 0], [0, 0, 0]]
+
+
+def test_only_the_values_learn():
+    inputs = leaves(*qkv())
+    output, weights = hard_attention(*inputs)
+    output.sum().backward()
+    assert inputs[0].grad is inputs[1].grad is None
+    assert_close(inputs[2].grad, weights.sum(-2)[..., None].expand(-1, 13))
+
+
+# --- tiled_attention
+
+
+def test_tiles_survive_scores_that_exp_would_not():
+    query, key, value = qkv(7, 11, 2)
+    for scale in (1e3, -1e3):
+        inputs = leaves(scale * query, key, value)
+        output = tiled_attention(*inputs, tile=3)
+        output.sum().backward()
+        assert_close(output, F.scaled_dot_product_attention(scale * query, key, value))
+        assert all(x.grad.isfinite().all() for x in inputs)
+
+
+def test_tiles_are_of_64_keys_unless_said(monkeypatch):
+    widths, matmul = [], torch.Tensor.__matmul__
+    monkeypatch.setattr(torch.Tensor, "__matmul__", lambda a, b: widths.append(b.size(-1)) or matmul(a, b))
+    tiled_attention(*qkv(7, 150))
+    assert widths[0::2] == [64, 64, 22]
+
+
+def test_the_last_query_of_a_tile_sees_the_last_key():
+    query, key, value = qkv(2, 11)
+    whole = torch.cat([torch.zeros(9, 5, dtype=F64), query])
+    expected = F.scaled_dot_product_attention(whole, key, value, is_causal=True)[9:]
+    assert_close(tiled_attention(query, key, value, is_causal=True, tile=4), expected)
+
+
+# --- Linear attention
+
+
+def feature(x: float) -> float:
+    return x + 1 if x > 0 else math.exp(x)
+
+
+def test_linear_attention_against_a_loop():
+    query, key, value = qkv()
+    visible = [True] * 9 + [False, True]
+    output = linear_attention(query, key, value, is_causal=True, key_mask=torch.tensor(visible))
+    for i in range(7):
+        weights = [
+            sum(feature(a) * feature(b) for a, b in zip(query[i].tolist(), key[j].tolist(), strict=True))
+            if visible[j] and j <= i + 4  # eleven keys, seven queries: the last see all
+            else 0.0
+            for j in range(11)
+        ]
+        assert_close(output[i], sum(weights[j] * value[j] for j in range(11)) / sum(weights))
+
+
+@pytest.mark.parametrize(("queries", "keys"), [(63, 63), (64, 64), (65, 65), (131, 131), (7, 131), (70, 73)])
+def test_chunks_do_not_show(queries, keys):
+    query, key, value = qkv(queries, keys, 2)
+    weights = (query.square() @ key.square().mT).tril(keys - queries)
+    expected = weights @ value / weights.sum(-1, keepdim=True)
+    assert_close(linear_attention(query, key, value, is_causal=True, feature_map=torch.square), expected)
+
+
+def test_queries_that_would_come_before_every_key_are_refused():
+    with pytest.raises(ValueError, match=r"^2 queries would come before every key$"):
+        linear_attention(*qkv(5, 3), is_causal=True)
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_long_sums_are_kept_in_float32(dtype):
+    # 4,000 keys of features near 20: in float16 their sum would be infinite.
+    query, key, value = (
+        x.to(dtype) for x in (20 + torch.rand(4000, 3), 20 + torch.rand(4000, 3), torch.rand(4000, 2))
+    )
+    for is_causal in (False, True):
+        output = linear_attention(query, key, value, is_causal=is_causal)
+        expected = linear_attention(query.double(), key.double(), value.double(), is_causal=is_causal)
+        assert output.dtype == dtype
+        assert_close(output.double(), expected, tolerance=torch.finfo(dtype).eps)
+    assert recurrent_linear_attention(query[:3], key[:3], value[:3])[1].dtype == torch.float32
+
+
+def test_a_state_by_hand():
+    # φ(0) = (1, 1) for each of two keys with values 2 and 5: the state is their sum beside their number.
+    output, state = recurrent_linear_attention(*(torch.zeros(2, 2, dtype=F64),) * 2, tensor([2], [5]))
+    assert state.tolist() == [[7, 2], [7, 2]]
+    assert output.tolist() == [[2], [3.5]]
+
+
+# --- Rotary positions
+
+
+def test_a_quarter_turn_by_hand():
+    # With base 1 all pairs turn by one radian a position: (1, 0) at t goes to (cos t, sin t).
+    turned = rotate(tensor([1, 0, 0, 1], [1, 0, 0, 1]), torch.tensor([0, 2]), base=1.0)
+    assert_close(turned, tensor([1, 0, 0, 1], [math.cos(2), math.sin(2), -math.sin(2), math.cos(2)]))
+
+
+def test_far_positions_keep_their_digits():
+    x = torch.randn(1, 14)
+    near, far = rotate(x, torch.tensor([3])), rotate(x.double(), torch.tensor([1_000_003]))
+    assert_close(rotate(x, torch.tensor([1_000_003])).double(), far, tolerance=1e-6)
+    assert not torch.allclose(near.double(), far, atol=0.1)
+
+
+def test_late_queries_stand_at_the_end():
+    module = perturb(RotaryAttention(42, 3)).double()
+    x = torch.randn(2, 11, 42, dtype=F64)
+    whole = module(x, is_causal=True)
+    assert_close(module(x[:, 9:], x, is_causal=True), whole[:, 9:])
+
+
+# --- The layer of today
+
+
+def test_gates_and_root_mean_square_by_hand():
+    gated = SwiGLU(2, 1).double()
+    with torch.no_grad():
+        for weight, entries in ((gated.W_1, [[1, 0]]), (gated.W_3, [[0, 1]]), (gated.W_2, [[3], [0]])):
+            weight.weight.copy_(torch.tensor(entries))
+    assert_close(gated(tensor([2, 5])), tensor([3 * 2 / (1 + math.exp(-2)) * 5, 0]))
+    assert_close(RMSNorm(4, eps=0.0)(torch.tensor([1.0, 3, 3, 9])), torch.tensor([0.2, 0.6, 0.6, 1.8]))
+
+
+def test_root_mean_square_in_half_precision_does_not_overflow():
+    assert RMSNorm(2)(torch.tensor([1000.0, 1000.0]).half()).tolist() == [1, 1]
+
+
+def test_groups_are_neighbours():
+    # With full heads whose keys and values repeat those of the groups, in the order 0, 0, 0, 1, 1, 1.
+    grouped, full = perturb(GroupedQueryAttention(42, 6, 2)).double(), MultiHeadAttention(42, 6).double()
+    state = grouped.state_dict()
+    for name in ("W_k.weight", "W_k.bias", "W_v.weight", "W_v.bias"):
+        state[name] = torch.cat([half for half in state[name].split(7) for _ in range(3)])
+    full.load_state_dict(state)
+    x = torch.randn(2, 11, 42, dtype=F64)
+    assert_close(grouped(x, is_causal=True), full(x, is_causal=True))
+    assert grouped.keys_and_values(x, x)[0].shape == (2, 2, 11, 7)
+    with pytest.raises(ValueError, match="4 heads of keys do not divide 6"):
+        GroupedQueryAttention(42, 6, 4)
+
+
+def test_a_modern_model_decodes_with_its_cache_as_without():
+    config = TransformerConfig(
+        17, 19, d_model=24, num_heads=6, d_ff=29, dropout=0.0, norm_first=True, max_length=32
+    )
+    model = perturb(modern(Transformer(config), num_key_value_heads=2)).double()
+    names = {type(part).__name__ for part in model.modules()}
+    assert names >= {"GroupedQueryAttention", "SwiGLU", "RMSNorm"}
+    assert not names & {"MultiHeadAttention", "FeedForward", "LayerNorm", "SinusoidalEncoding"}
+    src, tgt = torch.randint(3, 17, (3, 5)), torch.randint(3, 19, (3, 7))
+    src[1, 3:] = config.pad_id
+    steps = decoding.Steps(model, src)
+    assert steps.past[0].k is None
+    one_by_one = torch.stack([steps.next_logits(tgt[:, t : t + 1]) for t in range(7)], dim=1)
+    assert_close(one_by_one, model(src, tgt))
+    assert steps.past[0].k.shape == (3, 2, 7, 4)
+
+
+def test_in_a_modern_layer_distances_count_and_places_do_not():
+    config = TransformerConfig(17, 19, d_model=24, num_heads=6, d_ff=29, dropout=0.0, norm_first=True)
+    layer = perturb(modern(EncoderLayer(config), 2)).double()
+    x = torch.randn(1, 9, 24, dtype=F64)
+    far = torch.cat([torch.randn(1, 4, 24, dtype=F64), x], dim=1)
+    mask = F.pad(torch.ones(9, 9, dtype=torch.bool), (4, 0))
+    mask = torch.cat([torch.ones(4, 13, dtype=torch.bool), mask])
+    assert_close(layer(far, mask)[:, 4:], layer(x))
+    assert not torch.allclose(layer(x.flip(1)), layer(x).flip(1), atol=1e-3)

@@ -1,0 +1,467 @@
+"""The one table: what is ours, what is theirs, and what both are given.
+
+Each function returns what `measure.compare` takes. Sizes are different primes where they can be, so that a
+swapped axis cannot hide. Functions import `transformers` themselves, since the package does not require it.
+"""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from itertools import product
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from transformer_lessons import decoding, norms, variants
+from transformer_lessons.attention import MultiHeadAttention, scaled_dot_product_attention
+from transformer_lessons.config import TransformerConfig
+from transformer_lessons.embeddings import TokenEmbedding
+from transformer_lessons.encodings import LearnedEncoding, sinusoidal
+from transformer_lessons.fast.kernels import fused_attention
+from transformer_lessons.feed_forward import FeedForward
+from transformer_lessons.layers import DecoderLayer, EncoderLayer
+from transformer_lessons.losses import label_smoothed_loss
+from transformer_lessons.masks import additive, boolean, causal_mask, padding_mask
+from transformer_lessons.model import Transformer
+from transformer_lessons.oracles import names
+from transformer_lessons.schedule import warmup_inverse_sqrt
+
+# ruff: noqa: E731
+BATCH, HEADS, QUERIES, KEYS, D_K, D_V, D_FF, VOCAB = 2, 3, 7, 11, 5, 13, 23, 19
+D_MODEL = HEADS * D_K
+IDS = (torch.arange(KEYS) < torch.tensor([[11], [7]])).long()  # 1 for a token, 0 for padding
+SOURCE, EARLIER = padding_mask(IDS, 0), causal_mask(QUERIES)
+SIZES = {"d_model": D_MODEL, "num_heads": HEADS, "d_ff": D_FF, "dropout": 0.0, "max_length": 13}
+STACKS = {"num_encoder_layers": 2, "num_decoder_layers": 3}
+BART_SIZES = {"d_model": D_MODEL, "encoder_ffn_dim": D_FF, "decoder_ffn_dim": D_FF, "dropout": 0.0}
+BART_SIZES |= {"encoder_attention_heads": HEADS, "decoder_attention_heads": HEADS}
+
+
+def vectors(length: int = KEYS, width: int = D_MODEL) -> Tensor:
+    """A batch of vectors, as every layer takes them."""
+    return torch.randn(BATCH, length, width)
+
+
+def qkv(queries: int = QUERIES) -> list[Tensor]:
+    """Q, K and V, split into heads."""
+    return [torch.randn(BATCH, HEADS, *size) for size in ((queries, D_K), (KEYS, D_K), (KEYS, D_V))]
+
+
+def some_mask() -> Tensor:
+    """A random mask in which every query sees at least the first key."""
+    mask = torch.rand(BATCH, HEADS, QUERIES, KEYS) < 0.6
+    mask[..., 0] = True
+    return mask
+
+
+def as_numbers(mask: Tensor) -> Tensor:
+    """An additive mask of the dtype in which all is computed."""
+    return additive(mask, torch.get_default_dtype())
+
+
+def output_of(attend: Callable) -> Callable:
+    """The first of what it returns."""
+    return lambda *given, **options: attend(*given, **options)[0]
+
+
+def attention(attend: Callable, mask: str) -> tuple:
+    """One form of attention under one kind of mask; an additive one is theirs, and read back for ours."""
+    theirs = F.scaled_dot_product_attention
+    if mask == "causal":
+        return partial(attend, is_causal=True), partial(theirs, is_causal=True), qkv(KEYS)
+    given = {"none": lambda: None, "boolean": some_mask, "additive": lambda: as_numbers(some_mask())}[mask]()
+    read = None if given is None else boolean(given)
+    return (lambda *x: attend(*x, read)), (lambda *x: theirs(*x, given)), qkv()
+
+
+def attention_gradients() -> tuple:
+    """The hand-written backward pass beside autograd's: the values compared are gradients."""
+    mask, cotangent = some_mask(), torch.randn(BATCH, HEADS, QUERIES, D_V)
+    ours = lambda *x: [g.detach() for g in variants.attention_backward(*x, cotangent, mask)]
+    theirs = lambda *x: torch.autograd.grad(F.scaled_dot_product_attention(*x, mask), x, cotangent)
+    return ours, theirs, qkv()
+
+
+def hard() -> tuple:
+    """Argmax attention is softmax attention with scores 10¹² times as large."""
+    mask = some_mask()
+    theirs = lambda q, k, v: F.scaled_dot_product_attention(1e12 * q.detach(), k.detach(), v, mask)
+    return (lambda *x: variants.hard_attention(*x, mask)[0]), theirs, qkv()
+
+
+def quadratic(is_causal: bool, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """Linear attention with its weights, φ(q)·φ(k) divided by their sums."""
+    weights = ((F.elu(query) + 1) @ (F.elu(key) + 1).mT).masked_fill(~SOURCE, 0.0)
+    weights = weights.tril(KEYS - query.size(-2)) if is_causal else weights
+    return F.normalize(weights, p=1, dim=-1) @ value
+
+
+def linear(is_causal: bool) -> tuple:
+    """Without weights."""
+    ours = partial(variants.linear_attention, is_causal=is_causal, key_mask=SOURCE[..., 0, :])
+    return ours, partial(quadratic, is_causal), qkv()
+
+
+def recurrent() -> tuple:
+    """One position after the other."""
+    ours = partial(output_of(variants.recurrent_linear_attention), key_mask=SOURCE[..., 0, :])
+    return ours, partial(quadratic, True), qkv(KEYS)
+
+
+def multi_head(inputs: str) -> tuple:
+    """Cross-attention, or self-attention under a mask, whose polarity is the other one there."""
+    ours, theirs = MultiHeadAttention(D_MODEL, HEADS), nn.MultiheadAttention(D_MODEL, HEADS, batch_first=True)
+    rest = (ours, theirs), names.attention_to_torch
+    if inputs == "cross":
+        return ours, output_of(theirs), [vectors(QUERIES), vectors(), vectors()], *rest
+    visible = SOURCE & causal_mask(KEYS)
+    each_head = visible.expand(-1, HEADS, -1, -1).flatten(0, 1)
+    hidden = as_numbers(each_head) if inputs == "additive mask" else ~each_head
+    return partial(ours, mask=visible), lambda x: theirs(x, x, x, attn_mask=hidden)[0], [vectors()], *rest
+
+
+def grouped() -> tuple:
+    """Grouped queries beside the kernel's own grouping, with the same projections."""
+    ours, theirs = (variants.GroupedQueryAttention(30, 6, 2) for _ in range(2))
+
+    def by_kernel(x: Tensor) -> Tensor:
+        parts = (theirs.W_q, 6), (theirs.W_k, 2), (theirs.W_v, 2)
+        q, k, v = (W(x).unflatten(-1, (heads, D_K)).transpose(1, 2) for W, heads in parts)
+        heads = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        return theirs.W_o(heads.transpose(1, 2).flatten(-2))
+
+    return partial(ours, is_causal=True), by_kernel, [vectors(width=30)], (ours, theirs)
+
+
+def angles(d_k: int) -> Tensor:
+    """Of KEYS positions, in float64."""
+    return torch.arange(KEYS)[:, None] * 10_000.0 ** (-torch.arange(0, d_k, 2).double() / d_k)
+
+
+def rotary() -> tuple:
+    """Pairs of entries as complex numbers, times e^(i t ω)."""
+    turn = torch.polar(torch.ones(KEYS, 7).double(), angles(14))
+    numbers = lambda x: torch.view_as_complex(x.double().unflatten(-1, (-1, 2)))
+    theirs = lambda x: torch.view_as_real(numbers(x) * turn).flatten(-2).to(x.dtype)
+    return (lambda x: variants.rotate(x, torch.arange(KEYS))), theirs, [torch.randn(2, 3, KEYS, 14)]
+
+
+def token_embedding() -> tuple:
+    """Looked up by nn.Embedding, scaled by √d_model."""
+    ids, modules = torch.randint(17, (BATCH, KEYS)), (TokenEmbedding(17, D_MODEL), nn.Embedding(17, D_MODEL))
+    return (lambda: modules[0](ids)), (lambda: modules[1](ids) * math.sqrt(D_MODEL)), [], modules
+
+
+def learned_encoding() -> tuple:
+    """Rows of nn.Embedding, added."""
+    ours, theirs = LearnedEncoding(D_MODEL, 13), nn.Embedding(13, D_MODEL)
+    rest = (ours, theirs), lambda state: {"weight": state["table"]}
+    return (lambda x: ours(x, 2)), (lambda x: x + theirs(torch.arange(2, 2 + KEYS))), [vectors()], *rest
+
+
+def norm(ours: type, theirs: type) -> tuple:
+    """A norm over features, with an ε so large that its place shows."""
+    modules = ours(D_MODEL, 0.5), theirs(D_MODEL, 0.5)
+    return *modules, [3 * vectors() + 2], modules
+
+
+def batch_norm(training: bool) -> tuple:
+    """Three batches, the last perhaps in evaluation, and the running statistics after two as further values."""
+    ours, theirs = norms.BatchNorm(D_MODEL, 0.5, 0.3), nn.BatchNorm1d(D_MODEL, 0.5, 0.3)
+
+    def outputs(norm: nn.Module, call: Callable, *batches: Tensor) -> list[Tensor]:
+        found = [call(batch) for batch in batches[:2]] + [x.clone() for x in norm.buffers()]
+        norm.train(training)
+        return [*found, call(batches[2])]
+
+    calls = partial(outputs, ours, ours), partial(outputs, theirs, lambda x: theirs(x.mT).mT)
+    return *calls, [3 * vectors() + 2 for _ in range(3)], (ours, theirs)
+
+
+def feed_forward(activation: str) -> tuple:
+    """The feed-forward network as a row of PyTorch's modules."""
+    middle = {"relu": nn.ReLU(), "gelu": nn.GELU()}[activation]
+    theirs = nn.Sequential(nn.Linear(D_MODEL, D_FF), middle, nn.Linear(D_FF, D_MODEL))
+    modules = FeedForward(D_MODEL, D_FF, activation=activation), theirs
+    return *modules, [vectors()], modules, partial(names.renamed, names={"W_1": "0", "W_2": "2"})
+
+
+def layer(is_decoder: bool, **options) -> tuple:
+    """An encoder layer with padding in its batch; or a decoder layer, causal, with padding in its source."""
+    kinds = (DecoderLayer, nn.TransformerDecoderLayer), (EncoderLayer, nn.TransformerEncoderLayer)
+    ours, theirs = kinds[0] if is_decoder else kinds[1]
+    ours = ours(TransformerConfig(17, VOCAB, **SIZES, **options))
+    theirs = theirs(D_MODEL, HEADS, D_FF, 0.0, batch_first=True, **options)
+    rest = (ours, theirs), names.layer_to_torch
+    if not is_decoder:
+        calls = partial(ours, mask=SOURCE), partial(theirs, src_key_padding_mask=IDS == 0)
+        return *calls, [vectors()], *rest
+    hidden = {"tgt_mask": ~EARLIER[0, 0], "memory_key_padding_mask": IDS == 0}
+    return partial(ours, src_mask=SOURCE), partial(theirs, **hidden), [vectors(QUERIES), vectors()], *rest
+
+
+class TorchTransformer(nn.Module):
+    """PyTorch's stacks between nn.Embedding and nn.Linear; post-norm without final norms, as in the paper."""
+
+    def __init__(self, c: TransformerConfig):
+        super().__init__()
+        sizes = c.d_model, c.num_heads, c.d_ff, 0.0
+        options = {"norm_first": c.norm_first, "batch_first": True}
+        last = [nn.LayerNorm(c.d_model) if c.norm_first else None for _ in range(2)]
+        layer = nn.TransformerEncoderLayer(*sizes, **options)
+        self.encoder = nn.TransformerEncoder(layer, c.num_encoder_layers, last[0], enable_nested_tensor=False)
+        layer = nn.TransformerDecoderLayer(*sizes, **options)
+        self.decoder = nn.TransformerDecoder(layer, c.num_decoder_layers, last[1])
+        self.target = nn.Embedding(c.target_vocab_size, c.d_model)
+        self.source = self.target if c.shared_vocabulary else nn.Embedding(c.source_vocab_size, c.d_model)
+        self.output = nn.Linear(c.d_model, c.target_vocab_size, bias=False)
+        if c.tie_embeddings:
+            self.output.weight = self.target.weight
+
+    def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
+        """Logits, with every padding hidden and the target causal."""
+        no_src, no_tgt, later = src == 0, tgt == 0, ~causal_mask(tgt.size(1))[0, 0]
+        memory = self.encoder(embedded(self.source, src), src_key_padding_mask=no_src)
+        hidden = {"memory_key_padding_mask": no_src, "tgt_key_padding_mask": no_tgt}
+        return self.output(self.decoder(embedded(self.target, tgt), memory, tgt_mask=later, **hidden))
+
+
+def embedded(embedding: nn.Embedding, ids: Tensor) -> Tensor:
+    """Token and position."""
+    return embedding(ids) * math.sqrt(D_MODEL) + sinusoidal(ids.size(1), D_MODEL)
+
+
+def model_to_torch(state: dict) -> dict:
+    """Our model's state dict for `TorchTransformer`. A pitfall: tied matrices go by several names."""
+    ends = {"source_embedding.token": "source", "target_embedding.token": "target", "output": "output"}
+    tokens = {f"{ours}.weight": state[f"{ours}.weight"] for ours in ends}
+    return names.stack_to_torch(state) | names.renamed(tokens, ends)
+
+
+def sentences(vocab: int, *lengths: int) -> Tensor:
+    """Random ids from 3 on, padded with 0."""
+    ids = torch.randint(3, vocab, (len(lengths), max(lengths)))
+    return ids * (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None])
+
+
+def whole_model(norm_first: bool, tying: str) -> tuple:
+    """The whole model; logits are compared where there is a token."""
+    shared = tying == "three-way"
+    options = {"norm_first": norm_first, "tie_embeddings": tying != "none", "shared_vocabulary": shared}
+    config = TransformerConfig(VOCAB if shared else 17, VOCAB, **SIZES, **STACKS, **options)
+    ours, theirs = Transformer(config), TorchTransformer(config)
+    src, tgt = sentences(config.source_vocab_size, 7, 3, 5), sentences(VOCAB, 4, 11, 1)
+    calls = (lambda: ours(src, tgt)[tgt != 0]), (lambda: theirs(src, tgt)[tgt != 0])
+    return *calls, [], (ours, theirs), model_to_torch
+
+
+def plain_loss() -> tuple:
+    """Without smoothing it is cross-entropy."""
+    targets, logits = torch.randint(1, 17, (BATCH, KEYS)) * IDS, 3 * torch.randn(BATCH, KEYS, 17)
+    ours = lambda x: label_smoothed_loss(x, targets, pad_id=0, smoothing=0.0)[0]
+    return ours, lambda x: F.cross_entropy(x.mT, targets, ignore_index=0, reduction="sum"), [logits]
+
+
+def smoothed_loss() -> tuple:
+    """Cross-entropy against the distribution: ε for all 17 − 1 classes but padding, no target at padding."""
+    targets = torch.randint(1, 17, (BATCH, KEYS)) * IDS
+    q = torch.full((BATCH, KEYS, 17), 0.3 / 16)
+    q = (
+        q.scatter_add(-1, targets[..., None], torch.full_like(q, 0.7))
+        * (torch.arange(17) > 0)
+        * IDS[..., None]
+    )
+    ours = lambda x: label_smoothed_loss(x, targets, pad_id=0, smoothing=0.3)[0]
+    theirs = lambda x: F.cross_entropy(x.flatten(0, 1), q.flatten(0, 1), reduction="sum")
+    return ours, theirs, [3 * torch.randn(BATCH, KEYS, 17)]
+
+
+def bart_layer(activation: str, decoder: bool) -> tuple:
+    """A post-norm layer; in the decoder causal, with a padded source. BART takes additive masks."""
+    from transformers import BartConfig
+    from transformers.models.bart.modeling_bart import BartDecoderLayer, BartEncoderLayer
+
+    config = BartConfig(**BART_SIZES, activation_function=activation, attn_implementation="eager")
+    kind = DecoderLayer if decoder else EncoderLayer
+    ours = kind(TransformerConfig(17, VOCAB, **SIZES, activation=activation))
+    source, earlier = as_numbers(SOURCE), as_numbers(EARLIER)
+    translate = partial(names.renamed, names=names.BART)
+    if not decoder:
+        theirs = BartEncoderLayer(config)
+        return partial(ours, mask=SOURCE), lambda x: theirs(x, source), [vectors()], (ours, theirs), translate
+    theirs = BartDecoderLayer(config, layer_idx=0)
+    calls = partial(ours, src_mask=SOURCE), lambda x, memory: theirs(x, earlier, memory, source)
+    return *calls, [vectors(QUERIES), vectors()], (ours, theirs), translate
+
+
+def llama_layer() -> tuple:
+    """Pre-norm, RMSNorm, SwiGLU, rotary positions and grouped queries, causal.
+
+    Some of Llama's parts compute in float32 whatever the dtype: its angles, which are made here, its norms, for
+    which nn.RMSNorm stands in, and its own softmax, for which it takes PyTorch's kernel.
+    """
+    from transformers import LlamaConfig
+    from transformers.models.llama.modeling_llama import LlamaDecoderLayer
+
+    d_model, heads, groups, d_k = 84, 6, 2, 14
+    sizes = {**SIZES, "d_model": d_model, "num_heads": heads}
+    ours = variants.modern(EncoderLayer(TransformerConfig(17, VOCAB, **sizes, norm_first=True)), groups)
+    sizes = {"num_attention_heads": heads, "num_key_value_heads": groups, "intermediate_size": D_FF}
+    config = LlamaConfig(hidden_size=d_model, **sizes, attention_bias=True, attn_implementation="sdpa")
+    theirs = LlamaDecoderLayer(config, layer_idx=0)
+    theirs.input_layernorm, theirs.post_attention_layernorm = (nn.RMSNorm(d_model, 1e-6) for _ in range(2))
+    twice = torch.cat([angles(d_k)] * 2, dim=-1)[None].to(torch.get_default_dtype())
+    options = {
+        "attention_mask": as_numbers(causal_mask(KEYS)),
+        "position_embeddings": (twice.cos(), twice.sin()),
+    }
+    translate = partial(names.layer_to_llama, d_k=d_k)
+    calls = partial(ours, mask=causal_mask(KEYS)), lambda x: theirs(x, **options)
+    return *calls, [vectors(width=d_model)], (ours, theirs), translate
+
+
+def llama_feed_forward() -> tuple:
+    """The gated feed-forward network."""
+    from transformers import LlamaConfig
+    from transformers.models.llama.modeling_llama import LlamaMLP
+
+    config = LlamaConfig(hidden_size=14, intermediate_size=D_FF, num_attention_heads=7)
+    modules = variants.SwiGLU(14, D_FF), LlamaMLP(config)
+    translate = partial(names.renamed, names={"W_1": "gate_proj", "W_3": "up_proj", "W_2": "down_proj"})
+    return *modules, [vectors(width=14)], modules, translate
+
+
+def paper_schedule() -> tuple:
+    """The learning rate of 60 steps; the library's begins with a rate of 0, the paper with step 1."""
+    from transformers import get_inverse_sqrt_schedule
+
+    def theirs() -> Tensor:
+        optimizer = torch.optim.Adam([nn.Parameter(torch.ones(1))], lr=(512 * 11) ** -0.5)
+        schedule = get_inverse_sqrt_schedule(optimizer, num_warmup_steps=11, timescale=11)
+        rates = []
+        for _ in range(60):
+            optimizer.step()
+            schedule.step()
+            rates.append(optimizer.param_groups[0]["lr"])
+        return 1000 * torch.tensor(rates)
+
+    return (
+        lambda: 1000 * torch.tensor([warmup_inverse_sqrt(step, 512, 11) for step in range(1, 61)])
+    ), theirs
+
+
+def marian_pair() -> tuple[Transformer, nn.Module, Callable]:
+    """Our post-norm model, a Marian of its size, and the way from our state dict to Marian's.
+
+    It has a bias on the logits, of 0, and gets our positions: it would have all sines first.
+    """
+    from transformers import MarianConfig, MarianMTModel
+
+    ours = Transformer(TransformerConfig.base(VOCAB, **SIZES, **STACKS))
+    options = {"pad_token_id": 0, "decoder_start_token_id": 1, "eos_token_id": 2, "forced_eos_token_id": None}
+    options |= {
+        "encoder_layers": 2,
+        "decoder_layers": 3,
+        "max_position_embeddings": 13,
+        "scale_embedding": True,
+    }
+    options |= {"activation_function": "relu", "attn_implementation": "eager"}
+    theirs = MarianMTModel(MarianConfig(vocab_size=VOCAB, **BART_SIZES, **options))
+    places = [f"model.{stack}.embed_positions.weight" for stack in ("encoder", "decoder")]
+    fixed = {**dict.fromkeys(places, sinusoidal(13, D_MODEL)), "final_logits_bias": torch.zeros(1, VOCAB)}
+    return ours, theirs, lambda state: names.model_to_marian(state) | fixed
+
+
+def marian() -> tuple:
+    """The whole model, three-way tied; logits are compared where there is a token."""
+    ours, theirs, translate = marian_pair()
+    src, tgt = sentences(VOCAB, 7, 3, 5), sentences(VOCAB, 4, 11, 1)
+    options = {"attention_mask": (src != 0).long(), "decoder_input_ids": tgt, "use_cache": False}
+    calls = (lambda: ours(src, tgt)[tgt != 0]), (lambda: theirs(src, **options).logits[tgt != 0])
+    return *calls, [], (ours, theirs), translate
+
+
+def generated(beams: int) -> tuple:
+    """The tokens themselves, of a model with large random weights, so that sentences differ.
+
+    A length penalty of 0 is the one on which both agree; ``early_stopping="never"`` is our rule for the end.
+    """
+    ours, theirs, translate = marian_pair()
+    for parameter in ours.requires_grad_(False).parameters():
+        if parameter.dim() == 2:
+            parameter.normal_(std=2 / parameter.size(1) ** 0.5)
+    theirs.to(ours.output.weight.dtype).load_state_dict(translate(ours.state_dict()))
+    src = sentences(VOCAB, 7, 3, 5, 1, 2, 7, 6)
+    options = {
+        "num_beams": beams,
+        "do_sample": False,
+        "max_new_tokens": 12,
+        "attention_mask": (src != 0).long(),
+    }
+    search = partial(decoding.greedy, ours, src, max_length=12)
+    if beams > 1:
+        options |= {"length_penalty": 0.0, "early_stopping": "never"}
+        search = partial(decoding.beam, ours, src, beam_size=beams, length_penalty=0.0, max_length=12)
+    return (lambda: until_end(search())), lambda: until_end(theirs.eval().generate(src, **options)[:, 1:])
+
+
+def until_end(ids: Tensor) -> Tensor:
+    """Twelve columns, with zeros after a sentence's end: `generate` may fill up with another id."""
+    ids = F.pad(ids, (0, 12 - ids.size(1)))
+    return ids.masked_fill((ids == 2).cumsum(1) > (ids == 2).long(), 0).double()
+
+
+def options(**choices: tuple) -> list[dict]:
+    """Every combination."""
+    return [dict(zip(choices, values, strict=True)) for values in product(*choices.values())]
+
+
+MASKS = options(mask=("none", "boolean", "additive", "causal"))
+ACTIVATIONS = "relu", "gelu"
+KERNEL, LAYERS = "F.scaled_dot_product_attention", options(norm_first=(False, True), activation=ACTIVATIONS)
+PLAIN, FUSED = output_of(scaled_dot_product_attention), output_of(fused_attention)
+TILED, CAUSAL = partial(variants.tiled_attention, tile=3), options(is_causal=(False, True))
+TABLE = [
+    ("encodings.LearnedEncoding", "nn.Embedding", learned_encoding, [{}]),
+    ("embeddings.TokenEmbedding", "nn.Embedding", token_embedding, [{}]),
+    ("norms.LayerNorm", "nn.LayerNorm", partial(norm, norms.LayerNorm, nn.LayerNorm), [{}]),
+    ("norms.BatchNorm", "nn.BatchNorm1d", batch_norm, options(training=(True, False))),
+    ("feed_forward.FeedForward", "nn.Sequential", feed_forward, options(activation=ACTIVATIONS)),
+    ("attention.scaled_dot_product_attention", KERNEL, partial(attention, PLAIN), MASKS),
+    ("fast.kernels.fused_attention", KERNEL, partial(attention, FUSED), MASKS),
+    (
+        *("attention.MultiHeadAttention", "nn.MultiheadAttention", multi_head),
+        options(inputs=("boolean mask", "additive mask", "cross")),
+    ),
+    ("layers.EncoderLayer", "nn.TransformerEncoderLayer", partial(layer, False), LAYERS),
+    ("layers.DecoderLayer", "nn.TransformerDecoderLayer", partial(layer, True), LAYERS),
+    (
+        *("model.Transformer", "nn.TransformerEncoder, nn.TransformerDecoder", whole_model),
+        options(norm_first=(False, True), tying=("none", "target", "three-way")),
+    ),
+    ("losses.label_smoothed_loss", "F.cross_entropy", plain_loss, [{}]),
+    ("losses.label_smoothed_loss", "F.cross_entropy of the distribution", smoothed_loss, [{}]),
+    ("variants.tiled_attention", KERNEL, partial(attention, TILED), MASKS),
+    ("variants.attention_backward", f"autograd of {KERNEL}", attention_gradients, [{}]),
+    ("variants.hard_attention", f"{KERNEL} of large scores", hard, [{}]),
+    ("variants.linear_attention", "its quadratic form", linear, CAUSAL),
+    ("variants.recurrent_linear_attention", "its quadratic form", recurrent, [{}]),
+    ("variants.rotate", "complex numbers, torch.polar", rotary, [{}]),
+    ("variants.RMSNorm", "nn.RMSNorm", partial(norm, variants.RMSNorm, nn.RMSNorm), [{}]),
+    ("variants.GroupedQueryAttention", f"{KERNEL}(enable_gqa)", grouped, [{}]),
+    ("variants.SwiGLU", "transformers LlamaMLP", llama_feed_forward, [{}]),
+    ("variants.modern", "transformers LlamaDecoderLayer", llama_layer, [{}]),
+    (
+        *("layers.EncoderLayer", "transformers BartEncoderLayer", bart_layer),
+        options(activation=ACTIVATIONS, decoder=(False,)),
+    ),
+    (
+        *("layers.DecoderLayer", "transformers BartDecoderLayer", bart_layer),
+        options(activation=ACTIVATIONS, decoder=(True,)),
+    ),
+    ("schedule.warmup_inverse_sqrt", "transformers get_inverse_sqrt_schedule", paper_schedule, [{}]),
+    ("model.Transformer", "transformers MarianMTModel", marian, [{}]),
+    ("decoding.greedy", "transformers MarianMTModel.generate", generated, options(beams=(1,))),
+    ("decoding.beam", "transformers MarianMTModel.generate", generated, options(beams=(2, 5))),
+]

@@ -1,0 +1,265 @@
+"""What a model costs, from its config: parameters, operations, bytes, and time on a card.
+
+Parameters, operations and caches are counted by the formulas that chapters 12, 13 and 17 derive. What training
+holds is measured, in a step whose tensors have sizes and no numbers.
+"""
+
+import weakref
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from transformer_lessons.config import TransformerConfig
+from transformer_lessons.fast import accelerate
+from transformer_lessons.fast.losses import projected_loss
+from transformer_lessons.fast.recompute import recompute as recompute_layers
+from transformer_lessons.losses import label_smoothed_loss
+from transformer_lessons.masks import padding_mask
+from transformer_lessons.model import Transformer
+
+WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2}  # bytes of a number in matrix products
+
+
+@dataclass(frozen=True)
+class BatchShape:
+    """The sizes of what is computed at once; padding counts, since it is computed with.
+
+    Attributes:
+        sentences: pairs of sentences, padded to common lengths.
+        source, target: tokens of each sentence on either side, padding included.
+        projected: target positions that are projected to the vocabulary, in the whole batch: all, unless given.
+    """
+
+    sentences: int
+    source: int
+    target: int
+    projected: int | None = None
+
+    @property
+    def outputs(self) -> int:
+        """The number of positions that are projected."""
+        return self.sentences * self.target if self.projected is None else self.projected
+
+
+def parameters(config: TransformerConfig) -> int:
+    """The number of parameters of ``Transformer(config)`` (chapter 13).
+
+    An attention has ``4 d² + 4 d``, a feed-forward network ``2 d d_ff + d_ff + d``, a norm ``2 d``. A pitfall: a
+    matrix that is used twice, as embedding and as output, counts once.
+    """
+    encoder, decoder, d = config.num_encoder_layers, config.num_decoder_layers, config.d_model
+    tables = config.target_vocab_size * (1 if config.tie_embeddings else 2)
+    tables += 0 if config.shared_vocabulary else config.source_vocab_size
+    tables += 2 * config.max_length if config.position == "learned" else 0
+    attention = (encoder + 2 * decoder) * (4 * d * d + 4 * d)
+    feed_forward = (encoder + decoder) * (2 * d * config.d_ff + config.d_ff + d)
+    norms = (2 * encoder + 3 * decoder + 2 * config.norm_first) * 2 * d
+    return tables * d + attention + feed_forward + norms
+
+
+@dataclass(frozen=True)
+class Operations:
+    """Floating-point operations in matrix products, a multiplication and an addition being two.
+
+    Attributes:
+        projections: W_q, W_k, W_v and W_o of every attention.
+        scores: queries with keys, and weights with values: the part that is quadratic in the length.
+        feed_forward: two matrices a layer.
+        output: the projection to the vocabulary.
+
+    A pitfall: softmax, norms and sums are no matrix products: few operations, but more of the time.
+    """
+
+    projections: int
+    scores: int
+    feed_forward: int
+    output: int
+
+    @property
+    def layers(self) -> int:
+        """Those of encoder and decoder, which is what checkpointing computes again."""
+        return self.projections + self.scores + self.feed_forward
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.layers + self.output
+
+
+def forward_operations(config: TransformerConfig, shape: BatchShape) -> Operations:
+    """The operations of a forward pass, exactly those that PyTorch's `FlopCounterMode` counts (chapter 12).
+
+    A matrix of M entries costs ``2 M`` for each vector; attention between n queries and m keys ``4 n m d``. A
+    pitfall: causal attention counts in full, though a kernel may leave out the half that is hidden.
+    """
+    encoder, decoder, d = config.num_encoder_layers, config.num_decoder_layers, config.d_model
+    sources, targets = shape.sentences * shape.source, shape.sentences * shape.target
+    vectors = encoder * sources + decoder * targets
+    return Operations(
+        # Cross-attention: queries and outputs are the target's, keys and values the source's.
+        projections=2 * d * d * (4 * vectors + decoder * (2 * targets + 2 * sources)),
+        scores=4 * d * (encoder * sources * shape.source + decoder * targets * (shape.target + shape.source)),
+        feed_forward=4 * vectors * d * config.d_ff,
+        output=2 * shape.outputs * d * config.target_vocab_size,
+    )
+
+
+def training_operations(config: TransformerConfig, shape: BatchShape, *, recompute: bool = False) -> int:
+    """The operations of a training step: forward, and twice as many backward.
+
+    Each product ``X W`` has two in the backward pass, for the gradients of X and of W. With `recompute` every
+    layer is computed again: four times forward instead of three, but for the output (and with pre-norm for W_2,
+    which nothing after it needs).
+    """
+    forward = forward_operations(config, shape)
+    return 3 * forward.total + (forward.layers if recompute else 0)
+
+
+def cache_bytes(config: TransformerConfig, shape: BatchShape, precision: str = "float32") -> int:
+    """The keys and values that decoding keeps (17.4): ``2 · N · sentences · (target + source) · d`` numbers."""
+    positions = shape.sentences * (shape.target + shape.source)
+    return 2 * config.num_decoder_layers * positions * config.d_model * WIDTHS[precision]
+
+
+class Held(TorchDispatchMode):
+    """The bytes of numbers (and of what dropout keeps) in tensors made inside: now, and at most."""
+
+    def __init__(self):
+        super().__init__()
+        self.sizes, self.now, self.peak = {}, 0, 0
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        result = operation(*args, **(kwargs or {}))
+        for tensor in tree_leaves(result):
+            if isinstance(tensor, Tensor) and (tensor.is_floating_point() or tensor.dtype == torch.int8):
+                storage = tensor.untyped_storage()
+                size = storage.nbytes()
+                if storage._cdata not in self.sizes and type(size) is int:  # not one that depends on numbers
+                    self.sizes[storage._cdata] = size
+                    self.now += size
+                    weakref.finalize(storage, self.free, storage._cdata)
+        self.peak = max(self.peak, self.now)
+        return result
+
+    def free(self, key: int) -> None:
+        """It is gone."""
+        self.now -= self.sizes.pop(key)
+
+
+@dataclass(frozen=True)
+class TrainingMemory:
+    """Bytes of tensors in a training step; the allocator's and the libraries' own come on top.
+
+    Attributes:
+        parameters: weights, gradients and AdamW's two moments, in float32.
+        encoder, decoder, loss: what each saves for the backward pass; with autocast, copies of matrices too.
+        peak: the most at one time.
+    """
+
+    parameters: int
+    encoder: int
+    decoder: int
+    loss: int
+    peak: int
+
+    @property
+    def saved(self) -> int:
+        """What the graph holds between forward and backward."""
+        return self.encoder + self.decoder + self.loss
+
+    @property
+    def moved(self) -> int:
+        """What a step moves at least, as each of these bytes is written once and read once."""
+        return 2 * (self.parameters + self.saved)
+
+
+@lru_cache
+def training_memory(
+    config: TransformerConfig, shape: BatchShape, precision: str = "float32", *, recompute: bool = False
+) -> TrainingMemory:
+    """What a step of the Trainer with AdamW holds, measured on tensors without numbers.
+
+    In "bfloat16" or "float16" weights, gradients and moments stay in float32, as `torch.autocast` has it. With
+    `recompute` a layer keeps its input alone.
+    """
+    with FakeTensorMode(shape_env=ShapeEnv()), Held() as held:
+        model = accelerate(Transformer(config))
+        if recompute:
+            recompute_layers(model)
+        weights = sum(parameter.nbytes for parameter in model.parameters())
+        src = torch.ones(shape.sentences, shape.source, dtype=torch.long)
+        tgt = torch.ones(shape.sentences, shape.target, dtype=torch.long)
+        at = [held.now]
+        with torch.autocast("cpu", getattr(torch, precision), enabled=precision != "float32"):
+            src_mask = padding_mask(src, config.pad_id)
+            memory = model.encode(src, src_mask)
+            at.append(held.now)
+            hidden = model.decode(tgt, memory, src_mask)
+            del memory
+            at.append(held.now - hidden.nbytes)  # if anything keeps it, it is the loss
+            hidden, targets = hidden.flatten(0, 1)[: shape.outputs], tgt.flatten()[: shape.outputs]
+            # As `fast.losses.batch_loss`, which would look where there is padding.
+            if precision == "float16":
+                loss, _ = label_smoothed_loss(model.output(hidden).float(), targets, pad_id=config.pad_id)
+            else:
+                loss, *_ = projected_loss(hidden, model.output.weight, targets, pad_id=config.pad_id)
+            del hidden
+        at.append(held.now - loss.nbytes)
+        loss.backward()
+    parts = [after - before for before, after in pairwise(at)]
+    return TrainingMemory(4 * weights, *parts, peak=held.peak + 2 * weights)
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a data sheet says: a precision, operations a second in its products, bytes a second, bytes."""
+
+    precision: str
+    rate: float
+    bandwidth: float
+    memory: float
+
+
+# At best, dense; the data sheets are named on the page "What a Transformer costs".
+CARDS = {
+    "P100": Card("float32", 9.5e12, 732e9, 16e9),  # the rate that the paper assumes (footnote 5)
+    "T4": Card("float16", 65e12, 300e9, 16e9),
+    "A100": Card("bfloat16", 312e12, 2039e9, 80e9),  # SXM, 80 GB
+    "H100": Card("bfloat16", 989e12, 3350e9, 80e9),  # SXM
+    "H200": Card("bfloat16", 989e12, 4800e9, 141e9),
+}
+
+
+def training_seconds(
+    config: TransformerConfig, shape: BatchShape, card: Card, *, utilisation: float
+) -> float:
+    """Of a training step of one card: ``max(operations / (rate · utilisation), bytes moved / bandwidth)``.
+
+    The arithmetic or the moving, whichever takes longer (the roofline of Williams et al. 2009). Two pitfalls: the
+    utilisation is an assumption; and cards that share a batch exchange gradients, which is not in it.
+    """
+    arithmetic = training_operations(config, shape) / (card.rate * utilisation)
+    return max(arithmetic, training_memory(config, shape, card.precision).moved / card.bandwidth)
+
+
+def decoding_seconds(
+    config: TransformerConfig, shape: BatchShape, card: Card, *, utilisation: float
+) -> float:
+    """Of the step of decoding that fills the last of ``target`` slots of each sentence's cache, as above.
+
+    The matrices of the decoder and of the output are read once for all sentences, a cache is each sentence's own.
+    W_k and W_v of cross-attention are not among them: they have made their keys and values before.
+    """
+    d, layers = config.d_model, config.num_decoder_layers
+    matrices = layers * (6 * d * d + 2 * d * config.d_ff) + d * config.target_vocab_size
+    scores = layers * 4 * d * (shape.target + shape.source)
+    operations = shape.sentences * (2 * matrices + scores)
+    moved = matrices * WIDTHS[card.precision] + cache_bytes(config, shape, card.precision)
+    return max(operations / (card.rate * utilisation), moved / card.bandwidth)
