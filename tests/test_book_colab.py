@@ -5,7 +5,6 @@ is held against what the course really needs there: nothing is missing, and noth
 """
 
 import ast
-import importlib
 import importlib.util
 import json
 import re
@@ -61,13 +60,6 @@ def image(path: Path) -> Image:
 IMAGES = [image(path) for path in sorted((ROOT / "tests" / "colab").glob("*.txt"))]
 LISTED = next(each for each in IMAGES if each.name == "2026.01")  # the one whose whole list was at hand
 on_every_image = pytest.mark.parametrize("image", IMAGES, ids=lambda image: image.name)
-
-
-def test_the_images_are_those_that_the_course_promises():
-    assert [(each.python, each.versions["torch"], each.versions["numpy"]) for each in IMAGES] == [
-        ("3.13", "2.11.0", "2.1.3"),
-        ("3.12", "2.9.0", "2.0.2"),
-    ]
 
 
 # ---- What is asked for
@@ -148,19 +140,14 @@ def test_elsewhere_the_setup_cell_does_nothing(capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_the_setup_cell_installs_the_release_of_this_version():
-    version = importlib.import_module("transformer_lessons").__version__
-    assert re.findall(r"@v([^\"]+)\"", SETUP_CELL) == [version]
-
-
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_no_notebook_lets_pip_choose_versions(path):
+def test_no_notebook_lets_pip_choose_versions():
     """Without --no-deps, pip may put another numpy beside a torch that is already loaded."""
-    found = [line for source in sources(path) for line in PIP.findall(source)]
-    assert found  # the setup cell's at least
-    for line in found:
-        assert "--no-deps" in line.split(), line
-        assert not re.search(r"\b(torch|numpy)\b", line), line
+    for path in NOTEBOOKS:
+        found = [line for source in sources(path) for line in PIP.findall(source)]
+        assert found, path  # the setup cell's at least
+        for line in found:
+            assert "--no-deps" in line.split(), line
+            assert not re.search(r"\b(torch|numpy)\b", line), line
 
 
 def installing_cells() -> dict[str, str]:
@@ -231,26 +218,19 @@ def test_without_drive_nothing_is_mounted(colab_with_drive, tmp_path):
     assert len(colab_with_drive["installed"]) == 1
 
 
-def test_as_committed_the_chapter_trains_nothing(colab_with_drive):
-    exec(TransformerManager().transform_cell(installing_cells()["16"]), {"sys": sys, "Path": Path})
-    assert colab_with_drive == {"mounted": [], "installed": [], "commands": []}
-
-
 # ---- A GPU where it is used
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_colab_is_asked_for_a_gpu_where_one_is_used(path):
+def test_colab_is_asked_for_a_gpu_where_one_is_used():
     """And nowhere else: free GPUs are rationed."""
-    uses = any(re.search(r"choose_device\(\"auto\"\)|cuda", source) for source in sources(path)[1:])
-    metadata = json.loads(path.read_text(encoding="utf-8"))["metadata"]
-    asks = (metadata.get("accelerator"), metadata.get("colab", {}).get("gpuType"))
-    assert asks == (("GPU", "T4") if uses else (None, None))
-
-
-def test_one_chapter_uses_a_gpu():
-    notebooks = [json.loads(path.read_text(encoding="utf-8")) for path in NOTEBOOKS]
-    assert sum(notebook["metadata"].get("accelerator") == "GPU" for notebook in notebooks) == 1
+    asking = set()
+    for path in NOTEBOOKS:
+        uses = any(re.search(r"choose_device\(\"auto\"\)|cuda", source) for source in sources(path)[1:])
+        metadata = json.loads(path.read_text(encoding="utf-8"))["metadata"]
+        asks = (metadata.get("accelerator"), metadata.get("colab", {}).get("gpuType"))
+        assert asks == (("GPU", "T4") if uses else (None, None)), path
+        asking |= {path.stem} if uses else set()
+    assert asking == {"16_training_on_gpus"}
 
 
 # ---- What is imported
@@ -280,15 +260,15 @@ def test_the_package_imports_what_it_declares():
     assert found - {"transformers", "matplotlib", "matplotlib_inline"} == declared
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_a_notebook_imports_what_colab_has_or_it_has_installed(path, monkeypatch):
-    there = set(LISTED.versions)
-    for source in sources(path):
-        if PIP.search(source):
-            for command in run_on_colab(source, LISTED, monkeypatch):
-                there |= asked_for(command)
-        names = {IMPORTED_AS.get(name, canonicalize_name(name)) for name in imported(plain(source))}
-        assert names <= there, source
+def test_a_notebook_imports_what_colab_has_or_it_has_installed(monkeypatch):
+    for path in NOTEBOOKS:
+        there = set(LISTED.versions)
+        for source in sources(path):
+            if PIP.search(source):
+                for command in run_on_colab(source, LISTED, monkeypatch):
+                    there |= asked_for(command)
+            names = {IMPORTED_AS.get(name, canonicalize_name(name)) for name in imported(plain(source))}
+            assert names <= there, (path, source)
 
 
 # ---- What Colab has is new enough
@@ -341,6 +321,7 @@ def dry_run(image: Image, folder: Path, *asked: str) -> dict[str, set[str]]:
     return {sign: {canonicalize_name(name) for kind, name in changes if kind == sign} for sign in "+-~"}
 
 
+@pytest.mark.full
 @on_every_image
 def test_a_dry_run_on_colab_lists_only_ours(image, tmp_path, index, monkeypatch):
     """It may follow all dependencies, and comes to what the cell asks for without."""
@@ -350,13 +331,7 @@ def test_a_dry_run_on_colab_lists_only_ours(image, tmp_path, index, monkeypatch)
     assert found == {"+": ours, "-": set(), "~": set()}
 
 
+@pytest.mark.full
 def test_a_dry_run_of_what_chapter_15_installs_lists_only_that(tmp_path, index):
     found = dry_run(LISTED, tmp_path, "sacrebleu")
     assert found == {"+": {"sacrebleu", "portalocker", "colorama"}, "-": set(), "~": set()}
-
-
-def test_a_dry_run_shows_what_would_change(tmp_path, index):
-    """On an image whose torch is too old: or the tests above could not fail."""
-    old = Image("old", "3.13", {**IMAGES[0].versions, "torch": "2.8.0"})
-    found = dry_run(old, tmp_path, "--requirements", "pyproject.toml")
-    assert "torch" in found["-"]

@@ -75,30 +75,14 @@ def test_one_style_sheet_stands_for_those_that_all_pages_have(html):
     assert ".hidden" not in style
 
 
-def test_a_page_that_was_built_anew_is_done_again(html):
-    others = {path: path.read_text() for path in html.rglob("*.html")}
-    style = (html / "_static" / "styles" / "site.css").read_text()
-    for name, page in (
-        ("explorables/one.html", PAGE.format(root="../") + OWN),
-        ("index.html", PAGE.format(root="")),
-    ):
-        (html / name).write_text(page)
-        lighten(html)
-        assert {path: path.read_text() for path in others} == others
-        assert (html / "_static" / "styles" / "site.css").read_text() == style
-
-
 def test_scripts_wait_and_so_does_what_needs_them(html):
     page = (html / "index.html").read_text()
     assert '<script defer src="_static/one.js">' in page
     assert page.count("defer=") == 1
+    assert "searchindex" not in page  # which is loaded where one searches
+    assert '<script defer src="searchindex.js">' in (html / "search.html").read_text()
     assert "<script>let plain = 1;" in page
     assert "<script type=\"module\">DOCUMENTATION_OPTIONS.pagename = 'x';" in page
-
-
-def test_the_searchs_index_is_loaded_where_one_searches(html):
-    assert "searchindex" not in (html / "index.html").read_text()
-    assert '<script defer src="searchindex.js">' in (html / "search.html").read_text()
 
 
 def test_a_second_time_changes_nothing(html):

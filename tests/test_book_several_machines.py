@@ -48,14 +48,6 @@ def test_torchruns_that_meet_share_no_store_with_their_processes():
         assert "\nexport TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1\n" in "\n" + block.partition("torchrun")[0]
 
 
-def test_all_of_them_were_found():
-    assert len(LAUNCHED) == 5
-    others = {line.split()[0] for line in LINES if line and line not in LAUNCHED and line[0] != "#"}
-    assert others == {"export", "source", "python", "sbatch", "pytest"} | {
-        "first=$(scontrol",
-    }
-
-
 def test_the_options_that_are_named_are_torchruns():
     known = get_args_parser()._option_string_actions
     ours = {"--shard", "--no-shard", "--resume", "--resume-or-start"}
@@ -64,12 +56,6 @@ def test_the_options_that_are_named_are_torchruns():
     assert options - ours - set(known) == set()
     assert "static rendezvous" in known["--node-rank"].help
     assert known["--node-rank"].default == 0
-
-
-def test_the_tests_that_are_named_are_there():
-    (line,) = (line for line in LINES if line.startswith("pytest "))
-    assert all((ROOT / name).is_file() for name in line.split()[1:])
-    assert ROOT / line.split()[-1] == Path(__file__)
 
 
 def test_memory_is_sixteen_bytes_a_parameter():
@@ -156,6 +142,7 @@ def job(tmp_path, monkeypatch):
     return {"args": ["bash", "job"], "cwd": tmp_path, "env": here, "text": True}
 
 
+@pytest.mark.full
 @needs_gloo
 def test_the_slurm_script_survives_a_death_on_one_machine(job, tmp_path, capsys, monkeypatch):
     """Both torchruns start theirs again, which go on; it ends as one process would have ended it."""
@@ -190,11 +177,3 @@ def test_what_slurm_reads_comes_before_the_first_command():
     assert SCRIPT.splitlines()[1 : len(comments) + 1] == comments
     assert all(re.fullmatch(r"#SBATCH --[a-z-]+=[\w:@%.-]+", line) for line in comments)
     assert subprocess.run(["bash", "-n"], input=SCRIPT, text=True, check=False).returncode == 0
-
-
-def test_chapters_and_pages_lead_here():
-    book = ROOT / "book"
-    assert "](../several_machines.md)" in (book / "chapters" / "16_training_on_gpus.ipynb").read_text("utf-8")
-    assert "](several_machines.md)" in (book / "wmt14.md").read_text("utf-8")
-    assert "- file: several_machines\n" in (book / "_toc.yml").read_text()
-    assert "book/several_machines.md" in (ROOT / "README.md").read_text("utf-8")

@@ -1,6 +1,5 @@
 """The built site: what a reader's browser gets, page by page."""
 
-import hashlib
 import inspect
 import json
 import re
@@ -23,7 +22,7 @@ import yaml
 from fontTools.ttLib import TTFont
 from PIL import Image
 
-from book import browser, built, serve, sharing
+from book import browser, built, serve
 from transformer_lessons import __version__
 
 ROOT = Path(__file__).parents[1]
@@ -90,36 +89,14 @@ def site(tmp_path_factory):
 
 
 def test_every_chapter_and_page_is_built(site):
-    about = {
-        "index",
-        "how_to_use",
-        "zh",
-        "exercises",
-        "instructors",
-        "own_course",
-        "wmt14",
-        "several_machines",
-    }
-    assert about | {"notation", "topics", "glossary", "reference", "references"} == PAGES
-    wanted = {"index.html"} | {f"{name}.html" for name in PAGES}
-    wanted |= {f"chapters/{name}.html" for name in CHAPTERS}
+    wanted = {f"{name}.html" for name in {"index", *PAGES}} | {f"chapters/{name}.html" for name in CHAPTERS}
     assert wanted | {f"explorables/{name}.html" for name in EXPLORABLES} <= set(site.pages)
 
 
-def test_a_chapter_title_carries_its_own_number(site):
-    for name, page in site.chapters().items():
-        if name[:2].isdigit():
-            assert re.search(rf"<h1>{int(name[:2])}\. ", page.text), name
-
-
-def test_pages_say_their_language_and_what_they_are_about(site):
+def test_pages_say_their_language_and_of_which_version_they_are(site):
     for name, page in site.pages.items():
         assert page.values("html", "lang") == ["zh-CN" if name == "zh.html" else "en"], name
-        if name not in ("404.html", "genindex.html", "search.html"):
-            described = [tag for _, tag in page.tags if tag.get("name") == "description"]
-            assert len(described) == 1, name
-            assert 20 < len(described[0]["content"]) <= 200, name
-            assert any(tag.get("property") == "og:title" for _, tag in page.tags), name
+        assert f"Report a problem</a> · Version {__version__}" in page.text, name
 
 
 def test_the_colab_button_opens_the_chapter(site):
@@ -131,82 +108,24 @@ def test_the_colab_button_opens_the_chapter(site):
         for url in others:  # a chapter also links its exercise
             assert url.startswith(start)
             assert (ROOT / url.removeprefix(start)).is_file(), url
-
-
-def test_no_colab_button_where_there_is_no_notebook(site):
     assert "colab.research" not in site.pages["notation.html"].text
 
 
-def test_pages_say_of_which_version_they_are(site):
-    for name, page in site.pages.items():
-        assert f"Report a problem</a> · Version {__version__}" in page.text, name
-
-
-def test_the_icon_is_an_image_that_exists(site):
-    for name, page in site.pages.items():
-        icons = [tag["href"] for kind, tag in page.tags if kind == "link" and tag.get("rel") == "icon"]
-        assert len(icons) == 1, name
-        icon = (page.path.parent / icons[0]).resolve()
-        assert icon.read_text().startswith("<svg"), name
-
-
-def test_each_page_has_one_search_box_beside_the_search_dialog(site):
-    # The dialog, and none in a second bar at the top.
-    for name, page in site.pages.items():
-        boxes = [tag for kind, tag in page.tags if kind == "input" and tag.get("type") == "search"]
-        assert len(boxes) <= (2 if name == "search.html" else 1), name
-        assert "navbar-persistent" not in page.text, name
-
-
-# ---- What other programs are told
-
-
-def test_every_page_says_where_it_is_at_home_and_the_sitemap_lists_it(site):
-    addresses = {
-        f"{HOME}{name}" for name in site.pages if name not in ("404.html", "genindex.html", "search.html")
-    }
+def test_every_page_says_where_it_is_at_home_and_shows_a_picture_when_it_is_shared(site):
+    addresses = set()
     for name, page in site.pages.items():
         [canonical] = [tag["href"] for kind, tag in page.tags if tag.get("rel") == "canonical"]
         assert canonical == f"{HOME}{name}"
+        pictures = [tag["content"] for kind, tag in page.tags if tag.get("property") == "og:image"]
+        assert all((site.html / url.removeprefix(HOME)).is_file() for url in pictures)
+        if name not in ("404.html", "genindex.html", "search.html"):
+            assert len(pictures) == 1, name
+            addresses.add(canonical)
     listed = ElementTree.parse(site.html / "sitemap.xml").getroot()
     assert {entry[0].text for entry in listed} == addresses
 
 
-def test_a_link_to_a_page_has_a_picture_of_its_own_title(site):
-    pictures = {}
-    for name, page in site.pages.items():
-        about = {tag["property"]: tag["content"] for kind, tag in page.tags if "property" in tag}
-        if not about:
-            assert name in ("404.html", "genindex.html", "search.html")
-            continue
-        assert about["og:url"] == f"{HOME}{name}"
-        image = site.html / about["og:image"].removeprefix(HOME)
-        with Image.open(image) as picture:
-            assert (
-                picture.size == (1200, 630) == (int(about["og:image:width"]), int(about["og:image:height"]))
-            )
-        assert image.stat().st_size < 100_000
-        pictures[name] = image
-    assert len(set(pictures.values())) == len(pictures) - 1  # in Chinese, it is the front page's
-
-
-def test_a_title_in_a_picture_leaves_the_logo_free(site):
-    for name, page in site.pages.items():
-        drawn = [tag["content"] for _, tag in page.tags if tag.get("property") == "og:image:alt"]
-        if not drawn:
-            continue
-        title = (
-            drawn[0]
-            .removeprefix("Transformer Lessons: ")
-            .removesuffix(", beside an attention matrix under a causal mask")
-        )
-        figure = sharing.card(title, "Transformer Lessons")
-        about, shown = figure.axes[0].texts
-        box = shown.get_window_extent()
-        assert box.x1 < 790, name
-        assert 80 < box.y0 < box.y1 < about.get_window_extent().y0, name
-
-
+@pytest.mark.full
 @pytest.mark.parametrize("prefix", ["/", built.site_path()])
 def test_an_address_that_does_not_exist_shows_the_way_wherever_the_site_lies(site, chromium, prefix):
     with serve.serving(site.html, prefix) as root, browser.Browser() as opened:
@@ -255,10 +174,6 @@ def test_no_style_sheet_of_a_page_fetches_from_another_server(site):
         assert not re.findall(r"(?:url\(|@import)\s*[\"']?(?:https?:)?//[^)]*", text), sheet.name
 
 
-def test_no_page_loads_the_icons_twice(site):
-    assert not [name for name, page in site.pages.items() if "fontawesome.js" in page.text]
-
-
 def test_fonts_of_icons_hold_those_that_pages_show(site):
     fonts = sorted((site.html / "_static").rglob("fa-*.woff2"))
     held = {code for path in fonts for code in TTFont(path).getBestCmap()}
@@ -280,29 +195,11 @@ def test_fonts_of_icons_hold_those_that_pages_show(site):
         assert ord(sign) in held, name
 
 
-def test_mathjax_is_ours_and_unchanged(site):
-    vendor = (site.html / "_static" / "vendor").resolve()
+def test_all_parts_of_mathjax_that_pages_load_are_there(site):
+    """As published: see tests/test_book_vendor.py."""
     parts = re.search(r"\.MathJax = (.+?)</script>", site.pages["notation.html"].text)[1].rstrip("; ")
     for part in ("startup", *json.loads(parts)["loader"]["load"]):
-        assert (vendor / "mathjax" / f"{part}.js").is_file(), part
-    sums = dict(reversed(line.split("  ")) for line in (vendor / "SHA256SUMS").read_text().splitlines())
-    files = {
-        path.relative_to(vendor).as_posix(): path
-        for path in (vendor / "mathjax").rglob("*")
-        if path.is_file()
-    }
-    assert {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()} == sums
-    assert "Apache License" in files["mathjax/LICENSE"].read_text()
-
-
-def test_pages_without_equations_do_not_load_mathjax(site):
-    def loads(name):
-        sources = site.pages[name].values("script", "src")
-        assert not any("mathjax" in source for source in sources)  # it comes when it is needed
-        return any("equations.js" in source for source in sources)
-
-    assert loads("notation.html")
-    assert not loads("references.html")
+        assert (site.html / "_static" / "vendor" / "mathjax" / f"{part}.js").is_file(), part
 
 
 # ---- The reference
@@ -327,7 +224,8 @@ def public_names() -> dict[str, object]:
 
 # What commands run.
 UNLISTED = set(
-    "__init__ __main__ oracles tools.cli tools.doctor tools.submission trainer.runs trainer.configs data.libraries".split()
+    "__init__ __main__ oracles tools.cli tools.doctor tools.submission"
+    " trainer.runs trainer.configs data.libraries".split()
 )
 
 
@@ -369,12 +267,35 @@ def test_the_reference_says_what_the_docstrings_say(site):
 
 
 def test_the_reference_shows_formulas_signatures_and_links(site):
-    text = re.sub(r"<[^>]*>", "", site.pages["reference.html"].text)
+    page = site.pages["reference.html"]
+    text = unescape(re.sub(r"<[^>]*>", "", page.text))
     assert "Attention(Q, K, V) = softmax(Q Kᵀ / √d_k) V" in text
-    assert 'ids: Int[Tensor, "batch keys"]' in unescape(text)
-    hrefs = site.pages["reference.html"].values("a", "href")
+    assert 'ids: Int[Tensor, "batch keys"]' in text
+    hrefs = page.values("a", "href")
     assert hrefs.count("#transformer_lessons.masks.padding_mask") > 1  # its own, and one from another module
     assert "reference.html#transformer_lessons.masks.causal_mask" in site.pages["notation.html"].text
+
+
+def test_the_reference_reads_like_the_code(site):
+    """What `book.docstrings` makes of autodoc's and napoleon's words."""
+    page = site.pages["reference.html"].text
+    signatures = re.findall(r'<dt class="sig.*?</dt>', page, re.DOTALL)
+    assert len(signatures) > 50
+    for signature in signatures:
+        assert "<code" not in signature
+        text = unescape(re.sub(r"<[^>]*>", "", signature))
+        # Short names of shapes, "..." for a default that is made anew, classes without the arguments of torch.
+        assert not re.search(r"jaxtyping|<factory>|class .*\(\*args|torch\.nn\.modules", text), text
+    assert "Alias for field" not in page  # Python's own words on a named tuple's fields
+    # A pitfall is a note of its own, from its first word to the end of the paragraph.
+    told = [inspect.getdoc(thing) for thing in entries(site).values()]
+    wanted = sum(len(re.findall(r"^(?! ).*\bpitfalls?:", doc, re.MULTILINE)) for doc in told)
+    notes = re.findall(r'<div class="pitfall[^>]*>(.*?)</div>', page, re.DOTALL)
+    assert len(notes) >= wanted > 20
+    assert all(re.search(r"^\s*<p>\S* ?\S*pitfalls?:", note) for note in notes)
+    # An argument that happens to be called as something public is code, a function is a link.
+    mask = page.partition('id="transformer_lessons.masks.combine"')[2].partition("</dd></dl>")[0]
+    assert 'href="#transformer_lessons.masks' in mask
 
 
 # ---- Figures and links
@@ -423,13 +344,6 @@ def test_every_link_leads_somewhere(site):
                     dead.append(f"{name}: {url}: no such anchor")
     # Two that only scripts use: the theme's hidden buttons, and the search page's own empty link.
     assert [problem for problem in dead if not problem.endswith(": #: no such anchor")] == []
-
-
-def test_anchors_written_in_a_notebook_name_what_follows(site):
-    page = site.pages["chapters/05_scaled_dot_product_attention.html"]
-    equation = next(tag for kind, tag in page.tags if kind == "div" and tag.get("id") == "eq:attention")
-    assert "math" in equation["class"].split()
-    assert {"ch05-scale", "ch05-masks"} <= page.ids
 
 
 def test_no_id_occurs_twice_in_a_page(site):
@@ -494,11 +408,20 @@ def chromium(request):
         pytest.skip("needs Chromium")
 
 
-@pytest.mark.parametrize("width", [375, 1280])
-def test_pages_in_a_browser_without_network(site, chromium, width):
+CHAPTER_PAGES = [f"chapters/{name}.html" for name in CHAPTERS]
+ALL = [*(f"{name}.html" for name in sorted(PAGES)), *CHAPTER_PAGES]
+SOME = ["index.html", "notation.html", CHAPTER_PAGES[4]]
+
+
+@pytest.mark.parametrize(
+    ("width", "names"),
+    [
+        pytest.param(375, SOME, id="some"),
+        *(pytest.param(width, ALL, id=f"all-{width}", marks=pytest.mark.full) for width in (375, 1280)),
+    ],
+)
+def test_pages_in_a_browser_without_network(site, chromium, width, names):
     """Equations are typeset, nothing fails or is asked of a server, and no page is wider than the screen."""
-    chapters = [f"chapters/{name}.html" for name in CHAPTERS]
-    names = [*(f"{name}.html" for name in sorted(PAGES)), *chapters]
     with browser.Browser(width=width) as view:
         for name in names:
             page = site.pages[name]
@@ -509,7 +432,7 @@ def test_pages_in_a_browser_without_network(site, chromium, width):
             assert view.evaluate("document.querySelectorAll('.math > mjx-container').length") == equations, (
                 name
             )
-            assert equations > 0 or name not in ("notation.html", *chapters)
+            assert equations > 0 or name not in ("notation.html", *CHAPTER_PAGES)
             # An error in the TeX is a box; a command that does not exist is shown in red.
             bad = "mjx-merror, [data-mjx-error], mjx-container [style*='color: red']"
             assert view.evaluate(f'[...document.querySelectorAll("{bad}")].map(e => e.textContent)') == [], (
@@ -544,6 +467,7 @@ def until(view, condition):
     )
 
 
+@pytest.mark.full
 def test_equations_are_typeset_as_they_come_near(site, chromium):
     number = "document.querySelectorAll('.math > mjx-container').length"
     with browser.Browser(width=412) as view:
@@ -562,6 +486,7 @@ def test_equations_are_typeset_as_they_come_near(site, chromium):
         assert view.problems == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dark", [False, True])
 def test_a_first_visit_is_in_the_colours_of_the_system_from_the_start(site, chromium, dark):
     watch = """window.themes = []; new MutationObserver(() => {
@@ -584,6 +509,7 @@ def test_search_and_buttons_work_although_scripts_wait(site, chromium):
         assert view.problems == []
 
 
+@pytest.mark.full
 def test_what_was_read_to_the_end_is_marked_until_it_is_forgotten(site, chromium):
     page, other = (site.chapters()[name].path for name in ("04_masks", "05_scaled_dot_product_attention"))
     marks = """[...document.querySelectorAll(".lessons-read")]
