@@ -1,15 +1,19 @@
 """Every test runs with the package's shape annotations checked at run time, and with a fixed seed."""
 
-import transformer_lessons  # noqa: F401  before torch: it settles how torch's threads wait
+import transformer_lessons  # before torch: it settles how torch's threads wait
 
 # isort: split
+import pkgutil
+
 import jaxtyping
 import pytest
 import torch
 from hypothesis import settings
 
 # Before anything imports its modules: each function then checks `Float[Tensor, "batch length d_model"]` & co.
-jaxtyping.install_import_hook("transformer_lessons", "beartype.beartype")
+# Not in the checks, whose mistakes define functions anew at each call, for which the hook then compiles code.
+ROOMS = {module.name for module in pkgutil.iter_modules(transformer_lessons.__path__)} - {"checks"}
+jaxtyping.install_import_hook([f"transformer_lessons.{room}" for room in ROOMS], "beartype.beartype")
 
 
 pytest_plugins = ["passes"]  # what passed in a full run that was cut is not run again
