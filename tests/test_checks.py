@@ -111,12 +111,6 @@ def test_rounding_decides_nothing_between_low_scores():
         assert scores.sort().values.diff().min() > 1e4
 
 
-def test_there_are_enough_alternates():
-    count = {task: sum(p.values[0] == task for p in ALTERNATES) for task in checks.tasks()}
-    assert count[ATTENTION] >= 8
-    assert min(count.values()) >= 3
-
-
 def test_a_lambda_and_a_callable_object_pass():
     class Attention:
         def __call__(self, *args, **kwargs):
@@ -244,6 +238,7 @@ def test_the_scaffold_of_the_wrong_answers_is_right():
     )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("candidate", UNRELATED)
 def test_an_unrelated_wrong_answer_fails_without_a_name(candidate):
     report = checks.check(ATTENTION, candidate)
@@ -371,6 +366,7 @@ def rows_sum_to_one(attention):
         return False
 
 
+@pytest.mark.sampled(1, by="task")
 @pytest.mark.parametrize(
     ("task", "candidate"),
     [

