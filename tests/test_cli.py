@@ -422,11 +422,18 @@ def test_ctrl_c_and_help(run, monkeypatch):
 
 
 def test_oracles_prints_a_line_for_each(run, monkeypatch):
+    class Known(Case):
+        def worst(self, dtype, seeds=3):
+            return self.make()
+
     def case(value: float, gradient: float | None, **options) -> Case:
-        return Case("norms.Ours", "nn.Theirs", lambda dtype, **chosen: Deviation(value, gradient), options)
+        return Known("norms.Ours", "nn.Theirs", lambda: Deviation(value, gradient), options)
+
+    class Missing(Known):
+        needs = "a_library_that_is_not_there"
 
     found = [case(2.5e-11, None, beams=2), case(0.0, 1.5e-16), case(1e-7, 1e-7)]
-    missing = Case("a", "b", found[0].compare, needs="a_library_that_is_not_there")
+    missing = Missing("a", "b", found[0].make)
     monkeypatch.setattr(cli, "cases", lambda: [*found[:2], missing])
     code, out, error = run("oracles")
     assert code == 0

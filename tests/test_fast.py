@@ -1,12 +1,8 @@
 """What is fast says what the canon says: values, gradients, tokens; only dropout draws other numbers."""
 
 import copy
-import json
 import math
 import pickle
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -451,28 +447,3 @@ def test_attention_that_knows_distances_is_decoded_right_and_not_compiled():
         assert torch.equal(found[real], whole[:, 1 : 1 + found.size(1)][real])
     with pytest.raises(ValueError, match=r"^compiled: expected the attention of the course, got"):
         greedy(model, src, max_length=13, compiled=True)
-
-
-# --- Compiled, in another process: here shapes are checked, which cannot be compiled
-
-
-@pytest.fixture(scope="module", params=["eager", pytest.param("inductor", marks=pytest.mark.full)])
-def compiled(request) -> dict:
-    line, root = [sys.executable, "-m", "tests.compiled", request.param], Path(__file__).parent.parent
-    run = subprocess.run(line, cwd=root, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr
-    return dict(json.loads(one) for one in run.stdout.splitlines())
-
-
-@pytest.mark.parametrize("name", ["canon", "accelerated", "recomputing", "packed"])
-def test_a_compiled_model_is_one_graph_and_the_same_function(compiled, name):
-    assert compiled[name] <= 1e-10
-
-
-@pytest.mark.parametrize("name", ["greedy", "beam", "greedy, step by step"])
-def test_decoding_is_compiled_once_for_each_number_of_rows(compiled, name):
-    found = compiled[name]
-    assert found["same"] == [True, True]
-    assert found["graphs"] == len(found["rows"]) >= 2
-    assert found["breaks"] == []
-    assert found["length"] > 5  # more steps than graphs: a step's length is no shape

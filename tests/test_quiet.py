@@ -23,7 +23,7 @@ def said(statement: str, **chosen: str) -> tuple[str, int]:
 
 # The last two import torch before the package: their folders see to it.
 @pytest.mark.parametrize(
-    "module", ["transformer_lessons.cli", "benchmarks.measuring", "exercises.autograder.running.wire"]
+    "module", ["transformer_lessons.tools.cli", "benchmarks.measuring", "exercises.autograder.running.wire"]
 )
 def test_is_chosen_before_torch_is_loaded(module):
     assert said(f"import {module}") == ("2000", 0)

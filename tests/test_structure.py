@@ -19,7 +19,7 @@ ROOMS = {
     "fast": {"data"},
     "trainer": {"data", "fast"},
     "checks": set(),
-    "oracles": {"variants"},
+    "oracles": {"variants", "fast"},
     "records": set(),
     "tools": {"data", "fast", "trainer", "oracles", "checks", "records", "variants"},
 }

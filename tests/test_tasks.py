@@ -281,9 +281,8 @@ def test_settings_are_those_of_records_and_of_the_paper():
 
 
 def test_the_page_about_wmt14_predicts_as_the_cost_model_does():
-    from transformer_lessons.tools.costs.cards import CARDS
-
     from transformer_lessons.tools import costs
+    from transformer_lessons.tools.costs import CARDS
 
     page = (Path(__file__).parents[1] / "book" / "wmt14.md").read_text(encoding="utf-8")
     sizes, shape = (TransformerConfig.base(), TransformerConfig.big()), costs.BatchShape(125, 25, 25)

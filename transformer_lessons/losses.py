@@ -30,4 +30,4 @@ def label_smoothed_loss(
     share = smoothing / (logits.size(-1) - 1)  # of each token but padding
     loss = -(1 - smoothing) * right - share * others
     real = targets != pad_id
-    return loss[real].sum(), real.sum()
+    return loss.masked_fill(~real, 0.0).sum(), real.sum()

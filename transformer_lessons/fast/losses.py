@@ -29,6 +29,7 @@ def batch_loss(
     if _in_parts(model, hidden):
         return projected_loss(hidden, model.output.weight, targets, **options)
     logits = model.output(hidden)
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # a scaled loss overflows in float16
     return *label_smoothed_loss(logits, targets, **options), (logits.argmax(-1) == targets).sum()
 
 

@@ -82,10 +82,7 @@ LLAMA = {
 
 
 def model_to_marian(state: dict) -> dict:
-    """A post-norm `model.Transformer` as `transformers.MarianMTModel`, less its positions, a fixed table.
-
-    A pitfall: Marian has one embedding under four names, and a bias on the logits, which is 0 here.
-    """
+    """A post-norm `model.Transformer` as `transformers.MarianMTModel`, whose embedding goes by four names."""
     new = dict.fromkeys(("model.shared.weight", "lm_head.weight"), state["output.weight"])
     for stack in ("encoder", "decoder"):
         new[f"model.{stack}.embed_tokens.weight"] = state["output.weight"]
@@ -96,19 +93,12 @@ def model_to_marian(state: dict) -> dict:
 
 
 def halves(x: Tensor, d_k: int) -> Tensor:
-    """Rows of every head reordered from (0, 1, 2, 3, …) to (0, 2, …, 1, 3, …).
-
-    `variants.rotate` turns neighbours (2i, 2i + 1), Llama turns (i, i + d_k / 2). A pitfall: the values are not
-    turned, and stay in order.
-    """
+    """Rows of every head reordered: `variants.rotate` turns entries (2i, 2i + 1), Llama (i, i + d_k / 2)."""
     return x.unflatten(0, (-1, d_k // 2, 2)).transpose(1, 2).flatten(0, 2)
 
 
 def layer_to_llama(state: dict, d_k: int) -> dict:
-    """An `layers.EncoderLayer` made `variants.modern` as a LlamaDecoderLayer.
-
-    A pitfall: without `halves` the scores are of other pairs, and only those at distance 0 are right.
-    """
+    """A `layers.EncoderLayer` made `variants.modern` as a LlamaDecoderLayer."""
     turned = ("self_attention.W_q.", "self_attention.W_k.")
     state = {name: halves(x, d_k) if name.startswith(turned) else x for name, x in state.items()}
     return renamed(state, LLAMA)

@@ -5,6 +5,7 @@ swapped axis cannot hide. Functions import `transformers` themselves, since the 
 """
 
 import math
+import warnings
 from collections.abc import Callable
 from functools import partial
 from itertools import product
@@ -32,6 +33,7 @@ BATCH, HEADS, QUERIES, KEYS, D_K, D_V, D_FF, VOCAB = 2, 3, 7, 11, 5, 13, 23, 19
 D_MODEL = HEADS * D_K
 IDS = (torch.arange(KEYS) < torch.tensor([[11], [7]])).long()  # 1 for a token, 0 for padding
 SOURCE, EARLIER = padding_mask(IDS, 0), causal_mask(QUERIES)
+ANGLES = torch.arange(KEYS)[:, None] * 10_000.0 ** (-torch.arange(0, 14, 2).double() / 14)  # of d_k = 14
 SIZES = {"d_model": D_MODEL, "num_heads": HEADS, "d_ff": D_FF, "dropout": 0.0, "max_length": 13}
 STACKS = {"num_encoder_layers": 2, "num_decoder_layers": 3}
 BART_SIZES = {"d_model": D_MODEL, "encoder_ffn_dim": D_FF, "decoder_ffn_dim": D_FF, "dropout": 0.0}
@@ -63,6 +65,12 @@ def as_numbers(mask: Tensor) -> Tensor:
 def output_of(attend: Callable) -> Callable:
     """The first of what it returns."""
     return lambda *given, **options: attend(*given, **options)[0]
+
+
+def alike(ours: nn.Module, theirs: nn.Module, x: Tensor, new_names: dict | None = None) -> tuple:
+    """Two modules that are called alike; their weights' names are ours, or these."""
+    translate = partial(names.renamed, names=new_names) if new_names else dict
+    return ours, theirs, [x], (ours, theirs), translate
 
 
 def attention(attend: Callable, mask: str) -> tuple:
@@ -134,23 +142,12 @@ def grouped() -> tuple:
     return partial(ours, is_causal=True), by_kernel, [vectors(width=30)], (ours, theirs)
 
 
-def angles(d_k: int) -> Tensor:
-    """Of KEYS positions, in float64."""
-    return torch.arange(KEYS)[:, None] * 10_000.0 ** (-torch.arange(0, d_k, 2).double() / d_k)
-
-
 def rotary() -> tuple:
     """Pairs of entries as complex numbers, times e^(i t ω)."""
-    turn = torch.polar(torch.ones(KEYS, 7).double(), angles(14))
+    turn = torch.polar(torch.ones(KEYS, 7).double(), ANGLES)
     numbers = lambda x: torch.view_as_complex(x.double().unflatten(-1, (-1, 2)))
     theirs = lambda x: torch.view_as_real(numbers(x) * turn).flatten(-2).to(x.dtype)
     return (lambda x: variants.rotate(x, torch.arange(KEYS))), theirs, [torch.randn(2, 3, KEYS, 14)]
-
-
-def token_embedding() -> tuple:
-    """Looked up by nn.Embedding, scaled by √d_model."""
-    ids, modules = torch.randint(17, (BATCH, KEYS)), (TokenEmbedding(17, D_MODEL), nn.Embedding(17, D_MODEL))
-    return (lambda: modules[0](ids)), (lambda: modules[1](ids) * math.sqrt(D_MODEL)), [], modules
 
 
 def learned_encoding() -> tuple:
@@ -160,10 +157,23 @@ def learned_encoding() -> tuple:
     return (lambda x: ours(x, 2)), (lambda x: x + theirs(torch.arange(2, 2 + KEYS))), [vectors()], *rest
 
 
+def token_embedding() -> tuple:
+    """Looked up by nn.Embedding, scaled by √d_model."""
+    ids, modules = torch.randint(17, (BATCH, KEYS)), (TokenEmbedding(17, D_MODEL), nn.Embedding(17, D_MODEL))
+    return (lambda: modules[0](ids)), (lambda: modules[1](ids) * math.sqrt(D_MODEL)), [], modules
+
+
 def norm(ours: type, theirs: type) -> tuple:
     """A norm over features, with an ε so large that its place shows."""
-    modules = ours(D_MODEL, 0.5), theirs(D_MODEL, 0.5)
-    return *modules, [3 * vectors() + 2], modules
+    return alike(ours(D_MODEL, 0.5), theirs(D_MODEL, 0.5), 3 * vectors() + 2)
+
+
+def feed_forward(activation: str) -> tuple:
+    """The feed-forward network as a row of PyTorch's modules."""
+    middle = {"relu": nn.ReLU(), "gelu": nn.GELU()}[activation]
+    theirs = nn.Sequential(nn.Linear(D_MODEL, D_FF), middle, nn.Linear(D_FF, D_MODEL))
+    ours = FeedForward(D_MODEL, D_FF, activation=activation)
+    return alike(ours, theirs, vectors(), {"W_1": "0", "W_2": "2"})
 
 
 def batch_norm(training: bool) -> tuple:
@@ -177,14 +187,6 @@ def batch_norm(training: bool) -> tuple:
 
     calls = partial(outputs, ours, ours), partial(outputs, theirs, lambda x: theirs(x.mT).mT)
     return *calls, [3 * vectors() + 2 for _ in range(3)], (ours, theirs)
-
-
-def feed_forward(activation: str) -> tuple:
-    """The feed-forward network as a row of PyTorch's modules."""
-    middle = {"relu": nn.ReLU(), "gelu": nn.GELU()}[activation]
-    theirs = nn.Sequential(nn.Linear(D_MODEL, D_FF), middle, nn.Linear(D_FF, D_MODEL))
-    modules = FeedForward(D_MODEL, D_FF, activation=activation), theirs
-    return *modules, [vectors()], modules, partial(names.renamed, names={"W_1": "0", "W_2": "2"})
 
 
 def layer(is_decoder: bool, **options) -> tuple:
@@ -201,42 +203,11 @@ def layer(is_decoder: bool, **options) -> tuple:
     return partial(ours, src_mask=SOURCE), partial(theirs, **hidden), [vectors(QUERIES), vectors()], *rest
 
 
-class TorchTransformer(nn.Module):
-    """PyTorch's stacks between nn.Embedding and nn.Linear; post-norm without final norms, as in the paper."""
-
-    def __init__(self, c: TransformerConfig):
-        super().__init__()
-        sizes = c.d_model, c.num_heads, c.d_ff, 0.0
-        options = {"norm_first": c.norm_first, "batch_first": True}
-        last = [nn.LayerNorm(c.d_model) if c.norm_first else None for _ in range(2)]
-        layer = nn.TransformerEncoderLayer(*sizes, **options)
-        self.encoder = nn.TransformerEncoder(layer, c.num_encoder_layers, last[0], enable_nested_tensor=False)
-        layer = nn.TransformerDecoderLayer(*sizes, **options)
-        self.decoder = nn.TransformerDecoder(layer, c.num_decoder_layers, last[1])
-        self.target = nn.Embedding(c.target_vocab_size, c.d_model)
-        self.source = self.target if c.shared_vocabulary else nn.Embedding(c.source_vocab_size, c.d_model)
-        self.output = nn.Linear(c.d_model, c.target_vocab_size, bias=False)
-        if c.tie_embeddings:
-            self.output.weight = self.target.weight
-
-    def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
-        """Logits, with every padding hidden and the target causal."""
-        no_src, no_tgt, later = src == 0, tgt == 0, ~causal_mask(tgt.size(1))[0, 0]
-        memory = self.encoder(embedded(self.source, src), src_key_padding_mask=no_src)
-        hidden = {"memory_key_padding_mask": no_src, "tgt_key_padding_mask": no_tgt}
-        return self.output(self.decoder(embedded(self.target, tgt), memory, tgt_mask=later, **hidden))
-
-
-def embedded(embedding: nn.Embedding, ids: Tensor) -> Tensor:
-    """Token and position."""
-    return embedding(ids) * math.sqrt(D_MODEL) + sinusoidal(ids.size(1), D_MODEL)
-
-
 def model_to_torch(state: dict) -> dict:
-    """Our model's state dict for `TorchTransformer`. A pitfall: tied matrices go by several names."""
+    """Our state dict for nn.Transformer and what is around it. A pitfall: tied matrices go by several names."""
     ends = {"source_embedding.token": "source", "target_embedding.token": "target", "output": "output"}
-    tokens = {f"{ours}.weight": state[f"{ours}.weight"] for ours in ends}
-    return names.stack_to_torch(state) | names.renamed(tokens, ends)
+    core = {f"core.{name}": tensor for name, tensor in names.stack_to_torch(state).items()}
+    return core | names.renamed({f"{ours}.weight": state[f"{ours}.weight"] for ours in ends}, ends)
 
 
 def sentences(vocab: int, *lengths: int) -> Tensor:
@@ -246,35 +217,47 @@ def sentences(vocab: int, *lengths: int) -> Tensor:
 
 
 def whole_model(norm_first: bool, tying: str) -> tuple:
-    """The whole model; logits are compared where there is a token."""
+    """nn.Transformer between nn.Embedding and nn.Linear; logits are compared where there is a token."""
     shared = tying == "three-way"
     options = {"norm_first": norm_first, "tie_embeddings": tying != "none", "shared_vocabulary": shared}
-    config = TransformerConfig(VOCAB if shared else 17, VOCAB, **SIZES, **STACKS, **options)
-    ours, theirs = Transformer(config), TorchTransformer(config)
-    src, tgt = sentences(config.source_vocab_size, 7, 3, 5), sentences(VOCAB, 4, 11, 1)
-    calls = (lambda: ours(src, tgt)[tgt != 0]), (lambda: theirs(src, tgt)[tgt != 0])
-    return *calls, [], (ours, theirs), model_to_torch
+    c = TransformerConfig(VOCAB if shared else 17, VOCAB, **SIZES, **STACKS, **options)
+    options = {"dim_feedforward": D_FF, "dropout": 0.0, "norm_first": norm_first, "batch_first": True}
+    with warnings.catch_warnings(action="ignore"):  # about a fast path that is not taken
+        core = nn.Transformer(D_MODEL, HEADS, **STACKS, **options)
+    if not norm_first:  # the paper has no final norms
+        core.encoder.norm = core.decoder.norm = None
+    target, output = nn.Embedding(VOCAB, D_MODEL), nn.Linear(D_MODEL, VOCAB, bias=False)
+    source = target if shared else nn.Embedding(17, D_MODEL)
+    if c.tie_embeddings:
+        output.weight = target.weight
+    ours, src, tgt = Transformer(c), sentences(c.source_vocab_size, 7, 3, 5), sentences(VOCAB, 4, 11, 1)
+
+    def embedded(embedding: nn.Embedding, ids: Tensor) -> Tensor:
+        return embedding(ids) * math.sqrt(D_MODEL) + sinusoidal(ids.size(1), D_MODEL)
+
+    def theirs() -> Tensor:
+        hidden = {"src_key_padding_mask": src == 0, "memory_key_padding_mask": src == 0}
+        hidden |= {"tgt_key_padding_mask": tgt == 0, "tgt_mask": ~causal_mask(tgt.size(1))[0, 0]}
+        return output(core(embedded(source, src), embedded(target, tgt), **hidden))[tgt != 0]
+
+    parts = nn.ModuleDict({"core": core, "source": source, "target": target, "output": output})
+    return (lambda: ours(src, tgt)[tgt != 0]), theirs, [], (ours, parts), model_to_torch
 
 
-def plain_loss() -> tuple:
-    """Without smoothing it is cross-entropy."""
-    targets, logits = torch.randint(1, 17, (BATCH, KEYS)) * IDS, 3 * torch.randn(BATCH, KEYS, 17)
-    ours = lambda x: label_smoothed_loss(x, targets, pad_id=0, smoothing=0.0)[0]
-    return ours, lambda x: F.cross_entropy(x.mT, targets, ignore_index=0, reduction="sum"), [logits]
-
-
-def smoothed_loss() -> tuple:
-    """Cross-entropy against the distribution: ε for all 17 − 1 classes but padding, no target at padding."""
+def loss(smoothing: float) -> tuple:
+    """Cross-entropy: as it is, or smoothed against a distribution with ε for every class but padding."""
     targets = torch.randint(1, 17, (BATCH, KEYS)) * IDS
-    q = torch.full((BATCH, KEYS, 17), 0.3 / 16)
-    q = (
-        q.scatter_add(-1, targets[..., None], torch.full_like(q, 0.7))
-        * (torch.arange(17) > 0)
-        * IDS[..., None]
+    goal, options = targets.flatten(), {"ignore_index": 0, "reduction": "sum"}
+    if smoothing:  # no target at all where there is padding
+        q = torch.full((BATCH * KEYS, 17), smoothing / 16)
+        q = q.scatter_add(1, goal[:, None], torch.full_like(q, 1 - smoothing))
+        goal, options = q * (torch.arange(17) > 0) * IDS.view(-1, 1), {"reduction": "sum"}
+    ours = lambda x: label_smoothed_loss(x, targets, pad_id=0, smoothing=smoothing)[0]
+    return (
+        ours,
+        lambda x: F.cross_entropy(x.flatten(0, 1), goal, **options),
+        [3 * torch.randn(BATCH, KEYS, 17)],
     )
-    ours = lambda x: label_smoothed_loss(x, targets, pad_id=0, smoothing=0.3)[0]
-    theirs = lambda x: F.cross_entropy(x.flatten(0, 1), q.flatten(0, 1), reduction="sum")
-    return ours, theirs, [3 * torch.randn(BATCH, KEYS, 17)]
 
 
 def bart_layer(activation: str, decoder: bool) -> tuple:
@@ -311,7 +294,7 @@ def llama_layer() -> tuple:
     config = LlamaConfig(hidden_size=d_model, **sizes, attention_bias=True, attn_implementation="sdpa")
     theirs = LlamaDecoderLayer(config, layer_idx=0)
     theirs.input_layernorm, theirs.post_attention_layernorm = (nn.RMSNorm(d_model, 1e-6) for _ in range(2))
-    twice = torch.cat([angles(d_k)] * 2, dim=-1)[None].to(torch.get_default_dtype())
+    twice = torch.cat([ANGLES, ANGLES], dim=-1)[None].to(torch.get_default_dtype())
     options = {
         "attention_mask": as_numbers(causal_mask(KEYS)),
         "position_embeddings": (twice.cos(), twice.sin()),
@@ -321,15 +304,14 @@ def llama_layer() -> tuple:
     return *calls, [vectors(width=d_model)], (ours, theirs), translate
 
 
-def llama_feed_forward() -> tuple:
+def gated() -> tuple:
     """The gated feed-forward network."""
     from transformers import LlamaConfig
     from transformers.models.llama.modeling_llama import LlamaMLP
 
-    config = LlamaConfig(hidden_size=14, intermediate_size=D_FF, num_attention_heads=7)
-    modules = variants.SwiGLU(14, D_FF), LlamaMLP(config)
-    translate = partial(names.renamed, names={"W_1": "gate_proj", "W_3": "up_proj", "W_2": "down_proj"})
-    return *modules, [vectors(width=14)], modules, translate
+    theirs = LlamaMLP(LlamaConfig(hidden_size=14, intermediate_size=D_FF, num_attention_heads=7))
+    new_names = {"W_1": "gate_proj", "W_3": "up_proj", "W_2": "down_proj"}
+    return alike(variants.SwiGLU(14, D_FF), theirs, vectors(width=14), new_names)
 
 
 def paper_schedule() -> tuple:
@@ -437,11 +419,10 @@ TABLE = [
     ("layers.EncoderLayer", "nn.TransformerEncoderLayer", partial(layer, False), LAYERS),
     ("layers.DecoderLayer", "nn.TransformerDecoderLayer", partial(layer, True), LAYERS),
     (
-        *("model.Transformer", "nn.TransformerEncoder, nn.TransformerDecoder", whole_model),
+        *("model.Transformer", "nn.Transformer", whole_model),
         options(norm_first=(False, True), tying=("none", "target", "three-way")),
     ),
-    ("losses.label_smoothed_loss", "F.cross_entropy", plain_loss, [{}]),
-    ("losses.label_smoothed_loss", "F.cross_entropy of the distribution", smoothed_loss, [{}]),
+    ("losses.label_smoothed_loss", "F.cross_entropy", loss, options(smoothing=(0.0, 0.3))),
     ("variants.tiled_attention", KERNEL, partial(attention, TILED), MASKS),
     ("variants.attention_backward", f"autograd of {KERNEL}", attention_gradients, [{}]),
     ("variants.hard_attention", f"{KERNEL} of large scores", hard, [{}]),
@@ -450,7 +431,7 @@ TABLE = [
     ("variants.rotate", "complex numbers, torch.polar", rotary, [{}]),
     ("variants.RMSNorm", "nn.RMSNorm", partial(norm, variants.RMSNorm, nn.RMSNorm), [{}]),
     ("variants.GroupedQueryAttention", f"{KERNEL}(enable_gqa)", grouped, [{}]),
-    ("variants.SwiGLU", "transformers LlamaMLP", llama_feed_forward, [{}]),
+    ("variants.SwiGLU", "transformers LlamaMLP", gated, [{}]),
     ("variants.modern", "transformers LlamaDecoderLayer", llama_layer, [{}]),
     (
         *("layers.EncoderLayer", "transformers BartEncoderLayer", bart_layer),

@@ -11,6 +11,12 @@ from transformer_lessons.schedule import warmup_inverse_sqrt
 SCHEDULES = ("cosine", "inverse_sqrt")
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 MAY_BE_ZERO = ("snapshots", "warmup_steps", "seed")
+EXPECTED = {
+    int: "an integer, {least} or more",
+    float: "a number, {least} or more",
+    bool: "True or False",
+    str: "a name",
+}
 
 
 @dataclass(frozen=True)
@@ -49,12 +55,11 @@ class TrainingConfig:
     def __post_init__(self):
         for field in fields(self):
             value, types = getattr(self, field.name), get_args(field.type) or (field.type,)
+            least = 0 if float in types or field.name in MAY_BE_ZERO else 1
             fits = type(value) in types or (float in types and type(value) is int)
-            names = " or ".join(kind.__name__.removesuffix("Type") for kind in types)
-            _expect(fits, field.name, names, value)
             if type(value) in (int, float):
-                least = 0 if float in types or field.name in MAY_BE_ZERO else 1
-                _expect(least <= value < math.inf, field.name, f"{least} or more", value)
+                fits = fits and least <= value < math.inf
+            _expect(fits, field.name, EXPECTED[types[0]].format(least=least), value)
         _expect(self.smoothing < 1, "smoothing", "below 1", self.smoothing)
         _expect(self.precision in PRECISIONS, "precision", f"one of {', '.join(PRECISIONS)}", self.precision)
         _expect(self.schedule in SCHEDULES, "schedule", f"one of {', '.join(SCHEDULES)}", self.schedule)

@@ -14,7 +14,8 @@ from transformer_lessons.data.files import read_json, write_json
 from transformer_lessons.fast import accelerate
 from transformer_lessons.trainer import distributed
 from transformer_lessons.trainer.checkpoints import (
-    RETIRED,
+    average_checkpoints,
+    current_sizes,
     load_model,
     load_tokenisers,
     save_model,
@@ -23,7 +24,7 @@ from transformer_lessons.trainer.checkpoints import (
 from transformer_lessons.trainer.resuming import discard, found
 from transformer_lessons.trainer.tasks import TASKS, NumberWords, Task, batches, new_model, task_of, with_data
 from transformer_lessons.trainer.text_tasks import Text, resolved
-from transformer_lessons.trainer.trainer import Trainer, TrainingConfig, average_checkpoints
+from transformer_lessons.trainer.trainer import Trainer, TrainingConfig
 
 NUMBER_WORDS_MODEL = NumberWords.sizes
 # What can be said on the command line and in a config.json alike.
@@ -190,7 +191,7 @@ def read_settings(path: Path | None, task: Task) -> tuple[dict, TrainingConfig]:
     content = read_json(path)
     sizes, settings = content.get("model", {}), content.get("training", {})
     if isinstance(sizes, dict):
-        sizes = {name: size for name, size in sizes.items() if (name, size) not in RETIRED.items()}
+        sizes = current_sizes(sizes)
     for part, given, cls in (("model", sizes, TransformerConfig), ("training", settings, TrainingConfig)):
         known = {field.name for field in fields(cls)}
         if not isinstance(given, dict) or not set(given) <= known:

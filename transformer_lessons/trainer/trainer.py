@@ -25,7 +25,7 @@ from transformer_lessons.fast.recompute import recompute
 from transformer_lessons.losses import label_smoothed_loss
 from transformer_lessons.model import Transformer
 from transformer_lessons.trainer import distributed
-from transformer_lessons.trainer.checkpoints import average_checkpoints, save_snapshot  # noqa: F401, for `runs`
+from transformer_lessons.trainer.checkpoints import save_snapshot
 from transformer_lessons.trainer.config import TrainingConfig, chosen_precision
 from transformer_lessons.trainer.loop import prefetch, stop_signal
 from transformer_lessons.trainer.resuming import load_checkpoint, save_checkpoint
@@ -43,6 +43,7 @@ class BatchLoss(nn.Module):
         if not self.plain:
             return batch_loss(self.model, batch, self.smoothing)
         logits, pad_id = self.model(batch.src, batch.tgt_in), self.model.config.pad_id
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # in float16 the sum overflows
         loss, tokens = label_smoothed_loss(logits, batch.tgt_out, pad_id=pad_id, smoothing=self.smoothing)
         is_right = (logits.argmax(-1) == batch.tgt_out) & (batch.tgt_out != pad_id)
         return loss, tokens, is_right.sum()

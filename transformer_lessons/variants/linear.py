@@ -88,8 +88,7 @@ def recurrent_linear_attention(
 
     ``S_t = S_{t−1} + φ(k_t)ᵀ [v_t, 1],  [a, b] = φ(q_t) S_t,  output_t = a / b``
 
-    Given as `state`, what an earlier call returned is gone on from. It has one size however long the text gets.
-    A pitfall: it is a sum, so nothing that was read can be taken out again.
+    `state` is what an earlier call returned, of one size however long the text. It cannot forget: a pitfall.
     """
     q, k, v = features_and_values(query, key, value, feature_map, key_mask)
     if state is None:

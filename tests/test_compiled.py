@@ -1,12 +1,16 @@
-"""What is compiled beside what is not: a script, run by `test_fast`, that prints a line for each case.
+"""What is compiled says what is not: one graph of a model, one of a step of decoding for each number of rows.
 
-``eager`` traces, which takes seconds; ``inductor`` compiles, which takes many minutes.
+Run as a script, this file prints a line for each case: ``eager`` traces, which takes seconds; ``inductor``
+compiles, which takes many minutes.
 """
 
 import json
+import subprocess
 import sys
 from functools import partial
+from pathlib import Path
 
+import pytest
 import torch
 from torch import Tensor, nn
 from torch._dynamo.utils import counters
@@ -109,6 +113,31 @@ def main(kind: str) -> None:
     print(json.dumps(["greedy", decoded(fast.greedy, decoding.greedy)]))
     print(json.dumps(["greedy, step by step", decoded(by_steps, decoding.greedy)]))
     print(json.dumps(["beam", decoded(fast.beam, decoding.beam, beam_size=3)]))
+
+
+# --- The tests, which run it in another process: here shapes are checked, which cannot be compiled
+
+
+@pytest.fixture(scope="module", params=["eager", pytest.param("inductor", marks=pytest.mark.full)])
+def compiled(request) -> dict:
+    line, root = [sys.executable, "-m", "tests.test_compiled", request.param], Path(__file__).parent.parent
+    run = subprocess.run(line, cwd=root, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    return dict(json.loads(one) for one in run.stdout.splitlines())
+
+
+@pytest.mark.parametrize("name", ["canon", "accelerated", "recomputing", "packed"])
+def test_a_compiled_model_is_one_graph_and_the_same_function(compiled, name):
+    assert compiled[name] <= 1e-10
+
+
+@pytest.mark.parametrize("name", ["greedy", "beam", "greedy, step by step"])
+def test_decoding_is_compiled_once_for_each_number_of_rows(compiled, name):
+    found = compiled[name]
+    assert found["same"] == [True, True]
+    assert found["graphs"] == len(found["rows"]) >= 2
+    assert found["breaks"] == []
+    assert found["length"] > 5  # more steps than graphs: a step's length is no shape
 
 
 if __name__ == "__main__":
