@@ -54,10 +54,3 @@ def test_a_missing_picture_ends_it(page):
     (page.parent / "_static" / "still.png").unlink()
     with Browser() as browser, pytest.raises(RuntimeError, match=r"pictures are missing: .*still\.png"):
         pdf.print_page(browser, page)
-
-
-def test_what_is_no_pdf_leaves_the_old_one(tmp_path):
-    (tmp_path / "book.pdf").write_text("old")
-    with pytest.raises(pikepdf.PdfError):
-        pdf.write(b"no pdf", tmp_path / "book.pdf")
-    assert (tmp_path / "book.pdf").read_text() == "old"

@@ -30,10 +30,7 @@ MODELS = ("float32.js", "small.js")  # beside the page's own
 NUMBERS = (0, 1, 21, 421, 1_001, 43_001, 101_010, 121_212, 777_777, 999_999)
 LONGEST = 24  # tokens, as in the page
 
-pytestmark = [
-    pytest.mark.skipif(find() is None, reason="no Chromium on the PATH"),
-    pytest.mark.xdist_group("site"),
-]
+pytestmark = pytest.mark.skipif(find() is None, reason="no Chromium on the PATH")
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +130,7 @@ def test_so_they_are_of_another_architecture(browser, small):
     assert deviation < 1e-4
 
 
+@pytest.mark.full
 @torch.no_grad()
 def test_with_8_bits_the_held_out_numbers_are_translated_the_same(browser, trained):
     model, source, target = trained
@@ -204,6 +202,7 @@ def test_a_head_that_is_off_gives_nothing_to_the_output(browser, trained):
         browser.evaluate('lessons.model("float32").off.clear()')
 
 
+@pytest.mark.full
 @torch.no_grad()
 def test_any_one_head_can_go_as_the_page_says(trained):
     model, source, _ = trained
@@ -216,7 +215,7 @@ def test_any_one_head_can_go_as_the_page_says(trained):
     whole, left = words(), {}
     for name, attention in model.named_modules():
         if isinstance(attention, MultiHeadAttention):
-            for head, columns in enumerate(attention.W_o.weight.split(attention.d_v, dim=1)):
+            for head, columns in enumerate(attention.W_o.weight.chunk(model.config.num_heads, dim=1)):
                 before = columns.clone()
                 columns.zero_()
                 left[name, head + 1] = sum(map(operator.eq, words(), whole)) / len(whole)

@@ -39,14 +39,14 @@
       formula: "E[x] · √d_model",
       shapes: (s) => [ids(SOURCE), vectors(SOURCE, s)],
       parameters: "embedding",
-      code: ["embeddings.py", "nn.functional.embedding(ids, self.weight) * math.sqrt(d_model)"],
+      code: ["embeddings.py", "F.embedding(ids, self.weight) * math.sqrt(d_model)"],
       chapter: ["02_tokens_and_embeddings", "2. Tokens and embeddings"],
     },
     sourcePosition: {
       title: "+ Position",
       formula: "x + PE",
       shapes: kept(SOURCE),
-      code: ["encodings.py", "x + self.table[positions + offset]"],
+      code: ["encodings.py", "add_rows(x, self.table, offset)"],
       chapter: ["03_positions", "3. Positions"],
     },
     selfAttention: {
@@ -55,7 +55,7 @@
       shapes: kept(SOURCE),
       inside: scores(SOURCE, SOURCE),
       parameters: "attention",
-      code: ["layers.py", "self.self_attention(y, mask=mask, rotate=rotate)"],
+      code: ["layers.py", "self.self_attention(y, mask=mask)"],
       chapter: ["07_multi_head_and_cross_attention", "7. Many heads, and two sequences"],
     },
     norm: {
@@ -80,14 +80,14 @@
       formula: "E[y] · √d_model",
       shapes: (s) => [ids(TARGET), vectors(TARGET, s)],
       parameters: "embedding",
-      code: ["embeddings.py", "nn.functional.embedding(ids, self.weight) * math.sqrt(d_model)"],
+      code: ["embeddings.py", "F.embedding(ids, self.weight) * math.sqrt(d_model)"],
       chapter: ["02_tokens_and_embeddings", "2. Tokens and embeddings"],
     },
     targetPosition: {
       title: "+ Position",
       formula: "y + PE",
       shapes: kept(TARGET),
-      code: ["encodings.py", "x + self.table[positions + offset]"],
+      code: ["encodings.py", "add_rows(x, self.table, offset)"],
       chapter: ["03_positions", "3. Positions"],
     },
     maskedAttention: {
@@ -96,7 +96,7 @@
       shapes: kept(TARGET),
       inside: scores(TARGET, TARGET),
       parameters: "attention",
-      code: ["layers.py", "self.self_attention(y, **looking_back)"],
+      code: ["layers.py", "self.self_attention(y, mask=tgt_mask, is_causal=True)"],
       chapter: ["04_masks", "4. Masks"],
     },
     crossAttention: {
@@ -105,14 +105,14 @@
       shapes: (s) => [`${vectors(TARGET, s)} and ${vectors(SOURCE, s)}`, vectors(TARGET, s)],
       inside: scores(TARGET, SOURCE),
       parameters: "attention",
-      code: ["layers.py", "self.cross_attention(y, memory, mask=src_mask, cache=cross)"],
+      code: ["layers.py", "self.cross_attention(y, memory, mask=src_mask)"],
       chapter: ["07_multi_head_and_cross_attention", "7. Many heads, and two sequences"],
     },
     output: {
       title: "Projection, softmax",
       formula: "softmax(x Eᵀ): the embedding’s matrix once more",
       shapes: (s) => [vectors(TARGET, s), shape(BATCH, TARGET, s.vocabulary)],
-      code: ["model.py", "self.output(hidden)"],
+      code: ["model.py", "self.output(self.decode(tgt_in, memory, src_mask))"],
       chapter: ["13_the_whole_model", "13. The whole model"],
     },
   };
