@@ -417,7 +417,11 @@ def test_doctor(run, monkeypatch):
 def test_ctrl_c_and_help(run, monkeypatch):
     assert run("--version")[:2] == (0, f"transformer-lessons {__version__}\n")
     assert all(command in run("--help")[1] for command in ("train", "evaluate", "translate", "doctor"))
-    monkeypatch.setattr(cli, "load_model", lambda *_: signal.raise_signal(signal.SIGINT))
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "load_model", interrupted)
     assert run("evaluate")[0] == 130
 
 

@@ -8,7 +8,6 @@ from transformer_lessons.data.batches import Batch
 from transformer_lessons.data.packing import PackedBatch
 from transformer_lessons.fast.kernels import is_plain
 from transformer_lessons.fast.packing import packed_hidden
-from transformer_lessons.losses import label_smoothed_loss
 from transformer_lessons.masks import padding_mask
 from transformer_lessons.model import Transformer
 
@@ -29,8 +28,8 @@ def batch_loss(
     if _in_parts(model, hidden):
         return projected_loss(hidden, model.output.weight, targets, **options)
     logits = model.output(hidden)
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # a scaled loss overflows in float16
-    return *label_smoothed_loss(logits, targets, **options), (logits.argmax(-1) == targets).sum()
+    loss = smoothed_loss(logits, targets, **options)
+    return loss, real.sum(), (logits.argmax(-1) == targets).sum()
 
 
 def _hidden(model: Transformer, batch: Batch | PackedBatch) -> Float[Tensor, "batch target d_model"]:
@@ -79,6 +78,37 @@ def projected_loss(
     return loss, torch.tensor(len(targets), device=targets.device), right
 
 
+def smoothed_loss(
+    logits: Float[Tensor, "tokens vocab"],
+    targets: Int[Tensor, " tokens"],
+    *,
+    pad_id: int,
+    smoothing: float = 0.1,
+) -> Float[Tensor, ""]:
+    """The sum of `losses.label_smoothed_loss`, in float32 at least, of tokens of which none is padding.
+
+    ``∂L / ∂logits = p − q``, which autograd would add up from three tensors as large as the logits. A pitfall: in
+    float16 itself, the sum of a batch overflows.
+    """
+    return _SmoothedLoss.apply(logits, targets, pad_id, smoothing)
+
+
+class _SmoothedLoss(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, logits, targets, pad_id, smoothing):
+        log_p = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
+        ctx.save_for_backward(log_p, targets)
+        ctx.dtype, ctx.pad_id, ctx.smoothing = logits.dtype, pad_id, smoothing
+        return -_expected(log_p, targets, pad_id, smoothing).sum()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, gradient):
+        log_p, targets = ctx.saved_tensors
+        difference = _difference(log_p.exp(), targets, ctx.pad_id, ctx.smoothing).mul_(gradient)
+        return difference.to(ctx.dtype), None, None, None
+
+
 class _ProjectedLoss(torch.autograd.Function):
     """The sum and the right ones; the gradients, for a loss whose own gradient is one, wait for their factor."""
 
@@ -124,14 +154,19 @@ def _of_part(logits: Tensor, targets: Tensor, pad_id: int, smoothing: float) -> 
     largest, which = logits.max(-1, keepdim=True)
     right = (which.squeeze(-1) == targets).sum()
     scores = logits.to(torch.promote_types(logits.dtype, torch.float32)).sub_(largest)
-    expected = (1 - smoothing) * scores.gather(-1, targets[:, None]).squeeze(-1)
-    if smoothing:
-        others = scores.sum(-1) - scores[:, pad_id]
-        expected = expected + smoothing / (scores.size(-1) - 1) * others
+    expected = _expected(scores, targets, pad_id, smoothing)
     p = scores.exp_()
     total = p.sum(-1, keepdim=True)
     loss = total.log().squeeze(-1) - expected
     return loss.sum(), right, p.div_(total)
+
+
+def _expected(scores: Tensor, targets: Tensor, pad_id: int, smoothing: float) -> Tensor:
+    """``Σ_c q_t(c) s_t(c)`` of each token t."""
+    right = (1 - smoothing) * scores.gather(-1, targets[:, None]).squeeze(-1)
+    if not smoothing:
+        return right
+    return right + smoothing / (scores.size(-1) - 1) * (scores.sum(-1) - scores[:, pad_id])
 
 
 def _difference(p: Tensor, targets: Tensor, pad_id: int, smoothing: float) -> Tensor:

@@ -18,9 +18,8 @@ from torch.utils._pytree import tree_leaves
 
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.fast import accelerate
-from transformer_lessons.fast.losses import projected_loss
+from transformer_lessons.fast.losses import projected_loss, smoothed_loss
 from transformer_lessons.fast.recompute import recompute as recompute_layers
-from transformer_lessons.losses import label_smoothed_loss
 from transformer_lessons.masks import padding_mask
 from transformer_lessons.model import Transformer
 
@@ -207,7 +206,7 @@ def training_memory(
             hidden, targets = hidden.flatten(0, 1)[: shape.outputs], tgt.flatten()[: shape.outputs]
             # As `fast.losses.batch_loss`, which would look where there is padding.
             if precision == "float16":
-                loss, _ = label_smoothed_loss(model.output(hidden).float(), targets, pad_id=config.pad_id)
+                loss = smoothed_loss(model.output(hidden), targets, pad_id=config.pad_id)
             else:
                 loss, *_ = projected_loss(hidden, model.output.weight, targets, pad_id=config.pad_id)
             del hidden
