@@ -19,7 +19,6 @@ from transformer_lessons.attention import MultiHeadAttention, scaled_dot_product
 from transformer_lessons.data.batches import Batch, make_batch
 from transformer_lessons.data.packing import make_packed_batch
 from transformer_lessons.fast import accelerate, dropout, losses, plain
-from transformer_lessons.fast.accumulation import split
 from transformer_lessons.fast.decoding import beam, greedy
 from transformer_lessons.fast.decoding_steps import Steps, going_on
 from transformer_lessons.fast.dropout import STEPS, Dropout
@@ -28,6 +27,7 @@ from transformer_lessons.fast.losses import batch_loss, projected_loss
 from transformer_lessons.fast.recompute import recompute
 from transformer_lessons.losses import label_smoothed_loss
 from transformer_lessons.model import Transformer
+from transformer_lessons.trainer.distributed import own_parts
 
 CHOICES = [{}, {"norm_first": True, "position": "learned", "activation": "gelu"}]
 CHANGES = pytest.mark.parametrize("changes", CHOICES, ids=["post-norm", "pre-norm"])
@@ -323,7 +323,7 @@ def test_packed_rows_are_rows_of_their_own(changes, change):
 
 def test_parts_of_a_batch_are_the_whole():
     model, batch = new_model(), make_packed_batch(some_pairs(), LENGTH)
-    parts = split(batch, 2)
+    parts = own_parts(batch, 2)
     assert [(type(part), len(part.src)) for part in parts] == [(type(batch), 2), (type(batch), 1)]
     assert_close(sum(batch_loss(model, part, 0.1)[0] for part in parts), batch_loss(model, batch, 0.1)[0])
 

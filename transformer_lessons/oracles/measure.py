@@ -1,7 +1,6 @@
 """How far two implementations are apart: the same weights, the same inputs, the same values and gradients?"""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -90,21 +89,3 @@ def compare(
 def gradient(x: Tensor) -> Tensor:
     """What the backward pass left there; zeros if it did not come by."""
     return torch.zeros_like(x) if x.grad is None else x.grad
-
-
-def same_function(ours: Callable, theirs: Callable, *inputs: Tensor) -> Deviation:
-    """`compare` for functions of tensors."""
-    return compare(ours, theirs, inputs)
-
-
-def same_module(
-    ours: nn.Module,
-    theirs: nn.Module,
-    translate: Callable[[dict], dict],
-    call_ours: Callable,
-    call_theirs: Callable,
-    *inputs: Tensor,
-) -> Deviation:
-    """`compare` for modules, each called with the module and the inputs."""
-    calls = partial(call_ours, ours), partial(call_theirs, theirs)
-    return compare(*calls, inputs, (ours, theirs), translate)
