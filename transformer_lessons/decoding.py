@@ -43,7 +43,8 @@ class KeyValueCache:
     ) -> tuple[Float[Tensor, "batch heads keys d_k"], Float[Tensor, "batch heads keys d_k"]]:
         """Keep those of new positions too; all of them come back."""
         if self.k is not None:
-            k, v = torch.cat([self.k, k], dim=2), torch.cat([self.v, v], dim=2)
+            k = torch.cat([self.k, k], dim=2)
+            v = torch.cat([self.v, v], dim=2)
         self.k, self.v = k, v
         return k, v
 

@@ -33,7 +33,8 @@ class Transformer(nn.Module):
         self.encoder_layers = nn.ModuleList(EncoderLayer(c) for _ in range(c.num_encoder_layers))
         self.decoder_layers = nn.ModuleList(DecoderLayer(c) for _ in range(c.num_decoder_layers))
         last = LayerNorm if c.norm_first else nn.Identity  # post-norm layers end with a norm
-        self.encoder_norm, self.decoder_norm = last(c.d_model), last(c.d_model)
+        self.encoder_norm = last(c.d_model)
+        self.decoder_norm = last(c.d_model)
         self.output = nn.Linear(c.d_model, c.target_vocab_size, bias=False)
         if c.tie_embeddings:
             self.output.weight = self.target_embedding.token.weight

@@ -46,9 +46,7 @@ class TextTask(ABC):
     test_set: ClassVar[str]  # as the report calls its sentences
     languages: ClassVar[tuple[str, str]] = ("en", "de")
     validation: ClassVar[None] = None  # files to be judged on while settings are chosen
-    longest: ClassVar[
-        int
-    ]  # tokens a side of a pair that is trained on; what is longer is seldom one sentence
+    longest: ClassVar[int]  # tokens a side of a pair to train on; what is longer is seldom one sentence
     extra_tokens: ClassVar[int | None] = None
 
     def __post_init__(self):
