@@ -25,7 +25,7 @@ from tests.broken_programs import BROKEN
 from tests.typical_answers import TYPICAL, WRONG
 from transformer_lessons import checks, records
 from transformer_lessons.checks import patients
-from transformer_lessons.checks.catalogue import attention_test
+from transformer_lessons.checks.old.catalogue import attention_test
 
 MASTERS = release.masters()
 IDS = [master.parent.name for master in MASTERS]

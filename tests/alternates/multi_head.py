@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from transformer_lessons.attention import scaled_dot_product_attention
-from transformer_lessons.checks.guarded import MultiHeadAttention
+from transformer_lessons.checks.old.guarded import MultiHeadAttention
 
 
 class Parts(nn.Module):

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from transformer_lessons.checks.guarded import RotaryEncoding, shift_matrix
+from transformer_lessons.checks.old.guarded import RotaryEncoding, shift_matrix
 
 
 def refuse(x, positions):

@@ -23,7 +23,7 @@ def model(config: dict, state: dict[str, Tensor]) -> nn.Module:
 def _empty(settings: tuple[tuple[str, object], ...], dtype: torch.dtype) -> nn.Module:
     """One with any weights, kept: most checks ask for it several times, and to draw weights takes longest."""
     # Long, and few tasks need it.
-    from transformer_lessons.checks.guarded import Transformer, TransformerConfig
+    from transformer_lessons.checks.old.guarded import Transformer, TransformerConfig
 
     return Transformer(TransformerConfig(**dict(settings))).to(dtype).eval()
 
