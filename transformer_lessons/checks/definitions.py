@@ -56,6 +56,7 @@ class Call:
         enough: bytes that are enough, by "saved" (for the backward pass), "largest" (tensor) or "peak": the value
             is then a list of what was returned and, of each, whether at most half as much again was used.
         view: what counts of the value, if not all of it: its shape, or whether all of it is finite.
+        twin: other arguments: the value is then whether the answer, or what counts of it, is the same for them.
         setting: for the message, the line of Python that puts `state` into ``layer``.
     """
 
@@ -70,6 +71,7 @@ class Call:
     look: tuple[int, ...] = ()
     enough: dict[str, int] = field(default_factory=dict)
     view: Callable[[Any], Any] | None = None
+    twin: tuple | None = None
     setting: str = ""
 
 

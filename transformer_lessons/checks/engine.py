@@ -15,7 +15,7 @@ from torch import Tensor
 
 from transformer_lessons.checks.adapter import Adapter, leaves
 from transformer_lessons.checks.definitions import Call, Draw, Mistake, Requirement, Task, changed
-from transformer_lessons.checks.observe import Seen, observe, same_gradients, same_value
+from transformer_lessons.checks.observe import Seen, built, observe, same_gradients, same_value
 from transformer_lessons.checks.states import translations
 
 __all__ = ["Exam", "Verdict", "exam", "judge"]
@@ -157,7 +157,7 @@ def _wish(this: Exam, adapter: Adapter) -> int:
     if number is None:
         return 0
     call = this.calls[number][1]
-    made = adapter.build(this.task.name, list(call.init), call.options)
+    made = built(adapter, this.task, call)
     own = None if made.error else adapter.state(made.value).value
     ways = list(itertools.islice(translations(own, call.state, this.task.roles), 32)) if own else []
     if len(ways) < 2:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_lessons.checks import patients
+from transformer_lessons.config import TransformerConfig
 
 __all__ = ["BUILDERS"]
 
@@ -70,6 +71,16 @@ def evaluated_model(config: dict, state: dict[str, Tensor]) -> nn.Module:
     return training_model(config, state).eval()
 
 
+def config(settings: dict) -> TransformerConfig:
+    """A model's configuration, with two vocabularies of 7 tokens unless it says otherwise."""
+    return TransformerConfig(**{"source_vocab_size": 7, "target_vocab_size": 7, **settings})
+
+
+def plain(value: object) -> object:
+    """The value itself: for a message that should not print it."""
+    return value
+
+
 def linear(weight: Tensor, bias: Tensor) -> nn.Module:
     """An `nn.Linear` with this weight and bias."""
     made = nn.Linear(weight.size(1), weight.size(0), dtype=weight.dtype)
@@ -115,7 +126,9 @@ BUILDERS: dict[str, Callable] = {
     "model": model,
     "training_model": training_model,
     "evaluated_model": evaluated_model,
+    "config": config,
     "linear": linear,
+    "plain": plain,
     "perceptron": perceptron,
     "used": used,
     "counting": counting,
