@@ -23,7 +23,7 @@ from transformer_lessons.checks.observe import Seen, alike, same_value
 __all__ = ["Message", "place", "write"]
 
 SEARCH_SECONDS = 0.5
-MOST_DIGITS, WIDTH = 7, 110
+MOST_DIGITS, WIDTH, FEW_NUMBERS = 7, 110, 9
 SAME = 99  # digits of what prints alike
 
 
@@ -253,8 +253,11 @@ def values(names: tuple[str, ...], seen: Any, right: Any) -> tuple[int, tuple[st
     if isinstance(right, dict) and isinstance(seen, dict) and right.keys() == seen.keys():
         return next(f for f in (values((f"{name}{k}",), seen[k], right[k]) for k in right) if f[0] < SAME)
     if isinstance(seen, Tensor) and isinstance(right, Tensor):
-        if seen.shape != right.shape:
+        if seen.shape != right.shape and max(seen.numel(), right.numel()) > FEW_NUMBERS:
             return 0, (f"{name}should have shape {tuple(right.shape)}", f"has {tuple(seen.shape)}")
+        if seen.shape != right.shape:
+            shown = [f"{shortened(x, 2)}, of shape {tuple(x.shape)}" for x in (right, seen)]
+            return 0, (f"{name}should be {shown[0]}", f"is {shown[1]}")
         if seen.dtype != right.dtype and not (seen.is_floating_point() and right.is_floating_point()):
             return 0, (f"{name}should be {right.dtype}", f"is {seen.dtype}")
     elif isinstance(seen, Tensor | dict) or isinstance(right, Tensor) or seen is None:
