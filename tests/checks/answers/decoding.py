@@ -173,8 +173,8 @@ RIGHT = {
 }
 WRONG = {
     "greedy": [(never_padded, {"batch", "evaluation"}, {"goes_on_after_end", "left_in_training"})],
-    "beam": [(penalty_forgotten, {"penalty"}, set())],
-    "nucleus": [(threshold, {"values", "axes", "ties"}, set())],
-    "bleu": [(no_brevity, {"brevity", "closest", "nothing"}, set())],
+    "beam": [(penalty_forgotten, {"penalty"}, {"penalty_ignored"})],
+    "nucleus": [(threshold, {"values", "one", "axes", "ties"}, set())],
+    "bleu": [(no_brevity, {"brevity", "closest"}, set())],
     "cached_attention_step": [(window_before, {"window"}, {"window_one_more"})],
 }
