@@ -31,6 +31,13 @@ class Link:
     wanted: tuple[str, ...]
     transposed: bool = False
 
+    def fits(self, own: State, state: State) -> bool:
+        """Whether they have as many rows together, and rows of the same size."""
+        rows = [state[name].T if self.transposed else state[name] for name in self.wanted]
+        parts = [own[name] for name in self.own if own[name].dim()]
+        same = all(part.numel() == len(part) * rows[0][:1].numel() for part in parts)
+        return same and sum(map(len, parts)) == sum(map(len, rows))
+
     def load(self, own: State, state: State) -> State:
         """The answer's own parameters, with the wanted numbers."""
         whole = torch.cat([state[name].T if self.transposed else state[name] for name in self.wanted])
@@ -50,8 +57,8 @@ def translations(own: State, wanted: State, roles: dict[str, str]) -> Iterator[l
         yield [Link((n,), (n,)) for n in wanted if n in own and own[n].shape == wanted[n].shape]
         return
     if links := _by_words(own, wanted, roles):
-        yield links
-        yield [Link(link.own, link.wanted, own[link.own[0]].dim() == 2) for link in links]
+        turned = [Link(link.own, link.wanted, own[link.own[0]].dim() == 2) for link in links]
+        yield from (way for way in (links, turned) if all(link.fits(own, wanted) for link in way))
     yield from _by_shapes(own, wanted)
 
 
