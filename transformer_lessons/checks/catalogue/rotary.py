@@ -23,8 +23,9 @@ def rotate(x: Tensor, positions: Tensor) -> Tensor:
 
 
 def turns(x: Tensor) -> Callable[[Tensor], Tensor]:
-    """By how much each vector of two entries has turned, as a cosine, in whatever direction."""
-    return lambda y: (y * x).sum(-1) / (x * x).sum(-1)
+    """By how much the first pair of each vector has turned, as a cosine, in whatever direction."""
+    first = x[..., :2]
+    return lambda y: (y[..., :2] * first).sum(-1) / (first * first).sum(-1)
 
 
 def pair_lengths(x: Tensor) -> Callable[[Tensor], dict[str, Any]]:
@@ -47,11 +48,11 @@ def pairs(draw: Draw) -> list[Call]:
 
 
 def frequencies(draw: Draw) -> list[Call]:
-    """All entries alike and results sorted, so that layouts do not matter; and one of everything."""
+    """All entries alike and results sorted, so that layouts do not matter; and one with sizes that differ."""
     alike = [
         Call((torch.ones(2, 3, 5, d), torch.arange(5)), view=lambda y: y.sort(-1).values) for d in (4, 6, 16)
     ]
-    return [*alike, Call((draw.normal(2, 3, 4, 6), draw.integers(1, 29, 2, 4)))]
+    return [*alike, Call((draw.normal(2, 3, 4, 6), torch.arange(4)))]
 
 
 def positions(draw: Draw) -> list[Call]:
@@ -63,8 +64,8 @@ def positions(draw: Draw) -> list[Call]:
 
 def batch(draw: Draw) -> list[Call]:
     """Of each sentence its own; and once there are as many heads as sentences."""
-    sizes = ((2, 3, 4), (3, 3, 4), (4, 2, 4))
-    given = [(draw.normal(b, h, t, 2), draw.integers(1, 29, b, t)) for b, h, t in sizes]
+    sizes = ((2, 3, 4, 2), (3, 3, 4, 2), (4, 2, 4, 2), (2, 3, 4, 6))
+    given = [(draw.normal(b, h, t, d), draw.integers(1, 29, b, t)) for b, h, t, d in sizes]
     return [Call(args, view=turns(args[0])) for args in given]
 
 
@@ -147,7 +148,7 @@ TASK = Task(
             Call((torch.ones(1, 1, 3, 14), torch.tensor([2001, 3003, 5003]))),
         ),
         Remark(
-            "a bfloat16 x comes back in another dtype, or turned by a rounded angle; compute the angles first.",
+            "a bfloat16 x comes back wider, or turned by rounded angles; convert sines and cosines to its dtype.",
             Call(
                 (torch.ones(1, 1, 2, 2).bfloat16(), torch.tensor([300, 301])),
                 view=lambda y: [str(y.dtype), y],

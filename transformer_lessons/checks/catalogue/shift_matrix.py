@@ -60,7 +60,7 @@ TASK = Task(
             "frequencies",
             "pair i turns by k·10000^(−2i/d_model)",
             points=1,
-            calls=draws(*calls((1, 4), (3, 6), (2, 16), view=cosines), *calls((5, 8), view=torch.abs)),
+            calls=draws(*calls((1, 4), (3, 6), (2, 16), view=cosines), *calls((5, 8), view=Tensor.abs)),
             small=small((1, 4), (2, 4), (5, 4), (1, 6)),
             anchor="frequencies",
         ),
