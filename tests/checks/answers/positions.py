@@ -40,6 +40,19 @@ class OneHot(nn.Module):
         return torch.einsum("blv,vd->bld", one_hot, self.table * self.table.size(1) ** 0.5)
 
 
+class Projected(nn.Module):
+    """A linear map of one-hot rows, whose weight is transposed; and the root is a buffer."""
+
+    def __init__(self, vocab_size, d_model):
+        super().__init__()
+        self.embed = nn.Linear(vocab_size, d_model, bias=False)
+        nn.init.normal_(self.embed.weight, std=d_model**-0.5)
+        self.register_buffer("root", torch.tensor(d_model).sqrt())
+
+    def forward(self, ids):
+        return self.embed(F.one_hot(ids, self.embed.in_features).float()) * self.root
+
+
 class Indexed(OneHot):
     def forward(self, ids):
         rows = [torch.stack([self.table[i] for i in sentence]) for sentence in ids]
@@ -279,7 +292,7 @@ def backwards_and_detached(table, queries, keys=None):
 
 
 RIGHT = {
-    "token_embedding": [Annotated, Inherited, OneHot, Indexed],
+    "token_embedding": [Annotated, Inherited, OneHot, Projected, Indexed],
     "sinusoidal": [
         of_the_annotated_transformer,
         of_dive_into_deep_learning,

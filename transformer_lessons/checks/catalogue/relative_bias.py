@@ -29,15 +29,16 @@ def distances(draw: Draw) -> list[Call]:
 
 
 def clipping(draw: Draw) -> list[Call]:
-    """Farther than the table."""
+    """Farther than the table; at last, with more keys than queries."""
     given = [(draw.normal(3, 5), 7), (draw.normal(2, 3), 4), (draw.normal(4, 1), 3), (draw.normal(3, 7), 5)]
+    given.append((draw.normal(3, 5), 2, 7))
     return [Call(args, view=sorted_heads) for args in given]
 
 
 def more_keys(draw: Draw) -> list[Call]:
-    """One query, several, and one call of everything."""
-    wide = [(draw.normal(3, 15), 1, 5), (draw.normal(3, 15), 3, 5), (draw.normal(2, 15), 4, 7)]
-    return [Call(args) for args in (*wide, (draw.normal(3, 5), 2, 7))]
+    """One query, and several."""
+    given = [(draw.normal(3, 15), 1, 5), (draw.normal(4, 15), 3, 5), (draw.normal(2, 15), 4, 7)]
+    return [Call(args) for args in given]
 
 
 def gradients(draw: Draw) -> list[Call]:

@@ -1,6 +1,7 @@
 """The token embedding. Directions hide the factor, rows all alike hide the look-up."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -42,18 +43,23 @@ def scale(draw: Draw) -> list[Call]:
 
 def start(*sizes: tuple[int, int]) -> list[Call]:
     """What new layers hold: chance forbids comparing the numbers."""
-    return [Call((), init=size, method="state", view=drawn) for size in sizes]
+    return [Call((), init=size, method="state", view=drawn(size[1])) for size in sizes]
 
 
-def drawn(state: dict[str, Tensor]) -> dict[str, float]:
+def drawn(d_model: int) -> Callable[[dict[str, Tensor]], dict[str, Any]]:
     """Mean and deviation, both times √d_model, rounded so far that chance has no say."""
-    weight = next(tensor for tensor in state.values() if tensor.dim() == 2)
-    spread, root = weight.std().item(), weight.size(1) ** 0.5
-    return {
-        "weight.std() * √d_model": round(spread * root, 1),
-        "rows of zeros": int((weight == 0).all(-1).sum()),
-        "weight.mean() is 0, but for chance": abs(weight.mean().item()) <= 0.05 * spread,
-    }
+
+    def view(state: dict[str, Tensor]) -> dict[str, Any]:
+        weight = next(tensor for tensor in state.values() if tensor.dim() == 2)
+        spread = weight.std().item()
+        size = spread * d_model**0.5
+        return {
+            "weight.std() * √d_model, rounded,": round(size, 1) if size < 2 else float(f"{size:.0e}"),
+            "rows of zeros": int((weight == 0).all(-1).sum()),
+            "weight.mean() is 0, but for chance": abs(weight.mean().item()) <= 0.05 * spread,
+        }
+
+    return view
 
 
 def gradients(draw: Draw) -> list[Call]:
