@@ -34,20 +34,17 @@ def sinusoidal(length, d_model):
         "ps01-4-check",
         "one defect left",
         """
-defects = "ADG"
+defects = "CFG"
 
 
 def repaired(k, d_model):
-    if d_model < 2 or d_model % 2:
-        raise ValueError("d_model")
-    even = torch.arange(0, d_model, 2).float()
-    angle = k * 10_000.0 ** (-even / d_model)
-    matrix = torch.diag(angle.cos().repeat_interleave(2))
     i = torch.arange(0, d_model, 2)
+    angle = k * 10_000.0 ** (-2 * i / d_model)
+    matrix = torch.diag(angle.cos().repeat_interleave(2))
     matrix[i, i + 1], matrix[i + 1, i] = angle.sin(), -angle.sin()
     return matrix
 """,
-        "you compute the angles in float32",
+        "you doubled the exponent",
     ),
     (
         "ps01-5-check",

@@ -141,7 +141,7 @@ def judge(task: Task, adapter: Adapter, seed: int = 0) -> Verdict:
         return Verdict((), wish=wish)
     if all(one.error for one in seen):
         return Verdict(tuple(names), error=seen[0], wish=wish)
-    mistakes = _known(this, seen) or _pair(this, seen)
+    mistakes = _known(this, seen) or _pair(this, seen, missed)
     if not mistakes:
         return Verdict(lost, like=_like(this, seen), wish=wish)
     costs = {name for mistake in mistakes for name in mistake.costs}
@@ -179,10 +179,12 @@ def _known(this: Exam, seen: list[Seen]) -> tuple[Mistake, ...]:
     return tuple(sorted(fitting, key=lambda mistake: task.points(mistake.costs))[:1])
 
 
-def _pair(this: Exam, seen: list[Seen]) -> tuple[Mistake, ...]:
+def _pair(this: Exam, seen: list[Seen], missed: set[str]) -> tuple[Mistake, ...]:
     """One of the likeliest mistakes together with any other, the cheapest two, or none."""
     task, end = this.task, time.perf_counter() + PAIR_SECONDS
-    likely = sorted(task.mistakes, key=lambda mistake: -_agreement(this, seen, mistake)[0])[:LIKELIEST]
+    # Where two hide each other, agreement is nothing for both: those that cost what is missed come first.
+    order = {m.name: (-_agreement(this, seen, m)[0], missed.isdisjoint(m.costs)) for m in task.mistakes}
+    likely = sorted(task.mistakes, key=lambda mistake: order[mistake.name])[:LIKELIEST]
     fitting, tried = [], set()
     for one, other, source in _pairs(task, likely):
         if time.perf_counter() > end:

@@ -273,6 +273,8 @@ def kind(value: Any) -> str:
     """What came back, in words."""
     if isinstance(value, dict) and value.keys() == {"instead"}:
         return kind(value["instead"])
+    if isinstance(value, dict) and value.keys() == {"opaque"}:
+        return value["opaque"]
     if isinstance(value, Tensor):
         return f"one tensor of shape {tuple(value.shape)}"
     return f"a tuple of {len(value)}" if isinstance(value, list) else str(value)[:60]
