@@ -9,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import contenders, measuring, multi30k, peers, table3
 from benchmarks.contenders import PyTorch, Same, column_major, peer_steps, real_tokens, step_flops
-from benchmarks.measuring import OURS, beside_matrices, compared, in_turns, peak_bytes, share
+from benchmarks.measuring import OURS, compared, in_turns, matrices, peak_bytes, share
 from transformer_lessons import records
 from transformer_lessons.data import number_words
 from transformer_lessons.data.batches import Batch, Batches, make_batch
@@ -30,12 +30,12 @@ def test_the_median_of_ratios_is_not_the_ratio_of_medians():
 
 
 def test_contenders_take_turns_and_the_first_round_does_not_count(monkeypatch):
-    clock, rates, called = iter(range(100)), iter([90.0, 80.0, 10.0, 20.0, 40.0, 30.0]), []
+    clock, called = iter(range(100)), []
     monkeypatch.setattr(measuring.time, "perf_counter", lambda: float(next(clock)))
     steps = {name: lambda name=name: called.append(name) or ord(name) for name in "ab"}
     assert in_turns(steps, rounds=2, steps=3) == {"a": [291.0] * 2, "b": [294.0] * 2}
     assert called == (["a"] * 3 + ["b"] * 3) * 3
-    assert beside_matrices({"a": lambda: 5}, 2, 2, lambda: next(rates)) == ({"a": [10.0] * 2}, [20.0, 40.0])
+    assert in_turns({"": matrices(2, repeats=3)}, 1, 1) == {"": [3 * 2 * 8]}
     assert share([10.0, 8.0, 30.0], 3.0, [60.0, 40.0, 100.0]) == 0.6  # of 0.5, 0.6 and 0.9
 
 
@@ -91,7 +91,7 @@ def test_translating_beside_marian(monkeypatch):
     monkeypatch.setattr(
         "transformer_lessons.fast.decoding_steps._compiled", lambda function, device: function
     )
-    found = peers.translating(2, 5, 1, config=TINY)
+    found = peers.translating(TINY, 2, 5, 1, "cpu")
     ways = {
         "ours_is_faster": OURS,
         "compiled_is_faster": peers.COMPILED,
