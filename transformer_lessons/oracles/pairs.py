@@ -285,12 +285,15 @@ def llama_layer() -> tuple:
     theirs = LlamaDecoderLayer(config, layer_idx=0)
     theirs.input_layernorm, theirs.post_attention_layernorm = (nn.RMSNorm(d_model, 1e-6) for _ in range(2))
     twice = torch.cat([ANGLES, ANGLES], dim=-1)[None].to(torch.get_default_dtype())
-    options = {
-        "attention_mask": as_numbers(causal_mask(KEYS)),
-        "position_embeddings": (twice.cos(), twice.sin()),
-    }
-    calls = partial(ours, mask=causal_mask(KEYS)), lambda x: theirs(x, **options)
-    return *calls, [vectors(width=d_model)], (ours, theirs), partial(names.layer_to_llama, d_k=d_k)
+    seen, positions = as_numbers(causal_mask(KEYS)), (twice.cos(), twice.sin())
+    call = lambda x: theirs(x, attention_mask=seen, position_embeddings=positions)
+    return (
+        partial(ours, mask=causal_mask(KEYS)),
+        call,
+        [vectors(width=d_model)],
+        (ours, theirs),
+        partial(names.layer_to_llama, d_k=d_k),
+    )
 
 
 # --- The whole model
@@ -302,38 +305,29 @@ def sentences(vocab: int, *lengths: int) -> Tensor:
     return ids * (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None])
 
 
-class Around(nn.Module):
-    """nn.Transformer between nn.Embedding and nn.Linear, which go by our names."""
+class TorchModel(nn.Transformer):
+    """nn.Transformer with nn.Embedding before it and nn.Linear behind it, which go by our names."""
 
     def __init__(self, config: TransformerConfig):
-        super().__init__()
         options = {"dropout": 0.0, "norm_first": config.norm_first, "batch_first": True}
         with warnings.catch_warnings(action="ignore"):  # about a fast path that is not taken
-            self.core = nn.Transformer(D_MODEL, HEADS, **STACKS, dim_feedforward=D_FF, **options)
+            super().__init__(D_MODEL, HEADS, **STACKS, dim_feedforward=D_FF, **options)
         if not config.norm_first:  # the paper has no final norms
-            self.core.encoder.norm = self.core.decoder.norm = None
-        self.target, self.output = nn.Embedding(VOCAB, D_MODEL), nn.Linear(D_MODEL, VOCAB, bias=False)
-        shared = config.shared_vocabulary
-        self.source = self.target if shared else nn.Embedding(config.source_vocab_size, D_MODEL)
+            self.encoder.norm = self.decoder.norm = None
+        source, target = (nn.Embedding(n, D_MODEL) for n in (config.source_vocab_size, VOCAB))
+        self.source_embedding = nn.ModuleDict({"token": target if config.shared_vocabulary else source})
+        self.target_embedding = nn.ModuleDict({"token": target})
+        self.output = nn.Linear(D_MODEL, VOCAB, bias=False)
         if config.tie_embeddings:
-            self.output.weight = self.target.weight
+            self.output.weight = target.weight
 
     def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
         """Logits."""
         hidden = {"src_key_padding_mask": src == 0, "memory_key_padding_mask": src == 0}
         hidden |= {"tgt_key_padding_mask": tgt == 0, "tgt_mask": ~causal_mask(tgt.size(1))[0, 0]}
-        x, y = (
-            embedding(ids) * math.sqrt(D_MODEL) + sinusoidal(ids.size(1), D_MODEL)
-            for embedding, ids in ((self.source, src), (self.target, tgt))
-        )
-        return self.output(self.core(x, y, **hidden))
-
-    @staticmethod
-    def translate(state: dict) -> dict:
-        """Our state dict as this one's."""
-        ends = {"source_embedding.token": "source", "target_embedding.token": "target"}
-        ends |= {"encoder.": "core.encoder.", "decoder.": "core.decoder."}
-        return names.renamed(names.layer_to_torch(state), ends)
+        both = (self.source_embedding["token"], src), (self.target_embedding["token"], tgt)
+        x, y = (table(ids) * math.sqrt(D_MODEL) + sinusoidal(ids.size(1), D_MODEL) for table, ids in both)
+        return self.output(super().forward(x, y, **hidden))
 
 
 def whole_model(norm_first: bool, tying: str) -> tuple:
@@ -341,10 +335,10 @@ def whole_model(norm_first: bool, tying: str) -> tuple:
     shared = tying == "three-way"
     options = {"norm_first": norm_first, "tie_embeddings": tying != "none", "shared_vocabulary": shared}
     config = TransformerConfig(VOCAB if shared else 17, VOCAB, **SIZES, **STACKS, **options)
-    ours, theirs = Transformer(config), Around(config)
+    ours, theirs = Transformer(config), TorchModel(config)
     src, tgt = sentences(config.source_vocab_size, 7, 3, 5), sentences(VOCAB, 4, 11, 1)
     calls = (lambda: ours(src, tgt)[tgt != 0]), (lambda: theirs(src, tgt)[tgt != 0])
-    return *calls, [], (ours, theirs), Around.translate
+    return *calls, [], (ours, theirs), names.layer_to_torch
 
 
 def marian_pair() -> tuple[Transformer, nn.Module, Callable]:
@@ -389,12 +383,8 @@ def generated(beams: int) -> tuple:
             parameter.normal_(std=2 / parameter.size(1) ** 0.5)
     theirs.to(ours.output.weight.dtype).load_state_dict(translate(ours.state_dict()))
     src = sentences(VOCAB, 7, 3, 5, 1, 2, 7, 6)
-    options = {
-        "num_beams": beams,
-        "do_sample": False,
-        "max_new_tokens": 12,
-        "attention_mask": (src != 0).long(),
-    }
+    options = {"num_beams": beams, "do_sample": False, "max_new_tokens": 12}
+    options |= {"attention_mask": (src != 0).long()}
     search = partial(decoding.greedy, ours, src, max_length=12)
     if beams > 1:
         options |= {"length_penalty": 0.0, "early_stopping": "never"}
