@@ -120,8 +120,8 @@ TASK = Task(
         ),
         Requirement(
             "penalty",
-            "finished sentences are compared by log p / lp(n), leave no holes in the beam, and end the search when "
-            "nothing else can win",
+            "finished sentences are compared by log p / lp(n), leave no holes, and end the search when nothing "
+            "else can win",
             points=1.5,
             **each(*PENALTY),
             anchor="length-penalty",
