@@ -17,7 +17,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.adapter import Adapter
 from transformer_lessons.checks.local import Local
 
 __all__ = ["Call", "Draw", "Given", "Mistake", "Remark", "Requirement", "Task", "changed", "draws"]
@@ -189,12 +188,16 @@ class Task:
         """An adapter for an answer in this process."""
         return Local({self.name: answer})
 
-    @cache  # noqa: B019 (tasks live as long as the process)
-    def answer(self, source: str) -> Adapter:
+    def define(self, source: str) -> Any:
         """What a text defines, where the right answer's module defines the rest."""
         space = dict(vars(sys.modules[self.right[-1].__module__]))
         exec(compile(source, f"<{self.name}>", "exec"), space)
-        return self.local(space[self.public])
+        return space[self.public]
+
+    @cache  # noqa: B019 (tasks live as long as the process)
+    def answer(self, source: str) -> Local:
+        """An adapter for what a text defines."""
+        return self.local(self.define(source))
 
 
 class Draw:

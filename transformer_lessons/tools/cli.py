@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 
 from transformer_lessons import __version__
+from transformer_lessons.checks.symptoms import told
 from transformer_lessons.fast import accelerate
 from transformer_lessons.oracles import cases, is_within
 from transformer_lessons.tools import web_export
@@ -85,6 +86,8 @@ def make_parser() -> Parser:
     command = add("export-web", export_web, "write a model as a script for the live translator", model)
     to = {"type": Path, "default": "number_words.js", "metavar": "FILE.js"}
     command.add_argument("--to", **to, help="(%(default)s, as the model)")
+    command = add("symptoms", symptoms, "the mistakes that look like what you see, and where to read about them")
+    command.add_argument("word", nargs="*", metavar="WORD", help="of what you see, as in `lessons symptoms NaN`")
     add("doctor", doctor, "say what is installed here and whether it works")
     add("oracles", oracles, "compare every component with independent implementations")
     missing = "what is missing in a notebook before it is handed in"
@@ -186,6 +189,12 @@ def check_submission(chosen: argparse.Namespace) -> int:
         print("- " + text.replace("\n", "\n  "))
     print(f"{len(found)} things to look at" if found else f"{chosen.file.name} is ready to be handed in")
     return int(bool(found))
+
+
+def symptoms(chosen: argparse.Namespace) -> int:
+    """``lessons symptoms``."""
+    print(told(" ".join(chosen.word)))
+    return 0
 
 
 def oracles(chosen: argparse.Namespace) -> int:
