@@ -1,4 +1,4 @@
-"""Grouped-query attention. As many heads of keys as of queries hide the sharing; keys of zeros hide all but it."""
+"""Grouped-query attention. Heads of keys that are all alike hide the sharing; keys of zeros hide all but it."""
 
 import itertools
 import math
@@ -32,8 +32,13 @@ def sharing(draw: Draw) -> list[Call]:
     calls = []
     for heads, groups in ((6, 2), (6, 3), (3, 1)):
         query, key, value = qkv(draw, heads, groups, d_k=5)
-        match = 20 * torch.stack([torch.eye(5).roll(group, 0) for group in range(groups)]).expand(2, -1, -1, -1)
-        calls += [Call((query, 0 * key, value)), Call((20 * torch.eye(5).expand(2, heads, 5, 5), match, value))]
+        match = 20 * torch.stack([torch.eye(5).roll(group, 0) for group in range(groups)]).expand(
+            2, -1, -1, -1
+        )
+        calls += [
+            Call((query, 0 * key, value)),
+            Call((20 * torch.eye(5).expand(2, heads, 5, 5), match, value)),
+        ]
     return [*calls, *(Call(qkv(draw, heads, groups, d_k=1)) for heads, groups in ((6, 2), (6, 3), (3, 3)))]
 
 
@@ -69,7 +74,11 @@ def gradients(draw: Draw) -> list[Call]:
     return [Call(qkv(draw, 6, 2)), Call((*qkv(draw, 4, 2), draw.mask(3, 5)))]
 
 
-ROW, HEADS, SENTENCES = [[True, False]], [[[True, False]], [[False, True]]], [[[[True, False]]], [[[False, True]]]]
+ROW, HEADS, SENTENCES = (
+    [[True, False]],
+    [[[True, False]], [[False, True]]],
+    [[[[True, False]]], [[[False, True]]]],
+)
 
 
 def small(heads: int, groups: int, d_k: int = 1, masks: tuple = (None,)) -> Callable[[], Iterator[Call]]:

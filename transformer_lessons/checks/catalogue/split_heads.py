@@ -32,7 +32,9 @@ def one_by_one(heads: Tensor) -> Tensor:
 
 def features(draw: Draw) -> list[Call]:
     """A single position, several heads; one head; heads of one feature."""
-    single = [Call((draw.normal(b, 1, h * d), h), view=in_row) for b, h, d in ((2, 4, 3), (3, 2, 5), (2, 3, 1))]
+    single = [
+        Call((draw.normal(b, 1, h * d), h), view=in_row) for b, h, d in ((2, 4, 3), (3, 2, 5), (2, 3, 1))
+    ]
     return [*single, Call((draw.normal(2, 5, 12), 4), view=one_by_one)]
 
 
