@@ -4,6 +4,7 @@ import math
 
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from transformer_lessons import variants
 from transformer_lessons.attention import scaled_dot_product_attention
@@ -47,6 +48,29 @@ def merged_in_reverse(x):
 
 def merged_through_numpy(x):
     return torch.tensor(x.detach().numpy().transpose(0, 2, 1, 3).reshape(len(x), x.size(2), -1))
+
+
+class LastHeadFirst(nn.Module):
+    """A slip that is on no list: the heads are put side by side in the opposite order."""
+
+    def __init__(self, d_model, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.W_q, self.W_k, self.W_v, self.W_o = (nn.Linear(d_model, d_model) for _ in range(4))
+
+    def forward(self, query, key=None, value=None, mask=None):
+        key = query if key is None else key
+        projected = self.W_q(query), self.W_k(key), self.W_v(key if value is None else value)
+        heads = [split_by_view(x, self.num_heads) for x in projected]
+        return self.W_o(merged_in_reverse(scaled_dot_product_attention(*heads, mask)[0]))
+
+
+class ValuesUnprojected(LastHeadFirst):
+    def forward(self, query, key=None, value=None, mask=None):
+        key = query if key is None else key
+        projected = self.W_q(query), self.W_k(key), key if value is None else value
+        heads = [split_by_view(x, self.num_heads) for x in projected]
+        return self.W_o(merged_by_cat(scaled_dot_product_attention(*heads, mask)[0]))
 
 
 def repeated(query, key, value, mask=None):
@@ -248,6 +272,10 @@ WRONG = {
         (merged_in_reverse, {"features"}, set()),
         (merged_through_numpy, {"memory"}, {"detached"}),
         (zeros, {"positions", "features", "memory"}, set()),
+    ],
+    "multi_head": [
+        (LastHeadFirst, {"heads"}, set()),
+        (ValuesUnprojected, {"output"}, {"projection_missing"}),
     ],
     "grouped_query": [
         (last_group_first, {"sharing"}, set()),

@@ -41,8 +41,8 @@ def call(
     query = draw.normal(2, queries, d_model)
     key = draw.normal(2, keys, d_model) if keys else query
     value = draw.normal(2, keys, d_model) if other_values else key
-    kwargs = {} if mask is None else {"mask": mask}
-    return Call((query, key, value)[:given], kwargs, init=(d_model, heads), state=weights(draw, d_model))
+    kwargs, state = {} if mask is None else {"mask": mask}, weights(draw, d_model)
+    return Call((query, key, value)[:given], kwargs, init=(d_model, heads), state=state)
 
 
 def output(draw: Draw) -> list[Call]:
@@ -75,10 +75,7 @@ def gradients(draw: Draw) -> list[Call]:
 
 
 def small(num_heads: int, *others: list, mask: list | None = None) -> Callable[[], Iterator[Call]]:
-    """All four weights the identity: attention of the rows themselves, which can be computed by hand.
-
-    What that hides, the last ones show: weights that are not alike, or heads of two features.
-    """
+    """Identities for weights: attention of the rows. Then weights that are not alike, and heads of two features."""
     kwargs = {} if mask is None else {"mask": torch.tensor(mask)}
 
     def case(x: list, setting: str = EYES, factors: tuple[float, ...] = (1, 1, 1, 1)) -> Call:
@@ -152,10 +149,6 @@ TASK = Task(
         Remark(
             "your projections have no biases; the trained translator's have.",
             Call((torch.ones(1, 1, 2),), init=(2, 1), state=multiples(2, 1, 1, 1, 1, bias=1.0)),
-        ),
-        Remark(
-            "a num_heads that does not divide d_model goes through; a ValueError would tell.",
-            Call((torch.ones(1, 2, 5),), init=(5, 2), view=lambda y: None),
         ),
     ),
 )
