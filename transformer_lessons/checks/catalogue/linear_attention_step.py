@@ -9,6 +9,8 @@ from torch import Tensor
 
 from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task
 
+LEADS = (), (1,), (1, 1), (1, 1, 1)
+
 
 def linear_attention_step(query, key, value, S=None, z=None, *, decay=1.0):
     """The output, S and z after one more position."""
@@ -73,11 +75,11 @@ def decayed(draw: Draw) -> list[Call]:
 
 def kept(draw: Draw) -> list[Call]:
     """With and without decay, and without a state."""
-    return [
+    started = (
         Call((*new(draw, 2, 4), *old(draw, 2, 4))),
         Call((*new(draw, 4), *old(draw, 4)), {"decay": 0.75}),
-        Call(new(draw, 2, 4)),
-    ]
+    )
+    return [*started, Call(new(draw, 2, 4))]
 
 
 def shapes(results: list) -> list:
@@ -151,7 +153,7 @@ TASK = Task(
             "the caller's S and z stay as they are, and gradients flow into them",
             points=0.5,
             calls=kept,
-            small=small(),
+            small=small(decay=0.5),
             anchor="recurrent",
             backward=True,
         ),
@@ -160,7 +162,7 @@ TASK = Task(
             "any number of axes may come in front, also none",
             points=0.5,
             calls=axes,
-            small=small(5, ((), (1,), (1, 1), (1, 1, 1))),
+            small=lambda: [*small(5, LEADS)(), *small(3, LEADS)()],
             anchor="recurrent",
         ),
     ),

@@ -10,7 +10,7 @@ from transformer_lessons.checks.definitions import Call, Draw, Remark, Requireme
 
 NAMES = ("W_q", "W_k", "W_v", "W_o")
 EYES = "for p in layer.parameters(): p.data = torch.eye(len(p)) if p.dim() == 2 else torch.zeros(len(p))"
-ODD = "for n, p in enumerate(layer.parameters(), 1): p.data = n * torch.eye(2) if n % 2 else torch.zeros(2)"
+EVEN = "for n, p in enumerate(layer.parameters(), 2): p.data = torch.zeros(2) if n % 2 else n * torch.eye(2)"
 
 
 def multiples(width: int, *factors: float, bias: float = 0.0) -> dict[str, Tensor]:
@@ -75,7 +75,7 @@ def gradients(draw: Draw) -> list[Call]:
 
 
 def small(num_heads: int, *others: list, mask: list | None = None) -> Callable[[], Iterator[Call]]:
-    """Identities for weights: attention of the rows. Then weights that are not alike, and heads of two features."""
+    """Identities for weights: attention of the rows. Then weights not alike, and heads of two features."""
     kwargs = {} if mask is None else {"mask": torch.tensor(mask)}
 
     def case(x: list, setting: str = EYES, factors: tuple[float, ...] = (1, 1, 1, 1)) -> Call:
@@ -85,7 +85,7 @@ def small(num_heads: int, *others: list, mask: list | None = None) -> Callable[[
 
     def cases() -> Iterator[Call]:
         yield from map(case, ([[0, 2], [2, 0]], [[1, 0], [3, 1]], [[2, 1], [0, 3]]))
-        yield case([[0, 1], [1, 0]], ODD, (1, 3, 5, 7))
+        yield case([[0, 1], [1, 0]], EVEN, (2, 4, 6, 8))
         if not others:
             yield case([[0, 1, 0, 0], [2, 0, 0, 1]])
 
