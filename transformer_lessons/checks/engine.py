@@ -143,7 +143,7 @@ def judge(task: Task, adapter: Adapter, seed: int = 0) -> Verdict:
         return Verdict(tuple(names), error=seen[0], wish=wish)
     mistakes = _known(this, seen) or _pair(this, seen, missed)
     if not mistakes:
-        return Verdict(lost, like=_like(this, seen), wish=wish)
+        return Verdict(lost, like=_like(this, seen) or _like_here(this, seen, lost[0]), wish=wish)
     costs = {name for mistake in mistakes for name in mistake.costs}
     # To be recognised must never cost more than not to be.
     cheaper = [names_ for names_ in (tuple(n for n in names if n in costs), lost) if names_]
@@ -223,3 +223,20 @@ def _like(this: Exam, seen: list[Seen]) -> Mistake | None:
     agreements = [(_agreement(this, seen, mistake), mistake) for mistake in mistakes]
     (calls, share), mistake = max(agreements, key=lambda pair: pair[0], default=((0, 0.0), None))
     return mistake if calls >= FEWEST_CALLS and share >= SMALLEST_SHARE else None
+
+
+def _like_here(this: Exam, seen: list[Seen], name: str) -> Mistake | None:
+    """The cheapest mistake that shows the same on every call of one requirement, whatever happens elsewhere."""
+    here = [n for n, (r, _) in enumerate(this.calls) if r.name == name and not seen[n].error]
+    fitting = [
+        mistake
+        for mistake in this.task.mistakes
+        if name in mistake.costs and any(_fits_on(this, seen, here, way) for way in mistake.ways)
+    ]
+    return min(fitting, key=lambda mistake: this.task.points(mistake.costs), default=None)
+
+
+def _fits_on(this: Exam, seen: list[Seen], here: list[int], way: tuple[str, ...]) -> bool:
+    source = changed(this.task.source, way)
+    fits = source is not None and all(this.same(n, seen[n], this.shows(source, n)) for n in here)
+    return fits and not all(this.same(n, seen[n], this.right(n)) for n in here)

@@ -232,7 +232,8 @@ def difference(task: Task, requirement: Requirement, seen: Seen, right: Seen) ->
     if not requirement.backward:
         return values(task.results, seen.value, right.value)
     if seen.edited != right.edited:
-        return 0, (f"{', '.join(seen.edited)} should stay as given, but is changed in place",)
+        are = "is" if len(seen.edited) == 1 else "are"
+        return 0, (f"{', '.join(seen.edited)} should stay as given, but {are} changed in place",)
     if bool(seen.gradients) != bool(right.gradients):
         return 0, ("gradients should flow back, but the result is cut off from its inputs",)
     names = [name for name in right.gradients if name in seen.gradients]
