@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -31,7 +30,6 @@ from transformer_lessons.data.batches import TokenBatches
 from transformer_lessons.data.packing import PackedBatches
 from transformer_lessons.model import Transformer, TransformerConfig
 from transformer_lessons.trainer import Trainer, TrainingConfig, distributed
-from transformer_lessons.trainer.resuming import found
 
 torch.set_num_threads(1)
 pairs = number_words.pairs(number_words.training_numbers(307, 0))
@@ -59,14 +57,14 @@ def new_trainer(folder, batches, shard=False, precision="float32"):
 
 def train(folder, steps, **how):
     trainer = new_trainer(folder, **how)
-    if found(folder):
+    if (folder := Path(folder)) and (folder / "checkpoint.pt").exists():
         trainer.restore()
     while trainer.step < steps:
         trainer.history.append(trainer.train_step())
     trainer.save()
     state = trainer.optimizer.state
     moments = [[values[name] for values in state.values()] for name in ("exp_avg", "exp_avg_sq")]
-    weights = sum(distributed.gather(p).double().sum().item() for p in trainer.model.parameters())
+    weights = sum(distributed.whole(p).double().sum().item() for p in trainer.model.parameters())
     here = [held(state), held(p.grad for p in state), *map(held, moments)]
     return {"losses": [record["loss"] for record in trainer.history], "held": here, "weights": weights}
 
@@ -84,7 +82,7 @@ def overflow(folder, **how):
     scale, trainer.scaler.unscale_ = trainer.scaler.get_scale(), spoiled
     norm = trainer.train_step()["gradient_norm"]
     pairs = zip(before, trainer.model.parameters())
-    same = [torch.equal(distributed.gather(a), distributed.gather(b)) for a, b in pairs]
+    same = [torch.equal(distributed.whole(a), distributed.whole(b)) for a, b in pairs]
     return {"norm": norm, "same": all(same), "scales": scale / trainer.scaler.get_scale()}
 
 
@@ -136,11 +134,8 @@ def ends(tmp_path_factory) -> list[list[dict]]:
     """What each process said at its end, by stage and rank, and where its files are; all of it in one start."""
     parent = tmp_path_factory.mktemp("runs")
     given = json.dumps([{**stage, "folder": str(parent / stage["folder"])} for stage in STAGES])
-    command, how = (
-        [sys.executable, "-c", SCRIPT, given],
-        {"capture_output": True, "text": True, "timeout": 500},
-    )
-    done = subprocess.run(command, check=False, env=ENVIRONMENT, **how)
+    how = {"capture_output": True, "text": True, "timeout": 500, "env": ENVIRONMENT}
+    done = subprocess.run([sys.executable, "-c", SCRIPT, given], check=False, **how)
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     said = [[lines.pop(0) for _ in range(stage["processes"])] for stage in STAGES]
@@ -192,31 +187,13 @@ def test_the_command_is_stopped_and_one_process_goes_on_by_the_same_words(tmp_pa
     """Ctrl-C to all leaves a checkpoint of the last step; a death ends all, and leaves the one before."""
     sizes = {"d_model": 16, "num_heads": 2, "d_ff": 8, "num_encoder_layers": 1, "num_decoder_layers": 1}
     training = {"training_pairs": 999, "checkpoint_every": 5, "steps": 60, "warmup_steps": 5}
-    (tmp_path / "small.json").write_text(
-        json.dumps({"model": {**sizes, "dropout": 0.0}, "training": training})
-    )
-    words = [
-        "train",
-        "--device",
-        "cpu",
-        "--config",
-        str(tmp_path / "small.json"),
-        "--shard",
-        "--resume-or-start",
-    ]
+    settings = {"model": {**sizes, "dropout": 0.0}, "training": training}
+    (tmp_path / "small.json").write_text(json.dumps(settings))
+    words = f"train --device cpu --config {tmp_path / 'small.json'} --shard --resume-or-start".split()
     here = [*words, "--output", str(tmp_path / "run")]
-    launcher = [
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node",
-        "2",
-        "-m",
-        "transformer_lessons",
-    ]
-    with subprocess.Popen(
-        [sys.executable, *launcher, *here], env=ENVIRONMENT, stderr=subprocess.PIPE, text=True
-    ) as process:
+    launcher = "-m torch.distributed.run --standalone --nproc-per-node 2 -m transformer_lessons".split()
+    given = {"env": ENVIRONMENT, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, *launcher, *here], **given) as process:
         while len(losses(tmp_path / "run")) < 7:
             assert process.poll() is None, process.stderr.read()
             time.sleep(0.02)
@@ -287,29 +264,16 @@ def test_every_process_has_its_own_gpu(two, monkeypatch):
         pass
 
 
-def test_half_of_what_torchrun_says_is_not_torchrun(two, monkeypatch):
-    monkeypatch.delenv("WORLD_SIZE")
-    with distributed.process_group(torch.device("cuda")) as device:
-        assert device == torch.device("cuda")
-    assert two.asked == []
-
-
 class Copy(torch.nn.Module):
     """Stands for DistributedDataParallel; notes of each part whether its gradients cross between processes."""
 
     def __init__(self, module: torch.nn.Module):
         super().__init__()
-        self.module, self.crosses, self.crossed = module, True, []
+        self.module, self.crossed = module, []
 
     def forward(self, batch):
-        self.crossed.append((len(batch.src), self.crosses))
+        self.crossed.append((len(batch.src), self.require_backward_grad_sync))
         return self.module(batch)
-
-    @contextmanager
-    def no_sync(self):
-        self.crosses = False
-        yield
-        self.crosses = True
 
 
 def test_of_two_copies_the_second(two, monkeypatch, tmp_path, capsys):
