@@ -259,7 +259,7 @@ def test_every_process_has_its_own_gpu(two, monkeypatch):
         assert two.asked == [device, "nccl"]
     assert two.asked[2:] == ["left"]
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    message = "nproc-per-node: expected at most 1, the GPUs here, got 2 or more"
+    message = "nproc-per-node: expected at most 1, the GPUs here, got more"
     with pytest.raises(ValueError, match=message), distributed.process_group(torch.device("cuda")):
         pass
 
@@ -292,5 +292,3 @@ def test_of_two_copies_the_second(two, monkeypatch, tmp_path, capsys):
             trainer.run()
             seeds.add(torch.initial_seed())
     assert len(seeds) == 4 * 4
-    with pytest.raises(ValueError, match=r"^batch: expected 2 rows or more, one a process, got 1$"):
-        distributed.own_parts(type(batches[0])(*(ids[:1] for ids in batches[0])), 1)

@@ -86,9 +86,6 @@ class BytePairEncoding:
     new token. The merges are all there is to save: ``BytePairEncoding(saved.merges)`` is the same encoding.
 
     A pitfall: merges belong to their order; the same set in another order splits words differently.
-
-    Args:
-        merges: pairs of ids, each of them known by then, in the order in which they were learnt.
     """
 
     pad_id, bos_id, eos_id = Vocabulary.pad_id, Vocabulary.bos_id, Vocabulary.eos_id

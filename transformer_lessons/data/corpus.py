@@ -35,9 +35,7 @@ def in_chunks(items: Iterable, size: int) -> Iterator[list]:
 def aligned(source: Path, target: Path) -> Iterator[TextPair]:
     """The lines of both files side by side, stripped; plain, or packed as ``.gz``. Where a side is empty, none.
 
-    Raises:
-        ValueError: for bytes that are no UTF-8, and files of different lengths.
-        OSError: for a file that is not there.
+    ValueError for bytes that are no UTF-8, and files of different lengths.
     """
     for number, pair in enumerate(zip_longest(_lines(source), _lines(target))):
         if None in pair:
@@ -55,8 +53,6 @@ def _lines(path: Path) -> Iterator[str]:
             for line in file:
                 count += 1
                 yield line.decode("utf-8-sig").strip()  # an editor may have put a mark at the beginning
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{path}: expected a file with a sentence a line, found none") from None
     except UnicodeDecodeError as error:
         got = f"the byte {error.object[error.start]:#04x}"
         raise ValueError(f"{path}: expected UTF-8, got {got} in line {count}") from None

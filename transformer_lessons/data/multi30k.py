@@ -38,9 +38,7 @@ def sentences(split: str) -> list[TextPair]:
 def files(split: str) -> tuple[Path, Path]:
     """Where the English and the German captions of a split are, downloaded if they are not here yet.
 
-    Raises:
-        ValueError: for a file that is not the one whose sum is known.
-        OSError: if it cannot be fetched, or the folder that was named lacks it.
+    ValueError for a file of another sum; OSError if it cannot be fetched, or the folder that was named lacks it.
     """
     return _find(f"{SPLITS[split]}.en.gz"), _find(f"{SPLITS[split]}.de.gz")
 

@@ -90,9 +90,8 @@ def german(n: int) -> str:
 
 
 def _check(n: int) -> None:
-    if type(n) is not int or not 0 <= n < LIMIT:
-        got = f"{n:,}" if type(n) is int else repr(n)
-        raise ValueError(f"number: expected 0 to {LIMIT - 1:,}, got {got}")
+    if not 0 <= n < LIMIT:
+        raise ValueError(f"number: expected 0 to {LIMIT - 1:,}, got {n:,}")
 
 
 def english_tokens(text: str) -> list[str]:
@@ -118,8 +117,7 @@ def parse(text: str) -> int:
         if word not in ENGLISH_TOKENS:
             got = repr(word) if words else word
             raise ValueError(f"number: expected digits or English number words, got {got}")
-    # Left is an *and* that stands where nobody says one.
-    said = re.sub(r"(?<=hundred) and(?= )|(?<=thousand) and(?= )", "", " ".join(words))
+    said = " ".join(word for word in words if word != "and")
     thousands, _, rest = said.rpartition(" thousand")
     n = 1000 * _below_1000().get(thousands, 0) + _below_1000().get(rest.strip(), 0)
     if _bare(english(n)) != said:

@@ -19,10 +19,8 @@ class Subwords:
     Ids: 0, 1, 2 are the special three of `Vocabulary`, which text never gives: "<eos>" in a text is five
     characters, not an end mark. The bytes' ids are in another order than in `BytePairEncoding`.
 
-    A pitfall: ids mean something only together with their tokenizer.json, so a saved model keeps it.
-
-    Args:
-        tokenizer: a ``tokenizers.Tokenizer``; ValueError if its ids 0, 1, 2 are not the special three.
+    A pitfall: ids mean something only together with their tokenizer.json, so a saved model keeps it. `train` and
+    `load` make one; ValueError for a ``tokenizers.Tokenizer`` whose ids 0, 1, 2 are others.
     """
 
     pad_id, bos_id, eos_id = Vocabulary.pad_id, Vocabulary.bos_id, Vocabulary.eos_id
@@ -31,9 +29,6 @@ class Subwords:
         special = [tokenizer.id_to_token(number) for number in range(3)]
         if special != [PAD, BOS, EOS]:
             raise ValueError(f"tokenizer: expected {PAD}, {BOS}, {EOS} as ids 0, 1, 2, got {special}")
-        # A file may have switched these on; the one would lose text without a word, the other add ids.
-        tokenizer.no_truncation()
-        tokenizer.no_padding()
         tokenizer.encode_special_tokens = True  # as ordinary text
         self.tokenizer = tokenizer
 

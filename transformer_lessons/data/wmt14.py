@@ -54,7 +54,9 @@ def _stream(split: str, english: Path, german: Path) -> None:
     try:
         rows = datasets.load_dataset(HOME, CONFIG, split=split, revision=REVISION, streaming=True)
         with replacing(english) as sources, replacing(german) as targets:
-            _write(tqdm(rows, f"WMT14, {split}", PAIRS[split], unit="pair", unit_scale=True), sources, targets)
+            _write(
+                tqdm(rows, f"WMT14, {split}", PAIRS[split], unit="pair", unit_scale=True), sources, targets
+            )
     except Exception as error:  # whatever the many layers below have for a network that is not there
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         way_out = f"Where there is no network, {VARIABLE} names a folder with the folder wmt14."

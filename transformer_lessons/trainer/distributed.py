@@ -39,12 +39,9 @@ def process_group(device: torch.device) -> Iterator[torch.device]:
         yield device
         return
     if device.type == "cuda":
-        number, count = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
-        if number >= count:
-            raise ValueError(
-                f"nproc-per-node: expected at most {count}, the GPUs here, got {number + 1} or more"
-            )
-        device = torch.device("cuda", number)
+        device, count = torch.device("cuda", int(os.environ["LOCAL_RANK"])), torch.cuda.device_count()
+        if device.index >= count:
+            raise ValueError(f"nproc-per-node: expected at most {count}, the GPUs here, got more")
         torch.cuda.set_device(device)
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     try:
@@ -76,10 +73,8 @@ def own_parts(batch: Batch | PackedBatch, parts: int) -> list[Batch] | list[Pack
 
     A pitfall: equal numbers of rows are not equal numbers of tokens, so means of parts must not be averaged.
     """
-    processes, rows = world_size(), len(batch.src)
-    if rows < processes:
-        raise ValueError(f"batch: expected {processes} rows or more, one a process, got {rows}")
-    parts = min(parts, rows // processes)  # the same on all, which exchange something in each part
+    processes = world_size()
+    parts = min(parts, len(batch.src) // processes)  # the same on all, which exchange something in each part
     own = [ids.tensor_split(processes)[rank()].tensor_split(parts) for ids in batch]
     return [type(batch)(*part) for part in zip(*own, strict=True)]
 

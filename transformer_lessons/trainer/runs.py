@@ -25,7 +25,7 @@ from transformer_lessons.trainer.checkpoints import (
     snapshots,
 )
 from transformer_lessons.trainer.config import TrainingConfig
-from transformer_lessons.trainer.tasks import TASKS, NumberWords, Task, batches, new_model, task_of, with_data
+from transformer_lessons.trainer.tasks import TASKS, NumberWords, Task, batches, task_of, with_data
 from transformer_lessons.trainer.text_tasks import resolved
 from transformer_lessons.trainer.trainer import Trainer
 
@@ -120,7 +120,8 @@ def new_trainer(
 ) -> Trainer:
     """A model of these sizes with its data, before the first step."""
     torch.manual_seed(config.seed)
-    model = new_model(sizes, *tokenisers)
+    source, target = map(len, tokenisers)
+    model = Transformer(TransformerConfig(source, target, **sizes))
     data = batches(task.pairs(*tokenisers, config), min(task.longest, model.config.max_length), config)
     return Trainer(model, data, config, directory, device=device)
 

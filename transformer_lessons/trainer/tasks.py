@@ -8,7 +8,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data import number_words
 from transformer_lessons.data.batches import Batches, TokenBatches
 from transformer_lessons.data.encoded import EncodedPairs
@@ -119,8 +118,3 @@ def translations(task: Task, parts: tuple, sentences: Sequence, beam_size: int =
         return []
     options = {"beam_size": beam_size, "extra_tokens": task.extra_tokens}
     return [task.write(sentence) for sentence in translate(*parts, sentences, **options)]
-
-
-def new_model(sizes: dict, source: Tokeniser, target: Tokeniser) -> Transformer:
-    """A model of these sizes for these languages, drawn from torch's current random state."""
-    return Transformer(TransformerConfig(len(source), len(target), **sizes))

@@ -8,8 +8,10 @@ from pathlib import Path
 from transformer_lessons.data import multi30k, wmt14
 from transformer_lessons.data.corpus import Corpus, aligned
 from transformer_lessons.data.encoded import EncodedPairs
+from transformer_lessons.data.files import read_json
 from transformer_lessons.data.vocabulary import Vocabulary
 from transformer_lessons.model import Transformer
+from transformer_lessons.trainer import configs
 from transformer_lessons.trainer.checkpoints import Tokeniser
 from transformer_lessons.trainer.config import TrainingConfig
 from transformer_lessons.trainer.evaluation import evaluate_bleu
@@ -179,33 +181,11 @@ TEXT = replace(
     home=None,
 )
 # The paper's own task, at its setup: the base model, 4.5 million pairs, judged on newstest2014 (§5, §6.1).
-# Where the paper says nothing, it does without: no weight decay, no clipping. It wants a GPU.
+PAPER = read_json(configs.packaged("wmt14-base"))
 WMT14 = TextTask(
     name="wmt14",
-    sizes={
-        "d_model": 512,
-        "num_heads": 8,
-        "d_ff": 2_048,
-        "num_encoder_layers": 6,
-        "num_decoder_layers": 6,
-        "dropout": 0.1,
-        "shared_vocabulary": True,
-        "max_length": 1_024,
-    },
-    training=TrainingConfig(
-        steps=100_000,
-        tokens=50_000,  # about 25,000 of either language (§5.1)
-        training_pairs=wmt14.PAIRS["train"],
-        schedule="inverse_sqrt",
-        peak_learning_rate=(512 * 4_000) ** -0.5,  # equation 3, at the end of the warm-up
-        warmup_steps=4_000,
-        weight_decay=0.0,
-        clip_norm=None,
-        checkpoint_every=1_500,  # ten minutes at the paper's 0.4 s a step
-        snapshots=5,
-        precision="auto",
-        accumulate=4,  # the same result as 1, in a fraction of the memory
-    ),
+    sizes=PAPER["model"],
+    training=TrainingConfig(**PAPER["training"]),
     vocab_size=37_000,  # shared by both languages (§5.1)
     home=wmt14.files,  # a translation may have 50 tokens more than its source (§6.1)
 )

@@ -114,7 +114,9 @@ class Trainer:
         if not math.isfinite(loss):
             raise FloatingPointError(f"the loss became {loss} at step {self.step + 1}: train more gently")
         self.scaler.unscale_(self.optimizer)
-        norm = self._clip_gradients()
+        most = math.inf if self.config.clip_norm is None else self.config.clip_norm
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), most)
+        norm = float(distributed.whole(norm))
         rate = self.config.learning_rate(self.step + 1)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -155,15 +157,6 @@ class Trainer:
             sums += torch.stack([loss.detach(), right])
         loss, right = distributed.summed(sums).tolist()
         return loss, int(right)
-
-    def _clip_gradients(self) -> float:
-        """As `nn.utils.clip_grad_norm_`, which in torch 2.9 adds its 1e-6 to the norm of each part."""
-        parameters = list(self.model.parameters())
-        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-        norm = distributed.whole(nn.utils.get_total_norm(gradients))
-        if self.config.clip_norm is not None:
-            nn.utils.clip_grads_with_norm_(parameters, self.config.clip_norm, norm)
-        return float(norm)
 
     def run(self, *, progress: bool = True) -> bool:
         """Train to the last step; True if it got there, False if Ctrl-C (or SIGTERM) came first.
