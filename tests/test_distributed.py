@@ -216,48 +216,26 @@ def test_the_command_is_stopped_and_one_process_goes_on_by_the_same_words(tmp_pa
     assert losses(tmp_path / "run") == pytest.approx(losses(tmp_path / "alone"), rel=1e-3)
 
 
-class Two:
-    """Stands for torch.distributed in the second of two processes; notes what is asked of it."""
-
-    def __init__(self):
-        self.asked, self.rank = [], 1
-
-    def is_initialized(self) -> bool:
-        return True
-
-    def get_rank(self) -> int:
-        return self.rank
-
-    def get_world_size(self) -> int:
-        return 2
-
-    def init_process_group(self, backend: str):
-        self.asked.append(backend)
-
-    def destroy_process_group(self):
-        self.asked.append("left")
-
-    def all_reduce(self, tensor: torch.Tensor):
-        tensor *= 2
-
-
 @pytest.fixture
 def two(monkeypatch):
-    """This process is the second of two on a machine with two GPUs."""
-    group = Two()
-    monkeypatch.setattr(distributed, "dist", group)
+    """This process is the second of two on a machine with two GPUs; gives what is asked of torch."""
+    asked = []
+    monkeypatch.setattr(distributed, "rank", lambda: 1)
+    monkeypatch.setattr(distributed, "world_size", lambda: 2)
+    monkeypatch.setattr(distributed.dist, "all_reduce", lambda tensor: tensor.mul_(2))
+    monkeypatch.setattr(distributed.dist, "init_process_group", asked.append)
+    monkeypatch.setattr(distributed.dist, "destroy_process_group", lambda: asked.append("left"))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr(torch.cuda, "set_device", lambda device: group.asked.append(device))
+    monkeypatch.setattr(torch.cuda, "set_device", asked.append)
     for name, value in {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}.items():
         monkeypatch.setenv(name, value)
-    return group
+    return asked
 
 
 def test_every_process_has_its_own_gpu(two, monkeypatch):
     with distributed.process_group(torch.device("cuda")) as device:
-        assert device == torch.device("cuda", 1)
-        assert two.asked == [device, "nccl"]
-    assert two.asked[2:] == ["left"]
+        assert two == [device, "nccl"] == [torch.device("cuda", 1), "nccl"]
+    assert two[2:] == ["left"]
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     message = "nproc-per-node: expected at most 1, the GPUs here, got more"
     with pytest.raises(ValueError, match=message), distributed.process_group(torch.device("cuda")):
@@ -287,7 +265,8 @@ def test_of_two_copies_the_second(two, monkeypatch, tmp_path, capsys):
     assert capsys.readouterr() == ("", "")
     assert list(tmp_path.iterdir()) == []
     seeds = set()
-    for two.rank in (1, 2, 63, 64):
+    for rank in (1, 2, 63, 64):
+        monkeypatch.setattr(distributed, "rank", lambda rank=rank: rank)
         for trainer.step in range(2, 256, 64):
             trainer.run()
             seeds.add(torch.initial_seed())
