@@ -481,8 +481,7 @@ def test_a_folder_of_captions_that_was_named_is_only_read(home, tmp_path, monkey
     folder.rename(tmp_path / "named" / below)
     monkeypatch.setenv(multi30k.VARIABLE, str(tmp_path / "named"))
     assert len(multi30k.sentences("test")) == 2
-    path = tmp_path / "named" / below / "train.de.gz"
-    path.write_bytes(b"")
+    (path := tmp_path / "named" / below / "train.de.gz").write_bytes(b"")
     with pytest.raises(ValueError, match=r"train\.de\.gz: expected SHA-256 \w{64}, got "):
         multi30k.sentences("train")
     path.unlink()

@@ -64,7 +64,7 @@ def train(folder, steps, **how):
     trainer.save()
     state = trainer.optimizer.state
     moments = [[values[name] for values in state.values()] for name in ("exp_avg", "exp_avg_sq")]
-    weights = sum(distributed.whole(p).double().sum().item() for p in trainer.model.parameters())
+    weights = sum(distributed.full_tensor(p).double().sum().item() for p in trainer.model.parameters())
     here = [held(state), held(p.grad for p in state), *map(held, moments)]
     return {"losses": [record["loss"] for record in trainer.history], "held": here, "weights": weights}
 
@@ -82,7 +82,7 @@ def overflow(folder, **how):
     scale, trainer.scaler.unscale_ = trainer.scaler.get_scale(), spoiled
     norm = trainer.train_step()["gradient_norm"]
     pairs = zip(before, trainer.model.parameters())
-    same = [torch.equal(distributed.whole(a), distributed.whole(b)) for a, b in pairs]
+    same = [torch.equal(distributed.full_tensor(a), distributed.full_tensor(b)) for a, b in pairs]
     return {"norm": norm, "same": all(same), "scales": scale / trainer.scaler.get_scale()}
 
 

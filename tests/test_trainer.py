@@ -303,8 +303,8 @@ def test_a_second_interrupt_raises_and_outside_the_main_thread_nothing_stops():
 
 def test_a_run_is_the_same_as_step_by_step_and_its_batches_come_from_a_thread():
     ahead, one_by_one = (new_trainer(dropout=0.3, steps=7) for _ in "ab")
-    names, make = [], ahead.share
-    ahead.share = lambda step: names.append(threading.current_thread().name) or make(step)
+    names, make = [], ahead.prepare
+    ahead.prepare = lambda step: names.append(threading.current_thread().name) or make(step)
     torch.manual_seed(3)
     assert ahead.run(progress=False)
     torch.manual_seed(3)
@@ -321,7 +321,7 @@ def test_on_a_gpu_a_run_learns_in_every_precision(request):
         (pytest.fail if request.config.getoption("--full") else pytest.skip)("no CUDA device here")
     for precision in PRECISIONS:
         trainer = Trainer(small_model().cuda(), small_batches(), replace(SMALL, precision=precision))
-        assert all(ids.is_pinned() for part in trainer.share(0)[1] for ids in part)
+        assert all(ids.is_pinned() for part in trainer.prepare(0)[1] for ids in part)
         assert trainer.run(progress=False)
         assert trainer.history[-1]["loss"] < 0.9 * trainer.history[0]["loss"]
 

@@ -103,10 +103,10 @@ class Corpus:
         """
 
         def learn(path: Path) -> None:
-            texts = (text for pair in self._watched("to learn its encoding") for text in pair)
+            texts = (text for pair in self._with_progress("to learn its encoding") for text in pair)
             Subwords.train(texts, vocab_size, progress=sys.stderr.isatty()).save(path)
 
-        return Subwords.load(self._once(f"tokenizer-{vocab_size}.json", learn))
+        return Subwords.load(self._cached(f"tokenizer-{vocab_size}.json", learn))
 
     def encoded(self, joint: Subwords) -> EncodedPairs:
         """The training set as ids of that encoding.
@@ -116,19 +116,19 @@ class Corpus:
         """
 
         def encode() -> Iterator[Pair]:
-            for chunk in in_chunks(self._watched("to encode it"), CHUNK):
+            for chunk in in_chunks(self._with_progress("to encode it"), CHUNK):
                 yield from zip(*(joint.encode_all(side) for side in zip(*chunk, strict=True)), strict=True)
 
         name = f"ids-{_digest(joint.tokenizer.to_str())}.pt"
-        return EncodedPairs.load(self._once(name, lambda path: EncodedPairs.of(encode()).save(path)))
+        return EncodedPairs.load(self._cached(name, lambda path: EncodedPairs.of(encode()).save(path)))
 
-    def _watched(self, why: str) -> Iterator[TextPair]:
+    def _with_progress(self, why: str) -> Iterator[TextPair]:
         """The training set; if it takes long, with a bar, of which a log file gets a line every ten seconds."""
         pause = 0.1 if sys.stderr.isatty() else 10.0
         bar = {"unit": "pair", "unit_scale": True, "mininterval": pause, "delay": 1}
         yield from tqdm(self.training(), f"the training set, read {why}", **bar)
 
-    def _once(self, name: str, make: Callable[[Path], None]) -> Path:
+    def _cached(self, name: str, make: Callable[[Path], None]) -> Path:
         """A file in the cache. The lock is the system's: a process that is killed leaves it open."""
         path = cache() / "corpora" / _digest(self.fingerprint) / name
         path.parent.mkdir(parents=True, exist_ok=True)

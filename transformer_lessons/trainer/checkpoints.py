@@ -109,13 +109,13 @@ def save_checkpoint(
     All processes gather it, process 0 writes. The file is the same whether one process trained, several with
     a copy each, or a sharded model: any of them can go on.
     """
-    weights = distributed.whole_state_dict(model.state_dict())
+    weights = distributed.full_state_dict(model.state_dict())
     content = {
         **progress,
         "cpu_random_state": torch.get_rng_state(),
         "cuda_random_states": torch.cuda.get_rng_state_all(),
         "model": weights,
-        "optimizer": distributed.whole_state_dict(optimizer.state_dict()),
+        "optimizer": distributed.full_state_dict(optimizer.state_dict()),
     }
     if not distributed.rank():
         with replacing(directory / CHECKPOINT) as temporary:

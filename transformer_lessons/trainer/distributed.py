@@ -4,7 +4,7 @@
 a batch, and holds the whole model (`DistributedDataParallel`, Li et al. 2020, https://arxiv.org/abs/2006.15704)
 or a part of every weight, gradient and moment (`fully_shard`, Zhao et al. 2023,
 https://arxiv.org/abs/2304.11277). Without torchrun there is one process, rank 0 of 1. A pitfall: what all do
-together (`wait`, `summed`, `any_of`, `whole…`), none may leave out, or the others wait for ever.
+together (`wait`, `summed`, `any_of`, `full_…`), none may leave out, or the others wait for ever.
 """
 
 import os
@@ -98,17 +98,17 @@ def parallelise(loss: nn.Module, layers: list[nn.Module], device: torch.device, 
     return loss
 
 
-def whole(tensor: Tensor) -> Tensor:
+def full_tensor(tensor: Tensor) -> Tensor:
     """The whole tensor, of which each process may have a part."""
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
-def whole_state_dict(state: dict) -> dict:
+def full_state_dict(state: dict) -> dict:
     """A state dict with whole tensors. Of a sharded model they come one by one to the CPU of process 0."""
 
     def gathered(value):
         if isinstance(value, dict):
-            return whole_state_dict(value)
+            return full_state_dict(value)
         if not hasattr(value, "full_tensor"):
             return value
         tensor = value.full_tensor()

@@ -54,7 +54,7 @@ def train(chosen: argparse.Namespace) -> int:
     """``lessons train``: train, or go on training, and evaluate at the end; under torchrun, as one of several."""
     with distributed.process_group(choose_device(chosen.device)) as device:
         task, directory, sizes, config = settings_of(chosen, device)
-        task = task.begun(resumed=chosen.resume)
+        task = task.checked(resumed=chosen.resume)
         distributed.wait()  # until all have seen what was there before
         tokenisers = load_tokenisers(directory) if chosen.resume else task.tokenisers()
         trainer = new_trainer(task, tokenisers, sizes, config, device, directory)
@@ -78,7 +78,7 @@ def run(trainer: Trainer, task: Task, tokenisers: tuple) -> bool:
     if not distributed.rank():  # it must be there if the run is cut off
         save_config(trainer.directory, trainer.model.config, *tokenisers, **about)
     is_done = trainer.run()
-    weights = distributed.whole_state_dict(trainer.model.state_dict())
+    weights = distributed.full_state_dict(trainer.model.state_dict())
     if not distributed.rank():
         if is_done and trainer.config.snapshots:
             weights = average_checkpoints(snapshots(trainer.directory))

@@ -33,7 +33,7 @@ class NumberWords:
     validation: ClassVar = None
     settings: ClassVar = {}
 
-    def begun(self, *, resumed: bool) -> "NumberWords":
+    def checked(self, *, resumed: bool) -> "NumberWords":
         """Itself: it reads no files."""
         return self
 

@@ -32,7 +32,7 @@ class TextTask:
         vocab_size: most tokens of the encoding that both languages share; of small files there are fewer.
         longest: most tokens a side of a pair to train on; what is longer is seldom one sentence.
         extra_tokens: how many more than its source a translation may have; None for any number.
-        home: where the files of "train" and "test" are, if the task is known by name.
+        find_files: where the files of "train" and "test" are, if the task is known by name.
         source, target: otherwise, the files to train on, plain or ``.gz``.
         validation: two more, to be judged on at the end of training.
         test: two more, for `evaluate`; without them, some of the training set are held out.
@@ -45,7 +45,7 @@ class TextTask:
     vocab_size: int
     longest: int = 256
     extra_tokens: int | None = 50
-    home: Callable[[str], tuple[Path, Path]] | None = None
+    find_files: Callable[[str], tuple[Path, Path]] | None = None
     source: str | None = None
     target: str | None = None
     validation: Sequence[str] | None = None
@@ -60,35 +60,37 @@ class TextTask:
     @property
     def settings(self) -> dict:
         """What a run keeps of it, with whole paths, so that it can go on from anywhere."""
-        own = ("vocab_size",) if self.home else ("vocab_size", "source", "target", "validation", "test")
+        own = ("vocab_size",) if self.find_files else ("vocab_size", "source", "target", "validation", "test")
         settings = {name: resolved(getattr(self, name)) for name in own}
-        return settings if self.home else {**settings, "trained_on": self.trained_on}
+        return settings if self.find_files else {**settings, "trained_on": self.trained_on}
 
-    def begun(self, *, resumed: bool) -> "TextTask":
+    def checked(self, *, resumed: bool) -> "TextTask":
         """With what is in its files; ValueError or OSError if one is missing, of no use, or has changed."""
+        task = self if resumed else replace(self, trained_on=None)
         for name in ("source", "target"):
-            if not (self.home or getattr(self, name)):
+            if not (task.find_files or getattr(task, name)):
                 raise ValueError(f"{name}: expected a file with a sentence a line, got none")
-        for files in (self.test_files, self.validation):
-            self.judged_on(files)
-        if self.home:
-            return self
-        if resumed and self.trained_on != self.corpus.fingerprint:
-            raise ValueError(f"source: {self.source} and {self.target} have changed since the run began")
-        return replace(self, trained_on=self.corpus.fingerprint)
+        for files in (task.test_files, task.validation):
+            task.pairs_to_judge_by(files)
+        return task if task.find_files else replace(task, trained_on=task.corpus.fingerprint)
 
     @cached_property
     def corpus(self) -> Corpus:
-        """The files to train on."""
-        source, target = self.home("train") if self.home else (self.source, self.target)
-        return Corpus(Path(source), Path(target), self.test_files)
+        """The files to train on; ValueError if they are not what a run has begun with."""
+        source, target = self.find_files("train") if self.find_files else (self.source, self.target)
+        corpus = Corpus(Path(source), Path(target), self.test_files)
+        if self.trained_on and self.trained_on != corpus.fingerprint:
+            raise ValueError(f"source: {source} and {target} have changed since the run began")
+        return corpus
 
     @property
     def test_files(self) -> Sequence[Path] | None:
         """The two files to be tested on; None for pairs that are held out."""
-        return self.home("test") if self.home else self.test and [Path(path) for path in self.test]
+        if self.find_files:
+            return self.find_files("test")
+        return self.test and [Path(path) for path in self.test]
 
-    def judged_on(self, files: Sequence[str | Path] | None) -> list[tuple[str, str]]:
+    def pairs_to_judge_by(self, files: Sequence[str | Path] | None) -> list[tuple[str, str]]:
         """The pairs of two files, or those that are held out."""
         pairs = list(aligned(*map(Path, files))) if files else self.corpus.held_out
         if not pairs:
@@ -126,10 +128,10 @@ class TextTask:
         """On the test set, or on two files."""
         files = files or self.test_files
         name = " and ".join(Path(path).name for path in files or [self.source])
-        languages = ["en", "de"] if self.home else [_language(self.source), _language(self.target)]
+        languages = ["en", "de"] if self.find_files else [_language(self.source), _language(self.target)]
         options = {"beam_size": beam_size, "extra_tokens": self.extra_tokens}
         options["tokenize"] = TOKENIZE.get(languages[1], "13a")
-        result = evaluate_bleu(model, source, target, self.judged_on(files), **options)
+        result = evaluate_bleu(model, source, target, self.pairs_to_judge_by(files), **options)
         on = f"pairs of {name}" if files else f"pairs held out of {name}"
         return {"direction": "-".join(languages), "on": on, **result}
 
@@ -169,7 +171,7 @@ MULTI30K = TextTask(
     ),
     vocab_size=6_000,
     extra_tokens=None,
-    home=multi30k.files,
+    find_files=multi30k.files,
 )
 # Any two files, by default as captions are trained on.
 TEXT = replace(
@@ -178,7 +180,7 @@ TEXT = replace(
     sizes={**MULTI30K.sizes, "max_length": 1_024},
     training=replace(MULTI30K.training, training_pairs=1_000_000_000),  # that is, all
     extra_tokens=50,
-    home=None,
+    find_files=None,
 )
 # The paper's own task, at its setup: the base model, 4.5 million pairs, judged on newstest2014 (§5, §6.1).
 PAPER = read_json(configs.packaged("wmt14-base"))
@@ -187,5 +189,5 @@ WMT14 = TextTask(
     sizes=PAPER["model"],
     training=TrainingConfig(**PAPER["training"]),
     vocab_size=37_000,  # shared by both languages (§5.1)
-    home=wmt14.files,  # a translation may have 50 tokens more than its source (§6.1)
+    find_files=wmt14.files,  # a translation may have 50 tokens more than its source (§6.1)
 )

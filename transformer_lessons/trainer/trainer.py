@@ -33,7 +33,7 @@ from transformer_lessons.trainer.checkpoints import load_checkpoint, save_checkp
 from transformer_lessons.trainer.config import TrainingConfig, chosen_precision
 
 # Of a step: the target tokens of its whole batch, and what this process computes of it, in parts.
-Share = tuple[int, list[Batch] | list[PackedBatch]]
+Prepared = tuple[int, list[Batch] | list[PackedBatch]]
 
 
 class BatchLoss(nn.Module):
@@ -102,21 +102,21 @@ class Trainer:
         self.step = 0
         self.history: list[dict[str, int | float | None]] = []
 
-    def train_step(self, share: Share | None = None) -> dict[str, int | float | None]:
-        """One optimiser step, with what `share` gave for it; returns what ``metrics.jsonl`` records of it.
+    def train_step(self, prepared: Prepared | None = None) -> dict[str, int | float | None]:
+        """One optimiser step, with what `prepare` gave for it; returns what ``metrics.jsonl`` records of it.
 
         FloatingPointError if the loss is no longer finite; the weights are then still those before.
         """
         started = time.perf_counter()
         self.model.train()
-        tokens, parts = self.share(self.step) if share is None else share
+        tokens, parts = self.prepare(self.step) if prepared is None else prepared
         loss, right = self._backward(tokens, parts)
         if not math.isfinite(loss):
             raise FloatingPointError(f"the loss became {loss} at step {self.step + 1}: train more gently")
         self.scaler.unscale_(self.optimizer)
         most = math.inf if self.config.clip_norm is None else self.config.clip_norm
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), most)
-        norm = float(distributed.whole(norm))
+        norm = float(distributed.full_tensor(norm))
         rate = self.config.learning_rate(self.step + 1)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -133,7 +133,7 @@ class Trainer:
             "tokens_per_second": tokens / (time.perf_counter() - started),
         }
 
-    def share(self, step: int) -> Share:
+    def prepare(self, step: int) -> Prepared:
         """What this process has to compute in a step, counted from 0."""
         batch = self.batches[step]
         parts = distributed.own_parts(batch, self.config.accumulate)
@@ -172,9 +172,14 @@ class Trainer:
             disable=not progress or distributed.rank() > 0,
             mininterval=0.1 if sys.stderr.isatty() else 10.0,  # seconds: a log file gets fewer lines
         )
-        with bar, stop_signal() as stop, closing(self._shares()) as shares, self._metrics_file() as metrics:
+        with (
+            bar,
+            stop_signal() as stop,
+            closing(self._prefetched()) as prefetched,
+            self._metrics_file() as metrics,
+        ):
             while self.step < self.config.steps and not distributed.any_of(stop.is_set(), self.device):
-                record = self.train_step(next(shares))
+                record = self.train_step(next(prefetched))
                 self.history.append(record)
                 if metrics:
                     metrics.write(json.dumps(record) + "\n")
@@ -186,16 +191,16 @@ class Trainer:
         self.save()
         return self.step == self.config.steps
 
-    def _shares(self) -> Iterator[Share]:
+    def _prefetched(self) -> Iterator[Prepared]:
         """Of one step after another; a thread makes the next one while this one is computed.
 
         A batch of the paper's size takes 21 ms of Python, for which a GPU would wait in every step.
         """
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="next batch") as thread:
-            coming = thread.submit(self.share, self.step)
+            coming = thread.submit(self.prepare, self.step)
             while True:
-                share, coming = coming.result(), thread.submit(self.share, self.step + 1)
-                yield share
+                prepared, coming = coming.result(), thread.submit(self.prepare, self.step + 1)
+                yield prepared
 
     def _metrics_file(self):
         if self.directory is None or distributed.rank():
