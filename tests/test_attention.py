@@ -51,6 +51,11 @@ def test_another_attention_may_take_its_place():
     assert MultiHeadAttention.attention is scaled_dot_product_attention
 
 
+def test_keys_and_values_may_be_made_first_and_all_are_looked_at_unless_told():
+    attention, x = perturb(MultiHeadAttention(D_MODEL, HEADS)), torch.randn(2, QUERIES, D_MODEL)
+    assert torch.equal(attention.look(x, *attention.keys_and_values(x, x)), attention(x))
+
+
 def test_state_dict_names_and_shapes():
     state = MultiHeadAttention(D_MODEL, HEADS).state_dict()
     assert list(state) == [f"W_{letter}.{leaf}" for letter in "qkvo" for leaf in ("weight", "bias")]

@@ -186,6 +186,12 @@ def test_a_beam_finds_what_greedy_misses(spoken):
     assert model.asked == 2  # 0.21 is the most that is left: nothing can beat 0.36 without a penalty
 
 
+def test_what_can_only_be_as_good_is_not_looked_for(spoken):
+    model = spoken(lambda _, y: {EOS: 0.5, 3: 0.5} if not y else {EOS: 1.0})
+    assert beam(model, torch.tensor([[1]]), length_penalty=0.0, max_length=5).tolist() == [[EOS]]
+    assert model.asked == 1
+
+
 @pytest.mark.parametrize(("alpha", "expected"), [(0.0, [EOS]), (1.0, [3, 4, EOS])])
 def test_the_penalty_lets_long_sentences_win(alpha, expected, spoken):
     """ln 0.20 = −1.609, ln 0.18 = −1.715; with α = 1 they are divided by 6/6 and 8/6: −1.609 and −1.286."""

@@ -1,4 +1,4 @@
-"""Sizes and ties of the whole model; `test_oracles` has PyTorch's and Marian, `test_properties` what it may see."""
+"""Sizes and ties of the whole model; `test_oracles` has PyTorch's, `test_properties` what it may see."""
 
 import pickle
 

@@ -8,14 +8,14 @@ import inspect
 import pytest
 import torch
 import torch.nn.functional as F
-from compare import assert_same_function, leaves, perturb
+from compare import assert_same_function
 from conftest import assert_close
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from transformer_lessons.attention import scaled_dot_product_attention
 from transformer_lessons.config import TransformerConfig
-from transformer_lessons.decoding import Steps, beam, greedy
+from transformer_lessons.decoding import Steps
 from transformer_lessons.embeddings import TransformerEmbedding
 from transformer_lessons.encodings import LearnedEncoding, SinusoidalEncoding, shift_matrix, sinusoidal
 from transformer_lessons.fast import accelerate
@@ -23,6 +23,7 @@ from transformer_lessons.fast.kernels import fused_attention
 from transformer_lessons.layers import EncoderLayer
 from transformer_lessons.masks import causal_mask
 from transformer_lessons.model import Transformer
+from transformer_lessons.oracles.measure import leaves, perturb
 from transformer_lessons.variants import (
     linear_attention,
     modern,
@@ -175,7 +176,6 @@ def test_with_a_cache_a_token_gets_what_it_gets_without(model, source, rows, ste
         assert_close(cached.next_logits(tgt[:, t : t + 1]), model(src, tgt[:, : t + 1])[:, -1])
         cached.keep(kept)  # as beam search goes on with some beginnings
         tgt = tgt[kept]
-    assert torch.equal(greedy(model, src, max_length=5), beam(model, src, beam_size=1, max_length=5))
 
 
 # --- Order is visible through positions alone
@@ -250,10 +250,9 @@ def test_linear_attention_is_its_quadratic_form_and_its_recurrence_at_any_split(
     assert_same_function(recurrent, quadratic, *qkv)
 
 
-@pytest.mark.parametrize("dtype", [F64, torch.float32, torch.float16, torch.bfloat16])
 @each(*FORMS)
-@for_all(inputs=attentions())
-def test_a_query_without_any_key_gives_zeros_and_finite_gradients(attend, dtype, inputs):
+@for_all(inputs=attentions(), dtype=st.sampled_from([F64, torch.float32, torch.float16, torch.bfloat16]))
+def test_a_query_without_any_key_gives_zeros_and_finite_gradients(attend, inputs, dtype):
     *qkv, mask = inputs
     mask[-1] = False
     qkv = leaves(*(x.to(dtype) for x in qkv))
