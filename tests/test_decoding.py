@@ -1,4 +1,4 @@
-"""Decoding against the plainest ways: the whole model again for each token, and all sentences there are."""
+"""Beam search against all sentences there are, and by hand; `test_oracles` has `generate`'s tokens."""
 
 import inspect
 import math
@@ -47,14 +47,6 @@ def log_p(model: Transformer, row: Tensor, beginnings: list[list[int]]) -> list[
     return model.eval()(src, torch.tensor(beginnings))[:, -1].log_softmax(-1).tolist()
 
 
-def likeliest(model: Transformer, row: Tensor, max_length: int) -> list[int]:
-    y = [BOS]
-    while len(y) <= max_length and y[-1] != EOS:
-        scores = log_p(model, row, [y])[0]
-        y.append(scores.index(max(scores)))
-    return y[1:]
-
-
 def exhaustive(model: Transformer, row: Tensor, alpha: float, max_length: int) -> list[int]:
     """The best of all sentences there are: those that end with EOS, and those that max_length cuts off."""
     best, going_on = (-math.inf, []), [(0.0, [BOS])]
@@ -83,16 +75,6 @@ def test_the_cache_saves_its_work(decode):
     assert seen["self_attention"] == [1] * len(seen["self_attention"])
     assert len(seen["self_attention"]) == steps or decode is beam
     assert seen["cross_attention"] == [11]
-
-
-def test_greedy_is_one_sentence_and_one_token_at_a_time():
-    """So neither cache nor padding nor batch-mates change a token."""
-    model, src = untrained(2, norm_first=True), sources()
-    said = greedy(model, src, max_length=13)
-    expected = [likeliest(model, row, 13) for row in src]
-    assert list(map(real, said.tolist())) == expected
-    assert said.size(1) == max(map(len, expected))
-    assert len({len(sentence) for sentence in expected}) > 2
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])

@@ -17,18 +17,9 @@ SOURCE_LENGTHS, TARGET_LENGTHS = (7, 3, 5), (4, 11, 1)
 
 
 def config(**changes) -> TransformerConfig:
-    small = {
-        "source_vocab_size": SRC_VOCAB,
-        "target_vocab_size": TGT_VOCAB,
-        "d_model": 15,
-        "num_heads": 3,
-        "d_ff": 23,
-        "num_encoder_layers": 2,
-        "num_decoder_layers": 3,
-        "dropout": 0.0,
-        "max_length": 13,
-    }
-    return TransformerConfig(**{**small, **changes})
+    vocabularies = {"source_vocab_size": SRC_VOCAB, "target_vocab_size": TGT_VOCAB}
+    sizes = {"d_model": 15, "num_heads": 3, "d_ff": 23, "num_encoder_layers": 2, "num_decoder_layers": 3}
+    return TransformerConfig(**{**vocabularies, **sizes, "dropout": 0.0, "max_length": 13, **changes})
 
 
 def new_model(dtype=torch.float64, **changes) -> Transformer:

@@ -13,10 +13,9 @@ BOTH = pytest.mark.parametrize("norm", [LayerNorm, BatchNorm])
 HALVES = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 
 
-@pytest.mark.parametrize(
-    ("ours", "theirs"), [(LayerNorm(7), nn.LayerNorm(7)), (BatchNorm(7), nn.BatchNorm1d(7))]
-)
+@pytest.mark.parametrize(("ours", "theirs"), [(LayerNorm, nn.LayerNorm), (BatchNorm, nn.BatchNorm1d)])
 def test_defaults_and_initial_state_are_torchs(ours, theirs):
+    ours, theirs = ours(7), theirs(7)
     assert ours.eps == theirs.eps
     assert getattr(ours, "momentum", None) == getattr(theirs, "momentum", None)
     assert ours.state_dict().keys() == theirs.state_dict().keys()

@@ -156,18 +156,6 @@ def test_padding_batch_mates_and_later_tokens_change_nothing(model, pairs, more)
     assert torch.equal(model(src, changed)[:, :-1], model(src, tgt)[:, :-1])
 
 
-@each(*FORMS, *LINEAR)
-@for_all(real=sizes, padding=st.integers(0, 70))
-def test_hidden_keys_change_nothing_whatever_they_hold(attend, real, padding):
-    q, k, v = (torch.randn(2, length, 6, dtype=F64) for length in (real, real + padding, real + padding))
-    k[:, real:], v[:, real:] = 1000.0, 1000.0
-    q = F.pad(q, (0, 0, 0, padding))  # as many queries as keys
-    visible = torch.arange(real + padding) < real
-    assert_close(
-        attend(q, k, v, visible)[:, :real], attend(q[:, :real], k[:, :real], v[:, :real], visible[:real])
-    )
-
-
 @for_all(model=models(), source=sizes, rows=st.integers(1, 3), steps=sizes)
 def test_with_a_cache_a_token_gets_what_it_gets_without(model, source, rows, steps):
     src, tgt = sentences([source]).expand(rows, -1), torch.randint(3, VOCAB, (rows, steps))
@@ -216,13 +204,14 @@ def torchs(q, k, v, mask):
 
 
 @each("step by step", "fused", "in tiles")
-@for_all(inputs=attentions(), is_causal=st.booleans())
-def test_every_form_equals_torchs_under_any_mask(attend, inputs, is_causal):
+@for_all(inputs=attentions(), has_mask=st.booleans(), is_causal=st.booleans())
+def test_every_form_equals_torchs_under_any_mask(attend, inputs, has_mask, is_causal):
     *qkv, mask = inputs
+    given, mask = (mask, mask) if has_mask else (None, torch.ones_like(mask))
     is_causal = is_causal and len(mask) <= mask.size(1)
     visible = mask & causal_mask(*mask.shape)[0, 0] if is_causal else mask
     assert_same_function(
-        lambda *x: attend(*x, mask, is_causal=is_causal), lambda *x: torchs(*x, visible), *qkv
+        lambda *x: attend(*x, given, is_causal=is_causal), lambda *x: torchs(*x, visible), *qkv
     )
 
 
