@@ -216,27 +216,18 @@ def test_every_form_equals_torchs_under_any_mask(attend, inputs, has_mask, is_ca
 
 
 @for_all(length=near_a_chunk, hidden=st.sampled_from([0.0, 0.5, 1.0]), data=st.data())
-def test_linear_attention_is_its_quadratic_form_and_its_recurrence_at_any_split(length, hidden, data):
-    borders = sorted(data.draw(st.lists(st.integers(0, length), max_size=3), label="borders"))
-    pieces = [b - a for a, b in zip([0, *borders], [*borders, length], strict=True)]
-    key_mask = torch.rand(2, length) >= hidden
-
-    def quadratic(q, k, v):
-        weights = ((q.exp() @ k.exp().mT) * key_mask[:, None]).tril()
-        return weights @ v / weights.sum(-1, keepdim=True).clamp(min=1e-300)
-
-    def recurrent(*inputs):
-        outputs, state = [], None
-        for q, k, v, mask in zip(*(x.split(pieces, dim=1) for x in (*inputs, key_mask)), strict=True):
-            options = {"feature_map": torch.exp, "key_mask": mask, "state": state}
-            output, state = recurrent_linear_attention(q, k, v, **options)
-            outputs.append(output)
-        return torch.cat(outputs, dim=1)
-
-    options = {"feature_map": torch.exp, "is_causal": True, "key_mask": key_mask}
-    qkv = [torch.randn(2, length, 5, dtype=F64) for _ in range(3)]
-    assert_same_function(lambda *x: linear_attention(*x, **options), quadratic, *qkv)
-    assert_same_function(recurrent, quadratic, *qkv)
+def test_linear_attention_is_its_recurrence_cut_anywhere(length, hidden, data):
+    cut = data.draw(st.integers(0, length), label="cut")
+    q, k, v = torch.randn(3, 2, length, 5, dtype=F64)
+    mask = torch.rand(2, length) >= hidden
+    options = {"feature_map": torch.exp}
+    whole = linear_attention(q, k, v, is_causal=True, key_mask=mask, **options)
+    outputs, state = [], None
+    for part in (slice(cut), slice(cut, None)):
+        inputs = (x[:, part] for x in (q, k, v))
+        output, state = recurrent_linear_attention(*inputs, key_mask=mask[:, part], state=state, **options)
+        outputs.append(output)
+    assert_close(torch.cat(outputs, dim=1), whole)
 
 
 @each(*FORMS)

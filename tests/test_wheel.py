@@ -1,6 +1,7 @@
 """The wheel, installed where nothing else of the repository is: what a notebook finds on Colab."""
 
 import ast
+import functools
 import json
 import os
 import re
@@ -104,32 +105,28 @@ def test_the_source_distribution_holds_no_exercise_no_test_and_no_book(tmp_path)
 # ---- What it does without the repository
 
 
-# By their last name: what opens a file, or names one.
-FILES = {
-    "open",
-    "Path",
-    "read_text",
-    "read_bytes",
-    "glob",
-    "iterdir",
-    "listdir",
-    "load",
-    "loadtxt",
-    "fromfile",
-}
+@functools.cache
+def nodes() -> list[ast.AST]:
+    """Of the code of all notebooks that learners get."""
+    return [node for path in [*CHAPTERS, *RELEASED] for node in ast.walk(ast.parse(code_of(path)))]
+
+
+def code_of(notebook: Path) -> str:
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    return re.sub(r"^( *)[%!].*$", r"\1pass", code, flags=re.MULTILINE)
+
+
+def calls() -> list[tuple[str, ast.Call]]:
+    return [(ast.unparse(node.func), node) for node in nodes() if isinstance(node, ast.Call)]
 
 
 def test_all_that_notebooks_import_and_read_is_there_and_nothing_heavy_and_no_repository(machine):
     """Every module can be imported too."""
-    nodes = [node for path in [*CHAPTERS, *RELEASED] for node in ast.walk(ast.parse(code_of(path)))]
-    lines = {ast.unparse(node) for node in nodes if isinstance(node, ast.ImportFrom)}
+    lines = {ast.unparse(node) for node in nodes() if isinstance(node, ast.ImportFrom)}
     ours = sorted(line for line in lines if line.startswith(f"from {PACKAGE}"))
     assert len(ours) > 50
-    calls = [node for node in nodes if isinstance(node, ast.Call)]
-    named = {ast.unparse(call) for call in calls if ast.unparse(call.func).rpartition(".")[2] in FILES}
-    # Where a run goes that one starts oneself, in chapter 16: on Colab a notebook comes alone.
-    assert named == {"Path('runs/multi30k')", "Path('/content/drive/MyDrive/multi30k')"}
-    shown = sorted({call.args[0].value for call in calls if ast.unparse(call.func) == "records.read"})
+    shown = sorted({call.args[0].value for name, call in calls() if name == "records.read"})
     assert len(shown) >= 3
     modules = {re.sub(r"(/__init__)?\.py$", "", name) for name in tracked(PACKAGE) if name.endswith(".py")}
     code = f"""
@@ -154,13 +151,8 @@ assert all(len(records.read(name)) for name in {shown})
 
 def test_trains_and_translates_with_what_it_has_learned_and_with_the_model_that_it_brings(machine):
     """Each command in one process, as it takes seconds to start."""
-    commands = (
-        "train --steps 20 --output run",
-        "translate --model run seven",
-        "evaluate --json",
-        "translate 421",
-    )
-    code = f"from {PACKAGE}.tools.cli import main\nfor line in {commands}: assert main(line.split()) == 0"
+    lines = "train --steps 20 --output run", "translate --model run seven", "evaluate --json", "translate 421"
+    code = f"from {PACKAGE}.tools.cli import main\nfor line in {lines}: assert main(line.split()) == 0"
     said = machine.says(code).splitlines()
     steps = (machine.home / "run" / "metrics.jsonl").read_text().splitlines()
     losses = [json.loads(step)["loss"] for step in steps]
@@ -170,19 +162,23 @@ def test_trains_and_translates_with_what_it_has_learned_and_with_the_model_that_
     assert said[-1] == "vierhunderteinundzwanzig"
 
 
-# ---- What chapters and exercises ask of it
+# By their last name: what opens a file, or names one.
+FILES = set(
+    "open Path read_text read_bytes write_text glob iterdir listdir load save loadtxt fromfile".split()
+)
 
 
-def code_of(notebook: Path) -> str:
-    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
-    code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
-    return re.sub(r"^( *)[%!].*$", r"\1pass", code, flags=re.MULTILINE)
+def test_no_notebook_names_a_file_of_the_repository():
+    """On Colab a notebook comes alone."""
+    named = {ast.unparse(call) for name, call in calls() if name.rpartition(".")[2] in FILES}
+    # Where a run goes that one starts oneself, in chapter 16.
+    assert named == {"Path('runs/multi30k')", "Path('/content/drive/MyDrive/multi30k')"}
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("path", [*CHAPTERS, *MASTERS], ids=lambda path: path.stem)
 def test_a_notebook_runs_from_top_to_bottom(path, machine):
-    """A chapter as it is, and an assignment as one hands it in, with all answers; on Colab it comes alone."""
+    """A chapter as it is, and an assignment as one hands it in, with all answers; here it is alone."""
     done = machine.run("-m", "IPython", "--no-banner", str(path), timeout=1800)
     assert done.returncode == 0, done.stdout + done.stderr
     assert {path.name for path in machine.home.iterdir() if path.name[0] != "."} <= {"run"}  # another test's
