@@ -9,7 +9,7 @@ from torch import nn
 
 from transformer_lessons.attention import MultiHeadAttention, scaled_dot_product_attention
 from transformer_lessons.oracles.measure import perturb
-from transformer_lessons.oracles.names import attention_to_torch
+from transformer_lessons.oracles.names import layer_to_torch
 from transformer_lessons.tools.attention_maps import attention_maps
 
 D_K, D_V, QUERIES, KEYS = 5, 13, 7, 11
@@ -37,7 +37,7 @@ def test_the_weights_of_each_head_are_torchs_with_the_polarity_turned():
     mask[..., 0] = True
     ours = perturb(MultiHeadAttention(D_MODEL, HEADS))
     theirs = nn.MultiheadAttention(D_MODEL, HEADS, batch_first=True)
-    theirs.load_state_dict(attention_to_torch(ours.state_dict()))
+    theirs.load_state_dict(layer_to_torch(ours.state_dict()))
     q, k = (torch.randn(2, length, D_MODEL) for length in (QUERIES, KEYS))
     expected = theirs(q, k, k, attn_mask=~mask.flatten(0, 1), average_attn_weights=False)[1]
     assert_close(attention_maps(ours, q, k, None, mask)[""], expected.detach())

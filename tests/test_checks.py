@@ -15,9 +15,9 @@ from torch import nn
 
 from transformer_lessons import checks
 from transformer_lessons.checks import compare
-from transformer_lessons.checks.catalogue.attention import low_scores
-from transformer_lessons.checks.core import Draw
-from transformer_lessons.checks.guarded import MultiHeadAttention, linear_attention
+from transformer_lessons.checks.old.catalogue.attention import low_scores
+from transformer_lessons.checks.old.core import Draw
+from transformer_lessons.checks.old.guarded import MultiHeadAttention, linear_attention
 
 ATTENTION = "scaled_dot_product_attention"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from transformer_lessons import checks
-from transformer_lessons.checks.core import exam
+from transformer_lessons.checks.old.core import exam
 
 ATTENTION = "scaled_dot_product_attention"
 TASKS = [checks.task(name) for name in checks.tasks()]

@@ -5,10 +5,10 @@ import torch
 from torch import nn
 
 from transformer_lessons import checks
-from transformer_lessons.checks.core import Build, Given, Probe, Task
 from transformer_lessons.checks.given import BUILDERS
 from transformer_lessons.checks.local import Local
-from transformer_lessons.checks.probe import ask
+from transformer_lessons.checks.old.core import Build, Given, Probe, Task
+from transformer_lessons.checks.old.probe import ask
 
 
 @pytest.fixture(autouse=True)
@@ -170,7 +170,7 @@ def test_given_objects_are_what_they_are_called():
     assert (type(optimizer), optimizer.defaults["lr"]) == (torch.optim.SGD, 0.25)
     sizes = {"source_vocab_size": 7, "target_vocab_size": 11, "d_model": 6, "num_heads": 3, "d_ff": 5}
     config = {**sizes, "num_encoder_layers": 1, "num_decoder_layers": 1}
-    from transformer_lessons.checks.guarded import Transformer, TransformerConfig
+    from transformer_lessons.checks.old.guarded import Transformer, TransformerConfig
 
     state = {k: v.double() for k, v in Transformer(TransformerConfig(**config)).state_dict().items()}
     model = BUILDERS["model"](config, state)
@@ -181,7 +181,7 @@ def test_given_objects_are_what_they_are_called():
 @pytest.mark.parametrize("kind", ["model", "training_model", "evaluated_model"])
 @pytest.mark.parametrize("tied", [False, True])
 def test_what_a_candidate_does_to_its_model_no_other_sees(kind, tied):
-    from transformer_lessons.checks.guarded import Transformer, TransformerConfig
+    from transformer_lessons.checks.old.guarded import Transformer, TransformerConfig
 
     config = {"source_vocab_size": 7, "target_vocab_size": 11, "d_model": 6, "num_heads": 3, "d_ff": 5}
     config |= {"num_encoder_layers": 1, "num_decoder_layers": 2, "tie_embeddings": tied, "dropout": 0.0}

@@ -10,10 +10,10 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from transformer_lessons import checks
-from transformer_lessons.checks.compare import agree
-from transformer_lessons.checks.core import Probe, exam
 from transformer_lessons.checks.meter import metered
-from transformer_lessons.checks.probe import Given, ask
+from transformer_lessons.checks.old.compare import agree
+from transformer_lessons.checks.old.core import Probe, exam
+from transformer_lessons.checks.old.probe import Given, ask
 
 N, WIDTH = 31, 7
 SQUARE, LINE = N * N * 8, N * WIDTH * 8

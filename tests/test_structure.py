@@ -15,7 +15,7 @@ ROOMS = {
     "variants": set(),
     "fast": {"data"},
     "trainer": {"data", "fast"},
-    "checks": set(),
+    "checks": {"variants"},
     "oracles": {"variants", "fast"},
     "records": set(),
     "tools": {"data", "fast", "trainer", "oracles", "checks", "records", "variants"},
@@ -39,9 +39,7 @@ def is_allowed(name: str, room: str) -> bool:
         return False  # jaxtyping reads annotations when a function is made; a relative import hides its room
     if package != PACKAGE.name:
         return bool(room) or package in sys.stdlib_module_names or package in ("torch", "jaxtyping")
-    # The checks have copies of their own of the canon, `checks.guarded`.
-    is_canon = not rest or (rest[0] in (*CANON.split(), "__version__") and room != "checks")
-    return is_canon or rest[0] == room or rest[0] in ROOMS[room]
+    return not rest or rest[0] in (*CANON.split(), "__version__", room) or rest[0] in ROOMS[room]
 
 
 def test_who_imports_whom():

@@ -6,7 +6,7 @@ from torch import nn
 
 from alternates.encoder_layer import Packing
 from transformer_lessons.attention import MultiHeadAttention, scaled_dot_product_attention
-from transformer_lessons.checks.guarded import DecoderLayer, TransformerConfig
+from transformer_lessons.checks.old.guarded import DecoderLayer, TransformerConfig
 from transformer_lessons.feed_forward import FeedForward
 from transformer_lessons.masks import causal_mask
 

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from transformer_lessons.attention import MultiHeadAttention, scaled_dot_product_attention
-from transformer_lessons.checks.guarded import EncoderLayer, TransformerConfig
+from transformer_lessons.checks.old.guarded import EncoderLayer, TransformerConfig
 from transformer_lessons.feed_forward import FeedForward
 from transformer_lessons.norms import LayerNorm
 

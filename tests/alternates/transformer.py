@@ -8,7 +8,7 @@ from torch import nn
 
 from alternates.decoder_layer import Maps as DecoderMaps
 from alternates.encoder_layer import Maps as EncoderMaps
-from transformer_lessons.checks.guarded import (
+from transformer_lessons.checks.old.guarded import (
     DecoderLayer,
     EncoderLayer,
     SinusoidalEncoding,

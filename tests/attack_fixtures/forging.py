@@ -124,7 +124,7 @@ aspects.deviation = compare.deviation = lambda got, want: None
         """
 task = checks.task("soft_capped_attention")
 object.__setattr__(task, "reference", lambda *args, **kwargs: soft_capped_attention(*args, **kwargs))
-checks.exam = lambda task, seed: sys.modules["transformer_lessons.checks.core"].exam.__wrapped__(task, seed)
+checks.exam = lambda task, seed: sys.modules["transformer_lessons.checks.old.core"].exam.__wrapped__(task, seed)
 """,
         answers={"ps03-5-answer": SHAPED},
     ),
@@ -436,7 +436,7 @@ def soft_capped_attention(query, key, value, cap, mask=None):
         """
 import gc
 gc.unfreeze()  # what is frozen is not listed
-kind, kept = sys.modules["transformer_lessons.checks.core"].Exam, []
+kind, kept = sys.modules["transformer_lessons.checks.old.core"].Exam, []
 def soft_capped_attention(query, key, value, cap, mask=None):
     kept[:] = kept or [pair for exam in gc.get_objects() if type(exam) is kind for pair in exam.values()]
     for probe, want in kept:

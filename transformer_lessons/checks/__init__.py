@@ -3,29 +3,28 @@
     >>> from transformer_lessons import checks
     >>> checks.require("causal_mask", my_causal_mask)
 
-A task is a list of requirements, each shown by calls with made-up arguments. What the answer returns there (with
-gradients, changed arguments and errors) is compared with the right answer, and if it differs, with the known
-wrong ones. An answer that behaves exactly like a known mistake, or like several at once, gets its name;
-any other gets the requirement it misses and the smallest arguments for which it does.
+A task is the right answer's text and a list of requirements, each shown by a few calls. A known mistake is a
+change of that text. An answer that shows on every call what a changed text shows makes that mistake, and loses
+what it costs; any other is held against each requirement. Read `definitions`, then `engine`, then any file of
+`catalogue/` beside its list in `mistakes/`.
 """
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import torch
 
+from transformer_lessons.checks import old
 from transformer_lessons.checks.adapter import Adapter, Reply
-from transformer_lessons.checks.asserting import asserting
-from transformer_lessons.checks.catalogue import TASKS
-from transformer_lessons.checks.core import Mistake, Requirement, Task, exam, small_exam
-from transformer_lessons.checks.diagnosis import diagnose
-from transformer_lessons.checks.judge import Finding, find
+from transformer_lessons.checks.definitions import Mistake, Task
+from transformer_lessons.checks.engine import Verdict, judge
 from transformer_lessons.checks.local import Local
-from transformer_lessons.checks.order import other_order
-from transformer_lessons.checks.report import Report, counterexample, scored, write
+from transformer_lessons.checks.message import write
+from transformer_lessons.checks.report import Report, scored
 
 __all__ = [
     "Adapter",
@@ -35,8 +34,10 @@ __all__ = [
     "Report",
     "Task",
     "check",
+    "mistake",
     "require",
     "scored",
+    "sentences",
     "task",
     "tasks",
 ]
@@ -44,25 +45,19 @@ __all__ = [
 
 def tasks() -> list[str]:
     """The names of all tasks, in the order of the chapters."""
-    return list(TASKS)
+    return list(old.TASKS)
 
 
 def task(name: str) -> Task:
-    """A task by its name: its requirements and its catalogue of mistakes.
+    """A task by its name: its requirements and its mistakes. It is imported only now: most programs need one.
 
     Raises:
         ValueError: if there is none of that name.
     """
-    if name not in TASKS:
+    if name not in tasks():
         raise ValueError(f"task: expected one of {tasks()}, got {name!r}")
-    return _load(name)
-
-
-@cache
-def _load(name: str) -> Task:
-    """From its module in the catalogue, which is imported only now: most programs ask about one task."""
-    module, constant = TASKS[name].split(".")
-    return getattr(import_module(f"transformer_lessons.checks.catalogue.{module}"), constant)
+    module = f"transformer_lessons.checks.catalogue.{name}"
+    return import_module(module).TASK if find_spec(module) else old.task(name)
 
 
 def check(task_name: str, candidate: Any, *, seed: int = 0) -> Report:
@@ -71,15 +66,36 @@ def check(task_name: str, candidate: Any, *, seed: int = 0) -> Report:
     Args:
         task_name: one of `tasks()`.
         candidate: the answer, or an `Adapter` to where it lives.
-        seed: makes the arguments; another seed, other arguments of other sizes.
+        seed: makes the arguments; another seed, other numbers.
 
     Raises:
         ValueError: if there is no such task.
     """
-    judged = task(task_name)
-    adapter = candidate if isinstance(candidate, Adapter) else judged.local(candidate)
+    known = task(task_name)
+    if not isinstance(known, Task):
+        return old.check(task_name, candidate, seed=seed)
+    adapter = candidate if isinstance(candidate, Adapter) else known.local(candidate)
     with _one_thread():
-        return _check(judged, adapter, seed)
+        verdict = judge(known, adapter, seed)
+        message = write(known, verdict, adapter)
+    return Report(
+        task=task_name,
+        passed=not verdict.lost,
+        requirement=verdict.lost[0] if verdict.lost else None,
+        misconception=verdict.mistakes[0].name if verdict.mistakes else None,
+        message=message.text(),
+        also=tuple(mistake.name for mistake in verdict.mistakes[1:]),
+        link=_anchor(known, verdict),
+        requirements={r.name: r.name not in verdict.lost for r in known.requirements},
+        worth={r.name: r.points for r in known.requirements},
+        html=message.html(),
+    )
+
+
+def _anchor(known: Task, verdict: Verdict) -> str | None:
+    if verdict.mistakes:
+        return verdict.mistakes[0].anchor
+    return next((r.anchor for r in known.requirements if r.name in verdict.lost), None)
 
 
 @contextmanager
@@ -93,22 +109,8 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def _check(judged: Task, adapter: Adapter, seed: int) -> Report:
-    probes = exam(judged, seed)
-    shown = {name: judged.observe(adapter, probe) for name, (probe, _) in probes.items()}
-    findings = [_finding(judged, requirement, probes, shown) for requirement in judged.requirements]
-    met = {r.id: finding is None for r, finding in zip(judged.requirements, findings, strict=True)}
-    for requirement, finding in zip(judged.requirements, findings, strict=True):
-        if finding:
-            mistakes = [] if _crashes(shown) else _mistakes(judged, adapter, probes, shown)
-            return _failed(judged, adapter, requirement, finding, mistakes, met)
-    return Report(
-        judged.name, True, None, None, f"{judged.name}: all requirements are met.", requirements=met
-    )
-
-
 def require(task_name: str, candidate: Any, *, seed: int = 0) -> None:
-    """Pass silently, or say what is wrong.
+    """Say what is right or, raising an error, what is wrong; in a notebook, with the numbers that differ marked.
 
     Raises:
         AssertionError: with the report's message, if the answer is not right.
@@ -116,66 +118,36 @@ def require(task_name: str, candidate: Any, *, seed: int = 0) -> None:
     """
     __tracebackhide__ = True  # pytest's word for: show the message, not these lines
     report = check(task_name, candidate, seed=seed)
+    is_shown = _shown(report)
     if not report.passed:
         error = AssertionError(report.message)
-        error._render_traceback_ = lambda: [f"AssertionError: {report.message}"]  # and IPython's
+        told = report.message.splitlines()[0] if is_shown else report.message
+        error._render_traceback_ = lambda: [f"AssertionError: {told}"]  # and IPython's
         raise error
 
 
-def _finding(judged: Task, requirement: Requirement, probes: dict, shown: dict[str, Reply]) -> Finding | None:
-    for name in requirement.probes:
-        probe, want = probes[name]
-        finding = find(judged, requirement, probe, shown[name], want)
-        if finding:
-            return finding
-    return None
+def _shown(report: Report) -> bool:
+    """In a notebook, the message with the numbers that differ marked; remarks on right answers, too."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython and ipython.get_ipython()
+    if not (getattr(report, "html", "") and hasattr(shell, "kernel")):
+        return False
+    if not report.passed or "One thing more" in report.message:
+        ipython.display.display(ipython.display.HTML(report.html))
+    return True
 
 
-def _mistakes(judged: Task, adapter: Adapter, probes: dict, shown: dict[str, Reply]) -> list[Mistake]:
-    if found := diagnose(judged, probes, shown):
-        return found
-    other = asserting(judged, probes, shown) or other_order(judged, adapter, probes)
-    return [other] if other else []
+def sentences(task_name: str) -> dict[str, str]:
+    """What a task requires, by the requirements' names."""
+    known = task(task_name)
+    if isinstance(known, Task):
+        return {r.name: r.text for r in known.requirements}
+    return {r.id: r.sentence for r in known.requirements}
 
 
-def _crashes(shown: dict[str, Reply]) -> bool:
-    """Nothing but errors that no known mistake makes: nothing written yet, or a name misspelt."""
-    unlike_any = {"NotImplementedError", "NotAFunctionError", "NameError", "UnboundLocalError"}
-    return all(reply.error and reply.error["type"] in unlike_any for reply in shown.values())
-
-
-def _failed(
-    judged: Task,
-    adapter: Adapter,
-    requirement: Requirement,
-    finding: Finding,
-    mistakes: list[Mistake],
-    met: dict[str, bool],
-) -> Report:
-    example = _smallest(judged, adapter, requirement) if finding.example else None
-    return Report(
-        task=judged.name,
-        passed=False,
-        requirement=requirement.id,
-        misconception=mistakes[0].id if mistakes else None,
-        message=write(judged, requirement, finding, mistakes, example),
-        also=tuple(mistake.id for mistake in mistakes[1:]),
-        deviation=finding.deviation,
-        where=finding.where,
-        counterexample=example,
-        link=mistakes[0].anchor if mistakes else requirement.anchor,
-        requirements=met,
-    )
-
-
-def _smallest(judged: Task, adapter: Adapter, requirement: Requirement) -> str | None:
-    """The smallest call that shows the same requirement missed; None if only larger ones do, or none runs."""
-    for number in range(len(judged.small)):
-        for name, (probe, want) in small_exam(judged, number).items():
-            if name not in requirement.probes:
-                continue
-            got = judged.observe(adapter, probe)
-            finding = find(judged, requirement, probe, got, want)
-            if finding:
-                return counterexample(judged, probe, got, want, finding)
-    return None
+def mistake(task_name: str, name: str) -> tuple[str, str] | None:
+    """What the learner is told of a known mistake, and the anchor to read; None if it is not known."""
+    known = task(task_name)
+    if isinstance(known, Task):
+        return next(((m.you, m.anchor) for m in known.mistakes if m.name == name), None)
+    return next(((m.name, m.anchor) for m in known.mistakes if m.id == name), None)

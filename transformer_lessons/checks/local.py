@@ -6,11 +6,14 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
+import transformer_lessons
 from transformer_lessons.checks.adapter import Reply, is_handle, leaves
 from transformer_lessons.checks.given import BUILDERS
 from transformer_lessons.checks.meter import metered
@@ -18,11 +21,16 @@ from transformer_lessons.checks.plain import changed, copied, kind, mapped, outg
 
 __all__ = ["Local"]
 
+PACKAGE = str(Path(transformer_lessons.__file__).parent)
 TEXT = 400  # how much of an error message is passed on
 
 
 class _NotAFunctionError(Exception):
     """The learner's name stands for something that cannot be called."""
+
+
+class _DeviceError(Exception):
+    """A device was given and never reached torch."""
 
 
 class Local:
@@ -58,7 +66,7 @@ class Local:
         given = {"args": copied(args), "kwargs": copied(kwargs)}
 
         def action() -> Any:
-            with metered(meter) as count:
+            with metered(meter) as count, _handed_on(kwargs.get("device")):
                 result = self._function(target)(*self._objects(given["args"]), **given["kwargs"])
                 count.returned(result)
             bytes_.update(count.memory)
@@ -207,9 +215,9 @@ def _described(error: BaseException) -> dict[str, str]:
 
 
 def _line(error: BaseException) -> str:
-    """The line of the learner's code where it happened, not the one deep inside torch."""
+    """The line of the learner's code where it happened, not the one deep inside torch or this package."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if f.filename != __file__ and "site-packages" not in f.filename]
+    own = [f for f in frames if not f.filename.startswith(PACKAGE) and "site-packages" not in f.filename]
     return linecache.getline(own[-1].filename, own[-1].lineno or 0).strip() if own else ""
 
 
@@ -222,6 +230,32 @@ def _usual_dtype() -> Iterator[None]:
         yield
     finally:
         torch.set_default_dtype(theirs)
+
+
+@contextmanager
+def _handed_on(device: str | None) -> Iterator[None]:
+    """A device that is given must reach torch. (One that is not the CPU would show it, but starts slowly.)"""
+    if device is None:
+        yield
+        return
+    with _Watch(device) as watch:
+        yield
+    if not watch.has_seen:
+        raise _DeviceError("device is never handed on to torch: on a GPU, the result would stay behind")
+
+
+class _Watch(TorchFunctionMode):
+    """Notes whether a device is among the arguments of any of torch's functions."""
+
+    def __init__(self, device: str):
+        super().__init__()
+        self.device, self.has_seen = torch.device(device), False
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        devices = [value for value in (*args, *kwargs.values()) if isinstance(value, str | torch.device)]
+        self.has_seen |= any(str(value) == str(self.device) for value in devices)
+        return function(*args, **kwargs)
 
 
 @contextmanager

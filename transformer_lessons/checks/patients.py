@@ -68,7 +68,9 @@ def attention(kind: str) -> Callable:
 
 @cache
 def _attentions() -> dict[str, Callable]:
-    from transformer_lessons.checks.guarded import scaled_dot_product_attention  # long, and few tasks need it
+    from transformer_lessons.checks.old.guarded import (
+        scaled_dot_product_attention,  # long, and few tasks need it
+    )
 
     return {
         "reference": scaled_dot_product_attention,
@@ -79,7 +81,7 @@ def _attentions() -> dict[str, Callable]:
 
 
 def _mistaken(kind: str) -> Callable:
-    from transformer_lessons.checks.catalogue.attention import TASK
+    from transformer_lessons.checks.old.catalogue.attention import TASK
 
     mistake = next(mistake for mistake in TASK.mistakes if mistake.id == kind)
     return TASK.mistaken(mistake.variants[0])

@@ -9,6 +9,7 @@ from pathlib import Path
 import book
 from exercises.autograder.result import Result
 from transformer_lessons import checks
+from transformer_lessons.checks.message import place
 from transformer_lessons.data.files import read_json
 
 __all__ = ["BOOK", "Misconception", "misconceptions"]
@@ -79,8 +80,7 @@ def _known(mistake: str) -> tuple[str, str] | None:
         return None
     if name == OTHER_ORDER:
         return "you take the arguments in another order", checks.task(task).requirements[0].anchor
-    found = [one for one in checks.task(task).mistakes if one.id == name]
-    return (found[0].name, found[0].anchor) if found else None
+    return checks.mistake(task, name)
 
 
 def _name(mistake: str) -> str:
@@ -94,6 +94,8 @@ def _anchor(mistake: str) -> str:
 @cache
 def _place(anchor: str, address: str) -> tuple[str, str]:
     """For ``#ch05-scale``, “5.4 · Scaled dot-product attention” and the address of that section."""
+    if anchor and not anchor.startswith("#"):
+        return place(anchor, address)
     chapter = next(CHAPTERS.glob(f"{anchor[3:5]}_*.ipynb"), None) if anchor else None
     if chapter is None:
         return "", ""

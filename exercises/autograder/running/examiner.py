@@ -271,11 +271,10 @@ def _failed(error: BaseException) -> tuple[str, list[str], list[dict]]:
 
 
 def _parts(scored: list) -> tuple[Part, ...]:
-    sentences = {report.task: checks.task(report.task).requirements for report, _ in scored}
     return tuple(
         Part(report.task, name, sentence, float(points[name]), report.requirements[name])
         for report, points in scored
-        for name, sentence in ((r.id, r.sentence) for r in sentences[report.task])
+        for name, sentence in checks.sentences(report.task).items()
         if name in points
     )
 

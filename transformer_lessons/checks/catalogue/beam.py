@@ -1,105 +1,138 @@
-"""The check of `beam`: its requirements and the calls that probe them."""
+"""Beam search, with a model that one can read. α = 0 hides the length penalty, one beam hides the search."""
 
-from transformer_lessons.checks.catalogue.beam_mistakes import MISTAKES, Steps, assemble
-from transformer_lessons.checks.catalogue.small_models import (
-    NEARLY_ALL,
-    WATCHED,
-    Small,
-    in_evaluation,
-    in_training,
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from random import Random
+
+import torch
+
+from transformer_lessons.checks.catalogue.greedy import ENDLESS, LONG, SHORT, TINY, model
+from transformer_lessons.checks.definitions import Call, Requirement, Task, draws
+from transformer_lessons.decoding import evaluating
+
+# Greedy begins with 3, and the likeliest sentence with 4.
+TRAP = {1: {3: 0.55, 4: 0.45}, 3: {5: 0.4, 2: 0.3, 4: 0.3}, 4: {2: 0.9, 5: 0.1}, 5: {2: 0.6, 3: 0.4}}
+# A short sentence is the likeliest, a longer one has more for each of its tokens.
+LENGTHS = {1: {2: 0.4, 3: 0.6}, 3: {4: 0.9, 2: 0.1}, 4: {5: 0.9, 2: 0.1}, 5: {2: 0.7, 6: 0.3}, 6: {2: 1.0}}
+
+
+def chance(seed: int) -> dict:
+    """A table in which two or three tokens may follow each, one of them often the end."""
+    random, rows = Random(seed), {}
+    for before in (1, 3, 4, 5, 6):
+        after = random.sample((2, 3, 4, 5, 6), random.choice((2, 3)))
+        if 2 not in after and random.random() < 0.6:
+            after[0] = 2
+        cuts = sorted(random.sample(range(3, 98), len(after) - 1))
+        parts = [b - a for a, b in pairwise((0, *cuts, 100))]
+        rows[before] = {token: part / 100 for token, part in zip(after, parts, strict=True)}
+    return rows
+
+
+def beam(model, src, *, beam_size, length_penalty, max_length):
+    """The sentences that score highest, each found by itself."""
+
+    def lp(n):
+        return ((5 + n) / 6) ** length_penalty
+
+    eos, answers = model.config.eos_id, []
+    with evaluating(model), torch.no_grad():
+        for row in src:
+            real = row[row != model.config.pad_id]
+            alive, done = [(0.0, [model.config.bos_id])], []
+            for n in range(1, max_length + 1):
+                tokens = torch.tensor([y for _, y in alive])
+                log_p = model(real.expand(len(alive), -1), tokens)[:, -1].log_softmax(-1)
+                longer = []
+                for (before, y), steps in zip(alive, log_p.tolist(), strict=True):
+                    longer += [(before + step, [*y, token]) for token, step in enumerate(steps)]
+                longer.sort(key=lambda pair: pair[0], reverse=True)
+                ended = [pair for pair in longer[:beam_size] if pair[1][-1] == eos]
+                alive = [pair for pair in longer if pair[1][-1] != eos][:beam_size]
+                if n == max_length:
+                    ended = ended + alive
+                done += [(total / lp(n), y) for total, y in ended]
+                attainable = alive[0][0] / lp(max_length)
+                if done and attainable <= max(done)[0]:
+                    break
+            answers.append(max(done)[1][1:])
+    longest = max(len(y) for y in answers)
+    return torch.tensor([y + [model.config.pad_id] * (longest - len(y)) for y in answers])
+
+
+def call(
+    *tables: dict, size: int, alpha: float = 0.0, rows: tuple[int, ...] = (0,), max_length: int = 5
+) -> Call:
+    """Sentence n of a batch is told by the table `rows[n]`."""
+    src = torch.tensor([[len(tables) * 3 + row, 4] for row in rows])
+    return Call((model(*tables), src), {"beam_size": size, "length_penalty": alpha, "max_length": max_length})
+
+
+def each(*calls: Call) -> dict[str, Callable]:
+    """The same calls for the requirement and for the message."""
+
+    def small() -> Iterator[Call]:
+        return iter(calls)
+
+    return {"calls": draws(*calls), "small": small}
+
+
+# By chance, but such that what people get wrong is seen: seeds, beams, α, lengths.
+FOUND = (
+    *(
+        (0, 3, 2, 5),
+        (11, 2, 1, 5),
+        (11, 3, 1, 5),
+        (15, 2, 1, 3),
+        (12, 2, 2, 3),
+        (231, 2, 2, 5),
+        (243, 2, 2, 3),
+    ),
+    *((n, 2 + n % 2, 0.5 + n % 3, 4 + n % 2) for n in range(12)),
 )
-from transformer_lessons.checks.core import Draw, Probe, Requirement, Task
-from transformer_lessons.checks.guarded import beam
+UNPUNISHED = ((0, 2, 0, 5), (36, 2, 0, 5), (0, 3, 0, 3), *((n, 2 + n % 2, 0, 4 + n % 2) for n in range(12)))
 
-__all__ = ["TASK"]
-
-BEAM, STOPPING, PENALTY = "#ch15-beam", "#ch15-stopping", "#ch15-length-penalty"
-# Number, readiness to end and sureness of two small models that together tell all mistakes apart.
-EAGER, HESITANT = (62208, -0.5, 0.6), (11291, -2.0, 0.4)
-ROWS = 17
-
-
-def _sizes(seed: int) -> dict[str, int]:
-    return {"seed": seed, "rows": ROWS}
-
-
-def _options(beam_size: int, length_penalty: float, max_length: int) -> dict[str, float]:
-    return {"beam_size": beam_size, "length_penalty": length_penalty, "max_length": max_length}
-
-
-def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
-    eager, hesitant = (Small(n, s["seed"], ROWS, ending=e, sharp=sure) for n, e, sure in (EAGER, HESITANT))
-    rows, other_rows, other = eager.order[: s["rows"]], hesitant.order[: s["rows"]], (5, 3, 6)
-    model, src = eager.model(), eager.source(rows)
-    second = [hesitant.model(), hesitant.source(other_rows)]
-    third = [hesitant.model(other), hesitant.source(other_rows, other)]
-    training, evaluated = (eager.model(kind=kind, dropout=NEARLY_ALL) for kind in WATCHED)
-    return {
-        "one": Probe([model, src], _options(1, 0.0, 4)),
-        "several": Probe(second, _options(4, 0.0, 4)),
-        "penalty": Probe([model, src], _options(2, 2.5, 7)),
-        "wide": Probe(second, _options(hesitant.target_vocab + 2, 0.0, 4)),
-        "ids": Probe(third, _options(4, 2.5, 7)),
-        "training": Probe([training, src], _options(2, 1.0, 1), look=(0,), view=in_training),
-        "evaluation": Probe([evaluated, src], _options(2, 1.0, 1), look=(0,), view=in_evaluation),
-        "no_beam": Probe([model, src], _options(0, 1.0, 3), refused="beam_size=0"),
-        "negative": Probe([model, src], _options(2, -1.0, 3), refused="length_penalty=-1.0"),
-        "no_length": Probe([model, src], _options(2, 1.0, 0), refused="max_length=0"),
-    }
-
+GREEDY = [call(SHORT, size=1), call(TRAP, size=1), call(*TINY, size=1, rows=(0, 1)), call(LONG, size=1)]
+SEVERAL = [call(TRAP, size=2), call(LENGTHS, size=2), call(ENDLESS, size=2, max_length=4)]
+SEVERAL += [call(chance(n), size=size, alpha=alpha, max_length=most) for n, size, alpha, most in UNPUNISHED]
+PENALTY = [call(LENGTHS, size=2, alpha=alpha) for alpha in (1.0, 2.0, 0.6)]
+PENALTY += [call(chance(n), size=size, alpha=alpha, max_length=most) for n, size, alpha, most in FOUND]
+WIDE = [call(TRAP, size=9, max_length=3), call(LENGTHS, size=20)]
 
 TASK = Task(
     name="beam",
-    signature="beam(model, src, beam_size=…, length_penalty=…, max_length=…)",
+    right=[beam],
     arguments=("model", "src"),
-    returns=("tokens",),
-    reference=beam,
     requirements=(
         Requirement(
-            "returns",
-            "it returns one tensor of shape (batch, length), without bos_id.",
-            ("one",),
-            BEAM,
-            ("structure",),
+            "one",
+            "with one beam it is greedy decoding, sentence by sentence, with padding after the end mark",
+            points=0.5,
+            **each(*GREEDY),
+            anchor="beam",
         ),
-        Requirement("one", "with one beam it is greedy decoding.", ("one",), BEAM),
         Requirement(
             "values",
-            "the beam_size beginnings with the largest log p go on; what ends is a candidate if it is among the "
-            "beam_size best continuations; what max_length cuts off competes too.",
-            ("several",),
-            BEAM,
+            "several beams find sentences with a larger log p",
+            points=1.5,
+            **each(*SEVERAL, call(TRAP, LONG, size=2, rows=(1, 0))),
+            anchor="beam",
         ),
         Requirement(
             "penalty",
-            "finished sentences, and they alone, are compared by log p / ((5 + n)/6)^length_penalty.",
-            ("penalty",),
-            PENALTY,
+            "finished sentences are compared by log p / lp(n), leave no holes, and end the search when nothing "
+            "else can win",
+            points=1.5,
+            **each(*PENALTY),
+            anchor="length-penalty",
         ),
-        Requirement("wide", "as wide as the vocabulary and wider, it works too.", ("wide",), BEAM),
-        Requirement("ids", "the special tokens are those of model.config.", ("ids",), BEAM),
         Requirement(
-            "evaluation",
-            "the model decodes in evaluation mode, and is left in the mode it came in.",
-            ("training", "evaluation"),
-            "#ch15-wrong",
-        ),
-        Requirement("inputs", "src is left unchanged.", ("several",), BEAM, ("inputs",)),
-        Requirement(
-            "refusals",
-            "a beam_size or max_length below 1, and a negative length_penalty, are refused with ValueError.",
-            ("no_beam", "negative", "no_length"),
-            BEAM,
+            "wide",
+            "a beam may be wider than the vocabulary",
+            points=0.5,
+            **each(*WIDE),
+            anchor="beam",
+            needs="values",
         ),
     ),
-    sizes=_sizes,
-    small=(
-        {"seed": 0, "rows": 1},
-        {"seed": 1, "rows": 2},
-        {"seed": 2, "rows": 5},
-    ),
-    probes=_probes,
-    steps=Steps(),
-    assemble=assemble,
-    mistakes=MISTAKES,
 )

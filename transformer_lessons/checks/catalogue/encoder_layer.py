@@ -1,311 +1,182 @@
-"""The check of `EncoderLayer`: its requirements, the calls that probe them, and its known wrong wirings."""
+"""The encoder layer, and what the decoder layer's check shares with it.
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+Sub-layers whose weights are zero give their biases: so the stream is seen by itself, and what is dropped.
+"""
 
-from torch import Tensor, nn
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
-from transformer_lessons.checks.catalogue.layer_parts import (
-    PACKING,
-    RATE,
-    STREAM,
-    Packing,
-    PackingSteps,
-    example,
-    layer_sizes,
-    training,
-)
-from transformer_lessons.checks.core import Build, Draw, Mistake, Probe, Requirement, Task
-from transformer_lessons.checks.guarded import EncoderLayer, FeedForward, MultiHeadAttention
+import torch
+from torch import Tensor
 
-__all__ = ["INNER", "TASK"]
+from transformer_lessons.checks.catalogue.residual import added
+from transformer_lessons.checks.definitions import Call, Draw, Given, Requirement, Task
+from transformer_lessons.layers import AddAndNorm, EncoderLayer
 
-WIRING, SHAPES, WRONG = "#ch12-wiring", "#ch12-shapes", "#ch12-wrong"
+LAST = ("W_o.bias", "W_2.bias")  # what a sub-layer gives if all its weights are zero
+EACH = "for n, p in layer.named_parameters(): p.data = "
+SET = EACH + "(1 + n.count('cross')) * (torch.eye(3) if p.dim() > 1 else torch.ones(3) * ('norm.w' in n))"
+SILENT = EACH + "torch.ones_like(p) * ('norm.w' in n{})"
 
 
-def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
-    b, t, d = s["batch"], s["source"], s["heads"] * s["d_k"]
-    settings = {"d_model": d, "num_heads": s["heads"], "d_ff": s["d_ff"], "dropout": 0.0, "norm_first": False}
-    state = example(EncoderLayer, settings, draw)
-    halves = {name: tensor.float() for name, tensor in state.items()}
-    after, before = (
-        Build([settings | {"norm_first": first}], dtype="float64", state=state) for first in (False, True)
-    )
-    busy, wrong = settings | {"dropout": RATE}, settings | {"num_heads": d + 1}
-    busy_before = busy | {"norm_first": True}
-    x, cotangents = draw.normal(b, t, d), [draw.normal(b, t, d)]
-    first = ("", [draw.normal(b, t, d), draw.mask(b, 1, 1, t)], {})  # a call of which nothing may be kept
+def config(
+    d_model: int, num_heads: int, d_ff: int, *, norm_first: bool = False, dropout: float = 0.0
+) -> Given:
+    """A configuration of which a layer reads five things."""
+    sizes = {"d_model": d_model, "num_heads": num_heads, "d_ff": d_ff, "dropout": dropout}
+    said = ", ".join(f"{name}={value}" for name, value in sizes.items()) + ", norm_first=True" * norm_first
+    return Given("config", [{**sizes, "norm_first": norm_first}], f"TransformerConfig(7, 7, {said})")
+
+
+def shapes(d_model: int, d_ff: int, *attentions: str) -> dict[str, tuple[int, ...]]:
+    """The parameters of a layer."""
+    maps = {f"{a}.W_{letter}": (d_model, d_model) for a in attentions for letter in "qkvo"}
+    maps |= {"feed_forward.W_1": (d_ff, d_model), "feed_forward.W_2": (d_model, d_ff)}
+    norms = [f"add_norm_{name}.norm" for name in (*(a.split("_")[0] for a in attentions), "feed_forward")]
+    found = {f"{name}.weight": size for name, size in maps.items()}
+    found |= {f"{name}.bias": size[:1] for name, size in maps.items()}
+    return found | {f"{name}.{part}": (d_model,) for name in norms for part in ("weight", "bias")}
+
+
+def drawn(draw: Draw, sizes: dict[str, tuple[int, ...]]) -> dict[str, Tensor]:
+    """Weights like no others."""
+    return {name: draw.normal(*size) / size[-1] ** 0.5 for name, size in sizes.items()}
+
+
+def silent(sizes: dict[str, tuple[int, ...]], number: float) -> dict[str, Tensor]:
+    """Weights of zero, biases of a number where a sub-layer ends, and norms as they are at first."""
+    values = {name: number if name.endswith(LAST) else float("norm.weight" in name) for name in sizes}
+    return {name: torch.full(size, values[name]) for name, size in sizes.items()}
+
+
+def call(draw: Draw, *args: Tensor | None, attentions: tuple[str, ...], **options) -> Call:
+    """Four wide and two heads, with weights of its own."""
+    return Call(args, init=(config(6, 2, 5, **options),), state=drawn(draw, shapes(6, 5, *attentions)))
+
+
+def training(*args: Tensor, number: float, attentions: tuple[str, ...], norm_first: bool) -> Call:
+    """In training, with sub-layers that all give one number, of which half is dropped."""
+    given = config(4, 1, 4, dropout=0.5, norm_first=norm_first)
+    state, view = silent(shapes(4, 4, *attentions), number), added(args[0]) if number else None
+    return Call(args, init=(given,), state=state, training=True, view=view)
+
+
+def dropout(*sizes: tuple[int, ...], attentions: tuple[str, ...]) -> Callable[[Draw], list[Call]]:
+    """The stream is whole; what is added is dropped, or twice as large; and in evaluation nothing is."""
+
+    def calls(draw: Draw) -> list[Call]:
+        args = [draw.normal(*size, 4) for size in sizes]
+        found = [
+            training(*args, number=0.0, attentions=attentions, norm_first=first) for first in (False, True)
+        ]
+        found.append(training(*args, number=1.0, attentions=attentions, norm_first=True))
+        wide = [draw.normal(*size, 6) for size in sizes]
+        return [*found, call(draw, *wide, attentions=attentions, dropout=0.5)]
+
+    return calls
+
+
+def simple(*attentions: str) -> dict[str, Tensor]:
+    """All matrices the identity, those of cross-attention twice that, and all biases zero."""
     return {
-        "after": Probe([x], build=after, cotangents=cotangents),
-        "before": Probe([x], build=before, cotangents=cotangents),
-        "mask": Probe([x, draw.mask(b, 1, 1, t)], build=after),
-        "full_mask": Probe([x, draw.mask(b, s["heads"], t, t)], build=before),
-        **training(EncoderLayer, settings, state, [x], [draw.normal(30, t, d)]),
-        "float32": Probe([x.float()], build=Build([busy], state=halves, training=False)),
-        "evaluation_before": Probe([x], build=Build([busy_before], {}, "float64", state, False)),
-        "again": Probe([x], build=replace(before, earlier=(first,)), note="the second call"),
-        # In float32, as the layer is: nothing else is to be refused.
-        "heads": Probe([x.float()], build=Build([wrong]), refused="heads that do not divide d_model"),
+        name: (1 + name.count("cross"))
+        * (torch.eye(3) if len(size) > 1 else torch.ones(3) * ("norm.w" in name))
+        for name, size in shapes(3, 3, *attentions).items()
     }
 
 
-@dataclass(frozen=True)
-class Steps(PackingSteps):
-    """What a mistake may replace; together, the right answer."""
+def small(
+    *others: Tensor | None, masks: tuple = (None,), attentions: tuple[str, ...], **options
+) -> Callable[[], Iterator[Call]]:
+    """Cases with `simple` weights."""
+    state = simple(*attentions)
 
-    heads: Callable = lambda settings: settings["num_heads"]
-    inner: Callable = lambda settings: {
-        "attention": 0.0,
-        "feed_forward": 0.0,
-    }  # dropout within the sub-layers
-    attend: Callable = lambda attention, y, mask: attention(y, mask=mask)
-    # In pre-norm, y is x normalised.
-    ask: Callable = lambda attend, attention, y, x, mask: attend(attention, y, mask)
-    transform: Callable = lambda feed_forward, y: feed_forward(y)
-    second: Callable = lambda layer: layer.add_norm_feed_forward
-    order: Callable = lambda x, one, two: two(one(x))
-    end: Callable = lambda layer, x, y: y
+    def cases() -> Iterator[Call]:
+        for rows in ([[0, 3, 6]], [[0, 1, 2], [1, 0, 0]], [[2, 0, 1], [0, 0, 1]]):
+            for mask in masks:
+                args = torch.tensor([rows]).float(), *others, *(() if mask is None else (torch.tensor(mask),))
+                yield Call(args, init=(config(3, 1, 3, **options),), state=state, setting=SET)
+
+    return cases
 
 
-def assemble(steps: Steps) -> type[nn.Module]:
-    """The encoder layer in these steps."""
+def small_training(*others: Tensor, attentions: tuple[str, ...]) -> Callable[[], Iterator[Call]]:
+    """Nothing is added to the stream; and of what is, next to everything is dropped."""
 
-    class Layer(nn.Module):
-        def __init__(self, settings):
-            super().__init__()
-            d_model, inner = settings["d_model"], steps.inner(settings)
-            heads = steps.heads(settings)
-            self.norm_first = settings["norm_first"]
-            self.self_attention = MultiHeadAttention(d_model, heads, dropout=inner["attention"])
-            self.feed_forward = FeedForward(d_model, settings["d_ff"], dropout=inner["feed_forward"])
-            self.add_norm_self = Packing(d_model, settings["dropout"])
-            self.add_norm_feed_forward = Packing(d_model, settings["dropout"])
+    def cases() -> Iterator[Call]:
+        args = torch.tensor([[[0.0, 3.0, 6.0]]]), *others
+        for number, rate, first in ((0.0, 0.5, False), (0.0, 0.5, True), (1.0, 0.999, True)):
+            given, state = (
+                config(3, 1, 3, dropout=rate, norm_first=first),
+                silent(shapes(3, 3, *attentions), number),
+            )
+            said = SILENT.format(f" or n.endswith({LAST})" if number else "")
+            yield Call(args, init=(given,), state=state, training=True, setting=said)
 
-        def forward(self, x, mask=None):
-            def attend(y):
-                return steps.ask(steps.attend, self.self_attention, y, x, mask)
-
-            def transform(y):
-                return steps.transform(self.feed_forward, y)
-
-            def one(x):
-                return steps.around(self.add_norm_self, x, attend, self.norm_first)
-
-            def two(x):
-                return steps.around(steps.second(self), x, transform, self.norm_first)
-
-            return steps.end(self, x, steps.order(x, one, two))
-
-    return Layer
+    return cases
 
 
-def _no_activation(feed_forward: nn.Module, y: Tensor) -> Tensor:
-    return feed_forward.W_2(feed_forward.W_1(y))
+ONE = {"attentions": ("self_attention",)}
+KEYS = [[[[True, False]]]]
 
 
-def _inverted(attention: nn.Module, y: Tensor, mask: Tensor | None) -> Tensor:
-    return attention(y, mask=None if mask is None else ~mask)
+def masked(draw: Draw) -> list[Call]:
+    """The first positions when the last one changes, which is hidden, and when another one does."""
+    mask = torch.tensor([True, True, False]).expand(2, 1, 1, 3)
+    plain = call(draw, draw.normal(2, 3, 6), mask, **ONE)
+    return [replace(plain, twin=changed_at(plain, 0, place), view=lambda y: y[:, :1]) for place in (2, 1)]
 
 
-def _kept(attention: nn.Module, y: Tensor, mask: Tensor | None) -> Tensor:
-    attention.kept = mask if mask is not None else getattr(attention, "kept", None)
-    return attention(y, mask=attention.kept)
+def changed_at(call: Call, argument: int, place: int) -> tuple:
+    """The call's arguments, one of them changed at one position."""
+    args = list(call.args)
+    args[argument] = args[argument].clone()
+    args[argument][:, place] = args[argument][:, place].flip(-1) + 1
+    return tuple(args)
 
 
-def _inner(attention: bool, feed_forward: bool) -> Callable:
-    return lambda settings: {
-        "attention": attention * settings["dropout"],
-        "feed_forward": feed_forward * settings["dropout"],
-    }
+def plain(*, norm_first: bool = False) -> Callable[[Draw], list[Call]]:
+    """Two sentences of three positions."""
+    return lambda draw: [call(draw, draw.normal(2, 3, 6), norm_first=norm_first, **ONE) for _ in range(2)]
 
-
-INNER = Mistake(
-    "inner_dropout",
-    "you drop within a sub-layer, or what it reads, as well; dropout falls on what it gives, and only there",
-    "nn.TransformerEncoderLayer hands its dropout to all of them.",
-    "Nothing shows in evaluation; in training there is more noise than the setting says.",
-    "#ch12-proof",
-    ({"inner": _inner(True, True)}, {"inner": _inner(True, False)}, {"inner": _inner(False, True)}),
-)
-
-WIRINGS = (
-    Mistake(
-        "mask_ignored",
-        "you never use mask",
-        "The first tests have no padding, and nothing fails without it.",
-        "Real tokens average in padding, so a sentence's output depends on its batch-mates.",
-        WIRING,
-        ({"attend": lambda attention, y, mask: attention(y)},),
-    ),
-    Mistake(
-        "mask_inverted",
-        "you invert the mask; here and in the package True means “may attend”",
-        "nn.MultiheadAttention and nn.TransformerEncoderLayer take masks the other way round.",
-        "Tokens see the padding and nothing else.",
-        "#ch12-proof",
-        ({"attend": _inverted},),
-    ),
-    Mistake(
-        "mask_kept",
-        "without a mask you use that of an earlier call; a call without one hides nothing",
-        "The mask was made an attribute of the module.",
-        "What a sentence gives depends on which batch came before.",
-        WIRING,
-        ({"attend": _kept},),
-    ),
-    Mistake(
-        "causal_encoder",
-        "you made the encoder's self-attention causal; in an encoder every position sees all others",
-        "The line was copied from the decoder.",
-        "Source tokens know nothing of what follows them, and no number of layers repairs that.",
-        WRONG,
-        ({"attend": lambda attention, y, mask: attention(y, mask=mask, is_causal=True)},),
-    ),
-    Mistake(
-        "tuple_as_tensor",
-        "you use attention's pair (output, weights) as if it were a tensor",
-        "Attention returned its weights as well, and nobody unpacked them.",
-        "Python complains where the pair is first used, inside dropout or the sum.",
-        WIRING,
-        (
-            {"attend": lambda attention, y, mask: attention(y, mask=mask, need_weights=True)},
-            {
-                "attend": lambda attention, y, mask: attention(y, mask=mask, need_weights=True),
-                "drop": lambda dropout, y, norm_first: y,
-            },
-        ),
-    ),
-    Mistake(
-        "num_heads_ignored",
-        "your attention has another number of heads than num_heads says",
-        "A default or a constant was left where the setting belongs, and all shapes are right.",
-        "Weights of another model load without complaint and give other outputs.",
-        SHAPES,
-        ({"heads": lambda settings: 1}, {"heads": lambda settings: settings["d_model"]}),
-    ),
-    Mistake(
-        "partly_normalised",
-        "with norm_first, attention's queries, keys and values are not all of the normalised vectors",
-        "The lambda's own argument is used once, and x, from outside, for the other two.",
-        "Post-norm is right; in pre-norm queries are compared with keys of another size.",
-        WRONG,
-        (
-            {"ask": lambda attend, attention, y, x, mask: attention(y, x, x, mask=mask)},
-            {"ask": lambda attend, attention, y, x, mask: attention(x, y, y, mask=mask)},
-            {"ask": lambda attend, attention, y, x, mask: attention(y, y, x, mask=mask)},
-        ),
-    ),
-    Mistake(
-        "feed_forward_missing",
-        "you never call the feed-forward network",
-        "Attention looks like the whole layer.",
-        "Half of the parameters get no gradient.",
-        WIRING,
-        ({"order": lambda x, one, two: one(x)},),
-    ),
-    Mistake(
-        "attention_missing",
-        "you overwrite what attention gave: the second sub-layer reads the layer's input again",
-        "y = first(x), then second(x): the wrong variable is passed on.",
-        "Positions never meet, and attention's parameters get no gradient.",
-        WRONG,
-        ({"order": lambda x, one, two: two(x)},),
-    ),
-    Mistake(
-        "order_exchanged",
-        "you call the feed-forward network first; attention comes first",
-        "The sum of the two looks symmetric.",
-        "Shapes, names and parameter counts are right, and all numbers differ.",
-        WIRING,
-        ({"order": lambda x, one, two: one(two(x))},),
-    ),
-    Mistake(
-        "in_parallel",
-        "both sub-layers read the layer's input and are added up; here the second reads what the first gave",
-        "Some models since do it so, for speed.",
-        "The feed-forward network never sees what attention found.",
-        WIRING,
-        ({"order": lambda x, one, two: one(x) + two(x) - x}, {"order": lambda x, one, two: one(x) + two(x)}),
-    ),
-    Mistake(
-        "norm_shared",
-        "both sub-layers use one norm; each has its own",
-        "One object was made where two belong, or one name was copied.",
-        "The second norm's parameters get no gradient.",
-        WIRING,
-        ({"second": lambda layer: layer.add_norm_self},),
-    ),
-    Mistake(
-        "input_added_at_the_end",
-        "you add the layer's input once more at the end; each sub-layer has its own sum and that is all",
-        "A residual connection around the whole layer sounds like more of a good thing.",
-        "The output is the input too large.",
-        WIRING,
-        ({"end": lambda layer, x, y: x + y},),
-    ),
-    Mistake(
-        "no_activation",
-        "your feed-forward network has no ReLU",
-        "Two linear maps in a row look like a network.",
-        "They collapse into one linear map.",
-        "#ch12-by-hand",
-        ({"transform": _no_activation},),
-    ),
-    INNER,
-)
 
 TASK = Task(
     name="encoder_layer",
-    signature="EncoderLayer(settings)(x, mask=None)",
+    right=[AddAndNorm, EncoderLayer],
     arguments=("x", "mask"),
-    returns=("output",),
-    reference=assemble(Steps()),
     requirements=(
         Requirement(
-            "returns", "it returns one tensor, of the input's shape.", ("after",), SHAPES, ("structure",)
+            "wiring",
+            "self-attention comes first, then the feed-forward network, each in an Add & Norm of its own",
+            points=1.5,
+            calls=plain(),
+            small=small(**ONE),
+            anchor="layers-wiring",
         ),
         Requirement(
-            "post_norm",
-            "y = AddNorm(x, SelfAttention), output = AddNorm(y, FFN), post-norm.",
-            ("after",),
-            WIRING,
-        ),
-        Requirement("pre_norm", "the same with norm_first, pre-norm.", ("before",), WIRING),
-        Requirement(
-            "mask", "mask hides positions from every other one.", ("mask", "full_mask", "again"), WIRING
+            "pre_norm",
+            "with norm_first, each sub-layer reads its norm of the stream and adds to the stream",
+            points=0.5,
+            calls=plain(norm_first=True),
+            small=small(norm_first=True, **ONE),
+            anchor="add-and-norm",
         ),
         Requirement(
-            "gradients",
-            "gradients reach the input and all parameters.",
-            ("after", "before"),
-            WRONG,
-            ("gradients", "parameters"),
+            "mask",
+            "the mask hides keys from every query",
+            points=0.5,
+            calls=masked,
+            small=small(masks=(KEYS,), **ONE),
+            anchor="layers-wrong",
         ),
-        STREAM,
         Requirement(
             "dropout",
-            "in training, what each sub-layer gives is dropped with probability p or divided by 1 − p.",
-            ("training_self_attention", "training_feed_forward", "training_after"),
-            "#ch11-add-and-norm",
+            "in training, dropout falls on what each sub-layer gives, before the sum, and on nothing else",
+            points=0.5,
+            calls=dropout((2, 8), **ONE),
+            small=small_training(**ONE),
+            anchor="residuals-wrong",
+            needs="wiring",
         ),
-        Requirement(
-            "evaluation",
-            "in evaluation nothing is dropped.",
-            ("float32", "evaluation_before"),
-            "#ch11-add-and-norm",
-        ),
-        Requirement(
-            "dtype", "the output has the dtype of the input.", ("after", "float32"), SHAPES, ("dtype",)
-        ),
-        Requirement(
-            "inputs", "the input is left unchanged.", ("after", "before"), "#ch11-wrong", ("inputs",)
-        ),
-        Requirement("refusals", "heads that do not divide d_model are refused.", ("heads",), SHAPES),
     ),
-    sizes=layer_sizes,
-    small=({"batch": 1, "source": 2, "target": 1, "heads": 1, "d_k": 2, "d_ff": 1},),
-    probes=_probes,
-    steps=Steps(),
-    assemble=assemble,
-    mistakes=(*PACKING, *WIRINGS),
 )

@@ -1,218 +1,154 @@
-"""The check of `MultiHeadAttention`: its requirements, and the calls that probe them."""
+"""Multi-head attention. One head hides how heads are split; three arguments hide the defaults."""
 
-import random
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.catalogue.multi_head_mistakes import MISTAKES
-from transformer_lessons.checks.catalogue.multi_head_steps import Steps, assemble
-from transformer_lessons.checks.core import Build, Draw, Probe, Requirement, Task
+from transformer_lessons.attention import MultiHeadAttention, scaled_dot_product_attention
+from transformer_lessons.checks.definitions import Call, Draw, Remark, Requirement, Task
 
-__all__ = ["TASK"]
-
-LOOP, RESHAPE, CLASS, CROSS = "#ch07-loop", "#ch07-reshape", "#ch07-class", "#ch07-cross"
-MASKS, WRONG = "#ch05-masks", "#ch07-wrong"
+NAMES = ("W_q", "W_k", "W_v", "W_o")
+EYES = "for p in layer.parameters(): p.data = torch.eye(len(p)) if p.dim() == 2 else torch.zeros(len(p))"
+EVEN = "for n, p in enumerate(layer.parameters(), 2): p.data = torch.zeros(2) if n % 2 else n * torch.eye(2)"
 
 
-def _sizes(seed: int) -> dict[str, int]:
-    """Distinct primes; two positions or two heads would be too few to tell some mistakes apart."""
-    queries, keys, heads = random.Random(seed).sample([3, 5, 7], 3)
-    batch, d_k = random.Random(seed + 1).sample([2, 11], 2)
-    return {"batch": batch, "queries": queries, "keys": keys, "heads": heads, "d_k": d_k}
+def multiples(width: int, *factors: float, bias: float = 0.0) -> dict[str, Tensor]:
+    """Of the identity, for W_q, W_k, W_v and W_o."""
+    matrices = {f"{n}.weight": f * torch.eye(width) for n, f in zip(NAMES, factors, strict=True)}
+    return matrices | {f"{n}.bias": torch.full((width,), bias) for n in NAMES}
 
 
-def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
-    b, q, k, h = s["batch"], s["queries"], s["keys"], s["heads"]
-    d = h * s["d_k"]
-    state = {}
-    for letter in "qkvo":
-        state[f"W_{letter}.weight"] = draw.normal(d, d) / 4
-        state[f"W_{letter}.bias"] = draw.normal(d)
-    loaded = Build([d, h], dtype="float64", state=state, training=False)
-    single = Build([d, h], state={name: tensor.float() for name, tensor in state.items()}, training=False)
-    x, memory, other = draw.normal(b, q, d), draw.normal(b, k, d), draw.normal(b, k, d)
-    back = [draw.normal(b, q, d)]
-    before = [draw.normal(b, q, d), draw.normal(b, q, d), None, draw.mask(b, 1, q, q)]
-    used = replace(loaded, earlier=(("", before, {}),))
-    per_head, empty = draw.mask(b, h, q, k), draw.mask(b, 1, q, k)
-    empty[..., 0, :] = False
-    grid = draw.mask(q, k)
-    grid[-1] = grid[0].roll(1)  # not the same for all queries
-    asked = {"need_weights": True}
-    return {
-        "self": Probe([x], build=loaded, cotangents=back),
-        "names": Probe([], build=Build([d, h]), method="state", view=_shapes),
-        "one_head": Probe([x[:1]], build=replace(loaded, args=[d, 1]), note="one sentence and one head"),
-        "cross": Probe([x, memory], {"need_weights": False}, build=replace(loaded, training=True)),
-        "three": Probe([x, memory, other], build=loaded),
-        "masked": Probe([x, memory, other, per_head], build=loaded, cotangents=back),
-        "padding": Probe([x, memory, None, draw.mask(b, 1, 1, k)], build=loaded),
-        "causal": Probe([x], {"mask": torch.ones(1, 1, q, q, dtype=torch.bool).tril()}, build=loaded),
-        "weights": Probe([x, memory, None, per_head], asked, build=loaded, view=_with_weights),
-        "bare_weights": Probe(
-            [x[:1, :1], memory[:1]], asked, build=loaded, view=_with_weights, note="one query, and no mask"
-        ),
-        "float32": Probe([x.float(), memory.float()], build=single),
-        "empty": Probe([x, memory, other, empty], build=loaded, cotangents=back),
-        # As many sentences as queries, or as heads: a mask that meets the wrong axis raises no error.
-        "two_axes": Probe([draw.normal(q, q, d), draw.normal(q, k, d), None, grid], build=loaded),
-        "three_axes": Probe(
-            [draw.normal(h, q, d), draw.normal(h, k, d), None, draw.mask(h, q, k)], build=loaded
-        ),
-        "head_padding": Probe([x, memory, None, draw.mask(b, h, 1, k)], build=loaded),
-        "again": Probe(
-            [x, draw.normal(b, q, d)], build=used, note="the second call, without the first one's mask"
-        ),
-        "low": Probe([x, _low(draw, b, k, d), other, draw.mask(b, 1, 1, k)], build=loaded),
-        **_refused(s, draw, loaded),
-    }
+def weights(draw: Draw, d_model: int) -> dict[str, Tensor]:
+    """Four projections; their biases are zero, so that those who have none are right."""
+    matrices = {f"{n}.weight": draw.normal(d_model, d_model) / d_model**0.5 for n in NAMES}
+    return matrices | {f"{n}.bias": torch.zeros(d_model) for n in NAMES}
 
 
-def _low(draw: Draw, b: int, k: int, d: int) -> Tensor:
-    """Keys in one direction: half of all queries find scores far below −1e4, the others far above."""
-    return draw.normal(b, 1, d) * torch.linspace(2e4, 4e4, k, dtype=torch.float64)[:, None]
+def call(
+    draw: Draw,
+    heads: int,
+    d_k: int,
+    queries: int = 3,
+    keys: int | None = None,
+    *,
+    mask: Tensor | None = None,
+    other_values: bool = False,
+    given: int = 3,
+) -> Call:
+    """Two sentences; as many of query, key and value as are given. Without keys, they are the queries."""
+    d_model = heads * d_k
+    query = draw.normal(2, queries, d_model)
+    key = draw.normal(2, keys, d_model) if keys else query
+    value = draw.normal(2, keys, d_model) if other_values else key
+    kwargs, state = {} if mask is None else {"mask": mask}, weights(draw, d_model)
+    return Call((query, key, value)[:given], kwargs, init=(d_model, heads), state=state)
 
 
-def _refused(s: dict[str, int], draw: Draw, loaded: Build) -> dict[str, Probe]:
-    b, q, k, d = s["batch"], s["queries"], s["keys"], s["heads"] * s["d_k"]
-    x, memory, wide = draw.normal(b, q, d), draw.normal(b, k, d), draw.normal(b, q, d + 1)
-    return {
-        "remainder": Probe([x], build=Build([d, d - 1]), refused=f"num_heads={d - 1} for d_model={d}"),
-        "no_head": Probe([x], build=Build([d, 0]), refused="num_heads=0"),
-        "negative": Probe([x], build=Build([d, -1]), refused="num_heads=-1"),
-        "lonely_value": Probe([x, None, draw.normal(b, q, d)], build=loaded, refused="a value without a key"),
-        "wide": Probe([wide], build=loaded, refused=f"a query of width {d + 1}, not {d}"),
-        "wide_query": Probe(
-            [wide, memory, memory],
-            build=loaded,
-            refused=f"a query of width {d + 1}, not {d}, with other keys",
-        ),
-        "wide_key": Probe(
-            [x, draw.normal(b, k, d + 1), memory], build=loaded, refused=f"a key of width {d + 1}, not {d}"
-        ),
-        "wide_value": Probe(
-            [x, memory, draw.normal(b, k, d + 1)], build=loaded, refused=f"a value of width {d + 1}, not {d}"
-        ),
-    }
+def output(draw: Draw) -> list[Call]:
+    """One head."""
+    return [call(draw, 1, 5), call(draw, 1, 2, queries=1)]
 
 
-def _shapes(state: dict) -> dict:
-    names = (
-        "its parameters should be those of four nn.Linear, W_q, W_k, W_v and W_o, from d_model to d_model "
-        "features and with biases"
-    )
-    return {names: {name: list(state[name].shape) for name in sorted(state)}}
+def heads(draw: Draw) -> list[Call]:
+    """Several; among them as many as positions, or as features of each."""
+    return [call(draw, *sizes) for sizes in ((2, 3), (3, 2, 5), (3, 3, 3), (2, 2, 2))]
 
 
-def _with_weights(result: object) -> dict:
-    is_pair = isinstance(result, list) and len(result) == 2 and all(isinstance(x, Tensor) for x in result)
-    output, weights = result if is_pair else (None, None)
-    return {
-        "with need_weights=True it should return a tuple (output, weights)": is_pair,
-        "with need_weights=True the output should be what it is without": output,
-        "the weights should be those of every head, (batch, heads, queries, keys)": weights,
-    }
+def cross(draw: Draw) -> list[Call]:
+    """Keys of another sentence, values of a third."""
+    calls = [call(draw, 1, 5, given=1), call(draw, 1, 5, 3, 4), call(draw, 1, 5, 3, 4, given=2)]
+    calls += [call(draw, 1, 3, 3, 3, given=2), call(draw, 1, 5, 3, 4, other_values=True)]
+    return [*calls, call(draw, 1, 3, 3, 3, other_values=True)]
 
 
-def _small(queries: int, keys: int, d_k: int) -> dict[str, int]:
-    return {"batch": 1, "queries": queries, "keys": keys, "heads": 2, "d_k": d_k}
+def mask(draw: Draw) -> list[Call]:
+    """With all axes, without those of batch and heads, and of padding."""
+    padding = torch.tensor([[True, True, False], [True, True, True]])[:, None, None, :]
+    masks = draw.mask(2, 1, 3, 3), torch.ones(3, 3, dtype=torch.bool).tril(), padding
+    return [call(draw, 1, 5, mask=one) for one in masks]
+
+
+def gradients(draw: Draw) -> list[Call]:
+    """Of the inputs and all parameters."""
+    return [call(draw, 2, 3), call(draw, 2, 3, 3, 3, other_values=True)]
+
+
+def small(num_heads: int, *others: list, mask: list | None = None) -> Callable[[], Iterator[Call]]:
+    """Identities for weights: attention of the rows. Then weights not alike, and heads of two features."""
+    kwargs = {} if mask is None else {"mask": torch.tensor(mask)}
+
+    def case(x: list, setting: str = EYES, factors: tuple[float, ...] = (1, 1, 1, 1)) -> Call:
+        args = tuple(torch.tensor([rows]).float() for rows in (x, *others))
+        init = len(x[0]), num_heads
+        return Call(args, kwargs, init=init, state=multiples(len(x[0]), *factors), setting=setting)
+
+    def cases() -> Iterator[Call]:
+        yield from map(case, ([[0, 2], [2, 0]], [[1, 0], [3, 1]], [[2, 1], [0, 3]]))
+        yield case([[0, 1], [1, 0]], EVEN, (2, 4, 6, 8))
+        if not others:
+            yield case([[0, 1, 0, 0], [2, 0, 0, 1]])
+
+    return cases
 
 
 TASK = Task(
     name="multi_head",
-    signature="MultiHeadAttention(d_model, num_heads)(query, key=None, value=None, mask=None, *, "
-    "need_weights=False)",
+    right=[scaled_dot_product_attention, MultiHeadAttention],
     arguments=("query", "key", "value", "mask"),
-    returns=("output",),
-    reference=assemble(Steps()),
+    roles={
+        "W_q": "q wq query queries toq qkv",
+        "W_k": "k wk key keys tok qkv kv",
+        "W_v": "v wv value values tov qkv kv",
+        "W_o": "o wo out output proj projection fc dense final merge concat",
+    },
     requirements=(
         Requirement(
-            "parameters",
-            "its parameters are those of four nn.Linear: W_q, W_k, W_v and W_o, d_model to d_model.",
-            ("names",),
-            CLASS,
+            "output",
+            "queries, keys and values are projected, attended to, and projected once more",
+            points=1.5,
+            calls=output,
+            small=small(1),
+            anchor="heads-class",
         ),
         Requirement(
-            "returns",
-            "it returns one tensor of the query's shape.",
-            ("self", "cross", "one_head"),
-            CLASS,
-            ("structure",),
-        ),
-        Requirement(
-            "values",
-            "each head attends with its own d_k features of the three projections; what the heads find stands "
-            "side by side and goes through W_o.",
-            ("self", "one_head", "again"),
-            LOOP,
+            "heads",
+            "each head has its own d_model / num_heads features of every position",
+            points=2,
+            calls=heads,
+            small=small(2),
+            anchor="reshape",
         ),
         Requirement(
             "cross",
-            "keys and values may come from elsewhere and in another number; the value is the key unless given.",
-            ("cross", "three"),
-            CROSS,
+            "keys and values may be others than the queries, of another length; values are the keys unless given",
+            points=1,
+            calls=cross,
+            small=small(1, [[1, 0], [0, 1], [3, 0]]),
+            anchor="heads-cross",
         ),
         Requirement(
             "mask",
-            "a mask hides keys where it is False, whatever the scores are, and broadcasts to (batch, heads, "
-            "queries, keys).",
-            ("padding", "causal", "masked", "two_axes", "three_axes", "head_padding", "low"),
-            CROSS,
+            "the mask hides keys from every head",
+            points=1,
+            calls=mask,
+            small=small(1, mask=[[True, False], [True, True]]),
+            anchor="masks",
         ),
         Requirement(
             "gradients",
-            "gradients reach the three inputs and all parameters.",
-            ("masked", "self"),
-            "#ch07-proof",
-            ("gradients", "parameters"),
-        ),
-        Requirement(
-            "weights",
-            "with need_weights=True it returns (output, weights), the weights of each head.",
-            ("weights", "bare_weights"),
-            CLASS,
-        ),
-        Requirement(
-            "dtype", "the output has the dtype of the inputs.", ("float32", "self"), CLASS, ("dtype",)
-        ),
-        Requirement(
-            "inputs",
-            "the caller's tensors are left unchanged.",
-            ("masked", "padding"),
-            CLASS,
-            ("inputs",),
-        ),
-        Requirement(
-            "empty_rows",
-            "where a query may attend to nothing the heads find zeros: the output is W_o's bias, not NaN.",
-            ("empty",),
-            MASKS,
-            ("gradients", "parameters"),
-        ),
-        Requirement(
-            "refusals",
-            "a num_heads below 1 or that does not divide d_model, a value without a key, and inputs of another "
-            "width than d_model are refused with ValueError.",
-            (
-                "remainder",
-                "no_head",
-                "negative",
-                "lonely_value",
-                "wide",
-                "wide_query",
-                "wide_key",
-                "wide_value",
-            ),
-            CLASS,
+            "gradients reach the inputs and all parameters",
+            points=0.5,
+            calls=gradients,
+            small=small(1),
+            anchor="heads-class",
+            backward=True,
         ),
     ),
-    sizes=_sizes,
-    small=(_small(1, 2, 1), _small(2, 3, 1), _small(2, 3, 2), {**_small(3, 5, 2), "batch": 2}),
-    probes=_probes,
-    steps=Steps(),
-    assemble=assemble,
-    mistakes=MISTAKES,
-    essential=17,  # all but the refusals
+    remarks=(
+        Remark(
+            "your projections have no biases; the trained translator's have.",
+            Call((torch.ones(1, 1, 2),), init=(2, 1), state=multiples(2, 1, 1, 1, 1, bias=1.0)),
+        ),
+    ),
 )

@@ -1,181 +1,132 @@
-"""The check of `TokenEmbedding`: its requirements, the calls that probe them, and the known wrong ways."""
+"""The token embedding. Directions hide the factor, rows all alike hide the look-up."""
 
-import math
-import random
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 
-from transformer_lessons.checks.catalogue.token_embedding_mistakes import MISTAKES, Steps, assemble
-from transformer_lessons.checks.core import Build, Draw, Probe, Requirement, Task
-from transformer_lessons.checks.guarded import TokenEmbedding
+from transformer_lessons.checks.definitions import Call, Draw, Remark, Requirement, Task, draws
+from transformer_lessons.embeddings import TokenEmbedding
 
-__all__ = ["TASK"]
-
-LOOKUP, SCALE, INPUT, WRONG = "#ch02-lookup", "#ch02-scale", "#ch02-input", "#ch02-wrong"
-STARTS = {
-    "a row": "at first, a row of the weight is zeros throughout",
-    "constant": "at first, all entries of the weight are the same",
-    "off centre": "at first, the weight's entries have another mean than 0",
-    "1": "at first, the weight's entries have variance 1, not 1/d_model",
-    "1/d²": "at first, the weight's entries have variance 1/d_model², not 1/d_model",
-    "0.02": "at first, the weight's entries have standard deviation 0.02, not √(1/d_model)",
-    "xavier": "at first, the weight's entries have variance 2/(vocab_size + d_model), not 1/d_model",
-    "larger": "at first, the weight's entries have a variance above 1/d_model",
-    "smaller": "at first, the weight's entries have a variance below 1/d_model",
-}
+SET = "for p in layer.parameters(): p.data = torch."
 
 
-def _sizes(seed: int) -> dict[str, int]:
-    batch, length, width, vocab = random.Random(seed).sample([3, 5, 7, 11, 13], 4)
-    if width == 3:  # the root of which, rounded down, is 1: no factor
-        batch, width = width, batch
-    return {"batch": batch, "length": length, "width": width, "vocab": vocab}
+def call(weight: Tensor, ids: Tensor, **options) -> Call:
+    """A layer with these rows."""
+    return Call((ids,), init=tuple(weight.shape), state={"weight": weight}, **options)
 
 
-def _one() -> dict:
-    return {"weight": torch.tensor([[0.5]])}
+def directions(vectors: Tensor) -> Tensor:
+    """Vectors of length 1."""
+    return F.normalize(vectors, dim=-1)
 
 
-def _probes(s: dict[str, int], draw: Draw) -> dict[str, Probe]:
-    b, t, d, v = s["batch"], s["length"], s["width"], s["vocab"]
-    weight, ids = draw.normal(v, d), draw.integers(0, v - 1, b, t)
-    ids[0, :2] = 0  # the first row is like any other, and it comes more than once; the last one never comes
-    built = Build([v, d], state={"weight": weight.float()})
-    double = Build([v, d], dtype="float64", state={"weight": weight})
-    used = Build([v, d], state={"weight": weight.float()}, earlier=(("", [ids], {}),))
-    trained = (("", [ids], {}), ("load_state_dict", [{"weight": weight.flip(0).float()}], {"strict": False}))
-    learned = replace(built, training=False, earlier=trained)
-    below, further, beyond, above = ids.clone(), ids.clone(), ids.clone(), ids.clone()
-    # In the last sentence, or in the first one; in its last place, in the first one, or in the middle.
-    below[-1, -1], further[0, 0], beyond[0, t // 2], above[0, -1] = -1, -2, v, v + 1
-    return {
-        "loaded": Probe([ids], build=built, cotangents=[draw.normal(b, t, d, dtype=torch.float32)]),
-        "learned": Probe([ids], build=learned, note="in use, after the weight has changed"),
-        "start": Probe([], build=Build([211, 101]), method="state", view=_drawn),
-        "start_narrow": Probe([], build=Build([211, 67]), method="state", view=_drawn),
-        "int32": Probe([ids[:1, :1].to(torch.int32)], build=built),
-        "float64": Probe([ids], build=double),
-        "again": Probe([ids], build=used, note="the second call"),
-        "smallest": Probe([torch.zeros(1, 1, dtype=torch.int64)], build=Build([1, 1], state=_one())),
-        "negative": Probe([below], build=built, refused="an id of -1"),
-        "negative_in_use": Probe(
-            [below], build=replace(built, training=False), refused="an id of -1, in use"
-        ),
-        "further_below": Probe([further], build=built, refused="an id of -2"),
-        "beyond": Probe([beyond], build=built, refused=f"an id of {v} with vocab_size={v}"),
-        "further_beyond": Probe([above], build=used, refused=f"an id of {v + 1} with vocab_size={v}"),
-        "one_axis": Probe([ids[0]], build=built, refused=f"ids of shape ({t},), without a batch axis"),
-        "floats": Probe([ids.float()], build=built, refused="ids of floating-point numbers"),
-        "doubles": Probe([ids.double()], build=built, refused="ids of type float64"),
-        "no_tokens": Probe([], build=Build([0, d]), method="state", refused="vocab_size=0"),
-        "no_width": Probe([], build=Build([v, 0]), method="state", refused="d_model=0"),
-        "three_axes": Probe([ids[None]], build=built, refused="ids of three axes"),
-        "negative_tokens": Probe([], build=Build([-v, d]), method="state", refused=f"vocab_size={-v}"),
-        "negative_width": Probe([], build=Build([v, -d]), method="state", refused=f"d_model={-d}"),
-        "negative_sizes": Probe(
-            [], build=Build([-v, -d]), method="state", refused=f"both sizes, {-v} and {-d}"
-        ),
-        "empty": Probe([ids[:0]], build=built, note="no sentences"),
-        "no_ids": Probe([ids[:, :0]], build=built, note="sentences without tokens"),
-    }
+def rows(draw: Draw) -> list[Call]:
+    """Their directions, whatever the factor; the last row never comes."""
+    given = [
+        (7, 5, draw.integers(0, 6, 3, 4)),
+        (8, 6, draw.integers(0, 7, 1, 2)),
+        (5, 3, torch.tensor([[0, 3]])),
+    ]
+    return [call(draw.normal(v, d), ids, view=directions) for v, d, ids in given]
 
 
-def _drawn(state: dict) -> dict:
-    """What is wrong with a start, the usual ones first: chance forbids comparing the numbers."""
-    weight = state["weight"]
-    (vocab, width), spread = weight.shape, weight.std().item()
-    usual = {
-        "1/d": 1 / math.sqrt(width),
-        "1": 1.0,
-        "1/d²": 1 / width,
-        "0.02": 0.02,
-        "xavier": math.sqrt(2 / (vocab + width)),
-    }
-    other = "larger" if spread > usual["1/d"] else "smaller"
-    kind = next((name for name, size in usual.items() if abs(spread / size - 1) < 0.04), other)
-    kind = kind if abs(weight.mean().item()) < 0.05 * spread else "off centre"
-    shown = {"constant" if spread == 0 else kind}
-    if spread and not weight.any(dim=1).all():
-        shown.add("a row")
-    return {sentence: name in shown for name, sentence in STARTS.items()}
+def scale(draw: Draw) -> list[Call]:
+    """All rows alike; once after another call, which may not leave anything behind."""
+    ids = draw.integers(0, 6, 3, 4)
+    alike = [draw.normal(d).repeat(7, 1) for d in (5, 6, 11)]
+    earlier = call(draw.normal(3).repeat(7, 1), ids, earlier=((ids,),))
+    return [*(call(weight, ids) for weight in alike), earlier]
+
+
+def start(*sizes: tuple[int, int]) -> list[Call]:
+    """What new layers hold: chance forbids comparing the numbers."""
+    return [Call((), init=size, method="state", view=drawn(size[1])) for size in sizes]
+
+
+def drawn(d_model: int) -> Callable[[dict[str, Tensor]], dict[str, Any]]:
+    """Mean and deviation, both times √d_model, rounded so far that chance has no say."""
+
+    def view(state: dict[str, Tensor]) -> dict[str, Any]:
+        weight = next(tensor for tensor in state.values() if tensor.dim() == 2)
+        spread = weight.std().item()
+        size = spread * d_model**0.5
+        return {
+            "weight.std() * √d_model, rounded,": round(size, 1) if size < 2 else float(f"{size:.0e}"),
+            "rows of zeros": int((weight == 0).all(-1).sum()),
+            "weight.mean() is 0, but for chance": abs(weight.mean().item()) <= 0.05 * spread,
+        }
+
+    return view
+
+
+def gradients(draw: Draw) -> list[Call]:
+    """Tokens come once, several times, or never; among them 0."""
+    ids = torch.tensor([[0, 3, 3, 1], [3, 0, 5, 2]])
+    return [call(draw.normal(7, 5), ids), call(draw.normal(6, 1), ids)]
+
+
+def small(*lists: list, width: int = 1, **options) -> Iterator[Call]:
+    """Rows 10, 20, 30; of greater width, ones."""
+    for ids in lists:
+        weight = torch.tensor([[10.0], [20.0], [30.0]]) if width == 1 else torch.ones(3, width)
+        written = "tensor([[10.], [20.], [30.]])" if width == 1 else f"ones(3, {width})"
+        yield call(weight, torch.tensor([ids]), setting=SET + written, **options)
+
+
+def small_scale() -> Iterator[Call]:
+    """Of widths whose root is whole, then others; last, at the second call."""
+    for width in (4, 9, 5):
+        yield from small([1], [0, 1], width=width)
+    yield from small([1], width=4, earlier=((torch.tensor([[1]]),),))
 
 
 TASK = Task(
     name="token_embedding",
-    signature="TokenEmbedding(vocab_size, d_model)(ids)",
+    right=[TokenEmbedding],
     arguments=("ids",),
-    returns=("vectors",),
-    reference=TokenEmbedding,
+    roles={"weight": "weight weights w e embedding embeddings emb lut table"},
     requirements=(
         Requirement(
-            "returns",
-            "it returns one tensor of shape (batch, length, d_model); its only parameter is weight, of shape "
-            "(vocab_size, d_model).",
-            ("loaded",),
-            LOOKUP,
-            ("structure",),
+            "rows",
+            "each id gets its own row of the weight",
+            points=1.5,
+            calls=rows,
+            small=lambda: small([1], [0, 1], [2, 0], [1, 1, 0]),
+            anchor="tokens-lookup",
         ),
         Requirement(
-            "values", "a token's vector is its row of weight, times √d_model.", ("loaded", "learned"), SCALE
-        ),
-        Requirement(
-            "gradients",
-            "each row of weight gets the gradients of all places of its token, added up and times √d_model.",
-            ("loaded",),
-            LOOKUP,
-            ("gradients", "parameters"),
+            "scale",
+            "the rows are multiplied by √d_model",
+            points=1.5,
+            calls=scale,
+            small=small_scale,
+            anchor="tokens-scale",
         ),
         Requirement(
             "start",
-            "entries of weight start with mean 0 and variance 1/d_model.",
-            ("start", "start_narrow"),
-            SCALE,
+            "the entries of the weight start with mean 0 and variance 1/d_model",
+            points=1,
+            calls=draws(*start((300, 64), (200, 100))),
+            small=lambda: start((300, 64)),
+            anchor="tokens-scale",
         ),
         Requirement(
-            "ids", "int64 or int32, no id, one or many: all will do.", ("int32", "empty", "no_ids"), LOOKUP
-        ),
-        Requirement(
-            "dtype",
-            "vectors have the dtype of weight, and its digits.",
-            ("loaded", "float64"),
-            SCALE,
-            ("dtype",),
-        ),
-        Requirement(
-            "unchanged", "using it changes neither weight nor ids.", ("loaded", "again"), WRONG, ("inputs",)
-        ),
-        Requirement(
-            "range",
-            "ids below 0 or not below vocab_size are refused with ValueError.",
-            ("negative", "negative_in_use", "further_below", "beyond", "further_beyond"),
-            LOOKUP,
-        ),
-        Requirement(
-            "refusals",
-            "what is no batch of ids, and sizes below 1, are refused with ValueError.",
-            (
-                "smallest",
-                "one_axis",
-                "floats",
-                "doubles",
-                "no_tokens",
-                "no_width",
-                "three_axes",
-                "negative_tokens",
-                "negative_width",
-                "negative_sizes",
-            ),
-            LOOKUP,
+            "gradients",
+            "each row gets the gradients of all places of its token, added up",
+            points=1,
+            calls=gradients,
+            small=lambda: small([1], [0, 1], [1, 1, 0]),
+            anchor="tokens-lookup",
+            backward=True,
         ),
     ),
-    sizes=_sizes,
-    small=(
-        {"batch": 1, "length": 2, "width": 2, "vocab": 2},
-        {"batch": 1, "length": 2, "width": 2, "vocab": 3},
+    remarks=(
+        Remark(
+            "an id of −1 gives the last row in yours, without an error; F.embedding would tell.",
+            Call((torch.tensor([[-1]]),), init=(2, 1), view=lambda vectors: None),
+        ),
     ),
-    probes=_probes,
-    steps=Steps(),
-    assemble=assemble,
-    mistakes=MISTAKES,
 )

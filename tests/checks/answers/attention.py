@@ -1,0 +1,218 @@
+"""Scaled dot-product attention and multi-head attention."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+def annotated(query, key, value, mask=None, dropout=None):
+    """The form of the Annotated Transformer: a fill of −1e9."""
+    d_k = query.size(-1)
+    scores = torch.matmul(query, key.transpose(-2, -1)) / math.sqrt(d_k)
+    if mask is not None:
+        scores = scores.masked_fill(mask == 0, -1e9)
+    p_attn = scores.softmax(dim=-1)
+    if dropout is not None:
+        p_attn = dropout(p_attn)
+    return torch.matmul(p_attn, value), p_attn
+
+
+def minus_ten_thousand(query, key, value, mask=None):
+    scores = query @ key.mT * query.shape[-1] ** -0.5
+    if mask is not None:
+        scores = torch.where(mask, scores, -1e4)
+    weights = F.softmax(scores, -1)
+    return weights @ value, weights
+
+
+def infinite_with_care(query, key, value, mask=None):
+    scores = torch.einsum("...qd,...kd->...qk", query, key) / query.size(-1) ** 0.5
+    if mask is not None:
+        scores = scores.masked_fill(~mask, float("-inf"))
+    weights = torch.nan_to_num(scores.softmax(-1))
+    return torch.einsum("...qk,...kv->...qv", weights, value), weights
+
+
+def documented(query, key, value, attn_mask=None, is_causal=False, scale=None):
+    """PyTorch's documentation of its own function: a bias that is added."""
+    L, S = query.size(-2), key.size(-2)
+    scale_factor = 1 / math.sqrt(query.size(-1)) if scale is None else scale
+    attn_bias = torch.zeros(L, S, dtype=query.dtype)
+    if attn_mask is not None:
+        attn_bias = torch.zeros(attn_mask.shape).masked_fill(attn_mask.logical_not(), -1e9)
+    attn_weight = torch.softmax(query @ key.transpose(-2, -1) * scale_factor + attn_bias, dim=-1)
+    return attn_weight @ value, attn_weight
+
+
+def by_loops(query, key, value, mask=None):
+    """A softmax for each query, by hand."""
+    lead = query.shape[:-2]
+    visible = torch.ones(()).bool() if mask is None else mask
+    visible = visible.expand(*lead, query.size(-2), key.size(-2)).reshape(-1, query.size(-2), key.size(-2))
+    flat = [x.reshape(-1, *x.shape[-2:]) for x in (query, key, value)]
+    weights = []
+    for q, k, seen in zip(flat[0], flat[1], visible, strict=True):
+        rows = []
+        for one, row in zip(q, seen, strict=True):
+            scores = torch.stack([(one * other).sum() for other in k]) / math.sqrt(len(one))
+            powers = (scores - scores.max().detach()).exp() * row
+            rows.append(powers / powers.sum().clamp_min(1e-30))
+        weights.append(torch.stack(rows))
+    weights = torch.stack(weights)
+    output = torch.stack([w @ v for w, v in zip(weights, flat[2], strict=True)])
+    return output.reshape(*lead, *output.shape[-2:]), weights.reshape(*lead, *weights.shape[-2:])
+
+
+def scaled_first(query, key, value, mask=None):
+    root = query.size(-1) ** 0.25
+    scores = (query / root) @ (key / root).transpose(-1, -2)
+    if mask is not None:
+        scores = scores + (1.0 - mask.to(scores.dtype)) * torch.finfo(scores.dtype).min
+    weights = scores.softmax(-1)
+    return [weights @ value, weights]
+
+
+class Annotated(nn.Module):
+    """The form of the Annotated Transformer: four clones in a list, heads by view and transpose."""
+
+    def __init__(self, d_model, h, dropout=0.0):
+        super().__init__()
+        assert d_model % h == 0
+        self.d_k = d_model // h
+        self.h = h
+        self.W_q, self.W_k, self.W_v, self.W_o = (nn.Linear(d_model, d_model) for _ in range(4))
+
+    def forward(self, query, key=None, value=None, mask=None):
+        key = query if key is None else key
+        value = key if value is None else value
+        n = query.size(0)
+        layers = zip((self.W_q, self.W_k, self.W_v), (query, key, value), strict=True)
+        q, k, v = (layer(x).view(n, -1, self.h, self.d_k).transpose(1, 2) for layer, x in layers)
+        x, _ = annotated(q, k, v, mask)
+        return self.W_o(x.transpose(1, 2).contiguous().view(n, -1, self.h * self.d_k))
+
+
+class WithoutBiases(nn.Module):
+    """The form of Dive into Deep Learning: no biases, names of its own."""
+
+    def __init__(self, num_hiddens, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.q_proj = nn.Linear(num_hiddens, num_hiddens, bias=False)
+        self.k_proj = nn.Linear(num_hiddens, num_hiddens, bias=False)
+        self.v_proj = nn.Linear(num_hiddens, num_hiddens, bias=False)
+        self.out_proj = nn.Linear(num_hiddens, num_hiddens, bias=False)
+
+    def transpose_qkv(self, x):
+        return x.reshape(*x.shape[:2], self.num_heads, -1).permute(0, 2, 1, 3)
+
+    def forward(self, query, key=None, value=None, mask=None):
+        key = query if key is None else key
+        value = key if value is None else value
+        q, k, v = map(self.transpose_qkv, (self.q_proj(query), self.k_proj(key), self.v_proj(value)))
+        out = annotated(q, k, v, mask)[0].permute(0, 2, 1, 3)
+        return self.out_proj(out.reshape(*out.shape[:2], -1))
+
+
+class OneProjection(nn.Module):
+    """As nanoGPT has it, with query, key and value in one matrix; for other keys, a part of it."""
+
+    def __init__(self, d_model, num_heads):
+        super().__init__()
+        self.heads = num_heads
+        self.qkv = nn.Linear(d_model, 3 * d_model)
+        self.proj = nn.Linear(d_model, d_model)
+
+    def forward(self, query, key=None, value=None, mask=None):
+        key = query if key is None else key
+        value = key if value is None else value
+        weight, bias = self.qkv.weight.chunk(3), self.qkv.bias.chunk(3)
+        q, k, v = (
+            F.linear(x, w, b).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for x, w, b in zip((query, key, value), weight, bias, strict=True)
+        )
+        return self.proj(F.scaled_dot_product_attention(q, k, v, mask).transpose(1, 2).flatten(2))
+
+
+class HeadsInAList(nn.Module):
+    """One module a head, as many first write it."""
+
+    def __init__(self, d_model, num_heads):
+        super().__init__()
+        d_k = d_model // num_heads
+        self.queries = nn.ModuleList(nn.Linear(d_model, d_k) for _ in range(num_heads))
+        self.keys = nn.ModuleList(nn.Linear(d_model, d_k) for _ in range(num_heads))
+        self.values = nn.ModuleList(nn.Linear(d_model, d_k) for _ in range(num_heads))
+        self.out = nn.Linear(d_model, d_model)
+
+    def forward(self, query, key=None, value=None, mask=None):
+        key = query if key is None else key
+        value = key if value is None else value
+        if mask is not None and mask.dim() == 4:
+            mask = mask.squeeze(1)
+        heads = zip(self.queries, self.keys, self.values, strict=True)
+        return self.out(torch.cat([annotated(a(query), b(key), c(value), mask)[0] for a, b, c in heads], -1))
+
+
+def no_scale(query, key, value, mask=None):
+    scores = query @ key.transpose(-1, -2)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -1e9)
+    weights = scores.softmax(-1)
+    return weights @ value, weights
+
+
+def scaled_by_root_of_keys(query, key, value, mask=None):
+    """A slip that is on no list but "another axis"."""
+    scores = query @ key.mT / math.sqrt(key.size(-2) + 1)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -1e9)
+    weights = scores.softmax(-1)
+    return weights @ value, weights
+
+
+def no_scale_and_mask_inverted(query, key, value, mask=None):
+    scores = query @ key.transpose(-1, -2)
+    if mask is not None:
+        scores = scores.masked_fill(mask, -1e9)
+    weights = scores.softmax(-1)
+    return weights @ value, weights
+
+
+def zeros(query, key, value, mask=None):
+    return torch.zeros(*query.shape[:-1], value.size(-1)), torch.zeros(*query.shape[:-1], key.size(-2))
+
+
+def not_written(query, key, value, mask=None):
+    raise NotImplementedError
+
+
+class ViewAlone(WithoutBiases):
+    def transpose_qkv(self, x):
+        return x.reshape(x.size(0), self.num_heads, x.size(1), -1)
+
+
+RIGHT = {
+    "scaled_dot_product_attention": [
+        annotated,
+        minus_ten_thousand,
+        infinite_with_care,
+        documented,
+        by_loops,
+        scaled_first,
+    ],
+    "multi_head": [Annotated, WithoutBiases, OneProjection, HeadsInAList],
+}
+# Of each: the requirements that it loses, and the names that it gets.
+WRONG = {
+    "scaled_dot_product_attention": [
+        (no_scale, {"scale"}, {"no_scale"}),
+        (scaled_by_root_of_keys, {"scale"}, set()),
+        (no_scale_and_mask_inverted, {"scale", "mask"}, {"no_scale", "mask_inverted"}),
+        (zeros, {"result", "scale", "mask", "finite", "gradients"}, set()),
+        (not_written, {"result", "scale", "mask", "finite", "gradients"}, set()),
+    ],
+    "multi_head": [(ViewAlone, {"heads"}, {"split_without_transpose"})],
+}

@@ -1,0 +1,82 @@
+"""What people write: right answers pass in whatever words, and a slip costs itself."""
+
+import importlib
+import pkgutil
+
+import pytest
+import torch
+
+from checks import answers
+from checks.conftest import TASKS
+from transformer_lessons import checks
+from transformer_lessons.config import TransformerConfig
+from transformer_lessons.layers import DecoderLayer
+
+NAMES = [found.name for found in pkgutil.iter_modules(answers.__path__)]
+MODULES = [importlib.import_module(f"checks.answers.{name}") for name in NAMES]
+RIGHT = [
+    pytest.param(task, answer, id=f"{task}-{answer.__name__}")
+    for module in MODULES
+    for task, known in module.RIGHT.items()
+    for answer in known
+]
+WRONG = [
+    pytest.param(task, *entry, id=f"{task}-{entry[0].__name__}")
+    for module in MODULES
+    for task, known in module.WRONG.items()
+    for entry in known
+]
+
+
+def test_every_task_has_right_answers_of_other_people():
+    assert {param.values[0] for param in RIGHT} == set(TASKS)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_package_is_right(task):
+    known = checks.task(task)
+    report = checks.check(task, known.answer(known.source))
+    assert report.passed
+    assert report.message == f"{known.public}: right."
+    assert report.score() == known.total
+
+
+@pytest.mark.parametrize(("task", "answer"), RIGHT)
+def test_a_right_answer_in_other_words_passes(task, answer):
+    for seed in (0, 1):
+        report = checks.check(task, answer, seed=seed)
+        assert report.passed, report.message
+
+
+@pytest.mark.parametrize(("task", "answer", "lost", "names"), WRONG)
+def test_a_slip_costs_itself(task, answer, lost, names):
+    for seed in (0, 1):
+        report = checks.check(task, answer, seed=seed)
+        assert {name for name, is_met in report.requirements.items() if not is_met} == lost, report.message
+        assert {report.misconception, *report.also} - {None} == names, report.message
+
+
+@pytest.mark.parametrize(("task", "answer"), [p.values[:2] for p in WRONG])
+def test_the_case_shown_is_what_happens(task, answer):
+    """The lines can be pasted: they raise, or give, what the message says; and no two lines are alike."""
+    report = checks.check(task, answer)
+    known = checks.task(task)
+    lines = [line.strip() for line in report.message.splitlines()]
+    case = [line for line in report.message.splitlines() if line.startswith("    ") and "# " not in line[:6]]
+    told = [line[2:] for line in lines if line.startswith("# ")]
+    assert 0 < len(case) <= 6
+    assert len(set(told)) == len(told) > 0
+    imported = {
+        "torch": torch,
+        "checks": checks,
+        "TransformerConfig": TransformerConfig,
+        "DecoderLayer": DecoderLayer,
+    }
+    space = {**imported, known.public: answer}
+    *given, last = (line.strip() for line in case)
+    exec("\n".join(given), space)
+    if told[-1].startswith("raises"):
+        with pytest.raises(Exception, match=r".*"):
+            eval(last, space)
+    else:
+        eval(last, space)

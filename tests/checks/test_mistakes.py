@@ -1,0 +1,75 @@
+"""Each known mistake shows, gets its own name, and costs what it spoils and nothing else."""
+
+import pytest
+
+from checks.conftest import TASKS
+from transformer_lessons import checks
+from transformer_lessons.checks.definitions import changed
+from transformer_lessons.checks.engine import Exam, exam
+from transformer_lessons.checks.message import place
+from transformer_lessons.checks.observe import alike, same_gradients
+from transformer_lessons.checks.symptoms import SYMPTOMS
+
+MISTAKES = [
+    pytest.param(task, mistake, id=f"{name}-{mistake.name}")
+    for name in TASKS
+    for task in [checks.task(name)]
+    for mistake in task.mistakes
+]
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_right_answer_raises_only_where_it_refuses(name):
+    """If it raised elsewhere, whatever raises there would be right."""
+    this = exam(checks.task(name), 0)
+    assert {this.right(n).error for n in range(len(this.calls))} <= {"", "ValueError"}
+    assert all(place(r.anchor) for r in this.task.requirements)
+
+
+@pytest.mark.parametrize(("task", "mistake"), MISTAKES)
+def test_a_mistake_shows_and_gets_its_own_name(task, mistake):
+    assert place(mistake.anchor)
+    assert mistake.symptoms
+    assert set(mistake.symptoms) <= set(SYMPTOMS)
+    for way in mistake.ways:
+        text = changed(task.source, way)
+        assert text, f"{way}: not in the right answer's text, or overlapping"
+        report = checks.check(task.name, task.answer(text))
+        assert (report.misconception, report.also) == (mistake.name, ()), f"{way}: {report.message}"
+
+
+@pytest.mark.parametrize(("task", "mistake"), MISTAKES)
+def test_a_mistake_costs_what_it_spoils(task, mistake):
+    this = exam(task, 0)
+    assert set(mistake.costs) <= {r.name for r in task.requirements}
+    for number, way in enumerate(mistake.ways):
+        text = changed(task.source, way)
+        for requirement in task.requirements:
+            calls = [n for n, (r, _) in enumerate(this.calls) if r is requirement]
+            if requirement.name in mistake.costs:
+                is_met = all(this.meets(n, this.shows(text, n)) for n in calls)
+                assert number or not is_met, f"costs {requirement.name}, but meets it"
+                continue
+            crashes = all(this.shows(text, n).error and not this.right(n).error for n in calls)
+            assert not crashes, f"{way} crashes wherever {requirement.name} is looked at, and is not charged"
+            assert not is_constant(task, text, calls), (
+                f"{way}: {requirement.name} does not depend on the input"
+            )
+
+
+OTHER = {}
+
+
+def is_constant(task, text, calls) -> bool:
+    """Whether a text shows the same for other arguments where the right answer does not."""
+    this, other = exam(task, 0), OTHER.setdefault(task.name, Exam(task, 1))
+    a, b = ([one.shows(text, n) for n in calls] for one in (this, other))
+    rights = [(this.right(n), other.right(n)) for n in calls]
+    if this.calls[calls[0]][0].backward:
+        return all(map(same_flows, a, b)) and not all(same_flows(*two) for two in rights)
+    same = all(alike(x.value, y.value) and not x.error for x, y in zip(a, b, strict=True))
+    return same and not any(alike(x.value, y.value) for x, y in rights)
+
+
+def same_flows(a, b) -> bool:
+    return bool(a.gradients) and any(g.any() for g in a.gradients.values()) and same_gradients(a, b)

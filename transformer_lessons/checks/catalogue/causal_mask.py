@@ -1,0 +1,69 @@
+"""The causal mask: True where the key is not later than the query. Axes of one in front are left open."""
+
+from typing import Any
+
+from torch import Tensor
+
+from transformer_lessons.checks.definitions import Call, Remark, Requirement, Task, draws
+from transformer_lessons.masks import causal_mask
+
+
+def matrix(mask: Tensor) -> Tensor:
+    """The mask as booleans, without axes of one in front: being boolean is a requirement of its own."""
+    visible = mask == 0 if mask.is_floating_point() and (mask < 0).any() else mask.bool()  # 0 and −∞
+    while visible.dim() > 2 and visible.size(0) == 1:
+        visible = visible[0]
+    return visible
+
+
+def dtype(mask: Tensor) -> str:
+    """In words."""
+    return str(mask.dtype)
+
+
+def calls(*sizes: tuple[int, ...], view: Any = matrix, **options: Any) -> list[Call]:
+    """A call for each number of queries (and keys)."""
+    return [Call(size, options, view=view) for size in sizes]
+
+
+TASK = Task(
+    name="causal_mask",
+    right=[causal_mask],
+    arguments=("queries", "keys"),
+    requirements=(
+        Requirement(
+            "triangle",
+            "no query sees a later key, and every query sees itself and all before it",
+            points=2,
+            calls=draws(*calls((1,), (2,), (3,), (5,))),
+            small=lambda: calls((2,), (3,)),
+            anchor="masks-causal",
+        ),
+        Requirement(
+            "keys",
+            "with more keys than queries, the last query is aligned with the last key",
+            points=1,
+            calls=draws(*calls((2, 5), (1, 4), (3, 4), (3, 3))),
+            small=lambda: calls((1, 2), (2, 3), (2, 5)),
+            anchor="masks-cache",
+        ),
+        Requirement(
+            "boolean",
+            "the mask is boolean",
+            points=1,
+            calls=draws(*calls((2,), (3,), view=dtype)),
+            small=lambda: calls((2,), view=dtype),
+            anchor="masks-convention",
+        ),
+    ),
+    remarks=(
+        Remark(
+            "with fewer keys than queries, some queries see nothing in yours; a ValueError would tell.",
+            Call((3, 2), view=lambda mask: None),
+        ),
+        Remark(
+            "device is not handed on to torch: on a GPU, the mask would stay behind.",
+            Call((2,), {"device": "cpu"}, view=matrix),
+        ),
+    ),
+)

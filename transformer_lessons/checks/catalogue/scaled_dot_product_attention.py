@@ -1,0 +1,178 @@
+"""Scaled dot-product attention. Each requirement is looked at where the others are silent."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from transformer_lessons.attention import scaled_dot_product_attention
+from transformer_lessons.checks.definitions import Call, Draw, Remark, Requirement, Task
+
+
+def qkv(draw: Draw, queries: int, keys: int, d_k: int, *lead: int, size: float = 1.0) -> tuple[Tensor, ...]:
+    """Query, key and value, whose width is 5."""
+    shapes = ((queries, d_k), (keys, d_k), (keys, 5))
+    return tuple(size * draw.normal(*lead, *shape) for shape in shapes)
+
+
+def averages(args: tuple[Tensor, ...]) -> Callable[[list[Tensor]], dict[str, Any]]:
+    """Whether the results are averages of the values, with whatever weights, and none of what is hidden."""
+    value, *masks = args[2:]
+
+    def view(results: list[Tensor]) -> dict[str, Any]:
+        output, weights = results
+        hidden = (
+            ~torch.broadcast_to(masks[0], weights.shape)
+            if masks
+            else torch.zeros_like(weights, dtype=torch.bool)
+        )
+        return {
+            "output.shape": list(output.shape),
+            "weights.shape": list(weights.shape),
+            "each row of weights.sum(-1)": weights.sum(-1),
+            "weights.min() >= 0": bool(weights.min() >= 0),
+            "output - weights @ value": (output - weights @ value).abs().max(),
+            "weights of hidden keys": weights[hidden],
+        }
+
+    return view
+
+
+def result(draw: Draw) -> list[Call]:
+    """Averages, whatever the scores; and a match so clear that the scale is nothing."""
+    plain = [qkv(draw, 3, keys, 2, *lead) for keys, lead in ((4, (2,)), (7, ()), (4, (2, 3)), (3, (2,)))]
+    clear = 20 * torch.eye(3)[[1, 2, 0, 1]], 20 * torch.eye(3)[[2, 0, 1]], draw.normal(3, 5)
+    return [*(Call(args, view=averages(args)) for args in plain), Call(clear)]
+
+
+def scale(draw: Draw) -> list[Call]:
+    """The first has sizes that are all different, and a mask."""
+    given = (
+        (*qkv(draw, 3, 5, 7, 2, 2), draw.mask(2, 1, 1, 5)),
+        qkv(draw, 3, 4, 2, 2, 3),
+        qkv(draw, 3, 3, 3, 3),
+    )
+    return [Call(args) for args in (*given, qkv(draw, 3, 4, 7))]
+
+
+def mask(draw: Draw) -> list[Call]:
+    """Of any number of axes; one hides nothing, and one hides high scores where low ones stay visible."""
+    full, row, low = qkv(draw, 3, 4, 1, 2, 2), qkv(draw, 3, 4, 1), qkv(draw, 3, 4, 1, 2, size=4.0)
+    given = [(*full, draw.mask(*shape)) for shape in ((2, 2, 3, 4), (2, 1, 1, 4), (3, 4))]
+    given += [(*row, draw.mask(3, 4)), (*row, torch.ones(3, 4, dtype=torch.bool)), (*low, draw.mask(2, 3, 4))]
+    return [Call(args, view=averages(args)) for args in given]
+
+
+def is_finite(value: list[Tensor]) -> bool:
+    """Whether there is neither NaN nor infinity in it."""
+    return bool(torch.cat([part.flatten() for part in value]).isfinite().all())
+
+
+def finite(draw: Draw) -> list[Call]:
+    """A query that sees nothing, and scores of some hundreds."""
+    empty = draw.mask(2, 3, 4) & torch.tensor([True, False, True])[:, None]
+    large = qkv(draw, 3, 4, 3, size=40.0), (*qkv(draw, 3, 4, 3, 2, 2, size=40.0), draw.mask(3, 4))
+    return [Call(args, view=is_finite) for args in ((*qkv(draw, 3, 4, 1, 2), empty), *large)]
+
+
+def gradients(draw: Draw) -> list[Call]:
+    """With and without heads, with and without a mask."""
+    masked = (*qkv(draw, 3, 4, 1, 2), draw.mask(2, 3, 4))
+    return [Call(args) for args in (qkv(draw, 3, 4, 1), qkv(draw, 3, 4, 1, 2, 3), masked)]
+
+
+def small(
+    d_k: int = 1,
+    *,
+    keys: int = 2,
+    queries: int = 1,
+    masks: tuple = (None,),
+    numbers: tuple[float, ...] = (0.0, 2.0, 1.0, 3.0),
+) -> Callable[[], Iterator[Call]]:
+    """Whole numbers; the values 10, 20, … tell apart what is averaged."""
+
+    def columns(n: int) -> list[Tensor]:
+        """Matrices of n rows whose first column is counted up and whose others are 0."""
+        counted = itertools.product(numbers, repeat=n)
+        return [
+            torch.tensor([[first] + [0.0] * (d_k - 1) for first in column])
+            for column in counted
+            if any(column)
+        ]
+
+    def cases() -> Iterator[Call]:
+        value = 10 * torch.arange(1.0, keys + 1)[:, None]
+        for query, key, visible in itertools.islice(
+            itertools.product(columns(queries), columns(keys), masks), 200
+        ):
+            args = (query, key, value)
+            yield Call(args if visible is None else (*args, torch.tensor(visible)))
+
+    return cases
+
+
+NOTHING = torch.zeros(1, 2, dtype=torch.bool)
+HALF = tuple(x.half() for x in (torch.ones(1, 2), torch.ones(2, 2), torch.ones(2, 1)))
+
+TASK = Task(
+    name="scaled_dot_product_attention",
+    right=[scaled_dot_product_attention],
+    arguments=("query", "key", "value", "mask"),
+    results=("output", "weights"),
+    requirements=(
+        Requirement(
+            "result",
+            "it returns (output, weights): weights by a softmax over the keys, and the values averaged with them",
+            points=1,
+            calls=result,
+            small=small(queries=2, keys=3),
+            anchor="vectorised",
+        ),
+        Requirement(
+            "scale",
+            "scores are divided by √d_k before the softmax",
+            points=2,
+            calls=scale,
+            small=small(d_k=4),
+            anchor="attention-scale",
+        ),
+        Requirement(
+            "mask",
+            "keys where the mask is False get no weight, whatever axes the mask has",
+            points=1,
+            calls=mask,
+            small=small(keys=3, masks=([[True, False, True]], [[False, True, True]])),
+            anchor="masks",
+        ),
+        Requirement(
+            "finite",
+            "large scores, and queries that see nothing, give numbers and not NaN",
+            points=1,
+            calls=finite,
+            small=small(numbers=(0.0, 1.0, 900.0), masks=(None, [[False, False]])),
+            anchor="empty-rows",
+            needs="result",
+        ),
+        Requirement(
+            "gradients",
+            "gradients reach query, key and value through both results, and no argument is changed",
+            points=1,
+            calls=gradients,
+            small=small(masks=(None, [[True, False]])),
+            anchor="attention-backward",
+            backward=True,
+        ),
+    ),
+    remarks=(
+        Remark(
+            "a query that sees nothing gets weights in yours; zeros would say that there is nothing.",
+            Call((torch.ones(1, 2), torch.ones(2, 2), torch.ones(2, 1), NOTHING)),
+        ),
+        Remark(
+            "with float16 inputs it fails, or gives NaN or another dtype: torch.finfo(scores.dtype).min fits.",
+            Call((*HALF, torch.tensor([[True, False]])), view=lambda value: [str(value[0].dtype), value]),
+        ),
+    ),
+)

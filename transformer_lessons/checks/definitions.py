@@ -1,0 +1,254 @@
+"""What a task consists of: the right answer's text, what is required of it, and the known changes of that text.
+
+A known mistake is no second implementation but a change of the right answer's own text, `"/ math.sqrt(d_k)"` to
+nothing, say. So a list of mistakes reads like a teacher's notes, and whoever adds one writes no Python.
+"""
+
+import inspect
+import re
+import sys
+import tomllib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from importlib.resources import files
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from transformer_lessons.checks.local import Local
+
+__all__ = ["Call", "Draw", "Given", "Mistake", "Remark", "Requirement", "Task", "changed", "draws"]
+
+Way = tuple[str, ...]  # old text, new text, old, new, …
+
+
+@dataclass(frozen=True)
+class Given:
+    """An argument that is an object, such as a model: built where the answer lives, from plain values.
+
+    Attributes:
+        kind: one of `given.BUILDERS`.
+        args: what it is built from; may hold other ones.
+        shown: how the message writes it, in Python.
+    """
+
+    kind: str
+    args: list
+    shown: str = ""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of the answer with made-up arguments.
+
+    Attributes:
+        args, kwargs: the arguments: plain values, and `Given` objects at the top level of `args`.
+        init, options: of a class, its constructor's arguments; None if the answer is a function.
+        state: the weights to load into the object; None keeps those it was made with.
+        training: the mode the object is in.
+        method: what of the object is called, if not the object itself; "state" asks for its weights and buffers.
+        earlier: calls of the object before the one that counts, each a tuple of arguments.
+        look: numbers of the `Given` arguments whose weights are looked at afterwards: the value is then a list of
+            what was returned and of these.
+        enough: bytes that are enough, by "saved" (for the backward pass), "largest" (tensor) or "peak": the value
+            is then a list of what was returned and, of each, whether at most half as much again was used.
+        view: what counts of the value, if not all of it: its shape, or whether all of it is finite.
+        twin: other arguments: the value is then whether the answer, or what counts of it, is the same for them.
+        setting: for the message, the line of Python that puts `state` into ``layer``.
+    """
+
+    args: tuple
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    init: tuple | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    state: dict[str, Tensor] | None = None
+    training: bool = False
+    method: str = ""
+    earlier: tuple[tuple, ...] = ()
+    look: tuple[int, ...] = ()
+    enough: dict[str, int] = field(default_factory=dict)
+    view: Callable[[Any], Any] | None = None
+    twin: tuple | None = None
+    setting: str = ""
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """Something that the task's text asks for, with its points. It is met if each of its calls shows it.
+
+    Attributes:
+        name: a short one, stable: results of grading refer to it.
+        text: what is required, a clause for the message.
+        points: what it is worth.
+        calls: made from random numbers. Best where the other requirements are silent: with d_k = 1, nobody sees
+            whether scores were scaled.
+        small: calls of whole numbers for the message, the smallest first; the first that shows the fault is told.
+        anchor: where the book explains it.
+        backward: gradients, and arguments left as they were, are judged in place of values.
+        needs: a requirement that a constant meets, such as "all finite", counts only where this other one is met.
+    """
+
+    name: str
+    text: str
+    points: float
+    calls: Callable[["Draw"], list[Call]]
+    small: Callable[[], Iterable[Call]]
+    anchor: str
+    backward: bool = False
+    needs: str = ""
+
+
+@dataclass(frozen=True)
+class Remark:
+    """What is worth saying to those whose answer is right and differs from the package's here; costs nothing."""
+
+    text: str
+    call: Call
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A change of the right answer's text that people make.
+
+    Attributes:
+        name: a short one, stable.
+        you: what was done, "you …", and what belongs there.
+        why: why people do it.
+        looks: what it looks like from outside.
+        anchor: where the book explains it.
+        costs: the requirements that it costs.
+        symptoms: under which of `symptoms.SYMPTOMS` the page lists it.
+        ways: to write it; in each, old and new texts in turn, all changed at once, wherever an old text stands.
+    """
+
+    name: str
+    you: str
+    why: str
+    looks: str
+    anchor: str
+    costs: tuple[str, ...]
+    symptoms: tuple[str, ...]
+    ways: tuple[Way, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Everything that a check knows about one thing to be written.
+
+    Attributes:
+        name: as `checks.check` knows it; the mistakes are in ``mistakes/NAME.toml``.
+        right: the right answer, a function or class, after the parts that it is made of: their text is what
+            mistakes change. What else it uses is found in the module of the last one.
+        arguments: the names of its positional arguments.
+        requirements: in the order in which a learner should look at them.
+        results: the names of what it returns, if several.
+        remarks: for right answers.
+        roles: of a class, for each parameter the words that others have for it, as in "q query queries".
+    """
+
+    name: str
+    right: Sequence[Callable]
+    arguments: tuple[str, ...]
+    requirements: tuple[Requirement, ...]
+    results: tuple[str, ...] = ("",)
+    remarks: tuple[Remark, ...] = ()
+    roles: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def public(self) -> str:
+        """What the answer is called in its text."""
+        return self.right[-1].__name__
+
+    @cached_property
+    def source(self) -> str:
+        """The right answer's text."""
+        return "\n\n".join(inspect.getsource(part) for part in self.right)
+
+    @cached_property
+    def mistakes(self) -> tuple[Mistake, ...]:
+        """The known ones."""
+        path = files("transformer_lessons.checks") / "mistakes" / f"{self.name}.toml"
+        entries = tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        return tuple(
+            Mistake(name, **{k: _tuples(v) for k, v in entry.items()}) for name, entry in entries.items()
+        )
+
+    @property
+    def total(self) -> float:
+        """The points of all requirements."""
+        return sum(requirement.points for requirement in self.requirements)
+
+    def points(self, names: Iterable[str]) -> float:
+        """Those of some requirements."""
+        return sum(requirement.points for requirement in self.requirements if requirement.name in set(names))
+
+    def local(self, answer: Any) -> Local:
+        """An adapter for an answer in this process."""
+        return Local({self.name: answer})
+
+    def define(self, source: str) -> Any:
+        """What a text defines, where the right answer's module defines the rest."""
+        space = dict(vars(sys.modules[self.right[-1].__module__]))
+        exec(compile(source, f"<{self.name}>", "exec"), space)
+        return space[self.public]
+
+    @cache  # noqa: B019 (tasks live as long as the process)
+    def answer(self, source: str) -> Local:
+        """An adapter for what a text defines."""
+        return self.local(self.define(source))
+
+
+class Draw:
+    """Random arguments that depend on the seed alone, in float32."""
+
+    def __init__(self, seed: int):
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def normal(self, *shape: int) -> Tensor:
+        """Normally distributed."""
+        return torch.randn(*shape, generator=self._generator)
+
+    def uniform(self, *shape: int) -> Tensor:
+        """Between 0 and 1."""
+        return torch.rand(*shape, generator=self._generator)
+
+    def integers(self, low: int, high: int, *shape: int) -> Tensor:
+        """Whole numbers from low to high − 1."""
+        return torch.randint(low, high, shape, generator=self._generator)
+
+    def mask(self, *shape: int) -> Tensor:
+        """A mask in which each row shows a key at least, and hides one if it has two."""
+        return self.uniform(*shape).argsort(-1) < (shape[-1] + 1) // 2
+
+
+def draws(*calls: Call) -> Callable[[Draw], list[Call]]:
+    """Calls in which nothing is random."""
+    return lambda draw: list(calls)
+
+
+def changed(source: str, *ways: Way) -> str | None:
+    """The text after each way in turn, or None where an old text is not found or two of them overlap.
+
+    A way's changes are made all at once: one after the other, the second could hit what the first has put in.
+    """
+    for way in ways:
+        spans = [
+            (found.start(), old, new)
+            for old, new in zip(way[::2], way[1::2], strict=True)
+            for found in re.finditer(re.escape(old), source) or ()
+        ]
+        if {old for _, old, _ in spans} != set(way[::2]):
+            return None
+        text, end = "", 0
+        for start, old, new in sorted(spans):
+            if start < end:
+                return None
+            text, end = text + source[end:start] + new, start + len(old)
+        source = text + source[end:]
+    return source
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value

@@ -1,0 +1,242 @@
+"""Judges an answer by what it shows: as the right one, as a known change of it, or requirement by requirement.
+
+An answer that shows on every call what a changed right answer shows *is* that mistake: it loses what the mistake
+costs and nothing else. Any other answer is held against each requirement by itself.
+"""
+
+import itertools
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from transformer_lessons.checks.adapter import Adapter, leaves
+from transformer_lessons.checks.definitions import Call, Draw, Mistake, Requirement, Task, changed
+from transformer_lessons.checks.observe import Seen, built, observe, same_gradients, same_value
+from transformer_lessons.checks.states import translations
+
+__all__ = ["Exam", "Verdict", "exam", "judge"]
+
+LIKELIEST = 5  # one of a pair is among these
+PAIR_SECONDS = 1.5
+FEWEST_CALLS, SMALLEST_SHARE = 2, 0.75  # on which a mistake must be seen, to say that it looks like it
+
+
+class Exam:
+    """The calls of a task for one seed, and what each text shows on them: looked at when needed, once.
+
+    Args:
+        task: of which it is the exam.
+        seed: of the arguments.
+
+    Attributes:
+        calls: each with the requirement that it shows.
+    """
+
+    def __init__(self, task: Task, seed: int):
+        draw = Draw(seed)
+        self.task = task
+        self.calls = [(r, call) for r in task.requirements for call in r.calls(draw)]
+        self._shown: dict[tuple[str, int], Seen] = {}
+        self._cotangents: dict[int, list[Tensor]] = {}
+
+    def shows(self, source: str, number: int) -> Seen:
+        """What a text shows on a call."""
+        if (source, number) not in self._shown:
+            try:
+                adapter = self.task.answer(source)
+            except SyntaxError as error:
+                raise ValueError(f"{self.task.name}: a change makes no Python of it: {source}") from error
+            self._shown[source, number] = self.look(adapter, number)
+        return self._shown[source, number]
+
+    def right(self, number: int) -> Seen:
+        """What the right answer shows."""
+        return self.shows(self.task.source, number)
+
+    def look(self, adapter: Adapter, number: int, wish: int = 0) -> Seen:
+        """What an answer shows on a call."""
+        requirement, call = self.calls[number]
+        return look(self.task, adapter, requirement, call, wish)
+
+    def same(self, number: int, a: Seen, b: Seen) -> bool:
+        """Whether two answers show the same on a call."""
+        return same_value(a, b) and (not self.calls[number][0].backward or same_gradients(a, b))
+
+    def meets(self, number: int, seen: Seen) -> bool:
+        """Whether the requirement of a call is met there, whatever else is wrong."""
+        return meets(self.calls[number][0], seen, self.right(number))
+
+
+def look(task: Task, adapter: Adapter, requirement: Requirement, call: Call, wish: int = 0) -> Seen:
+    """What an answer shows on a call: values, and where they are asked for, gradients."""
+    if not requirement.backward:
+        return observe(adapter, task, call, wish=wish)
+    return observe(adapter, task, call, _cotangents(task, call), wish)
+
+
+def _cotangents(task: Task, call: Call) -> list[Tensor]:
+    """Numbers to multiply the right answer's outputs by, none like another."""
+    outputs = leaves(observe(task.answer(task.source), task, call).outputs).values()
+    return [
+        torch.arange(1.0, 1 + v.numel()).cos().view(v.shape).to(v.dtype)
+        for v in outputs
+        if v.is_floating_point()
+    ]
+
+
+def meets(requirement: Requirement, seen: Seen, right: Seen) -> bool:
+    """Whether what is seen is what is required. Where a ValueError is, no other error will do.
+
+    Gradients of values that are wrong already, which is another requirement's affair, need only arrive.
+    """
+    if requirement.backward and same_value(seen, right):
+        return same_gradients(seen, right)
+    if requirement.backward:
+        return not seen.error and seen.edited == right.edited and _arriving(seen) >= _arriving(right)
+    return same_value(seen, right) and (right.error != "ValueError" or seen.error == "ValueError")
+
+
+def _arriving(seen: Seen) -> set[str]:
+    return {name for name, gradient in seen.gradients.items() if gradient.any()}
+
+
+@lru_cache(maxsize=64)
+def exam(task: Task, seed: int) -> Exam:
+    """Kept, as most checks of a session have seed 0."""
+    return Exam(task, seed)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was found out about an answer.
+
+    Attributes:
+        lost: the names of the requirements that are not met.
+        mistakes: the known ones that it makes, the first to be told first.
+        like: a known one that is seen on most calls, if none was recognised.
+        error: what it showed, if it shows nothing but errors.
+        wish: which of the ways to load weights under other names fits it.
+    """
+
+    lost: tuple[str, ...]
+    mistakes: tuple[Mistake, ...] = ()
+    like: Mistake | None = None
+    error: Seen | None = None
+    wish: int = 0
+
+
+def judge(task: Task, adapter: Adapter, seed: int = 0) -> Verdict:
+    """Look at an answer, and find out what it does wrong."""
+    this = exam(task, seed)
+    wish = _wish(this, adapter)
+    seen = [this.look(adapter, number, wish) for number in range(len(this.calls))]
+    missed = {r.name for n, (r, _) in enumerate(this.calls) if not this.meets(n, seen[n])}
+    names = [r.name for r in task.requirements]
+    lost = tuple(r.name for r in task.requirements if r.name in missed or r.needs in missed)
+    if not missed:
+        return Verdict((), wish=wish)
+    if all(one.error for one in seen):
+        return Verdict(tuple(names), error=seen[0], wish=wish)
+    mistakes = _known(this, seen) or _pair(this, seen, missed)
+    if not mistakes:
+        return Verdict(lost, like=_like(this, seen) or _like_here(this, seen, lost[0]), wish=wish)
+    costs = {name for mistake in mistakes for name in mistake.costs}
+    # To be recognised must never cost more than not to be.
+    cheaper = [names_ for names_ in (tuple(n for n in names if n in costs), lost) if names_]
+    told = sorted(mistakes, key=lambda mistake: min(map(names.index, mistake.costs)))
+    return Verdict(min(cheaper, key=task.points), tuple(told), wish=wish)
+
+
+def _wish(this: Exam, adapter: Adapter) -> int:
+    """The way to load weights under other names that makes the first call right; the first if none does."""
+    number = next((n for n, (_, call) in enumerate(this.calls) if call.state is not None), None)
+    if number is None:
+        return 0
+    call = this.calls[number][1]
+    made = built(adapter, this.task, call)
+    own = None if made.error else adapter.state(made.value).value
+    ways = list(itertools.islice(translations(own, call.state, this.task.roles), 32)) if own else []
+    if len(ways) < 2:
+        return 0
+    right = this.right(number)
+    return next((w for w in range(len(ways)) if same_value(this.look(adapter, number, w), right)), 0)
+
+
+def _fits(this: Exam, seen: list[Seen], source: str | None) -> bool:
+    return source is not None and all(this.same(n, one, this.shows(source, n)) for n, one in enumerate(seen))
+
+
+def _known(this: Exam, seen: list[Seen]) -> tuple[Mistake, ...]:
+    """The cheapest mistake that shows the same on every call, as a tuple of one, or none."""
+    task = this.task
+    fitting = [
+        m for m in task.mistakes if any(_fits(this, seen, changed(task.source, way)) for way in m.ways)
+    ]
+    return tuple(sorted(fitting, key=lambda mistake: task.points(mistake.costs))[:1])
+
+
+def _pair(this: Exam, seen: list[Seen], missed: set[str]) -> tuple[Mistake, ...]:
+    """One of the likeliest mistakes together with any other, the cheapest two, or none."""
+    task, end = this.task, time.perf_counter() + PAIR_SECONDS
+    # Where two hide each other, agreement is nothing for both: those that cost what is missed come first.
+    order = {m.name: (-_agreement(this, seen, m)[0], missed.isdisjoint(m.costs)) for m in task.mistakes}
+    likely = sorted(task.mistakes, key=lambda mistake: order[mistake.name])[:LIKELIEST]
+    fitting, tried = [], set()
+    for one, other, source in _pairs(task, likely):
+        if time.perf_counter() > end:
+            break
+        if source not in tried and _fits(this, seen, source):
+            fitting.append((one, other))
+        tried.add(source)
+    return min(fitting, key=lambda two: task.points({c for m in two for c in m.costs}), default=())
+
+
+def _pairs(task: Task, likely: list[Mistake]) -> Iterator[tuple[Mistake, Mistake, str]]:
+    """Two mistakes at once, and the text with both."""
+    for one, other in itertools.product(likely, task.mistakes):
+        for a, b in itertools.product(one.ways, other.ways):
+            for source in {changed(task.source, a, b), changed(task.source, b, a)} - {None}:
+                if one is not other:
+                    yield one, other, source
+
+
+def _agreement(this: Exam, seen: list[Seen], mistake: Mistake) -> tuple[int, float]:
+    """On how many of the calls where a mistake shows it is seen, and the share of them; its likeliest way."""
+    return max(_way_agreement(this, seen, changed(this.task.source, way)) for way in mistake.ways)
+
+
+def _way_agreement(this: Exam, seen: list[Seen], source: str | None) -> tuple[int, float]:
+    if source is None:
+        return 0, 0.0
+    shows = [n for n in range(len(seen)) if not this.same(n, this.shows(source, n), this.right(n))]
+    agree = sum(not seen[n].error and this.same(n, seen[n], this.shows(source, n)) for n in shows)
+    return agree, agree / max(1, len(shows))  # (an error tells little)
+
+
+def _like(this: Exam, seen: list[Seen]) -> Mistake | None:
+    """A mistake whose effect is seen on most of the calls where it has one."""
+    mistakes = this.task.mistakes
+    agreements = [(_agreement(this, seen, mistake), mistake) for mistake in mistakes]
+    (calls, share), mistake = max(agreements, key=lambda pair: pair[0], default=((0, 0.0), None))
+    return mistake if calls >= FEWEST_CALLS and share >= SMALLEST_SHARE else None
+
+
+def _like_here(this: Exam, seen: list[Seen], name: str) -> Mistake | None:
+    """The cheapest mistake that shows the same on every call of one requirement, whatever happens elsewhere."""
+    here = [n for n, (r, _) in enumerate(this.calls) if r.name == name and not seen[n].error]
+    fitting = [
+        mistake
+        for mistake in this.task.mistakes
+        if name in mistake.costs and any(_fits_on(this, seen, here, way) for way in mistake.ways)
+    ]
+    return min(fitting, key=lambda mistake: this.task.points(mistake.costs), default=None)
+
+
+def _fits_on(this: Exam, seen: list[Seen], here: list[int], way: tuple[str, ...]) -> bool:
+    source = changed(this.task.source, way)
+    fits = source is not None and all(this.same(n, seen[n], this.shows(source, n)) for n in here)
+    return fits and not all(this.same(n, seen[n], this.right(n)) for n in here)

@@ -1,0 +1,281 @@
+"""The message: what was done, the smallest case that shows it, what it looks like, where to read about it.
+
+It is built of four parts, and written as text for a terminal and as HTML for a notebook.
+"""
+
+import html
+import json
+import re
+import time
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from itertools import groupby
+from typing import Any
+
+from torch import Tensor
+
+from transformer_lessons.checks.adapter import Adapter
+from transformer_lessons.checks.definitions import Call, Given, Requirement, Task
+from transformer_lessons.checks.engine import Verdict, look, meets
+from transformer_lessons.checks.observe import Seen, alike, same_value
+
+__all__ = ["Message", "place", "write"]
+
+SEARCH_SECONDS = 0.5
+MOST_DIGITS, WIDTH, FEW_NUMBERS = 7, 110, 9
+SAME = 99  # digits of what prints alike
+
+
+@dataclass(frozen=True)
+class Message:
+    """What is told.
+
+    Attributes:
+        head: the first line: what was done, and the points.
+        case: lines of Python that show it.
+        outcome: what the last of them should give, and what it gives.
+        notes: sentences below it.
+        read: where the book explains it, and its address.
+    """
+
+    head: str
+    case: tuple[str, ...] = ()
+    outcome: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    read: tuple[str, str] | None = None
+
+    def text(self) -> str:
+        """For a terminal; the case can be pasted into a cell."""
+        lines = [self.head]
+        if self.outcome:
+            lines += ["", *(f"    {line}" for line in self.case), *(f"    # {line}" for line in self.outcome)]
+        if self.notes or self.read:
+            lines += ["", *(f"  {note}" for note in self.notes)]
+        return "\n".join([*lines, *(["  Read: " + " → ".join(self.read)] if self.read else [])])
+
+    def html(self) -> str:
+        """For a notebook: the numbers that differ are marked."""
+        parts = [f"<b>{html.escape(self.head)}</b>"]
+        if self.case:
+            code = html.escape("\n".join(self.case))
+            parts.append(f"<pre>{code}\n{'<br>'.join(_marked(self.outcome))}</pre>")
+        parts += [html.escape(note) + "<br>" for note in self.notes]
+        if self.read:
+            where, address = map(html.escape, self.read)
+            parts.append(f'<a href="{address}" target="_blank">{where}</a>')
+        return "<div>" + "".join(parts) + "</div>"
+
+
+def _marked(outcome: tuple[str, ...]) -> list[str]:
+    """The lines "should be …" and "is …", with what differs between them marked."""
+    if len(outcome) != 2:
+        return [html.escape(line) for line in outcome]
+    should, has = (re.findall(r"[-\w.]+|[^-\w.]+", line.partition(" ")[2].strip()) for line in outcome)
+    if len(should) != len(has):
+        return [html.escape(line) for line in outcome]
+    pairs = list(zip(should, has, strict=True))
+    return [
+        html.escape(line[: len(line) - len(line.partition(" ")[2].strip())])
+        + "".join(f"<mark>{html.escape(p[k])}</mark>" if p[0] != p[1] else html.escape(p[k]) for p in pairs)
+        for k, line in enumerate(outcome)
+    ]
+
+
+@cache
+def _places() -> dict[str, Any]:
+    return json.loads((files("transformer_lessons.checks") / "places.json").read_text(encoding="utf-8"))
+
+
+def place(anchor: str, book: str | None = None) -> tuple[str, str]:
+    """Where the book has an anchor, in words, and its address; ValueError if it has none of that name.
+
+    Args:
+        anchor: its name, without #.
+        book: where the book is; online without it.
+    """
+    known = _places()["anchors"]
+    if anchor not in known:
+        raise ValueError(f"anchor: expected one of the book's, got {anchor!r}")
+    where, page = known[anchor]
+    return where, f"{_places()['book'] if book is None else book}{page}#{anchor}"
+
+
+def write(task: Task, verdict: Verdict, adapter: Adapter) -> Message:
+    """All that is to be told about an answer."""
+    if not verdict.lost:
+        remarks = [r.text for r in task.remarks if not _agrees(task, adapter, r.call, verdict.wish)][:2]
+        return Message(f"{task.public}: right.", notes=tuple(f"One thing more: {text}" for text in remarks))
+    lost = [r for r in task.requirements if r.name in verdict.lost]
+    said, anchor, notes = _told(verdict, lost)
+    if verdict.mistakes:
+        lost = [r for r in lost if r.name in verdict.mistakes[0].costs] or lost
+    points = f"{task.total - task.points(verdict.lost):g} of {task.total:g} points"
+    case, outcome = smallest(task, lost, adapter, verdict.wish)
+    return Message(f"{task.public}: {said} ({points}).", case, outcome, tuple(notes), place(anchor))
+
+
+def _told(verdict: Verdict, lost: list[Requirement]) -> tuple[str, str, list[str]]:
+    """The first line, the anchor, and the sentences below the case."""
+    if verdict.mistakes:
+        first, *others = verdict.mistakes
+        notes = [first.looks, *(f"Besides, {m.you}. Read: {place(m.anchor)[0]}." for m in others)]
+        return first.you, first.anchor, notes
+    if verdict.error:
+        line = f", at “{verdict.error.line}”" if verdict.error.line else ""
+        message = (verdict.error.message.splitlines() or [""])[0][:100]
+        return f"it raises {verdict.error.error}: {message}{line}", lost[0].anchor, []
+    notes = [f"It looks like this mistake: {verdict.like.you}."] if verdict.like else []
+    if lost[1:]:
+        more = f"; and {len(lost) - 2} more" if lost[2:] else ""
+        notes.append(f"After that: {lost[1].text}{more}.")
+    return f"required is that {lost[0].text}", lost[0].anchor, notes
+
+
+def _agrees(task: Task, adapter: Adapter, call: Call, wish: int) -> bool:
+    everything = Requirement("remark", "", 0, list, list, "")
+    right = look(task, task.answer(task.source), everything, call)
+    return same_value(look(task, adapter, everything, call, wish), right)
+
+
+def smallest(
+    task: Task, lost: list[Requirement], adapter: Adapter, wish: int = 0
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The first small case of a lost requirement whose difference is seen at one decimal, else the plainest."""
+    end = time.perf_counter() + SEARCH_SECONDS
+    best = SAME, (), ("no small case shows it; larger ones do",)
+    for requirement in lost:
+        for call in requirement.small():
+            right = look(task, task.answer(task.source), requirement, call)
+            seen = look(task, adapter, requirement, call, wish)
+            if right.error in ("", "ValueError") and not meets(requirement, seen, right):
+                digits, outcome = difference(task, requirement, seen, right)
+                if digits < best[0]:
+                    best = digits, pasted(task, call), outcome
+                if digits <= 1:
+                    return best[1:]
+            if time.perf_counter() > end:
+                break
+        if best[0] < SAME:
+            break
+    return best[1:]
+
+
+def pasted(task: Task, call: Call) -> tuple[str, ...]:
+    """A call as lines for a cell."""
+    names = [*task.arguments, *(f"x{n}" for n in range(len(call.args) - len(task.arguments)))]
+    objects = {n: arg for n, arg in zip(names, call.args, strict=False) if isinstance(arg, Tensor | Given)}
+    lines = [
+        f"{' = '.join(n for n, arg in group)} = {literal(group[0][1])}"
+        for group in (list(found) for _, found in groupby(objects.items(), key=lambda entry: id(entry[1])))
+    ]
+    given = [n if n in objects else literal(arg) for n, arg in zip(names, call.args, strict=False)]
+    given += [f"{name}={literal(value)}" for name, value in call.kwargs.items()]
+    if call.init is None:
+        return (*lines, f"{task.public}({', '.join(given)})")
+    options = [f"{name}={literal(value)}" for name, value in call.options.items()]
+    made = f"layer = {task.public}({', '.join([*map(literal, call.init), *options])})"
+    made += "" if call.training else ".eval()"
+    method = {"": "layer", "state": "layer.state_dict"}.get(call.method, f"layer.{call.method}")
+    earlier = [f"layer({', '.join(map(literal, args))})" for args in call.earlier]
+    return (
+        made,
+        *([call.setting] if call.setting else []),
+        *earlier,
+        *lines,
+        f"{method}({', '.join(given)})",
+    )
+
+
+def literal(value: Any) -> str:
+    """A value in Python."""
+    if isinstance(value, Given):
+        return value.shown or f"checks.given({value.kind!r})"
+    if isinstance(value, list | tuple):
+        inner = ", ".join(map(literal, value))
+        return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' * (len(value) == 1)})"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name!r}: {literal(item)}" for name, item in value.items()) + "}"
+    if not isinstance(value, Tensor):
+        return repr(value)
+    if not value.numel():
+        return f"torch.zeros{tuple(value.shape)}"
+    usual = not value.is_floating_point() or str(value.dtype) == "torch.float32"
+    return f"torch.tensor({shortened(value, 1)}{'' if usual else f', dtype={value.dtype}'})"
+
+
+def shortened(value: Any, digits: int) -> str:
+    """Nested lists of numbers with so many decimals at most: 0.25 with one is 0.2, and 2 is 2."""
+    if isinstance(value, Tensor):
+        value = value.tolist()
+    if isinstance(value, list):
+        return "[" + ", ".join(shortened(item, digits) for item in value) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name}: {shortened(item, digits)}" for name, item in value.items()) + "}"
+    if isinstance(value, float) and abs(value) < 1e15:  # neither NaN nor infinity
+        text = f"{value:.{digits}f}".rstrip("0")
+        return "0." if text in ("-0.", "0.") else text
+    return "float('nan')" if value != value and digits == 1 else str(value)
+
+
+def difference(task: Task, requirement: Requirement, seen: Seen, right: Seen) -> tuple[int, tuple[str, ...]]:
+    """With how many decimals it is seen, and the lines that tell what should be and what is."""
+    if seen.error or right.error:
+        should = (
+            f"{right.error} should be raised"
+            if right.error
+            else f"should be {shortened(right.value, 2)[:WIDTH]}"
+        )
+        message = (seen.message.splitlines() or [""])[0][:WIDTH]
+        at = f", at “{seen.line}”" if seen.line else ""
+        return 0, (should, f"raises {seen.error}: {message}{at}" if seen.error else "nothing is raised")
+    if not requirement.backward:
+        return values(task.results, seen.value, right.value)
+    if seen.edited != right.edited:
+        are = "is" if len(seen.edited) == 1 else "are"
+        return 0, (f"{', '.join(seen.edited)} should stay as given, but {are} changed in place",)
+    if bool(seen.gradients) != bool(right.gradients):
+        return 0, ("gradients should flow back, but the result is cut off from its inputs",)
+    names = [name for name in right.gradients if name in seen.gradients]
+    found = [values((f"gradient of {name}",), seen.gradients[name], right.gradients[name]) for name in names]
+    return min(found, default=(SAME, ()), key=lambda pair: pair[0])
+
+
+def values(names: tuple[str, ...], seen: Any, right: Any) -> tuple[int, tuple[str, ...]]:
+    """The first of the results that differs, with as few decimals as show it."""
+    if alike(seen, right):
+        return SAME, ()
+    if isinstance(right, list) and len(names) > 1:
+        if not isinstance(seen, list) or len(seen) != len(right):
+            return 0, (f"should be {' and '.join(names)}, a tuple of {len(right)}", f"is {kind(seen)}")
+        found = [values((n,), s, r) for n, s, r in zip(names, seen, right, strict=False)]
+        return min(found, key=lambda pair: pair[0])
+    name = f"{names[0]} " if names[0] else ""
+    if isinstance(right, dict) and isinstance(seen, dict) and right.keys() == seen.keys():
+        return next(f for f in (values((f"{name}{k}",), seen[k], right[k]) for k in right) if f[0] < SAME)
+    if isinstance(seen, Tensor) and isinstance(right, Tensor):
+        if seen.shape != right.shape and max(seen.numel(), right.numel()) > FEW_NUMBERS:
+            return 0, (f"{name}should have shape {tuple(right.shape)}", f"has {tuple(seen.shape)}")
+        if seen.shape != right.shape:
+            shown = [f"{shortened(x, 2)}, of shape {tuple(x.shape)}" for x in (right, seen)]
+            return 0, (f"{name}should be {shown[0]}", f"is {shown[1]}")
+        if seen.dtype != right.dtype and not (seen.is_floating_point() and right.is_floating_point()):
+            return 0, (f"{name}should be {right.dtype}", f"is {seen.dtype}")
+    elif isinstance(seen, Tensor | dict) or isinstance(right, Tensor) or seen is None:
+        return 0, (f"{name}should be {shortened(right, 2)[:WIDTH]}", f"is {kind(seen)}")
+    for digits in range(1, MOST_DIGITS + 1):
+        should, has = shortened(right, digits), shortened(seen, digits)
+        if should != has and len(should) <= WIDTH:
+            return digits, (f"{name}should be {should}", f"is {has}")
+    return SAME, ()
+
+
+def kind(value: Any) -> str:
+    """What came back, in words."""
+    if isinstance(value, dict) and value.keys() == {"instead"}:
+        return kind(value["instead"])
+    if isinstance(value, dict) and value.keys() == {"opaque"}:
+        return value["opaque"]
+    if isinstance(value, Tensor):
+        return f"one tensor of shape {tuple(value.shape)}"
+    return f"a tuple of {len(value)}" if isinstance(value, list) else str(value)[:60]

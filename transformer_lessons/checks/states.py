@@ -1,0 +1,105 @@
+"""Weights loaded into a module whose parameters have other names: which is which.
+
+Where the text of a task leaves names open, ``gamma`` is as good as ``weight``, and one projection for query, key
+and value as good as three. The words in the names tell which is which, or else the shapes.
+"""
+
+import itertools
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+__all__ = ["Link", "translations"]
+
+State = dict[str, Tensor]
+MOST_ORDERS = 24  # of parameters of the same shape
+
+
+@dataclass(frozen=True)
+class Link:
+    """Own parameters, one after another, hold the wanted ones: one each, several in one, or one in several.
+
+    Attributes:
+        own, wanted: their names.
+        transposed: whether the answer has ``x @ W`` where the package has ``x @ W.T``.
+    """
+
+    own: tuple[str, ...]
+    wanted: tuple[str, ...]
+    transposed: bool = False
+
+    def rows(self, state: State) -> list[Tensor]:
+        """The wanted ones, as the answer holds them."""
+        return [state[name].T if self.transposed else state[name] for name in self.wanted]
+
+    def fits(self, own: State, state: State) -> bool:
+        """Whether both have as many rows together, and rows of the same size."""
+        rows, parts = self.rows(state), [own[name] for name in self.own if own[name].dim()]
+        same = all(part.numel() == len(part) * rows[0][:1].numel() for part in parts)
+        return same and sum(map(len, parts)) == sum(map(len, rows))
+
+    def load(self, own: State, state: State) -> State:
+        """The answer's own parameters, with the wanted numbers."""
+        parts = torch.cat(self.rows(state)).split([len(own[name]) for name in self.own])
+        return {name: part.reshape(own[name].shape) for name, part in zip(self.own, parts, strict=True)}
+
+    def back(self, own: State, state: State) -> State:
+        """Gradients of the answer's own parameters, as gradients of the wanted ones."""
+        parts = torch.cat([own[name] for name in self.own]).split(list(map(len, self.rows(state))))
+        return {n: part.T if self.transposed else part for n, part in zip(self.wanted, parts, strict=True)}
+
+
+def translations(own: State, wanted: State, roles: dict[str, str]) -> Iterator[list[Link]]:
+    """Lists of links, the likeliest first; only one if names are the wanted ones: exchanged weights must show."""
+    if set(wanted) & set(own):
+        yield [Link((n,), (n,)) for n in wanted if n in own and own[n].shape == wanted[n].shape]
+        return
+    if all(tensor.dim() for tensor in wanted.values()):
+        own = {name: tensor for name, tensor in own.items() if tensor.dim()}  # not a root kept as a buffer
+    if links := _by_words(own, wanted, roles):
+        turned = [Link(link.own, link.wanted, own[link.own[0]].dim() == 2) for link in links]
+        yield from (way for way in (links, turned) if all(link.fits(own, wanted) for link in way))
+    yield from _by_shapes(own, wanted)
+
+
+def _by_shapes(own: State, wanted: State) -> Iterator[list[Link]]:
+    shapes: dict[torch.Size, list[str]] = {}
+    for name, tensor in own.items():
+        shapes.setdefault(tensor.shape, []).append(name)
+    groups = [(names, [n for n in wanted if wanted[n].shape == shape]) for shape, names in shapes.items()]
+    if any(len(names) > len(fit) for names, fit in groups):
+        return
+    orders = [
+        list(itertools.islice(itertools.permutations(fit, len(names)), MOST_ORDERS)) for names, fit in groups
+    ]
+    longest = max(map(len, orders), default=0)
+    for number in range(longest):  # biases in the order of their weights
+        pairs = [
+            pair
+            for (names, _), order in zip(groups, orders, strict=True)
+            for pair in zip(names, order[number % len(order)], strict=True)
+        ]
+        yield [Link((name,), (fit,)) for name, fit in pairs]
+
+
+def _words(name: str) -> set[str]:
+    split = re.sub(r"(?<=[a-z])([A-Z])", r" \1", name).lower().replace("_", " ")
+    return set(re.findall(r"[a-z]+", split)) | set(re.findall(r"[a-z]+\d+", split))
+
+
+def _by_words(own: State, wanted: State, roles: dict[str, str]) -> list[Link]:
+    """Links by the words in the names; several roles in one name mean a fused parameter."""
+    homes: dict[tuple[str, ...], list[str]] = {}
+    for name in own:
+        words = _words(name)
+        parts = [role for role, known in roles.items() if words & set(known.split())]
+        kind = "bias" if "bias" in name or (own[name].dim() == 1 and len(roles) > 2) else "weight"
+        fit = tuple(w for w in wanted if any(w in (part, f"{part}.{kind}") for part in parts))
+        homes.setdefault(fit, []).append(name)
+    for fit, names in homes.items():
+        if sum(own[n].numel() for n in names) != sum(wanted[w].numel() for w in fit):
+            return []
+    return [Link(tuple(names), fit) for fit, names in homes.items()]
