@@ -3,7 +3,7 @@
 import torch
 
 from transformer_lessons.config import TransformerConfig
-from transformer_lessons.model import Transformer, TransformerConfig
+from transformer_lessons.model import Transformer
 
 
 def numbered(n):
