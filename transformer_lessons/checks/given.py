@@ -77,6 +77,11 @@ def linear(weight: Tensor, bias: Tensor) -> nn.Module:
     return made
 
 
+def embedding(weight: Tensor) -> nn.Module:
+    """An `nn.Embedding` with these rows, which learns."""
+    return nn.Embedding.from_pretrained(weight.clone(), freeze=False)
+
+
 def perceptron(weights: list[Tensor], biases: list[Tensor]) -> nn.Module:
     """Linear maps with ReLU between them."""
     layers = [layer for pair in zip(weights, biases, strict=True) for layer in (linear(*pair), nn.ReLU())]
@@ -116,6 +121,7 @@ BUILDERS: dict[str, Callable] = {
     "training_model": training_model,
     "evaluated_model": evaluated_model,
     "linear": linear,
+    "embedding": embedding,
     "perceptron": perceptron,
     "used": used,
     "counting": counting,
