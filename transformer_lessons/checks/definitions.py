@@ -55,7 +55,7 @@ class Call:
             what was returned and of these.
         enough: bytes that are enough, by "saved" (for the backward pass), "largest" (tensor) or "peak": the value
             is then a list of what was returned and, of each, whether at most half as much again was used.
-        edits: what counts is which arguments were changed in place.
+        edits: what counts is which arguments were changed in place, and of the value what `view` sees.
         view: what counts of the value, if not all of it: its shape, or whether all of it is finite.
         setting: for the message, the line of Python that puts `state` into ``layer``.
     """

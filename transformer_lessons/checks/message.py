@@ -226,10 +226,10 @@ def difference(task: Task, requirement: Requirement, seen: Seen, right: Seen) ->
         at = f", at “{seen.line}”" if seen.line else ""
         return 0, (should, f"raises {seen.error}: {message}{at}" if seen.error else "nothing is raised")
     is_of_edits = isinstance(right.value, dict) and EDITED in right.value
-    if not requirement.backward and not is_of_edits:
-        return values(task.results, seen.value, right.value)
-    if seen.edited != right.edited:
+    if seen.edited != right.edited and (requirement.backward or is_of_edits):
         return 0, (f"{', '.join(seen.edited)} should not be changed in place",)
+    if not requirement.backward:
+        return values(task.results, seen.value, right.value)
     if bool(seen.gradients) != bool(right.gradients):
         return 0, ("gradients should flow back, but the result is cut off from its inputs",)
     names = [name for name in right.gradients if name in seen.gradients]
@@ -246,7 +246,7 @@ def values(names: tuple[str, ...], seen: Any, right: Any) -> tuple[int, tuple[st
             return 0, (f"should be {' and '.join(names)}, a tuple of {len(right)}", f"is {kind(seen)}")
         found = [values((n,), s, r) for n, s, r in zip(names, seen, right, strict=False)]
         return min(found, key=lambda pair: pair[0])
-    name = f"{names[0]} " if names[0] else ""
+    name = f"{names[0]} " if names[0] and len(names) == 1 else ""
     if isinstance(right, dict) and isinstance(seen, dict) and right.keys() == seen.keys():
         return next(f for f in (values((f"{name}{k}",), seen[k], right[k]) for k in right) if f[0] < SAME)
     if isinstance(seen, Tensor) and isinstance(right, Tensor):

@@ -111,12 +111,12 @@ def _seen(task: Task, call: Call, reply: Reply, weights: Sequence = ()) -> Seen:
         return _failed(reply)
     edited = tuple(_name(task, path) for path in reply.mutated)
     value = [reply.value, *weights] if call.look else reply.value
-    if call.edits:
-        value = {EDITED: list(edited)}
     if call.enough:
         value = [value, {kind: reply.memory[kind] <= 1.5 * most for kind, most in call.enough.items()}]
     try:
         viewed = call.view(value) if call.view else value
+        if call.edits:
+            viewed = {EDITED: list(edited), "value": viewed if call.view else None}
     except Exception:  # not the tensors that the view expects
         viewed = {"instead": value}
     return Seen(viewed, edited=edited, outputs=reply.value)

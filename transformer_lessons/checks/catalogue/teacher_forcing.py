@@ -1,4 +1,4 @@
-"""What the decoder reads and says. Sentences of one length hide the padding; 1, 2 and 0 hide whose ids they are."""
+"""What the decoder reads and says. One length hides padding; 1, 2 and 0 hide whose ids they are."""
 
 from collections.abc import Callable
 from typing import Any
@@ -39,9 +39,24 @@ def used(value: list) -> Tensor:
     return torch.cat([ids.flatten() for ids in numbers(value)]).unique()
 
 
+def counted(value: list) -> list[Tensor]:
+    """The ids of each, in whatever order."""
+    return [ids.flatten().sort().values for ids in numbers(value)]
+
+
+def words(value: list) -> Tensor:
+    """Those that occur: in an answer that looks at nothing, none."""
+    return used(value)[used(value) >= min(WORDS)]
+
+
 def types(value: list) -> list[str]:
     """Of both, in words."""
     return [str(getattr(side, "dtype", type(side).__name__)) for side in value]
+
+
+def typed(value: list) -> list:
+    """Not of an answer that looks at nothing."""
+    return [types(value), words(value)]
 
 
 def sentences(draw: Draw, *lengths: int) -> list[list[int]]:
@@ -64,17 +79,17 @@ def ids(draw: Draw) -> list[Call]:
     """Other marks; in the last, words are what marks are elsewhere."""
     several = sentences(draw, 3, 5, 1)
     calls = [Call((several, *marks), view=used) for marks in ((1, 2, 3), (4, 3, 0), (41, 31, 37))]
-    return [*calls, Call(([[1, 2], [0, 7, 2, 1]], 41, 31, 37), view=numbers)]
+    return [*calls, Call(([[1, 2, 0], [0, 7, 2]], 41, 31, 37), view=counted)]
 
 
 def int64(draw: Draw) -> list[Call]:
     """With and without an empty sentence."""
-    return [Call((sentences(draw, *lengths), 1, 2, 0), view=types) for lengths in ((2, 3), (0, 2), (0,))]
+    return [Call((sentences(draw, *lengths), 1, 2, 0), view=typed) for lengths in ((2, 3), (0, 2), (0,))]
 
 
 def kept(draw: Draw) -> list[Call]:
     """Several sentences."""
-    return [Call((sentences(draw, 2, 4, 1), 1, 2, 0), edits=True)]
+    return [Call((sentences(draw, 2, 4, 1), 1, 2, 0), edits=True, view=words)]
 
 
 def small(*cases: tuple, **options: Any) -> Callable[[], list[Call]]:
@@ -119,7 +134,6 @@ TASK = Task(
             calls=int64,
             small=small(([[5, 6]], 1, 2, 0), ([[5], []], 1, 2, 0), view=types),
             anchor="teacher-forcing",
-            needs="shift",
         ),
         Requirement(
             "kept",
@@ -128,7 +142,6 @@ TASK = Task(
             calls=kept,
             small=small(([[5, 6]], 1, 2, 0), edits=True),
             anchor="teacher-forcing",
-            needs="shift",
         ),
     ),
 )
