@@ -1,104 +1,65 @@
-"""What the exercises' checks catch and name: ``python -m benchmarks.check_table [TASK …]`` (minutes).
+"""What a check costs: ``python -m benchmarks.check_table [TASK …]`` (a minute).
 
-For each task: how many known mistakes (and ways to make them) fail, and are named as what they are; how many
-right answers in other words pass; what a passing check and a diagnosis cost, in CPU time with one thread.
-
-Writes ``transformer_lessons/records/checks.json``, which the syllabus shows, if all tasks were asked for.
+For each task, in seconds of one thread: a right answer, the first time in a process and later, and the slowest of
+the known mistakes.
 """
 
 import argparse
-import importlib
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import torch
 from tqdm import tqdm
 
 from transformer_lessons import checks
-from transformer_lessons.data.files import write_json
-from transformer_lessons.trainer.runs import versions
+from transformer_lessons.checks.definitions import changed
 
-HERE = Path(__file__).parent.parent
-RECORD = HERE / "transformer_lessons" / "records" / "checks.json"
-COLUMNS = ("requirements", "mistakes", "ways", "caught", "named", "alternates", "passed")
+FIRST = """
+import time, torch
+from transformer_lessons import checks
+torch.set_num_threads(1)
+task = checks.task({name!r})
+answer = task.answer(task.source)
+started = time.perf_counter()
+checks.check({name!r}, answer)
+print(time.perf_counter() - started)
+"""
 
 
-def seconds(action: Callable) -> tuple[float, object]:
-    """CPU time of a call, and its result."""
-    started = time.process_time()
-    result = action()
-    return time.process_time() - started, result
+def seconds(action: Callable) -> float:
+    """How long a call takes."""
+    started = time.perf_counter()
+    action()
+    return time.perf_counter() - started
 
 
-def row_of(name: str, seed: int) -> dict:
-    """Everything about one task."""
+def row_of(name: str) -> tuple[float, float, float]:
+    """Seconds of a right answer, first and later, and of the slowest mistake."""
+    first = subprocess.run([sys.executable, "-c", FIRST.format(name=name)], capture_output=True, check=True)
     task = checks.task(name)
-    checks.check(name, task.reference, seed=seed)  # what is kept from one check to the next
-    ways = [(mistake, variant) for mistake in task.mistakes for variant in mistake.variants]
-    wrong = [(m.id, *seconds(lambda v=v: checks.check(name, task.mistaken(v), seed=seed))) for m, v in ways]
-    others = importlib.import_module(f"alternates.{name}").ALTERNATES
-    passing = [seconds(lambda: checks.check(name, task.reference, seed=seed))[0] for _ in range(9)]
-    return {
-        "requirements": len(task.requirements),
-        "mistakes": len(task.mistakes),
-        "ways": len(ways),
-        "caught": sum(not report.passed for _, _, report in wrong),
-        "named": sum((report.misconception, report.also) == (id_, ()) for id_, _, report in wrong),
-        "alternates": len(others),
-        "passed": sum(checks.check(name, other, seed=seed).passed for other in others),
-        "passing_ms": round(1000 * statistics.median(passing), 1),
-        "diagnoses": [round(spent, 3) for _, spent, _ in wrong],
-    }
-
-
-def total_of(rows: dict[str, dict]) -> dict:
-    """All tasks together: sums, and the middle and the worst of the times."""
-    diagnoses = [spent for row in rows.values() for spent in row["diagnoses"]]
-    return {
-        **{column: sum(row[column] for row in rows.values()) for column in COLUMNS},
-        "tasks": len(rows),
-        "passing_ms": round(statistics.median(row["passing_ms"] for row in rows.values()), 1),
-        "diagnosis_median_s": round(statistics.median(diagnoses), 3),
-        "diagnosis_worst_s": max(diagnoses),
-    }
-
-
-def table(rows: dict[str, dict]) -> str:
-    """The rows in words, one a line."""
-    lines = [f"{'task':30} {' '.join(f'{column:>12}' for column in COLUMNS)}   passing  diagnosis, worst"]
-    for name, row in rows.items():
-        counts = " ".join(f"{row[column]:12}" for column in COLUMNS)
-        middle, worst = statistics.median(row["diagnoses"]), max(row["diagnoses"])
-        lines.append(f"{name:30} {counts} {row['passing_ms']:6.1f} ms {middle:7.2f} s {worst:6.2f} s")
-    return "\n".join(lines)
+    right = task.answer(task.source)
+    later = statistics.median(seconds(lambda: checks.check(name, right)) for _ in range(9))
+    texts = [changed(task.source, mistake.ways[0]) for mistake in task.mistakes]
+    wrong = [seconds(lambda text=text: checks.check(name, task.answer(text))) for text in texts]
+    return float(first.stdout), later, max(wrong, default=0.0)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command; 1 if a mistake is not caught or not named, or a right answer fails."""
+    """The command."""
     about = __doc__.split("\n")[0]
     parser = argparse.ArgumentParser(prog="python -m benchmarks.check_table", description=about)
     parser.add_argument("tasks", nargs="*", metavar="TASK", help="all")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the arguments (%(default)s)")
-    chosen = parser.parse_args(argv)
-    sys.path.insert(0, str(HERE / "tests"))
-    torch.set_num_threads(1)  # as a grader has it, and as CPU time needs it
-    names = chosen.tasks or checks.tasks()
-    rows = {name: row_of(name, chosen.seed) for name in tqdm(names, disable=None, leave=False)}
-    total = total_of(rows)
-    print(table(rows))
-    print(", ".join(f"{name} {value}" for name, value in total.items()))
-    if not chosen.tasks:
-        made_with = {**versions(torch.device("cpu")), "threads": torch.get_num_threads()}
-        write_json(RECORD, {"made_with": made_with, "seed": chosen.seed, "total": total, "tasks": rows})
-    return int(
-        total["caught"] < total["ways"]
-        or total["named"] < total["ways"]
-        or total["passed"] < total["alternates"]
-    )
+    names = parser.parse_args(argv).tasks or checks.tasks()
+    torch.set_num_threads(1)  # as a grader has it
+    print(f"{'task':30} {'first':>8} {'later':>8} {'worst':>8}")
+    for name in tqdm(names, disable=None, leave=False):
+        first, later, worst = row_of(name)
+        print(f"{name:30} {first:6.3f} s {later:6.3f} s {worst:6.3f} s")
+    return 0
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(main())

@@ -7,6 +7,8 @@ their environment: they stop working when its folder moves or has a space in its
 import sys
 from pathlib import Path
 
+from book import mistakes
+
 ROOT = Path(__file__).resolve().parents[1]
 STRICT = ("--warningiserror", "--nitpick", "--keep-going", "--quiet")
 
@@ -23,6 +25,7 @@ def build(folder: Path = ROOT, builder: str = "html") -> Path:
     """
     from jupyter_book.cli.main import main as jupyter_book  # its own import is slow, and warns
 
+    mistakes.write()
     paths = [str(ROOT / "book"), "--config", str(ROOT / "_config.yml"), "--path-output", str(folder)]
     jupyter_book(["build", *paths, "--builder", builder, *STRICT], standalone_mode=False)
     return folder / "_build" / builder / "index.html"

@@ -1,13 +1,12 @@
 """The page of exercises, from what the package knows of them: ``python -m book.syllabus``.
 
-Points and minutes are those of the released notebooks (`exercises.release`), numbers of mistakes those of
-``python -m benchmarks.check_table``; a test holds `exercises.md` against both.
+Points and minutes are those of the released notebooks (`exercises.release`); a test holds `exercises.md` against
+them.
 """
 
 import re
 from pathlib import Path
 
-from transformer_lessons import checks, records
 from transformer_lessons.data.files import replacing
 from transformer_lessons.tools import submission
 
@@ -19,12 +18,12 @@ HEAD = """\
 # Exercises
 
 Assignments are notebooks with text, cells for your answers, and cells that check them. A check tries an answer
-on many inputs, says what is required and what happened instead and, if the answer behaves like a known mistake,
-which one. It never shows the solution. The cells marked *graded* use other numbers when the notebook is handed
-in, and count each requirement by itself.
+on small inputs and says first, by name, which mistake you made, if people make it often ([all of them, by what
+you see](mistakes.md)); otherwise what is required. It shows the smallest case, and never the solution. The cells
+marked *graded* use other numbers when the notebook is handed in. A mistake costs what it spoils and nothing else.
 
 There are five kinds of tasks: **predict** a shape or a number before anything runs; **implement** what the
-chapter explains, with the requirements that tutorials forget; **debug** a program that runs and is wrong;
+chapter explains; **debug** a program that runs and is wrong;
 **extend** by what neither the chapter nor the package hands over; **explain** in a few sentences, for a person.
 
 Take the assignments in this order: each needs its chapters, and what those before it built.
@@ -52,23 +51,6 @@ Goes with {chapters}. [Open in Colab]({colab}/{name}/{name}.ipynb) · [on GitHub
 |---|---|---|---|---|
 {rows}
 """
-KNOWN = """\
-<a id="catalogue"></a>
-
-## What the checks know
-
-{tasks} tasks have {mistakes:,} known mistakes; people write some of them in several ways, {ways:,} in all. Each
-way has to fail and to be named as what it is, and every right answer in other words has to pass. *Asked* is what
-a right answer must do, each tried on inputs of its own; *passing* are right answers.
-
-| task | asked | mistakes | failing | named | passing |
-|---|---|---|---|---|---|
-{rows}
-
-A right answer takes {passing_ms:.0f} ms of processor time in the median task, a diagnosis
-{diagnosis_median_s:.2g} s in the median and {diagnosis_worst_s:.2g} s at most (one thread; {device}, torch
-{torch}).
-"""
 
 
 def page() -> str:
@@ -78,7 +60,7 @@ def page() -> str:
         SECTION.format(name=name, rows=table(one["tasks"]), colab=COLAB, github=GITHUB, **without_tasks(one))
         for name, one in assignments.items()
     ]
-    return "\n".join([HEAD.format(rows=overview(assignments)), *sections, known(records.read("checks"))])
+    return "\n".join([HEAD.format(rows=overview(assignments)), *sections])
 
 
 def without_tasks(one: dict) -> dict:
@@ -108,19 +90,7 @@ def sums(assignments) -> str:
     return f"{len(points)} | {sum(points):g} | {hours:g}"
 
 
-def known(record: dict) -> str:
-    """What the checks catch and name, task by task."""
-    rows = [
-        f"| `{name}` | {row['requirements']} | {row['mistakes']} | {row['caught']}/{row['ways']} "
-        f"| {row['named']}/{row['ways']} | {row['passed']}/{row['alternates']} |"
-        for name, row in record["tasks"].items()
-    ]
-    made_with = {name: record["made_with"][name] for name in ("device", "torch")}
-    return KNOWN.format(rows="\n".join(rows), **record["total"], **made_with)
-
-
 if __name__ == "__main__":
-    assert list(records.read("checks")["tasks"]) == checks.tasks(), "first: python -m benchmarks.check_table"
     with replacing(PAGE) as temporary:
         temporary.write_text(page(), encoding="utf-8")
     print(PAGE.name)

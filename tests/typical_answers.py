@@ -34,20 +34,17 @@ def sinusoidal(length, d_model):
         "ps01-4-check",
         "one defect left",
         """
-defects = "ADG"
+defects = "CFG"
 
 
 def repaired(k, d_model):
-    if d_model < 2 or d_model % 2:
-        raise ValueError("d_model")
-    even = torch.arange(0, d_model, 2).float()
-    angle = k * 10_000.0 ** (-even / d_model)
-    matrix = torch.diag(angle.cos().repeat_interleave(2))
     i = torch.arange(0, d_model, 2)
+    angle = k * 10_000.0 ** (-2 * i / d_model)
+    matrix = torch.diag(angle.cos().repeat_interleave(2))
     matrix[i, i + 1], matrix[i + 1, i] = angle.sin(), -angle.sin()
     return matrix
 """,
-        "you compute the angles in float32",
+        "you doubled the exponent",
     ),
     (
         "ps01-5-check",
@@ -192,7 +189,7 @@ def split_heads(x, num_heads):
     batch, length, d_model = x.shape
     return x.view(batch, num_heads, length, d_model // num_heads)
 """,
-        "you reinterpret the memory as (batch, heads, length, d_k); the axes have to be exchanged",
+        "you cut the memory up as (batch, heads, positions, d_k); cut d_model alone, then exchange axes 1 and 2",
     ),
     (
         "ps04-2-merge-check",
@@ -202,7 +199,7 @@ def merge_heads(x):
     batch, heads, length, d_k = x.shape
     return x.transpose(1, 2).view(batch, length, heads * d_k)
 """,
-        "you call view on axes that were exchanged",
+        "you call view after the exchange of axes",
     ),
     (
         "ps04-3-check",
@@ -214,7 +211,7 @@ class MultiHeadAttention(nn.Module):
         self.h, self.d_k = num_heads, d_model // num_heads
         self.W_q, self.W_k, self.W_v, self.W_o = (nn.Linear(d_model, d_model) for _ in "qkvo")
 
-    def forward(self, query, key=None, value=None, mask=None, *, need_weights=False):
+    def forward(self, query, key=None, value=None, mask=None):
         key = query if key is None else key
         value = key if value is None else value
         batch, time, width = query.shape
@@ -226,10 +223,9 @@ class MultiHeadAttention(nn.Module):
         if mask is not None:
             scores = scores.masked_fill(mask == 0, -1e9)
         weights = scores.softmax(-1)
-        output = self.W_o((weights @ v).transpose(1, 2).contiguous().view(batch, time, width))
-        return (output, weights) if need_weights else output
+        return self.W_o((weights @ v).transpose(1, 2).contiguous().view(batch, time, width))
 """,
-        "you take the number of positions from the query for keys and values too",
+        "you split keys and values by the queries' length; they have their own",
     ),
     (
         "ps04-5-check",
@@ -240,7 +236,7 @@ def grouped_query_attention(query, key, value, mask=None):
     key, value = (x.repeat(1, each, 1, 1) for x in (key, value))
     return scaled_dot_product_attention(query, key, value, mask)
 """,
-        "so query head i uses key head i mod g; neighbours share one",
+        "so head i uses i mod g; neighbours share one",
     ),
     (
         "ps04-6-check",
@@ -256,15 +252,13 @@ def linear_attention(query, key, value, *, is_causal=False, key_mask=None):
         return weights @ value / weights.sum(-1, keepdim=True)
     return q @ (k.mT @ value) / (q @ k.sum(-2)[..., None])
 """,
-        "you set hidden keys to zero before φ: φ(0) = 1 is a key like any other",
+        "you set hidden keys to zero before φ, and φ(0) = 1 counts like any other key",
     ),
     (
         "ps04-7-check",
         "a state changed in place",
         """
 def linear_attention_step(query, key, value, S=None, z=None, *, decay=1.0):
-    if not 0 < decay <= 1:
-        raise ValueError("decay")
     q, k = F.elu(query) + 1, F.elu(key) + 1
     if S is None:
         S, z = k.new_zeros(*k.shape, value.size(-1)), torch.zeros_like(k)
@@ -281,34 +275,35 @@ def linear_attention_step(query, key, value, S=None, z=None, *, decay=1.0):
         "dropout after the norm",
         """
 class AddAndNorm(nn.Module):
-    def __init__(self, d_model, dropout=0.0, norm_first=False):
+    def __init__(self, config):
         super().__init__()
-        self.norm, self.dropout, self.norm_first = nn.LayerNorm(d_model), nn.Dropout(dropout), norm_first
+        self.norm, self.dropout = nn.LayerNorm(config.d_model), nn.Dropout(config.dropout)
+        self.norm_first = config.norm_first
 
     def forward(self, x, sublayer):
         if self.norm_first:
             return x + self.dropout(sublayer(self.norm(x)))
         return self.dropout(self.norm(x + sublayer(x)))
 """,
-        "you put dropout behind the sum or the norm",
+        "you drop from the sum, or from its norm",
     ),
     (
         "ps06-3-decoder-check",
         "the second sub-layer drawn as self-attention",
         """
 class DecoderLayer(nn.Module):
-    def __init__(self, settings):
+    def __init__(self, config):
         super().__init__()
-        d_model, heads = settings["d_model"], settings["num_heads"]
-        self.self_attention, self.cross_attention = (MultiHeadAttention(d_model, heads) for _ in range(2))
-        self.feed_forward = FeedForward(d_model, settings["d_ff"])
+        self.self_attention = MultiHeadAttention(config.d_model, config.num_heads)
+        self.cross_attention = MultiHeadAttention(config.d_model, config.num_heads)
+        self.feed_forward = FeedForward(config.d_model, config.d_ff)
         for name in ("self", "cross", "feed_forward"):
-            self.add_module(f"add_norm_{name}", nn.ModuleDict({"norm": LayerNorm(d_model)}))
+            self.add_module(f"add_norm_{name}", AddAndNorm(config))
 
     def forward(self, x, memory, src_mask=None, tgt_mask=None):
-        x = self.add_norm_self["norm"](x + self.self_attention(x, mask=tgt_mask, is_causal=True))
-        x = self.add_norm_cross["norm"](x + self.cross_attention(x, x, x))
-        return self.add_norm_feed_forward["norm"](x + self.feed_forward(x))
+        x = self.add_norm_self(x, lambda y: self.self_attention(y, mask=tgt_mask, is_causal=True))
+        x = self.add_norm_cross(x, lambda y: self.cross_attention(y, y, y))
+        return self.add_norm_feed_forward(x, self.feed_forward)
 """,
         "your second sub-layer attends to the target again",
     ),
@@ -346,9 +341,10 @@ def decoder_layer_step(w, h, x, keys, values, memory_keys, memory_values, src_ma
         """
 def parameter_count(V, d, d_ff, N, h, d_k, *, tied="all", norm_first=False, share_layers=False):
     layer = 4 * d * h * d_k + 3 * h * d_k + d + 2 * d * d_ff + d_ff + d + 4 * d
-    return V * d + 2 * N * layer
+    matrices = {"all": 1, "output": 2, "none": 3}[tied]
+    return matrices * V * d + 2 * (1 if share_layers else N) * layer + (4 * d if norm_first else 0)
 """,
-        "you count a decoder layer like an encoder layer",
+        "you count a decoder layer with one attention",
     ),
     (
         "ps05-2-feed-forward-check",
@@ -516,32 +512,13 @@ def greedy(model, src, *, max_length):
         "you give every sentence of the batch the token that the first one wants",
     ),
     (
-        "ps08-2-check",
-        "padding that is seen",
-        """
-def greedy(model, src, *, max_length):
-    if not 1 <= max_length <= model.config.max_length:
-        raise ValueError("max_length")
-    config, ended = model.config, torch.zeros(len(src), dtype=torch.bool)
-    with evaluating(model), torch.no_grad():
-        memory, mask = model.encode(src), torch.ones(len(src), 1, 1, src.size(1), dtype=torch.bool)
-        tokens = torch.full((len(src), 1), config.bos_id)
-        while tokens.size(1) <= max_length and not ended.all():
-            token = model.project(model.decode(tokens, memory, mask))[:, -1].argmax(-1)
-            token[ended] = config.pad_id
-            tokens, ended = torch.cat([tokens, token[:, None]], 1), ended | (token == config.eos_id)
-    return tokens[:, 1:]
-""",
-        "you let the decoder look at the source's padding",
-    ),
-    (
         "ps08-3-check",
         "the power of the length alone",
         """
 def length_penalty(log_p, length, alpha):
     return log_p / torch.as_tensor(length).to(log_p.dtype) ** alpha
 """,
-        "you divide by n^α; here it is ((5 + n)/6)^α",
+        "required is that log p is divided by ((5 + n)/6)^α",
     ),
     (
         "ps08-5-nucleus-check",

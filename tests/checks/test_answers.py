@@ -1,17 +1,14 @@
 """What people write: right answers pass in whatever words, and a slip costs itself."""
 
-import importlib
-import pkgutil
-
 import pytest
 import torch
 
-from checks import answers
+from checks.answers import MODULES
 from checks.conftest import TASKS
 from transformer_lessons import checks
+from transformer_lessons.config import TransformerConfig
+from transformer_lessons.layers import DecoderLayer
 
-NAMES = [found.name for found in pkgutil.iter_modules(answers.__path__)]
-MODULES = [importlib.import_module(f"checks.answers.{name}") for name in NAMES]
 RIGHT = [
     pytest.param(task, answer, id=f"{task}-{answer.__name__}")
     for module in MODULES
@@ -64,7 +61,13 @@ def test_the_case_shown_is_what_happens(task, answer):
     told = [line[2:] for line in lines if line.startswith("# ")]
     assert 0 < len(case) <= 6
     assert len(set(told)) == len(told) > 0
-    space = {"torch": torch, "checks": checks, known.public: answer}
+    imported = {
+        "torch": torch,
+        "checks": checks,
+        "TransformerConfig": TransformerConfig,
+        "DecoderLayer": DecoderLayer,
+    }
+    space = {**imported, known.public: answer}
     *given, last = (line.strip() for line in case)
     exec("\n".join(given), space)
     if told[-1].startswith("raises"):

@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from itertools import groupby
 from typing import Any
 
 from torch import Tensor
@@ -21,9 +22,8 @@ from transformer_lessons.checks.observe import EDITED, Seen, alike, same_value
 
 __all__ = ["Message", "place", "write"]
 
-SEARCH_SECONDS = 0.3
-MOST_LINES, MOST_DIGITS, WIDTH = 6, 7, 110
-MOST_IDS = 12  # of another shape, still shown themselves
+SEARCH_SECONDS = 0.5
+MOST_DIGITS, WIDTH, FEW_NUMBERS = 7, 110, 9
 SAME = 99  # digits of what prints alike
 
 
@@ -48,7 +48,7 @@ class Message:
     def text(self) -> str:
         """For a terminal; the case can be pasted into a cell."""
         lines = [self.head]
-        if self.case:
+        if self.outcome:
             lines += ["", *(f"    {line}" for line in self.case), *(f"    # {line}" for line in self.outcome)]
         if self.notes or self.read:
             lines += ["", *(f"  {note}" for note in self.notes)]
@@ -68,18 +68,16 @@ class Message:
 
 
 def _marked(outcome: tuple[str, ...]) -> list[str]:
-    """The lines "should be …" and "is …", with what differs between them marked."""
-    if len(outcome) != 2:
+    """The lines of what should be and what is, with what differs between them marked."""
+    parted = [re.fullmatch(r"(.*?should be |.*?is {8})(.*)", line) for line in outcome]
+    numbers = [re.findall(r"[-\w.]+|[^-\w.]+", found[2]) for found in parted if found]
+    if len(numbers) != 2 or len(numbers[0]) != len(numbers[1]):
         return [html.escape(line) for line in outcome]
-    should, has = (re.findall(r"[-\w.]+|[^-\w.]+", line.partition(" ")[2].strip()) for line in outcome)
-    if len(should) != len(has):
-        return [html.escape(line) for line in outcome]
-    pairs = list(zip(should, has, strict=True))
-    return [
-        html.escape(line[: len(line) - len(line.partition(" ")[2].strip())])
-        + "".join(f"<mark>{html.escape(p[k])}</mark>" if p[0] != p[1] else html.escape(p[k]) for p in pairs)
-        for k, line in enumerate(outcome)
-    ]
+    lines = [html.escape(found[1]) for found in parted]
+    for pair in zip(*numbers, strict=True):
+        for n, text in enumerate(map(html.escape, pair)):
+            lines[n] += text if pair[0] == pair[1] else f"<mark>{text}</mark>"
+    return lines
 
 
 @cache
@@ -119,7 +117,7 @@ def _told(verdict: Verdict, lost: list[Requirement]) -> tuple[str, str, list[str
     """The first line, the anchor, and the sentences below the case."""
     if verdict.mistakes:
         first, *others = verdict.mistakes
-        notes = [first.looks, *(f"Besides, {m.you}. Read: {place(m.anchor)[0]}." for m in others)]
+        notes = [first.looks, *(f"Besides, {other.you}." for other in others)]
         return first.you, first.anchor, notes
     if verdict.error:
         line = f", at “{verdict.error.line}”" if verdict.error.line else ""
@@ -142,15 +140,13 @@ def smallest(
     task: Task, lost: list[Requirement], adapter: Adapter, wish: int = 0
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The first small case of a lost requirement whose difference is seen at one decimal, else the plainest."""
-    end, best = (
-        time.perf_counter() + SEARCH_SECONDS,
-        (SAME, (), ("no small case shows it; hidden calls have more rows",)),
-    )
+    end = time.perf_counter() + SEARCH_SECONDS
+    best = SAME, (), ("no small case shows it; larger ones do",)
     for requirement in lost:
         for call in requirement.small():
             right = look(task, task.answer(task.source), requirement, call)
             seen = look(task, adapter, requirement, call, wish)
-            if not meets(requirement, seen, right):
+            if right.error in ("", "ValueError") and not meets(requirement, seen, right):
                 digits, outcome = difference(task, requirement, seen, right)
                 if digits < best[0]:
                     best = digits, pasted(task, call), outcome
@@ -166,14 +162,22 @@ def smallest(
 def pasted(task: Task, call: Call) -> tuple[str, ...]:
     """A call as lines for a cell."""
     names = [*task.arguments, *(f"x{n}" for n in range(len(call.args) - len(task.arguments)))]
-    objects = [isinstance(arg, Given) or "tensor(" in literal(arg) for arg in call.args]
-    lines = [f"{n} = {literal(arg)}" for n, arg, own in zip(names, call.args, objects, strict=False) if own]
-    given = [n if own else literal(arg) for n, arg, own in zip(names, call.args, objects, strict=False)]
+    objects = {
+        name: arg
+        for name, arg in zip(names, call.args, strict=False)
+        if isinstance(arg, Tensor | Given) or "tensor(" in literal(arg)
+    }
+    lines = [
+        f"{' = '.join(n for n, arg in group)} = {literal(group[0][1])}"
+        for group in (list(found) for _, found in groupby(objects.items(), key=lambda entry: id(entry[1])))
+    ]
+    given = [n if n in objects else literal(arg) for n, arg in zip(names, call.args, strict=False)]
     given += [f"{name}={literal(value)}" for name, value in call.kwargs.items()]
     if call.init is None:
         return (*lines, f"{task.public}({', '.join(given)})")
     options = [f"{name}={literal(value)}" for name, value in call.options.items()]
-    made = f"layer = {task.public}({', '.join([*map(literal, call.init), *options])}).train({call.training})"
+    made = f"layer = {task.public}({', '.join([*map(literal, call.init), *options])})"
+    made += "" if call.training else ".eval()"
     method = {"": "layer", "state": "layer.state_dict"}.get(call.method, f"layer.{call.method}")
     earlier = [f"layer({', '.join(map(literal, args))})" for args in call.earlier]
     return (
@@ -196,6 +200,8 @@ def literal(value: Any) -> str:
         return "{" + ", ".join(f"{name!r}: {literal(item)}" for name, item in value.items()) + "}"
     if not isinstance(value, Tensor):
         return repr(value)
+    if not value.numel():
+        return f"torch.zeros{tuple(value.shape)}"
     usual = not value.is_floating_point() or str(value.dtype) == "torch.float32"
     return f"torch.tensor({shortened(value, 1)}{'' if usual else f', dtype={value.dtype}'})"
 
@@ -227,7 +233,8 @@ def difference(task: Task, requirement: Requirement, seen: Seen, right: Seen) ->
         return 0, (should, f"raises {seen.error}: {message}{at}" if seen.error else "nothing is raised")
     is_of_edits = isinstance(right.value, dict) and EDITED in right.value
     if seen.edited != right.edited and (requirement.backward or is_of_edits):
-        return 0, (f"{', '.join(seen.edited)} should not be changed in place",)
+        are = "is" if len(seen.edited) == 1 else "are"
+        return 0, (f"{', '.join(seen.edited)} should stay as given, but {are} changed in place",)
     if not requirement.backward:
         return values(task.results, seen.value, right.value)
     if bool(seen.gradients) != bool(right.gradients):
@@ -243,31 +250,40 @@ def values(names: tuple[str, ...], seen: Any, right: Any) -> tuple[int, tuple[st
         return SAME, ()
     if isinstance(right, list) and len(names) > 1:
         if not isinstance(seen, list) or len(seen) != len(right):
-            return 0, (f"should be {' and '.join(names)}, a tuple of {len(right)}", f"is {kind(seen)}")
+            return 0, _lines("", f"{' and '.join(names)}, a tuple of {len(right)}", kind(seen))
         found = [values((n,), s, r) for n, s, r in zip(names, seen, right, strict=False)]
         return min(found, key=lambda pair: pair[0])
     name = f"{names[0]} " if names[0] and len(names) == 1 else ""
     if isinstance(right, dict) and isinstance(seen, dict) and right.keys() == seen.keys():
         return next(f for f in (values((f"{name}{k}",), seen[k], right[k]) for k in right) if f[0] < SAME)
     if isinstance(seen, Tensor) and isinstance(right, Tensor):
-        is_short = max(seen.numel(), right.numel()) <= MOST_IDS and not right.is_floating_point()
-        if seen.shape != right.shape and not (is_short and seen.dtype == right.dtype):
-            return 0, (f"{name}should have shape {tuple(right.shape)}", f"has {tuple(seen.shape)}")
+        if seen.shape != right.shape and max(seen.numel(), right.numel()) > FEW_NUMBERS:
+            return 0, _lines(name, *(f"of shape {tuple(x.shape)}" for x in (right, seen)))
+        if seen.shape != right.shape:
+            shown = [f"{shortened(x, 2)}, of shape {tuple(x.shape)}" for x in (right, seen)]
+            return 0, _lines(name, *shown)
         if seen.dtype != right.dtype and not (seen.is_floating_point() and right.is_floating_point()):
-            return 0, (f"{name}should be {right.dtype}", f"is {seen.dtype}")
+            return 0, _lines(name, right.dtype, seen.dtype)
     elif isinstance(seen, Tensor | dict) or isinstance(right, Tensor) or seen is None:
-        return 0, (f"{name}should be {shortened(right, 2)[:WIDTH]}", f"is {kind(seen)}")
+        return 0, _lines(name, shortened(right, 2)[:WIDTH], kind(seen))
     for digits in range(1, MOST_DIGITS + 1):
         should, has = (shortened(x, digits).replace("float('nan')", "nan") for x in (right, seen))
         if should != has and len(should) <= WIDTH:
-            return digits, (f"{name}should be {should}", f"is {has}")
+            return digits, _lines(name, should, has)
     return SAME, ()
+
+
+def _lines(name: str, should: object, has: object) -> tuple[str, str]:
+    """One below the other."""
+    return f"{name}should be {should}", f"{name}is        {has}"
 
 
 def kind(value: Any) -> str:
     """What came back, in words."""
     if isinstance(value, dict) and value.keys() == {"instead"}:
         return kind(value["instead"])
+    if isinstance(value, dict) and value.keys() == {"opaque"}:
+        return value["opaque"]
     if isinstance(value, Tensor):
         return f"one tensor of shape {tuple(value.shape)}"
     return f"a tuple of {len(value)}" if isinstance(value, list) else str(value)[:60]

@@ -31,16 +31,24 @@ class Link:
     wanted: tuple[str, ...]
     transposed: bool = False
 
+    def rows(self, state: State) -> list[Tensor]:
+        """The wanted ones, as the answer holds them."""
+        return [state[name].T if self.transposed else state[name] for name in self.wanted]
+
+    def fits(self, own: State, state: State) -> bool:
+        """Whether both have as many rows together, and rows of the same size."""
+        rows, parts = self.rows(state), [own[name] for name in self.own if own[name].dim()]
+        same = all(part.numel() == len(part) * rows[0][:1].numel() for part in parts)
+        return same and sum(map(len, parts)) == sum(map(len, rows))
+
     def load(self, own: State, state: State) -> State:
         """The answer's own parameters, with the wanted numbers."""
-        whole = torch.cat([state[name].T if self.transposed else state[name] for name in self.wanted])
-        parts = whole.split([len(own[name]) for name in self.own])
+        parts = torch.cat(self.rows(state)).split([len(own[name]) for name in self.own])
         return {name: part.reshape(own[name].shape) for name, part in zip(self.own, parts, strict=True)}
 
     def back(self, own: State, state: State) -> State:
         """Gradients of the answer's own parameters, as gradients of the wanted ones."""
-        whole = torch.cat([own[name] for name in self.own])
-        parts = whole.split([len(state[name]) for name in self.wanted])
+        parts = torch.cat([own[name] for name in self.own]).split(list(map(len, self.rows(state))))
         return {n: part.T if self.transposed else part for n, part in zip(self.wanted, parts, strict=True)}
 
 
@@ -49,9 +57,11 @@ def translations(own: State, wanted: State, roles: dict[str, str]) -> Iterator[l
     if set(wanted) & set(own):
         yield [Link((n,), (n,)) for n in wanted if n in own and own[n].shape == wanted[n].shape]
         return
+    if all(tensor.dim() for tensor in wanted.values()):
+        own = {name: tensor for name, tensor in own.items() if tensor.dim()}  # not a root kept as a buffer
     if links := _by_words(own, wanted, roles):
-        yield links
-        yield [Link(link.own, link.wanted, own[link.own[0]].dim() == 2) for link in links]
+        turned = [Link(link.own, link.wanted, own[link.own[0]].dim() == 2) for link in links]
+        yield from (way for way in (links, turned) if all(link.fits(own, wanted) for link in way))
     yield from _by_shapes(own, wanted)
 
 

@@ -1,5 +1,11 @@
 """What somebody sees who has made a mistake, in the words that they would search for."""
 
+import difflib
+
+from transformer_lessons import checks
+from transformer_lessons.checks.definitions import Mistake, Task, changed
+from transformer_lessons.checks.message import place
+
 SYMPTOMS = {
     "loss is NaN": "The loss, or some of the output, becomes NaN.",
     "loss does not fall": "The loss stays where it is.",
@@ -13,3 +19,35 @@ SYMPTOMS = {
     "slow or out of memory": "It is right, and takes too long or too much memory.",
     "error": "It raises an error, for some inputs at least.",
 }
+
+
+def known(word: str = "") -> dict[str, list[tuple[Task, Mistake]]]:
+    """For each symptom in which a word stands, the mistakes that show it.
+
+    Args:
+        word: of the symptom's name or description, in any case; all symptoms without it.
+
+    Raises:
+        ValueError: if it is in none.
+    """
+    named = [name for name, about in SYMPTOMS.items() if word.lower() in f"{name} {about}".lower()]
+    if not named:
+        raise ValueError(f"symptom: expected a word of {', '.join(SYMPTOMS)}, got {word!r}")
+    tasks = [task for name in checks.tasks() if isinstance(task := checks.task(name), Task)]
+    return {name: [(t, m) for t in tasks for m in t.mistakes if name in m.symptoms] for name in named}
+
+
+def difference(task: Task, mistake: Mistake) -> str:
+    """The lines that the mistake's first way changes in the right answer's text, without and with it."""
+    before, after = (text.splitlines() for text in (task.source, changed(task.source, mistake.ways[0])))
+    lines = difflib.unified_diff(before, after, lineterm="", n=0)
+    return "\n".join(line for line in lines if not line.startswith(("---", "+++", "@@")))
+
+
+def told(word: str) -> str:
+    """The mistakes of a symptom in words, for a terminal."""
+    lines = []
+    for name, entries in known(word).items():
+        lines += [f"{name}: {SYMPTOMS[name]}"]
+        lines += [f"  {task.public}: {m.you}. {m.looks} ({place(m.anchor)[0]})" for task, m in entries]
+    return "\n".join(lines)

@@ -13,7 +13,7 @@ from nbformat import NotebookNode
 from exercises.autograder.feedback.text import NOTHING, Room, clean, code, cut, text_of
 from exercises.autograder.result import CellResult, Part, Result
 
-__all__ = ["Panel", "Paragraph", "given", "grade_id", "panels", "source_of", "whose"]
+__all__ = ["Panel", "given", "grade_id", "panels", "source_of", "whose"]
 
 MESSAGES = 150_000  # bytes of all messages: they may quote what the student's code said
 MESSAGE = 4_000  # characters of one
@@ -24,17 +24,6 @@ STATUS = {
     "missing": "This test could not come to its end, because your code did not answer. It gives no points.",
     "error": "This test ended with an error before its points were counted. It gives no points.",
 }
-LEADS = ("Required", "What happened", "Known mistake", "After that", "Read")
-EXAMPLE = "Smallest case found"
-
-
-@dataclass(frozen=True)
-class Paragraph:
-    """Of a message: how it begins, and the rest, as running text or in lines that matter."""
-
-    lead: str
-    text: str
-    lines: bool = False
 
 
 @dataclass(frozen=True)
@@ -52,7 +41,7 @@ class Panel:
         announced: the comment with which the test begins, as text.
         visible: what else a student may see of it.
         parts: the requirements, by task.
-        messages: each as paragraphs.
+        messages: of each its first line, and the others.
         comment: a person's.
     """
 
@@ -66,7 +55,7 @@ class Panel:
     announced: str = ""
     visible: Markup = NOTHING
     parts: tuple[tuple[str, tuple[Part, ...]], ...] = ()
-    messages: tuple[tuple[Paragraph, ...], ...] = ()
+    messages: tuple[tuple[str, str], ...] = ()
     comment: str = ""
 
     @property
@@ -182,9 +171,7 @@ def _tested(cell: CellResult, room: Room) -> dict[str, Any]:
         "worth": cell.worth,
         "line": "" if cell.status == "done" else ended,
         "parts": tuple((task, tuple(part for part in cell.parts if part.task == task)) for task in tasks),
-        "messages": tuple(
-            paragraphs(text) for text in texts if room.take(len(escape(text).encode()) + AROUND)
-        ),
+        "messages": tuple(_parts(text) for text in texts if room.take(len(escape(text).encode()) + AROUND)),
     }
 
 
@@ -196,19 +183,7 @@ def _shown(source: str) -> dict[str, Any]:
     return {"announced": announced, "visible": code("\n".join(lines[len(head) :]))}
 
 
-def paragraphs(text: str) -> tuple[Paragraph, ...]:
-    """A message that `checks.report.write` made, without its line breaks; any other as it is."""
-    found: list[Paragraph] = []
-    for line in text.split("\n"):
-        lead, _, rest = line.partition(": ")
-        if lead in LEADS:
-            found.append(Paragraph(lead, rest))
-        elif line == f"{EXAMPLE}:":
-            found.append(Paragraph(EXAMPLE, "", lines=True))
-        elif found and found[-1].lines:
-            found[-1] = Paragraph(found[-1].lead, f"{found[-1].text}\n{line}", lines=True)
-        elif found and line.startswith("  "):
-            found[-1] = Paragraph(found[-1].lead, f"{found[-1].text} {line.strip()}")
-        else:
-            found.append(Paragraph("", line, lines=True))
-    return tuple(Paragraph(one.lead, textwrap.dedent(one.text).strip("\n"), one.lines) for one in found)
+def _parts(text: str) -> tuple[str, str]:
+    """The first line of a message, which has the mistake's name, and the rest."""
+    head, _, rest = text.partition("\n")
+    return head, textwrap.dedent(rest.strip("\n"))
