@@ -108,7 +108,7 @@ def test_the_visible_checks_are_run_and_repeated(check):
     content = json.loads(RELEASED.read_text(encoding="utf-8"))
     wrong = {
         "ps03-2-padding-answer": RIGHT,
-        "ps03-2-causal-answer": "import torch\ndef causal_mask(n, m=None): return torch.ones(n, m or n).triu() > 0",
+        "ps03-2-causal-answer": "import torch\ndef causal_mask(n, m=0): return torch.ones(n, m or n).triu() > 0",
         "ps03-6-answer": "def neighbour(length):\n    return 1 / 0",
     }
     for name, source in wrong.items():
