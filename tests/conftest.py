@@ -38,8 +38,8 @@ def pytest_configure(config):
 OTHERS = ("Deprecation", "Future", "Resource", "sqlalchemy.exc.SA", "pytest.PytestUnraisableException")
 OF_NBGRADER = pytest.mark.filterwarnings(*(f"ignore::{name}Warning" for name in OTHERS))
 
-# In `make test-full`, of what depends on when something is killed or on what is drawn; otherwise the first.
-SERIES = {"repetition": range(50), "every_seed": range(1, 100)}
+# In `make test-full`, of what depends on when something is killed; otherwise the first.
+SERIES = {"repetition": range(50)}
 
 
 def pytest_generate_tests(metafunc):

@@ -43,6 +43,14 @@ def test_a_right_answer_in_other_words_passes(task, answer):
         assert report.passed, report.message
 
 
+@pytest.mark.full
+@pytest.mark.parametrize(("task", "answer"), RIGHT)
+def test_a_right_answer_passes_on_every_seed(task, answer):
+    for seed in range(2, 100):
+        report = checks.check(task, answer, seed=seed)
+        assert report.passed, f"seed {seed}: {report.message}"
+
+
 @pytest.mark.parametrize(("task", "answer", "lost", "names"), WRONG)
 def test_a_slip_costs_itself(task, answer, lost, names):
     for seed in (0, 1):
