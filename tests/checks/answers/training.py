@@ -122,6 +122,16 @@ def with_cross_entropy(logits, targets, *, pad_id, smoothing=0.1):
     return (1 - smoothing) * sharp + smoothing * others / (logits.size(-1) - 1), len(targets)
 
 
+def annotated(logits, targets, *, pad_id, smoothing=0.1):
+    """The Annotated Transformer's, to the letter: ε for V − 2 classes, and the divergence."""
+    x, target = logits.reshape(-1, logits.size(-1)).log_softmax(-1), targets.reshape(-1)
+    true_dist = torch.full_like(x, smoothing / (x.size(1) - 2)).detach()
+    true_dist.scatter_(1, target[:, None], 1.0 - smoothing)
+    true_dist[:, pad_id] = 0
+    true_dist[target == pad_id] = 0
+    return nn.KLDivLoss(reduction="sum")(x, true_dist), (target != pad_id).sum()
+
+
 def torchs_own(logits, targets, *, pad_id, smoothing=0.1):
     loss = F.cross_entropy(
         logits.reshape(-1, logits.size(-1)),
@@ -329,6 +339,7 @@ WRONG = {
         (one_number, {"rise", "fall", "width", "zero"}, set()),
     ],
     "label_smoothing": [
+        (annotated, {"smoothing"}, {"divergence"}),
         (torchs_own, {"smoothing"}, {"padding_gets_mass"}),
         (mean_with_padding, {"loss", "smoothing"}, {"mean_returned", "padding_gets_mass"}),
         (twice_as_much, {"loss", "pad_id"}, set()),
