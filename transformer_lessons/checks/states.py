@@ -31,6 +31,11 @@ class Link:
     wanted: tuple[str, ...]
     transposed: bool = False
 
+    def fits(self, own: State, state: State) -> bool:
+        """Whether there are as many rows on both sides."""
+        rows = [state[name].size(-1) if self.transposed else len(state[name]) for name in self.wanted]
+        return sum(len(own[name]) for name in self.own) == sum(rows)
+
     def load(self, own: State, state: State) -> State:
         """The answer's own parameters, with the wanted numbers."""
         whole = torch.cat([state[name].T if self.transposed else state[name] for name in self.wanted])
@@ -50,8 +55,9 @@ def translations(own: State, wanted: State, roles: dict[str, str]) -> Iterator[l
         yield [Link((n,), (n,)) for n in wanted if n in own and own[n].shape == wanted[n].shape]
         return
     if links := _by_words(own, wanted, roles):
-        yield links
-        yield [Link(link.own, link.wanted, own[link.own[0]].dim() == 2) for link in links]
+        turned = [Link(link.own, link.wanted, own[link.own[0]].dim() == 2) for link in links]
+        for way in links, turned:  # which is which is the same for all calls, whatever their sizes
+            yield way if all(link.fits(own, wanted) for link in way) else []
     yield from _by_shapes(own, wanted)
 
 
@@ -76,7 +82,7 @@ def _by_shapes(own: State, wanted: State) -> Iterator[list[Link]]:
 
 
 def _words(name: str) -> set[str]:
-    split = re.sub(r"(?<=[a-z])([A-Z])", r" \1", name).lower().replace("_", " ")
+    split = re.sub(r"(?<=[a-z])([A-Z])", r" \1", re.sub(r"_(\d)", r"\1", name)).lower().replace("_", " ")
     return set(re.findall(r"[a-z]+", split)) | set(re.findall(r"[a-z]+\d+", split))
 
 
@@ -86,7 +92,8 @@ def _by_words(own: State, wanted: State, roles: dict[str, str]) -> list[Link]:
     for name in own:
         words = _words(name)
         parts = [role for role, known in roles.items() if words & set(known.split())]
-        kind = "bias" if "bias" in name or (own[name].dim() == 1 and len(roles) > 2) else "weight"
+        is_bias = "bias" in name or (own[name].dim() == 1 and not roles.keys() & wanted.keys())
+        kind = "bias" if is_bias else "weight"
         fit = tuple(w for w in wanted if any(w in (part, f"{part}.{kind}") for part in parts))
         homes.setdefault(fit, []).append(name)
     for fit, names in homes.items():
