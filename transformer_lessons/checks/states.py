@@ -31,28 +31,32 @@ class Link:
     wanted: tuple[str, ...]
     transposed: bool = False
 
-    def fits(self, own: State, state: State) -> bool:
-        """Whether there are as many rows on both sides."""
-        rows = [state[name].size(-1) if self.transposed else len(state[name]) for name in self.wanted]
-        return sum(len(own[name]) for name in self.own) == sum(rows)
-
     def load(self, own: State, state: State) -> State:
         """The answer's own parameters, with the wanted numbers."""
-        whole = torch.cat([state[name].T if self.transposed else state[name] for name in self.wanted])
-        parts = whole.split([len(own[name]) for name in self.own])
-        return {name: part.reshape(own[name].shape) for name, part in zip(self.own, parts, strict=True)}
+        whole = torch.cat([state[name] for name in self.wanted])
+        parts = whole.split([len(self._turned(own[name])) for name in self.own])
+        return {n: self._turned(part).reshape(own[n].shape) for n, part in zip(self.own, parts, strict=True)}
 
     def back(self, own: State, state: State) -> State:
         """Gradients of the answer's own parameters, as gradients of the wanted ones."""
-        whole = torch.cat([own[name] for name in self.own])
+        whole = torch.cat([self._turned(own[name]) for name in self.own])
         parts = whole.split([len(state[name]) for name in self.wanted])
-        return {n: part.T if self.transposed else part for n, part in zip(self.wanted, parts, strict=True)}
+        return dict(zip(self.wanted, parts, strict=True))
+
+    def fits(self, own: State, state: State) -> bool:
+        """Whether there are as many rows on both sides."""
+        rows = sum(len(self._turned(own[name])) for name in self.own)
+        return rows == sum(len(state[name]) for name in self.wanted)
+
+    def _turned(self, tensor: Tensor) -> Tensor:
+        return tensor.T if self.transposed else tensor
 
 
 def translations(own: State, wanted: State, roles: dict[str, str]) -> Iterator[list[Link]]:
-    """Lists of links, the likeliest first; only one if names are the wanted ones: exchanged weights must show."""
-    if set(wanted) & set(own):
-        yield [Link((n,), (n,)) for n in wanted if n in own and own[n].shape == wanted[n].shape]
+    """Lists of links, the likeliest first; only one if names and shapes are as wanted: exchanges must show."""
+    known = [n for n in wanted if n in own]
+    if known and all(own[n].shape == wanted[n].shape for n in known):
+        yield [Link((n,), (n,)) for n in known]
         return
     if links := _by_words(own, wanted, roles):
         turned = [Link(link.own, link.wanted, own[link.own[0]].dim() == 2) for link in links]
