@@ -1,4 +1,4 @@
-"""Layer norm. ε is silent where entries are tens; the variance's divisor speaks everywhere but in the mean."""
+"""Layer norm. ε is silent where entries are tens; with halves of 10 and −10, so are other deviations."""
 
 from collections.abc import Callable, Iterator
 
@@ -41,23 +41,27 @@ def variance(draw: Draw) -> list[Call]:
     return [call(10 * draw.normal(3, 5)), call(10 * draw.normal(4, 2))]
 
 
+def halves(draw: Draw, *shape: int) -> Tensor:
+    """Vectors of which half the entries are 1 and half are −1."""
+    return 1.0 - 2 * (draw.uniform(*shape).argsort(-1) % 2)
+
+
 def small_entries(draw: Draw) -> list[Call]:
     """With entries of hundredths, or all alike, ε is much."""
-    return [
-        call(0.01 * draw.normal(3, 5)),
-        call(draw.normal(3, 5), eps=0.5),
-        call(torch.full((2, 3), 2.0)),
-    ]
+    constant = torch.full((2, 3), 2.0)
+    return [call(0.01 * halves(draw, 3, 6)), call(halves(draw, 3, 6), eps=0.5), call(constant)]
 
 
 def with_weights(draw: Draw) -> list[Call]:
     """A new layer, and one with weights."""
-    return [Call((10 * draw.normal(3, 5),), init=(5,)), call(10 * draw.normal(3, 5), state=affine(draw))]
+    x = 10 * halves(draw, 3, 6)
+    return [Call((x,), init=(6,)), call(x, state={"weight": draw.uniform(6) + 0.5, "bias": draw.normal(6)})]
 
 
 def axes(draw: Draw) -> list[Call]:
-    """From one axis to four."""
-    return [call(10 * draw.normal(*shape)) for shape in ((2, 3, 5), (5,), (2, 2, 3, 5), (1, 1, 5), (5, 5, 5))]
+    """From one axis to four; each vector has another size."""
+    shapes = (2, 3, 6), (6,), (2, 2, 3, 6), (1, 1, 6), (6, 6, 6)
+    return [call((10 + 90 * draw.uniform(*shape[:-1], 1)) * halves(draw, *shape)) for shape in shapes]
 
 
 def gradients(draw: Draw) -> list[Call]:
@@ -93,7 +97,6 @@ TASK = Task(
             calls=centred,
             small=small(),
             anchor="layer-norm",
-            needs="variance",
         ),
         Requirement(
             "variance",
