@@ -144,9 +144,62 @@ class EpsOutsideNoWeight(RMSNormByLength):
         return x / (x.pow(2).mean(-1, keepdim=True).sqrt() + self.eps)
 
 
+class BatchNormOfTorch(nn.BatchNorm1d):
+    """nn.BatchNorm1d on rows."""
+
+    def forward(self, x):
+        return super().forward(x.reshape(-1, x.size(-1))).view_as(x)
+
+
+class BatchNorm(nn.Module):
+    """The form of Dive into Deep Learning, its moving averages being buffers and the variance unbiased."""
+
+    def __init__(self, num_features, eps=1e-5, momentum=0.1):
+        super().__init__()
+        self.gamma = nn.Parameter(torch.ones(num_features))
+        self.beta = nn.Parameter(torch.zeros(num_features))
+        self.register_buffer("moving_mean", torch.zeros(num_features))
+        self.register_buffer("moving_var", torch.ones(num_features))
+        self.eps, self.momentum = eps, momentum
+
+    def move(self, mean, variance):
+        self.moving_mean = (1.0 - self.momentum) * self.moving_mean + self.momentum * mean.detach()
+        self.moving_var = (1.0 - self.momentum) * self.moving_var + self.momentum * variance.detach()
+
+    def forward(self, X):
+        if not self.training:
+            X_hat = (X - self.moving_mean) / torch.sqrt(self.moving_var + self.eps)
+        else:
+            axes = tuple(range(X.dim() - 1))
+            mean = X.mean(dim=axes, keepdim=True)
+            var = ((X - mean) ** 2).mean(dim=axes, keepdim=True)
+            X_hat = (X - mean) / torch.sqrt(var + self.eps)
+            self.move(X.mean(dim=axes), X.var(dim=axes))
+        return self.gamma * X_hat + self.beta
+
+
+class BiasedMoving(BatchNorm):
+    """As the book has it: the biased variance is kept."""
+
+    def move(self, mean, variance):
+        super().move(mean, variance * (self.n - 1) / self.n)
+
+    def forward(self, X):
+        self.n = X[..., 0].numel()
+        return super().forward(X)
+
+
+class NotCentred(BatchNorm):
+    """A slip that is on no list."""
+
+    def forward(self, X):
+        return super().forward(X) + (X.mean() if self.training else 0)
+
+
 RIGHT = {
     "layer_norm": [LayerNorm, LayerNormOfTorch, LayerNormByFunction, LayerNormByMoments],
     "rms_norm": [LlamaRMSNorm, RMSNormOfTorch, RMSNormByLength, RMSNormByFunction],
+    "batch_norm": [BatchNormOfTorch, BatchNorm],
 }
 # Of each: the requirements that it loses, and the names that it gets.
 WRONG = {
@@ -162,5 +215,10 @@ WRONG = {
         (MeanOfSizes, {"size"}, set()),
         (EpsOutsideNoWeight, {"eps", "weight"}, {"eps_outside", "weight_left_out"}),
         (Zeros, {"size", "eps", "weight", "gradients"}, set()),
+    ],
+    "batch_norm": [
+        (BiasedMoving, {"running"}, {"running_biased"}),
+        (NotCentred, {"statistics"}, set()),
+        (Zeros, {"statistics", "eps", "running", "evaluation"}, set()),
     ],
 }

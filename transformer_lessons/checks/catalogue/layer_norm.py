@@ -84,6 +84,18 @@ def small(*lead: tuple[int, ...], **options) -> Callable[[], Iterator[Call]]:
     return cases
 
 
+def large_or_usual() -> Iterator[Call]:
+    """An ε of one, then the one that a layer has unless told otherwise."""
+    yield from small(eps=1.0)()
+    yield call(torch.tensor([[0.0, 0.0, 0.1]]))
+
+
+def new_or_two() -> Iterator[Call]:
+    """A new layer, then one whose weight is 2 and whose bias is 1."""
+    yield from (Call((torch.tensor([row]),), init=(3,)) for row in ROWS[:2])
+    yield from small(state=TWO, setting=SET_TWO)()
+
+
 TASK = Task(
     name="layer_norm",
     right=[LayerNorm],
@@ -111,7 +123,7 @@ TASK = Task(
             "eps, 1e-5 unless given, is added to the variance, under the root",
             points=0.5,
             calls=small_entries,
-            small=small(eps=1.0),
+            small=large_or_usual,
             anchor="layer-norm",
         ),
         Requirement(
@@ -119,7 +131,7 @@ TASK = Task(
             "weight (ones at first) multiplies and bias (zeros at first) is added",
             points=0.5,
             calls=with_weights,
-            small=small(state=TWO, setting=SET_TWO),
+            small=new_or_two,
             anchor="layer-norm",
         ),
         Requirement(

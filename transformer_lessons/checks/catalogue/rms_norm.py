@@ -9,7 +9,7 @@ from transformer_lessons.checks.definitions import Call, Draw, Remark, Requireme
 from transformer_lessons.variants.today import RMSNorm
 
 SET_TWO = "layer.load_state_dict({'weight': torch.full((3,), 2.)})"
-ROWS = ([1.0, 2.0, 2.0], [0.0, 3.0, 6.0], [1.0, -1.0, 4.0], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0])
+ROWS = ([2.0, 3.0, 6.0], [0.0, 3.0, 6.0], [1.0, -1.0, 4.0], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0])
 
 
 def call(x: Tensor, *, eps: float | None = None, weight: Tensor | None = None, **options) -> Call:
@@ -63,6 +63,12 @@ def small(*lead: tuple[int, ...], setting: str = "", **options) -> Callable[[], 
     return cases
 
 
+def large_or_usual() -> Iterator[Call]:
+    """An ε of one, then the one that a layer has unless told otherwise."""
+    yield from small((1,), eps=1.0)()
+    yield call(torch.tensor([[0.0, 0.0, 0.1]]))
+
+
 def new_or_two() -> Iterator[Call]:
     """A new layer, then one whose weight is 2."""
     for row in ROWS:
@@ -89,7 +95,7 @@ TASK = Task(
             "eps, 1e-6 unless given, is added to the mean of the squares, under the root",
             points=0.5,
             calls=small_entries,
-            small=small((1,), eps=1.0),
+            small=large_or_usual,
             anchor="rms-norm",
         ),
         Requirement(
