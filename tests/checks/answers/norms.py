@@ -196,10 +196,88 @@ class NotCentred(BatchNorm):
         return super().forward(X) + (X.mean() if self.training else 0)
 
 
+class OnRows(nn.BatchNorm1d):
+    """torch's own layer on the real vectors alone, put back where they were."""
+
+    def forward(self, x, mask):
+        output = torch.zeros_like(x)
+        output[mask] = super().forward(x[mask])
+        return output
+
+
+class BySums(nn.Module):
+    """Sums divided by the number of real positions; names as in Dive into Deep Learning."""
+
+    def __init__(self, d_model, eps=1e-5, momentum=0.1):
+        super().__init__()
+        self.gamma, self.beta = nn.Parameter(torch.ones(d_model)), nn.Parameter(torch.zeros(d_model))
+        self.register_buffer("moving_mean", torch.zeros(d_model))
+        self.register_buffer("moving_var", torch.ones(d_model))
+        self.eps, self.momentum = eps, momentum
+
+    def of_batch(self, x, m):
+        n = m.sum()
+        mean = (x * m).sum((0, 1)) / n
+        var = (((x - mean) * m) ** 2).sum((0, 1)) / n
+        m = self.momentum
+        self.moving_mean = (1 - m) * self.moving_mean + m * mean.detach()
+        self.moving_var = (1 - m) * self.moving_var + m * var.detach() * n / (n - 1)
+        return mean, var
+
+    def forward(self, x, mask):
+        x = x.masked_fill(~mask[:, :, None], 0)
+        m = mask[:, :, None].float()
+        mean, var = self.of_batch(x, m) if self.training else (self.moving_mean, self.moving_var)
+        return ((x - mean) / (var + self.eps).sqrt() * self.gamma + self.beta) * m
+
+
+class Picked(BySums):
+    """Real vectors by index; statistics by torch's functions, biased and unbiased."""
+
+    def forward(self, x, mask):
+        rows, y = x[mask], torch.zeros_like(x)
+        mean, var = self.moving_mean, self.moving_var
+        if self.training:
+            mean, var = rows.mean(0), rows.var(0, unbiased=False)
+            with torch.no_grad():
+                self.moving_mean += self.momentum * (mean - self.moving_mean)
+                self.moving_var += self.momentum * (rows.var(0) - self.moving_var)
+        y[mask] = (rows - mean) / torch.sqrt(var + self.eps) * self.gamma + self.beta
+        return y
+
+
+class Multiplied(BySums):
+    def forward(self, x, mask):
+        m = mask[:, :, None].float()
+        mean, var = self.of_batch(x, m) if self.training else (self.moving_mean, self.moving_var)
+        return ((x - mean) / (var + self.eps).sqrt() * self.gamma + self.beta) * m
+
+
+class OneMore(BySums):
+    """A slip that is on no list: it divides by one real position more."""
+
+    def of_batch(self, x, m):
+        mean, var = super().of_batch(x, m)
+        return mean * m.sum() / (m.sum() + 1), var
+
+
+class BiasLeftOver(BySums):
+    def of_batch(self, x, m):
+        mean, var = super().of_batch(x, m)
+        return mean, var * m.sum() / (m.sum() - 1)
+
+    def forward(self, x, mask):
+        m = mask[:, :, None].float()
+        x = x.masked_fill(~mask[:, :, None], 0)
+        mean, var = self.of_batch(x, m) if self.training else (self.moving_mean, self.moving_var)
+        return (x - mean) / (var + self.eps).sqrt() * self.gamma + self.beta
+
+
 RIGHT = {
     "layer_norm": [LayerNorm, LayerNormOfTorch, LayerNormByFunction, LayerNormByMoments],
     "rms_norm": [LlamaRMSNorm, RMSNormOfTorch, RMSNormByLength, RMSNormByFunction],
     "batch_norm": [BatchNormOfTorch, BatchNorm],
+    "masked_batch_norm": [OnRows, BySums, Picked],
 }
 # Of each: the requirements that it loses, and the names that it gets.
 WRONG = {
@@ -220,5 +298,11 @@ WRONG = {
         (BiasedMoving, {"running"}, {"running_biased"}),
         (NotCentred, {"statistics"}, set()),
         (Zeros, {"statistics", "eps", "running", "evaluation"}, set()),
+    ],
+    "masked_batch_norm": [
+        (Multiplied, {"unknown"}, {"padding_multiplied"}),
+        (BiasLeftOver, {"plain", "zeros"}, {"unbiased", "padding_not_zeroed"}),
+        (OneMore, {"statistics", "plain"}, set()),
+        (Zeros, {"statistics", "plain", "zeros", "running", "unknown", "gradients"}, set()),
     ],
 }

@@ -10,6 +10,12 @@ from transformer_lessons.checks.catalogue.layer_norm import halves
 from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task
 from transformer_lessons.norms import BatchNorm
 
+ROLES = {
+    "weight": "weight gamma g scale w",
+    "bias": "bias beta b shift",
+    "running_mean": "mean",
+    "running_var": "var variance",
+}
 ROWS = ([[0.0], [4.0]], [[1.0], [3.0], [3.0], [9.0]], [[-2.0], [0.0], [5.0]], [[0.0], [0.0], [0.1]])
 SENTENCES = ([[[0.0], [2.0]], [[4.0], [6.0]]], [[[0.0], [4.0]], [[1.0], [3.0]]])
 PAIRS = ([[0.0, 4.0], [2.0, 0.0]], [[0.0, 4.0], [2.0, 0.0], [7.0, 2.0]])
@@ -103,12 +109,7 @@ TASK = Task(
     name="batch_norm",
     right=[BatchNorm],
     arguments=("x",),
-    roles={
-        "weight": "weight gamma g scale w",
-        "bias": "bias beta b shift",
-        "running_mean": "mean",
-        "running_var": "var variance",
-    },
+    roles=ROLES,
     requirements=(
         Requirement(
             "statistics",
