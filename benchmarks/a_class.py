@@ -42,34 +42,21 @@ def hand_in(folder: Path, notebooks: list[nbformat.NotebookNode]) -> Path:
         place = folder / f"student-{number:04}"
         place.mkdir(parents=True)
         own = nbformat.v4.new_code_cell(f"# {number}", id=f"number-{number}")
-        nbformat.write(
-            nbformat.from_dict({**notebook, "cells": [*notebook.cells, own]}), place / f"{ASSIGNMENT}.ipynb"
-        )
+        numbered = nbformat.from_dict({**notebook, "cells": [*notebook.cells, own]})
+        nbformat.write(numbered, place / f"{ASSIGNMENT}.ipynb")
     return folder
 
 
-class Watch:
-    """Looks at a process and all below it, twice a second, until it has ended."""
-
-    def __init__(self, pid: int):
-        self._process = psutil.Process(pid)
-        self.memory, self.main = 0, 0
-        self._thread = threading.Thread(target=self._look)
-        self._thread.start()
-
-    def _look(self) -> None:
-        while self._process.is_running() and self._process.status() != psutil.STATUS_ZOMBIE:
-            try:
-                tree = [self._process, *self._process.children(recursive=True)]
-                held = [one.memory_info().rss for one in tree]
-                self.memory, self.main = max(self.memory, sum(held)), max(self.main, held[0])
-            except psutil.NoSuchProcess:
-                pass  # a box that has ended between two lines
-            time.sleep(0.5)
-
-    def end(self) -> None:
-        """Wait for the last look."""
-        self._thread.join()
+def watch(pid: int, most: dict[str, int]) -> None:
+    """Look at a process and all below it, twice a second, until it has ended; keep the most memory of both."""
+    process = psutil.Process(pid)
+    while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+        try:
+            held = [one.memory_info().rss >> 20 for one in (process, *process.children(recursive=True))]
+            most.update(command=max(most["command"], held[0]), all=max(most["all"], sum(held)))
+        except psutil.NoSuchProcess:
+            pass  # a box that has ended between two lines
+        time.sleep(0.5)
 
 
 def busy() -> float:
@@ -89,10 +76,12 @@ def timed(source: Path, course: Path, workers: int) -> dict:
         stdout=subprocess.PIPE,
         text=True,
     )
-    watch = Watch(process.pid)
+    memory = {"command": 0, "all": 0}
+    watching = threading.Thread(target=watch, args=(process.pid, memory))
+    watching.start()
     said, _ = process.communicate()
     seconds, spent = time.perf_counter() - began, busy() - before
-    watch.end()
+    watching.join()
     done = json.loads(said)
     number = len(done["graded"])
     assert not done["failed"] + done["quarantined"], done
@@ -102,7 +91,7 @@ def timed(source: Path, course: Path, workers: int) -> dict:
         "seconds": round(seconds, 1),
         "a_minute": round(60 * number / seconds, 1),
         "cpu_seconds_each": round(spent / number, 3),
-        "memory_mb": {"command": watch.main >> 20, "all": watch.memory >> 20},
+        "memory_mb": memory,
         "mean_points": round(sum(one["earned"] for one in done["graded"]) / number, 2),
     }
 
@@ -119,48 +108,38 @@ def plain(folder: Path, notebooks: list[nbformat.NotebookNode]) -> dict:
     return {"submissions": number, "seconds": round(seconds, 1), "a_minute": round(60 * number / seconds, 1)}
 
 
-def parts(most: int) -> list[tuple[int, int]]:
-    """How many submissions by how many workers; the largest first."""
-    sizes = sorted({*(size for size in SIZES if size < most), most}, reverse=True)
-    alone = min(ALONE, most)
-    return list(
-        dict.fromkeys([(sizes[0], WORKERS), (alone, 1), (alone, WORKERS)] + [(n, WORKERS) for n in sizes])
-    )
-
-
-def main() -> int:
+def main() -> None:
     """Measure, print, and write the record."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--most", type=int, default=SIZES[-1], metavar="N", help="a smaller class, to try it")
-    options = parser.parse_args()
+    most = parser.parse_args().most
     logging.getLogger("traitlets").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
-    group = [one.notebook for one in students(2 * options.most, ASSIGNMENT) if one.notebook][: options.most]
-    few, runs = min(PLAIN_ONES, options.most), {}
+    group = [one.notebook for one in students(2 * most, ASSIGNMENT) if one.notebook][:most]
+    alone = min(ALONE, most)
+    sizes = sorted({min(size, most) for size in SIZES}, reverse=True)
+    runs = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-
-        def one(size: int, workers: int) -> dict:
+        for part in dict.fromkeys(
+            [(most, WORKERS), (alone, 1), (alone, WORKERS), *((n, WORKERS) for n in sizes)]
+        ):
+            size, workers = part
             source = hand_in(folder / f"in-{size}-{workers}", group[:size])
-            return timed(source, folder / f"course-{size}-{workers}", workers)
-
-        for part in parts(options.most):
-            runs[part] = one(*part)
+            runs[part] = timed(source, folder / f"course-{size}-{workers}", workers)
             print(json.dumps(runs[part]), flush=True)
-        theirs = plain(folder / "plain", group[:few])
-    alone = min(ALONE, options.most)
+        theirs = plain(folder / "plain", group[:PLAIN_ONES])
     found = {
         "assignment": ASSIGNMENT,
         "runs": list(runs.values()),
         "plain_nbgrader": theirs,
         "two_workers_over_one": round(runs[alone, 1]["seconds"] / runs[alone, WORKERS]["seconds"], 2),
-        "over_plain_nbgrader": round(runs[options.most, WORKERS]["a_minute"] / theirs["a_minute"], 1),
+        "over_plain_nbgrader": round(runs[most, WORKERS]["a_minute"] / theirs["a_minute"], 1),
     }
     print(json.dumps(found, indent=1))
-    if options.most >= SIZES[-1]:
+    if most >= SIZES[-1]:
         write_json(RECORD, {**found, **versions(torch.device("cpu"))})
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

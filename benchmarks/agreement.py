@@ -5,14 +5,13 @@ Honest submissions, each a mix: answers that are right, untouched, or right but 
 through nbgrader both times; the CPU seconds of both, all processes included, are a ratio of one run. Then the
 same for one assignment, all answers right, several times.
 
-Goes on where it was stopped, and writes ``transformer_lessons/records/agreement.json`` when it has all.
+Writes ``transformer_lessons/records/agreement.json``.
 """
 
 import argparse
 import json
 import logging
 import resource
-import sys
 import tempfile
 import warnings
 from collections.abc import Iterable, Iterator
@@ -23,8 +22,7 @@ import torch
 from nbconvert.preprocessors import ClearMetadataPreprocessor
 from nbgrader import preprocessors as nbgraders
 from nbgrader.api import Gradebook
-from nbgrader.apps import NbGraderAPI
-from tqdm import tqdm, trange
+from tqdm import tqdm
 from traitlets.config import Config
 
 from exercises import release
@@ -36,7 +34,6 @@ from transformer_lessons.data.files import write_json
 from transformer_lessons.trainer.runs import versions
 
 RECORD = release.HERE.parent / "transformer_lessons" / "records" / "agreement.json"
-JOURNAL = release.HERE.parent / "runs" / "agreement" / "journal.jsonl"
 ALL = 200
 PASSING, TIMES = "ps03_attention", 20  # the assignment whose cost is measured when all is right
 PLAIN = Config()
@@ -59,128 +56,89 @@ def cpu_seconds() -> float:
 
 
 class Course:
-    """A course in a folder of its own.
-
-    Args:
-        root: the folder.
-        changes: of nbgrader's configuration.
-    """
+    """A course in a folder of its own, which must not be there yet; `changes` are of nbgrader's configuration."""
 
     def __init__(self, root: Path, changes: Config | None = None):
-        root.mkdir()
+        root.mkdir(parents=True)
         self._root, self._api = root, release.course(root, changes)
         self._known: set[str] = set()
 
-    def prepare(self, assignment: str) -> NbGraderAPI:
-        """nbgrader, with the assignment in its gradebook."""
+    def grade(self, student: str, assignment: str, notebook: nbformat.NotebookNode) -> tuple[dict, float]:
+        """Points by test, and CPU seconds, without those of a forking process that lives on."""
         if assignment not in self._known:
             self._api.generate_assignment(assignment, force=True)
             self._known.add(assignment)
-        return self._api
-
-    def grade(self, student: str, assignment: str, notebook: nbformat.NotebookNode) -> tuple[dict, float]:
-        """Points by test, and CPU seconds, without those of a forking process that lives on."""
-        api = self.prepare(assignment)
         folder = self._root / "submitted" / student / assignment
         folder.mkdir(parents=True)
         nbformat.write(notebook, folder / f"{assignment}.ipynb")
         before = cpu_seconds()
-        done = api.autograde(assignment, student)
+        done = self._api.autograde(assignment, student)
         spent = cpu_seconds() - before
         assert done["success"], done.get("error") or done.get("log")
+        record = self._root / "records" / student / assignment / f"{assignment}.json"
+        if record.exists():  # the forking process counts what the forked ones took
+            spent += read(record).cpu_seconds
         with Gradebook(f"sqlite:///{self._root / 'gradebook.db'}") as gradebook:
             found = gradebook.find_submission_notebook(assignment, assignment, student).grades
             return {grade.name: grade.auto_score for grade in found}, spent
 
-    def boxed_seconds(self, student: str, assignment: str) -> float:
-        """What the forked processes took, which the forking one counts."""
-        return read(self._root / "records" / student / assignment / f"{assignment}.json").cpu_seconds
 
-
-class Both:
-    """The same submissions to two courses, one graded by the autograder and one by plain nbgrader.
-
-    Args:
-        folder: an empty one.
-    """
-
-    def __init__(self, folder: Path):
-        self._ours, self._plain = Course(folder / "ours"), Course(folder / "plain", PLAIN)
-
-    def grade(self, student: str, assignment: str, notebook: nbformat.NotebookNode) -> dict:
-        """What differs, and what it took."""
-        here, own = self._ours.grade(student, assignment, notebook)
-        there, other = self._plain.grade(student, assignment, notebook)
-        boxed = self._ours.boxed_seconds(student, assignment)
-        names = [name for name in sorted(here.keys() | there.keys()) if here.get(name) != there.get(name)]
-        return {
-            "assignment": assignment,
-            "tests": len(here),
-            "cpu_seconds": {"autograder": round(own + boxed, 3), "nbgrader": round(other, 3)},
-            "different": {
-                name: {"autograder": here.get(name), "nbgrader": there.get(name)} for name in names
-            },
+def graded_twice(submissions: Iterable[tuple], folder: Path) -> Iterator[dict]:
+    """Grade assignments and notebooks both ways; of each, what differs and what it took."""
+    courses = {"autograder": Course(folder / "ours"), "nbgrader": Course(folder / "plain", PLAIN)}
+    for number, (assignment, notebook) in enumerate(submissions):
+        found = {
+            name: course.grade(f"student-{number}", assignment, notebook) for name, course in courses.items()
+        }
+        points = {name: grades for name, (grades, _) in found.items()}
+        tests = sorted(set().union(*points.values()))
+        by_test = {test: {name: grades.get(test) for name, grades in points.items()} for test in tests}
+        yield {
+            "submission": number,
+            "tests": len(points["autograder"]),
+            "cpu_seconds": {name: seconds for name, (_, seconds) in found.items()},
+            "different": {test: both for test, both in by_test.items() if len(set(both.values())) > 1},
         }
 
 
 def compare(numbers: Iterable[int], folder: Path) -> Iterator[dict]:
-    """Grade the submissions of these numbers both ways; of each, what differs and what it took."""
-    both = Both(folder)
-    for number in numbers:
-        yield {"submission": number, **both.grade(f"student-{number}", *submission(number))}
+    """The mixed submissions of these numbers."""
+    return graded_twice(map(submission, numbers), folder)
 
 
-def cost(folder: Path, times: int = TIMES) -> dict:
-    """What it takes, on average, to grade `PASSING` when all answers are right."""
-    both, notebook = Both(folder), passing(PASSING)
-    found = [both.grade(f"student-{n}", PASSING, notebook) for n in trange(times, unit="submission")]
-    return {"assignment": PASSING, "times": times, **_spent(found)}
-
-
-def _spent(found: list[dict]) -> dict:
-    spent = {name: sum(one["cpu_seconds"][name] for one in found) for name in ("autograder", "nbgrader")}
+def spent(found: list[dict]) -> dict:
+    """What it took on average, and the ratio."""
+    took = {name: sum(one["cpu_seconds"][name] for one in found) for name in ("autograder", "nbgrader")}
     return {
-        "cpu_seconds_each": {name: round(value / len(found), 2) for name, value in spent.items()},
-        "ratio": round(spent["nbgrader"] / spent["autograder"], 2),
+        "cpu_seconds_each": {name: round(value / len(found), 2) for name, value in took.items()},
+        "ratio": round(took["nbgrader"] / took["autograder"], 2),
     }
 
 
-def summary(found: list[dict]) -> dict:
-    """The record of many comparisons."""
-    return {
+def main() -> None:
+    """Compare, print what differs, and write the record."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--submissions", type=int, default=ALL, metavar="N", help="fewer, to try it")
+    count = parser.parse_args().submissions
+    logging.getLogger("traitlets").setLevel(logging.ERROR)
+    warnings.simplefilter("ignore")
+    list(worker(Limits(), True).grade([]))  # started before anything is counted
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        found = list(tqdm(compare(range(count), folder / "mixed"), total=count, unit="submission"))
+        same = [(PASSING, passing(PASSING))] * TIMES
+        right = list(tqdm(graded_twice(same, folder / "passing"), total=TIMES, unit="submission"))
+    result = {
         "submissions": len(found),
         "tests": sum(one["tests"] for one in found),
         "different": {str(one["submission"]): one["different"] for one in found if one["different"]},
-        **_spent(found),
+        **spent(found),
+        "passing": {"assignment": PASSING, "times": TIMES, **spent(right)},
     }
-
-
-def main() -> int:
-    """Compare, print what differs, and write the record."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--submissions", type=int, default=ALL, metavar="N")
-    parser.add_argument("--again", action="store_true", help="forget what was compared before")
-    options = parser.parse_args()
-    logging.getLogger("traitlets").setLevel(logging.ERROR)
-    warnings.simplefilter("ignore")
-    JOURNAL.parent.mkdir(parents=True, exist_ok=True)
-    JOURNAL.unlink(missing_ok=True) if options.again else None
-    found = [json.loads(line) for line in JOURNAL.open()] if JOURNAL.exists() else []
-    numbers = sorted(set(range(options.submissions)) - {one["submission"] for one in found})
-    list(worker(Limits(), True).grade([]))  # started before anything is counted
-    with tempfile.TemporaryDirectory() as folder, JOURNAL.open("a") as journal:
-        (Path(folder) / "mixed").mkdir()
-        for one in tqdm(compare(numbers, Path(folder) / "mixed"), total=len(numbers), unit="submission"):
-            found.append(one)
-            journal.write(json.dumps(one) + "\n")
-            journal.flush()
-        (Path(folder) / "passing").mkdir()
-        result = summary(found) | {"passing": cost(Path(folder) / "passing")}
     print(json.dumps(result, indent=1))
-    if len(found) >= ALL:
+    if count >= ALL:
         write_json(RECORD, {**result, **versions(torch.device("cpu"))})
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -11,14 +11,12 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 from statistics import mean, median
 
 import torch
 from tqdm import tqdm
 
-from transformer_lessons.data.files import write_json
-from transformer_lessons.trainer.runs import new_trainer, versions
+from transformer_lessons.trainer.runs import new_trainer
 from transformer_lessons.trainer.tasks import NumberWords
 
 DEFAULT, PACKAGE, STEPS = "default", "transformer_lessons", 12
@@ -57,33 +55,17 @@ def measured(way: str) -> tuple[list[float], list[float]]:
     return json.loads(subprocess.check_output([sys.executable, "-c", code], env=environment))
 
 
-def compared(rounds: list[dict[str, tuple[list[float], list[float]]]]) -> dict[str, dict[str, float]]:
-    """Milliseconds a step of each way; its speed beside the default's, and its time beside the best way's."""
-    alone = {way: mean(map(min, zip(*(found[way][0] for found in rounds), strict=True))) for way in WAYS}
-    busy = {way: median(mean(found[way][1]) for found in rounds) for way in WAYS}
-    return {
-        way: {
-            "ms_alone": round(alone[way], 1),
-            "speed_of_default": round(alone[DEFAULT] / alone[way], 2),
-            "ms_beside_others": round(busy[way], 1),
-            "time_of_best": round(busy[way] / min(busy.values()), 2),
-        }
-        for way in WAYS
-    }
-
-
-def main(arguments: list[str] | None = None) -> None:
-    """The command."""
+def main() -> None:
+    """Measure in rounds and print the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.busy", description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=4, help="(default: %(default)s)")
-    parser.add_argument("--record", type=Path, metavar="FILE", help="write the table there as well")
-    options = parser.parse_args(arguments)
-    ways = compared([{way: measured(way) for way in WAYS} for _ in tqdm(range(options.rounds))])
-    print(f"{'':24}" + "".join(f"{name:>18}" for name in ways[DEFAULT]))
-    for way, found in ways.items():
-        print(f"{way:24}" + "".join(f"{value:18}" for value in found.values()))
-    if options.record:
-        write_json(options.record, {"made_with": versions(torch.device("cpu")), "ways": ways})
+    rounds = [{way: measured(way) for way in WAYS} for _ in tqdm(range(parser.parse_args().rounds))]
+    alone = {way: mean(map(min, zip(*(found[way][0] for found in rounds), strict=True))) for way in WAYS}
+    busy = {way: median(mean(found[way][1]) for found in rounds) for way in WAYS}
+    print(f"{'':24}  ms a step  speed of default  ms beside others  time of best")
+    for way in WAYS:
+        speed, time = alone[DEFAULT] / alone[way], busy[way] / min(busy.values())
+        print(f"{way:24}{alone[way]:11.1f}{speed:18.2f}{busy[way]:18.1f}{time:14.2f}")
 
 
 if __name__ == "__main__":

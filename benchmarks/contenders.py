@@ -34,15 +34,10 @@ class PyTorch(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         positions = sinusoidal(config.max_length, config.d_model)
         self.register_buffer("positions", positions, persistent=False)
-        self.transformer = nn.Transformer(
-            config.d_model,
-            config.num_heads,
-            config.num_encoder_layers,
-            config.num_decoder_layers,
-            config.d_ff,
-            config.dropout,
-            batch_first=True,
-        )
+        layers = config.num_encoder_layers, config.num_decoder_layers
+        widths = config.d_ff, config.dropout
+        heads = config.num_heads
+        self.transformer = nn.Transformer(config.d_model, heads, *layers, *widths, batch_first=True)
 
     def _embed(self, ids: Tensor) -> Tensor:
         scaled = self.embedding(ids) * self.embedding.embedding_dim**0.5
@@ -98,15 +93,9 @@ class XTransformers(nn.Module):
         super().__init__()
         from x_transformers import XTransformer
 
-        side = {
-            "num_tokens": config.target_vocab_size,
-            "heads": config.num_heads,
-            "attn_dim_head": config.d_model // config.num_heads,
-            "max_seq_len": config.max_length,
-            "attn_flash": True,
-            "ff_dropout": config.dropout,
-            "emb_dropout": config.dropout,
-        }
+        side = {"num_tokens": config.target_vocab_size, "max_seq_len": config.max_length, "attn_flash": True}
+        side |= {"heads": config.num_heads, "attn_dim_head": config.d_model // config.num_heads}
+        side |= {"ff_dropout": config.dropout, "emb_dropout": config.dropout}
         sides = {f"{name}_{key}": value for name in ("enc", "dec") for key, value in side.items()}
         depths = {"enc_depth": config.num_encoder_layers, "dec_depth": config.num_decoder_layers}
         self.model = XTransformer(dim=config.d_model, tie_token_emb=True, **sides, **depths)
@@ -130,9 +119,10 @@ PEERS: dict[str, Callable[[TransformerConfig], nn.Module]] = {
 
 
 def peer_steps(
-    model: nn.Module, batches: Batches | TokenBatches, *, device: str = "cpu", on_gpu: bool = False
+    model: nn.Module, batches: Batches | TokenBatches, *, device: str = "cpu"
 ) -> Callable[[], int]:
     """As its users write it: on a GPU with `torch.compile`, in bfloat16, and with the fused optimiser."""
+    on_gpu = device != "cpu"
     optimizer = torch.optim.AdamW(model.to(device).parameters(), lr=1e-4, fused=on_gpu)
     logits_of = torch.compile(model) if on_gpu else model
     numbers = count()
@@ -142,10 +132,8 @@ def peer_steps(
         model.train()
         optimizer.zero_grad()
         with torch.autocast(device, torch.bfloat16, enabled=on_gpu):
-            logits = logits_of(batch.src, batch.tgt_in)
-            loss = F.cross_entropy(
-                logits.flatten(0, 1), batch.tgt_out.flatten(), ignore_index=0, label_smoothing=SMOOTHING
-            )
+            logits, goal = logits_of(batch.src, batch.tgt_in).flatten(0, 1), batch.tgt_out.flatten()
+            loss = F.cross_entropy(logits, goal, ignore_index=0, label_smoothing=SMOOTHING)
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimizer.step()
@@ -155,9 +143,10 @@ def peer_steps(
 
 
 def our_steps(
-    batches: Batches | TokenBatches, config: TransformerConfig, *, device: str = "cpu", on_gpu: bool = False
+    batches: Batches | TokenBatches, config: TransformerConfig, *, device: str = "cpu"
 ) -> Callable[[], int]:
     """The package's own trainer, on a GPU in the same way as the others."""
+    on_gpu = device != "cpu"
     options = {"compile": on_gpu, "precision": "bfloat16" if on_gpu else "float32"}
     how = TrainingConfig(steps=10**6, smoothing=SMOOTHING, clip_norm=CLIP, peak_learning_rate=1e-4, **options)
     trainer = Trainer(Transformer(config), batches, how, device=torch.device(device))

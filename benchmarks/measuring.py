@@ -10,51 +10,33 @@ from torch.profiler import ProfilerActivity, profile
 from tqdm import tqdm
 
 OURS = "ours"
+Speeds = dict[str, list[float]]  # in each round
 
 
-def in_turns(contenders: dict[str, Callable[[], int]], rounds: int, steps: int) -> dict[str, list[float]]:
-    """The speed of each in each round, after one round that does not count."""
-    speeds: dict[str, list[float]] = {name: [] for name in contenders}
+def in_turns(contenders: dict[str, Callable[[], int]], rounds: int, steps: int) -> Speeds:
+    """The speed of each in each round: what a step returns, a second; one round before does not count."""
+    speeds = {name: [] for name in contenders}
     for number in tqdm(range(rounds + 1), unit="round", leave=False, disable=None):
         for name, step in contenders.items():
             started = time.perf_counter()
-            tokens = sum(step() for _ in range(steps))
+            done = sum(step() for _ in range(steps))
             if torch.cuda.is_initialized():
                 torch.cuda.synchronize()  # what was launched has to be done
             if number:
-                speeds[name].append(tokens / (time.perf_counter() - started))
+                speeds[name].append(done / (time.perf_counter() - started))
     return speeds
 
 
-def compared(speeds: dict[str, list[float]]) -> dict:
-    """Each one's median speed, and by how much ours is faster: the median of the rounds' ratios."""
+def compared(speeds: Speeds) -> dict:
+    """Each one's median speed, and by how much ours is faster."""
     medians = {name: round(statistics.median(found)) for name, found in speeds.items()}
     return {"tokens_per_second": medians, "ours_is_faster": ratios(speeds, OURS)}
 
 
-def ratios(speeds: dict[str, list[float]], base: str) -> dict[str, float]:
-    """By how much `base` is faster than each of the others."""
-    of = speeds[base]
-    return {
-        name: round(statistics.median(a / b for a, b in zip(of, other, strict=True)), 3)
-        for name, other in speeds.items()
-        if name != base
-    }
-
-
-def beside_matrices(
-    contenders: dict[str, Callable[[], int]], rounds: int, steps: int, rate: Callable[[], float]
-) -> tuple[dict[str, list[float]], list[float]]:
-    """`in_turns`, and the best of `steps` calls of `rate` in each round."""
-    rates: list[float] = []
-
-    def matrices() -> int:
-        rates.append(rate())
-        return 0
-
-    speeds = in_turns({**contenders, "matrices": matrices}, rounds, steps)
-    del speeds["matrices"]
-    return speeds, [max(rates[steps * (n + 1) : steps * (n + 2)]) for n in range(rounds)]
+def ratios(speeds: Speeds, base: str) -> dict[str, float]:
+    """By how much `base` is faster than each of the others: the median of the rounds' ratios."""
+    others = {name: found for name, found in speeds.items() if name != base}
+    return {name: share(speeds[base], 1.0, found) for name, found in others.items()}
 
 
 def share(speeds: list[float], flops: float, rates: list[float]) -> float:
@@ -63,17 +45,16 @@ def share(speeds: list[float], flops: float, rates: list[float]) -> float:
     return round(statistics.median(reached), 3)
 
 
-def matmul_rate(size: int = 1024, repeats: int = 5, **kind: object) -> float:
-    """Floating-point operations a second in products of square matrices, the best of a few."""
+def matrices(size: int = 1024, repeats: int = 5, **kind: object) -> Callable[[], int]:
+    """A contender whose speed is the rate: floating-point operations in products of square matrices."""
     a, b = torch.randn(size, size, **kind), torch.randn(size, size, **kind)
-    best = float("inf")
-    for _ in range(repeats):
-        started = time.perf_counter()
-        a @ b
-        if torch.cuda.is_initialized():
-            torch.cuda.synchronize()
-        best = min(best, time.perf_counter() - started)
-    return 2 * size**3 / best
+
+    def multiply() -> int:
+        for _ in range(repeats):
+            a @ b
+        return repeats * 2 * size**3
+
+    return multiply
 
 
 def peak_bytes(work: Callable[[], object]) -> int:

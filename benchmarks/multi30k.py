@@ -5,13 +5,11 @@ greedily, and with a beam of 5. What is counted as training time is what a user 
 the last step; reading, encoding and translating are given separately. Nothing else should run meanwhile.
 
 Writes ``transformer_lessons/records/multi30k.json``, which chapter 16 shows: one entry for each device and
-settings. It is written after every seed, and a seed that it has is not measured again unless ``--again`` says so,
-so what was interrupted goes on. The seed under way begins anew: half a run cannot be timed.
+settings. It is written after every seed, and a seed that it has is not measured again.
 """
 
 import argparse
 import time
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -30,26 +28,20 @@ RECORD = Path(__file__).parent.parent / "transformer_lessons" / "records" / "mul
 CURVE = 50  # points of the training curve that are kept
 
 
-def measure(
-    task: Task,
-    tokenisers: tuple,
-    sizes: dict,
-    config: TrainingConfig,
-    device: torch.device,
-    directory: Path,
-) -> dict:
+def measure(task: Task, tokenisers: tuple, sizes: dict, config: TrainingConfig, device: torch.device) -> dict:
     """One run from one seed."""
     started = time.perf_counter()
-    trainer = new_trainer(task, tokenisers, sizes, config, device, directory)
+    trainer = new_trainer(
+        task, tokenisers, sizes, config, device, Path(f"runs/multi30k-benchmark/{config.seed}")
+    )
     prepared = time.perf_counter()
     if not run(trainer, task, tokenisers):
         raise KeyboardInterrupt
     trained = time.perf_counter()
-    pairs = multi30k.sentences("test")
     results = {}
     for name, beam_size in (("greedy", 1), ("beam of 5", 5)):
         before = time.perf_counter()
-        found = evaluate_bleu(trainer.model, *tokenisers, pairs, beam_size=beam_size)
+        found = evaluate_bleu(trainer.model, *tokenisers, multi30k.sentences("test"), beam_size=beam_size)
         results[name] = {**found, "seconds": round(time.perf_counter() - before, 1)}
     return {
         "seed": config.seed,
@@ -94,49 +86,35 @@ def describe(task: Task, tokenisers: tuple, max_length: int, config: TrainingCon
     }
 
 
-def entry_of(path: Path, settings: dict, made_with: dict) -> tuple[list[dict], dict]:
-    """The record's entries of other settings or devices, and its own one, without runs if it is new."""
-    known = read_json(path)["entries"] if path.exists() else []
-    own = (settings, made_with["device"])
-    same = [e for e in known if (complete(e["settings"]), e["made_with"]["device"]) == own]
-    others = [entry for entry in known if entry not in same]
-    return others, same[0] if same else {"made_with": made_with, "settings": settings, "runs": []}
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command: 0 when all seeds are in the record, 130 when it was interrupted before."""
+def main() -> None:
+    """The command."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.multi30k", description=__doc__.split("\n")[0])
     parser.add_argument("--device", default="auto", help="%(default)s")
     parser.add_argument("--config", type=Path, metavar="FILE", help="a run's config.json, to train like it")
-    parser.add_argument("--steps", type=int, help="optimiser steps (the config's)")
     parser.add_argument("--seeds", type=int, default=1, metavar="N", help="from 0 on (%(default)s)")
-    parser.add_argument("--runs", type=Path, default=Path("runs/multi30k-benchmark"), metavar="DIR")
-    parser.add_argument("--output", type=Path, default=RECORD, metavar="FILE", help="%(default)s")
-    parser.add_argument("--again", action="store_true", help="measure the seeds that the record has, too")
-    chosen = parser.parse_args(arguments)
+    chosen = parser.parse_args()
     task, device = TASKS["multi30k"], choose_device(chosen.device)
     sizes, config = read_settings(chosen.config, task)
-    config = replace(config, steps=chosen.steps or config.steps)
-    settings = {"model": sizes, "training": asdict(config)}
-    made_with = {**versions(device), "threads": torch.get_num_threads()}
-    others, entry = entry_of(chosen.output, settings, made_with)
-    if chosen.again:
-        entry = {**entry, "made_with": made_with, "runs": []}
     tokenisers = task.tokenisers()
-    entry["data"] = describe(task, tokenisers, sizes["max_length"], config)
-    try:
-        for seed in sorted(set(range(chosen.seeds)) - {one["seed"] for one in entry["runs"]}):
-            directory = chosen.runs / f"seed-{seed}"
-            one = measure(task, tokenisers, sizes, replace(config, seed=seed), device, directory)
-            entry["runs"].append(one)
-            write_json(chosen.output, {"entries": [*others, entry]})
-    except KeyboardInterrupt:
-        return 130
+    entry = {
+        "made_with": {**versions(device), "threads": torch.get_num_threads()},
+        "settings": {"model": sizes, "training": asdict(config)},
+        "data": describe(task, tokenisers, sizes["max_length"], config),
+        "runs": [],
+    }
+    known = read_json(RECORD)["entries"]
+    for other in known:
+        same_device = other["made_with"]["device"] == entry["made_with"]["device"]
+        if same_device and complete(other["settings"]) == entry["settings"]:
+            known, entry = [one for one in known if one is not other], other
+            break
+    for seed in sorted({*range(chosen.seeds)} - {one["seed"] for one in entry["runs"]}):
+        entry["runs"].append(measure(task, tokenisers, sizes, replace(config, seed=seed), device))
+        write_json(RECORD, {"entries": [*known, entry]})
     for one in entry["runs"]:
         scores = ", ".join(f"{name} {found['bleu']:.2f}" for name, found in one["results"].items())
         print(f"seed {one['seed']}: {one['seconds']['training']:.0f} s, BLEU {scores}")
-    return 0
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

@@ -1,18 +1,19 @@
-"""Beside other implementations: ``python -m benchmarks.peers`` (ten minutes on two CPU cores).
+"""Beside other implementations: ``python -m benchmarks.peers`` (ten minutes on two CPU cores, or on a GPU).
 
 Models of the same sizes train on the same captions, translate the same sentences, and are held against the rate
 at which this machine multiplies matrices. It needs the captions, and ``pip install transformers x-transformers``.
 Contenders take turns, a few steps each, and what counts is the median of the ratios of all rounds: whatever else
 the machine does meets all of them. Speeds are in tokens that are not padding, a second.
 
-Writes ``transformer_lessons/records/peers.json``; with ``--record peers_other_machine``, a record beside it.
+Writes ``transformer_lessons/records/peers.json``; with ``--record peers_other_machine``, a record beside it. With
+``--device cuda`` the models are larger and training is compiled, in bfloat16 and with the fused optimiser.
 """
 
 import argparse
 import statistics
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
@@ -32,17 +33,9 @@ from benchmarks.contenders import (
     step_flops,
     without_cache,
 )
-from benchmarks.measuring import (
-    OURS,
-    beside_matrices,
-    compared,
-    in_turns,
-    matmul_rate,
-    peak_bytes,
-    ratios,
-    share,
-)
+from benchmarks.measuring import OURS, compared, in_turns, matrices, peak_bytes, ratios, share
 from transformer_lessons.attention import scaled_dot_product_attention
+from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data import multi30k
 from transformer_lessons.data.batches import Batches, TokenBatches
 from transformer_lessons.data.files import read_json, write_json
@@ -50,75 +43,64 @@ from transformer_lessons.data.subwords import Subwords
 from transformer_lessons.fast import accelerate
 from transformer_lessons.fast.decoding import greedy
 from transformer_lessons.fast.kernels import fused_attention
-from transformer_lessons.model import Transformer, TransformerConfig
+from transformer_lessons.model import Transformer
 from transformer_lessons.trainer.runs import versions
 
-RECORD = Path(__file__).parent.parent / "transformer_lessons" / "records" / "peers.json"
+RECORDS = Path(__file__).parent.parent / "transformer_lessons" / "records"
 PAIRS = 64  # in a shuffled batch
-COMPILED = "ours, compiled"
-BY_COLUMNS = "ours, by columns"
-BOTH = "ours, by columns, compiled"
-ROUNDS, STEPS = 9, 4
+COMPILED, BY_COLUMNS, BOTH = "ours, compiled", "ours, by columns", "ours, by columns, compiled"
 WIDTHS = {"d_model": 256, "num_heads": 8, "d_ff": 1024}
 LAYERS = {"num_encoder_layers": 3, "num_decoder_layers": 3}
 SMALL = TransformerConfig(8000, 8000, **WIDTHS, **LAYERS, norm_first=True, shared_vocabulary=True)
+BASE = TransformerConfig(32_000, 32_000, norm_first=True, shared_vocabulary=True)
+WIDE = replace(BASE, d_model=1024, num_heads=16, d_ff=4096)
 
 
-def captions() -> list[tuple[list[int], list[int]]]:
-    """All training pairs in subwords of a vocabulary that both languages share."""
-    pairs = multi30k.sentences("train")
-    subwords = Subwords.train((text for pair in pairs for text in pair), SMALL.target_vocab_size)
-    return [(subwords.encode(english), subwords.encode(german)) for english, german in pairs]
-
-
-def on_captions(rounds: int, steps: int) -> dict:
+def on_captions(rounds: int) -> dict:
     """Ours on batches of like lengths; the others on shuffled ones, as usual, and on ours."""
-    pairs = captions()
-    shuffled = Batches(pairs, PAIRS, seed=0)
-    alike = TokenBatches(
-        pairs, round(sum(len(a) + len(b) + 1 for a, b in pairs) / len(pairs) * PAIRS), seed=0
-    )
+    texts = multi30k.sentences("train")
+    subwords = Subwords.train((text for pair in texts for text in pair), SMALL.target_vocab_size)
+    pairs = [(subwords.encode(english), subwords.encode(german)) for english, german in texts]
+    tokens = round(sum(len(a) + len(b) + 1 for a, b in pairs) / len(pairs) * PAIRS)
+    feeds = {"shuffled": Batches(pairs, PAIRS, seed=0), "like_lengths": TokenBatches(pairs, tokens, seed=0)}
     found = {}
-    for feed, batches in (("shuffled", shuffled), ("like_lengths", alike)):
-        contenders = {OURS: our_steps(alike, SMALL)}
+    for feed, batches in feeds.items():
+        contenders = {OURS: our_steps(feeds["like_lengths"], SMALL)}
         contenders |= {name: peer_steps(make(SMALL), batches) for name, make in PEERS.items()}
-        found[f"peers_on_{feed}"] = compared(in_turns(contenders, rounds, steps))
+        found[f"peers_on_{feed}"] = compared(in_turns(contenders, rounds, 4))
     return found
 
 
-def on_full_batches(rows: int, length: int, rounds: int, steps: int) -> dict:
+def on_full_batches(config: TransformerConfig, rows: int, length: int, rounds: int, device: str) -> dict:
     """Beside the others where nothing is padding, and the shares of the machine's rate that are reached.
 
-    A whole step; forward and backward alone, without dropout; and of these the products alone, the most there is.
+    A whole step; on a CPU, forward and backward alone, without dropout; and of these the products alone, the most
+    there is. Eager Marian is no peer of compiled models.
     """
-    batches = Same(rows, length, SMALL.target_vocab_size)
-    contenders = {OURS: our_steps(batches, SMALL)}
-    contenders |= {name: peer_steps(make(SMALL), batches) for name, make in PEERS.items()}
-    # Not beside the others, but beside matrices: what a step consists of.
+    batches, is_cpu = Same(rows, length, config.target_vocab_size), device == "cpu"
+    peers = {name: make for name, make in PEERS.items() if is_cpu or "eager" not in name}
+    contenders = {OURS: our_steps(batches, config, device=device)}
+    contenders |= {name: peer_steps(make(config), batches, device=device) for name, make in peers.items()}
     partly = {"forward_and_backward": forward_and_backward, "products_alone": products_alone}
-    contenders |= {name: make(batches.batch, SMALL) for name, make in partly.items()}
-    speeds, rates = beside_matrices(contenders, rounds, steps, matmul_rate)
-    flops = step_flops(batches.batch, SMALL) / real_tokens(batches.batch)
+    contenders |= {name: make(batches.batch, config) for name, make in partly.items() if is_cpu}
+    contenders["matrices"] = matrices() if is_cpu else matrices(8192, device=device, dtype=torch.bfloat16)
+    speeds = in_turns(contenders, rounds, 2 if is_cpu else 10)
+    rates, flops = speeds.pop("matrices"), step_flops(batches.batch, config) / real_tokens(batches.batch)
     shares = {"step": share(speeds[OURS], flops, rates)}
-    shares |= {name: share(speeds.pop(name), flops, rates) for name in partly}
-    return {
-        **compared(speeds),
-        "share_of_matmul_rate": shares,
-        "matmul_rate": round(statistics.median(rates)),
-    }
+    shares |= {name: share(speeds.pop(name), flops, rates) for name in partly if is_cpu}
+    rate = round(statistics.median(rates))
+    return {**compared(speeds), "share_of_matmul_rate": shares, "matmul_rate": rate}
 
 
-def translating(
-    rows: int, length: int, rounds: int, *, config: TransformerConfig = SMALL, device: str = "cpu"
-) -> dict:
+def translating(config: TransformerConfig, rows: int, length: int, rounds: int, device: str) -> dict:
     """Greedy decoding of as many sentences and tokens; the end mark is never the likeliest."""
     draw = torch.Generator().manual_seed(0)
     src = torch.randint(3, config.target_vocab_size, (rows, 20), generator=draw).to(device)
-    own, other = (
-        model.to(device).eval() for model in (accelerate(Transformer(config)), marian("sdpa", config))
-    )
+    models = accelerate(Transformer(config)), marian("sdpa", config)
+    own, other = (model.to(device).eval() for model in models)
     own.output.weight.data[own.config.eos_id] = 0.0
     by_columns = column_major(own)
+    options = {"max_new_tokens": length, "num_beams": 1, "do_sample": False}
 
     def by_ours(decode: Callable, model: Transformer, **options: bool) -> int:
         said = decode(model, src, max_length=length, **options)
@@ -127,14 +109,7 @@ def translating(
 
     @torch.no_grad()
     def by_marian() -> int:
-        said = other.generate(
-            input_ids=src,
-            attention_mask=torch.ones_like(src),
-            min_new_tokens=length,
-            max_new_tokens=length,
-            num_beams=1,
-            do_sample=False,
-        )
+        said = other.generate(src, attention_mask=torch.ones_like(src), min_new_tokens=length, **options)
         assert said.shape == (rows, length + 1), said.shape
         return rows * length
 
@@ -149,12 +124,8 @@ def translating(
         "its products alone, by columns": decoding_products(by_columns, rows, length),
     }
     speeds = in_turns(contenders, rounds, 1)
-    fastest = {
-        "compiled_is_faster": COMPILED,
-        "by_columns_is_faster": BY_COLUMNS,
-        "compiled_by_columns_is_faster": BOTH,
-    }
-    return {**compared(speeds), **{name: ratios(speeds, one) for name, one in fastest.items()}}
+    ways = {"compiled": COMPILED, "by_columns": BY_COLUMNS, "compiled_by_columns": BOTH}
+    return {**compared(speeds), **{f"{key}_is_faster": ratios(speeds, way) for key, way in ways.items()}}
 
 
 def attention_memory(length: int = 4096) -> dict:
@@ -169,49 +140,53 @@ def attention_memory(length: int = 4096) -> dict:
     return {"without dropout": {"step_by_step": most, "fused": least, "share": round(least / most, 4)}}
 
 
-def parts(rounds: int) -> dict[str, Callable[[], dict]]:
+def parts(rounds: int, device: str) -> dict[str, Callable[[], dict]]:
     """What is measured, in order."""
+    full, decode = partial(on_full_batches, rounds=rounds, device=device), partial(translating, rounds=rounds)
+    config = SMALL if device == "cpu" else BASE
+    greedily = {
+        "greedy, 64 sentences of 50": partial(decode, config, 64, 50, device=device),
+        "greedy, 1 sentence of 50": partial(decode, config, 1, 50, device=device),
+    }
+    if device != "cpu":
+        trained = {"base": partial(full, BASE, 200, 128), "wide": partial(full, WIDE, 100, 128)}
+        return {**{f"training, {name}": part for name, part in trained.items()}, **greedily}
     return {
-        "training on captions": partial(on_captions, rounds, STEPS),
-        "training, 32 sentences of 32": partial(on_full_batches, 32, 32, rounds, 2),
-        "training, 1 sentence of 1024": partial(on_full_batches, 1, 1024, rounds, 2),
-        "greedy, 64 sentences of 50": partial(translating, 64, 50, rounds),
-        "greedy, 1 sentence of 50": partial(translating, 1, 50, rounds),
+        "training on captions": partial(on_captions, rounds),
+        "training, 32 sentences of 32": partial(full, SMALL, 32, 32),
+        "training, 1 sentence of 1024": partial(full, SMALL, 1, 1024),
+        **greedily,
         "memory of causal attention, 4096 positions": attention_memory,
     }
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """The command."""
+    """The command; the record is written after every part."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"(default: {ROUNDS})")
-    parser.add_argument(
-        "--only", default="", metavar="TEXT", help="parts with TEXT in their names; others stay"
-    )
-    parser.add_argument("--record", default=RECORD.stem, metavar="NAME", help=f"(default: {RECORD.stem})")
+    parser.add_argument("--rounds", type=int, default=9, help="(default: %(default)s)")
+    parser.add_argument("--only", default="", metavar="TEXT", help="parts with TEXT in their names")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="(default: %(default)s)")
+    parser.add_argument("--record", metavar="NAME", help="(default: peers, or with a GPU, gpu)")
     options = parser.parse_args(arguments)
-    target = RECORD.with_stem(options.record)
+    target = RECORDS / f"{options.record or {'cpu': 'peers', 'cuda': 'gpu'}[options.device]}.json"
     torch.manual_seed(0)
     import transformers
     import x_transformers  # noqa: F401
 
     made_with = {
-        **versions(torch.device("cpu")),
+        **versions(torch.device(options.device)),
         "threads": torch.get_num_threads(),
         "transformers": transformers.__version__,
         "rounds": options.rounds,
-        "matmul_rate": round(statistics.median(matmul_rate() for _ in range(ROUNDS))),
+        "matmul_rate": round(statistics.median(in_turns({"": matrices()}, options.rounds, 1)[""])),
     }
-    record = {
-        **(read_json(target) if options.only and target.exists() else {}),
-        "made_with": made_with,
-        "settings": asdict(SMALL),
-    }
-    for name, measure in parts(options.rounds).items():
+    record = read_json(target) if options.only and target.exists() else {}
+    record |= {"made_with": made_with, "settings": asdict(SMALL if options.device == "cpu" else BASE)}
+    for name, measure in parts(options.rounds, options.device).items():
         if options.only in name:
             record[name] = measure()
             print(name, record[name], file=sys.stderr, flush=True)
-    write_json(target, record)
+            write_json(target, record)
 
 
 if __name__ == "__main__":

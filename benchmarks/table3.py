@@ -10,7 +10,6 @@ Writes ``transformer_lessons/records/table3.json``, which the page "The paper, c
 when it is called again, it goes on with the runs that are missing.
 """
 
-import argparse
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -121,20 +120,19 @@ class NarrowKeys(MultiHeadAttention):
 def new_model(row: Row) -> Transformer:
     """An untrained model of that row, drawn from torch's current random state."""
     source, target = number_words.vocabularies()
-    sizes = {**NUMBER_WORDS_MODEL, **row.model}
-    model = Transformer(TransformerConfig(len(source), len(target), **sizes))
-    layers = [*model.encoder_layers, *model.decoder_layers]
-    for layer in layers if row.d_k is not None else ():
-        for name in {"self_attention", "cross_attention"} & {name for name, _ in layer.named_children()}:
-            setattr(layer, name, NarrowKeys(model.config.d_model, model.config.num_heads, row.d_k))
-    for layer in layers if row.is_rotary else ():
-        layer.self_attention.attention = rotary_attention
-    if row.position_scale != 1.0:
-        with torch.no_grad():
-            for embedding in (model.source_embedding, model.target_embedding):
-                embedding.position.table *= row.position_scale
-    if not row.has_positions or row.is_rotary:
-        model.source_embedding.position = model.target_embedding.position = None
+    model = Transformer(TransformerConfig(len(source), len(target), **{**NUMBER_WORDS_MODEL, **row.model}))
+    config = model.config
+    for layer in [*model.encoder_layers, *model.decoder_layers]:
+        for name in sorted({"self_attention", "cross_attention"} & dict(layer.named_children()).keys()):
+            if row.d_k is not None:
+                setattr(layer, name, NarrowKeys(config.d_model, config.num_heads, row.d_k))
+        if row.is_rotary:
+            layer.self_attention.attention = rotary_attention
+    for embedding in (model.source_embedding, model.target_embedding):
+        if row.position_scale != 1.0:
+            embedding.position.table.data *= row.position_scale
+        if not row.has_positions or row.is_rotary:
+            embedding.position = None
     return model
 
 
@@ -153,8 +151,7 @@ def run(row: Row, config: TrainingConfig, numbers: Sequence[int]) -> dict:
     if row.only_short:
         training = [n for n in training if words(n) <= SHORT]
     batches = Batches(number_words.pairs(training), config.batch_size, seed=config.seed)
-    trainer = Trainer(model, batches, replace(config, peak_learning_rate=rate))
-    if not trainer.run(progress=False):
+    if not Trainer(model, batches, replace(config, peak_learning_rate=rate)).run(progress=False):
         raise KeyboardInterrupt
     return {
         "group": row.group,
@@ -173,22 +170,22 @@ def measure(model: Transformer, numbers: Sequence[int]) -> dict:
         for chunk in in_chunks(numbers, 250):
             part = batch_loss(model, make_batch(number_words.pairs(chunk)), smoothing=0.0)
             loss, tokens, right = loss + part[0].item(), tokens + int(part[1]), right + int(part[2])
-    result = evaluate_number_words(model, *number_words.vocabularies(), numbers)
     return {
-        "exact_match": result["exact_match"],
+        "exact_match": exact_match(model, numbers),
         "perplexity": math.exp(loss / tokens),
         "token_accuracy": right / tokens,
     }
 
 
+def exact_match(model: Transformer, numbers: Sequence[int]) -> float:
+    """Of greedy translations."""
+    return evaluate_number_words(model, *number_words.vocabularies(), numbers)["exact_match"]
+
+
 def by_length(model: Transformer, count: int = 100) -> dict[str, float]:
     """Exact match on held-out numbers of each length in English tokens, from the longest trained on upwards."""
-    result = {}
-    for length in range(SHORT, 13):
-        chosen = [n for n in number_words.held_out() if words(n) == length][:count]
-        found = evaluate_number_words(model, *number_words.vocabularies(), chosen)
-        result[str(length)] = found["exact_match"]
-    return result
+    of = {length: [n for n in number_words.held_out() if words(n) == length] for length in range(SHORT, 13)}
+    return {str(length): exact_match(model, numbers[:count]) for length, numbers in of.items()}
 
 
 def table(path: Path, config: TrainingConfig, seeds: int, count: int, rows: Sequence[Row] = ROWS) -> dict:
@@ -199,8 +196,7 @@ def table(path: Path, config: TrainingConfig, seeds: int, count: int, rows: Sequ
         found = read_json(path)
         # Measured otherwise, or elsewhere, they could not stand in one table.
         if found["made_with"] == record["made_with"] and complete(found["settings"]) == settings:
-            known = {row.change for row in rows}
-            record = {**found, "runs": [entry for entry in found["runs"] if entry["change"] in known]}
+            record = found
     done = {(entry["change"], entry["seed"]) for entry in record["runs"]}
     numbers = number_words.held_out()[:count]
     todo = [(row, seed) for seed in range(seeds) for row in rows if (row.change, seed) not in done]
@@ -210,19 +206,5 @@ def table(path: Path, config: TrainingConfig, seeds: int, count: int, rows: Sequ
     return record
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command: 0 when the table is whole, 130 when it was interrupted (what is done is kept)."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.table3", description=__doc__.split("\n")[0])
-    parser.add_argument("--steps", type=int, default=100, help="training steps of every run (%(default)s)")
-    parser.add_argument("--seeds", type=int, default=3, help="runs of every row (%(default)s)")
-    parser.add_argument("--output", type=Path, default=RECORD, metavar="FILE", help="%(default)s")
-    chosen = parser.parse_args(arguments)
-    try:
-        table(chosen.output, TrainingConfig(steps=chosen.steps), chosen.seeds, count=500)
-    except KeyboardInterrupt:
-        return 130
-    return 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    table(RECORD, TrainingConfig(steps=100), seeds=3, count=500)

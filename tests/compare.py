@@ -7,13 +7,12 @@ from torch import nn
 
 from transformer_lessons.oracles import is_within
 from transformer_lessons.oracles.measure import compare, leaves, perturb
-from transformer_lessons.oracles.names import attention_to_torch, layer_to_torch, renamed
+from transformer_lessons.oracles.names import layer_to_torch, renamed
 
 __all__ = [
     "DTYPES",
     "assert_same_function",
     "assert_same_module",
-    "attention_to_torch",
     "layer_to_torch",
     "leaves",
     "perturb",

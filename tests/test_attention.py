@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from compare import DTYPES, assert_same_function, assert_same_module, attention_to_torch, leaves, perturb
+from compare import DTYPES, assert_same_function, assert_same_module, layer_to_torch, leaves, perturb
 from conftest import assert_close
 from torch import nn
 
@@ -188,7 +188,7 @@ def test_self_attention_equals_torch(dtype):
     assert_same_module(
         MultiHeadAttention(D_MODEL, HEADS).to(dtype),
         theirs_of(dtype),
-        attention_to_torch,
+        layer_to_torch,
         lambda ours, x: ours(x),
         lambda theirs, x: theirs(x, x, x, need_weights=False)[0],
         torch.randn(2, QUERIES, D_MODEL, dtype=dtype),
@@ -201,7 +201,7 @@ def test_cross_attention_equals_torch(has_value, dtype):
     assert_same_module(
         MultiHeadAttention(D_MODEL, HEADS).to(dtype),
         theirs_of(dtype),
-        attention_to_torch,
+        layer_to_torch,
         lambda ours, q, k, v: ours(q, k, v) if has_value else ours(q, k) + 0 * v.sum(),
         lambda theirs, q, k, v: theirs(q, k, v if has_value else k, need_weights=False)[0] + 0 * v.sum(),
         torch.randn(2, QUERIES, D_MODEL, dtype=dtype),
@@ -217,7 +217,7 @@ def test_padding_and_causality_are_torchs_with_the_polarity_turned(dtype):
     assert_same_module(
         MultiHeadAttention(D_MODEL, HEADS).to(dtype),
         theirs_of(dtype),
-        attention_to_torch,
+        layer_to_torch,
         lambda ours, x: ours(x, mask=padding_mask(ids, 0), is_causal=True),
         lambda theirs, x: theirs(x, x, x, **hidden, need_weights=False)[0],
         torch.randn(2, KEYS, D_MODEL, dtype=dtype),
@@ -228,7 +228,7 @@ def test_padding_and_causality_are_torchs_with_the_polarity_turned(dtype):
 def test_a_mask_for_each_head_and_the_weights_of_each_head(dtype):
     mask = some_mask(2, HEADS, QUERIES, KEYS)
     ours, theirs = perturb(MultiHeadAttention(D_MODEL, HEADS)).to(dtype), theirs_of(dtype)
-    theirs.load_state_dict(attention_to_torch(ours.state_dict()))
+    theirs.load_state_dict(layer_to_torch(ours.state_dict()))
     q, k = (torch.randn(2, length, D_MODEL, dtype=dtype) for length in (QUERIES, KEYS))
     expected = theirs(q, k, k, attn_mask=~mask.flatten(0, 1), average_attn_weights=False)[1]
     assert_close(attention_maps(ours, q, k, None, mask)[""], expected.detach())

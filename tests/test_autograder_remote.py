@@ -13,28 +13,21 @@ from exercises.autograder.running.remote import Connection, Remote
 from exercises.autograder.running.wire import PeerGoneError, WireError, receive, send
 from transformer_lessons import checks
 from transformer_lessons.checks.adapter import Adapter, Reply
+from transformer_lessons.checks.definitions import changed
 
 ROOT = Path(__file__).parents[1]
-# Of each way in which checks use their adapter one: calls, gradients, modules and their state, bytes, functions.
-FEW = (
-    "padding_mask",
-    "rotary",
-    "multi_head",
-    "batch_norm",
-    "accumulated_step",
-    "tiled_attention",
-    "attention_test",
-)
 # A learner's process: the right answer of each task under its name, and its first known mistake.
 LEARNER = """
 import socket, sys
 from exercises.autograder.running.remote import answers_of, serve
 from transformer_lessons import checks
+from transformer_lessons.checks.definitions import changed
 names = {}
 for name in checks.tasks():
     task = checks.task(name)
-    names[f"right_{name}"] = task.reference
-    names[f"wrong_{name}"] = task.mistaken(task.mistakes[0].variants[0])
+    names[f"right_{name}"] = task.define(task.source)
+    for mistake in task.mistakes[:1]:
+        names[f"wrong_{name}"] = task.define(changed(task.source, mistake.ways[0]))
 names["huge"] = lambda x: [0] * 100_000
 names["ends"] = lambda x: __import__("os")._exit(0)
 names["waits"] = lambda x: __import__("time").sleep(60)
@@ -68,17 +61,16 @@ def learner(started):
     return started()
 
 
-def test_all_checks_say_over_a_socket_what_they_say_here(learner, no_shape_checks, request):
-    """All in `make test-full`; at each commit a few, in which every request of an adapter comes."""
-    for name in checks.tasks() if request.config.getoption("--full") else FEW:
+def test_all_checks_say_over_a_socket_what_they_say_here(learner, no_shape_checks):
+    for name in checks.tasks():
         task = checks.task(name)
         assert isinstance(Remote(learner, name), Adapter)
         assert checks.check(name, Remote(learner, f"right_{name}"), seed=3).passed, name
-        here = checks.check(name, task.mistaken(task.mistakes[0].variants[0]), seed=3)
-        there = checks.check(name, Remote(learner, f"wrong_{name}"), seed=3)
-        assert (there.message, there.misconception) == (here.message, here.misconception), name
-        assert there.requirements == here.requirements
-        assert not here.passed
+        for mistake in task.mistakes[:1]:
+            here = checks.check(name, task.answer(changed(task.source, mistake.ways[0])), seed=3)
+            there = checks.check(name, Remote(learner, f"wrong_{name}"), seed=3)
+            assert (there.message, there.misconception) == (here.message, mistake.name)
+            assert there.requirements == here.requirements
 
 
 def test_what_cannot_be_sent_is_the_learners_error_and_the_next_call_works(learner):

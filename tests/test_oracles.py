@@ -114,8 +114,9 @@ def test_a_mistake_that_initial_values_hide_is_seen():
 
 
 def test_a_forgotten_parameter_is_an_error():
-    with pytest.raises(KeyError):
-        renamed(FeedForward(3, 5).state_dict(), {"W_1": "0"})
+    ours, theirs = FeedForward(3, 5), nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 3))
+    with pytest.raises(RuntimeError, match="W_2"):
+        compare(ours, theirs, [torch.randn(2, 3)], (ours, theirs), lambda state: renamed(state, {"W_1": "0"}))
 
 
 def test_a_case_takes_the_worst_of_several_seeds_and_leaves_dtype_and_generator_alone():

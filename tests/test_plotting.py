@@ -1,7 +1,6 @@
 """Attention maps show the numbers they are given."""
 
 import matplotlib as mpl
-import pytest
 import torch
 
 mpl.use("Agg")
@@ -24,14 +23,6 @@ def test_masked_scores_are_written_as_minus_infinity():
     ax = plotting.attention_map(torch.tensor([[-2.0, float("-inf")]]), ["a"], ["x", "y"], digits=1)
     assert [text.get_text() for text in ax.texts] == ["-2.0", "−∞"]
     plotting.plt.close("all")
-
-
-@pytest.mark.usefixtures("no_shape_checks")
-def test_labels_must_fit():
-    with pytest.raises(
-        ValueError, match=r"weights: expected shape \(1, 2\) for so many labels, got \(2, 2\)"
-    ):
-        plotting.attention_map(torch.ones(2, 2), ["a"], ["x", "y"])
 
 
 def test_style_makes_figures_that_depend_on_their_content_alone():

@@ -18,7 +18,7 @@ ROOMS = {
     "variants": set(),
     "fast": {"data"},
     "trainer": {"data", "fast"},
-    "checks": set(),
+    "checks": {"variants"},
     "oracles": {"variants", "fast"},
     "records": set(),
     "tools": {"data", "fast", "trainer", "oracles", "checks", "records", "variants"},
@@ -58,8 +58,7 @@ def test_who_imports_whom(path):
             is_light = package in sys.stdlib_module_names or package in ("torch", "jaxtyping")
             assert room or is_light, f"the canon imports {name}"
         elif rest and rest[0] != room:
-            # The checks have copies of their own, `checks.guarded`.
-            is_canon = rest[0] in (*CANON.split(), "__version__") and room != "checks"
+            is_canon = rest[0] in (*CANON.split(), "__version__")
             assert is_canon or rest[0] in ROOMS[room], f"{label(path)} imports {name}"
 
 
@@ -92,8 +91,6 @@ def public(node: ast.AST, name: str = ""):
 
 @pytest.mark.parametrize("path", MODULES, ids=label)
 def test_every_public_name_is_documented(path):
-    if path.name == "guarded.py":
-        return  # copies, which go with the issue on the checks
     tree = ast.parse(path.read_text(encoding="utf-8"))
     assert ast.get_docstring(tree), "the module"
     assert [name for name, node in public(tree) if not ast.get_docstring(node)] == []

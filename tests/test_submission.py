@@ -142,45 +142,24 @@ def test_cells_run_out_of_reach_of_what_lies_here(tmp_path, monkeypatch, capfd):
     """A file of the student's may be called like a library; nothing is left behind, and nothing printed."""
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    Path("nbval.py").write_text("raise SystemExit('this is not nbval')")
+    Path("ipykernel.py").write_text("raise SystemExit('this is not ipykernel')")
     path = written(tmp_path / "own.ipynb", "x = open('left.txt', 'w').close()", "print('ß')", "1 / 0")
     assert submission.run_cells(path) == ["code cell 3: ZeroDivisionError: division by zero"]
-    assert [one.name for one in Path().iterdir()] == ["nbval.py"]
+    assert [one.name for one in Path().iterdir()] == ["ipykernel.py"]
     assert capfd.readouterr() == ("", "")
 
 
-REPORT = """<testsuites><testsuite>
-<testcase name="Cell 0" />
-<testcase name="Cell 7"><failure>Notebook cell execution failed
-ValueError                                Traceback (most recent call last)
-Cell In[8], line 1
-ValueError: first line
-and second</failure></testcase>
-<testcase name="Cell 12"><failure>Cell 12: Cell execution caused an exception
-Traceback:
-KeyError: 'width'</failure></testcase>
-<testcase name="Cell 13"><failure>AssertionError            Traceback (most recent call last)
-AssertionError: not there yet</failure></testcase>
-<testcase name="Cell 14"><failure>what a kernel says
-before it dies
-  Kernel died  </failure></testcase>
-</testsuite></testsuites>"""
+def test_a_kernel_that_dies_and_a_missing_library_are_said_in_a_line(check, tmp_path, monkeypatch):
+    path = written(tmp_path / "own.ipynb", "import os", "os._exit(1)")
+    text = path.read_text(encoding="utf-8")
+    code, out, error = check(text)
+    assert (code, out) == (2, "")
+    assert "got one that ends the kernel\n" in error
+    monkeypatch.setitem(sys.modules, "nbclient", None)
+    assert 'pip install "transformer-lessons[submission]"' in check(text)[2]
 
 
-def test_every_kind_of_failure_is_read(tmp_path):
-    (tmp_path / "report.xml").write_text(REPORT)
-    assert submission.complaints(tmp_path / "report.xml") == [
-        (7, "ValueError: first line\nand second"),
-        (12, "KeyError: 'width'"),
-        (13, "not there yet"),
-        (14, "Kernel died"),
-    ]
-
-
-def test_what_cannot_be_run_is_said_in_a_line(notebook, check, monkeypatch):
-    del notebook["metadata"]
-    code, _, error = check(notebook)
-    assert code == 2
-    assert "could not be run" in error
-    monkeypatch.setitem(sys.modules, "nbval", None)
-    assert 'pip install "transformer-lessons[submission]"' in check(notebook)[2]
+def test_a_cell_that_takes_too_long_is_interrupted_and_the_rest_is_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(submission, "CELL_SECONDS", 1)
+    path = written(tmp_path / "own.ipynb", "import time", "time.sleep(60)", "assert False, 'late'")
+    assert submission.run_cells(path) == ["code cell 2: KeyboardInterrupt:", "code cell 3: late"]

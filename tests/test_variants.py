@@ -1,7 +1,5 @@
 """What stands beside the canon, by hand and beside independent forms; `test_oracles` has the gradients."""
 
-import math
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -10,14 +8,12 @@ from conftest import assert_close
 from transformer_lessons import decoding
 from transformer_lessons.attention import MultiHeadAttention, scaled_dot_product_attention
 from transformer_lessons.config import TransformerConfig
-from transformer_lessons.layers import EncoderLayer
 from transformer_lessons.model import Transformer
 from transformer_lessons.oracles.measure import leaves, perturb
 from transformer_lessons.variants import (
     GroupedQueryAttention,
     RMSNorm,
     RotaryAttention,
-    SwiGLU,
     attention_backward,
     hard_attention,
     linear_attention,
@@ -39,16 +35,6 @@ def qkv(queries: int = 7, keys: int = 11, *batch: int, dtype=F64) -> list[torch.
 
 
 # --- attention_backward
-
-
-def test_backward_by_hand():
-    # One query, two keys, d_k = 4 so that √d_k = 2; scores (ln 3, 0) make weights (3/4, 1/4). With values 8 and 0
-    # and dO = 1: dW = (8, 0), W · dW = 6, dS = W ∘ (dW − 6) = (3/2, −3/2); dQ = dS K / 2; dK = dSᵀ Q / 2.
-    query, key = tensor([1, 0, 0, 0]), tensor([2 * math.log(3), 0, 0, 0], [0, 0, 0, 0])
-    d_query, d_key, d_value = attention_backward(query, key, tensor([8], [0]), tensor([1]))
-    assert_close(d_query, 0.75 * key[:1])
-    assert_close(d_key, tensor([0.75], [-0.75]) * query)
-    assert_close(d_value, tensor([0.75], [0.25]))
 
 
 def test_backward_of_a_query_that_may_look_nowhere_is_zero():
@@ -105,13 +91,6 @@ def test_tiles_survive_scores_that_exp_would_not():
         assert all(x.grad.isfinite().all() for x in inputs)
 
 
-def test_tiles_are_of_64_keys_unless_said(monkeypatch):
-    widths, matmul = [], torch.Tensor.__matmul__
-    monkeypatch.setattr(torch.Tensor, "__matmul__", lambda a, b: widths.append(b.size(-1)) or matmul(a, b))
-    tiled_attention(*qkv(7, 150))
-    assert widths[0::2] == [64, 64, 22]
-
-
 def test_the_last_query_of_a_tile_sees_the_last_key():
     query, key, value = qkv(2, 11)
     whole = torch.cat([torch.zeros(9, 5, dtype=F64), query])
@@ -120,24 +99,6 @@ def test_the_last_query_of_a_tile_sees_the_last_key():
 
 
 # --- Linear attention
-
-
-def feature(x: float) -> float:
-    return x + 1 if x > 0 else math.exp(x)
-
-
-def test_linear_attention_against_a_loop():
-    query, key, value = qkv()
-    visible = [True] * 9 + [False, True]
-    output = linear_attention(query, key, value, is_causal=True, key_mask=torch.tensor(visible))
-    for i in range(7):
-        weights = [
-            sum(feature(a) * feature(b) for a, b in zip(query[i].tolist(), key[j].tolist(), strict=True))
-            if visible[j] and j <= i + 4  # eleven keys, seven queries: the last see all
-            else 0.0
-            for j in range(11)
-        ]
-        assert_close(output[i], sum(weights[j] * value[j] for j in range(11)) / sum(weights))
 
 
 @pytest.mark.parametrize(("queries", "keys"), [(63, 63), (64, 64), (65, 65), (131, 131), (7, 131), (70, 73)])
@@ -177,12 +138,6 @@ def test_a_state_by_hand():
 # --- Rotary positions
 
 
-def test_a_quarter_turn_by_hand():
-    # With base 1 all pairs turn by one radian a position: (1, 0) at t goes to (cos t, sin t).
-    turned = rotate(tensor([1, 0, 0, 1], [1, 0, 0, 1]), torch.tensor([0, 2]), base=1.0)
-    assert_close(turned, tensor([1, 0, 0, 1], [math.cos(2), math.sin(2), -math.sin(2), math.cos(2)]))
-
-
 def test_far_positions_keep_their_digits():
     x = torch.randn(1, 14)
     near, far = rotate(x, torch.tensor([3])), rotate(x.double(), torch.tensor([1_000_003]))
@@ -198,15 +153,6 @@ def test_late_queries_stand_at_the_end():
 
 
 # --- The layer of today
-
-
-def test_gates_and_root_mean_square_by_hand():
-    gated = SwiGLU(2, 1).double()
-    with torch.no_grad():
-        for weight, entries in ((gated.W_1, [[1, 0]]), (gated.W_3, [[0, 1]]), (gated.W_2, [[3], [0]])):
-            weight.weight.copy_(torch.tensor(entries))
-    assert_close(gated(tensor([2, 5])), tensor([3 * 2 / (1 + math.exp(-2)) * 5, 0]))
-    assert_close(RMSNorm(4, eps=0.0)(torch.tensor([1.0, 3, 3, 9])), torch.tensor([0.2, 0.6, 0.6, 1.8]))
 
 
 def test_root_mean_square_in_half_precision_does_not_overflow():
@@ -242,14 +188,3 @@ def test_a_modern_model_decodes_with_its_cache_as_without():
     one_by_one = torch.stack([steps.next_logits(tgt[:, t : t + 1]) for t in range(7)], dim=1)
     assert_close(one_by_one, model(src, tgt))
     assert steps.past[0].k.shape == (3, 2, 7, 4)
-
-
-def test_in_a_modern_layer_distances_count_and_places_do_not():
-    config = TransformerConfig(17, 19, d_model=24, num_heads=6, d_ff=29, dropout=0.0, norm_first=True)
-    layer = perturb(modern(EncoderLayer(config), 2)).double()
-    x = torch.randn(1, 9, 24, dtype=F64)
-    far = torch.cat([torch.randn(1, 4, 24, dtype=F64), x], dim=1)
-    mask = F.pad(torch.ones(9, 9, dtype=torch.bool), (4, 0))
-    mask = torch.cat([torch.ones(4, 13, dtype=torch.bool), mask])
-    assert_close(layer(far, mask)[:, 4:], layer(x))
-    assert not torch.allclose(layer(x.flip(1)), layer(x).flip(1), atol=1e-3)

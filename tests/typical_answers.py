@@ -34,20 +34,17 @@ def sinusoidal(length, d_model):
         "ps01-4-check",
         "one defect left",
         """
-defects = "ADG"
+defects = "CFG"
 
 
 def repaired(k, d_model):
-    if d_model < 2 or d_model % 2:
-        raise ValueError("d_model")
-    even = torch.arange(0, d_model, 2).float()
-    angle = k * 10_000.0 ** (-even / d_model)
-    matrix = torch.diag(angle.cos().repeat_interleave(2))
     i = torch.arange(0, d_model, 2)
+    angle = k * 10_000.0 ** (-2 * i / d_model)
+    matrix = torch.diag(angle.cos().repeat_interleave(2))
     matrix[i, i + 1], matrix[i + 1, i] = angle.sin(), -angle.sin()
     return matrix
 """,
-        "you compute the angles in float32",
+        "you doubled the exponent",
     ),
     (
         "ps01-5-check",
@@ -192,7 +189,7 @@ def split_heads(x, num_heads):
     batch, length, d_model = x.shape
     return x.view(batch, num_heads, length, d_model // num_heads)
 """,
-        "you reinterpret the memory as (batch, heads, length, d_k); the axes have to be exchanged",
+        "you cut the memory up as (batch, heads, positions, d_k); cut d_model alone, then exchange axes 1 and 2",
     ),
     (
         "ps04-2-merge-check",
@@ -202,7 +199,7 @@ def merge_heads(x):
     batch, heads, length, d_k = x.shape
     return x.transpose(1, 2).view(batch, length, heads * d_k)
 """,
-        "you call view on axes that were exchanged",
+        "you call view after the exchange of axes",
     ),
     (
         "ps04-3-check",
@@ -214,7 +211,7 @@ class MultiHeadAttention(nn.Module):
         self.h, self.d_k = num_heads, d_model // num_heads
         self.W_q, self.W_k, self.W_v, self.W_o = (nn.Linear(d_model, d_model) for _ in "qkvo")
 
-    def forward(self, query, key=None, value=None, mask=None, *, need_weights=False):
+    def forward(self, query, key=None, value=None, mask=None):
         key = query if key is None else key
         value = key if value is None else value
         batch, time, width = query.shape
@@ -226,10 +223,9 @@ class MultiHeadAttention(nn.Module):
         if mask is not None:
             scores = scores.masked_fill(mask == 0, -1e9)
         weights = scores.softmax(-1)
-        output = self.W_o((weights @ v).transpose(1, 2).contiguous().view(batch, time, width))
-        return (output, weights) if need_weights else output
+        return self.W_o((weights @ v).transpose(1, 2).contiguous().view(batch, time, width))
 """,
-        "you take the number of positions from the query for keys and values too",
+        "you split keys and values by the queries' length; they have their own",
     ),
     (
         "ps04-5-check",
@@ -240,7 +236,7 @@ def grouped_query_attention(query, key, value, mask=None):
     key, value = (x.repeat(1, each, 1, 1) for x in (key, value))
     return scaled_dot_product_attention(query, key, value, mask)
 """,
-        "so query head i uses key head i mod g; neighbours share one",
+        "so head i uses i mod g; neighbours share one",
     ),
     (
         "ps04-6-check",
@@ -256,15 +252,13 @@ def linear_attention(query, key, value, *, is_causal=False, key_mask=None):
         return weights @ value / weights.sum(-1, keepdim=True)
     return q @ (k.mT @ value) / (q @ k.sum(-2)[..., None])
 """,
-        "you set hidden keys to zero before φ: φ(0) = 1 is a key like any other",
+        "you set hidden keys to zero before φ, and φ(0) = 1 counts like any other key",
     ),
     (
         "ps04-7-check",
         "a state changed in place",
         """
 def linear_attention_step(query, key, value, S=None, z=None, *, decay=1.0):
-    if not 0 < decay <= 1:
-        raise ValueError("decay")
     q, k = F.elu(query) + 1, F.elu(key) + 1
     if S is None:
         S, z = k.new_zeros(*k.shape, value.size(-1)), torch.zeros_like(k)

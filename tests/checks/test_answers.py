@@ -9,6 +9,8 @@ import torch
 from checks import answers
 from checks.conftest import TASKS
 from transformer_lessons import checks
+from transformer_lessons.config import TransformerConfig
+from transformer_lessons.layers import DecoderLayer
 
 NAMES = [found.name for found in pkgutil.iter_modules(answers.__path__)]
 MODULES = [importlib.import_module(f"checks.answers.{name}") for name in NAMES]
@@ -64,7 +66,13 @@ def test_the_case_shown_is_what_happens(task, answer):
     told = [line[2:] for line in lines if line.startswith("# ")]
     assert 0 < len(case) <= 6
     assert len(set(told)) == len(told) > 0
-    space = {"torch": torch, "checks": checks, known.public: answer}
+    imported = {
+        "torch": torch,
+        "checks": checks,
+        "TransformerConfig": TransformerConfig,
+        "DecoderLayer": DecoderLayer,
+    }
+    space = {**imported, known.public: answer}
     *given, last = (line.strip() for line in case)
     exec("\n".join(given), space)
     if told[-1].startswith("raises"):

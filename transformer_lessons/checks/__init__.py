@@ -130,7 +130,7 @@ def _shown(report: Report) -> bool:
     """In a notebook, the message with the numbers that differ marked; remarks on right answers, too."""
     ipython = sys.modules.get("IPython")
     shell = ipython and ipython.get_ipython()
-    if not (report.html and hasattr(shell, "kernel")):
+    if not (getattr(report, "html", "") and hasattr(shell, "kernel")):
         return False
     if not report.passed or "One thing more" in report.message:
         ipython.display.display(ipython.display.HTML(report.html))

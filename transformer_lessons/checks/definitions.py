@@ -17,7 +17,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.adapter import Adapter
 from transformer_lessons.checks.local import Local
 
 __all__ = ["Call", "Draw", "Given", "Mistake", "Remark", "Requirement", "Task", "changed", "draws"]
@@ -56,6 +55,7 @@ class Call:
         enough: bytes that are enough, by "saved" (for the backward pass), "largest" (tensor) or "peak": the value
             is then a list of what was returned and, of each, whether at most half as much again was used.
         view: what counts of the value, if not all of it: its shape, or whether all of it is finite.
+        twin: other arguments: the value is then whether the answer, or what counts of it, is the same for them.
         setting: for the message, the line of Python that puts `state` into ``layer``.
     """
 
@@ -70,6 +70,7 @@ class Call:
     look: tuple[int, ...] = ()
     enough: dict[str, int] = field(default_factory=dict)
     view: Callable[[Any], Any] | None = None
+    twin: tuple | None = None
     setting: str = ""
 
 
@@ -187,12 +188,16 @@ class Task:
         """An adapter for an answer in this process."""
         return Local({self.name: answer})
 
-    @cache  # noqa: B019 (tasks live as long as the process)
-    def answer(self, source: str) -> Adapter:
+    def define(self, source: str) -> Any:
         """What a text defines, where the right answer's module defines the rest."""
         space = dict(vars(sys.modules[self.right[-1].__module__]))
         exec(compile(source, f"<{self.name}>", "exec"), space)
-        return self.local(space[self.public])
+        return space[self.public]
+
+    @cache  # noqa: B019 (tasks live as long as the process)
+    def answer(self, source: str) -> Local:
+        """An adapter for what a text defines."""
+        return self.local(self.define(source))
 
 
 class Draw:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from transformer_lessons.checks.adapter import Adapter, leaves
 from transformer_lessons.checks.definitions import Call, Draw, Mistake, Requirement, Task, changed
-from transformer_lessons.checks.observe import Seen, observe, same_gradients, same_value
+from transformer_lessons.checks.observe import Seen, built, observe, same_gradients, same_value
 from transformer_lessons.checks.states import translations
 
 __all__ = ["Exam", "Verdict", "exam", "judge"]
@@ -141,9 +141,9 @@ def judge(task: Task, adapter: Adapter, seed: int = 0) -> Verdict:
         return Verdict((), wish=wish)
     if all(one.error for one in seen):
         return Verdict(tuple(names), error=seen[0], wish=wish)
-    mistakes = _known(this, seen) or _pair(this, seen)
+    mistakes = _known(this, seen) or _pair(this, seen, missed)
     if not mistakes:
-        return Verdict(lost, like=_like(this, seen), wish=wish)
+        return Verdict(lost, like=_like(this, seen) or _like_here(this, seen, lost[0]), wish=wish)
     costs = {name for mistake in mistakes for name in mistake.costs}
     # To be recognised must never cost more than not to be.
     cheaper = [names_ for names_ in (tuple(n for n in names if n in costs), lost) if names_]
@@ -157,7 +157,7 @@ def _wish(this: Exam, adapter: Adapter) -> int:
     if number is None:
         return 0
     call = this.calls[number][1]
-    made = adapter.build(this.task.name, list(call.init), call.options)
+    made = built(adapter, this.task, call)
     own = None if made.error else adapter.state(made.value).value
     ways = list(itertools.islice(translations(own, call.state, this.task.roles), 32)) if own else []
     if len(ways) < 2:
@@ -180,10 +180,12 @@ def _known(this: Exam, seen: list[Seen]) -> tuple[Mistake, ...]:
     return tuple(sorted(fitting, key=lambda mistake: task.points(mistake.costs))[:1])
 
 
-def _pair(this: Exam, seen: list[Seen]) -> tuple[Mistake, ...]:
+def _pair(this: Exam, seen: list[Seen], missed: set[str]) -> tuple[Mistake, ...]:
     """One of the likeliest mistakes together with any other, the cheapest two, or none."""
     task = this.task
-    likely = sorted(task.mistakes, key=lambda mistake: -_agreement(this, seen, mistake)[0])[:LIKELIEST]
+    # Where two hide each other, agreement is nothing for both: those that cost what is missed come first.
+    rank = {m.name: (-_agreement(this, seen, m)[0], missed.isdisjoint(m.costs)) for m in task.mistakes}
+    likely = sorted(task.mistakes, key=lambda mistake: rank[mistake.name])[:LIKELIEST]
     fitting, tried, end = [], set(), time.perf_counter() + PAIR_SECONDS
     for one, other, source, order in _pairs(this, seen, likely):
         if time.perf_counter() > end:
@@ -227,3 +229,20 @@ def _like(this: Exam, seen: list[Seen]) -> Mistake | None:
     agreements = [(_agreement(this, seen, mistake), mistake) for mistake in mistakes]
     (calls, share), mistake = max(agreements, key=lambda pair: pair[0], default=((0, 0.0), None))
     return mistake if calls >= FEWEST_CALLS and share >= SMALLEST_SHARE else None
+
+
+def _like_here(this: Exam, seen: list[Seen], name: str) -> Mistake | None:
+    """The cheapest mistake that shows the same on every call of one requirement, whatever happens elsewhere."""
+    here = [n for n, (r, _) in enumerate(this.calls) if r.name == name and not seen[n].error]
+    fitting = [
+        mistake
+        for mistake in this.task.mistakes
+        if name in mistake.costs and any(_fits_on(this, seen, here, way) for way in mistake.ways)
+    ]
+    return min(fitting, key=lambda mistake: this.task.points(mistake.costs), default=None)
+
+
+def _fits_on(this: Exam, seen: list[Seen], here: list[int], way: tuple[str, ...]) -> bool:
+    source = changed(this.task.source, way)
+    fits = source is not None and all(this.same(n, seen[n], this.shows(source, n)) for n in here)
+    return fits and not all(this.same(n, seen[n], this.right(n)) for n in here)

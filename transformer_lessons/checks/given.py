@@ -1,6 +1,7 @@
 """Objects that a check hands to a candidate, built from plain values where the candidate lives."""
 
 import copy
+import math
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -8,8 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from transformer_lessons.checks import patients
+from transformer_lessons.config import TransformerConfig
 
-__all__ = ["BUILDERS"]
+__all__ = ["BUILDERS", "table"]
+
+SPECIAL, UNLIKELY = ("pad", "bos", "eos"), -30.0
 
 
 def model(config: dict, state: dict[str, Tensor]) -> nn.Module:
@@ -70,6 +74,74 @@ def evaluated_model(config: dict, state: dict[str, Tensor]) -> nn.Module:
     return training_model(config, state).eval()
 
 
+class Table(nn.Module):
+    """A language model that one can read: what follows a token, with which probability.
+
+    Called as a `Transformer` is, ``model(src, tgt)``, it gives logits. A source whose first token is n gets the
+    n-th of the tables, counted from 0; in training mode all is turned upside down, as by too much dropout.
+    """
+
+    def __init__(self, *tables: dict, **settings: int):
+        super().__init__()
+        sizes = {"d_model": 1, "num_heads": 1, "max_length": 8, **settings}
+        words = [int(n) for table in tables for row in (table, *table.values()) for n in row]
+        size = max(
+            7, len(tables), *(word + 1 for word in words), *(sizes.get(f"{n}_id", 0) + 1 for n in SPECIAL)
+        )
+        self.config = TransformerConfig(size, size, **sizes)
+        logits = torch.full((len(tables), size, size), UNLIKELY)
+        for number, table in enumerate(tables):
+            for before, row in table.items():
+                for after, probability in row.items():
+                    logits[number, int(before), int(after)] = math.log(probability)
+        logits = logits + 2.0 * torch.arange(size)[:, None]  # which changes no probability
+        self.register_buffer("logits", logits)
+        self.register_buffer("is_training", torch.tensor(False))
+
+    def train(self, mode: bool = True) -> "Table":
+        """Put it into training mode, which `state_dict` tells."""
+        if hasattr(self, "is_training"):
+            self.is_training.fill_(mode)
+        return super().train(mode)
+
+    def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
+        """Logits of shape (batch, target, vocab)."""
+        return self.decode(tgt, self.encode(src))
+
+    def encode(self, src: Tensor, src_mask: Tensor | None = None) -> Tensor:
+        """What a `Transformer` calls memory: here, which table is each sentence's."""
+        return src[:, :1] % len(self.logits)
+
+    def decode(self, tgt: Tensor, memory: Tensor, src_mask: Tensor | None = None) -> Tensor:
+        """The logits already."""
+        logits = self.logits[memory, tgt]
+        return -logits if self.training else logits
+
+    def output(self, hidden: Tensor) -> Tensor:
+        """There is nothing left to do."""
+        return hidden
+
+
+def table(*tables: dict, training: bool = False, **settings: int) -> Table:
+    """A `Table` in evaluation mode, or in training mode."""
+    return Table(*tables, **settings).train(training)
+
+
+def table_of(tables: list[dict], training: bool, settings: dict) -> Table:
+    """The same from plain values."""
+    return table(*tables, training=training, **settings)
+
+
+def config(settings: dict) -> TransformerConfig:
+    """A model's configuration, with two vocabularies of 7 tokens unless it says otherwise."""
+    return TransformerConfig(**{"source_vocab_size": 7, "target_vocab_size": 7, **settings})
+
+
+def plain(value: object) -> object:
+    """The value itself: for a message that should not print it."""
+    return value
+
+
 def linear(weight: Tensor, bias: Tensor) -> nn.Module:
     """An `nn.Linear` with this weight and bias."""
     made = nn.Linear(weight.size(1), weight.size(0), dtype=weight.dtype)
@@ -115,7 +187,10 @@ BUILDERS: dict[str, Callable] = {
     "model": model,
     "training_model": training_model,
     "evaluated_model": evaluated_model,
+    "config": config,
+    "table": table_of,
     "linear": linear,
+    "plain": plain,
     "perceptron": perceptron,
     "used": used,
     "counting": counting,

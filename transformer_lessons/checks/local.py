@@ -6,12 +6,14 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+import transformer_lessons
 from transformer_lessons.checks.adapter import Reply, is_handle, leaves
 from transformer_lessons.checks.given import BUILDERS
 from transformer_lessons.checks.meter import metered
@@ -19,6 +21,7 @@ from transformer_lessons.checks.plain import changed, copied, kind, mapped, outg
 
 __all__ = ["Local"]
 
+PACKAGE = str(Path(transformer_lessons.__file__).parent)
 TEXT = 400  # how much of an error message is passed on
 
 
@@ -212,9 +215,9 @@ def _described(error: BaseException) -> dict[str, str]:
 
 
 def _line(error: BaseException) -> str:
-    """The line of the learner's code where it happened, not the one deep inside torch."""
+    """The line of the learner's code where it happened, not the one deep inside torch or this package."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if f.filename != __file__ and "site-packages" not in f.filename]
+    own = [f for f in frames if not f.filename.startswith(PACKAGE) and "site-packages" not in f.filename]
     return linecache.getline(own[-1].filename, own[-1].lineno or 0).strip() if own else ""
 
 

@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from itertools import groupby
 from typing import Any
 
 from torch import Tensor
@@ -21,8 +22,8 @@ from transformer_lessons.checks.observe import Seen, alike, same_value
 
 __all__ = ["Message", "place", "write"]
 
-SEARCH_SECONDS = 0.3
-MOST_LINES, MOST_DIGITS, WIDTH = 6, 7, 110
+SEARCH_SECONDS = 0.5
+MOST_DIGITS, WIDTH, FEW_NUMBERS = 7, 110, 9
 SAME = 99  # digits of what prints alike
 
 
@@ -47,7 +48,7 @@ class Message:
     def text(self) -> str:
         """For a terminal; the case can be pasted into a cell."""
         lines = [self.head]
-        if self.case:
+        if self.outcome:
             lines += ["", *(f"    {line}" for line in self.case), *(f"    # {line}" for line in self.outcome)]
         if self.notes or self.read:
             lines += ["", *(f"  {note}" for note in self.notes)]
@@ -141,15 +142,13 @@ def smallest(
     task: Task, lost: list[Requirement], adapter: Adapter, wish: int = 0
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The first small case of a lost requirement whose difference is seen at one decimal, else the plainest."""
-    end, best = (
-        time.perf_counter() + SEARCH_SECONDS,
-        (SAME, (), ("no small case shows it; hidden calls have more rows",)),
-    )
+    end = time.perf_counter() + SEARCH_SECONDS
+    best = SAME, (), ("no small case shows it; larger ones do",)
     for requirement in lost:
         for call in requirement.small():
             right = look(task, task.answer(task.source), requirement, call)
             seen = look(task, adapter, requirement, call, wish)
-            if not meets(requirement, seen, right):
+            if right.error in ("", "ValueError") and not meets(requirement, seen, right):
                 digits, outcome = difference(task, requirement, seen, right)
                 if digits < best[0]:
                     best = digits, pasted(task, call), outcome
@@ -165,14 +164,18 @@ def smallest(
 def pasted(task: Task, call: Call) -> tuple[str, ...]:
     """A call as lines for a cell."""
     names = [*task.arguments, *(f"x{n}" for n in range(len(call.args) - len(task.arguments)))]
-    objects = [isinstance(arg, Tensor | Given) for arg in call.args]
-    lines = [f"{n} = {literal(arg)}" for n, arg, own in zip(names, call.args, objects, strict=False) if own]
-    given = [n if own else literal(arg) for n, arg, own in zip(names, call.args, objects, strict=False)]
+    objects = {n: arg for n, arg in zip(names, call.args, strict=False) if isinstance(arg, Tensor | Given)}
+    lines = [
+        f"{' = '.join(n for n, arg in group)} = {literal(group[0][1])}"
+        for group in (list(found) for _, found in groupby(objects.items(), key=lambda entry: id(entry[1])))
+    ]
+    given = [n if n in objects else literal(arg) for n, arg in zip(names, call.args, strict=False)]
     given += [f"{name}={literal(value)}" for name, value in call.kwargs.items()]
     if call.init is None:
         return (*lines, f"{task.public}({', '.join(given)})")
     options = [f"{name}={literal(value)}" for name, value in call.options.items()]
-    made = f"layer = {task.public}({', '.join([*map(literal, call.init), *options])}).train({call.training})"
+    made = f"layer = {task.public}({', '.join([*map(literal, call.init), *options])})"
+    made += "" if call.training else ".eval()"
     method = {"": "layer", "state": "layer.state_dict"}.get(call.method, f"layer.{call.method}")
     earlier = [f"layer({', '.join(map(literal, args))})" for args in call.earlier]
     return (
@@ -195,6 +198,8 @@ def literal(value: Any) -> str:
         return "{" + ", ".join(f"{name!r}: {literal(item)}" for name, item in value.items()) + "}"
     if not isinstance(value, Tensor):
         return repr(value)
+    if not value.numel():
+        return f"torch.zeros{tuple(value.shape)}"
     usual = not value.is_floating_point() or str(value.dtype) == "torch.float32"
     return f"torch.tensor({shortened(value, 1)}{'' if usual else f', dtype={value.dtype}'})"
 
@@ -227,7 +232,8 @@ def difference(task: Task, requirement: Requirement, seen: Seen, right: Seen) ->
     if not requirement.backward:
         return values(task.results, seen.value, right.value)
     if seen.edited != right.edited:
-        return 0, (f"{', '.join(seen.edited)} should stay as given, but is changed in place",)
+        are = "is" if len(seen.edited) == 1 else "are"
+        return 0, (f"{', '.join(seen.edited)} should stay as given, but {are} changed in place",)
     if bool(seen.gradients) != bool(right.gradients):
         return 0, ("gradients should flow back, but the result is cut off from its inputs",)
     names = [name for name in right.gradients if name in seen.gradients]
@@ -248,8 +254,11 @@ def values(names: tuple[str, ...], seen: Any, right: Any) -> tuple[int, tuple[st
     if isinstance(right, dict) and isinstance(seen, dict) and right.keys() == seen.keys():
         return next(f for f in (values((f"{name}{k}",), seen[k], right[k]) for k in right) if f[0] < SAME)
     if isinstance(seen, Tensor) and isinstance(right, Tensor):
-        if seen.shape != right.shape:
+        if seen.shape != right.shape and max(seen.numel(), right.numel()) > FEW_NUMBERS:
             return 0, (f"{name}should have shape {tuple(right.shape)}", f"has {tuple(seen.shape)}")
+        if seen.shape != right.shape:
+            shown = [f"{shortened(x, 2)}, of shape {tuple(x.shape)}" for x in (right, seen)]
+            return 0, (f"{name}should be {shown[0]}", f"is {shown[1]}")
         if seen.dtype != right.dtype and not (seen.is_floating_point() and right.is_floating_point()):
             return 0, (f"{name}should be {right.dtype}", f"is {seen.dtype}")
     elif isinstance(seen, Tensor | dict) or isinstance(right, Tensor) or seen is None:
@@ -265,6 +274,8 @@ def kind(value: Any) -> str:
     """What came back, in words."""
     if isinstance(value, dict) and value.keys() == {"instead"}:
         return kind(value["instead"])
+    if isinstance(value, dict) and value.keys() == {"opaque"}:
+        return value["opaque"]
     if isinstance(value, Tensor):
         return f"one tensor of shape {tuple(value.shape)}"
     return f"a tuple of {len(value)}" if isinstance(value, list) else str(value)[:60]

@@ -65,6 +65,11 @@ class _Mode(TorchDispatchMode):
         self.held = self.peak = self.largest = 0
         self.shape: list[int] = []
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """No: to skip it, torch imports it, which takes a second. Nothing is compiled in here."""
+        return False
+
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
         result = operation(*args, **(kwargs or {}))
         if not _makes(operation):

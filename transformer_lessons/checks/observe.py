@@ -13,7 +13,7 @@ from transformer_lessons.checks.adapter import Adapter, Reply, leaves
 from transformer_lessons.checks.definitions import Call, Given, Task
 from transformer_lessons.checks.states import Link, translations
 
-__all__ = ["Seen", "alike", "observe", "same_gradients", "same_value"]
+__all__ = ["Seen", "alike", "built", "observe", "same_gradients", "same_value"]
 
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 1e-1}
 # Which function of a library notices is chance; so is a learner's assert.
@@ -69,6 +69,11 @@ def observe(
         reply = adapter.call(target, args, call.kwargs, meter=bool(call.enough))
     else:
         reply = adapter.vjp(target, args, call.kwargs, list(cotangents), meter=bool(call.enough))
+    if call.twin and not reply.error:
+        other = adapter.call(target, [_made(adapter, arg) for arg in call.twin], call.kwargs)
+        view = call.view or (lambda value: value)
+        same = not other.error and alike(view(reply.value), view(other.value))
+        return Seen({"the same": same}, outputs=reply.value)
     weights = [adapter.state(args[n]["handle"]).value for n in call.look] if not reply.error else []
     seen = _seen(task, call, reply, weights)
     if cotangents is None or seen.error:
@@ -78,7 +83,7 @@ def observe(
 
 def _built(adapter: Adapter, task: Task, call: Call, wish: int) -> tuple[Reply, dict, list[Link]]:
     """An object of the answer's class with the call's weights; its own ones, and which of these are which."""
-    made, own, links = adapter.build(task.name, list(call.init), call.options), {}, []
+    made, own, links = built(adapter, task, call), {}, []
     replies = [made]
     if call.state is not None and not made.error:
         own = adapter.state(made.value).value
@@ -89,6 +94,11 @@ def _built(adapter: Adapter, task: Task, call: Call, wish: int) -> tuple[Reply, 
         replies.append(adapter.train(made.value, call.training))
         replies += [adapter.call(made.value, list(args), {}) for args in call.earlier]
     return next((reply for reply in replies if reply.error), made), own, links
+
+
+def built(adapter: Adapter, task: Task, call: Call) -> Reply:
+    """A new object of the answer's class; the reply's value is its handle."""
+    return adapter.build(task.name, [_made(adapter, arg) for arg in call.init], call.options)
 
 
 def _made(adapter: Adapter, arg: Any) -> Any:

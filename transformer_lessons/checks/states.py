@@ -31,6 +31,12 @@ class Link:
     wanted: tuple[str, ...]
     transposed: bool = False
 
+    def fits(self, own: State, state: State) -> bool:
+        """Whether both have as many rows together, and rows of the same size."""
+        rows, parts = [state[name] for name in self.wanted], [self._turned(own[name]) for name in self.own]
+        same = all(part.numel() == len(part) * rows[0][:1].numel() for part in parts)
+        return same and sum(map(len, parts)) == sum(map(len, rows))
+
     def load(self, own: State, state: State) -> State:
         """The answer's own parameters, with the wanted numbers."""
         whole = torch.cat([state[name] for name in self.wanted])
@@ -43,11 +49,6 @@ class Link:
         parts = whole.split([len(state[name]) for name in self.wanted])
         return dict(zip(self.wanted, parts, strict=True))
 
-    def fits(self, own: State, state: State) -> bool:
-        """Whether there are as many rows on both sides."""
-        rows = sum(len(self._turned(own[name])) for name in self.own)
-        return rows == sum(len(state[name]) for name in self.wanted)
-
     def _turned(self, tensor: Tensor) -> Tensor:
         return tensor.T if self.transposed else tensor
 
@@ -58,6 +59,8 @@ def translations(own: State, wanted: State, roles: dict[str, str]) -> Iterator[l
     if known and all(own[n].shape == wanted[n].shape for n in known):
         yield [Link((n,), (n,)) for n in known]
         return
+    if all(tensor.dim() for tensor in wanted.values()):
+        own = {name: tensor for name, tensor in own.items() if tensor.dim()}  # not a root kept as a buffer
     if links := _by_words(own, wanted, roles):
         turned = [Link(link.own, link.wanted, own[link.own[0]].dim() == 2) for link in links]
         for way in links, turned:  # which is which is the same for all calls, whatever their sizes

@@ -13,10 +13,10 @@ from transformer_lessons.model import Transformer
 def greedy(
     model: Transformer, src: Int[Tensor, "batch source"], *, max_length: int, compiled: bool = False
 ) -> Int[Tensor, "batch length"]:
-    """The tokens of `decoding.greedy`; with `compiled` by `CompiledSteps`: for many batches of few shapes."""
+    """The tokens of `decoding.greedy`; `compiled` is for many batches of few shapes (see `CompiledSteps`)."""
     config = model.config
     with evaluating(model):
-        steps = _steps(model, src, 1, max_length, compiled)
+        steps = CompiledSteps(model, src, max_length) if compiled else Steps(model, src)
         tokens = src.new_full((len(src), 1 + max_length), config.pad_id, dtype=torch.long)
         tokens[:, 0], length, said = config.bos_id, 1, tokens.clone()
         rows = torch.arange(len(src), device=src.device)  # those not done yet, and some that are
@@ -39,11 +39,10 @@ def beam(
     beam_size: int = 4,
     length_penalty: float = 0.6,
     max_length: int,
-    compiled: bool = False,
 ) -> Int[Tensor, "batch length"]:
-    """The tokens of `decoding.beam`, but for ties; `compiled` as in `greedy`."""
+    """The tokens of `decoding.beam`, but for ties."""
     with evaluating(model):
-        steps = _steps(model, src, beam_size, max_length, compiled)
+        steps = Steps(model, src, beam_size)
         search = BeamSearch(model, src, beam_size, length_penalty, max_length)
         while search.length < max_length and len(search.rows):
             logits = steps.next_logits(search.tokens[..., -1].view(-1, 1))
@@ -52,10 +51,6 @@ def beam(
                 steps.keep_sentences(left)
                 search.keep(left)
     return search.said[:, : search.longest]
-
-
-def _steps(model: Transformer, src: Tensor, copies: int, max_length: int, compiled: bool) -> Steps:
-    return CompiledSteps(model, src, copies, max_length) if compiled else Steps(model, src, copies)
 
 
 class BeamSearch:

@@ -18,7 +18,7 @@ from transformer_lessons.model import Transformer
 class Steps(decoding.Steps):
     """`decoding.Steps` of `copies` beginnings of each sentence, one below the other; sentences may leave."""
 
-    def __init__(self, model: Transformer, src: Int[Tensor, "batch source"], copies: int):
+    def __init__(self, model: Transformer, src: Int[Tensor, "batch source"], copies: int = 1):
         super().__init__(model, src)
         self.copies = copies
         self.keep_source(torch.arange(len(src), device=src.device).repeat_interleave(copies))
@@ -72,13 +72,6 @@ class Slots(KeyValueCache):
         self.v.index_copy_(2, self.position, v)
         return self.k, self.v, torch.arange(self.k.size(2), device=k.device) <= self.position
 
-    def keep(self, rows: Tensor) -> None:
-        """As many rows as before stay in their place, where a graph that is replayed will look for them."""
-        if len(rows) != len(self.k):
-            return super().keep(rows)
-        for kept in (self.k, self.v):
-            kept.copy_(kept[rows])
-
 
 class CompiledSteps(Steps):
     """`Steps`, compiled for each number of rows and length of the sources: half a minute each, then replayed.
@@ -91,8 +84,8 @@ class CompiledSteps(Steps):
         ValueError: for attention that has been replaced, as by one with rotary positions.
     """
 
-    def __init__(self, model: Transformer, src: Int[Tensor, "batch source"], copies: int, max_length: int):
-        super().__init__(model, src, copies)
+    def __init__(self, model: Transformer, src: Int[Tensor, "batch source"], max_length: int):
+        super().__init__(model, src)
         self.position = torch.zeros(1, dtype=torch.long, device=src.device)
         start = model.output.weight.new_zeros(len(self.src_mask), 1, model.config.d_model)
         own = [layer.self_attention for layer in model.decoder_layers]

@@ -40,13 +40,8 @@ def fused_attention(
 
 def is_plain(linear: nn.Module) -> bool:
     """Whether it is ``x Wᵀ + b`` and nothing else: no adapter around it, no hook that wants to be called."""
-    hooks = (
-        linear._forward_hooks,
-        linear._forward_pre_hooks,
-        linear._backward_hooks,
-        linear._backward_pre_hooks,
-    )
-    return type(linear) is nn.Linear and not any(hooks)
+    kinds = "forward", "forward_pre", "backward", "backward_pre"
+    return type(linear) is nn.Linear and not any(getattr(linear, f"_{kind}_hooks") for kind in kinds)
 
 
 class FusedMultiHeadAttention(MultiHeadAttention):

@@ -23,13 +23,8 @@ def batch_loss(
     Only positions that have a target are projected to the vocabulary. Packed or padded, a pair has the same loss.
     """
     real = batch.tgt_out != model.config.pad_id
-    hidden, targets = _hidden(model, batch)[real], batch.tgt_out[real]
-    options = {"pad_id": model.config.pad_id, "smoothing": smoothing}
-    if _in_parts(model, hidden):
-        return projected_loss(hidden, model.output.weight, targets, **options)
-    logits = model.output(hidden)
-    loss = smoothed_loss(logits, targets, **options)
-    return loss, real.sum(), (logits.argmax(-1) == targets).sum()
+    loss, right = hidden_loss(model, _hidden(model, batch)[real], batch.tgt_out[real], smoothing)
+    return loss, real.sum(), right
 
 
 def _hidden(model: Transformer, batch: Batch | PackedBatch) -> Float[Tensor, "batch target d_model"]:
@@ -39,10 +34,22 @@ def _hidden(model: Transformer, batch: Batch | PackedBatch) -> Float[Tensor, "ba
     return model.decode(batch.tgt_in, model.encode(batch.src, src_mask), src_mask)
 
 
-def _in_parts(model: Transformer, hidden: Tensor) -> bool:
-    """Not if a compiler sees to it; not in float16: small gradients would be zero before they are scaled."""
+def hidden_loss(
+    model: Transformer,
+    hidden: Float[Tensor, "tokens d_model"],
+    targets: Int[Tensor, " tokens"],
+    smoothing: float = 0.1,
+) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
+    """`losses.label_smoothed_loss` of the decoder's output, without padding, and how many tokens were right.
+
+    In parts where that can be: not if somebody has changed the output, not if a compiler sees to it, and not in
+    float16, in which small gradients would be zero before they are scaled.
+    """
+    options = {"pad_id": model.config.pad_id, "smoothing": smoothing}
     is_product = is_plain(model.output) and model.output.bias is None
-    return is_product and not torch.compiler.is_compiling() and _computed_in(hidden) != torch.float16
+    if is_product and not torch.compiler.is_compiling() and _computed_in(hidden) != torch.float16:
+        return projected_loss(hidden, model.output.weight, targets, **options)
+    return _SmoothedLoss.apply(model.output(hidden), targets, *options.values())
 
 
 def _computed_in(x: Tensor) -> torch.dtype:
@@ -59,8 +66,8 @@ def projected_loss(
     *,
     pad_id: int,
     smoothing: float = 0.1,
-) -> tuple[Float[Tensor, ""], Int[Tensor, ""], Int[Tensor, ""]]:
-    """`losses.label_smoothed_loss` of ``hidden @ weight.T``, for 512 tokens at a time; none of them padding.
+) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
+    """`losses.label_smoothed_loss` of ``hidden @ weight.T``, for 512 tokens at a time, and how many were right.
 
     ``∂L / ∂hidden = (p − q) W,  ∂L / ∂W = (p − q)ᵀ hidden``
 
@@ -68,45 +75,10 @@ def projected_loss(
     logits are forgotten (as by Hsu et al. 2024, https://arxiv.org/abs/2410.10989). In a step of the base model on
     25,000 tokens they would take most of the memory; a small model's step on a CPU, in whose cache a part stays,
     gets shorter. A pitfall: the work of the backward pass is done in the forward pass, but for `torch.no_grad`.
-
-    Returns:
-        The sum, in nats; the number of tokens; and for how many of them the largest logit is right.
     """
     if not torch.is_grad_enabled():  # which the function itself could not ask
         hidden, weight = hidden.detach(), weight.detach()
-    loss, right = _ProjectedLoss.apply(hidden, weight, targets, pad_id, smoothing, _computed_in(hidden))
-    return loss, torch.tensor(len(targets), device=targets.device), right
-
-
-def smoothed_loss(
-    logits: Float[Tensor, "tokens vocab"],
-    targets: Int[Tensor, " tokens"],
-    *,
-    pad_id: int,
-    smoothing: float = 0.1,
-) -> Float[Tensor, ""]:
-    """The sum of `losses.label_smoothed_loss`, in float32 at least, of tokens of which none is padding.
-
-    ``∂L / ∂logits = p − q``, which autograd would add up from three tensors as large as the logits. A pitfall: in
-    float16 itself, the sum of a batch overflows.
-    """
-    return _SmoothedLoss.apply(logits, targets, pad_id, smoothing)
-
-
-class _SmoothedLoss(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, logits, targets, pad_id, smoothing):
-        log_p = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
-        ctx.save_for_backward(log_p, targets)
-        ctx.dtype, ctx.pad_id, ctx.smoothing = logits.dtype, pad_id, smoothing
-        return -_expected(log_p, targets, pad_id, smoothing).sum()
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx, gradient):
-        log_p, targets = ctx.saved_tensors
-        difference = _difference(log_p.exp(), targets, ctx.pad_id, ctx.smoothing).mul_(gradient)
-        return difference.to(ctx.dtype), None, None, None
+    return _ProjectedLoss.apply(hidden, weight, targets, pad_id, smoothing, _computed_in(hidden))
 
 
 class _ProjectedLoss(torch.autograd.Function):
@@ -116,44 +88,62 @@ class _ProjectedLoss(torch.autograd.Function):
     def forward(ctx, hidden, weight, targets, pad_id, smoothing, dtype):
         wide = torch.promote_types(dtype, torch.float32)
         loss, right = hidden.new_zeros((), dtype=wide), targets.new_zeros(())
-        needs_hidden, needs_weight, *_ = ctx.needs_input_grad
-        of_hidden = torch.empty_like(hidden) if needs_hidden else None
-        of_weight = torch.zeros_like(weight, dtype=wide) if needs_weight else None
+        of_hidden, of_weight = torch.empty_like(hidden), torch.zeros_like(weight, dtype=wide)
+        is_learning = any(ctx.needs_input_grad)
         with torch.autocast(hidden.device.type, enabled=False):
             matrix = weight.to(dtype)
             for start in range(0, len(hidden), PART):
                 part = slice(start, start + PART)
                 x = hidden[part].to(dtype)
-                added, hits, p = _of_part(x @ matrix.T, targets[part], pad_id, smoothing)
+                added, hits, p = _loss_of((x @ matrix.T).to(wide), targets[part], pad_id, smoothing)
                 loss += added
                 right += hits
-                if not (needs_hidden or needs_weight):
-                    continue
-                difference = _difference(p, targets[part], pad_id, smoothing).to(dtype)
-                if needs_hidden:
+                if is_learning:
+                    difference = _difference(p, targets[part], pad_id, smoothing).to(dtype)
                     of_hidden[part] = difference @ matrix
-                if needs_weight:
                     _add_product(of_weight, difference.T, x)
-                del p, difference  # before there are those of the next part
-        ctx.save_for_backward(of_hidden, of_weight)
+                    del difference  # before there is that of the next part
+                del p
+        if is_learning:
+            ctx.save_for_backward(of_hidden, of_weight)
         return loss, right
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, gradient, _):
-        scaled = [None if saved is None else saved * gradient for saved in ctx.saved_tensors]
-        return *scaled, None, None, None, None
+        of_hidden, of_weight = ctx.saved_tensors
+        return of_hidden * gradient, of_weight * gradient, None, None, None, None
 
 
-def _of_part(logits: Tensor, targets: Tensor, pad_id: int, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
-    """The sum, the right ones, and p, which in float32 takes the place of the logits.
+class _SmoothedLoss(torch.autograd.Function):
+    """Of all logits at once: ``∂L / ∂logits = p − q``, for which autograd would keep three tensors as large."""
+
+    @staticmethod
+    def forward(ctx, logits, targets, pad_id, smoothing):
+        wide = torch.promote_types(logits.dtype, torch.float32)
+        log_p = logits.to(wide).log_softmax(-1)
+        ctx.save_for_backward(log_p, targets)
+        ctx.dtype, ctx.pad_id, ctx.smoothing = logits.dtype, pad_id, smoothing
+        right = (log_p.argmax(-1) == targets).sum()
+        return -_expected(log_p, targets, pad_id, smoothing).sum(), right
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, gradient, _):
+        log_p, targets = ctx.saved_tensors
+        difference = _difference(log_p.exp(), targets, ctx.pad_id, ctx.smoothing).mul_(gradient)
+        return difference.to(ctx.dtype), None, None, None
+
+
+def _loss_of(logits: Tensor, targets: Tensor, pad_id: int, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
+    """The sum, how many are right, and p, which takes the place of the logits.
 
     With scores s, which are the logits less the largest, ``log p = s − log Σ exp s``; and as q adds up to one,
     ``−Σ q log p = log Σ exp s − Σ q s``. So each exponential is taken once, and nothing is written twice.
     """
     largest, which = logits.max(-1, keepdim=True)
     right = (which.squeeze(-1) == targets).sum()
-    scores = logits.to(torch.promote_types(logits.dtype, torch.float32)).sub_(largest)
+    scores = logits.sub_(largest)
     expected = _expected(scores, targets, pad_id, smoothing)
     p = scores.exp_()
     total = p.sum(-1, keepdim=True)

@@ -15,15 +15,7 @@ from transformer_lessons.oracles.measure import BOUNDS, Deviation, compare
 
 @dataclass(frozen=True)
 class Case:
-    """One component, one oracle, and how to compare them.
-
-    Attributes:
-        component: its name in the package.
-        oracle: what it is compared with.
-        make: called with the options, draws weights and inputs in torch's default dtype and returns what
-            `measure.compare` takes.
-        options: of `make`.
-    """
+    """One component, one oracle, and `make`: called with the options, it returns what `measure.compare` takes."""
 
     component: str
     oracle: str
@@ -32,9 +24,9 @@ class Case:
 
     @property
     def name(self) -> str:
-        """Component and oracle, with the options that tell this case from its like."""
+        """The component, with the options that tell this case from its like."""
         options = ", ".join(f"{name}={value}" for name, value in self.options.items())
-        return f"{self.component} | {self.oracle}" + (f" ({options})" if options else "")
+        return self.component + (f" ({options})" if options else "")
 
     @property
     def needs(self) -> str:
@@ -57,8 +49,8 @@ class Case:
                     found.append(compare(*self.make(**self.options)))
         finally:
             torch.set_default_dtype(before)
-        gradients = [deviation.gradient for deviation in found if deviation.gradient is not None]
-        return Deviation(max(deviation.value for deviation in found), max(gradients, default=None))
+        gradients = [one.gradient for one in found if one.gradient is not None]
+        return Deviation(max(one.value for one in found), max(gradients, default=None))
 
 
 def is_within(deviation: Deviation, dtype: torch.dtype) -> bool:

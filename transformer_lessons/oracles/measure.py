@@ -57,32 +57,30 @@ def compare(
         ours, theirs: functions of the inputs, each with a tensor or several.
         modules: what they compute with, ours and theirs; ours is perturbed, and theirs gets its weights.
         translate: takes our state dict to theirs. It only renames, concatenates and permutes, so it takes
-            gradients along too. A pitfall: a parameter that it forgets would keep their value: loading is strict.
+            gradients along too. A parameter that it forgets is an error: loading is strict.
     """
     if modules is not None:
         mine, other = modules
         other.to(next(mine.parameters()).dtype).load_state_dict(translate(perturb(mine).state_dict()))
     given, also_given = leaves(*inputs), leaves(*inputs)
-    actual, expected = (
-        [results] if isinstance(results, Tensor) else [*results]
-        for results in (ours(*given), theirs(*also_given))
-    )
+    both = ours(*given), theirs(*also_given)
+    actual, expected = ([found] if isinstance(found, Tensor) else [*found] for found in both)
     value = max(map(distance, actual, expected))
-    is_learning = [[x.requires_grad for x in results] for results in (actual, expected)]
+    is_learning = [[x.requires_grad for x in found] for found in (actual, expected)]
     if value == torch.inf or is_learning[0] != is_learning[1]:
         return Deviation(value, torch.inf)
     if not any(is_learning[1]):
         return Deviation(value)
     cotangents = [torch.randn_like(x) for x in expected if x.requires_grad]
-    for results in (actual, expected):
-        torch.autograd.backward([x for x in results if x.requires_grad], cotangents)
+    for found in (actual, expected):
+        torch.autograd.backward([x for x in found if x.requires_grad], cotangents)
     gradients = [distance(gradient(a), gradient(b)) for a, b in zip(given, also_given, strict=True)]
     if modules is not None:
         # A tied parameter goes by all its names.
-        by_name = dict(mine.named_parameters(remove_duplicate=False))
-        found = translate({name: gradient(parameter) for name, parameter in by_name.items()})
-        learned = [(name, p) for name, p in other.named_parameters() if p.requires_grad]
-        gradients += [distance(found[name], gradient(parameter)) for name, parameter in learned]
+        own = mine.named_parameters(remove_duplicate=False)
+        learned = translate({name: gradient(parameter) for name, parameter in own})
+        wanted = {name: gradient(p) for name, p in other.named_parameters() if p.requires_grad}
+        gradients += [distance(learned[name], expected) for name, expected in wanted.items()]
     return Deviation(value, max(gradients))
 
 

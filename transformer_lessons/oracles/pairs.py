@@ -69,8 +69,10 @@ def output_of(attend: Callable) -> Callable:
 
 def alike(ours: nn.Module, theirs: nn.Module, x: Tensor, new_names: dict | None = None) -> tuple:
     """Two modules that are called alike; their weights' names are ours, or these."""
-    translate = partial(names.renamed, names=new_names) if new_names else dict
-    return ours, theirs, [x], (ours, theirs), translate
+    return ours, theirs, [x], (ours, theirs), partial(names.renamed, names=new_names or {})
+
+
+# --- Attention
 
 
 def attention(attend: Callable, mask: str) -> tuple:
@@ -117,10 +119,18 @@ def recurrent() -> tuple:
     return ours, partial(quadratic, True), qkv(KEYS)
 
 
+def rotary() -> tuple:
+    """Pairs of entries as complex numbers, times e^(i t ω)."""
+    turn = torch.polar(torch.ones(KEYS, 7).double(), ANGLES)
+    numbers = lambda x: torch.view_as_complex(x.double().unflatten(-1, (-1, 2)))
+    theirs = lambda x: torch.view_as_real(numbers(x) * turn).flatten(-2).to(x.dtype)
+    return (lambda x: variants.rotate(x, torch.arange(KEYS))), theirs, [torch.randn(2, 3, KEYS, 14)]
+
+
 def multi_head(inputs: str) -> tuple:
     """Cross-attention, or self-attention under a mask, whose polarity is the other one there."""
     ours, theirs = MultiHeadAttention(D_MODEL, HEADS), nn.MultiheadAttention(D_MODEL, HEADS, batch_first=True)
-    rest = (ours, theirs), names.attention_to_torch
+    rest = (ours, theirs), names.layer_to_torch
     if inputs == "cross":
         return ours, output_of(theirs), [vectors(QUERIES), vectors(), vectors()], *rest
     visible = SOURCE & causal_mask(KEYS)
@@ -142,12 +152,7 @@ def grouped() -> tuple:
     return partial(ours, is_causal=True), by_kernel, [vectors(width=30)], (ours, theirs)
 
 
-def rotary() -> tuple:
-    """Pairs of entries as complex numbers, times e^(i t ω)."""
-    turn = torch.polar(torch.ones(KEYS, 7).double(), ANGLES)
-    numbers = lambda x: torch.view_as_complex(x.double().unflatten(-1, (-1, 2)))
-    theirs = lambda x: torch.view_as_real(numbers(x) * turn).flatten(-2).to(x.dtype)
-    return (lambda x: variants.rotate(x, torch.arange(KEYS))), theirs, [torch.randn(2, 3, KEYS, 14)]
+# --- Other parts of a layer, and the loss
 
 
 def learned_encoding() -> tuple:
@@ -168,14 +173,6 @@ def norm(ours: type, theirs: type) -> tuple:
     return alike(ours(D_MODEL, 0.5), theirs(D_MODEL, 0.5), 3 * vectors() + 2)
 
 
-def feed_forward(activation: str) -> tuple:
-    """The feed-forward network as a row of PyTorch's modules."""
-    middle = {"relu": nn.ReLU(), "gelu": nn.GELU()}[activation]
-    theirs = nn.Sequential(nn.Linear(D_MODEL, D_FF), middle, nn.Linear(D_FF, D_MODEL))
-    ours = FeedForward(D_MODEL, D_FF, activation=activation)
-    return alike(ours, theirs, vectors(), {"W_1": "0", "W_2": "2"})
-
-
 def batch_norm(training: bool) -> tuple:
     """Three batches, the last perhaps in evaluation, and the running statistics after two as further values."""
     ours, theirs = norms.BatchNorm(D_MODEL, 0.5, 0.3), nn.BatchNorm1d(D_MODEL, 0.5, 0.3)
@@ -189,93 +186,86 @@ def batch_norm(training: bool) -> tuple:
     return *calls, [3 * vectors() + 2 for _ in range(3)], (ours, theirs)
 
 
-def layer(is_decoder: bool, **options) -> tuple:
-    """An encoder layer with padding in its batch; or a decoder layer, causal, with padding in its source."""
-    kinds = (DecoderLayer, nn.TransformerDecoderLayer), (EncoderLayer, nn.TransformerEncoderLayer)
-    ours, theirs = kinds[0] if is_decoder else kinds[1]
-    ours = ours(TransformerConfig(17, VOCAB, **SIZES, **options))
-    theirs = theirs(D_MODEL, HEADS, D_FF, 0.0, batch_first=True, **options)
-    rest = (ours, theirs), names.layer_to_torch
-    if not is_decoder:
-        calls = partial(ours, mask=SOURCE), partial(theirs, src_key_padding_mask=IDS == 0)
-        return *calls, [vectors()], *rest
-    hidden = {"tgt_mask": ~EARLIER[0, 0], "memory_key_padding_mask": IDS == 0}
-    return partial(ours, src_mask=SOURCE), partial(theirs, **hidden), [vectors(QUERIES), vectors()], *rest
+def feed_forward(activation: str) -> tuple:
+    """The feed-forward network as a row of PyTorch's modules."""
+    middle = {"relu": nn.ReLU(), "gelu": nn.GELU()}[activation]
+    theirs = nn.Sequential(nn.Linear(D_MODEL, D_FF), middle, nn.Linear(D_FF, D_MODEL))
+    ours = FeedForward(D_MODEL, D_FF, activation=activation)
+    return alike(ours, theirs, vectors(), {"W_1": "0", "W_2": "2"})
 
 
-def model_to_torch(state: dict) -> dict:
-    """Our state dict for nn.Transformer and what is around it. A pitfall: tied matrices go by several names."""
-    ends = {"source_embedding.token": "source", "target_embedding.token": "target", "output": "output"}
-    core = {f"core.{name}": tensor for name, tensor in names.stack_to_torch(state).items()}
-    return core | names.renamed({f"{ours}.weight": state[f"{ours}.weight"] for ours in ends}, ends)
+def gated() -> tuple:
+    """The gated feed-forward network."""
+    from transformers import LlamaConfig
+    from transformers.models.llama.modeling_llama import LlamaMLP
 
-
-def sentences(vocab: int, *lengths: int) -> Tensor:
-    """Random ids from 3 on, padded with 0."""
-    ids = torch.randint(3, vocab, (len(lengths), max(lengths)))
-    return ids * (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None])
-
-
-def whole_model(norm_first: bool, tying: str) -> tuple:
-    """nn.Transformer between nn.Embedding and nn.Linear; logits are compared where there is a token."""
-    shared = tying == "three-way"
-    options = {"norm_first": norm_first, "tie_embeddings": tying != "none", "shared_vocabulary": shared}
-    c = TransformerConfig(VOCAB if shared else 17, VOCAB, **SIZES, **STACKS, **options)
-    options = {"dim_feedforward": D_FF, "dropout": 0.0, "norm_first": norm_first, "batch_first": True}
-    with warnings.catch_warnings(action="ignore"):  # about a fast path that is not taken
-        core = nn.Transformer(D_MODEL, HEADS, **STACKS, **options)
-    if not norm_first:  # the paper has no final norms
-        core.encoder.norm = core.decoder.norm = None
-    target, output = nn.Embedding(VOCAB, D_MODEL), nn.Linear(D_MODEL, VOCAB, bias=False)
-    source = target if shared else nn.Embedding(17, D_MODEL)
-    if c.tie_embeddings:
-        output.weight = target.weight
-    ours, src, tgt = Transformer(c), sentences(c.source_vocab_size, 7, 3, 5), sentences(VOCAB, 4, 11, 1)
-
-    def embedded(embedding: nn.Embedding, ids: Tensor) -> Tensor:
-        return embedding(ids) * math.sqrt(D_MODEL) + sinusoidal(ids.size(1), D_MODEL)
-
-    def theirs() -> Tensor:
-        hidden = {"src_key_padding_mask": src == 0, "memory_key_padding_mask": src == 0}
-        hidden |= {"tgt_key_padding_mask": tgt == 0, "tgt_mask": ~causal_mask(tgt.size(1))[0, 0]}
-        return output(core(embedded(source, src), embedded(target, tgt), **hidden))[tgt != 0]
-
-    parts = nn.ModuleDict({"core": core, "source": source, "target": target, "output": output})
-    return (lambda: ours(src, tgt)[tgt != 0]), theirs, [], (ours, parts), model_to_torch
+    theirs = LlamaMLP(LlamaConfig(hidden_size=14, intermediate_size=D_FF, num_attention_heads=7))
+    new_names = {"W_1": "gate_proj", "W_3": "up_proj", "W_2": "down_proj"}
+    return alike(variants.SwiGLU(14, D_FF), theirs, vectors(width=14), new_names)
 
 
 def loss(smoothing: float) -> tuple:
-    """Cross-entropy: as it is, or smoothed against a distribution with ε for every class but padding."""
+    """Cross-entropy with a distribution that shares ε among all classes but padding; 1 − ε is the target's."""
     targets = torch.randint(1, 17, (BATCH, KEYS)) * IDS
-    goal, options = targets.flatten(), {"ignore_index": 0, "reduction": "sum"}
-    if smoothing:  # no target at all where there is padding
-        q = torch.full((BATCH * KEYS, 17), smoothing / 16)
-        q = q.scatter_add(1, goal[:, None], torch.full_like(q, 1 - smoothing))
-        goal, options = q * (torch.arange(17) > 0) * IDS.view(-1, 1), {"reduction": "sum"}
+    goal, classes = targets.view(-1, 1), torch.arange(17)
+    q = smoothing / 16 * (classes > 0) + (1 - smoothing) * (classes == goal)
     ours = lambda x: label_smoothed_loss(x, targets, pad_id=0, smoothing=smoothing)[0]
-    return (
-        ours,
-        lambda x: F.cross_entropy(x.flatten(0, 1), goal, **options),
-        [3 * torch.randn(BATCH, KEYS, 17)],
-    )
+    theirs = lambda x: F.cross_entropy(x.flatten(0, 1), q * (goal != 0), reduction="sum")
+    return ours, theirs, [3 * torch.randn(BATCH, KEYS, 17)]
 
 
-def bart_layer(activation: str, decoder: bool) -> tuple:
-    """A post-norm layer; in the decoder causal, with a padded source. BART takes additive masks."""
+def paper_schedule() -> tuple:
+    """The learning rate of 60 steps; the library's begins with a rate of 0, the paper with step 1."""
+    from transformers import get_inverse_sqrt_schedule
+
+    def theirs() -> Tensor:
+        optimizer = torch.optim.Adam([nn.Parameter(torch.ones(1))], lr=(512 * 11) ** -0.5)
+        schedule = get_inverse_sqrt_schedule(optimizer, num_warmup_steps=11, timescale=11)
+        rates = []
+        for _ in range(60):
+            optimizer.step()
+            schedule.step()
+            rates.append(optimizer.param_groups[0]["lr"])
+        return 1000 * torch.tensor(rates)
+
+    ours = lambda: 1000 * torch.tensor([warmup_inverse_sqrt(step, 512, 11) for step in range(1, 61)])
+    return ours, theirs
+
+
+# --- Layers
+
+
+def layer(theirs: nn.Module, call: Callable, translate: Callable, decoder: bool, **options) -> tuple:
+    """An encoder layer with padding in its batch; or a decoder layer, causal, with padding in its source."""
+    config = TransformerConfig(17, VOCAB, **SIZES, **options)
+    if not decoder:
+        ours = EncoderLayer(config)
+        return partial(ours, mask=SOURCE), call, [vectors()], (ours, theirs), translate
+    ours = DecoderLayer(config)
+    inputs = [vectors(QUERIES), vectors()]
+    return partial(ours, src_mask=SOURCE), call, inputs, (ours, theirs), translate
+
+
+def torch_layer(decoder: bool, **options) -> tuple:
+    """Masks have the other polarity there."""
+    kind = nn.TransformerDecoderLayer if decoder else nn.TransformerEncoderLayer
+    theirs = kind(D_MODEL, HEADS, D_FF, 0.0, batch_first=True, **options)
+    hidden = {"src_key_padding_mask": IDS == 0}
+    if decoder:
+        hidden = {"tgt_mask": ~EARLIER[0, 0], "memory_key_padding_mask": IDS == 0}
+    return layer(theirs, partial(theirs, **hidden), names.layer_to_torch, decoder, **options)
+
+
+def bart_layer(decoder: bool, activation: str) -> tuple:
+    """Post-norm; BART takes additive masks."""
     from transformers import BartConfig
     from transformers.models.bart.modeling_bart import BartDecoderLayer, BartEncoderLayer
 
     config = BartConfig(**BART_SIZES, activation_function=activation, attn_implementation="eager")
-    kind = DecoderLayer if decoder else EncoderLayer
-    ours = kind(TransformerConfig(17, VOCAB, **SIZES, activation=activation))
+    theirs = BartDecoderLayer(config, layer_idx=0) if decoder else BartEncoderLayer(config)
     source, earlier = as_numbers(SOURCE), as_numbers(EARLIER)
-    translate = partial(names.renamed, names=names.BART)
-    if not decoder:
-        theirs = BartEncoderLayer(config)
-        return partial(ours, mask=SOURCE), lambda x: theirs(x, source), [vectors()], (ours, theirs), translate
-    theirs = BartDecoderLayer(config, layer_idx=0)
-    calls = partial(ours, src_mask=SOURCE), lambda x, memory: theirs(x, earlier, memory, source)
-    return *calls, [vectors(QUERIES), vectors()], (ours, theirs), translate
+    call = (lambda x, memory: theirs(x, earlier, memory, source)) if decoder else lambda x: theirs(x, source)
+    return layer(theirs, call, partial(names.renamed, names=names.BART), decoder, activation=activation)
 
 
 def llama_layer() -> tuple:
@@ -295,42 +285,60 @@ def llama_layer() -> tuple:
     theirs = LlamaDecoderLayer(config, layer_idx=0)
     theirs.input_layernorm, theirs.post_attention_layernorm = (nn.RMSNorm(d_model, 1e-6) for _ in range(2))
     twice = torch.cat([ANGLES, ANGLES], dim=-1)[None].to(torch.get_default_dtype())
-    options = {
-        "attention_mask": as_numbers(causal_mask(KEYS)),
-        "position_embeddings": (twice.cos(), twice.sin()),
-    }
-    translate = partial(names.layer_to_llama, d_k=d_k)
-    calls = partial(ours, mask=causal_mask(KEYS)), lambda x: theirs(x, **options)
-    return *calls, [vectors(width=d_model)], (ours, theirs), translate
-
-
-def gated() -> tuple:
-    """The gated feed-forward network."""
-    from transformers import LlamaConfig
-    from transformers.models.llama.modeling_llama import LlamaMLP
-
-    theirs = LlamaMLP(LlamaConfig(hidden_size=14, intermediate_size=D_FF, num_attention_heads=7))
-    new_names = {"W_1": "gate_proj", "W_3": "up_proj", "W_2": "down_proj"}
-    return alike(variants.SwiGLU(14, D_FF), theirs, vectors(width=14), new_names)
-
-
-def paper_schedule() -> tuple:
-    """The learning rate of 60 steps; the library's begins with a rate of 0, the paper with step 1."""
-    from transformers import get_inverse_sqrt_schedule
-
-    def theirs() -> Tensor:
-        optimizer = torch.optim.Adam([nn.Parameter(torch.ones(1))], lr=(512 * 11) ** -0.5)
-        schedule = get_inverse_sqrt_schedule(optimizer, num_warmup_steps=11, timescale=11)
-        rates = []
-        for _ in range(60):
-            optimizer.step()
-            schedule.step()
-            rates.append(optimizer.param_groups[0]["lr"])
-        return 1000 * torch.tensor(rates)
-
+    seen, positions = as_numbers(causal_mask(KEYS)), (twice.cos(), twice.sin())
+    call = lambda x: theirs(x, attention_mask=seen, position_embeddings=positions)
     return (
-        lambda: 1000 * torch.tensor([warmup_inverse_sqrt(step, 512, 11) for step in range(1, 61)])
-    ), theirs
+        partial(ours, mask=causal_mask(KEYS)),
+        call,
+        [vectors(width=d_model)],
+        (ours, theirs),
+        partial(names.layer_to_llama, d_k=d_k),
+    )
+
+
+# --- The whole model
+
+
+def sentences(vocab: int, *lengths: int) -> Tensor:
+    """Random ids from 3 on, padded with 0."""
+    ids = torch.randint(3, vocab, (len(lengths), max(lengths)))
+    return ids * (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None])
+
+
+class TorchModel(nn.Transformer):
+    """nn.Transformer with nn.Embedding before it and nn.Linear behind it, which go by our names."""
+
+    def __init__(self, config: TransformerConfig):
+        options = {"dropout": 0.0, "norm_first": config.norm_first, "batch_first": True}
+        with warnings.catch_warnings(action="ignore"):  # about a fast path that is not taken
+            super().__init__(D_MODEL, HEADS, **STACKS, dim_feedforward=D_FF, **options)
+        if not config.norm_first:  # the paper has no final norms
+            self.encoder.norm = self.decoder.norm = None
+        source, target = (nn.Embedding(n, D_MODEL) for n in (config.source_vocab_size, VOCAB))
+        self.source_embedding = nn.ModuleDict({"token": target if config.shared_vocabulary else source})
+        self.target_embedding = nn.ModuleDict({"token": target})
+        self.output = nn.Linear(D_MODEL, VOCAB, bias=False)
+        if config.tie_embeddings:
+            self.output.weight = target.weight
+
+    def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
+        """Logits."""
+        hidden = {"src_key_padding_mask": src == 0, "memory_key_padding_mask": src == 0}
+        hidden |= {"tgt_key_padding_mask": tgt == 0, "tgt_mask": ~causal_mask(tgt.size(1))[0, 0]}
+        both = (self.source_embedding["token"], src), (self.target_embedding["token"], tgt)
+        x, y = (table(ids) * math.sqrt(D_MODEL) + sinusoidal(ids.size(1), D_MODEL) for table, ids in both)
+        return self.output(super().forward(x, y, **hidden))
+
+
+def whole_model(norm_first: bool, tying: str) -> tuple:
+    """Beside PyTorch's; logits are compared where there is a token."""
+    shared = tying == "three-way"
+    options = {"norm_first": norm_first, "tie_embeddings": tying != "none", "shared_vocabulary": shared}
+    config = TransformerConfig(VOCAB if shared else 17, VOCAB, **SIZES, **STACKS, **options)
+    ours, theirs = Transformer(config), TorchModel(config)
+    src, tgt = sentences(config.source_vocab_size, 7, 3, 5), sentences(VOCAB, 4, 11, 1)
+    calls = (lambda: ours(src, tgt)[tgt != 0]), (lambda: theirs(src, tgt)[tgt != 0])
+    return *calls, [], (ours, theirs), names.layer_to_torch
 
 
 def marian_pair() -> tuple[Transformer, nn.Module, Callable]:
@@ -342,17 +350,17 @@ def marian_pair() -> tuple[Transformer, nn.Module, Callable]:
 
     ours = Transformer(TransformerConfig.base(VOCAB, **SIZES, **STACKS))
     options = {"pad_token_id": 0, "decoder_start_token_id": 1, "eos_token_id": 2, "forced_eos_token_id": None}
-    options |= {
-        "encoder_layers": 2,
-        "decoder_layers": 3,
-        "max_position_embeddings": 13,
-        "scale_embedding": True,
-    }
-    options |= {"activation_function": "relu", "attn_implementation": "eager"}
+    options |= {"encoder_layers": 2, "decoder_layers": 3, "max_position_embeddings": 13}
+    options |= {"scale_embedding": True, "activation_function": "relu", "attn_implementation": "eager"}
     theirs = MarianMTModel(MarianConfig(vocab_size=VOCAB, **BART_SIZES, **options))
     places = [f"model.{stack}.embed_positions.weight" for stack in ("encoder", "decoder")]
     fixed = {**dict.fromkeys(places, sinusoidal(13, D_MODEL)), "final_logits_bias": torch.zeros(1, VOCAB)}
-    return ours, theirs, lambda state: names.model_to_marian(state) | fixed
+
+    def translate(state: dict) -> dict:
+        shared = {"model.shared.weight": state["output.weight"]}
+        return names.renamed(state, names.MARIAN) | shared | fixed
+
+    return ours, theirs, translate
 
 
 def marian() -> tuple:
@@ -375,12 +383,8 @@ def generated(beams: int) -> tuple:
             parameter.normal_(std=2 / parameter.size(1) ** 0.5)
     theirs.to(ours.output.weight.dtype).load_state_dict(translate(ours.state_dict()))
     src = sentences(VOCAB, 7, 3, 5, 1, 2, 7, 6)
-    options = {
-        "num_beams": beams,
-        "do_sample": False,
-        "max_new_tokens": 12,
-        "attention_mask": (src != 0).long(),
-    }
+    options = {"num_beams": beams, "do_sample": False, "max_new_tokens": 12}
+    options |= {"attention_mask": (src != 0).long()}
     search = partial(decoding.greedy, ours, src, max_length=12)
     if beams > 1:
         options |= {"length_penalty": 0.0, "early_stopping": "never"}
@@ -400,49 +404,41 @@ def options(**choices: tuple) -> list[dict]:
 
 
 MASKS = options(mask=("none", "boolean", "additive", "causal"))
-ACTIVATIONS = "relu", "gelu"
-KERNEL, LAYERS = "F.scaled_dot_product_attention", options(norm_first=(False, True), activation=ACTIVATIONS)
+INPUTS = options(inputs=("boolean mask", "additive mask", "cross"))
+ACTIVATIONS = options(activation=("relu", "gelu"))
+LAYERS = options(norm_first=(False, True), activation=("relu", "gelu"))
+MODELS = options(norm_first=(False, True), tying=("none", "target", "three-way"))
+KERNEL, GENERATE = "F.scaled_dot_product_attention", "transformers MarianMTModel.generate"
 PLAIN, FUSED = output_of(scaled_dot_product_attention), output_of(fused_attention)
-TILED, CAUSAL = partial(variants.tiled_attention, tile=3), options(is_causal=(False, True))
+TILED = partial(variants.tiled_attention, tile=3)
+# Our component, their implementation, what makes the pair, and each choice of its options.
 TABLE = [
     ("encodings.LearnedEncoding", "nn.Embedding", learned_encoding, [{}]),
     ("embeddings.TokenEmbedding", "nn.Embedding", token_embedding, [{}]),
     ("norms.LayerNorm", "nn.LayerNorm", partial(norm, norms.LayerNorm, nn.LayerNorm), [{}]),
     ("norms.BatchNorm", "nn.BatchNorm1d", batch_norm, options(training=(True, False))),
-    ("feed_forward.FeedForward", "nn.Sequential", feed_forward, options(activation=ACTIVATIONS)),
+    ("feed_forward.FeedForward", "nn.Sequential", feed_forward, ACTIVATIONS),
     ("attention.scaled_dot_product_attention", KERNEL, partial(attention, PLAIN), MASKS),
     ("fast.kernels.fused_attention", KERNEL, partial(attention, FUSED), MASKS),
-    (
-        *("attention.MultiHeadAttention", "nn.MultiheadAttention", multi_head),
-        options(inputs=("boolean mask", "additive mask", "cross")),
-    ),
-    ("layers.EncoderLayer", "nn.TransformerEncoderLayer", partial(layer, False), LAYERS),
-    ("layers.DecoderLayer", "nn.TransformerDecoderLayer", partial(layer, True), LAYERS),
-    (
-        *("model.Transformer", "nn.Transformer", whole_model),
-        options(norm_first=(False, True), tying=("none", "target", "three-way")),
-    ),
+    ("attention.MultiHeadAttention", "nn.MultiheadAttention", multi_head, INPUTS),
+    ("layers.EncoderLayer", "nn.TransformerEncoderLayer", partial(torch_layer, False), LAYERS),
+    ("layers.DecoderLayer", "nn.TransformerDecoderLayer", partial(torch_layer, True), LAYERS),
+    ("model.Transformer", "nn.Transformer", whole_model, MODELS),
     ("losses.label_smoothed_loss", "F.cross_entropy", loss, options(smoothing=(0.0, 0.3))),
     ("variants.tiled_attention", KERNEL, partial(attention, TILED), MASKS),
     ("variants.attention_backward", f"autograd of {KERNEL}", attention_gradients, [{}]),
     ("variants.hard_attention", f"{KERNEL} of large scores", hard, [{}]),
-    ("variants.linear_attention", "its quadratic form", linear, CAUSAL),
+    ("variants.linear_attention", "its quadratic form", linear, options(is_causal=(False, True))),
     ("variants.recurrent_linear_attention", "its quadratic form", recurrent, [{}]),
     ("variants.rotate", "complex numbers, torch.polar", rotary, [{}]),
     ("variants.RMSNorm", "nn.RMSNorm", partial(norm, variants.RMSNorm, nn.RMSNorm), [{}]),
     ("variants.GroupedQueryAttention", f"{KERNEL}(enable_gqa)", grouped, [{}]),
     ("variants.SwiGLU", "transformers LlamaMLP", gated, [{}]),
     ("variants.modern", "transformers LlamaDecoderLayer", llama_layer, [{}]),
-    (
-        *("layers.EncoderLayer", "transformers BartEncoderLayer", bart_layer),
-        options(activation=ACTIVATIONS, decoder=(False,)),
-    ),
-    (
-        *("layers.DecoderLayer", "transformers BartDecoderLayer", bart_layer),
-        options(activation=ACTIVATIONS, decoder=(True,)),
-    ),
+    ("layers.EncoderLayer", "transformers BartEncoderLayer", partial(bart_layer, False), ACTIVATIONS),
+    ("layers.DecoderLayer", "transformers BartDecoderLayer", partial(bart_layer, True), ACTIVATIONS),
     ("schedule.warmup_inverse_sqrt", "transformers get_inverse_sqrt_schedule", paper_schedule, [{}]),
     ("model.Transformer", "transformers MarianMTModel", marian, [{}]),
-    ("decoding.greedy", "transformers MarianMTModel.generate", generated, options(beams=(1,))),
-    ("decoding.beam", "transformers MarianMTModel.generate", generated, options(beams=(2, 5))),
+    ("decoding.greedy", GENERATE, generated, options(beams=(1,))),
+    ("decoding.beam", GENERATE, generated, options(beams=(2, 5))),
 ]

@@ -13,12 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from tqdm import tqdm
 
 from transformer_lessons import __version__
+from transformer_lessons.checks.symptoms import told
 from transformer_lessons.fast import accelerate
-from transformer_lessons.oracles import cases
-from transformer_lessons.oracles.table import row_of, table_of
+from transformer_lessons.oracles import cases, is_within
 from transformer_lessons.tools import web_export
 from transformer_lessons.tools.doctor import doctor
 from transformer_lessons.tools.submission import problems_of, run_cells
@@ -26,10 +25,11 @@ from transformer_lessons.trainer import configs
 from transformer_lessons.trainer.checkpoints import load_model
 from transformer_lessons.trainer.config import PRECISIONS
 from transformer_lessons.trainer.evaluation import in_chunks
-from transformer_lessons.trainer.runs import default_directory, train, versions
+from transformer_lessons.trainer.runs import default_directory, train
 from transformer_lessons.trainer.tasks import TASKS, NumberWords, Task, task_of, translations
 
 DEFAULT_DIRECTORY = default_directory(NumberWords())
+PLAIN = "compute as the chapters do, without `fast`"
 
 
 class Parser(argparse.ArgumentParser):
@@ -42,8 +42,7 @@ class Parser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
-    parser = make_parser()
-    chosen = parser.parse_args(arguments)
+    chosen = make_parser().parse_args(arguments)
     try:
         return chosen.run(chosen)
     except KeyboardInterrupt:
@@ -63,72 +62,48 @@ def make_parser() -> Parser:
     parser.add_argument("--version", action="version", version=f"transformer-lessons {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    add_train(commands)
+    def add(name: str, run, about: str, *parents: Parser) -> Parser:
+        command = commands.add_parser(name, help=about, parents=parents)
+        command.set_defaults(run=run)
+        return command
 
-    command = commands.add_parser("evaluate", help="measure a model on what it was not trained on")
-    add_model(command)
+    model = Parser(add_help=False)
+    without = f"{DEFAULT_DIRECTORY}, or else the model that comes with the package"
+    model.add_argument("--model", type=Path, metavar="DIR", help=f"a run's folder ({without})")
+    search = Parser(add_help=False)
+    search.add_argument("--beam", type=int, default=1, metavar="N", help="beam search; 1 is greedy (1)")
+    search.add_argument("--plain", action="store_true", help=PLAIN)
+
+    add_train_arguments(add("train", train, "train a model; Ctrl-C leaves a checkpoint, --resume goes on"))
+    command = add("evaluate", evaluate, "measure a model on what it was not trained on", model, search)
     command.add_argument("--json", action="store_true", help="machine-readable")
-    add_beam(command)
     command.add_argument("--source", metavar="FILE", help="of texts: judge on this file instead, and")
-    command.add_argument(
-        "--target", metavar="FILE", help="on its translation, a sentence a line, plain or .gz"
+    command.add_argument("--target", metavar="FILE", help="on its translation, a sentence a line, or .gz")
+    command = add(
+        "translate", translate, "number words, digits or text, as the model has learned", model, search
     )
-    command.set_defaults(run=evaluate)
-
-    command = commands.add_parser("translate", help="number words, digits or text, as the model has learned")
-    add_model(command)
     command.add_argument("text", nargs="*", metavar="TEXT", help="without it, one per line of standard input")
-    add_beam(command)
-    command.set_defaults(run=translate_text)
-
-    add_export(commands)
-    add_checks(commands)
+    command = add("export-web", export_web, "write a model as a script for the live translator", model)
+    to = {"type": Path, "default": "number_words.js", "metavar": "FILE.js"}
+    command.add_argument("--to", **to, help="(%(default)s, as the model)")
+    command = add("symptoms", symptoms, "the mistakes that look like what you see, and where to read about them")
+    command.add_argument("word", nargs="*", metavar="WORD", help="of what you see, as in `lessons symptoms NaN`")
+    add("doctor", doctor, "say what is installed here and whether it works")
+    add("oracles", oracles, "compare every component with independent implementations")
+    missing = "what is missing in a notebook before it is handed in"
+    command = add("check-submission", check_submission, missing)
+    command.add_argument("file", type=Path, metavar="FILE.ipynb")
+    command.add_argument("--no-run", action="store_true", help="only look at the file, run nothing")
     return parser
 
 
-def add_export(commands) -> None:
-    """The command that writes a model for a web page."""
-    command = commands.add_parser("export-web", help="write a model as a script for the live translator")
-    add_model(command)
-    command.add_argument(
-        "--to", type=Path, default="number_words.js", metavar="FILE.js", help="(%(default)s, as the model)"
-    )
-    command.add_argument(
-        "--dtype", choices=web_export.DTYPES, default="int8", help="of matrices (%(default)s)"
-    )
-    command.set_defaults(run=export_web)
-
-
-def add_checks(commands) -> None:
-    """The commands that look whether something is right."""
-    command = commands.add_parser("doctor", help="say what is installed here and whether it works")
-    command.set_defaults(run=doctor)
-
-    command = commands.add_parser("oracles", help="compare every component with independent implementations")
-    command.add_argument("--json", action="store_true", help="machine-readable")
-    command.add_argument(
-        "--seeds", type=int, default=3, metavar="N", help="of weights and inputs (%(default)s)"
-    )
-    command.set_defaults(run=oracles)
-
-    command = commands.add_parser(
-        "check-submission", help="what is missing in a notebook before it is handed in"
-    )
-    command.add_argument("file", type=Path, metavar="FILE.ipynb")
-    command.add_argument("--no-run", action="store_true", help="only look at the file, run nothing")
-    command.set_defaults(run=check_submission)
-
-
-def add_train(commands) -> None:
-    """The command that trains, and its arguments."""
-    command = commands.add_parser("train", help="train a model; Ctrl-C leaves a checkpoint, --resume goes on")
+def add_train_arguments(command: Parser) -> None:
+    """What ``lessons train`` takes."""
     command.add_argument("--task", choices=TASKS, help="what to learn (number-words)")
     two, own = ("SOURCE", "TARGET"), command.add_argument_group("text of your own (--task text)")
     own.add_argument("--source", metavar="FILE", help="a sentence a line, plain or .gz")
     own.add_argument("--target", metavar="FILE", help="its translation, line by line")
-    own.add_argument(
-        "--validation", nargs=2, metavar=two, help="two more files, to judge the run by at its end"
-    )
+    own.add_argument("--validation", nargs=2, metavar=two, help="two more, to judge the run by at its end")
     own.add_argument("--test", nargs=2, metavar=two, help="two for `evaluate` (some pairs that are held out)")
     own.add_argument("--vocab-size", type=int, metavar="N", help="most tokens, for both languages (6,000)")
     packaged = f"a run's config.json, to train like it, or one of {', '.join(configs.names())}"
@@ -139,33 +114,15 @@ def add_train(commands) -> None:
     command.add_argument("--steps", type=int, metavar="N", help=steps)
     command.add_argument("--device", choices=["auto", "cpu", "cuda", "mps"], default="auto")
     command.add_argument("--precision", choices=PRECISIONS, help="of matrix products (texts: auto)")
-    yes, compiled = {"action": "store_true", "default": None}, "fuse the step with torch.compile"
-    command.add_argument("--compile", **yes, help=compiled)
-    command.add_argument("--plain", **yes, help="compute as the chapters do, without `fast`")
-    yes_or_no, shares = argparse.BooleanOptionalAction, "under torchrun: no process holds the whole model"
-    command.add_argument("--shard", action=yes_or_no, help=shares)
+    yes = {"action": "store_true", "default": None}
+    command.add_argument("--compile", **yes, help="fuse the step with torch.compile")
+    command.add_argument("--plain", **yes, help=PLAIN)
+    shares = "under torchrun: no process holds the whole model"
+    command.add_argument("--shard", action=argparse.BooleanOptionalAction, help=shares)
     kept = command.add_mutually_exclusive_group()
     kept.add_argument("--resume", action="store_true", help="go on from the checkpoint in DIR")
     kept.add_argument("--resume-or-start", action="store_true", help="go on if there is a checkpoint in DIR")
     kept.add_argument("--overwrite", action="store_true", help="discard the run in DIR and start anew")
-    command.set_defaults(run=train)
-
-
-def add_model(command: Parser) -> None:
-    """The argument that names a trained model."""
-    command.add_argument(
-        "--model",
-        type=Path,
-        metavar="DIR",
-        help=f"a run's folder ({DEFAULT_DIRECTORY}, or else the model that comes with the package)",
-    )
-
-
-def add_beam(command: Parser) -> None:
-    """How translations are found: how many beginnings are kept, and by whose code."""
-    beam = {"type": int, "default": 1, "metavar": "N"}
-    command.add_argument("--beam", **beam, help="beam search; 1 is greedy (%(default)s)")
-    command.add_argument("--plain", action="store_true", help="compute as the chapters do, without `fast`")
 
 
 def chosen_model(directory: Path | None, *, plain: bool = True) -> tuple[Task, tuple]:
@@ -186,14 +143,12 @@ def evaluate(chosen: argparse.Namespace) -> int:
         raise ValueError("source: expected two files, --source and --target, got one")
     task, parts = chosen_model(chosen.model, plain=chosen.plain)
     result = task.evaluate(*parts, chosen.beam, files if chosen.source else None)
-    if chosen.json:
-        print(json.dumps(result, ensure_ascii=False))
-    else:
-        print(*task.report(result), sep="\n")
+    lines = [json.dumps(result, ensure_ascii=False)] if chosen.json else task.report(result)
+    print(*lines, sep="\n")
     return 0
 
 
-def translate_text(chosen: argparse.Namespace) -> int:
+def translate(chosen: argparse.Namespace) -> int:
     """``lessons translate``."""
     task, parts = chosen_model(chosen.model, plain=chosen.plain)
     if chosen.text:
@@ -202,25 +157,24 @@ def translate_text(chosen: argparse.Namespace) -> int:
     is_fine = True
     # A person at a terminal wants an answer after each line; a file is faster in batches.
     for lines in in_chunks(enumerate(sys.stdin, start=1), 1 if sys.stdin.isatty() else 64):
-        sentences = []
+        readable = {}
         for number, line in lines:
             try:
-                sentences.append(task.read(line))
+                readable[number] = task.read(line)
             except ValueError as error:
                 is_fine = False
-                sentences.append(None)
                 print(f"lessons translate: line {number}: {error}", file=sys.stderr)
-        readable = [sentence for sentence in sentences if sentence is not None]
-        known = iter(translations(task, parts, readable, chosen.beam))
+        found = translations(task, parts, [*readable.values()], chosen.beam)
+        answers = dict(zip(readable, found, strict=True))
         # A line that could not be read gives an empty one, so that input and output stay side by side.
-        print(*("" if sentence is None else next(known) for sentence in sentences), sep="\n", flush=True)
+        print(*(answers.get(number, "") for number, _ in lines), sep="\n", flush=True)
     return 0 if is_fine else 2
 
 
 def export_web(chosen: argparse.Namespace) -> int:
     """``lessons export-web``."""
     _, parts = chosen_model(chosen.model)
-    web_export.write(chosen.to, chosen.to.stem, web_export.export(*parts, dtype=chosen.dtype))
+    web_export.write(chosen.to, chosen.to.stem, web_export.export(*parts))
     print(f"{chosen.to}: {chosen.to.stat().st_size / 1e6:.2f} MB")
     return 0
 
@@ -237,18 +191,31 @@ def check_submission(chosen: argparse.Namespace) -> int:
     return int(bool(found))
 
 
+def symptoms(chosen: argparse.Namespace) -> int:
+    """``lessons symptoms``."""
+    print(told(" ".join(chosen.word)))
+    return 0
+
+
 def oracles(chosen: argparse.Namespace) -> int:
-    """``lessons oracles``: exit code 1 if a component is out of bounds; missing libraries are named."""
-    if chosen.seeds < 1:
-        raise ValueError(f"seeds: expected 1 or more, got {chosen.seeds}")
-    everything = cases()
-    available = [case for case in everything if case.is_available]
-    rows = [row_of(case, chosen.seeds) for case in tqdm(available, unit="oracle", leave=False, disable=None)]
-    if chosen.json:
-        print(json.dumps({"rows": rows, "made_with": versions(torch.device("cpu"))}))
-    else:
-        print(*table_of(rows), sep="\n")
-    for library in sorted({case.needs for case in everything} - {case.needs for case in available}):
-        number = sum(case.needs == library for case in everything)
-        print(f"skipped: {number} of {len(everything)}, which need {library}", file=sys.stderr)
-    return 0 if all(row["within_bounds"] for row in rows) else 1
+    """``lessons oracles``: exit code 1 if a component is out of bounds; what lacks a library is skipped."""
+    line = "{:57} {:48} {:>7}  {:>7}   {:>7}  {:>7}  {}"
+    print(line.format("component", "oracle", "float64", "", "float32", "", ""))
+    print(line.format("", "", *["value", "grad."] * 2, ""))
+    found = cases()
+    outside = skipped = 0
+    for case in found:
+        if not case.is_available:
+            skipped += 1
+            continue
+        both = {dtype: case.worst(dtype) for dtype in (torch.float64, torch.float32)}
+        is_fine = all(is_within(deviation, dtype) for dtype, deviation in both.items())
+        outside += not is_fine
+        # A dash is no gradient at all, of tokens or learning rates; 0.0 is one that agrees to the last bit.
+        numbers = ["–" if x is None else f"{x:.1e}" for deviation in both.values() for x in deviation]
+        print(line.format(case.name, case.oracle, *numbers, "" if is_fine else "OUT OF BOUNDS"), flush=True)
+    bounds = "(1e-10 in float64, 1e-5 in float32)"
+    print(f"{len(found) - skipped} comparisons, {outside or 'none'} out of bounds {bounds}")
+    if skipped:
+        print(f"skipped: {skipped} of {len(found)}, which need transformers", file=sys.stderr)
+    return int(outside > 0)

@@ -8,17 +8,17 @@ import weakref
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.fast import accelerate
-from transformer_lessons.fast.losses import projected_loss, smoothed_loss
+from transformer_lessons.fast.losses import hidden_loss
 from transformer_lessons.fast.recompute import recompute as recompute_layers
 from transformer_lessons.masks import padding_mask
 from transformer_lessons.model import Transformer
@@ -28,12 +28,9 @@ WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2}  # bytes of a number in mat
 
 @dataclass(frozen=True)
 class BatchShape:
-    """The sizes of what is computed at once; padding counts, since it is computed with.
+    """So many pairs of sentences, padded to these lengths: padding counts, since it is computed with.
 
-    Attributes:
-        sentences: pairs of sentences, padded to common lengths.
-        source, target: tokens of each sentence on either side, padding included.
-        projected: target positions that are projected to the vocabulary, in the whole batch: all, unless given.
+    `projected`: target positions of the whole batch that are projected to the vocabulary; all, unless given.
     """
 
     sentences: int
@@ -63,17 +60,12 @@ def parameters(config: TransformerConfig) -> int:
     return tables * d + attention + feed_forward + norms
 
 
-@dataclass(frozen=True)
-class Operations:
+class Operations(NamedTuple):
     """Floating-point operations in matrix products, a multiplication and an addition being two.
 
-    Attributes:
-        projections: W_q, W_k, W_v and W_o of every attention.
-        scores: queries with keys, and weights with values: the part that is quadratic in the length.
-        feed_forward: two matrices a layer.
-        output: the projection to the vocabulary.
-
-    A pitfall: softmax, norms and sums are no matrix products: few operations, but more of the time.
+    Of all attentions' W_q, W_k, W_v and W_o; of queries with keys and weights with values, the part that is
+    quadratic in the length; of feed-forward networks; and of the projection to the vocabulary. A pitfall: norms,
+    sums and softmax are no matrix products: few operations, but more of the time.
     """
 
     projections: int
@@ -139,10 +131,9 @@ class Held(TorchDispatchMode):
         for tensor in tree_leaves(result):
             if isinstance(tensor, Tensor) and (tensor.is_floating_point() or tensor.dtype == torch.int8):
                 storage = tensor.untyped_storage()
-                size = storage.nbytes()
-                if storage._cdata not in self.sizes and type(size) is int:  # not one that depends on numbers
-                    self.sizes[storage._cdata] = size
-                    self.now += size
+                if storage._cdata not in self.sizes:
+                    self.sizes[storage._cdata] = storage.nbytes()
+                    self.now += storage.nbytes()
                     weakref.finalize(storage, self.free, storage._cdata)
         self.peak = max(self.peak, self.now)
         return result
@@ -152,14 +143,11 @@ class Held(TorchDispatchMode):
         self.now -= self.sizes.pop(key)
 
 
-@dataclass(frozen=True)
-class TrainingMemory:
+class TrainingMemory(NamedTuple):
     """Bytes of tensors in a training step; the allocator's and the libraries' own come on top.
 
-    Attributes:
-        parameters: weights, gradients and AdamW's two moments, in float32.
-        encoder, decoder, loss: what each saves for the backward pass; with autocast, copies of matrices too.
-        peak: the most at one time.
+    `parameters` are weights, gradients and AdamW's two moments, in float32; `encoder`, `decoder` and `loss` what
+    each saves for the backward pass (with autocast, copies of matrices too); `peak` is the most at one time.
     """
 
     parameters: int
@@ -183,12 +171,12 @@ class TrainingMemory:
 def training_memory(
     config: TransformerConfig, shape: BatchShape, precision: str = "float32", *, recompute: bool = False
 ) -> TrainingMemory:
-    """What a step of the Trainer with AdamW holds, measured on tensors without numbers.
+    """What a step of the Trainer with AdamW holds, measured on tensors that have sizes and no numbers.
 
     In "bfloat16" or "float16" weights, gradients and moments stay in float32, as `torch.autocast` has it. With
     `recompute` a layer keeps its input alone.
     """
-    with FakeTensorMode(shape_env=ShapeEnv()), Held() as held:
+    with FakeTensorMode(), Held() as held:
         model = accelerate(Transformer(config))
         if recompute:
             recompute_layers(model)
@@ -204,11 +192,7 @@ def training_memory(
             del memory
             at.append(held.now - hidden.nbytes)  # if anything keeps it, it is the loss
             hidden, targets = hidden.flatten(0, 1)[: shape.outputs], tgt.flatten()[: shape.outputs]
-            # As `fast.losses.batch_loss`, which would look where there is padding.
-            if precision == "float16":
-                loss = smoothed_loss(model.output(hidden), targets, pad_id=config.pad_id)
-            else:
-                loss, *_ = projected_loss(hidden, model.output.weight, targets, pad_id=config.pad_id)
+            loss, _ = hidden_loss(model, hidden, targets)
             del hidden
         at.append(held.now - loss.nbytes)
         loss.backward()
@@ -216,8 +200,7 @@ def training_memory(
     return TrainingMemory(4 * weights, *parts, peak=held.peak + 2 * weights)
 
 
-@dataclass(frozen=True)
-class Card:
+class Card(NamedTuple):
     """What a data sheet says: a precision, operations a second in its products, bytes a second, bytes."""
 
     precision: str

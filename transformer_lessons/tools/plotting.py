@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
+import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from torch import Tensor
@@ -49,7 +50,7 @@ def attention_map(
     title: str = "",
     digits: int | None = None,
 ) -> Axes:
-    """A row for each query, a column for each key, darker for more weight.
+    """A row for each query, a column for each key, darker for more weight; returns the axes drawn on.
 
     Args:
         weights: attention weights, or any scores.
@@ -57,18 +58,7 @@ def attention_map(
         ax: where to draw; a new figure without it.
         title: of the map.
         digits: print each number with so many digits; None prints none.
-
-    Returns:
-        The axes drawn on.
-
-    Raises:
-        ValueError: if there are not as many labels as rows or columns.
     """
-    if tuple(weights.shape) != (len(queries), len(keys)):
-        raise ValueError(
-            f"weights: expected shape ({len(queries)}, {len(keys)}) for so many labels, "
-            f"got {tuple(weights.shape)}"
-        )
     ax = plt.subplots()[1] if ax is None else ax
     values = weights.detach().cpu().numpy()
     finite = values[values > float("-inf")]
@@ -79,11 +69,10 @@ def attention_map(
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     ax.set_title(title)
-    if digits is not None:
-        for row in range(len(queries)):
-            for column in range(len(keys)):
-                value = values[row, column]
-                color = "white" if value - low > 0.6 * (high - low) else "black"
-                text = "−∞" if value == float("-inf") else f"{value:.{digits}f}"
-                ax.text(column, row, text, ha="center", va="center", color=color, fontsize=9)
+    if digits is None:
+        return ax
+    for (row, column), value in np.ndenumerate(values):
+        color = "white" if value - low > 0.6 * (high - low) else "black"
+        text = "−∞" if value == float("-inf") else f"{value:.{digits}f}"
+        ax.text(column, row, text, ha="center", va="center", color=color, fontsize=9)
     return ax

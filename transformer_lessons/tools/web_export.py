@@ -21,9 +21,7 @@ from transformer_lessons.trainer.checkpoints import Tokeniser
 
 __all__ = ["export", "quantise", "write"]
 
-# What model.js can do.
-SUPPORTED = {"activation": "relu", "position": "sinusoidal"}
-DTYPES = ("int8", "float32")
+SUPPORTED = {"activation": "relu", "position": "sinusoidal"}  # what model.js can do
 LARGEST = 127  # −128 has no positive counterpart
 
 
@@ -35,12 +33,7 @@ def quantise(
     ``s = max |w| / 127,  q = round(w / s)`` over a row, so ``|w − q · s| ≤ s / 2``
 
     A pitfall: one scale for the whole matrix would let its largest row take the digits of all others.
-
-    Raises:
-        ValueError: for numbers that are not finite.
     """
-    if not weight.isfinite().all():
-        raise ValueError("weight: expected finite numbers, got NaN or infinity")
     scale = weight.abs().amax(1) / LARGEST
     steps = weight / scale.clamp_min(torch.finfo(weight.dtype).tiny)[:, None]  # a row of zeros stays one
     return steps.round().to(torch.int8), scale
@@ -50,8 +43,7 @@ def export(model: Transformer, source: Tokeniser, target: Tokeniser, dtype: str 
     """A model as plain values: config, tokens, and where each parameter lies in one string of bytes (base64).
 
     Matrices are int8 (see `quantise`); vectors, one number in a hundred, stay float32, as everything does with
-    ``dtype="float32"``. What is tied is written once, under its first name, and listed under `tied`. A pitfall:
-    base64 makes four letters of three bytes, so the file is a third larger than the model.
+    ``dtype="float32"``. What is tied is written once, under its first name, and listed under `tied`.
 
     Raises:
         ValueError: for a model with parts that the page has no code for, or without a list of tokens.
@@ -61,18 +53,22 @@ def export(model: Transformer, source: Tokeniser, target: Tokeniser, dtype: str 
     config = asdict(model.config)
     for name, expected in SUPPORTED.items():
         if config[name] != expected:
-            raise ValueError(
-                f"{name}: expected {expected!r}, which the page has code for, got {config[name]!r}"
-            )
+            known = f"{expected!r}, which the page has code for"
+            raise ValueError(f"{name}: expected {known}, got {config[name]!r}")
     tensors, tied, first, data = {}, {}, {}, bytearray()
     for name, parameter in model.state_dict(keep_vars=True).items():
         if (known := first.setdefault(id(parameter), name)) != name:
             tied[name] = known
             continue
-        for key, values in _stored(name, parameter.detach().float(), dtype):
+        parts = {name: parameter.detach().float()}
+        if dtype == "int8" and parameter.dim() == 2:
+            parts[name], parts[f"{name}.scale"] = quantise(parts[name])
+        for key, values in parts.items():
             about = {"shape": list(values.shape), "dtype": str(values.dtype).removeprefix("torch.")}
             tensors[key] = {**about, "offset": len(data)}
-            data += _bytes(values)
+            # Little-endian as every machine is; a browser reads float32 only at multiples of four.
+            data += values.contiguous().numpy().tobytes()
+            data += bytes(-len(data) % 4)
     return {
         "config": config,
         "source_tokens": source.tokens,
@@ -83,26 +79,8 @@ def export(model: Transformer, source: Tokeniser, target: Tokeniser, dtype: str 
     }
 
 
-def _stored(name: str, tensor: Tensor, dtype: str) -> list[tuple[str, Tensor]]:
-    """A parameter under the names that it is written under."""
-    if dtype == "float32" or tensor.dim() < 2:
-        return [(name, tensor)]
-    steps, scale = quantise(tensor)
-    return [(name, steps), (f"{name}.scale", scale)]
-
-
-def _bytes(values: Tensor) -> bytes:
-    """Little-endian, filled up to a multiple of four, at which alone a browser reads float32."""
-    array = values.contiguous().numpy()
-    data = array.astype(array.dtype.newbyteorder("<")).tobytes()
-    return data + bytes(-len(data) % 4)
-
-
 def write(path: Path, name: str, content: dict) -> None:
-    """Write what `export` made as a script, whole or not at all.
-
-    A pitfall: the script expects ``model.js`` to be there before it.
-    """
+    """Write what `export` made as a script, whole or not at all; the page loads ``model.js`` before it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     values = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     with replacing(path) as temporary:

@@ -9,9 +9,14 @@ from transformer_lessons.attention import MultiHeadAttention, scaled_dot_product
 from transformer_lessons.checks.definitions import Call, Draw, Remark, Requirement, Task
 
 NAMES = ("W_q", "W_k", "W_v", "W_o")
-EYE = {f"{n}.weight": torch.eye(2) for n in NAMES} | {f"{n}.bias": torch.zeros(2) for n in NAMES}
-BIASED = {name: p if p.dim() == 2 else torch.ones(2) for name, p in EYE.items()}
-SET = "for p in layer.parameters(): p.data = torch.eye(2) if p.dim() == 2 else torch.zeros(2)"
+EYES = "for p in layer.parameters(): p.data = torch.eye(len(p)) if p.dim() == 2 else torch.zeros(len(p))"
+EVEN = "for n, p in enumerate(layer.parameters(), 2): p.data = torch.zeros(2) if n % 2 else n * torch.eye(2)"
+
+
+def multiples(width: int, *factors: float, bias: float = 0.0) -> dict[str, Tensor]:
+    """Of the identity, for W_q, W_k, W_v and W_o."""
+    matrices = {f"{n}.weight": f * torch.eye(width) for n, f in zip(NAMES, factors, strict=True)}
+    return matrices | {f"{n}.bias": torch.full((width,), bias) for n in NAMES}
 
 
 def weights(draw: Draw, d_model: int) -> dict[str, Tensor]:
@@ -36,8 +41,8 @@ def call(
     query = draw.normal(2, queries, d_model)
     key = draw.normal(2, keys, d_model) if keys else query
     value = draw.normal(2, keys, d_model) if other_values else key
-    kwargs = {} if mask is None else {"mask": mask}
-    return Call((query, key, value)[:given], kwargs, init=(d_model, heads), state=weights(draw, d_model))
+    kwargs, state = {} if mask is None else {"mask": mask}, weights(draw, d_model)
+    return Call((query, key, value)[:given], kwargs, init=(d_model, heads), state=state)
 
 
 def output(draw: Draw) -> list[Call]:
@@ -70,14 +75,19 @@ def gradients(draw: Draw) -> list[Call]:
 
 
 def small(num_heads: int, *others: list, mask: list | None = None) -> Callable[[], Iterator[Call]]:
-    """All four weights the identity: attention of the rows themselves, which can be computed by hand."""
+    """Identities for weights: attention of the rows. Then weights not alike, and heads of two features."""
+    kwargs = {} if mask is None else {"mask": torch.tensor(mask)}
+
+    def case(x: list, setting: str = EYES, factors: tuple[float, ...] = (1, 1, 1, 1)) -> Call:
+        args = tuple(torch.tensor([rows]).float() for rows in (x, *others))
+        init = len(x[0]), num_heads
+        return Call(args, kwargs, init=init, state=multiples(len(x[0]), *factors), setting=setting)
 
     def cases() -> Iterator[Call]:
-        for x in ([[0, 2], [2, 0]], [[1, 0], [3, 1]], [[2, 1], [0, 3]], [[1, 0], [0, 2], [2, 3]]):
-            kwargs = {} if mask is None else {"mask": torch.tensor(mask)}
-            if mask is None or len(x) == len(mask):
-                args = tuple(torch.tensor([rows]).float() for rows in (x, *others))
-                yield Call(args, kwargs, init=(2, num_heads), state=EYE, setting=SET)
+        yield from map(case, ([[0, 2], [2, 0]], [[1, 0], [3, 1]], [[2, 1], [0, 3]]))
+        yield case([[0, 1], [1, 0]], EVEN, (2, 4, 6, 8))
+        if not others:
+            yield case([[0, 1, 0, 0], [2, 0, 0, 1]])
 
     return cases
 
@@ -138,11 +148,7 @@ TASK = Task(
     remarks=(
         Remark(
             "your projections have no biases; the trained translator's have.",
-            Call((torch.ones(1, 1, 2),), init=(2, 1), state=BIASED),
-        ),
-        Remark(
-            "a num_heads that does not divide d_model goes through; a ValueError would tell.",
-            Call((torch.ones(1, 2, 5),), init=(5, 2), view=lambda y: None),
+            Call((torch.ones(1, 1, 2),), init=(2, 1), state=multiples(2, 1, 1, 1, 1, bias=1.0)),
         ),
     ),
 )

@@ -1,0 +1,297 @@
+"""Heads, grouped queries, and linear attention."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from transformer_lessons import variants
+from transformer_lessons.attention import scaled_dot_product_attention
+
+
+def split_by_view(x, num_heads):
+    batch, length, d_model = x.shape
+    return x.view(batch, length, num_heads, d_model // num_heads).permute(0, 2, 1, 3).contiguous()
+
+
+def split_by_chunks(x, num_heads):
+    return torch.stack(x.chunk(num_heads, dim=-1), dim=1)
+
+
+def split_head_by_head(x, num_heads):
+    d_k = x.size(-1) // num_heads
+    return torch.cat([x[:, None, :, i * d_k : (i + 1) * d_k] for i in range(num_heads)], dim=1)
+
+
+def split_backwards(x, num_heads):
+    """A slip that is on no list: the last features first."""
+    return torch.stack(x.chunk(num_heads, dim=-1)[::-1], dim=1)
+
+
+def split_and_forgotten(x, num_heads):
+    return x.reshape(*x.shape[:2], num_heads, -1)
+
+
+def merged_by_view(x):
+    batch, heads, length, d_k = x.shape
+    return x.transpose(1, 2).contiguous().view(batch, length, heads * d_k)
+
+
+def merged_by_cat(x):
+    return torch.cat(x.unbind(1), dim=-1)
+
+
+def merged_in_reverse(x):
+    return torch.cat(x.flip(1).unbind(1), dim=-1)
+
+
+def merged_through_numpy(x):
+    return torch.tensor(x.detach().numpy().transpose(0, 2, 1, 3).reshape(len(x), x.size(2), -1))
+
+
+class LastHeadFirst(nn.Module):
+    """A slip that is on no list: the heads are put side by side in the opposite order."""
+
+    def __init__(self, d_model, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.W_q, self.W_k, self.W_v, self.W_o = (nn.Linear(d_model, d_model) for _ in range(4))
+
+    def forward(self, query, key=None, value=None, mask=None):
+        key = query if key is None else key
+        projected = self.W_q(query), self.W_k(key), self.W_v(key if value is None else value)
+        heads = [split_by_view(x, self.num_heads) for x in projected]
+        return self.W_o(merged_in_reverse(scaled_dot_product_attention(*heads, mask)[0]))
+
+
+class ValuesUnprojected(LastHeadFirst):
+    def forward(self, query, key=None, value=None, mask=None):
+        key = query if key is None else key
+        projected = self.W_q(query), self.W_k(key), key if value is None else value
+        heads = [split_by_view(x, self.num_heads) for x in projected]
+        return self.W_o(merged_by_cat(scaled_dot_product_attention(*heads, mask)[0]))
+
+
+def repeated(query, key, value, mask=None):
+    each = query.size(1) // key.size(1)
+    return scaled_dot_product_attention(
+        query, key.repeat_interleave(each, 1), value.repeat_interleave(each, 1), mask
+    )
+
+
+def repeat_kv(query, key, value, attention_mask=None):
+    """As Llama's code has it: expand and reshape."""
+
+    def repeated(x, n_rep):
+        batch, heads, length, d = x.shape
+        return x[:, :, None].expand(batch, heads, n_rep, length, d).reshape(batch, heads * n_rep, length, d)
+
+    n_rep = query.shape[1] // key.shape[1]
+    key, value = repeated(key, n_rep), repeated(value, n_rep)
+    weights = torch.matmul(query, key.transpose(2, 3)) * query.shape[-1] ** -0.5
+    if attention_mask is not None:
+        weights = weights + torch.where(attention_mask, 0.0, torch.finfo(weights.dtype).min)
+    weights = F.softmax(weights, dim=-1, dtype=torch.float32)
+    return torch.matmul(weights, value), weights
+
+
+def an_axis_for_the_group(query, key, value, mask=None):
+    """No copies: queries are (batch, groups, members, …)."""
+    q = query.unflatten(1, (key.size(1), -1))
+    scores = torch.einsum("bgmqd,bgkd->bgmqk", q, key) / math.sqrt(q.size(-1))
+    if mask is not None:
+        whole = mask.expand(len(query), query.size(1), *scores.shape[-2:])
+        scores = scores.masked_fill(~whole.unflatten(1, (key.size(1), -1)), -1e4)
+    weights = scores.softmax(-1)
+    return torch.einsum("bgmqk,bgkd->bgmqd", weights, value).flatten(1, 2), weights.flatten(1, 2)
+
+
+def head_by_head(query, key, value, mask=None):
+    each, found = query.size(1) // key.size(1), []
+    for i in range(query.size(1)):
+        own = None if mask is None else mask.expand(len(query), query.size(1), -1, -1)[:, i]
+        found.append(scaled_dot_product_attention(query[:, i], key[:, i // each], value[:, i // each], own))
+    return [torch.stack(part, dim=1) for part in zip(*found, strict=True)]
+
+
+def last_group_first(query, key, value, mask=None):
+    """A slip that is on no list."""
+    return repeated(query, key.flip(1), value.flip(1), mask)
+
+
+def tiled_and_unscaled(query, key, value, mask=None):
+    each = query.size(1) // key.size(1)
+    key, value = (torch.cat([x] * each, dim=1) for x in (key, value))
+    return scaled_dot_product_attention(query * query.size(-1) ** 0.5, key, value, mask)
+
+
+def linear_of_the_paper(queries, keys, values, is_causal=False, key_mask=None, eps=1e-6):
+    """As the authors' own code has it: einsum, a small ε below; causal by running sums."""
+    Q, K = F.elu(queries) + 1, F.elu(keys) + 1
+    if key_mask is not None:
+        K = K * key_mask.float()[..., None]
+    if not is_causal:
+        KV = torch.einsum("...sd,...sm->...md", K, values)
+        Z = 1 / (torch.einsum("...ld,...d->...l", Q, K.sum(dim=-2)) + eps)
+        return torch.einsum("...ld,...md,...l->...lm", Q, KV, Z)
+    L = Q.size(-2)
+    S = torch.einsum("...sd,...sm->...sdm", K, values).cumsum(-3)[..., -L:, :, :]
+    Z = 1 / (torch.einsum("...ld,...ld->...l", Q, K.cumsum(-2)[..., -L:, :]) + eps)
+    return torch.einsum("...ld,...ldm,...l->...lm", Q, S, Z)
+
+
+def linear_with_ones(query, key, value, *, is_causal=False, key_mask=None):
+    """A column of ones beside the values."""
+    q, k = (torch.where(x > 0, x + 1, x.clamp(max=0).exp()) for x in (query, key))
+    v = torch.cat([value, torch.ones_like(value[..., :1])], -1)
+    if key_mask is not None:
+        v = v * key_mask.unsqueeze(-1)
+    surplus = k.size(-2) - q.size(-2)
+    sums = torch.tril(q @ k.transpose(-2, -1), diagonal=surplus) @ v if is_causal else q @ (k.mT @ v)
+    return sums[..., :-1] / sums[..., -1:].clamp(min=1e-9)
+
+
+def linear_word_by_word(query, key, value, *, is_causal=False, key_mask=None):
+    k = F.elu(key) + 1
+    if key_mask is not None:
+        k = torch.where(key_mask[..., None], k, torch.zeros_like(k))
+    S, z, states = 0, 0, []
+    for t in range(key.size(-2)):
+        S, z = S + k[..., t, :, None] * value[..., t, None, :], z + k[..., t, :]
+        states.append((S, z))
+    out, surplus = [], key.size(-2) - query.size(-2)
+    for t in range(query.size(-2)):
+        q, (S, z) = F.elu(query[..., t, :]) + 1, states[t + surplus if is_causal else -1]
+        below = (q * z).sum(-1, keepdim=True)
+        out.append((q[..., None] * S).sum(-2) / torch.where(below > 0, below, 1.0))
+    return torch.stack(out, -2)
+
+
+def linear_with_absolute_values(query, key, value, *, is_causal=False, key_mask=None):
+    """A slip that is on no list: another φ."""
+    phi = lambda x: x.abs() + 1  # noqa: E731
+    return variants.linear_attention(
+        query, key, value, feature_map=phi, is_causal=is_causal, key_mask=key_mask
+    )
+
+
+def linear_as_typical(query, key, value, *, is_causal=False, key_mask=None):
+    if key_mask is not None:
+        key, value = key * key_mask[..., None], value * key_mask[..., None]
+    q, k = F.elu(query) + 1, F.elu(key) + 1
+    if is_causal:
+        weights = (q @ k.mT).tril(k.size(-2) - q.size(-2))
+        return weights @ value / weights.sum(-1, keepdim=True)
+    return q @ (k.mT @ value) / (q @ k.sum(-2)[..., None])
+
+
+def linear_raw_and_undivided(query, key, value, *, is_causal=False, key_mask=None):
+    k = key if key_mask is None else key * key_mask[..., None]
+    surplus = key.size(-2) - query.size(-2)
+    return (query @ k.mT).tril(surplus) @ value if is_causal else query @ (k.mT @ value)
+
+
+def step_by_matrices(query, key, value, S=None, z=None, decay=1.0):
+    q, k = F.elu(query).add(1).unsqueeze(-2), F.elu(key).add(1).unsqueeze(-2)
+    outer = k.transpose(-2, -1) @ value.unsqueeze(-2)
+    S = outer if S is None else torch.addcmul(outer, S, S.new_tensor(decay))
+    z = k.squeeze(-2) if z is None else z * decay + k.squeeze(-2)
+    return ((q @ S) / (q @ z.unsqueeze(-1))).squeeze(-2), S, z
+
+
+def step_of_the_paper(query, key, value, Si=None, Zi=None, decay=1.0, eps=1e-6):
+    """As the authors' own code has it, with a small ε below."""
+    Q, K = (torch.where(x > 0, x + 1, x.exp()) for x in (query, key))
+    if Si is None:
+        Si, Zi = torch.zeros(*key.shape, value.shape[-1]), torch.zeros_like(key)
+    Si = decay * Si + torch.einsum("...d,...m->...dm", K, value)
+    Zi = decay * Zi + K
+    Z = 1 / (torch.einsum("...d,...d->...", Q, Zi) + eps)
+    return [torch.einsum("...d,...dm,...->...m", Q, Si, Z), Si, Zi]
+
+
+def step_with_one_table(query, key, value, S=None, z=None, *, decay=1.0):
+    """S with z as its last column."""
+    q, k = F.elu(query) + 1, F.elu(key) + 1
+    table = k[..., None] * torch.cat([value, torch.ones_like(value[..., :1])], -1)[..., None, :]
+    if S is not None:
+        table = table + decay * torch.cat([S, z[..., None]], -1)
+    sums = (q[..., None] * table).sum(-2)
+    return sums[..., :-1] / sums[..., -1:], table[..., :-1], table[..., -1]
+
+
+def step_in_place(query, key, value, S=None, z=None, *, decay=1.0):
+    q, k = F.elu(query) + 1, F.elu(key) + 1
+    if S is None:
+        S, z = k.new_zeros(*k.shape, value.size(-1)), torch.zeros_like(k)
+    S *= decay
+    z *= decay
+    S += k[..., None] * value[..., None, :]
+    z += k
+    return (q[..., None, :] @ S)[..., 0, :] / (q * z).sum(-1, keepdim=True), S, z
+
+
+def step_with_half_the_key(query, key, value, S=None, z=None, *, decay=1.0):
+    """A slip that is on no list: z gets half of what it should."""
+    q, k = F.elu(query) + 1, F.elu(key) + 1
+    old = (0, 0) if S is None else (decay * S, decay * z)
+    S, z = old[0] + k[..., None] * value[..., None, :], old[1] + k / 2
+    return (q[..., None] * S).sum(-2) / (q * z).sum(-1, keepdim=True), S, z
+
+
+def step_undivided_that_keeps_all(query, key, value, S=None, z=None, *, decay=1.0):
+    _, S, z = step_by_matrices(query, key, value, S, z)
+    return ((F.elu(query) + 1)[..., None] * S).sum(-2), S, z
+
+
+def zeros(*args, **options):
+    return torch.zeros(2, 3)
+
+
+RIGHT = {
+    "split_heads": [split_by_view, split_by_chunks, split_head_by_head],
+    "merge_heads": [merged_by_view, merged_by_cat],
+    "grouped_query": [repeated, repeat_kv, an_axis_for_the_group, head_by_head],
+    "linear_attention": [
+        variants.linear_attention,
+        linear_of_the_paper,
+        linear_with_ones,
+        linear_word_by_word,
+    ],
+    "linear_attention_step": [step_by_matrices, step_of_the_paper, step_with_one_table],
+}
+# Of each: the requirements that it loses, and the names that it gets.
+WRONG = {
+    "split_heads": [
+        (split_backwards, {"features"}, set()),
+        (split_and_forgotten, {"positions"}, {"not_exchanged"}),
+        (zeros, {"positions", "features", "gradients"}, set()),
+    ],
+    "merge_heads": [
+        (merged_in_reverse, {"features"}, set()),
+        (merged_through_numpy, {"memory"}, {"detached"}),
+        (zeros, {"positions", "features", "memory"}, set()),
+    ],
+    "multi_head": [
+        (LastHeadFirst, {"heads"}, set()),
+        (ValuesUnprojected, {"output"}, {"projection_missing"}),
+    ],
+    "grouped_query": [
+        (last_group_first, {"sharing"}, set()),
+        (tiled_and_unscaled, {"sharing", "attention"}, {"tiled", "no_scale"}),
+        (zeros, {"sharing", "attention", "mask", "gradients"}, set()),
+    ],
+    "linear_attention": [
+        (linear_with_absolute_values, {"formula"}, set()),
+        (linear_as_typical, {"key_mask"}, {"masked_before_features"}),
+        (linear_raw_and_undivided, {"formula"}, {"no_features", "not_divided"}),
+        (zeros, {"formula", "causal", "key_mask", "empty", "gradients", "cost"}, set()),
+    ],
+    "linear_attention_step": [
+        (step_in_place, {"kept"}, {"state_edited"}),
+        (step_with_half_the_key, {"state", "first", "decay"}, set()),
+        (step_undivided_that_keeps_all, {"output", "decay"}, {"not_divided", "decay_ignored"}),
+        (zeros, {"state", "output", "first", "decay", "kept", "axes"}, set()),
+    ],
+}

@@ -1,0 +1,138 @@
+"""Beam search, with a model that one can read. α = 0 hides the length penalty, one beam hides the search."""
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from random import Random
+
+import torch
+
+from transformer_lessons.checks.catalogue.greedy import ENDLESS, LONG, SHORT, TINY, model
+from transformer_lessons.checks.definitions import Call, Requirement, Task, draws
+from transformer_lessons.decoding import evaluating
+
+# Greedy begins with 3, and the likeliest sentence with 4.
+TRAP = {1: {3: 0.55, 4: 0.45}, 3: {5: 0.4, 2: 0.3, 4: 0.3}, 4: {2: 0.9, 5: 0.1}, 5: {2: 0.6, 3: 0.4}}
+# A short sentence is the likeliest, a longer one has more for each of its tokens.
+LENGTHS = {1: {2: 0.4, 3: 0.6}, 3: {4: 0.9, 2: 0.1}, 4: {5: 0.9, 2: 0.1}, 5: {2: 0.7, 6: 0.3}, 6: {2: 1.0}}
+
+
+def chance(seed: int) -> dict:
+    """A table in which two or three tokens may follow each, one of them often the end."""
+    random, rows = Random(seed), {}
+    for before in (1, 3, 4, 5, 6):
+        after = random.sample((2, 3, 4, 5, 6), random.choice((2, 3)))
+        if 2 not in after and random.random() < 0.6:
+            after[0] = 2
+        cuts = sorted(random.sample(range(3, 98), len(after) - 1))
+        parts = [b - a for a, b in pairwise((0, *cuts, 100))]
+        rows[before] = {token: part / 100 for token, part in zip(after, parts, strict=True)}
+    return rows
+
+
+def beam(model, src, *, beam_size, length_penalty, max_length):
+    """The sentences that score highest, each found by itself."""
+
+    def lp(n):
+        return ((5 + n) / 6) ** length_penalty
+
+    eos, answers = model.config.eos_id, []
+    with evaluating(model), torch.no_grad():
+        for row in src:
+            real = row[row != model.config.pad_id]
+            alive, done = [(0.0, [model.config.bos_id])], []
+            for n in range(1, max_length + 1):
+                tokens = torch.tensor([y for _, y in alive])
+                log_p = model(real.expand(len(alive), -1), tokens)[:, -1].log_softmax(-1)
+                longer = []
+                for (before, y), steps in zip(alive, log_p.tolist(), strict=True):
+                    longer += [(before + step, [*y, token]) for token, step in enumerate(steps)]
+                longer.sort(key=lambda pair: pair[0], reverse=True)
+                ended = [pair for pair in longer[:beam_size] if pair[1][-1] == eos]
+                alive = [pair for pair in longer if pair[1][-1] != eos][:beam_size]
+                if n == max_length:
+                    ended = ended + alive
+                done += [(total / lp(n), y) for total, y in ended]
+                attainable = alive[0][0] / lp(max_length)
+                if done and attainable <= max(done)[0]:
+                    break
+            answers.append(max(done)[1][1:])
+    longest = max(len(y) for y in answers)
+    return torch.tensor([y + [model.config.pad_id] * (longest - len(y)) for y in answers])
+
+
+def call(
+    *tables: dict, size: int, alpha: float = 0.0, rows: tuple[int, ...] = (0,), max_length: int = 5
+) -> Call:
+    """Sentence n of a batch is told by the table `rows[n]`."""
+    src = torch.tensor([[len(tables) * 3 + row, 4] for row in rows])
+    return Call((model(*tables), src), {"beam_size": size, "length_penalty": alpha, "max_length": max_length})
+
+
+def each(*calls: Call) -> dict[str, Callable]:
+    """The same calls for the requirement and for the message."""
+
+    def small() -> Iterator[Call]:
+        return iter(calls)
+
+    return {"calls": draws(*calls), "small": small}
+
+
+# By chance, but such that what people get wrong is seen: seeds, beams, α, lengths.
+FOUND = (
+    *(
+        (0, 3, 2, 5),
+        (11, 2, 1, 5),
+        (11, 3, 1, 5),
+        (15, 2, 1, 3),
+        (12, 2, 2, 3),
+        (231, 2, 2, 5),
+        (243, 2, 2, 3),
+    ),
+    *((n, 2 + n % 2, 0.5 + n % 3, 4 + n % 2) for n in range(12)),
+)
+UNPUNISHED = ((0, 2, 0, 5), (36, 2, 0, 5), (0, 3, 0, 3), *((n, 2 + n % 2, 0, 4 + n % 2) for n in range(12)))
+
+GREEDY = [call(SHORT, size=1), call(TRAP, size=1), call(*TINY, size=1, rows=(0, 1)), call(LONG, size=1)]
+SEVERAL = [call(TRAP, size=2), call(LENGTHS, size=2), call(ENDLESS, size=2, max_length=4)]
+SEVERAL += [call(chance(n), size=size, alpha=alpha, max_length=most) for n, size, alpha, most in UNPUNISHED]
+PENALTY = [call(LENGTHS, size=2, alpha=alpha) for alpha in (1.0, 2.0, 0.6)]
+PENALTY += [call(chance(n), size=size, alpha=alpha, max_length=most) for n, size, alpha, most in FOUND]
+WIDE = [call(TRAP, size=9, max_length=3), call(LENGTHS, size=20)]
+
+TASK = Task(
+    name="beam",
+    right=[beam],
+    arguments=("model", "src"),
+    requirements=(
+        Requirement(
+            "one",
+            "with one beam it is greedy decoding, sentence by sentence, with padding after the end mark",
+            points=0.5,
+            **each(*GREEDY),
+            anchor="beam",
+        ),
+        Requirement(
+            "values",
+            "several beams find sentences with a larger log p",
+            points=1.5,
+            **each(*SEVERAL, call(TRAP, LONG, size=2, rows=(1, 0))),
+            anchor="beam",
+        ),
+        Requirement(
+            "penalty",
+            "finished sentences are compared by log p / lp(n), leave no holes, and end the search when nothing "
+            "else can win",
+            points=1.5,
+            **each(*PENALTY),
+            anchor="length-penalty",
+        ),
+        Requirement(
+            "wide",
+            "a beam may be wider than the vocabulary",
+            points=0.5,
+            **each(*WIDE),
+            anchor="beam",
+            needs="values",
+        ),
+    ),
+)

@@ -1,0 +1,144 @@
+"""BLEU with several references. Candidates as long as their only reference hide all but the precisions."""
+
+import math
+from collections import Counter
+
+from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task, draws
+
+
+def bleu(candidates, references):
+    """Corpus BLEU, 0 to 100, with one or more references for each candidate."""
+
+    def groups(tokens, n):
+        return Counter(tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1))
+
+    right, total, c, r = [0] * 4, [0] * 4, 0, 0
+    for candidate, several in zip(candidates, references, strict=True):
+        c += len(candidate)
+        r += min((len(one) for one in several), key=lambda n: (abs(n - len(candidate)), n))
+        for n in range(1, 5):
+            most = Counter()
+            for one in several:
+                most |= groups(one, n)
+            own = groups(candidate, n)
+            right[n - 1] += (own & most).total()
+            total[n - 1] += own.total()
+    if 0 in right:
+        return 0.0
+    precision = math.prod(a / b for a, b in zip(right, total, strict=True)) ** (1 / 4)
+    return 100 * min(1, math.exp(1 - r / c)) * precision
+
+
+def call(*pairs: tuple[str, list[str]], whole: bool = False) -> Call:
+    """A corpus, its sentences written as letters."""
+    candidates, references = (
+        [list(c) for c, _ in pairs],
+        [[list(one) for one in several] for _, several in pairs],
+    )
+    return Call((candidates, references))
+
+
+def varied(draw: Draw) -> list[Call]:
+    """Sentences of letters by chance, some of which are those of the reference."""
+    corpus = []
+    for length in (6, 9, 13):
+        ids = draw.integers(0, 5, length).tolist()
+        other = [*ids[: length - 2], *draw.integers(0, 5, 2).tolist()]
+        corpus.append((ids, [other]))
+    return [
+        Call(([c for c, _ in corpus], [several for _, several in corpus])),
+        Call(([corpus[2][0]], [corpus[2][1]])),
+    ]
+
+
+ALONE = [call(("abcde", ["abcdf"])), call(("abcdefgh", ["abcdxfgh"])), call(("aabcd", ["aabcd"]))]
+CORPUS = [
+    call(("abcd", ["abcd"]), ("xyxy", ["zzzz"])),
+    call(("abcde", ["abcdx"]), ("abcd", ["abcd"]), ("ab", ["ab"])),
+]
+CLIPPED = [call(("aaaabcd", ["aabcdef"])), call(("abcdabcd", ["abcdefgh"]))]
+SHORT = [call(("abcd", ["abcdefgh"])), call(("abcde", ["abcdexy"]))]
+LONG = [call(("abcdefgh", ["abcdef"])), call(("abcdexy", ["abcde"]))]
+SEVERAL = [
+    call(("abcdef", ["abcdxx", "yyyyef"])),
+    call(("aabbcd", ["aaxbcd", "bbbbcd"])),
+    call(("abcdab", ["abcdxx", "abcdyz"])),
+    call(("abcdxy", ["zzzzzz", "abcdef"])),
+]
+CLOSEST = [
+    call(("abcde", ["abcdefgh", "abcdef", "abc"])),
+    call(("abcdef", ["abcd", "abcdefgh"])),
+    call(("abcdef", ["abcdefgh", "abcd"])),
+    call(("abcde", ["abcdefg", "abcdefghijk"])),
+]
+NOTHING = [call(("abcd", ["abce"])), call(("abc", ["abc"])), call(("", ["abcd"])), call(("xyz", ["abcd"]))]
+
+TASK = Task(
+    name="bleu",
+    right=[bleu],
+    arguments=("candidates", "references"),
+    requirements=(
+        Requirement(
+            "precision",
+            "it is the geometric mean of four precisions, of groups of 1, 2, 3 and 4 tokens, times 100",
+            points=1,
+            calls=lambda draw: [*ALONE, *varied(draw)],
+            small=lambda: iter(ALONE),
+            anchor="bleu",
+        ),
+        Requirement(
+            "corpus",
+            "counts are added up over all sentences before anything is divided",
+            points=1,
+            calls=draws(*CORPUS),
+            small=lambda: iter(CORPUS),
+            anchor="bleu",
+            needs="precision",
+        ),
+        Requirement(
+            "clipping",
+            "a group is right at most as often as the reference has it",
+            points=0.5,
+            calls=draws(*CLIPPED),
+            small=lambda: iter(CLIPPED),
+            anchor="bleu",
+            needs="precision",
+        ),
+        Requirement(
+            "brevity",
+            "short candidates are punished by exp(1 − r/c), long ones are not rewarded",
+            points=0.5,
+            calls=draws(*SHORT, *LONG),
+            small=lambda: iter([*SHORT, *LONG]),
+            anchor="bleu",
+            needs="precision",
+        ),
+        Requirement(
+            "several",
+            "each group is compared with the reference that has it most often",
+            points=1,
+            calls=draws(*SEVERAL),
+            small=lambda: iter(SEVERAL),
+            anchor="bleu",
+            needs="precision",
+        ),
+        Requirement(
+            "closest",
+            "r adds up, for each candidate, the length that is closest to its own, the shorter of two that are",
+            points=0.5,
+            calls=draws(*CLOSEST),
+            small=lambda: iter(CLOSEST),
+            anchor="bleu",
+            needs="precision",
+        ),
+        Requirement(
+            "nothing",
+            "the score is 0 if no group of some length is right",
+            points=0.5,
+            calls=draws(*NOTHING),
+            small=lambda: iter(NOTHING),
+            anchor="bleu",
+            needs="precision",
+        ),
+    ),
+)

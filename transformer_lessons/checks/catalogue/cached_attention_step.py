@@ -1,0 +1,81 @@
+"""Attention at one new position, with a cache that may have a fixed size."""
+
+import math
+from collections.abc import Callable, Iterator
+
+import torch
+
+from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task
+
+
+def cached_attention_step(query, key, value, keys, values, window=None):
+    """The output at a new position, and the keys and values to keep."""
+    keys = torch.cat([keys, key], dim=-2)
+    values = torch.cat([values, value], dim=-2)
+    if window is not None:
+        keys, values = keys[..., -window:, :], values[..., -window:, :]
+    scores = query @ keys.transpose(-2, -1) / math.sqrt(query.size(-1))
+    return scores.softmax(dim=-1) @ values, keys, values
+
+
+def call(draw: Draw, earlier: int, *window: int, d_k: int = 3, lead: tuple[int, ...] = (2, 2)) -> Call:
+    """So many earlier positions; values are 5 wide."""
+    new = [draw.normal(*lead, 1, width) for width in (d_k, d_k, 5)]
+    kept = [draw.normal(*lead, earlier, width) for width in (d_k, 5)]
+    return Call((*new, *kept, *window))
+
+
+def small(earlier: int, *window: int) -> Callable[[], Iterator[Call]]:
+    """Whole numbers; the values 10, 20, … tell apart what is averaged."""
+
+    def cases() -> Iterator[Call]:
+        for query, key in ((1.0, 0.0), (2.0, 1.0), (1.0, 2.0)):
+            new = [torch.tensor([[number, 0.0]]) for number in (query, key)]
+            kept = torch.tensor([[2.0, 0.0], [0.0, 0.0], [1.0, 0.0]]), torch.tensor([[10.0], [20.0], [30.0]])
+            yield Call((*new, torch.tensor([[40.0]]), *(tensor[:earlier] for tensor in kept), *window))
+
+    return cases
+
+
+TASK = Task(
+    name="cached_attention_step",
+    right=[cached_attention_step],
+    arguments=("query", "key", "value", "keys", "values", "window"),
+    results=("output", "keys", "values"),
+    requirements=(
+        Requirement(
+            "values",
+            "the new position attends to those before it and itself; all keys and values are returned, in order",
+            points=1.5,
+            calls=lambda draw: [call(draw, 4), call(draw, 3, lead=()), call(draw, 2, d_k=7)],
+            small=small(2),
+            anchor="decoding-cache",
+        ),
+        Requirement(
+            "first",
+            "the first position sees itself alone",
+            points=0.5,
+            calls=lambda draw: [call(draw, 0), call(draw, 0, lead=())],
+            small=small(0),
+            anchor="decoding-cache",
+            needs="values",
+        ),
+        Requirement(
+            "window",
+            "with a window, so many of the latest positions are attended to and kept, the new one among them",
+            points=1.5,
+            calls=lambda draw: [call(draw, 5, 3), call(draw, 3, 3), call(draw, 4, 1), call(draw, 2, 7)],
+            small=small(3, 2),
+            anchor="decoding-cache",
+        ),
+        Requirement(
+            "gradients",
+            "gradients reach all five tensors, and none is changed in place",
+            points=0.5,
+            calls=lambda draw: [call(draw, 3), call(draw, 4, 3)],
+            small=small(2),
+            anchor="decoding-cache",
+            backward=True,
+        ),
+    ),
+)

@@ -1,0 +1,143 @@
+"""One step of a decoder layer: new tokens, with keys and values kept. The first step hides what was kept."""
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from transformer_lessons.attention import scaled_dot_product_attention
+from transformer_lessons.checks.catalogue.encoder_layer import drawn, shapes, simple
+from transformer_lessons.checks.definitions import Call, Draw, Given, Requirement, Task
+from transformer_lessons.masks import causal_mask
+
+
+def decoder_layer_step(weights, num_heads, x, keys, values, memory_keys, memory_values, src_mask=None):
+    """The layer's output for new tokens, and all keys and values so far."""
+
+    def linear(name, y):
+        return F.linear(y, weights[f"{name}.weight"], weights[f"{name}.bias"])
+
+    def add_norm(name, y, given):
+        name = f"add_norm_{name}.norm"
+        return F.layer_norm(y + given, y.shape[-1:], weights[f"{name}.weight"], weights[f"{name}.bias"])
+
+    def split(y):
+        return y.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+
+    def attend(name, y, k, v, mask):
+        heads, _ = scaled_dot_product_attention(split(linear(f"{name}.W_q", y)), k, v, mask)
+        return linear(f"{name}.W_o", heads.transpose(1, 2).flatten(2))
+
+    keys = torch.cat([keys, split(linear("self_attention.W_k", x))], dim=2)
+    values = torch.cat([values, split(linear("self_attention.W_v", x))], dim=2)
+    seen = causal_mask(x.size(1), keys.size(2))
+    y = add_norm("self", x, attend("self_attention", x, keys, values, seen))
+    z = add_norm("cross", y, attend("cross_attention", y, memory_keys, memory_values, src_mask))
+    hidden = linear("feed_forward.W_1", z).relu()
+    return add_norm("feed_forward", z, linear("feed_forward.W_2", hidden)), keys, values
+
+
+BOTH = ("self_attention", "cross_attention")
+SIZES = shapes(6, 5, *BOTH)
+SHOWN = (
+    "{n: (1 + n.count('cross')) * (torch.eye(3) if p.dim() > 1 else torch.ones(3) * ('norm.w' in n)) for n, p in "
+    "DecoderLayer(TransformerConfig(7, 7, d_model=3, num_heads=1, d_ff=3)).state_dict().items()}"
+)
+
+
+def call(draw: Draw, *, new: int = 1, earlier: int = 3, mask: Tensor | None = None) -> Call:
+    """Two sentences, two heads of three, four source positions."""
+    past, memory = ([draw.normal(2, 2, n, 3) for _ in range(2)] for n in (earlier, 4))
+    masks = () if mask is None else (mask,)
+    return Call((drawn(draw, SIZES), 2, draw.normal(2, new, 6), *past, *memory, *masks))
+
+
+def later(draw: Draw) -> list[Call]:
+    """One token after others."""
+    return [call(draw), call(draw, earlier=5)]
+
+
+def first(draw: Draw) -> list[Call]:
+    """One token with nothing before it."""
+    return [call(draw, earlier=0), call(draw, earlier=0)]
+
+
+def several(draw: Draw) -> list[Call]:
+    """A prompt, and several tokens that come later."""
+    return [call(draw, new=3, earlier=0), call(draw, new=2), call(draw, new=3, earlier=3)]
+
+
+def masked(draw: Draw) -> list[Call]:
+    """Padding of the source."""
+    padding = torch.tensor([[True, True, False, False], [True, True, True, False]])[:, None, None]
+    return [call(draw, earlier=0, mask=padding), call(draw, earlier=0, mask=draw.mask(2, 1, 1, 4))]
+
+
+def small(new: int = 1, earlier: int = 1, mask: list | None = None) -> Callable[[], Iterator[Call]]:
+    """All matrices the identity, those of cross-attention twice that."""
+    weights = Given("plain", [simple(*BOTH)], SHOWN)
+
+    def cases() -> Iterator[Call]:
+        for rows, heads in itertools.product(([[0, 1, 2], [1, 0, 0]], [[2, 0, 1], [0, 0, 1]]), (1, 3)):
+            x = torch.tensor([rows[:new]]).float()
+            past = torch.tensor([[3.0, 0.0, 0.0]] * earlier).reshape(1, heads, earlier, 3 // heads)
+            memory = torch.tensor([[0.0, 3.0, 0.0], [0.0, 0.0, 1.0]]).reshape(1, heads, 2, 3 // heads)
+            masks = () if mask is None else (torch.tensor(mask),)
+            yield Call((weights, heads, x, past, past, memory, memory, *masks))
+
+    return cases
+
+
+TASK = Task(
+    name="decoder_layer_step",
+    right=[decoder_layer_step],
+    arguments=("weights", "num_heads", "x", "keys", "values", "memory_keys", "memory_values", "src_mask"),
+    results=("output", "keys", "values"),
+    requirements=(
+        Requirement(
+            "first",
+            "a token with nothing before it sees itself and the source, as in the whole layer",
+            points=1.5,
+            calls=first,
+            small=small(earlier=0),
+            anchor="layers-functions",
+        ),
+        Requirement(
+            "later",
+            "a token sees those before it and itself; returned are all keys and values, the new ones last",
+            points=2,
+            calls=later,
+            small=small(),
+            anchor="layers-cache",
+        ),
+        Requirement(
+            "several",
+            "of several new tokens each sees the earlier ones, those before it in x, and itself",
+            points=1.5,
+            calls=several,
+            small=small(new=2),
+            anchor="layers-cache",
+            needs="later",
+        ),
+        Requirement(
+            "mask",
+            "src_mask hides source positions",
+            points=0.5,
+            calls=masked,
+            small=small(earlier=0, mask=[[[[True, False]]]]),
+            anchor="layers-wrong",
+            needs="first",
+        ),
+        Requirement(
+            "gradients",
+            "gradients reach all tensors given, and none is changed in place",
+            points=0.5,
+            calls=later,
+            small=small(),
+            anchor="layers-cache",
+            backward=True,
+        ),
+    ),
+)

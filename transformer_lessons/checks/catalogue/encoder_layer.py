@@ -1,0 +1,182 @@
+"""The encoder layer, and what the decoder layer's check shares with it.
+
+Sub-layers whose weights are zero give their biases: so the stream is seen by itself, and what is dropped.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from transformer_lessons.checks.catalogue.residual import added
+from transformer_lessons.checks.definitions import Call, Draw, Given, Requirement, Task
+from transformer_lessons.layers import AddAndNorm, EncoderLayer
+
+LAST = ("W_o.bias", "W_2.bias")  # what a sub-layer gives if all its weights are zero
+EACH = "for n, p in layer.named_parameters(): p.data = "
+SET = EACH + "(1 + n.count('cross')) * (torch.eye(3) if p.dim() > 1 else torch.ones(3) * ('norm.w' in n))"
+SILENT = EACH + "torch.ones_like(p) * ('norm.w' in n{})"
+
+
+def config(
+    d_model: int, num_heads: int, d_ff: int, *, norm_first: bool = False, dropout: float = 0.0
+) -> Given:
+    """A configuration of which a layer reads five things."""
+    sizes = {"d_model": d_model, "num_heads": num_heads, "d_ff": d_ff, "dropout": dropout}
+    said = ", ".join(f"{name}={value}" for name, value in sizes.items()) + ", norm_first=True" * norm_first
+    return Given("config", [{**sizes, "norm_first": norm_first}], f"TransformerConfig(7, 7, {said})")
+
+
+def shapes(d_model: int, d_ff: int, *attentions: str) -> dict[str, tuple[int, ...]]:
+    """The parameters of a layer."""
+    maps = {f"{a}.W_{letter}": (d_model, d_model) for a in attentions for letter in "qkvo"}
+    maps |= {"feed_forward.W_1": (d_ff, d_model), "feed_forward.W_2": (d_model, d_ff)}
+    norms = [f"add_norm_{name}.norm" for name in (*(a.split("_")[0] for a in attentions), "feed_forward")]
+    found = {f"{name}.weight": size for name, size in maps.items()}
+    found |= {f"{name}.bias": size[:1] for name, size in maps.items()}
+    return found | {f"{name}.{part}": (d_model,) for name in norms for part in ("weight", "bias")}
+
+
+def drawn(draw: Draw, sizes: dict[str, tuple[int, ...]]) -> dict[str, Tensor]:
+    """Weights like no others."""
+    return {name: draw.normal(*size) / size[-1] ** 0.5 for name, size in sizes.items()}
+
+
+def silent(sizes: dict[str, tuple[int, ...]], number: float) -> dict[str, Tensor]:
+    """Weights of zero, biases of a number where a sub-layer ends, and norms as they are at first."""
+    values = {name: number if name.endswith(LAST) else float("norm.weight" in name) for name in sizes}
+    return {name: torch.full(size, values[name]) for name, size in sizes.items()}
+
+
+def call(draw: Draw, *args: Tensor | None, attentions: tuple[str, ...], **options) -> Call:
+    """Four wide and two heads, with weights of its own."""
+    return Call(args, init=(config(6, 2, 5, **options),), state=drawn(draw, shapes(6, 5, *attentions)))
+
+
+def training(*args: Tensor, number: float, attentions: tuple[str, ...], norm_first: bool) -> Call:
+    """In training, with sub-layers that all give one number, of which half is dropped."""
+    given = config(4, 1, 4, dropout=0.5, norm_first=norm_first)
+    state, view = silent(shapes(4, 4, *attentions), number), added(args[0]) if number else None
+    return Call(args, init=(given,), state=state, training=True, view=view)
+
+
+def dropout(*sizes: tuple[int, ...], attentions: tuple[str, ...]) -> Callable[[Draw], list[Call]]:
+    """The stream is whole; what is added is dropped, or twice as large; and in evaluation nothing is."""
+
+    def calls(draw: Draw) -> list[Call]:
+        args = [draw.normal(*size, 4) for size in sizes]
+        found = [
+            training(*args, number=0.0, attentions=attentions, norm_first=first) for first in (False, True)
+        ]
+        found.append(training(*args, number=1.0, attentions=attentions, norm_first=True))
+        wide = [draw.normal(*size, 6) for size in sizes]
+        return [*found, call(draw, *wide, attentions=attentions, dropout=0.5)]
+
+    return calls
+
+
+def simple(*attentions: str) -> dict[str, Tensor]:
+    """All matrices the identity, those of cross-attention twice that, and all biases zero."""
+    return {
+        name: (1 + name.count("cross"))
+        * (torch.eye(3) if len(size) > 1 else torch.ones(3) * ("norm.w" in name))
+        for name, size in shapes(3, 3, *attentions).items()
+    }
+
+
+def small(
+    *others: Tensor | None, masks: tuple = (None,), attentions: tuple[str, ...], **options
+) -> Callable[[], Iterator[Call]]:
+    """Cases with `simple` weights."""
+    state = simple(*attentions)
+
+    def cases() -> Iterator[Call]:
+        for rows in ([[0, 3, 6]], [[0, 1, 2], [1, 0, 0]], [[2, 0, 1], [0, 0, 1]]):
+            for mask in masks:
+                args = torch.tensor([rows]).float(), *others, *(() if mask is None else (torch.tensor(mask),))
+                yield Call(args, init=(config(3, 1, 3, **options),), state=state, setting=SET)
+
+    return cases
+
+
+def small_training(*others: Tensor, attentions: tuple[str, ...]) -> Callable[[], Iterator[Call]]:
+    """Nothing is added to the stream; and of what is, next to everything is dropped."""
+
+    def cases() -> Iterator[Call]:
+        args = torch.tensor([[[0.0, 3.0, 6.0]]]), *others
+        for number, rate, first in ((0.0, 0.5, False), (0.0, 0.5, True), (1.0, 0.999, True)):
+            given, state = (
+                config(3, 1, 3, dropout=rate, norm_first=first),
+                silent(shapes(3, 3, *attentions), number),
+            )
+            said = SILENT.format(f" or n.endswith({LAST})" if number else "")
+            yield Call(args, init=(given,), state=state, training=True, setting=said)
+
+    return cases
+
+
+ONE = {"attentions": ("self_attention",)}
+KEYS = [[[[True, False]]]]
+
+
+def masked(draw: Draw) -> list[Call]:
+    """The first positions when the last one changes, which is hidden, and when another one does."""
+    mask = torch.tensor([True, True, False]).expand(2, 1, 1, 3)
+    plain = call(draw, draw.normal(2, 3, 6), mask, **ONE)
+    return [replace(plain, twin=changed_at(plain, 0, place), view=lambda y: y[:, :1]) for place in (2, 1)]
+
+
+def changed_at(call: Call, argument: int, place: int) -> tuple:
+    """The call's arguments, one of them changed at one position."""
+    args = list(call.args)
+    args[argument] = args[argument].clone()
+    args[argument][:, place] = args[argument][:, place].flip(-1) + 1
+    return tuple(args)
+
+
+def plain(*, norm_first: bool = False) -> Callable[[Draw], list[Call]]:
+    """Two sentences of three positions."""
+    return lambda draw: [call(draw, draw.normal(2, 3, 6), norm_first=norm_first, **ONE) for _ in range(2)]
+
+
+TASK = Task(
+    name="encoder_layer",
+    right=[AddAndNorm, EncoderLayer],
+    arguments=("x", "mask"),
+    requirements=(
+        Requirement(
+            "wiring",
+            "self-attention comes first, then the feed-forward network, each in an Add & Norm of its own",
+            points=1.5,
+            calls=plain(),
+            small=small(**ONE),
+            anchor="layers-wiring",
+        ),
+        Requirement(
+            "pre_norm",
+            "with norm_first, each sub-layer reads its norm of the stream and adds to the stream",
+            points=0.5,
+            calls=plain(norm_first=True),
+            small=small(norm_first=True, **ONE),
+            anchor="add-and-norm",
+        ),
+        Requirement(
+            "mask",
+            "the mask hides keys from every query",
+            points=0.5,
+            calls=masked,
+            small=small(masks=(KEYS,), **ONE),
+            anchor="layers-wrong",
+        ),
+        Requirement(
+            "dropout",
+            "in training, dropout falls on what each sub-layer gives, before the sum, and on nothing else",
+            points=0.5,
+            calls=dropout((2, 8), **ONE),
+            small=small_training(**ONE),
+            anchor="residuals-wrong",
+            needs="wiring",
+        ),
+    ),
+)

@@ -1,0 +1,123 @@
+"""Greedy decoding, with a model that one can read: a table of what follows each token."""
+
+from collections.abc import Callable, Iterator
+
+import torch
+
+from transformer_lessons.checks.definitions import Call, Draw, Given, Requirement, Task, draws
+from transformer_lessons.decoding import evaluating
+
+# What follows a token, with which probability: 1 begins a sentence, 2 ends it. LONG ends a step later than SHORT.
+SHORT = {1: {3: 0.6, 4: 0.4}, 3: {2: 0.9, 4: 0.1}, 4: {3: 1.0}, 2: {5: 1.0}, 5: {5: 1.0}, 0: {3: 1.0}}
+LONG = {1: {4: 0.7, 3: 0.3}, 4: {5: 0.8, 2: 0.2}, 5: {2: 0.6, 3: 0.4}, 3: {2: 1.0}, 2: {3: 1.0}, 0: {4: 1.0}}
+ENDLESS = {1: {3: 1.0}, 3: {4: 1.0}, 4: {3: 0.9, 2: 0.1}}
+TINY = {1: {3: 0.6, 2: 0.4}, 3: {2: 1.0}}, {1: {2: 1.0}}
+OTHER = {"pad_id": 5, "bos_id": 3, "eos_id": 4}
+RENAMED = {3: {1: 0.6, 2: 0.4}, 1: {0: 1.0}, 0: {2: 1.0}, 2: {4: 1.0}}, {3: {2: 1.0}, 2: {4: 1.0}}
+
+
+def greedy(model, src, *, max_length):
+    """The likeliest next token, again and again."""
+    config = model.config
+    tokens = torch.full((len(src), 1), config.bos_id)
+    is_done = torch.zeros(len(src), dtype=torch.bool)
+    with evaluating(model), torch.no_grad():
+        while tokens.size(1) <= max_length and not is_done.all():
+            likeliest = model(src, tokens)[:, -1].argmax(-1)
+            likeliest = likeliest.masked_fill(is_done, config.pad_id)
+            tokens = torch.cat([tokens, likeliest[:, None]], dim=1)
+            is_done = is_done | (likeliest == config.eos_id)
+    return tokens[:, 1:]
+
+
+def model(*tables: dict, training: bool = False, **settings: int) -> Given:
+    """A model that consists of these tables, one for each sentence."""
+    options = ["training=True"] * training + [f"{name}={value}" for name, value in settings.items()]
+    shown = f"checks.given.table({', '.join([*map(str, tables), *options])})"
+    return Given("table", [list(tables), training, settings], shown)
+
+
+def call(*tables: dict, rows: tuple[int, ...] = (0,), max_length: int = 5, **options) -> Call:
+    """Sentence n of a batch is told by the table `rows[n]`."""
+    src = torch.tensor([[len(tables) * 3 + row, 4] for row in rows])
+    return Call((model(*tables, **options), src), {"max_length": max_length})
+
+
+def modes(draw: Draw) -> list[Call]:
+    """A model in training, and one in evaluation: what it says, and in which mode it is left."""
+    both = (
+        Call(
+            (model(SHORT, training=mode), torch.tensor([[3, 4]])), {"max_length": 5}, look=(0,), view=left_in
+        )
+        for mode in (True, False)
+    )
+    return list(both)
+
+
+def left_in(value: list) -> dict:
+    """The tokens, and the mode in which the model is afterwards."""
+    tokens, state = value
+    return {"tokens": tokens, "the model, afterwards, in training mode": bool(state["is_training"])}
+
+
+def small(*calls: Call) -> Callable[[], Iterator[Call]]:
+    """These."""
+    return lambda: iter(calls)
+
+
+BATCH = [call(SHORT, LONG, rows=(0, 1)), call(SHORT, LONG, rows=(1, 0, 0)), call(SHORT, ENDLESS, rows=(1, 0))]
+LENGTHS = [
+    call(ENDLESS, max_length=3),
+    call(LONG, max_length=1),
+    call(SHORT, max_length=8),
+    call(ENDLESS, max_length=8),
+]
+IDS = call(*RENAMED, rows=(0, 1), **OTHER)
+
+TASK = Task(
+    name="greedy",
+    right=[greedy],
+    arguments=("model", "src"),
+    requirements=(
+        Requirement(
+            "values",
+            "each token is the likeliest one, from the first after bos_id to the end mark",
+            points=1.5,
+            calls=draws(call(SHORT), call(LONG), call(LONG, rows=(0, 0))),
+            small=small(call(TINY[0]), call(SHORT), call(LONG)),
+            anchor="greedy",
+        ),
+        Requirement(
+            "batch",
+            "each sentence comes out as if it were alone, and after its end mark there is padding",
+            points=1.5,
+            calls=draws(*BATCH),
+            small=small(call(*TINY, rows=(0, 1)), *BATCH),
+            anchor="decoding-batch",
+        ),
+        Requirement(
+            "stopping",
+            "there are at most max_length tokens, and no more columns than the longest sentence needs",
+            points=1,
+            calls=draws(*LENGTHS),
+            small=small(*LENGTHS),
+            anchor="stopping",
+        ),
+        Requirement(
+            "ids",
+            "the special tokens are those of model.config",
+            points=0.5,
+            calls=draws(IDS),
+            small=small(IDS),
+            anchor="greedy",
+        ),
+        Requirement(
+            "evaluation",
+            "the model decodes in evaluation mode, and is left in the mode it came in",
+            points=0.5,
+            calls=modes,
+            small=lambda: iter(modes(None)),
+            anchor="decoding-wrong",
+        ),
+    ),
+)

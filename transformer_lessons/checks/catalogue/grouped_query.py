@@ -1,0 +1,140 @@
+"""Grouped-query attention. Heads of keys that are all alike hide the sharing; keys of zeros hide all but it."""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task
+
+
+def grouped_query_attention(query, key, value, mask=None):
+    """Neighbouring heads of queries share one head of keys and values."""
+    each = query.size(1) // key.size(1)
+    key, value = key.repeat_interleave(each, dim=1), value.repeat_interleave(each, dim=1)
+    scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -1e9)
+    weights = scores.softmax(dim=-1)
+    return weights @ value, weights
+
+
+def qkv(draw: Draw, heads: int, groups: int, queries: int = 3, keys: int = 5, d_k: int = 4) -> tuple:
+    """Two sentences; values 7 wide."""
+    shapes = (heads, queries, d_k), (groups, keys, d_k), (groups, keys, 7)
+    return tuple(draw.normal(2, *shape) for shape in shapes)
+
+
+def sharing(draw: Draw) -> list[Call]:
+    """Plain averages of each group's values; clear matches with each group's keys; everything, but √d_k is 1."""
+    calls = []
+    for heads, groups in ((6, 2), (6, 3), (3, 1)):
+        query, key, value = qkv(draw, heads, groups, d_k=5)
+        match = 20 * torch.stack([torch.eye(5).roll(group, 0) for group in range(groups)]).expand(
+            2, -1, -1, -1
+        )
+        calls += [
+            Call((query, 0 * key, value)),
+            Call((20 * torch.eye(5).expand(2, heads, 5, 5), match, value)),
+        ]
+    return [*calls, *(Call(qkv(draw, heads, groups, d_k=1)) for heads, groups in ((6, 2), (6, 3), (3, 3)))]
+
+
+def attention(draw: Draw) -> list[Call]:
+    """As many heads of keys as of queries, and all of them alike: whoever shares what, it is the same."""
+    calls = []
+    for heads, queries, keys, d_k in ((3, 3, 5, 4), (2, 4, 3, 6), (1, 1, 2, 3)):
+        query, key, value = qkv(draw, heads, 1, queries, keys, d_k)
+        calls.append(Call((query, key.repeat(1, heads, 1, 1), value.repeat(1, heads, 1, 1))))
+    return calls
+
+
+def averages(mask: Tensor) -> Callable[[list[Tensor]], dict]:
+    """What a mask has to do with: whether hidden keys have no weight, and the others all of it."""
+
+    def view(results: list[Tensor]) -> dict:
+        weights = results[1]
+        hidden = ~mask.broadcast_to(weights.shape)
+        return {"weights of hidden keys": weights[hidden], "weights.sum(-1)": weights.sum(-1)}
+
+    return view
+
+
+def mask(draw: Draw) -> list[Call]:
+    """For all, for each sentence, and for each head."""
+    shapes = (3, 5), (2, 1, 1, 5), (2, 1, 3, 5), (6, 3, 5), (2, 6, 3, 5), (2, 6, 1, 5)
+    masks = [draw.mask(*shape) for shape in shapes]
+    return [Call((*qkv(draw, 6, 2), one), view=averages(one)) for one in masks]
+
+
+def gradients(draw: Draw) -> list[Call]:
+    """With and without a mask."""
+    return [Call(qkv(draw, 6, 2)), Call((*qkv(draw, 4, 2), draw.mask(3, 5)))]
+
+
+ROW, HEADS, SENTENCES = (
+    [[True, False]],
+    [[[True, False]], [[False, True]]],
+    [[[[True, False]]], [[[False, True]]]],
+)
+
+
+def small(heads: int, groups: int, d_k: int = 1, masks: tuple = (None,)) -> Callable[[], Iterator[Call]]:
+    """One query in each head, two keys; the values 10, 20, … tell apart what is averaged."""
+
+    def cases() -> Iterator[Call]:
+        rest = [0.0] * (d_k - 1)
+        for visible, (q, k) in itertools.product(masks, ((1, 1), (0, 0), (1, 2), (2, 1), (2, 2))):
+            batch = 2 if visible == SENTENCES else 1
+            query = torch.tensor([[[float(q), *rest]]] * heads).repeat(batch, 1, 1, 1)
+            key = torch.tensor([[[0.0, *rest], [float(k + g), *rest]] for g in range(groups)])
+            value = 10 * torch.arange(1.0, 1 + 2 * groups).view(1, groups, 2, 1).repeat(batch, 1, 1, 1)
+            args = query, key.repeat(batch, 1, 1, 1), value
+            yield Call(args if visible is None else (*args, torch.tensor(visible)))
+
+    return cases
+
+
+TASK = Task(
+    name="grouped_query",
+    right=[grouped_query_attention],
+    arguments=("query", "key", "value", "mask"),
+    results=("output", "weights"),
+    requirements=(
+        Requirement(
+            "sharing",
+            "h/g neighbouring heads of queries use the same head of keys and values",
+            points=2,
+            calls=sharing,
+            small=small(4, 2),
+            anchor="heads-grouped",
+        ),
+        Requirement(
+            "attention",
+            "it is scaled dot-product attention, and returns (output, weights)",
+            points=1,
+            calls=attention,
+            small=small(1, 1, d_k=4),
+            anchor="vectorised",
+        ),
+        Requirement(
+            "mask",
+            "keys where the mask is False get no weight; it broadcasts to (batch, h, queries, keys)",
+            points=1,
+            calls=mask,
+            small=small(2, 1, masks=(ROW, HEADS, SENTENCES)),
+            anchor="masks",
+        ),
+        Requirement(
+            "gradients",
+            "gradients reach query, key and value, and no argument is changed",
+            points=1,
+            calls=gradients,
+            small=small(2, 1),
+            anchor="attention-backward",
+            backward=True,
+        ),
+    ),
+)

@@ -1,0 +1,163 @@
+"""Linear attention. Where all keys are alike, the output is the mean of the visible values, whatever φ is."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task
+
+CAUSAL = {"is_causal": True}
+ENOUGH = {"largest": 14_000}  # bytes; the queries × keys weights would take 41,612
+
+
+def linear_attention(query, key, value, *, is_causal=False, key_mask=None):
+    """Attention with weights φ(q)·φ(k), φ(x) = elu(x) + 1."""
+    q, k = F.elu(query) + 1, F.elu(key) + 1
+    if key_mask is not None:
+        k = k.masked_fill(~key_mask[..., None], 0.0)
+    if is_causal:
+        weights = (q @ k.mT).tril(k.size(-2) - q.size(-2))
+        above, below = weights @ value, weights.sum(-1, keepdim=True)
+    else:
+        above = q @ (k.mT @ value)
+        below = q @ k.sum(-2)[..., None]
+    return above / below.masked_fill(below == 0, 1.0)
+
+
+def qkv(draw: Draw, queries: int, keys: int, *lead: int) -> tuple[Tensor, ...]:
+    """Features 4 wide, values 6."""
+    return draw.normal(*lead, queries, 4), draw.normal(*lead, keys, 4), draw.normal(*lead, keys, 6)
+
+
+def alike(draw: Draw, queries: int, keys: int, *lead: int) -> tuple[Tensor, ...]:
+    """All queries and keys are ones."""
+    query, key, value = qkv(draw, queries, keys, *lead)
+    return torch.ones_like(query), torch.ones_like(key), value
+
+
+def formula(draw: Draw) -> list[Call]:
+    """With all axes, with none in front, with one query; and with is_causal, where it makes no difference."""
+    calls = [Call(qkv(draw, *sizes)) for sizes in ((3, 5, 2, 7), (7, 3), (1, 5, 2), (5, 5, 3))]
+    return [*calls, Call(qkv(draw, 5, 5, 2, 3), CAUSAL, view=lambda output: output[..., -1, :])]
+
+
+def causal(draw: Draw) -> list[Call]:
+    """As many keys as queries, and more; no axes in front, or one, or two."""
+    sizes = (5, 5, 2, 3), (3, 7, 2), (4, 4), (1, 5, 2), (7, 7, 7)
+    return [Call(alike(draw, *size), CAUSAL) for size in sizes]
+
+
+def key_mask(draw: Draw) -> list[Call]:
+    """For all, for each sentence, for each head; with is_causal, too."""
+    masks = [draw.mask(*shape) for shape in ((5,), (2, 1, 5), (2, 3, 5), (3, 5))]
+    calls = [Call(alike(draw, 4, 5, 2, 3), {"key_mask": mask}) for mask in masks]
+    seen = draw.mask(2, 1, 5)
+    seen[..., 0] = True  # no query sees nothing
+    calls.append(Call(alike(draw, 5, 5, 2, 3), {**CAUSAL, "key_mask": seen}))
+    query, key, _ = qkv(draw, 4, 5, 2, 3)
+    ones = torch.where(masks[2], 1.0, 1000.0)[..., None]  # where visible: their average is 1, whatever φ is
+    return [*calls, Call((query, key, ones), {"key_mask": masks[2]})]
+
+
+def empty(draw: Draw) -> list[Call]:
+    """A sentence whose keys are all hidden; a first query whose only key is. Which rows are zero?"""
+    hidden = torch.tensor([[False], [True]]).expand(2, 5)
+    options = {"key_mask": hidden}, {**CAUSAL, "key_mask": torch.arange(5) > 0}
+    return [Call(qkv(draw, 5, 5, 2), own, view=lambda output: (output == 0).all(-1)) for own in options]
+
+
+def gradients(draw: Draw) -> list[Call]:
+    """With and without is_causal; with keys that are hidden, for one sentence all of them."""
+    hidden = torch.tensor([[False] * 5, [True, True, False, True, False]])
+    plain = Call(qkv(draw, 3, 5, 2, 3)), Call(qkv(draw, 5, 5, 2), CAUSAL)
+    return [*plain, Call(qkv(draw, 3, 5, 2), {"key_mask": hidden})]
+
+
+def size(value: list) -> str:
+    """In words, whether a tensor was too large."""
+    if not value[0].any():
+        return "nothing but zeros"
+    return "no tensor of queries × keys numbers" if value[1]["largest"] else "one of as many, or more"
+
+
+def cost(draw: Draw) -> list[Call]:
+    """About a hundred queries and keys, with few features."""
+    long = draw.normal(101, 5), draw.normal(103, 5), draw.normal(103, 1)
+    return [Call(long, options, enough=ENOUGH, view=size) for options in ({}, {"key_mask": draw.mask(103)})]
+
+
+def small(*keys: tuple[int, ...], **options: Any) -> Callable[[], Iterator[Call]]:
+    """Whole numbers; the values 10, 20, … tell apart what is averaged. A mask is cut to the number of keys."""
+
+    def cases() -> Iterator[Call]:
+        for n, queries in itertools.product((2, 3), ([[1]], [[1], [0]], [[0, 1], [2, 0]])):
+            for numbers in itertools.product((0.0, 1.0, 2.0, -1.0), repeat=n):
+                key = torch.tensor([[x] + [0.0] * (len(queries[0]) - 1) for x in numbers])
+                args = torch.tensor(queries).float(), key, 10 * torch.arange(1.0, n + 1)[:, None]
+                for mask in keys or [None]:
+                    own = {} if mask is None else {"key_mask": torch.tensor(mask[-n:])}
+                    yield Call(args, options | own)
+
+    return cases
+
+
+TASK = Task(
+    name="linear_attention",
+    right=[linear_attention],
+    arguments=("query", "key", "value"),
+    requirements=(
+        Requirement(
+            "formula",
+            "values are averaged with weights φ(q)·φ(k), φ(x) = elu(x) + 1, divided by their sum",
+            points=1.5,
+            calls=formula,
+            small=small(),
+            anchor="linear-kernel",
+        ),
+        Requirement(
+            "causal",
+            "with is_causal, no query sees a later key; the last query is aligned with the last key",
+            points=1,
+            calls=causal,
+            small=small(**CAUSAL),
+            anchor="linear-causal",
+        ),
+        Requirement(
+            "key_mask",
+            "a key whose key_mask is False counts neither above nor below; it broadcasts to (…, keys)",
+            points=1,
+            calls=key_mask,
+            small=small((True, True, False), (False, True, True)),
+            anchor="linear-padding",
+        ),
+        Requirement(
+            "empty",
+            "a query that sees no key gets zeros",
+            points=0.5,
+            calls=empty,
+            small=small((False, False, False)),
+            anchor="linear-function",
+        ),
+        Requirement(
+            "gradients",
+            "gradients reach query, key and value, none is NaN, and no argument is changed",
+            points=0.5,
+            calls=gradients,
+            small=small((True, True, True), (False, False, False)),
+            anchor="associativity",
+            backward=True,
+        ),
+        Requirement(
+            "cost",
+            "without is_causal, no tensor has queries × keys numbers",
+            points=0.5,
+            calls=cost,
+            small=lambda: [Call((torch.ones(8, 1),) * 3, enough={"largest": 128}, view=size)],
+            anchor="associativity",
+        ),
+    ),
+)

@@ -1,0 +1,82 @@
+"""The nucleus: the fewest tokens that have p together."""
+
+import math
+from collections.abc import Callable, Iterator
+
+import torch
+
+from transformer_lessons.checks.catalogue.top_k import how_many
+from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task, draws
+
+
+def nucleus(logits, p):
+    """Probabilities of the fewest tokens that have p together, zero for the others."""
+    falling, places = logits.softmax(-1).sort(dim=-1, descending=True)
+    before = falling.cumsum(-1) - falling
+    stays = torch.zeros_like(logits, dtype=torch.bool).scatter(-1, places, before < p)
+    return logits.masked_fill(~stays, -math.inf).softmax(-1)
+
+
+def rows(draw: Draw) -> list[Call]:
+    """One row."""
+    return [Call((2 * draw.normal(7), p)) for p in (0.7, 0.8, 0.9)]
+
+
+def axes(draw: Draw) -> list[Call]:
+    """Several rows, among them as many as tokens."""
+    return [Call((2 * draw.normal(*size), 0.6)) for size in ((4, 7), (2, 3, 5), (5, 5))]
+
+
+def call(*probabilities: float, p: float, view: Callable | None = None) -> Call:
+    """Logits of these probabilities."""
+    return Call((torch.tensor(probabilities).log(), p), view=view)
+
+
+def logits(*rows: list, p: float) -> Callable[[], Iterator[Call]]:
+    """Whole numbers."""
+    return lambda: iter([Call((torch.tensor(row), p)) for row in rows])
+
+
+ONE = [([5.0, 1.0, 0.0], 0.5), ([0.0, 6.0, 1.0], 0.1), ([2.0, 1.0, 0.0], 0.01)]
+EQUAL = [Call((torch.zeros(4), 0.6), view=how_many), Call((torch.zeros(5), 0.3), view=how_many)]
+
+TASK = Task(
+    name="nucleus",
+    right=[nucleus],
+    arguments=("logits", "p"),
+    requirements=(
+        Requirement(
+            "values",
+            "the likeliest tokens stay, as few as have p or more together, scaled up to a sum of 1",
+            points=2,
+            calls=rows,
+            small=logits([1.0, 3.0, 2.0], [0.0, 2.0, 1.0, 1.5], p=0.8),
+            anchor="decoding-wrong",
+        ),
+        Requirement(
+            "one",
+            "the likeliest token always stays, however likely it is",
+            points=0.5,
+            calls=draws(*(Call((torch.tensor(row), p)) for row, p in ONE)),
+            small=lambda: iter([Call((torch.tensor(row), p)) for row, p in ONE]),
+            anchor="decoding-wrong",
+        ),
+        Requirement(
+            "axes",
+            "each row of the last axis, the vocabulary, is judged by itself",
+            points=1,
+            calls=axes,
+            small=logits([[1.0, 3.0, 2.0], [4.0, 1.0, 0.0]], [[0.0, 0.0, 1.0], [3.0, 1.0, 3.0]], p=0.7),
+            anchor="decoding-wrong",
+        ),
+        Requirement(
+            "ties",
+            "no more tokens stay than are needed, even if several are equally likely",
+            points=0.5,
+            calls=draws(*EQUAL),
+            small=lambda: iter(EQUAL),
+            anchor="decoding-wrong",
+            needs="values",
+        ),
+    ),
+)

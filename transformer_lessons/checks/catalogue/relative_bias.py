@@ -1,0 +1,101 @@
+"""A bias for each distance, which goes beyond the package. Wide tables hide the clipping."""
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task
+
+
+def relative_bias(table: Tensor, queries: int, keys: int | None = None) -> Tensor:
+    """The bias of each query and key, for each head."""
+    keys = queries if keys is None else keys
+    c = table.size(1) // 2
+    i = torch.arange(keys - queries, keys)[:, None]
+    j = torch.arange(keys)
+    distance = (j - i).clamp(-c, c)
+    return table[:, c + distance]
+
+
+def sorted_heads(bias: Tensor) -> Tensor:
+    """The numbers of each head, wherever they stand."""
+    return bias.flatten(1).sort(-1).values
+
+
+def distances(draw: Draw) -> list[Call]:
+    """As many keys as queries, and a table that is wide enough."""
+    return [Call((draw.normal(3, 11), 5)), Call((draw.normal(2, 13), 4, 4)), Call((draw.normal(4, 7), 4))]
+
+
+def clipping(draw: Draw) -> list[Call]:
+    """Farther than the table; at last, with more keys than queries."""
+    given = [(draw.normal(3, 5), 7), (draw.normal(2, 3), 4), (draw.normal(4, 1), 3), (draw.normal(3, 7), 5)]
+    given.append((draw.normal(3, 5), 2, 7))
+    return [Call(args, view=sorted_heads) for args in given]
+
+
+def more_keys(draw: Draw) -> list[Call]:
+    """One query, and several."""
+    given = [(draw.normal(3, 15), 1, 5), (draw.normal(4, 15), 3, 5), (draw.normal(2, 15), 4, 7)]
+    return [Call(args) for args in given]
+
+
+def gradients(draw: Draw) -> list[Call]:
+    """An entry that is used often gets as many gradients."""
+    return [Call((draw.normal(3, 11), 5)), Call((draw.normal(2, 9), 4))]
+
+
+def small(*sizes: tuple[int, ...], columns: int = 5) -> Callable[[], Iterator[Call]]:
+    """A table of the distances themselves."""
+    c = columns // 2
+
+    def cases() -> Iterator[Call]:
+        for heads in (1, 2):
+            table = torch.arange(-c, c + 1.0) + 10 * torch.arange(heads)[:, None]
+            for size in sizes:
+                yield Call((table, *size))
+
+    return cases
+
+
+TASK = Task(
+    name="relative_bias",
+    right=[relative_bias],
+    arguments=("table", "queries", "keys"),
+    requirements=(
+        Requirement(
+            "distances",
+            "bias[h, i, j] is the entry of table[h] for the distance j − i, and distance 0 is in the middle",
+            points=2,
+            calls=distances,
+            small=small((2,), (3,)),
+            anchor="positions-distance",
+        ),
+        Requirement(
+            "clipping",
+            "distances beyond the table share its outermost columns",
+            points=1.5,
+            calls=clipping,
+            small=small((2,), (3,), columns=3),
+            anchor="positions-rotary",
+        ),
+        Requirement(
+            "more_keys",
+            "with more keys than queries, the last query stands at the last key",
+            points=1.5,
+            calls=more_keys,
+            small=small((1, 2), (2, 3), (1, 3)),
+            anchor="masks-cache",
+        ),
+        Requirement(
+            "gradients",
+            "gradients reach the table: an entry gets those of all places where it is used",
+            points=1,
+            calls=gradients,
+            small=small((1,), (2,)),
+            anchor="positions-rotary",
+            backward=True,
+        ),
+    ),
+)

@@ -1,0 +1,158 @@
+"""Rotary positions. Width 2 hides frequencies and layout; a product with x itself hides the way of turning."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from transformer_lessons.checks.definitions import Call, Draw, Remark, Requirement, Task
+
+
+def rotate(x: Tensor, positions: Tensor) -> Tensor:
+    """Beyond the package's, each sentence may have positions of its own."""
+    d_k = x.size(-1)
+    exponents = torch.arange(0, d_k, 2).double() / d_k
+    angle = positions[..., None] * 10_000.0**-exponents  # (…, length, d_k / 2)
+    if positions.dim() == 2:
+        angle = angle[:, None]  # for all heads
+    cosine, sine = angle.cos().to(x), angle.sin().to(x)
+    even, odd = x[..., 0::2], x[..., 1::2]
+    pairs = even * cosine - odd * sine, even * sine + odd * cosine
+    return torch.stack(pairs, dim=-1).flatten(-2)
+
+
+def turns(x: Tensor) -> Callable[[Tensor], Tensor]:
+    """By how much the first pair of each vector has turned, as a cosine, in whatever direction."""
+    first = x[..., :2]
+    return lambda y: (y[..., :2] * first).sum(-1) / (first * first).sum(-1)
+
+
+def pair_lengths(x: Tensor) -> Callable[[Tensor], dict[str, Any]]:
+    """Whether the entries of each pair stay among themselves."""
+    return lambda y: {
+        "the length of each pair": y.unflatten(-1, (-1, 2)).norm(dim=-1),
+        "is x itself": bool((y - x).abs().max() < 1e-3),
+    }
+
+
+def turn(draw: Draw) -> list[Call]:
+    """One pair, at the first positions."""
+    return [Call((draw.normal(*shape, 2), torch.arange(shape[-1]))) for shape in ((2, 3, 5), (1, 1, 7))]
+
+
+def pairs(draw: Draw) -> list[Call]:
+    """Several, by whatever angles."""
+    given = [(draw.normal(2, 3, 5, d), torch.arange(5) + 1) for d in (4, 6, 10)]
+    return [Call(args, view=pair_lengths(args[0])) for args in given]
+
+
+def frequencies(draw: Draw) -> list[Call]:
+    """All entries alike and results sorted, so that layouts do not matter; and one with sizes that differ."""
+    alike = [
+        Call((torch.ones(2, 3, 5, d), torch.arange(5)), view=lambda y: y.sort(-1).values) for d in (4, 6, 16)
+    ]
+    return [*alike, Call((draw.normal(2, 3, 4, 6), torch.arange(4)))]
+
+
+def positions(draw: Draw) -> list[Call]:
+    """They do not follow one another; and once there are as many vectors as heads and sentences."""
+    given = [(draw.normal(2, 3, 4, 2), torch.tensor([3, 11, 7, 20]))]
+    given += [(draw.normal(3, 3, 3, 2), torch.arange(3) + 11), (draw.normal(2, 3, 1, 2), torch.tensor([5]))]
+    return [Call(args, view=turns(args[0])) for args in given]
+
+
+def batch(draw: Draw) -> list[Call]:
+    """Of each sentence its own; and once there are as many heads as sentences."""
+    sizes = ((2, 3, 4, 2), (3, 3, 4, 2), (4, 2, 4, 2), (2, 3, 4, 6))
+    given = [(draw.normal(b, h, t, d), draw.integers(1, 29, b, t)) for b, h, t, d in sizes]
+    return [Call(args, view=turns(args[0])) for args in given]
+
+
+def gradients(draw: Draw) -> list[Call]:
+    """Of x."""
+    return [Call((draw.normal(2, 3, 5, d), torch.arange(5))) for d in (2, 6)]
+
+
+def small(*places: list, width: int = 2, heads: int = 1) -> Callable[[], Iterator[Call]]:
+    """Vectors of ones and zeros, which turn into a cosine and a sine."""
+
+    def cases() -> Iterator[Call]:
+        for given in places:
+            where = torch.tensor(given)
+            for vector in ([1.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0], [1.0, 2.0, 3.0, 4.0]):
+                shape = len(where) if where.dim() == 2 else 1, heads, where.size(-1), width
+                yield Call((torch.tensor(vector[:width]).expand(shape).clone(), where))
+
+    return cases
+
+
+TASK = Task(
+    name="rotary",
+    right=[rotate],
+    arguments=("x", "positions"),
+    requirements=(
+        Requirement(
+            "turn",
+            "one pair at position t turns by t, from its first entry towards its second",
+            points=1.5,
+            calls=turn,
+            small=small([0, 1], [1]),
+            anchor="positions-rotary",
+        ),
+        Requirement(
+            "pairs",
+            "entries 2i and 2i + 1 are the pairs, and stay where they are",
+            points=1,
+            calls=pairs,
+            small=small([1], [2], width=4),
+            anchor="costs-rotary",
+        ),
+        Requirement(
+            "frequencies",
+            "pair i turns by 10000^(−2i/d_k) per position",
+            points=1,
+            calls=frequencies,
+            small=small([1], [2], [3], width=4),
+            anchor="frequencies",
+        ),
+        Requirement(
+            "positions",
+            "each vector is turned by its own position, whatever that is",
+            points=1,
+            calls=positions,
+            small=small([1], [2], [3, 1], [0, 2]),
+            anchor="costs-rotary",
+        ),
+        Requirement(
+            "batch",
+            "positions may have the shape (batch, length), for each sentence its own",
+            points=1,
+            calls=batch,
+            small=lambda: (c for h in (1, 2, 3) for c in small([[1], [2]], [[0, 1], [1, 2]], heads=h)()),
+            anchor="costs-rotary",
+        ),
+        Requirement(
+            "gradients",
+            "gradients reach x, and the caller's x is left as it is",
+            points=0.5,
+            calls=gradients,
+            small=small([1], [0, 1]),
+            anchor="positions-rotary",
+            backward=True,
+        ),
+    ),
+    remarks=(
+        Remark(
+            "positions in the thousands have four right digits in yours; angles in float64 keep all.",
+            Call((torch.ones(1, 1, 3, 14), torch.tensor([2001, 3003, 5003]))),
+        ),
+        Remark(
+            "a bfloat16 x comes back wider, or turned by rounded angles; convert sines and cosines to its dtype.",
+            Call(
+                (torch.ones(1, 1, 2, 2).bfloat16(), torch.tensor([300, 301])),
+                view=lambda y: [str(y.dtype), y],
+            ),
+        ),
+    ),
+)

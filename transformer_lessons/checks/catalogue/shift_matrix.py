@@ -1,0 +1,74 @@
+"""The matrix that shifts the sinusoidal encoding. Width 2 hides the frequencies; the diagonal hides the signs."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from transformer_lessons.checks.definitions import Call, Remark, Requirement, Task, draws
+from transformer_lessons.encodings import frequencies, shift_matrix
+
+
+def calls(*sizes: tuple[int, int], view: Callable[[Tensor], Any] | None = None) -> list[Call]:
+    """A call for each step and width."""
+    return [Call(size, view=view) for size in sizes]
+
+
+def blocks(matrix: Tensor) -> dict[str, Any]:
+    """Whether it is a rotation of pairs, by whatever angles."""
+    pair = torch.arange(len(matrix)) // 2
+    return {
+        "M @ M.T": matrix @ matrix.T,
+        "M beside the 2 × 2 blocks on the diagonal": matrix[pair != pair[:, None]],
+        "M is the identity": bool((matrix - torch.eye(len(matrix))).abs().max() < 1e-3),
+    }
+
+
+def cosines(matrix: Tensor) -> Tensor:
+    """The diagonal, in any order."""
+    return matrix.diagonal().sort().values
+
+
+def small(*sizes: tuple[int, int]) -> Callable[[], Iterator[Call]]:
+    """Small steps and widths."""
+    return lambda: iter(calls(*sizes))
+
+
+TASK = Task(
+    name="shift_matrix",
+    right=[frequencies, shift_matrix],
+    arguments=("k", "d_model"),
+    requirements=(
+        Requirement(
+            "turn",
+            "for one pair, PE(t + k) = M_k PE(t), where PE(t) is the column (sin t, cos t)",
+            points=1,
+            calls=draws(*calls((1, 2), (2, 2), (5, 2))),
+            small=small((1, 2), (2, 2)),
+            anchor="positions-shift",
+        ),
+        Requirement(
+            "pairs",
+            "each sine turns together with its own cosine, and no other pair has a part in it",
+            points=1,
+            calls=draws(*calls((1, 4), (2, 6), (5, 10), view=blocks)),
+            small=small((1, 4), (2, 4)),
+            anchor="positions-shift",
+        ),
+        Requirement(
+            "frequencies",
+            "pair i turns by k·10000^(−2i/d_model)",
+            points=1,
+            calls=draws(*calls((1, 4), (3, 6), (2, 16), view=cosines), *calls((5, 8), view=Tensor.abs)),
+            small=small((1, 4), (2, 4), (5, 4), (1, 6)),
+            anchor="frequencies",
+        ),
+    ),
+    remarks=(
+        Remark(
+            "steps of thousands of positions have four right digits in yours; angles in float64 keep all.",
+            Call((5003, 14)),
+        ),
+    ),
+)

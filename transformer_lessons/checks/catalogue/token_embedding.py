@@ -1,0 +1,132 @@
+"""The token embedding. Directions hide the factor, rows all alike hide the look-up."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from transformer_lessons.checks.definitions import Call, Draw, Remark, Requirement, Task, draws
+from transformer_lessons.embeddings import TokenEmbedding
+
+SET = "for p in layer.parameters(): p.data = torch."
+
+
+def call(weight: Tensor, ids: Tensor, **options) -> Call:
+    """A layer with these rows."""
+    return Call((ids,), init=tuple(weight.shape), state={"weight": weight}, **options)
+
+
+def directions(vectors: Tensor) -> Tensor:
+    """Vectors of length 1."""
+    return F.normalize(vectors, dim=-1)
+
+
+def rows(draw: Draw) -> list[Call]:
+    """Their directions, whatever the factor; the last row never comes."""
+    given = [
+        (7, 5, draw.integers(0, 6, 3, 4)),
+        (8, 6, draw.integers(0, 7, 1, 2)),
+        (5, 3, torch.tensor([[0, 3]])),
+    ]
+    return [call(draw.normal(v, d), ids, view=directions) for v, d, ids in given]
+
+
+def scale(draw: Draw) -> list[Call]:
+    """All rows alike; once after another call, which may not leave anything behind."""
+    ids = draw.integers(0, 6, 3, 4)
+    alike = [draw.normal(d).repeat(7, 1) for d in (5, 6, 11)]
+    earlier = call(draw.normal(3).repeat(7, 1), ids, earlier=((ids,),))
+    return [*(call(weight, ids) for weight in alike), earlier]
+
+
+def start(*sizes: tuple[int, int]) -> list[Call]:
+    """What new layers hold: chance forbids comparing the numbers."""
+    return [Call((), init=size, method="state", view=drawn(size[1])) for size in sizes]
+
+
+def drawn(d_model: int) -> Callable[[dict[str, Tensor]], dict[str, Any]]:
+    """Mean and deviation, both times √d_model, rounded so far that chance has no say."""
+
+    def view(state: dict[str, Tensor]) -> dict[str, Any]:
+        weight = next(tensor for tensor in state.values() if tensor.dim() == 2)
+        spread = weight.std().item()
+        size = spread * d_model**0.5
+        return {
+            "weight.std() * √d_model, rounded,": round(size, 1) if size < 2 else float(f"{size:.0e}"),
+            "rows of zeros": int((weight == 0).all(-1).sum()),
+            "weight.mean() is 0, but for chance": abs(weight.mean().item()) <= 0.05 * spread,
+        }
+
+    return view
+
+
+def gradients(draw: Draw) -> list[Call]:
+    """Tokens come once, several times, or never; among them 0."""
+    ids = torch.tensor([[0, 3, 3, 1], [3, 0, 5, 2]])
+    return [call(draw.normal(7, 5), ids), call(draw.normal(6, 1), ids)]
+
+
+def small(*lists: list, width: int = 1, **options) -> Iterator[Call]:
+    """Rows 10, 20, 30; of greater width, ones."""
+    for ids in lists:
+        weight = torch.tensor([[10.0], [20.0], [30.0]]) if width == 1 else torch.ones(3, width)
+        written = "tensor([[10.], [20.], [30.]])" if width == 1 else f"ones(3, {width})"
+        yield call(weight, torch.tensor([ids]), setting=SET + written, **options)
+
+
+def small_scale() -> Iterator[Call]:
+    """Of widths whose root is whole, then others; last, at the second call."""
+    for width in (4, 9, 5):
+        yield from small([1], [0, 1], width=width)
+    yield from small([1], width=4, earlier=((torch.tensor([[1]]),),))
+
+
+TASK = Task(
+    name="token_embedding",
+    right=[TokenEmbedding],
+    arguments=("ids",),
+    roles={"weight": "weight weights w e embedding embeddings emb lut table"},
+    requirements=(
+        Requirement(
+            "rows",
+            "each id gets its own row of the weight",
+            points=1.5,
+            calls=rows,
+            small=lambda: small([1], [0, 1], [2, 0], [1, 1, 0]),
+            anchor="tokens-lookup",
+        ),
+        Requirement(
+            "scale",
+            "the rows are multiplied by √d_model",
+            points=1.5,
+            calls=scale,
+            small=small_scale,
+            anchor="tokens-scale",
+        ),
+        Requirement(
+            "start",
+            "the entries of the weight start with mean 0 and variance 1/d_model",
+            points=1,
+            calls=draws(*start((300, 64), (200, 100))),
+            small=lambda: start((300, 64)),
+            anchor="tokens-scale",
+        ),
+        Requirement(
+            "gradients",
+            "each row gets the gradients of all places of its token, added up",
+            points=1,
+            calls=gradients,
+            small=lambda: small([1], [0, 1], [1, 1, 0]),
+            anchor="tokens-lookup",
+            backward=True,
+        ),
+    ),
+    remarks=(
+        Remark(
+            "an id of −1 gives the last row in yours, without an error; F.embedding would tell.",
+            Call((torch.tensor([[-1]]),), init=(2, 1), view=lambda vectors: None),
+        ),
+    ),
+)

@@ -1,0 +1,86 @@
+"""The k likeliest tokens. Logits that all differ hide what happens to ties; one row hides the axis."""
+
+import math
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task
+
+
+def top_k(logits, k):
+    """Probabilities of the k likeliest tokens, zero for the others."""
+    best = logits.topk(min(k, logits.size(-1)), dim=-1)
+    kept = torch.full_like(logits, -math.inf).scatter(-1, best.indices, best.values)
+    return kept.softmax(-1)
+
+
+def rows(draw: Draw) -> list[Call]:
+    """One row."""
+    return [Call((3 * draw.normal(7), k)) for k in (3, 1, 5)]
+
+
+def axes(draw: Draw) -> list[Call]:
+    """Several rows, among them as many as tokens."""
+    return [Call((3 * draw.normal(*size), 2)) for size in ((4, 7), (2, 3, 5), (5, 5))]
+
+
+def how_many(probabilities: Tensor) -> dict[str, Tensor]:
+    """How many tokens stay in each row, whichever they are, and their sum."""
+    return {"the number of tokens that stay": (probabilities > 0).sum(-1), "their sum": probabilities.sum(-1)}
+
+
+def ties(draw: Draw) -> list[Call]:
+    """Several tokens as likely as the k-th."""
+    return [
+        Call((torch.tensor(x), 2), view=how_many)
+        for x in ([1.0, 1.0, 1.0, 0.0], [[2.0, 1.0, 1.0], [0.0, 0.0, 0.0]])
+    ]
+
+
+def small(*logits: list, k: int = 2, view: Callable | None = None) -> Callable[[], Iterator[Call]]:
+    """Whole numbers."""
+    return lambda: iter([Call((torch.tensor(x), k), view=view) for x in logits])
+
+
+TASK = Task(
+    name="top_k",
+    right=[top_k],
+    arguments=("logits", "k"),
+    requirements=(
+        Requirement(
+            "values",
+            "the k likeliest tokens keep their share, scaled up to a sum of 1, and all others have zero",
+            points=1,
+            calls=rows,
+            small=small([0.0, 2.0, 1.0, 3.0], [1.0, 0.0, 3.0]),
+            anchor="decoding-wrong",
+        ),
+        Requirement(
+            "axes",
+            "each row of the last axis, the vocabulary, is judged by itself",
+            points=0.5,
+            calls=axes,
+            small=small([[0.0, 2.0, 1.0], [3.0, 1.0, 4.0]], [[5.0, 2.0, 1.0], [0.0, 1.0, 2.0]], k=1),
+            anchor="decoding-wrong",
+        ),
+        Requirement(
+            "ties",
+            "never more than k tokens stay, even if several are as likely as the k-th",
+            points=0.25,
+            calls=ties,
+            small=small([1.0, 1.0, 1.0, 0.0], view=how_many),
+            anchor="decoding-wrong",
+            needs="values",
+        ),
+        Requirement(
+            "all",
+            "a k larger than the vocabulary keeps all",
+            points=0.25,
+            calls=lambda draw: [Call((draw.normal(2, 3), 5)), Call((draw.normal(3), 3))],
+            small=small([0.0, 1.0], k=3),
+            anchor="decoding-wrong",
+        ),
+    ),
+)
