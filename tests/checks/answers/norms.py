@@ -292,7 +292,7 @@ WRONG = {
         (NormalizedUnscaled, {"size"}, {"summed"}),
         (MeanOfSizes, {"size"}, set()),
         (EpsOutsideNoWeight, {"eps", "weight"}, {"eps_outside", "weight_left_out"}),
-        (Zeros, {"size", "eps", "weight", "gradients"}, set()),
+        (Zeros, {"size", "axes", "eps", "weight", "gradients"}, set()),
     ],
     "batch_norm": [
         (BiasedMoving, {"running"}, {"running_biased"}),

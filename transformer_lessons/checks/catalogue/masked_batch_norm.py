@@ -157,7 +157,7 @@ TASK = Task(
         Requirement(
             "zeros",
             "padding positions of the output are zero, in training and in evaluation",
-            points=1,
+            points=0.5,
             calls=zeros,
             small=small({}, {"training": False}),
             anchor="norms-sentences",
@@ -181,7 +181,7 @@ TASK = Task(
         Requirement(
             "gradients",
             "gradients reach real positions, weight and bias; at padding they are zero, even where it holds NaN",
-            points=1,
+            points=0.5,
             calls=gradients,
             small=lambda: [*small()(), *small(holes=True)()],
             anchor="norms-gradient",

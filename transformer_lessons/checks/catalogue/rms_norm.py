@@ -20,14 +20,19 @@ def call(x: Tensor, *, eps: float | None = None, weight: Tensor | None = None, *
 
 
 def size(draw: Draw) -> list[Call]:
-    """Entries of tens, whose mean is not zero; from one axis to four."""
-    shapes = (2, 3, 5), (3, 5), (5,), (2, 2, 3, 5), (1, 1, 5), (5, 5, 5), (4, 2)
-    return [call(10 * draw.normal(*shape) + 5) for shape in shapes]
+    """Entries of tens, whose mean is not zero."""
+    return [call(10 * draw.normal(*shape) + 5) for shape in ((3, 5), (4, 2))]
 
 
 def signs(draw: Draw, *shape: int) -> Tensor:
     """Entries of 1 and −1."""
     return draw.normal(*shape).sign()
+
+
+def axes(draw: Draw) -> list[Call]:
+    """From one axis to four; each vector has another size."""
+    shapes = (2, 3, 5), (5,), (2, 2, 3, 5), (1, 1, 5), (5, 5, 5)
+    return [call((10 + 90 * draw.uniform(*shape[:-1], 1)) * signs(draw, *shape)) for shape in shapes]
 
 
 def small_entries(draw: Draw) -> list[Call]:
@@ -84,11 +89,19 @@ TASK = Task(
     requirements=(
         Requirement(
             "size",
-            "each vector, along the last axis, is divided by the root of the mean of its squares",
+            "each vector is divided by the root of the mean of its squares",
             points=1,
             calls=size,
-            small=small(),
+            small=small((1,)),
             anchor="rms-norm",
+        ),
+        Requirement(
+            "axes",
+            "with any number of axes, only the last one is averaged over",
+            points=0.5,
+            calls=axes,
+            small=small((2,), (2, 1), (1, 2), (2, 2)),
+            anchor="norms-by-hand",
         ),
         Requirement(
             "eps",

@@ -70,7 +70,7 @@ TASK = Task(
         Requirement(
             "product",
             "the gates multiply x W_3, unit by unit, and W_2 leads back",
-            points=0.5,
+            points=1,
             calls=product,
             small=small,
             anchor="swiglu",
