@@ -47,6 +47,13 @@ ONE = [[[0.0], [4.0], [6.0]]], [[True, True, False]]
 TWO = [[[0.0], [2.0], [9.0]], [[4.0], [9.0], [9.0]]], [[True, True, False], [True, False, False]]
 
 
+BIASED = {
+    "state": new(1) | {"bias": torch.ones(1)},
+    "setting": "layer.bias.data.fill_(1.)",
+    "training": False,
+}
+
+
 def call(x: Tensor, mask: Tensor, *, training: bool = True, state: dict | None = None, **more: Any) -> Call:
     """A layer as wide as the input, by default as it is when it is new."""
     return Call((x, mask), init=(x.size(-1),), state=state or new(x.size(-1)), training=training, **more)
@@ -159,7 +166,7 @@ TASK = Task(
             "padding positions of the output are zero, in training and in evaluation",
             points=0.5,
             calls=zeros,
-            small=small({}, {"training": False}),
+            small=small({}, BIASED),
             anchor="norms-sentences",
         ),
         Requirement(
