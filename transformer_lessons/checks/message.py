@@ -68,18 +68,16 @@ class Message:
 
 
 def _marked(outcome: tuple[str, ...]) -> list[str]:
-    """The lines "should be …" and "is …", with what differs between them marked."""
-    if len(outcome) != 2:
+    """The lines of what should be and what is, with what differs between them marked."""
+    parted = [re.fullmatch(r"(.*?should be |.*?is {8})(.*)", line) for line in outcome]
+    numbers = [re.findall(r"[-\w.]+|[^-\w.]+", found[2]) for found in parted if found]
+    if len(numbers) != 2 or len(numbers[0]) != len(numbers[1]):
         return [html.escape(line) for line in outcome]
-    should, has = (re.findall(r"[-\w.]+|[^-\w.]+", line.partition(" ")[2].strip()) for line in outcome)
-    if len(should) != len(has):
-        return [html.escape(line) for line in outcome]
-    pairs = list(zip(should, has, strict=True))
-    return [
-        html.escape(line[: len(line) - len(line.partition(" ")[2].strip())])
-        + "".join(f"<mark>{html.escape(p[k])}</mark>" if p[0] != p[1] else html.escape(p[k]) for p in pairs)
-        for k, line in enumerate(outcome)
-    ]
+    lines = [html.escape(found[1]) for found in parted]
+    for pair in zip(*numbers, strict=True):
+        for n, text in enumerate(map(html.escape, pair)):
+            lines[n] += text if pair[0] == pair[1] else f"<mark>{text}</mark>"
+    return lines
 
 
 @cache
@@ -119,7 +117,7 @@ def _told(verdict: Verdict, lost: list[Requirement]) -> tuple[str, str, list[str
     """The first line, the anchor, and the sentences below the case."""
     if verdict.mistakes:
         first, *others = verdict.mistakes
-        notes = [first.looks, *(f"Besides, {m.you}. Read: {place(m.anchor)[0]}." for m in others)]
+        notes = [first.looks, *(f"Besides, {other.you}." for other in others)]
         return first.you, first.anchor, notes
     if verdict.error:
         line = f", at “{verdict.error.line}”" if verdict.error.line else ""
@@ -247,7 +245,7 @@ def values(names: tuple[str, ...], seen: Any, right: Any) -> tuple[int, tuple[st
         return SAME, ()
     if isinstance(right, list) and len(names) > 1:
         if not isinstance(seen, list) or len(seen) != len(right):
-            return 0, (f"should be {' and '.join(names)}, a tuple of {len(right)}", f"is {kind(seen)}")
+            return 0, _lines("", f"{' and '.join(names)}, a tuple of {len(right)}", kind(seen))
         found = [values((n,), s, r) for n, s, r in zip(names, seen, right, strict=False)]
         return min(found, key=lambda pair: pair[0])
     name = f"{names[0]} " if names[0] else ""
@@ -255,19 +253,24 @@ def values(names: tuple[str, ...], seen: Any, right: Any) -> tuple[int, tuple[st
         return next(f for f in (values((f"{name}{k}",), seen[k], right[k]) for k in right) if f[0] < SAME)
     if isinstance(seen, Tensor) and isinstance(right, Tensor):
         if seen.shape != right.shape and max(seen.numel(), right.numel()) > FEW_NUMBERS:
-            return 0, (f"{name}should have shape {tuple(right.shape)}", f"has {tuple(seen.shape)}")
+            return 0, _lines(name, *(f"of shape {tuple(x.shape)}" for x in (right, seen)))
         if seen.shape != right.shape:
             shown = [f"{shortened(x, 2)}, of shape {tuple(x.shape)}" for x in (right, seen)]
-            return 0, (f"{name}should be {shown[0]}", f"is {shown[1]}")
+            return 0, _lines(name, *shown)
         if seen.dtype != right.dtype and not (seen.is_floating_point() and right.is_floating_point()):
-            return 0, (f"{name}should be {right.dtype}", f"is {seen.dtype}")
+            return 0, _lines(name, right.dtype, seen.dtype)
     elif isinstance(seen, Tensor | dict) or isinstance(right, Tensor) or seen is None:
-        return 0, (f"{name}should be {shortened(right, 2)[:WIDTH]}", f"is {kind(seen)}")
+        return 0, _lines(name, shortened(right, 2)[:WIDTH], kind(seen))
     for digits in range(1, MOST_DIGITS + 1):
         should, has = shortened(right, digits), shortened(seen, digits)
         if should != has and len(should) <= WIDTH:
-            return digits, (f"{name}should be {should}", f"is {has}")
+            return digits, _lines(name, should, has)
     return SAME, ()
+
+
+def _lines(name: str, should: object, has: object) -> tuple[str, str]:
+    """One below the other."""
+    return f"{name}should be {should}", f"{name}is        {has}"
 
 
 def kind(value: Any) -> str:
