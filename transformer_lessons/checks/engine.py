@@ -163,7 +163,8 @@ def _wish(this: Exam, adapter: Adapter) -> int:
     if len(ways) < 2:
         return 0
     right = this.right(number)
-    return next((w for w in range(len(ways)) if same_value(this.look(adapter, number, w), right)), 0)
+    fitting = [w for w, links in enumerate(ways) if links] or [0]
+    return next((w for w in fitting if same_value(this.look(adapter, number, w), right)), fitting[0])
 
 
 def _fits(this: Exam, seen: list[Seen], source: str | None, order: Sequence[int] = ()) -> bool:

@@ -163,6 +163,18 @@ class ReGLU(Llama):
         return self.down_proj(F.relu(self.gate_proj(x)) * self.up_proj(x))
 
 
+class ReGLUAsWritten(AsWritten):
+    def forward(self, x):
+        return (F.relu(x @ self.W_1) * (x @ self.W_3)) @ self.W_2
+
+
+class TwoThirds(Llama):
+    """The hidden width is reduced inside, as in Llama's first code."""
+
+    def __init__(self, dim, hidden_dim):
+        super().__init__(dim, int(2 * hidden_dim / 3))
+
+
 class Softplus(Llama):
     """A slip that is on no list."""
 
@@ -190,6 +202,8 @@ WRONG = {
     ],
     "swiglu": [
         (ReGLU, {"silu"}, {"relu_gate"}),
+        (ReGLUAsWritten, {"silu"}, {"relu_gate"}),
+        (TwoThirds, {"silu", "product", "gradients"}, set()),
         (Softplus, {"silu"}, set()),
         (AddedGelu, {"silu", "product"}, {"gate_added", "gelu_gate"}),
         (Nothing, {"silu", "product", "gradients"}, set()),

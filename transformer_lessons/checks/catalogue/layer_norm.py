@@ -38,7 +38,7 @@ def centred(draw: Draw) -> list[Call]:
 
 def variance(draw: Draw) -> list[Call]:
     """With entries of tens, ε is nothing."""
-    return [call(10 * draw.normal(3, 5)), call(10 * draw.normal(4, 2))]
+    return [call(10 * draw.normal(3, 5)), call(10 * draw.normal(4, 7))]
 
 
 def halves(draw: Draw, *shape: int) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 from transformer_lessons.checks.definitions import Call, Draw, Remark, Requirement, Task
 from transformer_lessons.variants.today import SwiGLU
 
-SET = "for p in layer.parameters(): p.data = torch.eye(2) if p.dim() == 2 else torch.zeros(2)"
+SET = "for p in layer.parameters(): p.data = torch.eye(*p.shape) if p.dim() == 2 else torch.zeros(len(p))"
 SET_W_3 = "for p in layer.parameters(): p.data = torch.eye(2) * (2 if p is layer.W_3.weight else 1)"
 
 
@@ -29,7 +29,7 @@ def silu(draw: Draw) -> list[Call]:
     x[..., -1] = 1
     calls = [call(x, 2 * draw.normal(7, 5), draw.normal(5, 7), one)]
     W = draw.normal(7, 5), draw.normal(5, 7), draw.normal(7, 5)
-    return [*calls, *(call(draw.normal(*shape, 5), *W) for shape in ((2, 3), (), (4,), (2, 2, 3)))]
+    return [*calls, *(call(draw.normal(*shape, 5), *W) for shape in ((2, 3), (), (1, 4), (2, 2, 3)))]
 
 
 def product(draw: Draw) -> list[Call]:
