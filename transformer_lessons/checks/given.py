@@ -149,6 +149,11 @@ def linear(weight: Tensor, bias: Tensor) -> nn.Module:
     return made
 
 
+def embedding(weight: Tensor) -> nn.Module:
+    """An `nn.Embedding` with these rows, which learns."""
+    return nn.Embedding.from_pretrained(weight.clone(), freeze=False)
+
+
 def perceptron(weights: list[Tensor], biases: list[Tensor]) -> nn.Module:
     """Linear maps with ReLU between them."""
     layers = [layer for pair in zip(weights, biases, strict=True) for layer in (linear(*pair), nn.ReLU())]
@@ -190,6 +195,7 @@ BUILDERS: dict[str, Callable] = {
     "config": config,
     "table": table_of,
     "linear": linear,
+    "embedding": embedding,
     "plain": plain,
     "perceptron": perceptron,
     "used": used,

@@ -18,7 +18,7 @@ from torch import Tensor
 from transformer_lessons.checks.adapter import Adapter
 from transformer_lessons.checks.definitions import Call, Given, Requirement, Task
 from transformer_lessons.checks.engine import Verdict, look, meets
-from transformer_lessons.checks.observe import WEIGHTS, Seen, alike, same_value
+from transformer_lessons.checks.observe import EDITED, WEIGHTS, Seen, alike, same_value
 
 __all__ = ["Message", "place", "write"]
 
@@ -165,7 +165,11 @@ def smallest(
 def pasted(task: Task, call: Call) -> tuple[str, ...]:
     """A call as lines for a cell."""
     names = [*task.arguments, *(f"x{n}" for n in range(len(call.args) - len(task.arguments)))]
-    objects = {n: arg for n, arg in zip(names, call.args, strict=False) if isinstance(arg, Tensor | Given)}
+    objects = {
+        name: arg
+        for name, arg in zip(names, call.args, strict=False)
+        if isinstance(arg, Tensor | Given) or "tensor(" in literal(arg)
+    }
     lines = [
         f"{' = '.join(n for n, arg in group)} = {literal(group[0][1])}"
         for group in (list(found) for _, found in groupby(objects.items(), key=lambda entry: id(entry[1])))
@@ -232,11 +236,12 @@ def difference(task: Task, requirement: Requirement, seen: Seen, right: Seen) ->
         message = (seen.message.splitlines() or [""])[0][:WIDTH]
         at = f", at “{seen.line}”" if seen.line else ""
         return 0, (should, f"raises {seen.error}: {message}{at}" if seen.error else "nothing is raised")
-    if not requirement.backward:
-        return values(task.results, seen.value, right.value)
-    if seen.edited != right.edited:
+    is_of_edits = isinstance(right.value, dict) and EDITED in right.value
+    if seen.edited != right.edited and (requirement.backward or is_of_edits):
         are = "is" if len(seen.edited) == 1 else "are"
         return 0, (f"{', '.join(seen.edited)} should stay as given, but {are} changed in place",)
+    if not requirement.backward:
+        return values(task.results, seen.value, right.value)
     if bool(seen.gradients) != bool(right.gradients):
         return 0, ("gradients should flow back, but the result is cut off from its inputs",)
     names = [name for name in right.gradients if name in seen.gradients]
@@ -253,7 +258,7 @@ def values(names: tuple[str, ...], seen: Any, right: Any) -> tuple[int, tuple[st
             return 0, _lines("", f"{' and '.join(names)}, a tuple of {len(right)}", kind(seen))
         found = [values((n,), s, r) for n, s, r in zip(names, seen, right, strict=False)]
         return min(found, key=lambda pair: pair[0])
-    name = f"{names[0]} " if names[0] else ""
+    name = f"{names[0]} " if names[0] and len(names) == 1 else ""
     if isinstance(right, dict) and isinstance(seen, dict) and right.keys() == seen.keys():
         return next(f for f in (values((f"{name}{k}",), seen[k], right[k]) for k in right) if f[0] < SAME)
     if isinstance(seen, Tensor) and isinstance(right, Tensor):
@@ -267,7 +272,7 @@ def values(names: tuple[str, ...], seen: Any, right: Any) -> tuple[int, tuple[st
     elif isinstance(seen, Tensor | dict) or isinstance(right, Tensor) or seen is None:
         return 0, _lines(name, shortened(right, 2)[:WIDTH], kind(seen))
     for digits in range(1, MOST_DIGITS + 1):
-        should, has = shortened(right, digits), shortened(seen, digits)
+        should, has = (shortened(x, digits).replace("float('nan')", "nan") for x in (right, seen))
         if should != has and len(should) <= WIDTH:
             return digits, _lines(name, should, has)
     return SAME, ()

@@ -13,9 +13,10 @@ from transformer_lessons.checks.adapter import Adapter, Reply, leaves
 from transformer_lessons.checks.definitions import Call, Given, Task
 from transformer_lessons.checks.states import Link, translations
 
-__all__ = ["WEIGHTS", "Seen", "alike", "built", "observe", "same_gradients", "same_value"]
+__all__ = ["EDITED", "WEIGHTS", "Seen", "alike", "built", "observe", "same_gradients", "same_value"]
 
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 1e-1}
+EDITED = "changed in place"
 WEIGHTS = "WeightsError"  # those of the answer are none of the wanted ones
 # Which function of a library notices is chance; so is a learner's assert.
 SHAPES = dict.fromkeys(
@@ -128,14 +129,17 @@ def _failed(reply: Reply) -> Seen:
 def _seen(task: Task, call: Call, reply: Reply, weights: Sequence = ()) -> Seen:
     if reply.error:
         return _failed(reply)
+    edited = tuple(_name(task, path) for path in reply.mutated)
     value = [reply.value, *weights] if call.look else reply.value
     if call.enough:
         value = [value, {kind: reply.memory[kind] <= 1.5 * most for kind, most in call.enough.items()}]
     try:
         viewed = call.view(value) if call.view else value
+        if call.edits:
+            viewed = {EDITED: list(edited), "value": viewed if call.view else None}
     except Exception:  # not the tensors that the view expects
         viewed = {"instead": value}
-    return Seen(viewed, edited=tuple(_name(task, path) for path in reply.mutated), outputs=reply.value)
+    return Seen(viewed, edited=edited, outputs=reply.value)
 
 
 def _gradients(task: Task, call: Call, reply: Reply, own: dict, links: list[Link]) -> dict[str, Tensor]:
