@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
+from checks import answers
 from IPython.core.inputtransformer2 import TransformerManager
 from torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -645,13 +646,20 @@ def test_masters_are_left_alone_when_they_run(name, no_shape_checks):
         assert from_calls(noticing.notes, [task]) == [], task
 
 
+def right_answers(task: str) -> list:
+    """Those of other people."""
+    for found in pkgutil.iter_modules(answers.__path__):
+        if known := importlib.import_module(f"checks.answers.{found.name}").RIGHT.get(task):
+            return known
+    return importlib.import_module(f"alternates.{task}").ALTERNATES
+
+
 @pytest.mark.parametrize(
     "task", few([task for task in TAKEN if SOLVES[task]], "layer_norm", "adam_step", "label_smoothing")
 )
 def test_answers_that_are_a_librarys_are_seen_when_they_run(task, no_shape_checks):
-    module = importlib.import_module(f"alternates.{task}")
     with Noticing() as noticing:
-        assert all([checks.check(task, answer).passed for answer in module.ALTERNATES])
+        assert all([checks.check(task, answer).passed for answer in right_answers(task)])
     # A layer is seen by the function that it calls.
     calls = {"torch.nn.LayerNorm": f"{F_}layer_norm", "torch.nn.BatchNorm1d": f"{F_}batch_norm"}
     seen = {calls.get(name, name) for name in TAKEN[task] if name.startswith("torch.")}

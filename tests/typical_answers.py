@@ -359,7 +359,7 @@ class FeedForward(nn.Module):
     def forward(self, x):
         return self.W_2(self.dropout(self.W_1(x)))
 """,
-        "you left out the activation: two linear maps in a row are one linear map",
+        "you left out the activation; two linear maps in a row are one linear map",
     ),
     (
         "ps05-2-swiglu-check",
@@ -374,7 +374,7 @@ class SwiGLU(nn.Module):
     def forward(self, x):
         return self.W_2(self.dropout(torch.sigmoid(self.W_1(x)) * self.W_3(x)))
 """,
-        "you gate with the sigmoid, as in GLU",
+        "you gate with the sigmoid, as GLU does",
     ),
     (
         "ps05-3-layer-norm-check",
@@ -394,7 +394,7 @@ class LayerNorm(nn.Module):
     ),
     (
         "ps05-3-rms-norm-check",
-        "a first draft in half precision",
+        "the mean of LayerNorm",
         """
 class RMSNorm(nn.Module):
     def __init__(self, d_model, eps=1e-6):
@@ -402,9 +402,10 @@ class RMSNorm(nn.Module):
         self.weight, self.eps = nn.Parameter(torch.ones(d_model)), eps
 
     def forward(self, x):
+        x = x - x.mean(-1, keepdim=True)
         return self.weight * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps)
 """,
-        "you square in float16, which ends at 65,504",
+        "you take the mean away; that is LayerNorm",
     ),
     (
         "ps05-5-check",

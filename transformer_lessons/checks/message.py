@@ -7,7 +7,7 @@ import html
 import json
 import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from itertools import groupby
@@ -18,7 +18,7 @@ from torch import Tensor
 from transformer_lessons.checks.adapter import Adapter
 from transformer_lessons.checks.definitions import Call, Given, Requirement, Task
 from transformer_lessons.checks.engine import Verdict, look, meets
-from transformer_lessons.checks.observe import EDITED, Seen, alike, same_value
+from transformer_lessons.checks.observe import EDITED, WEIGHTS, Seen, alike, same_value
 
 __all__ = ["Message", "place", "write"]
 
@@ -122,7 +122,8 @@ def _told(verdict: Verdict, lost: list[Requirement]) -> tuple[str, str, list[str
     if verdict.error:
         line = f", at “{verdict.error.line}”" if verdict.error.line else ""
         message = (verdict.error.message.splitlines() or [""])[0][:100]
-        return f"it raises {verdict.error.error}: {message}{line}", lost[0].anchor, []
+        raised = "" if verdict.error.error == WEIGHTS else f"it raises {verdict.error.error}: "
+        return f"{raised}{message}{line}", lost[0].anchor, []
     notes = [f"It looks like this mistake: {verdict.like.you}."] if verdict.like else []
     if lost[1:]:
         more = f"; and {len(lost) - 2} more" if lost[2:] else ""
@@ -149,6 +150,8 @@ def smallest(
             if right.error in ("", "ValueError") and not meets(requirement, seen, right):
                 digits, outcome = difference(task, requirement, seen, right)
                 if digits < best[0]:
+                    if seen.error == WEIGHTS:  # that they do not fit shows where they are looked at
+                        call = replace(call, args=(), kwargs={}, earlier=(), setting="", method="state")
                     best = digits, pasted(task, call), outcome
                 if digits <= 1:
                     return best[1:]
@@ -222,6 +225,8 @@ def shortened(value: Any, digits: int) -> str:
 
 def difference(task: Task, requirement: Requirement, seen: Seen, right: Seen) -> tuple[int, tuple[str, ...]]:
     """With how many decimals it is seen, and the lines that tell what should be and what is."""
+    if seen.error == WEIGHTS:
+        return 0, (seen.message,)
     if seen.error or right.error:
         should = (
             f"{right.error} should be raised"
