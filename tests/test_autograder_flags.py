@@ -308,8 +308,8 @@ def named(flags: list[Flag]) -> list[str]:
 
 def test_right_answers_in_other_words_are_left_alone():
     found = {}
-    for answers in MODULES:
-        for task, known in answers.RIGHT.items():
+    for module in MODULES:
+        for task, known in module.RIGHT.items():
             for answer in known:
                 text = inspect.getsource(answer)
                 flags = in_source([("an-answer", text)], TASKS[assignment_of(task)], {"an-answer": [task]})
