@@ -121,13 +121,13 @@ def _told(verdict: Verdict, lost: list[Requirement]) -> tuple[str, str, list[str
         return first.you, first.anchor, notes
     if verdict.error:
         line = f", at “{verdict.error.line}”" if verdict.error.line else ""
-        message = (verdict.error.message.splitlines() or [""])[0][:100]
+        message = cut((verdict.error.message.splitlines() or [""])[0])
         raised = "" if verdict.error.error == WEIGHTS else f"it raises {verdict.error.error}: "
         return f"{raised}{message}{line}", lost[0].anchor, []
-    notes = [f"It looks like this mistake: {verdict.like.you}."] if verdict.like else []
+    notes = [f"It looks like this mistake: {verdict.like.you}. {verdict.like.looks}"] if verdict.like else []
     if lost[1:]:
-        more = f"; and {len(lost) - 2} more" if lost[2:] else ""
-        notes.append(f"After that: {lost[1].text}{more}.")
+        others = f"; also lost: {', '.join(r.name for r in lost[2:])}" if lost[2:] else ""
+        notes.append(f"After that: {lost[1].text}{others}.")
     return f"required is that {lost[0].text}", lost[0].anchor, notes
 
 
@@ -228,14 +228,12 @@ def difference(task: Task, requirement: Requirement, seen: Seen, right: Seen) ->
     if seen.error == WEIGHTS:
         return 0, (seen.message,)
     if seen.error or right.error:
-        should = (
-            f"{right.error} should be raised"
-            if right.error
-            else f"should be {shortened(right.value, 2)[:WIDTH]}"
-        )
-        message = (seen.message.splitlines() or [""])[0][:WIDTH]
+        first = right.value[0] if len(task.results) > 1 and isinstance(right.value, list) else right.value
+        wanted = f"{task.results[0]} should be ".lstrip() + cut(shortened(first, 2))
+        message = cut((seen.message.splitlines() or [""])[0])
         at = f", at “{seen.line}”" if seen.line else ""
-        return 0, (should, f"raises {seen.error}: {message}{at}" if seen.error else "nothing is raised")
+        raised = f"raises {seen.error}: {message}{at}" if seen.error else "nothing is raised"
+        return 0, (f"{right.error} should be raised" if right.error else wanted, raised)
     is_of_edits = isinstance(right.value, dict) and EDITED in right.value
     if seen.edited != right.edited and (requirement.backward or is_of_edits):
         are = "is" if len(seen.edited) == 1 else "are"
@@ -247,6 +245,11 @@ def difference(task: Task, requirement: Requirement, seen: Seen, right: Seen) ->
     names = [name for name in right.gradients if name in seen.gradients]
     found = [values((f"gradient of {name}",), seen.gradients[name], right.gradients[name]) for name in names]
     return min(found, default=(SAME, ()), key=lambda pair: pair[0])
+
+
+def cut(text: str) -> str:
+    """At most `WIDTH` characters, ending with a whole word or number."""
+    return text if len(text) <= WIDTH else text[: WIDTH - 2].rpartition(" ")[0] + " …"
 
 
 def values(names: tuple[str, ...], seen: Any, right: Any) -> tuple[int, tuple[str, ...]]:
@@ -270,7 +273,7 @@ def values(names: tuple[str, ...], seen: Any, right: Any) -> tuple[int, tuple[st
         if seen.dtype != right.dtype and not (seen.is_floating_point() and right.is_floating_point()):
             return 0, _lines(name, right.dtype, seen.dtype)
     elif isinstance(seen, Tensor | dict) or isinstance(right, Tensor) or seen is None:
-        return 0, _lines(name, shortened(right, 2)[:WIDTH], kind(seen))
+        return 0, _lines(name, cut(shortened(right, 2)), kind(seen))
     for digits in range(1, MOST_DIGITS + 1):
         should, has = (shortened(x, digits).replace("float('nan')", "nan") for x in (right, seen))
         if should != has and len(should) <= WIDTH:
