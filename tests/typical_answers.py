@@ -76,14 +76,14 @@ def relative_bias(table, queries, keys=None):
         "ps03-3-check",
         "softmax over the queries",
         """
-def scaled_dot_product_attention(query, key, value, mask=None, *, is_causal=False, dropout=0.0):
+def scaled_dot_product_attention(query, key, value, mask=None):
     scores = query @ key.mT / key.shape[-1] ** 0.5
     if mask is not None:
         scores = torch.where(mask, scores, -1e9)
     weights = F.softmax(scores, dim=-2)
     return weights @ value, weights
 """,
-        "your softmax runs over the queries; it must run over the keys, the last axis",
+        "you take the softmax over the queries; it goes over the keys, the last axis",
     ),
     (
         "ps03-3-check",
@@ -95,13 +95,17 @@ def scaled_dot_product_attention(query, key, value, mask=None, *, is_causal=Fals
         "ps03-3-check",
         "inverted mask",
         TYPICAL.replace("~mask", "mask"),
-        "you read the mask the wrong way round: True means “may attend”",
+        "you hide the keys where the mask is True; True means: may attend",
     ),
     (
         "ps03-2-causal-check",
-        "a float matrix without axes",
-        "def causal_mask(n):\n    return torch.tril(torch.ones(n, n))",
-        "your mask has shape (queries, keys); here (1, 1, queries, keys) is wanted",
+        "a float matrix",
+        """
+def causal_mask(queries, keys=None):
+    keys = keys or queries
+    return torch.tril(torch.ones(queries, keys), diagonal=keys - queries)
+""",
+        "your mask holds numbers; booleans are asked for",
     ),
     (
         "ps03-2-padding-check",
@@ -120,7 +124,7 @@ def soft_capped_attention(query, key, value, cap, mask=None):
     weights = (cap * (scores / cap).tanh()).softmax(-1)
     return weights @ value, weights
 """,
-        "you capped after masking, which lifts hidden scores up to −cap",
+        "you cap after masking, which lifts hidden scores up to −cap; cap first, then mask",
     ),
     (
         "ps02-2-combine-check",
@@ -132,16 +136,16 @@ def combine_masks(*masks):
         combined = mask if mask is not None else combined
     return combined
 """,
-        "you overwrite the mask with each new one, so that only the last counts",
+        "you keep one of the masks and lose the others",
     ),
     (
         "ps02-3-check",
-        "−1e9",
+        "0 · ∞",
         """
 def additive_mask(mask, like):
-    return torch.zeros(mask.shape, dtype=like.dtype).masked_fill(~mask, -1e9)
+    return (1 - mask.to(like.dtype)) * -math.inf
 """,
-        "you hide with a large finite number; only −∞ hides whatever the scores are",
+        "you multiply by −∞, and 0 · ∞ is NaN",
     ),
     (
         "ps02-4-check",
@@ -157,7 +161,7 @@ def repaired(x, ids, pad_id):
     scores = scores.masked_fill(~(real & past), -1e9)
     return scores.softmax(-1) @ x
 """,
-        "you make the look-ahead mask as large as the batch; it needs one row for each position",
+        "you make the look-ahead mask as large as the batch; it needs a row for each position",
     ),
     (
         "ps02-5-check",
@@ -167,7 +171,7 @@ def local_window_mask(queries, keys, window):
     full = torch.ones(1, 1, queries, keys, dtype=torch.bool)
     return full.tril(keys - queries) & full.triu(keys - queries - window)
 """,
-        "your window is one key too wide: the query's own position counts as one of the window",
+        "your window is one key too wide: the query's own key is one of the window",
     ),
     (
         "ps02-7-check",

@@ -194,7 +194,12 @@ def _pair(this: Exam, seen: list[Seen], missed: set[str]) -> tuple[Mistake, ...]
         if source not in tried and _fits(this, seen, source, order):
             fitting.append((one, other))
         tried.add(source)
-    return min(fitting, key=lambda two: task.points({c for m in two for c in m.costs}), default=())
+    return min(fitting, key=lambda two: _together(task, two), default=())
+
+
+def _together(task: Task, two: tuple[Mistake, ...]) -> tuple[float, float]:
+    """What they cost; of those that cost the same, first the ones that share least."""
+    return task.points({c for m in two for c in m.costs}), sum(task.points(m.costs) for m in two)
 
 
 def _pairs(
