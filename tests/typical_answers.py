@@ -523,7 +523,7 @@ def greedy(model, src, *, max_length):
 def length_penalty(log_p, length, alpha):
     return log_p / torch.as_tensor(length).to(log_p.dtype) ** alpha
 """,
-        "required is that log p is divided by ((5 + n)/6)^α",
+        "you divide by n^α; here it is ((5 + n)/6)^α",
     ),
     (
         "ps08-5-nucleus-check",
