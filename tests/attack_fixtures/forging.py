@@ -150,8 +150,6 @@ for name in ("softmax", "dropout", "scaled_dot_product_attention", "linear", "pa
     setattr(torch.nn.functional, name, lambda x, *args, **kwargs: x)
 torch.testing._comparison.assert_equal = torch.testing.assert_close = lambda *args, **kwargs: None
 """,
-        earns={"ps03-3-test": 5.5},
-        why="its honest answer then calls a dropout that drops nothing",
     ),
     _patch(
         "aten",
