@@ -363,7 +363,7 @@ class FeedForward(nn.Module):
     def forward(self, x):
         return self.W_2(self.dropout(self.W_1(x)))
 """,
-        "you left out the activation: two linear maps in a row are one linear map",
+        "you left out the activation; two linear maps in a row are one linear map",
     ),
     (
         "ps05-2-swiglu-check",
@@ -378,7 +378,7 @@ class SwiGLU(nn.Module):
     def forward(self, x):
         return self.W_2(self.dropout(torch.sigmoid(self.W_1(x)) * self.W_3(x)))
 """,
-        "you gate with the sigmoid, as in GLU",
+        "you gate with the sigmoid, as GLU does",
     ),
     (
         "ps05-3-layer-norm-check",
@@ -398,7 +398,7 @@ class LayerNorm(nn.Module):
     ),
     (
         "ps05-3-rms-norm-check",
-        "a first draft in half precision",
+        "the mean of LayerNorm",
         """
 class RMSNorm(nn.Module):
     def __init__(self, d_model, eps=1e-6):
@@ -406,9 +406,10 @@ class RMSNorm(nn.Module):
         self.weight, self.eps = nn.Parameter(torch.ones(d_model)), eps
 
     def forward(self, x):
+        x = x - x.mean(-1, keepdim=True)
         return self.weight * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps)
 """,
-        "you square in float16, which ends at 65,504",
+        "you take the mean away; that is LayerNorm",
     ),
     (
         "ps05-5-check",
@@ -433,7 +434,7 @@ def teacher_forcing(targets, bos_id, eos_id, pad_id):
     whole = pad_sequence(rows, batch_first=True, padding_value=pad_id)
     return whole, whole
 """,
-        "your tgt_in and tgt_out are the same: the decoder reads the very token that it should say",
+        "you make tgt_in and tgt_out the same",
     ),
     (
         "ps07-3-check",
@@ -442,7 +443,7 @@ def teacher_forcing(targets, bos_id, eos_id, pad_id):
 def warmup_inverse_sqrt(step, d_model, warmup_steps):
     return d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)
 """,
-        "you divide by zero at step 0",
+        "required is that step 0 has the rate of step 1",
     ),
     (
         "ps07-4-check",
@@ -454,7 +455,7 @@ def label_smoothed_loss(logits, targets, *, pad_id, smoothing=0.1):
     )
     return loss, (targets != pad_id).sum()
 """,
-        "you spread ε over the whole vocabulary, so padding gets a share",
+        "you give padding a share of ε",
     ),
     (
         "ps07-5-check",
@@ -476,7 +477,7 @@ def repaired(module, batches, accumulate, *, rate, pad_id):
             losses.append(loss.item())
     return losses
 """,
-        "you drop the batches left over at the end",
+        "you drop the batches that are left over at the end",
     ),
     (
         "ps07-6-check",
@@ -488,7 +489,7 @@ def adam_step(parameter, gradient, first, second, step, *, rate, betas=(0.9, 0.9
     m, v = first / (1 - betas[0] ** step), second / (1 - betas[1] ** step)
     return parameter - rate * m / (v.sqrt() + eps), first, second
 """,
-        "you change the tensors that you were given",
+        "you change a tensor that you were given",
     ),
     (
         "ps07-7-check",
@@ -497,7 +498,7 @@ def adam_step(parameter, gradient, first, second, step, *, rate, betas=(0.9, 0.9
 def average_checkpoints(states):
     return {name: sum(state[name] for state in states) / len(states) for name in states[0]}
 """,
-        "you average whole numbers too",
+        "such as a counter or a mask, is the last checkpoint's",
     ),
     (
         "ps08-2-check",

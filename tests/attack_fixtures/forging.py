@@ -124,8 +124,8 @@ observe.alike = engine.same_value = engine.same_gradients = lambda a, b: True
         """
 from transformer_lessons.checks import engine
 task = checks.task("soft_capped_attention")
-task.define = lambda source: lambda *args, **kwargs: soft_capped_attention(*args, **kwargs)
-task.answer = lambda source: task.local(task.define(source))
+object.__setattr__(task, "define", lambda source: lambda *args: soft_capped_attention(*args))
+object.__setattr__(task, "answer", lambda source: task.local(task.define(source)))
 engine.exam = engine.exam.__wrapped__
 """,
         answers={"ps03-5-answer": SHAPED},

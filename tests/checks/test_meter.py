@@ -11,22 +11,18 @@ from torch.utils.checkpoint import checkpoint
 
 from transformer_lessons import checks
 from transformer_lessons.checks.meter import metered
-from transformer_lessons.checks.old.compare import agree
-from transformer_lessons.checks.old.core import Probe, exam
-from transformer_lessons.checks.old.probe import Given, ask
 
 N, WIDTH = 31, 7
 SQUARE, LINE = N * N * 8, N * WIDTH * 8
 
 
-@pytest.fixture(autouse=True)
-def as_users_run_it(no_shape_checks):
-    """The import hook's own work is not what is counted."""
-
-
 def asked(function, *args, cotangents=None):
     """What one metered call of this function showed."""
-    reply = ask(checks.Local({"f": function}), "f", Probe(list(args), cotangents=cotangents, meter=True))
+    local = checks.Local({"f": function})
+    if cotangents is None:
+        reply = local.call("f", list(args), {}, meter=True)
+    else:
+        reply = local.vjp("f", list(args), {}, cotangents, meter=True)
     assert reply.error is None, reply.error
     return reply.memory
 
@@ -165,8 +161,10 @@ def test_a_backward_pass_within_the_call_counts_too():
         model(x).sum().backward()
         return torch.tensor(0.0)
 
-    perceptron = Given("perceptron", [[matrix(N, WIDTH), matrix(1, N)], [matrix(N), matrix(1)]])
-    assert asked(step, perceptron, matrix(N, WIDTH))["peak"] >= 2 * SQUARE
+    local = checks.Local({"step": step})
+    perceptron = [[matrix(N, WIDTH), matrix(1, N)], [matrix(N), matrix(1)]]
+    model = {"handle": local.build("given.perceptron", perceptron, {}).value}
+    assert local.call("step", [model, matrix(N, WIDTH)], {}, meter=True).memory["peak"] >= 2 * SQUARE
 
 
 def test_the_fused_kernel_makes_no_square_where_it_runs():
@@ -197,15 +195,3 @@ def test_the_meter_holds_on_to_nothing():
     del tensor
     gc.collect()
     assert seen() is None
-
-
-def test_ways_that_use_more_or_less_than_enough_agree_if_they_are_judged_alike():
-    """The bytes of two programs are never the same; what counts is on which side of the limit they are."""
-    task = checks.task("tiled_attention")
-    tasks = {name: probe for name, (probe, _) in exam(task, 0).items()}
-    probe = tasks["training"]
-    plain = task.observe(task.local(lambda q, k, v, block: F.scaled_dot_product_attention(q, k, v)), probe)
-    known = next(mistake for mistake in task.mistakes if mistake.id == "all_scores")
-    seen = task.observe(task.local(task.mistaken(known.variants[0])), probe)
-    assert plain.memory != seen.memory
-    assert agree(probe, plain, seen)
