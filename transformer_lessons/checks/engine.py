@@ -72,8 +72,8 @@ class Exam:
 
 
 def look(task: Task, adapter: Adapter, requirement: Requirement, call: Call, wish: int = 0) -> Seen:
-    """What an answer shows on a call: values, and where they are asked for, gradients."""
-    if not requirement.backward:
+    """What an answer shows on a call: values, and where they are asked for, gradients; memory, with the way back."""
+    if not requirement.backward and not call.enough:
         return observe(adapter, task, call, wish=wish)
     return observe(adapter, task, call, _cotangents(task, call), wish)
 

@@ -200,6 +200,8 @@ def literal(value: Any) -> str:
         return repr(value)
     if not value.numel():
         return f"torch.zeros{tuple(value.shape)}"
+    if value.numel() > FEW_NUMBERS and (value == value.flatten()[0]).all():
+        return f"torch.full({tuple(value.shape)}, {value.flatten()[0].item()!r})"
     usual = not value.is_floating_point() or str(value.dtype) == "torch.float32"
     return f"torch.tensor({shortened(value, 1)}{'' if usual else f', dtype={value.dtype}'})"
 
@@ -229,6 +231,8 @@ def difference(task: Task, requirement: Requirement, seen: Seen, right: Seen) ->
         message = (seen.message.splitlines() or [""])[0][:WIDTH]
         at = f", at “{seen.line}”" if seen.line else ""
         return 0, (should, f"raises {seen.error}: {message}{at}" if seen.error else "nothing is raised")
+    if seen.memory:
+        return 0, bytes_used(seen)
     if not requirement.backward:
         return values(task.results, seen.value, right.value)
     if seen.edited != right.edited:
@@ -239,6 +243,16 @@ def difference(task: Task, requirement: Requirement, seen: Seen, right: Seen) ->
     names = [name for name in right.gradients if name in seen.gradients]
     found = [values((f"gradient of {name}",), seen.gradients[name], right.gradients[name]) for name in names]
     return min(found, default=(SAME, ()), key=lambda pair: pair[0])
+
+
+def bytes_used(seen: Seen) -> tuple[str, str]:
+    """How many there should be, and how many there are."""
+    kind, (most, used) = next(iter(seen.memory.items()))
+    if used <= most:
+        return "gradients should flow back", "the result is cut off from its inputs"
+    words = {"saved": "what is kept for the backward pass", "largest": "the largest tensor made"}
+    what = words.get(kind, "all that is there at once, forwards or backwards,")
+    return f"{what} should take at most {most:,} bytes", f"takes {used:,}"
 
 
 def values(names: tuple[str, ...], seen: Any, right: Any) -> tuple[int, tuple[str, ...]]:

@@ -31,6 +31,7 @@ class Seen:
         error, message, line: of the exception, if one came instead, and the line of the answer.
         gradients: by the names of arguments and parameters; empty if nothing can be differentiated.
         edited: the arguments that were changed in place.
+        memory: where bytes are counted, those allowed and those used, if these are more.
         outputs: what came back, without view.
     """
 
@@ -40,6 +41,7 @@ class Seen:
     line: str = ""
     gradients: dict[str, Tensor] = field(default_factory=dict)
     edited: tuple[str, ...] = ()
+    memory: dict[str, tuple[int, int]] = field(default_factory=dict)
     outputs: Any = None
 
 
@@ -120,12 +122,20 @@ def _seen(task: Task, call: Call, reply: Reply, weights: Sequence = ()) -> Seen:
         return _failed(reply)
     value = [reply.value, *weights] if call.look else reply.value
     if call.enough:
-        value = [value, {kind: reply.memory[kind] <= 1.5 * most for kind, most in call.enough.items()}]
+        over = _too_much(reply, call.enough)
+        return Seen({kind: kind not in over for kind in call.enough}, memory=over, outputs=reply.value)
     try:
         viewed = call.view(value) if call.view else value
     except Exception:  # not the tensors that the view expects
         viewed = {"instead": value}
     return Seen(viewed, edited=tuple(_name(task, path) for path in reply.mutated), outputs=reply.value)
+
+
+def _too_much(reply: Reply, enough: dict[str, int]) -> dict[str, tuple[int, int]]:
+    """Bytes that are allowed and bytes that were used, where these are more; what cannot learn saves nothing."""
+    used = {kind: (3 * most // 2, reply.memory[kind]) for kind, most in enough.items()}
+    cannot_learn = "saved" in enough and not any(reply.attached)
+    return {kind: both for kind, both in used.items() if cannot_learn or both[1] > both[0]}
 
 
 def _gradients(task: Task, call: Call, reply: Reply, own: dict, links: list[Link]) -> dict[str, Tensor]:
