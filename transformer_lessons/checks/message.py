@@ -201,7 +201,9 @@ def literal(value: Any) -> str:
     if not value.numel():
         return f"torch.zeros{tuple(value.shape)}"
     if value.numel() > FEW_NUMBERS and (value == value.flatten()[0]).all():
-        return f"torch.full({tuple(value.shape)}, {value.flatten()[0].item()!r})"
+        number = value.flatten()[0].item()
+        one = isinstance(number, float) and number == 1
+        return f"torch.ones{tuple(value.shape)}" if one else f"torch.full({tuple(value.shape)}, {number!r})"
     usual = not value.is_floating_point() or str(value.dtype) == "torch.float32"
     return f"torch.tensor({shortened(value, 1)}{'' if usual else f', dtype={value.dtype}'})"
 
@@ -231,6 +233,8 @@ def difference(task: Task, requirement: Requirement, seen: Seen, right: Seen) ->
         message = (seen.message.splitlines() or [""])[0][:WIDTH]
         at = f", at “{seen.line}”" if seen.line else ""
         return 0, (should, f"raises {seen.error}: {message}{at}" if seen.error else "nothing is raised")
+    if isinstance(seen.value, dict) and seen.value.get("gradients") is False:
+        return 0, ("gradients should flow back, but the result is cut off from its inputs",)
     if seen.memory:
         return 0, bytes_used(seen)
     if not requirement.backward:
@@ -248,8 +252,6 @@ def difference(task: Task, requirement: Requirement, seen: Seen, right: Seen) ->
 def bytes_used(seen: Seen) -> tuple[str, str]:
     """How many there should be, and how many there are."""
     kind, (most, used) = next(iter(seen.memory.items()))
-    if used <= most:
-        return "gradients should flow back", "the result is cut off from its inputs"
     words = {"saved": "what is kept for the backward pass", "largest": "the largest tensor made"}
     what = words.get(kind, "all that is there at once, forwards or backwards,")
     return f"{what} should take at most {most:,} bytes", f"takes {used:,}"

@@ -122,20 +122,16 @@ def _seen(task: Task, call: Call, reply: Reply, weights: Sequence = ()) -> Seen:
         return _failed(reply)
     value = [reply.value, *weights] if call.look else reply.value
     if call.enough:
-        over = _too_much(reply, call.enough)
-        return Seen({kind: kind not in over for kind in call.enough}, memory=over, outputs=reply.value)
+        used = {kind: (3 * most // 2, reply.memory[kind]) for kind, most in call.enough.items()}
+        over = {kind: both for kind, both in used.items() if both[1] > both[0]}
+        arrive = {"gradients": any(reply.attached)} if "saved" in call.enough else {}
+        frugal = {kind: kind not in over for kind in call.enough}
+        return Seen({**arrive, **frugal}, memory=over, outputs=reply.value)
     try:
         viewed = call.view(value) if call.view else value
     except Exception:  # not the tensors that the view expects
         viewed = {"instead": value}
     return Seen(viewed, edited=tuple(_name(task, path) for path in reply.mutated), outputs=reply.value)
-
-
-def _too_much(reply: Reply, enough: dict[str, int]) -> dict[str, tuple[int, int]]:
-    """Bytes that are allowed and bytes that were used, where these are more; what cannot learn saves nothing."""
-    used = {kind: (3 * most // 2, reply.memory[kind]) for kind, most in enough.items()}
-    cannot_learn = "saved" in enough and not any(reply.attached)
-    return {kind: both for kind, both in used.items() if cannot_learn or both[1] > both[0]}
 
 
 def _gradients(task: Task, call: Call, reply: Reply, own: dict, links: list[Link]) -> dict[str, Tensor]:
