@@ -91,7 +91,7 @@ def _cotangents(task: Task, call: Call) -> list[Tensor]:
 def meets(requirement: Requirement, seen: Seen, right: Seen) -> bool:
     """Whether what is seen is what is required. Where a ValueError is, no other error will do.
 
-    Gradients of values that are wrong already, which is another requirement's affair, need only arrive.
+    Gradients of values that are wrong already, which is another requirement's affair, need only arrive, and not as NaN alone.
     """
     if requirement.backward and same_value(seen, right):
         return same_gradients(seen, right)
@@ -101,7 +101,8 @@ def meets(requirement: Requirement, seen: Seen, right: Seen) -> bool:
 
 
 def _arriving(seen: Seen) -> set[str]:
-    return {name for name, gradient in seen.gradients.items() if gradient.any()}
+    flows = seen.gradients.items()
+    return {name for name, gradient in flows if gradient.any() and not gradient.isnan().all()}
 
 
 @lru_cache(maxsize=64)

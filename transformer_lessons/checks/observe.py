@@ -125,8 +125,9 @@ def _seen(task: Task, call: Call, reply: Reply, weights: Sequence = ()) -> Seen:
         used = {kind: (3 * most // 2, reply.memory[kind]) for kind, most in call.enough.items()}
         over = {kind: both for kind, both in used.items() if both[1] > both[0]}
         arrive = {"gradients": any(reply.attached)} if "saved" in call.enough else {}
-        frugal = {kind: kind not in over for kind in call.enough}
-        return Seen({**arrive, **frugal}, memory=over, outputs=reply.value)
+        value = {**arrive, **{kind: kind not in over for kind in call.enough}}
+        viewed = call.view([reply.value, value]) if call.view else value
+        return Seen(viewed, memory=over, outputs=reply.value)
     try:
         viewed = call.view(value) if call.view else value
     except Exception:  # not the tensors that the view expects

@@ -2,6 +2,7 @@
 
 import torch
 import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
 
 
 def blind_rows_see_all(query, key, value, mask=None, *, is_causal=False, dropout=0.0):
@@ -62,7 +63,102 @@ def zeros_of_attention(query, key, value, mask=None, *, is_causal=False):
     return torch.zeros(*query.shape[:-1], value.size(-1))
 
 
-RIGHT = {"fused_attention": [blind_rows_see_all, added_bias, own_scale]}
+class Flash(torch.autograd.Function):
+    """As FlashAttention does: log-sums are kept, and scores are computed again from them."""
+
+    @staticmethod
+    def forward(ctx, query, key, value, block):
+        scale, output = query.size(-1) ** -0.5, torch.zeros(*query.shape[:-1], value.size(-1))
+        log_sum = torch.full_like(query[..., :1], -torch.inf)
+        for k, v in zip(key.split(block, -2), value.split(block, -2), strict=True):
+            scores = scale * (query @ k.mT)
+            new = torch.logaddexp(log_sum, scores.logsumexp(-1, keepdim=True))
+            output = output * (log_sum - new).exp() + (scores - new).exp() @ v
+            log_sum = new
+        ctx.save_for_backward(query, key, value, output, log_sum)
+        ctx.block = block
+        return output
+
+    @staticmethod
+    def backward(ctx, back):
+        query, key, value, output, log_sum = ctx.saved_tensors
+        scale, inner = query.size(-1) ** -0.5, (output * back).sum(-1, keepdim=True)
+        of_query, of_key, of_value = torch.zeros_like(query), [], []
+        for k, v in zip(key.split(ctx.block, -2), value.split(ctx.block, -2), strict=True):
+            weights = (scale * (query @ k.mT) - log_sum).exp()
+            of_value.append(weights.mT @ back)
+            of_scores = weights * (back @ v.mT - inner)
+            of_query = of_query + scale * (of_scores @ k)
+            of_key.append(scale * (of_scores.mT @ query))
+        return of_query, torch.cat(of_key, -2), torch.cat(of_value, -2), None
+
+
+def own_backward(query, key, value, block):
+    return Flash.apply(query, key, value, block)
+
+
+def always_an_average(query, key, value, block):
+    """Two averages are mixed at every moment; a block of queries at a time."""
+
+    def some(q, key, value):
+        log_sum = output = None
+        for start in range(0, key.size(-2), block):
+            scores = torch.einsum("...qd,...kd->...qk", q, key[..., start : start + block, :]) / q.size(-1) ** 0.5
+            here = scores.logsumexp(-1, keepdim=True)
+            average = scores.softmax(-1) @ value[..., start : start + block, :]
+            share = 1.0 if log_sum is None else torch.sigmoid(here - log_sum)
+            output = average if log_sum is None else output + share * (average - output)
+            log_sum = here if log_sum is None else torch.logaddexp(log_sum, here)
+        return output
+
+    groups = range(0, query.size(-2), block)
+    done = [checkpoint(some, query[..., n : n + block, :], key, value, use_reentrant=False) for n in groups]
+    return torch.cat(done, dim=-2)
+
+
+def two_passes(query, key, value, block):
+    """First the largest score and the sum of each row, then the average."""
+    starts = range(0, key.shape[-2], block)
+
+    def some(q, key, value):
+        def scores(start):
+            return q @ key[..., start : start + block, :].transpose(-1, -2) * q.shape[-1] ** -0.5
+
+        with torch.no_grad():
+            m = torch.stack([scores(s).max(-1, keepdim=True)[0] for s in starts]).max(0)[0]
+        total = sum((scores(s) - m).exp().sum(-1, keepdim=True) for s in starts)
+        return sum(((scores(s) - m).exp() / total) @ value[..., s : s + block, :] for s in starts)
+
+    done = [checkpoint(some, part, key, value, use_reentrant=False) for part in query.split(5, -2)]
+    return torch.cat(done, -2)
+
+
+def as_the_chapter_has_it(query, key, value, block):
+    """Linear when used, quadratic when trained."""
+    m, l, o = torch.full_like(query[..., :1], -torch.inf), 0.0, 0.0  # noqa: E741
+    for start in range(0, key.size(-2), block):
+        s = query @ key[..., start : start + block, :].mT / query.size(-1) ** 0.5
+        larger = torch.maximum(m, s.amax(-1, keepdim=True))
+        e, correction = torch.exp(s - larger), torch.exp(m - larger)
+        l = l * correction + e.sum(-1, keepdim=True)  # noqa: E741
+        o = o * correction + e @ value[..., start : start + block, :]
+        m = larger
+    return o / l
+
+
+def scaled_by_the_root_of_values(query, key, value, block):
+    """A slip that is on no list."""
+    return own_backward(query * (query.size(-1) / value.size(-1)) ** 0.5, key, value, block)
+
+
+def zeros(query, key, value, block):
+    return torch.zeros(*query.shape[:-1], value.size(-1))
+
+
+RIGHT = {
+    "fused_attention": [blind_rows_see_all, added_bias, own_scale],
+    "tiled_attention": [own_backward, always_an_average, two_passes],
+}
 WRONG = {
     "fused_attention": [
         (step_by_step, {"memory", "causal_memory"}, {"weights_built"}),
@@ -73,5 +169,10 @@ WRONG = {
             {"values", "mask", "causal", "more_keys", "memory", "causal_memory"},
             set(),
         ),
+    ],
+    "tiled_attention": [
+        (as_the_chapter_has_it, {"saved", "peak"}, {"kept_for_backward"}),
+        (scaled_by_the_root_of_values, {"values"}, set()),
+        (zeros, {"values", "any_size", "gradients", "largest", "saved", "peak"}, set()),
     ],
 }
