@@ -164,7 +164,7 @@ def smallest(
 def pasted(task: Task, call: Call) -> tuple[str, ...]:
     """A call as lines for a cell."""
     names = [*task.arguments, *(f"x{n}" for n in range(len(call.args) - len(task.arguments)))]
-    objects = {n: arg for n, arg in zip(names, call.args, strict=False) if isinstance(arg, Tensor | Given)}
+    objects = {n: arg for n, arg in zip(names, call.args, strict=False) if _is_object(arg)}
     lines = [
         f"{' = '.join(n for n, arg in group)} = {literal(group[0][1])}"
         for group in (list(found) for _, found in groupby(objects.items(), key=lambda entry: id(entry[1])))
@@ -187,6 +187,13 @@ def pasted(task: Task, call: Call) -> tuple[str, ...]:
     )
 
 
+def _is_object(value: Any) -> bool:
+    """Whether it gets a line of its own: a tensor, an object, or a list with one."""
+    return (
+        isinstance(value, Tensor | Given) or isinstance(value, list | tuple) and any(map(_is_object, value))
+    )
+
+
 def literal(value: Any) -> str:
     """A value in Python."""
     if isinstance(value, Given):
@@ -205,7 +212,8 @@ def literal(value: Any) -> str:
         one = isinstance(number, float) and number == 1
         return f"torch.ones{tuple(value.shape)}" if one else f"torch.full({tuple(value.shape)}, {number!r})"
     usual = not value.is_floating_point() or str(value.dtype) == "torch.float32"
-    return f"torch.tensor({shortened(value, 1)}{'' if usual else f', dtype={value.dtype}'})"
+    numbers = re.sub(r"(nan|inf)", r"float('\1')", shortened(value, 1))
+    return f"torch.tensor({numbers}{'' if usual else f', dtype={value.dtype}'})"
 
 
 def shortened(value: Any, digits: int) -> str:
@@ -219,7 +227,7 @@ def shortened(value: Any, digits: int) -> str:
     if isinstance(value, float) and abs(value) < 1e15:  # neither NaN nor infinity
         text = f"{value:.{digits}f}".rstrip("0")
         return "0." if text in ("-0.", "0.") else text
-    return "float('nan')" if value != value and digits == 1 else str(value)
+    return str(value)
 
 
 def difference(task: Task, requirement: Requirement, seen: Seen, right: Seen) -> tuple[int, tuple[str, ...]]:

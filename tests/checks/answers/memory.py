@@ -1,5 +1,7 @@
 """Attention and other parts that are written for their memory, and steps of training."""
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
@@ -103,7 +105,9 @@ def always_an_average(query, key, value, block):
     def some(q, key, value):
         log_sum = output = None
         for start in range(0, key.size(-2), block):
-            scores = torch.einsum("...qd,...kd->...qk", q, key[..., start : start + block, :]) / q.size(-1) ** 0.5
+            scores = (
+                torch.einsum("...qd,...kd->...qk", q, key[..., start : start + block, :]) / q.size(-1) ** 0.5
+            )
             here = scores.logsumexp(-1, keepdim=True)
             average = scores.softmax(-1) @ value[..., start : start + block, :]
             share = 1.0 if log_sum is None else torch.sigmoid(here - log_sum)
@@ -155,7 +159,53 @@ def zeros(query, key, value, block):
     return torch.zeros(*query.shape[:-1], value.size(-1))
 
 
+def by_vector(weights, gradients, scale, clean, rate, max_norm, growth):
+    """All gradients as one vector."""
+    g = torch.cat([x.reshape(-1) for x in gradients]).to(torch.float32)
+    if not math.isfinite(g.abs().sum()):
+        return list(weights), 0.5 * scale, 0
+    g = g / scale
+    g = g * torch.clamp(max_norm / g.norm().clamp(min=1e-30), max=1.0)
+    parts = g.split([w.numel() for w in weights])
+    moved = [w - rate * part.view_as(w) for w, part in zip(weights, parts, strict=True)]
+    clean += 1
+    return (moved, 2 * scale, 0) if clean >= growth else (moved, scale, clean)
+
+
+def by_optimizer(weights, gradients, scale, clean, rate, max_norm, growth):
+    parameters = [torch.nn.Parameter(w.clone()) for w in weights]
+    for parameter, g in zip(parameters, gradients, strict=True):
+        parameter.grad = g.float().div_(scale)
+    norm = torch.nn.utils.clip_grad_norm_(parameters, max_norm)
+    if not norm.isfinite():
+        return weights, scale / 2, 0
+    torch.optim.SGD(parameters, lr=rate).step()
+    clean = (clean + 1) % growth
+    return [p.detach() for p in parameters], scale * (1 if clean else 2), clean
+
+
+def broken(weights, gradients, scale, clean, rate, max_norm, growth):
+    """The program to debug: four slips."""
+    g = [x / scale for x in gradients]
+    length = torch.cat([x.flatten() for x in g]).norm().item()
+    if any(x.isnan().any() for x in g):
+        return weights, scale / 2, 0
+    factor = max_norm / length
+    moved = [w - rate * factor * x for w, x in zip(weights, g, strict=True)]
+    clean = clean + 1
+    if clean > growth:
+        return moved, scale * 2, 0
+    return moved, scale, clean
+
+
+def halved_twice(weights, gradients, scale, clean, rate, max_norm, growth):
+    """A slip that is on no list."""
+    moved, after, clean = by_vector(weights, gradients, scale, clean, rate, max_norm, growth)
+    return moved, after / 2 if after < scale else after, clean
+
+
 RIGHT = {
+    "scaled_step": [by_vector, by_optimizer],
     "fused_attention": [blind_rows_see_all, added_bias, own_scale],
     "tiled_attention": [own_backward, always_an_average, two_passes],
 }
@@ -174,5 +224,9 @@ WRONG = {
         (as_the_chapter_has_it, {"saved", "peak"}, {"kept_for_backward"}),
         (scaled_by_the_root_of_values, {"values"}, set()),
         (zeros, {"values", "any_size", "gradients", "largest", "saved", "peak"}, set()),
+    ],
+    "scaled_step": [
+        (broken, {"step", "precision", "overflow", "growth"}, set()),
+        (halved_twice, {"overflow"}, set()),
     ],
 }

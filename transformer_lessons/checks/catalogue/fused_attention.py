@@ -70,7 +70,9 @@ PADDING = torch.ones(1, 1, 1, LONG, dtype=torch.bool)
 MEMORY, CAUSAL_MEMORY = [long(), long(PADDING)], [long(is_causal=True)]
 
 
-def small(queries: int, keys: int, *masks: list, d_k: int = 1, **options: Any) -> Callable[[], Iterator[Call]]:
+def small(
+    queries: int, keys: int, *masks: list, d_k: int = 1, **options: Any
+) -> Callable[[], Iterator[Call]]:
     """Whole numbers; the values 10, 20, … tell apart what is averaged."""
 
     def cases() -> Iterator[Call]:
