@@ -72,7 +72,7 @@ class Exam:
 
 
 def look(task: Task, adapter: Adapter, requirement: Requirement, call: Call, wish: int = 0) -> Seen:
-    """What an answer shows on a call: values, and where they are asked for, gradients; memory, with the way back."""
+    """What an answer shows on a call: values, or gradients too; or bytes, forwards and backwards."""
     if not requirement.backward and not call.enough:
         return observe(adapter, task, call, wish=wish)
     return observe(adapter, task, call, _cotangents(task, call), wish)
@@ -91,7 +91,8 @@ def _cotangents(task: Task, call: Call) -> list[Tensor]:
 def meets(requirement: Requirement, seen: Seen, right: Seen) -> bool:
     """Whether what is seen is what is required. Where a ValueError is, no other error will do.
 
-    Gradients of values that are wrong already, which is another requirement's affair, need only arrive, and not as NaN alone.
+    Gradients of values that are wrong already, which is another requirement's affair, need only arrive, and be more
+    than NaN.
     """
     if requirement.backward and same_value(seen, right):
         return same_gradients(seen, right)

@@ -189,8 +189,8 @@ def pasted(task: Task, call: Call) -> tuple[str, ...]:
 
 def _is_object(value: Any) -> bool:
     """Whether it gets a line of its own: a tensor, an object, or a list with one."""
-    return (
-        isinstance(value, Tensor | Given) or isinstance(value, list | tuple) and any(map(_is_object, value))
+    return isinstance(value, Tensor | Given) or (
+        isinstance(value, list | tuple) and any(map(_is_object, value))
     )
 
 

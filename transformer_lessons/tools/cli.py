@@ -86,8 +86,12 @@ def make_parser() -> Parser:
     command = add("export-web", export_web, "write a model as a script for the live translator", model)
     to = {"type": Path, "default": "number_words.js", "metavar": "FILE.js"}
     command.add_argument("--to", **to, help="(%(default)s, as the model)")
-    command = add("symptoms", symptoms, "the mistakes that look like what you see, and where to read about them")
-    command.add_argument("word", nargs="*", metavar="WORD", help="of what you see, as in `lessons symptoms NaN`")
+    command = add(
+        "symptoms", symptoms, "the mistakes that look like what you see, and where to read about them"
+    )
+    command.add_argument(
+        "word", nargs="*", metavar="WORD", help="of what you see, as in `lessons symptoms NaN`"
+    )
     add("doctor", doctor, "say what is installed here and whether it works")
     add("oracles", oracles, "compare every component with independent implementations")
     missing = "what is missing in a notebook before it is handed in"

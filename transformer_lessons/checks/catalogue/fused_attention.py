@@ -136,7 +136,7 @@ TASK = Task(
         ),
         Requirement(
             "memory",
-            "nothing of the size of queries × keys is made or kept, with a mask of shape (batch, 1, 1, keys) neither",
+            "nothing of the size of queries × keys is made or kept, nor with a mask of shape (batch, 1, 1, keys)",
             points=0.75,
             calls=lambda draw: MEMORY,
             small=lambda: iter(MEMORY),

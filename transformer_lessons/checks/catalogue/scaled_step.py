@@ -1,4 +1,4 @@
-"""A step with a scaled loss. Whole numbers and powers of two hide what float16 rounds, where that is not asked."""
+"""A step with a scaled loss. Whole numbers and powers of two hide what float16 rounds where it is not asked."""
 
 import math
 from collections.abc import Iterator
@@ -109,8 +109,8 @@ TASK = Task(
     requirements=(
         Requirement(
             "step",
-            "the step is w − rate · g, with the gradients divided by scale, and all of them together shortened to "
-            "max_norm if they are longer",
+            "the step is w − rate · g, with gradients divided by scale, and shortened if all of them together are "
+            "longer than max_norm",
             points=1,
             calls=step,
             small=lambda: small(

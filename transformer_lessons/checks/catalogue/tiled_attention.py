@@ -67,7 +67,7 @@ def counted(queries: int, keys: int, block: int, width: int, **enough: int) -> C
     return Call((*(torch.ones(*shape) for shape in shapes), block), enough=enough)
 
 
-# Of few queries and many keys: a tile is told from whole rows, from two tiles, and from as many tiles as its width.
+# Of few queries and many keys: a tile is told from whole rows, from two tiles, and from block tiles.
 LARGEST = [
     counted(11, 67, 11, 2, largest=67 * 2 * 4),
     counted(3, 129, 29, 1, largest=129 * 4 * 4 // 3),
