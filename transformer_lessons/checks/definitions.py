@@ -53,8 +53,8 @@ class Call:
         look: numbers of the `Given` arguments whose weights are looked at afterwards: the value is then a list of
             what was returned and of these.
         enough: bytes that are enough, by "saved" (for the backward pass, which there has to be), "largest" (of a
-            tensor) or "peak", forwards and backwards: the value is, of each, whether at most half as much again was
-            used; a view sees a list of what was returned and of that.
+            tensor) or "peak", forwards and backwards: the value is, of each, whether no more than half as much
+            again was used; a view sees a list of what was returned and of that.
         view: what counts of the value, if not all of it: its shape, or whether all of it is finite.
         twin: other arguments: the value is then whether the answer, or what counts of it, is the same for them.
         setting: for the message, the line of Python that puts `state` into ``layer``.

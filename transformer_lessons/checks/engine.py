@@ -91,8 +91,8 @@ def _cotangents(task: Task, call: Call) -> list[Tensor]:
 def meets(requirement: Requirement, seen: Seen, right: Seen) -> bool:
     """Whether what is seen is what is required. Where a ValueError is, no other error will do.
 
-    Gradients of values that are wrong already, which is another requirement's affair, need only arrive, and be more
-    than NaN.
+    Gradients of values that are wrong already, which is another requirement's affair, need only arrive, and be
+    more than NaN.
     """
     if requirement.backward and same_value(seen, right):
         return same_gradients(seen, right)

@@ -109,8 +109,8 @@ TASK = Task(
     requirements=(
         Requirement(
             "step",
-            "the step is w − rate · g, with gradients divided by scale, and shortened if all of them together are "
-            "longer than max_norm",
+            "the step is w − rate · g, with gradients divided by scale, and shortened if they are longer together "
+            "than max_norm",
             points=1,
             calls=step,
             small=lambda: small(
