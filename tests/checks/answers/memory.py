@@ -204,7 +204,51 @@ def halved_twice(weights, gradients, scale, clean, rate, max_norm, growth):
     return moved, after / 2 if after < scale else after, clean
 
 
+def running_sums(hidden, weight, targets, chunk, pad_id):
+    """The largest logit and the sum of exponentials so far, as in tiled attention."""
+
+    def step(hidden, part, m, total):
+        logits = hidden @ part.T
+        larger = torch.maximum(m, logits.detach().amax(-1))
+        return larger, total * (m - larger).exp() + (logits - larger[:, None]).exp().sum(-1)
+
+    m, total = hidden.new_full(targets.shape, -torch.inf), hidden.new_zeros(targets.shape)
+    for part in weight.split(chunk):
+        m, total = checkpoint(step, hidden, part, m, total, use_reentrant=False)
+    losses = m + total.log() - (hidden * weight[targets]).sum(-1)
+    real = (targets != pad_id).to(hidden.dtype)
+    return (losses * real).sum() / real.sum().clamp(min=1)
+
+
+def only_real_tokens(hidden, weight, targets, chunk, pad_id):
+    real = targets != pad_id
+    hidden, targets = hidden[real], targets[real]
+
+    def log_sum(x, part):
+        return (x @ part.T).logsumexp(-1)
+
+    pieces = [checkpoint(log_sum, hidden, w, use_reentrant=False) for w in weight.split(chunk)]
+    total = torch.logsumexp(torch.stack(pieces), 0)
+    return (total - torch.linalg.vecdot(hidden, weight[targets])).sum() / max(len(targets), 1)
+
+
+def in_one_line(hidden, weight, targets, chunk, pad_id):
+    """0/0 where there is padding alone, and all logits at once."""
+    return F.cross_entropy(hidden @ weight.T, targets, ignore_index=pad_id)
+
+
+def targets_not_shifted(hidden, weight, targets, chunk, pad_id):
+    """A slip that is on no list: the target is looked up within each chunk."""
+    shifted = torch.where(targets == pad_id, targets, targets % chunk)
+    return only_real_tokens(hidden, weight, shifted, chunk, pad_id)
+
+
+def no_loss(hidden, weight, targets, chunk, pad_id):
+    return torch.zeros(())
+
+
 RIGHT = {
+    "chunked_cross_entropy": [running_sums, only_real_tokens],
     "scaled_step": [by_vector, by_optimizer],
     "fused_attention": [blind_rows_see_all, added_bias, own_scale],
     "tiled_attention": [own_backward, always_an_average, two_passes],
@@ -228,5 +272,10 @@ WRONG = {
     "scaled_step": [
         (broken, {"step", "precision", "overflow", "growth"}, set()),
         (halved_twice, {"overflow"}, set()),
+    ],
+    "chunked_cross_entropy": [
+        (in_one_line, {"padding", "saved", "peak"}, {"nan_without_tokens", "all_logits"}),
+        (targets_not_shifted, {"values"}, set()),
+        (no_loss, {"values", "padding", "any_size", "gradients", "saved", "peak"}, set()),
     ],
 }

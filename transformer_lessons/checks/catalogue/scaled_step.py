@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -65,19 +66,28 @@ def precision(draw: Draw) -> list[Call]:
     return [Call((zero, fine, 2.0**16, 1, 2.0**10, 1e6, 5), view=direction), moves]
 
 
+def overflown(start: list[Tensor], found: list[Tensor], scale: float, clean: int) -> Call:
+    """Whether the weights stay, and what becomes of scale and clean."""
+
+    def view(value: list) -> list:
+        return [all(map(torch.equal, value[0], start)), *value[1:]]
+
+    return Call((start, found, scale, clean, 0.5, 7.0, 5), view=view)
+
+
 def overflow(draw: Draw) -> list[Call]:
     """Infinite numbers and NaN in any tensor; and none, though their sum would be."""
     calls = []
     for tensor, place, bad in ((0, 0, math.inf), (1, -1, -math.inf), (2, 0, math.nan), (0, 3, math.inf)):
         found = whole(draw, 16.0)
         found[tensor].view(-1)[place] = bad
-        calls.append(Call((weights(draw), found, 16.0, 3, 0.5, 7.0, 5)))
+        calls.append(overflown(weights(draw), found, 16.0, 3))
     everywhere = [torch.full_like(g, math.inf) for g in whole(draw, 1.0)]
-    large = [torch.full_like(g, 6e4) for g in everywhere]
+    large = Call((weights(draw), [torch.full_like(g, 6e4) for g in everywhere], 8.0, 2, 0.5, 7.0, 5))
     return [
         *calls,
-        Call((weights(draw), everywhere, 8.0, 4, 0.5, 7.0, 5)),
-        Call((weights(draw), large, 8.0, 2, 0.5, 7.0, 5), view=lambda value: value[1:]),
+        overflown(weights(draw), everywhere, 8.0, 4),
+        replace(large, view=lambda value: value[1:]),
     ]
 
 
@@ -109,8 +119,8 @@ TASK = Task(
     requirements=(
         Requirement(
             "step",
-            "the step is w − rate · g, with gradients divided by scale, and shortened if they are longer together "
-            "than max_norm",
+            "the step is w − rate · g, with gradients divided by scale, and shortened if they are together "
+            "longer than max_norm",
             points=1,
             calls=step,
             small=lambda: small(
