@@ -155,6 +155,11 @@ def perceptron(weights: list[Tensor], biases: list[Tensor]) -> nn.Module:
     return nn.Sequential(*layers[:-1])
 
 
+def embedding(weight: Tensor) -> nn.Module:
+    """An `nn.Embedding` with this weight."""
+    return nn.Embedding.from_pretrained(weight, freeze=False)
+
+
 def used(module: nn.Module) -> nn.Module:
     """A module that still holds the gradients of an earlier step, all ones."""
     for parameter in module.parameters():
@@ -192,6 +197,7 @@ BUILDERS: dict[str, Callable] = {
     "linear": linear,
     "plain": plain,
     "perceptron": perceptron,
+    "embedding": embedding,
     "used": used,
     "counting": counting,
     "sgd": sgd,

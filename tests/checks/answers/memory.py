@@ -247,7 +247,87 @@ def no_loss(hidden, weight, targets, chunk, pad_id):
     return torch.zeros(())
 
 
+def closures(x, W1, b1, W2, b2, chunk):
+    """The weights are not arguments of what is checkpointed; batch and positions are one axis."""
+
+    def layer(part):
+        return (part @ W1.T + b1).clamp(min=0) @ W2.T + b2
+
+    flat = x.reshape(-1, x.size(-1))
+    done = [checkpoint(layer, flat[n : n + chunk], use_reentrant=False) for n in range(0, len(flat), chunk)]
+    return torch.cat(done).view(x.shape)
+
+
+def piece_by_piece(x, W1, b1, W2, b2, chunk):
+    def layer(start):
+        return F.linear(F.relu(F.linear(x[..., start : start + chunk, :], W1, b1)), W2, b2)
+
+    starts = range(0, x.size(-2), chunk)
+    return torch.cat([checkpoint(layer, start, use_reentrant=False) for start in starts], dim=-2)
+
+
+def all_at_once(x, W1, b1, W2, b2, chunk):
+    return F.linear(F.relu(F.linear(x, W1, b1)), W2, b2)
+
+
+def with_an_optimizer(model, x, targets, parts, rate):
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+    optimizer.zero_grad()
+    total, reported = targets.ne(0).sum(), 0.0
+    for piece, wanted in zip(x.tensor_split(parts), targets.tensor_split(parts), strict=True):
+        log_p = model(piece).log_softmax(-1)
+        picked = log_p.gather(-1, wanted.unsqueeze(-1)).squeeze(-1)
+        loss = -(picked * (wanted != 0)).sum() / total
+        loss.backward()
+        reported += loss.detach()
+    optimizer.step()
+    return reported
+
+
+def sums_first(model, x, targets, parts, rate):
+    """Gradients of sums; divided once, at the end."""
+    parameters = list(model.parameters())
+    sums, loss, tokens = [torch.zeros_like(p) for p in parameters], 0.0, 0
+    for piece, wanted in zip(x.chunk(parts), targets.chunk(parts), strict=True):
+        logits = model(piece).transpose(1, 2)
+        part = F.cross_entropy(logits, wanted, ignore_index=0, reduction="sum")
+        for total, g in zip(sums, torch.autograd.grad(part, parameters), strict=True):
+            total += g
+        loss, tokens = loss + part.item(), tokens + int((wanted != 0).sum())
+    with torch.no_grad():
+        for p, total in zip(parameters, sums, strict=True):
+            p.sub_(rate * total / tokens)
+    return torch.tensor(loss / tokens)
+
+
+def mean_of_means(model, x, targets, parts, rate):
+    """What most programs do: each part's mean, divided by the number of parts."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+    optimizer.zero_grad()
+    losses = []
+    for piece, wanted in zip(x.chunk(parts), targets.chunk(parts), strict=True):
+        loss = F.cross_entropy(model(piece).transpose(1, 2), wanted, ignore_index=0) / parts
+        loss.backward()
+        losses.append(loss.detach())
+    optimizer.step()
+    return sum(losses)
+
+
+def not_emptied(model, x, targets, parts, rate):
+    """And the backward pass of all parts at the end."""
+    tokens = (targets != 0).sum()
+    loss = sum(
+        F.cross_entropy(model(piece).transpose(1, 2), wanted, ignore_index=0, reduction="sum") / tokens
+        for piece, wanted in zip(x.chunk(parts), targets.chunk(parts), strict=True)
+    )
+    loss.backward()
+    torch.optim.SGD(model.parameters(), lr=rate).step()
+    return loss
+
+
 RIGHT = {
+    "accumulated_step": [with_an_optimizer, sums_first],
+    "checkpointed_feed_forward": [closures, piece_by_piece],
     "chunked_cross_entropy": [running_sums, only_real_tokens],
     "scaled_step": [by_vector, by_optimizer],
     "fused_attention": [blind_rows_see_all, added_bias, own_scale],
@@ -278,4 +358,9 @@ WRONG = {
         (targets_not_shifted, {"values"}, set()),
         (no_loss, {"values", "padding", "any_size", "gradients", "saved", "peak"}, set()),
     ],
+    "accumulated_step": [
+        (mean_of_means, {"tokens", "blank"}, set()),
+        (not_emptied, {"left_over", "memory"}, set()),
+    ],
+    "checkpointed_feed_forward": [(all_at_once, {"saved", "peak"}, {"plain"})],
 }

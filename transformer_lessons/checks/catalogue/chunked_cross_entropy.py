@@ -41,7 +41,7 @@ def values(draw: Draw) -> list[Call]:
 
 
 def padding(draw: Draw) -> list[Call]:
-    """The same loss without the padded tokens, wherever they stand; and nothing else, whatever stands for them."""
+    """The same loss without the padded tokens, wherever they stand; and a batch with no others."""
     calls = []
     for pad_id, other in ((0, 1), (3, 0)):
         hidden, weight = draw.normal(7, 5), draw.normal(11, 5)

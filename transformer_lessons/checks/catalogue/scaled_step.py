@@ -86,7 +86,7 @@ def overflow(draw: Draw) -> list[Call]:
     large = Call((weights(draw), [torch.full_like(g, 6e4) for g in everywhere], 8.0, 2, 0.5, 7.0, 5))
     return [
         *calls,
-        overflown(weights(draw), everywhere, 8.0, 4),
+        overflown(weights(draw), everywhere, 8.0, 2),
         replace(large, view=lambda value: value[1:]),
     ]
 
