@@ -35,7 +35,9 @@ class _Mixer(nn.Module):
         return torch.tensor([training, touched, all(p.requires_grad for p in self.parameters())])
 
 
-def mixer(pattern: Tensor, weight: Tensor, dropout: float, training: bool, kind: str) -> nn.Module:
+def mixer(
+    pattern: Tensor, weight: Tensor, dropout: float = 0.0, training: bool = False, kind: str = "plain"
+) -> nn.Module:
     """A model y = tanh(pattern · x · weightᵀ), whose output t depends on input s where pattern[t, s] is not 0.
 
     Args:

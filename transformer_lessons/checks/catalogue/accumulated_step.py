@@ -61,7 +61,7 @@ TASK = Task(
     name="accumulated_step",
     right=[accumulated_step],
     arguments=("model", "x", "targets", "parts", "rate"),
-    results=("loss", "weights"),
+    results=("loss", "the model's"),
     requirements=(
         Requirement(
             "step",

@@ -65,7 +65,7 @@ TASK = Task(
         ),
         Requirement(
             "peak",
-            "only chunk positions of each sentence have their hidden layer in memory at a time, in both directions",
+            "chunk positions of each sentence have their hidden layer in memory at a time, in both directions",
             points=1,
             calls=lambda draw: PEAK,
             small=lambda: iter(PEAK),
