@@ -1,7 +1,6 @@
 """Instruments: what depends on what, and tests of attention."""
 
 import torch
-import torch.nn.functional as F
 
 
 def by_jacobian(model, x):
@@ -70,7 +69,7 @@ RIGHT = {"influence": [by_jacobian, by_changing, by_backward]}
 WRONG = {
     "influence": [
         (of_sums, {"outputs", "inputs", "deaf", "model"}, set()),
-        (of_the_first_two, {"outputs", "inputs"}, set()),
+        (of_the_first_two, {"inputs"}, set()),
         (all_true, {"values", "outputs", "inputs", "faint", "deaf", "model"}, set()),
     ],
 }

@@ -1,6 +1,7 @@
 """A map of which outputs depend on which inputs, tried on models whose map is known."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -26,20 +27,19 @@ def call(pattern: Tensor, weight: Tensor, x: Tensor, **options: Any) -> Call:
     """A model y = tanh(pattern · x · weightᵀ), or another of `patients.mixer`."""
     known = {"dropout": 0.0, "training": False, "kind": "plain", **options}
     said = "".join(f", {name}={value!r}" for name, value in options.items())
-    shown = (
-        f"checks.patients.mixer({literal(pattern)}, {literal(weight)}{said})  # y = tanh(pattern x weightᵀ)"
-    )
+    is_tiny = bool(pattern.abs().max() <= 10 * FAINT)
+    entries = f"{FAINT} * {literal(pattern / FAINT)}" if is_tiny else literal(pattern)
+    shown = f"checks.patients.mixer({entries}, {literal(weight)}{said})  # y = tanh(pattern x weightᵀ)"
     model = Given("mixer", [pattern, weight, *known.values()], shown)
-    watched = {"look": (0,), "view": left} if known["dropout"] else {}
-    return Call((model, x), **watched)
+    return Call((model, x), look=(0,), view=left) if known["dropout"] else Call((model, x), view=Tensor.bool)
 
 
 def left(value: list) -> dict[str, Any]:
-    """What was found, and what became of the model."""
+    """What was found, as True and False, and what became of the model."""
     found, state = value
     training, touched, trainable = state["_extra_state"].tolist()
     return {
-        "influence": found,
+        "influence": found.bool(),
         "the number of its parts in training mode, afterwards,": training,
         "whether it holds gradients, afterwards,": bool(touched),
         "whether its parameters require gradients, afterwards,": bool(trainable),
@@ -63,7 +63,7 @@ def values(draw: Draw) -> list[Call]:
     """A causal model, others, and one with slopes below zero alone."""
     weight, x = large(draw, 2, 3).abs(), large(draw, 5, 3)
     patterns = large(draw, 5, 5).abs().tril(), some(draw), -some(draw)
-    return [call(pattern, weight, x) for pattern in patterns]
+    return [replace(call(pattern, weight, x), view=None) for pattern in patterns]
 
 
 def outputs(draw: Draw) -> list[Call]:
@@ -74,7 +74,7 @@ def outputs(draw: Draw) -> list[Call]:
         call(some(draw), weight * first, x),
         call(some(draw), weight * last, x),
         call(some(draw), weight, torch.zeros(5, 4)),
-        call(some(draw), torch.eye(1, 4), x, kind="mirrored"),
+        call(some(draw), weight[:1], x, kind="mirrored"),
     ]
 
 
@@ -127,7 +127,7 @@ TASK = Task(
             "entry [t, s] is True where the output at t depends on the input at s, and False elsewhere",
             points=1,
             calls=values,
-            small=lambda: iter([*small(ONE), *hearing_others()]),
+            small=lambda: (replace(given, view=None) for given in (*small(ONE), *hearing_others())),
             anchor="clinic-questions",
         ),
         Requirement(
