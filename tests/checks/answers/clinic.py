@@ -1,6 +1,7 @@
 """Instruments: what depends on what, and tests of attention."""
 
 import torch
+import torch.nn.functional as F
 
 
 def by_jacobian(model, x):
@@ -65,11 +66,100 @@ def all_true(model, x):
     return torch.ones(len(x), len(x), dtype=torch.bool)
 
 
-RIGHT = {"influence": [by_jacobian, by_changing, by_backward]}
+def in_steps(attention):
+    """Several small tests, one after another."""
+    return all(holds(question, attention) for question in (right_values, hidden, numbers))
+
+
+def holds(question, attention):
+    try:
+        return bool(question(attention))
+    except BaseException:
+        return False
+
+
+def right_values(attention):
+    query, key, value = (torch.randn(2, n, d, requires_grad=True) for n, d in ((2, 3), (5, 3), (5, 7)))
+    weights = (query @ key.transpose(1, 2) / 3**0.5).softmax(-1)
+    output, found = attention(query, key, value)
+    _, (through,) = (torch.autograd.grad((y**3).sum(), query, retain_graph=True) for y in (found, output))
+    return (
+        torch.allclose(output, weights @ value, atol=1e-5)
+        and torch.allclose(found, weights)
+        and through.any()
+    )
+
+
+def hidden(attention):
+    query, key, value = (torch.randn(2, n, 5) for n in (3, 4, 4))
+    mask = torch.tensor([[1, 0, 1, 1], [0, 1, 0, 0], [1, 1, 0, 1]]) > 0
+    output, weights = attention(query, key, value, mask)
+    sums = torch.allclose(weights.sum(-1), torch.ones(2, 3))
+    return sums and not weights[:, ~mask].any() and torch.allclose(output, weights @ value, atol=1e-5)
+
+
+def numbers(attention):
+    query, key, value = (torch.randn(2, n, 5) for n in (3, 4, 4))
+    nothing = torch.zeros(3, 4).bool()
+    calls = (1e4 * query, key, value), (query, key, value, nothing)
+    return all(y.isfinite().all() for args in calls for y in attention(*args))
+
+
+def with_the_kernel(attention):
+    """PyTorch's kernel as the oracle of outputs; the weights must reproduce them."""
+    mask = torch.rand(5, 7) > 0.4
+    mask[:, 0], mask[:, 1] = True, False
+    try:
+        for some in (None, mask):
+            inputs = [torch.randn(2, n, d, requires_grad=True) for n, d in ((5, 3), (7, 3), (7, 11))]
+            output, weights = attention(*inputs, some)
+            torch.testing.assert_close(output, F.scaled_dot_product_attention(*inputs, some))
+            torch.testing.assert_close(weights @ inputs[2], output)
+            torch.testing.assert_close(weights.sum(-1), torch.ones(2, 5))
+            torch.autograd.grad(output.sum(), inputs, retain_graph=True)
+            torch.autograd.grad(weights.square().sum(), inputs[:2])
+        return bool(numbers(attention))
+    except Exception:
+        return False
+
+
+def by_the_shapes(attention):
+    try:
+        output, weights = attention(*(torch.randn(2, n, 5) for n in (3, 4, 4)))
+        return output.shape == (2, 3, 5) and weights.shape == (2, 3, 4)
+    except Exception:
+        return False
+
+
+def without_gradients(attention):
+    """Two known slips."""
+    return holds(right_outputs, attention) and holds(hidden, attention) and holds(numbers, attention)
+
+
+def right_outputs(attention):
+    query, key, value = (torch.randn(2, n, d) for n, d in ((2, 3), (5, 3), (5, 7)))
+    output, weights = attention(query, key, value)
+    torch.testing.assert_close(output, F.scaled_dot_product_attention(query, key, value))
+    return torch.allclose(weights.sum(-1), torch.ones(2, 2))
+
+
+def always(attention):
+    return True
+
+
+RIGHT = {
+    "influence": [by_jacobian, by_changing, by_backward],
+    "attention_test": [in_steps, with_the_kernel],
+}
 WRONG = {
     "influence": [
         (of_sums, {"outputs", "inputs", "deaf", "model"}, set()),
         (of_the_first_two, {"inputs"}, set()),
         (all_true, {"values", "outputs", "inputs", "faint", "deaf", "model"}, set()),
+    ],
+    "attention_test": [
+        (by_the_shapes, {"formula", "mask", "weights", "gradients", "numbers"}, {"shapes_only"}),
+        (without_gradients, {"gradients"}, {"gradients_overlooked"}),
+        (always, {"formula", "mask", "weights", "gradients", "numbers", "crashes"}, {"always_true"}),
     ],
 }
