@@ -191,7 +191,7 @@ def _pair(this: Exam, seen: list[Seen], missed: set[str]) -> tuple[Mistake, ...]
     for one, other, source in _pairs(task, likely):
         if time.perf_counter() > end:
             break
-        if source not in tried and _fits(this, seen, source):
+        if source not in tried and _is_python(source) and _fits(this, seen, source):
             fitting.append((one, other))
         tried.add(source)
     return min(fitting, key=lambda two: task.points({c for m in two for c in m.costs}), default=())
@@ -204,6 +204,15 @@ def _pairs(task: Task, likely: list[Mistake]) -> Iterator[tuple[Mistake, Mistake
             for source in {changed(task.source, a, b), changed(task.source, b, a)} - {None}:
                 if one is not other:
                     yield one, other, source
+
+
+def _is_python(source: str) -> bool:
+    """Two changes may be made in lines that do not go together."""
+    try:
+        compile(source, "<pair>", "exec")
+    except SyntaxError:
+        return False
+    return True
 
 
 def _agreement(this: Exam, seen: list[Seen], mistake: Mistake) -> tuple[int, float]:

@@ -359,8 +359,8 @@ WRONG = {
         (no_loss, {"values", "padding", "any_size", "gradients", "saved", "peak"}, set()),
     ],
     "accumulated_step": [
-        (mean_of_means, {"tokens", "blank"}, set()),
-        (not_emptied, {"left_over", "memory"}, set()),
+        (mean_of_means, {"tokens", "blank"}, {"mean_of_means"}),
+        (not_emptied, {"left_over", "memory"}, {"gradients_not_emptied", "one_backward_for_all"}),
     ],
     "checkpointed_feed_forward": [(all_at_once, {"saved", "peak"}, {"plain"})],
 }
