@@ -72,7 +72,8 @@ test-colab:  ## in Colab's image: install as the setup cell does there, then the
 
 # Cut, it goes on where it was as long as no file changed, and leaves out what passed (see tests/passes.py).
 test-full: setup lint  ## the long tests too: all seeds and mutants (hours; goes on where it was cut; anew: FRESH=1)
-	$(TEST) --full $(if $(FRESH),--fresh)
+	@$(if $(FRESH),rm -rf .pytest_cache/full)
+	$(TEST) --full
 
 notebooks: setup  ## execute all notebooks and store their outputs, normalised
 	$(RUN) -m book.notebooks

@@ -2,7 +2,8 @@
 
 import torch
 
-from transformer_lessons.model import Transformer, TransformerConfig
+from transformer_lessons.config import TransformerConfig
+from transformer_lessons.model import Transformer
 
 
 def numbered(n):
@@ -22,8 +23,8 @@ def three_tokens(loss):
 
 
 def a_decoder_layer(layer):
-    settings = {"d_model": 15, "num_heads": 3, "d_ff": 7, "dropout": 0.0, "norm_first": False}
-    return layer(settings)(torch.ones(2, 11, 15), torch.ones(2, 7, 15))
+    config = TransformerConfig(7, 7, d_model=15, num_heads=3, d_ff=7, dropout=0.0)
+    return layer(config)(torch.ones(2, 11, 15), torch.ones(2, 7, 15))
 
 
 def an_epoch(train):

@@ -3,11 +3,7 @@
 import transformer_lessons  # before torch: it settles how torch's threads wait
 
 # isort: split
-import hashlib
-import os
 import pkgutil
-import subprocess
-from collections import defaultdict
 
 import jaxtyping
 import pytest
@@ -21,7 +17,6 @@ jaxtyping.install_import_hook([f"transformer_lessons.{room}" for room in ROOMS],
 
 
 pytest_plugins = ["passes"]  # what passed in a full run that was cut is not run again
-SAMPLE = "CHECKS_SAMPLE"  # this variable draws the cases of another commit again
 
 
 def pytest_addoption(parser):
@@ -32,10 +27,6 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "full: too long for every commit; runs in `make test-full`")
     config.addinivalue_line("markers", "nbgrader: runs nbgrader, whose warnings are not ours to heed")
     config.addinivalue_line("markers", "isolated: runs learners' code in its box, where one can be made")
-    config.addinivalue_line(
-        "markers", "sampled(n, by): n cases, of all or for each value of `by`, drawn anew at each commit"
-    )
-    os.environ.setdefault(SAMPLE, commit(config.rootpath))  # which xdist's workers inherit
     # The same examples at every run: a test that fails for some inputs fails always, or never.
     for name, examples in (("every commit", 25), ("full", 500)):
         settings.register_profile(name, max_examples=examples, derandomize=True, deadline=None)
@@ -47,8 +38,8 @@ def pytest_configure(config):
 OTHERS = ("Deprecation", "Future", "Resource", "sqlalchemy.exc.SA", "pytest.PytestUnraisableException")
 OF_NBGRADER = pytest.mark.filterwarnings(*(f"ignore::{name}Warning" for name in OTHERS))
 
-# In `make test-full`, of what depends on when something is killed or on what is drawn; otherwise the first.
-SERIES = {"repetition": range(50), "every_seed": range(1, 100)}
+# In `make test-full`, of what depends on when something is killed; otherwise the first.
+SERIES = {"repetition": range(50)}
 
 
 def pytest_generate_tests(metafunc):
@@ -64,41 +55,13 @@ def no_isolation() -> str | None:
 
 
 def pytest_collection_modifyitems(config, items):
-    is_full = config.getoption("--full")
-    groups = defaultdict(list)
     for item in items:
         if "isolated" in item.keywords and (problem := no_isolation()):
             item.add_marker(pytest.mark.skip(reason=f"NOT TRIED, there is no isolation here: {problem}"))
         if "nbgrader" in item.keywords:
             item.add_marker(OF_NBGRADER)
-        if is_full:
-            continue
-        if "full" in item.keywords:
+        if "full" in item.keywords and not config.getoption("--full"):
             item.add_marker(pytest.mark.skip(reason="runs in `make test-full`"))
-        elif (mark := item.get_closest_marker("sampled")) and item.nodeid not in config.args:
-            stratum = item.callspec.params.get(mark.kwargs.get("by"))
-            groups[item.function, stratum, mark.args[0]].append(item)
-    left_out = {item for (*_, n), group in groups.items() for item in sorted(group, key=lot)[n:]}
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item not in left_out]
-
-
-def commit(root) -> str:
-    """The commit that is tested, shortened; a word where git has nothing to say."""
-    try:
-        git = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True)
-    except OSError:
-        return "none"
-    return git.stdout[:10] or "none"
-
-
-def lot(item) -> bytes:
-    return hashlib.sha256(f"{os.environ[SAMPLE]} {item.nodeid}".encode()).digest()
-
-
-def pytest_terminal_summary(terminalreporter, config):
-    if not config.getoption("--full"):
-        terminalreporter.write_line(f"The same sample again: {SAMPLE}={os.environ[SAMPLE]}")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -15,17 +15,12 @@ import pytest
 FOLDER = Path(".pytest_cache") / "full"
 
 
-def pytest_addoption(parser):
-    parser.addoption(
-        "--fresh", action="store_true", help="with --full: also run what passed on the same files"
-    )
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config):
     if config.getoption("--full") and (state := fingerprint(config.rootpath)):
+        record = config.rootpath / FOLDER / f"{state}.txt"
         config.pluginmanager.register(
-            Passes(config, config.rootpath / FOLDER / f"{state}.txt"), "passes of --full"
+            Passes(record, getattr(config, "workerinput", None)), "passes of --full"
         )
 
 
@@ -43,54 +38,41 @@ def fingerprint(root: Path) -> str:
     return state.hexdigest()[:16]
 
 
-class Passes:
-    """Reads the record once, for all workers; the one process that hears of all adds to it, line by line."""
+def is_cell(nodeid: str) -> bool:
+    return nodeid.split("::")[0].endswith(".ipynb")
 
-    def __init__(self, config, record: Path):
-        self.record, self.is_worker = record, hasattr(config, "workerinput")
-        if self.is_worker:
-            self.before = set(config.workerinput["passes"])
+
+class Passes:
+    """The process that hears of all tests reads the record and adds to it; workers are given what it read.
+
+    So a worker that replaces another selects the same tests.
+    """
+
+    def __init__(self, record: Path, given: dict | None):
+        self.record, self.is_worker, self.unsound = record, given is not None, set()
+        if given:
+            self.before = given["passes"]
         else:
-            self.before = set() if config.getoption("--fresh") else read(record)
-            self.now, self.unsound = set(), set()
-            record.parent.mkdir(parents=True, exist_ok=True)
-            self.file = record.open("a" if self.before else "w", encoding="utf-8")
+            self.before = set(record.read_text(encoding="utf-8").splitlines()) if record.exists() else set()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node):
-        node.workerinput["passes"] = sorted(
-            self.before
-        )  # a worker that replaces another must select the same
-
-    def pytest_sessionstart(self, session):
-        terminal = session.config.pluginmanager.get_plugin("terminalreporter")
-        if self.before and terminal and not self.is_worker:
-            terminal.write_line(
-                f"{len(self.before)} tests passed on these very files before, and are left out"
-                f" (anew: make test-full FRESH=1). Record: {self.record}"
-            )
+        node.workerinput["passes"] = self.before
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config, items):
-        def is_cell(item):
-            return item.nodeid.split("::")[0].endswith(".ipynb")
-
-        unfinished = {i.path for i in items if is_cell(i) and i.nodeid not in self.before}
-        done = [item for item in items if item.nodeid in self.before and item.path not in unfinished]
-        if done:
-            left_out = set(done)
-            config.hook.pytest_deselected(items=done)
-            items[:] = [item for item in items if item not in left_out]
+        unfinished = {i.path for i in items if is_cell(i.nodeid) and i.nodeid not in self.before}
+        done = {i for i in items if i.nodeid in self.before and i.path not in unfinished}
+        config.hook.pytest_deselected(items=list(done))
+        items[:] = [item for item in items if item not in done]
 
     def pytest_runtest_logreport(self, report):
-        if self.is_worker:
-            return
         if report.outcome != "passed":
             self.unsound.add(report.nodeid)
-        elif report.when == "teardown" and report.nodeid not in self.unsound:
-            self.now.add(report.nodeid)
-            self.file.write(f"{report.nodeid}\n")
-            self.file.flush()
+        elif report.when == "teardown" and report.nodeid not in self.unsound and not self.is_worker:
+            self.record.parent.mkdir(parents=True, exist_ok=True)
+            with self.record.open("a", encoding="utf-8") as file:
+                file.write(f"{report.nodeid}\n")
 
     def pytest_sessionfinish(self, session, exitstatus):
         if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and self.before:
@@ -98,14 +80,6 @@ class Passes:
 
     def pytest_terminal_summary(self, terminalreporter):
         terminalreporter.write_line(
-            f"{len(self.now)} tests passed now, {len(self.before - self.now)} before. Record: {self.record}"
+            f"{len(self.before)} tests passed on these very files before, and are left out"
+            f" (anew: make test-full FRESH=1). Record: {self.record}"
         )
-
-    def pytest_unconfigure(self):
-        if not self.is_worker:
-            self.file.close()
-
-
-def read(record: Path) -> set[str]:
-    """The tests that a record names; a line that a run was cut in does not count."""
-    return set(record.read_text(encoding="utf-8").split("\n")[:-1]) if record.exists() else set()

@@ -340,8 +340,7 @@ def test_what_the_checks_said_is_kept_by_requirement(run):
     ]
     assert parts[0][-1] or parts[1][-1]
     assert not all(part[-1] for part in parts)
-    sentences = {r.id: r.sentence for r in checks.task("padding_mask").requirements}
-    assert test["result"]["parts"][0]["sentence"] == sentences["values"]
+    assert test["result"]["parts"][0]["sentence"] == checks.sentences("padding_mask")["values"]
 
 
 def test_random_numbers_of_the_tests_cannot_be_known(run):

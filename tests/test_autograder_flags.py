@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import inspect
 import json
 import pkgutil
 import re
@@ -22,6 +23,7 @@ from exercises.autograder.flags.known import CHECKS, ORDINARY, PACKAGE, WATCHED,
 from exercises.autograder.flags.names import PRELUDE
 from exercises.autograder.flags.text import units_of, without_magics
 from exercises.autograder.result import Flag
+from tests.checks.answers import MODULES
 from tests.typical_answers import WRONG
 from transformer_lessons import checks
 
@@ -95,7 +97,7 @@ PACKAGED = [
     "from transformer_lessons.checks import task",
     "import transformer_lessons\nmine = transformer_lessons.masks.causal_mask",
     "def f(x):\n    if x:\n        from transformer_lessons.norms import LayerNorm\n    return x",
-    "mine = checks.task('layer_norm').reference",
+    "mine = checks.task('layer_norm').right",
     "from transformer_lessons import checks as c\nc.task('layer_norm')",
     "getattr(checks, 'ta' + 'sk')('layer_norm')",
     "getattr(checks, name)('layer_norm')",
@@ -109,7 +111,7 @@ PACKAGED = [
     "__import__(name)",
     "import sys\nsys.modules['transformer_lessons.norms'].LayerNorm",
     "exec('from transformer_lessons.norms import LayerNorm')",
-    "LayerNorm = found.mistaken({})",
+    "LayerNorm = found.define(text)",
     ",checks.task layer_norm",
     "%time from transformer_lessons.norms import LayerNorm",
     ">>> from transformer_lessons.norms import LayerNorm",
@@ -295,28 +297,18 @@ def test_the_assignments_are_left_alone(folder, name):
 
 # Of the right answers in other words, those that are a library's or the package's own.
 ATTENTION = "torch.nn.functional.scaled_dot_product_attention"
-GUARDED = f"{CHECKS}.guarded"
 TAKEN = {
-    "adam_step": ["torch.optim.Adam"],
-    "batch_norm": ["torch.nn.BatchNorm1d", "torch.nn.functional.batch_norm"],
-    "beam": [GUARDED, f"{GUARDED}.beam"],
-    "bleu": ["sacrebleu"],
-    "decoder_layer": [f"{GUARDED}.DecoderLayer", f"{GUARDED}.TransformerConfig"],
-    "encoder_layer": [f"{GUARDED}.EncoderLayer", f"{GUARDED}.TransformerConfig"],
-    "greedy": [GUARDED, f"{GUARDED}.greedy"],
-    "label_smoothing": ["torch.nn.functional.cross_entropy"],
-    "layer_norm": ["torch.nn.LayerNorm", "torch.nn.functional.layer_norm"],
-    "masked_batch_norm": ["torch.nn.BatchNorm1d", "torch.nn.functional.batch_norm"],
-    "masked_self_attention": [ATTENTION],
-    "multi_head": [f"{GUARDED}.MultiHeadAttention"],
-    "rms_norm": ["torch.nn.functional.rms_norm"],
-    "rotary": [f"{GUARDED}.RotaryEncoding", f"{GUARDED}.shift_matrix"],
-    "scaled_dot_product_attention": [ATTENTION],
-    "transformer": [
-        f"{GUARDED}.{name}"
-        for name in "DecoderLayer EncoderLayer SinusoidalEncoding TokenEmbedding TransformerConfig".split()
-    ],
+    "BatchNormOfTorch": ["torch.nn.BatchNorm1d"],
+    "Flat": ["transformer_lessons.model.Transformer"],
+    "LayerNormByFunction": ["torch.nn.functional.layer_norm"],
+    "LayerNormOfTorch": ["torch.nn.LayerNorm"],
+    "OnRows": ["torch.nn.BatchNorm1d"],
+    "RMSNormByFunction": ["torch.nn.functional.rms_norm"],
+    "RMSNormOfTorch": ["torch.nn.RMSNorm"],
+    "with_cross_entropy": ["torch.nn.functional.cross_entropy"],
+    "with_torchs_optimiser": ["torch.optim.Adam"],
 }
+LAYERS = {"BatchNorm1d": "batch_norm", "LayerNorm": "layer_norm", "RMSNorm": "rms_norm"}
 
 
 def named(flags: list[Flag]) -> list[str]:
@@ -324,11 +316,15 @@ def named(flags: list[Flag]) -> list[str]:
     return [flag.text.split()[1].strip(",") for flag in flags]
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.glob("tests/alternates/[a-z]*.py")), ids=lambda path: path.stem)
-def test_right_answers_in_other_words_are_left_alone(path):
-    tasks = TASKS[assignment_of(path.stem)]
-    flags = in_source([("an-answer", path.read_text(encoding="utf-8"))], tasks, {"an-answer": [path.stem]})
-    assert sorted(named(flags)) == TAKEN.get(path.stem, [])
+def test_right_answers_in_other_words_are_left_alone():
+    found = {}
+    for module in MODULES:
+        for task, known in module.RIGHT.items():
+            for answer in known:
+                text = inspect.getsource(answer)
+                flags = in_source([("an-answer", text)], TASKS[assignment_of(task)], {"an-answer": [task]})
+                found[answer.__name__] = sorted(named(flags))
+    assert {name: taken for name, taken in found.items() if taken} == TAKEN
 
 
 def test_typical_mistakes_are_left_alone():
@@ -660,18 +656,21 @@ def test_masters_are_left_alone_when_they_run(name, no_shape_checks):
         assert from_calls(noticing.notes, [task]) == [], task
 
 
-@pytest.mark.parametrize(
-    "task", few([task for task in TAKEN if SOLVES[task]], "layer_norm", "adam_step", "label_smoothing")
-)
-def test_answers_that_are_a_librarys_are_seen_when_they_run(task, no_shape_checks):
-    module = importlib.import_module(f"alternates.{task}")
+def a_librarys() -> list:
+    """Right answers that are a library's: task and answer."""
+    everything = [(task, answer) for m in MODULES for task, known in m.RIGHT.items() for answer in known]
+    return [(t, a) for t, a in everything if any("torch." in name for name in TAKEN.get(a.__name__, []))]
+
+
+@pytest.mark.parametrize(("task", "answer"), a_librarys())
+def test_answers_that_are_a_librarys_are_seen_when_they_run(task, answer, no_shape_checks):
     with Noticing() as noticing:
-        assert all([checks.check(task, answer).passed for answer in module.ALTERNATES])
+        assert checks.check(task, answer).passed
     # A layer is seen by the function that it calls.
-    calls = {"torch.nn.LayerNorm": f"{F_}layer_norm", "torch.nn.BatchNorm1d": f"{F_}batch_norm"}
-    seen = {calls.get(name, name) for name in TAKEN[task] if name.startswith("torch.")}
+    layers = {f"torch.nn.{layer}": f"{F_}{name}" for layer, name in LAYERS.items()}
+    (taken,) = TAKEN[answer.__name__]
     assert from_calls(noticing.notes, [task]) == [
-        Flag("library", f"When it ran: {sentence(name, [task])}") for name in sorted(seen)
+        Flag("library", f"When it ran: {sentence(layers.get(taken, taken), [task])}")
     ]
 
 

@@ -17,7 +17,6 @@ from torch.distributed.run import get_args_parser
 
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.tools import cli, costs
-from transformer_lessons.trainer.config import TrainingConfig
 from transformer_lessons.trainer.tasks import TASKS
 
 ROOT = Path(__file__).parents[1]
@@ -48,16 +47,6 @@ def test_torchruns_that_meet_share_no_store_with_their_processes():
         assert "\nexport TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1\n" in "\n" + block.partition("torchrun")[0]
 
 
-def test_the_options_that_are_named_are_torchruns():
-    known = get_args_parser()._option_string_actions
-    ours = {"--shard", "--no-shard", "--resume", "--resume-or-start"}
-    options = set(re.findall(r"`(--[\w-]+)", PAGE))
-    assert options >= ours | {"--node-rank", "--max-restarts", "--standalone"}
-    assert options - ours - set(known) == set()
-    assert "static rendezvous" in known["--node-rank"].help
-    assert known["--node-rank"].default == 0
-
-
 def test_memory_is_sixteen_bytes_a_parameter():
     big = TransformerConfig.big()
     models = [TransformerConfig.base(), big]
@@ -79,6 +68,27 @@ def test_memory_is_sixteen_bytes_a_parameter():
         )
 
 
+def test_the_page_about_wmt14_predicts_as_the_cost_model_does():
+    page = (ROOT / "book" / "wmt14.md").read_text(encoding="utf-8")
+    models, shape = (TransformerConfig.base(), TransformerConfig.big()), costs.BatchShape(125, 25, 25)
+    for name in ("T4", "A100", "H100", "H200"):
+        hours = [
+            steps * 8 * costs.training_seconds(model, shape, costs.CARDS[name], utilisation=share) / 3600
+            for model, steps in zip(models, (100_000, 300_000), strict=True)
+            for share in (0.3, 0.1)
+        ]
+        assert f"| {name} | " + " | ".join(f"{hour:.1f}" for hour in hours) + " |" in page
+    for parts in (1, 4, 8):
+        part, how = (
+            costs.BatchShape(1_000 // parts, 25, 25),
+            [{"recompute": again} for again in (False, True)],
+        )
+        peaks = [
+            costs.training_memory(model, part, "bfloat16", **each).peak for model in models for each in how
+        ]
+        assert f"| {parts} | " + " | ".join(f"{peak / 1e9:.1f}" for peak in peaks) + " |" in page
+
+
 def test_encoding_beforehand_is_what_a_run_does(monkeypatch):
     (line,) = (line for line in LINES if line.startswith("python -c "))
     wmt14, asked = TASKS["wmt14"], []
@@ -86,7 +96,6 @@ def test_encoding_beforehand_is_what_a_run_does(monkeypatch):
     monkeypatch.setattr(type(wmt14), "pairs", lambda self, *given: asked.append(given))
     exec(shlex.split(line)[2], {})
     assert asked == [(3, 5, wmt14.training)]
-    assert isinstance(wmt14.training, TrainingConfig)
 
 
 # ---- The Slurm script
@@ -152,15 +161,12 @@ def test_the_slurm_script_survives_a_death_on_one_machine(job, tmp_path, capsys,
             while not metrics.exists() or len(metrics.read_text().splitlines()) < 13:
                 assert process.poll() is None, process.stderr.read()
                 time.sleep(0.05)
-            machine = psutil.Process(int((tmp_path / "machine-2.pid").read_text()))
-            (victim,) = machine.children()
+            (victim,) = psutil.Process(int((tmp_path / "machine-2.pid").read_text())).children()
             victim.kill()
             said, complaints = process.communicate(timeout=120)
         finally:
-            for left in (
-                psutil.Process(process.pid).children(recursive=True) if process.poll() is None else ()
-            ):
-                left.kill()
+            if process.poll() is None:
+                _ = [left.kill() for left in psutil.Process(process.pid).children(recursive=True)]
     assert process.returncode == 0, complaints
     assert "exitcode: -9" in complaints
     assert said.count("exact match on") == 1
@@ -175,5 +181,4 @@ def test_the_slurm_script_survives_a_death_on_one_machine(job, tmp_path, capsys,
 def test_what_slurm_reads_comes_before_the_first_command():
     comments = [line for line in SCRIPT.splitlines() if line.startswith("#SBATCH ")]
     assert SCRIPT.splitlines()[1 : len(comments) + 1] == comments
-    assert all(re.fullmatch(r"#SBATCH --[a-z-]+=[\w:@%.-]+", line) for line in comments)
     assert subprocess.run(["bash", "-n"], input=SCRIPT, text=True, check=False).returncode == 0

@@ -1,6 +1,5 @@
 """Models and runs on disk: whole or not at all, back as they were, and running nobody's code."""
 
-import json
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,10 +10,8 @@ from test_trainer import SMALL, new_trainer, small_batches, small_model
 from transformer_lessons import records
 from transformer_lessons.data import number_words
 from transformer_lessons.data.files import read_json, replacing, write_json
-from transformer_lessons.data.subwords import Subwords
 from transformer_lessons.trainer import Trainer, average_checkpoints, snapshots
 from transformer_lessons.trainer.checkpoints import TOKENISER, load_model, save_model
-from transformer_lessons.trainer.resuming import discard, found
 
 
 @pytest.fixture
@@ -39,15 +36,6 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["config.json"]
 
 
-def test_a_reader_of_the_old_file_keeps_it_whole(tmp_path):
-    path = tmp_path / "config.json"
-    write_json(path, {"a": 1})
-    with path.open() as reader:  # opened before, read after: renaming leaves it alone, rewriting would not
-        write_json(path, {"a": 2})
-        assert json.load(reader) == {"a": 1}
-    assert read_json(path) == {"a": 2}
-
-
 # ---- Models
 
 
@@ -60,13 +48,8 @@ def test_a_model_comes_back_with_its_tied_weights(saved):
         assert torch.equal(a, b), name
     assert loaded.output.weight is loaded.target_embedding.token.weight
     assert (source.tokens, target.tokens) == tuple(v.tokens for v in number_words.vocabularies())
-
-
-def test_its_files_can_be_read_by_people_and_by_others(saved):
-    text = (saved[0] / "config.json").read_text()
-    assert '"dreißig"' in text  # not an escape sequence
-    assert text.startswith('{\n  "')  # a line for each entry
-    assert all(path.stat().st_mode & 0o777 == 0o644 for path in saved[0].iterdir())
+    assert '"dreißig"' in (directory / "config.json").read_text()  # not an escape sequence
+    assert all(path.stat().st_mode & 0o777 == 0o644 for path in directory.iterdir())
 
 
 def test_a_folder_forgets_another_models_encoding(saved):
@@ -74,11 +57,6 @@ def test_a_folder_forgets_another_models_encoding(saved):
     (directory / TOKENISER).write_text("{}")
     save_model(directory, model, *number_words.vocabularies(), task="number-words")
     assert not (directory / TOKENISER).exists()
-    one, other = (Subwords.train(["ein Hund"], 300) for _ in "ab")
-    with pytest.raises(
-        ValueError, match="target: expected the encoding that is also the source's, got another"
-    ):
-        save_model(directory, model, one, other)
 
 
 def test_an_old_config_has_names_that_are_gone(saved):
@@ -101,10 +79,9 @@ def test_broken_folders_are_refused(saved):
         write_json(directory / "config.json", {**config, "model": {**config["model"], **odd}})
         with pytest.raises(ValueError, match="model: expected config and weights that fit"):
             load_model(directory)
-    for text, expected in (("{", "JSON, got "), ("[]", "a JSON object, got list"), (b"\xff", "JSON, got ")):
-        (directory / "config.json").write_bytes(text if isinstance(text, bytes) else text.encode())
-        with pytest.raises(ValueError, match=rf"config\.json: expected {expected}"):
-            load_model(directory)
+    (directory / "config.json").write_text("{")
+    with pytest.raises(ValueError, match=r"config\.json: expected JSON, got "):
+        load_model(directory)
     write_json(directory / "config.json", config)
     (directory / "weights.safetensors").write_bytes(b"half a file")
     with pytest.raises(ValueError, match="model: expected config and weights that fit"):
@@ -150,7 +127,7 @@ def stepped(directory: Path, **sizes) -> Trainer:
 REFUSED = r"^resume: expected a checkpoint of this model, got .*checkpoint\.pt: .*(layers\.|norm)"
 
 
-@pytest.mark.parametrize("sizes", [{"d_ff": 19}, {"num_encoder_layers": 2}, {"norm_first": True}])
+@pytest.mark.parametrize("sizes", [{"d_ff": 19}, {"num_encoder_layers": 2}])
 def test_a_checkpoint_of_another_model_is_refused(tmp_path, sizes):
     stepped(tmp_path).save()
     with pytest.raises(ValueError, match=REFUSED):
@@ -160,23 +137,18 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path, sizes):
         stepped(tmp_path).restore()
 
 
-@pytest.mark.parametrize("content", [None, b"", b"this was never a checkpoint", "list", "code", "half"])
+@pytest.mark.parametrize("content", ["nothing", "never a checkpoint", "code", "half"])
 def test_what_is_no_checkpoint_is_refused_and_runs_nothing(tmp_path, content):
     trainer, path = stepped(tmp_path), tmp_path / "checkpoint.pt"
     trainer.save()
-    if content in ("list", "code"):
-        torch.save(
-            [torch.zeros(2)] if content == "list" else {"model": Malicious(tmp_path / "written")}, path
-        )
+    if content == "nothing":
+        path.unlink()
+    elif content == "code":
+        torch.save({"model": Malicious(tmp_path / "written")}, path)
     else:
-        path.write_bytes(path.read_bytes()[:5000] if content == "half" else content or b"")
-    if content is None:
-        discard(tmp_path)
-        assert found(tmp_path) is None
+        path.write_bytes(path.read_bytes()[:5000] if content == "half" else content.encode())
     with pytest.raises(ValueError, match=r"^resume: expected a checkpoint.*checkpoint\.pt"):
         trainer.restore()
-    with pytest.raises(ValueError, match=r"^paths: expected a checkpoint, got .*checkpoint\.pt$"):
-        average_checkpoints([path])
     assert not (tmp_path / "written").exists()
 
 
@@ -200,19 +172,6 @@ def test_snapshots_are_the_latest_weights_and_their_mean_is_a_model(tmp_path):
         assert torch.equal(tensor, states[-1][name])
 
 
-def test_the_average_keeps_counters_and_dtypes_and_refuses_what_differs(tmp_path):
-    for number in (1, 2):
-        state = {"count": torch.tensor(number), "x": torch.tensor([number, 4.0], dtype=torch.bfloat16)}
-        torch.save(state, tmp_path / f"{number}.pt")
-    mean = average_checkpoints([tmp_path / "1.pt", tmp_path / "2.pt"])
-    assert (mean["count"].item(), mean["x"].dtype, mean["x"].tolist()) == (2, torch.bfloat16, [1.5, 4.0])
-    torch.save({**state, "x": torch.zeros(3)}, tmp_path / "three.pt")
-    torch.save({"x": state["x"]}, tmp_path / "other.pt")
-    torch.save({**state, "step": 3}, tmp_path / "mixed.pt")
+def test_of_nothing_there_is_no_mean(tmp_path):
     with pytest.raises(ValueError, match="paths: expected one checkpoint or more, got none"):
-        average_checkpoints([])
-    for name in ("three", "other"):
-        with pytest.raises(ValueError, match=f"paths: expected checkpoints of one model, .*{name}.pt is of"):
-            average_checkpoints([tmp_path / "1.pt", tmp_path / f"{name}.pt"])
-    with pytest.raises(ValueError, match=r"paths: expected a checkpoint, got .*mixed\.pt"):
-        average_checkpoints([tmp_path / "mixed.pt"])
+        average_checkpoints(snapshots(tmp_path))

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -31,7 +30,6 @@ from transformer_lessons.data.batches import TokenBatches
 from transformer_lessons.data.packing import PackedBatches
 from transformer_lessons.model import Transformer, TransformerConfig
 from transformer_lessons.trainer import Trainer, TrainingConfig, distributed
-from transformer_lessons.trainer.resuming import found
 
 torch.set_num_threads(1)
 pairs = number_words.pairs(number_words.training_numbers(307, 0))
@@ -59,14 +57,14 @@ def new_trainer(folder, batches, shard=False, precision="float32"):
 
 def train(folder, steps, **how):
     trainer = new_trainer(folder, **how)
-    if found(folder):
+    if (folder := Path(folder)) and (folder / "checkpoint.pt").exists():
         trainer.restore()
     while trainer.step < steps:
         trainer.history.append(trainer.train_step())
     trainer.save()
     state = trainer.optimizer.state
     moments = [[values[name] for values in state.values()] for name in ("exp_avg", "exp_avg_sq")]
-    weights = sum(distributed.gather(p).double().sum().item() for p in trainer.model.parameters())
+    weights = sum(distributed.full_tensor(p).double().sum().item() for p in trainer.model.parameters())
     here = [held(state), held(p.grad for p in state), *map(held, moments)]
     return {"losses": [record["loss"] for record in trainer.history], "held": here, "weights": weights}
 
@@ -84,7 +82,7 @@ def overflow(folder, **how):
     scale, trainer.scaler.unscale_ = trainer.scaler.get_scale(), spoiled
     norm = trainer.train_step()["gradient_norm"]
     pairs = zip(before, trainer.model.parameters())
-    same = [torch.equal(distributed.gather(a), distributed.gather(b)) for a, b in pairs]
+    same = [torch.equal(distributed.full_tensor(a), distributed.full_tensor(b)) for a, b in pairs]
     return {"norm": norm, "same": all(same), "scales": scale / trainer.scaler.get_scale()}
 
 
@@ -136,11 +134,8 @@ def ends(tmp_path_factory) -> list[list[dict]]:
     """What each process said at its end, by stage and rank, and where its files are; all of it in one start."""
     parent = tmp_path_factory.mktemp("runs")
     given = json.dumps([{**stage, "folder": str(parent / stage["folder"])} for stage in STAGES])
-    command, how = (
-        [sys.executable, "-c", SCRIPT, given],
-        {"capture_output": True, "text": True, "timeout": 500},
-    )
-    done = subprocess.run(command, check=False, env=ENVIRONMENT, **how)
+    how = {"capture_output": True, "text": True, "timeout": 500, "env": ENVIRONMENT}
+    done = subprocess.run([sys.executable, "-c", SCRIPT, given], check=False, **how)
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     said = [[lines.pop(0) for _ in range(stage["processes"])] for stage in STAGES]
@@ -192,31 +187,13 @@ def test_the_command_is_stopped_and_one_process_goes_on_by_the_same_words(tmp_pa
     """Ctrl-C to all leaves a checkpoint of the last step; a death ends all, and leaves the one before."""
     sizes = {"d_model": 16, "num_heads": 2, "d_ff": 8, "num_encoder_layers": 1, "num_decoder_layers": 1}
     training = {"training_pairs": 999, "checkpoint_every": 5, "steps": 60, "warmup_steps": 5}
-    (tmp_path / "small.json").write_text(
-        json.dumps({"model": {**sizes, "dropout": 0.0}, "training": training})
-    )
-    words = [
-        "train",
-        "--device",
-        "cpu",
-        "--config",
-        str(tmp_path / "small.json"),
-        "--shard",
-        "--resume-or-start",
-    ]
+    settings = {"model": {**sizes, "dropout": 0.0}, "training": training}
+    (tmp_path / "small.json").write_text(json.dumps(settings))
+    words = f"train --device cpu --config {tmp_path / 'small.json'} --shard --resume-or-start".split()
     here = [*words, "--output", str(tmp_path / "run")]
-    launcher = [
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node",
-        "2",
-        "-m",
-        "transformer_lessons",
-    ]
-    with subprocess.Popen(
-        [sys.executable, *launcher, *here], env=ENVIRONMENT, stderr=subprocess.PIPE, text=True
-    ) as process:
+    launcher = "-m torch.distributed.run --standalone --nproc-per-node 2 -m transformer_lessons".split()
+    given = {"env": ENVIRONMENT, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, *launcher, *here], **given) as process:
         while len(losses(tmp_path / "run")) < 7:
             assert process.poll() is None, process.stderr.read()
             time.sleep(0.02)
@@ -239,59 +216,30 @@ def test_the_command_is_stopped_and_one_process_goes_on_by_the_same_words(tmp_pa
     assert losses(tmp_path / "run") == pytest.approx(losses(tmp_path / "alone"), rel=1e-3)
 
 
-class Two:
-    """Stands for torch.distributed in the second of two processes; notes what is asked of it."""
-
-    def __init__(self):
-        self.asked, self.rank = [], 1
-
-    def is_initialized(self) -> bool:
-        return True
-
-    def get_rank(self) -> int:
-        return self.rank
-
-    def get_world_size(self) -> int:
-        return 2
-
-    def init_process_group(self, backend: str):
-        self.asked.append(backend)
-
-    def destroy_process_group(self):
-        self.asked.append("left")
-
-    def all_reduce(self, tensor: torch.Tensor):
-        tensor *= 2
-
-
 @pytest.fixture
 def two(monkeypatch):
-    """This process is the second of two on a machine with two GPUs."""
-    group = Two()
-    monkeypatch.setattr(distributed, "dist", group)
+    """This process is the second of two on a machine with two GPUs; gives what is asked of torch."""
+    asked = []
+    monkeypatch.setattr(distributed, "rank", lambda: 1)
+    monkeypatch.setattr(distributed, "world_size", lambda: 2)
+    monkeypatch.setattr(distributed.dist, "all_reduce", lambda tensor: tensor.mul_(2))
+    monkeypatch.setattr(distributed.dist, "init_process_group", asked.append)
+    monkeypatch.setattr(distributed.dist, "destroy_process_group", lambda: asked.append("left"))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr(torch.cuda, "set_device", lambda device: group.asked.append(device))
+    monkeypatch.setattr(torch.cuda, "set_device", asked.append)
     for name, value in {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}.items():
         monkeypatch.setenv(name, value)
-    return group
+    return asked
 
 
 def test_every_process_has_its_own_gpu(two, monkeypatch):
     with distributed.process_group(torch.device("cuda")) as device:
-        assert device == torch.device("cuda", 1)
-        assert two.asked == [device, "nccl"]
-    assert two.asked[2:] == ["left"]
+        assert two == [device, "nccl"] == [torch.device("cuda", 1), "nccl"]
+    assert two[2:] == ["left"]
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    message = "nproc-per-node: expected at most 1, the GPUs here, got 2 or more"
+    message = "nproc-per-node: expected at most 1, the GPUs here, got more"
     with pytest.raises(ValueError, match=message), distributed.process_group(torch.device("cuda")):
         pass
-
-
-def test_half_of_what_torchrun_says_is_not_torchrun(two, monkeypatch):
-    monkeypatch.delenv("WORLD_SIZE")
-    with distributed.process_group(torch.device("cuda")) as device:
-        assert device == torch.device("cuda")
-    assert two.asked == []
 
 
 class Copy(torch.nn.Module):
@@ -299,17 +247,11 @@ class Copy(torch.nn.Module):
 
     def __init__(self, module: torch.nn.Module):
         super().__init__()
-        self.module, self.crosses, self.crossed = module, True, []
+        self.module, self.crossed = module, []
 
     def forward(self, batch):
-        self.crossed.append((len(batch.src), self.crosses))
+        self.crossed.append((len(batch.src), self.require_backward_grad_sync))
         return self.module(batch)
-
-    @contextmanager
-    def no_sync(self):
-        self.crosses = False
-        yield
-        self.crosses = True
 
 
 def test_of_two_copies_the_second(two, monkeypatch, tmp_path, capsys):
@@ -323,10 +265,9 @@ def test_of_two_copies_the_second(two, monkeypatch, tmp_path, capsys):
     assert capsys.readouterr() == ("", "")
     assert list(tmp_path.iterdir()) == []
     seeds = set()
-    for two.rank in (1, 2, 63, 64):
+    for rank in (1, 2, 63, 64):
+        monkeypatch.setattr(distributed, "rank", lambda rank=rank: rank)
         for trainer.step in range(2, 256, 64):
             trainer.run()
             seeds.add(torch.initial_seed())
     assert len(seeds) == 4 * 4
-    with pytest.raises(ValueError, match=r"^batch: expected 2 rows or more, one a process, got 1$"):
-        distributed.own_parts(type(batches[0])(*(ids[:1] for ids in batches[0])), 1)

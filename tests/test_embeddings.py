@@ -1,28 +1,14 @@
-"""Embeddings against F.embedding, and the variances that the scaling is for."""
+"""Embeddings by the formula, and the variances that the scaling is for."""
 
 import math
 
 import pytest
 import torch
 import torch.nn.functional as F
-from compare import DTYPES, assert_same_module
 from conftest import assert_close
-from torch import nn
 
 from transformer_lessons.embeddings import TokenEmbedding, TransformerEmbedding
 from transformer_lessons.encodings import LearnedEncoding, SinusoidalEncoding, sinusoidal
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_token_embedding_is_scaled_lookup(dtype):
-    ids = torch.tensor([[3, 0, 3], [10, 3, 7]])  # 3 comes three times: its gradients add up
-    assert_same_module(
-        TokenEmbedding(11, 7).to(dtype),
-        nn.Embedding(11, 7, dtype=dtype),
-        dict,
-        lambda ours: ours(ids),
-        lambda theirs: theirs(ids) * math.sqrt(7),
-    )
 
 
 def test_unit_variance_on_both_sides():
@@ -35,26 +21,14 @@ def test_unit_variance_on_both_sides():
     assert logits.var().item() == pytest.approx(1, abs=0.08)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("offset", [0, 2])
-def test_token_plus_position(offset, dtype):
-    embedding = TransformerEmbedding(11, 7, position=LearnedEncoding(7, 13)).to(dtype)
-    ids = torch.randint(11, (2, 5))
-    token, table = embedding.token.weight, embedding.position.table
-    expected = F.embedding(ids, token) * math.sqrt(7) + table[offset : offset + 5]
-    actual, cotangent = embedding(ids, offset), torch.randn_like(expected)
-    assert_close(actual, expected)
-    for a, b in zip(
-        torch.autograd.grad(actual, [token, table], cotangent),
-        torch.autograd.grad(expected, [token, table], cotangent),
-        strict=True,
-    ):
-        assert_close(a, b)
-
-
-def test_without_position_order_is_invisible():
-    embedding, ids = TransformerEmbedding(11, 7), torch.randint(11, (2, 5))
-    assert torch.equal(embedding(ids.flip(1)), embedding(ids).flip(1))
+@pytest.mark.parametrize("options", [{}, {"offset": 2}])
+def test_token_plus_position(options):
+    embedding, ids = TransformerEmbedding(11, 7, position=LearnedEncoding(7, 13)), torch.randint(11, (2, 5))
+    first = options.get("offset", 0)
+    expected = F.embedding(ids, embedding.token.weight) * math.sqrt(7)
+    assert_close(embedding(ids, **options), expected + embedding.position.table[first : first + 5])
+    embedding.position = None
+    assert_close(embedding(ids), expected)
 
 
 def test_dropout_comes_after_the_positions_and_only_in_training():

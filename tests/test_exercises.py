@@ -282,12 +282,8 @@ def test_the_syllabus_is_in_sync():
     assert syllabus.PAGE.read_text(encoding="utf-8") == syllabus.page(), "run `python -m book.syllabus`"
 
 
-SLOW = ("ps06-4", "ps07-5", "ps08-4")  # each of their defects is looked for in many ways before it has a name
-
-
 @pytest.mark.parametrize(
-    ("cell", "task", "both", "run"),
-    [pytest.param(*case, id=case[0], marks=[pytest.mark.full] * (case[0] in SLOW)) for case in BROKEN],
+    ("cell", "task", "both", "run"), [pytest.param(*case, id=case[0]) for case in BROKEN]
 )
 def test_the_broken_program_breaks_where_it_is_said(no_shape_checks, cell, task, both, run):
     """It runs; each of its defects is one, and the other lines are right."""

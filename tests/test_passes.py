@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).parent
 CONFTEST = """
 import pytest
 
@@ -38,22 +37,25 @@ from pathlib import Path
 
 import pytest
 
+HERE = Path(__file__).parent
+
 
 @pytest.fixture
 def left_behind():
     yield
-    assert (Path(__file__).parent / "good").exists()
+    assert (HERE / "good").exists()
 
 
 def test_one(): pass
-@pytest.mark.parametrize("n", range(3))
-def test_two(n): assert n < 2 or (Path(__file__).parent / "good").exists()
+def test_two(): assert (HERE / "good").exists()
 def test_three(left_behind): pass
 @pytest.mark.skip
 def test_four(): pass
 def test_last():
-    if (Path(__file__).parent / "cut").exists(): os._exit(9)
+    if (HERE / "cut").exists(): os._exit(9)
 """
+CELLS = ["first", "second"]
+TESTED = ["test_last", "test_one", "test_three", "test_two"]
 
 
 @pytest.fixture
@@ -71,68 +73,33 @@ def run(project, *options):
     """The tests' names that a run reports as passed, and all that it printed."""
     line = [sys.executable, "-m", "pytest", "-p", "xdist", "-v", "--full", *options]
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    env |= {
-        "PYTHONPATH": str(HERE),
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-    }  # other plugins take seconds to load
+    env |= {"PYTHONPATH": str(Path(__file__).parent)}
+    env |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # other plugins take seconds to load
     done = subprocess.run(line, cwd=project, capture_output=True, text=True, env=env, check=False)
     words = [line.split() for line in done.stdout.splitlines() if "PASSED" in line]
     return sorted(next(word for word in line if "::" in word).split("::")[1] for line in words), done
 
 
-CELLS = ["first", "second"]
-TESTED = ["test_last", "test_one", "test_three", "test_two[0]", "test_two[1]", "test_two[2]"]
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("workers", [(), ("--numprocesses=2", "--dist=loadfile")], ids=["alone", "workers"])
-def test_passes_are_left_out_until_a_file_changes(project, workers):
-    assert run(project, *workers)[0] == [*CELLS, *TESTED]
-    passed, again = run(project, *workers)
-    assert passed == []
-    assert "8 tests passed on these very files before, and are left out" in again.stdout
-    assert "0 tests passed now, 8 before. Record: " in again.stdout
-    assert again.returncode == 0
-    assert run(project, *workers, "--fresh")[0] == [*CELLS, *TESTED]
-    (project / "README").write_text("another word")
-    passed, anew = run(project, *workers)
-    assert passed == [*CELLS, *TESTED]
-    assert "left out" not in anew.stdout
-    (project / "new.py").touch()  # which git does not know yet
-    assert run(project, *workers)[0] == [*CELLS, *TESTED]
-
-
 def test_what_failed_runs_again_and_half_a_notebook_runs_whole(project):
     (project / "good").unlink()
-    # A test whose fixture fails afterwards has passed, as pytest sees it; here it has not.
-    passed, _ = run(project)
-    assert passed == ["first", "test_last", "test_one", "test_three", "test_two[0]", "test_two[1]"]
+    run(project)
     (project / "good").touch()
-    assert run(project)[0] == [*CELLS, "test_three", "test_two[2]"]
-    assert run(project)[0] == []
+    assert run(project)[0] == [*CELLS, *TESTED[2:]]
 
 
 @pytest.mark.full
-def test_a_run_that_is_killed_leaves_its_passes(project):
+@pytest.mark.parametrize("workers", [(), ("--numprocesses=1",)], ids=["alone", "workers"])
+def test_a_run_that_is_cut_goes_on_until_a_file_changes(project, workers):
     (project / "cut").touch()
-    _, killed = run(project)
-    assert killed.returncode == 9
+    _, cut = run(project, *workers)
+    assert "Different tests were collected" not in cut.stdout  # by a worker that replaces another
     (project / "cut").unlink()
-    assert run(project)[0] == ["test_last"]
-
-
-@pytest.mark.full
-def test_all_workers_select_the_same_when_one_is_replaced(project):
-    (project / "cut").touch()
-    _, crashed = run(project, "--numprocesses=1")
-    assert "Different tests were collected" not in crashed.stdout
-    (project / "cut").unlink()
-    assert run(project, "--numprocesses=1")[0] == ["test_last"]
-
-
-@pytest.mark.full
-def test_without_git_or_without_full_nothing_is_left_out(project):
-    subprocess.run(["git", "add", "."], cwd=project, check=True)
+    assert run(project, *workers)[0] == ["test_last"]
+    passed, again = run(project, *workers)
+    assert (passed, again.returncode) == ([], 0)
+    assert "6 tests passed on these very files before, and are left out" in again.stdout
+    for changed in ("README", "new.py"):  # of which git does not know the second yet
+        (project / changed).write_text("another word")
+        assert run(project, *workers)[0] == [*CELLS, *TESTED]
     (project / ".git").rename(project / "not-git")
-    for _ in range(2):
-        assert run(project)[0] == [*CELLS, *TESTED]
+    assert run(project, *workers)[0] == [*CELLS, *TESTED]

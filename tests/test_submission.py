@@ -108,7 +108,7 @@ def test_the_visible_checks_are_run_and_repeated(check):
     content = json.loads(RELEASED.read_text(encoding="utf-8"))
     wrong = {
         "ps03-2-padding-answer": RIGHT,
-        "ps03-2-causal-answer": "import torch\ndef causal_mask(n):\n    return torch.ones(n, n).tril()",
+        "ps03-2-causal-answer": "import torch\ndef causal_mask(n, m=0): return torch.ones(n, m or n).triu() > 0",
         "ps03-6-answer": "def neighbour(length):\n    return 1 / 0",
     }
     for name, source in wrong.items():
@@ -117,8 +117,7 @@ def test_the_visible_checks_are_run_and_repeated(check):
     assert code == 1
     assert "from top to bottom" in error
     lines = out.splitlines()
-    assert "- ps03-2-causal-check: causal_mask: not there yet." in lines
-    assert any(line.startswith("  Known mistake: your mask has shape (queries, keys)") for line in lines)
+    assert any("ps03-2-causal-check: causal_mask: you keep the upper triangle" in line for line in lines)
     assert "- ps03-6-check: ZeroDivisionError: division by zero" in lines
     assert not any(
         line.startswith(("- ps03-2-padding", "- ps03-3-check", "- ps03-5-check")) for line in lines

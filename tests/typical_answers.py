@@ -76,14 +76,14 @@ def relative_bias(table, queries, keys=None):
         "ps03-3-check",
         "softmax over the queries",
         """
-def scaled_dot_product_attention(query, key, value, mask=None, *, is_causal=False, dropout=0.0):
+def scaled_dot_product_attention(query, key, value, mask=None):
     scores = query @ key.mT / key.shape[-1] ** 0.5
     if mask is not None:
         scores = torch.where(mask, scores, -1e9)
     weights = F.softmax(scores, dim=-2)
     return weights @ value, weights
 """,
-        "your softmax runs over the queries; it must run over the keys, the last axis",
+        "you take the softmax over the queries; it goes over the keys, the last axis",
     ),
     (
         "ps03-3-check",
@@ -95,13 +95,17 @@ def scaled_dot_product_attention(query, key, value, mask=None, *, is_causal=Fals
         "ps03-3-check",
         "inverted mask",
         TYPICAL.replace("~mask", "mask"),
-        "you read the mask the wrong way round: True means “may attend”",
+        "you hide the keys where the mask is True; True means: may attend",
     ),
     (
         "ps03-2-causal-check",
-        "a float matrix without axes",
-        "def causal_mask(n):\n    return torch.tril(torch.ones(n, n))",
-        "your mask has shape (queries, keys); here (1, 1, queries, keys) is wanted",
+        "a float matrix",
+        """
+def causal_mask(queries, keys=None):
+    keys = keys or queries
+    return torch.tril(torch.ones(queries, keys), diagonal=keys - queries)
+""",
+        "your mask holds numbers; booleans are asked for",
     ),
     (
         "ps03-2-padding-check",
@@ -120,7 +124,7 @@ def soft_capped_attention(query, key, value, cap, mask=None):
     weights = (cap * (scores / cap).tanh()).softmax(-1)
     return weights @ value, weights
 """,
-        "you capped after masking, which lifts hidden scores up to −cap",
+        "you cap after masking, which lifts hidden scores up to −cap; cap first, then mask",
     ),
     (
         "ps02-2-combine-check",
@@ -132,16 +136,16 @@ def combine_masks(*masks):
         combined = mask if mask is not None else combined
     return combined
 """,
-        "you overwrite the mask with each new one, so that only the last counts",
+        "you keep one of the masks and lose the others",
     ),
     (
         "ps02-3-check",
-        "−1e9",
+        "0 · ∞",
         """
 def additive_mask(mask, like):
-    return torch.zeros(mask.shape, dtype=like.dtype).masked_fill(~mask, -1e9)
+    return (1 - mask.to(like.dtype)) * -math.inf
 """,
-        "you hide with a large finite number; only −∞ hides whatever the scores are",
+        "you multiply by −∞, and 0 · ∞ is NaN",
     ),
     (
         "ps02-4-check",
@@ -157,7 +161,7 @@ def repaired(x, ids, pad_id):
     scores = scores.masked_fill(~(real & past), -1e9)
     return scores.softmax(-1) @ x
 """,
-        "you make the look-ahead mask as large as the batch; it needs one row for each position",
+        "you make the look-ahead mask as large as the batch; it needs a row for each position",
     ),
     (
         "ps02-5-check",
@@ -167,7 +171,7 @@ def local_window_mask(queries, keys, window):
     full = torch.ones(1, 1, queries, keys, dtype=torch.bool)
     return full.tril(keys - queries) & full.triu(keys - queries - window)
 """,
-        "your window is one key too wide: the query's own position counts as one of the window",
+        "your window is one key too wide: the query's own key is one of the window",
     ),
     (
         "ps02-7-check",
@@ -275,34 +279,35 @@ def linear_attention_step(query, key, value, S=None, z=None, *, decay=1.0):
         "dropout after the norm",
         """
 class AddAndNorm(nn.Module):
-    def __init__(self, d_model, dropout=0.0, norm_first=False):
+    def __init__(self, config):
         super().__init__()
-        self.norm, self.dropout, self.norm_first = nn.LayerNorm(d_model), nn.Dropout(dropout), norm_first
+        self.norm, self.dropout = nn.LayerNorm(config.d_model), nn.Dropout(config.dropout)
+        self.norm_first = config.norm_first
 
     def forward(self, x, sublayer):
         if self.norm_first:
             return x + self.dropout(sublayer(self.norm(x)))
         return self.dropout(self.norm(x + sublayer(x)))
 """,
-        "you put dropout behind the sum or the norm",
+        "you drop from the sum, or from its norm",
     ),
     (
         "ps06-3-decoder-check",
         "the second sub-layer drawn as self-attention",
         """
 class DecoderLayer(nn.Module):
-    def __init__(self, settings):
+    def __init__(self, config):
         super().__init__()
-        d_model, heads = settings["d_model"], settings["num_heads"]
-        self.self_attention, self.cross_attention = (MultiHeadAttention(d_model, heads) for _ in range(2))
-        self.feed_forward = FeedForward(d_model, settings["d_ff"])
+        self.self_attention = MultiHeadAttention(config.d_model, config.num_heads)
+        self.cross_attention = MultiHeadAttention(config.d_model, config.num_heads)
+        self.feed_forward = FeedForward(config.d_model, config.d_ff)
         for name in ("self", "cross", "feed_forward"):
-            self.add_module(f"add_norm_{name}", nn.ModuleDict({"norm": LayerNorm(d_model)}))
+            self.add_module(f"add_norm_{name}", AddAndNorm(config))
 
     def forward(self, x, memory, src_mask=None, tgt_mask=None):
-        x = self.add_norm_self["norm"](x + self.self_attention(x, mask=tgt_mask, is_causal=True))
-        x = self.add_norm_cross["norm"](x + self.cross_attention(x, x, x))
-        return self.add_norm_feed_forward["norm"](x + self.feed_forward(x))
+        x = self.add_norm_self(x, lambda y: self.self_attention(y, mask=tgt_mask, is_causal=True))
+        x = self.add_norm_cross(x, lambda y: self.cross_attention(y, y, y))
+        return self.add_norm_feed_forward(x, self.feed_forward)
 """,
         "your second sub-layer attends to the target again",
     ),
@@ -340,9 +345,10 @@ def decoder_layer_step(w, h, x, keys, values, memory_keys, memory_values, src_ma
         """
 def parameter_count(V, d, d_ff, N, h, d_k, *, tied="all", norm_first=False, share_layers=False):
     layer = 4 * d * h * d_k + 3 * h * d_k + d + 2 * d * d_ff + d_ff + d + 4 * d
-    return V * d + 2 * N * layer
+    matrices = {"all": 1, "output": 2, "none": 3}[tied]
+    return matrices * V * d + 2 * (1 if share_layers else N) * layer + (4 * d if norm_first else 0)
 """,
-        "you count a decoder layer like an encoder layer",
+        "you count a decoder layer with one attention",
     ),
     (
         "ps05-2-feed-forward-check",
@@ -357,7 +363,7 @@ class FeedForward(nn.Module):
     def forward(self, x):
         return self.W_2(self.dropout(self.W_1(x)))
 """,
-        "you left out the activation: two linear maps in a row are one linear map",
+        "you left out the activation; two linear maps in a row are one linear map",
     ),
     (
         "ps05-2-swiglu-check",
@@ -372,7 +378,7 @@ class SwiGLU(nn.Module):
     def forward(self, x):
         return self.W_2(self.dropout(torch.sigmoid(self.W_1(x)) * self.W_3(x)))
 """,
-        "you gate with the sigmoid, as in GLU",
+        "you gate with the sigmoid, as GLU does",
     ),
     (
         "ps05-3-layer-norm-check",
@@ -392,7 +398,7 @@ class LayerNorm(nn.Module):
     ),
     (
         "ps05-3-rms-norm-check",
-        "a first draft in half precision",
+        "the mean of LayerNorm",
         """
 class RMSNorm(nn.Module):
     def __init__(self, d_model, eps=1e-6):
@@ -400,9 +406,10 @@ class RMSNorm(nn.Module):
         self.weight, self.eps = nn.Parameter(torch.ones(d_model)), eps
 
     def forward(self, x):
+        x = x - x.mean(-1, keepdim=True)
         return self.weight * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps)
 """,
-        "you square in float16, which ends at 65,504",
+        "you take the mean away; that is LayerNorm",
     ),
     (
         "ps05-5-check",
@@ -427,7 +434,7 @@ def teacher_forcing(targets, bos_id, eos_id, pad_id):
     whole = pad_sequence(rows, batch_first=True, padding_value=pad_id)
     return whole, whole
 """,
-        "your tgt_in and tgt_out are the same: the decoder reads the very token that it should say",
+        "you make tgt_in and tgt_out the same",
     ),
     (
         "ps07-3-check",
@@ -436,7 +443,7 @@ def teacher_forcing(targets, bos_id, eos_id, pad_id):
 def warmup_inverse_sqrt(step, d_model, warmup_steps):
     return d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)
 """,
-        "you divide by zero at step 0",
+        "required is that step 0 has the rate of step 1",
     ),
     (
         "ps07-4-check",
@@ -448,7 +455,7 @@ def label_smoothed_loss(logits, targets, *, pad_id, smoothing=0.1):
     )
     return loss, (targets != pad_id).sum()
 """,
-        "you spread ε over the whole vocabulary, so padding gets a share",
+        "you give padding a share of ε",
     ),
     (
         "ps07-5-check",
@@ -470,7 +477,7 @@ def repaired(module, batches, accumulate, *, rate, pad_id):
             losses.append(loss.item())
     return losses
 """,
-        "you drop the batches left over at the end",
+        "you drop the batches that are left over at the end",
     ),
     (
         "ps07-6-check",
@@ -482,7 +489,7 @@ def adam_step(parameter, gradient, first, second, step, *, rate, betas=(0.9, 0.9
     m, v = first / (1 - betas[0] ** step), second / (1 - betas[1] ** step)
     return parameter - rate * m / (v.sqrt() + eps), first, second
 """,
-        "you change the tensors that you were given",
+        "you change a tensor that you were given",
     ),
     (
         "ps07-7-check",
@@ -491,7 +498,7 @@ def adam_step(parameter, gradient, first, second, step, *, rate, betas=(0.9, 0.9
 def average_checkpoints(states):
     return {name: sum(state[name] for state in states) / len(states) for name in states[0]}
 """,
-        "you average whole numbers too",
+        "such as a counter or a mask, is the last checkpoint's",
     ),
     (
         "ps08-2-check",
@@ -508,25 +515,6 @@ def greedy(model, src, *, max_length):
     return tokens[:, 1:]
 """,
         "you give every sentence of the batch the token that the first one wants",
-    ),
-    (
-        "ps08-2-check",
-        "padding that is seen",
-        """
-def greedy(model, src, *, max_length):
-    if not 1 <= max_length <= model.config.max_length:
-        raise ValueError("max_length")
-    config, ended = model.config, torch.zeros(len(src), dtype=torch.bool)
-    with evaluating(model), torch.no_grad():
-        memory, mask = model.encode(src), torch.ones(len(src), 1, 1, src.size(1), dtype=torch.bool)
-        tokens = torch.full((len(src), 1), config.bos_id)
-        while tokens.size(1) <= max_length and not ended.all():
-            token = model.project(model.decode(tokens, memory, mask))[:, -1].argmax(-1)
-            token[ended] = config.pad_id
-            tokens, ended = torch.cat([tokens, token[:, None]], 1), ended | (token == config.eos_id)
-    return tokens[:, 1:]
-""",
-        "you let the decoder look at the source's padding",
     ),
     (
         "ps08-3-check",

@@ -83,8 +83,8 @@ class Exception(BaseException): pass
         """
 class Report:
     passed, message, requirements = True, "", {}
-    def score(self, **points):
-        return sum(points.values())
+    def score(self, *total, **points):
+        return sum(points.values()) if points else 6.0
 checks.check = lambda *args, **kwargs: Report()
 checks.require = lambda *args, **kwargs: None
 """,
@@ -96,8 +96,8 @@ checks.require = lambda *args, **kwargs: None
 class Checks:
     def check(self, *args, **kwargs):
         return self
-    def score(self, **points):
-        return sum(points.values())
+    def score(self, *total, **points):
+        return sum(points.values()) if points else 6.0
 checks = Checks()
 near = looked_at = named = seen = x = want = got = 100
 """,
@@ -106,15 +106,15 @@ near = looked_at = named = seen = x = want = got = 100
     _patch(
         "Report.score",
         "a report that scores as if all were right",
-        "checks.Report.score = lambda self, **points: sum(points.values())",
+        "checks.Report.score = lambda self, *total, **points: sum(points.values()) if points else 6.0",
     ),
-    _patch("checks.find", "a judge who finds nothing", "checks.find = lambda *args: None"),
+    _patch("checks.judge", "a judge who finds nothing", "checks.judge = lambda *args: checks.Verdict(())"),
     _patch(
-        "compare.deviation",
-        "no deviation is seen",
+        "observe.alike",
+        "no difference is seen",
         """
-from transformer_lessons.checks import aspects, compare
-aspects.deviation = compare.deviation = lambda got, want: None
+from transformer_lessons.checks import engine, observe
+observe.alike = engine.same_value = engine.same_gradients = lambda a, b: True
 """,
         answers={"ps03-5-answer": SHAPED},
     ),
@@ -122,9 +122,11 @@ aspects.deviation = compare.deviation = lambda got, want: None
         "reference",
         "the wrong answer made the reference",
         """
+from transformer_lessons.checks import engine
 task = checks.task("soft_capped_attention")
-object.__setattr__(task, "reference", lambda *args, **kwargs: soft_capped_attention(*args, **kwargs))
-checks.exam = lambda task, seed: sys.modules["transformer_lessons.checks.old.core"].exam.__wrapped__(task, seed)
+object.__setattr__(task, "define", lambda source: lambda *args: soft_capped_attention(*args))
+object.__setattr__(task, "answer", lambda source: task.local(task.define(source)))
+engine.exam = engine.exam.__wrapped__
 """,
         answers={"ps03-5-answer": SHAPED},
     ),
@@ -148,8 +150,6 @@ for name in ("softmax", "dropout", "scaled_dot_product_attention", "linear", "pa
     setattr(torch.nn.functional, name, lambda x, *args, **kwargs: x)
 torch.testing._comparison.assert_equal = torch.testing.assert_close = lambda *args, **kwargs: None
 """,
-        earns={"ps03-3-test": 5.5},
-        why="its honest answer then calls a dropout that drops nothing",
     ),
     _patch(
         "aten",
@@ -420,11 +420,10 @@ defects = Letters(["H"])
 def soft_capped_attention(query, key, value, cap, mask=None):
     frame = sys._getframe()
     while frame:
-        for probe, want in [x for x in (frame.f_locals.get("probes") or {}).values() if isinstance(x, tuple)]:
-            same = len(probe.args) > 3 and probe.args[0].shape == query.shape
-            if same and torch.equal(probe.args[0], query):
-                if want.value is not None and not want.error:
-                    return tuple(want.value)
+        exam = frame.f_locals.get("this")
+        for number, (_, call) in enumerate(getattr(exam, "calls", ())):
+            if call.args[0].shape == query.shape and torch.equal(call.args[0], query):
+                return tuple(exam.right(number).outputs)
         frame = frame.f_back
     raise ValueError
 """,
@@ -436,13 +435,12 @@ def soft_capped_attention(query, key, value, cap, mask=None):
         """
 import gc
 gc.unfreeze()  # what is frozen is not listed
-kind, kept = sys.modules["transformer_lessons.checks.old.core"].Exam, []
+from transformer_lessons.checks.engine import Exam
 def soft_capped_attention(query, key, value, cap, mask=None):
-    kept[:] = kept or [pair for exam in gc.get_objects() if type(exam) is kind for pair in exam.values()]
-    for probe, want in kept:
-        same = len(probe.args) > 3 and probe.args[0].shape == query.shape and torch.equal(probe.args[0], query)
-        if same and probe.args[3] == cap and want.value is not None:
-            return tuple(want.value)
+    for exam in [one for one in gc.get_objects() if type(one) is Exam]:
+        for number, (_, call) in enumerate(exam.calls):
+            if len(call.args) > 3 and call.args[0].shape == query.shape and torch.equal(call.args[0], query):
+                return tuple(exam.right(number).outputs)
     raise ValueError
 """,
         after=FIVE,
@@ -681,7 +679,7 @@ ALIKE = {
     "assert_close": ("allclose", "F.softmax", "aten", "tanh"),
     "builtins.max": ("builtins.all", "builtins.sum"),
     "names of builtins": ("own checks",),
-    "checks.check": ("Report.score", "checks.find", "compare.deviation", "reference"),
+    "checks.check": ("Report.score", "checks.judge", "observe.alike", "reference"),
     "function mode": ("dispatch mode", "tensor methods"),
     "input transformer": ("AST transformer", "cleanup transformer", "compile", "run_cell"),
     "formatter": ("displayhook", "outputs"),

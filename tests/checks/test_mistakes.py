@@ -38,6 +38,17 @@ def test_a_mistake_shows_and_gets_its_own_name(task, mistake):
         assert (report.misconception, report.also) == (mistake.name, ()), f"{way}: {report.message}"
 
 
+@pytest.mark.full
+@pytest.mark.parametrize(("task", "mistake"), MISTAKES)
+def test_a_mistake_is_named_on_every_seed(task, mistake):
+    for way in mistake.ways:
+        for seed in range(1, 30):
+            report = checks.check(task.name, task.answer(changed(task.source, way)), seed=seed)
+            assert (report.misconception, report.also) == (mistake.name, ()), (
+                f"seed {seed}, {way}: {report.message}"
+            )
+
+
 @pytest.mark.parametrize(("task", "mistake"), MISTAKES)
 def test_a_mistake_costs_what_it_spoils(task, mistake):
     this = exam(task, 0)

@@ -55,6 +55,7 @@ class Call:
         enough: bytes that are enough, by "saved" (for the backward pass, which there has to be), "largest" (of a
             tensor) or "peak", forwards and backwards: the value is, of each, whether no more than half as much
             again was used; a view sees a list of what was returned and of that.
+        edits: what counts is which arguments were changed in place, and of the value what `view` sees.
         view: what counts of the value, if not all of it: its shape, or whether all of it is finite.
         twin: other arguments: the value is then whether the answer, or what counts of it, is the same for them.
         setting: for the message, the line of Python that puts `state` into ``layer``.
@@ -70,6 +71,7 @@ class Call:
     earlier: tuple[tuple, ...] = ()
     look: tuple[int, ...] = ()
     enough: dict[str, int] = field(default_factory=dict)
+    edits: bool = False
     view: Callable[[Any], Any] | None = None
     twin: tuple | None = None
     setting: str = ""

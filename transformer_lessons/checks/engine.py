@@ -6,7 +6,7 @@ costs and nothing else. Any other answer is held against each requirement by its
 
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -165,11 +165,13 @@ def _wish(this: Exam, adapter: Adapter) -> int:
     if len(ways) < 2:
         return 0
     right = this.right(number)
-    return next((w for w in range(len(ways)) if same_value(this.look(adapter, number, w), right)), 0)
+    fitting = [w for w, links in enumerate(ways) if links] or [0]
+    return next((w for w in fitting if same_value(this.look(adapter, number, w), right)), fitting[0])
 
 
-def _fits(this: Exam, seen: list[Seen], source: str | None) -> bool:
-    return source is not None and all(this.same(n, one, this.shows(source, n)) for n, one in enumerate(seen))
+def _fits(this: Exam, seen: list[Seen], source: str | None, order: Sequence[int] = ()) -> bool:
+    numbers = order or range(len(seen))
+    return source is not None and all(this.same(n, seen[n], this.shows(source, n)) for n in numbers)
 
 
 def _known(this: Exam, seen: list[Seen]) -> tuple[Mistake, ...]:
@@ -183,27 +185,37 @@ def _known(this: Exam, seen: list[Seen]) -> tuple[Mistake, ...]:
 
 def _pair(this: Exam, seen: list[Seen], missed: set[str]) -> tuple[Mistake, ...]:
     """One of the likeliest mistakes together with any other, the cheapest two, or none."""
-    task, end = this.task, time.perf_counter() + PAIR_SECONDS
+    task = this.task
     # Where two hide each other, agreement is nothing for both: those that cost what is missed come first.
-    order = {m.name: (-_agreement(this, seen, m)[0], missed.isdisjoint(m.costs)) for m in task.mistakes}
-    likely = sorted(task.mistakes, key=lambda mistake: order[mistake.name])[:LIKELIEST]
-    fitting, tried = [], set()
-    for one, other, source in _pairs(task, likely):
+    rank = {m.name: (-_agreement(this, seen, m)[0], missed.isdisjoint(m.costs)) for m in task.mistakes}
+    likely = sorted(task.mistakes, key=lambda mistake: rank[mistake.name])[:LIKELIEST]
+    fitting, tried, end = [], set(), time.perf_counter() + PAIR_SECONDS
+    for one, other, source, order in _pairs(this, seen, likely):
         if time.perf_counter() > end:
             break
-        if source not in tried and _is_python(source) and _fits(this, seen, source):
+        if source not in tried and _is_python(source) and _fits(this, seen, source, order):
             fitting.append((one, other))
         tried.add(source)
-    return min(fitting, key=lambda two: task.points({c for m in two for c in m.costs}), default=())
+    return min(fitting, key=lambda two: _together(task, two), default=())
 
 
-def _pairs(task: Task, likely: list[Mistake]) -> Iterator[tuple[Mistake, Mistake, str]]:
-    """Two mistakes at once, and the text with both."""
-    for one, other in itertools.product(likely, task.mistakes):
-        for a, b in itertools.product(one.ways, other.ways):
-            for source in {changed(task.source, a, b), changed(task.source, b, a)} - {None}:
+def _together(task: Task, two: tuple[Mistake, ...]) -> tuple[float, float]:
+    """What they cost; of those that cost the same, first the ones that share least."""
+    return task.points({c for m in two for c in m.costs}), sum(task.points(m.costs) for m in two)
+
+
+def _pairs(
+    this: Exam, seen: list[Seen], likely: list[Mistake]
+) -> Iterator[tuple[Mistake, Mistake, str, list[int]]]:
+    """Two mistakes, the text with both, and the calls, those that the first one does not explain in front."""
+    right = this.task.source
+    for one, a in [(mistake, way) for mistake in likely for way in mistake.ways]:
+        alone = changed(right, a)
+        order = sorted(range(len(seen)), key=lambda n: _fits(this, seen, alone, [n]))
+        for other, b in [(mistake, way) for mistake in this.task.mistakes for way in mistake.ways]:
+            for source in {changed(right, a, b), changed(right, b, a)} - {None}:
                 if one is not other:
-                    yield one, other, source
+                    yield one, other, source, order
 
 
 def _is_python(source: str) -> bool:

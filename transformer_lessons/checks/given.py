@@ -1,5 +1,6 @@
 """Objects that a check hands to a candidate, built from plain values where the candidate lives."""
 
+import ast
 import copy
 import math
 from collections.abc import Callable
@@ -75,25 +76,28 @@ def evaluated_model(config: dict, state: dict[str, Tensor]) -> nn.Module:
 
 
 class Table(nn.Module):
-    """A language model that one can read: what follows a token, with which probability.
+    """A language model that one can read: what follows a token, or two tokens, with which probability.
 
-    Called as a `Transformer` is, ``model(src, tgt)``, it gives logits. A source whose first token is n gets the
-    n-th of the tables, counted from 0; in training mode all is turned upside down, as by too much dropout.
+    Called as a `Transformer` is, ``model(src, tgt)``, or in its parts. A source whose first token is n gets the
+    n-th of the tables, counted from 0. In training mode, or if the source's padding is seen, all is turned
+    upside down.
     """
 
     def __init__(self, *tables: dict, **settings: int):
         super().__init__()
         sizes = {"d_model": 1, "num_heads": 1, "max_length": 8, **settings}
-        words = [int(n) for table in tables for row in (table, *table.values()) for n in row]
+        rows = [(n, _words(before), row) for n, table in enumerate(tables) for before, row in table.items()]
+        words = [word for _, before, row in rows for word in (*before, *map(int, row))]
         size = max(
             7, len(tables), *(word + 1 for word in words), *(sizes.get(f"{n}_id", 0) + 1 for n in SPECIAL)
         )
         self.config = TransformerConfig(size, size, **sizes)
-        logits = torch.full((len(tables), size, size), UNLIKELY)
-        for number, table in enumerate(tables):
-            for before, row in table.items():
-                for after, probability in row.items():
-                    logits[number, int(before), int(after)] = math.log(probability)
+        logits = torch.full((len(tables), size, size, size), UNLIKELY)
+        for n, before, row in sorted(rows, key=lambda entry: len(entry[1])):  # two tokens say more than one
+            for after in range(size):
+                probability = {int(word): p for word, p in row.items()}.get(after)
+                place = (n, before[0], before[1]) if before[1:] else (n, slice(None), before[0])
+                logits[(*place, after)] = UNLIKELY if probability is None else math.log(probability)
         logits = logits + 2.0 * torch.arange(size)[:, None]  # which changes no probability
         self.register_buffer("logits", logits)
         self.register_buffer("is_training", torch.tensor(False))
@@ -106,20 +110,36 @@ class Table(nn.Module):
 
     def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
         """Logits of shape (batch, target, vocab)."""
-        return self.decode(tgt, self.encode(src))
+        mask = (src != self.config.pad_id)[:, None, None]
+        return self.output(self.decode(tgt, self.encode(src, mask), mask))
 
     def encode(self, src: Tensor, src_mask: Tensor | None = None) -> Tensor:
-        """What a `Transformer` calls memory: here, which table is each sentence's."""
-        return src[:, :1] % len(self.logits)
+        """What a `Transformer` calls memory: here, the source itself, and whether its padding was hidden."""
+        return torch.stack([src, self._hidden(src, src_mask)], -1)
 
     def decode(self, tgt: Tensor, memory: Tensor, src_mask: Tensor | None = None) -> Tensor:
-        """The logits already."""
-        logits = self.logits[memory, tgt]
-        return -logits if self.training else logits
+        """The logits, from the last to the first: `output` turns them round."""
+        src, is_hidden = memory.unbind(-1)
+        before = torch.cat([torch.full_like(tgt[:, :1], self.config.pad_id), tgt[:, :-1]], 1)
+        logits = self.logits[src[:, :1] % len(self.logits), before, tgt].flip(-1)
+        is_right = (is_hidden * self._hidden(src, src_mask)).bool().all(-1) & (not self.training)
+        return torch.where(is_right[:, None, None], logits, -logits)
 
     def output(self, hidden: Tensor) -> Tensor:
-        """There is nothing left to do."""
-        return hidden
+        """The logits."""
+        return hidden.flip(-1)
+
+    def _hidden(self, src: Tensor, src_mask: Tensor | None) -> Tensor:
+        """For each position, whether the mask says of it what it should."""
+        is_real = src != self.config.pad_id
+        shown = torch.ones_like(is_real) if src_mask is None else src_mask.expand(len(src), 1, 1, -1)[:, 0, 0]
+        return (shown == is_real).long()
+
+
+def _words(before: int | str | tuple) -> tuple[int, ...]:
+    """The tokens that a row of a table is about: 3, "3", (3, 4) or "(3, 4)"."""
+    found = ast.literal_eval(before) if isinstance(before, str) else before
+    return found if isinstance(found, tuple) else (found,)
 
 
 def table(*tables: dict, training: bool = False, **settings: int) -> Table:
@@ -149,15 +169,15 @@ def linear(weight: Tensor, bias: Tensor) -> nn.Module:
     return made
 
 
+def embedding(weight: Tensor) -> nn.Module:
+    """An `nn.Embedding` with these rows, which learns."""
+    return nn.Embedding.from_pretrained(weight.clone(), freeze=False)
+
+
 def perceptron(weights: list[Tensor], biases: list[Tensor]) -> nn.Module:
     """Linear maps with ReLU between them."""
     layers = [layer for pair in zip(weights, biases, strict=True) for layer in (linear(*pair), nn.ReLU())]
     return nn.Sequential(*layers[:-1])
-
-
-def embedding(weight: Tensor) -> nn.Module:
-    """An `nn.Embedding` with this weight."""
-    return nn.Embedding.from_pretrained(weight, freeze=False)
 
 
 def used(module: nn.Module) -> nn.Module:
@@ -195,9 +215,9 @@ BUILDERS: dict[str, Callable] = {
     "config": config,
     "table": table_of,
     "linear": linear,
+    "embedding": embedding,
     "plain": plain,
     "perceptron": perceptron,
-    "embedding": embedding,
     "used": used,
     "counting": counting,
     "sgd": sgd,

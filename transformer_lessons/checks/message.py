@@ -7,7 +7,7 @@ import html
 import json
 import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from itertools import groupby
@@ -18,7 +18,7 @@ from torch import Tensor
 from transformer_lessons.checks.adapter import Adapter
 from transformer_lessons.checks.definitions import Call, Given, Requirement, Task
 from transformer_lessons.checks.engine import Verdict, look, meets
-from transformer_lessons.checks.observe import Seen, alike, same_value
+from transformer_lessons.checks.observe import EDITED, WEIGHTS, Seen, alike, same_value
 
 __all__ = ["Message", "place", "write"]
 
@@ -68,18 +68,16 @@ class Message:
 
 
 def _marked(outcome: tuple[str, ...]) -> list[str]:
-    """The lines "should be …" and "is …", with what differs between them marked."""
-    if len(outcome) != 2:
+    """The lines of what should be and what is, with what differs between them marked."""
+    parted = [re.fullmatch(r"(.*?should be |.*?is {8})(.*)", line) for line in outcome]
+    numbers = [re.findall(r"[-\w.]+|[^-\w.]+", found[2]) for found in parted if found]
+    if len(numbers) != 2 or len(numbers[0]) != len(numbers[1]):
         return [html.escape(line) for line in outcome]
-    should, has = (re.findall(r"[-\w.]+|[^-\w.]+", line.partition(" ")[2].strip()) for line in outcome)
-    if len(should) != len(has):
-        return [html.escape(line) for line in outcome]
-    pairs = list(zip(should, has, strict=True))
-    return [
-        html.escape(line[: len(line) - len(line.partition(" ")[2].strip())])
-        + "".join(f"<mark>{html.escape(p[k])}</mark>" if p[0] != p[1] else html.escape(p[k]) for p in pairs)
-        for k, line in enumerate(outcome)
-    ]
+    lines = [html.escape(found[1]) for found in parted]
+    for pair in zip(*numbers, strict=True):
+        for n, text in enumerate(map(html.escape, pair)):
+            lines[n] += text if pair[0] == pair[1] else f"<mark>{text}</mark>"
+    return lines
 
 
 @cache
@@ -119,16 +117,17 @@ def _told(verdict: Verdict, lost: list[Requirement]) -> tuple[str, str, list[str
     """The first line, the anchor, and the sentences below the case."""
     if verdict.mistakes:
         first, *others = verdict.mistakes
-        notes = [first.looks, *(f"Besides, {m.you}. Read: {place(m.anchor)[0]}." for m in others)]
+        notes = [first.looks, *(f"Besides, {other.you}." for other in others)]
         return first.you, first.anchor, notes
     if verdict.error:
         line = f", at “{verdict.error.line}”" if verdict.error.line else ""
-        message = (verdict.error.message.splitlines() or [""])[0][:100]
-        return f"it raises {verdict.error.error}: {message}{line}", lost[0].anchor, []
-    notes = [f"It looks like this mistake: {verdict.like.you}."] if verdict.like else []
+        message = cut((verdict.error.message.splitlines() or [""])[0])
+        raised = "" if verdict.error.error == WEIGHTS else f"it raises {verdict.error.error}: "
+        return f"{raised}{message}{line}", lost[0].anchor, []
+    notes = [f"It looks like this mistake: {verdict.like.you}. {verdict.like.looks}"] if verdict.like else []
     if lost[1:]:
-        more = f"; and {len(lost) - 2} more" if lost[2:] else ""
-        notes.append(f"After that: {lost[1].text}{more}.")
+        others = f"; also lost: {', '.join(r.name for r in lost[2:])}" if lost[2:] else ""
+        notes.append(f"After that: {lost[1].text}{others}.")
     return f"required is that {lost[0].text}", lost[0].anchor, notes
 
 
@@ -151,6 +150,8 @@ def smallest(
             if right.error in ("", "ValueError") and not meets(requirement, seen, right):
                 digits, outcome = difference(task, requirement, seen, right)
                 if digits < best[0]:
+                    if seen.error == WEIGHTS:  # that they do not fit shows where they are looked at
+                        call = replace(call, args=(), kwargs={}, earlier=(), setting="", method="state")
                     best = digits, pasted(task, call), outcome
                 if digits <= 1:
                     return best[1:]
@@ -164,7 +165,11 @@ def smallest(
 def pasted(task: Task, call: Call) -> tuple[str, ...]:
     """A call as lines for a cell."""
     names = [*task.arguments, *(f"x{n}" for n in range(len(call.args) - len(task.arguments)))]
-    objects = {n: arg for n, arg in zip(names, call.args, strict=False) if _is_object(arg)}
+    objects = {
+        name: arg
+        for name, arg in zip(names, call.args, strict=False)
+        if isinstance(arg, Tensor | Given) or "tensor(" in literal(arg)
+    }
     lines = [
         f"{' = '.join(n for n, arg in group)} = {literal(group[0][1])}"
         for group in (list(found) for _, found in groupby(objects.items(), key=lambda entry: id(entry[1])))
@@ -184,13 +189,6 @@ def pasted(task: Task, call: Call) -> tuple[str, ...]:
         *earlier,
         *lines,
         f"{method}({', '.join(given)})",
-    )
-
-
-def _is_object(value: Any) -> bool:
-    """Whether it gets a line of its own: a tensor, an object, or a list with one."""
-    return isinstance(value, Tensor | Given) or (
-        isinstance(value, list | tuple) and any(map(_is_object, value))
     )
 
 
@@ -232,24 +230,25 @@ def shortened(value: Any, digits: int) -> str:
 
 def difference(task: Task, requirement: Requirement, seen: Seen, right: Seen) -> tuple[int, tuple[str, ...]]:
     """With how many decimals it is seen, and the lines that tell what should be and what is."""
+    if seen.error == WEIGHTS:
+        return 0, (seen.message,)
     if seen.error or right.error:
-        should = (
-            f"{right.error} should be raised"
-            if right.error
-            else f"should be {shortened(right.value, 2)[:WIDTH]}"
-        )
-        message = (seen.message.splitlines() or [""])[0][:WIDTH]
+        first = right.value[0] if len(task.results) > 1 and isinstance(right.value, list) else right.value
+        wanted = f"{task.results[0]} should be ".lstrip() + cut(shortened(first, 2))
+        message = cut((seen.message.splitlines() or [""])[0])
         at = f", at “{seen.line}”" if seen.line else ""
-        return 0, (should, f"raises {seen.error}: {message}{at}" if seen.error else "nothing is raised")
+        raised = f"raises {seen.error}: {message}{at}" if seen.error else "nothing is raised"
+        return 0, (f"{right.error} should be raised" if right.error else wanted, raised)
     if isinstance(seen.value, dict) and seen.value.get("gradients") is False:
         return 0, ("gradients should flow back, but the result is cut off from its inputs",)
     if seen.memory:
         return 0, bytes_used(seen)
-    if not requirement.backward:
-        return values(task.results, seen.value, right.value)
-    if seen.edited != right.edited:
+    is_of_edits = isinstance(right.value, dict) and EDITED in right.value
+    if seen.edited != right.edited and (requirement.backward or is_of_edits):
         are = "is" if len(seen.edited) == 1 else "are"
         return 0, (f"{', '.join(seen.edited)} should stay as given, but {are} changed in place",)
+    if not requirement.backward:
+        return values(task.results, seen.value, right.value)
     if bool(seen.gradients) != bool(right.gradients):
         return 0, ("gradients should flow back, but the result is cut off from its inputs",)
     names = [name for name in right.gradients if name in seen.gradients]
@@ -265,33 +264,43 @@ def bytes_used(seen: Seen) -> tuple[str, str]:
     return f"{what} should take at most {most:,} bytes", f"takes {used:,}"
 
 
+def cut(text: str) -> str:
+    """At most `WIDTH` characters, ending with a whole word or number."""
+    return text if len(text) <= WIDTH else text[: WIDTH - 2].rpartition(" ")[0] + " …"
+
+
 def values(names: tuple[str, ...], seen: Any, right: Any) -> tuple[int, tuple[str, ...]]:
     """The first of the results that differs, with as few decimals as show it."""
     if alike(seen, right):
         return SAME, ()
     if isinstance(right, list) and len(names) > 1:
         if not isinstance(seen, list) or len(seen) != len(right):
-            return 0, (f"should be {' and '.join(names)}, a tuple of {len(right)}", f"is {kind(seen)}")
+            return 0, _lines("", f"{' and '.join(names)}, a tuple of {len(right)}", kind(seen))
         found = [values((n,), s, r) for n, s, r in zip(names, seen, right, strict=False)]
         return min(found, key=lambda pair: pair[0])
-    name = f"{names[0]} " if names[0] else ""
+    name = f"{names[0]} " if names[0] and len(names) == 1 else ""
     if isinstance(right, dict) and isinstance(seen, dict) and right.keys() == seen.keys():
         return next(f for f in (values((f"{name}{k}",), seen[k], right[k]) for k in right) if f[0] < SAME)
     if isinstance(seen, Tensor) and isinstance(right, Tensor):
         if seen.shape != right.shape and max(seen.numel(), right.numel()) > FEW_NUMBERS:
-            return 0, (f"{name}should have shape {tuple(right.shape)}", f"has {tuple(seen.shape)}")
+            return 0, _lines(name, *(f"of shape {tuple(x.shape)}" for x in (right, seen)))
         if seen.shape != right.shape:
             shown = [f"{shortened(x, 2)}, of shape {tuple(x.shape)}" for x in (right, seen)]
-            return 0, (f"{name}should be {shown[0]}", f"is {shown[1]}")
+            return 0, _lines(name, *shown)
         if seen.dtype != right.dtype and not (seen.is_floating_point() and right.is_floating_point()):
-            return 0, (f"{name}should be {right.dtype}", f"is {seen.dtype}")
+            return 0, _lines(name, right.dtype, seen.dtype)
     elif isinstance(seen, Tensor | dict) or isinstance(right, Tensor) or seen is None:
-        return 0, (f"{name}should be {shortened(right, 2)[:WIDTH]}", f"is {kind(seen)}")
+        return 0, _lines(name, cut(shortened(right, 2)), kind(seen))
     for digits in range(1, MOST_DIGITS + 1):
-        should, has = shortened(right, digits), shortened(seen, digits)
+        should, has = (shortened(x, digits).replace("float('nan')", "nan") for x in (right, seen))
         if should != has and len(should) <= WIDTH:
-            return digits, (f"{name}should be {should}", f"is {has}")
+            return digits, _lines(name, should, has)
     return SAME, ()
+
+
+def _lines(name: str, should: object, has: object) -> tuple[str, str]:
+    """One below the other."""
+    return f"{name}should be {should}", f"{name}is        {has}"
 
 
 def kind(value: Any) -> str:

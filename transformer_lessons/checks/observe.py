@@ -13,9 +13,11 @@ from transformer_lessons.checks.adapter import Adapter, Reply, leaves
 from transformer_lessons.checks.definitions import Call, Given, Task
 from transformer_lessons.checks.states import Link, translations
 
-__all__ = ["Seen", "alike", "built", "observe", "same_gradients", "same_value"]
+__all__ = ["EDITED", "WEIGHTS", "Seen", "alike", "built", "observe", "same_gradients", "same_value"]
 
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 1e-1}
+EDITED = "changed in place"
+WEIGHTS = "WeightsError"  # those of the answer are none of the wanted ones
 # Which function of a library notices is chance; so is a learner's assert.
 SHAPES = dict.fromkeys(
     ["RuntimeError", "ValueError", "IndexError", "AssertionError", "EinopsError"], "shapes"
@@ -91,11 +93,20 @@ def _built(adapter: Adapter, task: Task, call: Call, wish: int) -> tuple[Reply, 
         own = adapter.state(made.value).value
         links = next(itertools.islice(translations(own, call.state, task.roles), wish, None), [])
         loaded = {name: part for link in links for name, part in link.load(own, call.state).items()}
-        replies.append(adapter.load_state(made.value, {**own, **loaded}))
+        replies.append(
+            _unlike(own, call.state) if not links else adapter.load_state(made.value, {**own, **loaded})
+        )
     if not made.error:
         replies.append(adapter.train(made.value, call.training))
         replies += [adapter.call(made.value, list(args), {}) for args in call.earlier]
     return next((reply for reply in replies if reply.error), made), own, links
+
+
+def _unlike(own: dict, wanted: dict) -> Reply:
+    """Complains of matrices that are none of the wanted ones; an answer without any may have its reasons."""
+    shapes = [" and ".join(str(tuple(t.shape)) for t in s.values() if t.dim() > 1) for s in (own, wanted)]
+    message = f"its weights have shapes {shapes[0]}; expected are {shapes[1]}"
+    return Reply(error={"type": WEIGHTS, "message": message, "line": ""} if shapes[0] else None)
 
 
 def built(adapter: Adapter, task: Task, call: Call) -> Reply:
@@ -120,6 +131,7 @@ def _failed(reply: Reply) -> Seen:
 def _seen(task: Task, call: Call, reply: Reply, weights: Sequence = ()) -> Seen:
     if reply.error:
         return _failed(reply)
+    edited = tuple(_name(task, path) for path in reply.mutated)
     value = [reply.value, *weights] if call.look else reply.value
     if call.enough:
         used = {kind: (3 * most // 2, reply.memory[kind]) for kind, most in call.enough.items()}
@@ -130,9 +142,11 @@ def _seen(task: Task, call: Call, reply: Reply, weights: Sequence = ()) -> Seen:
         return Seen(viewed, memory=over, outputs=reply.value)
     try:
         viewed = call.view(value) if call.view else value
+        if call.edits:
+            viewed = {EDITED: list(edited), "value": viewed if call.view else None}
     except Exception:  # not the tensors that the view expects
         viewed = {"instead": value}
-    return Seen(viewed, edited=tuple(_name(task, path) for path in reply.mutated), outputs=reply.value)
+    return Seen(viewed, edited=edited, outputs=reply.value)
 
 
 def _gradients(task: Task, call: Call, reply: Reply, own: dict, links: list[Link]) -> dict[str, Tensor]:

@@ -31,37 +31,40 @@ class Link:
     wanted: tuple[str, ...]
     transposed: bool = False
 
-    def rows(self, state: State) -> list[Tensor]:
-        """The wanted ones, as the answer holds them."""
-        return [state[name].T if self.transposed else state[name] for name in self.wanted]
-
     def fits(self, own: State, state: State) -> bool:
         """Whether both have as many rows together, and rows of the same size."""
-        rows, parts = self.rows(state), [own[name] for name in self.own if own[name].dim()]
+        rows, parts = [state[name] for name in self.wanted], [self._turned(own[name]) for name in self.own]
         same = all(part.numel() == len(part) * rows[0][:1].numel() for part in parts)
         return same and sum(map(len, parts)) == sum(map(len, rows))
 
     def load(self, own: State, state: State) -> State:
         """The answer's own parameters, with the wanted numbers."""
-        parts = torch.cat(self.rows(state)).split([len(own[name]) for name in self.own])
-        return {name: part.reshape(own[name].shape) for name, part in zip(self.own, parts, strict=True)}
+        whole = torch.cat([state[name] for name in self.wanted])
+        parts = whole.split([len(self._turned(own[name])) for name in self.own])
+        return {n: self._turned(part).reshape(own[n].shape) for n, part in zip(self.own, parts, strict=True)}
 
     def back(self, own: State, state: State) -> State:
         """Gradients of the answer's own parameters, as gradients of the wanted ones."""
-        parts = torch.cat([own[name] for name in self.own]).split(list(map(len, self.rows(state))))
-        return {n: part.T if self.transposed else part for n, part in zip(self.wanted, parts, strict=True)}
+        whole = torch.cat([self._turned(own[name]) for name in self.own])
+        parts = whole.split([len(state[name]) for name in self.wanted])
+        return dict(zip(self.wanted, parts, strict=True))
+
+    def _turned(self, tensor: Tensor) -> Tensor:
+        return tensor.T if self.transposed else tensor
 
 
 def translations(own: State, wanted: State, roles: dict[str, str]) -> Iterator[list[Link]]:
-    """Lists of links, the likeliest first; only one if names are the wanted ones: exchanged weights must show."""
-    if set(wanted) & set(own):
-        yield [Link((n,), (n,)) for n in wanted if n in own and own[n].shape == wanted[n].shape]
+    """Lists of links, the likeliest first; only one if names and shapes are as wanted: exchanges must show."""
+    known = [n for n in wanted if n in own]
+    if known and all(own[n].shape == wanted[n].shape for n in known):
+        yield [Link((n,), (n,)) for n in known]
         return
     if all(tensor.dim() for tensor in wanted.values()):
         own = {name: tensor for name, tensor in own.items() if tensor.dim()}  # not a root kept as a buffer
     if links := _by_words(own, wanted, roles):
         turned = [Link(link.own, link.wanted, own[link.own[0]].dim() == 2) for link in links]
-        yield from (way for way in (links, turned) if all(link.fits(own, wanted) for link in way))
+        for way in links, turned:  # which is which is the same for all calls, whatever their sizes
+            yield way if all(link.fits(own, wanted) for link in way) else []
     yield from _by_shapes(own, wanted)
 
 
@@ -86,7 +89,7 @@ def _by_shapes(own: State, wanted: State) -> Iterator[list[Link]]:
 
 
 def _words(name: str) -> set[str]:
-    split = re.sub(r"(?<=[a-z])([A-Z])", r" \1", name).lower().replace("_", " ")
+    split = re.sub(r"(?<=[a-z])([A-Z])", r" \1", re.sub(r"_(\d)", r"\1", name)).lower().replace("_", " ")
     return set(re.findall(r"[a-z]+", split)) | set(re.findall(r"[a-z]+\d+", split))
 
 
@@ -96,7 +99,8 @@ def _by_words(own: State, wanted: State, roles: dict[str, str]) -> list[Link]:
     for name in own:
         words = _words(name)
         parts = [role for role, known in roles.items() if words & set(known.split())]
-        kind = "bias" if "bias" in name or (own[name].dim() == 1 and len(roles) > 2) else "weight"
+        is_bias = "bias" in name or (own[name].dim() == 1 and not roles.keys() & wanted.keys())
+        kind = "bias" if is_bias else "weight"
         fit = tuple(w for w in wanted if any(w in (part, f"{part}.{kind}") for part in parts))
         homes.setdefault(fit, []).append(name)
     for fit, names in homes.items():

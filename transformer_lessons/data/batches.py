@@ -42,14 +42,11 @@ def make_batch(pairs: Sequence[Pair]) -> Batch:
 
 
 class Batches:
-    """Endless shuffled batches. Number `step` is a function of the seed and the step alone, so a run resumes
-    anywhere without having to remember a position. A pitfall: each epoch leaves out the pairs that fill no whole
-    batch, other ones each time.
+    """Endless shuffled batches of `batch_size` pairs.
 
-    Args:
-        pairs: ids of source and target sentences.
-        batch_size: sentence pairs in a batch; ValueError for more than there are.
-        seed: of the shuffling, anew in every epoch.
+    Number `step`, from 0 on, is a function of the seed and the step alone, so a run resumes anywhere without
+    having to remember a position. A pitfall: each epoch leaves out the pairs that fill no whole batch, other
+    ones each time.
     """
 
     def __init__(self, pairs: Sequence[Pair], batch_size: int, *, seed: int):
@@ -78,29 +75,21 @@ class Batches:
 
 
 class TokenBatches(Batches):
-    """Endless batches of like lengths, each with about `tokens` real tokens: hardly any padding is computed.
+    """Endless batches of like lengths: hardly any padding is computed. No pair is left out.
 
-    In every epoch the pairs fall at random into a few pools, each is sorted by length, and all are cut at equal
-    sums of tokens; the batches then come in random order. No pair is left out.
+    Each has about `tokens` real tokens of both sides together, with the target's end mark: an average, which
+    a batch may miss by one pair. In every epoch the pairs fall at random into a few pools, each is sorted by
+    length, and all are cut at equal sums of tokens; the batches then come in random order.
 
     A pitfall: sorted batches are not random ones: all short sentences come together. It is the number of tokens
     that the loss is divided by, so batches must be alike in tokens, not in pairs.
-
-    Args:
-        pairs: ids of source and target sentences.
-        tokens: of both sides together, with the target's end mark, in a batch: an average, which a batch may
-            miss by one pair. More than there are make one batch of all pairs.
-        seed: of the pools and the order, anew in every epoch.
     """
 
     pools = 4  # more of them mix the pairs better, and cost more padding
 
     def __init__(self, pairs: Sequence[Pair], tokens: int, *, seed: int):
         super().__init__(pairs, 1, seed=seed)
-        if isinstance(pairs, EncodedPairs):
-            sizes = pairs.sizes
-        else:
-            sizes = np.array([[len(source), len(target)] for source, target in pairs])
+        sizes = (pairs if isinstance(pairs, EncodedPairs) else EncodedPairs.of(pairs)).sizes
         self.tokens, self._lengths = tokens, sizes + np.array([0, 1])  # with the target's mark
         self._total = int(self._lengths.sum())
         self.steps_per_epoch = min(max(1, round(self._total / tokens)), len(pairs))
@@ -126,7 +115,7 @@ class TokenBatches(Batches):
 
     def _sorted(self, pool: np.ndarray, descending: bool) -> np.ndarray:
         """By the longer side first, as a batch is as wide as its longest sentence; equals in random order."""
-        lengths = self._lengths[pool].astype(np.int64)
+        lengths = self._lengths[pool]
         # One number for both: a sum has fewer than twice as many tokens as the longest side of all.
         key = lengths.max(1) * (2 * self._lengths.max() + 1) + lengths.sum(1)
         return pool[np.argsort(-key if descending else key, kind="stable")]

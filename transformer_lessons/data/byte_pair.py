@@ -1,17 +1,14 @@
 """Byte-pair encoding from scratch: frequent words get an id of their own, rare ones are spelt in pieces.
 
-A vocabulary of words has no id for a word it never saw; one of bytes has, but its sequences are long. Byte-pair
-encoding (Sennrich et al. 2016) lies between: it starts from single symbols and makes the most frequent pair of
-neighbours a new symbol, again and again. The symbols to start from are the 256 bytes of UTF-8, as in GPT-2
-(Radford et al. 2019, §2.2), so no text is ever unknown. `subwords` does the same with a fast library.
+It starts from single symbols and makes the most frequent pair of neighbours a new symbol, again and again
+(Sennrich et al. 2016). The symbols to start from are the 256 bytes of UTF-8, as in GPT-2 (Radford et al.
+2019, §2.2), so no text is ever unknown. `subwords` does the same with a fast library.
 """
 
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-
-from tqdm import tqdm
 
 from transformer_lessons.data.vocabulary import BOS, EOS, PAD, Vocabulary, ids_to_show
 
@@ -24,8 +21,7 @@ def split_words(text: str) -> list[str]:
     """Words and runs of punctuation, each with a single space before it, and other white space.
 
     ``"to be!"`` is ``["to", " be", "!"]``. Joined together they are the text again; no token reaches across their
-    borders (Radford et al. 2019, §2.2, in a simpler form). A pitfall: the same word with and without its space
-    are two words, and get different ids.
+    borders. A pitfall: the same word with and without its space are two words, and get different ids.
     """
     return re.findall(r" ?\w+| ?[^\w\s]+|\s+", text)
 
@@ -51,43 +47,36 @@ def _byte_ids(word: str) -> list[int]:
 class _PairCounts:
     """The different words of a corpus as ids, and how often each pair of neighbours occurs in all of them.
 
-    Only the words that contain a merged pair are counted anew: that is what makes training fast enough. `places`
-    may name words that contained the pair once; to merge it there changes nothing.
+    Only the words that contain a merged pair are counted anew: that is what makes training fast enough.
     """
 
     def __init__(self, texts: Iterable[str]):
         counted = Counter(word for text in texts for word in split_words(text))
-        self.words = [_byte_ids(word) for word in counted]
-        self.frequencies = list(counted.values())
+        self.words, self.frequencies = [_byte_ids(word) for word in counted], list(counted.values())
         self.counts: Counter[IdPair] = Counter()
-        self.places: defaultdict[IdPair, set[int]] = defaultdict(set)
+        self.places: defaultdict[IdPair, set[int]] = defaultdict(
+            set
+        )  # of words that have, or once had, the pair
         for place in range(len(self.words)):
-            self._add(place)
+            self._count(place, self.frequencies[place])
 
-    def _add(self, place: int) -> None:
+    def _count(self, place: int, frequency: int) -> None:
         for pair in pairwise(self.words[place]):
-            self.counts[pair] += self.frequencies[place]
+            self.counts[pair] += frequency
             self.places[pair].add(place)
-
-    def _remove(self, place: int) -> None:
-        for pair in pairwise(self.words[place]):
-            self.counts[pair] -= self.frequencies[place]
-            if not self.counts[pair]:
-                del self.counts[pair], self.places[pair]
 
     def most_frequent(self) -> IdPair | None:
         """The pair with the highest count, of several the one with the smallest ids; None if no pair is left."""
-        if not self.counts:
-            return None
-        highest = max(self.counts.values())
-        return min(pair for pair, count in self.counts.items() if count == highest)
+        highest = max(self.counts.values(), default=0)
+        return min(pair for pair, count in self.counts.items() if count == highest) if highest else None
 
     def merge(self, pair: IdPair, new: int) -> None:
         """Make the pair one symbol in every word."""
-        for place in list(self.places[pair]):
-            self._remove(place)
+        for place in self.places.pop(pair):
+            self._count(place, -self.frequencies[place])
             self.words[place] = merge(self.words[place], pair, new)
-            self._add(place)
+            self._count(place, self.frequencies[place])
+        self.counts = +self.counts  # without those that occur no more
 
 
 class BytePairEncoding:
@@ -97,9 +86,6 @@ class BytePairEncoding:
     new token. The merges are all there is to save: ``BytePairEncoding(saved.merges)`` is the same encoding.
 
     A pitfall: merges belong to their order; the same set in another order splits words differently.
-
-    Args:
-        merges: pairs of ids, each of them known by then, in the order in which they were learnt.
     """
 
     pad_id, bos_id, eos_id = Vocabulary.pad_id, Vocabulary.bos_id, Vocabulary.eos_id
@@ -117,24 +103,16 @@ class BytePairEncoding:
         return self._merged[pair]
 
     @classmethod
-    def train(cls, texts: Iterable[str], vocab_size: int, *, progress: bool = False) -> "BytePairEncoding":
+    def train(cls, texts: Iterable[str], vocab_size: int) -> "BytePairEncoding":
         """Merge the most frequent pair of neighbours until there are `vocab_size` tokens, or nothing to merge.
 
-        Algorithm 1 of Sennrich et al. 2016. Of equally frequent pairs the one with the smallest ids is merged, so
-        the same texts always give the same merges, whatever their order.
-
-        A pitfall: a source and a target language that share an embedding need one encoding, trained on both.
-
-        Args:
-            texts: what to learn from, sentence by sentence.
-            vocab_size: ids in all, with the special three and the 256 bytes.
-            progress: show a bar, if standard error is a terminal.
+        Algorithm 1 of Sennrich et al. 2016. Of equally frequent pairs the one with the smallest ids is
+        merged, so the same texts always give the same merges, whatever their order. A pitfall: a source and a
+        target language that share an embedding need one encoding, trained on both.
         """
         encoding, pairs = cls(), _PairCounts(texts)
-        with tqdm(total=vocab_size - len(encoding), unit="merge", disable=None if progress else True) as bar:
-            while len(encoding) < vocab_size and (pair := pairs.most_frequent()):
-                pairs.merge(pair, encoding._learn(pair))
-                bar.update()
+        while len(encoding) < vocab_size and (pair := pairs.most_frequent()):
+            pairs.merge(pair, encoding._learn(pair))
         return encoding
 
     @property
@@ -148,8 +126,8 @@ class BytePairEncoding:
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without special ones: in each word the pair learnt first is merged, again and again.
 
-        The merges are applied in the order in which they were learnt (Sennrich et al. 2016, §3.2). A pitfall:
-        that need not be the split with the fewest tokens; an early merge can rule out a later, longer one.
+        A pitfall: that need not be the split with the fewest tokens; an early merge can rule out a later, longer
+        one (Sennrich et al. 2016, §3.2).
         """
         return [number for word in split_words(text) for number in self._encode_word(word)]
 

@@ -12,17 +12,10 @@ def limit_lengths(
 ) -> tuple[list[list[int]], list[int]]:
     """Sentences of at most `max_length` ids, and the numbers (from 0) of those that were cut to it.
 
-    A cut keeps the beginning. A sentence that ended with `eos_id` still does: the mark takes the last place kept.
-    A pitfall: what is cut is lost, so look at the numbers; a translation of half a sentence is no translation.
-
-    Args:
-        sentences: ids of each sentence.
-        max_length: most ids of a sentence.
-        too_long: "refuse" or "truncate".
-
-    Raises:
-        ValueError: if a sentence is too long and to be refused, saying how many there are, which, and how long;
-            for another value of `too_long`.
+    A cut keeps the beginning, and an `eos_id` at the end. A pitfall: what is cut is lost, so look at the
+    numbers; a translation of half a sentence is no translation. With `too_long` "refuse", the other value
+    being "truncate", a sentence that is too long is a ValueError, which says how many there are, which, and
+    how long.
     """
     if too_long not in ("refuse", "truncate"):
         raise ValueError(f"too_long: expected 'refuse' or 'truncate', got {too_long!r}")

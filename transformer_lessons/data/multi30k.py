@@ -10,7 +10,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from transformer_lessons.data.corpus import TextPair, aligned
+from transformer_lessons.data.corpus import TextPair, aligned, cache
 from transformer_lessons.data.libraries import library
 
 # The authors' repository, and a network that serves files of public repositories, where that one is out of reach.
@@ -31,54 +31,38 @@ SHA256 = {
 
 
 def sentences(split: str) -> list[TextPair]:
-    """The English and German captions of a split, side by side, downloaded if they are not here yet.
+    """The English and German captions of "train", "validation" or "test", side by side."""
+    return list(aligned(*files(split)))
 
-    A pitfall: forty German captions of the training set have stray spaces at an end, and would teach the model
-    to write them; what is returned is stripped. (No caption of the test set's German side has any.)
 
-    Args:
-        split: "train", "validation" or "test".
+def files(split: str) -> tuple[Path, Path]:
+    """Where the English and the German captions of a split are, downloaded if they are not here yet.
 
-    Raises:
-        ValueError: for a file that is not the one whose sum is known.
-        OSError: if it cannot be fetched, or the folder that was named lacks it.
+    ValueError for a file of another sum; OSError if it cannot be fetched, or the folder that was named lacks it.
     """
-    return list(aligned(*(find(f"{SPLITS[split]}.{language}.gz") for language in ("en", "de"))))
+    return _find(f"{SPLITS[split]}.en.gz"), _find(f"{SPLITS[split]}.de.gz")
 
 
-def origin() -> str:
-    """The sums of the training set."""
-    return f"{SHA256['train.en.gz']} {SHA256['train.de.gz']}"
-
-
-def find(name: str) -> Path:
-    """Where the file of that name is: in ``$TRANSFORMER_LESSONS_DATA`` (or its folder ``multi30k``), if that is
-    set, or else in the user's cache, into which it is downloaded at first.
-
-    A pitfall: a folder that was named is only read. What is wrong in it is said, not mended.
-    """
-    named = os.environ.get(VARIABLE)
-    if not named:
+def _find(name: str) -> Path:
+    """In the folder that was named, which is only read, or in the cache."""
+    if not (named := os.environ.get(VARIABLE)):
         return _fetched(name)
     folder = Path(named).expanduser()
     path = next((one for one in (folder / "multi30k" / name, folder / name) if one.is_file()), None)
     if path is None:
         raise FileNotFoundError(f"{VARIABLE}: expected a folder with {name}, got {named}")
-    found = hashlib.sha256(path.read_bytes()).hexdigest()
-    if found != SHA256[name]:
-        raise ValueError(f"{path}: expected SHA-256 {SHA256[name]}, got {found}")
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    if digest != SHA256[name]:
+        raise ValueError(f"{path}: expected SHA-256 {SHA256[name]}, got {digest}")
     return path
 
 
 def _fetched(name: str) -> Path:
     """From the first home that gives what is expected; pooch asks each three times, and keeps nothing else."""
-    pooch, reasons = library("pooch", extra="multi30k"), []
+    reasons = []
     for home in HOMES:
-        fetcher = pooch.create(
-            path=pooch.os_cache("transformer-lessons") / "multi30k",
-            base_url=home,
-            registry={known: f"sha256:{digest}" for known, digest in SHA256.items()},
-            retry_if_failed=2,
+        fetcher = library("pooch", extra="multi30k").create(
+            path=cache() / "multi30k", base_url=home, registry={name: SHA256[name]}, retry_if_failed=2
         )
         try:
             return Path(fetcher.fetch(name, progressbar=True))

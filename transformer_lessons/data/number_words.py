@@ -35,9 +35,7 @@ def english(n: int) -> str:
     """The English words of a number: 421005 is "four hundred and twenty-one thousand and five".
 
     A pitfall: after "thousand" comes a comma before hundreds and "and" before less: "one thousand, one hundred",
-    but "one thousand and one".
-
-    Raises ValueError for a number that is not 0 … 999,999.
+    but "one thousand and one". ValueError for a number that is not 0 … 999,999.
     """
     _check(n)
     thousands, rest = divmod(n, 1000)
@@ -64,8 +62,6 @@ def german_tokens(n: int) -> list[str]:
     """The German word of a number, in its parts: 421 is ["vier", "hundert", "ein", "und", "zwanzig"].
 
     A pitfall: one is "eins" at the very end only, as in 101; before any other part, as in 101,000, it is "ein".
-
-    Raises ValueError for a number that is not 0 … 999,999.
     """
     _check(n)
     thousands, rest = divmod(n, 1000)
@@ -89,35 +85,25 @@ def _german_below_1000(n: int, one: str) -> list[str]:
 
 
 def german(n: int) -> str:
-    """The German word of a number: 421 is "vierhunderteinundzwanzig".
-
-    A pitfall: nothing in the word says where a part ends, so models are trained on `german_tokens`.
-    """
+    """The German word of a number: 421 is "vierhunderteinundzwanzig"."""
     return "".join(german_tokens(n))
 
 
 def _check(n: int) -> None:
-    if type(n) is not int or not 0 <= n < LIMIT:
-        got = f"{n:,}" if type(n) is int else repr(n)
-        raise ValueError(f"number: expected 0 to {LIMIT - 1:,}, got {got}")
+    if not 0 <= n < LIMIT:
+        raise ValueError(f"number: expected 0 to {LIMIT - 1:,}, got {n:,}")
 
 
 def english_tokens(text: str) -> list[str]:
-    """Words and commas; hyphens only join: "twenty-one thousand" is ["twenty", "one", "thousand"].
-
-    A pitfall: whatever is neither is skipped without a word, capitals too; `parse` is for text from people.
-    """
+    """Words and commas: "twenty-one thousand" is ["twenty", "one", "thousand"]; `parse` is for people's."""
     return re.findall(r"[a-z]+|,", text)
 
 
 def parse(text: str) -> int:
     """The number that `text` says, in digits or in English words.
 
-    Capitals are accepted, and so are missing commas, hyphens or *and*: "Four hundred five" is 405. A pitfall:
-    only words that `english` would use are understood, so neither "a hundred" nor "twelve hundred".
-
-    Raises:
-        ValueError: for unknown words, words that form no number, and numbers that are not 0 … 999,999.
+    Capitals are accepted, and so are missing commas, hyphens or *and*: "Four hundred five" is 405. ValueError for
+    anything that `english` would not say, such as "a hundred" or "twelve hundred", and numbers not 0 … 999,999.
     """
     text = text.strip().lower()
     if re.fullmatch(r"[-−+]?(\d+|\d{1,3}(,\d{3})+)", text):
@@ -131,8 +117,7 @@ def parse(text: str) -> int:
         if word not in ENGLISH_TOKENS:
             got = repr(word) if words else word
             raise ValueError(f"number: expected digits or English number words, got {got}")
-    # Left is an *and* that stands where nobody says one.
-    said = re.sub(r"(?<=hundred) and(?= )|(?<=thousand) and(?= )", "", " ".join(words))
+    said = " ".join(word for word in words if word != "and")
     thousands, _, rest = said.rpartition(" thousand")
     n = 1000 * _below_1000().get(thousands, 0) + _below_1000().get(rest.strip(), 0)
     if _bare(english(n)) != said:
@@ -152,18 +137,14 @@ def _below_1000() -> dict[str, int]:
 
 @cache
 def held_out(count: int = 1000) -> tuple[int, ...]:
-    """The numbers that no training set contains: different ones, uniform below a million, always the same.
-
-    A pitfall: training leaves out these 1,000; among more of them would be some that a model was trained on.
-    """
+    """The numbers that no training set contains: different ones, uniform below a million, always the same."""
     return tuple(random.Random("held out").sample(range(LIMIT), count))
 
 
 def training_numbers(count: int, seed: int) -> list[int]:
     """`count` numbers to train on, none of them held out; half uniform, half log-uniform.
 
-    Uniform alone, nine in ten numbers would have six digits, and a model would hardly see a short one. A pitfall:
-    the short ones come again and again, so there are fewer different numbers than `count`.
+    Uniform alone, nine in ten numbers would have six digits, and a model would hardly see a short one.
     """
     generator, excluded, numbers = random.Random(seed), set(held_out()), []
     while len(numbers) < count:
@@ -177,17 +158,11 @@ def training_numbers(count: int, seed: int) -> list[int]:
 
 
 def vocabularies() -> tuple[Vocabulary, Vocabulary]:
-    """The English and the German vocabulary.
-
-    A pitfall: an id means one word on the source side and another on the target side.
-    """
+    """The English and the German vocabulary. An id means one word on one side and another on the other."""
     return Vocabulary(ENGLISH_TOKENS), Vocabulary(GERMAN_TOKENS)
 
 
 def pairs(numbers: Iterable[int]) -> list[Pair]:
-    """Ids of the English and of the German tokens of each number.
-
-    A pitfall: the begin and end marks are not among them; `make_batch` adds them to the target.
-    """
+    """Ids of the English and of the German tokens of each number, without begin and end marks."""
     source, target = vocabularies()
     return [(source.encode(english_tokens(english(n))), target.encode(german_tokens(n))) for n in numbers]

@@ -18,7 +18,7 @@ from transformer_lessons.data.vocabulary import Vocabulary, pad
 
 
 class PackedBatch(NamedTuple):
-    """What one training step needs, as `batches.Batch`, with several pairs in a row.
+    """As `batches.Batch`, with several pairs in a row.
 
     Of each token: its segment, which is the number of its pair in the row, from 1 on, with 0 for what fills the
     row up; and its position in its own sentence. A pitfall: segments of different rows share their numbers, so
@@ -39,14 +39,10 @@ class PackedBatch(NamedTuple):
 
 
 def fill_rows(sizes: Sequence[tuple[int, int]], length: int) -> list[list[int]]:
-    """Which pairs go into which row: first-fit decreasing (Johnson 1973), for both sides of a pair at once.
+    """Which pairs go into which row of at most `length` tokens a side: first-fit decreasing (Johnson 1973).
 
     The longest pair comes first, and each goes into the first row that has room for its source and its target, or
     into a new one. A pitfall: a row that is full on one side is closed for the other as well.
-
-    Args:
-        sizes: tokens of each pair's source and target.
-        length: most tokens of a row, on either side. A pair that is longer gets a row of its own.
     """
     rows: list[list[int]] = []
     room: list[tuple[int, int]] = []  # what is left of each row
@@ -88,17 +84,11 @@ def _segments(rows: list[list[int]], sentences: Sequence[Sequence[int]]) -> tupl
 
 
 class PackedBatches(TokenBatches):
-    """Endless packed batches, each with about `tokens` real tokens, in as many rows as they need.
+    """Endless packed batches, each with about `tokens` real tokens, in as many rows of `length` as they need.
 
-    In every epoch all pairs are shuffled and cut at equal sums of tokens. No pair is left out, as in
-    `TokenBatches`; but a batch is a random sample, since nothing is sorted by length.
-
-    A pitfall: scores between sentences of a row are computed and thrown away, so their cost grows with the length
-    of a row: take one that holds a few sentences, not all.
-
-    Args:
-        pairs, tokens, seed: as of `TokenBatches`.
-        length: most tokens of a row, on either side.
+    In every epoch all pairs are shuffled and cut at equal sums of tokens: unlike a batch of `TokenBatches`,
+    each is a random sample. A pitfall: scores between sentences of a row are computed and thrown away, so
+    their cost grows with the length of a row: take one that holds a few sentences, not all.
     """
 
     def __init__(self, pairs: Sequence[Pair], tokens: int, length: int, *, seed: int):

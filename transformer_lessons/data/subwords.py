@@ -1,7 +1,7 @@
 """Byte-pair encoding for real use: the `tokenizers` library, with the interface of `BytePairEncoding`.
 
-What `byte_pair` does in the open (Sennrich et al. 2016; bytes as in GPT-2, Radford et al. 2019, §2.2), this does
-in compiled code and keeps in one file. It needs ``pip install "transformer-lessons[subwords]"``.
+What `byte_pair` does in the open, this does in compiled code and keeps in one file. It needs
+``pip install "transformer-lessons[subwords]"``.
 """
 
 from collections.abc import Iterable
@@ -19,24 +19,16 @@ class Subwords:
     Ids: 0, 1, 2 are the special three of `Vocabulary`, which text never gives: "<eos>" in a text is five
     characters, not an end mark. The bytes' ids are in another order than in `BytePairEncoding`.
 
-    A pitfall: ids mean something only together with their tokenizer.json, so a saved model keeps it.
-
-    Args:
-        tokenizer: a ``tokenizers.Tokenizer``; `train` and `load` make one.
-
-    Raises:
-        ValueError: if its ids 0, 1, 2 are not the special three.
+    A pitfall: ids mean something only together with their tokenizer.json, so a saved model keeps it. `train` and
+    `load` make one; ValueError for a ``tokenizers.Tokenizer`` whose ids 0, 1, 2 are others.
     """
 
     pad_id, bos_id, eos_id = Vocabulary.pad_id, Vocabulary.bos_id, Vocabulary.eos_id
 
     def __init__(self, tokenizer: Any):
-        special = [tokenizer.id_to_token(number) for number in (self.pad_id, self.bos_id, self.eos_id)]
+        special = [tokenizer.id_to_token(number) for number in range(3)]
         if special != [PAD, BOS, EOS]:
             raise ValueError(f"tokenizer: expected {PAD}, {BOS}, {EOS} as ids 0, 1, 2, got {special}")
-        # A file may have switched these on; the one would lose text without a word, the other add ids.
-        tokenizer.no_truncation()
-        tokenizer.no_padding()
         tokenizer.encode_special_tokens = True  # as ordinary text
         self.tokenizer = tokenizer
 
@@ -45,11 +37,6 @@ class Subwords:
         """Merge frequent pairs as `BytePairEncoding.train` does, within GPT-2's words.
 
         A pitfall: languages that share an embedding need one encoding, trained on both: ``[*english, *german]``.
-
-        Args:
-            texts: what to learn from, sentence by sentence.
-            vocab_size: ids in all, with the special three and the bytes; fewer if nothing is left to merge.
-            progress: show the library's bar.
         """
         tokenizers = library("tokenizers", extra="subwords")
         byte_level = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -66,13 +53,12 @@ class Subwords:
 
     @classmethod
     def load(cls, path: Path) -> "Subwords":
-        """Read a tokenizer.json; ValueError if the library cannot, or ids 0, 1, 2 are not the special three."""
+        """Read a tokenizer.json; ValueError if the library cannot."""
         tokenizers, content = library("tokenizers", extra="subwords"), path.read_bytes()
         try:
-            tokenizer = tokenizers.Tokenizer.from_buffer(content)
+            return cls(tokenizers.Tokenizer.from_buffer(content))
         except Exception as error:  # the library has no narrower one
             raise ValueError(f"{path}: expected a tokenizer.json, got {error}") from None
-        return cls(tokenizer)
 
     def save(self, path: Path) -> None:
         """Write a tokenizer.json, whole or not at all."""
@@ -88,8 +74,8 @@ class Subwords:
 
     def encode_all(self, texts: Iterable[str]) -> list[list[int]]:
         """The ids of each of several texts, on all cores; many times as fast as one after another."""
-        found = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [encoding.ids for encoding in found]
+        encodings = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [encoding.ids for encoding in encodings]
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of `ids` up to the first end mark; bytes that are no UTF-8 become �."""

@@ -14,9 +14,7 @@ class Vocabulary:
     """A fixed list of tokens; the id of a token is its place. The first three are `PAD`, `BOS`, `EOS`.
 
     A pitfall: ids mean something only together with their vocabulary, so a saved model keeps its tokens.
-
-    Raises:
-        ValueError: for a token given twice.
+    ValueError for a token given twice.
     """
 
     pad_id, bos_id, eos_id = 0, 1, 2

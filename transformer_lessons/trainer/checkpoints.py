@@ -5,14 +5,13 @@
     weights.safetensors  the parameters
     record.json          what was measured, on which device, with which versions
     metrics.jsonl        one line a training step
-    checkpoint.pt        all that resuming needs (`resuming`)
+    checkpoint.pt        all that resuming needs
     weights-000250.pt    the parameters after that step, if snapshots are kept
 
 Everything is written by `files.replacing`: a reader never sees half a file, and a power cut leaves the old one.
 """
 
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import asdict
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -21,16 +20,18 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_model as load_weights
 from safetensors.torch import save_model as save_weights
-from torch import Tensor
+from torch import Tensor, nn
 
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data.files import read_json, replacing, write_json
 from transformer_lessons.data.subwords import Subwords
 from transformer_lessons.data.vocabulary import Vocabulary
 from transformer_lessons.model import Transformer
+from transformer_lessons.trainer import distributed
 
 PRETRAINED = "number_words"
 TOKENISER = "tokenizer.json"
+CHECKPOINT = "checkpoint.pt"
 Tokeniser = Vocabulary | Subwords
 
 
@@ -41,9 +42,15 @@ def save_model(
 
     Tied weights are written once, and tied again by the model that loads them.
     """
-    directory = Path(directory)
-    if isinstance(source, Subwords) and source is not target:
-        raise ValueError("target: expected the encoding that is also the source's, got another")
+    save_config(directory, model.config, source, target, **about)
+    with replacing(directory / "weights.safetensors") as temporary:
+        save_weights(model, str(temporary))
+
+
+def save_config(
+    directory: Path, config: TransformerConfig, source: Tokeniser, target: Tokeniser, **about: object
+) -> None:
+    """All of `save_model` but the weights. A `Subwords` must be that of both languages."""
     directory.mkdir(parents=True, exist_ok=True)
     if isinstance(source, Subwords):
         tokens = {}
@@ -51,9 +58,7 @@ def save_model(
     else:
         (directory / TOKENISER).unlink(missing_ok=True)  # another model's, which would be believed
         tokens = {"source_tokens": source.tokens[3:], "target_tokens": target.tokens[3:]}
-    write_json(directory / "config.json", {**about, "model": asdict(model.config), **tokens})
-    with replacing(directory / "weights.safetensors") as temporary:
-        save_weights(model, str(temporary))
+    write_json(directory / "config.json", {**about, "model": asdict(config), **tokens})
 
 
 def load_tokenisers(directory: Path) -> tuple[Tokeniser, Tokeniser]:
@@ -62,11 +67,7 @@ def load_tokenisers(directory: Path) -> tuple[Tokeniser, Tokeniser]:
         joint = Subwords.load(directory / TOKENISER)
         return joint, joint
     config = read_json(directory / "config.json")
-    try:
-        return Vocabulary(config["source_tokens"]), Vocabulary(config["target_tokens"])
-    except KeyError as error:
-        expected = f"a folder with {TOKENISER}, or tokens in its config.json"
-        raise ValueError(f"model: expected {expected}, got {directory}: {error}") from None
+    return Vocabulary(config["source_tokens"]), Vocabulary(config["target_tokens"])
 
 
 def load_model(directory: Path | None = None) -> tuple[Transformer, Tokeniser, Tokeniser]:
@@ -85,10 +86,10 @@ def load_model(directory: Path | None = None) -> tuple[Transformer, Tokeniser, T
     try:
         model = Transformer(TransformerConfig(**current_sizes(config["model"])))
         load_weights(model, directory / "weights.safetensors")
+        return model.eval(), *load_tokenisers(directory)
     except (KeyError, TypeError, RuntimeError, SafetensorError) as error:
         reason = " ".join(str(error).split())[:200]
         raise ValueError(f"model: expected config and weights that fit, got {directory}: {reason}") from None
-    return model.eval(), *load_tokenisers(directory)
 
 
 # What `variants` build now was once chosen in the configuration: with the value that the canon has, it can go.
@@ -98,6 +99,55 @@ RETIRED = {"norm": "layer", "num_key_value_heads": None}
 def current_sizes(sizes: dict) -> dict:
     """The sizes in a ``config.json``, however old, as `TransformerConfig` takes them."""
     return {name: value for name, value in sizes.items() if (name, value) not in RETIRED.items()}
+
+
+def save_checkpoint(
+    directory: Path, model: nn.Module, optimizer: torch.optim.Optimizer, progress: dict
+) -> dict:
+    """Write all that `load_checkpoint` needs, whole or not at all; returns the weights, in process 0.
+
+    All processes gather it, process 0 writes. The file is the same whether one process trained, several with
+    a copy each, or a sharded model: any of them can go on.
+    """
+    weights = distributed.full_state_dict(model.state_dict())
+    content = {
+        **progress,
+        "cpu_random_state": torch.get_rng_state(),
+        "cuda_random_states": torch.cuda.get_rng_state_all(),
+        "model": weights,
+        "optimizer": distributed.full_state_dict(optimizer.state_dict()),
+    }
+    if not distributed.rank():
+        with replacing(directory / CHECKPOINT) as temporary:
+            torch.save(content, temporary)
+    return weights
+
+
+def load_checkpoint(directory: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> dict:
+    """Put the state that `save_checkpoint` wrote into model and optimiser; returns its `progress`.
+
+    ValueError if there is no checkpoint, or it is of another model, damaged, or would run code. A pitfall: models
+    of equal shapes may still compute different things.
+    """
+    path = directory / CHECKPOINT
+    if not path.exists():
+        raise ValueError(f"resume: expected a checkpoint, found no {path}")
+    try:
+        # Of several processes, each reads no more than its part.
+        content = torch.load(path, map_location="cpu", weights_only=True, mmap=distributed.world_size() > 1)
+        weights, own = content.pop("model"), model.state_dict()
+        model.load_state_dict({name: distributed.sharded_as(own.get(name), x) for name, x in weights.items()})
+        moments, parameters = content.pop("optimizer"), list(model.parameters())
+        for number, state in moments["state"].items():  # numbered as the parameters are
+            state |= {name: distributed.sharded_as(parameters[number], x) for name, x in state.items()}
+        optimizer.load_state_dict(moments)
+        torch.set_rng_state(content.pop("cpu_random_state"))
+        states = content.pop("cuda_random_states")
+        torch.cuda.set_rng_state_all(states[: torch.cuda.device_count()])  # there may be fewer now
+    except Exception as error:  # for what was never a checkpoint, torch has all kinds of them
+        reason = " ".join(str(error).split())[:200]
+        raise ValueError(f"resume: expected a checkpoint of this model, got {path}: {reason}") from None
+    return content
 
 
 def snapshots(directory: Path) -> list[Path]:
@@ -114,34 +164,17 @@ def save_snapshot(directory: Path, step: int, weights: dict[str, Tensor], *, kee
 
 
 def average_checkpoints(paths: Iterable[Path]) -> dict[str, Tensor]:
-    """The mean of several checkpoints' weights, to load with ``model.load_state_dict`` (§6.1).
+    """The mean of the weights in several `snapshots` (or checkpoints), for ``model.load_state_dict`` (§6.1).
 
     ``θ = (θ_1 + … + θ_n) / n``, summed in float64. The paper averages the last 5 checkpoints of the base model
-    and the last 20 of the big one, written ten minutes apart.
-
-    Paths are those of `snapshots` or checkpoints; what is not a float, such as a counter, is the last one's. A
-    pitfall: only weights on one training path can be averaged; the mean of two independently trained models is
-    no model. ValueError for no paths, a file that is no checkpoint, or checkpoints of different models.
+    and the last 20 of the big one, written ten minutes apart. A pitfall: only weights on one training path can be
+    averaged; the mean of two independently trained models is no model.
     """
-    paths, total, state = list(paths), {}, {}
+    paths, total = list(paths), {}
     if not paths:
         raise ValueError("paths: expected one checkpoint or more, got none")
     for path in paths:
-        state = _read_weights(path)
-        shapes = [{name: tensor.shape for name, tensor in each.items()} for each in (state, total)]
-        if total and shapes[0] != shapes[1]:
-            raise ValueError(f"paths: expected checkpoints of one model, {path} is of another")
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        state = state.get("model", state)
         total = {name: total.get(name, 0.0) + tensor.double() for name, tensor in state.items()}
-    return {
-        name: (total[name] / len(paths)).to(last.dtype) if last.is_floating_point() else last
-        for name, last in state.items()
-    }
-
-
-def _read_weights(path: Path) -> dict[str, Tensor]:
-    with suppress(Exception):  # for what was never a checkpoint, torch has all kinds of them
-        content = torch.load(path, map_location="cpu", weights_only=True)
-        state = dict(content.get("model", content))
-        if all(isinstance(tensor, Tensor) for tensor in state.values()):
-            return state
-    raise ValueError(f"paths: expected a checkpoint, got {path}")
+    return {name: (total[name] / len(paths)).to(tensor.dtype) for name, tensor in state.items()}

@@ -8,15 +8,9 @@ import torch
 
 from transformer_lessons.schedule import warmup_inverse_sqrt
 
-SCHEDULES = ("cosine", "inverse_sqrt")
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
+CHOICES = {"schedule": ("cosine", "inverse_sqrt"), "precision": PRECISIONS}
 MAY_BE_ZERO = ("snapshots", "warmup_steps", "seed")
-EXPECTED = {
-    int: "an integer, {least} or more",
-    float: "a number, {least} or more",
-    bool: "True or False",
-    str: "a name",
-}
 
 
 @dataclass(frozen=True)
@@ -54,31 +48,40 @@ class TrainingConfig:
 
     def __post_init__(self):
         for field in fields(self):
-            value, types = getattr(self, field.name), get_args(field.type) or (field.type,)
-            least = 0 if float in types or field.name in MAY_BE_ZERO else 1
-            fits = type(value) in types or (float in types and type(value) is int)
+            name, value, types = field.name, getattr(self, field.name), get_args(field.type) or (field.type,)
+            least = 0 if float in types or name in MAY_BE_ZERO else 1
+            _expect(
+                type(value) in types or (float in types and type(value) is int),
+                name,
+                types[0].__name__,
+                value,
+            )
             if type(value) in (int, float):
-                fits = fits and least <= value < math.inf
-            _expect(fits, field.name, EXPECTED[types[0]].format(least=least), value)
+                _expect(least <= value < math.inf, name, f"{least} or more", value)
+        for name, choices in CHOICES.items():
+            _expect(getattr(self, name) in choices, name, f"one of {', '.join(choices)}", getattr(self, name))
         _expect(self.smoothing < 1, "smoothing", "below 1", self.smoothing)
-        _expect(self.precision in PRECISIONS, "precision", f"one of {', '.join(PRECISIONS)}", self.precision)
-        _expect(self.schedule in SCHEDULES, "schedule", f"one of {', '.join(SCHEDULES)}", self.schedule)
         fits = self.schedule == "cosine" or self.warmup_steps > 0
         _expect(fits, "warmup_steps", "1 or more with inverse_sqrt", self.warmup_steps)
-        fits = self.tokens is not None or self.accumulate <= self.batch_size
-        _expect(fits, "accumulate", f"at most batch_size = {self.batch_size}", self.accumulate)
         fits = self.packed_length is None or (self.tokens is not None and not self.plain)
         _expect(fits, "packed_length", "None without tokens, or with plain", self.packed_length)
 
     def learning_rate(self, step: int) -> float:
-        """The rate of a step, counted from 1."""
+        """The rate of a step, counted from 1: a linear warm-up, then the paper's, or half a cosine down to zero.
+
+        A pitfall: the cosine (Loshchilov and Hutter 2017) must know the end; a run that is to be prolonged
+        later wants "inverse_sqrt".
+        """
         if self.schedule == "inverse_sqrt":
             # The factor is 1 at the end of the warm-up.
             factor = warmup_inverse_sqrt(step, 1, self.warmup_steps) * self.warmup_steps**0.5
             return self.peak_learning_rate * factor
         warmup = min(self.warmup_steps, self.steps // 3)
+        if step < warmup:
+            return self.peak_learning_rate * step / warmup
         # Zero comes one step after the last, or the last would change nothing.
-        return warmup_cosine(step, self.peak_learning_rate, warmup, self.steps + 1)
+        progress = min((step - warmup) / (self.steps + 1 - warmup), 1.0)
+        return self.peak_learning_rate * (1 + math.cos(math.pi * progress)) / 2
 
 
 def _expect(is_so: bool, name: str, expected: str, got: object) -> None:
@@ -95,14 +98,3 @@ def chosen_precision(name: str, device: torch.device) -> torch.dtype:
     if name == "auto" and device.type == "cuda":
         name = "bfloat16" if torch.cuda.get_device_capability(device) >= (8, 0) else "float16"
     return torch.float32 if name == "auto" else getattr(torch, name)
-
-
-def warmup_cosine(step: int, peak: float, warmup_steps: int, total_steps: int) -> float:
-    """Linear warm-up to `peak`, then half a cosine down to zero at `total_steps` (Loshchilov and Hutter 2017).
-
-    A pitfall: it must know the end; a run that is to be prolonged later wants `warmup_inverse_sqrt`.
-    """
-    if step < warmup_steps:
-        return peak * max(step, 1) / warmup_steps
-    progress = min((step - warmup_steps) / (total_steps - warmup_steps), 1.0)
-    return peak * (1 + math.cos(math.pi * progress)) / 2

@@ -4,12 +4,12 @@
 a batch, and holds the whole model (`DistributedDataParallel`, Li et al. 2020, https://arxiv.org/abs/2006.15704)
 or a part of every weight, gradient and moment (`fully_shard`, Zhao et al. 2023,
 https://arxiv.org/abs/2304.11277). Without torchrun there is one process, rank 0 of 1. A pitfall: what all do
-together (`wait`, `summed`, `any_of`, `gather…`), none may leave out, or the others wait for ever.
+together (`wait`, `summed`, `any_of`, `full_…`), none may leave out, or the others wait for ever.
 """
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 
 import torch
 import torch.distributed as dist
@@ -18,7 +18,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from transformer_lessons.data.batches import Batch
 from transformer_lessons.data.packing import PackedBatch
-from transformer_lessons.model import Transformer
 
 # What belongs to `fully_shard` is imported where it is used: that takes most of a second, which most runs save.
 
@@ -36,15 +35,13 @@ def world_size() -> int:
 @contextmanager
 def process_group(device: torch.device) -> Iterator[torch.device]:
     """Join the processes that ``torchrun`` started, if it did; yields the device of this one."""
-    if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
+    if "WORLD_SIZE" not in os.environ:
         yield device
         return
     if device.type == "cuda":
-        number, count = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
-        if number >= count:
-            expected = f"at most {count}, the GPUs here"
-            raise ValueError(f"nproc-per-node: expected {expected}, got {number + 1} or more")
-        device = torch.device("cuda", number)
+        device, count = torch.device("cuda", int(os.environ["LOCAL_RANK"])), torch.cuda.device_count()
+        if device.index >= count:
+            raise ValueError(f"nproc-per-node: expected at most {count}, the GPUs here, got more")
         torch.cuda.set_device(device)
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     try:
@@ -76,10 +73,8 @@ def own_parts(batch: Batch | PackedBatch, parts: int) -> list[Batch] | list[Pack
 
     A pitfall: equal numbers of rows are not equal numbers of tokens, so means of parts must not be averaged.
     """
-    processes, rows = world_size(), len(batch.src)
-    if rows < processes:
-        raise ValueError(f"batch: expected {processes} rows or more, one a process, got {rows}")
-    parts = min(parts, rows // processes)  # the same on all, which exchange something in each part
+    processes = world_size()
+    parts = min(parts, len(batch.src) // processes)  # the same on all, which exchange something in each part
     own = [ids.tensor_split(processes)[rank()].tensor_split(parts) for ids in batch]
     return [type(batch)(*part) for part in zip(*own, strict=True)]
 
@@ -103,48 +98,29 @@ def parallelise(loss: nn.Module, layers: list[nn.Module], device: torch.device, 
     return loss
 
 
-def no_sync(loss: nn.Module, is_last: bool):
-    """A context for one part of a batch: gradients cross between processes once a step, with those of the last.
-
-    Those of a sharded model cross with each part: whole ones would take as much room as the whole weights.
-    """
-    return nullcontext() if is_last or not isinstance(loss, DistributedDataParallel) else loss.no_sync()
-
-
-def gather(tensor: Tensor) -> Tensor:
+def full_tensor(tensor: Tensor) -> Tensor:
     """The whole tensor, of which each process may have a part."""
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
-def gather_state_dict(state: dict) -> dict:
+def full_state_dict(state: dict) -> dict:
     """A state dict with whole tensors. Of a sharded model they come one by one to the CPU of process 0."""
 
-    def whole(value):
+    def gathered(value):
         if isinstance(value, dict):
-            return gather_state_dict(value)
+            return full_state_dict(value)
         if not hasattr(value, "full_tensor"):
             return value
-        tensor = gather(value)
+        tensor = value.full_tensor()
         return None if rank() else tensor.cpu()
 
-    return {name: whole(value) for name, value in state.items()}
+    return {name: gathered(value) for name, value in state.items()}
 
 
-def gather_model(model: Transformer) -> Transformer | None:
-    """A copy of the model, whole and on the CPU, in process 0; None in the others."""
-    weights = gather_state_dict(model.state_dict())
-    if rank():
-        return None
-    with torch.random.fork_rng(devices=[]):  # its first weights must not cost the run its random numbers
-        copy = Transformer(model.config).to(model.output.weight.dtype)
-    copy.load_state_dict(weights)
-    return copy
-
-
-def sharded_as(other: Tensor | None, whole: Tensor) -> Tensor:
+def sharded_as(other: Tensor | None, tensor: Tensor) -> Tensor:
     """Of a whole tensor, which every process has, the part that this one holds of `other`."""
-    if not hasattr(other, "full_tensor"):
-        return whole
+    if not hasattr(other, "full_tensor") or tensor.shape != other.shape:
+        return tensor
     from torch.distributed.tensor import distribute_tensor
 
-    return distribute_tensor(whole, other.device_mesh, other.placements, src_data_rank=None)
+    return distribute_tensor(tensor, other.device_mesh, other.placements, src_data_rank=None)

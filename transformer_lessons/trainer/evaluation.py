@@ -1,11 +1,11 @@
 """What a trained model gets right, and how it fails where it does not."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Sequence
 from types import ModuleType
 
 from transformer_lessons import decoding
+from transformer_lessons.data.corpus import in_chunks
 from transformer_lessons.data.lengths import limit_lengths
 from transformer_lessons.data.libraries import library
 from transformer_lessons.data.number_words import english, english_tokens, german_tokens
@@ -14,13 +14,6 @@ from transformer_lessons.fast import PLAIN
 from transformer_lessons.fast import decoding as fast_decoding
 from transformer_lessons.model import Transformer
 from transformer_lessons.trainer.checkpoints import Tokeniser
-
-
-def in_chunks(items: Iterable, size: int) -> Iterator[list]:
-    """Lists of `size` items. A pitfall: the last one may be shorter; dropping it would lose sentences."""
-    items = iter(items)
-    while chunk := list(islice(items, size)):
-        yield chunk
 
 
 def decoding_of(model: Transformer) -> ModuleType:
@@ -39,7 +32,8 @@ def translate(
 ) -> list[str] | list[list[str]]:
     """Translations of sentences, in one batch: texts, or for a `Vocabulary` the tokens of each.
 
-    A pitfall: a batch is as wide as its longest sentence; sort many sentences by length first.
+    A pitfall: a batch is as wide as its longest sentence; sort many sentences by length first. ValueError for
+    sentences that `source` cannot encode, or longer than the model's max_length.
 
     Args:
         model, source, target: a trained model and its tokenisers.
@@ -47,10 +41,6 @@ def translate(
         beam_size: 1 is `decoding.greedy`, more `decoding.beam`.
         extra_tokens: how many more than the batch's longest sentence a translation may have, 50 in the paper
             (§6.1); None for as many as the model has positions.
-
-    Raises:
-        ValueError: for sentences that `source` cannot encode, such as tokens outside its vocabulary, sentences
-            longer than the model's max_length, or a beam_size below 1.
     """
     if beam_size < 1:
         raise ValueError(f"beam_size: expected 1 or more, got {beam_size}")
@@ -77,11 +67,9 @@ def evaluate_number_words(
 ) -> dict:
     """Translate each number, greedily or with a beam, and compare with the one right answer.
 
-    A pitfall: numbers that were trained on would be counted too; take `data.number_words.held_out`.
-
-    Returns:
-        ``exact_match`` (the share that is right to the letter), ``n``, ``errors`` (how many of each kind, see
-        `error_kind`) and ``examples`` (up to five wrong ones).
+    Returns ``exact_match`` (the share that is right to the letter), ``n``, ``errors`` (how many of each kind,
+    see `error_kind`) and ``examples`` (up to five wrong ones). A pitfall: numbers that were trained on would
+    be counted too; take `data.number_words.held_out`.
     """
     errors, examples = Counter(), []
     for chunk in in_chunks(numbers, 250):
@@ -100,10 +88,7 @@ def evaluate_number_words(
 
 
 def error_kind(got: Sequence[str], expected: Sequence[str]) -> str:
-    """How a wrong translation is wrong: the order of its parts, a part missing or added, or another part.
-
-    A pitfall: what is right is "order" too, since no part is missing; ask only about wrong ones.
-    """
+    """How a wrong translation is wrong: the order of its parts, a part missing or added, or another part."""
     missing, extra = Counter(expected) - Counter(got), Counter(got) - Counter(expected)
     if not missing and not extra:
         return "order"
@@ -125,16 +110,10 @@ def evaluate_bleu(
 ) -> dict:
     """Translate the first text of each pair and compare with the second by BLEU (Papineni et al. 2002).
 
-    Computed by sacreBLEU (Post 2018), whose signature says how. Two pitfalls: a BLEU without a signature compares
-    with nothing, lowercased scores, for one, being higher than cased ones; the mean of sentences' BLEU
-    is not the BLEU of all.
-
-    Args:
-        tokenize: how sacreBLEU finds words: "13a" at spaces and punctuation, "zh" in Chinese, "char" nowhere.
-
-    Returns:
-        ``bleu`` and ``signature``, ``bleu_lowercase`` and ``signature_lowercase``, ``n``, and ``examples`` (the
-        first five).
+    Computed by sacreBLEU (Post 2018), which finds words by `tokenize`: "13a" at spaces and punctuation, "zh"
+    in Chinese, "char" nowhere. Returns ``bleu`` and ``signature``, ``bleu_lowercase`` and
+    ``signature_lowercase``, ``n``, and ``examples`` (the first five). A pitfall: a BLEU without a signature
+    compares with nothing; lowercased scores, for one, are higher than cased ones.
     """
     sacrebleu = library("sacrebleu", extra="text")
     # Sentences of like lengths share a batch, which is as wide as its longest.

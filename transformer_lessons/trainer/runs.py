@@ -3,7 +3,7 @@
 import argparse
 import platform
 import sys
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
@@ -12,19 +12,22 @@ from transformer_lessons import __version__
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data.files import read_json, write_json
 from transformer_lessons.fast import accelerate
+from transformer_lessons.model import Transformer
 from transformer_lessons.trainer import distributed
 from transformer_lessons.trainer.checkpoints import (
+    CHECKPOINT,
     average_checkpoints,
     current_sizes,
     load_model,
     load_tokenisers,
+    save_config,
     save_model,
     snapshots,
 )
-from transformer_lessons.trainer.resuming import discard, found
-from transformer_lessons.trainer.tasks import TASKS, NumberWords, Task, batches, new_model, task_of, with_data
-from transformer_lessons.trainer.text_tasks import Text, resolved
-from transformer_lessons.trainer.trainer import Trainer, TrainingConfig
+from transformer_lessons.trainer.config import TrainingConfig
+from transformer_lessons.trainer.tasks import TASKS, NumberWords, Task, batches, task_of, with_data
+from transformer_lessons.trainer.text_tasks import resolved
+from transformer_lessons.trainer.trainer import Trainer
 
 NUMBER_WORDS_MODEL = NumberWords.sizes
 # What can be said on the command line and in a config.json alike.
@@ -50,9 +53,8 @@ def choose_device(name: str) -> torch.device:
 def train(chosen: argparse.Namespace) -> int:
     """``lessons train``: train, or go on training, and evaluate at the end; under torchrun, as one of several."""
     with distributed.process_group(choose_device(chosen.device)) as device:
-        chosen = decided(chosen, device)
-        task, directory, sizes, config = settings_of(chosen)
-        task.check()
+        task, directory, sizes, config = settings_of(chosen, device)
+        task = task.checked(resumed=chosen.resume)
         distributed.wait()  # until all have seen what was there before
         tokenisers = load_tokenisers(directory) if chosen.resume else task.tokenisers()
         trainer = new_trainer(task, tokenisers, sizes, config, device, directory)
@@ -61,22 +63,9 @@ def train(chosen: argparse.Namespace) -> int:
         elif not distributed.rank():
             discard_run(directory)
         is_done = run(trainer, task, tokenisers)
-        if distributed.rank():
-            return 0 if is_done else 130
-        if not is_done:
-            given = "" if task.name == NumberWords.name else f" --task {task.name}"
-            given += "" if directory == default_directory(task) else f" --output {directory}"
-            hint = f"to go on: lessons train --resume{given}"
-            print(f"stopped after step {trainer.step}; {hint}", file=sys.stderr)
-            return 130
-        # Judged is what was saved; a model in shares is nowhere else whole.
-        model = load_model(directory)[0].to(device)
-        if not config.plain:
-            accelerate(model)
-        result = task.evaluate(model, *tokenisers, 1, task.validation)
-        write_json(directory / "record.json", {**result, **last(trainer), "made_with": versions(device)})
-        print(f"{directory}: {task.report(result)[0]}")
-        return 0
+        if not distributed.rank():
+            (judge if is_done else explain)(trainer, task)
+        return 0 if is_done else 130
 
 
 def run(trainer: Trainer, task: Task, tokenisers: tuple) -> bool:
@@ -85,21 +74,40 @@ def run(trainer: Trainer, task: Task, tokenisers: tuple) -> bool:
     Where snapshots are kept, the model is the mean of them (§6.1).
     """
     about = {"task": task.name, "training": asdict(trainer.config)}
-    if data := task.settings():
-        about["data"] = data
-
-    def save(is_done: bool = False):
-        model = distributed.gather_model(trainer.model)
-        if distributed.rank():
-            return
-        if is_done and trainer.config.snapshots:
-            model.load_state_dict(average_checkpoints(snapshots(trainer.directory)))
-        save_model(trainer.directory, model, *tokenisers, **about)
-
-    save()  # the config must be there if the run is cut off
+    about |= {"data": task.settings} if task.settings else {}
+    if not distributed.rank():  # it must be there if the run is cut off
+        save_config(trainer.directory, trainer.model.config, *tokenisers, **about)
     is_done = trainer.run()
-    save(is_done)
+    weights = distributed.full_state_dict(trainer.model.state_dict())
+    if not distributed.rank():
+        if is_done and trainer.config.snapshots:
+            weights = average_checkpoints(snapshots(trainer.directory))
+        model = Transformer(trainer.model.config)
+        model.load_state_dict(weights)
+        save_model(trainer.directory, model, *tokenisers, **about)
     return is_done
+
+
+def explain(trainer: Trainer, task: Task) -> None:
+    """How to go on with a run that was stopped."""
+    given = "" if task.name == NumberWords.name else f" --task {task.name}"
+    given += "" if trainer.directory == default_directory(task) else f" --output {trainer.directory}"
+    hint = f"to go on: lessons train --resume{given}"
+    print(f"stopped after step {trainer.step}; {hint}", file=sys.stderr)
+
+
+def judge(trainer: Trainer, task: Task) -> None:
+    """Evaluate what was saved, as a sharded model is nowhere else whole, and write the record."""
+    model, *tokenisers = load_model(trainer.directory)
+    model.to(trainer.device)
+    if not trainer.config.plain:
+        accelerate(model)
+    result = task.evaluate(model, *tokenisers, 1, task.validation)
+    about = {"steps": trainer.step, "seed": trainer.config.seed}
+    about |= {f"last_{name}": trainer.history[-1][name] for name in ("loss", "accuracy")}
+    record = {**result, **about, "made_with": versions(trainer.device)}
+    write_json(trainer.directory / "record.json", record)
+    print(f"{trainer.directory}: {task.report(result)[0]}")
 
 
 def new_trainer(
@@ -112,100 +120,67 @@ def new_trainer(
 ) -> Trainer:
     """A model of these sizes with its data, before the first step."""
     torch.manual_seed(config.seed)
-    model = new_model(sizes, *tokenisers)
-    data = batches(task.pairs(*tokenisers, config), model.config.max_length, config)
+    source, target = map(len, tokenisers)
+    model = Transformer(TransformerConfig(source, target, **sizes))
+    data = batches(task.pairs(*tokenisers, config), min(task.longest, model.config.max_length), config)
     return Trainer(model, data, config, directory, device=device)
 
 
 def discard_run(directory: Path) -> None:
-    """Remove what an earlier run has left; its config and weights will be overwritten."""
-    discard(directory)
-    for name in ("metrics.jsonl", "record.json"):
+    """Remove what an earlier run has left; its config will be overwritten."""
+    for name in (CHECKPOINT, "metrics.jsonl", "record.json", "weights.safetensors"):
         (directory / name).unlink(missing_ok=True)
     for path in snapshots(directory):
         path.unlink()
 
 
-def decided(chosen: argparse.Namespace, device: torch.device) -> argparse.Namespace:
-    """``--resume-or-start``, which a restart can repeat: ``--resume`` if there is a checkpoint for any process.
+def settings_of(
+    chosen: argparse.Namespace, device: torch.device | None = None
+) -> tuple[Task, Path, dict, TrainingConfig]:
+    """Task, folder, sizes and training settings of a run, new or resumed; ValueError if it contradicts itself.
 
-    Without one, what a run has left in its first steps may go; a model that is done may not.
+    ``--resume-or-start``, which a restart can repeat, is ``--resume`` if there is a checkpoint for any
+    process. Without one, what a run has left in its first steps may go; a model that is done may not.
     """
-    if not chosen.resume_or_start:
-        return chosen
-    directory = chosen.output or default_directory(task_named_by(chosen))
-    resume = distributed.any_of(found(directory) is not None, device)
-    overwrite = not resume and not (directory / "record.json").exists()
-    return argparse.Namespace(**{**vars(chosen), "resume": resume, "overwrite": overwrite})
-
-
-def settings_of(chosen: argparse.Namespace) -> tuple[Task, Path, dict, TrainingConfig]:
-    """Task, folder, sizes and training settings of a run, new or resumed; ValueError if it contradicts itself."""
-    task, directory, path = run_of(chosen)
-    sizes, config = read_settings(path, task)
-    training, data = (
-        {name: getattr(chosen, name) for name in names if getattr(chosen, name) is not None}
-        for names in (OF_TRAINING, OF_DATA)
-    )
-    changed = with_data(task, data)
-    if chosen.resume:
-        for name, value in {**training, **data}.items():
-            known = getattr(task if name in data else config, name)
-            if (resolved(value) if name in data else value) != known:
-                raise ValueError(f"{name}: the run in {directory} has {known}, got {value}")
-    elif isinstance(changed, Text):
-        changed = replace(changed, trained_on=None)
-    if chosen.shard is not None:  # how a model is held changes nothing that it learns: a resumed run may
-        training["shard"] = chosen.shard
-    return changed, directory, sizes, replace(config, **training)
-
-
-def task_named_by(chosen: argparse.Namespace) -> Task:
-    """The task that the arguments name, themselves or through another run's settings."""
-    if chosen.task:
-        return TASKS[chosen.task]
-    return task_of(chosen.config) if chosen.config else NumberWords()
-
-
-def run_of(chosen: argparse.Namespace) -> tuple[Task, Path, Path | None]:
-    """Task and folder of a run, and the config.json to read: its own, if it is resumed, or another run's."""
-    task = task_named_by(chosen)
-    directory = chosen.output or default_directory(task)
+    named = TASKS[chosen.task] if chosen.task else task_of(chosen.config) if chosen.config else NumberWords()
+    directory = chosen.output or default_directory(named)
     own = directory / "config.json"
+    if chosen.resume_or_start:
+        chosen.resume = distributed.any_of((directory / CHECKPOINT).exists(), device)
+        chosen.overwrite = not (directory / "record.json").exists()
     if own.exists() and not (chosen.resume or chosen.overwrite):
         hint = "--resume goes on with it, --overwrite discards it"
         raise ValueError(f"output: {directory} holds a run; {hint}")
     if chosen.resume and not own.exists():
         raise ValueError(f"resume: expected a run, found no {own}")
     path = own if chosen.resume else chosen.config
-    told = task if path is None else task_of(path)  # of a folder that is resumed, the task need not be named
-    if chosen.task not in (None, told.name):
-        raise ValueError(f"task: {path} is of {told.name}, got {chosen.task}")
-    return told, directory, path
+    task = task_of(path) if path else named  # of a folder that is resumed, the task need not be named
+    if chosen.task not in (None, task.name):
+        raise ValueError(f"task: {path} is of {task.name}, got {chosen.task}")
+    sizes, config = read_settings(path, task)
+    training = {name: getattr(chosen, name) for name in OF_TRAINING if getattr(chosen, name) is not None}
+    data = {name: resolved(getattr(chosen, name)) for name in OF_DATA if getattr(chosen, name) is not None}
+    changed = with_data(task, data)
+    known = {**asdict(config), **task.settings}
+    for name, value in {**training, **data}.items() if chosen.resume else ():
+        if value != known[name]:
+            raise ValueError(f"{name}: the run in {directory} has {known[name]}, got {value}")
+    if chosen.shard is not None:  # how a model is held changes nothing that it learns: a resumed run may
+        training["shard"] = chosen.shard
+    return changed, directory, sizes, replace(config, **training)
 
 
 def read_settings(path: Path | None, task: Task) -> tuple[dict, TrainingConfig]:
     """Model sizes and training settings, the task's own or those of a run's ``config.json``."""
-    if path is None:
-        return task.sizes, task.training
-    content = read_json(path)
-    sizes, settings = content.get("model", {}), content.get("training", {})
-    if isinstance(sizes, dict):
-        sizes = current_sizes(sizes)
-    for part, given, cls in (("model", sizes, TransformerConfig), ("training", settings, TrainingConfig)):
-        known = {field.name for field in fields(cls)}
-        if not isinstance(given, dict) or not set(given) <= known:
-            odd = ", ".join(sorted(set(given) - known)) if isinstance(given, dict) else given
-            raise ValueError(f"{path}: {part}: expected some of {', '.join(sorted(known))}, got {odd}")
-    # The vocabularies' sizes are the task's.
-    sizes = {name: size for name, size in sizes.items() if not name.endswith("_vocab_size")}
-    return {**task.sizes, **sizes}, replace(task.training, **settings)
-
-
-def last(trainer: Trainer) -> dict:
-    """What the record keeps of a run: its length and its last step."""
-    loss, accuracy = (trainer.history[-1][name] for name in ("loss", "accuracy"))
-    return {"steps": trainer.step, "seed": trainer.config.seed, "last_loss": loss, "last_accuracy": accuracy}
+    content = {} if path is None else read_json(path)
+    try:
+        sizes = {**task.sizes, **current_sizes(content.get("model", {}))}
+        # The vocabularies' sizes are the task's.
+        sizes = {name: size for name, size in sizes.items() if not name.endswith("_vocab_size")}
+        TransformerConfig(1_000, 1_000, **sizes)
+        return sizes, replace(task.training, **content.get("training", {}))
+    except (TypeError, AttributeError) as error:  # an unknown name, or no object
+        raise ValueError(f"{path}: {error}") from None
 
 
 def versions(device: torch.device) -> dict[str, str]:

@@ -1,48 +1,50 @@
 """What a run learns: a task brings its data, a model of the right size, how to train it, and how it is judged."""
 
+import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
-from transformer_lessons.config import TransformerConfig
+import numpy as np
+
 from transformer_lessons.data import number_words
 from transformer_lessons.data.batches import Batches, TokenBatches
-from transformer_lessons.data.encoded import EncodedPairs, Pair
+from transformer_lessons.data.encoded import EncodedPairs
 from transformer_lessons.data.files import read_json
-from transformer_lessons.data.lengths import limit_lengths
 from transformer_lessons.data.packing import PackedBatches
 from transformer_lessons.model import Transformer
+from transformer_lessons.trainer import distributed
 from transformer_lessons.trainer.checkpoints import Tokeniser
 from transformer_lessons.trainer.config import TrainingConfig
 from transformer_lessons.trainer.evaluation import evaluate_number_words, translate
-from transformer_lessons.trainer.text_tasks import SMALL, Multi30k, Text, TextTask, Wmt14, within
+from transformer_lessons.trainer.text_tasks import MULTI30K, SMALL, TEXT, WMT14, TextTask
 
 
 @dataclass(frozen=True)
 class NumberWords:
-    """English number words to German ones, judged by exact match."""
+    """English number words to German ones, judged by exact match; with the methods of `TextTask`."""
 
     name: ClassVar = "number-words"
     sizes: ClassVar = {**SMALL, "dropout": 0.0, "max_length": 64}
     training: ClassVar = TrainingConfig()
+    longest: ClassVar = 64
     extra_tokens: ClassVar = None
     validation: ClassVar = None
+    settings: ClassVar = {}
 
-    def settings(self) -> dict:
-        """Nothing."""
-        return {}
-
-    def check(self) -> None:
-        """Nothing is read."""
+    def checked(self, *, resumed: bool) -> "NumberWords":
+        """Itself: it reads no files."""
+        return self
 
     def tokenisers(self) -> tuple[Tokeniser, Tokeniser]:
         """A vocabulary of parts of number words for each language."""
         return number_words.vocabularies()
 
-    def pairs(self, source: Tokeniser, target: Tokeniser, config: TrainingConfig) -> list[Pair]:
+    def pairs(self, source: Tokeniser, target: Tokeniser, config: TrainingConfig) -> EncodedPairs:
         """As many as the settings say, a function of the seed."""
-        return number_words.pairs(number_words.training_numbers(config.training_pairs, config.seed))
+        numbers = number_words.training_numbers(config.training_pairs, config.seed)
+        return EncodedPairs.of(number_words.pairs(numbers))
 
     def read(self, text: str) -> list[str]:
         """Words or digits."""
@@ -67,17 +69,15 @@ class NumberWords:
         ]
 
 
-# Frozen dataclasses, whose fields a run's config.json keeps as `data`.
+# Frozen dataclasses, whose `settings` a run's config.json keeps as `data`.
 Task = NumberWords | TextTask
-TASKS: dict[str, Task] = {task.name: task for task in (NumberWords(), Multi30k(), Wmt14(), Text())}
+TASKS: dict[str, Task] = {task.name: task for task in (NumberWords(), MULTI30K, WMT14, TEXT)}
 
 
 def with_data(task: Task, data: dict) -> Task:
     """The task with files of one's own, say; ValueError for what it does not have."""
-    if not isinstance(data, dict):
-        raise ValueError(f"data: expected a JSON object, got {data!r}")
-    for name in sorted(data.keys() - {field.name for field in fields(task)}):
-        having = [task.name for task in TASKS.values() if name in {field.name for field in fields(task)}]
+    for name in sorted(set(data) - set(task.settings)):
+        having = [other.name for other in TASKS.values() if name in other.settings]
         expected = f"--task {' or '.join(having)}" if having else "no such setting"
         raise ValueError(f"{name}: expected {expected}, got {task.name}")
     return replace(task, **data)
@@ -86,9 +86,7 @@ def with_data(task: Task, data: dict) -> Task:
 def task_of(config: Path) -> Task:
     """The task of a run's config.json, with its data; number words if it does not say.
 
-    Raises:
-        ValueError: for a task that this version does not know, or what is no JSON.
-        OSError: if there is no such file.
+    ValueError for a task that this version does not know, or what is no JSON; OSError if there is no such file.
     """
     content = read_json(config)
     name = content.get("task", NumberWords.name)
@@ -97,22 +95,16 @@ def task_of(config: Path) -> Task:
     return with_data(TASKS[name], content.get("data", {}))
 
 
-def new_model(sizes: dict, source: Tokeniser, target: Tokeniser) -> Transformer:
-    """A model of these sizes for these languages, drawn from torch's current random state."""
-    return Transformer(TransformerConfig(len(source), len(target), **sizes))
-
-
-def batches(pairs: Sequence[Pair], max_length: int, config: TrainingConfig) -> Batches:
-    """The training set in batches, as the settings say; ValueError for a sentence that the model cannot hold.
-
-    Of texts such pairs are left out and counted: large corpora have a few that nobody wrote.
-    """
+def batches(pairs: EncodedPairs, max_length: int, config: TrainingConfig) -> Batches:
+    """The training set in batches, as the settings say; pairs that are too long are left out, and counted."""
     longest = min(max_length, config.packed_length or max_length)
-    if isinstance(pairs, EncodedPairs):
-        pairs = within(pairs, longest)
-    else:
-        limit_lengths([source for source, _ in pairs], longest)
-        limit_lengths([target for _, target in pairs], longest - 1)  # which gets a mark
+    fits = (pairs.sizes + np.array([0, 1]) <= longest).all(1)  # a target gets a mark
+    if not fits.any():
+        raise ValueError(f"pairs: expected some of at most {longest} tokens a side, got none")
+    if not fits.all() and not distributed.rank():
+        left_out = f"{(~fits).sum():,} of {len(pairs):,} pairs"
+        print(f"left out: {left_out}, which have more than {longest} tokens", file=sys.stderr)
+    pairs = pairs.chosen(fits)
     if config.tokens is None:
         return Batches(pairs, config.batch_size, seed=config.seed)
     if config.packed_length is None:

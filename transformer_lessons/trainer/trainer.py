@@ -7,16 +7,20 @@ interrupted, on the same machine with the same number of threads.
 
 import json
 import math
+import signal
 import sys
+import threading
 import time
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from transformer_lessons.data.batches import Batch, Batches, TokenBatches
+from transformer_lessons.data.batches import Batch, Batches
 from transformer_lessons.data.files import replacing
 from transformer_lessons.data.packing import PackedBatch
 from transformer_lessons.fast import accelerate, plain
@@ -25,10 +29,11 @@ from transformer_lessons.fast.recompute import recompute
 from transformer_lessons.losses import label_smoothed_loss
 from transformer_lessons.model import Transformer
 from transformer_lessons.trainer import distributed
-from transformer_lessons.trainer.checkpoints import save_snapshot
+from transformer_lessons.trainer.checkpoints import load_checkpoint, save_checkpoint, save_snapshot
 from transformer_lessons.trainer.config import TrainingConfig, chosen_precision
-from transformer_lessons.trainer.loop import prefetch, stop_signal
-from transformer_lessons.trainer.resuming import load_checkpoint, save_checkpoint
+
+# Of a step: the target tokens of its whole batch, and what this process computes of it, in parts.
+Prepared = tuple[int, list[Batch] | list[PackedBatch]]
 
 
 class BatchLoss(nn.Module):
@@ -64,9 +69,7 @@ class Trainer:
     A pitfall: the optimiser holds on to the model's parameters, so a model must not be moved afterwards.
 
     Args:
-        model: what to train.
-        batches: the data.
-        config: how to train.
+        model, batches, config: what to train, on what, and how.
         directory: where the checkpoint and ``metrics.jsonl`` go; None keeps nothing.
         device: where to train, if not where the model is. A model to be sharded had better be on the CPU: it is
             moved and divided one layer at a time, so that no card has to hold all of it.
@@ -75,7 +78,7 @@ class Trainer:
     def __init__(
         self,
         model: Transformer,
-        batches: Batches | TokenBatches,
+        batches: Batches,
         config: TrainingConfig,
         directory: Path | None = None,
         *,
@@ -98,22 +101,23 @@ class Trainer:
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision == torch.float16)
         self.step = 0
         self.history: list[dict[str, int | float | None]] = []
-        self._next_parts = self._parts
 
-    def train_step(self) -> dict[str, int | float | None]:
-        """One optimiser step; returns what ``metrics.jsonl`` records of it.
+    def train_step(self, prepared: Prepared | None = None) -> dict[str, int | float | None]:
+        """One optimiser step, with what `prepare` gave for it; returns what ``metrics.jsonl`` records of it.
 
         FloatingPointError if the loss is no longer finite; the weights are then still those before.
         """
         started = time.perf_counter()
         self.model.train()
-        rate = self.config.learning_rate(self.step + 1)
-        tokens, parts = self._next_parts(self.step)
+        tokens, parts = self.prepare(self.step) if prepared is None else prepared
         loss, right = self._backward(tokens, parts)
         if not math.isfinite(loss):
             raise FloatingPointError(f"the loss became {loss} at step {self.step + 1}: train more gently")
         self.scaler.unscale_(self.optimizer)
-        norm = self._clip_gradients()
+        most = math.inf if self.config.clip_norm is None else self.config.clip_norm
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), most)
+        norm = float(distributed.full_tensor(norm))
+        rate = self.config.learning_rate(self.step + 1)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.scaler.step(self.optimizer)
@@ -129,43 +133,30 @@ class Trainer:
             "tokens_per_second": tokens / (time.perf_counter() - started),
         }
 
-    def _parts(self, step: int) -> tuple[int, list[Batch] | list[PackedBatch]]:
-        """The tokens of a step's whole batch, and what this process computes of it, in parts."""
-        batch, config = self.batches[step], self.model.config
-        sizes = (config.source_vocab_size, config.target_vocab_size, config.target_vocab_size)
-        for name, ids, size in zip(("src", "tgt_in", "tgt_out"), batch, sizes, strict=False):
-            if ids.max() >= size:  # asked on the CPU, where an answer is free
-                raise ValueError(f"{name}: expected 0 to {size - 1}, got {ids.max()}")
+    def prepare(self, step: int) -> Prepared:
+        """What this process has to compute in a step, counted from 0."""
+        batch = self.batches[step]
         parts = distributed.own_parts(batch, self.config.accumulate)
         if self.device.type == "cuda":  # which can then copy by itself, from memory that stays where it is
             with torch.cuda.device(self.device):
                 parts = [type(part)(*(ids.pin_memory() for ids in part)) for part in parts]
-        return int((batch.tgt_out != config.pad_id).sum()), parts
+        return int((batch.tgt_out != self.model.config.pad_id).sum()), parts
 
-    def _backward(self, tokens: int, parts: list[Batch] | list[PackedBatch]) -> tuple[float, int]:
+    def _backward(self, tokens: int, parts: list) -> tuple[float, int]:
         """Gradients of the loss per token, part by part; loss and right tokens of the whole batch."""
         self.optimizer.zero_grad()
         device, is_lower = self.device.type, self.precision != torch.float32
         sums = torch.zeros(2, dtype=torch.float64 if device != "mps" else None, device=self.device)
         for number, part in enumerate(parts, start=1):
-            part = part.to(self.device, non_blocking=device == "cuda")
-            with distributed.no_sync(self.parallel, is_last=number == len(parts)):
-                with torch.autocast(device, self.precision, enabled=is_lower):
-                    loss, _, right = self.loss(part)
-                # Gradients are averaged over the processes, where a sum is wanted.
-                self.scaler.scale(loss * (distributed.world_size() / tokens)).backward()
+            # Of copies, gradients cross between processes once a step, with those of the last part.
+            self.parallel.require_backward_grad_sync = number == len(parts)
+            with torch.autocast(device, self.precision, enabled=is_lower):
+                loss, _, right = self.loss(part.to(self.device, non_blocking=device == "cuda"))
+            # Gradients are averaged over the processes, where a sum is wanted.
+            self.scaler.scale(loss * (distributed.world_size() / tokens)).backward()
             sums += torch.stack([loss.detach(), right])
         loss, right = distributed.summed(sums).tolist()
         return loss, int(right)
-
-    def _clip_gradients(self) -> float:
-        """As `nn.utils.clip_grad_norm_`, which in torch 2.9 adds its 1e-6 to the norm of each part."""
-        parameters = list(self.model.parameters())
-        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-        norm = distributed.gather(nn.utils.get_total_norm(gradients))
-        if self.config.clip_norm is not None:
-            nn.utils.clip_grads_with_norm_(parameters, self.config.clip_norm, norm)
-        return float(norm)
 
     def run(self, *, progress: bool = True) -> bool:
         """Train to the last step; True if it got there, False if Ctrl-C (or SIGTERM) came first.
@@ -181,9 +172,14 @@ class Trainer:
             disable=not progress or distributed.rank() > 0,
             mininterval=0.1 if sys.stderr.isatty() else 10.0,  # seconds: a log file gets fewer lines
         )
-        with bar, stop_signal() as stop, self._prefetching(), self._metrics_file() as metrics:
+        with (
+            bar,
+            stop_signal() as stop,
+            closing(self._prefetched()) as prefetched,
+            self._metrics_file() as metrics,
+        ):
             while self.step < self.config.steps and not distributed.any_of(stop.is_set(), self.device):
-                record = self.train_step()
+                record = self.train_step(next(prefetched))
                 self.history.append(record)
                 if metrics:
                     metrics.write(json.dumps(record) + "\n")
@@ -195,13 +191,16 @@ class Trainer:
         self.save()
         return self.step == self.config.steps
 
-    @contextmanager
-    def _prefetching(self):
-        with prefetch(self._parts, self.config.steps) as self._next_parts:
-            try:
-                yield
-            finally:
-                self._next_parts = self._parts
+    def _prefetched(self) -> Iterator[Prepared]:
+        """Of one step after another; a thread makes the next one while this one is computed.
+
+        A batch of the paper's size takes 21 ms of Python, for which a GPU would wait in every step.
+        """
+        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="next batch") as thread:
+            coming = thread.submit(self.prepare, self.step)
+            while True:
+                prepared, coming = coming.result(), thread.submit(self.prepare, self.step + 1)
+                yield prepared
 
     def _metrics_file(self):
         if self.directory is None or distributed.rank():
@@ -216,14 +215,36 @@ class Trainer:
         """Write the checkpoint, and the weights alone if snapshots are kept; all processes must call it."""
         if self.directory is None:
             return
-        weights = distributed.gather_state_dict(self.model.state_dict())
+        progress = {"step": self.step, "scaler": self.scaler.state_dict(), "history": self.history}
+        weights = save_checkpoint(self.directory, self.model, self.optimizer, progress)
         if self.config.snapshots and not distributed.rank():
             save_snapshot(self.directory, self.step, weights, keep=self.config.snapshots)
-        progress = {"step": self.step, "scaler": self.scaler.state_dict(), "history": self.history}
-        save_checkpoint(self.directory, weights, self.optimizer, progress)
 
     def restore(self) -> None:
         """Go on where the checkpoint in `directory` was written; ValueError if there is none of this model."""
         progress = load_checkpoint(self.directory, self.model, self.optimizer)
         self.scaler.load_state_dict(progress["scaler"])
         self.step, self.history = progress["step"], progress["history"]
+
+
+@contextmanager
+def stop_signal() -> Iterator[threading.Event]:
+    """Yields an event that the first Ctrl-C or SIGTERM sets, so that a step is never torn; the second raises.
+
+    A pitfall: outside the main thread no signal can be caught; there the event is never set.
+    """
+    event, numbers = threading.Event(), (signal.SIGINT, signal.SIGTERM)
+
+    def on_signal(number, frame):
+        if event.is_set():
+            raise KeyboardInterrupt
+        event.set()
+
+    if threading.current_thread() is not threading.main_thread():
+        numbers = ()
+    previous = {number: signal.signal(number, on_signal) for number in numbers}
+    try:
+        yield event
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

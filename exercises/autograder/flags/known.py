@@ -160,7 +160,8 @@ GIVEN = {
     "split_heads": {f"{PACKAGE}.attention.scaled_dot_product_attention"},
     "residual": {
         *(f"{PACKAGE}.attention.{name}" for name in ("MultiHeadAttention", "scaled_dot_product_attention")),
-        *(f"{PACKAGE}.encodings.sinusoidal", f"{PACKAGE}.feed_forward.FeedForward"),
+        *(f"{PACKAGE}.config.TransformerConfig", f"{PACKAGE}.embeddings.TransformerEmbedding"),
+        *(f"{PACKAGE}.encodings.SinusoidalEncoding", f"{PACKAGE}.feed_forward.FeedForward"),
         *(f"{PACKAGE}.masks.causal_mask", f"{PACKAGE}.masks.padding_mask", f"{PACKAGE}.norms.LayerNorm"),
     },
     "greedy": {

@@ -51,7 +51,7 @@ INSIDE = {
     *("__globals__", "__code__", "__closure__", "__subclasses__", "__loader__"),
     *("f_globals", "f_locals", "f_back", "tb_frame", "gi_frame"),
 }
-OF_TASKS = {"mistaken", "assemble", "reference"}  # attributes of what checks.task returns
+OF_TASKS = {"define"}  # of what checks.task returns: gives what a text defines
 MAGICS_OF_ONE = {"pinfo2", "psource", "pfile"}
 MAGICS = MAGICS_OF_ONE | {"load", "loadpy", "pycat", "edit"}
 COMMANDS = {"system", "system_raw", "system_piped", "getoutput"}  # IPython's methods for !

@@ -1,22 +1,16 @@
 """Which known mistakes a class makes, how many make each, and where the book explains it."""
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
-import book
 from exercises.autograder.result import Result
 from transformer_lessons import checks
 from transformer_lessons.checks.message import place
-from transformer_lessons.data.files import read_json
 
 __all__ = ["BOOK", "Misconception", "misconceptions"]
 
 BOOK = "https://transformer-lessons.github.io/transformer-lessons/"  # `make set-repository` keeps it right
-CHAPTERS = Path(book.__file__).parent / "chapters"
-OTHER_ORDER = "argument_order"  # is in no catalogue: the checks find it for any task
 
 
 @dataclass(frozen=True)
@@ -66,7 +60,7 @@ def misconceptions(
             len(who[mistake]),
             len(who[mistake]) / len(results),
             tuple(sorted(where[mistake], key=lambda cell: (places.get(cell, len(places)), cell))),
-            *_place(_anchor(mistake), address),
+            *_place(mistake, address),
         )
         for mistake in sorted(who, key=lambda mistake: (-len(who[mistake]), mistake))
     )
@@ -76,39 +70,13 @@ def misconceptions(
 def _known(mistake: str) -> tuple[str, str] | None:
     """Name and anchor; None if the catalogue has changed since the grading."""
     task, _, name = mistake.partition("/")
-    if task not in checks.tasks():
-        return None
-    if name == OTHER_ORDER:
-        return "you take the arguments in another order", checks.task(task).requirements[0].anchor
-    return checks.mistake(task, name)
+    return checks.mistake(task, name) if task in checks.tasks() else None
 
 
 def _name(mistake: str) -> str:
     return _known(mistake)[0] if _known(mistake) else mistake
 
 
-def _anchor(mistake: str) -> str:
-    return _known(mistake)[1] if _known(mistake) else ""
-
-
-@cache
-def _place(anchor: str, address: str) -> tuple[str, str]:
-    """For ``#ch05-scale``, “5.4 · Scaled dot-product attention” and the address of that section."""
-    if anchor and not anchor.startswith("#"):
-        return place(anchor, address)
-    chapter = next(CHAPTERS.glob(f"{anchor[3:5]}_*.ipynb"), None) if anchor else None
-    if chapter is None:
-        return "", ""
-    cells = [cell for cell in read_json(chapter)["cells"] if cell["cell_type"] == "markdown"]
-    text = "\n\n".join("".join(cell["source"]) for cell in cells)
-    title = re.search(r"^# \d+\. (.+)$", text, re.MULTILINE)
-    number = _section(anchor, text) or str(int(anchor[3:5]))
-    return f"{number} · {title[1]}" if title else number, f"{address}chapters/{chapter.stem}.html{anchor}"
-
-
-def _section(anchor: str, text: str) -> str:
-    """The number of the section that follows an anchor at once, else of the one in which it stands."""
-    before, found, after = text.partition(f'<a id="{anchor[1:]}"></a>')
-    own = re.match(r"\s+## (\d+\.\d+) ", after)
-    above = re.findall(r"^## (\d+\.\d+) ", before if found else "", re.MULTILINE)
-    return own[1] if own else above[-1] if above else ""
+def _place(mistake: str, address: str) -> tuple[str, str]:
+    """“chapter 5.4, “Why divide by √d_k?”” and the address of that section."""
+    return place(_known(mistake)[1], address) if _known(mistake) else ("", "")

@@ -3,3 +3,8 @@
 The right ones are first of all the plain forms of textbooks and tutorials; then loops, einsum and other
 roundabout ways. The wrong ones are written by hand: they are not changes of the package's text.
 """
+
+import importlib
+import pkgutil
+
+MODULES = [importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)]

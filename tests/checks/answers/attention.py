@@ -194,6 +194,60 @@ class ViewAlone(WithoutBiases):
         return x.reshape(x.size(0), self.num_heads, x.size(1), -1)
 
 
+def capped_before_where(query, key, value, cap, mask=None):
+    """One division by both."""
+    scores = cap * ((query @ key.mT) / (cap * query.size(-1) ** 0.5)).tanh()
+    scores = scores if mask is None else torch.where(mask, scores, -1e9)
+    weights = scores.softmax(-1)
+    return weights @ value, weights
+
+
+def capped_as_gemma(query, key, value, softcap, attention_mask=None):
+    """The form of Gemma 2 in transformers: the mask as numbers."""
+    weights = torch.matmul(query, key.transpose(-2, -1)) * query.size(-1) ** -0.5
+    weights = torch.tanh(weights / softcap) * softcap
+    if attention_mask is not None:
+        weights = weights + torch.zeros(attention_mask.shape).masked_fill(~attention_mask, -1e9)
+    weights = F.softmax(weights, dim=-1, dtype=torch.float32).to(query.dtype)
+    return torch.matmul(weights, value), weights
+
+
+def capped_by_sigmoid(query, key, value, cap, mask=None):
+    """tanh(x) = 2σ(2x) − 1"""
+    scores = torch.einsum("...qd,...kd->...qk", query, key) * query.size(-1) ** -0.5
+    scores = cap * (2 * torch.sigmoid(2 * scores / cap) - 1)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf)
+    weights = scores.softmax(-1).nan_to_num()
+    return weights @ value, weights
+
+
+def capped_last(query, key, value, cap, mask=None):
+    scores = query @ key.mT / math.sqrt(query.size(-1))
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -1e9)
+    weights = (cap * torch.tanh(scores / cap)).softmax(-1)
+    return weights @ value, weights
+
+
+def capped_by_arctangent(query, key, value, cap, mask=None):
+    """A slip that is on no list: another function with the same limits."""
+    scores = query @ key.mT / math.sqrt(query.size(-1))
+    scores = 2 * cap / math.pi * torch.atan(math.pi * scores / (2 * cap))
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -1e9)
+    weights = scores.softmax(-1)
+    return weights @ value, weights
+
+
+def capped_without_scale(query, key, value, cap, mask=None):
+    scores = cap * torch.tanh(query @ key.mT / cap)
+    if mask is not None:
+        scores = scores.masked_fill(mask, -1e9)
+    weights = scores.softmax(-1)
+    return weights @ value, weights
+
+
 RIGHT = {
     "scaled_dot_product_attention": [
         annotated,
@@ -204,6 +258,7 @@ RIGHT = {
         scaled_first,
     ],
     "multi_head": [Annotated, WithoutBiases, OneProjection, HeadsInAList],
+    "soft_capped_attention": [capped_before_where, capped_as_gemma, capped_by_sigmoid],
 }
 # Of each: the requirements that it loses, and the names that it gets.
 WRONG = {
@@ -215,4 +270,9 @@ WRONG = {
         (not_written, {"result", "scale", "mask", "finite", "gradients"}, set()),
     ],
     "multi_head": [(ViewAlone, {"heads"}, {"split_without_transpose"})],
+    "soft_capped_attention": [
+        (capped_last, {"mask"}, {"capped_after_mask"}),
+        (capped_by_arctangent, {"cap", "scale"}, set()),
+        (capped_without_scale, {"scale", "mask"}, {"no_scale", "mask_inverted"}),
+    ],
 }

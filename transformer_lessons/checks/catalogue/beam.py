@@ -6,12 +6,14 @@ from random import Random
 
 import torch
 
-from transformer_lessons.checks.catalogue.greedy import ENDLESS, LONG, SHORT, TINY, model
+from transformer_lessons.checks.catalogue.greedy import BOTH, ENDLESS, LONG, SHORT, TINY, model, source
 from transformer_lessons.checks.definitions import Call, Requirement, Task, draws
 from transformer_lessons.decoding import evaluating
 
 # Greedy begins with 3, and the likeliest sentence with 4.
 TRAP = {1: {3: 0.55, 4: 0.45}, 3: {5: 0.4, 2: 0.3, 4: 0.3}, 4: {2: 0.9, 5: 0.1}, 5: {2: 0.6, 3: 0.4}}
+# The longest wins, and only its length tells that it may.
+FAR = {1: {2: 0.55, 3: 0.45}, 3: {4: 1.0}, 4: {5: 1.0}, 5: {6: 1.0}, 6: {2: 1.0}}
 # A short sentence is the likeliest, a longer one has more for each of its tokens.
 LENGTHS = {1: {2: 0.4, 3: 0.6}, 3: {4: 0.9, 2: 0.1}, 4: {5: 0.9, 2: 0.1}, 5: {2: 0.7, 6: 0.3}, 6: {2: 1.0}}
 
@@ -64,7 +66,7 @@ def call(
     *tables: dict, size: int, alpha: float = 0.0, rows: tuple[int, ...] = (0,), max_length: int = 5
 ) -> Call:
     """Sentence n of a batch is told by the table `rows[n]`."""
-    src = torch.tensor([[len(tables) * 3 + row, 4] for row in rows])
+    src = source(tables, rows)
     return Call((model(*tables), src), {"beam_size": size, "length_penalty": alpha, "max_length": max_length})
 
 
@@ -93,9 +95,10 @@ FOUND = (
 UNPUNISHED = ((0, 2, 0, 5), (36, 2, 0, 5), (0, 3, 0, 3), *((n, 2 + n % 2, 0, 4 + n % 2) for n in range(12)))
 
 GREEDY = [call(SHORT, size=1), call(TRAP, size=1), call(*TINY, size=1, rows=(0, 1)), call(LONG, size=1)]
-SEVERAL = [call(TRAP, size=2), call(LENGTHS, size=2), call(ENDLESS, size=2, max_length=4)]
+SEVERAL = [call(TRAP, size=2), call(LENGTHS, size=2), call(BOTH, size=2), call(ENDLESS, size=2, max_length=4)]
 SEVERAL += [call(chance(n), size=size, alpha=alpha, max_length=most) for n, size, alpha, most in UNPUNISHED]
 PENALTY = [call(LENGTHS, size=2, alpha=alpha) for alpha in (1.0, 2.0, 0.6)]
+PENALTY += [call(FAR, size=2, alpha=1.0, max_length=6)]
 PENALTY += [call(chance(n), size=size, alpha=alpha, max_length=most) for n, size, alpha, most in FOUND]
 WIDE = [call(TRAP, size=9, max_length=3), call(LENGTHS, size=20)]
 

@@ -8,17 +8,23 @@ from transformer_lessons.checks.definitions import Call, Remark, Requirement, Ta
 from transformer_lessons.masks import causal_mask
 
 
+def booleans(mask: Tensor) -> Tensor:
+    """What a mask of any type means: being boolean is a requirement of its own."""
+    return mask == 0 if mask.is_floating_point() and (mask <= 0).all() else mask.bool()  # 0 and −∞
+
+
 def matrix(mask: Tensor) -> Tensor:
-    """The mask as booleans, without axes of one in front: being boolean is a requirement of its own."""
-    visible = mask == 0 if mask.is_floating_point() and (mask < 0).any() else mask.bool()  # 0 and −∞
+    """The mask as booleans, without axes of one in front."""
+    visible = booleans(mask)
     while visible.dim() > 2 and visible.size(0) == 1:
         visible = visible[0]
     return visible
 
 
-def dtype(mask: Tensor) -> str:
-    """In words."""
-    return str(mask.dtype)
+def form(mask: Tensor) -> dict[str, Any]:
+    """Its type, and that it is no constant."""
+    shown = mask == mask.flatten()[0]
+    return {"dtype": str(mask.dtype), "hides some keys and shows others": not shown.all()}
 
 
 def calls(*sizes: tuple[int, ...], view: Any = matrix, **options: Any) -> list[Call]:
@@ -51,8 +57,8 @@ TASK = Task(
             "boolean",
             "the mask is boolean",
             points=1,
-            calls=draws(*calls((2,), (3,), view=dtype)),
-            small=lambda: calls((2,), view=dtype),
+            calls=draws(*calls((2,), (3,), view=form)),
+            small=lambda: calls((2,), view=form),
             anchor="masks-convention",
         ),
     ),

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 
 import torch
+from torch import Tensor
 
 from transformer_lessons.checks.definitions import Call, Draw, Given, Requirement, Task, draws
 from transformer_lessons.decoding import evaluating
@@ -10,6 +11,8 @@ from transformer_lessons.decoding import evaluating
 # What follows a token, with which probability: 1 begins a sentence, 2 ends it. LONG ends a step later than SHORT.
 SHORT = {1: {3: 0.6, 4: 0.4}, 3: {2: 0.9, 4: 0.1}, 4: {3: 1.0}, 2: {5: 1.0}, 5: {5: 1.0}, 0: {3: 1.0}}
 LONG = {1: {4: 0.7, 3: 0.3}, 4: {5: 0.8, 2: 0.2}, 5: {2: 0.6, 3: 0.4}, 3: {2: 1.0}, 2: {3: 1.0}, 0: {4: 1.0}}
+# After 4 alone comes 5; after 3 and 4 comes the end.
+BOTH = {1: {3: 1.0}, 3: {4: 0.6, 2: 0.4}, (3, 4): {2: 1.0}, 4: {5: 1.0}, 5: {5: 1.0}}
 ENDLESS = {1: {3: 1.0}, 3: {4: 1.0}, 4: {3: 0.9, 2: 0.1}}
 TINY = {1: {3: 0.6, 2: 0.4}, 3: {2: 1.0}}, {1: {2: 1.0}}
 OTHER = {"pad_id": 5, "bos_id": 3, "eos_id": 4}
@@ -37,9 +40,14 @@ def model(*tables: dict, training: bool = False, **settings: int) -> Given:
     return Given("table", [list(tables), training, settings], shown)
 
 
+def source(tables: tuple, rows: tuple[int, ...], pad_id: int = 0) -> Tensor:
+    """Sentence n of a batch is told by the table `rows[n]`; every other one is padded."""
+    return torch.tensor([[len(tables) * 3 + row, pad_id if n % 2 else 6] for n, row in enumerate(rows)])
+
+
 def call(*tables: dict, rows: tuple[int, ...] = (0,), max_length: int = 5, **options) -> Call:
-    """Sentence n of a batch is told by the table `rows[n]`."""
-    src = torch.tensor([[len(tables) * 3 + row, 4] for row in rows])
+    """A batch of so many sentences."""
+    src = source(tables, rows, options.get("pad_id", 0))
     return Call((model(*tables, **options), src), {"max_length": max_length})
 
 
@@ -65,7 +73,12 @@ def small(*calls: Call) -> Callable[[], Iterator[Call]]:
     return lambda: iter(calls)
 
 
-BATCH = [call(SHORT, LONG, rows=(0, 1)), call(SHORT, LONG, rows=(1, 0, 0)), call(SHORT, ENDLESS, rows=(1, 0))]
+BATCH = [
+    call(LONG, rows=(0, 0)),
+    call(SHORT, LONG, rows=(0, 1)),
+    call(SHORT, LONG, rows=(1, 0, 0)),
+    call(SHORT, ENDLESS, rows=(1, 0)),
+]
 LENGTHS = [
     call(ENDLESS, max_length=3),
     call(LONG, max_length=1),
@@ -83,8 +96,8 @@ TASK = Task(
             "values",
             "each token is the likeliest one, from the first after bos_id to the end mark",
             points=1.5,
-            calls=draws(call(SHORT), call(LONG), call(LONG, rows=(0, 0))),
-            small=small(call(TINY[0]), call(SHORT), call(LONG)),
+            calls=draws(call(SHORT), call(LONG), call(BOTH)),
+            small=small(call(TINY[0]), call(BOTH), call(SHORT), call(LONG)),
             anchor="greedy",
         ),
         Requirement(

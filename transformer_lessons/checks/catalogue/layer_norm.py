@@ -1,4 +1,4 @@
-"""Layer norm. ε is silent where entries are tens; the variance's divisor speaks everywhere but in the mean."""
+"""Layer norm. ε is silent where entries are tens; with halves of 10 and −10, so are other deviations."""
 
 from collections.abc import Callable, Iterator
 
@@ -38,26 +38,30 @@ def centred(draw: Draw) -> list[Call]:
 
 def variance(draw: Draw) -> list[Call]:
     """With entries of tens, ε is nothing."""
-    return [call(10 * draw.normal(3, 5)), call(10 * draw.normal(4, 2))]
+    return [call(10 * draw.normal(3, 5)), call(10 * draw.normal(4, 7))]
+
+
+def halves(draw: Draw, *shape: int) -> Tensor:
+    """Vectors of which half the entries are 1 and half are −1."""
+    return 1.0 - 2 * (draw.uniform(*shape).argsort(-1) % 2)
 
 
 def small_entries(draw: Draw) -> list[Call]:
     """With entries of hundredths, or all alike, ε is much."""
-    return [
-        call(0.01 * draw.normal(3, 5)),
-        call(draw.normal(3, 5), eps=0.5),
-        call(torch.full((2, 3), 2.0)),
-    ]
+    constant = torch.full((2, 3), 2.0)
+    return [call(0.01 * halves(draw, 3, 6)), call(halves(draw, 3, 6), eps=0.5), call(constant)]
 
 
 def with_weights(draw: Draw) -> list[Call]:
     """A new layer, and one with weights."""
-    return [Call((10 * draw.normal(3, 5),), init=(5,)), call(10 * draw.normal(3, 5), state=affine(draw))]
+    x = 10 * halves(draw, 3, 6)
+    return [Call((x,), init=(6,)), call(x, state={"weight": draw.uniform(6) + 0.5, "bias": draw.normal(6)})]
 
 
 def axes(draw: Draw) -> list[Call]:
-    """From one axis to four."""
-    return [call(10 * draw.normal(*shape)) for shape in ((2, 3, 5), (5,), (2, 2, 3, 5), (1, 1, 5), (5, 5, 5))]
+    """From one axis to four; each vector has another size."""
+    shapes = (2, 3, 6), (6,), (2, 2, 3, 6), (1, 1, 6), (6, 6, 6)
+    return [call((10 + 90 * draw.uniform(*shape[:-1], 1)) * halves(draw, *shape)) for shape in shapes]
 
 
 def gradients(draw: Draw) -> list[Call]:
@@ -80,6 +84,18 @@ def small(*lead: tuple[int, ...], **options) -> Callable[[], Iterator[Call]]:
     return cases
 
 
+def large_or_usual() -> Iterator[Call]:
+    """An ε of one, then the one that a layer has unless told otherwise."""
+    yield from small(eps=1.0)()
+    yield call(torch.tensor([[0.0, 0.0, 0.1]]))
+
+
+def new_or_two() -> Iterator[Call]:
+    """A new layer, then one whose weight is 2 and whose bias is 1."""
+    yield from (Call((torch.tensor([row]),), init=(3,)) for row in ROWS[:2])
+    yield from small(state=TWO, setting=SET_TWO)()
+
+
 TASK = Task(
     name="layer_norm",
     right=[LayerNorm],
@@ -93,7 +109,6 @@ TASK = Task(
             calls=centred,
             small=small(),
             anchor="layer-norm",
-            needs="variance",
         ),
         Requirement(
             "variance",
@@ -108,7 +123,7 @@ TASK = Task(
             "eps, 1e-5 unless given, is added to the variance, under the root",
             points=0.5,
             calls=small_entries,
-            small=small(eps=1.0),
+            small=large_or_usual,
             anchor="layer-norm",
         ),
         Requirement(
@@ -116,7 +131,7 @@ TASK = Task(
             "weight (ones at first) multiplies and bias (zeros at first) is added",
             points=0.5,
             calls=with_weights,
-            small=small(state=TWO, setting=SET_TWO),
+            small=new_or_two,
             anchor="layer-norm",
         ),
         Requirement(

@@ -29,7 +29,7 @@ TASK = Task(
             "log p is divided by ((5 + n)/6)^α",
             points=1.5,
             calls=calls,
-            small=lambda: iter([Call((torch.tensor([-3.0, -8.0]), torch.tensor([1, 7]), 2.0))]),
+            small=lambda: iter([Call((torch.tensor([-3.0, -8.0]), torch.tensor([1, 8]), 2.0))]),
             anchor="length-penalty",
         ),
         Requirement(

@@ -90,6 +90,7 @@ def small(
     queries: int = 1,
     masks: tuple = (None,),
     numbers: tuple[float, ...] = (0.0, 2.0, 1.0, 3.0),
+    lead: tuple[int, ...] = (),
 ) -> Callable[[], Iterator[Call]]:
     """Whole numbers; the values 10, 20, … tell apart what is averaged."""
 
@@ -105,9 +106,9 @@ def small(
     def cases() -> Iterator[Call]:
         value = 10 * torch.arange(1.0, keys + 1)[:, None]
         for query, key, visible in itertools.islice(
-            itertools.product(columns(queries), columns(keys), masks), 200
+            itertools.product(columns(queries), columns(keys), masks), 100
         ):
-            args = (query, key, value)
+            args = tuple(x.view(*lead, *x.shape) for x in (query, key, value))
             yield Call(args if visible is None else (*args, torch.tensor(visible)))
 
     return cases
@@ -127,7 +128,7 @@ TASK = Task(
             "it returns (output, weights): weights by a softmax over the keys, and the values averaged with them",
             points=1,
             calls=result,
-            small=small(queries=2, keys=3),
+            small=lambda: itertools.chain(*(small(queries=2, keys=3, lead=lead)() for lead in ((), (1,)))),
             anchor="vectorised",
         ),
         Requirement(

@@ -9,8 +9,12 @@ def find(name: str) -> Path:
 
     A pitfall: a file of the user's own that is called like that, without an ending, comes first.
     """
-    packaged = Path(str(files(__name__) / f"{name}.json"))
-    return packaged if name in names() and not Path(name).exists() else Path(name)
+    return packaged(name) if name in names() and not Path(name).exists() else Path(name)
+
+
+def packaged(name: str) -> Path:
+    """The file of that name in the package."""
+    return Path(str(files(__name__) / f"{name}.json"))
 
 
 def names() -> list[str]:

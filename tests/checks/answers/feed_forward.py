@@ -1,0 +1,211 @@
+"""The feed-forward layer and its gated variant."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Annotated(nn.Module):
+    """The form of the Annotated Transformer, with a choice of activation."""
+
+    def __init__(self, d_model, d_ff, activation="relu", dropout=0.0):
+        super().__init__()
+        self.w_1 = nn.Linear(d_model, d_ff)
+        self.w_2 = nn.Linear(d_ff, d_model)
+        self.dropout = nn.Dropout(dropout)
+        self.activation = {"relu": F.relu, "gelu": F.gelu}[activation]
+
+    def forward(self, x):
+        return self.w_2(self.dropout(self.activation(self.w_1(x))))
+
+
+class InSequence(nn.Module):
+    """As most tutorials have it."""
+
+    def __init__(self, d_model, d_ff, *, activation="relu", dropout=0.0):
+        super().__init__()
+        bend = nn.ReLU() if activation == "relu" else nn.GELU()
+        layers = nn.Linear(d_model, d_ff), bend, nn.Dropout(dropout), nn.Linear(d_ff, d_model)
+        self.net = nn.Sequential(*layers)
+
+    def forward(self, x):
+        return self.net(x)
+
+
+class NanoGPT(nn.Module):
+    """Without biases, dropout by hand, GELU by its formula."""
+
+    def __init__(self, d_model, d_ff, *, activation="relu", dropout=0.0):
+        super().__init__()
+        self.c_fc = nn.Linear(d_model, d_ff, bias=False)
+        self.c_proj = nn.Linear(d_ff, d_model, bias=False)
+        self.kind, self.p = activation, dropout
+
+    def forward(self, x):
+        x = self.c_fc(x)
+        x = x.clamp(min=0) if self.kind == "relu" else x / 2 * (1 + torch.erf(x / math.sqrt(2)))
+        if self.training and self.p > 0:
+            x = x * (torch.rand_like(x) >= self.p) / (1 - self.p)
+        return self.c_proj(x)
+
+
+class Matrices(nn.Module):
+    """Parameters as in the formula, and a sum over hidden units."""
+
+    def __init__(self, d_model, d_ff, *, activation="relu", dropout=0.0):
+        super().__init__()
+        self.W1 = nn.Parameter(torch.randn(d_model, d_ff) * 0.02)
+        self.b1 = nn.Parameter(torch.zeros(d_ff))
+        self.W2 = nn.Parameter(torch.randn(d_ff, d_model) * 0.02)
+        self.b2 = nn.Parameter(torch.zeros(d_model))
+        self.activation, self.dropout = getattr(F, activation), dropout
+
+    def forward(self, x):
+        hidden = F.dropout(self.activation(x @ self.W1 + self.b1), self.dropout, self.training)
+        return sum(hidden[..., [i]] * row for i, row in enumerate(self.W2)) + self.b2
+
+
+class NoActivation(InSequence):
+    def forward(self, x):
+        return self.net[3](self.net[2](self.net[0](x)))
+
+
+class LeakyRelu(Annotated):
+    """A slip that is on no list."""
+
+    def __init__(self, d_model, d_ff, activation="relu", dropout=0.0):
+        super().__init__(d_model, d_ff, activation, dropout)
+        if activation == "relu":
+            self.activation = nn.LeakyReLU(0.1)
+
+
+class AlwaysDropping(Annotated):
+    def forward(self, x):
+        return self.w_2(F.dropout(self.activation(self.w_1(x)), self.dropout.p))
+
+
+class ResidualAndTanh(Annotated):
+    def forward(self, x):
+        return x + self.w_2(self.dropout(self.activation(self.w_1(x))))
+
+    def __init__(self, d_model, d_ff, activation="relu", dropout=0.0):
+        super().__init__(d_model, d_ff, activation, dropout)
+        if activation == "gelu":
+            self.activation = nn.GELU(approximate="tanh")
+
+
+class Nothing(nn.Module):
+    def __init__(self, d_model, d_ff, **options):
+        super().__init__()
+
+    def forward(self, x):
+        return torch.zeros_like(x)
+
+
+class Llama(nn.Module):
+    """The names of Llama's code in transformers."""
+
+    def __init__(self, hidden_size, intermediate_size):
+        super().__init__()
+        self.gate_proj = nn.Linear(hidden_size, intermediate_size, bias=False)
+        self.up_proj = nn.Linear(hidden_size, intermediate_size, bias=False)
+        self.down_proj = nn.Linear(intermediate_size, hidden_size, bias=False)
+        self.act_fn = nn.SiLU()
+
+    def forward(self, x):
+        return self.down_proj(self.act_fn(self.gate_proj(x)) * self.up_proj(x))
+
+
+class CountedInOrder(nn.Module):
+    """W_3 leads back, and all have biases: as some count the maps."""
+
+    def __init__(self, d_model, d_ff, dropout=0.0):
+        super().__init__()
+        self.W_1 = nn.Linear(d_model, d_ff)
+        self.W_2 = nn.Linear(d_model, d_ff)
+        self.W_3 = nn.Linear(d_ff, d_model)
+
+    def forward(self, x):
+        score = self.W_1(x)
+        return self.W_3(score * torch.sigmoid(score) * self.W_2(x))
+
+
+class OneProduct(nn.Module):
+    """Both ways up in one matrix, silu by its formula."""
+
+    def __init__(self, d_model, d_ff, bias=False):
+        super().__init__()
+        self.gate_up = nn.Linear(d_model, 2 * d_ff, bias=bias)
+        self.down = nn.Linear(d_ff, d_model, bias=bias)
+
+    def forward(self, x):
+        gate, up = self.gate_up(x).chunk(2, dim=-1)
+        return self.down(gate / (1 + torch.exp(-gate)) * up)
+
+
+class AsWritten(nn.Module):
+    """Matrices as the formula has them."""
+
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        self.W_1 = nn.Parameter(torch.randn(d_model, d_ff))
+        self.W_2 = nn.Parameter(torch.randn(d_ff, d_model))
+        self.W_3 = nn.Parameter(torch.randn(d_model, d_ff))
+
+    def forward(self, x):
+        return (F.silu(x @ self.W_1) * (x @ self.W_3)) @ self.W_2
+
+
+class ReGLU(Llama):
+    def forward(self, x):
+        return self.down_proj(F.relu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class ReGLUAsWritten(AsWritten):
+    def forward(self, x):
+        return (F.relu(x @ self.W_1) * (x @ self.W_3)) @ self.W_2
+
+
+class TwoThirds(Llama):
+    """The hidden width is reduced inside, as in Llama's first code."""
+
+    def __init__(self, dim, hidden_dim):
+        super().__init__(dim, int(2 * hidden_dim / 3))
+
+
+class Softplus(Llama):
+    """A slip that is on no list."""
+
+    def forward(self, x):
+        return self.down_proj(F.softplus(self.gate_proj(x)) * self.up_proj(x))
+
+
+class AddedGelu(Llama):
+    def forward(self, x):
+        return self.down_proj(F.gelu(self.gate_proj(x)) + self.up_proj(x))
+
+
+RIGHT = {
+    "feed_forward": [Annotated, InSequence, NanoGPT, Matrices],
+    "swiglu": [Llama, CountedInOrder, OneProduct, AsWritten],
+}
+# Of each: the requirements that it loses, and the names that it gets.
+WRONG = {
+    "feed_forward": [
+        (NoActivation, {"formula", "activation"}, {"no_activation"}),
+        (LeakyRelu, {"formula"}, set()),
+        (AlwaysDropping, {"dropout"}, {"dropout_in_evaluation"}),
+        (ResidualAndTanh, {"formula", "activation"}, {"residual_added", "gelu_by_tanh"}),
+        (Nothing, {"formula", "activation", "dropout", "gradients"}, set()),
+    ],
+    "swiglu": [
+        (ReGLU, {"silu"}, {"relu_gate"}),
+        (ReGLUAsWritten, {"silu"}, {"relu_gate"}),
+        (TwoThirds, {"silu", "product", "gradients"}, set()),
+        (Softplus, {"silu"}, set()),
+        (AddedGelu, {"silu", "product"}, {"gate_added", "gelu_gate"}),
+        (Nothing, {"silu", "product", "gradients"}, set()),
+    ],
+}

@@ -1,0 +1,235 @@
+"""The rules by which an answer is judged, on a task small enough to see through."""
+
+import math
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from transformer_lessons import checks
+from transformer_lessons.checks.definitions import Call, Mistake, Remark, Requirement, Task, changed, draws
+from transformer_lessons.checks.engine import judge
+from transformer_lessons.checks.message import literal, write
+from transformer_lessons.checks.observe import Seen, alike, same_value
+from transformer_lessons.checks.states import translations
+
+NAN, INF = math.nan, math.inf
+
+
+def affine(x, shift):
+    """Twice x, and a shift."""
+    return 2 * x + shift
+
+
+def calls(*pairs):
+    return [Call((torch.tensor(x), shift)) for x, shift in pairs]
+
+
+FACTOR, SHIFT = calls(([1.0, 3.0], 0.0), ([2.0], 0.0)), calls(([0.0, 0.0], 5.0), ([0.0], 7.0))
+TASK = Task(
+    name="affine",
+    right=[affine],
+    arguments=("x", "shift"),
+    requirements=(
+        Requirement("factor", "x is doubled", 2, draws(*FACTOR), lambda: iter(FACTOR), "attention"),
+        Requirement("shift", "shift is added", 1, draws(*SHIFT), lambda: iter(SHIFT), "attention"),
+        Requirement(
+            "gradients", "gradients flow", 1, draws(*FACTOR), lambda: iter(FACTOR), "attention", backward=True
+        ),
+    ),
+    remarks=(Remark("infinity.", Call((torch.tensor([INF]), 0.0))),),
+)
+TASK.__dict__["mistakes"] = (
+    Mistake("halved", "you halve x", "", "", "attention", ("factor",), ("error",), (("2 * x", "x / 2"),)),
+    Mistake("no_shift", "you never shift", "", "", "attention", ("shift",), ("error",), ((" + shift", ""),)),
+    Mistake(
+        "dear",
+        "you are charged for all",
+        "",
+        "",
+        "attention",
+        ("factor", "shift"),
+        ("error",),
+        (("2 * x", "-x"),),
+    ),
+)
+
+
+def verdict_of(answer):
+    return judge(TASK, TASK.local(answer))
+
+
+@pytest.mark.parametrize(
+    ("answer", "lost", "names"),
+    [
+        (lambda x, shift: x + x + shift, (), ()),
+        (lambda x, shift: x / 2 + shift, ("factor",), ("halved",)),
+        (lambda x, shift: x / 2, ("factor", "shift"), ("halved", "no_shift")),
+        (lambda x, shift: 3 * x + shift, ("factor",), ()),  # unknown: each by itself
+        (lambda x, shift: -x + shift, ("factor",), ("dear",)),  # to be recognised never costs more
+        (lambda x, shift: (2 * x + shift).detach(), ("gradients",), ()),
+        (lambda x, shift: x.mul_(2) + shift, ("gradients",), ()),
+        (lambda x: 2 * x, ("factor", "shift", "gradients"), ()),
+    ],
+)
+def test_a_slip_costs_itself(answer, lost, names):
+    verdict = verdict_of(answer)
+    assert verdict.lost == lost
+    assert tuple(mistake.name for mistake in verdict.mistakes) == names
+
+
+def test_gradients_of_wrong_values_need_only_arrive():
+    assert verdict_of(lambda x, shift: 3 * x + shift).lost == ("factor",)
+    assert verdict_of(lambda x, shift: 3 * x.detach() + shift).lost == ("factor", "gradients")
+
+
+def test_what_raises_everywhere_says_so_in_the_first_line():
+    verdict = verdict_of(lambda x, shift: x.missing)
+    assert verdict.error.error == "AttributeError"
+    message = write(TASK, verdict, TASK.local(lambda x, shift: x.missing))
+    assert message.head.startswith(
+        "affine: it raises AttributeError: 'Tensor' object has no attribute 'missing', at “"
+    )
+    assert message.head.endswith("(0 of 4 points).")
+
+
+def test_a_remark_costs_nothing():
+    adapter = TASK.local(lambda x, shift: 2 * x.clamp(max=1e30) + shift)
+    verdict = judge(TASK, adapter)
+    assert verdict.lost == ()
+    assert write(TASK, verdict, adapter).text() == "affine: right.\n\n  One thing more: infinity."
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "same"),
+    [
+        ([1.0, NAN], [1.0, NAN], True),
+        ([1.0, NAN], [1.0, 0.0], False),
+        ([INF], [INF], True),
+        ([INF], [-INF], False),
+        ([1.0], [1.0 + 1e-6], True),
+        ([1.0], [1.001], False),
+        ([1e6], [1e6 + 1], True),
+        ([1.0], [[1.0]], False),
+        ([1], [1.0], False),
+    ],
+)
+def test_tensors_are_alike_to_their_precision(a, b, same):
+    assert alike(torch.tensor(a), torch.tensor(b)) is same
+    assert alike([torch.tensor(a)], [torch.tensor(b)]) is same
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "same"),
+    [
+        *[
+            (torch.tensor(2.0), 2.0, True),
+            (torch.tensor([2.0]), 2.0, False),
+            (2, 2.0, True),
+            (True, 1, False),
+        ],
+        *[(None, 0, False), ("a", "a", True), ({"a": 1}, {"a": 1.0}, True), ({"a": 1}, {"b": 1}, False)],
+    ],
+)
+def test_numbers_are_alike_in_whatever_form(a, b, same):
+    assert alike(a, b) is alike(b, a) is same
+
+
+def test_which_function_notices_a_wrong_shape_is_chance():
+    assert same_value(Seen(error="RuntimeError"), Seen(error="IndexError"))
+    assert not same_value(Seen(error="RuntimeError"), Seen(error="TypeError"))
+
+
+def test_changes_are_made_all_at_once():
+    assert changed("a - b", ("a", "b", "b", "a")) == "b - a"
+    assert changed("a - b", ("a", "b"), ("b", "c")) == "c - c"
+    assert changed("a - b", ("d", "e")) is None
+    assert changed("abc", ("ab", "x", "bc", "y")) is None
+
+
+WANTED = {f"W_{c}.weight": torch.randn(2, 2) for c in "qkv"}
+ROLES = {"W_q": "q query qkv", "W_k": "k key qkv", "W_v": "v value qkv"}
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        ["query.weight", "key.weight", "value.weight"],
+        ["qkv.weight"],
+        ["q0", "q1", "k0", "k1", "v0", "v1"],
+        ["a", "b", "c"],
+    ],
+)
+def test_weights_find_their_places_under_other_names(own):
+    wide, narrow = len(own) == 1, len(own) == 6
+    rows = 6 if wide else 1 if narrow else 2
+    state = {name: torch.zeros(rows, 2) for name in own}
+    links = next(translations(state, WANTED, ROLES))
+    loaded = {name: part for link in links for name, part in link.load(state, WANTED).items()}
+    assert torch.equal(torch.cat(list(loaded.values())), torch.cat(list(WANTED.values())))
+    back = {name: part for link in links for name, part in link.back(loaded, WANTED).items()}
+    assert all(torch.equal(back[name], WANTED[name]) for name in WANTED)
+
+
+def test_the_wanted_names_are_taken_as_they_are_so_that_exchanged_weights_show():
+    assert len(list(translations(WANTED, WANTED, ROLES))) == 1
+
+
+def test_a_device_must_be_handed_on():
+    def ignoring(queries, keys=None, *, device=None):
+        return torch.ones(queries, keys or queries, dtype=torch.bool).tril((keys or queries) - queries)
+
+    report = checks.check("causal_mask", ignoring)
+    assert report.passed
+    assert "device is not handed on" in report.message
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (torch.tensor([[1.0, 0.25]]), "torch.tensor([[1., 0.2]])"),
+        (torch.tensor([True]), "torch.tensor([True])"),
+        (torch.zeros(1, 0, 3), "torch.zeros(1, 0, 3)"),
+        (torch.ones(1).half(), "torch.tensor([1.], dtype=torch.float16)"),
+        ((2,), "(2,)"),
+        ({"a": [1]}, "{'a': [1]}"),
+    ],
+)
+def test_values_are_written_in_python(value, text):
+    assert literal(value) == text
+
+
+def test_a_score_is_scaled_or_chosen():
+    report = checks.check("causal_mask", lambda queries, keys=None: torch.ones(queries, queries).tril() > 0)
+    assert report.requirements == {"triangle": True, "keys": False, "boolean": True}
+    assert report.score() == 3
+    assert report.score(8) == 6
+    assert report.score(triangle=1, keys=5) == 1
+    with pytest.raises(ValueError, match="points: expected requirements"):
+        report.score(shape=1)
+
+
+def test_an_unknown_task_is_refused_with_the_list():
+    with pytest.raises(ValueError, match=r"task: expected one of \[.*'padding_mask'"):
+        checks.check("padding", None)
+
+
+def test_in_a_notebook_the_message_is_shown_with_differences_marked(monkeypatch):
+    shown = []
+    display = SimpleNamespace(display=shown.append, HTML=str)
+    shell = SimpleNamespace(kernel=True)
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell, display=display))
+    with pytest.raises(AssertionError) as caught:
+        checks.require("causal_mask", lambda queries, keys=None: torch.ones(queries, queries).triu() > 0)
+    assert "<mark>False</mark>" in shown[0]
+    assert caught.value._render_traceback_() == [f"AssertionError: {str(caught.value).splitlines()[0]}"]
+    assert "should be" in str(caught.value)
+
+
+def test_a_class_is_built_once_for_each_call():
+    class Norm(nn.LayerNorm):
+        """With PyTorch's own, the names of whose parameters are the wanted ones."""
+
+    assert checks.check("layer_norm", Norm).passed

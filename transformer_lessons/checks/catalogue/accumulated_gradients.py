@@ -1,0 +1,189 @@
+"""Steps from several batches. Batches of one token hide what is divided; one group hides what is set back."""
+
+from collections.abc import Callable, Iterator
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from transformer_lessons.checks.definitions import Call, Draw, Given, Requirement, Task
+
+Batch = tuple[Tensor, Tensor]
+WORDS = 5
+
+
+def train_accumulated(module, batches, accumulate, *, rate, pad_id):
+    """One step of gradient descent for each group of batches, and its loss per real token."""
+    module.zero_grad()
+    losses, total, tokens = [], 0.0, 0
+    for number, (inputs, targets) in enumerate(batches, start=1):
+        real = targets != pad_id
+        logits = module(inputs)[real]
+        loss = F.cross_entropy(logits, targets[real], reduction="sum")
+        loss.backward()
+        total, tokens = total + loss.item(), tokens + int(real.sum())
+        if number % accumulate == 0 or number == len(batches):
+            with torch.no_grad():
+                for parameter in module.parameters():
+                    parameter -= rate * parameter.grad / tokens
+            losses.append(total / tokens)
+            module.zero_grad()
+            total, tokens = 0.0, 0
+    return losses
+
+
+def weights(value: list) -> dict[str, Tensor]:
+    """The table after the steps."""
+    return {"module.weight, afterwards,": value[1]["weight"]}
+
+
+def losses(value: list) -> Tensor:
+    """What is returned, whether floats or tensors."""
+    return torch.tensor([float(loss) for loss in value[0]])
+
+
+def steps(value: list) -> int:
+    """How many numbers are returned."""
+    return len(value[0])
+
+
+def batch(draw: Draw, *lengths: int, pad: int = 0, length: int = 0) -> Batch:
+    """Rows of so many real tokens, and then padding."""
+    shape = len(lengths), max(*lengths, length)
+    targets = (draw.integers(1, WORDS, *shape) + pad) % WORDS
+    is_real = torch.arange(shape[1]) < torch.tensor(lengths)[:, None]
+    return draw.integers(0, WORDS, *shape), targets.where(is_real, torch.tensor(pad))
+
+
+def train(
+    draw: Draw,
+    batches: list[Batch],
+    accumulate: int,
+    view: Callable = weights,
+    *,
+    pad: int = 0,
+    rate: float = 0.7,
+) -> Call:
+    """A table of logits, a row for each token that is read."""
+    module = Given("embedding", [draw.normal(WORDS, WORDS)])
+    return Call((module, batches, accumulate), {"rate": rate, "pad_id": pad}, look=(0,), view=view)
+
+
+def ones(draw: Draw, number: int) -> list[Batch]:
+    """Batches of one token each."""
+    return [batch(draw, 1) for _ in range(number)]
+
+
+def step(draw: Draw) -> list[Call]:
+    """One token."""
+    return [train(draw, ones(draw, 1), 1), train(draw, ones(draw, 1), 1)]
+
+
+def padding(draw: Draw) -> list[Call]:
+    """One real token in each group, and other ids than 0 for padding."""
+    inputs, _ = batch(draw, 1, pad=2, length=3)
+    zero = inputs, torch.tensor([[0, 2, 2]])
+    return [train(draw, [one], 1, pad=2) for one in (batch(draw, 1, pad=2, length=4), zero)]
+
+
+def tokens(draw: Draw) -> list[Call]:
+    """A group of several unequal batches; and one alone."""
+    uneven = [batch(draw, 3, 3), batch(draw, 1), batch(draw, 2, 2, 2)]
+    return [train(draw, uneven, 3), train(draw, uneven[:2], 2), train(draw, uneven[2:], 1)]
+
+
+def groups(draw: Draw) -> list[Call]:
+    """Several, of one token or of two."""
+    return [train(draw, ones(draw, 4), 2), train(draw, ones(draw, 3), 1), train(draw, ones(draw, 9), 3)]
+
+
+def rest(draw: Draw) -> list[Call]:
+    """Fewer batches than a group has; and of more, how many steps are made."""
+    numbers = [train(draw, ones(draw, n), size, steps) for n, size in ((3, 2), (7, 3), (4, 2))]
+    return [train(draw, ones(draw, 2), 3), *numbers]
+
+
+def returned(draw: Draw) -> list[Call]:
+    """Of unequal batches; with rate 0, steps change nothing."""
+    uneven = [batch(draw, 3, 3), batch(draw, 1), batch(draw, 2, 2, 2), batch(draw, 4, 4)]
+    given = (ones(draw, 2), 2), (uneven[:3], 3), (uneven, 2)
+    return [train(draw, batches, size, losses, rate=0.0) for batches, size in given]
+
+
+def table(numbers: str) -> Given:
+    """Of two inputs and three classes, all zero, or not all alike."""
+    made = {"zeros": torch.zeros, "eye": torch.eye}[numbers](2, 3)
+    return Given(
+        "embedding", [made], f"torch.nn.Embedding.from_pretrained(torch.{numbers}(2, 3), freeze=False)"
+    )
+
+
+def small(*cases: tuple, numbers: str = "zeros", view: Callable = weights, pad: int = 0) -> Callable:
+    """Of each case the size of groups, and the batches: what is read and what is said."""
+
+    def calls() -> Iterator[Call]:
+        for accumulate, *batches in cases:
+            given = [tuple(torch.tensor([side]) for side in one) for one in batches]
+            args = table(numbers), given, accumulate
+            yield Call(args, {"rate": 1.0, "pad_id": pad}, look=(0,), view=view)
+
+    return calls
+
+
+ONE, OTHER, TWO = ([0], [1]), ([1], [2]), ([0, 0], [1, 1])
+
+TASK = Task(
+    name="accumulated_gradients",
+    right=[train_accumulated],
+    arguments=("module", "batches", "accumulate"),
+    requirements=(
+        Requirement(
+            "step",
+            "a step takes rate times the gradient away from each parameter",
+            points=0.5,
+            calls=step,
+            small=small((1, ONE)),
+            anchor="training-loop",
+        ),
+        Requirement(
+            "padding",
+            "positions whose target is pad_id count for nothing",
+            points=0.5,
+            calls=padding,
+            small=small((1, ([0, 1], [1, 2])), pad=2),
+            anchor="training-loss",
+        ),
+        Requirement(
+            "tokens",
+            "a group's gradient is that of the mean over all its real tokens",
+            points=1,
+            calls=tokens,
+            small=small((2, TWO, OTHER), (1, TWO)),
+            anchor="training-wrong",
+        ),
+        Requirement(
+            "groups",
+            "each group makes one step, with its own gradients and its own number of tokens",
+            points=1,
+            calls=groups,
+            small=small((1, ONE, OTHER), (2, ONE, OTHER), (2, ONE, ONE, OTHER)),
+            anchor="training-loop",
+        ),
+        Requirement(
+            "rest",
+            "batches left over at the end make a last step",
+            points=0.5,
+            calls=rest,
+            small=small((2, ONE), (2, ONE, ONE, OTHER)),
+            anchor="training-loop",
+        ),
+        Requirement(
+            "losses",
+            "it returns a list of each group's loss per real token",
+            points=0.5,
+            calls=returned,
+            small=small((1, ONE, OTHER), (2, TWO, ([1], [1])), numbers="eye", view=losses),
+            anchor="training-wrong",
+        ),
+    ),
+)

@@ -1,0 +1,175 @@
+"""A step of Adam. What moves the parameter is held against the moments that are returned with it."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task
+
+BETAS, RATE, LATE = (0.8, 0.95), 0.5, 3000  # so late that the correction is 1
+
+
+def adam_step(parameter, gradient, first, second, step, *, rate, betas=(0.9, 0.98), eps=1e-9):
+    """The parameter and its two moments after a step."""
+    first = betas[0] * first + (1 - betas[0]) * gradient
+    second = betas[1] * second + (1 - betas[1]) * gradient**2
+    mean = first / (1 - betas[0] ** step)
+    square = second / (1 - betas[1] ** step)
+    return parameter - rate * mean / (square.sqrt() + eps), first, second
+
+
+def moments(value: list) -> list[Tensor]:
+    """Without the parameter."""
+    _, first, second = value
+    return [first, second]
+
+
+def moved(step: int, eps: float = 0.0, start: Any = 0.0) -> Callable[[list], Tensor]:
+    """The change of a parameter, as a multiple of what the moments returned make it: one."""
+
+    def view(value: list) -> Tensor:
+        parameter, first, second = value
+        mean, square = first / (1 - BETAS[0] ** step), second / (1 - BETAS[1] ** step)
+        return (start - parameter) * (square.sqrt() + eps) / (RATE * mean)
+
+    return view
+
+
+def size(step: int) -> Callable[[list], Tensor]:
+    """The same without its sign."""
+    return lambda value: moved(step)(value).abs()
+
+
+def different(value: list) -> list[int]:
+    """How many different entries: in an answer that looks at nothing, one."""
+    return [part.unique().numel() for part in value]
+
+
+def state(draw: Draw, *shape: int, scale: float = 1.0, is_first: bool = False) -> tuple[Tensor, ...]:
+    """A parameter, its gradient, and moments: zeros at first."""
+    parameter, gradient, first, second = (scale * draw.normal(1, *shape)[0] for _ in range(4))
+    zeros = torch.zeros_like(parameter)
+    return (parameter, gradient, *((zeros, zeros) if is_first else (first, second.square())))
+
+
+def at_zero(draw: Draw, *shape: int, **options: Any) -> tuple[Tensor, ...]:
+    """A parameter of zeros, so that what it is changed by loses no digits."""
+    parameter, *others = state(draw, *shape, **options)
+    return (torch.zeros_like(parameter), *others)
+
+
+def call(args: tuple[Tensor, ...], step: int, view: Any = None, *, eps: float = 1e-9, **options: Any) -> Call:
+    """One step."""
+    return Call((*args, step), {"rate": RATE, "betas": BETAS, "eps": eps}, view=view, **options)
+
+
+def averages(draw: Draw) -> list[Call]:
+    """At any step, of any shape."""
+    shapes = (1, (3,)), (2, (2, 3)), (7, ()), (LATE, (2, 1, 3))
+    return [call(state(draw, *shape), step, moments) for step, shape in shapes]
+
+
+def update(draw: Draw) -> list[Call]:
+    """Late; and once with a gradient that anybody who clips, clips, and a parameter that is no zero."""
+    calls = [call(at_zero(draw, *shape), LATE, moved(LATE)) for shape in ((3,), (2, 3), ())]
+    start, gradient, *old = state(draw, 3)
+    return [*calls, call((start, 100 + gradient, *old), LATE, moved(LATE, start=start))]
+
+
+def correction(draw: Draw) -> list[Call]:
+    """Early."""
+    calls = [call(at_zero(draw, 4, is_first=True), 1, size(1))]
+    return [*calls, *(call(at_zero(draw, 2, 3), step, size(step)) for step in (2, 3, 11))]
+
+
+def epsilon(draw: Draw) -> list[Call]:
+    """A large one, late and early; and nothing to divide but zeros."""
+    nothing = (draw.normal(3), *[torch.zeros(3)] * 3)
+    calls = [call(at_zero(draw, 3), step, moved(step, 0.3), eps=0.3) for step in (LATE, 2)]
+    return [*calls, call(nothing, 1, lambda value: value[0])]
+
+
+def defaults(draw: Draw) -> list[Call]:
+    """Whole steps; with tiny gradients, ε is seen."""
+    given = state(draw, 2, 3), state(draw, 3, scale=1e-8, is_first=True)
+    return [Call((*args, step), {"rate": RATE}) for args, step in zip(given, (3, 1), strict=True)]
+
+
+def kept(draw: Draw) -> list[Call]:
+    """Nothing is changed in place."""
+    return [call(state(draw, 3), 2, different, edits=True)]
+
+
+def small(*, steps: tuple = (1, 2), eps: float = 0.0, betas: tuple = (0.5, 0.75), **how: Any) -> Callable:
+    """One number; with such betas, all averages are computed in the head."""
+
+    def cases() -> Iterator[Call]:
+        numbers = itertools.product(steps, ((0.0, 0.0), (4.0, 4.0), (1.0, 16.0)), (2.0, 0.0, 8.0))
+        for step, old, gradient in numbers:
+            kwargs = {"rate": 1.0} | {
+                name: value for name, value in (("betas", betas), ("eps", eps)) if value
+            }
+            yield Call((*(torch.tensor([x]) for x in (3.0, gradient, *old)), step), kwargs, **how)
+
+    return cases
+
+
+TASK = Task(
+    name="adam_step",
+    right=[adam_step],
+    arguments=("parameter", "gradient", "first", "second", "step"),
+    results=("parameter", "first", "second"),
+    requirements=(
+        Requirement(
+            "moments",
+            "first and second are the running averages of the gradient and of its square",
+            points=1,
+            calls=averages,
+            small=small(view=lambda value: {"first": value[1], "second": value[2]}),
+            anchor="optimiser",
+        ),
+        Requirement(
+            "update",
+            "the parameter moves by −rate · m / √v, where m and v are the new averages",
+            points=1,
+            calls=update,
+            small=small(steps=(100,)),
+            anchor="optimiser",
+        ),
+        Requirement(
+            "correction",
+            "for the update, both averages are divided by 1 − β to the power of the step",
+            points=1.5,
+            calls=correction,
+            small=small(),
+            anchor="optimiser",
+        ),
+        Requirement(
+            "epsilon",
+            "ε is added to the root of the corrected second average, so that nothing is divided by zero",
+            points=0.5,
+            calls=epsilon,
+            small=small(eps=1.0),
+            anchor="optimiser",
+        ),
+        Requirement(
+            "defaults",
+            "betas are (0.9, 0.98) and eps is 1e-9 unless given",
+            points=0.5,
+            calls=defaults,
+            small=small(betas=()),
+            anchor="optimiser",
+        ),
+        Requirement(
+            "kept",
+            "none of the given tensors is changed in place",
+            points=0.5,
+            calls=kept,
+            small=small(edits=True),
+            anchor="optimiser",
+        ),
+    ),
+)

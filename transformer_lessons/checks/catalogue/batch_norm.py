@@ -1,0 +1,147 @@
+"""BatchNorm. ε is silent where entries are tens, and where running variances are."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from transformer_lessons.checks.catalogue.layer_norm import halves
+from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task
+from transformer_lessons.norms import BatchNorm
+
+ROLES = {
+    "weight": "weight gamma g scale w",
+    "bias": "bias beta b shift",
+    "running_mean": "mean",
+    "running_var": "var variance",
+}
+ROWS = ([[0.0], [4.0]], [[1.0], [3.0], [3.0], [9.0]], [[-2.0], [0.0], [5.0]], [[0.0], [0.0], [0.1]])
+SENTENCES = ([[[0.0], [2.0]], [[4.0], [6.0]]], [[[0.0], [4.0]], [[1.0], [3.0]]])
+PAIRS = ([[0.0, 4.0], [2.0, 0.0]], [[0.0, 4.0], [2.0, 0.0], [7.0, 2.0]])
+
+
+def trained(draw: Draw, width: int) -> dict[str, Tensor]:
+    """Weights and running statistics as after some training."""
+    state = {"weight": draw.uniform(width) + 0.5, "bias": draw.normal(width)}
+    return state | {"running_mean": 10 * draw.normal(width), "running_var": 50 + 50 * draw.uniform(width)}
+
+
+def new(width: int) -> dict[str, Tensor]:
+    """As a new layer has them."""
+    zeros, ones = torch.zeros(width), torch.ones(width)
+    return {"weight": ones, "bias": zeros, "running_mean": zeros, "running_var": ones}
+
+
+def call(
+    x: Tensor, *, training: bool = True, state: dict | None = None, options: Any = (), **more: Any
+) -> Call:
+    """A layer as wide as the input, by default as it is when it is new."""
+    state = state or new(x.size(-1))
+    return Call((x,), init=(x.size(-1),), state=state, training=training, options=dict(options), **more)
+
+
+def kept(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The running statistics, by whatever names that say mean and variance."""
+    return {
+        name: next(tensor for own, tensor in state.items() if name[8:] in own and "track" not in own)
+        for name in ("running_mean", "running_var")
+    }
+
+
+def left(*earlier: tuple, training: bool = True, **more: Any) -> Call:
+    """The running statistics after these calls."""
+    width = earlier[0][0].size(-1)
+    more = {"state": new(width)} | more
+    return Call((), init=(width,), training=training, method="state", earlier=earlier, view=kept, **more)
+
+
+def statistics(draw: Draw) -> list[Call]:
+    """Two, three and four axes, and a weight and a bias."""
+    calls = [
+        call(10 * draw.normal(*shape)) for shape in ((2, 3, 5), (7, 5), (2, 2, 3, 5), (1, 4, 5), (5, 5, 5))
+    ]
+    return [*calls, call(10 * draw.normal(2, 3, 5), state=trained(draw, 5))]
+
+
+def small_entries(draw: Draw) -> list[Call]:
+    """With entries of hundredths, or an ε of 0.5, ε is much. Half of them are negative."""
+    x = halves(draw, 5, 6).T
+    return [call(0.01 * x), call(x, options={"eps": 0.5})]
+
+
+def running(draw: Draw) -> list[Call]:
+    """After one batch, and after two with another momentum."""
+    rows, first, second = (10 * draw.normal(*shape, 5) for shape in ((7,), (2, 3), (4, 3)))
+    return [left((rows,)), left((first,), (second,), state=trained(draw, 5), options={"momentum": 0.25})]
+
+
+def evaluation(draw: Draw) -> list[Call]:
+    """What training has left, one vector alone, a new layer, and what is left after a batch in evaluation."""
+    x, state = 10 * draw.normal(2, 3, 5), trained(draw, 5)
+    calls = [call(x, training=False, state=state), call(x[:1, :1], training=False, state=state)]
+    untrained = Call((10 * draw.normal(2, 3, 5),), init=(5,))
+    return [*calls, untrained, left((x,), training=False, state=state)]
+
+
+def small(**more: Any) -> Callable[[], Iterator[Call]]:
+    """Batches of vectors with one feature, of two, and sentences."""
+    return lambda: (call(torch.tensor(rows), **more) for rows in (*ROWS, *PAIRS, *SENTENCES))
+
+
+def small_running() -> Iterator[Call]:
+    """After one batch; then with another momentum, and after two."""
+    batches = [torch.tensor(rows) for rows in ROWS[:3]]
+    yield from (left((x,), state=None) for x in batches)
+    yield from (left((x,), state=None, options={"momentum": 0.5}) for x in batches)
+    yield left((batches[0],), (batches[1],), state=None)
+    yield from (left((torch.tensor(rows),), state=None) for rows in PAIRS)
+
+
+def small_evaluation() -> Iterator[Call]:
+    """A new layer, whose running statistics are 0 and 1, and what they are afterwards."""
+    for rows in ROWS[:3]:
+        yield Call((torch.tensor(rows),), init=(1,))
+    yield left((torch.tensor(ROWS[0]),), training=False, state=None)
+
+
+TASK = Task(
+    name="batch_norm",
+    right=[BatchNorm],
+    arguments=("x",),
+    roles=ROLES,
+    requirements=(
+        Requirement(
+            "statistics",
+            "in training, each feature gets mean 0 and variance 1 over all vectors of the batch",
+            points=1,
+            calls=statistics,
+            small=small(),
+            anchor="batch-norm",
+        ),
+        Requirement(
+            "eps",
+            "eps is added to the variance, under the root",
+            points=0.5,
+            calls=small_entries,
+            small=small(options={"eps": 1.0}),
+            anchor="norms-wrong",
+        ),
+        Requirement(
+            "running",
+            "after a batch, running statistics are (1 − momentum) · old + momentum · new, variances unbiased",
+            points=1,
+            calls=running,
+            small=small_running,
+            anchor="batch-norm",
+        ),
+        Requirement(
+            "evaluation",
+            "in evaluation, the running statistics take the batch's place, and stay as they are",
+            points=0.5,
+            calls=evaluation,
+            small=small_evaluation,
+            anchor="batch-norm",
+        ),
+    ),
+)

@@ -1,0 +1,160 @@
+"""One mask of several. Here, and nowhere else, it is asked for that what makes no sense is refused."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from transformer_lessons.checks.catalogue.causal_mask import matrix
+from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task
+
+
+def combine_masks(*masks):
+    """True where every mask is; None if there is none."""
+    masks = [mask for mask in masks if mask is not None]
+    if not masks:
+        return None
+    for mask in masks:
+        if mask.dtype != torch.bool:
+            raise ValueError(f"masks: expected torch.bool, got {mask.dtype}")
+    combined = masks[0]
+    for mask in masks[1:]:
+        try:
+            combined = combined & mask
+        except RuntimeError:
+            raise ValueError(f"masks: {combined.shape} and {mask.shape} do not fit") from None
+    return combined
+
+
+def call(*masks: Tensor | None) -> Call:
+    """What the result means; axes of one in front are left open."""
+    return Call(masks, view=None if all(mask is None for mask in masks) else matrix)
+
+
+def values(draw: Draw) -> list[Call]:
+    """Two masks of one shape."""
+    return [call(draw.mask(3, 1, 4, 5), draw.mask(3, 1, 4, 5)), call(draw.mask(2, 6), draw.mask(2, 6))]
+
+
+def several(draw: Draw) -> list[Call]:
+    """One, three, and five, in which each hides something that no other does."""
+    first, second, third = (draw.mask(2, 1, 3, 4) | draw.mask(2, 1, 3, 4) for _ in range(3))
+    five = ~torch.eye(5, dtype=torch.bool)[:, None, None, None, :]
+    return [call(first), call(first, second, third), call(*five.expand(5, 2, 1, 3, 5))]
+
+
+def broadcasting(draw: Draw) -> list[Call]:
+    """Padding and a causal mask, with and without axes on the left."""
+    past = torch.ones(1, 1, 3, 4, dtype=torch.bool).tril(1)
+    padding = torch.arange(4) < torch.tensor([[4], [2]])
+    padding = padding[:, None, None, :]
+    pairs = (
+        (padding, past),
+        (past, padding),
+        (past[0, 0], padding),
+        (padding, past[0, 0]),
+        (past, padding[1, 0, 0]),
+    )
+    return [
+        *(call(*pair) for pair in pairs),
+        call(draw.mask(5, 3, 4), padding),
+        call(draw.mask(4, 4), padding),
+    ]
+
+
+def none(draw: Draw) -> list[Call]:
+    """None before, between and after masks; None alone; and nothing."""
+    a, b = draw.mask(2, 1, 3, 4), draw.mask(2, 1, 3, 4)
+    return [call(*masks) for masks in ((None, a), (a, None), (None, a, None, b), (None, None), ())]
+
+
+def refusals(draw: Draw) -> list[Call]:
+    """Masks of numbers, and masks that do not fit."""
+    a = draw.mask(2, 1, 3, 4)
+    return [
+        call(*masks) for masks in ((a, a.float()), (a.float(),), (a, a.long()), (a, draw.mask(2, 1, 3, 5)))
+    ]
+
+
+def tensors(*masks: list | None) -> Call:
+    """Masks written as lists."""
+    return call(*(None if mask is None else torch.tensor(mask) for mask in masks))
+
+
+def small() -> Iterator[Call]:
+    """Masks of two or three keys."""
+    a, b, row = [[True, False], [True, True]], [[True, True], [False, True]], [False, True]
+    yield from (
+        tensors([True, False], [True, True]),
+        tensors([True, False], [False, True]),
+        tensors([True, True], [True, False]),
+    )
+    yield from (tensors([True, True, False], [True, False, True], [False, True, True]), tensors(a))
+    yield from (tensors([True, True], [True, True], [True, False]), tensors(a, row), tensors(row, a))
+    yield from (
+        tensors(a, [[[[True, True]]], [[[False, True]]]]),
+        tensors([[[[True, True]]], [[[False, True]]]], b),
+    )
+    yield from (tensors([True, False], None), tensors(None, [True, False]), tensors(), tensors(None))
+    yield tensors([True, False], None, [True, True])
+    yield tensors([True, True], None, [True, False])
+
+
+def refused() -> Iterator[Call]:
+    """Numbers, and two lengths."""
+    yield from (
+        tensors([1.0, 0.0]),
+        tensors([True, True], [1.0, 0.0]),
+        tensors([1, 0]),
+        tensors([True, True], [1, 0]),
+    )
+    yield tensors([True, True], [True, False, True])
+
+
+TASK = Task(
+    name="combine_masks",
+    right=[combine_masks],
+    arguments=(),
+    requirements=(
+        Requirement(
+            "values",
+            "a key may be seen only if both of two masks allow it",
+            points=1,
+            calls=values,
+            small=small,
+            anchor="masks-combine",
+        ),
+        Requirement(
+            "several",
+            "any number of masks can be given",
+            points=0.5,
+            calls=several,
+            small=small,
+            anchor="masks-combine",
+        ),
+        Requirement(
+            "broadcasting",
+            "masks may have other axes of size one, or leave axes out on the left",
+            points=0.5,
+            calls=broadcasting,
+            small=small,
+            anchor="masks-broadcast",
+        ),
+        Requirement(
+            "none",
+            "None allows everything, and if there is no mask at all, the answer is None",
+            points=0.5,
+            calls=none,
+            small=small,
+            anchor="masks-combine",
+        ),
+        Requirement(
+            "refusals",
+            "masks of numbers, and masks that do not fit together, are refused with a ValueError",
+            points=0.5,
+            calls=refusals,
+            small=refused,
+            anchor="masks-convention",
+        ),
+    ),
+)

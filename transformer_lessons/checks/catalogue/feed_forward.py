@@ -1,0 +1,158 @@
+"""The feed-forward layer. Identities for weights show the activation alone; numbers above 10 go through it.
+
+Only the formula is looked at with sizes that differ: axes and widths that are exchanged cost nothing else.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from transformer_lessons.checks.definitions import Call, Draw, Remark, Requirement, Task
+from transformer_lessons.feed_forward import FeedForward
+
+SET = "for p in layer.parameters(): p.data = -torch.eye(*p.shape) if p.dim() == 2 else torch.zeros(len(p))"
+SET_ONES = "for p in layer.parameters(): p.data.fill_(p.dim() - 1)  # weights 1, biases 0"
+GELU = {"activation": "gelu"}
+
+
+def weights(W_1: Tensor, W_2: Tensor) -> dict[str, Tensor]:
+    """The two maps; their biases are zero, so that those who have none are right."""
+    matrices = {"W_1.weight": W_1, "W_2.weight": W_2}
+    return matrices | {"W_1.bias": torch.zeros(len(W_1)), "W_2.bias": torch.zeros(len(W_2))}
+
+
+def call(x: Tensor, state: dict[str, Tensor], **more: Any) -> Call:
+    """A layer as wide as its weights."""
+    d_ff, d_model = state["W_1.weight"].shape
+    return Call((x,), init=(d_model, d_ff), state=state, **more)
+
+
+def formula(draw: Draw) -> list[Call]:
+    """From one axis to four, and sizes that are all different."""
+    state = weights(draw.normal(7, 5), draw.normal(5, 7))
+    narrow = weights(draw.normal(3, 5), draw.normal(5, 3))
+    calls = [call(draw.normal(*shape, 5), state) for shape in ((2, 3), (), (1, 4), (2, 2, 3), (5, 5))]
+    return [*calls, call(draw.normal(2, 3, 5), narrow)]
+
+
+def activation(draw: Draw) -> list[Call]:
+    """GELU itself: both maps are identities."""
+    state = weights(torch.eye(5), torch.eye(5))
+    return [call(draw.normal(*shape, 5), state, options=GELU) for shape in ((2, 5), (5,))]
+
+
+def dropped(hidden: Tensor) -> Callable[[Tensor], dict[str, Any]]:
+    """What dropout does to hidden numbers that stand in the output twice, whatever chance picks."""
+
+    def view(output: Tensor) -> dict[str, Any]:
+        first, second = output.chunk(2, dim=-1)
+        is_zero = first.abs() < 1e-6
+        factors = {round(factor, 2) for factor in (first / hidden)[~is_zero].tolist()}
+        return {
+            "share of zeros": round(4 * is_zero.float().mean().item()) / 4,
+            "factor of the others": factors.pop() if len(factors) == 1 else "several",
+            "hidden units dropped, not outputs": torch.equal(first, second),
+        }
+
+    return view
+
+
+def dropout(draw: Draw) -> list[Call]:
+    """In training and in evaluation. The last six hidden units are zero, the first six have two outputs each."""
+    copies = torch.cat([torch.eye(6), torch.eye(6)])
+    W_1 = draw.uniform(12, 12) + 0.5
+    W_1[6:] = 0
+    x = draw.uniform(7, 12, 12) + 2
+    state, view = weights(W_1, torch.cat([copies, 0 * copies], 1)), dropped((x @ W_1.T)[..., :6])
+    rates = (0.25, True), (0.5, True), (0.25, False)
+    return [call(x, state, options={"dropout": p}, training=on, view=view) for p, on in rates]
+
+
+def gradients(draw: Draw) -> list[Call]:
+    """Of the input, the weights and the biases."""
+    return [call(draw.normal(5, 5), weights(draw.normal(5, 5), draw.normal(5, 5)))]
+
+
+def small(**options: Any) -> Callable[[], Iterator[Call]]:
+    """Both weights are minus the identity."""
+
+    def cases() -> Iterator[Call]:
+        for row in ([1, -2], [2, -1], [-3, 1]):
+            x = torch.tensor([row]).float()
+            yield call(x, weights(-torch.eye(2), -torch.eye(2)), setting=SET, options=options)
+        for row in ([1, -2, 3], [-1, 2, -3]):
+            state = weights(-torch.eye(2, 3), -torch.eye(3, 2))
+            yield call(torch.tensor([row]).float(), state, setting=SET, options=options)
+
+    return cases
+
+
+def rows(output: Tensor) -> dict[str, Any]:
+    """Which numbers occur, and whether those of a row, which come from one hidden unit, are alike."""
+    numbers = sorted({round(number, 1) for number in output.flatten().tolist()})
+    alike = torch.equal(output, output[:, :1].expand_as(output))
+    return {"numbers in the output": numbers, "each row": "one number twice" if alike else "two numbers"}
+
+
+def small_dropout() -> Iterator[Call]:
+    """One hidden unit, which both outputs copy."""
+    state = weights(torch.ones(1, 2), torch.ones(2, 1))
+    for p, training in ((0.5, True), (0.2, True), (0.5, False)):
+        options = {"dropout": p}
+        yield call(torch.ones(6, 2), state, setting=SET_ONES, options=options, training=training, view=rows)
+
+
+TASK = Task(
+    name="feed_forward",
+    right=[FeedForward],
+    arguments=("x",),
+    roles={"W_1": "w1 b1 linear1 fc1 fc dense1 up", "W_2": "w2 b2 linear2 fc2 proj dense2 down"},
+    requirements=(
+        Requirement(
+            "formula",
+            "FFN(x) = max(0, x W_1 + b_1) W_2 + b_2 for every vector, with any number of axes before the last",
+            points=1,
+            calls=formula,
+            small=small(),
+            anchor="feed-forward-layer",
+        ),
+        Requirement(
+            "activation",
+            'activation="gelu" takes GELU, the exact one, in place of ReLU',
+            points=0.5,
+            calls=activation,
+            small=small(**GELU),
+            anchor="feed-forward-activations",
+        ),
+        Requirement(
+            "dropout",
+            "in training, and only then, dropout hits the hidden units, which W_2 reads",
+            points=0.5,
+            calls=dropout,
+            small=small_dropout,
+            anchor="dropout",
+        ),
+        Requirement(
+            "gradients",
+            "gradients reach the input and all weights, and the input is not changed",
+            points=0.5,
+            calls=gradients,
+            small=small(),
+            anchor="feed-forward-layer",
+            backward=True,
+        ),
+    ),
+    remarks=(
+        Remark(
+            "a map of yours has no bias; in the formula, and in the trained translator, both have one.",
+            Call(
+                (torch.ones(1, 2),),
+                init=(2, 2),
+                state={"W_1.weight": torch.eye(2), "W_2.weight": torch.eye(2)}
+                | {"W_1.bias": torch.ones(2), "W_2.bias": torch.ones(2)},
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,150 @@
+"""The smoothed loss. One token hides sums, means and numbers; no smoothing hides where ε goes."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task
+from transformer_lessons.losses import label_smoothed_loss
+
+
+def plain(value: list) -> list:
+    """The number of tokens may be a tensor of any type, or a number."""
+    loss, tokens = value
+    return [loss, float(tokens)]
+
+
+def size(value: list) -> Tensor:
+    """Of the loss, whatever its sign."""
+    return torch.as_tensor(value[0]).abs()
+
+
+def call(logits: Tensor, targets: Tensor, pad_id: int, smoothing: float | None, view: Any = plain) -> Call:
+    """Without smoothing, with the default."""
+    options = {"pad_id": pad_id} | ({} if smoothing is None else {"smoothing": smoothing})
+    return Call((logits, targets), options, view=view)
+
+
+def targets(draw: Draw, pad_id: int, classes: int, *lengths: int, length: int = 0) -> Tensor:
+    """Real tokens, as many in each row as its length, and then padding."""
+    ids = (draw.integers(1, classes, len(lengths), max(*lengths, length)) + pad_id) % classes
+    return ids.where(torch.arange(ids.size(1)) < torch.tensor(lengths)[:, None], torch.tensor(pad_id))
+
+
+def loss(draw: Draw) -> list[Call]:
+    """No padding, no smoothing."""
+    calls = [call(draw.normal(3, 4, 7), targets(draw, 0, 7, 4, 4, 4), 0, 0.0)]
+    return [*calls, call(draw.normal(6, 5), targets(draw, 0, 5, 6)[0], 0, 0.0)]
+
+
+def hidden(draw: Draw, pad_id: int, *lengths: int) -> Call:
+    """The right tokens of real positions are certain, so that the loss is that of padding: none."""
+    ids = targets(draw, pad_id, 7, *lengths, length=4)
+    certain = 60 * torch.nn.functional.one_hot(ids, 7) + draw.normal(*ids.shape, 7)
+    return call(draw.normal(*ids.shape, 7).where((ids == pad_id)[..., None], certain), ids, pad_id, 0.0)
+
+
+def padding(draw: Draw) -> list[Call]:
+    """Some, and much."""
+    return [hidden(draw, 0, 4, 2, 3), hidden(draw, 0, 1, 3), hidden(draw, 0, 2)]
+
+
+def smoothing(draw: Draw) -> list[Call]:
+    """One token, with several ε, among them the default."""
+    calls = [(draw.normal(1, 7), targets(draw, 0, 7, 1)[0], epsilon) for epsilon in (0.3, None, 0.8, 0.1)]
+    return [call(logits, ids, 0, epsilon, size) for logits, ids, epsilon in calls]
+
+
+def pad_id(draw: Draw) -> list[Call]:
+    """In the middle, at the end; with everything at once."""
+    everything = [call(draw.normal(3, 5, 7), targets(draw, pad, 7, 5, 2, 4), pad, 0.2) for pad in (3, 6)]
+    return [hidden(draw, 3, 4, 1, 2), hidden(draw, 6, 3, 4), *everything]
+
+
+def large(draw: Draw) -> list[Call]:
+    """One token that seems impossible, or moderately so."""
+    logits = torch.tensor([[[0.0, 3000.0, 5.0]], [[100.0, 0.0, 40.0]]])
+    return [call(one, torch.tensor([2]), 0, 0.0, size) for one in logits]
+
+
+def gradients(draw: Draw) -> list[Call]:
+    """Of everything."""
+    return [call(draw.normal(2, 4, 5), targets(draw, 2, 5, 4, 2), 2, epsilon) for epsilon in (0.1, 0.0)]
+
+
+def small(
+    *ids: list, smoothing: float = 0.0, pad: int = 0, sizes: tuple = (0.0, 2.0), classes: int = 3
+) -> Callable[[], Iterator[Call]]:
+    """Logits that are counted up, the same for each token; a default is not given."""
+
+    def cases() -> Iterator[Call]:
+        for right, row in itertools.product(ids, itertools.product(sizes, repeat=classes)):
+            target = torch.tensor(right)
+            logits = torch.tensor(row).expand(*target.shape, classes).contiguous()
+            yield call(logits, target, pad, smoothing, None)
+            if smoothing == 0.1:
+                yield call(logits, target, pad, None, None)
+
+    return cases
+
+
+TASK = Task(
+    name="label_smoothing",
+    right=[label_smoothed_loss],
+    arguments=("logits", "targets"),
+    results=("loss", "tokens"),
+    requirements=(
+        Requirement(
+            "loss",
+            "without smoothing, the loss is the sum of −log p(right token)",
+            points=1.5,
+            calls=loss,
+            small=small([1], [1, 2], [[1, 2]]),
+            anchor="training-loss",
+        ),
+        Requirement(
+            "padding",
+            "positions whose target is padding count neither in the sum nor in the number of tokens",
+            points=1,
+            calls=padding,
+            small=small([1, 0]),
+            anchor="training-loss",
+        ),
+        Requirement(
+            "smoothing",
+            "1 − ε of the target goes to the right token, and ε/(V − 1) to every class but padding",
+            points=2,
+            calls=smoothing,
+            small=small([1], smoothing=0.1, sizes=(0.0, 10.0)),
+            anchor="smoothing",
+        ),
+        Requirement(
+            "pad_id",
+            "any class can be the padding",
+            points=0.5,
+            calls=pad_id,
+            small=lambda: itertools.chain(small([1, 2], pad=2)(), small([1], smoothing=0.1, pad=2)()),
+            anchor="training-loss",
+        ),
+        Requirement(
+            "large",
+            "logits in the thousands give the right loss, neither infinity nor NaN",
+            points=0.5,
+            calls=large,
+            small=small([1], sizes=(0.0, 3000.0, 100.0)),
+            anchor="training-loss",
+        ),
+        Requirement(
+            "gradients",
+            "gradients reach the logits, and nothing is changed in place",
+            points=0.5,
+            calls=gradients,
+            small=small([1], [1, 2], pad=2),
+            anchor="training-loss",
+            backward=True,
+        ),
+    ),
+)

@@ -1,0 +1,83 @@
+"""The sliding window. Rows with enough of a past, rows with less, and more keys than queries."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from transformer_lessons.checks.catalogue.causal_mask import form, matrix
+from transformer_lessons.checks.definitions import Call, Requirement, Task, draws
+
+
+def local_window_mask(queries, keys, window):
+    """True for a query's own key and the window − 1 before it."""
+    query = torch.arange(keys - queries, keys)[:, None]
+    key = torch.arange(keys)
+    return ((key <= query) & (key > query - window))[None, None]
+
+
+def rows(start: int | None, end: int | None = None) -> Callable[[Tensor], Tensor]:
+    """Some queries of the mask."""
+    return lambda mask: matrix(mask)[start:end]
+
+
+def calls(*sizes: tuple[int, int, int], view: Any = matrix) -> list[Call]:
+    """A call for each queries, keys and window."""
+    return [Call(size, view=view) for size in sizes]
+
+
+def square(*windows: int, length: int) -> list[Call]:
+    """With as many keys as queries, the rows that have enough of a past."""
+    return [call for w in windows for call in calls((length, length, w), view=rows(w - 1))]
+
+
+def early(*windows: int, length: int) -> list[Call]:
+    """And those that have not."""
+    return [call for w in windows for call in calls((length, length, w), view=rows(0, w - 1))]
+
+
+def small(*sizes: tuple[int, int, int], view: Any = matrix) -> Callable[[], Iterator[Call]]:
+    """Few queries."""
+    return lambda: iter(calls(*sizes, view=view))
+
+
+TASK = Task(
+    name="local_window_mask",
+    right=[local_window_mask],
+    arguments=("queries", "keys", "window"),
+    requirements=(
+        Requirement(
+            "values",
+            "each query sees `window` keys: its own, and the window − 1 before it",
+            points=2.5,
+            calls=draws(*square(1, 2, 3, length=7), *square(2, 4, length=6)),
+            small=small((2, 2, 1), (2, 2, 2), (3, 3, 1), (3, 3, 2), (4, 4, 2), (4, 4, 3)),
+            anchor="masks-causal",
+        ),
+        Requirement(
+            "wide",
+            "a window wider than the past shows all of the past",
+            points=1,
+            calls=draws(*early(2, 3, 5, length=7), *calls((5, 5, 5), (4, 4, 9), (1, 1, 3))),
+            small=small((1, 1, 2), (2, 2, 2), (2, 2, 3), (3, 3, 2), (3, 3, 3), (3, 3, 4)),
+            anchor="masks-causal",
+        ),
+        Requirement(
+            "more_keys",
+            "with more keys than queries, the last query stands at the last key",
+            points=2,
+            calls=draws(*calls((2, 7, 3), (1, 5, 2), (3, 4, 2), (4, 9, 3), (2, 5, 9))),
+            small=small((1, 2, 1), (1, 3, 2), (2, 3, 1), (2, 4, 2), (2, 3, 9)),
+            anchor="masks-cache",
+        ),
+        Requirement(
+            "boolean",
+            "the mask is boolean",
+            points=0.5,
+            calls=draws(*calls((3, 3, 2), (2, 5, 2), view=form)),
+            small=small((2, 2, 1), view=form),
+            anchor="masks-convention",
+        ),
+    ),
+)

@@ -1,0 +1,198 @@
+"""BatchNorm without padding. What only BatchNorm asks for is looked at where nothing is padded."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from transformer_lessons.checks.catalogue.batch_norm import ROLES, kept, new, trained
+from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task
+
+
+class MaskedBatchNorm(nn.Module):
+    """Each feature gets mean 0 and variance 1 over the real positions of the batch; padding gets zeros."""
+
+    def __init__(self, d_model, eps=1e-5, momentum=0.1):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(d_model))
+        self.bias = nn.Parameter(torch.zeros(d_model))
+        self.register_buffer("running_mean", torch.zeros(d_model))
+        self.register_buffer("running_var", torch.ones(d_model))
+        self.eps, self.momentum = eps, momentum
+
+    def forward(self, x, mask):
+        """Padding is replaced by zeros before anything is computed, and once more at the end."""
+        real = mask.unsqueeze(-1)  # (batch, length, 1)
+        x = torch.where(real, x, 0.0)
+        mean, variance = self.running_mean, self.running_var
+        if self.training:
+            mean, variance = self.statistics(x, real)
+        y = (x - mean) / torch.sqrt(variance + self.eps) * self.weight + self.bias
+        return torch.where(real, y, 0.0)
+
+    def statistics(self, x, real):
+        """Mean and variance of the real positions; the running ones move on."""
+        n = real.sum()
+        mean = x.sum(dim=(0, 1)) / n
+        variance = torch.where(real, x - mean, 0.0).square().sum(dim=(0, 1)) / n
+        with torch.no_grad():
+            self.running_mean.lerp_(mean, self.momentum)
+            self.running_var.lerp_(variance * n / (n - 1), self.momentum)
+        return mean, variance
+
+
+ONE = [[[0.0], [4.0], [6.0]]], [[True, True, False]]
+TWO = [[[0.0], [2.0], [9.0]], [[4.0], [9.0], [9.0]]], [[True, True, False], [True, False, False]]
+
+
+BIASED = {
+    "state": new(1) | {"bias": torch.ones(1)},
+    "setting": "layer.bias.data.fill_(1.)",
+    "training": False,
+}
+
+
+def call(x: Tensor, mask: Tensor, *, training: bool = True, state: dict | None = None, **more: Any) -> Call:
+    """A layer as wide as the input, by default as it is when it is new."""
+    return Call((x, mask), init=(x.size(-1),), state=state or new(x.size(-1)), training=training, **more)
+
+
+def left(x: Tensor, mask: Tensor, training: bool = True, **more: Any) -> Call:
+    """The running statistics after a batch."""
+    more = {"state": new(x.size(-1)), "view": kept} | more
+    return Call((), init=(x.size(-1),), training=training, method="state", earlier=((x, mask),), **more)
+
+
+def padded(draw: Draw) -> tuple[Tensor, Tensor]:
+    """Four sentences of five positions, between two and five of them real, and not the first ones."""
+    mask = draw.uniform(4, 5).argsort(-1) < torch.tensor([[2], [3], [5], [4]])
+    return 10 * draw.normal(4, 5, 3) + 5, mask
+
+
+def real(x: Tensor, mask: Tensor, state: dict | None = None, **more: Any) -> Call:
+    """Only real positions are looked at."""
+    return call(x, mask, state=state, view=lambda y: y[mask], **more)
+
+
+def statistics(draw: Draw) -> list[Call]:
+    """In a new layer, and in one with weights."""
+    return [real(*padded(draw)), real(*padded(draw)), real(*padded(draw), trained(draw, 3))]
+
+
+def plain(draw: Draw) -> list[Call]:
+    """Nothing is padded: in training, with a large ε. In evaluation, and what is left afterwards."""
+    x, mask, state = 10 * draw.normal(2, 4, 3), torch.ones(2, 4, dtype=torch.bool), trained(draw, 3)
+    calls = [call(x, mask, state=state), call(x / 10, mask, options={"eps": 0.5})]
+    calls += [real(*padded(draw), state, training=False), call(x, mask, state=state, training=False)]
+    return [*calls, left(x, mask, training=False, state=state)]
+
+
+def zeros(draw: Draw) -> list[Call]:
+    """Only padding is looked at, and whether all the rest is zero."""
+    x, mask = padded(draw)
+    view = lambda y: {"padding": y[~mask], "everything is zero": not bool(y[mask].any())}  # noqa: E731
+    return [call(x, mask, view=view, state=trained(draw, 3), training=mode) for mode in (True, False)]
+
+
+def running(draw: Draw) -> list[Call]:
+    """After one batch; with another momentum, after one whose sentences are all as long."""
+    x, mask = padded(draw)
+    again = {"options": {"momentum": 0.25}, "state": trained(draw, 3)}
+    return [left(x, mask), left(x, mask[:1].expand(4, 5), **again)]
+
+
+def finite(value: Any) -> dict[str, bool]:
+    """Whether there is a NaN anywhere, and anything but zeros."""
+    parts = list(kept(value).values()) if isinstance(value, dict) else [value]
+    is_zero = not any(part.nan_to_num(1.0).any() for part in parts)
+    return {"all numbers finite": all(part.isfinite().all() for part in parts), "all of it zero": is_zero}
+
+
+def unknown(draw: Draw) -> list[Call]:
+    """Padding holds NaN or infinity: is there any in the output, or in what is left?"""
+    (x, mask), state = padded(draw), trained(draw, 3)
+    x[~mask] = torch.tensor([float("nan"), float("inf"), 1.0])
+    calls = [call(x, mask, state=state, training=mode, view=finite) for mode in (True, False)]
+    return [*calls, left(x, mask, view=finite)]
+
+
+def gradients(draw: Draw) -> list[Call]:
+    """Of input, weight and bias; also with NaN in the padding."""
+    (x, mask), state = padded(draw), trained(draw, 3)
+    calls = [call(x, mask, state=state), call(x, mask, state=state, training=False)]
+    return [*calls, call(x.masked_fill(~mask[..., None], float("nan")), mask, state=state)]
+
+
+def small(
+    *ways: dict, filled: bool = False, holes: bool = False, after: bool = False
+) -> Callable[[], Iterator[Call]]:
+    """One feature, in one sentence, then in two: nothing is padding, it holds NaN, or what is left is shown."""
+
+    def cases() -> Iterator[Call]:
+        for way, (x, mask) in itertools.product(ways or [{}], (ONE, TWO)):
+            mask = torch.tensor(mask) | filled
+            x = torch.where(mask[..., None] | (not holes), torch.tensor(x), float("nan"))
+            yield (left if after else call)(x, mask, **way)
+
+    return cases
+
+
+TASK = Task(
+    name="masked_batch_norm",
+    right=[MaskedBatchNorm],
+    arguments=("x", "mask"),
+    roles=ROLES,
+    requirements=(
+        Requirement(
+            "statistics",
+            "in training, real positions are normalised by the mean and variance of all real positions",
+            points=2,
+            calls=statistics,
+            small=small(),
+            anchor="norms-sentences",
+        ),
+        Requirement(
+            "plain",
+            "without padding, and in evaluation, it is BatchNorm",
+            points=1,
+            calls=plain,
+            small=small({}, {"options": {"eps": 1.0}}, {"training": False}, filled=True),
+            anchor="batch-norm",
+        ),
+        Requirement(
+            "zeros",
+            "padding positions of the output are zero, in training and in evaluation",
+            points=0.5,
+            calls=zeros,
+            small=small({}, BIASED),
+            anchor="norms-sentences",
+        ),
+        Requirement(
+            "running",
+            "the running statistics are those of the real positions, with their number in the correction",
+            points=1,
+            calls=running,
+            small=small({}, {"options": {"momentum": 0.5}}, after=True),
+            anchor="norms-sentences",
+        ),
+        Requirement(
+            "unknown",
+            "whatever padding holds, even NaN, no output and no running statistic shows it",
+            points=1,
+            calls=unknown,
+            small=small({}, {"training": False}, holes=True),
+            anchor="norms-sentences",
+        ),
+        Requirement(
+            "gradients",
+            "gradients reach real positions, weight and bias; at padding they are zero, even where it holds NaN",
+            points=0.5,
+            calls=gradients,
+            small=lambda: [*small()(), *small(holes=True)()],
+            anchor="norms-gradient",
+            backward=True,
+        ),
+    ),
+)

@@ -1,0 +1,171 @@
+"""Causal self-attention in a batch with padding: what must not matter is changed, and what must matter."""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task
+
+
+def masked_self_attention(x, ids, pad_id):
+    """Each position averages the words up to itself; one that sees none of them gets zeros."""
+    length = x.size(2)
+    real = (ids != pad_id)[:, None, None, :]
+    past = torch.ones(length, length, dtype=torch.bool).tril()
+    visible = real & past
+    scores = x @ x.mT / math.sqrt(x.size(-1))
+    scores = scores.masked_fill(~visible, torch.finfo(scores.dtype).min)
+    weights = scores.softmax(dim=-1).masked_fill(~visible, 0.0)
+    return weights @ x
+
+
+def words(draw: Draw, *shape: int) -> Tensor:
+    """Ids without padding, be it 0 or 7."""
+    return draw.integers(10, 23, *shape)
+
+
+def outputs(*places: int, sentence: int | None = None) -> Callable[[Tensor], Tensor]:
+    """Those at some positions, of one sentence or of all."""
+    return lambda y: y[:, :, list(places)] if sentence is None else y[sentence][:, list(places)]
+
+
+def changed_at(draw: Draw, x: Tensor, *places: int) -> Tensor:
+    """The same but for some positions."""
+    x = x.clone()
+    x[:, :, list(places)] = 3 * draw.normal(*x[:, :, list(places)].shape)
+    return x
+
+
+def twins(draw: Draw, x: Tensor, ids: Tensor, pad_id: int, changes: dict, view: Callable) -> list[Call]:
+    """For each change of positions, whether the outputs looked at stay the same."""
+    return [Call((x, ids, pad_id), twin=(changed_at(draw, x, *at), ids, pad_id), view=view) for at in changes]
+
+
+def alike(draw: Draw, ids: Tensor, pad_id: int) -> Call:
+    """All vectors alike: whoever averages some of them, with whatever weights, gets the same once more."""
+    x = draw.normal(1, 1, 1, 3).expand(1, 1, ids.size(1), 3)
+    return Call((x.contiguous(), ids, pad_id))
+
+
+def attention(draw: Draw) -> list[Call]:
+    """The last position of one sentence sees everything, whatever the masks; a match so clear shows all."""
+    given = [(draw.normal(1, h, n, d), words(draw, 1, n), 0) for h, n, d in ((1, 4, 3), (3, 5, 2))]
+    return [Call(args, view=outputs(-1)) for args in given]
+
+
+def causal(draw: Draw) -> list[Call]:
+    """Later positions change nothing; the position itself and those before it do."""
+    calls = []
+    for heads, length in ((1, 5), (2, 4)):
+        x, ids = draw.normal(1, heads, length, 3), words(draw, 1, length)
+        calls += twins(draw, x, ids, 0, [(2,), (3,), (1,), (0,)], outputs(1))
+        calls += [*twins(draw, x, ids, 0, [(length - 1,)], outputs(0, 1, 2)), alike(draw, ids, 0)]
+    return calls
+
+
+def padding(draw: Draw) -> list[Call]:
+    """Padded positions change no other; words do, and padded positions look around as well."""
+    x, ids = draw.normal(1, 2, 6, 3), words(draw, 1, 6)
+    ids[0, [1, 4]] = 7
+    ids[0, 2] = 0  # a word, here
+    calls = twins(draw, x, ids, 7, [(1,), (1, 4), (2,), (0,)], outputs(3, 5))
+    return [*calls, *twins(draw, x, ids, 7, [(0,), (1,)], outputs(4)), alike(draw, ids, 7)]
+
+
+def sentences(draw: Draw) -> list[Call]:
+    """In a batch a sentence gets what it gets alone; as many sentences as heads, or as positions."""
+    calls = []
+    for batch, heads, length in ((3, 3, 5), (4, 2, 4), (2, 1, 3)):
+        x, ids = draw.normal(batch, heads, length, 3), words(draw, batch, length)
+        ids[0, 1] = ids[1, 2] = 0
+        kept = outputs(0, length - 1, sentence=0)
+        calls += [
+            Call((x, ids, 0), twin=(x[:1], ids[:1], 0), view=kept),
+            Call((x, ids, 0), twin=(x[1:], ids[1:], 0), view=kept),
+        ]
+    return calls
+
+
+def zeros(length: int, seeing: int) -> Callable[[Tensor], dict[str, Any]]:
+    """What stands in rows that see nothing, and whether there is something in the others."""
+    return lambda y: {
+        "output of rows that see nothing": y[:, :, :seeing],
+        "other rows are zero": bool((y[:, :, seeing:length] == 0).all()),
+    }
+
+
+def empty_rows(draw: Draw) -> list[Call]:
+    """Padding on the left."""
+    calls = []
+    for batch, length, padded in ((1, 4, 1), (2, 5, 2)):
+        ids = words(draw, batch, length)
+        ids[:, :padded] = 0
+        x = draw.normal(batch, batch, length, 3)
+        calls.append(Call((x, ids, 0), view=zeros(length, padded)))
+    return calls
+
+
+def small(*rows: list, pad_id: int = 0, width: int = 1) -> Callable[[], Iterator[Call]]:
+    """One head; vectors of a single number, or of several of which the others are 0."""
+
+    def cases() -> Iterator[Call]:
+        for sentences in rows:
+            ids = torch.tensor(sentences)
+            for numbers in ([1.0, 2.0, 3.0], [0.0, 2.0, 1.0], [2.0, 0.0, 3.0]):
+                x = torch.zeros(*ids.shape, width)
+                x[..., 0] = torch.tensor(numbers[: ids.size(1)])
+                yield Call((x[:, None], ids, pad_id))
+
+    return cases
+
+
+TASK = Task(
+    name="masked_self_attention",
+    right=[masked_self_attention],
+    arguments=("x", "ids", "pad_id"),
+    requirements=(
+        Requirement(
+            "attention",
+            "outputs are averages, with weights softmax(x xᵀ / √width) over the keys that may be seen",
+            points=0.5,
+            calls=attention,
+            small=small([[5, 6]], [[5, 6, 7]], width=4),
+            anchor="masks-table",
+        ),
+        Requirement(
+            "causal",
+            "no position sees a later one, and all see themselves and those before",
+            points=1,
+            calls=causal,
+            small=small([[5, 6]], [[5, 6, 7]]),
+            anchor="masks-causal",
+        ),
+        Requirement(
+            "padding",
+            "no position sees padding, wherever it stands and whatever its id; padded positions see the words",
+            points=0.5,
+            calls=padding,
+            small=small([[5, 9, 6]], [[5, 0, 9]], [[5, 6, 9]], pad_id=9),
+            anchor="masks-padding",
+        ),
+        Requirement(
+            "sentences",
+            "each sentence has its own padding, however many sentences and heads there are",
+            points=0.5,
+            calls=sentences,
+            small=small([[5, 6], [0, 6]], [[5, 0, 6], [5, 6, 7]], [[5, 0, 6], [5, 6, 7], [5, 6, 0]]),
+            anchor="masks-broadcast",
+        ),
+        Requirement(
+            "empty_rows",
+            "a position that may see nothing gets zeros",
+            points=0.5,
+            calls=empty_rows,
+            small=small([[0, 5]], [[0, 0, 5]]),
+            anchor="empty-rows",
+        ),
+    ),
+)

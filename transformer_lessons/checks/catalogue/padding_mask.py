@@ -1,0 +1,94 @@
+"""The padding mask. What it hides, whatever its axes; and its axes, whatever it hides."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from transformer_lessons.checks.catalogue.causal_mask import booleans, form
+from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task, draws
+from transformer_lessons.masks import padding_mask
+
+ROWS = ([[5, 0]], [[5, 7], [5, 0]], [[2, 5]], [[1, 5]], [[5, 0, 6]], [[5, 6], [0, 3]])
+
+
+def keys_seen(ids: Tensor) -> Callable[[Tensor], Tensor]:
+    """For each sentence, whether its keys are seen, by its first query if there are several."""
+    return lambda mask: booleans(mask).reshape(ids.size(0), -1, ids.size(1))[:, 0]
+
+
+def shape(mask: Tensor) -> dict[str, Any]:
+    """And its type, and that it is no constant."""
+    return {"shape": list(mask.shape), **form(mask)}
+
+
+def padded(draw: Draw, sentences: int, keys: int) -> Tensor:
+    """Ids with padding on the right, on the left, and in the middle."""
+    ids = draw.integers(10, 23, sentences, keys)
+    ids[0, -2:] = ids[1, :2] = ids[2, 1] = 0
+    return ids
+
+
+def values(draw: Draw) -> list[Call]:
+    """With 0 for padding, and without any padding."""
+    all_ids = padded(draw, 3, 5), padded(draw, 5, 3), draw.integers(10, 23, 2, 3)
+    return [Call((ids, 0), view=keys_seen(ids)) for ids in all_ids]
+
+
+def others(draw: Draw) -> list[Call]:
+    """With 0 for a word, and ids below that of the padding, which stands inside."""
+    calls = []
+    for pad_id in (5, 17, 1):
+        ids = draw.integers(20, 30, 3, 5)
+        ids[:, 1], ids[:, 3] = pad_id, torch.tensor([0, 2, 3])
+        calls.append(Call((ids, pad_id), view=keys_seen(ids)))
+    return calls
+
+
+def small(*pad_ids: int, view: Any = keys_seen) -> Callable[[], Iterator[Call]]:
+    """Sentences of two or three ids."""
+
+    def cases() -> Iterator[Call]:
+        for pad_id in pad_ids:
+            for rows in ROWS:
+                ids = torch.tensor(rows)
+                if view is keys_seen or pad_id in ids:
+                    yield Call((ids, pad_id), view=view(ids) if view is keys_seen else view)
+
+    return cases
+
+
+TASK = Task(
+    name="padding_mask",
+    right=[padding_mask],
+    arguments=("ids", "pad_id"),
+    requirements=(
+        Requirement(
+            "values",
+            "keys may be seen where ids differ from pad_id, wherever the padding stands",
+            points=0.5,
+            calls=values,
+            small=small(0),
+            anchor="masks-padding",
+        ),
+        Requirement(
+            "pad_id",
+            "any id can be the padding, and 0 can be a word",
+            points=0.5,
+            calls=others,
+            small=small(2, 1, 5),
+            anchor="masks-padding",
+        ),
+        Requirement(
+            "shape",
+            "the mask is boolean, of shape (batch, 1, 1, keys)",
+            points=1,
+            calls=draws(
+                *(Call((torch.tensor(ids), 0), view=shape) for ids in ([[5, 0, 6]], [[0, 5], [6, 7]]))
+            ),
+            small=small(0, view=shape),
+            anchor="masks-broadcast",
+        ),
+    ),
+)

@@ -1,0 +1,138 @@
+"""RMSNorm. ε is silent where entries are tens; with 10 and −10 alone, so are other averages of them."""
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from transformer_lessons.checks.definitions import Call, Draw, Remark, Requirement, Task
+from transformer_lessons.variants.today import RMSNorm
+
+SET_TWO = "layer.load_state_dict({'weight': torch.full((3,), 2.)})"
+ROWS = ([2.0, 3.0, 6.0], [0.0, 3.0, 6.0], [1.0, -1.0, 4.0], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0])
+
+
+def call(x: Tensor, *, eps: float | None = None, weight: Tensor | None = None, **options) -> Call:
+    """A layer as wide as the input, by default with weight 1."""
+    width = x.size(-1)
+    state = {"weight": torch.ones(width) if weight is None else weight}
+    return Call((x,), init=(width,) if eps is None else (width, eps), state=state, **options)
+
+
+def size(draw: Draw) -> list[Call]:
+    """Entries of tens, whose mean is not zero."""
+    return [call(10 * draw.normal(*shape) + 5) for shape in ((3, 5), (4, 2))]
+
+
+def signs(draw: Draw, *shape: int) -> Tensor:
+    """Entries of 1 and −1."""
+    return draw.normal(*shape).sign()
+
+
+def axes(draw: Draw) -> list[Call]:
+    """From one axis to four; each vector has another size."""
+    shapes = (2, 3, 5), (5,), (2, 2, 3, 5), (1, 1, 5), (5, 5, 5)
+    return [call((10 + 90 * draw.uniform(*shape[:-1], 1)) * signs(draw, *shape)) for shape in shapes]
+
+
+def small_entries(draw: Draw) -> list[Call]:
+    """With entries of thousandths, or zero, ε is much."""
+    zero = 10 * signs(draw, 2, 3, 5)
+    zero[0, 0] = 0
+    return [call(0.001 * signs(draw, 3, 5)), call(signs(draw, 3, 5), eps=0.5), call(zero)]
+
+
+def with_weight(draw: Draw) -> list[Call]:
+    """A new layer, and one with a weight like no other."""
+    x = 10 * signs(draw, 3, 5)
+    return [Call((x,), init=(5,)), call(x, weight=draw.uniform(5) + 0.5)]
+
+
+def gradients(draw: Draw) -> list[Call]:
+    """Of the input and the weight."""
+    return [
+        call(draw.normal(*shape), eps=eps, weight=draw.normal(5))
+        for shape, eps in (((3, 5), None), ((2, 3, 5), 0.5))
+    ]
+
+
+def small(*lead: tuple[int, ...], setting: str = "", **options) -> Callable[[], Iterator[Call]]:
+    """Vectors of three whole numbers, in batches of these sizes."""
+
+    def cases() -> Iterator[Call]:
+        for shape in lead or ((1,), (2,), (2, 2)):
+            for first in range(len(ROWS)):
+                rows = [ROWS[(first + n) % len(ROWS)] for n in range(torch.Size(shape).numel())]
+                yield call(torch.tensor(rows).reshape(*shape, 3), setting=setting, **options)
+
+    return cases
+
+
+def large_or_usual() -> Iterator[Call]:
+    """An ε of one, then the one that a layer has unless told otherwise."""
+    yield from small((1,), eps=1.0)()
+    yield call(torch.tensor([[0.0, 0.0, 0.1]]))
+
+
+def new_or_two() -> Iterator[Call]:
+    """A new layer, then one whose weight is 2."""
+    for row in ROWS:
+        yield Call((torch.tensor([row]),), init=(3,))
+    yield from small((1,), weight=torch.full((3,), 2.0), setting=SET_TWO)()
+
+
+TASK = Task(
+    name="rms_norm",
+    right=[RMSNorm],
+    arguments=("x",),
+    roles={"weight": "weight gamma g scale gain a alpha w"},
+    requirements=(
+        Requirement(
+            "size",
+            "each vector is divided by the root of the mean of its squares",
+            points=1,
+            calls=size,
+            small=small((1,)),
+            anchor="rms-norm",
+        ),
+        Requirement(
+            "axes",
+            "with any number of axes, only the last one is averaged over",
+            points=0.5,
+            calls=axes,
+            small=small((2,), (2, 1), (1, 2), (2, 2)),
+            anchor="norms-by-hand",
+        ),
+        Requirement(
+            "eps",
+            "eps, 1e-6 unless given, is added to the mean of the squares, under the root",
+            points=0.5,
+            calls=small_entries,
+            small=large_or_usual,
+            anchor="rms-norm",
+        ),
+        Requirement(
+            "weight",
+            "weight, ones at first, multiplies",
+            points=0.5,
+            calls=with_weight,
+            small=new_or_two,
+            anchor="rms-norm",
+        ),
+        Requirement(
+            "gradients",
+            "gradients reach input and weight, and the input is not changed",
+            points=0.5,
+            calls=gradients,
+            small=small((1,)),
+            anchor="norms-gradient",
+            backward=True,
+        ),
+    ),
+    remarks=(
+        Remark(
+            "with float16 inputs above 256 the squares overflow, or the result has another dtype.",
+            call(torch.tensor([[300.0, 600.0, 900.0]]).half(), view=lambda y: [str(y.dtype), y]),
+        ),
+    ),
+)

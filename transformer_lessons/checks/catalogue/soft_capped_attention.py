@@ -1,0 +1,151 @@
+"""Attention with capped scores. With d_k = 1 the scale is silent, and so is the cap if it is high."""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from transformer_lessons.checks.catalogue import scaled_dot_product_attention as attention
+from transformer_lessons.checks.catalogue.scaled_dot_product_attention import averages, is_finite, qkv
+from transformer_lessons.checks.definitions import Call, Draw, Remark, Requirement, Task
+
+
+def soft_capped_attention(query, key, value, cap, mask=None):
+    """The output and the weights of attention with scores limited to −cap … cap."""
+    scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
+    scores = cap * torch.tanh(scores / cap)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+    weights = scores.softmax(dim=-1)
+    if mask is not None:
+        weights = weights.masked_fill(~mask, 0.0)
+    return weights @ value, weights
+
+
+def averaged(args: tuple[Tensor, ...], cap: float, mask: Tensor | None = None) -> Call:
+    """A call of which only that counts that every attention has."""
+    masks = () if mask is None else (mask,)
+    return Call((*args, cap, *masks), view=averages((*args, *masks)))
+
+
+def result(draw: Draw) -> list[Call]:
+    """Averages, whatever the scores."""
+    return [
+        averaged(qkv(draw, 3, keys, 2, *lead), 2.0)
+        for keys, lead in ((4, (2,)), (7, ()), (4, (2, 3)), (3, (2,)))
+    ]
+
+
+def cap(draw: Draw) -> list[Call]:
+    """Scores far above the cap, and far below."""
+    sizes = ((3.0, 2.0), (0.5, 0.3), (1.0, 5))
+    return [Call((*qkv(draw, 3, 4, 1, 2, size=size), cap)) for size, cap in sizes]
+
+
+def scale(draw: Draw) -> list[Call]:
+    """The first has sizes that are all different, and a mask; in the others no score comes near the cap."""
+    everything = (*qkv(draw, 3, 5, 7, 2, 2), 1.5, draw.mask(2, 1, 1, 5))
+    return [Call(everything), *(Call((*qkv(draw, 3, 4, d_k, 2), 20.0)) for d_k in (7, 2))]
+
+
+def mask(draw: Draw) -> list[Call]:
+    """Of any number of axes; with a low cap, hidden scores that were capped would be near."""
+    full, row = qkv(draw, 3, 4, 1, 2, 2), qkv(draw, 3, 4, 1)
+    given = [(full, 1.5, draw.mask(*shape)) for shape in ((2, 2, 3, 4), (2, 1, 1, 4), (3, 4))]
+    given += [(row, 0.1, draw.mask(3, 4)), (row, 50.0, torch.ones(3, 4, dtype=torch.bool))]
+    return [averaged(*args) for args in given]
+
+
+def finite(draw: Draw) -> list[Call]:
+    """A query that sees nothing."""
+    empty = draw.mask(2, 3, 4) & torch.tensor([True, False, True])[:, None]
+    return [Call((*qkv(draw, 3, 4, 1, 2), 1.5, empty), view=is_finite)]
+
+
+def gradients(draw: Draw) -> list[Call]:
+    """With and without a mask."""
+    return [Call((*qkv(draw, 3, 4, 1, 2), 1.5)), Call((*qkv(draw, 3, 4, 1, 2), 1.5, draw.mask(2, 3, 4)))]
+
+
+def small(*caps: float, **sizes: Any) -> Callable[[], Iterator[Call]]:
+    """Those of plain attention, with caps."""
+
+    def cases() -> Iterator[Call]:
+        for plain, cap in itertools.product(attention.small(**sizes)(), caps):
+            query, key, value, *masks = plain.args
+            yield Call((query, key, value, cap, *masks))
+
+    return cases
+
+
+NOTHING = torch.zeros(1, 2, dtype=torch.bool)
+
+TASK = Task(
+    name="soft_capped_attention",
+    right=[soft_capped_attention],
+    arguments=("query", "key", "value", "cap", "mask"),
+    results=("output", "weights"),
+    requirements=(
+        Requirement(
+            "result",
+            "it returns (output, weights): weights by a softmax over the keys, and the values averaged with them",
+            points=1,
+            calls=result,
+            small=lambda: itertools.chain(
+                *(small(2.0, queries=2, keys=3, lead=lead)() for lead in ((), (1,)))
+            ),
+            anchor="vectorised",
+        ),
+        Requirement(
+            "cap",
+            "scores become cap · tanh(scores / cap), before the softmax",
+            points=1.5,
+            calls=cap,
+            small=small(2.0, 1.0, 4.0),
+            anchor="saturation",
+        ),
+        Requirement(
+            "scale",
+            "scores are divided by √d_k, before they are capped",
+            points=1,
+            calls=scale,
+            small=lambda: itertools.chain(small(1000.0, d_k=4)(), small(1.0, d_k=4)()),
+            anchor="attention-scale",
+        ),
+        Requirement(
+            "mask",
+            "keys where the mask is False get no weight, however low the cap",
+            points=1,
+            calls=mask,
+            small=small(1.0, 2.0, keys=3, masks=([[True, False, True]], [[False, True, True]])),
+            anchor="masks",
+        ),
+        Requirement(
+            "finite",
+            "queries that see nothing give numbers and not NaN",
+            points=0.5,
+            calls=finite,
+            small=small(1.0, masks=([[False, False]],)),
+            anchor="empty-rows",
+            needs="result",
+        ),
+        Requirement(
+            "gradients",
+            "gradients reach query, key and value through both results, and no argument is changed",
+            points=1,
+            calls=gradients,
+            small=small(1.0, masks=(None, [[True, False]])),
+            anchor="attention-backward",
+            backward=True,
+        ),
+    ),
+    remarks=(
+        Remark(
+            "a query that sees nothing gets weights in yours; zeros would say that there is nothing.",
+            Call((torch.ones(1, 2), torch.ones(2, 2), torch.ones(2, 1), 1.0, NOTHING)),
+        ),
+    ),
+)

@@ -1,0 +1,147 @@
+"""What the decoder reads and says. One length hides padding; 1, 2 and 0 hide whose ids they are."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task
+
+WORDS = range(5, 28)
+
+
+def teacher_forcing(targets, bos_id, eos_id, pad_id):
+    """What the decoder reads, and what it should say at each position."""
+    length = 1 + max(len(sentence) for sentence in targets)
+    reads, says = [], []
+    for sentence in targets:
+        padding = [pad_id] * (length - 1 - len(sentence))
+        reads.append([bos_id, *sentence, *padding])
+        says.append([*sentence, eos_id, *padding])
+    return torch.tensor(reads), torch.tensor(says)
+
+
+def numbers(value: list) -> list[Tensor]:
+    """Both, of whatever type, which is a requirement of its own."""
+    tgt_in, tgt_out = (torch.as_tensor(side).long() for side in value)
+    return [tgt_in, tgt_out]
+
+
+def padding(value: list) -> list[Any]:
+    """How many entries of each row are neither words nor marks, and whether they are the last ones."""
+    fill = [((ids < min(WORDS)) & (ids != 1) & (ids != 2)).long() for ids in numbers(value)]
+    return [[rows.sum(-1), torch.equal(rows, rows.cummax(-1).values)] for rows in fill]
+
+
+def used(value: list) -> Tensor:
+    """All ids that occur."""
+    return torch.cat([ids.flatten() for ids in numbers(value)]).unique()
+
+
+def counted(value: list) -> list[Tensor]:
+    """The ids of each, in whatever order."""
+    return [ids.flatten().sort().values for ids in numbers(value)]
+
+
+def words(value: list) -> Tensor:
+    """Those that occur: in an answer that looks at nothing, none."""
+    return used(value)[used(value) >= min(WORDS)]
+
+
+def types(value: list) -> list[str]:
+    """Of both, in words."""
+    return [str(getattr(side, "dtype", type(side).__name__)) for side in value]
+
+
+def typed(value: list) -> list:
+    """Not of an answer that looks at nothing."""
+    return [types(value), words(value)]
+
+
+def sentences(draw: Draw, *lengths: int) -> list[list[int]]:
+    """Of words only."""
+    return [draw.integers(min(WORDS), max(WORDS), length).tolist() for length in lengths]
+
+
+def shift(draw: Draw) -> list[Call]:
+    """Of one length."""
+    return [Call((sentences(draw, *lengths), 1, 2, 0), view=numbers) for lengths in ((4, 4, 4), (1,), (3, 3))]
+
+
+def filled(draw: Draw) -> list[Call]:
+    """Of several lengths, in no order; one is empty."""
+    several = (2, 5, 1, 4), (3, 2), (0, 3, 1)
+    return [Call((sentences(draw, *lengths), 1, 2, 0), view=padding) for lengths in several]
+
+
+def ids(draw: Draw) -> list[Call]:
+    """Other marks; in the last, words are what marks are elsewhere."""
+    several = sentences(draw, 3, 5, 1)
+    calls = [Call((several, *marks), view=used) for marks in ((1, 2, 3), (4, 3, 0), (41, 31, 37))]
+    return [*calls, Call(([[1, 2, 0], [0, 7, 2]], 41, 31, 37), view=counted)]
+
+
+def int64(draw: Draw) -> list[Call]:
+    """With and without an empty sentence."""
+    return [Call((sentences(draw, *lengths), 1, 2, 0), view=typed) for lengths in ((2, 3), (0, 2), (0,))]
+
+
+def kept(draw: Draw) -> list[Call]:
+    """Several sentences."""
+    return [Call((sentences(draw, 2, 4, 1), 1, 2, 0), edits=True, view=words)]
+
+
+def small(*cases: tuple, **options: Any) -> Callable[[], list[Call]]:
+    """Sentences of words from 5 on."""
+    return lambda: [Call(case, **options) for case in cases]
+
+
+TASK = Task(
+    name="teacher_forcing",
+    right=[teacher_forcing],
+    arguments=("targets", "bos_id", "eos_id", "pad_id"),
+    results=("tgt_in", "tgt_out"),
+    requirements=(
+        Requirement(
+            "shift",
+            "tgt_in is the start mark and the sentence, tgt_out the sentence and the end mark",
+            points=1.5,
+            calls=shift,
+            small=small(([[5, 6]], 1, 2, 0), ([[5, 6], [7, 8]], 1, 2, 0)),
+            anchor="teacher-forcing",
+        ),
+        Requirement(
+            "padding",
+            "in both, what comes after the sentence and its mark is padding, up to the longest, and nothing else",
+            points=1,
+            calls=filled,
+            small=small(([[5], [6, 7]], 1, 2, 0), ([[5, 6], []], 1, 2, 0)),
+            anchor="teacher-forcing",
+        ),
+        Requirement(
+            "ids",
+            "the marks and the padding are the ids that are given",
+            points=0.5,
+            calls=ids,
+            small=small(([[5], [6, 7]], 3, 4, 9)),
+            anchor="teacher-forcing",
+        ),
+        Requirement(
+            "type",
+            "both are tensors of type int64, even if a sentence is empty",
+            points=0.5,
+            calls=int64,
+            small=small(([[5, 6]], 1, 2, 0), ([[5], []], 1, 2, 0), view=types),
+            anchor="teacher-forcing",
+        ),
+        Requirement(
+            "kept",
+            "the caller's sentences stay as they are",
+            points=0.5,
+            calls=kept,
+            small=small(([[5, 6]], 1, 2, 0), edits=True),
+            anchor="teacher-forcing",
+        ),
+    ),
+)

@@ -1,0 +1,60 @@
+"""The paper's learning rate. Width 1 hides d_model."""
+
+from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task, draws
+from transformer_lessons.schedule import warmup_inverse_sqrt
+
+
+def calls(*cases: tuple[int, int, int]) -> list[Call]:
+    """Of step, d_model and warmup_steps."""
+    return [Call(case) for case in cases]
+
+
+def rise(draw: Draw) -> list[Call]:
+    """Within the warm-up, its last step among them."""
+    return calls((1, 1, 9), (int(draw.integers(2, 16, 1)), 1, 16), (7, 1, 7), (40, 1, 4000))
+
+
+def fall(draw: Draw) -> list[Call]:
+    """After it, and with one that is over at once."""
+    return calls((10, 1, 9), (int(draw.integers(20, 90, 1)), 1, 16), (3, 1, 1), (100_003, 1, 4000))
+
+
+TASK = Task(
+    name="warmup",
+    right=[warmup_inverse_sqrt],
+    arguments=("step", "d_model", "warmup_steps"),
+    requirements=(
+        Requirement(
+            "rise",
+            "until warmup_steps the rate is proportional to the step",
+            points=1,
+            calls=rise,
+            small=lambda: calls((1, 1, 4), (2, 1, 4), (4, 1, 4), (40, 1, 4000)),
+            anchor="optimiser",
+        ),
+        Requirement(
+            "fall",
+            "after warmup_steps the rate falls with 1/√step",
+            points=1,
+            calls=fall,
+            small=lambda: calls((16, 1, 4), (100, 1, 4)),
+            anchor="optimiser",
+        ),
+        Requirement(
+            "width",
+            "the rate is divided by √d_model",
+            points=0.5,
+            calls=draws(*calls((1, 4, 1), (1, 512, 1), (2, 9, 4), (50, 16, 7))),
+            small=lambda: calls((1, 4, 1), (1, 4, 4), (16, 4, 4)),
+            anchor="optimiser",
+        ),
+        Requirement(
+            "zero",
+            "step 0 has the rate of step 1",
+            points=0.5,
+            calls=draws(*calls((0, 1, 1))),
+            small=lambda: calls((0, 1, 1)),
+            anchor="optimiser",
+        ),
+    ),
+)
