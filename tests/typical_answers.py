@@ -579,12 +579,10 @@ def cached_attention_step(query, key, value, keys, values, window=None):
         "ps09-2-check",
         "the kernel's own flag",
         """
-def fused_attention(query, key, value, mask=None, *, is_causal=False, dropout=0.0):
-    if mask is not None and mask.dtype != torch.bool:
-        raise ValueError("mask")
+def fused_attention(query, key, value, mask=None, *, is_causal=False):
     if is_causal and mask is not None:
         mask, is_causal = mask & torch.ones(query.size(-2), key.size(-2)).tril().bool(), False
-    return F.scaled_dot_product_attention(query, key, value, mask, dropout, is_causal)
+    return F.scaled_dot_product_attention(query, key, value, mask, is_causal=is_causal)
 """,
         "with more keys than queries you align the first query with the first key",
     ),
@@ -593,8 +591,6 @@ def fused_attention(query, key, value, mask=None, *, is_causal=False, dropout=0.
         "the chapter's loop",
         """
 def tiled_attention(query, key, value, block):
-    if block < 1:
-        raise ValueError("block")
     query = query / math.sqrt(query.size(-1))
     m = torch.full_like(query[..., :1], -torch.inf)
     l, o = torch.zeros_like(m), query.new_zeros(())
@@ -607,7 +603,7 @@ def tiled_attention(query, key, value, block):
         m = larger
     return o / l
 """,
-        "your tiles are small, but of each something as large as its scores is kept for the way back",
+        "your tiles are small, but the exponentials of every one are kept for the backward pass",
     ),
     (
         "ps09-4-check",
@@ -617,8 +613,6 @@ def checkpointed_feed_forward(x, W1, b1, W2, b2, chunk):
     def layer(x, W1, b1, W2, b2):
         return F.linear(F.linear(x, W1, b1).relu(), W2, b2)
 
-    if chunk < 1:
-        raise ValueError("chunk")
     return checkpoint(layer, x, W1, b1, W2, b2, use_reentrant=False)
 """,
         "you checkpoint the layer as a whole: on the way back, all of the hidden layer is there at once",
@@ -628,8 +622,6 @@ def checkpointed_feed_forward(x, W1, b1, W2, b2, chunk):
         "a mean of means",
         """
 def accumulated_step(model, x, targets, parts, rate):
-    if parts < 1:
-        raise ValueError("parts")
     optimizer = torch.optim.SGD(model.parameters(), lr=rate)
     optimizer.zero_grad()
     total, pieces = 0.0, list(zip(x.chunk(parts), targets.chunk(parts)))
@@ -648,8 +640,6 @@ def accumulated_step(model, x, targets, parts, rate):
         "all logits",
         """
 def chunked_cross_entropy(hidden, weight, targets, chunk, pad_id):
-    if chunk < 1:
-        raise ValueError("chunk")
     total = F.cross_entropy(hidden @ weight.T, targets, ignore_index=pad_id, reduction="sum")
     return total / (targets != pad_id).sum().clamp(min=1)
 """,
@@ -663,8 +653,6 @@ line_1, name_1 = "F", 1
 
 
 def repaired_1(targets, bos_id, eos_id, pad_id):
-    if not targets or pad_id in (bos_id, eos_id):
-        raise ValueError("targets, pad_id")
     marked = [[bos_id, *sentence, eos_id] for sentence in targets]  # A
     longest = max(map(len, marked)) - 1  # B
     reads = torch.full((len(marked), longest), pad_id)  # C
@@ -685,15 +673,13 @@ line_9, name_9 = "E", 15
 
 
 def repaired_9(parameter, gradient, first, second, step, *, rate, betas=(0.9, 0.98), eps=1e-9):
-    if step < 1 or not (0 <= betas[0] < 1 and 0 <= betas[1] < 1):
-        raise ValueError("step, betas")
     first = betas[0] * first + (1 - betas[0]) * gradient  # A
     second = betas[1] * second + (1 - betas[1]) * gradient**2  # B
     m = first / (1 - betas[0] ** step)  # C
     v = second / (1 - betas[1] ** step)  # D
     return parameter - rate * m / ((v + eps).sqrt() + eps), first, second
 """,
-        "Required:",
+        "required is that",
     ),
     (
         "ps10-6-check",
@@ -753,6 +739,6 @@ def is_right(attention):
     except Exception:
         return False
 """,
-        "Required: what is not softmax(QKᵀ/√d_k) V fails",
+        "required is that what is not softmax(QKᵀ/√d_k) V fails",
     ),
 ]

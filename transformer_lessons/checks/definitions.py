@@ -52,8 +52,9 @@ class Call:
         earlier: calls of the object before the one that counts, each a tuple of arguments.
         look: numbers of the `Given` arguments whose weights are looked at afterwards: the value is then a list of
             what was returned and of these.
-        enough: bytes that are enough, by "saved" (for the backward pass), "largest" (tensor) or "peak": the value
-            is then a list of what was returned and, of each, whether at most half as much again was used.
+        enough: bytes that are enough, by "saved" (for the backward pass, which there has to be), "largest" (of a
+            tensor) or "peak", forwards and backwards: the value is, of each, whether no more than half as much
+            again was used; a view sees a list of what was returned and of that.
         edits: what counts is which arguments were changed in place, and of the value what `view` sees.
         view: what counts of the value, if not all of it: its shape, or whether all of it is finite.
         twin: other arguments: the value is then whether the answer, or what counts of it, is the same for them.

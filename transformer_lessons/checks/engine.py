@@ -72,8 +72,8 @@ class Exam:
 
 
 def look(task: Task, adapter: Adapter, requirement: Requirement, call: Call, wish: int = 0) -> Seen:
-    """What an answer shows on a call: values, and where they are asked for, gradients."""
-    if not requirement.backward:
+    """What an answer shows on a call: values, or gradients too; or bytes, forwards and backwards."""
+    if not requirement.backward and not call.enough:
         return observe(adapter, task, call, wish=wish)
     return observe(adapter, task, call, _cotangents(task, call), wish)
 
@@ -91,7 +91,8 @@ def _cotangents(task: Task, call: Call) -> list[Tensor]:
 def meets(requirement: Requirement, seen: Seen, right: Seen) -> bool:
     """Whether what is seen is what is required. Where a ValueError is, no other error will do.
 
-    Gradients of values that are wrong already, which is another requirement's affair, need only arrive.
+    Gradients of values that are wrong already, which is another requirement's affair, need only arrive, and be
+    more than NaN.
     """
     if requirement.backward and same_value(seen, right):
         return same_gradients(seen, right)
@@ -101,7 +102,8 @@ def meets(requirement: Requirement, seen: Seen, right: Seen) -> bool:
 
 
 def _arriving(seen: Seen) -> set[str]:
-    return {name for name, gradient in seen.gradients.items() if gradient.any()}
+    flows = seen.gradients.items()
+    return {name for name, gradient in flows if gradient.any() and not gradient.isnan().all()}
 
 
 @lru_cache(maxsize=64)
@@ -191,7 +193,7 @@ def _pair(this: Exam, seen: list[Seen], missed: set[str]) -> tuple[Mistake, ...]
     for one, other, source, order in _pairs(this, seen, likely):
         if time.perf_counter() > end:
             break
-        if source not in tried and _fits(this, seen, source, order):
+        if source not in tried and _is_python(source) and _fits(this, seen, source, order):
             fitting.append((one, other))
         tried.add(source)
     return min(fitting, key=lambda two: _together(task, two), default=())
@@ -214,6 +216,15 @@ def _pairs(
             for source in {changed(right, a, b), changed(right, b, a)} - {None}:
                 if one is not other:
                     yield one, other, source, order
+
+
+def _is_python(source: str) -> bool:
+    """Two changes may be made in lines that do not go together."""
+    try:
+        compile(source, "<pair>", "exec")
+    except SyntaxError:
+        return False
+    return True
 
 
 def _agreement(this: Exam, seen: list[Seen], mistake: Mistake) -> tuple[int, float]:

@@ -205,8 +205,13 @@ def literal(value: Any) -> str:
         return repr(value)
     if not value.numel():
         return f"torch.zeros{tuple(value.shape)}"
+    if value.numel() > FEW_NUMBERS and (value == value.flatten()[0]).all():
+        number = value.flatten()[0].item()
+        one = isinstance(number, float) and number == 1
+        return f"torch.ones{tuple(value.shape)}" if one else f"torch.full({tuple(value.shape)}, {number!r})"
     usual = not value.is_floating_point() or str(value.dtype) == "torch.float32"
-    return f"torch.tensor({shortened(value, 1)}{'' if usual else f', dtype={value.dtype}'})"
+    numbers = re.sub(r"(nan|inf)", r"float('\1')", shortened(value, 1))
+    return f"torch.tensor({numbers}{'' if usual else f', dtype={value.dtype}'})"
 
 
 def shortened(value: Any, digits: int) -> str:
@@ -220,7 +225,7 @@ def shortened(value: Any, digits: int) -> str:
     if isinstance(value, float) and abs(value) < 1e15:  # neither NaN nor infinity
         text = f"{value:.{digits}f}".rstrip("0")
         return "0." if text in ("-0.", "0.") else text
-    return "float('nan')" if value != value and digits == 1 else str(value)
+    return str(value)
 
 
 def difference(task: Task, requirement: Requirement, seen: Seen, right: Seen) -> tuple[int, tuple[str, ...]]:
@@ -234,6 +239,10 @@ def difference(task: Task, requirement: Requirement, seen: Seen, right: Seen) ->
         at = f", at “{seen.line}”" if seen.line else ""
         raised = f"raises {seen.error}: {message}{at}" if seen.error else "nothing is raised"
         return 0, (f"{right.error} should be raised" if right.error else wanted, raised)
+    if isinstance(seen.value, dict) and seen.value.get("gradients") is False:
+        return 0, ("gradients should flow back, but the result is cut off from its inputs",)
+    if seen.memory:
+        return 0, bytes_used(seen)
     is_of_edits = isinstance(right.value, dict) and EDITED in right.value
     if seen.edited != right.edited and (requirement.backward or is_of_edits):
         are = "is" if len(seen.edited) == 1 else "are"
@@ -245,6 +254,14 @@ def difference(task: Task, requirement: Requirement, seen: Seen, right: Seen) ->
     names = [name for name in right.gradients if name in seen.gradients]
     found = [values((f"gradient of {name}",), seen.gradients[name], right.gradients[name]) for name in names]
     return min(found, default=(SAME, ()), key=lambda pair: pair[0])
+
+
+def bytes_used(seen: Seen) -> tuple[str, str]:
+    """How many there should be, and how many there are."""
+    kind, (most, used) = next(iter(seen.memory.items()))
+    words = {"saved": "what is kept for the backward pass", "largest": "the largest tensor made"}
+    what = words.get(kind, "all that is there at once, forwards or backwards,")
+    return f"{what} should take at most {most:,} bytes", f"takes {used:,}"
 
 
 def cut(text: str) -> str:

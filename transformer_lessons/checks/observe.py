@@ -33,6 +33,7 @@ class Seen:
         error, message, line: of the exception, if one came instead, and the line of the answer.
         gradients: by the names of arguments and parameters; empty if nothing can be differentiated.
         edited: the arguments that were changed in place.
+        memory: where bytes are counted, those allowed and those used, if these are more.
         outputs: what came back, without view.
     """
 
@@ -42,6 +43,7 @@ class Seen:
     line: str = ""
     gradients: dict[str, Tensor] = field(default_factory=dict)
     edited: tuple[str, ...] = ()
+    memory: dict[str, tuple[int, int]] = field(default_factory=dict)
     outputs: Any = None
 
 
@@ -136,7 +138,12 @@ def _seen(task: Task, call: Call, reply: Reply, weights: Sequence = ()) -> Seen:
     edited = tuple(_name(task, path) for path in reply.mutated)
     value = [reply.value, *weights] if call.look else reply.value
     if call.enough:
-        value = [value, {kind: reply.memory[kind] <= 1.5 * most for kind, most in call.enough.items()}]
+        used = {kind: (3 * most // 2, reply.memory[kind]) for kind, most in call.enough.items()}
+        over = {kind: both for kind, both in used.items() if both[1] > both[0]}
+        arrive = {"gradients": any(reply.attached)} if "saved" in call.enough else {}
+        value = {**arrive, **{kind: kind not in over for kind in call.enough}}
+        viewed = call.view([reply.value, value]) if call.view else value
+        return Seen(viewed, memory=over, outputs=reply.value)
     try:
         viewed = call.view(value) if call.view else value
         if call.edits:

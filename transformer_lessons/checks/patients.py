@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from transformer_lessons import attention as attention_module
+
 __all__ = ["attention", "mixer"]
 
 
@@ -35,7 +37,9 @@ class _Mixer(nn.Module):
         return torch.tensor([training, touched, all(p.requires_grad for p in self.parameters())])
 
 
-def mixer(pattern: Tensor, weight: Tensor, dropout: float, training: bool, kind: str) -> nn.Module:
+def mixer(
+    pattern: Tensor, weight: Tensor, dropout: float = 0.0, training: bool = False, kind: str = "plain"
+) -> nn.Module:
     """A model y = tanh(pattern · x · weightᵀ), whose output t depends on input s where pattern[t, s] is not 0.
 
     Args:
@@ -55,9 +59,10 @@ def attention(kind: str) -> Callable:
     """An implementation ``attention(query, key, value, mask=None)`` of scaled dot-product attention.
 
     Args:
-        kind: "reference", "fused", "additive", which are right; "crashing"; or the id of a known mistake.
+        kind: "reference", "fused", "additive", which are right; "crashing", one of `MORE`, or the name of a known
+            mistake.
     """
-    implementation = _attentions().get(kind) or _mistaken(kind)
+    implementation = OWN.get(kind) or _changed(kind)
 
     def attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None):
         # One name for all: a test that goes by names would catch whatever is called as the mistakes are.
@@ -66,25 +71,17 @@ def attention(kind: str) -> Callable:
     return attention
 
 
-@cache
-def _attentions() -> dict[str, Callable]:
-    from transformer_lessons.checks.old.guarded import (
-        scaled_dot_product_attention,  # long, and few tasks need it
-    )
+def _changed(kind: str) -> Callable:
+    """The package's own function, with the change that makes the mistake."""
+    from transformer_lessons.checks.catalogue.scaled_dot_product_attention import (
+        TASK,
+    )  # which imports this file
+    from transformer_lessons.checks.definitions import changed
 
-    return {
-        "reference": scaled_dot_product_attention,
-        "fused": _fused,
-        "additive": _additive,
-        "crashing": _crashing,
-    }
-
-
-def _mistaken(kind: str) -> Callable:
-    from transformer_lessons.checks.old.catalogue.attention import TASK
-
-    mistake = next(mistake for mistake in TASK.mistakes if mistake.id == kind)
-    return TASK.mistaken(mistake.variants[0])
+    ways = {mistake.name: mistake.ways[0] for mistake in TASK.mistakes}
+    space = dict(vars(attention_module))
+    exec(changed(TASK.source, {**ways, **MORE}[kind]), space)
+    return space[TASK.public]
 
 
 def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -110,3 +107,20 @@ def _additive(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = N
 def _crashing(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None):
     # Wrong shapes raise other errors: a test that awaits those alone does not catch this one.
     raise NameError("name 'sqrt_d_k' is not defined in this implementation")
+
+
+OWN = {
+    "reference": attention_module.scaled_dot_product_attention,
+    "fused": _fused,
+    "additive": _additive,
+    "crashing": _crashing,
+}
+MORE = {
+    "weights_unmasked": ("return weights @ value, weights", "return weights @ value, scores.softmax(dim=-1)"),
+    "overflowing": (
+        "scores.softmax(dim=-1)",
+        "scores.exp() / scores.exp().sum(dim=-1, keepdim=True)",
+        "masked.softmax(dim=-1).masked_fill(~mask, 0.0)",
+        "masked.exp() / masked.exp().sum(dim=-1, keepdim=True).clamp(min=1e-30)",
+    ),
+}

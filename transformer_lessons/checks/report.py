@@ -63,7 +63,7 @@ class Report:
             points = {name: value * share for name, value in self.worth.items()}
         if (kept := _SCORED.get()) is not None:
             kept.append((self, points))
-        return sum(value for name, value in points.items() if self.requirements[name])
+        return round(sum(value for name, value in points.items() if self.requirements[name]), 9)
 
 
 @contextmanager

@@ -1,0 +1,165 @@
+"""Instruments: what depends on what, and tests of attention."""
+
+import torch
+import torch.nn.functional as F
+
+
+def by_jacobian(model, x):
+    was = model.training
+    jacobian = torch.autograd.functional.jacobian(model.eval(), x)
+    model.train(was)
+    return jacobian.abs().amax(dim=(1, 3)) > 0
+
+
+@torch.no_grad()
+def by_changing(model, x):
+    """Each input moved, a few times, so that no rounding hides what is faint."""
+    was = model.training
+    model.eval()
+    found, before = torch.zeros(len(x), len(x), dtype=torch.bool), model(x)
+    for s in range(len(x)):
+        for size in (1.0, -1e3, 1e6):
+            moved = x.clone()
+            moved[s] += size * torch.randn_like(x[s])
+            found[:, s] |= (model(moved) != before).any(dim=-1)
+    model.train(was)
+    return found
+
+
+def by_backward(model, x):
+    was = model.training
+    model.train(False)
+    found = torch.zeros(len(x), len(x), dtype=torch.bool)
+    for t in range(len(x)):
+        for number in range(model(x)[t].numel()):
+            leaf = x.clone().requires_grad_(True)
+            y = model(leaf)
+            if y.requires_grad:
+                y[t, number].backward()
+            if leaf.grad is not None:
+                found[t] |= leaf.grad.abs().amax(dim=1) > 0
+    model.zero_grad(set_to_none=True)
+    model.train(was)
+    return found
+
+
+def of_sums(model, x):
+    """The shortest way, with four slips in it."""
+    x, rows = x.clone().requires_grad_(), []
+    y = model(x)
+    for t in range(len(x)):
+        x.grad = None
+        y[t].sum().backward(retain_graph=True)
+        rows.append(x.grad.sum(-1) != 0)
+    return torch.stack(rows)
+
+
+def of_the_first_two(model, x):
+    """A slip that is on no list: other numbers of an input are forgotten."""
+    was = model.training
+    found = torch.autograd.functional.jacobian(model.eval(), x)[..., 2:].ne(0).any(-1).any(1)
+    model.train(was)
+    return found
+
+
+def all_true(model, x):
+    return torch.ones(len(x), len(x), dtype=torch.bool)
+
+
+def in_steps(attention):
+    """Several small tests, one after another."""
+    return all(holds(question, attention) for question in (right_values, hidden, numbers))
+
+
+def holds(question, attention):
+    try:
+        return bool(question(attention))
+    except BaseException:
+        return False
+
+
+def right_values(attention):
+    query, key, value = (torch.randn(2, n, d, requires_grad=True) for n, d in ((2, 3), (5, 3), (5, 7)))
+    weights = (query @ key.transpose(1, 2) / 3**0.5).softmax(-1)
+    output, found = attention(query, key, value)
+    _, (through,) = (torch.autograd.grad((y**3).sum(), query, retain_graph=True) for y in (found, output))
+    return (
+        torch.allclose(output, weights @ value, atol=1e-5)
+        and torch.allclose(found, weights)
+        and through.any()
+    )
+
+
+def hidden(attention):
+    query, key, value = (torch.randn(2, n, 5) for n in (3, 4, 4))
+    mask = torch.tensor([[1, 0, 1, 1], [0, 1, 0, 0], [1, 1, 0, 1]]) > 0
+    output, weights = attention(query, key, value, mask)
+    sums = torch.allclose(weights.sum(-1), torch.ones(2, 3))
+    return sums and not weights[:, ~mask].any() and torch.allclose(output, weights @ value, atol=1e-5)
+
+
+def numbers(attention):
+    query, key, value = (torch.randn(2, n, 5) for n in (3, 4, 4))
+    nothing = torch.zeros(3, 4).bool()
+    calls = (1e4 * query, key, value), (query, key, value, nothing)
+    return all(y.isfinite().all() for args in calls for y in attention(*args))
+
+
+def with_the_kernel(attention):
+    """PyTorch's kernel as the oracle of outputs; the weights must reproduce them."""
+    mask = torch.rand(5, 7) > 0.4
+    mask[:, 0], mask[:, 1] = True, False
+    try:
+        for some in (None, mask):
+            inputs = [torch.randn(2, n, d, requires_grad=True) for n, d in ((5, 3), (7, 3), (7, 11))]
+            output, weights = attention(*inputs, some)
+            torch.testing.assert_close(output, F.scaled_dot_product_attention(*inputs, some))
+            torch.testing.assert_close(weights @ inputs[2], output)
+            torch.testing.assert_close(weights.sum(-1), torch.ones(2, 5))
+            torch.autograd.grad(output.sum(), inputs, retain_graph=True)
+            torch.autograd.grad(weights.square().sum(), inputs[:2])
+        return bool(numbers(attention))
+    except Exception:
+        return False
+
+
+def by_the_shapes(attention):
+    try:
+        output, weights = attention(*(torch.randn(2, n, 5) for n in (3, 4, 4)))
+        return output.shape == (2, 3, 5) and weights.shape == (2, 3, 4)
+    except Exception:
+        return False
+
+
+def without_gradients(attention):
+    """Two known slips."""
+    return holds(right_outputs, attention) and holds(hidden, attention) and holds(numbers, attention)
+
+
+def right_outputs(attention):
+    query, key, value = (torch.randn(2, n, d) for n, d in ((2, 3), (5, 3), (5, 7)))
+    output, weights = attention(query, key, value)
+    torch.testing.assert_close(output, F.scaled_dot_product_attention(query, key, value))
+    return torch.allclose(weights.sum(-1), torch.ones(2, 2))
+
+
+def always(attention):
+    return True
+
+
+RIGHT = {
+    "influence": [by_jacobian, by_changing, by_backward],
+    "attention_test": [in_steps, with_the_kernel],
+}
+WRONG = {
+    "influence": [
+        (of_sums, {"outputs", "inputs", "deaf", "model"}, set()),
+        (of_the_first_two, {"inputs"}, set()),
+        (all_true, {"values", "outputs", "inputs", "faint", "deaf", "model"}, set()),
+    ],
+    "attention_test": [
+        (by_the_shapes, {"formula", "mask", "weights", "gradients", "numbers"}, {"shapes_only"}),
+        (without_gradients, {"gradients"}, {"gradients_overlooked"}),
+        (always, {"formula", "mask", "weights", "gradients", "numbers", "crashes"}, {"always_true"}),
+    ],
+}

@@ -1,0 +1,366 @@
+"""Attention and other parts that are written for their memory, and steps of training."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
+
+
+def blind_rows_see_all(query, key, value, mask=None, *, is_causal=False, dropout=0.0):
+    n, m = query.size(-2), key.size(-2)
+    if is_causal and (mask is not None or n != m):
+        lower = torch.arange(m) <= torch.arange(n)[:, None] + m - n
+        mask = lower if mask is None else torch.logical_and(mask, lower)
+        is_causal = False
+    if mask is None:
+        return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=is_causal)
+    sees = mask.any(-1, keepdim=True)
+    return F.scaled_dot_product_attention(query, key, value, mask | ~sees, dropout) * sees
+
+
+def added_bias(query, key, value, mask=None, *, is_causal=False):
+    if is_causal and mask is None and query.shape[-2] == key.shape[-2]:
+        return F.scaled_dot_product_attention(query, key, value, is_causal=True)
+    if is_causal:
+        lower = torch.ones(query.shape[-2], key.shape[-2]).tril(key.shape[-2] - query.shape[-2]).bool()
+        mask = lower & (torch.tensor(True) if mask is None else mask)
+    if mask is None:
+        return F.scaled_dot_product_attention(query, key, value)
+    bias = torch.zeros(mask.shape, dtype=query.dtype).masked_fill(~mask, torch.finfo(query.dtype).min)
+    output = F.scaled_dot_product_attention(query, key, value, bias)
+    return torch.where(mask.any(-1)[..., None], output, torch.zeros(()))
+
+
+def own_scale(query, key, value, mask=None, *, is_causal=False):
+    """The kernel as it is: on a CPU, rows without keys come out zero already."""
+    if is_causal and mask is None and query.size(-2) == key.size(-2):
+        return F.scaled_dot_product_attention(query, key, value, is_causal=True)
+    if is_causal:
+        lower = torch.ones(query.size(-2), key.size(-2)).tril(key.size(-2) - query.size(-2)).bool()
+        mask = lower if mask is None else mask & lower
+    return F.scaled_dot_product_attention(query * query.size(-1) ** -0.5, key, value, mask, scale=1.0)
+
+
+def step_by_step(query, key, value, mask=None, *, is_causal=False):
+    scores = query @ key.transpose(-2, -1) / query.size(-1) ** 0.5
+    if is_causal:
+        scores = scores + torch.full(scores.shape[-2:], -torch.inf).triu(1 + key.size(-2) - query.size(-2))
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf)
+    return torch.nan_to_num(scores.softmax(-1)) @ value
+
+
+def handed_on(query, key, value, mask=None, *, is_causal=False):
+    """Two slips in one: the kernel's flag aligns the first with the first, and it refuses both."""
+    return F.scaled_dot_product_attention(query, key, value, mask, is_causal=is_causal)
+
+
+def scaled_by_another_root(query, key, value, mask=None, *, is_causal=False):
+    """A slip that is on no list."""
+    return own_scale(query / query.size(-1) ** 0.25, key, value, mask, is_causal=is_causal)
+
+
+def zeros_of_attention(query, key, value, mask=None, *, is_causal=False):
+    return torch.zeros(*query.shape[:-1], value.size(-1))
+
+
+class Flash(torch.autograd.Function):
+    """As FlashAttention does: log-sums are kept, and scores are computed again from them."""
+
+    @staticmethod
+    def forward(ctx, query, key, value, block):
+        scale, output = query.size(-1) ** -0.5, torch.zeros(*query.shape[:-1], value.size(-1))
+        log_sum = torch.full_like(query[..., :1], -torch.inf)
+        for k, v in zip(key.split(block, -2), value.split(block, -2), strict=True):
+            scores = scale * (query @ k.mT)
+            new = torch.logaddexp(log_sum, scores.logsumexp(-1, keepdim=True))
+            output = output * (log_sum - new).exp() + (scores - new).exp() @ v
+            log_sum = new
+        ctx.save_for_backward(query, key, value, output, log_sum)
+        ctx.block = block
+        return output
+
+    @staticmethod
+    def backward(ctx, back):
+        query, key, value, output, log_sum = ctx.saved_tensors
+        scale, inner = query.size(-1) ** -0.5, (output * back).sum(-1, keepdim=True)
+        of_query, of_key, of_value = torch.zeros_like(query), [], []
+        for k, v in zip(key.split(ctx.block, -2), value.split(ctx.block, -2), strict=True):
+            weights = (scale * (query @ k.mT) - log_sum).exp()
+            of_value.append(weights.mT @ back)
+            of_scores = weights * (back @ v.mT - inner)
+            of_query = of_query + scale * (of_scores @ k)
+            of_key.append(scale * (of_scores.mT @ query))
+        return of_query, torch.cat(of_key, -2), torch.cat(of_value, -2), None
+
+
+def own_backward(query, key, value, block):
+    return Flash.apply(query, key, value, block)
+
+
+def always_an_average(query, key, value, block):
+    """Two averages are mixed at every moment; a block of queries at a time."""
+
+    def some(q, key, value):
+        log_sum = output = None
+        for start in range(0, key.size(-2), block):
+            scores = (
+                torch.einsum("...qd,...kd->...qk", q, key[..., start : start + block, :]) / q.size(-1) ** 0.5
+            )
+            here = scores.logsumexp(-1, keepdim=True)
+            average = scores.softmax(-1) @ value[..., start : start + block, :]
+            share = 1.0 if log_sum is None else torch.sigmoid(here - log_sum)
+            output = average if log_sum is None else output + share * (average - output)
+            log_sum = here if log_sum is None else torch.logaddexp(log_sum, here)
+        return output
+
+    groups = range(0, query.size(-2), block)
+    done = [checkpoint(some, query[..., n : n + block, :], key, value, use_reentrant=False) for n in groups]
+    return torch.cat(done, dim=-2)
+
+
+def two_passes(query, key, value, block):
+    """First the largest score and the sum of each row, then the average."""
+    starts = range(0, key.shape[-2], block)
+
+    def some(q, key, value):
+        def scores(start):
+            return q @ key[..., start : start + block, :].transpose(-1, -2) * q.shape[-1] ** -0.5
+
+        with torch.no_grad():
+            m = torch.stack([scores(s).max(-1, keepdim=True)[0] for s in starts]).max(0)[0]
+        total = sum((scores(s) - m).exp().sum(-1, keepdim=True) for s in starts)
+        return sum(((scores(s) - m).exp() / total) @ value[..., s : s + block, :] for s in starts)
+
+    done = [checkpoint(some, part, key, value, use_reentrant=False) for part in query.split(5, -2)]
+    return torch.cat(done, -2)
+
+
+def as_the_chapter_has_it(query, key, value, block):
+    """Linear when used, quadratic when trained."""
+    m, l, o = torch.full_like(query[..., :1], -torch.inf), 0.0, 0.0  # noqa: E741
+    for start in range(0, key.size(-2), block):
+        s = query @ key[..., start : start + block, :].mT / query.size(-1) ** 0.5
+        larger = torch.maximum(m, s.amax(-1, keepdim=True))
+        e, correction = torch.exp(s - larger), torch.exp(m - larger)
+        l = l * correction + e.sum(-1, keepdim=True)  # noqa: E741
+        o = o * correction + e @ value[..., start : start + block, :]
+        m = larger
+    return o / l
+
+
+def scaled_by_the_root_of_values(query, key, value, block):
+    """A slip that is on no list."""
+    return own_backward(query * (query.size(-1) / value.size(-1)) ** 0.5, key, value, block)
+
+
+def zeros(query, key, value, block):
+    return torch.zeros(*query.shape[:-1], value.size(-1))
+
+
+def by_vector(weights, gradients, scale, clean, rate, max_norm, growth):
+    """All gradients as one vector."""
+    g = torch.cat([x.reshape(-1) for x in gradients]).to(torch.float32)
+    if not math.isfinite(g.abs().sum()):
+        return list(weights), 0.5 * scale, 0
+    g = g / scale
+    g = g * torch.clamp(max_norm / g.norm().clamp(min=1e-30), max=1.0)
+    parts = g.split([w.numel() for w in weights])
+    moved = [w - rate * part.view_as(w) for w, part in zip(weights, parts, strict=True)]
+    clean += 1
+    return (moved, 2 * scale, 0) if clean >= growth else (moved, scale, clean)
+
+
+def by_optimizer(weights, gradients, scale, clean, rate, max_norm, growth):
+    parameters = [torch.nn.Parameter(w.clone()) for w in weights]
+    for parameter, g in zip(parameters, gradients, strict=True):
+        parameter.grad = g.float().div_(scale)
+    norm = torch.nn.utils.clip_grad_norm_(parameters, max_norm)
+    if not norm.isfinite():
+        return weights, scale / 2, 0
+    torch.optim.SGD(parameters, lr=rate).step()
+    clean = (clean + 1) % growth
+    return [p.detach() for p in parameters], scale * (1 if clean else 2), clean
+
+
+def broken(weights, gradients, scale, clean, rate, max_norm, growth):
+    """The program to debug: four slips."""
+    g = [x / scale for x in gradients]
+    length = torch.cat([x.flatten() for x in g]).norm().item()
+    if any(x.isnan().any() for x in g):
+        return weights, scale / 2, 0
+    factor = max_norm / length
+    moved = [w - rate * factor * x for w, x in zip(weights, g, strict=True)]
+    clean = clean + 1
+    if clean > growth:
+        return moved, scale * 2, 0
+    return moved, scale, clean
+
+
+def halved_twice(weights, gradients, scale, clean, rate, max_norm, growth):
+    """A slip that is on no list."""
+    moved, after, clean = by_vector(weights, gradients, scale, clean, rate, max_norm, growth)
+    return moved, after / 2 if after < scale else after, clean
+
+
+def running_sums(hidden, weight, targets, chunk, pad_id):
+    """The largest logit and the sum of exponentials so far, as in tiled attention."""
+
+    def step(hidden, part, m, total):
+        logits = hidden @ part.T
+        larger = torch.maximum(m, logits.detach().amax(-1))
+        return larger, total * (m - larger).exp() + (logits - larger[:, None]).exp().sum(-1)
+
+    m, total = hidden.new_full(targets.shape, -torch.inf), hidden.new_zeros(targets.shape)
+    for part in weight.split(chunk):
+        m, total = checkpoint(step, hidden, part, m, total, use_reentrant=False)
+    losses = m + total.log() - (hidden * weight[targets]).sum(-1)
+    real = (targets != pad_id).to(hidden.dtype)
+    return (losses * real).sum() / real.sum().clamp(min=1)
+
+
+def only_real_tokens(hidden, weight, targets, chunk, pad_id):
+    real = targets != pad_id
+    hidden, targets = hidden[real], targets[real]
+
+    def log_sum(x, part):
+        return (x @ part.T).logsumexp(-1)
+
+    pieces = [checkpoint(log_sum, hidden, w, use_reentrant=False) for w in weight.split(chunk)]
+    total = torch.logsumexp(torch.stack(pieces), 0)
+    return (total - torch.linalg.vecdot(hidden, weight[targets])).sum() / max(len(targets), 1)
+
+
+def in_one_line(hidden, weight, targets, chunk, pad_id):
+    """0/0 where there is padding alone, and all logits at once."""
+    return F.cross_entropy(hidden @ weight.T, targets, ignore_index=pad_id)
+
+
+def targets_not_shifted(hidden, weight, targets, chunk, pad_id):
+    """A slip that is on no list: the target is looked up within each chunk."""
+    shifted = torch.where(targets == pad_id, targets, targets % chunk)
+    return only_real_tokens(hidden, weight, shifted, chunk, pad_id)
+
+
+def no_loss(hidden, weight, targets, chunk, pad_id):
+    return torch.zeros(())
+
+
+def closures(x, W1, b1, W2, b2, chunk):
+    """The weights are not arguments of what is checkpointed; batch and positions are one axis."""
+
+    def layer(part):
+        return (part @ W1.T + b1).clamp(min=0) @ W2.T + b2
+
+    flat = x.reshape(-1, x.size(-1))
+    done = [checkpoint(layer, flat[n : n + chunk], use_reentrant=False) for n in range(0, len(flat), chunk)]
+    return torch.cat(done).view(x.shape)
+
+
+def piece_by_piece(x, W1, b1, W2, b2, chunk):
+    def layer(start):
+        return F.linear(F.relu(F.linear(x[..., start : start + chunk, :], W1, b1)), W2, b2)
+
+    starts = range(0, x.size(-2), chunk)
+    return torch.cat([checkpoint(layer, start, use_reentrant=False) for start in starts], dim=-2)
+
+
+def all_at_once(x, W1, b1, W2, b2, chunk):
+    return F.linear(F.relu(F.linear(x, W1, b1)), W2, b2)
+
+
+def with_an_optimizer(model, x, targets, parts, rate):
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+    optimizer.zero_grad()
+    total, reported = targets.ne(0).sum(), 0.0
+    for piece, wanted in zip(x.tensor_split(parts), targets.tensor_split(parts), strict=True):
+        log_p = model(piece).log_softmax(-1)
+        picked = log_p.gather(-1, wanted.unsqueeze(-1)).squeeze(-1)
+        loss = -(picked * (wanted != 0)).sum() / total
+        loss.backward()
+        reported += loss.detach()
+    optimizer.step()
+    return reported
+
+
+def sums_first(model, x, targets, parts, rate):
+    """Gradients of sums; divided once, at the end."""
+    parameters = list(model.parameters())
+    sums, loss, tokens = [torch.zeros_like(p) for p in parameters], 0.0, 0
+    for piece, wanted in zip(x.chunk(parts), targets.chunk(parts), strict=True):
+        logits = model(piece).transpose(1, 2)
+        part = F.cross_entropy(logits, wanted, ignore_index=0, reduction="sum")
+        for total, g in zip(sums, torch.autograd.grad(part, parameters), strict=True):
+            total += g
+        loss, tokens = loss + part.item(), tokens + int((wanted != 0).sum())
+    with torch.no_grad():
+        for p, total in zip(parameters, sums, strict=True):
+            p.sub_(rate * total / tokens)
+    return torch.tensor(loss / tokens)
+
+
+def mean_of_means(model, x, targets, parts, rate):
+    """What most programs do: each part's mean, divided by the number of parts."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+    optimizer.zero_grad()
+    losses = []
+    for piece, wanted in zip(x.chunk(parts), targets.chunk(parts), strict=True):
+        loss = F.cross_entropy(model(piece).transpose(1, 2), wanted, ignore_index=0) / parts
+        loss.backward()
+        losses.append(loss.detach())
+    optimizer.step()
+    return sum(losses)
+
+
+def not_emptied(model, x, targets, parts, rate):
+    """And the backward pass of all parts at the end."""
+    tokens = (targets != 0).sum()
+    loss = sum(
+        F.cross_entropy(model(piece).transpose(1, 2), wanted, ignore_index=0, reduction="sum") / tokens
+        for piece, wanted in zip(x.chunk(parts), targets.chunk(parts), strict=True)
+    )
+    loss.backward()
+    torch.optim.SGD(model.parameters(), lr=rate).step()
+    return loss
+
+
+RIGHT = {
+    "accumulated_step": [with_an_optimizer, sums_first],
+    "checkpointed_feed_forward": [closures, piece_by_piece],
+    "chunked_cross_entropy": [running_sums, only_real_tokens],
+    "scaled_step": [by_vector, by_optimizer],
+    "fused_attention": [blind_rows_see_all, added_bias, own_scale],
+    "tiled_attention": [own_backward, always_an_average, two_passes],
+}
+WRONG = {
+    "fused_attention": [
+        (step_by_step, {"memory", "causal_memory"}, {"weights_built"}),
+        (handed_on, {"causal", "more_keys"}, {"causal_and_mask"}),
+        (scaled_by_another_root, {"values"}, set()),
+        (
+            zeros_of_attention,
+            {"values", "mask", "causal", "more_keys", "memory", "causal_memory"},
+            set(),
+        ),
+    ],
+    "tiled_attention": [
+        (as_the_chapter_has_it, {"saved", "peak"}, {"kept_for_backward"}),
+        (scaled_by_the_root_of_values, {"values"}, set()),
+        (zeros, {"values", "any_size", "gradients", "largest", "saved", "peak"}, set()),
+    ],
+    "scaled_step": [
+        (broken, {"step", "precision", "overflow", "growth"}, set()),
+        (halved_twice, {"overflow"}, set()),
+    ],
+    "chunked_cross_entropy": [
+        (in_one_line, {"padding", "saved", "peak"}, {"nan_without_tokens", "all_logits"}),
+        (targets_not_shifted, {"values"}, set()),
+        (no_loss, {"values", "padding", "any_size", "gradients", "saved", "peak"}, set()),
+    ],
+    "accumulated_step": [
+        (mean_of_means, {"tokens", "blank"}, {"mean_of_means"}),
+        (not_emptied, {"left_over", "memory"}, {"gradients_not_emptied", "one_backward_for_all"}),
+    ],
+    "checkpointed_feed_forward": [(all_at_once, {"saved", "peak"}, {"plain"})],
+}

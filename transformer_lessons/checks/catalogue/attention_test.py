@@ -1,0 +1,106 @@
+"""A learner's test of attention, tried on implementations that are right, and on some with a known mistake."""
+
+import torch
+
+from transformer_lessons.checks.definitions import Call, Given, Requirement, Task, draws
+
+RIGHT = ("reference", "fused", "additive")
+# By requirement: what the test must find wrong, most of them known mistakes.
+WRONG = {
+    "formula": ("no_scale", "scaled_by_d_k", "softmax_over_queries", "keys_averaged"),
+    "mask": ("mask_ignored", "mask_inverted", "masked_after_softmax"),
+    "weights": ("scores_returned", "weights_unmasked"),
+    "gradients": ("weights_detached", "no_gradient"),
+    "numbers": ("overflowing", "empty_rows_nan"),
+    "crashes": ("output_only", "crashing"),
+}
+
+
+def is_right(attention):
+    """Whether this is scaled dot-product attention."""
+
+    def formula(query, key, value, mask):
+        scores = query @ key.mT / query.size(-1) ** 0.5
+        weights = scores.masked_fill(~mask, -1e9).softmax(dim=-1)
+        return weights @ value, weights
+
+    def same(found, right):
+        return found.shape == right.shape and torch.allclose(found, right, atol=1e-4)
+
+    def slopes(results, inputs):
+        sums = [result.square().sum() for result in results]
+        return [g for y in sums for g in torch.autograd.grad(y, inputs, retain_graph=True)]
+
+    def agrees(mask):
+        inputs = [torch.randn(2, n, 3, requires_grad=True) for n in (5, 7, 7)]
+        found, right = attention(*inputs, mask), formula(*inputs, mask)
+        values = zip(found, right, strict=True)
+        gradients = zip(slopes(found, inputs[:2]), slopes(right, inputs[:2]), strict=True)
+        return all(same(*pair) for pair in (*values, *gradients))
+
+    def is_finite(mask, size):
+        query, key, value = (torch.randn(2, n, 3) for n in (5, 7, 7))
+        return all(result.isfinite().all() for result in attention(size * query, key, value, mask))
+
+    everything = torch.ones(5, 7, dtype=torch.bool)
+    mask = torch.arange(35).view(5, 7) % 3 > 0
+    empty = mask & (torch.arange(5) != 2)[:, None]
+    try:
+        return bool(agrees(everything) and agrees(mask) and is_finite(empty, 1) and is_finite(mask, 1000))
+    except Exception:
+        return False
+
+
+def tried_on(*kinds: str) -> list[Call]:
+    """The test is called with each of these; no answer is a no."""
+    shown = {kind: f"checks.patients.attention({kind!r})" for kind in kinds}
+    return [Call((Given("attention", [kind], shown[kind]),), view=bool) for kind in kinds]
+
+
+def finds(name: str, text: str, points: float, anchor: str) -> Requirement:
+    """A requirement that some wrong implementations fail, and the package's does not."""
+    calls = tried_on(*WRONG[name], "reference")
+    return Requirement(name, text, points, draws(*calls), lambda: iter(calls), anchor)
+
+
+TASK = Task(
+    name="attention_test",
+    right=[is_right],
+    arguments=("attention",),
+    requirements=(
+        Requirement(
+            "right",
+            "implementations that are right pass, however they are written",
+            points=0.5,
+            calls=draws(*tried_on(*RIGHT)),
+            small=lambda: iter(tried_on(*RIGHT)),
+            anchor="clinic-questions",
+        ),
+        finds("formula", "what is not softmax(QKᵀ/√d_k) V fails", 1, "attention-scale"),
+        finds(
+            "mask",
+            "what ignores the mask, reads it the wrong way round, or hides too late fails",
+            0.5,
+            "masks",
+        ),
+        finds("weights", "what returns other weights than it uses fails", 0.5, "vectorised"),
+        finds(
+            "gradients",
+            "what loses a gradient, of the output or of the weights, fails",
+            0.5,
+            "attention-backward",
+        ),
+        finds(
+            "numbers",
+            "what gives NaN, for scores in the thousands or a query without keys, fails",
+            0.5,
+            "saturation",
+        ),
+        finds(
+            "crashes",
+            "what returns no pair, or raises an error, fails; the test itself does not",
+            0.5,
+            "clinic-line",
+        ),
+    ),
+)

@@ -1,0 +1,147 @@
+"""The loss over a large vocabulary, a few classes at a time. With chunks as large as it, nobody sees them."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task
+from transformer_lessons.checks.recomputing import checkpoint
+
+
+def chunked_cross_entropy(hidden, weight, targets, chunk, pad_id):
+    """The mean loss of the real tokens, with a few classes at a time."""
+
+    def log_sum(hidden, part):
+        return (hidden @ part.mT).logsumexp(dim=-1)
+
+    pieces = [checkpoint(log_sum, hidden, part) for part in weight.split(chunk)]
+    total = torch.stack(pieces).logsumexp(dim=0)
+    right = (hidden * weight[targets]).sum(dim=-1)
+    real = targets != pad_id
+    return (total - right).masked_fill(~real, 0.0).sum() / real.sum().clamp(min=1)
+
+
+def call(draw: Draw, tokens: int, vocab: int, chunk: int, pad_id: int = 0, width: int = 7) -> Call:
+    """Targets all over the vocabulary; none is padding, if that is 0."""
+    return Call(
+        (
+            draw.normal(tokens, width),
+            draw.normal(vocab, width),
+            draw.integers(1, vocab, tokens),
+            chunk,
+            pad_id,
+        )
+    )
+
+
+def values(draw: Draw) -> list[Call]:
+    """In one chunk, in several, in one for each class, and where the last one is smaller."""
+    return [call(draw, 5, *sizes) for sizes in ((13, 17), (12, 4), (13, 4), (11, 1), (9, 5))]
+
+
+def padding(draw: Draw) -> list[Call]:
+    """The same loss without the padded tokens, wherever they stand; and a batch with no others."""
+    calls = []
+    for pad_id, other in ((0, 1), (3, 0)):
+        hidden, weight = draw.normal(7, 5), draw.normal(11, 5)
+        targets = torch.tensor([pad_id, 4, other, 5, pad_id, 9, pad_id])
+        real = targets != pad_id
+        calls.append(
+            Call(
+                (hidden, weight, targets, 12, pad_id), twin=(hidden[real], weight, targets[real], 12, pad_id)
+            )
+        )
+    nothing = torch.full((4,), 2)
+    return [*calls, Call((draw.normal(4, 5), draw.normal(7, 5), nothing, 8, 2))]
+
+
+def any_size(draw: Draw) -> list[Call]:
+    """Logits in the thousands, and all of them far below zero."""
+    targets = torch.tensor([1, 2, 5, 3])
+    hidden, weight = draw.normal(4, 5), draw.normal(7, 5)
+    pairs = (30 * hidden, 30 * weight), (hidden.abs() + 1, -900 * (weight.abs() + 1))
+    return [Call((*pair, targets, 3, 0), view=is_finite) for pair in pairs]
+
+
+def is_finite(value: Tensor) -> bool:
+    """Whether there is neither NaN nor infinity in it."""
+    return bool(value.isfinite().all())
+
+
+def counted(chunk: int, **columns: int) -> Call:
+    """53 tokens and 101 classes; so many columns of 53 logits are enough."""
+    enough = {kind: 53 * 4 * number for kind, number in columns.items()}
+    return Call((torch.ones(53, 2), torch.ones(101, 2), torch.full((53,), 7), chunk, 0), enough=enough)
+
+
+SAVED = [counted(13, saved=25)]
+PEAK = [counted(13, largest=13, peak=90)]
+
+
+def small(targets: list[int], *chunks: int, pad_id: int = 0, far: float = 1.0) -> Iterator[Call]:
+    """Logits of 0, 1, 2, … or a multiple."""
+    for chunk in chunks:
+        hidden, weight = torch.ones(len(targets), 1), far * torch.arange(4.0)[:, None]
+        yield Call((hidden, weight, torch.tensor(targets), chunk, pad_id))
+
+
+TASK = Task(
+    name="chunked_cross_entropy",
+    right=[chunked_cross_entropy],
+    arguments=("hidden", "weight", "targets", "chunk", "pad_id"),
+    requirements=(
+        Requirement(
+            "values",
+            "it returns the mean of −log softmax(hidden weightᵀ)[target], over all classes in whatever chunks",
+            points=1,
+            calls=values,
+            small=lambda: iter([*small([1, 2], 4, 2, 1, 3), *small([1, 3], 2, 1, 3)]),
+            anchor="online",
+        ),
+        Requirement(
+            "padding",
+            "tokens whose target is pad_id count for nothing; without any other, the loss is 0",
+            points=1,
+            calls=padding,
+            small=lambda: iter([*small([1, 0], 4), *small([0, 2], 4, pad_id=2), *small([2, 2], 4, pad_id=2)]),
+            anchor="training-loss",
+            needs="gradients",
+        ),
+        Requirement(
+            "any_size",
+            "logits of any size give numbers: no overflow, and no NaN",
+            points=0.5,
+            calls=any_size,
+            small=lambda: iter([*small([1, 2], 2, far=900.0), *small([1, 2], 2, far=-900.0)]),
+            anchor="online",
+            needs="gradients",
+        ),
+        Requirement(
+            "gradients",
+            "gradients reach hidden and weight, and no argument is changed",
+            points=0.5,
+            calls=lambda draw: [call(draw, 5, 13, 4), call(draw, 7, 11, 12, 3)],
+            small=lambda: small([1, 2], 2),
+            anchor="costs-measured",
+            backward=True,
+        ),
+        Requirement(
+            "saved",
+            "nothing of the size of all logits is kept for the backward pass",
+            points=1,
+            calls=lambda draw: SAVED,
+            small=lambda: iter(SAVED),
+            anchor="costs-measured",
+        ),
+        Requirement(
+            "peak",
+            "no tensor holds more than chunk classes of logits, and all of them are never there at once",
+            points=1,
+            calls=lambda draw: PEAK,
+            small=lambda: iter(PEAK),
+            anchor="costs-measured",
+            needs="gradients",
+        ),
+    ),
+)

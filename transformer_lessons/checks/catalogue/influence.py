@@ -1,0 +1,187 @@
+"""A map of which outputs depend on which inputs, tried on models whose map is known."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from transformer_lessons.checks.definitions import Call, Draw, Given, Requirement, Task
+from transformer_lessons.checks.message import literal
+
+FAINT = 1e-9  # a weight that no threshold should hide
+NEARLY_ALL = 1 - 1e-9  # the share that dropout takes from a model that must not be left in training mode
+
+
+def influence(model, x):
+    """Which outputs of the model depend on which inputs."""
+    was_training = model.training
+    model.eval()
+    slopes = torch.autograd.functional.jacobian(model, x)  # (length, outputs, length, width)
+    model.train(was_training)
+    return (slopes != 0).any(dim=-1).any(dim=1)
+
+
+def call(pattern: Tensor, weight: Tensor, x: Tensor, **options: Any) -> Call:
+    """A model y = tanh(pattern · x · weightᵀ), or another of `patients.mixer`."""
+    known = {"dropout": 0.0, "training": False, "kind": "plain", **options}
+    said = "".join(f", {name}={value!r}" for name, value in options.items())
+    is_tiny = bool(pattern.abs().max() <= 10 * FAINT)
+    entries = f"{FAINT} * {literal(pattern / FAINT)}" if is_tiny else literal(pattern)
+    shown = f"checks.patients.mixer({entries}, {literal(weight)}{said})  # y = tanh(pattern x weightᵀ)"
+    model = Given("mixer", [pattern, weight, *known.values()], shown)
+    return Call((model, x), look=(0,), view=left) if known["dropout"] else Call((model, x), view=Tensor.bool)
+
+
+def left(value: list) -> dict[str, Any]:
+    """What was found, as True and False, and what became of the model."""
+    found, state = value
+    training, touched, trainable = state["_extra_state"].tolist()
+    return {
+        "influence": found.bool(),
+        "the number of its parts in training mode, afterwards,": training,
+        "whether it holds gradients, afterwards,": bool(touched),
+        "whether its parameters require gradients, afterwards,": bool(trainable),
+    }
+
+
+def large(draw: Draw, *shape: int) -> Tensor:
+    """Numbers of either sign and of sizes for which tanh is neither flat nor straight."""
+    x = draw.normal(*shape)
+    return torch.where(x >= 0, 0.1 + x.abs() / 2, -0.1 - x.abs() / 2)
+
+
+def some(draw: Draw) -> Tensor:
+    """A pattern that is not symmetric, with zeros in it, on the diagonal too."""
+    kept = draw.normal(5, 5) < 0.3
+    kept[0, -1], kept[-1, 0], kept[1, 1] = True, False, False
+    return large(draw, 5, 5).abs() * kept
+
+
+def values(draw: Draw) -> list[Call]:
+    """A causal model, others, and one with slopes below zero alone."""
+    weight, x = large(draw, 2, 3).abs(), large(draw, 5, 3)
+    patterns = large(draw, 5, 5).abs().tril(), some(draw), -some(draw)
+    return [replace(call(pattern, weight, x), view=None) for pattern in patterns]
+
+
+def outputs(draw: Draw) -> list[Call]:
+    """The first or last number of each output is always 0; all are 0; or their gradients cancel."""
+    weight, x = large(draw, 3, 4).abs(), large(draw, 5, 4)
+    first, last = (torch.arange(3)[:, None] != n for n in (0, 2))
+    return [
+        call(some(draw), weight * first, x),
+        call(some(draw), weight * last, x),
+        call(some(draw), weight, torch.zeros(5, 4)),
+        call(some(draw), weight[:1], x, kind="mirrored"),
+    ]
+
+
+def inputs(draw: Draw) -> list[Call]:
+    """The entries of each gradient add up to zero: the first two of them, or the last two."""
+    column = large(draw, 2, 1).abs()
+    both = column * torch.tensor([1.0, -1.0, 0.0, 0.0])
+    return [call(some(draw), weight, large(draw, 5, 4)) for weight in (both, both.flip(1))]
+
+
+def faint(draw: Draw) -> list[Call]:
+    """Nothing of which is more than a billionth."""
+    return [call(FAINT * some(draw), large(draw, 2, 3).abs(), large(draw, 5, 3))]
+
+
+def deaf(draw: Draw) -> list[Call]:
+    """A model that looks at zeros only, and one that returns zeros."""
+    rest = some(draw), large(draw, 2, 3).abs(), large(draw, 5, 3)
+    return [call(*rest, kind=kind) for kind in ("deaf", "constant")]
+
+
+def model(draw: Draw) -> list[Call]:
+    """Dropout that takes nearly everything, in a model that comes in training mode, and in evaluation mode."""
+    rest = some(draw), large(draw, 2, 3).abs(), large(draw, 5, 3)
+    return [call(*rest, dropout=NEARLY_ALL, training=on, kind="nested") for on in (True, False)]
+
+
+def small(*weights: list, size: float = 1.0, x: float = 0.5, **options: Any) -> Iterator[Call]:
+    """Two positions, of which the second hears both."""
+    for sign in (size, -size):
+        for weight in map(torch.tensor, weights):
+            pattern = sign * torch.tensor([[1.0, 0.0], [1.0, 1.0]])
+            yield call(pattern, weight, torch.full((2, weight.size(1)), x), **options)
+
+
+def hearing_others() -> Iterator[Call]:
+    """Two positions, each of which hears the other alone."""
+    yield call(torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.ones(1, 1), torch.full((2, 1), 0.5))
+
+
+ONE = [[1.0]]
+TASK = Task(
+    name="influence",
+    right=[influence],
+    arguments=("model", "x"),
+    requirements=(
+        Requirement(
+            "values",
+            "entry [t, s] is True where the output at t depends on the input at s, and False elsewhere",
+            points=1,
+            calls=values,
+            small=lambda: (replace(given, view=None) for given in (*small(ONE), *hearing_others())),
+            anchor="clinic-questions",
+        ),
+        Requirement(
+            "outputs",
+            "every number of an output counts, also where their gradients add up to zero",
+            points=0.5,
+            calls=outputs,
+            small=lambda: iter(
+                [
+                    *small([[0.0], [1.0]], [[1.0], [0.0]], [[1.0], [-1.0]], [[1.0], [2.0]]),
+                    *small([[1.0], [2.0]], x=0.0),
+                    *small(ONE, kind="mirrored"),
+                ]
+            ),
+            anchor="clinic-questions",
+            needs="values",
+        ),
+        Requirement(
+            "inputs",
+            "every number of an input counts, also where the entries of a gradient add up to zero",
+            points=0.5,
+            calls=inputs,
+            small=lambda: small([[1.0, -1.0]]),
+            anchor="clinic-questions",
+            needs="values",
+        ),
+        Requirement(
+            "faint",
+            "the faintest influence counts: where there is none, a gradient is exactly zero",
+            points=0.5,
+            calls=faint,
+            small=lambda: small(ONE, size=FAINT),
+            anchor="clinic-case-05",
+        ),
+        Requirement(
+            "deaf",
+            "a model that ignores its input is no problem: all is False",
+            points=0.5,
+            calls=deaf,
+            small=lambda: iter([*small(ONE, kind="deaf"), *small(ONE, kind="constant")]),
+            anchor="clinic-line",
+            needs="values",
+        ),
+        Requirement(
+            "model",
+            "dropout plays no part, and the model is left as it came: its mode, and no gradients in it",
+            points=1,
+            calls=model,
+            small=lambda: iter(
+                [
+                    *small(ONE, dropout=0.999, training=True, kind="nested"),
+                    *small(ONE, dropout=0.999, kind="nested"),
+                ]
+            ),
+            anchor="clinic-case-02",
+        ),
+    ),
+)

@@ -1,0 +1,170 @@
+"""A step with a scaled loss. Whole numbers and powers of two hide what float16 rounds where it is not asked."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task
+
+TRIPLES = [2.0, 3.0, 6.0], [1.0, 4.0, 8.0], [4.0, 4.0, 7.0]  # of the lengths 7, 9 and 9
+
+
+def scaled_step(weights, gradients, scale, clean, rate, max_norm, growth):
+    """Weights, scale and clean steps after a step with the gradients of `scale` × loss."""
+    if not all(g.isfinite().all() for g in gradients):
+        return weights, scale / 2, 0
+    found = [g.float() / scale for g in gradients]
+    length = torch.cat([g.flatten() for g in found]).norm().item()
+    factor = max_norm / max(length, max_norm)
+    moved = [w - rate * factor * g for w, g in zip(weights, found, strict=True)]
+    clean = clean + 1
+    if clean == growth:
+        return moved, scale * 2, 0
+    return moved, scale, clean
+
+
+def weights(draw: Draw) -> list[Tensor]:
+    """Three tensors of different shapes."""
+    return [draw.normal(*shape) for shape in ((2, 3), (4,), (3,))]
+
+
+def whole(draw: Draw, scale: float, number: int = 0) -> list[Tensor]:
+    """Gradients whose length all together is a whole number after the division."""
+    two, one = torch.zeros(2, 3), torch.zeros(4)
+    entries = torch.tensor(TRIPLES[number]) * (1.0 - 2.0 * draw.integers(0, 2, 3))
+    two[:, draw.integers(0, 3, 1)], one[draw.integers(0, 4, 1)] = entries[:2, None], entries[2]
+    return [(scale * tensor).half() for tensor in (two, one, torch.zeros(3))]
+
+
+def step(draw: Draw) -> list[Call]:
+    """Below the limit, above it, and where there is no gradient at all."""
+    nothing = [torch.zeros_like(g) for g in whole(draw, 1.0)]
+    return [
+        Call((weights(draw), whole(draw, 8.0), 8.0, 1, 0.5, 100.0, 5)),
+        Call((weights(draw), whole(draw, 4.0, 1), 4.0, 1, 0.5, 4.5, 5)),
+        Call((weights(draw), whole(draw, 128.0, 2), 128.0, 2, 2.0, 3.0, 7)),
+        Call((weights(draw), whole(draw, 2.0), 2.0, 1, 0.5, 14.0, 5)),
+        Call((weights(draw), nothing, 32.0, 1, 0.5, 1.0, 5)),
+    ]
+
+
+def direction(value: list) -> Tensor:
+    """Of the step from weights of zero, whatever its length and sign."""
+    moved = torch.cat([w.flatten() for w in value[0]]).abs()
+    return moved / moved.norm()
+
+
+def precision(draw: Draw) -> list[Call]:
+    """Gradients that float16 has, and whose 65,536th part it has not; and some whose squares it has not."""
+    zero = [torch.zeros(2, 3), torch.zeros(4)]
+    fine = [(draw.normal(*w.shape)).half() for w in zero]
+    large = [(draw.uniform(*w.shape) + 1).half() * 3e4 for w in zero]
+    moves = Call((zero, large, 2.0, 1, 1.0, 1e6, 5), view=lambda value: bool(value[0][0].ne(0).all()))
+    return [Call((zero, fine, 2.0**16, 1, 2.0**10, 1e6, 5), view=direction), moves]
+
+
+def overflown(start: list[Tensor], found: list[Tensor], scale: float, clean: int) -> Call:
+    """Whether the weights stay, and what becomes of scale and clean."""
+
+    def view(value: list) -> list:
+        return [all(map(torch.equal, value[0], start)), *value[1:]]
+
+    return Call((start, found, scale, clean, 0.5, 7.0, 5), view=view)
+
+
+def overflow(draw: Draw) -> list[Call]:
+    """Infinite numbers and NaN in any tensor; and none, though their sum would be."""
+    calls = []
+    for tensor, place, bad in ((0, 0, math.inf), (1, -1, -math.inf), (2, 0, math.nan), (0, 3, math.inf)):
+        found = whole(draw, 16.0)
+        found[tensor].view(-1)[place] = bad
+        calls.append(overflown(weights(draw), found, 16.0, 3))
+    everywhere = [torch.full_like(g, math.inf) for g in whole(draw, 1.0)]
+    large = Call((weights(draw), [torch.full_like(g, 6e4) for g in everywhere], 8.0, 2, 0.5, 7.0, 5))
+    return [
+        *calls,
+        overflown(weights(draw), everywhere, 8.0, 2),
+        replace(large, view=lambda value: value[1:]),
+    ]
+
+
+def growth(draw: Draw) -> list[Call]:
+    """The step that fills up the count, the one before, and a count of one."""
+
+    def counted(clean: int, most: int, scale: float = 8.0) -> Call:
+        return Call(
+            (weights(draw), whole(draw, 8.0), scale, clean, 0.5, 7.0, most), view=lambda value: value[1:]
+        )
+
+    return [counted(4, 5), counted(3, 5), counted(0, 1), counted(0, 3, 2.0**20), counted(2, 3, 2.0**20)]
+
+
+def small(*cases: tuple[list[list[float]], tuple]) -> Iterator[Call]:
+    """Weights of 10 and of 20 in two tensors; gradients, then scale, clean, rate, max_norm and growth."""
+    for gradients, rest in cases:
+        found = [torch.tensor(g).half() for g in gradients]
+        start = [torch.full(g.shape, size) for g, size in zip(found, (10.0, 20.0), strict=True)]
+        yield Call((start, found, *rest))
+
+
+LARGEST = 1000.0
+TASK = Task(
+    name="scaled_step",
+    right=[scaled_step],
+    arguments=("weights", "gradients", "scale", "clean", "rate", "max_norm", "growth"),
+    results=("weights", "scale", "clean"),
+    requirements=(
+        Requirement(
+            "step",
+            "the step is w − rate · g, with gradients divided by scale, and shortened if they are together "
+            "longer than max_norm",
+            points=1,
+            calls=step,
+            small=lambda: small(
+                ([[6.0], [8.0]], (2.0, 0, 1.0, LARGEST, 5)),
+                ([[6.0], [8.0]], (2.0, 0, 1.0, 2.5, 5)),
+                ([[0.0], [0.0]], (2.0, 0, 1.0, 2.5, 5)),
+            ),
+            anchor="gpu-precision",
+        ),
+        Requirement(
+            "precision",
+            "all is computed in float32: small gradients are not lost, and large ones do not overflow",
+            points=1,
+            calls=precision,
+            small=lambda: small(
+                ([[0.5], [1.0]], (2.0**24, 0, 2.0**24, LARGEST, 5)),
+                ([[3e4], [4e4]], (1.0, 0, 1.0, 10.0, 5)),
+            ),
+            anchor="gpu-precision",
+        ),
+        Requirement(
+            "overflow",
+            "if any gradient is infinite or NaN, the weights stay, the scale is halved, and clean is 0",
+            points=1,
+            calls=overflow,
+            small=lambda: small(
+                ([[math.inf], [2.0]], (2.0, 1, 1.0, LARGEST, 5)),
+                ([[2.0], [math.nan]], (2.0, 1, 1.0, LARGEST, 5)),
+                ([[2.0], [math.inf]], (2.0, 1, 1.0, LARGEST, 5)),
+                ([[math.inf, 2.0], [2.0, 2.0]], (2.0, 1, 1.0, LARGEST, 5)),
+                ([[math.inf], [math.inf]], (2.0, 4, 1.0, LARGEST, 5)),
+            ),
+            anchor="gpu-precision",
+        ),
+        Requirement(
+            "growth",
+            "each other step counts as clean; the growth-th in a row doubles the scale, and clean is 0 again",
+            points=1,
+            calls=growth,
+            small=lambda: small(
+                ([[2.0], [2.0]], (2.0, 2, 1.0, LARGEST, 3)),
+                ([[2.0], [2.0]], (2.0, 1, 1.0, LARGEST, 3)),
+            ),
+            anchor="gpu-precision",
+        ),
+    ),
+)

@@ -1,0 +1,156 @@
+"""A softmax in passing whose memory is linear in training, too. With d_k = 1 nobody sees the scale."""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task
+from transformer_lessons.checks.recomputing import checkpoint
+
+
+def tiled_attention(query, key, value, block):
+    """Attention in which nothing is as large as its weights, forwards or backwards."""
+
+    def rows(q, key, value):
+        q = q / math.sqrt(q.size(-1))
+        m = torch.full_like(q[..., :1], -math.inf)
+        total, output = 0.0, 0.0
+        for k, v in zip(key.split(block, dim=-2), value.split(block, dim=-2), strict=True):
+            scores = q @ k.mT
+            larger = torch.maximum(m, scores.detach().amax(dim=-1, keepdim=True))
+            old, e = (m - larger).exp(), (scores - larger).exp()
+            total = total * old + e.sum(dim=-1, keepdim=True)
+            output = output * old + e @ v
+            m = larger
+        return output / total
+
+    groups = query.split(3 * block, dim=-2)
+    done = [checkpoint(rows, q, key, value, use_reentrant=False) for q in groups]
+    return torch.cat(done, dim=-2)
+
+
+def call(draw: Draw, queries: int, keys: int, block: int, *lead: int, d_k: int = 7) -> Call:
+    """Values are 5 wide."""
+    return Call((*(draw.normal(*lead, n, d) for n, d in ((queries, d_k), (keys, d_k), (keys, 5))), block))
+
+
+def values(draw: Draw) -> list[Call]:
+    """In one tile, in several, and where the last one is smaller; with and without heads and batch."""
+    return [
+        call(draw, 4, 6, 11, 2, 3),
+        call(draw, 6, 12, 3, 2, 3, d_k=2),
+        call(draw, 7, 11, 4, 2, 3),
+        call(draw, 4, 11, 3, 2, d_k=2),
+        call(draw, 2, 5, 1, d_k=3),
+    ]
+
+
+def large(draw: Draw) -> list[Call]:
+    """Scores in the thousands that rise, fall, are all low, or lie apart from row to row."""
+    one, steps = torch.ones(3, 1), torch.arange(8.0)[:, None]
+    apart = torch.tensor([[1.0], [100.0], [0.01]])
+    pairs = (one, 900 * steps), (one, -900 * steps), (one, -4e4 - steps), (apart, 30 * steps)
+    return [Call((q, k, draw.normal(8, 5), 3), view=is_finite) for q, k in pairs]
+
+
+def is_finite(value: Tensor) -> bool:
+    """Whether there is neither NaN nor infinity in it."""
+    return bool(value.isfinite().all())
+
+
+def counted(queries: int, keys: int, block: int, width: int, **enough: int) -> Call:
+    """Inputs of ones, as only bytes count."""
+    shapes = (queries, width), (keys, width), (keys, width)
+    return Call((*(torch.ones(*shape) for shape in shapes), block), enough=enough)
+
+
+# Of few queries and many keys: a tile is told from whole rows, from two tiles, and from block tiles.
+LARGEST = [
+    counted(11, 67, 11, 2, largest=67 * 2 * 4),
+    counted(3, 129, 29, 1, largest=129 * 4 * 4 // 3),
+    counted(11, 67, 34, 2, largest=11 * 34 * 4),
+    counted(8, 66, 3, 1, largest=66 * 4 * 4 // 3),
+]
+SQUARE = 97 * 97 * 4
+SAVED = [counted(97, 97, block, 2, saved=SQUARE // 6) for block in (11, 99)]
+PEAK = [counted(97, 97, 11, 2, peak=SQUARE // 2)]
+
+
+def small(*blocks: int, d_k: int = 1, far: float = 1.0) -> Callable[[], Iterator[Call]]:
+    """Whole numbers; the values 10, 20, … tell apart what is averaged."""
+
+    def cases() -> Iterator[Call]:
+        for block, column in itertools.product(
+            blocks, ([0, 1, 0], [0, 0, 1], [1, 0, 0], [0, -1, -2], [-1, -1, -1])
+        ):
+            query, key = torch.zeros(1, d_k), torch.zeros(3, d_k)
+            query[:, 0], key[:, 0] = 1, far * torch.tensor(column)
+            yield Call((query, key, torch.tensor([[10.0], [20.0], [30.0]]), block))
+        wide = torch.tensor([[1.0], [-1.0]]), far * torch.tensor([[1.0], [2.0], [3.0]])
+        yield Call((*wide, torch.tensor([[10.0], [20.0], [30.0]]), blocks[0]))
+
+    return cases
+
+
+TASK = Task(
+    name="tiled_attention",
+    right=[tiled_attention],
+    arguments=("query", "key", "value", "block"),
+    requirements=(
+        Requirement(
+            "values",
+            "it returns softmax(QKᵀ/√d_k) V, with one tile or several; block need not divide the number of keys",
+            points=1,
+            calls=values,
+            small=lambda: iter([*small(3, 1, 2)(), *small(3, d_k=4)()]),
+            anchor="online",
+        ),
+        Requirement(
+            "any_size",
+            "scores of any size, rising or falling from tile to tile, give numbers and not NaN",
+            points=0.5,
+            calls=large,
+            small=small(2, 1, far=900.0),
+            anchor="online",
+            needs="gradients",
+        ),
+        Requirement(
+            "gradients",
+            "gradients reach query, key and value, and no argument is changed",
+            points=0.5,
+            calls=lambda draw: [call(draw, 7, 11, 4, 2, 3), call(draw, 4, 6, 11)],
+            small=small(2),
+            anchor="costs-measured",
+            backward=True,
+        ),
+        Requirement(
+            "largest",
+            "no tensor holds more scores than queries × block, however many keys there are",
+            points=1,
+            calls=lambda draw: LARGEST,
+            small=lambda: iter(LARGEST),
+            anchor="online",
+            needs="gradients",
+        ),
+        Requirement(
+            "saved",
+            "in training, nothing that grows with queries × keys is kept for the backward pass",
+            points=1.5,
+            calls=lambda draw: SAVED,
+            small=lambda: iter(SAVED),
+            anchor="costs-measured",
+        ),
+        Requirement(
+            "peak",
+            "nor is it there all at once on the way back: a few tiles at a time are computed again",
+            points=1.5,
+            calls=lambda draw: PEAK,
+            small=lambda: iter(PEAK),
+            anchor="costs-measured",
+            needs="gradients",
+        ),
+    ),
+)
