@@ -119,7 +119,7 @@ def _made(adapter: Adapter, arg: Any) -> Any:
     if isinstance(arg, list | tuple):
         return [_made(adapter, item) for item in arg]
     if isinstance(arg, dict):
-        return {name: _made(adapter, item) for name, item in arg.items()}
+        return {str(name): _made(adapter, item) for name, item in arg.items()}
     if not isinstance(arg, Given):
         return arg
     reply = adapter.build(f"given.{arg.kind}", [_made(adapter, inner) for inner in arg.args], {})
