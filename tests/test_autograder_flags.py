@@ -305,6 +305,7 @@ TAKEN = {
     "OnRows": ["torch.nn.BatchNorm1d"],
     "RMSNormByFunction": ["torch.nn.functional.rms_norm"],
     "RMSNormOfTorch": ["torch.nn.RMSNorm"],
+    "attended_fused": ["torch.nn.functional.scaled_dot_product_attention"],
     "with_cross_entropy": ["torch.nn.functional.cross_entropy"],
     "with_torchs_optimiser": ["torch.optim.Adam"],
 }
