@@ -78,7 +78,7 @@ class TokenBatches(Batches):
     """Endless batches of like lengths: hardly any padding is computed. No pair is left out.
 
     Each has about `tokens` real tokens of both sides together, with the target's end mark: an average, which
-    a batch may miss by one pair. In every epoch the pairs fall at random into a few pools, each is sorted by
+    a batch may miss by one pair, and which is at least the longest pair's. In every epoch the pairs fall at random into a few pools, each is sorted by
     length, and all are cut at equal sums of tokens; the batches then come in random order.
 
     A pitfall: sorted batches are not random ones: all short sentences come together. It is the number of tokens
@@ -90,9 +90,11 @@ class TokenBatches(Batches):
     def __init__(self, pairs: Sequence[Pair], tokens: int, *, seed: int):
         super().__init__(pairs, 1, seed=seed)
         sizes = (pairs if isinstance(pairs, EncodedPairs) else EncodedPairs.of(pairs)).sizes
-        self.tokens, self._lengths = tokens, sizes + np.array([0, 1])  # with the target's mark
-        self._total = int(self._lengths.sum())
-        self.steps_per_epoch = min(max(1, round(self._total / tokens)), len(pairs))
+        self._lengths = sizes + np.array([0, 1])  # with the target's mark
+        each = self._lengths.sum(1)
+        self._total = int(each.sum())
+        # No batch is empty as long as a batch has room for the longest pair.
+        self.steps_per_epoch = max(1, min(round(self._total / tokens), self._total // int(each.max())))
 
     def _order(self, generator: torch.Generator) -> np.ndarray:
         """All pairs, so that neighbours are of like lengths: up in one pool and down in the next."""
@@ -101,16 +103,9 @@ class TokenBatches(Batches):
 
     def _cut(self, generator: torch.Generator) -> list[np.ndarray]:
         order = self._order(generator)
-        count, places = self.steps_per_epoch, np.arange(len(order))
-        tokens = self._lengths.sum(1)[order]
-        before = tokens.cumsum() - tokens
-        # A pair belongs to the batch in which its middle lies, but every batch gets one pair at least: none is
-        # left out, and as many pairs remain as there are batches to come. So one goes into the batch of the one
-        # before it or into the next, n_i = min(m_i, n_(i−1) + 1): the least m_j + (i − j) of all j up to i.
-        middle = ((before + tokens / 2) * count / self._total).astype(np.int64)
-        wanted = np.maximum(middle, count - len(order) + places) - places
-        batch = np.minimum(np.minimum.accumulate(wanted), 0) + places
-        batches = np.split(order, np.searchsorted(batch, np.arange(1, count)))
+        count, tokens = self.steps_per_epoch, self._lengths.sum(1)[order]
+        middles = tokens.cumsum() - tokens / 2  # a pair belongs to the batch in which its middle lies
+        batches = np.split(order, np.searchsorted(middles, self._total / count * np.arange(1, count)))
         return [batches[number] for number in torch.randperm(count, generator=generator).tolist()]
 
     def _sorted(self, pool: np.ndarray, descending: bool) -> np.ndarray:
