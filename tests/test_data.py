@@ -213,8 +213,6 @@ def test_an_encoding_is_kept_in_a_file(encodings, tmp_path):
     path.write_text("{}")
     with pytest.raises(ValueError, match=r"tokenizer\.json: expected a tokenizer.json, got ."):
         Subwords.load(path)
-    with pytest.raises(ValueError, match=r"expected <pad>, <bos>, <eos> as ids 0, 1, 2, got \['<bos>'"):
-        Subwords(Tokenizer(models.BPE(vocab={BOS: 0, "a": 1}, merges=[])))
 
 
 # ---- Lengths and batches

@@ -24,7 +24,7 @@ class Batch(NamedTuple):
 
     def to(self, device: torch.device | str, *, non_blocking: bool = False) -> "Batch":
         """The same batch on another device."""
-        return Batch(*(ids.to(device, non_blocking=non_blocking) for ids in self))
+        return type(self)(*(ids.to(device, non_blocking=non_blocking) for ids in self))
 
 
 def make_batch(pairs: Sequence[Pair]) -> Batch:
@@ -78,8 +78,9 @@ class TokenBatches(Batches):
     """Endless batches of like lengths: hardly any padding is computed. No pair is left out.
 
     Each has about `tokens` real tokens of both sides together, with the target's end mark: an average, which
-    a batch may miss by one pair, and which is at least the longest pair's. In every epoch the pairs fall at random into a few pools, each is sorted by
-    length, and all are cut at equal sums of tokens; the batches then come in random order.
+    a batch may miss by one pair, and which is at least the longest pair's. In every epoch the pairs fall at
+    random into a few pools, each is sorted by length, and all are cut at equal sums of tokens; the batches then
+    come in random order.
 
     A pitfall: sorted batches are not random ones: all short sentences come together. It is the number of tokens
     that the loss is divided by, so batches must be alike in tokens, not in pairs.

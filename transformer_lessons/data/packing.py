@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from transformer_lessons.data.batches import TokenBatches
+from transformer_lessons.data.batches import Batch, TokenBatches
 from transformer_lessons.data.encoded import Pair
 from transformer_lessons.data.vocabulary import Vocabulary, pad
 
@@ -33,9 +33,7 @@ class PackedBatch(NamedTuple):
     tgt_segments: Int[Tensor, "rows target"]
     tgt_positions: Int[Tensor, "rows target"]
 
-    def to(self, device: torch.device | str, *, non_blocking: bool = False) -> "PackedBatch":
-        """The same batch on another device."""
-        return PackedBatch(*(ids.to(device, non_blocking=non_blocking) for ids in self))
+    to = Batch.to
 
 
 def fill_rows(sizes: Sequence[tuple[int, int]], length: int) -> list[list[int]]:

@@ -84,21 +84,12 @@ def load_model(directory: Path | None = None) -> tuple[Transformer, Tokeniser, T
             raise ValueError(f"model: expected a folder with {name}, got {directory}")
     config = read_json(directory / "config.json")
     try:
-        model = Transformer(TransformerConfig(**current_sizes(config["model"])))
+        model = Transformer(TransformerConfig(**config["model"]))
         load_weights(model, directory / "weights.safetensors")
         return model.eval(), *load_tokenisers(directory)
     except (KeyError, TypeError, RuntimeError, SafetensorError) as error:
         reason = " ".join(str(error).split())[:200]
         raise ValueError(f"model: expected config and weights that fit, got {directory}: {reason}") from None
-
-
-# What `variants` build now was once chosen in the configuration: with the value that the canon has, it can go.
-RETIRED = {"norm": "layer", "num_key_value_heads": None}
-
-
-def current_sizes(sizes: dict) -> dict:
-    """The sizes in a ``config.json``, however old, as `TransformerConfig` takes them."""
-    return {name: value for name, value in sizes.items() if (name, value) not in RETIRED.items()}
 
 
 def save_checkpoint(

@@ -183,7 +183,7 @@ TEXT = replace(
     find_files=None,
 )
 # The paper's own task, at its setup: the base model, 4.5 million pairs, judged on newstest2014 (§5, §6.1).
-PAPER = read_json(configs.packaged("wmt14-base"))
+PAPER = read_json(configs.PACKAGED["wmt14-base"])
 WMT14 = TextTask(
     name="wmt14",
     sizes=PAPER["model"],
