@@ -331,16 +331,6 @@ def test_one_command_starts_a_run_and_goes_on_with_it(train, steps):
     assert same(FOLDER, "uninterrupted")
 
 
-def test_a_resumed_run_may_hold_its_model_in_another_way(train, steps):
-    """It changes nothing that is learned."""
-    train("--output", "uninterrupted")
-    for stop, how in ((2, "--shard"), (5, "--no-shard"), (6, "--shard")):
-        steps[1].append(stop)
-        assert train(how, *(["--resume"] if stop > 2 else []))[0] == 130
-    assert train("--resume")[0] == 0
-    assert same(FOLDER, "uninterrupted")
-
-
 def test_an_old_run_is_discarded_once_all_processes_saw_it_and_before_the_first_step(train, monkeypatch):
     """Else the new run, if it was cut off, would have the old one's record."""
     train(snapshots=2)

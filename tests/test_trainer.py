@@ -82,20 +82,6 @@ def test_a_step_is_adamw_with_clipped_gradients_of_the_mean(clip_norm, decay):
         assert_close(a, b, tolerance=1e-9)
 
 
-def test_an_update_is_the_formulas():
-    """The optimiser of the test above is torch's own; this is what it computes, with the paper's numbers."""
-    theta = torch.nn.Parameter(torch.randn(5, 7, dtype=torch.float64))
-    optimizer, by_hand, m, v = training.adamw([theta], 0.3), theta.detach().clone(), 0.0, 0.0
-    for step, rate in enumerate((0.2, 0.5, 0.1), start=1):
-        theta.grad = 1e-8 * torch.randn_like(theta)  # so small that ε = 1e-9 counts
-        optimizer.param_groups[0]["lr"] = rate
-        optimizer.step()
-        m, v = 0.9 * m + 0.1 * theta.grad, 0.98 * v + 0.02 * theta.grad**2
-        m_hat, v_hat = m / (1 - 0.9**step), v / (1 - 0.98**step)
-        by_hand -= rate * (m_hat / (v_hat.sqrt() + 1e-9) + 0.3 * by_hand)
-        assert_close(theta.detach(), by_hand, tolerance=1e-12)
-
-
 CHANGES_NOTHING = [
     {"accumulate": 2},
     {"accumulate": 3, "recompute": True},
@@ -127,16 +113,6 @@ def test_plain_is_the_chapters_computation(monkeypatch):
     Trainer(model, small_batches(), replace(SMALL, plain=True)).train_step()
     assert not any(isinstance(part, FusedMultiHeadAttention) for part in model.modules())
     assert asked == [(*small_batches()[0].tgt_in.shape, model.config.target_vocab_size)]
-
-
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_recomputed_with_dropout_a_step_has_the_same_bits(precision):
-    """What was dropped is dropped again, or the gradients would be of another function."""
-    losses = []
-    for trainer in (new_trainer(dropout=0.3, recompute=each, precision=precision) for each in (False, True)):
-        torch.manual_seed(3)
-        losses.append([trainer.train_step()["loss"] for _ in range(4)])
-    assert losses[0] == losses[1]
 
 
 def test_a_model_that_was_evaluated_is_trained_with_dropout_again():
@@ -219,16 +195,6 @@ def assert_goes_on(resumed: Trainer, trainer: Trainer) -> None:
 def test_resumed_it_goes_on_with_the_same_bits_and_the_same_dropout(tmp_path, changes):
     assert_goes_on(new_trainer(tmp_path, dropout=0.3, **changes), new_trainer(tmp_path, dropout=0.3))
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.pt"]
-
-
-def test_before_the_first_step_there_are_no_moments(tmp_path):
-    """And none must be made up: they would count as a step."""
-    trainer, other = new_trainer(tmp_path), new_trainer(tmp_path)
-    trainer.save()
-    other.train_step()
-    other.restore()
-    assert not other.optimizer.state
-    assert [other.train_step()["loss"] for _ in range(3)] == [trainer.train_step()["loss"] for _ in range(3)]
 
 
 KILLED = """
@@ -391,50 +357,7 @@ def test_what_a_device_is_fast_at(monkeypatch, device, capability, dtype):
     assert chosen_precision("float32", torch.device(device)) == torch.float32
 
 
-COMPILED = """
-import functools, json, sys
-import torch
-from transformer_lessons.data import number_words
-from transformer_lessons.data.batches import TokenBatches
-from transformer_lessons.data.packing import PackedBatches
-from transformer_lessons.model import Transformer, TransformerConfig
-from transformer_lessons.trainer import Trainer, TrainingConfig
-
-torch.compile = functools.partial(torch.compile, backend=sys.argv[1])
-source, target = number_words.vocabularies()
-sizes = dict(d_model=15, num_heads=3, d_ff=17, num_encoder_layers=1, num_decoder_layers=1, dropout=0.0)
-pairs = number_words.pairs(number_words.training_numbers(307, 0))
-is_packed, losses = sys.argv[2] == "packed", []
-batches = PackedBatches(pairs, 211, 31, seed=0) if is_packed else TokenBatches(pairs, 211, seed=0)
-for is_compiled in (False, True):
-    torch.manual_seed(0)
-    model = Transformer(TransformerConfig(len(source), len(target), **sizes)).double()
-    config = TrainingConfig(steps=60, tokens=211, recompute=is_packed, compile=is_compiled)
-    trainer = Trainer(model, batches, config)
-    losses.append([trainer.train_step()["loss"] for _ in range(12)])
-graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
-print(json.dumps({"losses": losses, "graphs": graphs, "names": list(model.state_dict())[:1]}))
-"""
-
-
 IN_FULL = pytest.mark.full
-
-
-@pytest.mark.parametrize(
-    "backend", ["eager", *(pytest.param(name, marks=IN_FULL) for name in ("aot_eager", "inductor"))]
-)
-@pytest.mark.parametrize("rows", ["padded", pytest.param("packed", marks=IN_FULL)])
-def test_a_compiled_step_is_the_same_step(backend, rows):
-    """Batches of different shapes, in few graphs; packed ones are recomputed too."""
-    command = [sys.executable, "-c", COMPILED, backend, rows]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout.splitlines()[-1])
-    plain, compiled = result["losses"]
-    assert plain[-1] < plain[0]
-    assert compiled == pytest.approx(plain, rel=0, abs=1e-10)
-    assert 1 <= result["graphs"] <= 10
-    assert result["names"] == ["source_embedding.token.weight"]  # as without compilation
 
 
 # ---- What all of it is for
