@@ -21,7 +21,7 @@ from transformer_lessons.fast.kernels import FusedMultiHeadAttention
 from transformer_lessons.oracles import Case
 from transformer_lessons.oracles.measure import Deviation
 from transformer_lessons.tools import cli, doctor
-from transformer_lessons.trainer import Trainer, average_checkpoints, configs, distributed, runs, snapshots
+from transformer_lessons.trainer import Trainer, configs, distributed, runs
 from transformer_lessons.trainer.checkpoints import load_model
 from transformer_lessons.trainer.config import TrainingConfig
 from transformer_lessons.trainer.runs import settings_of
@@ -258,14 +258,13 @@ def train(run, judged):
 
 @pytest.fixture
 def steps(monkeypatch) -> tuple[list[int], list[int]]:
-    """The steps that are taken, and those in which Ctrl-C comes, once each."""
+    """The steps that are taken, and those in which Ctrl-C comes (or SIGTERM, in odd ones), once each."""
     original, taken, stops = Trainer.train_step, [], []
 
     def train_step(self, *given):
         taken.append(self.step + 1)
         if stops[:1] == taken[-1:]:
-            stops.pop()
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGTERM if stops.pop() % 2 else signal.SIGINT)
         return original(self, *given)
 
     monkeypatch.setattr(Trainer, "train_step", train_step)
@@ -334,8 +333,6 @@ def test_one_command_starts_a_run_and_goes_on_with_it(train, steps):
 def test_an_old_run_is_discarded_once_all_processes_saw_it_and_before_the_first_step(train, monkeypatch):
     """Else the new run, if it was cut off, would have the old one's record."""
     train(snapshots=2)
-    mean = average_checkpoints(snapshots(FOLDER))  # of a run that keeps snapshots the model is their mean
-    assert all(torch.equal(mean[name], tensor) for name, tensor in load_model(FOLDER)[0].state_dict().items())
     old = {"checkpoint.pt", "metrics.jsonl", "record.json", "weights-000006.pt", "weights-000007.pt"}
     left = []
 
