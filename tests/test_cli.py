@@ -184,34 +184,13 @@ def test_translate_lines_in_their_places(run, monkeypatch):
     assert run("translate")[:2] == (2, "\n\n")
 
 
-class Terminal(io.StringIO):
-    """Standard input that a person types into, who waits for each answer before going on."""
-
-    def __init__(self, text: str):
-        super().__init__(text)
-        self.answers, self.seen = [], []
-
-    def isatty(self):
-        return True
-
-    def __next__(self):
-        self.seen.append(len(self.answers))
-        return super().__next__()
-
-
 def test_at_a_terminal_each_line_is_answered_at_once(run, monkeypatch):
-    terminal = Terminal("12\nzwölf\n3\n")
-
-    def note(*lines, file=None, flush=False, **_):
-        if file is None:
-            assert flush  # or the answer waits in a buffer
-            terminal.answers.extend(lines)
-
+    terminal, asked, original = io.StringIO("12\nzwölf\n3\n"), [], cli.translations
+    terminal.isatty = lambda: True
     monkeypatch.setattr(sys, "stdin", terminal)
-    monkeypatch.setattr(cli, "print", note, raising=False)
-    assert run("translate")[0] == 2
-    assert terminal.answers == ["zwölf", "", "drei"]
-    assert terminal.seen == [0, 1, 2, 3]
+    monkeypatch.setattr(cli, "translations", lambda *given: asked.append(terminal.tell()) or original(*given))
+    assert run("translate")[:2] == (2, "zwölf\n\ndrei\n")
+    assert asked == [3, 9, 11]  # how far it has been read
 
 
 def test_a_reader_that_goes_away_is_no_error():

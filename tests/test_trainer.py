@@ -23,6 +23,7 @@ from transformer_lessons.trainer import Trainer, TrainingConfig
 from transformer_lessons.trainer import trainer as training
 from transformer_lessons.trainer.config import PRECISIONS, chosen_precision
 from transformer_lessons.trainer.trainer import stop_signal
+from transformer_lessons.training import train
 
 SIZES = {"d_model": 21, "num_heads": 3, "d_ff": 17, "num_encoder_layers": 1, "num_decoder_layers": 1}
 SMALL = TrainingConfig(steps=60, batch_size=5, training_pairs=101, warmup_steps=7, checkpoint_every=10)
@@ -53,31 +54,21 @@ def same_weights(one: Trainer, other: Trainer) -> bool:
 
 
 @pytest.mark.parametrize(("clip_norm", "decay"), [(1.0, 0.01), (None, 0.7)])
-def test_a_step_is_adamw_with_clipped_gradients_of_the_mean(clip_norm, decay):
+def test_steps_are_those_of_the_chapters_loop(clip_norm, decay):
+    """Which `test_training` compares with steps by hand."""
     ours = new_trainer(dtype=torch.float64, clip_norm=clip_norm, weight_decay=decay)
-    theirs = small_model().double()
-    optimizer = torch.optim.AdamW(theirs.parameters(), betas=(0.9, 0.98), eps=1e-9, weight_decay=decay)
-    for step in range(1, 4):
-        batch = small_batches()[step - 1]
-        real = batch.tgt_out != 0
-        log_p = theirs(batch.src, batch.tgt_in)[real].log_softmax(-1)
-        # The smoothed target written out: ε / (V − 1) everywhere but on padding, and 1 − ε more on the answer.
-        q = torch.full_like(log_p, 0.1 / (log_p.size(-1) - 1))
-        q[:, 0] = 0.0
-        q[range(len(q)), batch.tgt_out[real]] += 0.9
-        loss = -(q * log_p).sum(-1).mean()
-        optimizer.zero_grad()
-        loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(theirs.parameters(), clip_norm or math.inf)
-        optimizer.param_groups[0]["lr"] = SMALL.learning_rate(step)
-        optimizer.step()
-        record = ours.train_step()
-        assert record["step"] == step
-        assert record["learning_rate"] == SMALL.learning_rate(step)
-        assert math.isclose(record["loss"], loss.item(), rel_tol=1e-9)
-        assert math.isclose(record["gradient_norm"], norm.item(), rel_tol=1e-9)
-        accuracy = (log_p.argmax(-1) == batch.tgt_out[real]).double().mean().item()
-        assert math.isclose(record["accuracy"], accuracy, abs_tol=1e-12)
+    theirs, batch = small_model().double(), small_batches()[0]
+    is_right = (theirs(batch.src, batch.tgt_in).argmax(-1) == batch.tgt_out)[batch.tgt_out != 0]
+    how = {"weight_decay": decay, "clip_norm": clip_norm or math.inf}
+    batches = [small_batches()[step] for step in range(3)]
+    losses = train(theirs, batches, SMALL.learning_rate, 3, **how)
+    records = [ours.train_step() for _ in range(3)]
+    assert [record["loss"] for record in records] == pytest.approx(losses, rel=1e-9)
+    assert records[0]["accuracy"] == pytest.approx(is_right.double().mean().item())
+    assert records[0]["gradient_norm"] > 1  # or nothing would be clipped
+    assert [record["learning_rate"] for record in records] == [
+        SMALL.learning_rate(step) for step in (1, 2, 3)
+    ]
     for a, b in zip(ours.model.parameters(), theirs.parameters(), strict=True):
         assert_close(a, b, tolerance=1e-9)
 

@@ -50,12 +50,8 @@ class TrainingConfig:
         for field in fields(self):
             name, value, types = field.name, getattr(self, field.name), get_args(field.type) or (field.type,)
             least = 0 if float in types or name in MAY_BE_ZERO else 1
-            _expect(
-                type(value) in types or (float in types and type(value) is int),
-                name,
-                types[0].__name__,
-                value,
-            )
+            fits = type(value) in types or (float in types and type(value) is int)
+            _expect(fits, name, types[0].__name__, value)
             if type(value) in (int, float):
                 _expect(least <= value < math.inf, name, f"{least} or more", value)
         for name, choices in CHOICES.items():
