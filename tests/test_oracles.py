@@ -9,7 +9,7 @@ from transformer_lessons.feed_forward import FeedForward
 from transformer_lessons.norms import LayerNorm
 from transformer_lessons.oracles import Case, cases, is_within
 from transformer_lessons.oracles.measure import Deviation, compare, distance, perturb
-from transformer_lessons.oracles.names import halves, renamed
+from transformer_lessons.oracles.names import halves
 
 F64 = torch.float64
 
@@ -109,7 +109,7 @@ def test_a_mistake_that_initial_values_hide_is_seen():
 def test_a_forgotten_parameter_is_an_error():
     ours, theirs = FeedForward(3, 5), nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 3))
     with pytest.raises(RuntimeError, match="W_2"):
-        compare(ours, theirs, [torch.randn(2, 3)], (ours, theirs), lambda state: renamed(state, {"W_1": "0"}))
+        compare(ours, theirs, [torch.randn(2, 3)], (ours, theirs), {"W_1": "0"})
 
 
 def test_a_case_takes_the_worst_of_several_seeds_and_leaves_dtype_and_generator_alone():
