@@ -112,6 +112,5 @@ class TokenBatches(Batches):
     def _sorted(self, pool: np.ndarray, descending: bool) -> np.ndarray:
         """By the longer side first, as a batch is as wide as its longest sentence; equals in random order."""
         lengths = self._lengths[pool]
-        # One number for both: a sum has fewer than twice as many tokens as the longest side of all.
-        key = lengths.max(1) * (2 * self._lengths.max() + 1) + lengths.sum(1)
-        return pool[np.argsort(-key if descending else key, kind="stable")]
+        keys = np.stack([lengths.sum(1), lengths.max(1)])  # the last one counts first
+        return pool[np.lexsort(-keys if descending else keys)]

@@ -9,7 +9,6 @@ without ``.gz``). It needs ``pip install "transformer-lessons[wmt14]"``.
 """
 
 import os
-from collections.abc import Iterable
 from pathlib import Path
 
 from tqdm import tqdm
@@ -45,17 +44,16 @@ def _stream(split: str, english: Path, german: Path) -> None:
     datasets = library("datasets", extra="wmt14")
     try:
         rows = datasets.load_dataset(HOME, CONFIG, split=split, revision=REVISION, streaming=True)
-        with replacing(english) as sources, replacing(german) as targets:
-            bar = tqdm(rows, f"WMT14, {split}", PAIRS[split], unit="pair", unit_scale=True)
-            _write(bar, sources, targets)
+        with (
+            replacing(english) as sources,
+            replacing(german) as targets,
+            sources.open("w", encoding="utf-8") as source,
+            targets.open("w", encoding="utf-8") as target,
+        ):
+            for row in tqdm(rows, f"WMT14, {split}", PAIRS[split], unit="pair", unit_scale=True):
+                for file, language in ((source, "en"), (target, "de")):
+                    file.write(row["translation"][language].replace("\n", " ") + "\n")
     except Exception as error:  # whatever the many layers below have for a network that is not there
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         way_out = f"Where there is no network, {VARIABLE} names a folder with the folder wmt14."
         raise OSError(f"{HOME}: expected to stream it, got {reason} {way_out}") from error
-
-
-def _write(rows: Iterable[dict], english: Path, german: Path) -> None:
-    with english.open("w", encoding="utf-8") as source, german.open("w", encoding="utf-8") as target:
-        for row in rows:
-            for file, language in ((source, "en"), (target, "de")):
-                file.write(row["translation"][language].replace("\n", " ") + "\n")

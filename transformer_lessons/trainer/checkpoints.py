@@ -13,7 +13,6 @@ Everything is written by `files.replacing`: a reader never sees half a file, and
 
 from collections.abc import Iterable
 from dataclasses import asdict
-from importlib.resources import as_file, files
 from pathlib import Path
 
 import torch
@@ -29,7 +28,7 @@ from transformer_lessons.data.vocabulary import Vocabulary
 from transformer_lessons.model import Transformer
 from transformer_lessons.trainer import distributed
 
-PRETRAINED = "number_words"
+PRETRAINED = Path(__file__).parents[1] / "pretrained/number_words"
 TOKENISER = "tokenizer.json"
 CHECKPOINT = "checkpoint.pt"
 Tokeniser = Vocabulary | Subwords
@@ -75,10 +74,7 @@ def load_model(directory: Path | None = None) -> tuple[Transformer, Tokeniser, T
 
     Without a directory, it is the model that comes with the package. ValueError for a folder without a model.
     """
-    if directory is None:
-        with as_file(files("transformer_lessons") / "pretrained" / PRETRAINED) as packaged:
-            return load_model(packaged)
-    directory = Path(directory)
+    directory = Path(directory or PRETRAINED)
     for name in ("config.json", "weights.safetensors"):
         if not (directory / name).is_file():
             raise ValueError(f"model: expected a folder with {name}, got {directory}")
