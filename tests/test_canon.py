@@ -88,4 +88,4 @@ def test_there_is_little_to_read():
     assert rooms["canon"][1] <= 1_100  # lines
     assert rooms["canon"][2] <= 700  # of code
     # On the way to 4,200: this bound only falls.
-    assert sum(lines for room, (_, lines, _) in rooms.items() if room != "checks") <= 6_100
+    assert sum(lines for room, (_, lines, _) in rooms.items() if room != "checks") <= 6_000

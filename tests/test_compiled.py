@@ -17,13 +17,16 @@ from torch._dynamo.utils import counters
 
 from transformer_lessons import decoding
 from transformer_lessons.config import TransformerConfig
-from transformer_lessons.data.packing import make_packed_batch
+from transformer_lessons.data import number_words
+from transformer_lessons.data.batches import TokenBatches
+from transformer_lessons.data.packing import PackedBatches, make_packed_batch
 from transformer_lessons.fast import accelerate, decoding_steps
 from transformer_lessons.fast import decoding as fast
 from transformer_lessons.fast.decoding_steps import CompiledSteps, Steps
 from transformer_lessons.fast.losses import batch_loss
 from transformer_lessons.fast.recompute import recompute
 from transformer_lessons.model import Transformer
+from transformer_lessons.trainer import Trainer, TrainingConfig
 
 BACKENDS = {"eager": "aot_eager", "inductor": "inductor"}
 SIZES = {"d_model": 15, "num_heads": 3, "d_ff": 23, "num_encoder_layers": 2, "num_decoder_layers": 2}
@@ -75,6 +78,28 @@ def deviation(name: str, backend: str) -> float:
     return (found[0] - found[1]).abs().max().item()
 
 
+def trained(rows: str, backend: str) -> dict:
+    """Losses of steps of the `Trainer`, not compiled and compiled, in batches of different shapes."""
+    torch.compiler.reset()
+    counters.clear()
+    source, target = number_words.vocabularies()
+    pairs, losses, own = number_words.pairs(number_words.training_numbers(307, 0)), [], torch.compile
+    is_packed = rows == "packed"
+    batches = PackedBatches(pairs, 211, 31, seed=0) if is_packed else TokenBatches(pairs, 211, seed=0)
+    torch.compile = partial(own, backend=backend)
+    for is_compiled in (False, True):
+        torch.manual_seed(0)
+        model = Transformer(
+            TransformerConfig(len(source), len(target), 15, 3, 17, 1, 1, dropout=0.0)
+        ).double()
+        config = TrainingConfig(steps=60, tokens=211, recompute=is_packed, compile=is_compiled)
+        trainer = Trainer(model, batches, config)
+        losses.append([trainer.train_step()["loss"] for _ in range(12)])
+    torch.compile = own
+    graphs = counters["stats"]["unique_graphs"]
+    return {"losses": losses, "graphs": graphs, "name": next(iter(model.state_dict()))}
+
+
 def decoded(ours) -> dict:
     """Are tokens the same? How often was something compiled, for which numbers of rows?"""
     torch.compiler.reset()
@@ -107,6 +132,8 @@ def by_steps(*given, **options) -> Tensor:
 def main(kind: str) -> None:
     for name in MODULES:
         print(json.dumps([name, deviation(name, BACKENDS[kind])]))
+    for rows in ("padded", "packed"):
+        print(json.dumps([f"training, {rows}", trained(rows, kind)]))
     if kind == "eager":
         traced = partial(torch.compile, backend="eager", fullgraph=True)
         torch.compile = lambda function, options, **others: traced(function, **others)
@@ -128,6 +155,16 @@ def compiled(request) -> dict:
 @pytest.mark.parametrize("name", ["canon", "accelerated", "recomputing", "packed"])
 def test_a_compiled_model_is_one_graph_and_the_same_function(compiled, name):
     assert compiled[name] <= 1e-10
+
+
+@pytest.mark.parametrize("rows", ["padded", "packed"])
+def test_a_compiled_step_is_the_same_step(compiled, rows):
+    found = compiled[f"training, {rows}"]
+    plain, other = found["losses"]
+    assert plain[-1] < plain[0]
+    assert other == pytest.approx(plain, rel=0, abs=1e-10)
+    assert 1 <= found["graphs"] <= 10
+    assert found["name"] == "source_embedding.token.weight"  # as without compilation
 
 
 @pytest.mark.parametrize("name", ["greedy", "greedy, step by step"])

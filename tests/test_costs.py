@@ -58,17 +58,7 @@ def test_parameters_and_operations_are_those_that_pytorch_counts(name):
             assert costs.training_operations(config, SHAPE, recompute=True) == again
 
 
-def test_the_papers_base_model_by_hand():
-    """Attention: 4 · 512² + 4 · 512 = 1,050,624. Network: 2 · 512 · 2048 + 2048 + 512 = 2,099,712 (chapter 13).
-
-    Six encoder layers have one attention each and six decoder layers two, so 18; both have a network each, 12;
-    norms are 6 · 2 + 6 · 3 = 30 of 2 · 512; the one matrix of 37,000 tokens has 37,000 · 512 = 18,944,000.
-    """
-    by_hand = 18 * 1_050_624 + 12 * 2_099_712 + 30 * 1024 + 18_944_000
-    assert costs.parameters(TransformerConfig.base()) == by_hand == 63_082_496
-
-
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("name", CONFIGS)
 def test_saved_bytes_are_those_that_a_real_step_keeps(name, precision):
     config, found = config_of(name), {}
@@ -81,7 +71,7 @@ def test_saved_bytes_are_those_that_a_real_step_keeps(name, precision):
             found[tensor.untyped_storage().data_ptr()] = tensor  # it stays alive: no address comes twice
         return tensor
 
-    half = torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16")
+    half = torch.autocast("cpu", getattr(torch, precision), enabled=precision != "float32")
     with saved_tensors_hooks(keep, lambda tensor: tensor), half:
         loss = batch_loss(model, Batch(src, tgt, tgt), 0.1)[0]
     assert loss.requires_grad
@@ -97,17 +87,6 @@ def test_the_peak_is_that_of_a_real_step():
         batch_loss(model, Batch(src, tgt, tgt), 0.1)[0].backward()
     moments = 8 * costs.parameters(config)
     assert costs.training_memory(config, SHAPE).peak == pytest.approx(held.peak + moments, rel=0.02)
-
-
-def test_what_saves_memory_saves_it():
-    config, shape = TransformerConfig.base(997), BatchShape(1000, 23, 29)
-    memory = {precision: costs.training_memory(config, shape, precision) for precision in costs.WIDTHS}
-    assert memory["bfloat16"].saved < 0.7 * memory["float32"].saved
-    logits = 4 * 1000 * 29 * 997
-    assert memory["float16"].loss > logits > 1.5 * memory["bfloat16"].loss
-    fewer = costs.training_memory(config, BatchShape(1000, 23, 29, projected=100), "float16")
-    assert fewer.saved < memory["float16"].saved - 0.9 * logits
-    assert costs.training_memory(config, shape, recompute=True).peak < 0.4 * memory["float32"].peak
 
 
 def test_a_cache_holds_what_decoding_keeps():

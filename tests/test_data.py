@@ -44,7 +44,7 @@ TEXTS = [*SENTENCES, *map(english, NUMBERS), *map(german, NUMBERS)]
 
 
 def test_number_words_are_those_of_num2words_for_every_thousand_and_every_rest():
-    some = [0, 1, 2, 10, 12, 21, 99, 100, 101, 110, 347, 980]
+    some = [0, 1, 12, 21, 101, 347]
     numbers = {1000 * a + b for t in some for r in range(1000) for a, b in ((t, r), (r, t))}
     for n in numbers:
         assert english(n) == num2words(n)
@@ -118,27 +118,6 @@ def test_pad_fills_up_on_the_right():
     assert [pad(nothing, 0).shape for nothing in ([], [[]], [[], []])] == [(0, 0), (1, 0), (2, 0)]
 
 
-def test_the_example_of_sennrich_et_al():
-    """low × 5, lower × 2, newest × 6, widest × 3, as in the paper's Algorithm 1, without its end-of-word mark.
-
-    Pairs at first: es 9, st 9, we 2 + 6 = 8, lo 7, ow 7, ne 6, ew 6, wi id de 3, er 2.
-    es = st: the smaller ids are e s.            -> es; now es+t 9, w+es 6, d+es 3
-    es+t 9                                       -> est; w+e is 2 now, w+est 6, d+est 3
-    lo 7 = ow 7: l before o                      -> lo; lo+w 7 -> low; left of w+e: low+e 2
-    e+w 6 = n+e 6 = w+est 6: e before n, w       -> ew; n+ew 6, ew+est 6; n is a byte, ew is not -> new
-    new+est 6                                    -> newest
-    d+est 3 = i+d 3 = w+i 3                      -> dest; i+dest 3 = w+i 3 -> idest; w+idest 3 -> widest
-    e+r 2 = low+e 2: e is a byte, low is not     -> er; low+er 2 -> lower; no pair is left
-    """
-    texts = ["low"] * 5 + ["lower"] * 2 + ["newest"] * 6 + ["widest"] * 3
-    encoding = BytePairEncoding.train(texts, 1000)
-    assert encoding.tokens[259:] == b"es est lo low ew new newest dest idest widest er lower".split()
-    e, s, t = (3 + ord(letter) for letter in "est")
-    assert encoding.merges[:2] == [(e, s), (259, t)]
-    assert encoding.encode("lowest") == [262, 260]  # never seen, and spelt from what was: low + est
-    assert BytePairEncoding.train(texts, 262).merges == encoding.merges[:3]
-
-
 def test_merges_go_from_left_to_right_and_stay_within_words():
     assert byte_pair.merge([5, 5, 6, 6, 5, 6, 7], (5, 6), 9) == [5, 9, 6, 9, 7]
     assert byte_pair.merge([5] * 5, (5, 5), 9) == [9, 9, 5]
@@ -191,15 +170,11 @@ def test_no_text_is_lost_and_none_gives_a_special_id(encodings, text):
         assert all(2 < number < len(encoding) for number in ids)
 
 
-@pytest.mark.parametrize("text", [*SENTENCES, EOS, f"{PAD}a{BOS}", f"over {EOS} the street"])
-def test_odd_texts_are_not_lost_either(encodings, text):
+def test_odd_texts_come_back_and_marks_are_no_text(encodings):
     for encoding in encodings:
-        assert min(encoding.encode(text)) > 2
-        assert encoding.decode(encoding.encode(text)) == text
-
-
-def test_decode_stops_at_the_end_mark_and_shows_no_marks(encodings):
-    for encoding in encodings:
+        for text in (*SENTENCES, EOS, f"over {PAD} {EOS}"):
+            assert min(encoding.encode(text)) > 2
+            assert encoding.decode(encoding.encode(text)) == text
         low, euro = encoding.encode("low"), encoding.encode("€")
         assert encoding.decode([1, *low, 0, *low, 2, *low, 2]) == "lowlow"
         assert encoding.decode([*euro, *euro[:1]]) == "€�"
@@ -213,8 +188,6 @@ def test_an_encoding_is_kept_in_a_file(encodings, tmp_path):
     path.write_text("{}")
     with pytest.raises(ValueError, match=r"tokenizer\.json: expected a tokenizer.json, got ."):
         Subwords.load(path)
-    with pytest.raises(ValueError, match=r"expected <pad>, <bos>, <eos> as ids 0, 1, 2, got \['<bos>'"):
-        Subwords(Tokenizer(models.BPE(vocab={BOS: 0, "a": 1}, merges=[])))
 
 
 # ---- Lengths and batches
@@ -298,33 +271,18 @@ def test_batches_are_alike_in_tokens_and_nearly_free_of_padding():
     assert alike > 0.9
 
 
-def cut_one_by_one(batches: TokenBatches, epoch: int) -> list[list[int]]:
-    """What `TokenBatches` promises, pair by pair: sort a pool, begin the next batch where a middle says so."""
-    sizes = [(len(source), len(target) + 1) for source, target in batches.pairs]
-    total, count = sum(map(sum, sizes)), batches.steps_per_epoch
-    generator = torch.Generator().manual_seed(1_000_003 * batches.seed + epoch)
-    order = []
-    for number, pool in enumerate(torch.randperm(len(sizes), generator=generator).tensor_split(4)):
-        order += sorted(pool.tolist(), key=lambda n: (max(sizes[n]), sum(sizes[n])), reverse=number % 2 == 1)
-    found, before, last = [[] for _ in range(count)], 0, -1
-    for place, number in enumerate(order):
-        middle = int((before + sum(sizes[number]) / 2) * count / total)
-        last = min(max(middle, count - len(order) + place), last + 1)
-        found[last].append(number)
-        before += sum(sizes[number])
-    return [found[number] for number in torch.randperm(count, generator=generator).tolist()]
-
-
 @pytest.mark.parametrize("longest", [2, 7, 61])
 @pytest.mark.parametrize("tokens", [3, 11, 419, 10**6])
-def test_token_batches_are_those_of_a_loop_over_all_pairs_and_never_empty(longest, tokens):
+def test_no_batch_is_empty_nor_far_from_its_tokens(longest, tokens):
     draw = random.Random(tokens)
     some = [([100 + n] * draw.randint(1, longest), [6] * draw.randint(1, longest)) for n in range(211)]
+    sizes = [len(source) + len(target) + 1 for source, target in some]
     batches = TokenBatches(some, tokens, seed=2)
-    for epoch in (0, 5):
-        found = [firsts(batch) for batch in epoch_of(batches, epoch)]
-        assert all(found)
-        assert found == cut_one_by_one(batches, epoch)
+    found = [firsts(batch) for batch in epoch_of(batches, 5)]
+    assert sorted(n for batch in found for n in batch) == [*range(211)]
+    mean = sum(sizes) / len(found)
+    assert mean >= min(max(sizes), tokens)
+    assert all(0 < sum(sizes[n] for n in batch) <= mean + max(sizes) for batch in found)
 
 
 def test_rows_are_filled_first_fit_longest_first():

@@ -242,26 +242,17 @@ def test_every_process_has_its_own_gpu(two, monkeypatch):
         pass
 
 
-class Copy(torch.nn.Module):
-    """Stands for DistributedDataParallel; notes of each part whether its gradients cross between processes."""
-
-    def __init__(self, module: torch.nn.Module):
-        super().__init__()
-        self.module, self.crossed = module, []
-
-    def forward(self, batch):
-        self.crossed.append((len(batch.src), self.require_backward_grad_sync))
-        return self.module(batch)
-
-
 def test_of_two_copies_the_second(two, monkeypatch, tmp_path, capsys):
     """Sends its gradients once a step, has dropout of its own, and writes and shows nothing."""
-    monkeypatch.setattr(distributed, "DistributedDataParallel", Copy)
+    monkeypatch.setattr(distributed, "DistributedDataParallel", lambda module: module)
     model = Transformer(TransformerConfig(11, 13, 6, 3, 5, 1, 1, max_length=17))
-    batches = Batches([([3 + n], [5 + n]) for n in range(7)], 7, seed=0)
+    batches, crossed = Batches([([3 + n], [5 + n]) for n in range(7)], 7, seed=0), []
     trainer = Trainer(model, batches, TrainingConfig(batch_size=7, accumulate=3, steps=2), tmp_path)
+    trainer.loss.register_forward_pre_hook(
+        lambda loss, given: crossed.append((len(given[0].src), loss.require_backward_grad_sync))
+    )
     assert trainer.run()
-    assert trainer.parallel.crossed == [(1, False), (1, False), (1, True)] * 2  # three of the seven rows
+    assert crossed == [(1, False), (1, False), (1, True)] * 2  # three of the seven rows
     assert capsys.readouterr() == ("", "")
     assert list(tmp_path.iterdir()) == []
     seeds = set()

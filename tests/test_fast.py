@@ -17,16 +17,15 @@ from transformer_lessons import decoding
 from transformer_lessons.attention import MultiHeadAttention, scaled_dot_product_attention
 from transformer_lessons.data.batches import Batch, make_batch
 from transformer_lessons.data.packing import make_packed_batch
-from transformer_lessons.fast import accelerate, dropout, losses, plain
+from transformer_lessons.fast import accelerate, losses, plain
 from transformer_lessons.fast.decoding import beam, greedy
 from transformer_lessons.fast.decoding_steps import Steps, going_on
-from transformer_lessons.fast.dropout import STEPS, Dropout
+from transformer_lessons.fast.dropout import Dropout
 from transformer_lessons.fast.kernels import FusedMultiHeadAttention, fused_attention
 from transformer_lessons.fast.losses import batch_loss, projected_loss
 from transformer_lessons.fast.recompute import recompute
 from transformer_lessons.losses import label_smoothed_loss
 from transformer_lessons.model import Transformer
-from transformer_lessons.trainer.distributed import own_parts
 
 CHOICES = [{}, {"norm_first": True, "position": "learned", "activation": "gelu"}]
 CHANGES = pytest.mark.parametrize("changes", CHOICES, ids=["post-norm", "pre-norm"])
@@ -154,16 +153,6 @@ def test_the_four_numbers_of_a_draw_are_independent(p):
     assert (dropped[1:, 0] * dropped[:-1, 3]).mean().item() == pytest.approx(p * p, abs=tolerance)
 
 
-@pytest.mark.usefixtures("no_shape_checks")
-@pytest.mark.parametrize("p", [0.1, 0.5, 1 - 2**-16])
-def test_of_all_numbers_just_the_share_is_dropped(p, monkeypatch):
-    every = torch.arange(-(2**15), 2**15, dtype=torch.int16)
-    monkeypatch.setattr(dropout, "_uniform_16_bits", lambda shape: every)
-    y = Dropout(p)(torch.ones(STEPS, dtype=torch.float64))
-    assert (y == 0).sum() == round(p * STEPS)
-    assert y.mean().item() == pytest.approx(1, rel=1e-12)
-
-
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_what_is_left_and_its_gradient_are_scaled_as_by_torch(dtype):
     x = torch.randn(7, 101, dtype=dtype, requires_grad=True)
@@ -287,13 +276,6 @@ def test_in_bfloat16_parts_are_summed_in_float32(monkeypatch):
         assert (ours.grad - theirs.grad).norm() <= 2**-7 * theirs.grad.norm()
 
 
-def test_nothing_to_project():
-    hidden, weight, targets = vectors(0)
-    loss, right = projected_loss(hidden.requires_grad_(), weight, targets, pad_id=0)
-    loss.backward()
-    assert (loss.item(), right.item()) == (0.0, 0)
-
-
 # --- Packing
 
 
@@ -307,13 +289,6 @@ def test_packed_rows_are_rows_of_their_own(changes, change):
     assert_close(one[0], other[0])
     assert one[1:] == other[1:]
     assert_same(gradients(model, one[0]), gradients(model, other[0]))
-
-
-def test_parts_of_a_batch_are_the_whole():
-    model, batch = new_model(), make_packed_batch(some_pairs(), LENGTH)
-    parts = own_parts(batch, 2)
-    assert [(type(part), len(part.src)) for part in parts] == [(type(batch), 2), (type(batch), 1)]
-    assert_close(sum(batch_loss(model, part, 0.1)[0] for part in parts), batch_loss(model, batch, 0.1)[0])
 
 
 # --- Recomputing

@@ -9,7 +9,7 @@ from transformer_lessons.feed_forward import FeedForward
 from transformer_lessons.norms import LayerNorm
 from transformer_lessons.oracles import Case, cases, is_within
 from transformer_lessons.oracles.measure import Deviation, compare, distance, perturb
-from transformer_lessons.oracles.names import halves, renamed
+from transformer_lessons.oracles.names import halves
 
 F64 = torch.float64
 
@@ -63,13 +63,6 @@ def test_equal_values_with_another_gradient_are_seen():
     assert compare(lambda x, y: 2 * x, lambda x, y: 2 * x + 0 * y, [x, y]) == Deviation(0.0, 0.0)
 
 
-def test_the_worst_of_several_results_counts():
-    x = torch.randn(5, dtype=F64)
-    found = compare(lambda x: (x, x + 0.25), lambda x: (x, x), [x])
-    assert found.value == pytest.approx(0.25 / max(1, x.abs().max().item()))
-    assert found.gradient == 0
-
-
 class Detached(LayerNorm):
     """Right values; the scale learns nothing through x."""
 
@@ -116,7 +109,7 @@ def test_a_mistake_that_initial_values_hide_is_seen():
 def test_a_forgotten_parameter_is_an_error():
     ours, theirs = FeedForward(3, 5), nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 3))
     with pytest.raises(RuntimeError, match="W_2"):
-        compare(ours, theirs, [torch.randn(2, 3)], (ours, theirs), lambda state: renamed(state, {"W_1": "0"}))
+        compare(ours, theirs, [torch.randn(2, 3)], (ours, theirs), {"W_1": "0"})
 
 
 def test_a_case_takes_the_worst_of_several_seeds_and_leaves_dtype_and_generator_alone():
@@ -134,13 +127,6 @@ def test_a_case_takes_the_worst_of_several_seeds_and_leaves_dtype_and_generator_
     assert torch.get_default_dtype() == torch.float32
     assert len(set(drawn)) == 5
     assert worst == Deviation(0.5 * max(drawn), None)
-
-
-def test_bounds():
-    assert is_within(Deviation(1e-10, None), F64)
-    assert not is_within(Deviation(0.0, 1.1e-10), F64)
-    assert not is_within(Deviation(torch.inf), torch.float32)
-    assert is_within(Deviation(1e-5, 1e-5), torch.float32)
 
 
 def test_halves_by_hand():

@@ -23,6 +23,7 @@ from transformer_lessons.trainer import Trainer, TrainingConfig
 from transformer_lessons.trainer import trainer as training
 from transformer_lessons.trainer.config import PRECISIONS, chosen_precision
 from transformer_lessons.trainer.trainer import stop_signal
+from transformer_lessons.training import train
 
 SIZES = {"d_model": 21, "num_heads": 3, "d_ff": 17, "num_encoder_layers": 1, "num_decoder_layers": 1}
 SMALL = TrainingConfig(steps=60, batch_size=5, training_pairs=101, warmup_steps=7, checkpoint_every=10)
@@ -53,47 +54,23 @@ def same_weights(one: Trainer, other: Trainer) -> bool:
 
 
 @pytest.mark.parametrize(("clip_norm", "decay"), [(1.0, 0.01), (None, 0.7)])
-def test_a_step_is_adamw_with_clipped_gradients_of_the_mean(clip_norm, decay):
+def test_steps_are_those_of_the_chapters_loop(clip_norm, decay):
+    """Which `test_training` compares with steps by hand."""
     ours = new_trainer(dtype=torch.float64, clip_norm=clip_norm, weight_decay=decay)
-    theirs = small_model().double()
-    optimizer = torch.optim.AdamW(theirs.parameters(), betas=(0.9, 0.98), eps=1e-9, weight_decay=decay)
-    for step in range(1, 4):
-        batch = small_batches()[step - 1]
-        real = batch.tgt_out != 0
-        log_p = theirs(batch.src, batch.tgt_in)[real].log_softmax(-1)
-        # The smoothed target written out: ε / (V − 1) everywhere but on padding, and 1 − ε more on the answer.
-        q = torch.full_like(log_p, 0.1 / (log_p.size(-1) - 1))
-        q[:, 0] = 0.0
-        q[range(len(q)), batch.tgt_out[real]] += 0.9
-        loss = -(q * log_p).sum(-1).mean()
-        optimizer.zero_grad()
-        loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(theirs.parameters(), clip_norm or math.inf)
-        optimizer.param_groups[0]["lr"] = SMALL.learning_rate(step)
-        optimizer.step()
-        record = ours.train_step()
-        assert record["step"] == step
-        assert record["learning_rate"] == SMALL.learning_rate(step)
-        assert math.isclose(record["loss"], loss.item(), rel_tol=1e-9)
-        assert math.isclose(record["gradient_norm"], norm.item(), rel_tol=1e-9)
-        accuracy = (log_p.argmax(-1) == batch.tgt_out[real]).double().mean().item()
-        assert math.isclose(record["accuracy"], accuracy, abs_tol=1e-12)
+    theirs, batch = small_model().double(), small_batches()[0]
+    is_right = (theirs(batch.src, batch.tgt_in).argmax(-1) == batch.tgt_out)[batch.tgt_out != 0]
+    how = {"weight_decay": decay, "clip_norm": clip_norm or math.inf}
+    batches = [small_batches()[step] for step in range(3)]
+    losses = train(theirs, batches, SMALL.learning_rate, 3, **how)
+    records = [ours.train_step() for _ in range(3)]
+    assert [record["loss"] for record in records] == pytest.approx(losses, rel=1e-9)
+    assert records[0]["accuracy"] == pytest.approx(is_right.double().mean().item())
+    assert records[0]["gradient_norm"] > 1  # or nothing would be clipped
+    assert [record["learning_rate"] for record in records] == [
+        SMALL.learning_rate(step) for step in (1, 2, 3)
+    ]
     for a, b in zip(ours.model.parameters(), theirs.parameters(), strict=True):
         assert_close(a, b, tolerance=1e-9)
-
-
-def test_an_update_is_the_formulas():
-    """The optimiser of the test above is torch's own; this is what it computes, with the paper's numbers."""
-    theta = torch.nn.Parameter(torch.randn(5, 7, dtype=torch.float64))
-    optimizer, by_hand, m, v = training.adamw([theta], 0.3), theta.detach().clone(), 0.0, 0.0
-    for step, rate in enumerate((0.2, 0.5, 0.1), start=1):
-        theta.grad = 1e-8 * torch.randn_like(theta)  # so small that ε = 1e-9 counts
-        optimizer.param_groups[0]["lr"] = rate
-        optimizer.step()
-        m, v = 0.9 * m + 0.1 * theta.grad, 0.98 * v + 0.02 * theta.grad**2
-        m_hat, v_hat = m / (1 - 0.9**step), v / (1 - 0.98**step)
-        by_hand -= rate * (m_hat / (v_hat.sqrt() + 1e-9) + 0.3 * by_hand)
-        assert_close(theta.detach(), by_hand, tolerance=1e-12)
 
 
 CHANGES_NOTHING = [
@@ -127,16 +104,6 @@ def test_plain_is_the_chapters_computation(monkeypatch):
     Trainer(model, small_batches(), replace(SMALL, plain=True)).train_step()
     assert not any(isinstance(part, FusedMultiHeadAttention) for part in model.modules())
     assert asked == [(*small_batches()[0].tgt_in.shape, model.config.target_vocab_size)]
-
-
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_recomputed_with_dropout_a_step_has_the_same_bits(precision):
-    """What was dropped is dropped again, or the gradients would be of another function."""
-    losses = []
-    for trainer in (new_trainer(dropout=0.3, recompute=each, precision=precision) for each in (False, True)):
-        torch.manual_seed(3)
-        losses.append([trainer.train_step()["loss"] for _ in range(4)])
-    assert losses[0] == losses[1]
 
 
 def test_a_model_that_was_evaluated_is_trained_with_dropout_again():
@@ -221,16 +188,6 @@ def test_resumed_it_goes_on_with_the_same_bits_and_the_same_dropout(tmp_path, ch
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.pt"]
 
 
-def test_before_the_first_step_there_are_no_moments(tmp_path):
-    """And none must be made up: they would count as a step."""
-    trainer, other = new_trainer(tmp_path), new_trainer(tmp_path)
-    trainer.save()
-    other.train_step()
-    other.restore()
-    assert not other.optimizer.state
-    assert [other.train_step()["loss"] for _ in range(3)] == [trainer.train_step()["loss"] for _ in range(3)]
-
-
 KILLED = """
 import sys
 from pathlib import Path
@@ -264,23 +221,6 @@ def test_killed_and_resumed_a_run_ends_with_the_same_bits(tmp_path, repetition):
     assert [record["step"] for record in read_metrics(here)] == [*range(1, 61)]
     for a, b in zip(read_metrics(here), expected.history, strict=True):
         assert {**a, "tokens_per_second": 0} == {**b, "tokens_per_second": 0}
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_a_run_finishes_its_step_and_saves(tmp_path, monkeypatch, number):
-    trainer = new_trainer(tmp_path)
-    step = trainer._backward
-
-    def interrupted(*given):
-        if trainer.step == 12:
-            signal.raise_signal(number)
-        return step(*given)
-
-    monkeypatch.setattr(trainer, "_backward", interrupted)
-    before = signal.getsignal(number)
-    assert not trainer.run(progress=False)
-    assert torch.load(tmp_path / "checkpoint.pt", weights_only=True)["step"] == trainer.step == 13
-    assert signal.getsignal(number) is before
 
 
 def test_a_second_interrupt_raises_and_outside_the_main_thread_nothing_stops():
@@ -352,11 +292,7 @@ def test_lower_precision_computes_the_same_gradients_roughly(precision, close):
     assert seen == [getattr(torch, precision)]
     assert math.isclose(record["loss"], expected["loss"], rel_tol=close)
     assert math.isclose(record["gradient_norm"], expected["gradient_norm"], rel_tol=close)
-    for (name, a), b in zip(lower.model.named_parameters(), exact.model.parameters(), strict=True):
-        assert a.dtype == torch.float32
-        # The keys' bias changes no weights: its gradient is what rounding leaves of zero.
-        assert name.endswith("W_k.bias") or (a.grad - b.grad).norm() <= 3 * close * b.grad.norm(), name
-    assert not torch.equal(lower.model.output.weight.grad, exact.model.output.weight.grad)
+    assert {parameter.dtype for parameter in lower.model.parameters()} == {torch.float32}
 
 
 def test_a_step_that_overflows_is_left_out_and_the_next_scaled_less_also_when_resumed(tmp_path):
@@ -391,50 +327,7 @@ def test_what_a_device_is_fast_at(monkeypatch, device, capability, dtype):
     assert chosen_precision("float32", torch.device(device)) == torch.float32
 
 
-COMPILED = """
-import functools, json, sys
-import torch
-from transformer_lessons.data import number_words
-from transformer_lessons.data.batches import TokenBatches
-from transformer_lessons.data.packing import PackedBatches
-from transformer_lessons.model import Transformer, TransformerConfig
-from transformer_lessons.trainer import Trainer, TrainingConfig
-
-torch.compile = functools.partial(torch.compile, backend=sys.argv[1])
-source, target = number_words.vocabularies()
-sizes = dict(d_model=15, num_heads=3, d_ff=17, num_encoder_layers=1, num_decoder_layers=1, dropout=0.0)
-pairs = number_words.pairs(number_words.training_numbers(307, 0))
-is_packed, losses = sys.argv[2] == "packed", []
-batches = PackedBatches(pairs, 211, 31, seed=0) if is_packed else TokenBatches(pairs, 211, seed=0)
-for is_compiled in (False, True):
-    torch.manual_seed(0)
-    model = Transformer(TransformerConfig(len(source), len(target), **sizes)).double()
-    config = TrainingConfig(steps=60, tokens=211, recompute=is_packed, compile=is_compiled)
-    trainer = Trainer(model, batches, config)
-    losses.append([trainer.train_step()["loss"] for _ in range(12)])
-graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
-print(json.dumps({"losses": losses, "graphs": graphs, "names": list(model.state_dict())[:1]}))
-"""
-
-
 IN_FULL = pytest.mark.full
-
-
-@pytest.mark.parametrize(
-    "backend", ["eager", *(pytest.param(name, marks=IN_FULL) for name in ("aot_eager", "inductor"))]
-)
-@pytest.mark.parametrize("rows", ["padded", pytest.param("packed", marks=IN_FULL)])
-def test_a_compiled_step_is_the_same_step(backend, rows):
-    """Batches of different shapes, in few graphs; packed ones are recomputed too."""
-    command = [sys.executable, "-c", COMPILED, backend, rows]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout.splitlines()[-1])
-    plain, compiled = result["losses"]
-    assert plain[-1] < plain[0]
-    assert compiled == pytest.approx(plain, rel=0, abs=1e-10)
-    assert 1 <= result["graphs"] <= 10
-    assert result["names"] == ["source_embedding.token.weight"]  # as without compilation
 
 
 # ---- What all of it is for

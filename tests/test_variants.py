@@ -70,14 +70,6 @@ def test_hidden_keys_are_never_the_best_and_none_is_nothing():
     assert weights.tolist() == [[1, 0, 0], [0, 0, 0]]
 
 
-def test_only_the_values_learn():
-    inputs = leaves(*qkv())
-    output, weights = hard_attention(*inputs)
-    output.sum().backward()
-    assert inputs[0].grad is inputs[1].grad is None
-    assert_close(inputs[2].grad, weights.sum(-2)[..., None].expand(-1, 13))
-
-
 # --- tiled_attention
 
 

@@ -277,9 +277,7 @@ def test_what_the_package_reads_the_page_reads(browser, text):
         "12,34",
         "a hundred",
         "twelve hundred",
-        "and one",
         "one million",
-        "one and",
         "1e3",
     ],
 )

@@ -24,7 +24,7 @@ class Batch(NamedTuple):
 
     def to(self, device: torch.device | str, *, non_blocking: bool = False) -> "Batch":
         """The same batch on another device."""
-        return Batch(*(ids.to(device, non_blocking=non_blocking) for ids in self))
+        return type(self)(*(ids.to(device, non_blocking=non_blocking) for ids in self))
 
 
 def make_batch(pairs: Sequence[Pair]) -> Batch:
@@ -78,8 +78,9 @@ class TokenBatches(Batches):
     """Endless batches of like lengths: hardly any padding is computed. No pair is left out.
 
     Each has about `tokens` real tokens of both sides together, with the target's end mark: an average, which
-    a batch may miss by one pair. In every epoch the pairs fall at random into a few pools, each is sorted by
-    length, and all are cut at equal sums of tokens; the batches then come in random order.
+    a batch may miss by one pair, and which is at least the longest pair's. In every epoch the pairs fall at
+    random into a few pools, each is sorted by length, and all are cut at equal sums of tokens; the batches then
+    come in random order.
 
     A pitfall: sorted batches are not random ones: all short sentences come together. It is the number of tokens
     that the loss is divided by, so batches must be alike in tokens, not in pairs.
@@ -90,9 +91,11 @@ class TokenBatches(Batches):
     def __init__(self, pairs: Sequence[Pair], tokens: int, *, seed: int):
         super().__init__(pairs, 1, seed=seed)
         sizes = (pairs if isinstance(pairs, EncodedPairs) else EncodedPairs.of(pairs)).sizes
-        self.tokens, self._lengths = tokens, sizes + np.array([0, 1])  # with the target's mark
-        self._total = int(self._lengths.sum())
-        self.steps_per_epoch = min(max(1, round(self._total / tokens)), len(pairs))
+        self._lengths = sizes + np.array([0, 1])  # with the target's mark
+        each = self._lengths.sum(1)
+        self._total = int(each.sum())
+        # No batch is empty as long as a batch has room for the longest pair.
+        self.steps_per_epoch = max(1, min(round(self._total / tokens), self._total // int(each.max())))
 
     def _order(self, generator: torch.Generator) -> np.ndarray:
         """All pairs, so that neighbours are of like lengths: up in one pool and down in the next."""
@@ -101,21 +104,13 @@ class TokenBatches(Batches):
 
     def _cut(self, generator: torch.Generator) -> list[np.ndarray]:
         order = self._order(generator)
-        count, places = self.steps_per_epoch, np.arange(len(order))
-        tokens = self._lengths.sum(1)[order]
-        before = tokens.cumsum() - tokens
-        # A pair belongs to the batch in which its middle lies, but every batch gets one pair at least: none is
-        # left out, and as many pairs remain as there are batches to come. So one goes into the batch of the one
-        # before it or into the next, n_i = min(m_i, n_(i−1) + 1): the least m_j + (i − j) of all j up to i.
-        middle = ((before + tokens / 2) * count / self._total).astype(np.int64)
-        wanted = np.maximum(middle, count - len(order) + places) - places
-        batch = np.minimum(np.minimum.accumulate(wanted), 0) + places
-        batches = np.split(order, np.searchsorted(batch, np.arange(1, count)))
+        count, tokens = self.steps_per_epoch, self._lengths.sum(1)[order]
+        middles = tokens.cumsum() - tokens / 2  # a pair belongs to the batch in which its middle lies
+        batches = np.split(order, np.searchsorted(middles, self._total / count * np.arange(1, count)))
         return [batches[number] for number in torch.randperm(count, generator=generator).tolist()]
 
     def _sorted(self, pool: np.ndarray, descending: bool) -> np.ndarray:
         """By the longer side first, as a batch is as wide as its longest sentence; equals in random order."""
         lengths = self._lengths[pool]
-        # One number for both: a sum has fewer than twice as many tokens as the longest side of all.
-        key = lengths.max(1) * (2 * self._lengths.max() + 1) + lengths.sum(1)
-        return pool[np.argsort(-key if descending else key, kind="stable")]
+        keys = np.stack([lengths.sum(1), lengths.max(1)])  # the last one counts first
+        return pool[np.lexsort(-keys if descending else keys)]

@@ -54,9 +54,7 @@ class _PairCounts:
         counted = Counter(word for text in texts for word in split_words(text))
         self.words, self.frequencies = [_byte_ids(word) for word in counted], list(counted.values())
         self.counts: Counter[IdPair] = Counter()
-        self.places: defaultdict[IdPair, set[int]] = defaultdict(
-            set
-        )  # of words that have, or once had, the pair
+        self.places = defaultdict(set)  # of words that have, or once had, the pair
         for place in range(len(self.words)):
             self._count(place, self.frequencies[place])
 

@@ -7,6 +7,7 @@ of what. It needs ``pip install "transformer-lessons[text]"``.
 import gzip
 import hashlib
 import math
+import os
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,6 +23,7 @@ from transformer_lessons.data.libraries import library
 from transformer_lessons.data.subwords import Subwords
 
 TextPair = tuple[str, str]
+VARIABLE = "TRANSFORMER_LESSONS_DATA"  # names a folder with files that are not to be fetched
 CHUNK = 10_000  # pairs that are encoded at a time, on all cores
 
 
@@ -136,6 +138,15 @@ class Corpus:
             if not path.exists():
                 make(path)
         return path
+
+
+def named(*names: str) -> Path:
+    """The first of these files that is in the folder that the user has named; FileNotFoundError for none."""
+    folder = Path(os.environ[VARIABLE]).expanduser()
+    for path in (folder / name for name in names):
+        if path.is_file():
+            return path
+    raise FileNotFoundError(f"{VARIABLE}: expected a folder with {names[0]}, got {folder}")
 
 
 def cache() -> Path:

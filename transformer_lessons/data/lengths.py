@@ -4,8 +4,6 @@ from collections.abc import Sequence
 
 from transformer_lessons.data.vocabulary import Vocabulary
 
-SHOWN = 3
-
 
 def limit_lengths(
     sentences: Sequence[Sequence[int]], max_length: int, *, too_long: str = "refuse"
@@ -21,8 +19,8 @@ def limit_lengths(
         raise ValueError(f"too_long: expected 'refuse' or 'truncate', got {too_long!r}")
     numbers = [number for number, sentence in enumerate(sentences) if len(sentence) > max_length]
     if numbers and too_long == "refuse":
-        which = ", ".join(f"number {number} with {len(sentences[number])}" for number in numbers[:SHOWN])
-        got = f"{len(numbers)} longer: {which}{', …' if len(numbers) > SHOWN else ''}"
+        which = ", ".join(f"number {number} with {len(sentences[number])}" for number in numbers[:3])
+        got = f"{len(numbers)} longer: {which}{', …' if len(numbers) > 3 else ''}"
         raise ValueError(f"sentences: expected at most {max_length} tokens each, got {got}")
     return [_cut(sentence, max_length) for sentence in sentences], numbers
 

@@ -10,7 +10,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from transformer_lessons.data.corpus import TextPair, aligned, cache
+from transformer_lessons.data.corpus import VARIABLE, TextPair, aligned, cache, named
 from transformer_lessons.data.libraries import library
 
 # The authors' repository, and a network that serves files of public repositories, where that one is out of reach.
@@ -18,7 +18,6 @@ HOMES = (
     "https://github.com/multi30k/dataset/raw/master/data/task1/raw/",
     "https://cdn.jsdelivr.net/gh/multi30k/dataset@master/data/task1/raw/",
 )
-VARIABLE = "TRANSFORMER_LESSONS_DATA"
 SPLITS = {"train": "train", "validation": "val", "test": "test_2016_flickr"}
 SHA256 = {
     "train.en.gz": "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f",
@@ -45,12 +44,9 @@ def files(split: str) -> tuple[Path, Path]:
 
 def _find(name: str) -> Path:
     """In the folder that was named, which is only read, or in the cache."""
-    if not (named := os.environ.get(VARIABLE)):
+    if not os.environ.get(VARIABLE):
         return _fetched(name)
-    folder = Path(named).expanduser()
-    path = next((one for one in (folder / "multi30k" / name, folder / name) if one.is_file()), None)
-    if path is None:
-        raise FileNotFoundError(f"{VARIABLE}: expected a folder with {name}, got {named}")
+    path = named(name, f"multi30k/{name}")
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     if digest != SHA256[name]:
         raise ValueError(f"{path}: expected SHA-256 {SHA256[name]}, got {digest}")

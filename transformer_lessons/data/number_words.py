@@ -21,6 +21,8 @@ ENGLISH_SMALL = (
     "seventeen eighteen nineteen"
 ).split()
 ENGLISH_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+VALUES = {word: n for n, word in enumerate(ENGLISH_SMALL)}
+VALUES |= {word: n for n, word in zip(range(20, 100, 10), ENGLISH_TENS, strict=True)}
 ENGLISH_TOKENS = [*ENGLISH_SMALL, *ENGLISH_TENS, "hundred", "thousand", "and", ","]
 
 GERMAN_SMALL = (
@@ -110,29 +112,22 @@ def parse(text: str) -> int:
         n = int(text.replace("−", "-").replace(",", ""))
         _check(n)
         return n
-    words = re.sub(r"[,-]", " ", text).split()
+    words = [word for word in re.sub(r"[,-]", " ", text).split() if word != "and"]
+    thousands = part = 0
     for word in words or ["nothing"]:
         if word in ("minus", "negative", "million", "millions", "billion", "billions"):
             raise ValueError(f"number: expected 0 to {LIMIT - 1:,}, got {text!r}")
         if word not in ENGLISH_TOKENS:
             got = repr(word) if words else word
             raise ValueError(f"number: expected digits or English number words, got {got}")
-    said = " ".join(word for word in words if word != "and")
-    thousands, _, rest = said.rpartition(" thousand")
-    n = 1000 * _below_1000().get(thousands, 0) + _below_1000().get(rest.strip(), 0)
-    if _bare(english(n)) != said:
+        if word == "thousand":
+            thousands, part = part, 0
+        else:
+            part = 100 * part if word == "hundred" else part + VALUES[word]
+    n = 1000 * thousands + part
+    if n >= LIMIT or [word for word in english_tokens(english(n)) if word not in ("and", ",")] != words:
         raise ValueError(f"number: expected a number's words in their order, got {text!r}")
     return n
-
-
-def _bare(text: str) -> str:
-    """Number words with neither *and* nor punctuation."""
-    return " ".join(word for word in re.findall("[a-z]+", text) if word != "and")
-
-
-@cache
-def _below_1000() -> dict[str, int]:
-    return {_bare(english(n)): n for n in range(1000)}
 
 
 @cache

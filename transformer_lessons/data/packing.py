@@ -4,7 +4,8 @@ Krell et al. 2021, https://arxiv.org/abs/2107.02027. Attention stays within a se
 positions start anew with each: every pair gets the same loss as in a row of its own (`fast.packing`).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from transformer_lessons.data.batches import TokenBatches
+from transformer_lessons.data.batches import Batch, TokenBatches
 from transformer_lessons.data.encoded import Pair
 from transformer_lessons.data.vocabulary import Vocabulary, pad
 
@@ -33,9 +34,7 @@ class PackedBatch(NamedTuple):
     tgt_segments: Int[Tensor, "rows target"]
     tgt_positions: Int[Tensor, "rows target"]
 
-    def to(self, device: torch.device | str, *, non_blocking: bool = False) -> "PackedBatch":
-        """The same batch on another device."""
-        return PackedBatch(*(ids.to(device, non_blocking=non_blocking) for ids in self))
+    to = Batch.to
 
 
 def fill_rows(sizes: Sequence[tuple[int, int]], length: int) -> list[list[int]]:
@@ -64,23 +63,23 @@ def make_packed_batch(pairs: Sequence[Pair], length: int) -> PackedBatch:
     A pitfall: each target has a start mark and an end mark of its own; without them, the last token of a sentence
     would be asked for the first of the next.
     """
-    sources = [source for source, _ in pairs]
-    shown = [[Vocabulary.bos_id, *target] for _, target in pairs]
-    wanted = [[*target, Vocabulary.eos_id] for _, target in pairs]
-    rows = fill_rows(list(zip(map(len, sources), map(len, shown), strict=True)), length)
-    tokens = [_in_rows(rows, sentences, Vocabulary.pad_id) for sentences in (sources, shown, wanted)]
-    return PackedBatch(*tokens, *_segments(rows, sources), *_segments(rows, shown))
+    bos, eos = Vocabulary.bos_id, Vocabulary.eos_id
+    rows = fill_rows([(len(source), 1 + len(target)) for source, target in pairs], length)
 
+    def in_rows(content: Callable[[int, list[int], list[int]], Iterable[int]]) -> Tensor:
+        """What it makes of each pair's place in its row, source and target, one after another."""
+        each = ([content(place, *pairs[n]) for place, n in enumerate(row, start=1)] for row in rows)
+        return pad([[*chain(*row)] for row in each], Vocabulary.pad_id)
 
-def _in_rows(rows: list[list[int]], sentences: Sequence[Iterable[int]], filling: int) -> Tensor:
-    """The sentences of each row, one after another."""
-    return pad([[token for number in row for token in sentences[number]] for row in rows], filling)
-
-
-def _segments(rows: list[list[int]], sentences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-    """Of each token the number of its pair in the row, and its position in its sentence."""
-    segments = [[place for place, n in enumerate(row, start=1) for _ in sentences[n]] for row in rows]
-    return pad(segments, 0), _in_rows(rows, [range(len(sentence)) for sentence in sentences], 0)
+    return PackedBatch(
+        src=in_rows(lambda place, source, target: source),
+        tgt_in=in_rows(lambda place, source, target: [bos, *target]),
+        tgt_out=in_rows(lambda place, source, target: [*target, eos]),
+        src_segments=in_rows(lambda place, source, target: [place] * len(source)),
+        src_positions=in_rows(lambda place, source, target: range(len(source))),
+        tgt_segments=in_rows(lambda place, source, target: [place] * (1 + len(target))),
+        tgt_positions=in_rows(lambda place, source, target: range(1 + len(target))),
+    )
 
 
 class PackedBatches(TokenBatches):

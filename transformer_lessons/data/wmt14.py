@@ -9,15 +9,13 @@ without ``.gz``). It needs ``pip install "transformer-lessons[wmt14]"``.
 """
 
 import os
-from collections.abc import Iterable
 from pathlib import Path
 
 from tqdm import tqdm
 
-from transformer_lessons.data.corpus import cache
+from transformer_lessons.data.corpus import VARIABLE, cache, named
 from transformer_lessons.data.files import replacing
 from transformer_lessons.data.libraries import library
-from transformer_lessons.data.multi30k import VARIABLE
 
 HOME, CONFIG = "wmt/wmt14", "de-en"
 REVISION = "b199e406369ec1b7634206d3ded5ba45de2fe696"
@@ -31,8 +29,8 @@ def files(split: str) -> tuple[Path, Path]:
     named lacks a file.
     """
     if os.environ.get(VARIABLE):
-        folder = Path(os.environ[VARIABLE]).expanduser() / "wmt14"
-        return _named(folder, f"{split}.en"), _named(folder, f"{split}.de")
+        english, german = (f"wmt14/{split}.{language}" for language in ("en", "de"))
+        return named(f"{english}.gz", english), named(f"{german}.gz", german)
     folder = cache() / "wmt14" / REVISION
     folder.mkdir(parents=True, exist_ok=True)
     paths = folder / f"{split}.en", folder / f"{split}.de"
@@ -42,29 +40,20 @@ def files(split: str) -> tuple[Path, Path]:
     return paths
 
 
-def _named(folder: Path, name: str) -> Path:
-    for path in (folder / f"{name}.gz", folder / name):
-        if path.is_file():
-            return path
-    raise FileNotFoundError(f"{VARIABLE}: expected a folder with wmt14/{name}.gz, got {folder.parent}")
-
-
 def _stream(split: str, english: Path, german: Path) -> None:
     datasets = library("datasets", extra="wmt14")
     try:
         rows = datasets.load_dataset(HOME, CONFIG, split=split, revision=REVISION, streaming=True)
-        with replacing(english) as sources, replacing(german) as targets:
-            _write(
-                tqdm(rows, f"WMT14, {split}", PAIRS[split], unit="pair", unit_scale=True), sources, targets
-            )
+        with (
+            replacing(english) as sources,
+            replacing(german) as targets,
+            sources.open("w", encoding="utf-8") as source,
+            targets.open("w", encoding="utf-8") as target,
+        ):
+            for row in tqdm(rows, f"WMT14, {split}", PAIRS[split], unit="pair", unit_scale=True):
+                for file, language in ((source, "en"), (target, "de")):
+                    file.write(row["translation"][language].replace("\n", " ") + "\n")
     except Exception as error:  # whatever the many layers below have for a network that is not there
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         way_out = f"Where there is no network, {VARIABLE} names a folder with the folder wmt14."
         raise OSError(f"{HOME}: expected to stream it, got {reason} {way_out}") from error
-
-
-def _write(rows: Iterable[dict], english: Path, german: Path) -> None:
-    with english.open("w", encoding="utf-8") as source, german.open("w", encoding="utf-8") as target:
-        for row in rows:
-            for file, language in ((source, "en"), (target, "de")):
-                file.write(row["translation"][language].replace("\n", " ") + "\n")

@@ -23,13 +23,8 @@ class Dropout(nn.Dropout):
         is_ours = x.device.type == "cpu" and not torch.compiler.is_compiling()
         if not (self.training and is_ours and 0 < dropped < STEPS):
             return super().forward(x)
+        wide = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
+        drawn = wide.view(torch.int16)[: x.numel()].view(x.shape)  # from −2¹⁵ to 2¹⁵ − 1
         # As numbers of a byte: truth values multiply at a third of the speed.
-        keep = (_uniform_16_bits(x.shape) >= dropped - STEPS // 2).view(torch.int8)
+        keep = (drawn >= dropped - STEPS // 2).view(torch.int8)
         return x * keep * (STEPS / (STEPS - dropped))
-
-
-def _uniform_16_bits(shape: torch.Size) -> Tensor:
-    """Integers from −2¹⁵ to 2¹⁵ − 1."""
-    count = shape.numel()
-    wide = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
-    return wide.view(torch.int16)[:count].view(shape)

@@ -10,8 +10,8 @@ from transformer_lessons.model import Transformer
 def recompute(model: Transformer) -> Transformer:
     """The model itself, whose layers keep only their input: activation checkpointing.
 
-    Chen et al. 2016, https://arxiv.org/abs/1604.06174.
-    Buys one vector a token and layer where there were a dozen; costs about a third more work; changes no result.
+    Buys one vector a token and layer where there were a dozen; costs about a third more work; changes no result
+    (Chen et al. 2016, https://arxiv.org/abs/1604.06174).
     """
     for layer in [*model.encoder_layers, *model.decoder_layers]:
         if not isinstance(layer.forward, partial):  # done already

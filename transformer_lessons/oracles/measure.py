@@ -1,10 +1,13 @@
 """How far two implementations are apart: the same weights, the same inputs, the same values and gradients?"""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+
+from transformer_lessons.oracles.names import renamed
 
 BOUNDS = {torch.float64: 1e-10, torch.float32: 1e-5}
 
@@ -47,7 +50,7 @@ def compare(
     theirs: Callable,
     inputs: Sequence[Tensor] = (),
     modules: tuple[nn.Module, nn.Module] | None = None,
-    translate: Callable[[dict], dict] = dict,
+    translate: Callable[[dict], dict] | dict[str, str] = dict,
 ) -> Deviation:
     """Values and, for random cotangents, the gradients of every input and of the modules' parameters.
 
@@ -56,9 +59,11 @@ def compare(
     Args:
         ours, theirs: functions of the inputs, each with a tensor or several.
         modules: what they compute with, ours and theirs; ours is perturbed, and theirs gets its weights.
-        translate: takes our state dict to theirs. It only renames, concatenates and permutes, so it takes
-            gradients along too. A parameter that it forgets is an error: loading is strict.
+        translate: takes our state dict to theirs, or their names by ours. It only renames, concatenates and
+            permutes, so it takes gradients along too. What it forgets is an error: loading is strict.
     """
+    if isinstance(translate, dict):
+        translate = partial(renamed, names=translate)
     if modules is not None:
         mine, other = modules
         other.to(next(mine.parameters()).dtype).load_state_dict(translate(perturb(mine).state_dict()))

@@ -16,13 +16,12 @@ TORCH = {
     "feed_forward.W_1": "linear1",
     "feed_forward.W_2": "linear2",
 }
+PROJECTIONS = {"W_q": "q_proj", "W_k": "k_proj", "W_v": "v_proj"}
 # A pitfall: what BART and Marian call the final norm of a layer is the feed-forward network's.
 BART = {
+    **PROJECTIONS,
     "self_attention": "self_attn",
     "cross_attention": "encoder_attn",
-    "W_q": "q_proj",
-    "W_k": "k_proj",
-    "W_v": "v_proj",
     "W_o": "out_proj",
     "add_norm_self.norm": "self_attn_layer_norm",
     "add_norm_cross.norm": "encoder_attn_layer_norm",
@@ -39,10 +38,8 @@ MARIAN = {
     "output": "lm_head",
 }
 LLAMA = {
+    **PROJECTIONS,
     "self_attention": "self_attn",
-    "W_q": "q_proj",
-    "W_k": "k_proj",
-    "W_v": "v_proj",
     "W_o": "o_proj",
     "add_norm_self.norm": "input_layernorm",
     "add_norm_feed_forward.norm": "post_attention_layernorm",

@@ -67,11 +67,6 @@ def output_of(attend: Callable) -> Callable:
     return lambda *given, **options: attend(*given, **options)[0]
 
 
-def alike(ours: nn.Module, theirs: nn.Module, x: Tensor, new_names: dict | None = None) -> tuple:
-    """Two modules that are called alike; their weights' names are ours, or these."""
-    return ours, theirs, [x], (ours, theirs), partial(names.renamed, names=new_names or {})
-
-
 # --- Attention
 
 
@@ -158,8 +153,8 @@ def grouped() -> tuple:
 def learned_encoding() -> tuple:
     """Rows of nn.Embedding, added."""
     ours, theirs = LearnedEncoding(D_MODEL, 13), nn.Embedding(13, D_MODEL)
-    rest = (ours, theirs), lambda state: {"weight": state["table"]}
-    return (lambda x: ours(x, 2)), (lambda x: x + theirs(torch.arange(2, 2 + KEYS))), [vectors()], *rest
+    rest = [vectors()], (ours, theirs), {"table": "weight"}
+    return (lambda x: ours(x, 2)), (lambda x: x + theirs(torch.arange(2, 2 + KEYS))), *rest
 
 
 def token_embedding() -> tuple:
@@ -170,7 +165,8 @@ def token_embedding() -> tuple:
 
 def norm(ours: type, theirs: type) -> tuple:
     """A norm over features, with an ε so large that its place shows."""
-    return alike(ours(D_MODEL, 0.5), theirs(D_MODEL, 0.5), 3 * vectors() + 2)
+    modules = ours(D_MODEL, 0.5), theirs(D_MODEL, 0.5)
+    return *modules, [3 * vectors() + 2], modules
 
 
 def batch_norm(training: bool) -> tuple:
@@ -191,7 +187,7 @@ def feed_forward(activation: str) -> tuple:
     middle = {"relu": nn.ReLU(), "gelu": nn.GELU()}[activation]
     theirs = nn.Sequential(nn.Linear(D_MODEL, D_FF), middle, nn.Linear(D_FF, D_MODEL))
     ours = FeedForward(D_MODEL, D_FF, activation=activation)
-    return alike(ours, theirs, vectors(), {"W_1": "0", "W_2": "2"})
+    return ours, theirs, [vectors()], (ours, theirs), {"W_1": "0", "W_2": "2"}
 
 
 def gated() -> tuple:
@@ -200,8 +196,8 @@ def gated() -> tuple:
     from transformers.models.llama.modeling_llama import LlamaMLP
 
     theirs = LlamaMLP(LlamaConfig(hidden_size=14, intermediate_size=D_FF, num_attention_heads=7))
-    new_names = {"W_1": "gate_proj", "W_3": "up_proj", "W_2": "down_proj"}
-    return alike(variants.SwiGLU(14, D_FF), theirs, vectors(width=14), new_names)
+    ours, new_names = variants.SwiGLU(14, D_FF), {"W_1": "gate_proj", "W_3": "up_proj", "W_2": "down_proj"}
+    return ours, theirs, [vectors(width=14)], (ours, theirs), new_names
 
 
 def loss(smoothing: float) -> tuple:
@@ -215,27 +211,19 @@ def loss(smoothing: float) -> tuple:
 
 
 def paper_schedule() -> tuple:
-    """The learning rate of 60 steps; the library's begins with a rate of 0, the paper with step 1."""
+    """The learning rate of 60 steps."""
     from transformers import get_inverse_sqrt_schedule
 
-    def theirs() -> Tensor:
-        optimizer = torch.optim.Adam([nn.Parameter(torch.ones(1))], lr=(512 * 11) ** -0.5)
-        schedule = get_inverse_sqrt_schedule(optimizer, num_warmup_steps=11, timescale=11)
-        rates = []
-        for _ in range(60):
-            optimizer.step()
-            schedule.step()
-            rates.append(optimizer.param_groups[0]["lr"])
-        return 1000 * torch.tensor(rates)
-
+    optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=1.0)
+    (factor,) = get_inverse_sqrt_schedule(optimizer, num_warmup_steps=11, timescale=11).lr_lambdas
     ours = lambda: 1000 * torch.tensor([warmup_inverse_sqrt(step, 512, 11) for step in range(1, 61)])
-    return ours, theirs
+    return ours, lambda: 1000 * (512 * 11) ** -0.5 * torch.tensor([factor(step) for step in range(1, 61)])
 
 
 # --- Layers
 
 
-def layer(theirs: nn.Module, call: Callable, translate: Callable, decoder: bool, **options) -> tuple:
+def layer(theirs: nn.Module, call: Callable, translate: Callable | dict, decoder: bool, **options) -> tuple:
     """An encoder layer with padding in its batch; or a decoder layer, causal, with padding in its source."""
     config = TransformerConfig(17, VOCAB, **SIZES, **options)
     if not decoder:
@@ -265,7 +253,7 @@ def bart_layer(decoder: bool, activation: str) -> tuple:
     theirs = BartDecoderLayer(config, layer_idx=0) if decoder else BartEncoderLayer(config)
     source, earlier = as_numbers(SOURCE), as_numbers(EARLIER)
     call = (lambda x, memory: theirs(x, earlier, memory, source)) if decoder else lambda x: theirs(x, source)
-    return layer(theirs, call, partial(names.renamed, names=names.BART), decoder, activation=activation)
+    return layer(theirs, call, names.BART, decoder, activation=activation)
 
 
 def llama_layer() -> tuple:

@@ -110,7 +110,7 @@ def add_train_arguments(command: Parser) -> None:
     own.add_argument("--validation", nargs=2, metavar=two, help="two more, to judge the run by at its end")
     own.add_argument("--test", nargs=2, metavar=two, help="two for `evaluate` (some pairs that are held out)")
     own.add_argument("--vocab-size", type=int, metavar="N", help="most tokens, for both languages (6,000)")
-    packaged = f"a run's config.json, to train like it, or one of {', '.join(configs.names())}"
+    packaged = f"a run's config.json, to train like it, or one of {', '.join(sorted(configs.PACKAGED))}"
     command.add_argument("--config", type=configs.find, metavar="FILE", help=packaged)
     command.add_argument("--output", type=Path, metavar="DIR", help="(runs/TASK)")
     command.add_argument("--seed", type=int, metavar="N", help="of initialisation and data (0)")

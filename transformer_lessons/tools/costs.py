@@ -23,8 +23,6 @@ from transformer_lessons.fast.recompute import recompute as recompute_layers
 from transformer_lessons.masks import padding_mask
 from transformer_lessons.model import Transformer
 
-WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2}  # bytes of a number in matrix products
-
 
 @dataclass(frozen=True)
 class BatchShape:
@@ -116,7 +114,7 @@ def training_operations(config: TransformerConfig, shape: BatchShape, *, recompu
 def cache_bytes(config: TransformerConfig, shape: BatchShape, precision: str = "float32") -> int:
     """The keys and values that decoding keeps (17.4): ``2 · N · sentences · (target + source) · d`` numbers."""
     positions = shape.sentences * (shape.target + shape.source)
-    return 2 * config.num_decoder_layers * positions * config.d_model * WIDTHS[precision]
+    return 2 * config.num_decoder_layers * positions * config.d_model * getattr(torch, precision).itemsize
 
 
 class Held(TorchDispatchMode):
@@ -243,5 +241,5 @@ def decoding_seconds(
     matrices = layers * (6 * d * d + 2 * d * config.d_ff) + d * config.target_vocab_size
     scores = layers * 4 * d * (shape.target + shape.source)
     operations = shape.sentences * (2 * matrices + scores)
-    moved = matrices * WIDTHS[card.precision] + cache_bytes(config, shape, card.precision)
+    moved = matrices * getattr(torch, card.precision).itemsize + cache_bytes(config, shape, card.precision)
     return max(operations / (card.rate * utilisation), moved / card.bandwidth)

@@ -13,7 +13,6 @@ Everything is written by `files.replacing`: a reader never sees half a file, and
 
 from collections.abc import Iterable
 from dataclasses import asdict
-from importlib.resources import as_file, files
 from pathlib import Path
 
 import torch
@@ -29,7 +28,7 @@ from transformer_lessons.data.vocabulary import Vocabulary
 from transformer_lessons.model import Transformer
 from transformer_lessons.trainer import distributed
 
-PRETRAINED = "number_words"
+PRETRAINED = Path(__file__).parents[1] / "pretrained/number_words"
 TOKENISER = "tokenizer.json"
 CHECKPOINT = "checkpoint.pt"
 Tokeniser = Vocabulary | Subwords
@@ -75,30 +74,18 @@ def load_model(directory: Path | None = None) -> tuple[Transformer, Tokeniser, T
 
     Without a directory, it is the model that comes with the package. ValueError for a folder without a model.
     """
-    if directory is None:
-        with as_file(files("transformer_lessons") / "pretrained" / PRETRAINED) as packaged:
-            return load_model(packaged)
-    directory = Path(directory)
+    directory = Path(directory or PRETRAINED)
     for name in ("config.json", "weights.safetensors"):
         if not (directory / name).is_file():
             raise ValueError(f"model: expected a folder with {name}, got {directory}")
     config = read_json(directory / "config.json")
     try:
-        model = Transformer(TransformerConfig(**current_sizes(config["model"])))
+        model = Transformer(TransformerConfig(**config["model"]))
         load_weights(model, directory / "weights.safetensors")
         return model.eval(), *load_tokenisers(directory)
     except (KeyError, TypeError, RuntimeError, SafetensorError) as error:
         reason = " ".join(str(error).split())[:200]
         raise ValueError(f"model: expected config and weights that fit, got {directory}: {reason}") from None
-
-
-# What `variants` build now was once chosen in the configuration: with the value that the canon has, it can go.
-RETIRED = {"norm": "layer", "num_key_value_heads": None}
-
-
-def current_sizes(sizes: dict) -> dict:
-    """The sizes in a ``config.json``, however old, as `TransformerConfig` takes them."""
-    return {name: value for name, value in sizes.items() if (name, value) not in RETIRED.items()}
 
 
 def save_checkpoint(

@@ -31,9 +31,7 @@ class TrainingConfig:
     clip_norm: float | None = 1.0  #: largest norm of all gradients together; None for any, as in the paper
     checkpoint_every: int = 50  #: steps between checkpoints
     seed: int = 0  #: of initialisation, data and dropout
-    tokens: int | None = (
-        None  #: in place of `batch_size`, a step's real tokens of both sides (`TokenBatches`)
-    )
+    tokens: int | None = None  #: instead of `batch_size`, a step's real tokens of both sides (`TokenBatches`)
     #: what products are computed in: "float32", "bfloat16" (GPUs of compute capability 8.0 on), "float16" with a
     #: scaled loss (older ones, such as a T4), or "auto", what the device is fast at; weights stay float32
     precision: str = "float32"
@@ -50,12 +48,8 @@ class TrainingConfig:
         for field in fields(self):
             name, value, types = field.name, getattr(self, field.name), get_args(field.type) or (field.type,)
             least = 0 if float in types or name in MAY_BE_ZERO else 1
-            _expect(
-                type(value) in types or (float in types and type(value) is int),
-                name,
-                types[0].__name__,
-                value,
-            )
+            fits = type(value) in types or (float in types and type(value) is int)
+            _expect(fits, name, types[0].__name__, value)
             if type(value) in (int, float):
                 _expect(least <= value < math.inf, name, f"{least} or more", value)
         for name, choices in CHOICES.items():

@@ -36,8 +36,6 @@ def translate(
     sentences that `source` cannot encode, or longer than the model's max_length.
 
     Args:
-        model, source, target: a trained model and its tokenisers.
-        sentences: what `source` encodes: texts, or for a `Vocabulary` the tokens of each.
         beam_size: 1 is `decoding.greedy`, more `decoding.beam`.
         extra_tokens: how many more than the batch's longest sentence a translation may have, 50 in the paper
             (§6.1); None for as many as the model has positions.

@@ -17,7 +17,6 @@ from transformer_lessons.trainer import distributed
 from transformer_lessons.trainer.checkpoints import (
     CHECKPOINT,
     average_checkpoints,
-    current_sizes,
     load_model,
     load_tokenisers,
     save_config,
@@ -174,7 +173,7 @@ def read_settings(path: Path | None, task: Task) -> tuple[dict, TrainingConfig]:
     """Model sizes and training settings, the task's own or those of a run's ``config.json``."""
     content = {} if path is None else read_json(path)
     try:
-        sizes = {**task.sizes, **current_sizes(content.get("model", {}))}
+        sizes = {**task.sizes, **content.get("model", {})}
         # The vocabularies' sizes are the task's.
         sizes = {name: size for name, size in sizes.items() if not name.endswith("_vocab_size")}
         TransformerConfig(1_000, 1_000, **sizes)

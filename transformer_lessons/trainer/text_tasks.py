@@ -70,25 +70,25 @@ class TextTask:
         for name in ("source", "target"):
             if not (task.find_files or getattr(task, name)):
                 raise ValueError(f"{name}: expected a file with a sentence a line, got none")
-        for files in (task.test_files, task.validation):
+        for files in (task.files("test"), task.validation):
             task.pairs_to_judge_by(files)
         return task if task.find_files else replace(task, trained_on=task.corpus.fingerprint)
 
     @cached_property
     def corpus(self) -> Corpus:
         """The files to train on; ValueError if they are not what a run has begun with."""
-        source, target = self.find_files("train") if self.find_files else (self.source, self.target)
-        corpus = Corpus(Path(source), Path(target), self.test_files)
+        source, target = self.files("train")
+        corpus = Corpus(source, target, self.files("test"))
         if self.trained_on and self.trained_on != corpus.fingerprint:
             raise ValueError(f"source: {source} and {target} have changed since the run began")
         return corpus
 
-    @property
-    def test_files(self) -> Sequence[Path] | None:
-        """The two files to be tested on; None for pairs that are held out."""
+    def files(self, split: str) -> Sequence[Path] | None:
+        """The two files of "train" or "test"; None for pairs that are held out."""
         if self.find_files:
-            return self.find_files("test")
-        return self.test and [Path(path) for path in self.test]
+            return self.find_files(split)
+        paths = (self.source, self.target) if split == "train" else self.test
+        return paths and [Path(path) for path in paths]
 
     def pairs_to_judge_by(self, files: Sequence[str | Path] | None) -> list[tuple[str, str]]:
         """The pairs of two files, or those that are held out."""
@@ -126,7 +126,7 @@ class TextTask:
         files: Sequence[str] | None = None,
     ) -> dict:
         """On the test set, or on two files."""
-        files = files or self.test_files
+        files = files or self.files("test")
         name = " and ".join(Path(path).name for path in files or [self.source])
         languages = ["en", "de"] if self.find_files else [_language(self.source), _language(self.target)]
         options = {"beam_size": beam_size, "extra_tokens": self.extra_tokens}
@@ -183,7 +183,7 @@ TEXT = replace(
     find_files=None,
 )
 # The paper's own task, at its setup: the base model, 4.5 million pairs, judged on newstest2014 (§5, §6.1).
-PAPER = read_json(configs.packaged("wmt14-base"))
+PAPER = read_json(configs.PACKAGED["wmt14-base"])
 WMT14 = TextTask(
     name="wmt14",
     sizes=PAPER["model"],

@@ -1,7 +1,8 @@
 """Settings of runs that come with the package, in the form of a run's ``config.json``, for ``--config``."""
 
-from importlib.resources import files
 from pathlib import Path
+
+PACKAGED = {path.stem: path for path in Path(__file__).parent.glob("*.json")}
 
 
 def find(name: str) -> Path:
@@ -9,15 +10,4 @@ def find(name: str) -> Path:
 
     A pitfall: a file of the user's own that is called like that, without an ending, comes first.
     """
-    return packaged(name) if name in names() and not Path(name).exists() else Path(name)
-
-
-def packaged(name: str) -> Path:
-    """The file of that name in the package."""
-    return Path(str(files(__name__) / f"{name}.json"))
-
-
-def names() -> list[str]:
-    """Which settings there are."""
-    found = (path.name for path in files(__name__).iterdir())
-    return sorted(name.removesuffix(".json") for name in found if name.endswith(".json"))
+    return Path(name) if Path(name).exists() else PACKAGED.get(name, Path(name))
