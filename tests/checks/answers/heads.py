@@ -245,6 +245,37 @@ def step_undivided_that_keeps_all(query, key, value, S=None, z=None, *, decay=1.
     return ((F.elu(query) + 1)[..., None] * S).sum(-2), S, z
 
 
+def step_of_a_batch(query, key, value, S=None, z=None, *, decay=1.0):
+    """For (batch, width) only."""
+    q, k = F.elu(query) + 1, F.elu(key) + 1
+    S, z = (torch.zeros(*k.shape, value.size(-1)), torch.zeros_like(k)) if S is None else (S, z)
+    S, z = decay * S + torch.bmm(k[:, :, None], value[:, None, :]), decay * z + k
+    return torch.bmm(q[:, None], S)[:, 0] / (q * z).sum(-1, keepdim=True), S, z
+
+
+def step_that_reads_first(query, key, value, S=None, z=None, *, decay=1.0):
+    q, k = F.elu(query) + 1, F.elu(key) + 1
+    S, z = (torch.zeros(*k.shape, value.size(-1)), torch.zeros_like(k)) if S is None else (S, z)
+    output = (q[..., None] * S).sum(-2) / ((q * z).sum(-1, keepdim=True) + 1e-6)
+    return output, decay * S + k[..., None] * value[..., None, :], decay * z + k
+
+
+def step_without_the_axis(query, key, value, S=None, z=None, *, decay=1.0):
+    _, S, z = step_by_matrices(query, key, value, S, z, decay)
+    q = F.elu(query) + 1
+    return (q[..., None] * S).sum(-2) / (q * z).sum(-1), S, z
+
+
+def step_in_another_order(*args, **options):
+    output, S, z = step_by_matrices(*args, **options)
+    return S, z, output
+
+
+def step_with_absolute_values(query, key, value, S=None, z=None, *, decay=1.0):
+    """A slip that is on no list: another φ."""
+    return step_by_matrices(query.abs(), key.abs(), value, S, z, decay)
+
+
 def zeros(*args, **options):
     return torch.zeros(2, 3)
 
@@ -290,7 +321,12 @@ WRONG = {
     ],
     "linear_attention_step": [
         (step_in_place, {"kept"}, {"state_edited"}),
-        (step_with_half_the_key, {"state", "first", "decay"}, set()),
+        (step_with_half_the_key, {"state", "decay"}, set()),
+        (step_of_a_batch, {"axes"}, {"axes_counted"}),
+        (step_that_reads_first, {"output"}, {"read_before_writing"}),
+        (step_without_the_axis, {"output"}, {"divisor_without_axis"}),
+        (step_in_another_order, {"state"}, {"results_otherwise"}),
+        (step_with_absolute_values, {"state", "output"}, set()),
         (step_undivided_that_keeps_all, {"output", "decay"}, {"not_divided", "decay_ignored"}),
         (zeros, {"state", "output", "first", "decay", "kept", "axes"}, set()),
     ],
