@@ -126,6 +126,30 @@ def tiled_and_unscaled(query, key, value, mask=None):
     return scaled_dot_product_attention(query * query.size(-1) ** 0.5, key, value, mask)
 
 
+def weights_first(query, key, value, mask=None):
+    return repeated(query, key, value, mask)[::-1]
+
+
+def groups_not_merged(query, key, value, mask=None):
+    return tuple(x.unflatten(1, (key.size(1), -1)) for x in repeated(query, key, value, mask))
+
+
+def scaled_as_before_the_split(query, key, value, mask=None):
+    return repeated(query / query.size(1) ** 0.5, key, value, mask)
+
+
+def scaled_by_a_constant(query, key, value, mask=None):
+    """A slip that is on no list."""
+    return repeated(query / 3, key, value, mask)
+
+
+def scores_times_mask(query, key, value, mask=None):
+    each = query.size(1) // key.size(1)
+    scores = query @ key.repeat_interleave(each, 1).mT / query.size(-1) ** 0.5
+    weights = (scores if mask is None else scores * mask).softmax(-1)
+    return weights @ value.repeat_interleave(each, 1), weights
+
+
 def linear_of_the_paper(queries, keys, values, is_causal=False, key_mask=None, eps=1e-6):
     """As the authors' own code has it: einsum, a small ε below; causal by running sums."""
     Q, K = F.elu(queries) + 1, F.elu(keys) + 1
@@ -310,6 +334,11 @@ WRONG = {
     ],
     "grouped_query": [
         (last_group_first, {"sharing"}, set()),
+        (weights_first, {"attention"}, {"results_otherwise"}),
+        (groups_not_merged, {"attention"}, {"groups_left"}),
+        (scaled_as_before_the_split, {"attention"}, {"other_scale"}),
+        (scaled_by_a_constant, {"attention"}, set()),
+        (scores_times_mask, {"mask"}, {"mask_fills_too_little"}),
         (tiled_and_unscaled, {"sharing", "attention"}, {"tiled", "no_scale"}),
         (zeros, {"sharing", "attention", "mask", "gradients"}, set()),
     ],

@@ -105,7 +105,7 @@ def small(
 
     def cases() -> Iterator[Call]:
         for lead, (q, k, v) in itertools.product(
-            leads, (([0], [0], [6]), ([0], [1], [6]), ([1, 0], [1, 0], [6]))
+            leads, (([0], [0], [6]), ([0], [1], [6]), ([1, 0], [1, 0], [6]), ([0], [-1], [6]))
         ):
             query, key, value = (torch.tensor(x).float().expand(*lead, -1).clone() for x in (q, k, v))
             key = query if q == k else key  # one line less
