@@ -29,6 +29,15 @@ def split_backwards(x, num_heads):
     return torch.stack(x.chunk(num_heads, dim=-1)[::-1], dim=1)
 
 
+def split_after_an_exchange(x, num_heads):
+    """Another, which mixes positions and features."""
+    return x.transpose(1, 2).reshape(len(x), num_heads, x.size(1), -1)
+
+
+def split_for_no_batch(x, num_heads):
+    return x.reshape(*x.shape[:2], num_heads, -1).transpose(0, 1)
+
+
 def split_and_forgotten(x, num_heads):
     return x.reshape(*x.shape[:2], num_heads, -1)
 
@@ -44,6 +53,14 @@ def merged_by_cat(x):
 
 def merged_in_reverse(x):
     return torch.cat(x.flip(1).unbind(1), dim=-1)
+
+
+def merged_too_far(x):
+    return x.transpose(1, 2).flatten(1)
+
+
+def merged_uncut_and_detached(x):
+    return x.detach().reshape(len(x), x.size(2), -1)
 
 
 def merged_through_numpy(x):
@@ -200,6 +217,25 @@ def linear_with_absolute_values(query, key, value, *, is_causal=False, key_mask=
     )
 
 
+def linear_hidden_by_infinity(query, key, value, *, is_causal=False, key_mask=None):
+    if not is_causal:
+        return linear_with_ones(query, key, value, key_mask=key_mask)
+    q, k = F.elu(query) + 1, F.elu(key) + 1
+    k = k if key_mask is None else k * key_mask[..., None]
+    later = torch.ones(q.size(-2), k.size(-2), dtype=torch.bool).triu(k.size(-2) - q.size(-2) + 1)
+    weights = (q @ k.mT).masked_fill(later, -torch.inf)
+    below = weights.sum(-1, keepdim=True)
+    return weights @ value / torch.where(below == 0, 1.0, below)
+
+
+def linear_repaired_afterwards(query, key, value, *, is_causal=False, key_mask=None):
+    q, k = F.elu(query) + 1, F.elu(key) + 1
+    k = k if key_mask is None else k * key_mask[..., None]
+    v = torch.cat([value, torch.ones_like(value[..., :1])], -1)
+    sums = (q @ k.mT).tril(k.size(-2) - q.size(-2)) @ v if is_causal else q @ (k.mT @ v)
+    return torch.nan_to_num(sums[..., :-1] / sums[..., -1:])
+
+
 def linear_as_typical(query, key, value, *, is_causal=False, key_mask=None):
     if key_mask is not None:
         key, value = key * key_mask[..., None], value * key_mask[..., None]
@@ -320,11 +356,15 @@ RIGHT = {
 WRONG = {
     "split_heads": [
         (split_backwards, {"features"}, set()),
+        (split_after_an_exchange, {"positions", "features"}, set()),
+        (split_for_no_batch, {"positions", "features"}, {"batch_and_positions_exchanged"}),
         (split_and_forgotten, {"positions"}, {"not_exchanged"}),
         (zeros, {"positions", "features", "gradients"}, set()),
     ],
     "merge_heads": [
         (merged_in_reverse, {"features"}, set()),
+        (merged_too_far, {"positions"}, {"other_axes_flattened"}),
+        (merged_uncut_and_detached, {"positions", "memory"}, {"view_only", "detached"}),
         (merged_through_numpy, {"memory"}, {"detached"}),
         (zeros, {"positions", "features", "memory"}, set()),
     ],
@@ -344,6 +384,8 @@ WRONG = {
     ],
     "linear_attention": [
         (linear_with_absolute_values, {"formula"}, set()),
+        (linear_hidden_by_infinity, {"causal"}, {"causal_by_infinity"}),
+        (linear_repaired_afterwards, {"gradients"}, {"repaired_after_division"}),
         (linear_as_typical, {"key_mask"}, {"masked_before_features"}),
         (linear_raw_and_undivided, {"formula"}, {"no_features", "not_divided"}),
         (zeros, {"formula", "causal", "key_mask", "empty", "gradients", "cost"}, set()),
