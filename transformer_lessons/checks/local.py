@@ -176,11 +176,11 @@ def _replace(reply: Reply, **changes: Any) -> Reply:
 
 
 def _gradients(result: Any, cotangents: list, roots: dict[Any, Tensor]) -> dict[Any, Tensor | None]:
-    """Of the sum of results times cotangents; a result that does not fit its cotangent is left out."""
+    """Of the sum of results times cotangents; a result of another shape than expected gets other numbers."""
     terms = [
-        (tensor * cotangent.to(tensor.dtype)).sum()
+        (tensor * _fitting(cotangent, tensor)).sum()
         for tensor, cotangent in zip(leaves(result).values(), cotangents, strict=False)
-        if tensor.requires_grad and tensor.shape == cotangent.shape
+        if tensor.requires_grad
     ]
     trainable = {name: root for name, root in roots.items() if root.requires_grad}
     if not terms or not trainable:
@@ -190,6 +190,12 @@ def _gradients(result: Any, cotangents: list, roots: dict[Any, Tensor]) -> dict[
     # An embedding's may be sparse, if asked for: a gradient as good as any.
     dense = (one if one is None or one.layout is torch.strided else one.to_dense() for one in found)
     return {**dict.fromkeys(roots), **dict(zip(trainable, dense, strict=True))}
+
+
+def _fitting(cotangent: Tensor, tensor: Tensor) -> Tensor:
+    if tensor.shape == cotangent.shape:
+        return cotangent.to(tensor.dtype)
+    return torch.arange(1.0, 1 + tensor.numel()).cos().view(tensor.shape).to(tensor.dtype)
 
 
 def _load(module: nn.Module, state: dict[str, Tensor]) -> None:

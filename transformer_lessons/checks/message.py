@@ -311,4 +311,6 @@ def kind(value: Any) -> str:
         return value["opaque"]
     if isinstance(value, Tensor):
         return f"one tensor of shape {tuple(value.shape)}"
-    return f"a tuple of {len(value)}" if isinstance(value, list) else str(value)[:60]
+    if isinstance(value, list):
+        return f"a {'tuple' if any(isinstance(part, Tensor) for part in value) else 'list'} of {len(value)}"
+    return str(value)[:60]

@@ -29,6 +29,15 @@ def split_backwards(x, num_heads):
     return torch.stack(x.chunk(num_heads, dim=-1)[::-1], dim=1)
 
 
+def split_after_an_exchange(x, num_heads):
+    """Another, which mixes positions and features."""
+    return x.transpose(1, 2).reshape(len(x), num_heads, x.size(1), -1)
+
+
+def split_for_no_batch(x, num_heads):
+    return x.reshape(*x.shape[:2], num_heads, -1).transpose(0, 1)
+
+
 def split_and_forgotten(x, num_heads):
     return x.reshape(*x.shape[:2], num_heads, -1)
 
@@ -44,6 +53,14 @@ def merged_by_cat(x):
 
 def merged_in_reverse(x):
     return torch.cat(x.flip(1).unbind(1), dim=-1)
+
+
+def merged_too_far(x):
+    return x.transpose(1, 2).flatten(1)
+
+
+def merged_uncut_and_detached(x):
+    return x.detach().reshape(len(x), x.size(2), -1)
 
 
 def merged_through_numpy(x):
@@ -126,6 +143,30 @@ def tiled_and_unscaled(query, key, value, mask=None):
     return scaled_dot_product_attention(query * query.size(-1) ** 0.5, key, value, mask)
 
 
+def weights_first(query, key, value, mask=None):
+    return repeated(query, key, value, mask)[::-1]
+
+
+def groups_not_merged(query, key, value, mask=None):
+    return tuple(x.unflatten(1, (key.size(1), -1)) for x in repeated(query, key, value, mask))
+
+
+def scaled_as_before_the_split(query, key, value, mask=None):
+    return repeated(query / query.size(1) ** 0.5, key, value, mask)
+
+
+def scaled_by_a_constant(query, key, value, mask=None):
+    """A slip that is on no list."""
+    return repeated(query / 3, key, value, mask)
+
+
+def scores_times_mask(query, key, value, mask=None):
+    each = query.size(1) // key.size(1)
+    scores = query @ key.repeat_interleave(each, 1).mT / query.size(-1) ** 0.5
+    weights = (scores if mask is None else scores * mask).softmax(-1)
+    return weights @ value.repeat_interleave(each, 1), weights
+
+
 def linear_of_the_paper(queries, keys, values, is_causal=False, key_mask=None, eps=1e-6):
     """As the authors' own code has it: einsum, a small ε below; causal by running sums."""
     Q, K = F.elu(queries) + 1, F.elu(keys) + 1
@@ -174,6 +215,25 @@ def linear_with_absolute_values(query, key, value, *, is_causal=False, key_mask=
     return variants.linear_attention(
         query, key, value, feature_map=phi, is_causal=is_causal, key_mask=key_mask
     )
+
+
+def linear_hidden_by_infinity(query, key, value, *, is_causal=False, key_mask=None):
+    if not is_causal:
+        return linear_with_ones(query, key, value, key_mask=key_mask)
+    q, k = F.elu(query) + 1, F.elu(key) + 1
+    k = k if key_mask is None else k * key_mask[..., None]
+    later = torch.ones(q.size(-2), k.size(-2), dtype=torch.bool).triu(k.size(-2) - q.size(-2) + 1)
+    weights = (q @ k.mT).masked_fill(later, -torch.inf)
+    below = weights.sum(-1, keepdim=True)
+    return weights @ value / torch.where(below == 0, 1.0, below)
+
+
+def linear_repaired_afterwards(query, key, value, *, is_causal=False, key_mask=None):
+    q, k = F.elu(query) + 1, F.elu(key) + 1
+    k = k if key_mask is None else k * key_mask[..., None]
+    v = torch.cat([value, torch.ones_like(value[..., :1])], -1)
+    sums = (q @ k.mT).tril(k.size(-2) - q.size(-2)) @ v if is_causal else q @ (k.mT @ v)
+    return torch.nan_to_num(sums[..., :-1] / sums[..., -1:])
 
 
 def linear_as_typical(query, key, value, *, is_causal=False, key_mask=None):
@@ -245,6 +305,37 @@ def step_undivided_that_keeps_all(query, key, value, S=None, z=None, *, decay=1.
     return ((F.elu(query) + 1)[..., None] * S).sum(-2), S, z
 
 
+def step_of_a_batch(query, key, value, S=None, z=None, *, decay=1.0):
+    """For (batch, width) only."""
+    q, k = F.elu(query) + 1, F.elu(key) + 1
+    S, z = (torch.zeros(*k.shape, value.size(-1)), torch.zeros_like(k)) if S is None else (S, z)
+    S, z = decay * S + torch.bmm(k[:, :, None], value[:, None, :]), decay * z + k
+    return torch.bmm(q[:, None], S)[:, 0] / (q * z).sum(-1, keepdim=True), S, z
+
+
+def step_that_reads_first(query, key, value, S=None, z=None, *, decay=1.0):
+    q, k = F.elu(query) + 1, F.elu(key) + 1
+    S, z = (torch.zeros(*k.shape, value.size(-1)), torch.zeros_like(k)) if S is None else (S, z)
+    output = (q[..., None] * S).sum(-2) / ((q * z).sum(-1, keepdim=True) + 1e-6)
+    return output, decay * S + k[..., None] * value[..., None, :], decay * z + k
+
+
+def step_without_the_axis(query, key, value, S=None, z=None, *, decay=1.0):
+    _, S, z = step_by_matrices(query, key, value, S, z, decay)
+    q = F.elu(query) + 1
+    return (q[..., None] * S).sum(-2) / (q * z).sum(-1), S, z
+
+
+def step_in_another_order(*args, **options):
+    output, S, z = step_by_matrices(*args, **options)
+    return S, z, output
+
+
+def step_with_absolute_values(query, key, value, S=None, z=None, *, decay=1.0):
+    """A slip that is on no list: another φ."""
+    return step_by_matrices(query.abs(), key.abs(), value, S, z, decay)
+
+
 def zeros(*args, **options):
     return torch.zeros(2, 3)
 
@@ -265,11 +356,15 @@ RIGHT = {
 WRONG = {
     "split_heads": [
         (split_backwards, {"features"}, set()),
+        (split_after_an_exchange, {"positions", "features"}, set()),
+        (split_for_no_batch, {"positions", "features"}, {"batch_and_positions_exchanged"}),
         (split_and_forgotten, {"positions"}, {"not_exchanged"}),
         (zeros, {"positions", "features", "gradients"}, set()),
     ],
     "merge_heads": [
         (merged_in_reverse, {"features"}, set()),
+        (merged_too_far, {"positions"}, {"other_axes_flattened"}),
+        (merged_uncut_and_detached, {"positions", "memory"}, {"view_only", "detached"}),
         (merged_through_numpy, {"memory"}, {"detached"}),
         (zeros, {"positions", "features", "memory"}, set()),
     ],
@@ -279,18 +374,30 @@ WRONG = {
     ],
     "grouped_query": [
         (last_group_first, {"sharing"}, set()),
+        (weights_first, {"attention"}, {"results_otherwise"}),
+        (groups_not_merged, {"attention"}, {"groups_left"}),
+        (scaled_as_before_the_split, {"attention"}, {"other_scale"}),
+        (scaled_by_a_constant, {"attention"}, set()),
+        (scores_times_mask, {"mask"}, {"mask_fills_too_little"}),
         (tiled_and_unscaled, {"sharing", "attention"}, {"tiled", "no_scale"}),
         (zeros, {"sharing", "attention", "mask", "gradients"}, set()),
     ],
     "linear_attention": [
         (linear_with_absolute_values, {"formula"}, set()),
+        (linear_hidden_by_infinity, {"causal"}, {"causal_by_infinity"}),
+        (linear_repaired_afterwards, {"gradients"}, {"repaired_after_division"}),
         (linear_as_typical, {"key_mask"}, {"masked_before_features"}),
         (linear_raw_and_undivided, {"formula"}, {"no_features", "not_divided"}),
         (zeros, {"formula", "causal", "key_mask", "empty", "gradients", "cost"}, set()),
     ],
     "linear_attention_step": [
         (step_in_place, {"kept"}, {"state_edited"}),
-        (step_with_half_the_key, {"state", "first", "decay"}, set()),
+        (step_with_half_the_key, {"state", "decay"}, set()),
+        (step_of_a_batch, {"axes"}, {"axes_counted"}),
+        (step_that_reads_first, {"output"}, {"read_before_writing"}),
+        (step_without_the_axis, {"output"}, {"divisor_without_axis"}),
+        (step_in_another_order, {"state"}, {"results_otherwise"}),
+        (step_with_absolute_values, {"state", "output"}, set()),
         (step_undivided_that_keeps_all, {"output", "decay"}, {"not_divided", "decay_ignored"}),
         (zeros, {"state", "output", "first", "decay", "kept", "axes"}, set()),
     ],

@@ -206,6 +206,39 @@ class PaddingFrozen(OneHot):
         return F.embedding(ids, self.table, padding_idx=0) * self.table.size(1)
 
 
+class NoParameter(nn.Module):
+    def __init__(self, vocab_size, d_model):
+        super().__init__()
+        self.w = torch.randn(vocab_size, d_model) / math.sqrt(d_model)
+
+    def forward(self, ids):
+        return self.w[ids] * math.sqrt(self.w.size(1))
+
+
+class OnlyPositive(Annotated):
+    def __init__(self, vocab, d_model):
+        super().__init__(vocab, d_model)
+        self.lut = nn.Embedding(vocab, d_model, _weight=torch.rand(vocab, d_model) / math.sqrt(d_model))
+
+
+def a_row_too_many(length, d_model):
+    return pairs_stacked(length + 1, d_model)
+
+
+def table_in_numpy(length, d_model):
+    return by_columns_in_numpy(length, d_model).numpy()
+
+
+def table_in_lists(length, d_model):
+    return table_in_loops(length, d_model).tolist()
+
+
+def ten_for_e(length, d_model):
+    omega = torch.exp(torch.arange(0, d_model, 2) * -(math.log10(10000.0) / d_model))
+    angle = torch.arange(length)[:, None] * omega
+    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)
+
+
 def an_exponent_for_each_column(length, d_model):
     table = torch.zeros(length, d_model)
     for t in range(length):
@@ -239,6 +272,15 @@ def shift_of_base_1000(k, d_model):
     return torch.block_diag(*[torch.tensor([[a.cos(), a.sin()], [-a.sin(), a.cos()]]) for a in angle])
 
 
+def half_repaired(k, d_model):
+    """The exercise's broken program with line F repaired, and nothing else."""
+    first = torch.arange(0, d_model, 2)
+    angle = k * 10_000.0 ** (2 * first / d_model)
+    matrix = angle.cos().repeat_interleave(2).diag()
+    matrix[first, first + 1] = matrix[first + 1, first] = -angle.sin()
+    return matrix
+
+
 def identity(k, d_model):
     return torch.eye(d_model)
 
@@ -265,6 +307,23 @@ def turned_twice_as_far(x, positions):
     return of_roformer(x, 2 * positions)
 
 
+def sine_for_cosine(x, positions):
+    angle = (positions[..., None] * 10000 ** (-torch.arange(0, x.size(-1), 2) / x.size(-1))).unsqueeze(-3)
+    a, b = x[..., ::2], x[..., 1::2]
+    return torch.stack([a * angle.sin() - b * angle.cos(), a * angle.cos() + b * angle.sin()], -1).flatten(-2)
+
+
+def turned_back_and_detached(x, positions):
+    return of_roformer(x.detach(), -positions)
+
+
+def width_of_the_model(x, positions):
+    omega = 10000 ** (-torch.arange(0, x.size(-1), 2) / (x.size(1) * x.size(-1)))
+    angle = (positions[..., None] * omega).unsqueeze(-3)
+    turned = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous()) * torch.exp(1j * angle)
+    return torch.view_as_real(turned).flatten(-2)
+
+
 def not_turned(x, positions):
     return x
 
@@ -282,6 +341,10 @@ def clipped_on_one_side(table, queries, keys=None):
     c = table.size(1) // 2
     distance = torch.arange(keys)[None] - torch.arange(keys - queries, keys)[:, None]
     return table[:, distance.clamp(min=-c) + c]
+
+
+def one_column_early(table, queries, keys=None):
+    return embedded(table.roll(1, 1), queries, keys) if table.size(1) > 1 else embedded(table, queries, keys)
 
 
 def backwards_and_detached(table, queries, keys=None):
@@ -309,28 +372,39 @@ WRONG = {
         (AsTheAnnotatedTransformerHasIt, {"start"}, {"start_variance_one"}),
         (nn.Embedding, {"scale", "start"}, {"plain_embedding"}),
         (RootOfOneMore, {"scale"}, set()),
+        (NoParameter, {"gradients"}, {"plain_tensor"}),
+        (OnlyPositive, {"start"}, {"start_not_centred"}),
         (PaddingFrozen, {"scale", "gradients"}, {"factor_not_rooted", "padding_row_frozen"}),
     ],
     "sinusoidal": [
         (an_exponent_for_each_column, {"pairs", "frequencies"}, {"exponents_doubled_and_next"}),
         (base_of_nobody, {"frequencies"}, set()),
+        (a_row_too_many, {"positions"}, {"row_too_many"}),
+        (table_in_numpy, {"positions"}, {"no_tensor"}),
+        (table_in_lists, {"positions"}, {"no_tensor"}),
+        (ten_for_e, {"frequencies"}, {"base_wrong"}),
         (sines_then_cosines_from_one, {"positions", "pairs"}, {"positions_from_one", "halves"}),
         (zeros, {"positions", "pairs", "frequencies"}, set()),
     ],
     "shift_matrix": [
         (textbook_rotation, {"turn"}, {"turned_back"}),
         (shift_of_base_1000, {"frequencies"}, set()),
+        (half_repaired, {"turn", "frequencies"}, set()),
         (identity, {"turn", "pairs", "frequencies"}, set()),
     ],
     "rotary": [
         (of_transformers, {"pairs"}, {"halves"}),
         (of_transformers_for_one, {"pairs", "batch"}, {"halves", "one_axis_only"}),
         (turned_twice_as_far, {"turn", "frequencies", "positions", "batch"}, set()),
+        (sine_for_cosine, {"turn"}, {"sine_and_cosine_swapped"}),
+        (turned_back_and_detached, {"turn", "gradients"}, {"turned_back", "gradient_lost"}),
+        (width_of_the_model, {"frequencies"}, {"width_of_all_heads"}),
         (not_turned, {"turn", "pairs", "frequencies", "positions", "batch"}, set()),
     ],
     "relative_bias": [
         (first_at_first, {"more_keys"}, {"first_to_first"}),
         (clipped_on_one_side, {"clipping"}, set()),
+        (one_column_early, {"distances"}, {"middle_missed"}),
         (backwards_and_detached, {"distances", "gradients"}, {"sign_turned", "gradient_lost"}),
     ],
 }

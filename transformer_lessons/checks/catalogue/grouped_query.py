@@ -28,18 +28,14 @@ def qkv(draw: Draw, heads: int, groups: int, queries: int = 3, keys: int = 5, d_
 
 
 def sharing(draw: Draw) -> list[Call]:
-    """Plain averages of each group's values; clear matches with each group's keys; everything, but √d_k is 1."""
+    """Plain averages of each group's values; clear matches with each group's keys, whatever the scale."""
     calls = []
-    for heads, groups in ((6, 2), (6, 3), (3, 1)):
+    for heads, groups in ((6, 2), (6, 3), (3, 1), (3, 3)):
         query, key, value = qkv(draw, heads, groups, d_k=5)
-        match = 20 * torch.stack([torch.eye(5).roll(group, 0) for group in range(groups)]).expand(
-            2, -1, -1, -1
-        )
-        calls += [
-            Call((query, 0 * key, value)),
-            Call((20 * torch.eye(5).expand(2, heads, 5, 5), match, value)),
-        ]
-    return [*calls, *(Call(qkv(draw, heads, groups, d_k=1)) for heads, groups in ((6, 2), (6, 3), (3, 3)))]
+        match = [torch.stack([20 * torch.eye(5).roll(n, 0) for n in range(many)]) for many in (groups, heads)]
+        keys, queries = (one.expand(2, -1, -1, -1).clone() for one in match)
+        calls += [Call((query, 0 * key, value)), Call((queries, keys, value))]
+    return calls
 
 
 def attention(draw: Draw) -> list[Call]:
@@ -116,7 +112,7 @@ TASK = Task(
             "it is scaled dot-product attention, and returns (output, weights)",
             points=1,
             calls=attention,
-            small=small(1, 1, d_k=4),
+            small=lambda: [*small(1, 1, d_k=4)(), *small(2, 2, d_k=4)()],
             anchor="vectorised",
         ),
         Requirement(

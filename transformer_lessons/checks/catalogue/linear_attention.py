@@ -148,7 +148,7 @@ TASK = Task(
             points=0.5,
             calls=gradients,
             small=small((True, True, True), (False, False, False)),
-            anchor="associativity",
+            anchor="linear-function",
             backward=True,
         ),
         Requirement(

@@ -10,6 +10,7 @@ from torch import Tensor
 from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task
 
 LEADS = (), (1,), (1, 1), (1, 1, 1)
+FRONTS = (2, 4), (4,), ()  # who expects a certain number of axes is right in one of these
 
 
 def linear_attention_step(query, key, value, S=None, z=None, *, decay=1.0):
@@ -31,14 +32,15 @@ def old(draw: Draw, *lead: int) -> tuple[Tensor, ...]:
     return draw.normal(*lead, 3, 5), draw.uniform(*lead, 3) + 0.5
 
 
-def state(results: list) -> list:
+def state(results: list) -> dict[str, Tensor]:
     """S and z, whatever the output."""
-    return [None, *results[1:]]
+    _, S, z = results if isinstance(results, list) else []
+    return {"S": S, "z": z}
 
 
 def added(draw: Draw) -> list[Call]:
     """To a state that is there."""
-    return [Call((*new(draw, *lead), *old(draw, *lead)), view=state) for lead in ((2, 4), (4,), ())]
+    return [Call((*new(draw, *lead), *old(draw, *lead)), view=state) for lead in FRONTS]
 
 
 def read(query: Tensor) -> Callable[[list], Tensor]:
@@ -54,37 +56,39 @@ def read(query: Tensor) -> Callable[[list], Tensor]:
 
 def outputs(draw: Draw) -> list[Call]:
     """With and without a state before."""
-    calls = []
-    for lead in ((2, 4), (2, 7)):
-        args = new(draw, *lead)
-        calls += [Call((*args, *old(draw, *lead)), view=read(args[0])), Call(args, view=read(args[0]))]
-    return calls
+    given = [(new(draw, *lead), old(draw, *lead)) for lead in (*FRONTS, (5,))]  # as many as values
+    return [Call(args, view=read(args[0])) for three, two in given for args in ((*three, *two), three)]
+
+
+def started(results: list) -> object:
+    """S and z; what is no state, or is empty, is like nothing else."""
+    is_state = isinstance(results, list) and len(results) == 3 and results[1].any() and results[2].any()
+    return results[1:] if is_state else object()
 
 
 def first(draw: Draw) -> list[Call]:
-    """No state; with and without decay."""
-    return [Call(new(draw, 2, 4), view=state), Call(new(draw, 4), {"decay": 0.5}, view=state)]
+    """The same as with an old state of zeros; with and without decay."""
+    given = [new(draw, *lead) for lead in FRONTS]
+    twins = [(*args, torch.zeros(*args[1].shape, 5), torch.zeros_like(args[1])) for args in given]
+    calls = [Call(args, twin=twin, view=started) for args, twin in zip(given, twins, strict=True)]
+    return [*calls, Call(given[0], {"decay": 0.5}, twin=twins[0], view=started)]
 
 
 def decayed(draw: Draw) -> list[Call]:
-    """With a key whose features are zero, only what is old is left; then with a key."""
-    query, key, value = new(draw, 2, 4)
-    only_old = Call((query, key - 200, value, *old(draw, 2, 4)), {"decay": 0.75}, view=state)
-    return [only_old, Call((*new(draw, 2, 4), *old(draw, 2, 4)), {"decay": 0.25}, view=state)]
+    """With keys of zeros: whatever φ is, φ(0) is the same for all features."""
+    given = [(new(draw, *lead), old(draw, *lead)) for lead in FRONTS]
+    return [Call((q, 0 * k, v, *both), {"decay": 0.25}, view=state) for (q, k, v), both in given]
 
 
 def kept(draw: Draw) -> list[Call]:
     """With and without decay, and without a state."""
-    started = (
-        Call((*new(draw, 2, 4), *old(draw, 2, 4))),
-        Call((*new(draw, 4), *old(draw, 4)), {"decay": 0.75}),
-    )
-    return [*started, Call(new(draw, 2, 4))]
+    calls = [Call((*new(draw, *lead), *old(draw, *lead)), {"decay": 0.75}) for lead in FRONTS]
+    return [*calls, Call((*new(draw, 2, 4), *old(draw, 2, 4))), Call(new(draw, 2, 4))]
 
 
 def shapes(results: list) -> list:
-    """Of all three, if they are not all zero."""
-    return [list(x.shape) for x in results if x.any()]
+    """Of all three, if not all of it is zero."""
+    return [list(x.shape) for x in results if any(y.any() for y in results)]
 
 
 def axes(draw: Draw) -> list[Call]:
@@ -101,10 +105,11 @@ def small(
 
     def cases() -> Iterator[Call]:
         for lead, (q, k, v) in itertools.product(
-            leads, (([0], [0], [6]), ([0], [1], [6]), ([1, 0], [1, 0], [6]))
+            leads, (([0], [0], [6]), ([0], [1], [6]), ([1, 0], [1, 0], [6]), ([0], [-1], [6]))
         ):
             query, key, value = (torch.tensor(x).float().expand(*lead, -1).clone() for x in (q, k, v))
-            args = query, key, value, torch.full((*key.shape, 1), 2.0), torch.ones_like(key)
+            key = query if q == k else key  # one line less
+            args = query, key, value, torch.full((*key.shape, 1), 8.0), torch.full_like(key, 4.0)
             yield Call(args[:given], options, view=view)
 
     return cases
@@ -129,7 +134,7 @@ TASK = Task(
             "the output is φ(q) S / (φ(q)·z), with S and z of this position",
             points=1,
             calls=outputs,
-            small=small(),
+            small=small(leads=((), (2,))),
             anchor="recurrent",
         ),
         Requirement(
@@ -145,7 +150,7 @@ TASK = Task(
             "S and z of before are multiplied by decay, and nothing else is",
             points=0.5,
             calls=decayed,
-            small=small(view=state, decay=0.5),
+            small=small(view=state, decay=0.25),
             anchor="recurrent",
         ),
         Requirement(

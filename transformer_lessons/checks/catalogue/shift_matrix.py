@@ -16,10 +16,10 @@ def calls(*sizes: tuple[int, int], view: Callable[[Tensor], Any] | None = None) 
 
 
 def blocks(matrix: Tensor) -> dict[str, Any]:
-    """Whether it is a rotation of pairs, by whatever angles."""
+    """Whether a sine and a cosine of the same angle meet in each row, whatever their signs, and nothing else."""
     pair = torch.arange(len(matrix)) // 2
     return {
-        "M @ M.T": matrix @ matrix.T,
+        "M.square().sum(1)": matrix.square().sum(1),
         "M beside the 2 × 2 blocks on the diagonal": matrix[pair != pair[:, None]],
         "M is the identity": bool((matrix - torch.eye(len(matrix))).abs().max() < 1e-3),
     }
@@ -28,6 +28,11 @@ def blocks(matrix: Tensor) -> dict[str, Any]:
 def cosines(matrix: Tensor) -> Tensor:
     """The diagonal, in any order."""
     return matrix.diagonal().sort().values
+
+
+def sines(matrix: Tensor) -> Tensor:
+    """Those above the diagonal, in their order, whatever their signs."""
+    return matrix.diagonal(1)[::2].abs()
 
 
 def small(*sizes: tuple[int, int]) -> Callable[[], Iterator[Call]]:
@@ -60,7 +65,7 @@ TASK = Task(
             "frequencies",
             "pair i turns by k·10000^(−2i/d_model)",
             points=1,
-            calls=draws(*calls((1, 4), (3, 6), (2, 16), view=cosines), *calls((5, 8), view=Tensor.abs)),
+            calls=draws(*calls((1, 4), (3, 6), (2, 16), view=cosines), *calls((5, 8), view=sines)),
             small=small((1, 4), (2, 4), (5, 4), (1, 6)),
             anchor="frequencies",
         ),

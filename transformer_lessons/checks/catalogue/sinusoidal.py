@@ -75,10 +75,6 @@ TASK = Task(
     ),
     remarks=(
         Remark(
-            "an odd d_model fails in yours, or gives other numbers; it ends with a sine that has no cosine.",
-            Call((4, 7)),
-        ),
-        Remark(
             "positions in the thousands have four right digits in yours; angles in float64 keep all.",
             Call((2003, 14), view=lambda table: table[-3:]),
         ),
