@@ -173,13 +173,61 @@ class PaddingSeen(Flat):
         return self.output(self.decoder_norm(x))
 
 
+class TargetsHidden(Flat):
+    """The target's padding is hidden as well."""
+
+    def forward(self, src, tgt):
+        visible, own = ((x != self.config.pad_id)[:, None, None] for x in (src, tgt))
+        memory, x = self.source_embedding(src), self.target_embedding(tgt)
+        for layer in self.encoder_layers:
+            memory = layer(memory, visible)
+        for layer in self.decoder_layers:
+            x = layer(x, self.encoder_norm(memory), visible, own)
+        return self.output(self.decoder_norm(x))
+
+
+class CopiedMatrix(Flat):
+    def __init__(self, config):
+        super().__init__(config)
+        self.output = nn.Linear(config.d_model, config.target_vocab_size, bias=False)
+        self.output.weight.data = self.target_embedding.token.weight.data.clone()
+
+
+class AsManyDecoders(Flat):
+    def __init__(self, config):
+        super().__init__(config)
+        self.decoder_layers = nn.ModuleList([PackageDecoderLayer(config) for _ in self.encoder_layers])
+
+
+class Probable(Flat):
+    def forward(self, src, tgt):
+        return super().forward(src, tgt).softmax(-1)
+
+
+class BiasedOutput(Flat):
+    def __init__(self, config):
+        super().__init__(config)
+        self.output = nn.Linear(config.d_model, config.target_vocab_size)
+        self.output.weight = self.target_embedding.token.weight
+
+
+class SeesTheFuture(Flat):
+    """A slip that is on no list."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        for layer in self.decoder_layers:
+            attend = layer.self_attention.forward
+            layer.self_attention.forward = lambda y, attend=attend, **given: attend(y)
+
+
 RIGHT = {
     "residual": [InOneLine, OtherNames],
     "encoder_layer": [Encoder],
     "decoder_layer": [Decoder],
     "decoder_layer_step": [token_by_token],
     "parameter_count": [summed],
-    "transformer": [Flat],
+    "transformer": [Flat, TargetsHidden],
 }
 WRONG = {
     "decoder_layer": [
@@ -188,5 +236,12 @@ WRONG = {
     ],
     "decoder_layer_step": [(last_token_only, {"several"}, set())],
     "parameter_count": [(short_of_a_norm, {"layers"}, {"third_norm_missing"})],
-    "transformer": [(PaddingSeen, {"padding"}, set())],
+    "transformer": [
+        (PaddingSeen, {"padding"}, {"padding_seen"}),
+        (CopiedMatrix, {"tied"}, {"not_tied"}),
+        (AsManyDecoders, {"logits"}, {"layers_counted_once"}),
+        (Probable, {"logits"}, {"probabilities"}),
+        (BiasedOutput, {"logits"}, {"output_bias"}),
+        (SeesTheFuture, {"logits", "pre_norm"}, set()),
+    ],
 }

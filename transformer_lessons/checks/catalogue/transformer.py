@@ -11,7 +11,9 @@ from transformer_lessons.checks.definitions import Call, Draw, Given, Requiremen
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.model import Transformer
 
-SET = "for p in layer.parameters(): p.data = (3 * torch.arange(1.0 * p.numel())).cos().view_as(p)"
+SET = "for p in layer.parameters(): p.data = torch.arange(1. * p.numel()).cos().view_as(p) if p.dim() > 1 else 0 * p + 1"
+OWN = "for n, p in layer.named_parameters(): p.data = (torch.arange(1. * p.numel()) + sum(map(ord, n))).cos().view_as(p)"
+MOST = {"num_encoder_layers": 2, "num_decoder_layers": 2}  # weights for those that have too many are at hand
 TIED = "output.weight is target_embedding.token.weight"
 
 
@@ -38,8 +40,10 @@ def config(source_vocab_size: int = 7, **changes) -> Given:
 
 def call(draw: Draw, **changes) -> Call:
     """A model with weights of its own, tied as it should be. No token is padding, be its id 0 or 6."""
-    state = {name: draw.normal(*size) / size[-1] ** 0.5 for name, size in shapes(**changes).items()}
+    sizes = shapes(**changes | MOST)
+    state = {name: draw.normal(*size) / size[-1] ** 0.5 for name, size in sizes.items()}
     state["output.weight"] = state["target_embedding.token.weight"]
+    state["output.bias"] = torch.ones(7)  # which it should not have
     args = draw.integers(1, 6, 2, 4), draw.integers(1, 6, 2, 3)
     return Call(args, init=(config(**changes),), state=state)
 
@@ -77,12 +81,24 @@ def tied() -> Call:
 def small(src: list[list[int]], **changes) -> Iterator[Call]:
     """Weights that everybody can make again."""
     sizes = shapes(**changes)
-    state = {name: (3 * torch.arange(1.0 * size.numel())).cos().view(size) for name, size in sizes.items()}
-    state["output.weight"] = state["target_embedding.token.weight"]
+    state = {n: torch.arange(1.0 * size.numel()).cos().view(size) for n, size in sizes.items()}
+    state = {n: p if p.dim() > 1 else torch.ones_like(p) for n, p in state.items()}
+    state |= {"output.weight": state["target_embedding.token.weight"], "output.bias": torch.ones(7)}
     for row in src:
         for tgt in ([1], [1, 2], [3, 5]):
             given = (config(**changes),)
             yield Call((torch.tensor([row]), torch.tensor([tgt])), init=given, state=state, setting=SET)
+
+
+def small_logits() -> Iterator[Call]:
+    """Layers of which there are one or two; and a batch in which no weight is like another."""
+    yield from (case for n in (1, 2) for case in small([[3, 4], [1, 2]], num_encoder_layers=n))
+    state = {}
+    for name, size in (shapes(**MOST) | {"output.bias": torch.Size([7])}).items():
+        state[name] = (torch.arange(1.0 * size.numel()) + sum(map(ord, name))).cos().view(size)
+    state["output.weight"] = state["target_embedding.token.weight"]
+    args = torch.tensor([[1, 2, 3], [4, 5, 6]]), torch.tensor([[1], [2]])
+    yield Call(args, init=(config(**MOST),), state=state, setting=OWN)
 
 
 TASK = Task(
@@ -95,7 +111,7 @@ TASK = Task(
             "both sides are embedded, encoder and decoder layers follow, and the output projection",
             points=2,
             calls=unlike,
-            small=lambda: (case for n in (1, 2) for case in small([[3, 4]], num_encoder_layers=n)),
+            small=small_logits,
             anchor="model-hundred-lines",
         ),
         Requirement(
@@ -111,7 +127,7 @@ TASK = Task(
             "more padding in the source changes nothing, since no position of either side sees it",
             points=1,
             calls=padded,
-            small=lambda: (case for pad in (0, 6) for case in small([[3, pad], [5, pad, pad]], pad_id=pad)),
+            small=lambda: (case for pad in (0, 6) for case in small([[3, pad], [1, 2, pad]], pad_id=pad)),
             anchor="model-properties",
         ),
         Requirement(
