@@ -174,7 +174,9 @@ def _instead(outputs: Any, right: Any) -> str:
         return outputs["opaque"]
     if isinstance(right, Tensor):
         return "a list or tuple; one tensor is asked for" * isinstance(outputs, list)
-    return "one tensor; several things are asked for" * (isinstance(right, list) and isinstance(outputs, Tensor))
+    return "one tensor; several things are asked for" * (
+        isinstance(right, list) and isinstance(outputs, Tensor)
+    )
 
 
 def _wish(this: Exam, adapter: Adapter) -> int:

@@ -187,7 +187,7 @@ def pasted(task: Task, call: Call) -> tuple[str, ...]:
     earlier = [f"layer({', '.join(map(literal, args))})" for args in call.earlier]
     return (
         made,
-        *([call.setting] if call.setting else []),
+        *call.setting.splitlines(),
         *earlier,
         *lines,
         f"{method}({', '.join(given)})",
