@@ -149,7 +149,9 @@ def judge(task: Task, adapter: Adapter, seed: int = 0) -> Verdict:
     if not mistakes and returned:
         return Verdict(lost, wish=wish, returned=returned)
     if not mistakes:
-        return Verdict(lost, like=_like(this, seen) or _like_here(this, seen, lost[0]), wish=wish)
+        like = _like(this, seen)
+        fits = like if like and lost[0] in like.costs else _like_here(this, seen, lost[0])
+        return Verdict(lost, like=fits, wish=wish)
     costs = {name for mistake in mistakes for name in mistake.costs}
     # To be recognised must never cost more than not to be.
     cheaper = [names_ for names_ in (tuple(n for n in names if n in costs), lost) if names_]

@@ -42,8 +42,8 @@ def wiring(draw: Draw) -> list[Call]:
 
 
 def pre_norm(draw: Draw) -> list[Call]:
-    """One target position."""
-    return [one(draw, 1, norm_first=True) for _ in range(2)]
+    """One target position, and one of the source or several."""
+    return [one(draw, 1, sources=number, norm_first=True) for number in (1, 4)]
 
 
 def causal(draw: Draw) -> list[Call]:

@@ -15,13 +15,13 @@ from transformer_lessons.layers import AddAndNorm, EncoderLayer
 
 ONES = ("W_o.bias", "W_1.bias")  # what makes a sub-layer give ones if matrices are zero, and W_2 the identity
 EACH = "for n, p in layer.named_parameters(): p.data = "
-SET = EACH + "torch.eye(3) if p.dim() > 1 else torch.ones(3) * ('norm.w' in n)"
-SET_BOTH = SET.replace("torch.eye(3)", "torch.eye(3) * (1 + n.count('cross'))")
+SET = EACH + "torch.eye(*p.shape) if p.dim() > 1 else torch.ones(3) * ('norm.w' in n) * n.count('e')"
+SET_BOTH = SET.replace("torch.eye(*p.shape)", "torch.eye(*p.shape) * (1 + n.count('cross'))")
 SILENT = EACH + "torch.ones_like(p) * ('norm.w' in n)"
 GIVES_ONES = (
-    EACH + "torch.eye(3) if 'W_2.w' in n else torch.ones_like(p) * n.endswith(('norm.weight', *{ONES}))"
+    EACH + "torch.eye(3) if 'W_2.w' in n else torch.ones_like(p) * n.endswith(('norm.weight', {}, {}))"
 )
-GIVES_ONES = GIVES_ONES.format(ONES=ONES)
+GIVES_ONES = GIVES_ONES.format(*map(repr, ONES))
 
 
 def config(
@@ -85,28 +85,40 @@ def dropout(*sizes: tuple[int, ...], attentions: tuple[str, ...]) -> Callable[[D
     return calls
 
 
-def simple(*attentions: str) -> dict[str, Tensor]:
-    """All matrices the identity, those of cross-attention twice that, and all biases zero."""
+def simple(*attentions: str, d_ff: int = 3) -> dict[str, Tensor]:
+    """Matrices are identities, those of cross-attention twice that, biases zero, and no norm is like another."""
     return {
-        name: (1 + name.count("cross"))
-        * (torch.eye(3) if len(size) > 1 else torch.ones(3) * ("norm.w" in name))
-        for name, size in shapes(3, 3, *attentions).items()
+        name: (1 + name.count("cross")) * torch.eye(*size)
+        if len(size) > 1
+        else torch.ones(size) * ("norm.w" in name) * name.count("e")
+        for name, size in shapes(3, d_ff, *attentions).items()
     }
 
 
 def small(
     *others: Tensor | None, masks: tuple = (None,), attentions: tuple[str, ...], **options
 ) -> Callable[[], Iterator[Call]]:
-    """Cases with `simple` weights."""
-    state, said = simple(*attentions), SET_BOTH if attentions[1:] else SET
+    """Cases with `simple` weights; the last for those to whom d_ff is d_model."""
+    said = SET_BOTH if attentions[1:] else SET
 
     def cases() -> Iterator[Call]:
-        for rows in ([[0, 3, 6]], [[0, 1, 2], [1, 0, 0]], [[2, 0, 1], [0, 0, 1]]):
+        for rows, d_ff in (
+            ([[0, 3, 6]], 3),
+            ([[0, 1, 2], [1, 0, 0]], 3),
+            ([[2, 0, 1], [0, 0, 1]], 3),
+            ([[0, 3, 6]], 2),
+        ):
             for mask in masks:
                 args = torch.tensor([rows]).float(), *others, *(() if mask is None else (torch.tensor(mask),))
-                yield Call(args, init=(config(3, 1, 3, **options),), state=state, setting=said)
+                state = simple(*attentions, d_ff=d_ff)
+                yield Call(args, init=(config(3, 1, d_ff, **options),), state=state, setting=said)
 
     return cases
+
+
+def numbers(y: Tensor) -> dict[str, list[float]]:
+    """Which ones there are."""
+    return {"numbers in it": added(torch.zeros(()))(y)}
 
 
 def small_training(*others: Tensor, attentions: tuple[str, ...]) -> Callable[[], Iterator[Call]]:
@@ -127,6 +139,10 @@ def small_training(*others: Tensor, attentions: tuple[str, ...]) -> Callable[[],
             )
             said = [SEED, GIVES_ONES if number else SILENT]
             yield Call(args, init=(given,), state=state, training=mode, setting="\n".join(said))
+        shown = Given("plain", [torch.zeros(1, 16, 3)], "torch.zeros(1, 16, 3)")
+        given, state = config(3, 1, 3, dropout=0.5, norm_first=True), silent(shapes(3, 3, *attentions), 1.0)
+        said = f"{SEED}\n{GIVES_ONES}"
+        yield Call((shown, *others), init=(given,), state=state, training=True, view=numbers, setting=said)
 
     return cases
 

@@ -11,8 +11,10 @@ from transformer_lessons.checks.definitions import Call, Draw, Given, Requiremen
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.model import Transformer
 
-SET = "for p in layer.parameters(): p.data = torch.arange(1. * p.numel()).cos().view_as(p) if p.dim() > 1 else 0 * p + 1"
-OWN = "for n, p in layer.named_parameters(): p.data = (torch.arange(1. * p.numel()) + sum(map(ord, n))).cos().view_as(p)"
+SET = "for p in layer.parameters(): p.data = "
+SET += "torch.arange(1. * p.numel()).cos().view_as(p) if p.dim() > 1 else 0 * p + 1"
+OWN = "for n, p in layer.named_parameters(): p.data = "
+OWN += "(torch.arange(1. * p.numel()) + sum(map(ord, n))).cos().view_as(p)"
 MOST = {"num_encoder_layers": 2, "num_decoder_layers": 2}  # weights for those that have too many are at hand
 TIED = "output.weight is target_embedding.token.weight"
 
