@@ -124,6 +124,8 @@ def _told(verdict: Verdict, lost: list[Requirement]) -> tuple[str, str, list[str
         message = cut((verdict.error.message.splitlines() or [""])[0])
         raised = "" if verdict.error.error == WEIGHTS else f"it raises {verdict.error.error}: "
         return f"{raised}{message}{line}", lost[0].anchor, []
+    if verdict.returned:
+        return f"it returns {verdict.returned}", lost[0].anchor, []
     notes = [f"It looks like this mistake: {verdict.like.you}. {verdict.like.looks}"] if verdict.like else []
     if lost[1:]:
         others = f"; also lost: {', '.join(r.name for r in lost[2:])}" if lost[2:] else ""
@@ -185,7 +187,7 @@ def pasted(task: Task, call: Call) -> tuple[str, ...]:
     earlier = [f"layer({', '.join(map(literal, args))})" for args in call.earlier]
     return (
         made,
-        *([call.setting] if call.setting else []),
+        *call.setting.splitlines(),
         *earlier,
         *lines,
         f"{method}({', '.join(given)})",
@@ -294,8 +296,14 @@ def values(names: tuple[str, ...], seen: Any, right: Any) -> tuple[int, tuple[st
     for digits in range(1, MOST_DIGITS + 1):
         should, has = (shortened(x, digits).replace("float('nan')", "nan") for x in (right, seen))
         if should != has and len(should) <= WIDTH:
-            return digits, _lines(name, should, has)
+            return digits + _nearly(seen, right), _lines(name, should, has)
     return SAME, ()
+
+
+def _nearly(seen: Any, right: Any) -> bool:
+    """Whether two tensors differ by so little that another case may show more."""
+    both = isinstance(seen, Tensor) and isinstance(right, Tensor) and seen.is_floating_point()
+    return both and bool((seen.double() - right.double()).abs().max() < 0.15)
 
 
 def _lines(name: str, should: object, has: object) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -104,8 +105,13 @@ def _built(adapter: Adapter, task: Task, call: Call, wish: int) -> tuple[Reply, 
 
 def _unlike(own: dict, wanted: dict) -> Reply:
     """Complains of matrices that are none of the wanted ones; an answer without any may have its reasons."""
-    shapes = [" and ".join(str(tuple(t.shape)) for t in s.values() if t.dim() > 1) for s in (own, wanted)]
-    message = f"its weights have shapes {shapes[0]}; expected are {shapes[1]}"
+    for name in wanted:
+        if name in own and own[name].shape != wanted[name].shape:
+            message = f"{name} has shape {tuple(own[name].shape)}; expected is {tuple(wanted[name].shape)}"
+            return Reply(error={"type": WEIGHTS, "message": message, "line": ""})
+    counts = [Counter(tuple(t.shape) for t in s.values() if t.dim() > 1) for s in (own, wanted)]
+    shapes = [" and ".join(f"{n} of {shape}" for shape, n in count.items()) for count in counts]
+    message = f"weights cannot be loaded into it: it has {shapes[0]}, and {shapes[1]} are expected"
     return Reply(error={"type": WEIGHTS, "message": message, "line": ""} if shapes[0] else None)
 
 

@@ -33,21 +33,26 @@ class Link:
 
     def fits(self, own: State, state: State) -> bool:
         """Whether both have as many rows together, and rows of the same size."""
-        rows, parts = [state[name] for name in self.wanted], [self._turned(own[name]) for name in self.own]
+        rows, parts = [state[name] for name in self.wanted], self._parts(own, state)
         same = all(part.numel() == len(part) * rows[0][:1].numel() for part in parts)
         return same and sum(map(len, parts)) == sum(map(len, rows))
 
     def load(self, own: State, state: State) -> State:
         """The answer's own parameters, with the wanted numbers."""
         whole = torch.cat([state[name] for name in self.wanted])
-        parts = whole.split([len(self._turned(own[name])) for name in self.own])
+        parts = whole.split([len(part) for part in self._parts(own, state)])
         return {n: self._turned(part).reshape(own[n].shape) for n, part in zip(self.own, parts, strict=True)}
 
     def back(self, own: State, state: State) -> State:
         """Gradients of the answer's own parameters, as gradients of the wanted ones."""
-        whole = torch.cat([self._turned(own[name]) for name in self.own])
+        whole = torch.cat(self._parts(own, state))
         parts = whole.split([len(state[name]) for name in self.wanted])
         return dict(zip(self.wanted, parts, strict=True))
+
+    def _parts(self, own: State, state: State) -> list[Tensor]:
+        """Its own ones as rows of the wanted ones; axes of one around a vector are left out."""
+        parts = [self._turned(own[name]) for name in self.own]
+        return [part.flatten() for part in parts] if state[self.wanted[0]].dim() == 1 else parts
 
     def _turned(self, tensor: Tensor) -> Tensor:
         return tensor.T if self.transposed else tensor
@@ -66,6 +71,23 @@ def translations(own: State, wanted: State, roles: dict[str, str]) -> Iterator[l
         for way in links, turned:  # which is which is the same for all calls, whatever their sizes
             yield way if all(link.fits(own, wanted) for link in way) else []
     yield from _by_shapes(own, wanted)
+    if links := _in_order(own, wanted):
+        yield links
+
+
+def _in_order(own: State, wanted: State) -> list[Link]:
+    """Links of matrices, and of vectors, as they come: one with as many rows as several wanted ones is these."""
+    found = []
+    for dim in (1, 2):
+        left = [name for name in wanted if wanted[name].dim() == dim]
+        for name in (name for name in own if own[name].dim() == dim):
+            rows = [len(wanted[n]) for n in left]
+            taken = next((n for n in range(1, len(rows) + 1) if sum(rows[:n]) == len(own[name])), 0)
+            if not taken or own[name].shape[1:] != wanted[left[0]].shape[1:]:
+                return []
+            found.append(Link((name,), tuple(left[:taken])))
+            left = left[taken:]
+    return found
 
 
 def _by_shapes(own: State, wanted: State) -> Iterator[list[Link]]:

@@ -181,6 +181,23 @@ def no_scale_and_mask_inverted(query, key, value, mask=None):
     return weights @ value, weights
 
 
+def over_queries(query, key, value, mask=None):
+    scores = query @ key.transpose(-1, -2) / math.sqrt(query.size(-1))
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -1e9)
+    weights = scores.softmax(-2)
+    return weights @ value, weights
+
+
+def one_axis_more(query, key, value, mask=None):
+    return annotated(query, key, value, mask if mask is None else mask.unsqueeze(1))
+
+
+def divided_in_place(query, key, value, mask=None):
+    query /= math.sqrt(query.size(-1))
+    return annotated(query, key * math.sqrt(query.size(-1)), value, mask)
+
+
 def zeros(query, key, value, mask=None):
     return torch.zeros(*query.shape[:-1], value.size(-1)), torch.zeros(*query.shape[:-1], key.size(-2))
 
@@ -266,6 +283,9 @@ WRONG = {
         (no_scale, {"scale"}, {"no_scale"}),
         (scaled_by_root_of_keys, {"scale"}, set()),
         (no_scale_and_mask_inverted, {"scale", "mask"}, {"no_scale", "mask_inverted"}),
+        (over_queries, {"result"}, {"softmax_over_queries"}),
+        (one_axis_more, {"mask"}, {"mask_one_axis_more"}),
+        (divided_in_place, {"gradients"}, {"in_place"}),
         (zeros, {"result", "scale", "mask", "finite", "gradients"}, set()),
         (not_written, {"result", "scale", "mask", "finite", "gradients"}, set()),
     ],

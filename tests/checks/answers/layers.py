@@ -38,6 +38,31 @@ class OtherNames(nn.Module):
         return self.ln(x + self.dropout(sublayer(x)))
 
 
+class OnlyPreNorm(OtherNames):
+    def forward(self, x, sublayer):
+        return x + self.dropout(sublayer(self.ln(x)))
+
+
+class InPlace(OtherNames):
+    def forward(self, x, sublayer):
+        if not self.pre:
+            return self.ln(x + self.dropout(sublayer(x)))
+        x += self.dropout(sublayer(self.ln(x)))
+        return x
+
+
+class DroppedBefore(OtherNames):
+    def forward(self, x, sublayer):
+        if self.pre:
+            return x + sublayer(self.dropout(self.ln(x)))
+        return self.ln(x + sublayer(self.dropout(x)))
+
+
+class WithoutSum(OtherNames):
+    def forward(self, x, sublayer):
+        return super().forward(x, sublayer) if self.pre else self.ln(self.dropout(sublayer(x)))
+
+
 class Encoder(nn.Module):
     """With PyTorch's norm, and dropout inside."""
 
@@ -76,6 +101,44 @@ class DroppedTwice(Decoder):
 
     def forward(self, x, memory, src_mask=None, tgt_mask=None):
         return F.dropout(super().forward(x, memory, None, tgt_mask), 0.5, self.training)
+
+
+class CausalAcross(Decoder):
+    def forward(self, x, memory, src_mask=None, tgt_mask=None):
+        x = self.add_norm_self(x, lambda y: self.self_attention(y, mask=tgt_mask, is_causal=True))
+        x = self.add_norm_cross(x, lambda y: self.cross_attention(y, memory, mask=src_mask, is_causal=True))
+        return self.add_norm_feed_forward(x, self.feed_forward)
+
+
+class Exchanged(Decoder):
+    def forward(self, x, memory, src_mask=None, tgt_mask=None):
+        return super().forward(x, memory, tgt_mask, src_mask)
+
+
+class TwoSlips(Decoder):
+    def forward(self, x, memory, src_mask=None, tgt_mask=None):
+        causal = tgt_mask is None
+        x = self.add_norm_self(x, lambda y: self.self_attention(y, mask=tgt_mask, is_causal=causal))
+        x = self.add_norm_cross(x, self.cross_attention)
+        return self.add_norm_feed_forward(x, self.feed_forward)
+
+
+class DropsInside(Encoder):
+    def __init__(self, config):
+        super().__init__(config)
+        self.feed_forward = FeedForward(config.d_model, config.d_ff, dropout=config.dropout)
+
+
+class Enclosed(Encoder):
+    def forward(self, x, mask=None):
+        x = self.add_norm_self(x, lambda y: self.self_attention(x, mask=mask))
+        return self.add_norm_feed_forward(x, self.feed_forward)
+
+
+class FeedsFirst(Encoder):
+    def forward(self, x, mask=None):
+        x = self.add_norm_feed_forward(x, self.feed_forward)
+        return self.add_norm_self(x, lambda y: self.self_attention(y, mask=mask))
 
 
 class HalvedMemory(Decoder):
@@ -173,20 +236,89 @@ class PaddingSeen(Flat):
         return self.output(self.decoder_norm(x))
 
 
+class TargetsHidden(Flat):
+    """The target's padding is hidden as well."""
+
+    def forward(self, src, tgt):
+        visible, own = ((x != self.config.pad_id)[:, None, None] for x in (src, tgt))
+        memory, x = self.source_embedding(src), self.target_embedding(tgt)
+        for layer in self.encoder_layers:
+            memory = layer(memory, visible)
+        for layer in self.decoder_layers:
+            x = layer(x, self.encoder_norm(memory), visible, own)
+        return self.output(self.decoder_norm(x))
+
+
+class CopiedMatrix(Flat):
+    def __init__(self, config):
+        super().__init__(config)
+        self.output = nn.Linear(config.d_model, config.target_vocab_size, bias=False)
+        self.output.weight.data = self.target_embedding.token.weight.data.clone()
+
+
+class AsManyDecoders(Flat):
+    def __init__(self, config):
+        super().__init__(config)
+        self.decoder_layers = nn.ModuleList([PackageDecoderLayer(config) for _ in self.encoder_layers])
+
+
+class Probable(Flat):
+    def forward(self, src, tgt):
+        return super().forward(src, tgt).softmax(-1)
+
+
+class BiasedOutput(Flat):
+    def __init__(self, config):
+        super().__init__(config)
+        self.output = nn.Linear(config.d_model, config.target_vocab_size)
+        self.output.weight = self.target_embedding.token.weight
+
+
+class SeesTheFuture(Flat):
+    """A slip that is on no list."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        for layer in self.decoder_layers:
+            attend = layer.self_attention.forward
+            layer.self_attention.forward = lambda y, attend=attend, **given: attend(y)
+
+
 RIGHT = {
     "residual": [InOneLine, OtherNames],
     "encoder_layer": [Encoder],
     "decoder_layer": [Decoder],
     "decoder_layer_step": [token_by_token],
     "parameter_count": [summed],
-    "transformer": [Flat],
+    "transformer": [Flat, TargetsHidden],
 }
 WRONG = {
+    "residual": [
+        (OnlyPreNorm, {"post_norm"}, {"always_pre_norm"}),
+        (InPlace, {"pre_norm"}, {"in_place"}),
+        (DroppedBefore, {"dropout"}, {"dropped_before"}),
+        (WithoutSum, {"post_norm"}, {"no_residual_in_post_norm"}),
+    ],
+    "encoder_layer": [
+        (DropsInside, {"dropout"}, {"dropout_within"}),
+        (Enclosed, {"pre_norm"}, {"input_around_the_norm"}),
+        (FeedsFirst, {"wiring"}, {"feed_forward_first"}),
+    ],
     "decoder_layer": [
         (DroppedTwice, {"source_mask", "dropout"}, set()),
-        (HalvedMemory, {"wiring", "pre_norm", "dropout"}, set()),
+        (HalvedMemory, {"wiring", "pre_norm"}, set()),
+        (CausalAcross, {"wiring"}, {"causal_on_memory"}),
+        (Exchanged, {"causal", "source_mask"}, {"masks_exchanged"}),
+        (TwoSlips, {"wiring", "causal", "source_mask"}, {"cross_is_self_attention", "causal_unless_masked"}),
     ],
     "decoder_layer_step": [(last_token_only, {"several"}, set())],
     "parameter_count": [(short_of_a_norm, {"layers"}, {"third_norm_missing"})],
-    "transformer": [(PaddingSeen, {"padding"}, set())],
+    "transformer": [
+        (PaddingSeen, {"padding"}, {"padding_seen"}),
+        (CopiedMatrix, {"tied"}, {"not_tied"}),
+        (AsManyDecoders, {"logits"}, {"layers_counted_once"}),
+        (Probable, {"logits"}, {"probabilities"}),
+        (BiasedOutput, {"logits"}, {"output_bias"}),
+        (SeesTheFuture, {"logits", "pre_norm"}, set()),
+    ],
 }

@@ -1,6 +1,6 @@
 """The decoder layer. Without masks its wiring is seen; a single target position hides causality."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
@@ -22,21 +22,38 @@ FIRST = [[[[True, False]]]]
 ALL = [[[[True, True]]]]
 
 
-def one(draw: Draw, targets: int, *masks: Tensor | None, **options) -> Call:
-    """Two sentences, of four source positions."""
-    args = draw.normal(2, targets, 6), draw.normal(2, 4, 6), *masks
+def one(draw: Draw, targets: int, *masks: Tensor | None, sources: int = 4, **options) -> Call:
+    """Two sentences."""
+    args = draw.normal(2, targets, 6), draw.normal(2, sources, 6), *masks
     return call(draw, *args, **BOTH, **options)
 
 
-def wiring(*, norm_first: bool = False) -> Callable[[Draw], list[Call]]:
-    """One target position, which sees itself and the source."""
-    return lambda draw: [one(draw, 1, norm_first=norm_first) for _ in range(2)]
+def without(plain: Call, attention: str) -> Call:
+    """Nothing but the other attention mixes positions."""
+    name = f"{attention}.W_o.weight"
+    return replace(plain, state={**plain.state, name: torch.zeros_like(plain.state[name])})
+
+
+def wiring(draw: Draw) -> list[Call]:
+    """One target position, which sees itself and the source; and the first of several, which sees all of it."""
+    first = without(one(draw, 3), "self_attention")
+    first = replace(first, twin=changed_at(first, 1, 3), view=lambda y: y[:, :1])
+    return [one(draw, 1), one(draw, 1), first]
+
+
+def pre_norm(draw: Draw) -> list[Call]:
+    """One target position, and one of the source or several."""
+    return [one(draw, 1, sources=number, norm_first=True) for number in (1, 4)]
 
 
 def causal(draw: Draw) -> list[Call]:
-    """The first positions when a later one changes, and the last when one does that is hidden, or is not."""
-    plain = one(draw, 3)
-    masked = one(draw, 3, None, torch.tensor([False, True, True]).expand(2, 1, 1, 3))
+    """The first positions when a later one changes, and the last when one does that is hidden, or is not.
+
+    Whatever cross-attention does.
+    """
+    plain = without(one(draw, 3, sources=3), "cross_attention")
+    masked = one(draw, 3, None, torch.tensor([False, True, True]).expand(2, 1, 1, 3), sources=3)
+    masked = without(masked, "cross_attention")
     hidden, seen = (changed_at(masked, 0, place) for place in (0, 1))
     calls = [replace(plain, twin=changed_at(plain, 0, 2), view=lambda y: y[:, :2])]
     calls += [replace(masked, twin=twin, view=lambda y: y[:, 2]) for twin in (hidden, seen)]
@@ -49,9 +66,15 @@ def small_causal() -> Iterator[Call]:
     return reversed([case for case in cases if case.args[0].size(1) > 1])
 
 
+def small_wiring() -> Iterator[Call]:
+    """One target position, then two of which nothing is causal but the self-attention."""
+    yield from sorted(small(MEMORY, **BOTH)(), key=lambda case: case.args[0].size(1))
+
+
 def source(draw: Draw) -> list[Call]:
     """A source position that is hidden changes, and one that is not."""
     masked = one(draw, 1, torch.tensor([True, True, True, False]).expand(2, 1, 1, 4))
+    masked = without(masked, "self_attention")
     return [replace(masked, twin=changed_at(masked, 1, place)) for place in (3, 1)]
 
 
@@ -65,8 +88,8 @@ TASK = Task(
             "self-attention, cross-attention to memory and feed-forward follow each other, each in an Add & Norm "
             "of its own",
             points=1,
-            calls=wiring(),
-            small=small(MEMORY, **BOTH),
+            calls=wiring,
+            small=small_wiring,
             anchor="layers-wiring",
         ),
         Requirement(
@@ -89,7 +112,7 @@ TASK = Task(
             "pre_norm",
             "with norm_first, each sub-layer reads its norm of the stream and adds to the stream",
             points=0.5,
-            calls=wiring(norm_first=True),
+            calls=pre_norm,
             small=small(MEMORY, norm_first=True, **BOTH),
             anchor="add-and-norm",
         ),
@@ -97,10 +120,9 @@ TASK = Task(
             "dropout",
             "in training, dropout falls on what each sub-layer gives, before the sum, and on nothing else",
             points=0.5,
-            calls=dropout((2, 8), (2, 3), **BOTH),
+            calls=dropout((16, 1), (16, 1), **BOTH),
             small=small_training(MEMORY, **BOTH),
             anchor="residuals-wrong",
-            needs="wiring",
         ),
     ),
 )

@@ -42,8 +42,8 @@ def decoder_layer_step(weights, num_heads, x, keys, values, memory_keys, memory_
 BOTH = ("self_attention", "cross_attention")
 SIZES = shapes(6, 5, *BOTH)
 SHOWN = (
-    "{n: (1 + n.count('cross')) * (torch.eye(3) if p.dim() > 1 else torch.ones(3) * ('norm.w' in n)) for n, p in "
-    "DecoderLayer(TransformerConfig(7, 7, d_model=3, num_heads=1, d_ff=3)).state_dict().items()}"
+    "{n: torch.eye(3) * (1 + n.count('cross')) if p.dim() > 1 else torch.ones(3) * ('norm.w' in n) * n.count('e')"
+    " for n, p in DecoderLayer(TransformerConfig(7, 7, d_model=3, num_heads=1, d_ff=3)).state_dict().items()}"
 )
 
 
@@ -82,10 +82,19 @@ def small(new: int = 1, earlier: int = 1, mask: list | None = None) -> Callable[
     def cases() -> Iterator[Call]:
         for rows, heads in itertools.product(([[0, 1, 2], [1, 0, 0]], [[2, 0, 1], [0, 0, 1]]), (1, 3)):
             x = torch.tensor([rows[:new]]).float()
-            past = torch.tensor([[3.0, 0.0, 0.0]] * earlier).reshape(1, heads, earlier, 3 // heads)
-            memory = torch.tensor([[0.0, 3.0, 0.0], [0.0, 0.0, 1.0]]).reshape(1, heads, 2, 3 // heads)
+            shape = 1, heads, earlier, 3 // heads
+            past = [
+                torch.tensor([row] * earlier).reshape(shape) for row in ([3.0, 0.0, 0.0], [0.0, 5.0, 0.0])
+            ]
+            shape = 1, heads, 2, 3 // heads
+            memory = [
+                torch.tensor(two).reshape(shape)
+                for two in ([[0.0, 3, 0], [0, 0, 1]], [[0.0, 2, 0], [0, 0, 4]])
+            ]
+            past = past if earlier else past[:1] * 2  # at most six lines
+            memory = memory if not earlier and mask is None else memory[:1] * 2
             masks = () if mask is None else (torch.tensor(mask),)
-            yield Call((weights, heads, x, past, past, memory, memory, *masks))
+            yield Call((weights, heads, x, *past, *memory, *masks))
 
     return cases
 

@@ -9,14 +9,19 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.catalogue.residual import added
+from transformer_lessons.checks.catalogue.residual import SEED, added, is_uneven
 from transformer_lessons.checks.definitions import Call, Draw, Given, Requirement, Task
 from transformer_lessons.layers import AddAndNorm, EncoderLayer
 
-LAST = ("W_o.bias", "W_2.bias")  # what a sub-layer gives if all its weights are zero
+ONES = ("W_o.bias", "W_1.bias")  # what makes a sub-layer give ones if matrices are zero, and W_2 the identity
 EACH = "for n, p in layer.named_parameters(): p.data = "
-SET = EACH + "(1 + n.count('cross')) * (torch.eye(3) if p.dim() > 1 else torch.ones(3) * ('norm.w' in n))"
-SILENT = EACH + "torch.ones_like(p) * ('norm.w' in n{})"
+SET = EACH + "torch.eye(*p.shape) if p.dim() > 1 else torch.ones(3) * ('norm.w' in n) * n.count('e')"
+SET_BOTH = SET.replace("torch.eye(*p.shape)", "torch.eye(*p.shape) * (1 + n.count('cross'))")
+SILENT = EACH + "torch.ones_like(p) * ('norm.w' in n)"
+GIVES_ONES = (
+    EACH + "torch.eye(3) if 'W_2.w' in n else torch.ones_like(p) * n.endswith(('norm.weight', {}, {}))"
+)
+GIVES_ONES = GIVES_ONES.format(*map(repr, ONES))
 
 
 def config(
@@ -44,9 +49,10 @@ def drawn(draw: Draw, sizes: dict[str, tuple[int, ...]]) -> dict[str, Tensor]:
 
 
 def silent(sizes: dict[str, tuple[int, ...]], number: float) -> dict[str, Tensor]:
-    """Weights of zero, biases of a number where a sub-layer ends, and norms as they are at first."""
-    values = {name: number if name.endswith(LAST) else float("norm.weight" in name) for name in sizes}
-    return {name: torch.full(size, values[name]) for name, size in sizes.items()}
+    """Weights of zero, biases that make each sub-layer give a number, and norms as they are at first."""
+    values = {name: number if name.endswith(ONES) else float("norm.weight" in name) for name in sizes}
+    state = {name: torch.full(size, values[name]) for name, size in sizes.items()}
+    return state | {"feed_forward.W_2.weight": torch.eye(*sizes["feed_forward.W_2.weight"])}
 
 
 def call(draw: Draw, *args: Tensor | None, attentions: tuple[str, ...], **options) -> Call:
@@ -54,11 +60,13 @@ def call(draw: Draw, *args: Tensor | None, attentions: tuple[str, ...], **option
     return Call(args, init=(config(6, 2, 5, **options),), state=drawn(draw, shapes(6, 5, *attentions)))
 
 
-def training(*args: Tensor, number: float, attentions: tuple[str, ...], norm_first: bool) -> Call:
+def training(
+    *args: Tensor, number: float, attentions: tuple[str, ...], norm_first: bool, is_training: bool = True
+) -> Call:
     """In training, with sub-layers that all give one number, of which half is dropped."""
     given = config(4, 1, 4, dropout=0.5, norm_first=norm_first)
     state, view = silent(shapes(4, 4, *attentions), number), added(args[0]) if number else None
-    return Call(args, init=(given,), state=state, training=True, view=view)
+    return Call(args, init=(given,), state=state, training=is_training, view=view)
 
 
 def dropout(*sizes: tuple[int, ...], attentions: tuple[str, ...]) -> Callable[[Draw], list[Call]]:
@@ -69,49 +77,72 @@ def dropout(*sizes: tuple[int, ...], attentions: tuple[str, ...]) -> Callable[[D
         found = [
             training(*args, number=0.0, attentions=attentions, norm_first=first) for first in (False, True)
         ]
-        found.append(training(*args, number=1.0, attentions=attentions, norm_first=True))
-        wide = [draw.normal(*size, 6) for size in sizes]
-        return [*found, call(draw, *wide, attentions=attentions, dropout=0.5)]
+        one = {"number": 1.0, "attentions": attentions}
+        found += [training(*args, **one, norm_first=True, is_training=mode) for mode in (True, False)]
+        even = training(torch.zeros_like(args[0]), *args[1:], **one, norm_first=False)
+        return [*found, *(replace(even, view=is_uneven, training=mode) for mode in (True, False))]
 
     return calls
 
 
-def simple(*attentions: str) -> dict[str, Tensor]:
-    """All matrices the identity, those of cross-attention twice that, and all biases zero."""
+def simple(*attentions: str, d_ff: int = 3) -> dict[str, Tensor]:
+    """Matrices are identities, those of cross-attention twice that, biases zero, and no norm is like another."""
     return {
-        name: (1 + name.count("cross"))
-        * (torch.eye(3) if len(size) > 1 else torch.ones(3) * ("norm.w" in name))
-        for name, size in shapes(3, 3, *attentions).items()
+        name: (1 + name.count("cross")) * torch.eye(*size)
+        if len(size) > 1
+        else torch.ones(size) * ("norm.w" in name) * name.count("e")
+        for name, size in shapes(3, d_ff, *attentions).items()
     }
 
 
 def small(
     *others: Tensor | None, masks: tuple = (None,), attentions: tuple[str, ...], **options
 ) -> Callable[[], Iterator[Call]]:
-    """Cases with `simple` weights."""
-    state = simple(*attentions)
+    """Cases with `simple` weights; the last for those to whom d_ff is d_model."""
+    said = SET_BOTH if attentions[1:] else SET
 
     def cases() -> Iterator[Call]:
-        for rows in ([[0, 3, 6]], [[0, 1, 2], [1, 0, 0]], [[2, 0, 1], [0, 0, 1]]):
+        for rows, d_ff in (
+            ([[0, 3, 6]], 3),
+            ([[0, 1, 2], [1, 0, 0]], 3),
+            ([[2, 0, 1], [0, 0, 1]], 3),
+            ([[0, 3, 6]], 2),
+        ):
             for mask in masks:
                 args = torch.tensor([rows]).float(), *others, *(() if mask is None else (torch.tensor(mask),))
-                yield Call(args, init=(config(3, 1, 3, **options),), state=state, setting=SET)
+                state = simple(*attentions, d_ff=d_ff)
+                yield Call(args, init=(config(3, 1, d_ff, **options),), state=state, setting=said)
 
     return cases
 
 
+def numbers(y: Tensor) -> dict[str, list[float]]:
+    """Which ones there are."""
+    return {"numbers in it": added(torch.zeros(()))(y)}
+
+
 def small_training(*others: Tensor, attentions: tuple[str, ...]) -> Callable[[], Iterator[Call]]:
-    """Nothing is added to the stream; and of what is, next to everything is dropped."""
+    """Nothing is added to the stream; of what is, next to everything is dropped, or in evaluation nothing."""
 
     def cases() -> Iterator[Call]:
         args = torch.tensor([[[0.0, 3.0, 6.0]]]), *others
-        for number, rate, first in ((0.0, 0.5, False), (0.0, 0.5, True), (1.0, 0.999, True)):
+        rates = (
+            (0.0, 0.5, False, True),
+            (0.0, 0.5, True, True),
+            (1.0, 0.999, True, True),
+            (1.0, 0.5, True, False),
+        )
+        for number, rate, first, mode in rates:
             given, state = (
                 config(3, 1, 3, dropout=rate, norm_first=first),
                 silent(shapes(3, 3, *attentions), number),
             )
-            said = SILENT.format(f" or n.endswith({LAST})" if number else "")
-            yield Call(args, init=(given,), state=state, training=True, setting=said)
+            said = [SEED, GIVES_ONES if number else SILENT]
+            yield Call(args, init=(given,), state=state, training=mode, setting="\n".join(said))
+        shown = Given("plain", [torch.zeros(1, 16, 3)], "torch.zeros(1, 16, 3)")
+        given, state = config(3, 1, 3, dropout=0.5, norm_first=True), silent(shapes(3, 3, *attentions), 1.0)
+        said = f"{SEED}\n{GIVES_ONES}"
+        yield Call((shown, *others), init=(given,), state=state, training=True, view=numbers, setting=said)
 
     return cases
 
@@ -176,7 +207,6 @@ TASK = Task(
             calls=dropout((2, 8), **ONE),
             small=small_training(**ONE),
             anchor="residuals-wrong",
-            needs="wiring",
         ),
     ),
 )

@@ -1,6 +1,7 @@
 """Add & Norm. A sub-layer that gives zeros shows what happens to the stream; one of ones, what is dropped."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -8,7 +9,8 @@ from torch import Tensor
 from transformer_lessons.checks.definitions import Call, Draw, Given, Requirement, Task
 from transformer_lessons.layers import AddAndNorm
 
-SET = "layer.load_state_dict({'norm.weight': torch.full((3,), 2.), 'norm.bias': torch.ones(3)})"
+SET = "for n, p in enumerate(layer.parameters()): p.data = torch.ones(3) * (2 - n)"
+SEED = "torch.manual_seed(0x5EED0000)"  # as the check has it before each call
 TWO = {"norm.weight": torch.full((3,), 2.0), "norm.bias": torch.ones(3)}
 
 
@@ -36,10 +38,10 @@ def call(draw: Draw, **options) -> Call:
     return Call(args, init=(config(5, **options),), state=state)
 
 
-def training(draw: Draw, number: float, *, norm_first: bool, view: Callable | None = None) -> Call:
+def training(draw: Draw, number: float, *, norm_first: bool, is_training: bool = True) -> Call:
     """In training, half of what a sub-layer of this number gives is dropped."""
     args, given = (draw.normal(8, 5), constant(5, number)), config(5, norm_first=norm_first, dropout=0.5)
-    return Call(args, init=(given,), training=True, view=view and view(args[0]))
+    return Call(args, init=(given,), training=is_training, view=added(args[0]) if number else None)
 
 
 def added(x: Tensor) -> Callable[[Tensor], list[float]]:
@@ -47,37 +49,62 @@ def added(x: Tensor) -> Callable[[Tensor], list[float]]:
     return lambda y: sorted(set((y - x).mul(1000).round().div(1000).add(0.0).flatten().tolist()))
 
 
+def is_uneven(y: Tensor) -> bool:
+    """Whether rows that would all be one number, which a norm makes 0, have holes."""
+    return bool(y.abs().max() > 0.1)
+
+
+def uneven(*shape: int) -> Call:
+    """Post-norm of nothing but what is added, of which half is dropped."""
+    given = config(shape[-1], dropout=0.5)
+    return Call((torch.zeros(*shape), constant(shape[-1], 1.0)), init=(given,), training=True, view=is_uneven)
+
+
 def dropout(draw: Draw) -> list[Call]:
     """The stream is whole; what is added is dropped, or twice as large; and in evaluation nothing is."""
     calls = [training(draw, 0.0, norm_first=first) for first in (False, True)]
-    calls.append(training(draw, 1.0, norm_first=True, view=added))
-    return [*calls, *(call(draw, norm_first=first, dropout=0.5) for first in (False, True))]
+    calls += [training(draw, 1.0, norm_first=True, is_training=mode) for mode in (True, False)]
+    reads = {"norm.weight": torch.zeros(5), "norm.bias": torch.ones(5)}  # ones, and gives their mean
+    mean = replace(
+        calls[2], args=(calls[2].args[0], linear(torch.ones(5, 5) / 5, torch.zeros(5))), state=reads
+    )
+    return [*calls, mean, uneven(8, 5), replace(uneven(8, 5), training=False)]
 
 
-def gradients(draw: Draw) -> list[Call]:
-    """On both ways."""
-    return [call(draw), call(draw, norm_first=True)]
+def both(draw: Draw, **options) -> list[Call]:
+    """Of two layers; and x stays as it was."""
+    return [call(draw, **options), call(draw, **options), replace(call(draw, **options), edits=True)]
 
 
 def small(*, norm_first: bool = False) -> Callable[[], Iterator[Call]]:
-    """A sub-layer that doubles."""
-    twice = Given("linear", [2 * torch.eye(3), torch.zeros(3)], "lambda y: 2 * y")
+    """A sub-layer that moves all numbers by one place."""
+    rolls = Given("linear", [torch.eye(3).roll(1, 0), torch.zeros(3)], "lambda y: y.roll(1, -1)")
 
     def cases() -> Iterator[Call]:
         for row in ([0.0, 3.0, 6.0], [1.0, 2.0, 6.0], [1.0, 1.0, 4.0]):
             given = config(3, norm_first=norm_first)
-            yield Call((torch.tensor([[row]]), twice), init=(given,), state=TWO, setting=SET)
+            case = Call((torch.tensor([[row]]), rolls), init=(given,), state=TWO, setting=SET)
+            yield case
+        yield replace(case, edits=True)
 
     return cases
 
 
 def small_training() -> Iterator[Call]:
-    """Nothing is added; and of what is, next to everything is dropped."""
+    """Nothing is added; and of what is, next to everything is dropped, or in evaluation nothing."""
     nothing = Given("linear", [torch.zeros(3, 3), torch.zeros(3)], "lambda y: 0 * y")
     ones = Given("linear", [torch.zeros(3, 3), torch.ones(3)], "lambda y: 0 * y + 1")
+    x, given = torch.tensor([[[0.0, 3.0, 6.0]]]), {"training": True, "setting": SEED}
     for first, rate, sublayer in ((False, 0.5, nothing), (True, 0.5, nothing), (True, 0.999, ones)):
-        given = config(3, norm_first=first, dropout=rate)
-        yield Call((torch.tensor([[[0.0, 3.0, 6.0]]]), sublayer), init=(given,), training=True)
+        yield Call((x, sublayer), init=(config(3, norm_first=first, dropout=rate),), **given)
+    for first in (True, False):
+        yield Call((x, ones), init=(config(3, norm_first=first, dropout=0.5),), setting=SEED)
+    yield replace(uneven(1, 3), args=(torch.zeros(1, 3), ones), setting=SEED, view=some)
+
+
+def some(y: Tensor) -> str:
+    """In words, since which numbers are dropped is chance."""
+    return "some numbers that are not 0, where ones were dropped" if is_uneven(y) else "0 everywhere"
 
 
 TASK = Task(
@@ -88,17 +115,17 @@ TASK = Task(
     requirements=(
         Requirement(
             "post_norm",
-            "the output is LayerNorm(x + f(x))",
+            "the output is LayerNorm(x + f(x)), and x stays as it was",
             points=1.5,
-            calls=lambda draw: [call(draw), call(draw)],
+            calls=both,
             small=small(),
             anchor="add-and-norm",
         ),
         Requirement(
             "pre_norm",
-            "with norm_first, the output is x + f(LayerNorm(x))",
+            "with norm_first, the output is x + f(LayerNorm(x)), and x stays as it was",
             points=1.5,
-            calls=lambda draw: [call(draw, norm_first=True), call(draw, norm_first=True)],
+            calls=lambda draw: both(draw, norm_first=True),
             small=small(norm_first=True),
             anchor="add-and-norm",
         ),
@@ -109,7 +136,6 @@ TASK = Task(
             calls=dropout,
             small=small_training,
             anchor="residuals-wrong",
-            needs="post_norm",
         ),
     ),
 )

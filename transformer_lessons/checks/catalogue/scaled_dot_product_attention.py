@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -48,12 +49,8 @@ def result(draw: Draw) -> list[Call]:
 
 
 def scale(draw: Draw) -> list[Call]:
-    """The first has sizes that are all different, and a mask."""
-    given = (
-        (*qkv(draw, 3, 5, 7, 2, 2), draw.mask(2, 1, 1, 5)),
-        qkv(draw, 3, 4, 2, 2, 3),
-        qkv(draw, 3, 3, 3, 3),
-    )
+    """The first has sizes that are all different."""
+    given = qkv(draw, 3, 5, 7, 2, 2), qkv(draw, 3, 4, 2, 2, 3), qkv(draw, 3, 3, 3, 3)
     return [Call(args) for args in (*given, qkv(draw, 3, 4, 7))]
 
 
@@ -62,25 +59,26 @@ def mask(draw: Draw) -> list[Call]:
     full, row, low = qkv(draw, 3, 4, 1, 2, 2), qkv(draw, 3, 4, 1), qkv(draw, 3, 4, 1, 2, size=4.0)
     given = [(*full, draw.mask(*shape)) for shape in ((2, 2, 3, 4), (2, 1, 1, 4), (3, 4))]
     given += [(*row, draw.mask(3, 4)), (*row, torch.ones(3, 4, dtype=torch.bool)), (*low, draw.mask(2, 3, 4))]
-    return [Call(args, view=averages(args)) for args in given]
+    given.append((*qkv(draw, 3, 5, 7, 2, 2), draw.mask(2, 1, 1, 5)))  # sizes that are all different
+    return [*(Call(args, view=averages(args)) for args in given), Call(given[3], edits=True)]
 
 
-def is_finite(value: list[Tensor]) -> bool:
+def is_finite(value: list[Tensor]) -> dict[str, bool]:
     """Whether there is neither NaN nor infinity in it."""
-    return bool(torch.cat([part.flatten() for part in value]).isfinite().all())
+    finite = torch.cat([part.flatten() for part in value]).isfinite().all()
+    return {"that output and weights are finite": bool(finite)}
 
 
 def finite(draw: Draw) -> list[Call]:
     """A query that sees nothing, and scores of some hundreds."""
     empty = draw.mask(2, 3, 4) & torch.tensor([True, False, True])[:, None]
-    large = qkv(draw, 3, 4, 3, size=40.0), (*qkv(draw, 3, 4, 3, 2, 2, size=40.0), draw.mask(3, 4))
+    large = qkv(draw, 3, 4, 3, size=40.0), qkv(draw, 3, 4, 3, 2, 2, size=40.0)
     return [Call(args, view=is_finite) for args in ((*qkv(draw, 3, 4, 1, 2), empty), *large)]
 
 
 def gradients(draw: Draw) -> list[Call]:
-    """With and without heads, with and without a mask."""
-    masked = (*qkv(draw, 3, 4, 1, 2), draw.mask(2, 3, 4))
-    return [Call(args) for args in (qkv(draw, 3, 4, 1), qkv(draw, 3, 4, 2, 2, 3), masked)]
+    """With and without heads."""
+    return [Call(args) for args in (qkv(draw, 3, 4, 1), qkv(draw, 3, 4, 1, 2, 3), qkv(draw, 3, 4, 3, 2))]
 
 
 def small(
@@ -114,6 +112,24 @@ def small(
     return cases
 
 
+def small_result() -> Iterator[Call]:
+    """Without a batch, then in a batch of one."""
+    yield from small(queries=2, keys=3)()
+    yield from (replace(c, args=tuple(x[None] for x in c.args)) for c in small(queries=2, keys=3)())
+
+
+def small_finite() -> Iterator[Call]:
+    """Large scores, and a query that sees nothing, of which numbers are asked for, whichever."""
+    cases = small(numbers=(0.0, 1.0, 900.0), masks=(None, [[False, False]]))()
+    return (replace(case, view=is_finite) for case in cases)
+
+
+def small_gradients() -> Iterator[Call]:
+    """Of one number a vector, and of four."""
+    yield from itertools.islice(small()(), 20)
+    yield from itertools.islice(small(d_k=4)(), 20)
+
+
 NOTHING = torch.zeros(1, 2, dtype=torch.bool)
 HALF = tuple(x.half() for x in (torch.ones(1, 2), torch.ones(2, 2), torch.ones(2, 1)))
 
@@ -128,7 +144,7 @@ TASK = Task(
             "it returns (output, weights): weights by a softmax over the keys, and the values averaged with them",
             points=1,
             calls=result,
-            small=lambda: itertools.chain(*(small(queries=2, keys=3, lead=lead)() for lead in ((), (1,)))),
+            small=small_result,
             anchor="vectorised",
         ),
         Requirement(
@@ -152,7 +168,7 @@ TASK = Task(
             "large scores, and queries that see nothing, give numbers and not NaN",
             points=1,
             calls=finite,
-            small=small(numbers=(0.0, 1.0, 900.0), masks=(None, [[False, False]])),
+            small=small_finite,
             anchor="empty-rows",
             needs="result",
         ),
@@ -161,7 +177,7 @@ TASK = Task(
             "gradients reach query, key and value through both results, and no argument is changed",
             points=1,
             calls=gradients,
-            small=small(masks=(None, [[True, False]])),
+            small=small_gradients,
             anchor="attention-backward",
             backward=True,
         ),

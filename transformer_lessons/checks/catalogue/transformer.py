@@ -1,6 +1,7 @@
 """The whole model. Sources without padding hide the masks; one layer each is enough."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 
 import torch
@@ -10,64 +11,96 @@ from transformer_lessons.checks.definitions import Call, Draw, Given, Requiremen
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.model import Transformer
 
-SET = "for p in layer.parameters(): p.data = torch.arange(1.0 * p.numel()).cos().view_as(p)"
+SET = "for p in layer.parameters(): p.data = "
+SET += "torch.arange(1. * p.numel()).cos().view_as(p) if p.dim() > 1 else 0 * p + 1"
+OWN = "for n, p in layer.named_parameters(): p.data = "
+OWN += "(torch.arange(1. * p.numel()) + sum(map(ord, n))).cos().view_as(p)"
+MOST = {"num_encoder_layers": 2, "num_decoder_layers": 2}  # weights for those that have too many are at hand
+TIED = "output.weight is target_embedding.token.weight"
 
 
 def settings(**changes) -> dict:
     """One layer each, and seven tokens on either side."""
     sizes = {"d_model": 6, "num_heads": 2, "d_ff": 5, "num_encoder_layers": 1, "num_decoder_layers": 1}
-    return {
-        "source_vocab_size": 7,
-        "target_vocab_size": 7,
-        **sizes,
-        "dropout": 0.0,
-        "max_length": 8,
-        **changes,
-    }
+    return {**sizes, **changes}
 
 
 @cache
 def shapes(**changes) -> dict[str, torch.Size]:
     """The parameters of a model, by name."""
-    return {
-        name: p.shape for name, p in Transformer(TransformerConfig(**settings(**changes))).named_parameters()
-    }
+    words = {"source_vocab_size": 7, "target_vocab_size": 7}
+    model = Transformer(TransformerConfig(**words | settings(**changes)))
+    return {name: p.shape for name, p in model.named_parameters()}
 
 
-def config(**changes) -> Given:
+def config(source_vocab_size: int = 7, **changes) -> Given:
     """A configuration, and how the message writes it."""
     said = ", ".join(f"{name}={value}" for name, value in settings(**changes).items())
-    return Given("config", [settings(**changes)], f"TransformerConfig({said})")
+    given = {**settings(**changes), "source_vocab_size": source_vocab_size}
+    return Given("config", [given], f"TransformerConfig({source_vocab_size}, 7, {said})")
 
 
-def call(draw: Draw, src: Tensor | None = None, **changes) -> Call:
-    """A model with weights of its own, tied as it should be."""
-    src = draw.integers(1, 7, 2, 4) if src is None else src
-    state = {name: draw.normal(*size) / size[-1] ** 0.5 for name, size in shapes(**changes).items()}
+def call(draw: Draw, **changes) -> Call:
+    """A model with weights of its own, tied as it should be. No token is padding, be its id 0 or 6."""
+    sizes = shapes(**changes | MOST)
+    state = {name: draw.normal(*size) / size[-1] ** 0.5 for name, size in sizes.items()}
     state["output.weight"] = state["target_embedding.token.weight"]
-    return Call((src, draw.integers(1, 7, 2, 3)), init=(config(**changes),), state=state)
+    state["output.bias"] = torch.ones(7)  # which it should not have
+    args = draw.integers(1, 6, 2, 4), draw.integers(1, 6, 2, 3)
+    return Call(args, init=(config(**changes),), state=state)
+
+
+def unlike(draw: Draw) -> list[Call]:
+    """Encoder and decoder with other numbers of layers, and vocabularies of other sizes."""
+    sizes = {"num_encoder_layers": 2}, {"num_decoder_layers": 2, "source_vocab_size": 9}
+    return [call(draw, **changes) for changes in sizes]
 
 
 def padded(draw: Draw) -> list[Call]:
-    """Sources of different lengths; and with another id for padding."""
-    src = draw.integers(1, 7, 2, 4)
-    src[0, 2:] = 0
-    other = draw.integers(0, 6, 2, 4)
-    other[1, 3:] = 6
-    return [call(draw, src), call(draw, other, pad_id=6)]
+    """More padding changes nothing, whatever its id; another word instead of some does."""
+    calls = [call(draw), call(draw, pad_id=6)]
+    pads = [torch.full((2, 2), pad) for pad in (0, 6)]
+    found = []
+    for one, pad in zip(calls, pads, strict=True):
+        src, tgt = one.args
+        src[0, 2:] = pad[0]
+        twins = torch.cat([src, pad], dim=1), torch.cat([src, 0 * pad + 5], dim=1)
+        found += [replace(one, twin=(twin, tgt)) for twin in twins]
+    return found
 
 
-def is_tied(state: dict[str, Tensor]) -> bool:
-    """Whether the output projection is the target's embedding."""
-    return torch.equal(state["output.weight"], state["target_embedding.token.weight"])
+def of_state(state: dict[str, Tensor]) -> dict[str, bool]:
+    """Whether the output projection is the target's embedding: of a layer that was given another embedding."""
+    return {TIED: torch.equal(state["output.weight"], state["target_embedding.token.weight"])}
+
+
+def tied() -> Call:
+    """A new embedding, which reaches the output projection only if the two are one."""
+    state = {"target_embedding.token.weight": torch.ones(7, 6)}
+    return Call((), init=(config(),), state=state, method="state", view=of_state)
 
 
 def small(src: list[list[int]], **changes) -> Iterator[Call]:
     """Weights that everybody can make again."""
     sizes = shapes(**changes)
-    state = {name: torch.arange(1.0 * size.numel()).cos().view(size) for name, size in sizes.items()}
+    state = {n: torch.arange(1.0 * size.numel()).cos().view(size) for n, size in sizes.items()}
+    state = {n: p if p.dim() > 1 else torch.ones_like(p) for n, p in state.items()}
+    state |= {"output.weight": state["target_embedding.token.weight"], "output.bias": torch.ones(7)}
+    for row in src:
+        for tgt in ([1], [1, 2]):
+            given = (config(**changes),)
+            yield Call((torch.tensor([row]), torch.tensor([tgt])), init=given, state=state, setting=SET)
+
+
+def small_logits() -> Iterator[Call]:
+    """Layers of which there are one or two; and a batch in which no weight is like another."""
+    yield from (case for n in (1, 2) for case in small([[3, 4]], num_encoder_layers=n))
+    state = {}
+    for name, size in (shapes(**MOST) | {"output.bias": torch.Size([7])}).items():
+        state[name] = (torch.arange(1.0 * size.numel()) + sum(map(ord, name))).cos().view(size)
     state["output.weight"] = state["target_embedding.token.weight"]
-    yield Call((torch.tensor(src), torch.tensor([[1]])), init=(config(**changes),), state=state, setting=SET)
+    args = torch.tensor([[1, 2, 3], [4, 5, 6]]), torch.tensor([[1], [2]])
+    yield Call(args, init=(config(**MOST),), state=state, setting=OWN)
 
 
 TASK = Task(
@@ -79,8 +112,8 @@ TASK = Task(
             "logits",
             "both sides are embedded, encoder and decoder layers follow, and the output projection",
             points=2,
-            calls=lambda draw: [call(draw), call(draw, num_encoder_layers=2, num_decoder_layers=2)],
-            small=lambda: small([[3, 4]]),
+            calls=unlike,
+            small=small_logits,
             anchor="model-hundred-lines",
         ),
         Requirement(
@@ -88,25 +121,24 @@ TASK = Task(
             "with norm_first, encoder and decoder each end with a norm",
             points=0.5,
             calls=lambda draw: [call(draw, norm_first=True)],
-            small=lambda: small([[3, 4]], norm_first=True),
+            small=lambda: small([[3, 4], [5, 2]], norm_first=True),
             anchor="model-hundred-lines",
         ),
         Requirement(
             "padding",
-            "no position of either side sees the source's padding",
+            "more padding in the source changes nothing, since no position of either side sees it",
             points=1,
             calls=padded,
-            small=lambda: small([[3, 0]]),
+            small=lambda: (case for pad in (0, 6) for case in small([[3, pad], [1, 2, pad]], pad_id=pad)),
             anchor="model-properties",
         ),
         Requirement(
             "tied",
             "the output projection's matrix is the target's embedding",
             points=0.5,
-            calls=lambda draw: [Call((), init=(config(),), method="state", view=is_tied)],
-            small=lambda: iter([Call((), init=(config(),), method="state", view=is_tied)]),
+            calls=lambda draw: [tied()],
+            small=lambda: iter([tied()]),
             anchor="tying",
-            needs="logits",
         ),
     ),
 )
