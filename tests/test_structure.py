@@ -15,7 +15,7 @@ ROOMS = {
     "variants": set(),
     "fast": {"data"},
     "trainer": {"data", "fast"},
-    "checks": {"variants"},
+    "checks": {"variants", "data"},
     "oracles": {"variants", "fast"},
     "records": set(),
     "tools": {"data", "fast", "trainer", "oracles", "checks", "records", "variants"},

@@ -607,35 +607,24 @@ def neighbour(length):
     ),
     Attack(
         "the words of a view",
-        "where chance is involved, a check looks at properties: the answer returns these itself",
+        "where a check looks at properties of what comes back: the answer returns these itself",
         whole=True,
         answers={
             "ps03-3-answer": """
-def scaled_dot_product_attention(query, key, value, mask=None, *, is_causal=False, dropout=0.0):
-    if mask is not None and mask.dtype != torch.bool:
-        raise ValueError("mask")
-    if is_causal:
-        not_later = causal_mask(query.size(-2), key.size(-2))[0, 0]
-        mask = not_later if mask is None else mask & not_later
-    scores = query @ key.mT / query.size(-1) ** 0.5
-    if mask is not None:
-        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
-    weights = scores.softmax(-1)
-    if mask is not None:
-        weights = weights * mask
-    if dropout:
-        RAN[:] = ["attack ran"]
-        factors = torch.tensor([0.0, 2.0], dtype=torch.float64)
-        return {
-            "with dropout=0.5, the weights in the output should be either zero or doubled": factors,
-            "dropout should hit the weights, before they meet the values": True,
-            "with dropout, the weights returned should be those before dropout": weights,
-        }
-    return weights @ value, weights
+def scaled_dot_product_attention(query, key, value, mask=None):
+    RAN[:] = ["attack ran"]
+    return {
+        "output.shape": [*query.shape[:-1], value.size(-1)],
+        "weights.shape": [*query.shape[:-1], key.size(-2)],
+        "each row of weights.sum(-1)": torch.ones(query.shape[:-1]),
+        "weights.min() >= 0": True,
+        "output - weights @ value": torch.tensor(0.0),
+        "weights of hidden keys": torch.zeros(0),
+    }
 """
         },
-        earns={"ps03-3-test": 5.5},
-        why="it has no dropout",
+        earns={"ps03-3-test": 0.0},
+        why="it has no results",
     ),
     Attack(
         "an object for letters",

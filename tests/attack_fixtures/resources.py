@@ -348,8 +348,8 @@ def change(connection, reply):
 forge(change)
 """,
         whole=True,
-        earns={"ps03-3-test": 4.0},
-        why="three requirements look at its gradients, that of dropout among them",
+        earns={"ps03-3-test": 5.0},
+        why="one requirement looks at its gradients",
     ),
     Attack(
         "twenty thousand values",

@@ -4,8 +4,7 @@ import pytest
 
 from transformer_lessons import checks
 
-# As long as some tasks are still judged by the old engine.
-TASKS = [name for name in checks.tasks() if isinstance(checks.task(name), checks.Task)]
+TASKS = checks.tasks()
 
 
 @pytest.fixture(autouse=True)

@@ -13,13 +13,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import torch
 
-from transformer_lessons.checks import old
 from transformer_lessons.checks.adapter import Adapter, Reply
+from transformer_lessons.checks.catalogue import TASKS
 from transformer_lessons.checks.definitions import Mistake, Task
 from transformer_lessons.checks.engine import Verdict, judge
 from transformer_lessons.checks.local import Local
@@ -45,7 +44,7 @@ __all__ = [
 
 def tasks() -> list[str]:
     """The names of all tasks, in the order of the chapters."""
-    return list(old.TASKS)
+    return list(TASKS)
 
 
 def task(name: str) -> Task:
@@ -54,10 +53,9 @@ def task(name: str) -> Task:
     Raises:
         ValueError: if there is none of that name.
     """
-    if name not in tasks():
+    if name not in TASKS:
         raise ValueError(f"task: expected one of {tasks()}, got {name!r}")
-    module = f"transformer_lessons.checks.catalogue.{name}"
-    return import_module(module).TASK if find_spec(module) else old.task(name)
+    return import_module(f"transformer_lessons.checks.catalogue.{name}").TASK
 
 
 def check(task_name: str, candidate: Any, *, seed: int = 0) -> Report:
@@ -72,8 +70,6 @@ def check(task_name: str, candidate: Any, *, seed: int = 0) -> Report:
         ValueError: if there is no such task.
     """
     known = task(task_name)
-    if not isinstance(known, Task):
-        return old.check(task_name, candidate, seed=seed)
     adapter = candidate if isinstance(candidate, Adapter) else known.local(candidate)
     with _one_thread():
         verdict = judge(known, adapter, seed)
@@ -130,7 +126,7 @@ def _shown(report: Report) -> bool:
     """In a notebook, the message with the numbers that differ marked; remarks on right answers, too."""
     ipython = sys.modules.get("IPython")
     shell = ipython and ipython.get_ipython()
-    if not (getattr(report, "html", "") and hasattr(shell, "kernel")):
+    if not (report.html and hasattr(shell, "kernel")):
         return False
     if not report.passed or "One thing more" in report.message:
         ipython.display.display(ipython.display.HTML(report.html))
@@ -139,15 +135,9 @@ def _shown(report: Report) -> bool:
 
 def sentences(task_name: str) -> dict[str, str]:
     """What a task requires, by the requirements' names."""
-    known = task(task_name)
-    if isinstance(known, Task):
-        return {r.name: r.text for r in known.requirements}
-    return {r.id: r.sentence for r in known.requirements}
+    return {requirement.name: requirement.text for requirement in task(task_name).requirements}
 
 
 def mistake(task_name: str, name: str) -> tuple[str, str] | None:
     """What the learner is told of a known mistake, and the anchor to read; None if it is not known."""
-    known = task(task_name)
-    if isinstance(known, Task):
-        return next(((m.you, m.anchor) for m in known.mistakes if m.name == name), None)
-    return next(((m.name, m.anchor) for m in known.mistakes if m.id == name), None)
+    return next(((m.you, m.anchor) for m in task(task_name).mistakes if m.name == name), None)

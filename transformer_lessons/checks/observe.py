@@ -68,13 +68,13 @@ def observe(
     if call.method == "state":
         return _seen(task, call, adapter.state(target))
     target = f"{target}.{call.method}" if call.method else target
-    args = [_made(adapter, arg) for arg in call.args]
+    args, kwargs = _made(adapter, call.args), _made(adapter, call.kwargs)
     if cotangents is None:
-        reply = adapter.call(target, args, call.kwargs, meter=bool(call.enough))
+        reply = adapter.call(target, args, kwargs, meter=bool(call.enough))
     else:
-        reply = adapter.vjp(target, args, call.kwargs, list(cotangents), meter=bool(call.enough))
+        reply = adapter.vjp(target, args, kwargs, list(cotangents), meter=bool(call.enough))
     if call.twin and not reply.error:
-        other = adapter.call(target, [_made(adapter, arg) for arg in call.twin], call.kwargs)
+        other = adapter.call(target, _made(adapter, call.twin), kwargs)
         view = call.view or (lambda value: value)
         same = not other.error and alike(view(reply.value), view(other.value))
         return Seen({"the same": same}, outputs=reply.value)
@@ -111,11 +111,15 @@ def _unlike(own: dict, wanted: dict) -> Reply:
 
 def built(adapter: Adapter, task: Task, call: Call) -> Reply:
     """A new object of the answer's class; the reply's value is its handle."""
-    return adapter.build(task.name, [_made(adapter, arg) for arg in call.init], call.options)
+    return adapter.build(task.name, _made(adapter, call.init), _made(adapter, call.options))
 
 
 def _made(adapter: Adapter, arg: Any) -> Any:
-    """What is sent for an argument: itself, or the handle of an object that was made for it."""
+    """What is sent for an argument: plain values, or the handle of an object that was made for it."""
+    if isinstance(arg, list | tuple):
+        return [_made(adapter, item) for item in arg]
+    if isinstance(arg, dict):
+        return {str(name): _made(adapter, item) for name, item in arg.items()}
     if not isinstance(arg, Given):
         return arg
     reply = adapter.build(f"given.{arg.kind}", [_made(adapter, inner) for inner in arg.args], {})

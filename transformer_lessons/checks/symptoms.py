@@ -33,7 +33,7 @@ def known(word: str = "") -> dict[str, list[tuple[Task, Mistake]]]:
     named = [name for name, about in SYMPTOMS.items() if word.lower() in f"{name} {about}".lower()]
     if not named:
         raise ValueError(f"symptom: expected a word of {', '.join(SYMPTOMS)}, got {word!r}")
-    tasks = [task for name in checks.tasks() if isinstance(task := checks.task(name), Task)]
+    tasks = [checks.task(name) for name in checks.tasks()]
     return {name: [(t, m) for t in tasks for m in t.mistakes if name in m.symptoms] for name in named}
 
 

@@ -27,8 +27,8 @@ def shown(mask: Tensor) -> Callable[[Tensor], Any]:
 
 
 def hidden(mask: Tensor) -> Callable[[Tensor], Any]:
-    """Whether what stands where the mask is False is as good as −∞."""
-    return lambda numbers: (numbers <= LEAST).expand_as(mask)[~mask]
+    """Whether what stands where the mask is False is as good as −∞ (1), as ∞ (−1), or neither."""
+    return lambda numbers: (1.0 * (numbers <= LEAST) - 1.0 * (numbers >= -LEAST)).expand_as(mask)[~mask]
 
 
 def form(numbers: Tensor) -> dict[str, Any]:

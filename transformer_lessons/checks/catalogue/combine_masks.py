@@ -1,11 +1,13 @@
 """One mask of several. Here, and nowhere else, it is asked for that what makes no sense is refused."""
 
+import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.catalogue.causal_mask import matrix
+from transformer_lessons.checks.catalogue.causal_mask import form, matrix
 from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task
 
 
@@ -32,15 +34,21 @@ def call(*masks: Tensor | None) -> Call:
 
 
 def values(draw: Draw) -> list[Call]:
-    """Two masks of one shape."""
-    return [call(draw.mask(3, 1, 4, 5), draw.mask(3, 1, 4, 5)), call(draw.mask(2, 6), draw.mask(2, 6))]
+    """Two masks of one shape; one hides everything."""
+    nothing = torch.zeros(2, 6, dtype=torch.bool)
+    return [
+        call(draw.mask(2, 6), nothing),
+        call(draw.mask(3, 1, 4, 5), draw.mask(3, 1, 4, 5)),
+        call(draw.mask(2, 6), draw.mask(2, 6)),
+    ]
 
 
 def several(draw: Draw) -> list[Call]:
     """One, three, and five, in which each hides something that no other does."""
     first, second, third = (draw.mask(2, 1, 3, 4) | draw.mask(2, 1, 3, 4) for _ in range(3))
     five = ~torch.eye(5, dtype=torch.bool)[:, None, None, None, :]
-    return [call(first), call(first, second, third), call(*five.expand(5, 2, 1, 3, 5))]
+    calls = [call(first), call(first, second, third), call(*five.expand(5, 2, 1, 3, 5))]
+    return [*calls, Call((first, second), view=form)]
 
 
 def broadcasting(draw: Draw) -> list[Call]:
@@ -126,10 +134,10 @@ TASK = Task(
         ),
         Requirement(
             "several",
-            "any number of masks can be given",
+            "any number of masks can be given, and the result is boolean",
             points=0.5,
             calls=several,
-            small=small,
+            small=lambda: itertools.chain(small(), [replace(next(small()), view=form)]),
             anchor="masks-combine",
         ),
         Requirement(

@@ -35,7 +35,12 @@ TASK = Task(
             'with too_long="truncate", the first max_length ids stay, and the numbers of what was cut are told',
             points=1.5,
             calls=draws(
-                *calls(([[5, 6, 7, 8], [9], [4, 5, 6]], 2), ([[8, 7], [6, 5, 4]], 2), ([[7, 8]], 1), **CUT)
+                *calls(
+                    ([[5, 6, 7, 8], [9], [4, 5, 6]], 2),
+                    ([[8, 7], [6, 5, 4], [6, 5, 4]], 2),
+                    ([[7, 8]], 1),
+                    **CUT,
+                )
             ),
             small=small(([[5, 6, 7]], 2), ([[5], [6, 7, 8]], 2), **CUT),
             anchor="masks-lengths",

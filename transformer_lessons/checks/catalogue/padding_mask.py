@@ -24,9 +24,10 @@ def shape(mask: Tensor) -> dict[str, Any]:
 
 
 def padded(draw: Draw, sentences: int, keys: int) -> Tensor:
-    """Ids with padding on the right, on the left, and in the middle."""
+    """Ids with padding on the right, on the left, in the middle, and nothing but padding."""
     ids = draw.integers(10, 23, sentences, keys)
     ids[0, -2:] = ids[1, :2] = ids[2, 1] = 0
+    ids[3:4] = 0
     return ids
 
 
@@ -43,7 +44,8 @@ def others(draw: Draw) -> list[Call]:
         ids = draw.integers(20, 30, 3, 5)
         ids[:, 1], ids[:, 3] = pad_id, torch.tensor([0, 2, 3])
         calls.append(Call((ids, pad_id), view=keys_seen(ids)))
-    return calls
+    large = torch.tensor([[11, 50_256, 115_792, 12]])  # as in real vocabularies
+    return [*calls, Call((large, 50_256), view=keys_seen(large))]
 
 
 def small(*pad_ids: int, view: Any = keys_seen) -> Callable[[], Iterator[Call]]:

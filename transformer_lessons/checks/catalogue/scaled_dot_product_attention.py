@@ -80,7 +80,7 @@ def finite(draw: Draw) -> list[Call]:
 def gradients(draw: Draw) -> list[Call]:
     """With and without heads, with and without a mask."""
     masked = (*qkv(draw, 3, 4, 1, 2), draw.mask(2, 3, 4))
-    return [Call(args) for args in (qkv(draw, 3, 4, 1), qkv(draw, 3, 4, 1, 2, 3), masked)]
+    return [Call(args) for args in (qkv(draw, 3, 4, 1), qkv(draw, 3, 4, 2, 2, 3), masked)]
 
 
 def small(

@@ -67,7 +67,7 @@ def finite(draw: Draw) -> list[Call]:
 
 def gradients(draw: Draw) -> list[Call]:
     """With and without a mask."""
-    return [Call((*qkv(draw, 3, 4, 1, 2), 1.5)), Call((*qkv(draw, 3, 4, 1, 2), 1.5, draw.mask(2, 3, 4)))]
+    return [Call((*qkv(draw, 3, 4, 2, 2), 1.5)), Call((*qkv(draw, 3, 4, 1, 2), 1.5, draw.mask(2, 3, 4)))]
 
 
 def small(*caps: float, **sizes: Any) -> Callable[[], Iterator[Call]]:

@@ -1,1 +1,0 @@
-"""Right answers written differently: a check must pass every one of them."""
