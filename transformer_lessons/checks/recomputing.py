@@ -24,16 +24,12 @@ class _Again(torch.autograd.Function):
         ]
         with torch.enable_grad():
             results = ctx.function(*tracked)
-        results = [results] if isinstance(results, Tensor) else results
-        pairs = [(y, back) for y, back in zip(results, cotangents, strict=True) if y.requires_grad]
-        found = iter(
-            torch.autograd.grad(
-                [y for y, _ in pairs],
-                [tensor for tensor in tracked if tensor.requires_grad],
-                [back for _, back in pairs],
-                allow_unused=True,
-            )
-        )
+            results = [results] if isinstance(results, Tensor) else results
+            pairs = zip(results, cotangents, strict=True)
+            # Of one number: passing torch the cotangents instead makes it import sympy.
+            total = sum((y * back).sum() for y, back in pairs if y.requires_grad)
+        wanted = [tensor for tensor in tracked if tensor.requires_grad]
+        found = iter(torch.autograd.grad(total, wanted, allow_unused=True))
         return None, *(next(found) if tensor.requires_grad else None for tensor in tracked)
 
 

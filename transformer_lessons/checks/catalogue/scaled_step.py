@@ -40,15 +40,16 @@ def whole(draw: Draw, scale: float, number: int = 0) -> list[Tensor]:
 
 
 def step(draw: Draw) -> list[Call]:
-    """Below the limit, above it, and where there is no gradient at all."""
+    """Below the limit, above it, and where there is no gradient at all; only the weights are looked at."""
     nothing = [torch.zeros_like(g) for g in whole(draw, 1.0)]
-    return [
-        Call((weights(draw), whole(draw, 8.0), 8.0, 1, 0.5, 100.0, 5)),
-        Call((weights(draw), whole(draw, 4.0, 1), 4.0, 1, 0.5, 4.5, 5)),
-        Call((weights(draw), whole(draw, 128.0, 2), 128.0, 2, 2.0, 3.0, 7)),
-        Call((weights(draw), whole(draw, 2.0), 2.0, 1, 0.5, 14.0, 5)),
-        Call((weights(draw), nothing, 32.0, 1, 0.5, 1.0, 5)),
+    rest = [
+        (whole(draw, 8.0), 8.0, 1, 0.5, 100.0, 5),
+        (whole(draw, 4.0, 1), 4.0, 1, 0.5, 4.5, 5),
+        (whole(draw, 128.0, 2), 128.0, 2, 2.0, 3.0, 7),
+        (whole(draw, 2.0), 2.0, 1, 0.5, 14.0, 5),
+        (nothing, 32.0, 1, 0.5, 1.0, 5),
     ]
+    return [Call((weights(draw), *more), view=lambda value: value[0]) for more in rest]
 
 
 def direction(value: list) -> Tensor:
@@ -76,7 +77,7 @@ def overflown(start: list[Tensor], found: list[Tensor], scale: float, clean: int
 
 
 def overflow(draw: Draw) -> list[Call]:
-    """Infinite numbers and NaN in any tensor; and none, though their sum would be."""
+    """Infinite numbers and NaN in any tensor; and none, though their sum would be: is the scale halved?"""
     calls = []
     for tensor, place, bad in ((0, 0, math.inf), (1, -1, -math.inf), (2, 0, math.nan), (0, 3, math.inf)):
         found = whole(draw, 16.0)
@@ -87,7 +88,7 @@ def overflow(draw: Draw) -> list[Call]:
     return [
         *calls,
         overflown(weights(draw), everywhere, 8.0, 2),
-        replace(large, view=lambda value: value[1:]),
+        replace(large, view=lambda value: value[1] < 8.0),
     ]
 
 
