@@ -54,9 +54,9 @@ def drawn(d_model: int) -> Callable[[dict[str, Tensor]], dict[str, Any]]:
         spread = weight.std().item()
         size = spread * d_model**0.5
         return {
+            "weight.mean() is 0, but for chance": abs(weight.mean().item()) <= 0.05 * spread,
             "weight.std() * √d_model, rounded,": round(size, 1) if size < 2 else float(f"{size:.0e}"),
             "rows of zeros": int((weight == 0).all(-1).sum()),
-            "weight.mean() is 0, but for chance": abs(weight.mean().item()) <= 0.05 * spread,
         }
 
     return view
