@@ -11,6 +11,7 @@ from transformer_lessons.checks.symptoms import SYMPTOMS, difference, known
 from transformer_lessons.data.files import replacing
 
 PAGE = Path(__file__).parent / "mistakes.md"
+LAST = ("right shape, wrong numbers",)
 HEAD = """# Mistakes, by what you see
 
 Something is wrong, and you know what it looks like. Under each symptom stand the mistakes that show it, part by
@@ -38,9 +39,20 @@ def slug(symptom: str) -> str:
 def section(symptom: str, entries: list[tuple[Task, Mistake]]) -> str:
     """A symptom, with its mistakes by task."""
     parts = [f'<a id="{slug(symptom)}"></a>\n\n## {SYMPTOMS[symptom][:-1]}\n']
+    if symptom in LAST:
+        parts.append("Only those that show nothing more telling; part by part.\n")
+        entries = [(task, mistake) for task, mistake in entries if mistake.symptoms == (symptom,)]
     for task, group in groupby(entries, key=lambda entry: entry[0]):
-        parts.append(f"**`{task.public}`**\n")
-        parts += [entry(task, mistake) for _, mistake in group]
+        told = [entry(task, mistake) for _, mistake in group]
+        if symptom in LAST:  # hundreds
+            told = [
+                f"<details><summary><code>{task.public}</code>: {len(told)}</summary>\n",
+                *told,
+                "</details>\n",
+            ]
+        else:
+            told.insert(0, f"**`{task.public}`**\n")
+        parts += told
     return "\n".join(parts)
 
 
