@@ -136,6 +136,18 @@ class OneProjection(nn.Module):
         return self.proj(F.scaled_dot_product_attention(q, k, v, mask).transpose(1, 2).flatten(2))
 
 
+class NamedOtherwise(OneProjection):
+    """A name that says nothing of queries, keys and values."""
+
+    def __init__(self, d_model, num_heads):
+        super().__init__(d_model, num_heads)
+        self.c_attn, self.c_proj = self.qkv, self.proj
+        del self.qkv, self.proj
+
+    def __getattr__(self, name):
+        return super().__getattr__({"qkv": "c_attn", "proj": "c_proj"}.get(name, name))
+
+
 class HeadsInAList(nn.Module):
     """One module a head, as many first write it."""
 
@@ -211,6 +223,22 @@ class ViewAlone(WithoutBiases):
         return x.reshape(x.size(0), self.num_heads, x.size(1), -1)
 
 
+class WithWeights(WithoutBiases):
+    """The weights, averaged over the heads, are returned as well."""
+
+    def forward(self, *given, **more):
+        return super().forward(*given, **more), torch.zeros(())
+
+
+class OverQueries(WithoutBiases):
+    def forward(self, query, key=None, value=None, mask=None):
+        key = query if key is None else key
+        value = key if value is None else value
+        q, k, v = map(self.transpose_qkv, (self.q_proj(query), self.k_proj(key), self.v_proj(value)))
+        out = over_queries(q, k, v, mask)[0].permute(0, 2, 1, 3)
+        return self.out_proj(out.reshape(*out.shape[:2], -1))
+
+
 RIGHT = {
     "scaled_dot_product_attention": [
         annotated,
@@ -220,7 +248,7 @@ RIGHT = {
         by_loops,
         scaled_first,
     ],
-    "multi_head": [Annotated, WithoutBiases, OneProjection, HeadsInAList],
+    "multi_head": [Annotated, WithoutBiases, OneProjection, NamedOtherwise, HeadsInAList],
 }
 # Of each: the requirements that it loses, and the names that it gets.
 WRONG = {
@@ -234,5 +262,9 @@ WRONG = {
         (zeros, {"result", "scale", "mask", "finite", "gradients"}, set()),
         (not_written, {"result", "scale", "mask", "finite", "gradients"}, set()),
     ],
-    "multi_head": [(ViewAlone, {"heads"}, {"split_without_transpose"})],
+    "multi_head": [
+        (ViewAlone, {"heads"}, {"split_without_transpose"}),
+        (WithWeights, {"output"}, set()),
+        (OverQueries, {"output"}, {"softmax_over_queries"}),
+    ],
 }

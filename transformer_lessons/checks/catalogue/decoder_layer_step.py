@@ -42,8 +42,8 @@ def decoder_layer_step(weights, num_heads, x, keys, values, memory_keys, memory_
 BOTH = ("self_attention", "cross_attention")
 SIZES = shapes(6, 5, *BOTH)
 SHOWN = (
-    "{n: torch.eye(3) * (1 + n.count('cross')) if p.dim() > 1 else torch.ones(3) * ('norm.w' in n) * n.count('e') "
-    "for n, p in DecoderLayer(TransformerConfig(7, 7, d_model=3, num_heads=1, d_ff=3)).state_dict().items()}"
+    "{n: torch.eye(3) * (1 + n.count('cross')) if p.dim() > 1 else torch.ones(3) * ('norm.w' in n) * n.count('e')"
+    " for n, p in DecoderLayer(TransformerConfig(7, 7, d_model=3, num_heads=1, d_ff=3)).state_dict().items()}"
 )
 
 
