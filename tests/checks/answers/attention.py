@@ -136,16 +136,25 @@ class OneProjection(nn.Module):
         return self.proj(F.scaled_dot_product_attention(q, k, v, mask).transpose(1, 2).flatten(2))
 
 
-class NamedOtherwise(OneProjection):
-    """A name that says nothing of queries, keys and values."""
+class NamedOtherwise(nn.Module):
+    """Names that say nothing of queries, keys and values."""
 
     def __init__(self, d_model, num_heads):
-        super().__init__(d_model, num_heads)
-        self.c_attn, self.c_proj = self.qkv, self.proj
-        del self.qkv, self.proj
+        super().__init__()
+        self.heads = num_heads
+        self.c_attn, self.c_proj = nn.Linear(d_model, 3 * d_model), nn.Linear(d_model, d_model)
 
-    def __getattr__(self, name):
-        return super().__getattr__({"qkv": "c_attn", "proj": "c_proj"}.get(name, name))
+    def forward(self, query, key=None, value=None, mask=None):
+        key = query if key is None else key
+        value = key if value is None else value
+        d = query.size(-1)
+        parts = (
+            self.c_attn(query)[..., :d],
+            self.c_attn(key)[..., d : 2 * d],
+            self.c_attn(value)[..., 2 * d :],
+        )
+        q, k, v = (x.unflatten(-1, (self.heads, -1)).transpose(1, 2) for x in parts)
+        return self.c_proj(annotated(q, k, v, mask)[0].transpose(1, 2).flatten(2))
 
 
 class HeadsInAList(nn.Module):
