@@ -227,6 +227,19 @@ def not_written(query, key, value, mask=None):
     raise NotImplementedError
 
 
+def compared(queries, keys=None):
+    keys = keys or queries
+    return torch.arange(keys)[None] <= torch.arange(keys - queries, keys)[:, None]
+
+
+def without_own(queries, keys=None):
+    return torch.ones(queries, keys or queries, dtype=torch.bool).tril(-1)
+
+
+def as_lists(queries, keys=None):
+    return compared(queries, keys).tolist()
+
+
 class ViewAlone(WithoutBiases):
     def transpose_qkv(self, x):
         return x.reshape(x.size(0), self.num_heads, x.size(1), -1)
@@ -249,6 +262,7 @@ class OverQueries(WithoutBiases):
 
 
 RIGHT = {
+    "causal_mask": [compared],
     "scaled_dot_product_attention": [
         annotated,
         minus_ten_thousand,
@@ -261,6 +275,10 @@ RIGHT = {
 }
 # Of each: the requirements that it loses, and the names that it gets.
 WRONG = {
+    "causal_mask": [
+        (without_own, {"triangle"}, {"hides_itself"}),
+        (as_lists, {"triangle", "keys", "boolean"}, set()),
+    ],
     "scaled_dot_product_attention": [
         (no_scale, {"scale"}, {"no_scale"}),
         (scaled_by_root_of_keys, {"scale"}, set()),
