@@ -136,6 +136,27 @@ class OneProjection(nn.Module):
         return self.proj(F.scaled_dot_product_attention(q, k, v, mask).transpose(1, 2).flatten(2))
 
 
+class NamedOtherwise(nn.Module):
+    """Names that say nothing of queries, keys and values."""
+
+    def __init__(self, d_model, num_heads):
+        super().__init__()
+        self.heads = num_heads
+        self.c_attn, self.c_proj = nn.Linear(d_model, 3 * d_model), nn.Linear(d_model, d_model)
+
+    def forward(self, query, key=None, value=None, mask=None):
+        key = query if key is None else key
+        value = key if value is None else value
+        d = query.size(-1)
+        parts = (
+            self.c_attn(query)[..., :d],
+            self.c_attn(key)[..., d : 2 * d],
+            self.c_attn(value)[..., 2 * d :],
+        )
+        q, k, v = (x.unflatten(-1, (self.heads, -1)).transpose(1, 2) for x in parts)
+        return self.c_proj(annotated(q, k, v, mask)[0].transpose(1, 2).flatten(2))
+
+
 class HeadsInAList(nn.Module):
     """One module a head, as many first write it."""
 
@@ -206,6 +227,19 @@ def not_written(query, key, value, mask=None):
     raise NotImplementedError
 
 
+def compared(queries, keys=None):
+    keys = keys or queries
+    return torch.arange(keys)[None] <= torch.arange(keys - queries, keys)[:, None]
+
+
+def without_own(queries, keys=None):
+    return torch.ones(queries, keys or queries, dtype=torch.bool).tril(-1)
+
+
+def as_lists(queries, keys=None):
+    return compared(queries, keys).tolist()
+
+
 class ViewAlone(WithoutBiases):
     def transpose_qkv(self, x):
         return x.reshape(x.size(0), self.num_heads, x.size(1), -1)
@@ -265,7 +299,24 @@ def capped_without_scale(query, key, value, cap, mask=None):
     return weights @ value, weights
 
 
+class WithWeights(WithoutBiases):
+    """The weights, averaged over the heads, are returned as well."""
+
+    def forward(self, *given, **more):
+        return super().forward(*given, **more), torch.zeros(())
+
+
+class OverQueries(WithoutBiases):
+    def forward(self, query, key=None, value=None, mask=None):
+        key = query if key is None else key
+        value = key if value is None else value
+        q, k, v = map(self.transpose_qkv, (self.q_proj(query), self.k_proj(key), self.v_proj(value)))
+        out = over_queries(q, k, v, mask)[0].permute(0, 2, 1, 3)
+        return self.out_proj(out.reshape(*out.shape[:2], -1))
+
+
 RIGHT = {
+    "causal_mask": [compared],
     "scaled_dot_product_attention": [
         annotated,
         minus_ten_thousand,
@@ -274,11 +325,15 @@ RIGHT = {
         by_loops,
         scaled_first,
     ],
-    "multi_head": [Annotated, WithoutBiases, OneProjection, HeadsInAList],
+    "multi_head": [Annotated, WithoutBiases, OneProjection, NamedOtherwise, HeadsInAList],
     "soft_capped_attention": [capped_before_where, capped_as_gemma, capped_by_sigmoid],
 }
 # Of each: the requirements that it loses, and the names that it gets.
 WRONG = {
+    "causal_mask": [
+        (without_own, {"triangle"}, {"hides_itself"}),
+        (as_lists, {"triangle", "keys", "boolean"}, set()),
+    ],
     "scaled_dot_product_attention": [
         (no_scale, {"scale"}, {"no_scale"}),
         (scaled_by_root_of_keys, {"scale"}, set()),
@@ -289,10 +344,14 @@ WRONG = {
         (zeros, {"result", "scale", "mask", "finite", "gradients"}, set()),
         (not_written, {"result", "scale", "mask", "finite", "gradients"}, set()),
     ],
-    "multi_head": [(ViewAlone, {"heads"}, {"split_without_transpose"})],
     "soft_capped_attention": [
         (capped_last, {"mask"}, {"capped_after_mask"}),
         (capped_by_arctangent, {"cap", "scale"}, set()),
         (capped_without_scale, {"scale", "mask"}, {"no_scale", "mask_inverted"}),
+    ],
+    "multi_head": [
+        (ViewAlone, {"heads"}, {"split_without_transpose"}),
+        (WithWeights, {"output"}, set()),
+        (OverQueries, {"output"}, {"softmax_over_queries"}),
     ],
 }

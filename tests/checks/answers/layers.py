@@ -186,6 +186,15 @@ def last_token_only(weights, num_heads, x, keys, values, memory_keys, memory_val
     return output[:, -1:], keys, values
 
 
+def values_first(*given):
+    output, keys, values = token_by_token(*given)
+    return output, values, keys
+
+
+def output_only(*given):
+    return token_by_token(*given)[0]
+
+
 def summed(V, d, ff, n, h, k, *, tied="all", norm_first=False, share_layers=False):
     a = 3 * (d * h * k + h * k) + h * k * d + d
     f = d * ff + ff + ff * d + d
@@ -311,7 +320,11 @@ WRONG = {
         (Exchanged, {"causal", "source_mask"}, {"masks_exchanged"}),
         (TwoSlips, {"wiring", "causal", "source_mask"}, {"cross_is_self_attention", "causal_unless_masked"}),
     ],
-    "decoder_layer_step": [(last_token_only, {"several"}, set())],
+    "decoder_layer_step": [
+        (last_token_only, {"several"}, set()),
+        (values_first, {"later"}, {"keys_and_values_exchanged"}),
+        (output_only, {"later"}, {"output_alone"}),
+    ],
     "parameter_count": [(short_of_a_norm, {"layers"}, {"third_norm_missing"})],
     "transformer": [
         (PaddingSeen, {"padding"}, {"padding_seen"}),

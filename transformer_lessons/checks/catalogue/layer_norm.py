@@ -10,7 +10,7 @@ from transformer_lessons.norms import LayerNorm
 
 UNIT = {"weight": torch.ones(3), "bias": torch.zeros(3)}
 TWO = {"weight": torch.full((3,), 2.0), "bias": torch.ones(3)}
-SET_TWO = "layer.load_state_dict({'weight': torch.full((3,), 2.), 'bias': torch.ones(3)})"
+SET_TWO = "for n, p in enumerate(layer.parameters()): p.data = torch.ones_like(p) * (2 - n)"
 ROWS = ([0.0, 3.0, 6.0], [1.0, 2.0, 6.0], [1.0, 1.0, 4.0], [0.0, 0.0, 0.1], [2.0, 2.0, 2.0])
 
 
@@ -87,7 +87,7 @@ def small(*lead: tuple[int, ...], **options) -> Callable[[], Iterator[Call]]:
 def large_or_usual() -> Iterator[Call]:
     """An ε of one, then the one that a layer has unless told otherwise."""
     yield from small(eps=1.0)()
-    yield call(torch.tensor([[0.0, 0.0, 0.1]]))
+    yield from (call(torch.tensor([[0.0, 0.0, number]])) for number in (0.1, 0.01, 0.001, 0.002))
 
 
 def new_or_two() -> Iterator[Call]:

@@ -1,6 +1,7 @@
 """Multi-head attention. One head hides how heads are split; three arguments hide the defaults."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -10,7 +11,8 @@ from transformer_lessons.checks.definitions import Call, Draw, Remark, Requireme
 
 NAMES = ("W_q", "W_k", "W_v", "W_o")
 EYES = "for p in layer.parameters(): p.data = torch.eye(len(p)) if p.dim() == 2 else torch.zeros(len(p))"
-EVEN = "for n, p in enumerate(layer.parameters(), 2): p.data = torch.zeros(2) if n % 2 else n * torch.eye(2)"
+EVEN = "for n, p in enumerate(sorted(layer.parameters(), key=lambda p: -p.dim()), 1): p.data = "
+EVEN += "2 * n * torch.eye(2) if n < 5 else torch.zeros(2)"
 
 
 def multiples(width: int, *factors: float, bias: float = 0.0) -> dict[str, Tensor]:
@@ -50,23 +52,29 @@ def output(draw: Draw) -> list[Call]:
     return [call(draw, 1, 5), call(draw, 1, 2, queries=1)]
 
 
+def alone(results: Tensor | list) -> Tensor:
+    """The output, if something else is returned with it."""
+    return results[0] if isinstance(results, list) else results
+
+
 def heads(draw: Draw) -> list[Call]:
     """Several; among them as many as positions, or as features of each."""
-    return [call(draw, *sizes) for sizes in ((2, 3), (3, 2, 5), (3, 3, 3), (2, 2, 2))]
+    return [replace(call(draw, *sizes), view=alone) for sizes in ((2, 3), (3, 2, 5), (3, 3, 3), (2, 2, 2))]
 
 
 def cross(draw: Draw) -> list[Call]:
     """Keys of another sentence, values of a third."""
     calls = [call(draw, 1, 5, given=1), call(draw, 1, 5, 3, 4), call(draw, 1, 5, 3, 4, given=2)]
     calls += [call(draw, 1, 3, 3, 3, given=2), call(draw, 1, 5, 3, 4, other_values=True)]
-    return [*calls, call(draw, 1, 3, 3, 3, other_values=True)]
+    calls.append(call(draw, 1, 3, 3, 3, other_values=True))
+    return [replace(one, view=alone) for one in calls]
 
 
 def mask(draw: Draw) -> list[Call]:
     """With all axes, without those of batch and heads, and of padding."""
     padding = torch.tensor([[True, True, False], [True, True, True]])[:, None, None, :]
     masks = draw.mask(2, 1, 3, 3), torch.ones(3, 3, dtype=torch.bool).tril(), padding
-    return [call(draw, 1, 5, mask=one) for one in masks]
+    return [replace(call(draw, 1, 5, mask=one), view=alone) for one in masks]
 
 
 def gradients(draw: Draw) -> list[Call]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from transformer_lessons.checks.definitions import Call, Requirement, Task, draws
+from transformer_lessons.checks.definitions import Call, Remark, Requirement, Task, draws
 
 BASE, BIG = (37_000, 512, 2_048, 6, 8, 64), (37_000, 1_024, 4_096, 6, 16, 64)
 ODD, WIDE = (11, 6, 5, 3, 2, 3), (11, 6, 7, 2, 3, 5)  # heads as wide as the stream, and wider
@@ -77,7 +77,7 @@ TASK = Task(
             "norm_first",
             "with norm_first there is one norm more behind the encoder and one behind the decoder",
             points=0.5,
-            calls=draws(*calls(ODD, norm_first=True), *calls(ODD, norm_first=True, tied="none")),
+            calls=draws(*calls(ODD, norm_first=True), *calls(BASE, norm_first=True)),
             small=small(norm_first=True),
             anchor="parameters",
             needs="layers",
@@ -86,10 +86,16 @@ TASK = Task(
             "sharing",
             "with share_layers each stack is one layer, whatever num_layers says",
             points=0.5,
-            calls=draws(*calls(ODD, share_layers=True), *calls(ODD, share_layers=True, norm_first=True)),
+            calls=draws(*calls(ODD, share_layers=True), *calls(BASE, share_layers=True)),
             small=lambda: iter(calls((3, 2, 5, 2, 1, 2), share_layers=True)),
             anchor="parameters",
             needs="layers",
+        ),
+    ),
+    remarks=(
+        Remark(
+            "it returns a float; a number of parameters is an int (// divides without making one).",
+            Call((3, 2, 5, 1, 1, 2), view=lambda number: type(number).__name__),
         ),
     ),
 )
