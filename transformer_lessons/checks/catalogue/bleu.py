@@ -38,17 +38,25 @@ def call(*pairs: tuple[str, list[str]], whole: bool = False) -> Call:
     return Call((candidates, references))
 
 
-def varied(draw: Draw) -> list[Call]:
-    """Sentences of letters by chance, some of which are those of the reference."""
+def varied(draw: Draw) -> list[tuple[list[int], list[list[int]]]]:
+    """Three sentences by chance, each with a reference that ends differently."""
     corpus = []
     for length in (6, 9, 13):
         ids = draw.integers(0, 5, length).tolist()
         other = [*ids[: length - 2], *draw.integers(0, 5, 2).tolist()]
         corpus.append((ids, [other]))
-    return [
-        Call(([c for c, _ in corpus], [several for _, several in corpus])),
-        Call(([corpus[2][0]], [corpus[2][1]])),
-    ]
+    return corpus
+
+
+def one_by_one(draw: Draw) -> list[Call]:
+    """Each sentence a corpus of its own, which hides how corpora are added up."""
+    return [*ALONE, *(Call(([candidate], [several])) for candidate, several in varied(draw))]
+
+
+def together(draw: Draw) -> list[Call]:
+    """All sentences in one corpus."""
+    corpus = varied(draw)
+    return [*CORPUS, Call(([candidate for candidate, _ in corpus], [several for _, several in corpus]))]
 
 
 ALONE = [call(("abcde", ["abcdf"])), call(("abcdefgh", ["abcdxfgh"])), call(("aabcd", ["aabcd"]))]
@@ -82,7 +90,7 @@ TASK = Task(
             "precision",
             "it is the geometric mean of four precisions, of groups of 1, 2, 3 and 4 tokens, times 100",
             points=1,
-            calls=lambda draw: [*ALONE, *varied(draw)],
+            calls=one_by_one,
             small=lambda: iter(ALONE),
             anchor="bleu",
         ),
@@ -90,7 +98,7 @@ TASK = Task(
             "corpus",
             "counts are added up over all sentences before anything is divided",
             points=1,
-            calls=draws(*CORPUS),
+            calls=together,
             small=lambda: iter(CORPUS),
             anchor="bleu",
             needs="precision",
