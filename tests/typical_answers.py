@@ -477,7 +477,7 @@ def repaired(module, batches, accumulate, *, rate, pad_id):
             losses.append(loss.item())
     return losses
 """,
-        "you drop the batches that are left over at the end",
+        "you average the means of the batches",
     ),
     (
         "ps07-6-check",
