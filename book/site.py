@@ -59,7 +59,7 @@ def add_explorable(app, pagename, templatename, context, doctree):
 
 
 class Anchors(SphinxTransform):
-    """``<a id="ch05-scale"></a>`` in a paragraph of its own becomes an anchor of whatever follows it.
+    """``<a id="ch05-scale"></a>``, one or more in a paragraph, become anchors of what follows.
 
     In a notebook that line is invisible everywhere, while MyST's own ``(ch05-scale)=`` is shown as text in Colab.
     As a target that Sphinx knows, a link to it from any page is checked by the build.
@@ -74,14 +74,16 @@ class Anchors(SphinxTransform):
         for paragraph in list(self.document.findall(nodes.paragraph)):
             if not all(isinstance(child, nodes.raw) for child in paragraph.children):
                 continue
-            if anchor := re.fullmatch(r'<a id="([\w:-]+)"></a>', paragraph.astext()):
-                name = anchor[1]
-                target = nodes.target("", "", ids=[name], names=[name])
-                self.document.note_explicit_target(target)
-                paragraph.replace_self(target)
+            if not re.fullmatch(r'(<a id="[\w:-]+"></a>)+', text := paragraph.astext()):
+                continue
+            targets = []
+            for name in re.findall(r'id="([^"]+)"', text):
+                targets.append(nodes.target("", "", ids=[name], names=[name]))
+                self.document.note_explicit_target(targets[-1])
                 # MyST looks here when it follows a link from another page: `04_masks.ipynb#ch04-causal`.
                 metadata = self.env.metadata[self.env.docname]
                 metadata.setdefault("myst_slugs", {})[name] = (paragraph.line, name, name)
+            paragraph.replace_self(targets)
 
 
 def load_mathjax_when_needed(app, pagename, templatename, context, doctree):

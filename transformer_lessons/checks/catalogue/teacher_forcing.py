@@ -109,7 +109,7 @@ TASK = Task(
             points=1.5,
             calls=shift,
             small=small(([[5, 6]], 1, 2, 0), ([[5, 6], [7, 8]], 1, 2, 0)),
-            anchor="teacher-forcing",
+            anchor="training-teacher-forcing",
         ),
         Requirement(
             "padding",
@@ -117,7 +117,7 @@ TASK = Task(
             points=1,
             calls=filled,
             small=small(([[5], [6, 7]], 1, 2, 0), ([[5, 6], []], 1, 2, 0)),
-            anchor="teacher-forcing",
+            anchor="training-teacher-forcing",
         ),
         Requirement(
             "ids",
@@ -125,7 +125,7 @@ TASK = Task(
             points=0.5,
             calls=ids,
             small=small(([[5], [6, 7]], 3, 4, 9)),
-            anchor="teacher-forcing",
+            anchor="training-teacher-forcing",
         ),
         Requirement(
             "type",
@@ -133,7 +133,7 @@ TASK = Task(
             points=0.5,
             calls=int64,
             small=small(([[5, 6]], 1, 2, 0), ([[5], []], 1, 2, 0), view=types),
-            anchor="teacher-forcing",
+            anchor="training-teacher-forcing",
         ),
         Requirement(
             "kept",
@@ -141,7 +141,7 @@ TASK = Task(
             points=0.5,
             calls=kept,
             small=small(([[5, 6]], 1, 2, 0), edits=True),
-            anchor="teacher-forcing",
+            anchor="training-teacher-forcing",
         ),
     ),
 )
