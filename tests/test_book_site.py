@@ -31,7 +31,7 @@ REPOSITORY = re.search(
 )[1]
 HOME = yaml.safe_load((ROOT / "_config.yml").read_text())["sphinx"]["config"]["html_baseurl"]
 CHAPTERS = sorted(path.stem for path in (ROOT / "book" / "chapters").glob("*.ipynb"))
-PAGES = {path.stem for path in (ROOT / "book").glob("*.md")}
+PAGES = {path.stem for path in (ROOT / "book").glob("*.md")} | {"mistakes"}  # which the build writes
 EXPLORABLES = {path.stem for path in (ROOT / "book" / "explorables").glob("*.md")}
 # Attributes by which a page makes the browser fetch something (an <a href> waits for a click).
 FETCHED = {("link", "href"), ("object", "data"), ("use", "href"), ("image", "href")} | {
