@@ -29,13 +29,10 @@ def bleu(candidates, references):
     return 100 * min(1, math.exp(1 - r / c)) * precision
 
 
-def call(*pairs: tuple[str, list[str]], whole: bool = False) -> Call:
+def call(*pairs: tuple[str, list[str]]) -> Call:
     """A corpus, its sentences written as letters."""
-    candidates, references = (
-        [list(c) for c, _ in pairs],
-        [[list(one) for one in several] for _, several in pairs],
-    )
-    return Call((candidates, references))
+    candidates = [list(candidate) for candidate, _ in pairs]
+    return Call((candidates, [[list(one) for one in several] for _, several in pairs]))
 
 
 def varied(draw: Draw) -> list[tuple[list[int], list[list[int]]]]:

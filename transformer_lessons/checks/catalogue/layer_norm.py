@@ -8,7 +8,6 @@ from torch import Tensor
 from transformer_lessons.checks.definitions import Call, Draw, Remark, Requirement, Task
 from transformer_lessons.norms import LayerNorm
 
-UNIT = {"weight": torch.ones(3), "bias": torch.zeros(3)}
 TWO = {"weight": torch.full((3,), 2.0), "bias": torch.ones(3)}
 SET_TWO = "for n, p in enumerate(layer.parameters()): p.data = torch.ones_like(p) * (2 - n)"
 ROWS = ([0.0, 3.0, 6.0], [1.0, 2.0, 6.0], [1.0, 1.0, 4.0], [0.0, 0.0, 0.1], [2.0, 2.0, 2.0])

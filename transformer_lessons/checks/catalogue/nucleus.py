@@ -27,11 +27,6 @@ def axes(draw: Draw) -> list[Call]:
     return [Call((2 * draw.normal(*size), 0.6)) for size in ((4, 7), (2, 3, 5), (5, 5))]
 
 
-def call(*probabilities: float, p: float, view: Callable | None = None) -> Call:
-    """Logits of these probabilities."""
-    return Call((torch.tensor(probabilities).log(), p), view=view)
-
-
 def logits(*rows: list, p: float) -> Callable[[], Iterator[Call]]:
     """Whole numbers."""
     return lambda: iter([Call((torch.tensor(row), p)) for row in rows])
