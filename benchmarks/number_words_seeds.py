@@ -1,6 +1,6 @@
 """Exact match of the number-words recipes on five seeds: ``python -m benchmarks.number_words_seeds`` (minutes).
 
-Writes ``transformer_lessons/records/number_words_seeds.json``, which chapter 14 shows.
+Writes ``transformer_lessons/records/number_words_seeds.json``, which chapter 13 shows.
 """
 
 import tempfile

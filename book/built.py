@@ -24,7 +24,7 @@ def arguments(program: str, about: str, default: str = "all") -> argparse.Argume
     """The arguments that say which pages, and where they are."""
     parser = argparse.ArgumentParser(prog=f"python -m book.{program}", description=about)
     parser.add_argument(
-        "pages", metavar="PAGE", nargs="*", help=f"as in chapters/14_training (default: {default})"
+        "pages", metavar="PAGE", nargs="*", help=f"as in chapters/13_training (default: {default})"
     )
     parser.add_argument("--html", metavar="DIR", type=Path, default=HTML, help="the built site")
     return parser

@@ -23,7 +23,7 @@ from book.serve import serving
 LIGHTHOUSE = "lighthouse@12.8.2"
 PAGES = (
     "index",
-    "chapters/05_scaled_dot_product_attention",
+    "chapters/03_scaled_dot_product_attention",
     "explorables/translator",
     "exercises",
     "reference",

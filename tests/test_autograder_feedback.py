@@ -146,10 +146,10 @@ def test_points_requirements_and_messages():
 
 
 def test_a_persons_points_and_comments():
-    text = shown(made(scores={"why": 2.25}, comments={"why": "Nearly.\nRead chapter 5.", "test": "Good."}))
+    text = shown(made(scores={"why": 2.25}, comments={"why": "Nearly.\nRead chapter 3.", "test": "Good."}))
     assert "2.25 of 3 points for written answers Points" in text
     assert "2 · Why? why 2.25 of 3" in text
-    assert "Comment Nearly. Read chapter 5." in text
+    assert "Comment Nearly. Read chapter 3." in text
     assert "Comment Good." in text
     assert "waits" not in text
     assert "waits for a person" in shown(made(scores={"why": None}))

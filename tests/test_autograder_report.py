@@ -277,8 +277,8 @@ def test_how_many_make_a_mistake():
 
 def test_where_the_book_explains_a_mistake():
     (found,) = numbers(NAME, [], [result("a", wrong(THIRD, NO_SCALE))], book="../").misconceptions
-    assert found.place == "chapter 5.4, “Why divide by √d_k?”"
-    assert found.link == "../chapters/05_scaled_dot_product_attention.html#attention-scale"
+    assert found.place == "chapter 3.4, “Why divide by √d_k?”"
+    assert found.link == "../chapters/03_scaled_dot_product_attention.html#attention-scale"
     assert f'href="{found.link}"' in page(
         numbers(NAME, [], [result("a", wrong(THIRD, NO_SCALE))], book="../")
     )

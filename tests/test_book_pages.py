@@ -80,7 +80,7 @@ def test_the_chapter_of_a_term_uses_it():
     assert missing == []
 
 
-# ---- How to use, and the Chinese entry
+# ---- The front page, and the Chinese entry
 
 
 def minutes(stem: str) -> str:
@@ -88,12 +88,11 @@ def minutes(stem: str) -> str:
 
 
 def test_hours_are_those_of_the_chapters():
-    table = [row for row in rows(page("how_to_use.md")) if len(row) == 3]
-    for stem in numbered():
-        (row,) = [row for row in table if f"chapters/{stem}.ipynb" in row[0]]
-        assert row[1] == minutes(stem)
-        (assignment,) = re.findall(r"`(ps\d\d)_", prose(stem).partition("## Exercise")[2])[:1]
-        assert row[2] == f"`{assignment}`"
+    table = rows(page("index.md"))
+    assert [re.search(r"chapters/(\w+)", row[0])[1] for row in table] == numbered()
+    for stem, row in zip(numbered(), table, strict=True):
+        assignment = re.search(r"`ps\d\d(?=_)", prose(stem).partition("## Exercise")[2])
+        assert row[2:] == [minutes(stem), f"{assignment[0]}`" if assignment else ""]
 
 
 def test_the_chinese_page_lists_every_chapter():

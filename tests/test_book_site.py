@@ -448,7 +448,7 @@ def test_pages_in_a_browser_without_network(site, chromium, width, names):
 
 def test_the_dark_mode_button_darkens_the_page_and_shows_the_dark_figures(site, chromium):
     with browser.Browser() as view:
-        view.open(site.chapters()["05_scaled_dot_product_attention"].path)
+        view.open(site.chapters()["03_scaled_dot_product_attention"].path)
         background = "getComputedStyle(document.body).backgroundColor"
         light = view.evaluate(background)
         # Modes follow each other: as the system says, light, dark.
@@ -516,7 +516,7 @@ def test_search_and_buttons_work_although_scripts_wait(site, chromium):
 
 @pytest.mark.full
 def test_what_was_read_to_the_end_is_marked_until_it_is_forgotten(site, chromium):
-    page, other = (site.chapters()[name].path for name in ("04_masks", "05_scaled_dot_product_attention"))
+    page, other = (site.chapters()[name].path for name in ("04_masks", "03_scaled_dot_product_attention"))
     marks = """[...document.querySelectorAll(".lessons-read")]
       .map((one) => one.closest("a").getAttribute("href"))"""
     with browser.Browser() as view:

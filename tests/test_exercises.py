@@ -272,7 +272,7 @@ def test_an_unknown_assignment_is_one_line(monkeypatch, capsys):
 
 
 def test_a_first_cell_without_a_table_is_refused():
-    cell = {"source": "# ps99 · Nothing\n\nGoes with chapter 3.\n", "metadata": {}}
+    cell = {"source": "# ps99 · Nothing\n\nGoes with chapter 5.\n", "metadata": {}}
     with pytest.raises(ValueError, match="a table of its tasks"):
         release.about([cell])
 

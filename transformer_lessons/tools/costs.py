@@ -1,6 +1,6 @@
 """What a model costs, from its config: parameters, operations, bytes, and time on a card.
 
-Parameters, operations and caches are counted by the formulas that chapters 12, 13 and 17 derive. What training
+Parameters, operations and caches are counted by the formulas that chapters 11, 12 and 17 derive. What training
 holds is measured, in a step whose tensors have sizes and no numbers.
 """
 
@@ -43,7 +43,7 @@ class BatchShape:
 
 
 def parameters(config: TransformerConfig) -> int:
-    """The number of parameters of ``Transformer(config)`` (chapter 13).
+    """The number of parameters of ``Transformer(config)`` (chapter 12).
 
     An attention has ``4 d² + 4 d``, a feed-forward network ``2 d d_ff + d_ff + d``, a norm ``2 d``. A pitfall: a
     matrix that is used twice, as embedding and as output, counts once.
@@ -83,7 +83,7 @@ class Operations(NamedTuple):
 
 
 def forward_operations(config: TransformerConfig, shape: BatchShape) -> Operations:
-    """The operations of a forward pass, exactly those that PyTorch's `FlopCounterMode` counts (chapter 12).
+    """The operations of a forward pass, exactly those that PyTorch's `FlopCounterMode` counts (chapter 11).
 
     A matrix of M entries costs ``2 M`` for each vector; attention between n queries and m keys ``4 n m d``. A
     pitfall: causal attention counts in full, though a kernel may leave out the half that is hidden.

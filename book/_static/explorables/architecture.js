@@ -47,7 +47,7 @@
       formula: "x + PE",
       shapes: kept(SOURCE),
       code: ["encodings.py", "add_rows(x, self.table, offset)"],
-      chapter: ["03_positions", "3. Positions"],
+      chapter: ["05_positions", "5. Positions"],
     },
     selfAttention: {
       title: "Self-attention",
@@ -56,7 +56,7 @@
       inside: scores(SOURCE, SOURCE),
       parameters: "attention",
       code: ["layers.py", "self.self_attention(y, mask=mask)"],
-      chapter: ["07_multi_head_and_cross_attention", "7. Many heads, and two sequences"],
+      chapter: ["07_heads_and_cross_attention", "7. Many heads, and two sequences"],
     },
     norm: {
       title: "Add & Norm",
@@ -64,7 +64,7 @@
       shapes: kept(SOURCE),
       parameters: "norm",
       code: ["layers.py", "self.norm(x + self.dropout(sublayer(x)))"],
-      chapter: ["10_normalisation", "10. Normalisation"],
+      chapter: ["09_normalisation", "9. Normalisation"],
     },
     feedForward: {
       title: "Feed-forward",
@@ -73,7 +73,7 @@
       inside: (s) => `inner ${shape(BATCH, SOURCE, s.d_ff)}`,
       parameters: "feedForward",
       code: ["feed_forward.py", "self.W_2(self.dropout(self.activation(self.W_1(x))))"],
-      chapter: ["09_feed_forward", "9. The feed-forward layer"],
+      chapter: ["08_feed_forward", "8. The feed-forward layer"],
     },
     target: {
       title: "Target embedding",
@@ -88,7 +88,7 @@
       formula: "y + PE",
       shapes: kept(TARGET),
       code: ["encodings.py", "add_rows(x, self.table, offset)"],
-      chapter: ["03_positions", "3. Positions"],
+      chapter: ["05_positions", "5. Positions"],
     },
     maskedAttention: {
       title: "Masked self-attention",
@@ -106,14 +106,14 @@
       inside: scores(TARGET, SOURCE),
       parameters: "attention",
       code: ["layers.py", "self.cross_attention(y, memory, mask=src_mask)"],
-      chapter: ["07_multi_head_and_cross_attention", "7. Many heads, and two sequences"],
+      chapter: ["07_heads_and_cross_attention", "7. Many heads, and two sequences"],
     },
     output: {
       title: "Projection, softmax",
       formula: "softmax(x Eᵀ): the embedding’s matrix once more",
       shapes: (s) => [vectors(TARGET, s), shape(BATCH, TARGET, s.vocabulary)],
       code: ["model.py", "self.output(self.decode(tgt_in, memory, src_mask))"],
-      chapter: ["13_the_whole_model", "13. The whole model"],
+      chapter: ["12_the_whole_model", "12. The whole model"],
     },
   };
   const STACKS = {

@@ -1,4 +1,4 @@
-/* The live translator: the model of chapter 14, run in the page, with what it looked at and what it thought.
+/* The live translator: the model of chapter 13, run in the page, with what it looked at and what it thought.
  *
  * Everything shown is computed by model.js from the weights; nothing is stored but these.
  */

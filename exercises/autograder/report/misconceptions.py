@@ -78,5 +78,5 @@ def _name(mistake: str) -> str:
 
 
 def _place(mistake: str, address: str) -> tuple[str, str]:
-    """“chapter 5.4, “Why divide by √d_k?”” and the address of that section."""
+    """“chapter 3.4, “Why divide by √d_k?”” and the address of that section."""
     return place(_known(mistake)[1], address) if _known(mistake) else ("", "")
