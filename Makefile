@@ -19,7 +19,7 @@ FIND_LINKS := $(foreach link,$(PIP_FIND_LINKS),--find-links '$(link)')
 export PATH := $(abspath $(VENV))/$(notdir $(BIN))$(if $(filter Windows_NT,$(OS)),;,:)$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup book test test-package test-colab test-full notebooks model coverage mutants size lint site-check pdf serve \
+.PHONY: help setup book test test-package test-colab test-full notebooks model coverage mutants size lint site-check screenshots pdf serve \
   release lock newest audit set-repository set-version check-version dist github-release allow-namespaces clean
 
 help:  ## this list
@@ -108,6 +108,10 @@ lint: setup  ## style and spelling
 site-check: book  ## the built site in Chromium: accessible, light, nothing cut off; Lighthouse (half an hour, npm)
 	$(RUN) -m book.site_check
 	$(RUN) -m book.lighthouse
+
+screenshots: setup  ## pictures of built pages in _build/screenshots: light, dark, phone, paper; some: PAGES='chapters/04_masks'
+	@test -f _build/html/index.html || $(MAKE) book
+	$(RUN) -m book.screenshots $(PAGES) --output _build/screenshots
 
 pdf: setup  ## the whole book as _build/transformer-lessons.pdf (two minutes, needs Chromium)
 	$(RUN) -m book.pdf

@@ -17,7 +17,7 @@ from book.icons import NOT_LOADED
 __all__ = ["lighten", "used_rules"]
 
 BUNDLE = "_static/styles/site.css"
-OWN = "_static/explorables/"  # styles of single pages
+OWN = ("_static/explorables/", "_static/live/")  # styles of single pages
 SHEET = re.compile(r'\s*<link\b(?=[^>]*rel="stylesheet")[^>]*href="([^"?]+\.css)[^"]*"[^>]*>')
 NAME = re.compile(r"[.#]((?:[\w-]|\\.)+)")
 ADDRESS = re.compile(r"url\((?!data:)([\"']?)([^)\"']+)\1\)")

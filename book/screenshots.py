@@ -1,6 +1,7 @@
 """Pictures of built pages: ``python -m book.screenshots [PAGE …] --output DIR``, after ``make book``.
 
-Each page at the width of a phone and of a laptop, light and dark, at its full height. Without PAGE: every page.
+Each page at the width of a phone and of a laptop, light and dark, at its full height, and as a dark page looks on
+paper. Without PAGE: every page. `make screenshots` writes to `_build/screenshots`.
 """
 
 import base64
@@ -11,6 +12,8 @@ from book.browser import SETTLED, Browser
 from book.built import arguments, chosen_pages
 
 WIDTHS = (375, 1280)
+PAPER = 820  # pixels across the text of a sheet of A4, at the scale at which book/pdf.py prints
+DARK = [{"name": "prefers-color-scheme", "value": "dark"}]
 
 
 def capture(browser: Browser) -> bytes:
@@ -23,16 +26,19 @@ def capture(browser: Browser) -> bytes:
 
 
 def take(pages: list[Path], output: Path, widths=WIDTHS) -> None:
-    """Write ``NAME-WIDTH-light.png`` and ``NAME-WIDTH-dark.png`` for every page."""
+    """Write ``NAME-WIDTH-light.png``, ``NAME-WIDTH-dark.png`` and ``NAME-print.png`` for every page."""
     output.mkdir(parents=True, exist_ok=True)
-    for width in widths:
-        for dark in (False, True):
-            with Browser(width=width, dark=dark) as browser:
-                for page in pages:
-                    browser.open(page)
-                    name = f"{page.stem}-{width}-{'dark' if dark else 'light'}.png"
-                    (output / name).write_bytes(capture(browser))
-                    print(output / name)
+    looks = [
+        (width, dark, f"{width}-{'dark' if dark else 'light'}") for width in widths for dark in (False, True)
+    ]
+    for width, dark, look in [*looks, (PAPER, True, "print")]:
+        with Browser(width=width, dark=dark) as browser:
+            if look == "print":
+                browser.command("Emulation.setEmulatedMedia", media="print", features=DARK)
+            for page in pages:
+                browser.open(page)
+                (output / f"{page.stem}-{look}.png").write_bytes(capture(browser))
+                print(output / f"{page.stem}-{look}.png")
 
 
 def main(given: list[str] | None = None) -> int:

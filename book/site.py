@@ -15,18 +15,16 @@ EXPLORABLES = {
     "architecture": ("page.js", "architecture.js"),
     "hand": ("page.js", "model.js", "hand.js"),
     "heads": ("page.js", "heads.js"),
-    "masks": ("page.js", "model.js", "masks.js"),
-    "positions": ("page.js", "model.js", "positions.js"),
-    "scale": ("page.js", "model.js", "scale.js"),
     "translator": ("page.js", "model.js", "numbers.js", "number_words.js", "translator.js"),
 }
 EQUATIONS = nodes.math | nodes.math_block
 TRAINED = "number_words"  # the model that comes with the package, as a script
+MADE = ("one_page.data.js",)  # what live figures show and the build computes
 
 
 def leave_out_of_other_pages(app, config):
-    """Jupyter Book puts all below `_static` on every page; MathJax is for equations, explorables for theirs."""
-    own = ("vendor/", "explorables/")
+    """Jupyter Book puts all below `_static` on every page; MathJax is for equations, figures for theirs."""
+    own = ("vendor/", "explorables/", "live/")
     config.html_js_files = [path for path in config.html_js_files if not str(path).startswith(own)]
     config.html_css_files = [path for path in config.html_css_files if not str(path).startswith(own)]
 
@@ -36,15 +34,17 @@ def say_the_version(app, config):
     config.html_theme_options["extra_footer"] += f" · Version {__version__}"
 
 
-def export_trained_model(app):
-    """The weights that the live translator runs, from the package's own."""
+def compute_data(app):
+    """The weights that the live translator runs, and what live figures show of the model."""
     if app.builder.format != "html":
         return
-    from transformer_lessons.tools import web_export  # torch takes seconds to import
+    from book import one_page_data  # torch takes seconds to import
+    from transformer_lessons.tools import web_export
     from transformer_lessons.trainer import checkpoints
 
     made = web_export.export(*checkpoints.load_model())
     web_export.write(Path(app.outdir) / "_static" / "explorables" / f"{TRAINED}.js", TRAINED, made)
+    one_page_data.write(Path(app.outdir))
 
 
 def add_explorable(app, pagename, templatename, context, doctree):
@@ -58,11 +58,32 @@ def add_explorable(app, pagename, templatename, context, doctree):
         app.add_js_file(f"explorables/{script}", loading_method="defer")
 
 
-class Anchors(SphinxTransform):
-    """``<a id="ch05-scale"></a>``, one or more in a paragraph, become anchors of what follows.
+def add_live_figures(app, pagename, templatename, context, doctree):
+    """The scripts and the style of a page's figures like ``<div class="lessons-live" data-live="masks">``."""
+    names = re.findall(r'class="lessons-live" data-live="([\w-]+)"', context.get("body", ""))
+    if not names:
+        return
+    app.add_css_file("live/live.css")
+    made = [script for name in dict.fromkeys(names) for script in live_scripts(name)]
+    for script in ("explorables/page.js", "live/live.js", *made):
+        app.add_js_file(script, loading_method="defer")
 
-    In a notebook that line is invisible everywhere, while MyST's own ``(ch05-scale)=`` is shown as text in Colab.
-    As a target that Sphinx knows, a link to it from any page is checked by the build.
+
+def live_scripts(name: str) -> list[str]:
+    """A live figure's own scripts: what it shows, if that is in a file of its own, and what it does."""
+    folder = Path(__file__).parent / "_static"
+    if not (folder / "live" / f"{name}.js").exists():
+        raise ValueError(f"data-live: expected a script _static/live/{name}.js, found none")
+    data = f"{name}.data.js"
+    has_data = data in MADE or (folder / "live" / data).exists()
+    return [*([f"live/{data}"] if has_data else []), f"live/{name}.js"]
+
+
+class Anchors(SphinxTransform):
+    """``<a id="attention-scale"></a>``, one or more in a paragraph, become anchors of what follows.
+
+    In a notebook that line is invisible everywhere, while MyST's own ``(attention-scale)=`` is shown as text in
+    Colab. As a target that Sphinx knows, a link to it from any page is checked by the build.
     """
 
     default_priority = (
@@ -76,14 +97,42 @@ class Anchors(SphinxTransform):
                 continue
             if not re.fullmatch(r'(<a id="[\w:-]+"></a>)+', text := paragraph.astext()):
                 continue
+            after = paragraph.next_node(descend=False, siblings=True)
+            # A fold that is HTML takes no name; an empty box does.
+            kind = nodes.container if isinstance(after, nodes.raw) else nodes.target
             targets = []
             for name in re.findall(r'id="([^"]+)"', text):
-                targets.append(nodes.target("", "", ids=[name], names=[name]))
+                targets.append(kind("", ids=[name], names=[name]))
                 self.document.note_explicit_target(targets[-1])
-                # MyST looks here when it follows a link from another page: `04_masks.ipynb#ch04-causal`.
+                # MyST looks here when it follows a link from another page: `04_masks.ipynb#masks-causal`.
                 metadata = self.env.metadata[self.env.docname]
                 metadata.setdefault("myst_slugs", {})[name] = (paragraph.line, name, name)
             paragraph.replace_self(targets)
+
+
+class FigureNumbers(SphinxTransform):
+    """``[Figure 3.4](#fig-3-4)`` leads to the cell whose output is that drawing, from other pages too.
+
+    Sphinx does not look into outputs: the cell takes the drawing's id, and the drawing has none on the site.
+    """
+
+    default_priority = Anchors.default_priority
+    ID = re.compile(r'(<figure class="drawing[^"]*") id="(fig-[\d-]+)"')
+
+    def apply(self):
+        """Find drawings in the outputs of cells."""
+        slugs = self.env.metadata[self.env.docname].setdefault("myst_slugs", {})
+        containers = self.document.findall(nodes.container)
+        for cell in [one for one in containers if one.get("nb_element") == "cell_code"]:
+            for output in cell.findall(nodes.raw):
+                text = output.astext()
+                for name in (found[2] for found in self.ID.finditer(text)):
+                    cell["ids"].append(name)
+                    cell["names"].append(name)
+                    self.document.note_explicit_target(cell)
+                    slugs[name] = (cell.line or 0, name, f"Figure {'.'.join(name.split('-')[1:])}")
+                output.rawsource = self.ID.sub(r"\1", text)
+                output[:] = [nodes.Text(output.rawsource)]
 
 
 def load_mathjax_when_needed(app, pagename, templatename, context, doctree):
@@ -169,9 +218,11 @@ def setup(app):
     """Sphinx calls this once, because `_config.yml` lists `book.site`."""
     app.connect("config-inited", leave_out_of_other_pages)
     app.connect("config-inited", say_the_version)
-    app.connect("builder-inited", export_trained_model)
+    app.connect("builder-inited", compute_data)
     app.add_transform(Anchors)
+    app.add_transform(FigureNumbers)
     app.connect("html-page-context", add_explorable)
+    app.connect("html-page-context", add_live_figures)
     app.connect("html-page-context", sharing.describe)
     app.connect("html-page-context", say_the_language)
     app.connect("html-page-context", say_where_the_site_lies)

@@ -1,7 +1,6 @@
 """The hands-on figures: their numbers are the package's, and keys and fingers can work them."""
 
 import json
-import math
 import shutil
 from pathlib import Path
 
@@ -11,8 +10,6 @@ import torch
 from book.browser import Browser, find
 from book.site import EXPLORABLES, TRAINED
 from transformer_lessons.attention import scaled_dot_product_attention
-from transformer_lessons.encodings import SinusoidalEncoding
-from transformer_lessons.masks import causal_mask, combine, padding_mask
 from transformer_lessons.model import Transformer, TransformerConfig
 
 SCRIPTS = Path(__file__).parents[2] / "book" / "_static" / "explorables"
@@ -100,109 +97,6 @@ def test_each_is_on_a_page_and_each_script_on_some():
     assert used == {path.name for path in SCRIPTS.glob("*.js")} | {f"{TRAINED}.js"}
 
 
-# ---- Positions
-
-
-def test_position_vectors_are_the_packages(opened):
-    browser = opened("positions")
-    for width in (2, 6, 64):
-        expected = SinusoidalEncoding(width, 101)(torch.zeros(1, 101, width))[0]
-        found = browser.evaluate(
-            f"Array.from({{length: 101}}, (_, t) => Array.from(lessons.positionalEncoding(t, {width})))"
-        )
-        assert (torch.tensor(found) - expected).abs().max() < 1e-5
-
-
-def test_a_shift_is_a_rotation_and_the_product_knows_only_the_distance(opened):
-    browser = opened("positions")
-    for t, k in ((0, 0), (3, 5), (47, 31)):
-        found = browser.evaluate(f"Array.from(lessons.positions.turned(30, {t}, {k}))")
-        there = browser.evaluate(f"Array.from(lessons.positionalEncoding({t + k}, 30))")
-        assert torch.tensor(found).allclose(torch.tensor(there), atol=1e-5)
-        product = browser.evaluate(f"lessons.positions.product(30, {t}, {k})")
-        rates = 10_000 ** (-torch.arange(0, 30, 2, dtype=torch.float64) / 30)
-        assert product == pytest.approx((k * rates).cos().sum().item(), abs=1e-4)
-
-
-def test_moving_the_position_leaves_the_product(opened):
-    browser = opened("positions")
-    before = text(browser, "[role=status]").split(" = ")[1].split(",")[0]
-    slide(browser, "position t", 33)
-    assert text(browser, "[role=status]").startswith(f"PE(33) · PE(38) = {before},")
-    slide(browser, "shift k", 0)
-    assert "= 32.00," in text(browser, "[role=status]")
-    slide(browser, "d_model", 8)
-    assert browser.evaluate("document.querySelectorAll('.x-dials svg').length") == 4
-
-
-def test_few_pairs_swing_and_many_ripple_and_the_last_turns_slowly(opened):
-    browser = opened("positions")
-
-    def curve(width: int) -> torch.Tensor:
-        values = f"Array.from({{length: 101}}, (_, k) => lessons.positions.product({width}, 0, k))"
-        return torch.tensor(browser.evaluate(values)) / (width / 2)
-
-    after = 5  # steps, behind the fall from 1 at k = 0
-    steps = {width: curve(width)[after:].diff().abs().max() for width in (8, 128)}
-    assert steps[8] > 5 * steps[128]
-    assert curve(8).min() < 0 < curve(128).min()
-    assert math.degrees(browser.evaluate("lessons.positions.frequency(31, 64)")) < 1 / 100
-
-
-# ---- Masks
-
-
-@pytest.mark.parametrize("kind", ["none", "padding", "causal", "both"])
-@pytest.mark.parametrize(("queries", "keys", "real"), [(5, 5, 3), (2, 7, 4), (3, 5, 0), (1, 1, 1)])
-def test_masks_and_weights_are_the_packages(opened, kind, queries, keys, real):
-    browser = opened("masks")
-    about = json.dumps({"queries": queries, "keys": keys, "real": real, "kind": kind})
-    padding = padding_mask(torch.tensor([[1] * real + [0] * (keys - real)]), 0)
-    causal = causal_mask(queries, keys)
-    mask = {"none": None, "padding": padding, "causal": causal, "both": combine(padding, causal)}[kind]
-    full = (
-        torch.ones(1, 1, queries, keys, dtype=torch.bool)
-        if mask is None
-        else mask.expand(1, 1, queries, keys)
-    )
-    found = torch.tensor(browser.evaluate(f"lessons.masks.visible({about})"))
-    assert torch.equal(found, full[0, 0])
-    scores = torch.tensor(browser.evaluate(f"lessons.masks.scores({queries}, {keys})"), dtype=torch.float64)
-    # Queries that pick their scores out of the keys: q · kᵀ / √d = scores.
-    q = scores * keys**0.5
-    _, expected = scaled_dot_product_attention(
-        q[None, None], torch.eye(keys).double()[None, None], scores.T.clone()[None, None], mask
-    )
-    weights = browser.evaluate(
-        f"lessons.masks.weights(lessons.masks.scores({queries}, {keys}), lessons.masks.visible({about}))"
-    )
-    assert torch.tensor(weights, dtype=torch.float64).allclose(expected[0, 0], atol=1e-12)
-
-
-def test_a_mask_is_built(opened):
-    browser = opened("masks")
-    assert text(browser, "[role=status]") == "18 of 36 scores survive."  # 1 + 2 + 3 + 4 + 4 + 4
-    slide(browser, "of these real", 0)
-    assert "6 of the queries may look at nothing" in text(browser, "[role=status]")
-    press(browser, "causal")
-    assert text(browser, "[role=status]") == "21 of 36 scores survive."
-    assert text(browser, "code") == "mask = causal_mask(6)"
-    slide(browser, "keys", 4)
-    assert text(browser, "[role=status]").startswith("causal_mask refuses 6 queries over 4 keys")
-    with pytest.raises(ValueError, match="queries ≤ keys"):
-        causal_mask(6, 4)
-
-
-@pytest.mark.parametrize("kind", ["nothing hidden", "padding", "causal", "both"])
-def test_the_program_beside_it_makes_the_mask(opened, kind):
-    browser = opened("masks")
-    press(browser, kind)
-    names = {"torch": torch, "padding_mask": padding_mask, "causal_mask": causal_mask, "combine": combine}
-    exec(text(browser, "code"), names)  # the page's own words
-    number = 36 if names["mask"] is None else names["mask"].expand(1, 1, 6, 6).sum().item()
-    assert text(browser, "[role=status]") == f"{number} of 36 scores survive."
-
-
 # ---- By hand
 
 
@@ -265,51 +159,6 @@ def test_points_move_by_keys_and_by_pointer(opened):
         )
     x, y = map(float, browser.evaluate(label).removeprefix("query at ").split(", "))
     assert (x, y) == (pytest.approx(-1, abs=0.05), pytest.approx(2, abs=0.05))
-
-
-# ---- √d_k
-
-
-@pytest.mark.parametrize(("power", "keys"), [(0, 3), (6, 8), (9, 31)])
-@pytest.mark.parametrize("is_scaled", [False, True])
-def test_what_a_softmax_makes_of_random_scores(opened, power, keys, is_scaled):
-    browser = opened("scale")
-    found = browser.evaluate(f"lessons.scale.measured(5, {2**power}, {keys}, {str(is_scaled).lower()})")
-    scores = torch.tensor(found["scores"], dtype=torch.float64)
-    assert scores.shape == (300, keys)
-    weights = scores.softmax(-1)
-    jacobian = torch.diag_embed(weights) - weights[:, :, None] * weights[:, None, :]
-    trace = jacobian.diagonal(dim1=1, dim2=2).sum(-1)
-    assert found["largest"] == pytest.approx(weights.amax(-1).mean().item())
-    assert found["open"] == pytest.approx((trace / (1 - 1 / keys)).mean().item())
-    assert found["variance"] == pytest.approx((scores**2).mean().item())
-    expected = 1 if is_scaled else 2**power
-    assert 0.7 * expected < found["variance"] < 1.4 * expected
-
-
-@pytest.mark.parametrize("keys", [2, 8, 32])
-def test_what_comes_through_of_the_gradient_is_as_the_page_says(opened, keys):
-    browser = opened("scale")
-
-    def comes_through(d_k: int, is_scaled: bool) -> float:
-        return browser.evaluate(f"lessons.scale.measured(1, {d_k}, {keys}, {json.dumps(is_scaled)}).open")
-
-    assert comes_through(1024, False) == pytest.approx(1 / 20, rel=0.3)  # “about a twentieth”
-    divided = [comes_through(2**power, True) for power in range(1, 11)]
-    assert max(divided) < 1.1 * min(divided)  # “the picture stays”
-
-
-def test_its_random_numbers_are_normal(opened):
-    browser = opened("scale")
-    drawn = browser.evaluate(
-        "(() => { const next = lessons.scale.normal(lessons.scale.generator(3));"
-        " return Array.from({ length: 20000 }, next); })()"
-    )
-    values = torch.tensor(drawn, dtype=torch.float64)
-    assert abs(values.mean()) < 0.03  # 4 standard errors
-    assert abs(values.var() - 1) < 0.04
-    normal = torch.distributions.Normal(0.0, 1.0).cdf(values.sort().values)
-    assert (normal - torch.arange(1, 20001) / 20000).abs().max() < 0.014  # Kolmogorov and Smirnov at 0.1%
 
 
 # ---- Heads

@@ -1,4 +1,4 @@
-"""Figures of the book. The one module that imports matplotlib; nothing in the package imports it."""
+"""Plots in matplotlib's own way, in the colours of `drawing`. Nothing in the package imports it."""
 
 from collections.abc import Sequence
 
@@ -8,8 +8,12 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from torch import Tensor
 
-# Okabe and Ito's palette: told apart with every common kind of colour blindness, and in print.
-BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072b2", "#d55e00", "#009e73", "#a0528a", "#666666"
+from transformer_lessons.tools.svg import PALETTE
+
+# Query, key, value, decoder and soft: told apart with every common kind of colour blindness, and in print.
+BLUE, ORANGE, GREEN, PURPLE, GREY = (
+    PALETTE[role][0] for role in ("query", "key", "value", "decoder", "soft")
+)
 
 
 def use_style() -> None:

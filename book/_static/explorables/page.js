@@ -114,9 +114,10 @@ globalThis.lessons = globalThis.lessons || {};
     next.focus();
   }
 
-  /* Call `make(place)` for each place of this explorable, as soon as the page is there. */
+  /* Call `make(place)` for each place of this explorable or live figure, as soon as the page is there. */
   function begin(name, make) {
-    const all = () => document.querySelectorAll(`[data-explorable="${name}"]`).forEach(make);
+    const places = `[data-explorable="${name}"], [data-live="${name}"]`;
+    const all = () => document.querySelectorAll(places).forEach(make);
     if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", all);
     else all();
   }

@@ -1,0 +1,312 @@
+"""The live figures of chapters show the package's numbers; keys, mouse and finger work them, a voice tells."""
+
+import itertools
+import math
+import re
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from docutils import nodes
+from docutils.utils import new_document
+
+from book import site
+from book.browser import Browser, find
+from transformer_lessons.attention import scaled_dot_product_attention
+from transformer_lessons.data import number_words
+from transformer_lessons.data.byte_pair import FIRST_BYTE, BytePairEncoding
+from transformer_lessons.encodings import SinusoidalEncoding
+from transformer_lessons.masks import causal_mask, combine, padding_mask
+from transformer_lessons.tools.drawing import Canvas, Drawing
+from transformer_lessons.trainer import checkpoints
+
+STATIC = Path(site.__file__).parent / "_static"
+FIGURES = ("attention", "clocks", "masks", "merges")
+DIV = '<div class="lessons-live" data-live="{}" id="live">On the site, this moves.</div>'
+STILL = Drawing(Canvas(40), number="3.2", caption="What to see.", alt="A still.")._repr_html_()
+IDS = torch.tensor([[1, 34, 33, 23, 0]])  # BOS ein und zwanzig PAD
+SLIDER, CELL = "[role=slider]", "[role=checkbox]"
+BOX = "one.getBoundingClientRect()"
+PANEL = f"one.closest('svg').{BOX[4:]}"
+HEAD = """<!doctype html><html lang="en"><meta charset="utf-8"><title>live</title>
+<meta name="viewport" content="width=device-width"><link rel="stylesheet" href="live/live.css">
+<style>* { box-sizing: border-box }</style>"""
+
+needs_chromium = pytest.mark.skipif(find() is None, reason="no Chromium on the PATH")
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("live")
+    for part in ("live", "explorables"):
+        shutil.copytree(STATIC / part, folder / part)
+    with Browser(width=375) as browser:
+        browser.command("Emulation.setTouchEmulationEnabled", enabled=True, maxTouchPoints=1)
+
+        def open_(name: str, scripts: tuple = ("explorables/page.js", "live/live.js")) -> Browser:
+            loaded = (*scripts, *site.live_scripts(name)) if scripts else ()
+            tags = "".join(f'<script src="{script}" defer></script>' for script in loaded)
+            (folder / "page.html").write_text(
+                f"{HEAD}<body>{STILL}{DIV.format(name)}{tags}", encoding="utf-8"
+            )
+            browser.resize(375, 800)
+            still = {"name": "prefers-reduced-motion", "value": "reduce"}
+            browser.command("Emulation.setEmulatedMedia", media="screen", features=[still])
+            browser.open(folder / "page.html")
+            return browser
+
+        yield open_
+
+
+def each(browser: Browser, selector: str, value: str) -> list:
+    """A JavaScript expression of each such element, called `one`."""
+    return browser.evaluate(f"[...document.querySelectorAll({selector!r})].map((one) => {value})")
+
+
+def said(browser: Browser) -> str:
+    return each(browser, "[role=status]", "one.textContent")[0]
+
+
+def numbers(words: str) -> list[float]:
+    return [float(one) for one in re.findall(r"-?\d+(?:\.\d+)?", words.replace("−", "-"))]
+
+
+def press(browser: Browser, key: str, selector: str = ":focus") -> None:
+    browser.evaluate(f"document.querySelector({selector!r}).focus()")
+    for kind in ("keyDown", "keyUp"):
+        browser.command("Input.dispatchKeyEvent", type=kind, key=key)
+
+
+def click(browser: Browser, words: str) -> None:
+    each(browser, "button", f"one.textContent === {words!r} && one.click()")
+
+
+def drag(browser: Browser, selector: str, *way: float, finger: bool = False) -> None:
+    """By so many units of the panel."""
+    middle = f"((a, b) => [a.x + a.width / 2, a.y + a.height / 2, b.width / 340])({BOX}, {PANEL})"
+    x, y, scale = each(browser, selector, middle)[0]
+    points = [{"x": x + part * scale * way[0], "y": y + part * scale * way[1]} for part in (0, 0.5, 1, 1)]
+    touches, buttons = ("Start", "Move", "Move", "End"), ("Pressed", "Moved", "Moved", "Released")
+    for at, touch, button in zip(points, touches, buttons, strict=True):
+        if finger:
+            under = [] if touch == "End" else [at]
+            browser.command("Input.dispatchTouchEvent", type=f"touch{touch}", touchPoints=under)
+        else:
+            held = {"button": "left", "buttons": 1, "clickCount": 1}
+            browser.command("Input.dispatchMouseEvent", type=f"mouse{button}", **at, **held)
+
+
+def test_scripts_are_small_and_only_where_a_figure_stands():
+    assert all((STATIC / "live" / f"{name}.js").stat().st_size <= 8000 for name in FIGURES)
+    assert len((STATIC / "live" / "live.js").read_text(encoding="utf-8").splitlines()) <= 200
+    added = []
+    app = SimpleNamespace(add_css_file=added.append, add_js_file=lambda script, **_: added.append(script))
+    for body in ({}, {"body": "<p>none</p>"}, {"body": 2 * DIV.format("masks")}):
+        assert added == []
+        site.add_live_figures(app, "one", "page.html", body, None)
+    assert added == ["live/live.css", "explorables/page.js", "live/live.js", "live/masks.js"]
+    with pytest.raises(ValueError, match=r"expected a script _static/live/none\.js"):
+        site.add_live_figures(app, "one", "page.html", {"body": DIV.format("none")}, None)
+
+
+def test_a_figure_can_be_linked():
+    document, metadata = new_document("one"), {}
+    document.settings.env = SimpleNamespace(docname="one", metadata={"one": metadata})
+    document += nodes.container("", nodes.raw("", STILL, format="html"), nb_element="cell_code")
+    site.FigureNumbers(document).apply()
+    assert document[0]["ids"] == ["fig-3-2"]
+    assert metadata["myst_slugs"]["fig-3-2"][1:] == ("fig-3-2", "Figure 3.2")
+    assert 'id="fig' not in document[0].astext()
+
+
+@needs_chromium
+@pytest.mark.parametrize("name", FIGURES)
+def test_it_takes_the_stills_place_and_fits(opened, name):
+    browser = opened(name)
+    parts = each(browser, "#fig-3-2 > *", "one.getAttribute('class')")
+    assert parts == ["live-still", "lessons-live", None]
+    assert each(browser, "figcaption", "one.textContent")[0].startswith("Figure 3.2. What to see. ")
+    assert each(browser, "body", "one.textContent.includes('On the site')") == [False]
+    for media, shown in (("print", [True, False]), ("screen", [False, True])):
+        browser.command("Emulation.setEmulatedMedia", media=media)
+        assert each(browser, ".live-still, .lessons-live", "one.checkVisibility()") == shown
+    assert all(each(browser, "[role]:not([role=status]), [tabindex]", "one.getAttribute('aria-label')"))
+    for width in (320, 1280, 375):
+        browser.resize(width, 800)
+        assert browser.evaluate("document.documentElement.scrollWidth") <= width
+        sizes = each(
+            browser, "button, [tabindex]", f"(({{ width, height }}) => Math.min(width, height))({BOX})"
+        )
+        assert min(sizes) > 23.5  # for fingers: WCAG 2.2, target size
+        ends = f"((a, b) => Math.min(a.left - b.left, b.right - a.right))({BOX}, {PANEL})"
+        assert min(each(browser, ".live-panels text", ends)) > -1  # nothing is cut
+    assert browser.problems == []
+    assert all(address.startswith("file:") for address in browser.requests)
+    assert numbers(said(browser))
+
+
+@needs_chromium
+def test_without_scripts_the_still_stays(opened):
+    browser = opened("masks", scripts=())
+    assert each(browser, "svg, .lessons-live", "one.checkVisibility()") == [True, True]
+
+
+@needs_chromium
+@pytest.mark.parametrize("d_k", [2, 32])
+def test_a_moved_query_gets_the_packages_weights(opened, d_k):
+    keys, values = torch.tensor([[-1.0, 2], [0, 1], [1, 1]]), torch.tensor([[0.0, 0], [0, 10], [10, 0]])
+    q, k = torch.zeros(1, 1, 1, d_k), torch.zeros(1, 1, 3, d_k)
+    q[..., :2], k[..., :2] = torch.tensor([1.8, 1.1]), keys * math.sqrt(d_k / 2)
+    results = [scaled_dot_product_attention(q * scale, k, values[None, None]) for scale in (1, d_k**0.5)]
+    expected = [one.flatten().tolist() for output, weights in results for one in (weights, output)]
+    browser = opened("attention")
+    click(browser, f"dk = {d_k}")
+    for key in ("ArrowLeft", "ArrowLeft", "ArrowUp"):
+        press(browser, key, SLIDER)
+    assert numbers(said(browser)) == pytest.approx([1.8, 1.1, *itertools.chain(*expected)], abs=0.051)
+    assert numbers(said(browser))[2:5] == pytest.approx(expected[0], abs=0.006)
+    assert each(browser, SLIDER, "one.getAttribute('aria-valuetext')") == ["1.8, 1.1"]
+    shown = each(browser, ".live-panels text", "one.textContent")
+    assert {f"{weight:.2f}" for weight in expected[0] + expected[2]} <= set(shown)
+    press(browser, "Home")
+    assert said(browser).startswith("Query (2.0, 1.0)")
+
+
+@needs_chromium
+@pytest.mark.parametrize("finger", [False, True])
+def test_a_query_is_dragged(opened, finger):
+    browser = opened("attention")
+    for way, place in (((-88, -44), "1.0, 1.5"), ((900, 0), "2.1, 1.5")):  # not beyond the panel
+        drag(browser, SLIDER, *way, finger=finger)
+        assert said(browser).startswith(f"Query ({place})")
+
+
+@needs_chromium
+@pytest.mark.parametrize("kind", ["none", "padding", "causal", "both"])
+def test_masks_and_their_weights_are_the_packages(opened, kind):
+    browser = opened("masks")
+    click(browser, kind)
+    names = {"padding_mask": padding_mask, "causal_mask": causal_mask, "combine": combine, "ids": IDS}
+    exec(each(browser, "code", "one.textContent")[0], names)  # the figure's own words
+    full = torch.ones(1, 1, 5, 5, dtype=torch.bool)
+    mask = full if names["mask"] is None else full & names["mask"]
+    assert mask.sum() == {"none": 25, "padding": 20, "causal": 15, "both": 14}[kind]
+    assert each(browser, CELL, "one.getAttribute('aria-checked') === 'true'") == mask.flatten().tolist()
+    scores, eye = torch.tensor(browser.evaluate("lessons.masks.EXAMPLE.scores")), torch.eye(5)[None, None]
+    _, weights = scaled_dot_product_attention(scores * 5**0.5 * torch.ones(1, 1, 1, 1), eye, eye, mask)
+    shown = [sum(numbers(label)) for label in each(browser, CELL, "one.getAttribute('aria-label')")]
+    assert shown == pytest.approx(weights.flatten().tolist(), abs=0.0051)
+    assert said(browser).startswith(f"{mask.sum()} of 25 scores are left. zwanzig takes ")
+
+
+@needs_chromium
+def test_a_mask_is_drawn_by_hand(opened):
+    browser = opened("masks")
+    press(browser, " ", CELL)  # BOS may no longer look at itself
+    start = "13 of 25 scores are left. "
+    assert said(browser) == f"{start}BOS may look at nothing: the weights are zeros, not NaN."
+    assert each(browser, "[aria-pressed=true]", "1") == []
+    for key, words in (("ArrowDown", "BOS: weight 0.80"), ("ArrowRight", "ein: weight 0.20")):
+        press(browser, key)
+        assert each(browser, ":focus", "one.getAttribute('aria-label')") == [f"ein looks at {words}"]
+    press(browser, "Enter")
+    assert said(browser).startswith("12 of 25 scores are left. ein takes 1.00 of BOS.")
+    click(browser, "none")
+    drag(browser, CELL, 104, 0)  # a mouse hides what it comes over
+    assert said(browser).startswith("22 of 25 scores are left. BOS takes ")
+
+
+def test_the_masks_scores_are_the_trained_translators():
+    model, source, target = checkpoints.load_model()
+    found = {}
+
+    def attention(query, key, value, mask=None, **options):
+        found["scores"] = (query @ key.transpose(-2, -1))[0, 3] / math.sqrt(query.size(-1))
+        return scaled_dot_product_attention(query, key, value, mask, **options)
+
+    model.decoder_layers[1].self_attention.attention = attention
+    words = source.encode(number_words.english_tokens(number_words.english(21)))
+    assert IDS.tolist() == [[1, *target.encode(number_words.german_tokens(21)), 0]]
+    with torch.no_grad():
+        model(torch.tensor([words]), IDS)
+    script = (STATIC / "live" / "masks.js").read_text(encoding="utf-8")
+    written = numbers(re.search(r"scores: \[\n(.*?)\n    \],", script, re.DOTALL)[1])
+    assert written == pytest.approx(found["scores"].flatten().tolist(), abs=0.0501)
+
+
+@needs_chromium
+def test_the_hands_and_the_product_are_the_packages(opened):
+    browser, encoding = opened("clocks"), SinusoidalEncoding(128, 31)(torch.zeros(1, 31, 128))[0].double()
+
+    def check(a: int, b: int) -> None:
+        assert said(browser).startswith(f"twenty at {a}, one at {b}: distance {abs(b - a)}. The hands stand ")
+        *angles, product = numbers(said(browser))[3:]
+        for pair, angle in zip((0, 4, 8, 16), angles, strict=True):
+            (sine, cosine), (other, along) = encoding[[a, b], 2 * pair : 2 * pair + 2].tolist()
+            turned = math.atan2(other * cosine - along * sine, along * cosine + other * sine)
+            assert math.cos(turned - math.radians(angle)) > math.cos(math.radians(0.51))
+        assert product == pytest.approx((encoding[a] @ encoding[b]).item(), abs=0.051)
+
+    check(3, 4)
+    press(browser, "ArrowRight", "[aria-label=one]")
+    press(browser, "ArrowLeft", "[aria-label=twenty]")
+    check(2, 5)
+    before = said(browser).split(":")[1]
+    click(browser, "Both walk on")  # without motion: one step
+    check(3, 6)
+    assert said(browser).split(":")[1] == before
+    drag(browser, "[aria-label=one]", -50, 0, finger=True)
+    check(3, 1)
+
+
+@needs_chromium
+def test_merges_are_those_of_byte_pair_encoding(opened):
+    browser = opened("merges")
+    found = browser.evaluate("lessons.merges.learn(lessons.merges.EXAMPLE.words, [1, 10, 1, 1, 1, 1], 9)")
+    words = browser.evaluate("lessons.merges.EXAMPLE.words")
+    encoding = BytePairEncoding.train([*words, *9 * [words[1]]], FIRST_BYTE + 256 + 9)
+    assert [step["made"] for step in found[1:]] == [token.decode() for token in encoding.tokens[-9:]]
+    spelt = ["".join(pieces) for pieces in found[-1]["words"]]
+    assert spelt == words
+    click(browser, "Merge")
+    assert "en" in said(browser)
+KEYS = [[3, 0], [1, 3], [-3, 2], [-3, -2], [1, -3]]
+SOLVED = {
+    "one before": [KEYS[0], *KEYS[:4]],
+    "mirror": KEYS[::-1],
+    "first": 5 * [KEYS[0]],
+    "both ends": 5 * [[3, -2]],
+}
+
+
+@needs_chromium
+def test_weights_by_hand_are_attention(opened):
+    browser = opened("hand")
+    keys, queries = (torch.tensor(rows, dtype=torch.float64) for rows in (KEYS, SOLVED["mirror"]))
+    expected = scaled_dot_product_attention(queries, keys, keys)[1]
+    found = browser.evaluate(f"lessons.hand.weightsOf({queries.tolist()}, {keys.tolist()})")
+    assert torch.allclose(torch.tensor(found, dtype=torch.float64), expected, atol=1e-12)
+
+
+@needs_chromium
+def test_puzzles_can_be_solved_with_keys_and_pointer(opened):
+    browser = opened("hand")
+    assert said(browser).startswith("Solved (itself). b gives 0.97 to b, ")
+    for goal, queries in SOLVED.items():
+        click(browser, goal)
+        assert said(browser).startswith(f"0 of 5 rows are right ({goal}).")
+        presses = [number for row in queries for number in row]
+        browser.evaluate(
+            "((presses) => { const cells = [...document.querySelectorAll('.live-cell')];"
+            "presses.forEach((times, i) => { for (let n = 0; n < Math.abs(times); n++)"
+            "cells[i].dispatchEvent(new MouseEvent('click', { shiftKey: times < 0 })); }); })"
+            f"({presses})"
+        )
+        assert said(browser).startswith(f"Solved ({goal}).")
+    press(browser, "+", ".live-cell")  # 3 becomes −3
+    assert "query of b, first number: -3" == browser.evaluate("document.activeElement.getAttribute('aria-label')")
+    press(browser, "ArrowDown")
+    press(browser, "-")
+    assert "query of a, first number: 2" == browser.evaluate("document.activeElement.getAttribute('aria-label')")

@@ -1,0 +1,134 @@
+"""Chapter 0's drawing: its numbers are those of the model, each step run by itself, and keys can work it."""
+
+import gzip
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from book import one_page_data
+from book.browser import Browser, find
+from transformer_lessons.tools import one_page
+from transformer_lessons.tools.attention_maps import attention_maps
+from transformer_lessons.trainer import checkpoints
+
+STATIC = Path(one_page_data.__file__).parent / "_static"
+needs_chromium = pytest.mark.skipif(find() is None, reason="no Chromium on the PATH")
+STATUS = "document.querySelector('[role=status]').textContent"
+SHOWN = "[...document.querySelectorAll('figure > svg')].map((one) => one.checkVisibility())"
+CLASHES = """[...document.querySelectorAll(".choose button")].flatMap((number) => {
+  number.click();
+  return [...Array(5).fill("button"), ...Array(5).fill(".next")].flatMap((one) => {
+    document.querySelector(`.dock ${one}`).click();
+    return [...document.querySelectorAll(".live-panels svg")].flatMap((panel) => {
+      const edge = panel.getBoundingClientRect();
+      const all = [...panel.querySelectorAll("text")].map((a) => [a.getBoundingClientRect(), a.textContent]);
+      const isCut = (a) => a.left < edge.left - 1.5 || a.right > edge.right + 1.5;
+      const meets = (a) => ([b]) => a !== b && Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1.5
+        && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 4.5;
+      return all.filter(([a]) => isCut(a) || all.some(meets(a))).map(([, word]) => word);
+    });
+  });
+})"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("one_page")
+    one_page_data.write(made)
+    for path in [STATIC / "explorables/page.js", *(STATIC / "live").iterdir()]:
+        shutil.copy(path, made / "_static/live")
+    still = one_page.figure(421, at=2, number="0.1", caption="What to see.", alt="A still.")._repr_html_()
+    scripts = ("page.js", "live.js", one_page_data.FILE, "one_page.js")
+    page = '<!doctype html><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    page += f'<link rel="stylesheet" href="_static/live/live.css">{still}'
+    page += '<div class="lessons-live" data-live="one_page">Moves.</div>'
+    (made / "still.html").write_text(page, encoding="utf-8")
+    page += "".join(f'<script src="_static/live/{script}" defer></script>' for script in scripts)
+    (made / "live.html").write_text(page, encoding="utf-8")
+    return made
+
+
+@pytest.fixture
+def browser(folder):
+    with Browser(width=375) as opened:
+        opened.open(folder / "live.html")
+        yield opened
+        assert opened.problems == []
+
+
+@pytest.mark.parametrize("n", one_page.NUMBERS)
+@torch.no_grad()
+def test_a_row_is_what_the_model_computes_when_it_is_the_last(n):
+    (model, _, target), one = checkpoints.load_model(), one_page.run(n)
+    names, src = ["PAD", "BOS", "EOS", *target.tokens[3:]], torch.tensor([one["ids"][0]])
+    for k in range(one_page.STEPS):
+        tgt = torch.tensor([one["ids"][1][: k + 1]])
+        chances = model(src, tgt)[0, -1].softmax(-1).tolist()
+        assert dict(one["best"][k]) == pytest.approx(dict(zip(names, chances, strict=True)), abs=1e-5)
+        maps = attention_maps(model, src, tgt)
+        for name, kind in (("dm", "self"), ("cm", "cross")):
+            weights = maps[f"decoder_layers.1.{kind}_attention"][0].mean(0)[-1]
+            torch.testing.assert_close(one[name][k, : len(weights)], weights, atol=1e-5, rtol=1e-4)
+
+
+def test_the_page_shows_these_numbers_and_is_light(folder):
+    script = (folder / "_static/live" / one_page_data.FILE).read_text(encoding="utf-8")
+    assert len(gzip.compress(script.encode())) < 60_000
+    assert (STATIC / "live/one_page.js").stat().st_size <= 10_000
+    for run in json.loads(re.search(r"lessons.onePage = (.*);", script)[1])["runs"]:
+        one = one_page.run(run["n"])
+        for k, best in enumerate(one["best"]):
+            shown = {
+                name: {*re.findall(">([^<>]+)</text>", run["layers"][name][k])} for name in ("steps", "looks")
+            }
+            assert {word for word, _ in best[:5]} | {f"{100 * p:.1f}%" for _, p in best[:5]} <= shown["steps"]
+            assert {f"{weight:.2f}" for weight in one["cm"][k].tolist()} <= shown["looks"]
+            assert run["states"][k].startswith(f"“{best[0][0]}” gets {100 * best[0][1]:.1f}%")
+            assert ("the one that goes wrong" in run["states"][k]) == ((run["n"], k) == (43001, 4))
+
+
+@needs_chromium
+def test_keys_step_through_it(browser):
+    def press(key, selector=""):
+        if selector:
+            browser.evaluate(f"document.querySelector('{selector}').focus()")
+        for kind in ("keyDown", "keyUp"):
+            browser.command("Input.dispatchKeyEvent", type=kind, key=key)
+        return browser.evaluate(STATUS)
+
+    assert browser.evaluate(STATUS).startswith(
+        "Step 3 of 6. The row of “hundert” looks most at “one” (0.95)."
+    )
+    assert press("ArrowRight", ".choose button").startswith("Step 4 of 6. The row of “ein” looks most")
+    assert browser.evaluate("document.querySelector('.dock b').textContent") == "vier hundert ein"
+    assert press("ArrowLeft").startswith("Step 3 of 6. The row of “hundert”")
+    press("ArrowDown", ".hot")
+    assert "Shape: 5 × 128 → 5 × 128. Chapter 11" in press("Enter")
+    press("ArrowUp", ".row[aria-pressed=true]")
+    assert press("Enter") == "Step 3 of 6. The row of “vier” looks most at “and” (0.53)."
+
+
+@needs_chromium
+@pytest.mark.parametrize("width", [320, 375, 1280])
+def test_in_no_state_is_a_word_cut_or_hidden(browser, width):
+    browser.resize(width, 800)
+    assert browser.evaluate(CLASHES) == []
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    small = (
+        "[...document.querySelectorAll('button, .hot, .chip rect')].map((one) => one.getBoundingClientRect())"
+    )
+    small += f".filter((one) => one.width && Math.min(one.width, one.height) < {24 if width > 320 else 20})"
+    assert browser.evaluate(f"{small}.length") == 0
+
+
+@needs_chromium
+def test_without_scripts_and_on_paper_the_still_stands(browser, folder):
+    assert browser.evaluate(SHOWN) == [False, False]
+    browser.command("Emulation.setEmulatedMedia", media="print")
+    assert browser.evaluate(SHOWN) == [True, True]
+    browser.open(folder / "still.html")
+    assert browser.evaluate(SHOWN) == [True, True]

@@ -1,0 +1,150 @@
+"""The book's drawings: colours that can be told apart, whole words, and many of them on one page."""
+
+import re
+from itertools import combinations
+from pathlib import Path
+from xml.etree import ElementTree
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from nbval.plugin import get_sanitize_patterns
+
+from tests.test_book_figures import contrast
+from transformer_lessons.tools.drawing import PALETTE, TINT, WIDTH, Canvas, Drawing, Plot, text_width
+from transformer_lessons.tools.svg import STYLE, in_html, in_svg
+
+ROOT = Path(__file__).parent.parent
+MODES = pytest.mark.parametrize("mode", [0, 1], ids=["light", "dark"])
+SIX = ("query", "key", "value", "encoder", "decoder", "residual")
+BLINDNESS = {  # Machado, Oliveira and Fernandes (2009), severity 1, of linear light
+    "protanopia": [[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]],
+    "deuteranopia": [[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]],
+    "tritanopia": [[1.256, -0.077, -0.179], [-0.078, 0.931, 0.148], [0.005, 0.691, 0.304]],
+}
+TO_XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+
+
+def mixed(colour, alpha, ground):
+    pairs = zip(mpl.colors.to_rgb(colour), mpl.colors.to_rgb(ground), strict=True)
+    return mpl.colors.to_hex([alpha * above + (1 - alpha) * below for above, below in pairs])
+
+
+def lab(colour, blindness):
+    rgb = np.array(mpl.colors.to_rgb(colour))
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    xyz = TO_XYZ @ (np.array(BLINDNESS[blindness]) @ linear).clip(0, 1) / TO_XYZ.sum(axis=1)
+    x, y, z = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+@MODES
+def test_words_and_outlines_stand_out(mode):
+    colour = {role: pair[mode] for role, pair in PALETTE.items()}
+    least = dict.fromkeys((*SIX, "weight"), 2.995)  # of outlines, bars and cells; more of words:
+    least |= dict.fromkeys("ink soft query key value wrong residual mask".split(), 4.5)
+    cells = {(role, alpha) for role in SIX for alpha in (0.06, TINT, 0.3)} | {("value", 0.4), ("mask", 0.12)}
+    for page in {colour["paper"], ("#ffffff", "#121212")[mode]}:
+        assert [role for role in least if contrast(colour[role], page) < least[role]] == []
+        for role, alpha in cells | {("weight", i / 10) for i in range(11)}:
+            assert contrast(colour["ink"], mixed(colour[role], alpha, page)) >= 4.5, (role, alpha)
+
+
+@MODES
+@pytest.mark.parametrize("blindness", BLINDNESS)
+def test_roles_can_be_told_apart(mode, blindness):
+    for a, b in combinations(SIX, 2):
+        apart = lab(PALETTE[a][mode], blindness) - lab(PALETTE[b][mode], blindness)
+        assert np.linalg.norm(apart) >= 20, (a, b)
+
+
+def test_the_site_has_the_same_palette():
+    css = (ROOT / "book/_static/custom.css").read_text("utf-8")
+    found = re.findall(r"\n  --(\w+): light-dark\((#\w+), (#\w+)\);", css)
+    assert {role: tuple(pair) for role, *pair in found} == PALETTE
+
+
+def drawn(number="1.2", caption="It sees.", alt="A row."):
+    canvas, plot = Canvas(80), Plot(ylabel="∂h_n / ∂h_0, 0.1234", xlabel="d_model")
+    canvas.arrow(canvas.box(0, 0, 90, 24, "W_q and 0.858", "query").right, (140, 12), (140, 60), role="query")
+    canvas.matrix(10, 40, [[0.25, 0.75], [1, 0]], digits=2, weights=True, mask=[[1, 0], [1, 1]])
+    plot.axes.plot([1, 2, 3], [0, 1e-7, 2e-7], marker="o")
+    plot.axes.fill_between([1, 3], [0, 0], [1e-7, 1e-7], color="value", alpha=0.2)
+    return Drawing([canvas, plot], number=number, caption=caption, alt=alt)
+
+
+def pictures(drawing):
+    return ElementTree.fromstring(drawing._repr_html_().removeprefix(STYLE)).findall("svg")
+
+
+def test_symbols_are_set_as_formulas_and_decimals_stay():
+    found = {"".join(text.itertext()) for one in pictures(drawn()) for text in one.iter("text")}
+    assert {"Wq and 0.858", "∂hn / ∂h0, 0.1234", "dmodel", "2 × 10−7", "0.25", "1.00"} <= found
+    assert not any("_" in one or "^" in one for one in found)
+    assert in_html("x_{ij}^{2}, a_mask_, `d_k`") == "x<sub>ij</sub><sup>2</sup>, a_mask_, <code>d_k</code>"
+    lowered, back = '<tspan dy="0.30em" font-size="80%">1</tspan>', '<tspan dy="-0.24em"> &lt; b</tspan>'
+    assert in_svg("a_1 < b") == f"a{lowered}{back}"
+
+
+def test_captions_and_alternative_texts_are_escaped():
+    drawing = drawn(caption='<script>, "a" & *b* <em>c</em>', alt='"d_k" < <b>')
+    assert "&lt;script&gt;, &quot;a&quot; &amp; <em>b</em> <em>c</em></figcaption>" in drawing._repr_html_()
+    heard = [(one.get("aria-label"), one.get("aria-hidden")) for one in pictures(drawing)]
+    assert heard == [('"d k" < <b>', None), (None, "true")]
+    assert repr(drawing) == 'Figure 1.2. <script>, "a" & *b* <em>c</em> ("d_k" < <b>)'
+
+
+def test_no_id_stands_twice_and_each_is_found():
+    ids = re.findall(r' id="([^"]*)"', html := drawn("1.2")._repr_html_() + drawn("1.3")._repr_html_())
+    assert len(ids) == len(set(ids)) > 4
+    assert set(re.findall(r'(?:url\(|href=")#([^")]*)', html)) == set(ids) - {"fig-1-2", "fig-1-3"}
+
+
+def test_colours_are_variables_and_others_are_refused():
+    used = re.findall(r'(?:fill|stroke):(?!none)([^;"]*)', drawn()._repr_html_().removeprefix(STYLE))
+    assert {"var(--weight)", "var(--value)"} <= set(used) <= {f"var(--{role})" for role in PALETTE}
+    (blue := Plot()).axes.plot([1, 2], color="tab:blue")
+    (pixels := Plot()).axes.imshow([[1, 2]])
+    for plot, complaint in ((blue, "a role of the palette, got #1f77b4"), (pixels, "Plot.heat")):
+        with pytest.raises(ValueError, match=complaint):
+            plot.svg()
+
+
+def test_bytes_depend_on_content_alone():
+    once = drawn()._repr_html_()
+    with mpl.rc_context({"font.size": 20, "svg.fonttype": "path", "axes.grid": True, "font.family": "serif"}):
+        assert drawn()._repr_html_() == once
+
+
+def test_letters_on_a_phone_have_9_pixels_and_stay_inside():
+    for svg in pictures(drawn()):
+        assert float(svg.get("viewBox").split()[2]) == WIDTH <= 375 - 2 * 16  # the column, at its own size
+        for text in svg.iter("text"):
+            style = dict(part.split(":") for part in text.get("style").split(";"))
+            size = float(style["font-size"].removesuffix("px"))
+            width = text_width("".join(text.itertext()), size)
+            left = float(text.get("x")) - width * {"start": 0, "middle": 0.5, "end": 1}[style["text-anchor"]]
+            assert (size >= 9, left >= 0, left + width <= WIDTH) == (True,) * 3, text.text
+
+
+def test_heat_is_as_full_as_its_values_from_the_top():
+    plot = Plot()
+    plot.heat([[0.5, 0.5, -1.0], [0.0, 0.25, 0.0]], "query", "key")
+    cell = r'd="M([\d.]+) ([\d.]+)L([\d.]+) [^"]*"[^>]*style="(?:fill-opacity:([\d.]+);)?fill:var\(--(\w+)'
+    cells = re.findall(cell, plot.svg()[1])
+    assert [one[3:] for one in cells] == [("0.5", "query"), ("", "key"), ("0.25", "query")]
+    corners = [plot.at(-0.5, 0)[0], 12, plot.at(1.5, 0)[0]]  # two equal neighbours are one
+    assert [float(place) for place in cells[0][:3]] == pytest.approx(corners, abs=0.01)
+
+
+def test_strict_nbval_compares_words_but_no_places():
+    def compared(text):
+        for pattern, replacement in get_sanitize_patterns((ROOT / "book/nbval.cfg").read_text("utf-8")):
+            text = re.sub(pattern, replacement, text)
+        return text
+
+    stored = drawn()._repr_html_()
+    moved = re.sub(r' (d|x|y)="[^"]*"', lambda place: re.sub(r"\d(?=\D)", "7", place[0]), stored)
+    assert (moved != stored, compared(moved)) == (True, compared(stored))
+    for old, new in {"It sees": "It saw", "A row": "A line", ">0.25<": ">0.26<", "Figure 1.2": "1.3"}.items():
+        assert compared(stored.replace(old, new)) != compared(stored), old

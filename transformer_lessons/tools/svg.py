@@ -1,0 +1,161 @@
+"""How a drawing gets into a page: colours as CSS variables, true subscripts, matplotlib's SVG made short."""
+
+import re
+from html import escape
+from xml.etree import ElementTree
+
+PALETTE = {  # role: (on a light page, on a dark page)
+    "ink": ("#1f2328", "#e6e8ea"),  # words, numbers, plain arrows
+    "soft": ("#59626b", "#a9b2bb"),  # annotations, names of axes, shapes
+    "rule": ("#c8ced4", "#454d56"),  # borders of cells, axes of plots
+    "paper": ("#ffffff", "#14181e"),  # the page
+    "query": ("#17429a", "#9cc4ff"),
+    "key": ("#a04000", "#e8813a"),
+    "value": ("#118575", "#62efb6"),
+    "weight": ("#6490e8", "#3062b4"),  # attention weights: cells as full as they are large, and bars
+    "mask": ("#757575", "#8d8d8d"),  # always with a cross
+    "encoder": ("#b88e00", "#f7dc52"),
+    "decoder": ("#e055b8", "#c850c8"),
+    "residual": ("#2b3036", "#808b96"),
+    "wrong": ("#b3001b", "#ff8a80"),  # what a mistake does; always with a word
+}
+_ROLES = {light: role for role, (light, _) in PALETTE.items()} | {"#000000": "ink"}  # matplotlib's default
+_COLOURS = "".join(f"--{role}:light-dark({light},{dark});" for role, (light, dark) in PALETTE.items())
+_DARK = '[data-theme="dark"],[theme="dark"],[data-jp-theme-light="false"],.vscode-dark'  # site, Colab, …
+STYLE = f"""<style>.drawing{{{_COLOURS}display:flex;flex-wrap:wrap;gap:1.5rem 1rem;justify-content:center;
+margin:1.75rem 0;background:var(--paper);color:var(--ink);font-family:system-ui,sans-serif}}
+:is({_DARK}) .drawing{{color-scheme:dark}}@media print{{.drawing{{color-scheme:light!important}}}}
+.drawing>svg{{flex:1 1 300px;min-width:0;height:auto;overflow:visible;fill:var(--ink);stroke-linejoin:round}}
+.drawing>figcaption{{flex:1 0 100%;box-sizing:border-box;padding:0 max(0px,50% - 19rem);margin-top:-.5rem;
+font-size:.92rem;line-height:1.5}}</style>"""
+
+# `d_k`, `W_q`, `d_model`: a single letter before the mark, or braces after it. Names such as `causal_mask` stay.
+_LETTER = r"(?<![A-Za-z_][^\W_])([_^])([^\W_]{1,5})(?!\w)"
+SCRIPT = re.compile(r"(?<=[^\W_]|[})])(?:([_^])\{([^{}]*)\}|" + _LETTER + ")")
+RISE = {"_": -0.24, "^": 0.4}  # of the size of the letters around
+
+
+def plain(words: str) -> str:
+    """For a voice, and for measuring: `d_k` is "d k"."""
+    return SCRIPT.sub(r" \2\4", words)
+
+
+def in_svg(words: str) -> str:
+    """The content of a `<text>`, with true subscripts and superscripts."""
+    done, at, risen = [], 0, 0.0
+    for found in [*SCRIPT.finditer(words), None]:
+        rest = escape(words[at : found and found.start()])
+        done.append(f'<tspan dy="{risen:.2f}em">{rest}</tspan>' if risen and rest else rest)
+        if found:
+            mark, script, at = found[1] or found[3], found[2] or found[4], found.end()
+            fall = (0 if rest else risen) - RISE[mark]
+            done.append(f'<tspan dy="{fall / 0.8:.2f}em" font-size="80%">{escape(script)}</tspan>')
+            risen = RISE[mark]
+    return "".join(done)
+
+
+def in_html(words: str) -> str:
+    """A caption: true subscripts, `*emphasis*`, code in backticks; the tags em, strong, sub, sup."""
+
+    def set_script(found: re.Match) -> str:
+        tag = "sub" if (found[1] or found[3]) == "_" else "sup"
+        return f"<{tag}>{found[2] or found[4]}</{tag}>"
+
+    parts = re.split("`([^`]*)`", escape(words))
+    for i in range(0, len(parts), 2):
+        parts[i] = re.sub(r"&lt;(/?(?:em|strong|sub|sup))&gt;", r"<\1>", SCRIPT.sub(set_script, parts[i]))
+        parts[i] = re.sub(r"\*(\S[^*]*?)\*", r"<em>\1</em>", parts[i])
+    return "".join(f"<code>{part}</code>" if i % 2 else part for i, part in enumerate(parts))
+
+
+def tick(value: float, _=None) -> str:
+    """A number at an axis: 0.01, 1,000, then 10^5."""
+    if value and not 1e-3 <= abs(value) < 1e5:
+        digits, exponent = f"{value:.0e}".split("e")
+        words = f"{digits} × 10^{{{int(exponent)}}}".replace("1 × ", "")
+    else:
+        words = f"{value:,.6g}"
+    return words.replace("-", "−")
+
+
+def figure(number: str, panels: list, zoom: float, caption: str, alt: str) -> str:
+    """What notebooks and pages show: each panel, at most `zoom` times its own width, and the caption."""
+    name, parts = f"fig-{number.replace('.', '-')}", []
+    for i, panel in enumerate(panels):
+        view, content = panel.svg(f"{name}-{i}")
+        about = 'aria-hidden="true"' if i else f'role="img" aria-label="{escape(plain(alt))}"'
+        wide = f"max-width:{panel.width * zoom:g}px"
+        parts.append(f'<svg viewBox="{view}" {about} style="{wide}">{content}</svg>')
+    parts.append(f"<figcaption><strong>Figure {number}.</strong> {in_html(caption)}</figcaption>")
+    return f'{STYLE}<figure class="drawing" id="{name}">{"".join(parts)}</figure>'
+
+
+def compact(svg: str, name: str) -> str:
+    """What stands inside matplotlib's `<svg>`, without what a page does not need.
+
+    Args:
+        svg: its text.
+        name: ids that are referred to begin with it; all others go.
+
+    Raises:
+        ValueError: of a colour that is no role's, or of a picture made of pixels.
+    """
+    used = dict.fromkeys(re.findall(r'(?:url\(|href=")#(\w+)', svg))
+    names = {old: f"{name}-{i}" for i, old in enumerate(used)}
+    return "".join(_element(part, names) for part in ElementTree.fromstring(svg))
+
+
+def _element(node: ElementTree.Element, names: dict[str, str]) -> str:
+    tag, style = node.tag.rpartition("}")[2], node.get("style", "")
+    if tag == "image":
+        raise ValueError(
+            "image: expected shapes, got pixels, which cannot turn dark; draw cells with Plot.heat"
+        )
+    unseen = tag == "path" and not node.get("id") and "stroke: " not in style and "fill: none" in style
+    if tag in ("metadata", "style") or unseen:
+        return ""
+    content = "".join(_element(part, names) for part in node)
+    if tag == "text":
+        content = in_svg(node.text or "")
+    if not content and tag in ("defs", "g", "text"):
+        return ""
+    attributes = []
+    for key, value in node.attrib.items():
+        key = key.rpartition("}")[2]
+        if key == "id":
+            value = names.get(value, "")
+        elif key == "style":
+            value = _style(value)
+        elif key in ("href", "clip-path"):
+            value = re.sub(r"#(\w+)", lambda found: "#" + names[found[1]], value)
+        elif key == "d":
+            value = re.sub(r"\s*([A-Za-z])\s*", r"\1", _rounded(value)).replace("\n", "")
+        else:
+            value = "" if value.startswith("rotate(-0 ") else _rounded(value)
+        attributes += [f' {key}="{escape(value)}"'] if value else []
+    attributes += [' shape-rendering="crispEdges"'] * (node.get("id") == "crisp")
+    if tag == "g" and not attributes:
+        return content
+    return f"<{tag}{''.join(attributes)}" + (f">{content}</{tag}>" if content else "/>")
+
+
+def _style(style: str) -> str:
+    kept = []
+    for key, value in (part.split(": ", 1) for part in style.split("; ")):
+        if key in ("fill", "stroke") and value != "none":
+            if value not in _ROLES:
+                raise ValueError(f"color: expected a role of the palette, got {value}")
+            value = f"var(--{_ROLES[value]})"
+        elif key == "font-weight":
+            value = "600"
+        elif key == "font":  # until matplotlib 3.9
+            kept += ["font-weight:600"] * ("700 " in value)
+            key, value = "font-size", re.search(r"[\d.]+px", value)[0]
+        if key != "font-family":
+            kept.append(f"{key}:{_rounded(value)}")
+    return ";".join(sorted(kept))
+
+
+def _rounded(value: str) -> str:
+    """Two decimals: less than a screen shows."""
+    return re.sub(r"-?\d+\.\d+", lambda found: f"{round(float(found[0]), 2) + 0.0:g}", value)
