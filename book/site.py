@@ -19,7 +19,7 @@ EXPLORABLES = {
 }
 EQUATIONS = nodes.math | nodes.math_block
 TRAINED = "number_words"  # the model that comes with the package, as a script
-MADE = ("one_page.data.js",)  # what live figures show and the build computes
+MADE = ("one_page.data.js", "heads.data.js")  # what live figures show and the build computes
 
 
 def leave_out_of_other_pages(app, config):
@@ -38,13 +38,14 @@ def compute_data(app):
     """The weights that the live translator runs, and what live figures show of the model."""
     if app.builder.format != "html":
         return
-    from book import one_page_data  # torch takes seconds to import
+    from book import heads_data, one_page_data  # torch takes seconds to import
     from transformer_lessons.tools import web_export
     from transformer_lessons.trainer import checkpoints
 
     made = web_export.export(*checkpoints.load_model())
     web_export.write(Path(app.outdir) / "_static" / "explorables" / f"{TRAINED}.js", TRAINED, made)
     one_page_data.write(Path(app.outdir))
+    heads_data.write(Path(app.outdir))
 
 
 def add_explorable(app, pagename, templatename, context, doctree):

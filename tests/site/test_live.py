@@ -23,7 +23,7 @@ from transformer_lessons.tools.drawing import Canvas, Drawing
 from transformer_lessons.trainer import checkpoints
 
 STATIC = Path(site.__file__).parent / "_static"
-FIGURES = ("attention", "clocks", "masks", "merges")
+FIGURES = ("attention", "clocks", "heads", "masks", "merges")
 DIV = '<div class="lessons-live" data-live="{}" id="live">On the site, this moves.</div>'
 STILL = Drawing(Canvas(40), number="3.2", caption="What to see.", alt="A still.")._repr_html_()
 IDS = torch.tensor([[1, 34, 33, 23, 0]])  # BOS ein und zwanzig PAD

@@ -107,7 +107,7 @@
         show(0);
       }),
     );
-    figure.hint("Click a number to raise it (with Shift, to lower it; after 3 comes −3), until the framed cells have 0.9.");
+    figure.hint("Click a number to raise it (with Shift, to lower it; after 3 comes −3), until the framed cells share all the weight.");
 
     function show(t) {
       row = t;
