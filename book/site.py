@@ -13,8 +13,6 @@ from transformer_lessons import __version__
 # What the explorable of a page needs: `explorable: translator` at its top. The last of each is its own.
 EXPLORABLES = {
     "architecture": ("page.js", "architecture.js"),
-    "hand": ("page.js", "model.js", "hand.js"),
-    "heads": ("page.js", "heads.js"),
     "translator": ("page.js", "model.js", "numbers.js", "number_words.js", "translator.js"),
 }
 EQUATIONS = nodes.math | nodes.math_block

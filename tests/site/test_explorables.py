@@ -9,7 +9,6 @@ import torch
 
 from book.browser import Browser, find
 from book.site import EXPLORABLES, TRAINED
-from transformer_lessons.attention import scaled_dot_product_attention
 from transformer_lessons.model import Transformer, TransformerConfig
 
 SCRIPTS = Path(__file__).parents[2] / "book" / "_static" / "explorables"
@@ -95,99 +94,6 @@ def test_each_is_on_a_page_and_each_script_on_some():
     assert sorted(named) == sorted(EXPLORABLES)
     used = {script for scripts in EXPLORABLES.values() for script in scripts}
     assert used == {path.name for path in SCRIPTS.glob("*.js")} | {f"{TRAINED}.js"}
-
-
-# ---- By hand
-
-
-def test_weights_by_hand_are_attention(opened):
-    browser = opened("hand")
-    query, keys = [1.5, 0.75], [[2.0, 1.0], [-1.5, 1.5], [0.5, -2.0], [-2.0, -1.25]]
-    state = json.dumps({"query": query, "keys": keys, "temperature": 1, "strength": 0, "back": 1})
-    q, k = torch.tensor([[[query]]]).double(), torch.tensor([[keys]]).double()
-    output, weights = scaled_dot_product_attention(q, k, k)
-    found = browser.evaluate(f"lessons.hand.weightsOf({state}).weights")
-    assert torch.tensor(found, dtype=torch.float64).allclose(weights[0, 0, 0], atol=1e-12)
-    there = browser.evaluate(f"lessons.hand.outputOf(lessons.hand.weightsOf({state}).weights, {keys})")
-    assert torch.tensor(there, dtype=torch.float64).allclose(output[0, 0, 0], atol=1e-12)
-    shown = ", ".join(f"{value:.2f}" for value in output[0, 0, 0].tolist())
-    assert text(browser, "[role=status]").startswith(f"The output is at {shown}")
-
-
-def test_low_temperature_is_argmax_and_strong_positions_look_back(opened):
-    browser = opened("hand")
-    slide(browser, "temperature", 0.05)
-    assert text(browser, "[role=status]").endswith(": key 0 alone, as argmax would have it.")
-    slide(browser, "temperature", 1)
-    slide(browser, "strength of positions", 12)
-    for back, key in ((1, 3), (2, 2)):
-        slide(browser, "look back by", back)
-        assert f"most of it from key {key}" in text(browser, "[role=status]")
-
-
-def test_a_high_temperature_brings_the_output_nearer_to_the_middle(opened):
-    browser = opened("hand")
-
-    def from_the_middle(temperature: float) -> float:
-        slide(browser, "temperature", temperature)
-        x, y = browser.evaluate(
-            "(({ state }) => lessons.hand.outputOf(lessons.hand.weightsOf(state).weights, state.keys))"
-            "(document.querySelector('.lessons-explorable').hand)"
-        )
-        middle = browser.evaluate("document.querySelector('.lessons-explorable').hand.state.keys")
-        return ((torch.tensor([x, y]) - torch.tensor(middle).mean(0)) ** 2).sum().sqrt().item()
-
-    assert from_the_middle(4) < from_the_middle(1) / 2  # “more than half-way there”
-
-
-def test_points_move_by_keys_and_by_pointer(opened):
-    browser = opened("hand")
-    label = "document.querySelector('.x-query').getAttribute('aria-label')"
-    browser.evaluate("document.querySelector('.x-query').focus()")
-    browser.command("Input.dispatchKeyEvent", type="keyDown", key="ArrowLeft", code="ArrowLeft")
-    assert browser.evaluate(label) == "query at 1.25, 0.75"
-    places = browser.evaluate("""(() => {
-      const box = document.querySelector(".x-plane").getBoundingClientRect();
-      const at = (x, y) => [box.left + (x + 3) / 6 * box.width, box.top + (3 - y) / 6 * box.height];
-      return [at(1.25, 0.75), at(-1, 2)];
-    })()""")
-    for kind, (x, y) in zip(
-        ("mousePressed", "mouseMoved", "mouseReleased"), (places[0], places[1], places[1]), strict=True
-    ):
-        browser.command(
-            "Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", buttons=1, clickCount=1
-        )
-    x, y = map(float, browser.evaluate(label).removeprefix("query at ").split(", "))
-    assert (x, y) == (pytest.approx(-1, abs=0.05), pytest.approx(2, abs=0.05))
-
-
-# ---- Heads
-
-
-@pytest.mark.parametrize(("length", "heads", "width"), [(4, 2, 3), (5, 3, 2), (1, 4, 2), (6, 1, 4)])
-def test_numbers_go_where_pytorch_puts_them(opened, length, heads, width):
-    browser = opened("heads")
-    x = torch.arange(length * heads * width).view(length, heads * width)
-    about = json.dumps({"length": length, "heads": heads, "width": width})
-    ways = {
-        "joined": x[None],
-        "right": x.view(length, heads, width).transpose(0, 1),
-        "wrong": x.view(heads, length, width),
-    }
-    for way, expected in ways.items():
-        assert browser.evaluate(f"lessons.heads.arranged({about}, {way!r})") == expected.tolist()
-
-
-def test_the_wrong_order_is_named(opened):
-    browser = opened("heads")
-    press(browser, "x.view(heads, length, d_k)")
-    assert "in 2 of 2 heads rows hold numbers of other positions" in text(browser, "[role=status]")
-    browser.evaluate("document.querySelectorAll('.x-cell')[3].focus()")
-    assert text(browser, ".x-readout") == (
-        "x[0, 3]: position 0, made by the projection of head 1, but it stands in row 1."
-    )
-    slide(browser, "heads", 1)
-    assert text(browser, "[role=status]").startswith("Here both are the same")
 
 
 # ---- The architecture

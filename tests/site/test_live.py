@@ -12,7 +12,7 @@ import torch
 from docutils import nodes
 from docutils.utils import new_document
 
-from book import site
+from book import heads_data, site
 from book.browser import Browser, find
 from transformer_lessons.attention import scaled_dot_product_attention
 from transformer_lessons.data import number_words
@@ -23,10 +23,17 @@ from transformer_lessons.tools.drawing import Canvas, Drawing
 from transformer_lessons.trainer import checkpoints
 
 STATIC = Path(site.__file__).parent / "_static"
-FIGURES = ("attention", "clocks", "heads", "masks", "merges")
+FIGURES = ("attention", "clocks", "hand", "heads", "masks", "merges")
 DIV = '<div class="lessons-live" data-live="{}" id="live">On the site, this moves.</div>'
 STILL = Drawing(Canvas(40), number="3.2", caption="What to see.", alt="A still.")._repr_html_()
 IDS = torch.tensor([[1, 34, 33, 23, 0]])  # BOS ein und zwanzig PAD
+KEYS = [[3, 0], [1, 3], [-3, 2], [-3, -2], [1, -3]]
+SOLVED = {
+    "one before": [KEYS[0], *KEYS[:4]],
+    "mirror": KEYS[::-1],
+    "first": 5 * [KEYS[0]],
+    "both ends": 5 * [[3, -2]],
+}
 SLIDER, CELL = "[role=slider]", "[role=checkbox]"
 BOX = "one.getBoundingClientRect()"
 PANEL = f"one.closest('svg').{BOX[4:]}"
@@ -42,6 +49,8 @@ def opened(tmp_path_factory):
     folder = tmp_path_factory.mktemp("live")
     for part in ("live", "explorables"):
         shutil.copytree(STATIC / part, folder / part)
+    heads_data.write(folder)
+    shutil.copy(folder / "_static" / "live" / heads_data.FILE, folder / "live")
     with Browser(width=375) as browser:
         browser.command("Emulation.setTouchEmulationEnabled", enabled=True, maxTouchPoints=1)
 
@@ -272,3 +281,39 @@ def test_merges_are_those_of_byte_pair_encoding(opened):
     assert spelt == words
     click(browser, "Merge")
     assert "en" in said(browser)
+
+
+@needs_chromium
+def test_weights_by_hand_are_attention(opened):
+    browser = opened("hand")
+    keys, queries = (torch.tensor(rows, dtype=torch.float64) for rows in (KEYS, SOLVED["mirror"]))
+    expected = scaled_dot_product_attention(queries, keys, keys)[1]
+    found = browser.evaluate(f"lessons.hand.weightsOf({queries.tolist()}, {keys.tolist()})")
+    assert torch.allclose(torch.tensor(found, dtype=torch.float64), expected, atol=1e-12)
+
+
+@needs_chromium
+def test_puzzles_can_be_solved_with_keys_and_pointer(opened):
+    browser = opened("hand")
+    assert said(browser).startswith("Solved (itself). b gives 0.97 to b, ")
+    for goal, queries in SOLVED.items():
+        click(browser, goal)
+        assert said(browser).startswith(f"0 of 5 rows are right ({goal}).")
+        presses = [number for row in queries for number in row]
+        browser.evaluate(
+            "((presses) => { const cells = [...document.querySelectorAll('.live-cell')];"
+            "presses.forEach((times, i) => { for (let n = 0; n < Math.abs(times); n++)"
+            "cells[i].dispatchEvent(new MouseEvent('click', { shiftKey: times < 0 })); }); })"
+            f"({presses})"
+        )
+        assert said(browser).startswith(f"Solved ({goal}).")
+    press(browser, "+", ".live-cell")  # 3 becomes −3
+    assert (
+        browser.evaluate("document.activeElement.getAttribute('aria-label')")
+        == "query of b, first number: -3"
+    )
+    press(browser, "ArrowDown")
+    press(browser, "-")
+    assert (
+        browser.evaluate("document.activeElement.getAttribute('aria-label')") == "query of a, first number: 2"
+    )
