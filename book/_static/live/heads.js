@@ -81,7 +81,7 @@
       text(svg, x + WIDTH / 2, TOP + HEIGHT * rows.length + 10, `${names[1]} · ${columns.length}`, { role: "soft", small: true });
       if (place) return;
       rows.forEach((word, i) => pill(svg, 14, TOP + HEIGHT * (i + 0.5), word, roles[0], 50, 18));
-      text(svg, 3, TOP + (HEIGHT * rows.length) / 2, `${names[0]} · ${rows.length}`, { role: "soft", small: true, turn: true });
+      text(svg, 6, TOP + (HEIGHT * rows.length) / 2, `${names[0]} · ${rows.length}`, { role: "soft", small: true, turn: true });
     }
 
     function show() {
