@@ -21,6 +21,7 @@ OWN = ("_static/explorables/", "_static/live/")  # styles of single pages
 SHEET = re.compile(r'\s*<link\b(?=[^>]*rel="stylesheet")[^>]*href="([^"?]+\.css)[^"]*"[^>]*>')
 NAME = re.compile(r"[.#]((?:[\w-]|\\.)+)")
 ADDRESS = re.compile(r"url\((?!data:)([\"']?)([^)\"']+)\1\)")
+IMPORT = re.compile(r'@import\s*"([^"]+)";')
 SEARCH = re.compile(r'\s*<script src="[^"]*(?:searchtools|language_data|searchindex)\.js[^"]*"></script>')
 SCRIPT = re.compile(r'<script(?![^>]*\b(?:defer|async)\b)((?: data-[\w-]+="[^"]*")*) src=')
 THEME = 'localStorage.getItem("theme") || "auto"'
@@ -74,7 +75,7 @@ def _words(html: Path) -> set[str]:
 
 
 def _bundled(html: Path, sheets: list[str], names: set[str]) -> str:
-    """All sheets as one, in their order, with addresses as seen from where that one lies."""
+    """All sheets as one, and what they import, in their order, with addresses as seen from where that one lies."""
     here = posixpath.dirname(BUNDLE)
 
     def text(sheet: str) -> str:
@@ -82,7 +83,10 @@ def _bundled(html: Path, sheets: list[str], names: set[str]) -> str:
             target = posixpath.join(posixpath.dirname(sheet), found[2])
             return f"url({posixpath.relpath(target, here)})"
 
-        return ADDRESS.sub(from_here, used_rules((html / sheet).read_text(encoding="utf-8"), names))
+        style = (html / sheet).read_text(encoding="utf-8")
+        imported = (posixpath.join(posixpath.dirname(sheet), name) for name in IMPORT.findall(style))
+        rules = used_rules(IMPORT.sub("", style), names)
+        return "\n".join([*map(text, imported), ADDRESS.sub(from_here, rules)])
 
     return "\n".join(map(text, sheets))
 

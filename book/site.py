@@ -5,6 +5,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from docutils import nodes
+from sphinx import addnodes
 from sphinx.transforms import SphinxTransform
 
 from book import figures, first_visit, icons, sharing
@@ -14,6 +15,12 @@ from transformer_lessons import __version__
 EXPLORABLES = {
     "architecture": ("page.js", "architecture.js"),
     "translator": ("page.js", "model.js", "numbers.js", "number_words.js", "translator.js"),
+}
+# What a reader would search for, where the title says it differently: that page comes first, and the index has it.
+SOUGHT = {
+    "chapters/04_masks": ["mask"],
+    "chapters/05_positions": ["positional encoding"],
+    "chapters/07_heads_and_cross_attention": ["multi-head", "multi-head attention", "cross-attention"],
 }
 EQUATIONS = nodes.math | nodes.math_block
 TRAINED = "number_words"  # the model that comes with the package, as a script
@@ -112,16 +119,19 @@ class Anchors(SphinxTransform):
 class FigureNumbers(SphinxTransform):
     """``[Figure 3.4](#fig-3-4)`` leads to the cell whose output is that drawing, from other pages too.
 
-    Sphinx does not look into outputs: the cell takes the drawing's id, and the drawing has none on the site.
+    Sphinx does not look into outputs: the cell takes the drawing's id, and the drawing has none on the site. Of the
+    rules that each drawing brings for notebooks, a page needs one copy.
     """
 
     default_priority = Anchors.default_priority
     ID = re.compile(r'(<figure class="drawing[^"]*") id="(fig-[\d-]+)"')
+    STYLE = re.compile(r"<style>\.drawing\{.*?</style>", re.DOTALL)
 
     def apply(self):
         """Find drawings in the outputs of cells."""
         slugs = self.env.metadata[self.env.docname].setdefault("myst_slugs", {})
         containers = self.document.findall(nodes.container)
+        has_style = False
         for cell in [one for one in containers if one.get("nb_element") == "cell_code"]:
             for output in cell.findall(nodes.raw):
                 text = output.astext()
@@ -130,8 +140,25 @@ class FigureNumbers(SphinxTransform):
                     cell["names"].append(name)
                     self.document.note_explicit_target(cell)
                     slugs[name] = (cell.line or 0, name, f"Figure {'.'.join(name.split('-')[1:])}")
+                text = self.STYLE.sub("", text) if has_style else text
+                has_style = has_style or self.STYLE.search(text) is not None
                 output.rawsource = self.ID.sub(r"\1", text)
                 output[:] = [nodes.Text(output.rawsource)]
+
+
+class Sought(SphinxTransform):
+    """Entries of the index for `SOUGHT`, which Sphinx's search ranks above words of the text."""
+
+    default_priority = Anchors.default_priority
+
+    def apply(self):
+        """Add them to the page's first section."""
+        section = self.document.next_node(nodes.section)
+        entries = [
+            ("single", words, section["ids"][0], "main", None) for words in SOUGHT.get(self.env.docname, [])
+        ]
+        if entries:
+            section.insert(1, addnodes.index(entries=entries))
 
 
 def load_mathjax_when_needed(app, pagename, templatename, context, doctree):
@@ -155,6 +182,7 @@ def unfold_launch_button(app, pagename, templatename, context, doctree):
                 **button["buttons"][0],
                 "text": "Open in Colab",
                 "tooltip": "Run this page as a notebook",
+                "icon": "fas fa-play",  # the theme's picture weighs as much as a live figure
             }
 
 
@@ -220,6 +248,7 @@ def setup(app):
     app.connect("builder-inited", compute_data)
     app.add_transform(Anchors)
     app.add_transform(FigureNumbers)
+    app.add_transform(Sought)
     app.connect("html-page-context", add_explorable)
     app.connect("html-page-context", add_live_figures)
     app.connect("html-page-context", sharing.describe)

@@ -51,7 +51,10 @@ OWN = '<link rel="stylesheet" href="../_static/explorables/own.css?v=7" />'
 def html(tmp_path):
     for folder in ("_static/b", "_static/styles", "explorables"):
         (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / "_static" / "a.css").write_text(".shown{background:url(img/x.png)} .hidden{top:0}")
+    (tmp_path / "_static" / "a.css").write_text(
+        '@import "b/c.css";.shown{background:url(img/x.png)} .hidden{top:0}'
+    )
+    (tmp_path / "_static" / "b" / "c.css").write_text("b{background:url(z.png)}")
     (tmp_path / "_static" / "b" / "b.css").write_text(
         "p{background:url('../y.png')} q{background:url(data:,)}"
     )
@@ -72,6 +75,8 @@ def test_one_style_sheet_stands_for_those_that_all_pages_have(html):
     assert ".shown{background:url(../img/x.png)}" in style  # as seen from the new place
     assert "p{background:url(../y.png)}" in style
     assert "url(data:,)" in style
+    assert style.startswith("b{background:url(../b/z.png)}")  # what a sheet imports stands in its place
+    assert "@import" not in style
     assert ".hidden" not in style
 
 
