@@ -75,7 +75,7 @@ def _words(html: Path) -> set[str]:
 
 
 def _bundled(html: Path, sheets: list[str], names: set[str]) -> str:
-    """All sheets as one, and what they import, in their order, with addresses as seen from where that one lies."""
+    """All sheets and what they import as one, in their order, with addresses as seen from where that one lies."""
     here = posixpath.dirname(BUNDLE)
 
     def text(sheet: str) -> str:

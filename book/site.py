@@ -16,7 +16,7 @@ EXPLORABLES = {
     "architecture": ("page.js", "architecture.js"),
     "translator": ("page.js", "model.js", "numbers.js", "number_words.js", "translator.js"),
 }
-# What a reader would search for, where the title says it differently: that page comes first, and the index has it.
+# What readers search for, where the title says it differently: that page comes first, and the index has it.
 SOUGHT = {
     "chapters/04_masks": ["mask"],
     "chapters/05_positions": ["positional encoding"],
@@ -119,8 +119,8 @@ class Anchors(SphinxTransform):
 class FigureNumbers(SphinxTransform):
     """``[Figure 3.4](#fig-3-4)`` leads to the cell whose output is that drawing, from other pages too.
 
-    Sphinx does not look into outputs: the cell takes the drawing's id, and the drawing has none on the site. Of the
-    rules that each drawing brings for notebooks, a page needs one copy.
+    Sphinx does not look into outputs: the cell takes the drawing's id, and the drawing has none on the site. Of
+    the rules that each drawing brings for notebooks, a page needs one copy.
     """
 
     default_priority = Anchors.default_priority

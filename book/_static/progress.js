@@ -56,6 +56,14 @@
     list.append(button);
   }
 
+  /* At the top of a page no section is being read; the theme's contents would go on naming the last one. */
+  function clearContents() {
+    if (scrollY > 100) return;
+    document.querySelectorAll(".bd-sidebar-secondary .active").forEach((one) => one.classList.remove("active"));
+  }
+
+  addEventListener("scroll", () => setTimeout(clearContents, 100), { passive: true }); // after the theme's own answer
+
   addEventListener("load", () => {
     show();
     const end = document.querySelector(".prev-next-footer");
