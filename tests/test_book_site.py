@@ -456,7 +456,7 @@ def test_the_dark_mode_button_darkens_the_page_and_shows_the_dark_figures(site, 
             seen[mode] = set(view.evaluate(drawn))
         assert all(len(colours) == 1 for colours in seen.values())
         assert seen["light"] != seen["dark"]
-        view.open(site.chapters()["09_normalisation"].path)
+        view.open(site.chapters()["18_linear_attention"].path)
         background = "getComputedStyle(document.body).backgroundColor"
         light = view.evaluate(background)
         # Modes follow each other: as the system says, light, dark.
