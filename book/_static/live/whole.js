@@ -64,7 +64,8 @@
       for (const part of parts) set(part.frame, { "stroke-opacity": +(part === chosen), "aria-pressed": part === chosen });
       lines.forEach((line, i) => {
         const on = chosen.at.includes(i);
-        line.style.cssText = on ? `background:color-mix(in srgb,${paint} 30%,transparent)` : "";
+        line.style.cssText = on ? `background:color-mix(in srgb,${paint} 15%,transparent)` : "";
+        for (const count of line.querySelectorAll(".linenos")) count.style.color = on ? "inherit" : "";
       });
       shown.replaceChildren(chosen.at.map((i) => `${String(i + 1).padStart(2)}  ${words[i].replace(/^ {4}/, "")}`).join("\n"));
       figure.say(`${chosen.name}: lines ${chosen.at.map((i) => i + 1).join(", ")}.`);
