@@ -16,19 +16,20 @@ __all__ = ["card", "describe", "list_pages"]
 
 CARDS = Path("_static") / "cards"
 WIDTH, HEIGHT = 1200, 630  # pixels, as Open Graph's readers expect
-INK, PAPER, BLUE, GREY = "#1d2430", "#ffffff", "#2f7fd6", "#8a93a6"
-# As in the logo: weights of four queries over four keys under a causal mask.
+INK, PAPER, GREY = "#1f2328", "#ffffff", "#8a93a6"
+# As in the logo: weights of four queries over four keys under a causal mask, and a colour for each query.
+ROWS = ("#3f74d8", "#d9702a", "#1a9c89", "#d052b4")
 WEIGHTS = ((1,), (0.45, 1), (0.3, 0.6, 0.9), (0.75, 0.3, 0.45, 0.9))
 
 
 def card(title: str, about: str) -> Figure:
     """The picture that stands beside a link to a page: its title, the book's name, the logo."""
-    with mpl.rc_context({"font.family": "DejaVu Sans", "text.usetex": False, "text.parse_math": False}):
+    with mpl.rc_context({"font.family": "DejaVu Serif", "text.usetex": False, "text.parse_math": False}):
         figure = Figure(figsize=(WIDTH / 100, HEIGHT / 100), dpi=100, facecolor=PAPER)
         FigureCanvasAgg(figure)
         axes = figure.add_axes((0, 0, 1, 1), xlim=(0, WIDTH), ylim=(HEIGHT, 0))
         axes.set_axis_off()
-        axes.text(80, 110, about, fontsize=26, color=GREY)
+        axes.text(80, 110, about, fontsize=26, color="#59626b")
         axes.text(
             80, 315, fill(title, 18), fontsize=40, color=INK, weight="bold", va="center", linespacing=1.3
         )
@@ -36,7 +37,10 @@ def card(title: str, about: str) -> Figure:
         for row, weights in enumerate(WEIGHTS):
             for column in range(len(WEIGHTS)):
                 is_seen = column < len(weights)
-                look = {"color": BLUE if is_seen else GREY, "alpha": weights[column] if is_seen else 0.22}
+                look = {
+                    "color": ROWS[row] if is_seen else GREY,
+                    "alpha": weights[column] if is_seen else 0.22,
+                }
                 corner = (left + step * column, top + step * row)
                 axes.add_patch(
                     FancyBboxPatch(corner, side, side, "round,pad=0,rounding_size=14", lw=0, **look)

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import nbformat
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.transforms import SphinxTransform
@@ -146,6 +147,29 @@ class FigureNumbers(SphinxTransform):
                 output[:] = [nodes.Text(output.rawsource)]
 
 
+class BorrowedDrawings(SphinxTransform):
+    """``<div data-drawing="chapters/00_on_one_page#fig-0-1"></div>`` is that drawing, on a page without code."""
+
+    default_priority = Anchors.default_priority
+    PLACE = re.compile(r'<div data-drawing="([\w/]+)#([\w-]+)"></div>')
+
+    def apply(self):
+        """Put the stored output of the chapter's cell into each such place."""
+        for place in list(self.document.findall(nodes.raw)):
+            if found := self.PLACE.fullmatch(place.astext().strip()):
+                self.env.note_dependency(path := f"{self.env.srcdir}/{found[1]}.ipynb")
+                place[:] = [nodes.Text(drawing(path, found[2]))]
+
+
+def drawing(path: str, name: str) -> str:
+    """The drawing with the id `name` among the outputs of a chapter."""
+    cells = nbformat.read(path, as_version=4).cells
+    outputs = [output for cell in cells if cell.cell_type == "code" for output in cell.outputs]
+    shown = [output.get("data", {}).get("text/html", "") for output in outputs]
+    [found] = [html for html in shown if f'<figure class="drawing" id="{name}"' in html]
+    return found
+
+
 class Sought(SphinxTransform):
     """Entries of the index for `SOUGHT`, which Sphinx's search ranks above words of the text."""
 
@@ -248,6 +272,7 @@ def setup(app):
     app.connect("builder-inited", compute_data)
     app.add_transform(Anchors)
     app.add_transform(FigureNumbers)
+    app.add_transform(BorrowedDrawings)
     app.add_transform(Sought)
     app.connect("html-page-context", add_explorable)
     app.connect("html-page-context", add_live_figures)

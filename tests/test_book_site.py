@@ -317,6 +317,13 @@ def test_every_figure_has_alternative_text_that_somebody_wrote(site):
     assert figures > 0
 
 
+def test_the_front_page_shows_the_drawing_of_chapter_0(site):
+    shown = [site.pages[name].text for name in ("index.html", "chapters/00_on_one_page.html")]
+    front, chapter = [re.search(r'<figure class="drawing".*?</figure>', page, re.DOTALL)[0] for page in shown]
+    assert re.findall(r"<svg.*?</svg>", front, re.DOTALL) == re.findall(r"<svg.*?</svg>", chapter, re.DOTALL)
+    assert "live/one_page.js" in shown[0]
+
+
 def test_who_has_no_javascript_sees_how_each_explorable_starts(site):
     for name in EXPLORABLES:
         page = site.pages[f"explorables/{name}.html"]

@@ -2,6 +2,7 @@
  * sentence, the step and the row that are chosen lie on the base. Arrow keys: left and right step, up and down walk through parts or rows. */
 "use strict";
 
+const pages = new URL("../../chapters/", document.currentScript.src);
 lessons.live.begin("one_page", (figure) => {
   const { add, set, colour } = lessons.live;
   const { element } = lessons.page;
@@ -36,7 +37,7 @@ lessons.live.begin("one_page", (figure) => {
   figure.place.prepend(choose);
   figure.hint("Step on with the buttons or the arrow keys, point at a part, choose a German word in cross-attention.");
 
-  const link = (chapter) => element("a", { href: chapters[chapter][0] }, `Chapter ${Number(chapter)}`);
+  const link = (chapter) => element("a", { href: new URL(chapters[chapter][0], pages) }, `Chapter ${Number(chapter)}`);
   function say(part = state.pinned) {
     const { run, at, look } = state;
     for (const one of parts) set(one.box, { "aria-pressed": one === state.pinned });
@@ -77,7 +78,8 @@ lessons.live.begin("one_page", (figure) => {
     for (const text of panel.querySelectorAll("g:first-of-type text")) { // the chapters' numbers are links
       if (!chapters[text.textContent]) continue;
       const { x, y, width, height } = text.getBBox();
-      const [href, title] = chapters[text.textContent];
+      const [page, title] = chapters[text.textContent];
+      const href = new URL(page, pages);
       const around = { x: x + width / 2 - 12, y: y + height / 2 - 12, width: 24, height: 24, rx: 4 };
       const a = add(top, "a", { href, tabindex: -1, "aria-label": `Chapter ${title}`, class: "chip" });
       add(a, "title", {}, title);
