@@ -14,7 +14,6 @@ from transformer_lessons import __version__
 
 # What the explorable of a page needs: `explorable: translator` at its top. The last of each is its own.
 EXPLORABLES = {
-    "architecture": ("page.js", "architecture.js"),
     "translator": ("page.js", "model.js", "numbers.js", "number_words.js", "translator.js"),
 }
 # What readers search for, where the title says it differently: that page comes first, and the index has it.

@@ -100,17 +100,6 @@ def test_the_chinese_page_lists_every_chapter():
     assert linked == [path.stem for path in chapters()]
 
 
-# ---- The diagram of the model
-
-
-def test_the_code_of_a_block_stands_in_its_file():
-    diagram = (BOOK / "_static" / "explorables" / "architecture.js").read_text(encoding="utf-8")
-    codes = re.findall(r'code: \["(\w+\.py)", "(.+)"\]', diagram)
-    assert len(codes) == 10
-    for file, code in codes:
-        assert code in (BOOK.parent / "transformer_lessons" / file).read_text(encoding="utf-8")
-
-
 # ---- References
 
 # A link to one of these hosts is a citation; code, data sheets and documentation are linked and not listed.

@@ -1,5 +1,6 @@
 """The live figures of chapters show the package's numbers; keys, mouse and finger work them, a voice tells."""
 
+import html
 import itertools
 import math
 import re
@@ -7,6 +8,7 @@ import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
+import nbformat
 import pytest
 import torch
 from docutils import nodes
@@ -35,6 +37,12 @@ SOLVED = {
     "both ends": 5 * [[3, -2]],
 }
 SLIDER, CELL = "[role=slider]", "[role=checkbox]"
+INSIDE = """(box, text) => {
+  const [around, own] = [box, text].map((one) => one.getBoundingClientRect());
+  const [x, y] = [own.x + own.width / 2, own.y + own.height / 2];
+  const isIn = x > around.left && x < around.right && y > around.top && y < around.bottom;
+  return isIn ? text.textContent : null;
+}"""
 BOX = "one.getBoundingClientRect()"
 PANEL = f"one.closest('svg').{BOX[4:]}"
 HEAD = """<!doctype html><html lang="en"><meta charset="utf-8"><title>live</title>
@@ -54,15 +62,15 @@ def opened(tmp_path_factory):
     with Browser(width=375) as browser:
         browser.command("Emulation.setTouchEmulationEnabled", enabled=True, maxTouchPoints=1)
 
-        def open_(name: str, scripts: tuple = ("explorables/page.js", "live/live.js")) -> Browser:
+        def open_(name: str, scripts=("explorables/page.js", "live/live.js"), still=STILL) -> Browser:
             loaded = (*scripts, *site.live_scripts(name)) if scripts else ()
             tags = "".join(f'<script src="{script}" defer></script>' for script in loaded)
             (folder / "page.html").write_text(
-                f"{HEAD}<body>{STILL}{DIV.format(name)}{tags}", encoding="utf-8"
+                f"{HEAD}<body>{still}{DIV.format(name)}{tags}", encoding="utf-8"
             )
             browser.resize(375, 800)
-            still = {"name": "prefers-reduced-motion", "value": "reduce"}
-            browser.command("Emulation.setEmulatedMedia", media="screen", features=[still])
+            calm = {"name": "prefers-reduced-motion", "value": "reduce"}
+            browser.command("Emulation.setEmulatedMedia", media="screen", features=[calm])
             browser.open(folder / "page.html")
             return browser
 
@@ -317,3 +325,47 @@ def test_puzzles_can_be_solved_with_keys_and_pointer(opened):
     assert (
         browser.evaluate("document.activeElement.getAttribute('aria-label')") == "query of a, first number: 2"
     )
+
+
+@needs_chromium
+def test_a_box_of_the_whole_model_lights_up_the_lines_that_the_drawing_names(opened):
+    chapter = STATIC.parent / "chapters" / "12_the_whole_model.ipynb"
+    [code] = [
+        cell.source
+        for cell in nbformat.read(chapter, as_version=4).cells
+        if "canon:model.Transformer" in cell.metadata.get("tags", [])
+    ]
+    cell = f'<div class="highlight"><pre>{html.escape(code)}</pre></div>'
+    browser = opened("whole", still=cell + site.drawing(str(chapter), "fig-12-2"))
+    names = each(browser, ".live-panels [role=button]", "one.getAttribute('aria-label')")
+    assert len(names) == 9
+    for name in names:
+        box = f"[aria-label={name}]"
+        browser.evaluate(f"document.querySelector('{box}').focus()")
+        written = each(browser, ".live-panels text", f"(({INSIDE})(document.querySelector('{box}'), one))")
+        inside = [words for words in written if words]
+        assert name in inside
+        lit = [int(number) for number in said(browser).removeprefix(f"{name}: lines ")[:-1].split(", ")]
+        named = [words for words in inside if words.startswith("line")]
+        assert named
+        assert set(lines_of(named)) <= set(lit), name
+        marked = each(browser, ".live-line", "one.style.background !== ''")
+        assert [i + 1 for i, is_lit in enumerate(marked) if is_lit] == lit
+        assert (
+            each(browser, ".live-code", "one.textContent")[0]
+            .split("\n")[0]
+            .endswith(code.split("\n")[lit[0] - 1].strip())
+        )
+    line = next(i for i, words in enumerate(code.split("\n")) if "self.encoder_norm =" in words)
+    browser.evaluate(f"document.querySelectorAll('.live-line')[{line}].click()")
+    assert said(browser).startswith("encoder_norm: ")
+    assert browser.problems == []
+
+
+def lines_of(written: list[str]) -> list[int]:
+    """Of words such as "lines 14–15, 41 · chapter 11", the numbers of lines."""
+    found = []
+    for words in written:
+        for first, last in re.findall(r"(\d+)(?:–(\d+))?", words.split("·")[0]):
+            found += range(int(first), int(last or first) + 1)
+    return found

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from book.browser import Browser, find
-from book.site import EXPLORABLES
+from book.site import EXPLORABLES, TRAINED
 from transformer_lessons.attention import MultiHeadAttention
 from transformer_lessons.data import number_words
 from transformer_lessons.data.vocabulary import Vocabulary, pad
@@ -389,3 +389,11 @@ def test_it_asks_nobody_and_says_when_it_has_translated(page):
         assert view.evaluate("performance.getEntriesByName('translated').length") == 1
         assert view.requests
         assert all(address.startswith("file:") for address in view.requests)
+
+
+def test_each_script_is_on_some_page():
+    pages = (SCRIPTS.parents[1] / "explorables").glob("*.md")
+    named = [path.read_text(encoding="utf-8").split("\n")[1].removeprefix("explorable: ") for path in pages]
+    assert sorted(named) == sorted(EXPLORABLES)
+    used = {script for scripts in EXPLORABLES.values() for script in scripts}
+    assert used == {path.name for path in SCRIPTS.glob("*.js")} | {f"{TRAINED}.js"}

@@ -56,12 +56,6 @@ globalThis.lessons = globalThis.lessons || {};
     return group;
   }
 
-  /* What sliders and choices do: keeping(state, show)("name") puts what was chosen there, and shows it. */
-  const keeping = (state, show) => (name, make = (value) => value) => (chosen) => {
-    state[name] = make(chosen);
-    show();
-  };
-
   /* A table of weights from 0 to 1, dark where they are large; NaN is a cell that is hidden.
    *
    * about: { caption, rows: names, columns: names, weights, say: (row, column) => text, point: (row) => … }; what
@@ -122,5 +116,5 @@ globalThis.lessons = globalThis.lessons || {};
     else all();
   }
 
-  lessons.page = { element, section, slider, choices, keeping, map, walk, begin };
+  lessons.page = { element, section, slider, choices, map, begin };
 })(globalThis.lessons);

@@ -44,6 +44,7 @@
       panel.append(...copy.childNodes);
       return panel;
     });
+    figure.panels.style.columnGap = 0; // the bridge from one to the other has no gap
     const lines = linesOf();
     const words = lines.map(wordsOf);
     const shown = element("pre", { class: "live-code", tabindex: 0, "aria-label": "The lines of the chosen box" });
