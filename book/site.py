@@ -124,7 +124,7 @@ class FigureNumbers(SphinxTransform):
     """
 
     default_priority = Anchors.default_priority
-    ID = re.compile(r'(<figure class="drawing[^"]*") id="(fig-[\d-]+)"')
+    ID = re.compile(r'(<figure class="drawing[^"]*") id="(fig-[\w-]+)"')
     STYLE = re.compile(r"<style>\.drawing\{.*?</style>", re.DOTALL)
 
     def apply(self):
