@@ -4,29 +4,12 @@ Five kinds of start, three seeds each, by the chapter's own cells. Writes
 ``transformer_lessons/records/embedding_starts.json``, which the chapter shows; it runs the first steps itself.
 """
 
-from pathlib import Path
-
-import nbformat
-import torch
 from tqdm import tqdm
 
-from transformer_lessons.data.files import write_json
-from transformer_lessons.trainer.runs import versions
+from benchmarks import by_chapter
 
-ROOT = Path(__file__).parent.parent
-CHAPTER = ROOT / "book" / "chapters" / "02_tokens_and_embeddings.ipynb"
-RECORD = ROOT / "transformer_lessons" / "records" / "embedding_starts.json"
 CELLS = ("# @title What this chapter imports", "# @title The experiment: five kinds of start")
 STEPS, EVERY, MEAN_OF, SEEDS = 1_000, 50, 10, (0, 1, 2)
-
-
-def experiment() -> dict:
-    """What the chapter's cells define: `KINDS`, and `train(kind, seed, steps)`."""
-    defined: dict = {}
-    for cell in nbformat.read(CHAPTER, as_version=4).cells:
-        if cell.source.startswith(CELLS):
-            exec(cell.source, defined)  # the course's own code
-    return defined
 
 
 def shown(losses: list[float]) -> list[float]:
@@ -38,12 +21,12 @@ def shown(losses: list[float]) -> list[float]:
 
 def main() -> None:
     """Train each kind with each seed, and write the record."""
-    chapter = experiment()
+    chapter = by_chapter.definitions("02_tokens_and_embeddings", *CELLS)
     losses: dict[str, list] = {kind: [] for kind in chapter["KINDS"]}
     for kind, seed in tqdm([(kind, seed) for kind in losses for seed in SEEDS], unit="run"):
         _, found = chapter["train"](kind, seed, STEPS)
         losses[kind].append(shown(found))
-    write_json(RECORD, {"made_with": versions(torch.device("cpu")), "losses": losses})
+    by_chapter.write("embedding_starts", losses=losses)
 
 
 if __name__ == "__main__":

@@ -7,19 +7,13 @@ Warm-up, smoothing and overfitting, eleven kinds of run, three seeds each, by th
 import multiprocessing
 from functools import cache
 from itertools import product
-from pathlib import Path
 
-import nbformat
 import torch
 from tqdm import tqdm
 
-from transformer_lessons.data.files import write_json
+from benchmarks import by_chapter
 from transformer_lessons.trainer.evaluation import evaluate_number_words
-from transformer_lessons.trainer.runs import versions
 
-ROOT = Path(__file__).parent.parent
-CHAPTER = ROOT / "book" / "chapters" / "13_training.ipynb"
-RECORD = ROOT / "transformer_lessons" / "records" / "training_runs.json"
 CELLS = ("# @title What this chapter imports", "# @title The experiments: models that differ in one thing")
 SEEDS = (0, 1, 2)
 
@@ -27,11 +21,7 @@ SEEDS = (0, 1, 2)
 @cache
 def chapter() -> dict:
     """What the chapter's cells define: `EXPERIMENTS`, `experiment(kind, seed)`, `judge(model, numbers)`."""
-    defined: dict = {}
-    for cell in nbformat.read(CHAPTER, as_version=4).cells:
-        if cell.source.startswith(CELLS):
-            exec(cell.source, defined)  # the course's own code
-    return defined
+    return by_chapter.definitions("13_training", *CELLS)
 
 
 def measured(kind_and_seed: tuple[str, int]) -> dict:
@@ -53,7 +43,7 @@ def main() -> None:
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         for (kind, _), run in zip(todo, tqdm(pool.imap(measured, todo), total=len(todo)), strict=True):
             runs[kind].append(run)
-    write_json(RECORD, {"made_with": versions(torch.device("cpu")), "runs": runs})
+    by_chapter.write("training_runs", runs=runs)
 
 
 if __name__ == "__main__":

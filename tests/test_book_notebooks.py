@@ -62,7 +62,7 @@ def test_begins_with_the_setup_cell_that_all_share(chapter):
 @on_every_chapter
 def test_every_equation_is_asserted_by_its_cell(chapter):
     labels = EQUATION.findall(prose(chapter))
-    assert labels or chapter.stem == "00_on_one_page"  # which has no formula
+    assert labels or chapter.stem in ("00_on_one_page", "15_looking_inside")  # which have no formula
     assert len(set(labels)) == len(labels)
     tagged = {}
     for cell in code_cells(chapter):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_lessons import decoding
-from transformer_lessons.decoding import beam, greedy, lp
+from transformer_lessons.decoding import beam, greedy, likeliest, lp, sample
 from transformer_lessons.model import Transformer, TransformerConfig
 
 PAD, BOS, EOS = 0, 1, 2
@@ -196,3 +196,41 @@ def test_what_is_cut_off_competes(spoken):
 def test_the_papers_beam_unless_told():
     given = inspect.signature(beam).parameters
     assert (given["beam_size"].default, given["length_penalty"].default) == (4, 0.6)
+
+
+# ---- Sampling
+
+
+@pytest.mark.parametrize("cut", [{"top_k": 1}, {"top_k": 3}, {"top_k": 99}, {"top_p": 0.3}, {"top_p": 0.8}])
+def test_the_likeliest_are_those_that_transformers_leaves(cut):
+    logits_process = pytest.importorskip("transformers.generation.logits_process")
+    [(name, value)] = cut.items()
+    kinds = {"top_k": logits_process.TopKLogitsWarper, "top_p": logits_process.TopPLogitsWarper}
+    torch.manual_seed(0)
+    logits = 3 * torch.randn(29, 17, dtype=torch.float64)
+    assert torch.equal(likeliest(logits, **cut), kinds[name](value)(None, logits))
+
+
+def test_drawn_sentences_are_as_frequent_as_likely():
+    model, draws = untrained(3, target=5).eval(), 4_000
+    src = torch.tensor([[5, 7, 11]])
+    torch.manual_seed(0)
+    drawn = sample(model, src.expand(draws, -1), max_length=2, temperature=2.5, top_k=3).tolist()
+    with torch.no_grad():
+        first = model(src, torch.tensor([[BOS]]))[0, -1] / 2.5
+        p = first.masked_fill(first < first.topk(3).values[-1], -math.inf).softmax(dim=-1)
+    counts = torch.tensor([sum(row[0] == token for row in drawn) for token in range(5)])
+    assert (p > 0.05).sum() >= 2
+    assert (counts[p == 0] == 0).all()
+    deviation = (draws * p * (1 - p)).sqrt()
+    assert ((counts - draws * p).abs() <= 4 * deviation + 1e-9).all()
+    then = {row[0]: [other[1] for other in drawn if other[0] == row[0]] for row in drawn}
+    assert set(then.pop(EOS, [PAD])) == {PAD}  # ended is ended
+    assert all(len(set(tokens)) > 1 for tokens in then.values())
+
+
+def test_cold_or_cut_to_one_token_sampling_is_greedy():
+    model, src = untrained(0), sources()
+    expected = greedy(model, src, max_length=9).tolist()
+    for options in ({"temperature": 1e-9}, {"top_k": 1}, {"top_p": 1e-9}):
+        assert sample(model, src, max_length=9, **options).tolist() == expected

@@ -1,7 +1,7 @@
 """From a trained model to text: choosing the next token, again and again (§3.1, §6.1)."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -12,6 +12,10 @@ from torch.nn.utils.rnn import pad_sequence
 from transformer_lessons.layers import DecoderLayer
 from transformer_lessons.masks import padding_mask
 from transformer_lessons.model import Transformer
+
+Source, Written = Int[Tensor, "batch source"], Int[Tensor, "batch length"]
+Logits, Newest = Float[Tensor, "*batch vocab"], Float[Tensor, "batch 1 d_model"]
+Kept, New = Float[Tensor, "batch heads keys d_k"], Float[Tensor, "batch heads new d_k"]
 
 
 @contextmanager
@@ -31,16 +35,10 @@ class KeyValueCache:
     Without it, step t computes the keys and values of all t positions; with it, of one.
     """
 
-    def __init__(
-        self,
-        k: Float[Tensor, "batch heads keys d_k"] | None = None,
-        v: Float[Tensor, "batch heads keys d_k"] | None = None,
-    ):
+    def __init__(self, k: Kept | None = None, v: Kept | None = None):
         self.k, self.v = k, v
 
-    def append(
-        self, k: Float[Tensor, "batch heads new d_k"], v: Float[Tensor, "batch heads new d_k"]
-    ) -> tuple[Float[Tensor, "batch heads keys d_k"], Float[Tensor, "batch heads keys d_k"]]:
+    def append(self, k: New, v: New) -> tuple[Kept, Kept]:
         """Keep those of new positions too; all of them come back."""
         if self.k is not None:
             k = torch.cat([self.k, k], dim=2)
@@ -77,13 +75,7 @@ class Steps:
             x = self.through(x, *kept)
         return model.output(model.decoder_norm(x))[:, -1]
 
-    def through(
-        self,
-        x: Float[Tensor, "batch 1 d_model"],
-        layer: DecoderLayer,
-        past: KeyValueCache,
-        source: KeyValueCache,
-    ) -> Float[Tensor, "batch 1 d_model"]:
+    def through(self, x: Newest, layer: DecoderLayer, past: KeyValueCache, source: KeyValueCache) -> Newest:
         """One layer, of the newest position alone."""
         own, cross = layer.self_attention, layer.cross_attention
         x = layer.add_norm_self(x, lambda y: own.look(y, *past.append(*own.keys_and_values(y, y))))
@@ -97,13 +89,10 @@ class Steps:
 
 
 @torch.no_grad()
-def greedy(
-    model: Transformer, src: Int[Tensor, "batch source"], *, max_length: int
-) -> Int[Tensor, "batch length"]:
-    """Always the likeliest next token: ``y_t = argmax_c p(c | y_1 … y_{t−1}, src)``, until `eos_id`.
+def generate(model: Transformer, src: Source, choose: Callable[[Tensor], Tensor], max_length: int) -> Written:
+    """One token after the other, chosen by its logits, ``(batch, vocab)``, until each sentence has its `eos_id`.
 
-    Returns ids without `bos_id`, with `eos_id`, then `pad_id`; at most `max_length` a sentence. A pitfall: what
-    is likeliest step by step need not be the likeliest sentence (`beam` looks further).
+    Returns ids without `bos_id`, with `eos_id`, then `pad_id`; at most `max_length` a sentence.
     """
     config = model.config
     with evaluating(model):
@@ -111,11 +100,52 @@ def greedy(
         tokens = src.new_full((len(src), 1), config.bos_id)
         is_done = src.new_zeros(len(src), dtype=torch.bool)
         while tokens.size(1) <= max_length and not is_done.all():
-            token = steps.next_logits(tokens[:, -1:]).argmax(dim=-1)
+            token = choose(steps.next_logits(tokens[:, -1:]))
             token = token.masked_fill(is_done, config.pad_id)
             tokens = torch.cat([tokens, token[:, None]], dim=1)
             is_done = is_done | (token == config.eos_id)
     return tokens[:, 1:]
+
+
+def greedy(model: Transformer, src: Source, *, max_length: int) -> Written:
+    """Always the likeliest next token: ``y_t = argmax_c p(c | y_1 … y_{t−1}, src)``, until `eos_id`.
+
+    Returns ids like `generate`. A pitfall: what is likeliest step by step need not be the likeliest sentence
+    (`beam` looks further).
+    """
+    return generate(model, src, lambda logits: logits.argmax(dim=-1), max_length)
+
+
+def likeliest(logits: Logits, top_k: int | None = None, top_p: float = 1.0) -> Logits:
+    """−∞ for all but the likeliest tokens: at most `top_k`, and as few as have `top_p` together.
+
+    Cutting by probability is nucleus sampling (Holtzman et al. 2020). A pitfall: the token that crosses `top_p`
+    stays, or a very likely one would leave nothing.
+    """
+    falling, places = logits.sort(dim=-1, descending=True)
+    p = falling.softmax(dim=-1)
+    before = p.cumsum(dim=-1) - p  # of all tokens that are likelier
+    is_out = before >= top_p
+    if top_k is not None:
+        is_out[..., top_k:] = True
+    falling = falling.masked_fill(is_out, -math.inf)
+    return torch.empty_like(logits).scatter(-1, places, falling)
+
+
+def sample(model: Transformer, src: Source, *, max_length: int, temperature: float = 1.0, **cut) -> Written:
+    """Each next token is drawn: ``p(c) ∝ exp(logit_c / temperature)``, among the `likeliest` of these.
+
+    cut: `top_k` and `top_p`, as `likeliest` takes them
+
+    Returns ids like `generate`; `torch.manual_seed` makes them repeatable. A pitfall: with temperature 1 and
+    nothing cut off, the many unlikely tokens have a good deal of probability together.
+    """
+
+    def draw(logits):
+        chances = likeliest(logits / temperature, **cut).softmax(dim=-1)
+        return chances.multinomial(1).squeeze(1)
+
+    return generate(model, src, draw, max_length)
 
 
 def lp(n: int, alpha: float) -> float:
@@ -125,13 +155,8 @@ def lp(n: int, alpha: float) -> float:
 
 @torch.no_grad()
 def beam(
-    model: Transformer,
-    src: Int[Tensor, "batch source"],
-    *,
-    beam_size: int = 4,
-    length_penalty: float = 0.6,
-    max_length: int,
-) -> Int[Tensor, "batch length"]:
+    model: Transformer, src: Source, *, beam_size: int = 4, length_penalty: float = 0.6, max_length: int
+) -> Written:
     """Keep the `beam_size` likeliest beginnings of a sentence, not just one (§6.1; Wu et al. 2016).
 
     ``score(y) = log p(y | src) / lp(|y|)`` with α = `length_penalty`
@@ -152,12 +177,7 @@ def is_decided(finished: list, alive: list, alpha: float, max_length: int) -> bo
 
 
 def search(
-    model: Transformer,
-    src: Int[Tensor, "1 source"],
-    k: int,
-    alpha: float,
-    max_length: int,
-    is_over=is_decided,
+    model: Transformer, src: Source, k: int, alpha: float, max_length: int, is_over=is_decided
 ) -> list[int]:
     """Beam search for one sentence; what `max_length` cuts off competes like a finished one."""
     config, steps = model.config, Steps(model, src.expand(k, -1))

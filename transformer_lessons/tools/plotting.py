@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
-from jaxtyping import Float
 from matplotlib.axes import Axes
 from torch import Tensor
 
@@ -17,10 +16,7 @@ BLUE, ORANGE, GREEN, PURPLE, GREY = (
 
 
 def use_style() -> None:
-    """The book's look: vector figures on white, few lines, colours that colour-blind readers can tell apart.
-
-    In a notebook, figures become SVG whose bytes depend on their content alone.
-    """
+    """Vector figures on white, few lines; in a notebook, SVG whose bytes depend on their content alone."""
     plt.rcParams.update(
         {
             "figure.figsize": (6.4, 3.4),
@@ -46,23 +42,9 @@ def use_style() -> None:
 
 
 def attention_map(
-    weights: Float[Tensor, "queries keys"],
-    queries: Sequence[str],
-    keys: Sequence[str],
-    *,
-    ax: Axes | None = None,
-    title: str = "",
-    digits: int | None = None,
+    weights: Tensor, queries: Sequence[str], keys: Sequence[str], *, ax=None, title: str = "", digits=None
 ) -> Axes:
-    """A row for each query, a column for each key, darker for more weight; returns the axes drawn on.
-
-    Args:
-        weights: attention weights, or any scores.
-        queries, keys: labels of rows and columns.
-        ax: where to draw; a new figure without it.
-        title: of the map.
-        digits: print each number with so many digits; None prints none.
-    """
+    """A row for each query, a column for each key, darker for more weight, on `ax`, with `digits` written in."""
     ax = plt.subplots()[1] if ax is None else ax
     values = weights.detach().cpu().numpy()
     finite = values[values > float("-inf")]
@@ -73,9 +55,7 @@ def attention_map(
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     ax.set_title(title)
-    if digits is None:
-        return ax
-    for (row, column), value in np.ndenumerate(values):
+    for (row, column), value in () if digits is None else np.ndenumerate(values):
         color = "white" if value - low > 0.6 * (high - low) else "black"
         text = "−∞" if value == float("-inf") else f"{value:.{digits}f}"
         ax.text(column, row, text, ha="center", va="center", color=color, fontsize=9)
