@@ -9,7 +9,7 @@ from docutils import nodes
 from sphinx import addnodes
 from sphinx.transforms import SphinxTransform
 
-from book import figures, first_visit, icons, sharing
+from book import first_visit, icons, sharing
 from transformer_lessons import __version__
 
 # What the explorable of a page needs: `explorable: translator` at its top. The last of each is its own.
@@ -43,8 +43,7 @@ def compute_data(app):
     """The weights that the live translator runs, and what live figures show of the model."""
     if app.builder.format != "html":
         return
-    from book import heads_data, one_page_data  # torch takes seconds to import
-    from transformer_lessons.tools import web_export
+    from book import heads_data, one_page_data, web_export  # torch takes seconds to import
     from transformer_lessons.trainer import checkpoints
 
     made = web_export.export(*checkpoints.load_model())
@@ -240,12 +239,6 @@ def keep_used_icons(app, error):
         icons.keep_used(Path(app.outdir))
 
 
-def draw_dark_figures(app, error):
-    """Figures that are right on a dark page, too."""
-    if not error and app.builder.format == "html" and app.builder.name != "singlehtml":  # paper is white
-        figures.add_dark_figures(Path(app.outdir))
-
-
 def lighten_first_visit(app, error):
     """Pages show their text sooner."""
     if not error and app.builder.name == "html":
@@ -283,7 +276,6 @@ def setup(app):
     )  # after Sphinx's mathjax extension, 500
     app.connect("html-page-context", unfold_launch_button, priority=502)  # after the theme's 501
     app.connect("build-finished", mend)
-    app.connect("build-finished", draw_dark_figures)
     app.connect("build-finished", keep_used_icons)
     app.connect("build-finished", sharing.list_pages)
     app.connect("build-finished", lighten_first_visit, priority=900)  # when the theme has written its styles

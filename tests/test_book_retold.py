@@ -11,7 +11,7 @@ import pytest
 
 from book.notebooks import chapters
 
-TOLD = {f"{number:02}" for number in range(17)} | {"18", "21"}
+TOLD = {f"{number:02}" for number in range(18)} | {"18", "19", "21"}
 FIGURE = re.compile(r'<figure class="drawing" id="fig-([\w-]+)"')
 HIDDEN = {"hide-cell", "hide-input", "remove-input", "remove-cell", "setup"}
 FOLD = re.compile(r"<details>.*?</details>", re.DOTALL)

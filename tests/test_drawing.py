@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from nbval.plugin import get_sanitize_patterns
 
-from tests.test_book_figures import contrast
 from transformer_lessons.tools.drawing import PALETTE, TINT, WIDTH, Canvas, Drawing, Plot, text_width
 from transformer_lessons.tools.svg import STYLE, in_html, in_svg
 
@@ -23,6 +22,18 @@ BLINDNESS = {  # Machado, Oliveira and Fernandes (2009), severity 1, of linear l
     "tritanopia": [[1.256, -0.077, -0.179], [-0.078, 0.931, 0.148], [0.005, 0.691, 0.304]],
 }
 TO_XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+
+
+def contrast(a, b):
+    """As WCAG 2.2 defines it."""
+
+    def luminance(colour):
+        parts = mpl.colors.to_rgb(colour)
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+    lighter, darker = sorted((luminance(a), luminance(b)), reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)
 
 
 def mixed(colour, alpha, ground):

@@ -12,16 +12,19 @@ from transformer_lessons.model import Transformer
 from transformer_lessons.oracles.measure import leaves, perturb
 from transformer_lessons.variants import (
     GroupedQueryAttention,
+    LanguageModel,
     RMSNorm,
-    RotaryAttention,
     attention_backward,
+    extend,
     hard_attention,
     linear_attention,
     modern,
     recurrent_linear_attention,
     rotate,
+    speculate,
     tiled_attention,
 )
+from transformer_lessons.variants.language_model import NormedQueryAttention, accepted
 
 F64, HALVES = torch.float64, [torch.float16, torch.bfloat16]
 
@@ -138,8 +141,8 @@ def test_far_positions_keep_their_digits():
 
 
 def test_late_queries_stand_at_the_end():
-    module = perturb(RotaryAttention(42, 3)).double()
-    x = torch.randn(2, 11, 42, dtype=F64)
+    module = perturb(NormedQueryAttention(48, 6, 2)).double()
+    x = torch.randn(2, 11, 48, dtype=F64)
     whole = module(x, is_causal=True)
     assert_close(module(x[:, 9:], x, is_causal=True), whole[:, 9:])
 
@@ -180,3 +183,64 @@ def test_a_modern_model_decodes_with_its_cache_as_without():
     one_by_one = torch.stack([steps.next_logits(tgt[:, t : t + 1]) for t in range(7)], dim=1)
     assert_close(one_by_one, model(src, tgt))
     assert steps.past[0].k.shape == (3, 2, 7, 4)
+
+
+# --- The language model
+
+
+def language_model(seed=0, **changes) -> LanguageModel:
+    torch.manual_seed(seed)
+    sizes = {"d_model": 24, "num_heads": 4, "d_ff": 20, "num_decoder_layers": 2, "norm_first": True}
+    config = TransformerConfig(13, 13, **(sizes | changes))
+    return perturb(LanguageModel(config, num_key_value_heads=2)).double()
+
+
+def greedy_distribution(logits: torch.Tensor) -> torch.Tensor:
+    return F.one_hot(logits.argmax(dim=-1), logits.size(-1)).double()
+
+
+def test_a_text_read_in_pieces_gives_the_logits_of_the_whole():
+    model, ids = language_model().eval(), torch.randint(13, (3, 11))
+    past = model.nothing_read()
+    pieces = [model(ids[:, a:b], past) for a, b in ((0, 5), (5, 6), (6, 11))]
+    assert_close(torch.cat(pieces, dim=1), model(ids))
+
+
+def test_extend_writes_what_the_whole_model_would_choose():
+    model, ids = language_model(dropout=0.5), torch.randint(13, (3, 4))
+    found = extend(model, ids, lambda logits: logits.argmax(dim=-1), 12)
+    assert model.training
+    assert torch.equal(found[:, :4], ids)
+    assert torch.equal(found[:, 4:], model.eval()(found).argmax(dim=-1)[:, 3:-1])
+
+
+@pytest.mark.parametrize("ahead", [1, 3, 20])
+def test_speculation_writes_the_models_own_text_whoever_drafts(ahead):
+    model, ids = language_model(), torch.randint(13, (1, 3))
+    expected = extend(model, ids, lambda logits: logits.argmax(dim=-1), 17)
+    for draft in (language_model(seed=1, num_decoder_layers=1), model):
+        found = speculate(model, draft, ids, 17, ahead=ahead, distribution=greedy_distribution)
+        assert torch.equal(found, expected)
+
+
+def test_a_draft_that_is_the_model_is_never_corrected():
+    model, passes = language_model(), []
+    hook = model.layers[0].feed_forward.register_forward_hook(lambda *_: passes.append(1))
+    speculate(model, model, torch.randint(13, (1, 3)), 18, ahead=4)
+    hook.remove()
+    assert len(passes) == 3 * 5  # three rounds: four guesses and one judgement
+
+
+def test_guesses_are_accepted_so_that_tokens_are_distributed_as_the_model_says():
+    torch.manual_seed(0)
+    p, q = torch.tensor([[0.5, 0.2, 0.3], [0.1, 0.6, 0.3]]), torch.tensor([[0.7, 0.2, 0.1]])
+    runs = 20_000
+    first, second = torch.zeros(3), torch.zeros(3)
+    for guess in q[0].multinomial(runs, replacement=True):
+        kept, token = accepted(guess[None], p, q)
+        first[guess if kept else token] += 1
+        if kept:
+            second[token] += 1
+    assert_close(first / runs, p[0], tolerance=0.02)
+    assert abs(second.sum() / runs - torch.minimum(p[0], q[0]).sum()) < 0.02
+    assert_close(second / second.sum(), p[1], tolerance=0.02)

@@ -136,7 +136,7 @@ print(package.__file__)
 print(*(name for name in ("book", "exercises", "tests", "benchmarks") if find_spec(name)))
 names = [found.name for found in pkgutil.walk_packages(package.__path__, "{PACKAGE}.")]
 for name in names:
-    if not name.endswith(("__main__", "plotting", "drawing", "one_page")):
+    if not name.endswith(("__main__", "drawing", "one_page")):
         importlib.import_module(name)
 print(*names)
 print(*{HEAVY} & sys.modules.keys())

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from book import web_export
 from book.browser import Browser, find
 from book.site import EXPLORABLES, TRAINED
 from transformer_lessons.attention import MultiHeadAttention
@@ -16,7 +17,6 @@ from transformer_lessons.data import number_words
 from transformer_lessons.data.vocabulary import Vocabulary, pad
 from transformer_lessons.decoding import beam, greedy
 from transformer_lessons.model import Transformer, TransformerConfig
-from transformer_lessons.tools import web_export
 from transformer_lessons.tools.attention_maps import attention_maps
 from transformer_lessons.trainer.checkpoints import load_model
 
@@ -323,18 +323,56 @@ def test_a_wrong_answer_is_called_wrong(browser, trained):
     assert f"{got} for 43,001, but it should be {number_words.german(43_001)}" in ask(browser, "43001")
 
 
-def test_what_is_no_number_is_said_and_leaves_the_answer(browser):
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("bread", "“bread” is neither"),
+        ("17 18", "One number at a time"),
+        ("12,34", "write 1,234"),
+        ("1.5", "whole"),
+    ],
+)
+def test_what_is_no_number_is_said_and_hides_the_old_answer(browser, text, complaint):
     ask(browser, "421")
-    assert "“bread”" in ask(browser, "a loaf of bread".split()[-1])
+    assert complaint in ask(browser, text)
     assert (
         browser.evaluate('document.querySelector("#translator-number").getAttribute("aria-invalid")')
         == "true"
     )
-    assert browser.evaluate('document.querySelectorAll(".x-tokens ol:last-child li").length') == 6
+    assert browser.evaluate('document.querySelector(".x-results").checkVisibility()') is False
     assert "which is right" in ask(browser, "421")
+    assert browser.evaluate('document.querySelector(".x-results").checkVisibility()') is True
     assert (
         browser.evaluate('document.querySelector("#translator-number").getAttribute("aria-invalid")') is None
     )
+
+
+def test_nothing_is_given_away_while_it_writes(browser):
+    media = [{"name": "prefers-reduced-motion", "value": "no-preference"}]
+    browser.command("Emulation.setEmulatedMedia", features=media)
+    try:
+        assert ask(browser, "212,212") == "It writes …"
+        seen = '[...document.querySelectorAll(".x-part")].map((one) => getComputedStyle(one).visibility)'
+        assert set(browser.evaluate(seen)) == {"hidden"}
+        pause = "await new Promise((done) => setTimeout(done, 50))"
+        writing = f'while (document.querySelector(".x-writing")) {pause}'
+        browser.evaluate(f"(async () => {{ {writing} }})()")
+        assert "which is right" in said(browser)
+        assert set(browser.evaluate(seen)) == {"visible"}
+    finally:
+        calm = [{"name": "prefers-reduced-motion", "value": "reduce"}]
+        browser.command("Emulation.setEmulatedMedia", features=calm)
+
+
+def test_the_sentence_stays_in_sight_while_heads_are_switched(browser):
+    ask(browser, "421")
+    where = """(() => {
+      document.querySelector(".x-small input").scrollIntoView({ block: "end" });
+      const { top, bottom } = document.querySelector(".x-tokens").getBoundingClientRect();
+      return [top, bottom, innerHeight];
+    })()"""
+    top, bottom, height = browser.evaluate(where)
+    assert 0 <= top + 1 < bottom < height
 
 
 def test_the_arrow_keys_walk_through_a_map(browser):

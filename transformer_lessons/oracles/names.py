@@ -46,6 +46,11 @@ LLAMA = {
     "feed_forward.W_1": "mlp.gate_proj",
     "feed_forward.W_3": "mlp.up_proj",
     "feed_forward.W_2": "mlp.down_proj",
+    "norm_q": "q_norm",
+    "norm_k": "k_norm",
+    "embedding.token": "model.embed_tokens",
+    "layers.": "model.layers.",
+    "output": "lm_head",
 }
 
 
@@ -84,7 +89,8 @@ def halves(x: Tensor, d_k: int) -> Tensor:
 
 
 def layer_to_llama(state: dict, d_k: int) -> dict:
-    """A `layers.EncoderLayer` made `variants.modern` as a LlamaDecoderLayer."""
-    turned = ("self_attention.W_q.", "self_attention.W_k.")
-    state = {name: halves(x, d_k) if name.startswith(turned) else x for name, x in state.items()}
-    return renamed(state, LLAMA)
+    """A layer made `variants.modern` as a LlamaDecoderLayer, or a `LanguageModel` as a Qwen3ForCausalLM."""
+    turned = ("W_q.", "W_k.", "norm_q.", "norm_k.")
+    is_turned = {name: name.partition("self_attention.")[2].startswith(turned) for name in state}
+    state = {"model.norm.weight" if name == "norm.weight" else name: x for name, x in state.items()}
+    return renamed({name: halves(x, d_k) if is_turned.get(name) else x for name, x in state.items()}, LLAMA)

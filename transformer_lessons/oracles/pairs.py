@@ -287,6 +287,26 @@ def llama_layer() -> tuple:
 # --- The whole model
 
 
+def qwen() -> tuple:
+    """A language model with QK-norm; Qwen3's embedding is scaled here, its float32 replaced as above."""
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    sizes = {"num_attention_heads": 6, "num_key_value_heads": 2, "intermediate_size": D_FF, "head_dim": 14}
+    sizes |= {"num_hidden_layers": 2, "attention_bias": True, "vocab_size": VOCAB, "hidden_size": 84}
+    theirs = Qwen3ForCausalLM(Qwen3Config(**sizes, tie_word_embeddings=True, attn_implementation="sdpa"))
+    for module in [*theirs.modules()]:
+        for name, part in [*module.named_children()]:
+            if type(part).__name__ == "Qwen3RMSNorm":
+                setattr(module, name, nn.RMSNorm(len(part.weight), 1e-6))
+    twice = torch.cat([ANGLES, ANGLES], dim=-1)[None].to(torch.get_default_dtype())
+    theirs.model.rotary_emb.forward = lambda *_: (twice.cos(), twice.sin())
+    ours = SIZES | {"d_model": 84, "num_heads": 6, "num_decoder_layers": 2, "norm_first": True}
+    ours = variants.LanguageModel(TransformerConfig(VOCAB, VOCAB, **ours), num_key_value_heads=2)
+    ids = sentences(VOCAB, KEYS, KEYS)
+    call = lambda: theirs(inputs_embeds=84**0.5 * theirs.model.embed_tokens(ids), use_cache=False).logits
+    return lambda: ours(ids), call, [], (ours, theirs), partial(names.layer_to_llama, d_k=14)
+
+
 def sentences(vocab: int, *lengths: int) -> Tensor:
     """Random ids from 3 on, padded with 0."""
     ids = torch.randint(3, vocab, (len(lengths), max(lengths)))
@@ -423,6 +443,7 @@ TABLE = [
     ("variants.GroupedQueryAttention", f"{KERNEL}(enable_gqa)", grouped, [{}]),
     ("variants.SwiGLU", "transformers LlamaMLP", gated, [{}]),
     ("variants.modern", "transformers LlamaDecoderLayer", llama_layer, [{}]),
+    ("variants.LanguageModel", "transformers Qwen3ForCausalLM", qwen, [{}]),
     ("layers.EncoderLayer", "transformers BartEncoderLayer", partial(bart_layer, False), ACTIVATIONS),
     ("layers.DecoderLayer", "transformers BartDecoderLayer", partial(bart_layer, True), ACTIVATIONS),
     ("schedule.warmup_inverse_sqrt", "transformers get_inverse_sqrt_schedule", paper_schedule, [{}]),

@@ -18,7 +18,6 @@ from transformer_lessons import __version__
 from transformer_lessons.checks.symptoms import told
 from transformer_lessons.fast import accelerate
 from transformer_lessons.oracles import cases, is_within
-from transformer_lessons.tools import web_export
 from transformer_lessons.tools.doctor import doctor
 from transformer_lessons.tools.submission import problems_of, run_cells
 from transformer_lessons.trainer import configs
@@ -83,9 +82,6 @@ def make_parser() -> Parser:
         "translate", translate, "number words, digits or text, as the model has learned", model, search
     )
     command.add_argument("text", nargs="*", metavar="TEXT", help="without it, one per line of standard input")
-    command = add("export-web", export_web, "write a model as a script for the live translator", model)
-    to = {"type": Path, "default": "number_words.js", "metavar": "FILE.js"}
-    command.add_argument("--to", **to, help="(%(default)s, as the model)")
     command = add(
         "symptoms", symptoms, "the mistakes that look like what you see, and where to read about them"
     )
@@ -173,14 +169,6 @@ def translate(chosen: argparse.Namespace) -> int:
         # A line that could not be read gives an empty one, so that input and output stay side by side.
         print(*(answers.get(number, "") for number, _ in lines), sep="\n", flush=True)
     return 0 if is_fine else 2
-
-
-def export_web(chosen: argparse.Namespace) -> int:
-    """``lessons export-web``."""
-    _, parts = chosen_model(chosen.model)
-    web_export.write(chosen.to, chosen.to.stem, web_export.export(*parts))
-    print(f"{chosen.to}: {chosen.to.stat().st_size / 1e6:.2f} MB")
-    return 0
 
 
 def check_submission(chosen: argparse.Namespace) -> int:

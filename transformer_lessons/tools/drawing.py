@@ -199,13 +199,6 @@ class Canvas:
         self.line((x - 3.5, y), (x + 3.5, y), role="residual")
         self.line((x, y - 3.5), (x, y + 3.5), role="residual")
 
-    def brace(self, x0, x1, y, words, role="soft"):
-        """A brace under the stretch from x0 to x1, and what it holds together."""
-        middle = (x0 + x1) / 2
-        for x in (x0, x1):
-            self.line((x, y), (x, y + 4), (middle, y + 4), (middle, y + 9), role=role, width=1)
-        self.text(middle, y + 17, words, role, SMALL)
-
     @ours
     def svg(self, name="panel"):
         """Its viewBox and its content, in which every id begins with `name`."""

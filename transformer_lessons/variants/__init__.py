@@ -6,6 +6,7 @@ Other attentions go into `attention.MultiHeadAttention.attention`, other modules
 
 # ruff: noqa: F401
 from transformer_lessons.variants.by_hand import attention_backward, hard_attention, tiled_attention
+from transformer_lessons.variants.language_model import LanguageModel, extend, speculate
 from transformer_lessons.variants.linear import elu_plus_one, linear_attention, recurrent_linear_attention
-from transformer_lessons.variants.rotary import RotaryAttention, rotary_attention, rotate
+from transformer_lessons.variants.rotary import rotary_attention, rotate
 from transformer_lessons.variants.today import GroupedQueryAttention, RMSNorm, SwiGLU, modern

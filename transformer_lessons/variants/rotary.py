@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from transformer_lessons.attention import MultiHeadAttention, scaled_dot_product_attention
+from transformer_lessons.attention import scaled_dot_product_attention
 from transformer_lessons.encodings import frequencies
 
 
@@ -36,12 +36,3 @@ def rotary_attention(query, key, value, mask=None, *, is_causal=False):
     query = rotate(query, positions[keys - queries :])
     key = rotate(key, positions)
     return scaled_dot_product_attention(query, key, value, mask, is_causal=is_causal)
-
-
-class RotaryAttention(MultiHeadAttention):
-    """Multi-head self-attention (§3.2.2) that sees distances: nothing is added to the embeddings then.
-
-    A pitfall: in cross-attention, positions of two texts would be compared.
-    """
-
-    attention = staticmethod(rotary_attention)

@@ -72,6 +72,8 @@ globalThis.lessons = globalThis.lessons || {};
     }
     const words = text.replace(/[,-]/g, " ").split(/\s+/).filter(Boolean);
     if (!words.length) throw new Error("Type a number, in digits or in English words.");
+    if (/^[\d,]+(\s+[\d,]+)+$/.test(text)) throw new Error("One number at a time, please.");
+    if (/^[-−+]?[\d.,]+$/.test(text)) throw new Error(`“${text}” is no whole number: write 1,234 or 1234.`);
     for (const word of words) {
       if (/^(minus|negative|(m|b)illions?)$/.test(word)) throw new Error(`Only 0 to ${LIMIT - 1}, please.`);
       if (!ENGLISH_WORDS.has(word)) throw new Error(`“${word}” is neither digits nor an English number word.`);

@@ -38,8 +38,10 @@
       try {
         this.number = numbers.parse(text);
       } catch (error) {
+        clearTimeout(this.timer);
         this.input.setAttribute("aria-invalid", "true");
         this.said.textContent = error.message;
+        this.results.hidden = true; // they are another number's
         return;
       }
       this.input.removeAttribute("aria-invalid");
@@ -58,12 +60,17 @@
       const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
       this.visible = animate && !still ? 1 : this.found.steps.length;
       this.step = this._mostTelling();
+      this.results.hidden = false;
       this._show();
       this._appear();
     }
 
+    /* Token by token; only then the answer, and what it thought and looked at. */
     _appear() {
-      if (this.visible >= this.found.steps.length) return;
+      const isWriting = this.visible < this.found.steps.length;
+      this.results.classList.toggle("x-writing", isWriting);
+      this._say(isWriting);
+      if (!isWriting) return;
       this.timer = setTimeout(() => {
         this.visible += 1;
         this._showTokens();
@@ -117,15 +124,15 @@
       this.maps = element("div", { class: "x-maps" });
       this.map = element("div");
       this.tree = element("div", { class: "x-tree" });
-      this.place.replaceChildren(
-        form,
-        examples,
-        this.said,
+      this.results = element(
+        "div",
+        { class: "x-results" },
         this.tokens,
         section("What it thought", this._temperature(), this.chances),
         section("Where it looked", this._places(), this.maps, this.map),
         section("What a beam search would do", this._beams(), this.tree),
       );
+      this.place.replaceChildren(form, examples, this.said, this.results);
     }
 
     _temperature() {
@@ -161,6 +168,18 @@
     /* ---- Showing what was found -------------------------------------------------------------------------------- */
 
     _show() {
+      this._showTokens();
+      this._showChances();
+      this._showMaps();
+      performance.mark("translated");
+      clearTimeout(this.later);
+      this.later = setTimeout(() => this._showTree()); // five times the work of the translation: not before it
+    }
+
+    /* The answer, once it is written. */
+    _say(isWriting) {
+      delete this.said.dataset.right;
+      if (isWriting) return this.said.replaceChildren("It writes …");
       const expected = numbers.germanTokens(this.number).join("");
       const got = this.german(this.found.tokens);
       const right = got === expected ? "which is right" : `but it should be ${expected}`;
@@ -170,12 +189,6 @@
       const took = element("span", { class: "x-took" }, ` ${this.took.toFixed(0)} ms in this browser.`);
       this.said.replaceChildren("It says ", word, text, took);
       this.said.dataset.right = got === expected;
-      this._showTokens();
-      this._showChances();
-      this._showMaps();
-      performance.mark("translated");
-      clearTimeout(this.later);
-      this.later = setTimeout(() => this._showTree()); // five times the work of the translation: not before it
     }
 
     _showTokens() {

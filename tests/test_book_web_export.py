@@ -8,11 +8,11 @@ import struct
 import pytest
 import torch
 
+from book import web_export
 from transformer_lessons.data.subwords import Subwords
 from transformer_lessons.data.vocabulary import Vocabulary
 from transformer_lessons.model import Transformer, TransformerConfig
-from transformer_lessons.tools import cli, web_export
-from transformer_lessons.trainer.checkpoints import load_model
+from transformer_lessons.trainer.checkpoints import PRETRAINED, load_model
 
 
 def small(**changes) -> tuple[Transformer, Vocabulary, Vocabulary]:
@@ -81,11 +81,9 @@ def test_what_the_page_has_no_code_for_is_refused():
         web_export.export(small()[0], joint, joint)
 
 
-def test_the_command_names_the_model_after_its_file(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert cli.main(["export-web", "--to", "mine.js"]) == 0
+def test_the_command_names_the_model_after_its_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["web_export", str(PRETRAINED), str(tmp_path / "mine.js")])
+    web_export.main()
     name, _, rest = (tmp_path / "mine.js").read_text(encoding="utf-8").partition(", ")
     assert name == 'lessons.addModel("mine"'
     assert json.loads(rest.removesuffix(");\n")) == web_export.export(*load_model())
-    size = (tmp_path / "mine.js").stat().st_size
-    assert capsys.readouterr().out == f"mine.js: {size / 1e6:.2f} MB\n"

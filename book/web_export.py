@@ -1,10 +1,11 @@
-"""A trained model as a script for a web page: ``lessons export-web``.
+"""A trained model as a script for a web page: ``python -m book.web_export runs/number-words mine.js``.
 
 It calls ``lessons.addModel(NAME, …)`` with the config, both vocabularies and the parameters, for the page's own
 implementation in ``book/_static/explorables/model.js``. It is a script and not JSON, because a page that was
 opened from disk may load scripts but must not read files.
 """
 
+import argparse
 import base64
 import json
 from dataclasses import asdict
@@ -17,7 +18,7 @@ from torch import Tensor
 from transformer_lessons.data.files import replacing
 from transformer_lessons.data.vocabulary import Vocabulary
 from transformer_lessons.model import Transformer
-from transformer_lessons.trainer.checkpoints import Tokeniser
+from transformer_lessons.trainer.checkpoints import Tokeniser, load_model
 
 __all__ = ["export", "quantise", "write"]
 
@@ -85,3 +86,16 @@ def write(path: Path, name: str, content: dict) -> None:
     values = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     with replacing(path) as temporary:
         temporary.write_text(f"lessons.addModel({json.dumps(name)}, {values});\n", encoding="utf-8")
+
+
+def main() -> None:
+    """Export the model of a run's folder."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("model", type=Path, metavar="DIR")
+    parser.add_argument("to", type=Path, metavar="FILE.js", help="its name is the model's")
+    chosen = parser.parse_args()
+    write(chosen.to, chosen.to.stem, export(*load_model(chosen.model)))
+
+
+if __name__ == "__main__":
+    main()

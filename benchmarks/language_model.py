@@ -1,0 +1,89 @@
+"""Chapter 19's model, trained: ``python -m benchmarks.language_model`` (six minutes on two quiet cores).
+
+A `LanguageModel` and a smaller one that drafts for it read ``transformer_lessons/data/this_book.txt``, by the
+chapter's own cells. Their weights go into ``transformer_lessons/pretrained/this_book``, and what happened on the
+way into ``transformer_lessons/records/language_model.json``; the chapter shows both.
+
+The text is the prose of the chapters as it was on 2026-11-25: ``--text`` writes it anew, of today's chapters.
+"""
+
+import argparse
+import re
+import time
+from dataclasses import asdict
+
+import nbformat
+import torch
+from safetensors.torch import save_file
+from tqdm import tqdm
+
+from benchmarks import by_chapter
+from book.notebooks import chapters
+from transformer_lessons.data.files import replacing, write_json
+
+CELLS = ("# @title What this chapter imports", "# @title The text", "def train_on(")
+PACKAGE = by_chapter.ROOT / "transformer_lessons"
+TEXT, PRETRAINED = PACKAGE / "data" / "this_book.txt", PACKAGE / "pretrained" / "this_book"
+STEPS, EVERY, SAYS_AT, PROMPT = {"model": 1000, "draft": 500}, 50, (50, 200, 500, 1000), "A softmax"
+MARKUP = (  # of Markdown, what goes, and what stands in its place
+    (r"(?s)\$\$.*?\$\$|```.*?```|<[^>]*>", ""),
+    (r"!\[[^\]]*\]\([^)]*\)|(?m)^\|.*$", ""),
+    (r"\[([^\]]*)\]\([^)]*\)", r"\1"),
+    (r"[*`]", ""),
+    (r"\n{3,}", "\n\n"),
+)
+
+
+def prose() -> str:
+    """The chapters' words, without code, tables, displayed formulas and links."""
+    text = ""
+    for path in chapters():
+        for cell in nbformat.read(path, as_version=4).cells:
+            text += f"{cell.source}\n\n" if cell.cell_type == "markdown" else ""
+    for pattern, replacement in MARKUP:
+        flags = "".join(re.findall(r"\(\?[sm]\)", pattern))
+        text = re.sub(flags + re.sub(r"\(\?[sm]\)", "", pattern), replacement, text)
+    return text
+
+
+def trained(name: str, chapter: dict) -> tuple[torch.nn.Module, dict]:
+    """One of the two models, and its record: losses on both parts of the text, seconds, what it says."""
+    torch.manual_seed(0)
+    model = chapter["new_model"](**chapter["SIZES"][name])
+    losses, held_out, says, started = [], {}, {}, time.perf_counter()
+    steps = chapter["train_on"](chapter["training"], model, STEPS[name])
+    for step, loss in enumerate(tqdm(steps, name, total=STEPS[name]), start=1):
+        losses.append(round(loss, 3))
+        if step % EVERY == 0:
+            held_out[step] = round(chapter["loss_on"](chapter["held_out"], model), 3)
+        if step in SAYS_AT and name == "model":
+            with torch.random.fork_rng():  # or the next batches would be those of the first steps
+                torch.manual_seed(0)
+                says[step] = chapter["said"](model, PROMPT, 60)
+    seconds = round(time.perf_counter() - started, 1)
+    return model, {"losses": losses, "held_out": held_out, "says": says, "seconds": seconds}
+
+
+def main() -> None:
+    """Train both and store them, or write the text anew."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--text", action="store_true", help="write the text of today's chapters instead")
+    if parser.parse_args().text:
+        with replacing(TEXT) as temporary:
+            temporary.write_text(prose(), encoding="utf-8")
+        return
+    chapter = by_chapter.definitions("19_a_language_model", *CELLS)
+    PRETRAINED.mkdir(exist_ok=True)
+    found, configs = {}, {}
+    for name in STEPS:
+        model, found[name] = trained(name, chapter)
+        configs[name] = asdict(model.config)
+        state = {key: x.half() for key, x in model.state_dict().items() if key != "output.weight"}  # tied
+        with replacing(PRETRAINED / f"{name}.safetensors") as temporary:
+            save_file(state, temporary)
+    write_json(PRETRAINED / "config.json", {**configs, "merges": chapter["encoding"].merges})
+    by_chapter.write("language_model", **found)
+
+
+if __name__ == "__main__":
+    main()
