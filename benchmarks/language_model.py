@@ -1,4 +1,4 @@
-"""Chapter 19's model, trained: ``python -m benchmarks.language_model`` (six minutes on two quiet cores).
+"""Chapter 19's model, trained: ``python -m benchmarks.language_model`` (five minutes on two quiet cores).
 
 A `LanguageModel` and a smaller one that drafts for it read ``transformer_lessons/data/this_book.txt``, by the
 chapter's own cells. Their weights go into ``transformer_lessons/pretrained/this_book``, and what happened on the
@@ -24,7 +24,7 @@ from transformer_lessons.data.files import replacing, write_json
 CELLS = ("# @title What this chapter imports", "# @title The text", "def train_on(")
 PACKAGE = by_chapter.ROOT / "transformer_lessons"
 TEXT, PRETRAINED = PACKAGE / "data" / "this_book.txt", PACKAGE / "pretrained" / "this_book"
-STEPS, EVERY, SAYS_AT, PROMPT = {"model": 1000, "draft": 500}, 50, (50, 200, 500, 1000), "A softmax"
+STEPS, EVERY, SAYS_AT, PROMPT = {"model": 800, "draft": 500}, 50, (50, 200, 400, 800), "A softmax"
 MARKUP = (  # of Markdown, what goes, and what stands in its place
     (r"(?s)\$\$.*?\$\$|```.*?```|<[^>]*>", ""),
     (r"!\[[^\]]*\]\([^)]*\)|(?m)^\|.*$", ""),
