@@ -218,6 +218,10 @@ MENDS = {
     # The parameters of a long signature are no list of terms and what they mean (WCAG 1.3.1).
     r"<dl>\n((?:<dd>(?:(?!</?d[dl]>).)*</dd>\n?)+)</dl>": r'<div class="sig-params">\n\1</div>',
     r"(?<=\n)<dd>(<em class=\"sig-param\">(?:(?!</?d[dl]>).)*)</dd>": r"<div>\1</div>",
+    # What unfolds the pages below a page has a name.
+    r'(<a class="[^"]*" href="[^"]*">([^<]*)</a><details[^>]*>)<summary><span class="toctree-toggle"': (
+        r'\1<summary aria-label="Pages below “\2”"><span class="toctree-toggle"'
+    ),
 }
 
 
