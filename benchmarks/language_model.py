@@ -10,7 +10,6 @@ The text is the prose of the chapters as it was on 2026-11-25: ``--text`` writes
 import argparse
 import re
 import time
-from dataclasses import asdict
 
 import nbformat
 import torch
@@ -19,15 +18,15 @@ from tqdm import tqdm
 
 from benchmarks import by_chapter
 from book.notebooks import chapters
-from transformer_lessons.data.files import replacing, write_json
+from transformer_lessons.data.files import replacing
 
 CELLS = ("# @title What this chapter imports", "# @title The text", "def train_on(")
 PACKAGE = by_chapter.ROOT / "transformer_lessons"
 TEXT, PRETRAINED = PACKAGE / "data" / "this_book.txt", PACKAGE / "pretrained" / "this_book"
 STEPS, EVERY, SAYS_AT, PROMPT = {"model": 800, "draft": 500}, 50, (50, 200, 400, 800), "A softmax"
 MARKUP = (  # of Markdown, what goes, and what stands in its place
-    (r"(?s)\$\$.*?\$\$|```.*?```|<[^>]*>", ""),
-    (r"!\[[^\]]*\]\([^)]*\)|(?m)^\|.*$", ""),
+    (r"(?s:\$\$.*?\$\$|```.*?```)|<[^>]*>", ""),
+    (r"!\[[^\]]*\]\([^)]*\)|(?m:^\|.*$)", ""),
     (r"\[([^\]]*)\]\([^)]*\)", r"\1"),
     (r"[*`]", ""),
     (r"\n{3,}", "\n\n"),
@@ -41,8 +40,7 @@ def prose() -> str:
         for cell in nbformat.read(path, as_version=4).cells:
             text += f"{cell.source}\n\n" if cell.cell_type == "markdown" else ""
     for pattern, replacement in MARKUP:
-        flags = "".join(re.findall(r"\(\?[sm]\)", pattern))
-        text = re.sub(flags + re.sub(r"\(\?[sm]\)", "", pattern), replacement, text)
+        text = re.sub(pattern, replacement, text)
     return text
 
 
@@ -74,14 +72,12 @@ def main() -> None:
         return
     chapter = by_chapter.definitions("19_a_language_model", *CELLS)
     PRETRAINED.mkdir(exist_ok=True)
-    found, configs = {}, {}
+    found = {}
     for name in STEPS:
         model, found[name] = trained(name, chapter)
-        configs[name] = asdict(model.config)
         state = {key: x.half() for key, x in model.state_dict().items() if key != "output.weight"}  # tied
         with replacing(PRETRAINED / f"{name}.safetensors") as temporary:
             save_file(state, temporary)
-    write_json(PRETRAINED / "config.json", {**configs, "merges": chapter["encoding"].merges})
     by_chapter.write("language_model", **found)
 
 
