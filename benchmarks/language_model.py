@@ -19,8 +19,14 @@ from tqdm import tqdm
 from benchmarks import by_chapter
 from book.notebooks import chapters
 from transformer_lessons.data.files import replacing
+from transformer_lessons.variants.language_model import speculate
 
-CELLS = ("# @title What this chapter imports", "# @title The text", "def train_on(")
+CELLS = (
+    "# @title What this chapter imports",
+    "# @title The text",
+    "def train_on(",
+    "# @title Counted: tokens",
+)
 PACKAGE = by_chapter.ROOT / "transformer_lessons"
 TEXT, PRETRAINED = PACKAGE / "data" / "this_book.txt", PACKAGE / "pretrained" / "this_book"
 STEPS, EVERY, SAYS_AT, PROMPT = {"model": 800, "draft": 500}, 50, (50, 200, 400, 800), "A softmax"
@@ -71,6 +77,7 @@ def main() -> None:
             temporary.write_text(prose(), encoding="utf-8")
         return
     chapter = by_chapter.definitions("19_a_language_model", *CELLS)
+    chapter["speculate"] = speculate  # the package's is the chapter's, word for word
     PRETRAINED.mkdir(exist_ok=True)
     found = {}
     for name in STEPS:
@@ -78,7 +85,13 @@ def main() -> None:
         state = {key: x.half() for key, x in model.state_dict().items() if key != "output.weight"}  # tied
         with replacing(PRETRAINED / f"{name}.safetensors") as temporary:
             save_file(state, temporary)
-    by_chapter.write("language_model", **found)
+    both = [chapter["read_model"](name) for name in STEPS]
+    count = chapter["tokens_a_pass"]
+    passes = {
+        name: [round(count(*both, n, drawn), 2) for n in chapter["GUESSES"]]
+        for name, drawn in chapter["DRAWN"].items()
+    }
+    by_chapter.write("language_model", **found, tokens_a_pass=passes)
 
 
 if __name__ == "__main__":
