@@ -31,7 +31,7 @@ from transformer_lessons.data.files import write_json
 from transformer_lessons.trainer.runs import versions
 
 RECORD = release.HERE.parent / "transformer_lessons" / "records" / "a_class.json"
-ASSIGNMENT = "ps03_attention"
+ASSIGNMENT = "ps01_embeddings_attention"
 SIZES, WORKERS, ALONE = (10, 100, 1000), 2, 300
 PLAIN_ONES = 50
 

@@ -37,7 +37,7 @@ run, and which visible checks fail.
 
 ```bash
 pip install "transformer-lessons[submission] @ git+https://github.com/transformer-lessons/transformer-lessons"
-lessons check-submission ps03_attention.ipynb
+lessons check-submission ps01_embeddings_attention.ipynb
 ```
 """
 SECTION = """\

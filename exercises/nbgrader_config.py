@@ -1,4 +1,4 @@
-"""nbgrader's configuration: run its commands in this folder, for example ``nbgrader autograde ps03_attention``.
+"""nbgrader's configuration: run its commands in this folder, for example ``nbgrader autograde ps02_masks``.
 
 What nbgrader makes (gradebook, submissions, feedback) lies under `_nbgrader`, which git ignores, or in the folder
 that the environment variable `TRANSFORMER_LESSONS_COURSE` names; the student version that is committed is made by

@@ -163,7 +163,7 @@ def write(path: Path, text: str) -> None:
 def main() -> int:
     """Make the student versions of the assignments named, or of all."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("assignments", nargs="*", metavar="ASSIGNMENT", help="for example ps03_attention")
+    parser.add_argument("assignments", nargs="*", metavar="ASSIGNMENT", help="for example ps02_masks")
     wanted = parser.parse_args().assignments
     unknown = set(wanted) - {master.parent.name for master in masters()}
     if unknown:

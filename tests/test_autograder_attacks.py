@@ -33,9 +33,10 @@ from tests.attack_fixtures.attack import ANSWERS, EARNS, EXTRA_TESTS, LAST, PREL
 from tests.attack_fixtures.notebooks import EARNS as FILE_EARNS
 from tests.attack_fixtures.notebooks import NOTEBOOKS, OTHER_FILES
 from tests.attacks import ATTACKS, OTHER_WAYS, neighbours
+from transformer_lessons.tools.submission import is_ungraded
 
 ROOT = Path(__file__).parents[1]
-NAME = "ps03_attention"
+NAME = "ps01_embeddings_attention"
 MASTER, RELEASED = (ROOT / "exercises" / kind / NAME / f"{NAME}.ipynb" for kind in ("source", "release"))
 LIMITS = Limits(cell_seconds=2.0, seconds=40.0, memory=256 << 20)
 # A cell or test may take its time, a moment to say so, and a new process if it says nothing; on a busy machine.
@@ -45,9 +46,9 @@ TESTS_MEMORY = (
 )
 MARK = "attack-mark"  # in the name of every file that an attack makes
 LINGERS = "98765.4321"  # the argument of every process that an attack leaves behind
-GRADED = ("ps03-1", "ps03-2", "ps03-4", "ps03-5", "ps03-6")  # and ps03-3, if an attack wants the whole
+GRADED = ("ps01-1", "ps01-2", "ps01-4", "ps01-5", "ps01-6")  # and ps01-3, if an attack wants the whole
 HIDDEN = re.compile(r"### BEGIN HIDDEN TESTS\n(.*?)### END", re.DOTALL)
-HIDDEN_WORDS = {"ABFG", "looked_at"}  # of hidden tests, and nowhere else
+HIDDEN_WORDS = {"ABDE", "bound_is_right", "entropy_is_right"}  # of hidden tests, and nowhere else
 
 
 # The submissions
@@ -56,17 +57,18 @@ HIDDEN_WORDS = {"ABFG", "looked_at"}  # of hidden tests, and nowhere else
 def cells_of(attacks: tuple[Attack, ...], places: dict) -> list[Cell]:
     """The honest submission with these attacks in it, as the grader would hand it over."""
     whole = any(attack.whole for attack in attacks)
-    parts = GRADED + ("ps03-3",) * whole
+    parts = GRADED + ("ps01-3",) * whole
     found = [Cell("", "learner", PRELUDE.replace("RAN = []", f"PLACES = {places!r}\nRAN = []", 1))]
     for shown in cells(MASTER):
         about = shown.metadata.get("nbgrader", {})
         name = about.get("grade_id", "")
-        wanted = name in ("ps03-imports", "ps03-4-broken") or name.startswith(parts)
+        wanted = name in ("ps01-imports", "ps01-4-broken") or name.startswith(parts)
         if (
             shown.cell_type != "code"
             or not wanted
             or name.endswith("check")
-            or name == "ps03-4-repaired-test"
+            or is_ungraded(name)
+            or name == "ps01-4-repaired-test"
         ):
             continue
         role = "learner" if about.solution else "test" if about.grade else "instructor"
@@ -450,7 +452,7 @@ def unprotected(around, tmp_path_factory, request) -> dict[str, tuple[dict, str]
     others = surroundings()
     lines, controls = [], chosen(CONTROLS, OTHER_WAYS, request.config)
     for name in controls:
-        solved = ("ps03-1-", "ps03-2-", "ps03-3-")  # their tests give all there is anyhow
+        solved = ("ps01-1-", "ps01-2-", "ps01-3-")  # their tests give all there is anyhow
         lines.append(
             json.dumps(
                 [
@@ -482,7 +484,8 @@ def unprotected(around, tmp_path_factory, request) -> dict[str, tuple[dict, str]
 def test_unprotected_it_succeeds(name, unprotected):
     earned, shown = unprotected[name]
     assert "attack ran" in shown
-    assert "broke out" in shown or any(points > EARNS[test] for test, points in earned.items())
+    honest = {test: max(points, ATTACKS[name].earns.get(test, 0)) for test, points in EARNS.items()}
+    assert "broke out" in shown or any(points > honest[test] for test, points in earned.items())
 
 
 # By the file
@@ -493,7 +496,7 @@ def handed_in(name: str) -> nbformat.NotebookNode:
     answers = {cell.id: cell.source for cell in cells(MASTER)} | ANSWERS
     notebook = nbformat.read(RELEASED, as_version=4)
     for cell in notebook.cells:
-        if cell.id.startswith(("ps03-1-", "ps03-2-")) or cell.id == "ps03-4-answer":
+        if cell.id.startswith(("ps01-1-", "ps01-2-", "ps01-5-largest-")) or cell.id == "ps01-4-answer":
             cell.source = answers[cell.id] if cell.metadata.nbgrader.solution else cell.source
     NOTEBOOKS[name].change(notebook, {cell.id: cell for cell in notebook.cells})
     return notebook

@@ -57,8 +57,8 @@ def test_only_a_rehearsal_goes_to_its_own_folder_by_itself():
         "feedback",
         "report",
         "export",
-        "similarity ps03_attention",
-        "regrade ps03_attention",
+        "similarity ps01_embeddings_attention",
+        "regrade ps01_embeddings_attention",
     ]
     defaults = {line: command._parser().parse_args(line.split()).course for line in lines}
     assert set(defaults.values()) == {command.COURSE}
@@ -111,7 +111,7 @@ def test_feedback_has_what_a_person_said(course, capsys):
     page = Course(course).page("ann", NAME).read_text(encoding="utf-8")
     assert "Say it shorter." in page
     assert "1.5" in page
-    give(course, "ps03-1-test", "ann", 0.25)
+    give(course, "ps01-1-test", "ann", 0.25)
     assert command.main(["feedback", "--course", str(course)]) == 0
     page = Course(course).page("ann", NAME).read_text(encoding="utf-8")
     assert "A person has looked at this and given these points." in page

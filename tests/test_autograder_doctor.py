@@ -29,7 +29,9 @@ print("ended with", main(["grade", *sys.argv[1:]]))
 @pytest.mark.isolated
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="unshare, of util-linux, is missing")
 def test_where_namespaces_are_forbidden_it_says_so_and_nothing_is_graded(tmp_path):
-    notebook = ROOT / "exercises" / "release" / "ps03_attention" / "ps03_attention.ipynb"
+    notebook = (
+        ROOT / "exercises" / "release" / "ps01_embeddings_attention" / "ps01_embeddings_attention.ipynb"
+    )
     line = ["unshare", "--user", "--map-root-user", "sh", "-c", FORBIDDEN, sys.executable, BOTH]
     line += [notebook, "--course", tmp_path / "course"]
     done = subprocess.run(line, capture_output=True, text=True, cwd=ROOT, timeout=120)

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 GUIDE = (ROOT / "book" / "instructors.md").read_text(encoding="utf-8")
-NAME = "ps03_attention"
+NAME = "ps01_embeddings_attention"
 
 
 @pytest.fixture

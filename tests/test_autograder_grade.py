@@ -22,10 +22,17 @@ from exercises.autograder.result import CellResult, Flag, Part, Result
 
 pytestmark = [pytest.mark.isolated, pytest.mark.nbgrader, pytest.mark.usefixtures("graded_once")]
 
-NAME = "ps03_attention"
-WRITTEN = "ps03-7-scale-answer"
+NAME = "ps01_embeddings_attention"
+WRITTEN = "ps01-7-scale-answer"
 MASTER = release.HERE / "source" / NAME / f"{NAME}.ipynb"
 RELEASED = release.HERE / "release" / NAME / f"{NAME}.ipynb"
+# What each cell is worth, and all that the tests give; the rest waits for a person.
+WORTH = {
+    cell.id: (cell.metadata.nbgrader.points, cell.cell_type)
+    for cell in nbformat.read(MASTER, as_version=4).cells
+    if cell.metadata.get("nbgrader", {}).get("grade")
+}
+TESTED = sum(points for points, kind in WORTH.values() if kind == "code")
 
 
 LIBRARY = """
@@ -46,7 +53,7 @@ def solved() -> nbformat.NotebookNode:
     for cell in notebook.cells:
         if cell.metadata.get("nbgrader", {}).get("solution"):
             cell.source = answers[cell.id]
-        if cell.id == "ps03-7-scale-answer":
+        if cell.id == "ps01-7-scale-answer":
             cell.source = "because **variance** adds: <i onclick=x>d_k</i>"
     return notebook
 
@@ -55,16 +62,16 @@ def with_forged_tests() -> nbformat.NotebookNode:
     """One right answer; its test twice, other tests gone, renamed, worth more, and with outputs made up."""
     notebook, full = read(RELEASED), {cell.id: cell for cell in solved().cells}
     cells = {cell.id: cell for cell in notebook.cells}
-    cells["ps03-2-causal-answer"].source = full["ps03-2-causal-answer"].source
-    twice = copy.deepcopy(cells["ps03-2-causal-test"])
+    cells["ps01-2-answer"].source = full["ps01-2-answer"].source
+    twice = copy.deepcopy(cells["ps01-2-test"])
     twice.id = "another"
-    cells["ps03-1-test"].metadata.nbgrader.grade_id = "renamed"
-    cells["ps03-3-test"].metadata.nbgrader.points = 100
-    cells["ps03-5-test"].cell_type = "markdown"
+    cells["ps01-1-test"].metadata.nbgrader.grade_id = "renamed"
+    cells["ps01-3-test"].metadata.nbgrader.points = 100
+    cells["ps01-5-capped-test"].cell_type = "markdown"
     forged = nbformat.v4.new_output("execute_result", data={"text/plain": "6.0"}, execution_count=1)
-    for name in ("ps03-3-test", "ps03-2-causal-test"):
+    for name in ("ps01-3-test", "ps01-2-test"):
         cells[name].source, cells[name].outputs = "6.0", [forged]
-    notebook.cells = [c for c in notebook.cells if c.id not in ("ps03-4-repaired-test",)] + [twice]
+    notebook.cells = [c for c in notebook.cells if c.id not in ("ps01-4-repaired-test",)] + [twice]
     return notebook
 
 
@@ -85,14 +92,13 @@ def test_points_are_earned_records_kept_and_pages_written(graded):
     assert [result.student for result in summary.graded] == ["ann", "bob", "carl"]
     assert summary.failed == []
     totals = {one.student: sum(cell.earned for cell in one.cells) for one in summary.graded}
-    assert totals == {"ann": 28, "bob": 0, "carl": 2}
+    assert totals == {"ann": TESTED, "bob": 0, "carl": worth("ps01-2-test")}
     with Gradebook(f"sqlite:///{course / 'gradebook.db'}") as gradebook:
         assert {s["student"]: s["score"] for s in gradebook.submission_dicts(NAME)} == totals
         ann = gradebook.find_submission_notebook(NAME, NAME, "ann")
         waiting = {grade.name for grade in ann.grades if grade.needs_manual_grade}
-    assert waiting == {
-        cell.id for cell in read(MASTER).cells if cell.id.startswith("ps03-7-") and "answer" in cell.id
-    }
+    assert waiting == {name for name, (_, kind) in WORTH.items() if kind == "markdown"}
+    assert waiting == {"ps01-6-conclusion", "ps01-7-scale-answer", "ps01-7-empty-answer"}
     for one in summary.graded:
         assert result.read(course / "records" / one.student / NAME / f"{NAME}.json") == one
         assert one.isolation == "full"
@@ -112,7 +118,7 @@ def test_an_answer_in_words_is_shown_as_it_was_written_and_inert_to_a_grader(gra
     cells = {
         cell.id: cell.source for cell in read(course / "autograded" / "ann" / NAME / f"{NAME}.ipynb").cells
     }
-    shown = cells["ps03-7-scale-answer"]
+    shown = cells["ps01-7-scale-answer"]
     assert (
         shown == "<div><p>because <strong>variance</strong> adds: &lt;i onclick=x&gt;d_k&lt;/i&gt;</p></div>"
     )
@@ -124,16 +130,16 @@ def test_what_colab_vs_code_and_jupyterlab_save_gets_the_same_marks(tmp_path):
         if cell["cell_type"] == "code":
             cell |= {"execution_count": 7, "outputs": [nbformat.v4.new_output("stream", text="right")]}
     shapes = {
-        "Copy of ps03_attention": of_colab(copy.deepcopy(saved)),
-        "ps03_attention-1": of_vs_code(copy.deepcopy(saved)),
-        "ps03_attention-Copy1": saved,
+        "Copy of ps01_embeddings_attention": of_colab(copy.deepcopy(saved)),
+        "ps01_embeddings_attention-1": of_vs_code(copy.deepcopy(saved)),
+        "ps01_embeddings_attention-Copy1": saved,
     }
     for name, content in shapes.items():
         (tmp_path / "in" / name.replace(" ", "-")).mkdir(parents=True)
         (tmp_path / "in" / name.replace(" ", "-") / f"{name}.ipynb").write_text(json.dumps(content))
     summary = grade.grade(tmp_path / "in", tmp_path / "course")
     assert not summary.quarantined + summary.failed
-    assert [sum(cell.earned for cell in one.cells) for one in summary.graded] == [28, 28, 28]
+    assert [sum(cell.earned for cell in one.cells) for one in summary.graded] == [TESTED] * 3
     assert [one.repairs[0].split("format ")[1][:3] if one.repairs else None for one in summary.graded] == [
         "4.0",
         "4.2",
@@ -155,12 +161,12 @@ def test_what_could_not_be_graded_is_listed_with_a_reason(graded):
 def test_repairs_and_checks_are_told(graded):
     ann, bob, carl = graded[0].graded
     assert {flag.kind for flag in carl.flags} >= {"repair"}
-    assert any("ps03-4-repaired-test" in repair for repair in carl.repairs)
+    assert any("ps01-4-repaired-test" in repair for repair in carl.repairs)
     assert all(part.met for cell in ann.cells for part in cell.parts)
-    causal = next(cell for cell in bob.cells if cell.cell == "ps03-2-causal-test")
-    assert causal.earned == 0
-    assert causal.messages[0].startswith("causal_mask: ")
-    assert [part.worth for part in causal.parts] == [1, 0.5, 0.5]
+    embedding = next(cell for cell in bob.cells if cell.cell == "ps01-2-test")
+    assert embedding.earned == 0
+    assert embedding.messages[0].startswith("TokenEmbedding: ")
+    assert [part.worth for part in embedding.parts] == [1.5, 1.5, 1, 1]
 
 
 def give(course: Path, name: str, student: str, points: float) -> None:
@@ -181,7 +187,7 @@ def hand_in(folder: Path, **notebooks: nbformat.NotebookNode) -> Path:
 def test_what_is_graded_is_not_graded_again_until_it_is_handed_in_anew(tmp_path):
     source, course = tmp_path / "in", tmp_path / "course"
     first = grade.grade(hand_in(source, ann=solved()), course)
-    assert [one.earned for one in first.graded] == [28]
+    assert [one.earned for one in first.graded] == [TESTED]
     give(course, WRITTEN, "ann", 1.5)
 
     again = grade.grade(source, course)
@@ -189,10 +195,10 @@ def test_what_is_graded_is_not_graded_again_until_it_is_handed_in_anew(tmp_path)
     told = {cell.id: cell for cell in solved().cells}
     changed = solved()
     for cell in changed.cells:
-        if cell.id == "ps03-1-answer":
+        if cell.id == "ps01-1-answer":
             cell.source = read(RELEASED).cells[changed.cells.index(cell)].source
     [anew] = grade.grade(hand_in(source, ann=changed), course).graded
-    assert anew.earned == 28 - worth("ps03-1-test")
+    assert anew.earned == TESTED - worth("ps01-1-test")
     [mark] = marks.marks(f"sqlite:///{course / 'gradebook.db'}", NAME)
     # The answer in words is the one that the person has read.
     assert (mark.cells[WRITTEN].manual, mark.cells[WRITTEN].waits) == (1.5, False)
@@ -208,7 +214,7 @@ def test_what_is_graded_is_not_graded_again_until_it_is_handed_in_anew(tmp_path)
 
 
 def worth(name: str) -> float:
-    return next(cell.metadata.nbgrader.points for cell in read(MASTER).cells if cell.id == name)
+    return WORTH[name][0]
 
 
 def test_what_goes_wrong_with_one_is_noted_and_the_next_follows(tmp_path, monkeypatch):
@@ -223,7 +229,7 @@ def test_what_goes_wrong_with_one_is_noted_and_the_next_follows(tmp_path, monkey
     monkeypatch.setattr(written, "page", refuses_ann)
     summary = grade.grade(source, tmp_path / "course")
     assert [one.student for one in summary.graded] == ["ann", "bob"]
-    failure = ("ann/ps03_attention.ipynb", "ValueError: a hidden line", "ann", NAME)
+    failure = ("ann/ps01_embeddings_attention.ipynb", "ValueError: a hidden line", "ann", NAME)
     assert summary.failed == [failure]
     assert not list((tmp_path / "course" / "feedback" / "ann").rglob("*.html"))
     listed = json.loads((tmp_path / "course" / "not_graded.json").read_text())["failed"]
@@ -284,13 +290,13 @@ def test_steps_of_nbgraders_that_would_not_be_done_are_refused(tmp_path):
 
 def test_a_librarys_call_is_flagged_by_its_text_and_when_it_runs_and_costs_nothing(tmp_path):
     notebook = solved()
-    answer = next(cell for cell in notebook.cells if cell.id == "ps03-3-answer")
+    answer = next(cell for cell in notebook.cells if cell.id == "ps01-3-answer")
     answer.source = LIBRARY
     nbformat.write(notebook, tmp_path / f"ann__{NAME}.ipynb")
     (one,) = grade.grade(tmp_path, tmp_path / "course").graded
-    assert next(cell.earned for cell in one.cells if cell.cell == "ps03-3-test") >= 1
+    assert next(cell.earned for cell in one.cells if cell.cell == "ps01-3-test") >= 1
     seen = [flag for flag in one.flags if flag.kind == "library"]
-    assert {flag.cell for flag in seen} == {"ps03-3-answer", None}
+    assert {flag.cell for flag in seen} == {"ps01-3-answer", None}
     assert all("scaled_dot_product_attention" in flag.text for flag in seen)
 
 
@@ -301,7 +307,7 @@ def test_without_isolation_every_result_says_so(tmp_path, monkeypatch, capsys):
     assert command.main(arguments) == 2
     assert not (tmp_path / "course").exists()
     assert command.main([*arguments, "--unsafe-no-isolation"]) == 0
-    assert "ann  ps03_attention  28 of 28  look at: " in capsys.readouterr().out
+    assert f"ann  {NAME}  {TESTED:g} of {TESTED:g}  look at: " in capsys.readouterr().out
     found = result.read(tmp_path / "course" / "records" / "ann" / NAME / f"{NAME}.json")
     assert found.isolation == "none"
     assert "unsafe" in {flag.kind for flag in found.flags}

@@ -20,14 +20,14 @@ from exercises.autograder.intake.contents import CannotBeGraded, content_of
 from exercises.autograder.intake.names import safe_id, sender_of
 
 RELEASE = Path(__file__).parent.parent / "exercises" / "release"
-NAMES = ("ps02_masks", "ps03_attention", "ps04_multi_head")
+NAMES = ("ps02_masks", "ps01_embeddings_attention", "ps04_multi_head")
 TEXTS = {name: (RELEASE / name / f"{name}.ipynb").read_text(encoding="utf-8") for name in NAMES}
 ASSIGNMENTS = {name: nbformat.reads(text, as_version=4) for name, text in TEXTS.items()}
-PS02, PS03, PS04 = NAMES
+PS02, PS01, PS04 = NAMES
 MOODLE = "assignsubmission_file"
 
 
-def answered(name: str = PS03, answer: str = "mine = 1") -> str:
+def answered(name: str = PS01, answer: str = "mine = 1") -> str:
     content = json.loads(TEXTS[name])
     for cell in content["cells"]:
         if cell["id"].endswith("-answer"):
@@ -102,56 +102,74 @@ def reason_of(data: bytes) -> str:
     ("path", "student", "said", "order", "late"),
     [
         # nbgrader
-        ("ann/ps03_attention/ps03_attention.ipynb", "ann", [PS03], (0, 0), False),
-        ("x/submitted/ann/ps03_attention/Untitled.ipynb", "ann", [PS03], None, False),
-        ("ann/ps03_attention/ps02_masks.ipynb", "ann", [PS03, PS02], (0, 0), False),
-        ("a_1_2_x/ps03_attention/b_1_2_c.ipynb", "a_1_2_x", [PS03], None, False),
+        ("ann/ps01_embeddings_attention/ps01_embeddings_attention.ipynb", "ann", [PS01], (0, 0), False),
+        ("x/submitted/ann/ps01_embeddings_attention/Untitled.ipynb", "ann", [PS01], None, False),
+        ("ann/ps01_embeddings_attention/ps02_masks.ipynb", "ann", [PS01, PS02], (0, 0), False),
+        ("a_1_2_x/ps01_embeddings_attention/b_1_2_c.ipynb", "a_1_2_x", [PS01], None, False),
         # Canvas
-        ("smithann_123_456_ps03_attention.ipynb", "smithann_123", [PS03], (456, 0), False),
-        ("smithann_LATE_123_456_ps03_attention-1.ipynb", "smithann_123", [PS03], (456, 0), True),
+        ("smithann_123_456_ps01_embeddings_attention.ipynb", "smithann_123", [PS01], (456, 0), False),
+        ("smithann_LATE_123_456_ps01_embeddings_attention-1.ipynb", "smithann_123", [PS01], (456, 0), True),
         ("van_der_berg_12_34_Copy of x_1_2_3.ipynb", "van_der_berg_12", [], (34, 0), False),
-        ("anon_Ab9_456_ps03_attention.ipynb", "anon_Ab9", [PS03], (456, 0), False),
+        ("anon_Ab9_456_ps01_embeddings_attention.ipynb", "anon_Ab9", [PS01], (456, 0), False),
         ("LATE_anon_Ab9_456_x.ipynb", "anon_Ab9", [], (456, 0), True),
         ("unpacked/smithann_123_456_a.ipynb", "smithann_123", [], (456, 0), False),
         ("smithann_LATE_123_text.html", "smithann_123", [], (0, 0), True),
         ("anon_Ab9_link.html", "anon_Ab9", [], (0, 0), False),
-        ("smith_ps03_attention_1_2_final.ipynb", "smith 1_2_final", [PS03], (0, 0), False),
+        ("smith_ps01_embeddings_attention_1_2_final.ipynb", "smith 1_2_final", [PS01], (0, 0), False),
         # Moodle
-        (f"Ann Smith_77_{MOODLE}_/ps03_attention.ipynb", "Ann Smith_77", [PS03], (0, 0), False),
-        (f"Ann Smith_77_{MOODLE}/sub/ps03_attention (2).ipynb", "Ann Smith_77", [PS03], (0, 2), False),
-        (f"Ann_Smith_77_{MOODLE}_ps03_attention-1.ipynb", "Ann_Smith_77", [PS03], (0, 1), False),
-        (f"Ann O'Hara_77_{MOODLE}_/ps03_attention_final.ipynb", "Ann O-Hara_77", [PS03], None, False),
+        (f"Ann Smith_77_{MOODLE}_/ps01_embeddings_attention.ipynb", "Ann Smith_77", [PS01], (0, 0), False),
+        (
+            f"Ann Smith_77_{MOODLE}/sub/ps01_embeddings_attention (2).ipynb",
+            "Ann Smith_77",
+            [PS01],
+            (0, 2),
+            False,
+        ),
+        (f"Ann_Smith_77_{MOODLE}_ps01_embeddings_attention-1.ipynb", "Ann_Smith_77", [PS01], (0, 1), False),
+        (
+            f"Ann O'Hara_77_{MOODLE}_/ps01_embeddings_attention_final.ipynb",
+            "Ann O-Hara_77",
+            [PS01],
+            None,
+            False,
+        ),
         # by hand
-        ("ann__ps03_attention.ipynb", "ann", [PS03], (0, 0), False),
-        ("week3/ann__ps03_attention (1).ipynb", "ann", [PS03], (0, 1), False),
+        ("ann__ps01_embeddings_attention.ipynb", "ann", [PS01], (0, 0), False),
+        ("week3/ann__ps01_embeddings_attention (1).ipynb", "ann", [PS01], (0, 1), False),
         ("week3/ann__notes.ipynb", "week3", [], None, False),
-        ("ps03_attention__ann.ipynb", "ann", [PS03], (0, 0), False),
-        ("ann/ps03_attention.ipynb", "ann", [PS03], (0, 0), False),
-        ("ann/ps03_attention (12).IPYNB", "ann", [PS03], (0, 12), False),
-        ("ann__ps03_attention.ipynb.txt", "ann", [PS03], (0, 0), False),
-        ("ann__ps03_attention (3).json", "ann", [PS03], (0, 3), False),
-        ("ann/ps03_attention-2.ipynb", "ann", [PS03], (0, 2), False),
-        ("ann/ps03_attention-Copy1.ipynb", "ann", [PS03], None, False),
-        ("ann/ps03_attention - Copy (2).ipynb", "ann", [PS03], None, False),
-        ("ann/Copy of ps03_attention.ipynb", "ann", [PS03], None, False),
-        ("ann/Kopie von ps03_attention.ipynb", "ann", [PS03], None, False),
-        ("ann/“ps03_attention.ipynb”的副本.ipynb", "ann", [PS03], None, False),
+        ("ps01_embeddings_attention__ann.ipynb", "ann", [PS01], (0, 0), False),
+        ("ann/ps01_embeddings_attention.ipynb", "ann", [PS01], (0, 0), False),
+        ("ann/ps01_embeddings_attention (12).IPYNB", "ann", [PS01], (0, 12), False),
+        ("ann__ps01_embeddings_attention.ipynb.txt", "ann", [PS01], (0, 0), False),
+        ("ann__ps01_embeddings_attention (3).json", "ann", [PS01], (0, 3), False),
+        ("ann/ps01_embeddings_attention-2.ipynb", "ann", [PS01], (0, 2), False),
+        ("ann/ps01_embeddings_attention-Copy1.ipynb", "ann", [PS01], None, False),
+        ("ann/ps01_embeddings_attention - Copy (2).ipynb", "ann", [PS01], None, False),
+        ("ann/Copy of ps01_embeddings_attention.ipynb", "ann", [PS01], None, False),
+        ("ann/Kopie von ps01_embeddings_attention.ipynb", "ann", [PS01], None, False),
+        ("ann/“ps01_embeddings_attention.ipynb”的副本.ipynb", "ann", [PS01], None, False),
         ("ann/Hausaufgabe (1).ipynb", "ann", [], None, False),
-        ("ann_PS03-Attention.ipynb", "ann", [PS03], (0, 0), False),
-        ("Copy of ann_ps03_attention.ipynb", "ann", [PS03], None, False),
-        ("ps03_attention/ann.ipynb", "ann", [PS03], None, False),
+        ("ann_PS01-Embeddings-Attention.ipynb", "ann", [PS01], (0, 0), False),
+        ("Copy of ann_ps01_embeddings_attention.ipynb", "ann", [PS01], None, False),
+        ("ps01_embeddings_attention/ann.ipynb", "ann", [PS01], None, False),
         ("student-1.ipynb", "student-1", [], None, False),
         ("student (1).ipynb", "student (1)", [], None, False),
-        ("a+b*[c]__ps03_attention.ipynb", "a-b--c", [PS03], (0, 0), False),
-        ("../ps03_attention.ipynb", None, [PS03], (0, 0), False),
-        ("+/ps03_attention.ipynb", None, [PS03], (0, 0), False),
-        ("ps03_attention.ipynb", None, [PS03], None, False),
+        ("a+b*[c]__ps01_embeddings_attention.ipynb", "a-b--c", [PS01], (0, 0), False),
+        ("../ps01_embeddings_attention.ipynb", None, [PS01], (0, 0), False),
+        ("+/ps01_embeddings_attention.ipynb", None, [PS01], (0, 0), False),
+        ("ps01_embeddings_attention.ipynb", None, [PS01], None, False),
         ("bob__Copy of homework.ipynb", "bob", [], None, False),
         ("__homework.ipynb", None, [], None, False),
         ("Untitled3.ipynb", None, [], None, False),
-        ("ps03_attention/ps03_attention.ipynb", None, [PS03], None, False),
-        ("名字_ps03_attention.ipynb", "名字", [PS03], (0, 0), False),
-        (unicodedata.normalize("NFD", "müller__ps03_attention.ipynb"), "müller", [PS03], (0, 0), False),
+        ("ps01_embeddings_attention/ps01_embeddings_attention.ipynb", None, [PS01], None, False),
+        ("名字_ps01_embeddings_attention.ipynb", "名字", [PS01], (0, 0), False),
+        (
+            unicodedata.normalize("NFD", "müller__ps01_embeddings_attention.ipynb"),
+            "müller",
+            [PS01],
+            (0, 0),
+            False,
+        ),
     ],
 )
 def test_what_a_path_says(path, student, said, order, late):
@@ -183,7 +201,7 @@ def test_an_id_can_always_be_the_name_of_a_folder(raw):
 
 @given(
     st.lists(
-        st.text(max_size=20) | st.sampled_from((PS03, "a_1_2_b", "..", "x_1_assignsubmission_file_")),
+        st.text(max_size=20) | st.sampled_from((PS01, "a_1_2_b", "..", "x_1_assignsubmission_file_")),
         min_size=1,
     )
 )
@@ -200,7 +218,7 @@ def test_any_path_can_be_read(parts):
     [
         (b"", "The file is empty. Download the notebook again"),
         (b" \n\0\0", "The file is empty."),
-        (TEXTS[PS03][:500].encode(), "The file breaks off after 500 characters. Download"),
+        (TEXTS[PS01][:500].encode(), "The file breaks off after 500 characters. Download"),
         (b'{"cells": [', "The file breaks off after 11 characters."),
         (b'{"cells": [1 2], "a": 3}', "The file is damaged at line 1: Expecting ',' delimiter. Download"),
         (b'{"n": ' + b"1" * 5000 + b"}", "The file is damaged at line 1: Exceeds the limit"),
@@ -243,7 +261,7 @@ def test_what_can_be_read(data, content, said):
 
 @given(
     st.binary(max_size=30)
-    | st.integers(0, 2000).map(lambda n: TEXTS[PS03].encode()[:n])
+    | st.integers(0, 2000).map(lambda n: TEXTS[PS01].encode()[:n])
     | st.text().map(str.encode)
 )
 def test_any_bytes_are_read_or_refused(data):
@@ -256,9 +274,11 @@ def test_any_bytes_are_read_or_refused(data):
 
 
 def test_a_single_notebook(folder):
-    source = folder({"ann__ps03_attention.ipynb": answered()}) / "ann__ps03_attention.ipynb"
+    source = (
+        folder({"ann__ps01_embeddings_attention.ipynb": answered()}) / "ann__ps01_embeddings_attention.ipynb"
+    )
     one = only(taken(source))
-    assert (one.student, one.assignment, one.path) == ("ann", PS03, "ann__ps03_attention.ipynb")
+    assert (one.student, one.assignment, one.path) == ("ann", PS01, "ann__ps01_embeddings_attention.ipynb")
     assert (one.repairs, one.timestamp, one.late) == ((), None, False)
     assert [cell.source for cell in one.notebook.cells].count("mine = 1") == 9
 
@@ -277,8 +297,8 @@ def test_a_single_notebook_of_somebody_known(folder):
 
 
 def test_a_single_notebook_of_nbgraders_folder(folder):
-    root = folder({"ann/ps03_attention/ps03_attention.ipynb": answered()})
-    assert only(taken(root / "ann" / PS03 / "ps03_attention.ipynb")).student == "ann"
+    root = folder({"ann/ps01_embeddings_attention/ps01_embeddings_attention.ipynb": answered()})
+    assert only(taken(root / "ann" / PS01 / "ps01_embeddings_attention.ipynb")).student == "ann"
 
 
 def test_a_source_that_is_none(tmp_path):
@@ -291,31 +311,33 @@ def test_a_source_that_is_none(tmp_path):
 def test_nbgraders_folder(folder):
     root = folder(
         {
-            "ann/ps03_attention/ps03_attention.ipynb": answered(),
-            "ann/ps03_attention/timestamp.txt": "2026-11-21 10:00:00 UTC\n",
-            "ann/ps03_attention/submission_secret.txt": "ada2a328",
-            "ann/ps03_attention/.ipynb_checkpoints/ps03_attention-checkpoint.ipynb": answered(),
+            "ann/ps01_embeddings_attention/ps01_embeddings_attention.ipynb": answered(),
+            "ann/ps01_embeddings_attention/timestamp.txt": "2026-11-21 10:00:00 UTC\n",
+            "ann/ps01_embeddings_attention/submission_secret.txt": "ada2a328",
+            f"ann/{PS01}/.ipynb_checkpoints/{PS01}-checkpoint.ipynb": answered(),
             "ann/ps02_masks/ps02_masks.ipynb": answered(PS02),
-            "bob/ps03_attention/ps03_attention.ipynb": "",
-            "bob/ps03_attention/helper.py": "x = 1",
-            "cem/ps03_attention/ps03_attention.ipynb": answered(),
-            "cem/ps03_attention/timestamp.txt": "<script>",
+            "bob/ps01_embeddings_attention/ps01_embeddings_attention.ipynb": "",
+            "bob/ps01_embeddings_attention/helper.py": "x = 1",
+            "cem/ps01_embeddings_attention/ps01_embeddings_attention.ipynb": answered(),
+            "cem/ps01_embeddings_attention/timestamp.txt": "<script>",
             ".DS_Store": "x",
         }
     )
     found = taken(root)
     assert students(found) == {
         "ann/ps02_masks/ps02_masks.ipynb": "ann",
-        "ann/ps03_attention/ps03_attention.ipynb": "ann",
-        "bob/ps03_attention/helper.py": None,
-        "bob/ps03_attention/ps03_attention.ipynb": None,
-        "cem/ps03_attention/ps03_attention.ipynb": "cem",
+        "ann/ps01_embeddings_attention/ps01_embeddings_attention.ipynb": "ann",
+        "bob/ps01_embeddings_attention/helper.py": None,
+        "bob/ps01_embeddings_attention/ps01_embeddings_attention.ipynb": None,
+        "cem/ps01_embeddings_attention/ps01_embeddings_attention.ipynb": "cem",
     }
-    ann, cem = (found[f"{name}/ps03_attention/ps03_attention.ipynb"] for name in ("ann", "cem"))
+    ann, cem = (
+        found[f"{name}/ps01_embeddings_attention/ps01_embeddings_attention.ipynb"] for name in ("ann", "cem")
+    )
     assert ann.timestamp == "2026-11-21 10:00:00 UTC"
     assert (cem.timestamp, cem.repairs) == (None, ("Its timestamp.txt holds no time: “<script>”.",))
-    empty = found["bob/ps03_attention/ps03_attention.ipynb"]
-    assert (empty.student, empty.assignment) == ("bob", PS03)
+    empty = found["bob/ps01_embeddings_attention/ps01_embeddings_attention.ipynb"]
+    assert (empty.student, empty.assignment) == ("bob", PS01)
     assert empty.reason.startswith("The file is empty. Download the notebook again")
 
 
@@ -323,18 +345,18 @@ def test_canvas(archive):
     found = taken(
         archive(
             {
-                "smithann_123_456_ps03_attention.ipynb": answered(),
-                "smithann_99_457_ps03_attention.ipynb": answered(),
-                "kurtbob_LATE_124_458_Copy of ps03_attention-1.ipynb": answered(),
+                "smithann_123_456_ps01_embeddings_attention.ipynb": answered(),
+                "smithann_99_457_ps01_embeddings_attention.ipynb": answered(),
+                "kurtbob_LATE_124_458_Copy of ps01_embeddings_attention-1.ipynb": answered(),
                 "kurtbob_124_text.html": "<html>",
-                "__MACOSX/._smithann_123_456_ps03_attention.ipynb": "x",
+                "__MACOSX/._smithann_123_456_ps01_embeddings_attention.ipynb": "x",
             }
         )
     )
     assert students(found) == {
-        "bulk.zip: smithann_123_456_ps03_attention.ipynb": "smithann_123",
-        "bulk.zip: smithann_99_457_ps03_attention.ipynb": "smithann_99",
-        "bulk.zip: kurtbob_LATE_124_458_Copy of ps03_attention-1.ipynb": "kurtbob_124",
+        "bulk.zip: smithann_123_456_ps01_embeddings_attention.ipynb": "smithann_123",
+        "bulk.zip: smithann_99_457_ps01_embeddings_attention.ipynb": "smithann_99",
+        "bulk.zip: kurtbob_LATE_124_458_Copy of ps01_embeddings_attention-1.ipynb": "kurtbob_124",
         "bulk.zip: kurtbob_124_text.html": None,
     }
     assert [one.late for one in found.values() if isinstance(one, Received)] == [False, False, True]
@@ -349,7 +371,7 @@ def test_moodle(archive):
             {
                 f"Ann Smith_77_{MOODLE}_/Untitled.ipynb": answered(),
                 f"Ann Smith_78_{MOODLE}_/Untitled.ipynb": answered(),
-                f"Bob_79_{MOODLE}_ps03_attention.ipynb": answered(),
+                f"Bob_79_{MOODLE}_ps01_embeddings_attention.ipynb": answered(),
             }
         )
     )
@@ -357,8 +379,10 @@ def test_moodle(archive):
 
 
 def test_a_name_that_was_guessed_or_changed_is_said(folder):
-    found = taken(folder({"Hausaufgabe.ipynb": answered(), "a+b__ps03_attention.ipynb": answered()}))
-    guessed, changed = found["Hausaufgabe.ipynb"], found["a+b__ps03_attention.ipynb"]
+    found = taken(
+        folder({"Hausaufgabe.ipynb": answered(), "a+b__ps01_embeddings_attention.ipynb": answered()})
+    )
+    guessed, changed = found["Hausaufgabe.ipynb"], found["a+b__ps01_embeddings_attention.ipynb"]
     assert (guessed.student, changed.student) == ("Hausaufgabe", "a-b")
     assert guessed.repairs == ("“Hausaufgabe” was taken as the student's name, after the name of the file.",)
     assert changed.repairs == ("“a+b” cannot be the name of a folder; “a-b” is used instead.",)
@@ -366,7 +390,7 @@ def test_a_name_that_was_guessed_or_changed_is_said(folder):
 
 @pytest.mark.parametrize("other", ["a-b", "A-b", "a*b"])
 def test_two_students_never_become_one(folder, other):
-    found = taken(folder({f"{name}__ps03_attention.ipynb": answered() for name in ("a+b", other)}))
+    found = taken(folder({f"{name}__ps01_embeddings_attention.ipynb": answered() for name in ("a+b", other)}))
     kept, aside = sorted(found.values(), key=lambda one: isinstance(one, Quarantined))
     assert isinstance(kept, Received)
     assert "would both be called" in aside.reason
@@ -375,20 +399,23 @@ def test_two_students_never_become_one(folder, other):
 
 def test_one_student_in_two_spellings_of_unicode_is_one(folder):
     names = {unicodedata.normalize(form, "müller") for form in ("NFC", "NFD")}
-    files = {f"{name}__{one}.ipynb": answered(one) for name, one in zip(names, (PS02, PS03), strict=True)}
+    files = {f"{name}__{one}.ipynb": answered(one) for name, one in zip(names, (PS02, PS01), strict=True)}
     assert [one.student for one in taken(folder(files)).values()] == ["müller"] * 2
 
 
 @pytest.mark.parametrize(
     ("older", "newer"),
     [
-        ("ann/ps03_attention.ipynb", "ann/ps03_attention (1).ipynb"),
-        ("ann/ps03_attention (2).ipynb", "ann/ps03_attention (10).ipynb"),
-        ("ann/ps03_attention.ipynb", "ann/ps03_attention-1.ipynb"),
-        ("ann__ps03_attention.ipynb", "ann__ps03_attention (1).ipynb"),
-        ("ann_1_99_ps03_attention-1.ipynb", "ann_1_100_Untitled.ipynb"),
-        ("ann_1_99_ps03_attention.ipynb", "ann_LATE_1_100_ps03_attention.ipynb"),
-        (f"Ann_7_{MOODLE}_/ps03_attention.ipynb", f"Ann_7_{MOODLE}_/ps03_attention-1.ipynb"),
+        ("ann/ps01_embeddings_attention.ipynb", "ann/ps01_embeddings_attention (1).ipynb"),
+        ("ann/ps01_embeddings_attention (2).ipynb", "ann/ps01_embeddings_attention (10).ipynb"),
+        ("ann/ps01_embeddings_attention.ipynb", "ann/ps01_embeddings_attention-1.ipynb"),
+        ("ann__ps01_embeddings_attention.ipynb", "ann__ps01_embeddings_attention (1).ipynb"),
+        ("ann_1_99_ps01_embeddings_attention-1.ipynb", "ann_1_100_Untitled.ipynb"),
+        ("ann_1_99_ps01_embeddings_attention.ipynb", "ann_LATE_1_100_ps01_embeddings_attention.ipynb"),
+        (
+            f"Ann_7_{MOODLE}_/ps01_embeddings_attention.ipynb",
+            f"Ann_7_{MOODLE}_/ps01_embeddings_attention-1.ipynb",
+        ),
     ],
 )
 def test_of_two_by_one_student_the_newer_counts(folder, older, newer):
@@ -396,18 +423,18 @@ def test_of_two_by_one_student_the_newer_counts(folder, older, newer):
     assert isinstance(found[newer], Received)
     assert found[newer].repairs == (f"There were 2 notebooks; {newer} counts, because it is the newest.",)
     assert found[older].reason == f"Superseded: {newer} counts instead, because it is the newest."
-    assert (found[older].student, found[older].assignment) == (found[newer].student, PS03)
+    assert (found[older].student, found[older].assignment) == (found[newer].student, PS01)
 
 
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        ("ann/ps03_attention.ipynb", "ann/Copy of ps03_attention.ipynb"),
-        ("ann/ps03_attention.ipynb", "ann/ps03_attention-Copy1.ipynb"),
+        ("ann/ps01_embeddings_attention.ipynb", "ann/Copy of ps01_embeddings_attention.ipynb"),
+        ("ann/ps01_embeddings_attention.ipynb", "ann/ps01_embeddings_attention-Copy1.ipynb"),
         ("week3/ann.ipynb", "week3/bob.ipynb"),
         ("week3/student (1).ipynb", "week3/student (2).ipynb"),
-        ("ann/ps03_attention (1).ipynb", "ann/ps03_attention-1.ipynb"),
-        ("ann/a/ps03_attention.ipynb", "a/ps03_attention.ipynb"),
+        ("ann/ps01_embeddings_attention (1).ipynb", "ann/ps01_embeddings_attention-1.ipynb"),
+        ("ann/a/ps01_embeddings_attention.ipynb", "a/ps01_embeddings_attention.ipynb"),
     ],
 )
 def test_of_two_that_cannot_be_told_apart_none_counts(folder, one, other):
@@ -430,14 +457,17 @@ def test_of_many_that_cannot_be_told_apart_a_few_are_named(folder):
 
 
 def test_the_newest_is_known_only_if_there_is_one(folder):
-    names = ("ps03_attention", "ps03_attention (1)", "ps03_attention-1")
+    names = ("ps01_embeddings_attention", "ps01_embeddings_attention (1)", "ps01_embeddings_attention-1")
     found = taken(folder({f"ann/{name}.ipynb": answered(answer=f"a = {name!r}") for name in names}))
     assert all(isinstance(one, Quarantined) for one in found.values())
 
 
 def test_of_two_the_one_that_is_answered_counts(folder):
-    worked_on, untouched = "ann/Copy of ps03_attention.ipynb", "ann/ps03_attention (1).ipynb"
-    found = taken(folder({worked_on: answered(), untouched: TEXTS[PS03]}))
+    worked_on, untouched = (
+        "ann/Copy of ps01_embeddings_attention.ipynb",
+        "ann/ps01_embeddings_attention (1).ipynb",
+    )
+    found = taken(folder({worked_on: answered(), untouched: TEXTS[PS01]}))
     assert isinstance(found[worked_on], Received)
     assert found[untouched].reason.endswith("because the others are not answered.")
 
@@ -455,24 +485,24 @@ def test_one_students_assignments_do_not_supersede_each_other(folder):
 @pytest.mark.parametrize(
     "name",
     [
-        "Copy of ps03_attention",
-        "ps03_attention (1)",
-        "ps03_attention-Copy1",
+        "Copy of ps01_embeddings_attention",
+        "ps01_embeddings_attention (1)",
+        "ps01_embeddings_attention-Copy1",
         "Untitled3",
         "Hausaufgabe",
-        "ps03",
+        "ps01",
     ],
 )
 def test_the_assignment_is_known_by_its_cells(folder, name):
     one = only(taken(folder({f"ann/{name}.ipynb": answered()})))
-    assert (one.assignment, one.student, one.repairs) == (PS03, "ann", ())
+    assert (one.assignment, one.student, one.repairs) == (PS01, "ann", ())
 
 
 def test_a_wrong_name_is_said(folder):
     one = only(taken(folder({"ann/ps02_masks/ps04_multi_head.ipynb": answered()})))
-    assert one.assignment == PS03
+    assert one.assignment == PS01
     named = "The file is named after ps02_masks and ps04_multi_head"
-    assert one.repairs == (f"{named} but holds ps03_attention; it was taken as that.",)
+    assert one.repairs == (f"{named} but holds ps01_embeddings_attention; it was taken as that.",)
 
 
 def test_the_assignment_is_known_by_its_texts(folder):
@@ -480,51 +510,56 @@ def test_the_assignment_is_known_by_its_texts(folder):
     for cell in content["cells"]:
         del cell["id"]
         cell["metadata"] = {}
-    assert only(taken(folder({"ann/x.ipynb": json.dumps(content)}))).assignment == PS03
+    assert only(taken(folder({"ann/x.ipynb": json.dumps(content)}))).assignment == PS01
 
 
 @pytest.mark.parametrize(
     ("cells", "reason"),
     [
-        ([], "The notebook holds no cell of an assignment that is graded here (ps02_masks, ps03_attention, "),
+        (
+            [],
+            f"The notebook holds no cell of an assignment that is graded here ({PS02}, {PS01}, ",
+        ),
         # What several assignments have in common says nothing.
         (
-            [cell for cell in json.loads(TEXTS[PS03])["cells"] if cell["id"] == "ps03-setup"],
+            [cell for cell in json.loads(TEXTS[PS01])["cells"] if cell["id"] == "ps01-setup"],
             "The notebook holds no cell of an assignment",
         ),
     ],
 )
 def test_a_notebook_of_no_assignment(folder, cells, reason):
     cells = [{**cell, "id": "x", "metadata": {}} for cell in cells]
-    one = only(taken(folder({"ann/ps03_attention.ipynb": json.dumps({"cells": cells})})))
+    one = only(taken(folder({"ann/ps01_embeddings_attention.ipynb": json.dumps({"cells": cells})})))
     assert one.reason.startswith(reason)
-    assert (one.student, one.assignment) == ("ann", PS03)
+    assert (one.student, one.assignment) == ("ann", PS01)
 
 
 def test_two_assignments_in_one(folder):
     found = taken(
-        folder({"ann/x.ipynb": cells_of(PS03, PS04), "bob/ps04_multi_head.ipynb": cells_of(PS03, PS04)})
+        folder({"ann/x.ipynb": cells_of(PS01, PS04), "bob/ps04_multi_head.ipynb": cells_of(PS01, PS04)})
     )
     assert found["ann/x.ipynb"].reason == (
-        "The notebook holds cells of ps04_multi_head and ps03_attention. Hand in one notebook for each."
+        f"The notebook holds cells of {PS01} and {PS04}. Hand in one notebook for each."
     )
     assert isinstance(found["bob/ps04_multi_head.ipynb"], Received)
     assert found["bob/ps04_multi_head.ipynb"].assignment == PS04
 
 
 @pytest.mark.parametrize(
-    ("of_ps03", "of_ps04", "assignment"), [(2, 1, PS03), (3, 2, None), (1, 0, PS03), (1, 4, PS04)]
+    ("of_ps01", "of_ps04", "assignment"), [(2, 1, PS01), (3, 2, None), (1, 0, PS01), (1, 4, PS04)]
 )
-def test_how_much_of_another_assignment_there_may_be(of_ps03, of_ps04, assignment):
+def test_how_much_of_another_assignment_there_may_be(of_ps01, of_ps04, assignment):
     """Answers only, whose texts say nothing; copies of a cell count once."""
-    cells = [Cell(1, "code", "", ids=(f"ps03-{number}-answer",)) for number in (1, 3, 4)[:of_ps03]]
+    cells = [Cell(1, "code", "", ids=(f"ps01-{number}-answer",)) for number in (1, 3, 4)[:of_ps01]]
     cells += [
         Cell(1, "code", "", marks={"grade_id": f"ps04-{number}-answer"}) for number in (1, 3, 4, 5)[:of_ps04]
     ]
     if assignment:
         assert Catalogue(ASSIGNMENTS).assignment_of(cells + cells[:1] * 9, ()) == assignment
     else:
-        with pytest.raises(CannotBeGraded, match="holds cells of ps03_attention and ps04_multi_head"):
+        with pytest.raises(
+            CannotBeGraded, match="holds cells of ps01_embeddings_attention and ps04_multi_head"
+        ):
             Catalogue(ASSIGNMENTS).assignment_of(cells, ())
 
 
@@ -532,21 +567,21 @@ def test_a_helper_from_another_assignment(folder):
     content = json.loads(answered())
     content["cells"][5:5] = json.loads(TEXTS[PS02])["cells"][8:12]
     one = only(taken(folder({"ann/x.ipynb": json.dumps(content)})))
-    assert one.assignment == PS03
+    assert one.assignment == PS01
     assert len(one.repairs) == 4
 
 
 def test_a_folder_of_traps(folder, tmp_path):
-    root = folder({"ann/ps03_attention.ipynb": answered(), "x.ipynb/y.txt": "x"})
-    os.mkfifo(root / "pipe__ps03_attention.ipynb")
+    root = folder({"ann/ps01_embeddings_attention.ipynb": answered(), "x.ipynb/y.txt": "x"})
+    os.mkfifo(root / "pipe__ps01_embeddings_attention.ipynb")
     secret = tmp_path / "secret.ipynb"
     secret.write_text(answered(), encoding="utf-8")
-    (root / "link__ps03_attention.ipynb").symlink_to(secret)
+    (root / "link__ps01_embeddings_attention.ipynb").symlink_to(secret)
     (root / "dangling.ipynb").symlink_to("nowhere")
     (root / "out").symlink_to(tmp_path)
     with (root / "huge.ipynb").open("wb") as file:
         file.truncate(10**12)
-    (Path(os.fsdecode(os.fsencode(root) + b"/m\xfcller__ps03_attention.ipynb"))).write_text(
+    (Path(os.fsdecode(os.fsencode(root) + b"/m\xfcller__ps01_embeddings_attention.ipynb"))).write_text(
         answered(), encoding="utf-8"
     )
     deep = root.joinpath(*"123456789")
@@ -555,8 +590,8 @@ def test_a_folder_of_traps(folder, tmp_path):
     found = taken(root)
     reasons = {path: one.reason[:16] for path, one in found.items() if isinstance(one, Quarantined)}
     assert reasons == {
-        "pipe__ps03_attention.ipynb": "This is no ordin",
-        "link__ps03_attention.ipynb": "This is a link t",
+        "pipe__ps01_embeddings_attention.ipynb": "This is no ordin",
+        "link__ps01_embeddings_attention.ipynb": "This is a link t",
         "dangling.ipynb": "This is a link t",
         "out": "This is a link t",
         "huge.ipynb": "The file has 100",
@@ -569,9 +604,9 @@ def test_a_folder_of_traps(folder, tmp_path):
 
 def test_what_takes_a_files_place_while_it_is_looked_at(folder, monkeypatch):
     """A pipe is not waited for, a link not followed."""
-    root = folder({"ann/ps03_attention.ipynb": answered()})
+    root = folder({"ann/ps01_embeddings_attention.ipynb": answered()})
     os.mkfifo(root / "pipe.ipynb")
-    (root / "link.ipynb").symlink_to(root / "ann/ps03_attention.ipynb")
+    (root / "link.ipynb").symlink_to(root / "ann/ps01_embeddings_attention.ipynb")
     monkeypatch.setattr(Path, "is_file", lambda path: True)
     monkeypatch.setattr(Path, "is_symlink", lambda path: False)
     found = taken(root)
@@ -583,7 +618,11 @@ def test_what_takes_a_files_place_while_it_is_looked_at(folder, monkeypatch):
 
 def test_what_must_not_be_read(folder, monkeypatch):
     root = folder(
-        {"ann/ps03_attention.ipynb": answered(), "bob/ps03_attention.ipynb": answered(), "cem/a": "x"}
+        {
+            "ann/ps01_embeddings_attention.ipynb": answered(),
+            "bob/ps01_embeddings_attention.ipynb": answered(),
+            "cem/a": "x",
+        }
     )
     really_open, really_list = os.open, os.listdir
 
@@ -600,15 +639,22 @@ def test_what_must_not_be_read(folder, monkeypatch):
     monkeypatch.setattr(files.os, "open", no_bob)
     monkeypatch.setattr(files.os, "listdir", no_cem)
     found = taken(root)
-    assert found["bob/ps03_attention.ipynb"].reason == "The file could not be read (Permission denied)."
+    assert (
+        found["bob/ps01_embeddings_attention.ipynb"].reason
+        == "The file could not be read (Permission denied)."
+    )
     assert found["cem"].reason == "The folder could not be read (Permission denied)."
-    assert students(found)["ann/ps03_attention.ipynb"] == "ann"
+    assert students(found)["ann/ps01_embeddings_attention.ipynb"] == "ann"
 
 
 def test_too_many_files(folder, monkeypatch):
     monkeypatch.setattr(files, "MOST_FILES", 2)
-    found = taken(folder({f"{name}/ps03_attention.ipynb": answered() for name in "abc"}))
-    assert students(found) == {"a/ps03_attention.ipynb": "a", "b/ps03_attention.ipynb": "b", "all": None}
+    found = taken(folder({f"{name}/ps01_embeddings_attention.ipynb": answered() for name in "abc"}))
+    assert students(found) == {
+        "a/ps01_embeddings_attention.ipynb": "a",
+        "b/ps01_embeddings_attention.ipynb": "b",
+        "all": None,
+    }
     assert found["all"].reason == "There are more than 2 files. The rest was not looked at."
 
 
@@ -628,28 +674,28 @@ def nested() -> bytes:
 def test_an_archive_of_traps(archive):
     source = archive(
         {
-            "ann__ps03_attention.ipynb": answered(),
-            "../up__ps03_attention.ipynb": answered(),
-            "/etc/abs__ps03_attention.ipynb": answered(),
-            "C:\\win__ps03_attention.ipynb": answered(),
-            linked("link__ps03_attention.ipynb"): "/etc/passwd",
-            "bomb__ps03_attention.ipynb": b" " * 20_000_001,
-            "inner__ps03_attention.zip": nested(),
-            "1/2/3/4/5/6/7/8/9/deep__ps03_attention.ipynb": answered(),
+            "ann__ps01_embeddings_attention.ipynb": answered(),
+            "../up__ps01_embeddings_attention.ipynb": answered(),
+            "/etc/abs__ps01_embeddings_attention.ipynb": answered(),
+            "C:\\win__ps01_embeddings_attention.ipynb": answered(),
+            linked("link__ps01_embeddings_attention.ipynb"): "/etc/passwd",
+            "bomb__ps01_embeddings_attention.ipynb": b" " * 20_000_001,
+            "inner__ps01_embeddings_attention.zip": nested(),
+            "1/2/3/4/5/6/7/8/9/deep__ps01_embeddings_attention.ipynb": answered(),
             f"{'n' * 256}.ipynb": answered(),
             "empty/": "",
-            "bob__ps03_attention.ipynb": answered(),
+            "bob__ps01_embeddings_attention.ipynb": answered(),
         }
     )
     found = taken(source)
     reasons = {path[10:24]: one.reason[:25] for path, one in found.items() if isinstance(one, Quarantined)}
     assert reasons == {
-        "../up__ps03_at": "Its path in the archive l",
-        "etc/abs__ps03_": "Its path in the archive l",
-        "C:/win__ps03_a": "Its path in the archive l",
-        "link__ps03_att": "This is a link to another",
-        "bomb__ps03_att": "The file has 20.0 MB, mor",
-        "inner__ps03_at": "The file is a zip archive",
+        "../up__ps01_em": "Its path in the archive l",
+        "etc/abs__ps01_": "Its path in the archive l",
+        "C:/win__ps01_e": "Its path in the archive l",
+        "link__ps01_emb": "This is a link to another",
+        "bomb__ps01_emb": "The file has 20.0 MB, mor",
+        "inner__ps01_em": "The file is a zip archive",
         "1/2/3/4/5/6/7/": "Its path in the archive i",
         "n" * 14: "Its path in the archive i",
     }
@@ -664,11 +710,16 @@ def patched(source: Path, old: bytes, new: bytes) -> Path:
 
 def test_a_member_that_is_larger_than_its_header_says(archive):
     source = archive(
-        {"ann__ps03_attention.ipynb": b" " * 20_000_001, "bob__ps03_attention.ipynb": answered()}
+        {
+            "ann__ps01_embeddings_attention.ipynb": b" " * 20_000_001,
+            "bob__ps01_embeddings_attention.ipynb": answered(),
+        }
     )
     found = taken(patched(source, (20_000_001).to_bytes(4, "little"), (500).to_bytes(4, "little")))
-    assert "damaged in the archive (Bad CRC-32" in found["bulk.zip: ann__ps03_attention.ipynb"].reason
-    assert isinstance(found["bulk.zip: bob__ps03_attention.ipynb"], Received)
+    assert (
+        "damaged in the archive (Bad CRC-32" in found["bulk.zip: ann__ps01_embeddings_attention.ipynb"].reason
+    )
+    assert isinstance(found["bulk.zip: bob__ps01_embeddings_attention.ipynb"], Received)
 
 
 def test_an_encrypted_member(archive):
@@ -688,16 +739,18 @@ def test_members_that_python_unpacks_without_limit(archive, method):
 
 
 def test_two_members_of_one_name(archive, tmp_path):
-    source = archive({"ann__ps03_attention.ipynb": answered()})
+    source = archive({"ann__ps01_embeddings_attention.ipynb": answered()})
     with zipfile.ZipFile(source, "a") as opened, pytest.warns(UserWarning, match="Duplicate name"):
-        opened.writestr("ann__ps03_attention.ipynb", answered(answer="other = 1"))
+        opened.writestr("ann__ps01_embeddings_attention.ipynb", answered(answer="other = 1"))
     outcomes = list(take_in(source, ASSIGNMENTS))
     assert len(outcomes) == 2
     assert all(one.reason.startswith("Nothing tells which") for one in outcomes)
 
 
 def test_names_without_an_encoding(archive):
-    source = patched(archive({"mYYller__ps03_attention.ipynb": answered()}), b"mYYller", "müller".encode())
+    source = patched(
+        archive({"mYYller__ps01_embeddings_attention.ipynb": answered()}), b"mYYller", "müller".encode()
+    )
     assert only(taken(source)).student == "müller"
     source = patched(source, "müller".encode(), b"m\x81\x81ller")
     assert only(taken(source)).student == "müüller"
@@ -705,14 +758,17 @@ def test_names_without_an_encoding(archive):
 
 def test_an_archive_that_is_too_large_in_all(archive, monkeypatch):
     monkeypatch.setattr(files, "MOST_OF_ARCHIVE", 10_000)
-    found = taken(archive({f"{name}__ps03_attention.ipynb": answered() for name in "ab"}))
+    found = taken(archive({f"{name}__ps01_embeddings_attention.ipynb": answered() for name in "ab"}))
     assert list(students(found).values()) == ["a", None]
-    assert found["bulk.zip: b__ps03_attention.ipynb"].reason == "The archive is too large in all. Split it."
+    assert (
+        found["bulk.zip: b__ps01_embeddings_attention.ipynb"].reason
+        == "The archive is too large in all. Split it."
+    )
 
 
 def test_an_archive_whose_list_is_too_long(archive, monkeypatch):
     monkeypatch.setattr(files, "MOST_AT_ONCE", 5_000)
-    one = only(taken(archive({f"{name}__ps03_attention.ipynb": "" for name in range(90)})))
+    one = only(taken(archive({f"{name}__ps01_embeddings_attention.ipynb": "" for name in range(90)})))
     assert (one.path, one.student, one.assignment) == ("bulk.zip", None, None)
     assert one.reason.startswith(
         "The archive cannot be read (its list of files is too long). Download it again"
@@ -731,7 +787,7 @@ def test_a_damaged_archive_stops_nothing(tmp_path_factory, data):
     source = tmp_path_factory.mktemp("damaged") / "bulk.zip"
     with zipfile.ZipFile(source, "w", zipfile.ZIP_DEFLATED) as made:
         for name in "abc":
-            made.writestr(f"{name}__ps03_attention.ipynb", TEXTS[PS03][:900])
+            made.writestr(f"{name}__ps01_embeddings_attention.ipynb", TEXTS[PS01][:900])
     content = bytearray(source.read_bytes())
     for _ in range(data.draw(st.integers(1, 4))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
@@ -760,7 +816,7 @@ def test_what_is_received_knows_nothing_of_a_master(folder):
     content = json.loads(answered())
     content["cells"] = content["cells"][:3]
     one = only(taken(folder({"ann/x.ipynb": json.dumps(content)})))
-    released = {cell.source for cell in ASSIGNMENTS[PS03].cells}
+    released = {cell.source for cell in ASSIGNMENTS[PS01].cells}
     assert {cell.source for cell in one.notebook.cells} <= released
     one.notebook.cells[0].metadata.nbgrader.points = 99
     assert before == ASSIGNMENTS, "the assignments are not shared with what is received"

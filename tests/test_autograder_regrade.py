@@ -6,7 +6,7 @@ import shutil
 import nbformat
 import pytest
 from nbgrader.api import Gradebook
-from test_autograder_grade import NAME, WRITTEN, give, hand_in, read, solved, worth
+from test_autograder_grade import NAME, TESTED, WRITTEN, give, hand_in, read, solved, worth
 
 from exercises import release
 from exercises.autograder import __main__ as command
@@ -15,10 +15,11 @@ from exercises.autograder.course import marks
 from exercises.autograder.course.folders import Course
 
 pytestmark = [pytest.mark.isolated, pytest.mark.nbgrader, pytest.mark.usefixtures("graded_once")]
-TEST = "ps03-1-test"
-HARSHER = (
-    '0.25 if "MARKER" in globals() else 3'  # the tests' own names, and those of the student that it mentions
-)
+TEST = "ps01-1-test"
+FULL = worth(TEST)
+LESS = TESTED - FULL + 0.25
+# The tests' own names, and those of the student that it mentions.
+HARSHER = f'0.25 if "MARKER" in globals() else {FULL}'
 
 
 @pytest.fixture
@@ -51,7 +52,7 @@ def marked() -> nbformat.NotebookNode:
 def unanswered() -> nbformat.NotebookNode:
     notebook = solved()
     for cell in notebook.cells:
-        if cell.id == "ps03-1-answer":
+        if cell.id == "ps01-1-answer":
             cell.source = "raise NotImplementedError"
     return notebook
 
@@ -63,7 +64,7 @@ def yes(changes) -> bool:
 def test_a_changed_test_regrades_what_it_concerns_and_shows_it_first(own_masters, tmp_path):
     course = tmp_path / "course"
     summary = grade.grade(hand_in(tmp_path / "in", ann=marked(), bob=unanswered()), course)
-    assert {one.student: one.earned for one in summary.graded} == {"ann": 28, "bob": 28 - worth(TEST)}
+    assert {one.student: one.earned for one in summary.graded} == {"ann": TESTED, "bob": TESTED - FULL}
     give(course, TEST, "bob", 0.5)
     give(course, WRITTEN, "ann", 1.0)
     before = marks.dump(Course(course).gradebook)
@@ -78,9 +79,9 @@ def test_a_changed_test_regrades_what_it_concerns_and_shows_it_first(own_masters
     assert (found.affected, found.applied, found.graded) == (2, False, [])
     assert shown == found.changes
     ann, bob = shown
-    assert (ann.student, ann.before, ann.after, ann.marked) == ("ann", 28, 28 - worth(TEST) + 0.25, ())
-    assert ann.cells == {TEST: (worth(TEST), 0.25)}
-    assert (bob.student, bob.cells) == ("bob", {TEST: (0.0, 3.0)})
+    assert (ann.student, ann.before, ann.after, ann.marked) == ("ann", TESTED, LESS, ())
+    assert ann.cells == {TEST: (FULL, 0.25)}
+    assert (bob.student, bob.cells) == ("bob", {TEST: (0.0, FULL)})
     assert bob.marked == (TEST,)
     assert marks.dump(Course(course).gradebook) == before
 
@@ -103,18 +104,18 @@ def test_prose_concerns_no_mark_and_the_earlier_version_is_still_taken(own_maste
     assert regrade.regrade(course, [], yes).affected == 0
 
     [late] = grade.grade(hand_in(tmp_path / "late", bob=old), course).graded
-    assert late.earned == 28
+    assert late.earned == TESTED
     assert late.repairs == ("It was begun with an earlier version of the assignment, which counts as well.",)
     texts = {cell.id: cell.source for cell in read(Course(course).received("bob", NAME)).cells}
     assert texts[locked].endswith("A sentence that was missing.")
-    assert texts["ps03-1-answer"] == next(cell.source for cell in old.cells if cell.id == "ps03-1-answer")
+    assert texts["ps01-1-answer"] == next(cell.source for cell in old.cells if cell.id == "ps01-1-answer")
 
     new, answers = read(release.released(own_masters)), {cell.id: cell.source for cell in old.cells}
     for cell in new.cells:
         if cell.metadata.get("nbgrader", {}).get("solution"):
             cell.source = answers[cell.id]
     [of_today] = grade.grade(hand_in(tmp_path / "new", carl=new), course).graded
-    assert (of_today.earned, of_today.repairs) == (28, ())
+    assert (of_today.earned, of_today.repairs) == (TESTED, ())
 
 
 def test_a_master_that_loses_a_cell_is_refused_once_there_are_marks(own_masters, tmp_path, capsys):
@@ -133,7 +134,8 @@ def test_a_master_that_does_not_earn_its_points_stops_everything(own_masters, tm
     before = marks.dump(Course(course).gradebook)
     change(own_masters, TEST, "0.25")
     where = ["--course", str(course), "--workers", "1"]
-    why = f"{NAME}: expected its master to earn all points, got 25.25 of 28 (less in {TEST}): no student"
+    got = f"got {LESS:g} of {TESTED:g} (less in {TEST}): no student"
+    why = f"{NAME}: expected its master to earn all points, {got}"
     assert command.main(["regrade", "--yes", *where]) == 2
     assert capsys.readouterr().err.startswith(why)
     assert command.main(["grade", str(hand_in(tmp_path / "new", bob=solved())), *where]) == 2
@@ -149,9 +151,9 @@ def test_the_command_asks_nobody_and_enters_nothing_by_itself(own_masters, tmp_p
     where = ["--course", str(course), "--workers", "1"]
     assert command.main(["regrade", *where]) == 0
     said = capsys.readouterr().out
-    assert f"ann  {NAME}  28 → 25.25  ({TEST} 3 → 0.25)" in said
+    assert f"ann  {NAME}  {TESTED:g} → {LESS:g}  ({TEST} {FULL:g} → 0.25)" in said
     assert "Nothing was entered. To do so: python -m exercises.autograder regrade --yes" in said
     assert command.main(["regrade", *where, "--yes", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["applied"]
     with Gradebook(Course(course).gradebook) as gradebook:
-        assert gradebook.find_submission(NAME, "ann").score == 25.25
+        assert gradebook.find_submission(NAME, "ann").score == LESS

@@ -17,19 +17,20 @@ from exercises.autograder.intake.repair import CannotBeGraded, repair
 from transformer_lessons.tools.submission import grade_id
 
 RELEASE = Path(__file__).parent.parent / "exercises" / "release"
-NAMES = ("ps03_attention", "ps10_bug_clinic")
+NAMES = ("ps01_embeddings_attention", "ps10_bug_clinic")
 RELEASED = {name: nbformat.read(RELEASE / name / f"{name}.ipynb", as_version=4) for name in NAMES}
-PS03, PS10 = RELEASED.values()
-TESTS = ("ps03-4-defects-test", "ps03-4-repaired-test")
+PS01, PS10 = RELEASED.values()
+MARKED = sum("nbgrader" in cell.metadata for cell in PS01.cells)
+TESTS = ("ps01-4-defects-test", "ps01-4-repaired-test")
 LANGUAGE = "The notebook did not say which language its kernel speaks; Python was put in."
 
 
-def handed_in(released=PS03) -> dict:
+def handed_in(released=PS01) -> dict:
     """An answered notebook as JupyterLab saves it: texts as lines, outputs and counters."""
     notebook = json.loads(nbformat.writes(released))
     for number, cell in enumerate(notebook["cells"]):
         text = "".join(cell["source"])
-        if cell["id"].endswith("-answer"):
+        if cell["metadata"].get("nbgrader", {}).get("solution"):
             mine = f"mine = {cell['id']!r}"
             text = text.replace('raise NotImplementedError("your answer goes here")', mine)
             text = text.replace("*Your answer goes here.*", mine)
@@ -97,7 +98,7 @@ def assert_nothing_is_lost(submitted: dict, mended, released):
     assert {bare(text) for text in sources(submitted)} - there == set()
 
 
-def mend(notebook: dict, released=PS03):
+def mend(notebook: dict, released=PS01):
     before = copy.deepcopy(notebook)
     mended, repairs = repair(notebook, released)
     assert notebook == before, "the submission itself is left alone"
@@ -155,8 +156,8 @@ def test_marks_lost_but_ids_kept():
     for cell in notebook["cells"]:
         cell["metadata"] = {}
     mended, repairs = mend(notebook)
-    assert (sources(mended), order(mended)) == (sources(notebook), order(PS03))
-    assert repairs == ("38 cells had lost the grader's marks and got them back.",)
+    assert (sources(mended), order(mended)) == (sources(notebook), order(PS01))
+    assert repairs == (f"{MARKED} cells had lost the grader's marks and got them back.",)
 
 
 def test_marks_moved_elsewhere():
@@ -176,8 +177,8 @@ def test_format_3_reads_as_nbformat_converts_it():
     heading = {"cell_type": "heading", "level": 3, "source": ["My notes"], "metadata": {}}
     old["worksheets"].append({"cells": [heading], "metadata": {}})
     expected = nbformat.reads(json.dumps(old), as_version=4)
-    mended, repairs = repair(old, PS03)
-    assert_whole(mended, PS03)
+    mended, repairs = repair(old, PS01)
+    assert_whole(mended, PS01)
     assert sources(mended) == sources(expected)
     assert mended.cells[-1].source == "### My notes"
     assert [cell.cell_type for cell in mended.cells] == [cell.cell_type for cell in expected.cells]
@@ -207,54 +208,54 @@ def remove(*names: str):
 @pytest.mark.parametrize(
     ("spoil", "sentences"),
     [
-        (remove("ps03-3-test"), ["The cell ps03-3-test was missing and was put back."]),
+        (remove("ps01-3-test"), ["The cell ps01-3-test was missing and was put back."]),
         (
             remove(*TESTS),
-            ["The cells ps03-4-defects-test and ps03-4-repaired-test were missing and were put back."],
+            ["The cells ps01-4-defects-test and ps01-4-repaired-test were missing and were put back."],
         ),
         (
-            change("ps03-1-answer", cell_type="markdown"),
-            ["ps03-1-answer was a markdown cell and was turned back into a code cell."],
+            change("ps01-1-answer", cell_type="markdown"),
+            ["ps01-1-answer was a markdown cell and was turned back into a code cell."],
         ),
         (
-            change("ps03-7-scale-answer", cell_type="code", outputs=[], execution_count=1),
-            ["ps03-7-scale-answer was a code cell and was turned back into a markdown cell."],
+            change("ps01-7-scale-answer", cell_type="code", outputs=[], execution_count=1),
+            ["ps01-7-scale-answer was a code cell and was turned back into a markdown cell."],
         ),
         (
-            change("ps03-3-test", cell_type="raw"),
-            ["ps03-3-test was a raw cell and was turned back into a code cell."],
+            change("ps01-3-test", cell_type="raw"),
+            ["ps01-3-test was a raw cell and was turned back into a code cell."],
         ),
         (
-            change("ps03-1-answer", cell_type=["code"]),
+            change("ps01-1-answer", cell_type=["code"]),
             [
                 "Cell 7 was of no known type and was kept as text that is not run.",
-                "ps03-1-answer was a raw cell and was turned back into a code cell.",
+                "ps01-1-answer was a raw cell and was turned back into a code cell.",
             ],
         ),
         (
-            change("ps03-imports", source="import numpy"),
+            change("ps01-imports", source="import numpy"),
             [
-                "ps03-imports is locked but was changed; the text was put back "
+                "ps01-imports is locked but was changed; the text was put back "
                 "and what you wrote there stands behind it."
             ],
         ),
         (
-            change("ps03-1-text", source=" \n"),
-            ["ps03-1-text is locked but was changed; the text was put back."],
+            change("ps01-1-text", source=" \n"),
+            ["ps01-1-text is locked but was changed; the text was put back."],
         ),
         (
-            mark("ps03-3-test", points=100, locked=False),
-            ["ps03-3-test had other marks for the grader (locked, points) and got its own back."],
+            mark("ps01-3-test", points=100, locked=False),
+            ["ps01-3-test had other marks for the grader (locked, points) and got its own back."],
         ),
         (
-            mark("ps03-7-scale-answer", grade=False),
-            ["ps03-7-scale-answer had other marks for the grader (grade) and got its own back."],
+            mark("ps01-7-scale-answer", grade=False),
+            ["ps01-7-scale-answer had other marks for the grader (grade) and got its own back."],
         ),
         (
-            mark("ps03-5-answer", grade_id="mine"),
+            mark("ps01-5-capped-answer", grade_id="mine"),
             [
                 "Cell 28 was marked as “mine”, which is no cell of the assignment; the mark was taken off.",
-                "The cell ps03-5-answer had lost the grader's marks and got them back.",
+                "The cell ps01-5-capped-answer had lost the grader's marks and got them back.",
             ],
         ),
         (
@@ -268,7 +269,7 @@ def remove(*names: str):
             insert(9, own("1", nbgrader={"grade": True, "grade_id": 7})),
             ["Cell 10 had marks of the grader without a name; they were taken off."],
         ),
-        (change("ps03-1-answer", source=None), ["Cell 7 had no text."]),
+        (change("ps01-1-answer", source=None), ["Cell 7 had no text."]),
     ],
 )
 def test_what_was_mended_is_said(spoil, sentences):
@@ -330,44 +331,45 @@ def test_other_versions(version, said):
 
 def test_what_was_missing_comes_behind_what_was_before_it():
     everything = handed_in()
-    for name in order(PS03):
-        if name and name != "ps03-0-text":  # which goes behind the cell for trying things out
+    for name in order(PS01):
+        if name and name != "ps01-0-text":  # which goes behind the cell for trying things out
             notebook = copy.deepcopy(everything)
             remove(name)(notebook)
             mended, repairs = mend(notebook)
-            assert order(mended) == order(PS03)
+            assert order(mended) == order(PS01)
             assert len(repairs) == 1
 
 
 def test_a_missing_test_sees_what_was_written_below_the_answer():
     notebook = handed_in()
-    remove("ps03-3-check", "ps03-3-test")(notebook)
-    place = order(notebook).index("ps03-3-answer")
+    below = ["ps01-3-check", "ps01-3-heard", "ps01-3-test"]
+    remove(*below)(notebook)
+    place = order(notebook).index("ps01-3-answer")
     notebook["cells"].insert(place + 1, own("helper = 1"))
     mended, _ = mend(notebook)
-    assert order(mended)[place:][:4] == ["ps03-3-answer", None, "ps03-3-check", "ps03-3-test"]
+    assert order(mended)[place:][:5] == ["ps01-3-answer", None, *below]
 
 
 def test_a_missing_answer_does_not_undo_what_stands_in_its_place():
     notebook = handed_in()
-    remove("ps03-3-answer")(notebook)
-    place = order(notebook).index("ps03-3-check")
+    remove("ps01-3-answer")(notebook)
+    place = order(notebook).index("ps01-3-check")
     notebook["cells"].insert(place, own("from mine import *", "raw"))
     mended, _ = mend(notebook)
-    assert order(mended)[place:][:3] == ["ps03-3-answer", None, "ps03-3-check"]
+    assert order(mended)[place:][:3] == ["ps01-3-answer", None, "ps01-3-check"]
 
 
 def test_nothing_but_one_answer_left():
-    answer = cell_of(handed_in(), "ps03-3-answer")
+    answer = cell_of(handed_in(), "ps01-3-answer")
     mended, repairs = mend({**handed_in(), "cells": [answer]})
-    assert order(mended) == [name for name in order(PS03) if name]
-    assert repairs == ("37 cells were missing and were put back.",)
+    assert order(mended) == [name for name in order(PS01) if name]
+    assert repairs == (f"{MARKED - 1} cells were missing and were put back.",)
 
 
-@pytest.mark.parametrize("name", ["ps03-1-answer", "ps03-3-answer", "ps03-7-empty-answer"])
+@pytest.mark.parametrize("name", ["ps01-1-answer", "ps01-3-answer", "ps01-7-empty-answer"])
 def test_of_copies_of_an_answer_the_last_that_was_filled_in_counts(name):
     notebook = handed_in()
-    stub = next(cell.source for cell in PS03.cells if cell.id == name)
+    stub = next(cell.source for cell in PS01.cells if cell.id == name)
     cell = cell_of(notebook, name)
     place = notebook["cells"].index(cell)
     copies = [
@@ -377,35 +379,35 @@ def test_of_copies_of_an_answer_the_last_that_was_filled_in_counts(name):
     mended, repairs = mend(notebook)
     assert [cell.source for cell in mended.cells[place : place + 2]] == ["first = 1", "second = 2"]
     assert order(mended)[place : place + 2] == [None, name]
-    assert len(mended.cells) == len(PS03.cells) + 1, "the stub and the blank copy say nothing new"
+    assert len(mended.cells) == len(PS01.cells) + 1, "the stub and the blank copy say nothing new"
     said = f"cell {place + 2}, the last that was filled in, counts. Other texts stay as cells of your own."
     assert repairs == (f"{name} was there 4 times; {said}",)
 
 
 def test_of_copies_of_a_locked_cell_the_one_that_was_not_changed_counts():
     notebook = handed_in()
-    cell = cell_of(notebook, "ps03-3-check")
+    cell = cell_of(notebook, "ps01-3-check")
     place = notebook["cells"].index(cell)
     notebook["cells"].insert(place, {**copy.deepcopy(cell), "source": "print('mine')"})
     notebook["cells"].append(copy.deepcopy(cell))
     mended, repairs = mend(notebook)
     assert (mended.cells[place].source, grade_id(mended.cells[place])) == ("print('mine')", None)
-    assert grade_id(mended.cells[place + 1]) == "ps03-3-check"
-    assert len(mended.cells) == len(PS03.cells) + 1
+    assert grade_id(mended.cells[place + 1]) == "ps01-3-check"
+    assert len(mended.cells) == len(PS01.cells) + 1
     said = f"cell {place + 2} counts. Other texts stay as cells of your own."
-    assert repairs == (f"ps03-3-check was there 3 times; {said}",)
+    assert repairs == (f"ps01-3-check was there 3 times; {said}",)
 
 
 def test_what_was_written_into_a_locked_cell_runs_behind_it():
     notebook = handed_in()
-    change("ps03-imports", source="import torch, numpy")(notebook)
+    change("ps01-imports", source="import torch, numpy")(notebook)
     mended, _ = mend(notebook)
-    place = order(mended).index("ps03-imports")
+    place = order(mended).index("ps01-imports")
     assert mended.cells[place + 1].source == "import torch, numpy"
     assert mended.cells[place + 1].cell_type == "code"
 
 
-@pytest.mark.parametrize("names", [("ps03-3-test",), TESTS], ids=["one", "two"])
+@pytest.mark.parametrize("names", [("ps01-3-test",), TESTS], ids=["one", "two"])
 def test_a_test_does_not_come_before_its_answer(names):
     notebook = handed_in()
     moved = [cell_of(notebook, name) for name in names]
@@ -413,7 +415,7 @@ def test_a_test_does_not_come_before_its_answer(names):
     notebook["cells"][3:3] = moved
     mended, repairs = mend(notebook)
     answer = names[0].rsplit("-")[1]
-    places = [order(mended).index(name) for name in (f"ps03-{answer}-answer", *names)]
+    places = [order(mended).index(name) for name in (f"ps01-{answer}-answer", *names)]
     assert places == sorted(places)
     assert len(repairs) == 1
     assert "moved behind" in repairs[0]
@@ -470,16 +472,16 @@ def test_a_few_cells_are_named(number, said):
 
 def test_an_answer_given_at_the_end_is_what_the_test_sees():
     notebook = handed_in()
-    last = copy.deepcopy(cell_of(notebook, "ps03-3-answer"))
+    last = copy.deepcopy(cell_of(notebook, "ps01-3-answer"))
     notebook["cells"] += [{**last, "source": "better = 1"}, own("helper = 1")]
     mended, repairs = mend(notebook)
-    assert order(mended)[-3:] == ["ps03-3-answer", None, "ps03-3-test"]
+    assert order(mended)[-3:] == ["ps01-3-answer", None, "ps01-3-test"]
     assert len(repairs) == 2
 
 
 def test_cells_that_were_moved_stay_where_they_are():
     notebook = handed_in()
-    answer = cell_of(notebook, "ps03-5-answer")
+    answer = cell_of(notebook, "ps01-5-capped-answer")
     notebook["cells"].remove(answer)
     notebook["cells"].insert(4, answer)
     mended, repairs = mend(notebook)
@@ -490,15 +492,15 @@ def test_cells_that_were_moved_stay_where_they_are():
 def test_an_answer_is_known_by_what_it_defines():
     """Deleted, and written anew elsewhere; of two attempts the last."""
     notebook = handed_in()
-    remove("ps03-3-answer")(notebook)
+    remove("ps01-3-answer")(notebook)
     head = "def scaled_dot_product_attention(q, k, v):\n    return "
     notebook["cells"][2:2] = [own(head + "q"), own("print(1)"), own(head + "k")]
     mended, repairs = mend(notebook)
-    place = order(mended).index("ps03-3-answer")
+    place = order(mended).index("ps01-3-answer")
     assert mended.cells[place].source == head + "k"
     assert "raise NotImplementedError" not in "".join(sources(mended)), "no stub that would undo it"
     assert repairs == (
-        "Cell 5 had no marks of the grader; it was taken as ps03-3-answer, because of what it defines.",
+        "Cell 5 had no marks of the grader; it was taken as ps01-3-answer, because of what it defines.",
     )
 
 
@@ -517,44 +519,45 @@ def test_what_a_cell_defines(source, names):
 def test_an_answer_is_known_by_its_place():
     """Blank cells, cells of another type and what was released for trying out are none."""
     notebook = handed_in()
-    answer = cell_of(notebook, "ps03-7-scale-answer")
-    place = notebook["cells"].index(answer)
+    answer = cell_of(notebook, "ps01-7-scale-answer")
+    place = order(PS01).index("ps01-7-scale-answer")
     written = own("Because the variance is d_k.", "markdown")
     notebook["cells"][place : place + 1] = [own(" ", "markdown"), own("2 + 2"), written]
-    remove("ps03-1-text")(notebook)
-    cell_of(notebook, "ps03-1-answer").update(id="x", metadata={})
+    remove("ps01-1-text")(notebook)
+    cell_of(notebook, "ps01-1-answer").update(id="x", metadata={})
     mended, repairs = mend(notebook)
     assert next(cell for cell in mended.cells if cell.id == answer["id"]).source == written["source"]
     assert (
-        next(cell for cell in mended.cells if cell.id == "ps03-1-answer").source == "mine = 'ps03-1-answer'"
+        next(cell for cell in mended.cells if cell.id == "ps01-1-answer").source == "mine = 'ps01-1-answer'"
     )
+    taken = "Cell {} had no marks of the grader; it was taken as {}, because of where it stands."
     assert repairs == (
-        "Cell 6 had no marks of the grader; it was taken as ps03-1-answer, because of where it stands.",
-        "Cell 38 had no marks of the grader; it was taken as ps03-7-scale-answer, because of where it stands.",
-        "The cell ps03-1-text was missing and was put back.",
+        taken.format(6, "ps01-1-answer"),
+        taken.format(place + 2, "ps01-7-scale-answer"),
+        "The cell ps01-1-text was missing and was put back.",
     )
 
 
 @pytest.mark.parametrize(
     ("cells", "taken"),
     [
-        (["ps03-7-scale-text", "Note."], {"ps03-7-scale-answer": "Note."}),
-        (["Note.", "ps03-7-empty-text"], {"ps03-7-scale-answer": "Note."}),
-        (["ps03-7-scale-text", "One.", "Two.", "ps03-7-empty-text"], {"ps03-7-scale-answer": "One."}),
-        (["ps03-7-scale-text", "*Your answer goes here.*", "Note."], {"ps03-7-scale-answer": "Note."}),
-        (["ps03-7-scale-text", "ps03-7-empty-text", "Note."], {"ps03-7-empty-answer": "Note."}),
-        (["ps03-7-empty-text", "ps03-7-scale-text", "Note."], {"ps03-7-scale-answer": "Note."}),
-        (["ps03-7-empty-text", "ps03-7-scale-text"], {}),
-        (["ps03-7-text", "Note."], {}),
-        (["ps03-intro", "Note."], {}),
-        (["Note.", "ps03-7-empty-answer"], {}),
+        (["ps01-7-scale-text", "Note."], {"ps01-7-scale-answer": "Note."}),
+        (["Note.", "ps01-7-empty-text"], {"ps01-7-scale-answer": "Note."}),
+        (["ps01-7-scale-text", "One.", "Two.", "ps01-7-empty-text"], {"ps01-7-scale-answer": "One."}),
+        (["ps01-7-scale-text", "*Your answer goes here.*", "Note."], {"ps01-7-scale-answer": "Note."}),
+        (["ps01-7-scale-text", "ps01-7-empty-text", "Note."], {"ps01-7-empty-answer": "Note."}),
+        (["ps01-7-empty-text", "ps01-7-scale-text", "Note."], {"ps01-7-scale-answer": "Note."}),
+        (["ps01-7-empty-text", "ps01-7-scale-text"], {}),
+        (["ps01-7-text", "Note."], {}),
+        (["ps01-intro", "Note."], {}),
+        (["Note.", "ps01-7-empty-answer"], {}),
     ],
 )
 def test_what_its_place_is(cells, taken):
     notebook = handed_in()
     given = [
         cell_of(notebook, name)
-        if name.startswith("ps03")
+        if name.startswith("ps01")
         else {**own(name, "markdown"), "id": f"own-{name[0]}"}
         for name in cells
     ]
@@ -565,27 +568,28 @@ def test_what_its_place_is(cells, taken):
 
 def test_an_answer_elsewhere_is_not_known_by_its_place():
     notebook = handed_in()
-    remove("ps03-7-scale-answer")(notebook)
+    remove("ps01-7-scale-answer")(notebook)
     notebook["cells"].insert(5, own("Notes.", "markdown"))
     mended, repairs = mend(notebook)
-    assert repairs == ("The cell ps03-7-scale-answer was missing and was put back.",)
+    assert repairs == ("The cell ps01-7-scale-answer was missing and was put back.",)
     assert grade_id(mended.cells[5]) is None
 
 
 def test_ids_and_metadata_of_own_cells():
     notebook = handed_in()
     mine = own("1", tags=["a", "a", 7, "b,c"], deletable=False, editable="no", trusted=True)
-    notebook["cells"] += [copy.deepcopy(mine), mine, {**mine, "id": "no id!"}, {**mine, "id": "own-42"}]
+    one, two, three = (f"own-{len(PS01.cells) + number}" for number in (2, 3, 4))
+    notebook["cells"] += [copy.deepcopy(mine), mine, {**mine, "id": "no id!"}, {**mine, "id": two}]
     mended, _ = mend(notebook)
-    assert [cell.id for cell in mended.cells[-4:]] == ["abc", "own-41", "own-42", "own-43"]
+    assert [cell.id for cell in mended.cells[-4:]] == ["abc", one, two, three]
     assert all(cell.metadata == {"tags": ["a"], "deletable": False} for cell in mended.cells[-4:])
 
 
 def test_tags_cannot_keep_a_test_from_running():
     notebook = handed_in()
-    cell_of(notebook, "ps03-3-test")["metadata"]["tags"] = ["skip-execution"]
+    cell_of(notebook, "ps01-3-test")["metadata"]["tags"] = ["skip-execution"]
     mended, _ = mend(notebook)
-    [test] = [cell for cell in mended.cells if grade_id(cell) == "ps03-3-test"]
+    [test] = [cell for cell in mended.cells if grade_id(cell) == "ps01-3-test"]
     assert "skip-execution" not in test.metadata.get("tags", [])
 
 
@@ -609,9 +613,9 @@ def picture(kind: str = "image/png", text: object = "iVBORw0K") -> dict:
 )
 def test_pictures_in_a_written_answer(attachments, kept, is_said):
     notebook = handed_in()
-    cell_of(notebook, "ps03-7-scale-answer")["attachments"] = attachments
+    cell_of(notebook, "ps01-7-scale-answer")["attachments"] = attachments
     mended, repairs = mend(notebook)
-    answer = next(cell for cell in mended.cells if cell.id == "ps03-7-scale-answer")
+    answer = next(cell for cell in mended.cells if cell.id == "ps01-7-scale-answer")
     assert answer.get("attachments") == kept
     assert bool(repairs) == is_said
 
@@ -627,9 +631,9 @@ def test_pictures_in_own_cells():
 
 def test_halves_of_characters_can_be_written():
     notebook = handed_in()
-    change("ps03-1-answer", source="a = '\ud83d'")(notebook)
+    change("ps01-1-answer", source="a = '\ud83d'")(notebook)
     notebook["cells"].append(own("'\U0001f600'", tags=["\udc00"]))
-    mended, _ = repair(notebook, PS03)
+    mended, _ = repair(notebook, PS01)
     nbformat.writes(mended).encode()
     assert "a = '�'" in sources(mended)
     assert "'\U0001f600'" in sources(mended)
@@ -662,7 +666,7 @@ def test_halves_of_characters_can_be_written():
 )
 def test_what_cannot_be_graded(change, reason):
     with pytest.raises(CannotBeGraded) as caught:
-        repair({**handed_in(), **change}, PS03)
+        repair({**handed_in(), **change}, PS01)
     assert str(caught.value).startswith(reason)
 
 
@@ -671,18 +675,18 @@ def test_format_3_with_garbage():
     text = {"cell_type": "html", "source": "<b>bold</b>"}
     heading = {"cell_type": "heading", "level": "x", "source": "Notes"}
     sheets = [7, {"cells": None}, {"cells": [text, heading]}]
-    mended, _ = repair({"nbformat": 3, "worksheets": sheets}, PS03)
+    mended, _ = repair({"nbformat": 3, "worksheets": sheets}, PS01)
     own = [(cell.cell_type, cell.source) for cell in mended.cells if "nbgrader" not in cell.metadata]
     assert own == [("markdown", "<b>bold</b>"), ("markdown", "# Notes")]
     with pytest.raises(CannotBeGraded, match="Cell 1 of the file is a number, not a cell"):
-        repair({"nbformat": 3, "worksheets": [{"cells": [7]}]}, PS03)
+        repair({"nbformat": 3, "worksheets": [{"cells": [7]}]}, PS01)
     with pytest.raises(CannotBeGraded, match="The text of cell 1 is a number, not text"):
-        repair({"nbformat": 3, "worksheets": [{"cells": [{"cell_type": "heading", "source": 7}]}]}, PS03)
+        repair({"nbformat": 3, "worksheets": [{"cells": [{"cell_type": "heading", "source": 7}]}]}, PS01)
 
 
 def test_no_cells_at_all():
     with pytest.raises(CannotBeGraded, match=r"^The file is no notebook: it has no cells\. Download"):
-        repair({}, PS03)
+        repair({}, PS01)
 
 
 JSON = st.recursive(
@@ -690,7 +694,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=5,
 )
-IDS = [cell.id for cell in PS03.cells]
+IDS = [cell.id for cell in PS01.cells]
 
 
 @st.composite
@@ -729,7 +733,7 @@ def spoil(data, notebook: dict) -> None:
         cell.pop("id", None)
         cell["metadata"] = {}
     elif kind == "write":
-        head = data.draw(st.sampled_from(("def causal_mask(n):\n    ", "defects = ", "")))
+        head = data.draw(st.sampled_from(("def row_entropy(w):\n    ", "defects = ", "")))
         cell["source"] = head + data.draw(st.text(max_size=9))
     else:
         where, key = data.draw(places(notebook))
@@ -746,15 +750,15 @@ def test_whatever_happens_to_a_notebook(data):
         if isinstance(notebook.get("cells"), list):
             spoil(data, notebook)
     try:
-        mended, repairs = repair(copy.deepcopy(notebook), PS03)
+        mended, repairs = repair(copy.deepcopy(notebook), PS01)
     except CannotBeGraded:
         return
-    assert_whole(mended, PS03)
+    assert_whole(mended, PS01)
     texts = {"cells": [{"source": whole_text(cell.get("source"))} for cell in notebook["cells"]]}
-    assert_nothing_is_lost(texts, mended, PS03)
+    assert_nothing_is_lost(texts, mended, PS01)
     assert all(isinstance(sentence, str) and sentence.endswith(".") for sentence in repairs)
     nbformat.writes(mended).encode()
-    again, _ = repair(json.loads(nbformat.writes(mended)), PS03)
+    again, _ = repair(json.loads(nbformat.writes(mended)), PS01)
     assert again == mended, "what is mended needs no mending"
 
 

@@ -23,8 +23,8 @@ from exercises.autograder.report.counting import Bin
 from exercises.autograder.report.misconceptions import BOOK
 from exercises.autograder.result import CellResult, Flag, Part, Result
 
-NAME = "ps03_attention"
-FIRST, THIRD, WORDS = "ps03-1-test", "ps03-3-test", "ps03-7-scale-answer"
+NAME = "ps01_embeddings_attention"
+FIRST, THIRD, WORDS = "ps01-1-test", "ps01-3-test", "ps01-7-scale-answer"
 WORTH = {FIRST: 4.0, THIRD: 6.0, WORDS: 2.0}
 WAITS = None  # in place of points
 
@@ -92,7 +92,7 @@ def test_what_waits_is_no_zero():
     assert of(WORDS, found).mean is None
     assert (of(WORDS, found).marked, of(WORDS, found).waiting) == (0, 1)
     two = page(numbers(NAME, [mark("a", {WORDS: WAITS}), mark("b", {WORDS: 1})], []))
-    assert "ps03-7-scale-answer 1 of 2 waits for a person 2 1.00 50%" in shown(two)
+    assert "ps01-7-scale-answer 1 of 2 waits for a person 2 1.00 50%" in shown(two)
     nothing = numbers(NAME, [mark("a", {WORDS: WAITS})], [])
     assert nothing.scores == ()
     assert sum(one.complete + one.waiting for one in nothing.bins) == 0
@@ -162,16 +162,18 @@ def test_rounding_is_no_part_of_a_mark():
 
 def test_questions_in_the_order_of_the_assignment_with_their_titles():
     cells = {"own-cell": 1, WORDS: 1, THIRD: 1, FIRST: 1}
-    found = numbers(NAME, [mark("a", {WORDS: 1}), mark("b", cells)], [result("c", wrong("ps03-5-test"))])
+    found = numbers(
+        NAME, [mark("a", {WORDS: 1}), mark("b", cells)], [result("c", wrong("ps01-5-capped-test"))]
+    )
     assert [(one.cell, one.task) for one in found.questions] == [
-        (FIRST, "1 shapes and sizes"),
+        (FIRST, "1 rows, shapes, sizes"),
         (THIRD, "3 attention"),
-        ("ps03-5-test", "5 soft-capped scores"),
+        ("ps01-5-capped-test", "5 soft-capped scores"),
         (WORDS, "7 in your own words"),
         ("own-cell", ""),
     ]
     assert [one.written for one in found.questions] == [False, False, False, True, False]
-    assert found.title == "ps03 · Attention"
+    assert found.title == "ps01 · Embeddings and attention"
 
 
 def test_an_assignment_of_which_nothing_is_known():
@@ -254,7 +256,7 @@ def test_requirements():
     assert found.unfinished == {"timeout": 1}
     text = shown(page(numbers(NAME, marks, [result(f"s{n}", cell) for n, cell in enumerate(cells)])))
     assert "It has shape. padding_mask 2 of 4 50%" in text
-    assert "ps03-1-test 1 test without a result: timeout" in text
+    assert "ps01-1-test 1 test without a result: timeout" in text
 
 
 # ---- Mistakes
@@ -264,13 +266,13 @@ NO_SCALE, INVERTED = "scaled_dot_product_attention/no_scale", "causal_mask/true_
 
 def test_how_many_make_a_mistake():
     results = [
-        result("a", wrong("ps03-2-causal-test", NO_SCALE), wrong("ps03-2-padding-test", NO_SCALE)),
-        result("b", wrong("ps03-2-padding-test", NO_SCALE, INVERTED)),
+        result("a", wrong("ps01-5-largest-test", NO_SCALE), wrong("ps01-2-test", NO_SCALE)),
+        result("b", wrong("ps01-2-test", NO_SCALE, INVERTED)),
         result("c"),
     ]
     first, second = numbers(NAME, [], results).misconceptions
     assert (first.id, first.students, first.share) == (NO_SCALE, 2, 2 / 3)  # twice by a: once
-    assert first.cells == ("ps03-2-padding-test", "ps03-2-causal-test")
+    assert first.cells == ("ps01-2-test", "ps01-5-largest-test")
     assert first.name == "you left out the division by √d_k"
     assert (second.id, second.students) == (INVERTED, 1)
 

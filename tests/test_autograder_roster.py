@@ -15,7 +15,7 @@ from exercises.autograder.course.roster import Enrolled, enrol, known, read
 from exercises.autograder.intake.names import sender_of
 
 FIXTURES = Path(__file__).parent / "export_fixtures"
-MASKS, ATTENTION = "ps02_masks", "ps03_attention"
+MASKS, ATTENTION = "ps02_masks", "ps01_embeddings_attention"
 COLUMNS = "Identifier,Full name,Email address,Status,Grade,Maximum Grade,Grade can be changed"
 WORKSHEET = f"{COLUMNS},Last modified (grade)\r\n"
 ADA, ZOE = "ada@uni.example", "zoe@uni.example"

@@ -36,9 +36,9 @@ from exercises.autograder.similarity.fingerprints import (
 from tests.checks.answers import MODULES
 
 HERE = Path(__file__).parent
-NAME = "ps03_attention"
-ATTENTION = "ps03-3-answer"
-SCALE = "ps03-7-scale-answer"
+NAME = "ps01_embeddings_attention"
+ATTENTION = "ps01-3-answer"
+SCALE = "ps01-7-scale-answer"
 
 
 # --- A class as it could be -----------------------------------------------------------------------------------
@@ -255,7 +255,7 @@ def test_the_same_is_all_the_same():
 def test_what_was_handed_out_is_nothing():
     assert both(handed(NAME), handed(NAME)) == Pair("first", "second", 0.0, {}, False)
     assert both(handed(NAME), masters(NAME)).score == 0.0
-    again = "\n\n".join(cells_of(NAME, "release")[name].source for name in ("ps03-4-broken", "ps03-0-try"))
+    again = "\n\n".join(cells_of(NAME, "release")[name].source for name in ("ps01-4-broken", "ps01-0-try"))
     # Only the seam between the two is nobody's.
     assert both({OWN: again}, {OWN: again}).exact
     assert len(prints_of(again, "code", handed_out(handed(NAME).values()))) <= 6
@@ -345,7 +345,7 @@ def test_the_same_text_is_found_in_a_class_of_two_and_when_all_have_it():
 
 
 def test_a_short_answer_says_nothing():
-    texts = {f"s{number}": {"ps03-1-answer": masters(NAME)["ps03-1-answer"]} for number in range(9)}
+    texts = {f"s{number}": {"ps01-1-answer": masters(NAME)["ps01-1-answer"]} for number in range(9)}
     assert pairs(texts, handed(NAME)) == []
 
 
@@ -471,11 +471,11 @@ def test_who_is_left_out_is_told_on_standard_error(a_course, capsys):
 def test_what_is_compared(a_course):
     found = answers_of(a_course, NAME)
     assert found.unreadable.keys() == {"dan"}
-    assert found.words == {SCALE, "ps03-7-empty-answer"}
+    assert found.words == {"ps01-6-conclusion", SCALE, "ps01-7-empty-answer"}
     assert found.texts["ann"].keys() == {*code_of(NAME), SCALE, OWN}
     assert found.texts["student-0001"][OWN] == "mine = 3"
     # Notes are no answer, what was handed out to be tried is no cell of their own, nor is a locked one.
-    assert cells_of(NAME, "release")["ps03-0-try"].source not in found.texts["ann"].values()
+    assert cells_of(NAME, "release")["ps01-0-try"].source not in found.texts["ann"].values()
     assert not any("checks.require" in text for text in found.texts["ann"].values())
 
 
@@ -493,7 +493,7 @@ def test_what_an_earlier_version_handed_out_counts_for_nothing(tmp_path):
 def test_an_unknown_assignment_or_student_is_said(a_course):
     with pytest.raises(FileNotFoundError, match="assignment: expected one that was released, got ps99"):
         of_course(a_course, "ps99")
-    with pytest.raises(FileNotFoundError, match="zoe: expected a submission of ps03_attention"):
+    with pytest.raises(FileNotFoundError, match="zoe: expected a submission of ps01_embeddings_attention"):
         of_two(a_course, NAME, "ann", "zoe")
     with pytest.raises(ValueError, match="dan: The file is no notebook"):
         of_two(a_course, NAME, "dan", "ann")

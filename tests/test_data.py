@@ -24,7 +24,6 @@ from transformer_lessons.data.batches import Batch, Batches, TokenBatches, make_
 from transformer_lessons.data.byte_pair import BytePairEncoding
 from transformer_lessons.data.corpus import Corpus, aligned
 from transformer_lessons.data.encoded import EncodedPairs
-from transformer_lessons.data.lengths import limit_lengths
 from transformer_lessons.data.number_words import english, german
 from transformer_lessons.data.packing import PackedBatches, fill_rows, make_packed_batch
 from transformer_lessons.data.subwords import Subwords
@@ -190,20 +189,7 @@ def test_an_encoding_is_kept_in_a_file(encodings, tmp_path):
         Subwords.load(path)
 
 
-# ---- Lengths and batches
-
-
-def test_long_sentences_are_refused_or_cut_and_named():
-    long = [7, 8, 9, 10, 11]
-    assert limit_lengths([[], [7], long], 5) == ([[], [7], long], [])
-    sentences = [long, [7, 8, 9], [*long, 2], [2, *long]]
-    cut = ([[7, 8, 9], [7, 8, 9], [7, 8, 2], [2, 7, 8]], [0, 2, 3])
-    assert limit_lengths(sentences, 3, too_long="truncate") == cut
-    complaint = "5 longer: number 0 with 5, number 1 with 6, number 2 with 7, …"
-    with pytest.raises(ValueError, match=f"^sentences: expected at most 3 tokens each, got {complaint}$"):
-        limit_lengths([[7] * n for n in (5, 6, 7, 8, 9)], 3)
-    with pytest.raises(ValueError, match="too_long: expected 'refuse' or 'truncate', got 'drop'"):
-        limit_lengths([[7]], 3, too_long="drop")
+# ---- Batches
 
 
 def test_make_batch_by_hand():

@@ -1,4 +1,4 @@
-"""What a student hears before handing in; the notebooks are made from the released one of ps03."""
+"""What a student hears before handing in; the notebooks are made from the released one of ps01."""
 
 import copy
 import json
@@ -9,12 +9,23 @@ import pytest
 
 from transformer_lessons.tools import cli, submission
 
-NAME = "ps03_attention"
+NAME = "ps01_embeddings_attention"
 RELEASED = Path(__file__).parent.parent / "exercises" / "release" / NAME / f"{NAME}.ipynb"
-RIGHT = """def padding_mask(ids, pad_id):
-    if ids.dim() != 2 or ids.is_floating_point():
-        raise ValueError("ids")
-    return (ids != pad_id)[:, None, None]
+RIGHT = """class TokenEmbedding(nn.Module):
+    def __init__(self, vocab_size, d_model):
+        super().__init__()
+        self.rows = nn.Parameter(torch.randn(vocab_size, d_model) / d_model**0.5)
+
+    def forward(self, ids):
+        if ids.dim() != 2 or ids.is_floating_point():
+            raise ValueError("ids")
+        return self.rows[ids] * self.rows.size(1) ** 0.5
+"""
+UNSCALED = """def scaled_dot_product_attention(query, key, value, mask=None):
+    scores = query @ key.mT
+    scores = scores if mask is None else scores.masked_fill(~mask, -1e9)
+    weights = scores.softmax(-1)
+    return weights @ value, weights
 """
 
 
@@ -23,7 +34,7 @@ def notebook() -> dict:
     """The released notebook, every answer replaced by a word and run."""
     content = json.loads(RELEASED.read_text(encoding="utf-8"))
     for cell in content["cells"]:
-        if cell["id"].endswith("-answer"):
+        if is_answer(cell):
             cell["source"] = "answered = True"
         if cell["cell_type"] == "code":
             cell["execution_count"] = 1
@@ -42,6 +53,10 @@ def check(tmp_path, capsys):
     return command
 
 
+def is_answer(cell: dict) -> bool:
+    return cell["metadata"].get("nbgrader", {}).get("solution", False)
+
+
 def cell_of(content: dict, name: str) -> dict:
     return next(cell for cell in content["cells"] if cell["id"] == name)
 
@@ -53,37 +68,41 @@ def test_a_notebook_that_is_whole_has_nothing_to_look_at(notebook, check):
 
 
 def test_as_released_nothing_is_answered(check):
-    code, out, _ = check(RELEASED.read_text(encoding="utf-8"), "--no-run")
-    answers = [line for line in out.splitlines() if line.endswith("-answer is not answered yet")]
+    text = RELEASED.read_text(encoding="utf-8")
+    answers = [cell["id"] for cell in json.loads(text)["cells"] if is_answer(cell)]
+    code, out, _ = check(text, "--no-run")
     assert code == 1
-    assert len(answers) == 9
-    assert out.splitlines()[-1] == "9 things to look at"
+    assert len(answers) > 9
+    assert out.splitlines() == [
+        *(f"- {name} is not answered yet" for name in answers),
+        f"{len(answers)} things to look at",
+    ]
 
 
 def spoilt(nb: dict) -> None:
-    nb["cells"].remove(cell_of(nb, "ps03-3-test"))
-    nb["cells"].extend(copy.deepcopy(cell_of(nb, "ps03-2-causal-answer")) for _ in "ab")
-    cell_of(nb, "ps03-5-answer")["metadata"]["nbgrader"].update(grade_id="mine")
-    cell_of(nb, "ps03-1-test").update(source="3")
-    cell_of(nb, "ps03-1-answer").update(cell_type="markdown")
-    cell_of(nb, "ps03-6-answer").update(execution_count=None)
-    cell_of(nb, "ps03-0-try").update(outputs=["x" * 6_000_000])
+    nb["cells"].remove(cell_of(nb, "ps01-3-test"))
+    nb["cells"].extend(copy.deepcopy(cell_of(nb, "ps01-5-largest-answer")) for _ in "ab")
+    cell_of(nb, "ps01-5-capped-answer")["metadata"]["nbgrader"].update(grade_id="mine")
+    cell_of(nb, "ps01-1-test").update(source="3")
+    cell_of(nb, "ps01-1-answer").update(cell_type="markdown")
+    cell_of(nb, "ps01-6-answer").update(execution_count=None)
+    cell_of(nb, "ps01-0-try").update(outputs=["x" * 6_000_000])
 
 
 def test_all_that_is_wrong_is_named(notebook, check):
     spoilt(notebook)
-    code, out, _ = check(notebook, "--no-run", name="ps03_attention (1).ipynb")
+    code, out, _ = check(notebook, "--no-run", name="ps01_embeddings_attention (1).ipynb")
     assert code == 1
     assert out.splitlines() == [
-        "- the file should be called ps03_attention.ipynb, but is ps03_attention (1).ipynb",
+        "- the file should be called ps01_embeddings_attention.ipynb, but is ps01_embeddings_attention (1).ipynb",
         "- the file has 6.0 MB, more than 5: clear large outputs",
-        "- ps03-3-test is missing: copy it from a fresh notebook",
-        "- ps03-5-answer is missing: copy it from a fresh notebook",
-        "- ps03-2-causal-answer is there 3 times: delete the copies",
-        "- mine is no cell of ps03_attention: was it renamed, or is it another's?",
-        "- ps03-1-answer should be a code cell, but is a markdown cell",
-        "- ps03-1-test was changed: it is locked, and the grader puts the old one back",
-        "- ps03-6-answer was changed but not run: run all cells from the top before you hand in",
+        "- ps01-3-test is missing: copy it from a fresh notebook",
+        "- ps01-5-capped-answer is missing: copy it from a fresh notebook",
+        "- ps01-5-largest-answer is there 3 times: delete the copies",
+        "- mine is no cell of ps01_embeddings_attention: was it renamed, or is it another's?",
+        "- ps01-1-answer should be a code cell, but is a markdown cell",
+        "- ps01-1-test was changed: it is locked, and the grader puts the old one back",
+        "- ps01-6-answer was changed but not run: run all cells from the top before you hand in",
         "9 things to look at",
     ]
 
@@ -104,12 +123,16 @@ def test_a_file_that_is_none(check, capsys):
 
 
 def test_the_visible_checks_are_run_and_repeated(check):
-    """One right answer, one wrong, one that crashes; of what is not answered nothing more is said."""
+    """One right answer, one wrong, one that crashes; of what is not answered nothing more is said.
+
+    What takes long and is not graded is left out here.
+    """
     content = json.loads(RELEASED.read_text(encoding="utf-8"))
+    content["cells"] = [cell for cell in content["cells"] if not submission.is_ungraded(cell["id"])]
     wrong = {
-        "ps03-2-padding-answer": RIGHT,
-        "ps03-2-causal-answer": "import torch\ndef causal_mask(n, m=0): return torch.ones(n, m or n).triu() > 0",
-        "ps03-6-answer": "def neighbour(length):\n    return 1 / 0",
+        "ps01-2-answer": RIGHT,
+        "ps01-3-answer": UNSCALED,
+        "ps01-6-answer": "def row_entropy(weights):\n    return 1 / 0",
     }
     for name, source in wrong.items():
         cell_of(content, name).update(source=source, execution_count=1)
@@ -117,10 +140,12 @@ def test_the_visible_checks_are_run_and_repeated(check):
     assert code == 1
     assert "from top to bottom" in error
     lines = out.splitlines()
-    assert any("ps03-2-causal-check: causal_mask: you keep the upper triangle" in line for line in lines)
-    assert "- ps03-6-check: ZeroDivisionError: division by zero" in lines
+    assert any(
+        "ps01-3-check: scaled_dot_product_attention: you left out the division" in line for line in lines
+    )
+    assert "- ps01-6-check: ZeroDivisionError: division by zero" in lines
     assert not any(
-        line.startswith(("- ps03-2-padding", "- ps03-3-check", "- ps03-5-check")) for line in lines
+        line.startswith(("- ps01-2-check", "- ps01-4-check", "- ps01-5-capped-check")) for line in lines
     )
     assert "\x1b" not in out
 
@@ -131,7 +156,7 @@ def written(path: Path, *sources: str) -> Path:
         {"cell_type": "code", "source": source, "metadata": {}, "outputs": [], "execution_count": None}
         for source in sources
     ]
-    cells[0]["metadata"] = {"nbgrader": {"grade_id": "ps03-1-answer"}}
+    cells[0]["metadata"] = {"nbgrader": {"grade_id": "ps01-1-answer"}}
     content = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
     path.write_text(json.dumps(content), encoding="utf-8")
     return path

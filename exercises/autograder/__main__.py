@@ -52,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("doctor", parents=[course], help="can students' code be confined on this machine?")
 
     one = commands.add_parser("release", parents=[course], help="have the gradebook know an assignment")
-    one.add_argument("assignments", nargs="*", metavar="ASSIGNMENT", help="ps03_attention, …; all")
+    one.add_argument("assignments", nargs="*", metavar="ASSIGNMENT", help="ps01_embeddings_attention, …; all")
     one.add_argument("--due", metavar="TIME", help="when it is due, such as '2026-12-01 23:59 +0100'")
 
     named_so = argparse.ArgumentParser(add_help=False)
@@ -107,7 +107,7 @@ def _parser() -> argparse.ArgumentParser:
         help="a dry run with students who do not exist",
     )
     one.add_argument("number", type=int, metavar="N", help="of students")
-    one.add_argument("--assignment", default="ps03_attention", metavar="ASSIGNMENT")
+    one.add_argument("--assignment", default="ps01_embeddings_attention", metavar="ASSIGNMENT")
     return parser
 
 

@@ -1,8 +1,9 @@
-"""What an attack is, and the honest submission of ps03 that it is put into."""
+"""What an attack is, and the honest submission of ps01 that it is put into."""
 
 from dataclasses import dataclass, field
 
 __all__ = ["ANSWERS", "EARNS", "EXTRA_TESTS", "GARBAGE", "LAST", "PRELUDE", "SHAPED", "STUB", "Attack"]
+__all__ += ["embedding"]
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Attack:
     name: str
     tries: str
     code: str = ""
-    after: str = "ps03-imports"
+    after: str = "ps01-imports"
     answers: dict[str, str] = field(default_factory=dict)
     earns: dict[str, float] = field(default_factory=dict)
     why: str = ""
@@ -41,12 +42,15 @@ class Attack:
 
 
 STUB = 'raise NotImplementedError("your answer goes here")'
-# Tasks 1 to 3 are solved, as in the master; of task 4 half the defects are found; 5 and 6 are not begun.
+# Tasks 1 to 3 are solved, as in the master; of task 4 half the defects are found, of task 5 one half is solved;
+# 6 is not begun.
 ANSWERS = {
-    "ps03-1-answer": "output_shape, weights_shape = (2, 3, 5, 11), (2, 3, 5, 7)\nequal_weight, spread = 1 / 5, 8",
-    "ps03-4-answer": 'defects = "AB"',
-    "ps03-5-answer": f"def soft_capped_attention(query, key, value, cap, mask=None):\n    {STUB}",
-    "ps03-6-answer": f"def neighbour(length):\n    {STUB}",
+    "ps01-1-answer": """untouched_rows, row_gradient = 9, 12
+output_shape, weights_shape = (2, 3, 5, 11), (2, 3, 5, 7)
+equal_weight, spread = 1 / 5, 8""",
+    "ps01-4-answer": 'defects = "AB"',
+    "ps01-5-capped-answer": f"def soft_capped_attention(query, key, value, cap, mask=None):\n    {STUB}",
+    "ps01-6-answer": f"def row_entropy(weights):\n    {STUB}",
 }
 # Tests as other assignments have them, which call the learner's functions themselves: each worth a point.
 _CALL = """x = torch.randn(3, 5)
@@ -57,16 +61,16 @@ EXTRA_TESTS = {
     "extra-close-test": _CALL + "torch.testing.assert_close(got, want)",
     "extra-allclose-test": _CALL + "assert torch.allclose(got, want)",
     "extra-equal-test": _CALL + "assert ((got - want).abs() < 1e-3).all()",
-    "extra-yes-test": "neighbour(3)[0] == 7",
+    "extra-yes-test": "row_entropy(torch.eye(3))[0] == 7",
 }
 EARNS = {
-    "ps03-1-test": 3.0,
-    "ps03-2-padding-test": 2.0,
-    "ps03-2-causal-test": 2.0,
-    "ps03-3-test": 6.0,
-    "ps03-4-defects-test": 1.0,
-    "ps03-5-test": 0.0,
-    "ps03-6-test": 0.0,
+    "ps01-1-test": 4.0,
+    "ps01-2-test": 5.0,
+    "ps01-3-test": 6.0,
+    "ps01-4-defects-test": 1.0,
+    "ps01-5-capped-test": 0.0,
+    "ps01-5-largest-test": 1.0,
+    "ps01-6-test": 0.0,
     **dict.fromkeys(EXTRA_TESTS, 0.0),
 }
 
@@ -151,4 +155,17 @@ SHAPED = """
 def soft_capped_attention(query, key, value, cap, mask=None):
     weights = (query @ key.mT * 0).softmax(-1)
     return weights @ value, weights
+"""
+
+
+def embedding(body: str, before: str = "") -> str:
+    """An answer to task 2 whose lines these are when it is called with `ids`."""
+    lines = "\n        ".join(body.strip().splitlines())
+    return f"""{before}
+class TokenEmbedding(nn.Module):
+    def __init__(self, vocab_size, d_model):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(vocab_size, d_model))
+    def forward(self, ids):
+        {lines}
 """

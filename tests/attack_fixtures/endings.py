@@ -1,10 +1,10 @@
 """Ending, crashing, doubling or replacing processes: one's own, the tests', the grader's."""
 
-from tests.attack_fixtures.attack import Attack
+from tests.attack_fixtures.attack import Attack, embedding
 
 __all__ = ["ALIKE", "ATTACKS"]
 
-NO_PADDING = {"ps03-2-padding-test": 0.0}
+NO_VECTORS = {"ps01-2-test": 0.0}
 ENDED = "This cell was ended"
 
 
@@ -14,9 +14,8 @@ def _cell(name: str, tries: str, code: str, **more) -> Attack:
 
 def _answer(name: str, tries: str, body: str, **more) -> Attack:
     """Within the answer to task 2; its own points are lost, all others are not."""
-    lines = "\n    ".join(body.strip().splitlines())
-    answers = {"ps03-2-padding-answer": f"def padding_mask(ids, pad_id):\n    {lines}"}
-    more = {"earns": NO_PADDING, "why": "it is no answer", "shows": "Your code ended the test"} | more
+    answers = {"ps01-2-answer": embedding(body)}
+    more = {"earns": NO_VECTORS, "why": "it is no answer", "shows": "Your code ended the test"} | more
     return Attack(name, tries, answers=answers, **more)
 
 
@@ -119,7 +118,7 @@ raise type(name, (Exception,), {})("<b>\\x1b[31m" + name)
         "the same, where a test calls the function itself and is not prepared",
         whole=True,
         answers={
-            "ps03-5-answer": """
+            "ps01-5-capped-answer": """
 names = "StopIteration GeneratorExit KeyboardInterrupt SystemExit _TestTimeLimitError PeerGoneError"
 names = iter(names.split() * 9)
 def soft_capped_attention(query, key, value, cap, mask=None):
@@ -147,7 +146,7 @@ raise Trap
         "a recursion without end",
         """
 RAN[:] = ['attack ran']
-return padding_mask(ids, pad_id)
+return self.forward(ids)
 """,
         shows="attack ran",
     ),
@@ -269,7 +268,7 @@ tried('prctl', lambda: called('prctl', 1, 0, 0, 0, 0))
         "two that answer",
         "a copy of the learner's process, and both answer",
         "print('attack ran')\nos.fork()",
-        after="ps03-5-answer",
+        after="ps01-5-capped-answer",
         at_most=True,
         why="nobody knows which of the two answers is meant, and the conversation ends at each",
     ),
@@ -280,7 +279,7 @@ tried('prctl', lambda: called('prctl', 1, 0, 0, 0, 0))
 print('attack ran')
 threading.Timer(0.05, os._exit, (0,)).start()
 """,
-        after="ps03-5-answer",
+        after="ps01-5-capped-answer",
         at_most=True,
         why="an innocent cell or test is hit",
     ),
@@ -295,7 +294,7 @@ def flood(connection):
         time.sleep(0.001)
 threading.Thread(target=flood, args=(line(),), daemon=True).start()
 """,
-        after="ps03-5-answer",
+        after="ps01-5-capped-answer",
         at_most=True,
         why="frames get mixed up",
         shows="attack ran|out of step",

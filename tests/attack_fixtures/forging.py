@@ -5,12 +5,14 @@ from tests.attack_fixtures.attack import GARBAGE, SHAPED, Attack
 __all__ = ["ALIKE", "ATTACKS"]
 
 # Behind the last answer that a test looks at, so that this does not replace what the attack has put there.
-FOUR, FIVE = "ps03-4-answer", "ps03-5-answer"
+FOUR, FIVE = "ps01-4-answer", "ps01-5-capped-answer"
+EQUAL_WEIGHTS = {"ps01-5-capped-test": 0.75}
+AVERAGED = "equal weights are a softmax over the keys, and never NaN"
 
 
 def _patch(name: str, tries: str, code: str, **more) -> Attack:
     """In one process with the tests, this earns points for a wrong answer."""
-    answers = more.pop("answers", {"ps03-5-answer": GARBAGE})
+    answers = more.pop("answers", {"ps01-5-capped-answer": GARBAGE})
     return Attack(
         name, tries, 'print("attack ran")\n' + code, answers=answers, control=True, whole=True, **more
     )
@@ -99,7 +101,7 @@ class Checks:
     def score(self, *total, **points):
         return sum(points.values()) if points else 6.0
 checks = Checks()
-near = looked_at = named = seen = x = want = got = 100
+near = named = bound_is_right = entropy_is_right = shapes = whole = drawn = full = x = want = got = 100
 """,
         after=FIVE,
     ),
@@ -116,7 +118,9 @@ near = looked_at = named = seen = x = want = got = 100
 from transformer_lessons.checks import engine, observe
 observe.alike = engine.same_value = engine.same_gradients = lambda a, b: True
 """,
-        answers={"ps03-5-answer": SHAPED},
+        answers={"ps01-5-capped-answer": SHAPED},
+        earns=EQUAL_WEIGHTS,
+        why=AVERAGED,
     ),
     _patch(
         "reference",
@@ -128,7 +132,9 @@ object.__setattr__(task, "define", lambda source: lambda *args: soft_capped_atte
 object.__setattr__(task, "answer", lambda source: task.local(task.define(source)))
 engine.exam = engine.exam.__wrapped__
 """,
-        answers={"ps03-5-answer": SHAPED},
+        answers={"ps01-5-capped-answer": SHAPED},
+        earns=EQUAL_WEIGHTS,
+        why=AVERAGED,
     ),
     _patch(
         "tanh",
@@ -140,6 +146,8 @@ def soft_capped_attention(query, key, value, cap, mask=None):
     return weights @ value, weights
 """,
         after=FIVE,
+        earns=EQUAL_WEIGHTS,
+        why=AVERAGED,
     ),
     _patch(
         "F.softmax",
@@ -371,7 +379,7 @@ class Text(str):
 defects = Text("H")
 """,
         after=FOUR,
-        earns={"ps03-4-defects-test": 0.0},
+        earns={"ps01-4-defects-test": 0.0},
         why="“H” is a line that is right",
     ),
     Attack(
@@ -410,7 +418,7 @@ class Letters(list):
 defects = Letters(["H"])
 """,
         after=FOUR,
-        earns={"ps03-4-defects-test": 0.0},
+        earns={"ps01-4-defects-test": 0.0},
         why="“H” is a line that is right",
     ),
     _patch(
@@ -515,7 +523,7 @@ def soft_capped_attention(query, key, value, cap, mask=None):
         "a subclass whose shape and size are what is wanted, and its numbers are not",
         whole=True,
         answers={
-            "ps03-5-answer": """
+            "ps01-5-capped-answer": """
 RAN.append("attack ran")
 class Small(torch.Tensor):
     shape = property(lambda self: torch.Size([3, 5]))
@@ -533,7 +541,7 @@ def soft_capped_attention(query, key, value, cap, mask=None):
         "results that are no plain tensors, one after the other",
         whole=True,
         answers={
-            "ps03-5-answer": """
+            "ps01-5-capped-answer": """
 import itertools, warnings
 warnings.simplefilter("ignore")
 kinds = itertools.cycle([
@@ -568,7 +576,7 @@ def soft_capped_attention(query, key, value, cap, mask=None):
         "results that are no tensors at all, one after the other",
         whole=True,
         answers={
-            "ps03-5-answer": """
+            "ps01-5-capped-answer": """
 import itertools
 import numpy as np
 loop = []
@@ -588,7 +596,7 @@ things = itertools.cycle([
 def soft_capped_attention(query, key, value, cap, mask=None):
     RAN[:] = ["attack ran"]
     return next(things)
-def neighbour(length):
+def row_entropy(weights):
     return next(things), next(things)
 """
         },
@@ -598,10 +606,10 @@ def neighbour(length):
         "several numbers, which are neither: such an end gave all the points",
         whole=True,
         answers={
-            "ps03-6-answer": """
-def neighbour(length):
+            "ps01-6-answer": """
+def row_entropy(weights):
     RAN[:] = ['attack ran']
-    return torch.ones(2), torch.ones(2)
+    return torch.ones(2, 2)
 """
         },
     ),
@@ -610,7 +618,7 @@ def neighbour(length):
         "where a check looks at properties of what comes back: the answer returns these itself",
         whole=True,
         answers={
-            "ps03-3-answer": """
+            "ps01-3-answer": """
 def scaled_dot_product_attention(query, key, value, mask=None):
     RAN[:] = ["attack ran"]
     return {
@@ -623,7 +631,7 @@ def scaled_dot_product_attention(query, key, value, mask=None):
     }
 """
         },
-        earns={"ps03-3-test": 0.0},
+        earns={"ps01-3-test": 0.0},
         why="it has no results",
     ),
     Attack(
@@ -634,7 +642,7 @@ print('attack ran')
 defects = object()
 """,
         after=FOUR,
-        earns={"ps03-4-defects-test": 0.0},
+        earns={"ps01-4-defects-test": 0.0},
         why="it names no line",
     ),
     Attack(
@@ -654,10 +662,11 @@ class Shape(tuple):
     def __len__(self): return 4
 numbers.Integral.register(type("Whole", (), {"__int__": lambda self: 10**400}))
 output_shape, weights_shape, equal_weight, spread = Shape([1]), [[[[[[[[[[[1]]]]]]]]]]], Number(7), Number("nan")
+untouched_rows = row_gradient = Number("inf")
 print("attack ran")
 """,
-        after="ps03-1-answer",
-        earns={"ps03-1-test": 0.0},
+        after="ps01-1-answer",
+        earns={"ps01-1-test": 0.0},
         why="a number is what it holds, whatever its methods say: 7, not 0.2",
     ),
 )

@@ -1,10 +1,10 @@
 """Using up the time: in cells, in what tests call, in what cannot be interrupted."""
 
-from tests.attack_fixtures.attack import Attack
+from tests.attack_fixtures.attack import Attack, embedding
 
 __all__ = ["ALIKE", "ATTACKS"]
 
-NO_PADDING = {"ps03-2-padding-test": 0.0}
+NO_VECTORS = {"ps01-2-test": 0.0}
 ITS_ANSWER = "the endless loop is its answer to this task"
 # What neither an alarm nor an exception ends.
 STUBBORN = """
@@ -21,9 +21,8 @@ def _cell(name: str, tries: str, code: str, **more) -> Attack:
 
 def _answer(name: str, tries: str, body: str, **more) -> Attack:
     """Within the answer to task 2; what is printed there is dropped, so the test's fate shows that it ran."""
-    lines = "\n    ".join(body.strip().splitlines())
-    answers = {"ps03-2-padding-answer": f"def padding_mask(ids, pad_id):\n    {lines}"}
-    more = {"earns": NO_PADDING, "why": ITS_ANSWER, "shows": "took too long"} | more
+    answers = {"ps01-2-answer": embedding(body)}
+    more = {"earns": NO_VECTORS, "why": ITS_ANSWER, "shows": "took too long"} | more
     return Attack(name, tries, answers=answers, **more)
 
 
@@ -41,7 +40,7 @@ spread = Slow()
 print("attack ran")
 """
     tries = "a number that takes forever to say what it is, whenever a test asks for it"
-    return Attack(name, tries, code, after="ps03-1-answer", **about)
+    return Attack(name, tries, code, after="ps01-1-answer", **about)
 
 
 ATTACKS = (
@@ -134,17 +133,17 @@ sum(range(10**15))
         "each call takes a second",
         """
 time.sleep(1)
-return ids.ne(pad_id)[:, None, None]
+return F.embedding(ids, self.weight) * self.weight.size(1) ** 0.5
 """,
         earns={},
         at_most=True,
-        why="a right answer within the time",
+        why="an answer that is right but for its start, within the time",
     ),
-    _slow_value("in a value", "", earns={"ps03-1-test": 2.0}, why="one of its numbers is none"),
+    _slow_value("in a value", "", earns={"ps01-1-test": 3.0}, why="one of its numbers is none"),
     _slow_value(
         "in a value, and it lies",
         '__module__ = "builtins"',
-        earns={"ps03-1-test": 0.0},
+        earns={"ps01-1-test": 0.0},
         why="no value of it ever arrives",
         at_most=True,
     ),
@@ -155,14 +154,8 @@ return ids.ne(pad_id)[:, None, None]
 print('attack ran')
 time.sleep(1.5)
 """,
-        answers={
-            "ps03-2-padding-answer": """
-time.sleep(1.5)
-def padding_mask(ids, pad_id):
-    os._exit(0)
-"""
-        },
-        earns=NO_PADDING,
+        answers={"ps01-2-answer": embedding("os._exit(0)", "time.sleep(1.5)")},
+        earns=NO_VECTORS,
         why="its answer ends the process",
     ),
     Attack(
@@ -178,7 +171,7 @@ def change(connection, reply):
 forge(change)
 print("attack ran")
 """,
-        after="ps03-5-answer",
+        after="ps01-5-capped-answer",
     ),
 )
 # Of each mechanism one way is tried at each commit; these are other ways.

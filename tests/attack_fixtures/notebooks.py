@@ -11,22 +11,23 @@ from tests.attack_fixtures.attack import ANSWERS
 
 __all__ = ["EARNS", "NOTEBOOKS", "OTHER_FILES", "Handed"]
 
-# Tasks 1 and 2 are solved, of task 4 half the defects are found, the others are not begun.
+# Tasks 1 and 2 are solved, half of task 5, of task 4 half the defects are found, the others are not begun.
 EARNS = {
-    "ps03-1-test": 3.0,
-    "ps03-2-padding-test": 2.0,
-    "ps03-2-causal-test": 2.0,
-    "ps03-3-test": 0.0,
-    "ps03-4-defects-test": 1.0,
-    "ps03-4-repaired-test": 0.0,
-    "ps03-5-test": 0.0,
-    "ps03-6-test": 0.0,
+    "ps01-1-test": 4.0,
+    "ps01-2-test": 5.0,
+    "ps01-3-test": 0.0,
+    "ps01-4-defects-test": 1.0,
+    "ps01-4-repaired-test": 0.0,
+    "ps01-5-capped-test": 0.0,
+    "ps01-5-largest-test": 1.0,
+    "ps01-6-test": 0.0,
 }
 TESTS = tuple(EARNS)
 FAKE = """
 import math
 import torch
 import torch.nn.functional as F
+from torch import nn
 class Checks:
     passed, message = True, ""
     def check(self, *args, **kwargs): return self
@@ -74,8 +75,8 @@ def _twice(notebook, cells):
 
 
 def _answers_twice(notebook, cells):
-    again = copy.deepcopy(cells["ps03-2-padding-answer"])
-    again.id, again.source = "again", "def padding_mask(ids, pad_id):\n    return checks"
+    again = copy.deepcopy(cells["ps01-2-answer"])
+    again.id, again.source = "again", "def TokenEmbedding(vocab_size, d_model):\n    return checks"
     notebook.cells.append(again)
 
 
@@ -84,12 +85,12 @@ def _no_tests(notebook, cells):
 
 
 def _no_imports(notebook, cells):
-    notebook.cells = [cell for cell in notebook.cells if cell.id != "ps03-imports"]
+    notebook.cells = [cell for cell in notebook.cells if cell.id != "ps01-imports"]
     notebook.cells.insert(0, new_code_cell(FAKE))
 
 
 def _nothing_locked(notebook, cells):
-    answers = set(ANSWERS) | {"ps03-2-padding-answer", "ps03-2-causal-answer"}
+    answers = set(ANSWERS) | {"ps01-2-answer", "ps01-5-largest-answer"}
     notebook.cells = [new_code_cell(FAKE), *(cell for cell in notebook.cells if cell.id in answers)]
 
 
@@ -102,15 +103,15 @@ def _renamed(notebook, cells):
 
 def _exchanged(notebook, cells):
     """The hard test's name on an easy test, and the other way round."""
-    cells["ps03-5-test"].metadata.nbgrader.grade_id = "ps03-2-padding-test"
-    cells["ps03-2-padding-test"].metadata.nbgrader.grade_id = "ps03-5-test"
+    cells["ps01-5-capped-test"].metadata.nbgrader.grade_id = "ps01-2-test"
+    cells["ps01-2-test"].metadata.nbgrader.grade_id = "ps01-5-capped-test"
 
 
 def _own_tests(notebook, cells):
-    own = new_code_cell("6.0", metadata=copy.deepcopy(cells["ps03-5-test"].metadata))
+    own = new_code_cell("6.0", metadata=copy.deepcopy(cells["ps01-5-capped-test"].metadata))
     own.outputs = [new_output("execute_result", data={"text/plain": "6.0"}, execution_count=1)]
-    cells["ps03-5-test"].metadata = NotebookNode()
-    about = {"grade": True, "grade_id": "ps03-8-test", "locked": True, "points": 100, "schema_version": 3}
+    cells["ps01-5-capped-test"].metadata = NotebookNode()
+    about = {"grade": True, "grade_id": "ps01-8-test", "locked": True, "points": 100, "schema_version": 3}
     further = new_code_cell("100", metadata={"nbgrader": about | {"solution": False, "task": False}})
     notebook.cells.insert(5, own)
     notebook.cells.append(further)
@@ -152,9 +153,9 @@ def _tests_first(notebook, cells):
 
 
 def _locked_changed(notebook, cells):
-    cells["ps03-imports"].source = FAKE
-    cells["ps03-4-broken"].source = "import os\nos._exit(0)"
-    cells["ps03-1-check"].source = "print(1)"
+    cells["ps01-imports"].source = FAKE
+    cells["ps01-4-broken"].source = "import os\nos._exit(0)"
+    cells["ps01-1-check"].source = "print(1)"
 
 
 def _notebook_metadata(notebook, cells):
@@ -222,7 +223,9 @@ display({"text/plain": "\\udfff", "text/\\udfff": "x"}, raw=True, metadata={"\\u
 raise ValueError("\\ud83d")
 """
     notebook.cells.insert(1, new_code_cell(code))
-    cells["ps03-5-answer"].source = "def soft_capped_attention(*args):\n    raise ValueError('\\ud800')"
+    cells[
+        "ps01-5-capped-answer"
+    ].source = "def soft_capped_attention(*args):\n    raise ValueError('\\ud800')"
 
 
 def _flood(notebook, cells):
@@ -243,7 +246,9 @@ def forge():
 forge()
 """
     notebook.cells.insert(1, new_code_cell(flood))
-    cells["ps03-5-answer"].source = "def soft_capped_attention(*args):\n    raise ValueError('\\n' * 200_000)"
+    cells[
+        "ps01-5-capped-answer"
+    ].source = "def soft_capped_attention(*args):\n    raise ValueError('\\n' * 200_000)"
 
 
 def _deep(notebook, cells):

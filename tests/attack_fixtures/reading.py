@@ -30,7 +30,7 @@ FILES = (
         "the course",
         "the course's own masters and tests",
         """
-master = "exercises/source/ps03_attention/ps03_attention.ipynb"
+master = "exercises/source/ps01_embeddings_attention/ps01_embeddings_attention.ipynb"
 for name in (master, "exercises/release.py", "tests/typical_answers.py", ".git/config"):
     tried(name, lambda: open(PLACES["repository"] + "/" + name).read(300))
 tried("modules", lambda: __import__("tests.typical_answers"))

@@ -308,18 +308,34 @@ get_ipython().outputs.append(o)
     ),
 )
 
-# Of the process that judges.
+# Of the process that judges. A test as another assignment might have it: of vectors of the learner's choice.
+PAIRS = """
+def looked_at(length):
+    try:
+        q, k = (torch.as_tensor(x).detach().double() for x in row_entropy(torch.eye(length)))
+        w = (q @ k.T / math.sqrt(q.size(-1))).softmax(-1)
+        return w.shape == (length, length) and bool(w[0, 0] >= 0.99)
+    except Exception:
+        return False
+
+
+seen = [looked_at(length) for length in (2, 3, 7, 20, 50)]
+1.0 * all(seen)
+"""
 OF_THE_TESTS = (
     Attack(
         "a long answer",
         "vectors so many that all pairs of them take gigabytes",
         answers={
-            "ps03-6-answer": """
-def neighbour(length):
+            "ps01-6-answer": """
+def row_entropy(weights):
     RAN[:] = ['attack ran']
-    return (torch.zeros(11_000, 1),) * 2 if length != 3 else None
+    return (torch.zeros(11_000, 1),) * 2 if len(weights) != 3 else None
 """
         },
+        tests={"extra-pairs-test": PAIRS},
+        earns={"extra-pairs-test": 0.0},
+        why="its vectors are not what is asked for",
     ),
     Attack(
         "large replies",
@@ -333,7 +349,7 @@ def change(connection, reply):
     for _ in range(60): connection.sendall(bytes(1 << 20))
 forge(change)
 """,
-        after="ps03-5-answer",
+        after="ps01-5-capped-answer",
     ),
     Attack(
         "a gradient of another shape",
@@ -348,7 +364,7 @@ def change(connection, reply):
 forge(change)
 """,
         whole=True,
-        earns={"ps03-3-test": 5.0},
+        earns={"ps01-3-test": 5.0},
         why="one requirement looks at its gradients",
     ),
     Attack(
@@ -361,7 +377,7 @@ def change(connection, reply):
     raw(connection, answer(reply["number"], [{"tensor": ["float64", [0] * 16]}] * 19_900, kind="tuple"))
 forge(change)
 """,
-        after="ps03-5-answer",
+        after="ps01-5-capped-answer",
     ),
     Attack(
         "long texts",
@@ -376,7 +392,7 @@ def change(connection, reply):
     return reply
 forge(change)
 """,
-        after="ps03-5-answer",
+        after="ps01-5-capped-answer",
     ),
 )
 

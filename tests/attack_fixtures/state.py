@@ -280,7 +280,7 @@ matplotlib.use('module://attack_mark_backend')
         "reset",
         "all names deleted",
         "get_ipython().reset()",
-        after="ps03-1-test",
+        after="ps01-1-test",
         alone=True,
         at_most=True,
         why="its own names are gone",

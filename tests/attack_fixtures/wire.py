@@ -4,7 +4,7 @@ from tests.attack_fixtures.attack import Attack
 
 __all__ = ["ALIKE", "ATTACKS"]
 
-LAST = "ps03-6-answer"
+LAST = "ps01-6-answer"
 
 
 def _of(kind: str) -> str:
@@ -46,14 +46,14 @@ OUTPUTS = (
         "a cell's outputs of half a million characters, in many entries",
         "cell",
         ONCE + "raw(c, fields(number=n, value='[' + '1, ' * 170_000 + '1]'))",
-        after="ps03-imports",
+        after="ps01-imports",
     ),
     _forged(
         "outputs that are too long",
         "a cell's outputs of 700,000 characters",
         "cell",
         ONCE + "raw(c, fields(number=n, value='[\"' + 'x' * 700_000 + '\"]'))",
-        after="ps03-imports",
+        after="ps01-imports",
         shows="This cell was ended: header: no value",
     ),
     _forged(
@@ -61,7 +61,7 @@ OUTPUTS = (
         "a number, a list, a tensor for a cell's outputs",
         "cell",
         "raw(c, fields(number=n, value=[1, [2], {'tensor': ['int8', [0]]}][n % 3]))",
-        after="ps03-imports",
+        after="ps01-imports",
         at_most=True,
         why="nothing",
         shows="",
@@ -71,7 +71,7 @@ OUTPUTS = (
         "outputs nested a hundred thousand deep",
         "cell",
         ONCE + "raw(c, fields(number=n, value='[' * 100_000))",
-        after="ps03-imports",
+        after="ps01-imports",
     ),
     _forged(
         "outputs of no sort",
@@ -84,14 +84,14 @@ points = {'output_type': 'execute_result', 'data': {'text/plain': '6.0'}, 'metad
 odd = [1, None, {}, {'output_type': 'x'}, points, {'output_type': 'stream', 'name': 3, 'text': {}}]
 raw(c, fields(number=n, value=json.dumps(odd)))
 """,
-        after="ps03-imports",
+        after="ps01-imports",
     ),
     _forged(
         "a shape beyond all bounds",
         "a tensor whose sizes no machine can count",
         "cell",
         ONCE + "raw(c, fields(number=n, value={'tensor': ['float32', [0, 10**30]]}))",
-        after="ps03-imports",
+        after="ps01-imports",
         shows="This cell was ended|attack ran",
     ),
     *(
@@ -100,7 +100,7 @@ raw(c, fields(number=n, value=json.dumps(odd)))
             tries,
             "cell",
             ONCE + f"c.sendall({frame})",
-            after="ps03-imports",
+            after="ps01-imports",
             shows="This cell was ended",
         )
         for name, tries, frame in (
@@ -114,7 +114,7 @@ raw(c, fields(number=n, value=json.dumps(odd)))
 
 FRAMES = (
     *(
-        _forged(name, tries, "check", f"raw(c, {header}{more})", after="ps03-5-answer", shows=RAN)
+        _forged(name, tries, "check", f"raw(c, {header}{more})", after="ps01-5-capped-answer", shows=RAN)
         for name, tries, header, more in (
             ("the number before", "the reply to another question", "answer(n - 1, True)", ""),
             ("nested", "a header that is nested deeper than Python's stack", "b'[' * 1_000_000", ""),
@@ -195,14 +195,19 @@ FRAMES = (
         )
     ),
     _forged(
-        "no reply", "no answer at all", "check", "return None", after="ps03-5-answer", shows="took too long"
+        "no reply",
+        "no answer at all",
+        "check",
+        "return None",
+        after="ps01-5-capped-answer",
+        shows="took too long",
     ),
     _forged(
         "half a reply",
         "the first half of a reply",
         "check",
         "c.sendall((1000).to_bytes(8, 'little') + bytes(8) + b'{')",
-        after="ps03-5-answer",
+        after="ps01-5-capped-answer",
         shows="took too long",
     ),
     _forged(
@@ -214,7 +219,7 @@ plain = mine('wire').send
 plain(c, reply, float('inf'))
 return reply
 """,
-        after="ps03-5-answer",
+        after="ps01-5-capped-answer",
         shows=RAN,
         at_most=True,
         why="the second is taken for the answer to the next question",
@@ -224,7 +229,7 @@ return reply
         "the next hundred replies at once",
         "check",
         "for k in range(100): raw(c, answer(n + k, True, kind='bool'))",
-        after="ps03-5-answer",
+        after="ps01-5-capped-answer",
         shows=RAN,
         at_most=True,
         why="the tests believe them, and all are wrong",
@@ -251,7 +256,7 @@ def change(c, reply):
     return reply
 forge(change)
 """,
-        after="ps03-5-answer",
+        after="ps01-5-capped-answer",
     ),
 )
 
@@ -328,11 +333,12 @@ VALUES = (
         "values for names that a test defines or imports itself",
         "values",
         """
-names = 'checks torch math near named looked_at seen float len __builtins__ __name__ globals want x got'
+names = 'checks torch math nn near named shapes whole float len __builtins__ __name__ globals want x got'
+names += ' bound_is_right entropy_is_right drawn full one none causal seldom'
 v |= {name: ['plain', 1.0] for name in names.split()}
 return reply
 """,
-        after="ps03-imports",
+        after="ps01-imports",
     ),
     _forged(
         "classes for all names",
@@ -342,7 +348,7 @@ return reply
 v |= {name: ['object', 'class'] for name in ('checks', 'torch', 'math', 'near', 'named')}
 return reply
 """,
-        after="ps03-4-answer",
+        after="ps01-4-answer",
     ),
     _forged(
         "weird names",
@@ -352,7 +358,7 @@ return reply
 v |= {name: ['plain', 0] for name in ('', ' ', '\\x00', 'a.b', '__class__', '\\u202e', 'ﬁ', '𝐱', '\\ud800')}
 return reply
 """,
-        after="ps03-imports",
+        after="ps01-imports",
     ),
     _forged(
         "values that are none",
@@ -362,8 +368,8 @@ return reply
 v |= {'spread': [torch.ones(3), torch.ones(3)], 'equal_weight': [['plain'], 0.2]}
 return reply
 """,
-        after="ps03-imports",
-        earns={"ps03-1-test": 1.0},
+        after="ps01-imports",
+        earns={"ps01-1-test": 2.0},
         why="two of its numbers are gone",
     ),
     _forged(
@@ -371,14 +377,14 @@ return reply
         "a reply of another form",
         "values",
         "raw(c, fields(number=n, value=[1, 2, 3]))",
-        after="ps03-6-answer",
+        after="ps01-6-answer",
     ),
     _forged(
         "an error for values",
         "an error where values are asked for",
         "values",
         "raw(c, answer(n, None, error=fields(type='StopIteration', message='1', line='')))",
-        after="ps03-6-answer",
+        after="ps01-6-answer",
     ),
     _forged(
         "a long text",
@@ -388,8 +394,8 @@ return reply
 v |= {'defects': ['plain', 'ABCDEFGH' * 60_000]}
 return reply
 """,
-        after="ps03-4-answer",
-        earns={"ps03-4-defects-test": 0.5},
+        after="ps01-4-answer",
+        earns={"ps01-4-defects-test": 0.5},
         why="it names all lines, of which four are wrong",
     ),
     _forged(
@@ -401,8 +407,8 @@ deep, none = torch.tensor([2.0, 3, 5, 11]).reshape([1] * 15 + [4]), torch.zeros(
 v |= {'output_shape': ['plain', deep], 'spread': ['plain', none]}
 return reply
 """,
-        after="ps03-1-answer",
-        earns={"ps03-1-test": 2.0},
+        after="ps01-1-answer",
+        earns={"ps01-1-test": 3.0},
         why="its numbers are right, but for one that is missing",
     ),
     _forged(
@@ -413,8 +419,8 @@ return reply
 v |= {'output_shape': ['plain', torch.zeros(2_000_000, dtype=torch.uint8)]}
 return reply
 """,
-        after="ps03-1-answer",
-        earns={"ps03-1-test": 2.5},
+        after="ps01-1-answer",
+        earns={"ps01-1-test": 3.75},
         why="one of its shapes is wrong",
         at_most=True,
     ),
@@ -465,7 +471,7 @@ json.dumps = lambda value, *args, **options: plain(value, *args, **options) + ' 
                 """
 wire = mine('wire')
 wire.HEADER_BYTES = wire.TENSOR_BYTES = wire.VALUES = wire.DEPTH = wire.TEXT = 10**12
-neighbour = lambda length: ['x' * 1_000_000] * 2
+row_entropy = lambda weights: ['x' * 1_000_000] * 2
 """,
             ),
             (

@@ -34,7 +34,7 @@ def change(connection, reply):
 forge(change)
 """
     tests, earns = {"extra-word-test": test}, {"extra-word-test": 1.0}
-    return Attack(name, tries, code + forge, after="ps03-2-padding-answer", tests=tests, earns=earns)
+    return Attack(name, tries, code + forge, after="ps01-2-answer", tests=tests, earns=earns)
 
 
 ATTACKS = (

@@ -14,6 +14,7 @@ from transformer_lessons.checks.engine import judge
 from transformer_lessons.checks.message import literal, write
 from transformer_lessons.checks.observe import Seen, alike, same_value
 from transformer_lessons.checks.states import translations
+from transformer_lessons.masks import padding_mask
 
 NAN, INF = math.nan, math.inf
 
@@ -226,6 +227,16 @@ def test_in_a_notebook_the_message_is_shown_with_differences_marked(monkeypatch)
     assert "<mark>False</mark>" in shown[0]
     assert caught.value._render_traceback_() == [f"AssertionError: {str(caught.value).splitlines()[0]}"]
     assert "should be" in str(caught.value)
+
+
+def test_of_a_right_answer_one_hears_where_the_packages_stands(capsys):
+    checks.require("padding_mask", lambda ids, pad_id: (ids != pad_id)[:, None, None])
+    assert capsys.readouterr().out == "Compare it with `padding_mask` in transformer_lessons/masks.py.\n"
+
+
+def test_the_packages_own_is_no_answer():
+    with pytest.raises(AssertionError, match=r"^padding_mask: this is the package's own; write yours$"):
+        checks.require("padding_mask", padding_mask)
 
 
 def test_a_class_is_built_once_for_each_call():

@@ -10,9 +10,10 @@ what it costs; any other is held against each requirement. Read `definitions`, t
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -34,11 +35,13 @@ __all__ = [
     "Task",
     "check",
     "mistake",
+    "my_transformer",
     "require",
     "scored",
     "sentences",
     "task",
     "tasks",
+    "try_in_translator",
 ]
 
 
@@ -106,13 +109,17 @@ def _one_thread() -> Iterator[None]:
 
 
 def require(task_name: str, candidate: Any, *, seed: int = 0) -> None:
-    """Say what is right or, raising an error, what is wrong; in a notebook, with the numbers that differ marked.
+    """Of a right answer, say where the package's stands; of another, raising an error, what is wrong with it.
+
+    In a notebook, the numbers that differ are marked.
 
     Raises:
-        AssertionError: with the report's message, if the answer is not right.
+        AssertionError: with the report's message, if the answer is not right, or is the package's own.
         ValueError: if there is no such task.
     """
     __tracebackhide__ = True  # pytest's word for: show the message, not these lines
+    if str(getattr(candidate, "__module__", "")).startswith("transformer_lessons."):
+        raise AssertionError(f"{task(task_name).public}: this is the package's own; write yours")
     report = check(task_name, candidate, seed=seed)
     is_shown = _shown(report)
     if not report.passed:
@@ -120,17 +127,66 @@ def require(task_name: str, candidate: Any, *, seed: int = 0) -> None:
         told = report.message.splitlines()[0] if is_shown else report.message
         error._render_traceback_ = lambda: [f"AssertionError: {told}"]  # and IPython's
         raise error
+    module = task(task_name).right[-1].__module__
+    if ".catalogue." not in module:  # where answers stand that no other code has a use for
+        print(f"Compare it with `{task(task_name).public}` in {module.replace('.', '/')}.py.")
+
+
+def try_in_translator(task_name: str, candidate: Any) -> None:
+    """Put an answer, right or wrong, into the trained translator, and print what that says of five numbers.
+
+    Where it says something else than with the package's part, both stand below each other. In a notebook, maps
+    show where attention looks then. Errors are the answer's own. A pitfall: a translator that says the same as
+    before is no proof; `require` looks where it does not.
+
+    Raises:
+        ValueError: if there is no such task, or the translator has no such part.
+    """
+    from transformer_lessons.checks import translator  # loads a model, which most programs do not need
+
+    known = task(task_name)
+    print(translator.tell(known, translator.read_aloud(known, candidate)))
+    if task_name in translator.LOOKS and _in_notebook():
+        _display(translator.looks(known, candidate))
+
+
+def my_transformer(
+    paths: Sequence[str | Path], *, fill: bool = False, output: str | Path = "runs/mine"
+) -> None:
+    """Out of solved assignments, a Transformer of the learner's own parts: trained, compared, saved, read aloud.
+
+    It says part by part whose it is. A pitfall: the notebooks' code runs here, with all that you may do.
+
+    Args:
+        paths: the notebooks; a part that several have is the last one's.
+        fill: take the package's part where an answer is missing or not right.
+        output: a folder for the run, for ``lessons translate --model runs/mine 421``.
+
+    Raises:
+        ValueError: for files that are no notebooks, and for parts that are not right, without `fill`.
+    """
+    from transformer_lessons.checks.assembly import from_notebooks
+
+    from_notebooks(paths, fill=fill, output=output)
 
 
 def _shown(report: Report) -> bool:
     """In a notebook, the message with the numbers that differ marked; remarks on right answers, too."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython and ipython.get_ipython()
-    if not (report.html and hasattr(shell, "kernel")):
+    if not (report.html and _in_notebook()):
         return False
     if not report.passed or "One thing more" in report.message:
-        ipython.display.display(ipython.display.HTML(report.html))
+        _display(report.html)
     return True
+
+
+def _in_notebook() -> bool:
+    ipython = sys.modules.get("IPython")
+    return bool(ipython) and hasattr(ipython.get_ipython(), "kernel")
+
+
+def _display(text: str) -> None:
+    ipython = sys.modules["IPython"]
+    ipython.display.display(ipython.display.HTML(text))
 
 
 def sentences(task_name: str) -> dict[str, str]:

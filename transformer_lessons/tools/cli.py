@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 
 from transformer_lessons import __version__
+from transformer_lessons.checks.assembly import from_notebooks
 from transformer_lessons.checks.symptoms import told
 from transformer_lessons.fast import accelerate
 from transformer_lessons.oracles import cases, is_within
@@ -94,6 +95,16 @@ def make_parser() -> Parser:
     command = add("check-submission", check_submission, missing)
     command.add_argument("file", type=Path, metavar="FILE.ipynb")
     command.add_argument("--no-run", action="store_true", help="only look at the file, run nothing")
+    command = add(
+        "my-transformer", my_transformer, "train a model of your own parts, out of solved assignments"
+    )
+    command.add_argument(
+        "files", nargs="+", type=Path, metavar="FILE.ipynb", help="their code runs with your rights"
+    )
+    command.add_argument(
+        "--fill", action="store_true", help="the package's part where yours is missing or wrong"
+    )
+    command.add_argument("--output", type=Path, default="runs/mine", metavar="DIR", help="(%(default)s)")
     return parser
 
 
@@ -181,6 +192,12 @@ def check_submission(chosen: argparse.Namespace) -> int:
         print("- " + text.replace("\n", "\n  "))
     print(f"{len(found)} things to look at" if found else f"{chosen.file.name} is ready to be handed in")
     return int(bool(found))
+
+
+def my_transformer(chosen: argparse.Namespace) -> int:
+    """``lessons my-transformer``."""
+    from_notebooks(chosen.files, fill=chosen.fill, output=chosen.output)
+    return 0
 
 
 def symptoms(chosen: argparse.Namespace) -> int:

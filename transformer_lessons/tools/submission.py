@@ -37,6 +37,11 @@ def grade_id(cell: dict) -> str | None:
     return cell.get("metadata", {}).get("nbgrader", {}).get("grade_id")
 
 
+def is_ungraded(name: str) -> bool:
+    """Whether grading leaves a cell out: an experiment, what it is given, and what the translator says."""
+    return name.endswith(("-given", "-run", "-heard", "-own"))
+
+
 def read(path: Path) -> tuple[list[dict], str]:
     """The cells of a notebook, and the name of its assignment: the one that most of its cells belong to.
 

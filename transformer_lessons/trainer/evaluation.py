@@ -6,7 +6,6 @@ from types import ModuleType
 
 from transformer_lessons import decoding
 from transformer_lessons.data.corpus import in_chunks
-from transformer_lessons.data.lengths import limit_lengths
 from transformer_lessons.data.libraries import library
 from transformer_lessons.data.number_words import english, english_tokens, german_tokens
 from transformer_lessons.data.vocabulary import pad
@@ -43,7 +42,10 @@ def translate(
     if beam_size < 1:
         raise ValueError(f"beam_size: expected 1 or more, got {beam_size}")
     most = model.config.max_length
-    ids, _ = limit_lengths([source.encode(sentence) for sentence in sentences], most)
+    ids = [source.encode(sentence) for sentence in sentences]
+    if long := [number for number, one in enumerate(ids) if len(one) > most]:
+        got = f"{len(long)} longer: number {long[0]} with {len(ids[long[0]])}"
+        raise ValueError(f"sentences: expected at most {most} tokens each, got {got}")
     src = pad(ids, source.pad_id).to(next(model.parameters()).device)
     if extra_tokens is not None:
         most = min(most, src.size(1) + extra_tokens)

@@ -59,12 +59,10 @@ SOLVES: dict[str, set[str]] = {
     "relative_bias": set(),
     "padding_mask": set(),
     "causal_mask": CAUSAL,
-    "additive_mask": {"torch.nn.functional._canonical_mask"},
     "combine_masks": set(),
     "masked_self_attention": ATTENTION | HEADS,
     "local_window_mask": set(),
     "segment_mask": set(),
-    "limit_lengths": set(),
     "scaled_dot_product_attention": ATTENTION | HEADS,
     "soft_capped_attention": {"torch.nn.attention.flex_attention.flex_attention"},
     "split_heads": set(),
@@ -74,7 +72,6 @@ SOLVES: dict[str, set[str]] = {
     "linear_attention": set(),
     "linear_attention_step": set(),
     "feed_forward": set(),
-    "swiglu": set(),
     "layer_norm": LAYER_NORM,
     "batch_norm": BATCH_NORM,
     "masked_batch_norm": BATCH_NORM,
@@ -83,29 +80,20 @@ SOLVES: dict[str, set[str]] = {
     "encoder_layer": LAYERS,
     "decoder_layer": LAYERS,
     "decoder_layer_step": LAYERS,
-    "parameter_count": LAYERS,  # to be counted without building anything
     "transformer": LAYERS,
     "teacher_forcing": set(),
     "warmup": set(),
     "label_smoothing": CROSS_ENTROPY,
     "accumulated_gradients": set(),
     "adam_step": {"torch.optim.Adam", "torch.optim.adam.adam", "torch.optim.AdamW"},
-    "average_checkpoints": {
-        f"torch.optim.swa_utils.{name}"
-        for name in ("AveragedModel", "get_swa_avg_fn", "get_swa_multi_avg_fn")
-    },
     "greedy": set(),
     "cached_attention_step": set(),
-    "length_penalty": set(),
     "beam": set(),
     "top_k": set(),
     "nucleus": set(),
     "bleu": set(),
     "scaled_step": {"torch.amp.GradScaler"},
-    "fused_attention": set(),
-    "accumulated_step": set(),
     "tiled_attention": ATTENTION | HEADS,
-    "checkpointed_feed_forward": set(),
     "chunked_cross_entropy": CROSS_ENTROPY
     | {"torch.nn.functional.linear_cross_entropy", "torch.nn.LinearCrossEntropyLoss"},
     "influence": set(),
@@ -113,11 +101,9 @@ SOLVES: dict[str, set[str]] = {
 }
 # What a task is about, or may well use, where it solves another task of the same assignment.
 ORDINARY = {
-    "fused_attention": ATTENTION,
     "cached_attention_step": ATTENTION,
     "attention_test": ATTENTION,
     "accumulated_gradients": CROSS_ENTROPY,
-    "accumulated_step": CROSS_ENTROPY,
 }
 WATCHED = {name.rpartition(".")[2]: name for names in SOLVES.values() for name in names}
 # Of what torch's functions and layers call in turn, a part of the name.

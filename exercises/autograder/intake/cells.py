@@ -19,6 +19,7 @@ MOST_TEXT = (
 )
 MOST_LINES = 40_000
 MOST_OF_PICTURES = 5_000_000  # characters, of one cell
+MOST_PLOTS = 4  # of one cell
 LONGEST_NAME = 200
 PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 TYPES = ("code", "markdown", "raw")
@@ -35,7 +36,7 @@ class Cell:
         marks: nbgrader's metadata, unchecked.
         ids: the cell ids, wherever in the file they stood.
         metadata: those of the others that are kept: tags, deletable, editable.
-        attachments: pictures in its text.
+        attachments: pictures in its text; of code, the plots that it has drawn.
     """
 
     number: int
@@ -156,8 +157,16 @@ def _cell(number: int, cell: object, notes: list[str]) -> Cell:
         marks=marks,
         ids=tuple(name for name in ids if isinstance(name, str)),
         metadata=_kept(metadata),
-        attachments=_pictures(number, cell.get("attachments"), notes),
+        attachments=_pictures(number, _plots(cell) or cell.get("attachments"), notes),
     )
+
+
+def _plots(cell: dict) -> dict:
+    """What code has drawn, which a person looks at where it was an experiment."""
+    outputs = cell.get("outputs") if cell.get("cell_type") == "code" else None
+    data = [_dict(_dict(output).get("data")) for output in outputs] if isinstance(outputs, list) else []
+    drawn = [{"image/png": one["image/png"]} for one in data if "image/png" in one]
+    return {f"plot-{number}.png": one for number, one in enumerate(drawn[:MOST_PLOTS], start=1)}
 
 
 def _type(number: int, found: object, notes: list[str]) -> str:

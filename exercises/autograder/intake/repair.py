@@ -113,8 +113,14 @@ def _tested(known: dict) -> dict[str, list[str]]:
 
 def _made(items: list[Item], known: dict) -> list[dict]:
     """The cells of the new notebook."""
-    taken = set(known)
-    return [_released_cell(known[name], cell) if name else _own_cell(cell, taken) for name, cell in items]
+    taken, runs = set(known), {name: cell for name, cell in items if name and name.endswith("-run")}
+    made = []
+    for name, cell in items:
+        made.append(_released_cell(known[name], cell) if name else _own_cell(cell, taken))
+        run = runs.get(str(name).removesuffix("conclusion") + "run")
+        if run and cell and made[-1]["source"] != known[name].source:
+            _add_plots(made[-1], run.attachments)
+    return made
 
 
 def _released_cell(released: NotebookNode, cell: Cell | None) -> dict:
@@ -124,6 +130,14 @@ def _released_cell(released: NotebookNode, cell: Cell | None) -> dict:
         if cell.attachments and made.cell_type != "code":
             made.attachments = cell.attachments
     return made
+
+
+def _add_plots(conclusion: dict, plots: dict) -> None:
+    """What is concluded from an experiment is read beside its plots."""
+    new = {name: plot for name, plot in plots.items() if name not in conclusion.get("attachments", {})}
+    if new:
+        conclusion["attachments"] = {**conclusion.get("attachments", {}), **new}
+        conclusion["source"] += "".join(f"\n\n![{name}](attachment:{name})" for name in new)
 
 
 def _own_cell(cell: Cell, taken: set[str]) -> dict:

@@ -132,7 +132,7 @@ def _in_order(marks: Iterable[Mark], results: Iterable[Result], about: Mapping[s
 
 
 def _task_of(cell: str, tasks: Mapping[str, str]) -> str:
-    """``ps03-4-repaired-test`` belongs to the task whose title begins with 4."""
+    """``ps01-4-repaired-test`` belongs to the task whose title begins with 4."""
     number = re.match(r"[^-]+-(\d+)-", cell)
     return tasks.get(number[1], "") if number else ""
 

@@ -28,7 +28,7 @@ from exercises.autograder.running.examiner import Cell
 from exercises.autograder.running.inert import written_bytes
 from exercises.autograder.running.master import MasterCell
 from exercises.autograder.running.worker import Worker
-from transformer_lessons.tools.submission import grade_id
+from transformer_lessons.tools.submission import grade_id, is_ungraded
 
 __all__ = ["run", "worker"]
 
@@ -86,7 +86,10 @@ def _worker(limits: Limits, isolated: bool, thread: int) -> Worker:
 
 
 def _cells(notebook: NotebookNode, master: dict[str, MasterCell]) -> list[tuple[Cell, NotebookNode]]:
-    """What is to be run, with the notebook's cell that shows it; a locked cell once, in the master's words."""
+    """What is to be run, with the notebook's cell that shows it; a locked cell once, in the master's words.
+
+    Experiments are not: they take minutes, and a person reads what is concluded from them.
+    """
     found, seen = [], set()
     for shown in notebook.cells:
         if shown.cell_type != "code":
@@ -94,6 +97,8 @@ def _cells(notebook: NotebookNode, master: dict[str, MasterCell]) -> list[tuple[
         shown.outputs, shown.execution_count = [], None
         name = grade_id(shown) or ""
         known = master.get(name)
+        if known and is_ungraded(name):
+            continue
         if known is None or not known.locked:
             found.append((Cell(name if known else "", "learner", shown.source), shown))
         elif name not in seen and known.type == "code":

@@ -50,10 +50,6 @@ def never_padded(model, src, *, max_length):
     return tokens[:, 1:]
 
 
-def by_power(log_p, length, alpha):
-    return log_p * ((5.0 + length) / 6.0) ** -alpha
-
-
 def tensor_beams(model, src, *, beam_size, length_penalty, max_length):
     """With tensors, a sentence at a time, and no early way out."""
     eos, pad, answers = model.config.eos_id, model.config.pad_id, []
@@ -164,7 +160,6 @@ def window_before(query, key, value, keys, values, window=None):
 
 RIGHT = {
     "greedy": [by_parts, one_by_one],
-    "length_penalty": [by_power],
     "beam": [tensor_beams],
     "top_k": [by_sorting],
     "nucleus": [by_loop, shifted],

@@ -104,92 +104,8 @@ class Nothing(nn.Module):
         return torch.zeros_like(x)
 
 
-class Llama(nn.Module):
-    """The names of Llama's code in transformers."""
-
-    def __init__(self, hidden_size, intermediate_size):
-        super().__init__()
-        self.gate_proj = nn.Linear(hidden_size, intermediate_size, bias=False)
-        self.up_proj = nn.Linear(hidden_size, intermediate_size, bias=False)
-        self.down_proj = nn.Linear(intermediate_size, hidden_size, bias=False)
-        self.act_fn = nn.SiLU()
-
-    def forward(self, x):
-        return self.down_proj(self.act_fn(self.gate_proj(x)) * self.up_proj(x))
-
-
-class CountedInOrder(nn.Module):
-    """W_3 leads back, and all have biases: as some count the maps."""
-
-    def __init__(self, d_model, d_ff, dropout=0.0):
-        super().__init__()
-        self.W_1 = nn.Linear(d_model, d_ff)
-        self.W_2 = nn.Linear(d_model, d_ff)
-        self.W_3 = nn.Linear(d_ff, d_model)
-
-    def forward(self, x):
-        score = self.W_1(x)
-        return self.W_3(score * torch.sigmoid(score) * self.W_2(x))
-
-
-class OneProduct(nn.Module):
-    """Both ways up in one matrix, silu by its formula."""
-
-    def __init__(self, d_model, d_ff, bias=False):
-        super().__init__()
-        self.gate_up = nn.Linear(d_model, 2 * d_ff, bias=bias)
-        self.down = nn.Linear(d_ff, d_model, bias=bias)
-
-    def forward(self, x):
-        gate, up = self.gate_up(x).chunk(2, dim=-1)
-        return self.down(gate / (1 + torch.exp(-gate)) * up)
-
-
-class AsWritten(nn.Module):
-    """Matrices as the formula has them."""
-
-    def __init__(self, d_model, d_ff):
-        super().__init__()
-        self.W_1 = nn.Parameter(torch.randn(d_model, d_ff))
-        self.W_2 = nn.Parameter(torch.randn(d_ff, d_model))
-        self.W_3 = nn.Parameter(torch.randn(d_model, d_ff))
-
-    def forward(self, x):
-        return (F.silu(x @ self.W_1) * (x @ self.W_3)) @ self.W_2
-
-
-class ReGLU(Llama):
-    def forward(self, x):
-        return self.down_proj(F.relu(self.gate_proj(x)) * self.up_proj(x))
-
-
-class ReGLUAsWritten(AsWritten):
-    def forward(self, x):
-        return (F.relu(x @ self.W_1) * (x @ self.W_3)) @ self.W_2
-
-
-class TwoThirds(Llama):
-    """The hidden width is reduced inside, as in Llama's first code."""
-
-    def __init__(self, dim, hidden_dim):
-        super().__init__(dim, int(2 * hidden_dim / 3))
-
-
-class Softplus(Llama):
-    """A slip that is on no list."""
-
-    def forward(self, x):
-        return self.down_proj(F.softplus(self.gate_proj(x)) * self.up_proj(x))
-
-
-class AddedGelu(Llama):
-    def forward(self, x):
-        return self.down_proj(F.gelu(self.gate_proj(x)) + self.up_proj(x))
-
-
 RIGHT = {
     "feed_forward": [Annotated, InSequence, NanoGPT, Matrices],
-    "swiglu": [Llama, CountedInOrder, OneProduct, AsWritten],
 }
 # Of each: the requirements that it loses, and the names that it gets.
 WRONG = {
@@ -199,13 +115,5 @@ WRONG = {
         (AlwaysDropping, {"dropout"}, {"dropout_in_evaluation"}),
         (ResidualAndTanh, {"formula", "activation"}, {"residual_added", "gelu_by_tanh"}),
         (Nothing, {"formula", "activation", "dropout", "gradients"}, set()),
-    ],
-    "swiglu": [
-        (ReGLU, {"silu"}, {"relu_gate"}),
-        (ReGLUAsWritten, {"silu"}, {"relu_gate"}),
-        (TwoThirds, {"silu", "product", "gradients"}, set()),
-        (Softplus, {"silu"}, set()),
-        (AddedGelu, {"silu", "product"}, {"gate_added", "gelu_gate"}),
-        (Nothing, {"silu", "product", "gradients"}, set()),
     ],
 }

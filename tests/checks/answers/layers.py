@@ -195,19 +195,6 @@ def output_only(*given):
     return token_by_token(*given)[0]
 
 
-def summed(V, d, ff, n, h, k, *, tied="all", norm_first=False, share_layers=False):
-    a = 3 * (d * h * k + h * k) + h * k * d + d
-    f = d * ff + ff + ff * d + d
-    total = (a + f + 4 * d) + (2 * a + f + 6 * d)
-    total = total if share_layers else n * total
-    total += {"all": V * d, "output": 2 * V * d, "none": 3 * V * d}[tied]
-    return total + 4 * d * norm_first
-
-
-def short_of_a_norm(V, d, ff, n, h, k, **options):
-    return summed(V, d, ff, n, h, k, **options) - 2 * d * (1 if options.get("share_layers") else n)
-
-
 class Flat(nn.Module):
     """The whole model with the package's layers, written in its own way."""
 
@@ -298,7 +285,6 @@ RIGHT = {
     "encoder_layer": [Encoder],
     "decoder_layer": [Decoder],
     "decoder_layer_step": [token_by_token],
-    "parameter_count": [summed],
     "transformer": [Flat, TargetsHidden],
 }
 WRONG = {
@@ -325,7 +311,6 @@ WRONG = {
         (values_first, {"later"}, {"keys_and_values_exchanged"}),
         (output_only, {"later"}, {"output_alone"}),
     ],
-    "parameter_count": [(short_of_a_norm, {"layers"}, {"third_norm_missing"})],
     "transformer": [
         (PaddingSeen, {"padding"}, {"padding_seen"}),
         (CopiedMatrix, {"tied"}, {"not_tied"}),

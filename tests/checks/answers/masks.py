@@ -141,31 +141,6 @@ def combined_as_odd(*masks):
     return reduce(torch.logical_xor, masks) if masks else None
 
 
-# additive_mask
-
-
-def additive_by_log(mask, like):
-    return mask.to(like.dtype).log()
-
-
-def additive_of_hugging_face(mask, scores):
-    """(1 − mask) times the lowest number there is."""
-    return (1.0 - mask.to(scores.dtype)) * torch.finfo(scores.dtype).min
-
-
-def additive_by_where(mask, like):
-    return torch.where(mask, 0.0, -1e9).to(like.dtype)
-
-
-def additive_minus_thousand(mask, like):
-    return torch.zeros(mask.shape, dtype=like.dtype).masked_fill(mask.logical_not(), -1000.0)
-
-
-def additive_shifted(mask, like):
-    """A slip that is on no list: softmax does not mind, but 0 is asked for."""
-    return torch.where(mask, 1.0, -torch.inf).to(like.dtype)
-
-
 # masked_self_attention
 
 
@@ -275,48 +250,13 @@ def segments_of_neighbours(query_segments, key_segments):
     return (query_segments[:, None, :, None] - key_segments[:, None, None, :]).abs() <= 1
 
 
-# limit_lengths
-
-
-def limited_in_one_pass(sentences, max_length, *, too_long="refuse"):
-    kept, cut = [], []
-    for number, ids in enumerate(sentences):
-        if len(ids) > max_length:
-            if too_long == "refuse":
-                raise ValueError(f"sentence {number} has {len(ids)} ids")
-            cut.append(number)
-            ids = [*ids[: max_length - 1], 2] if ids[-1] == 2 else ids[:max_length]
-        kept.append(ids)
-    return kept, cut
-
-
-def limited_by_popping(sentences, max_length, too_long="refuse"):
-    cut = tuple(n for n in range(len(sentences)) if len(sentences[n]) > max_length)
-    if cut and too_long != "truncate":
-        raise ValueError(f"too long: {cut}")
-    kept = [list(ids) for ids in sentences]
-    for ids in kept:
-        while len(ids) > max_length:
-            del ids[-2 if ids[-1] == 2 else -1]
-    return kept, cut
-
-
-def limited_without_end(sentences, max_length, *, too_long="refuse"):
-    cut = [n for n, ids in enumerate(sentences) if len(ids) > max_length]
-    if cut and too_long == "refuse":
-        raise ValueError(f"too long: {cut}")
-    return [ids[:max_length] for ids in sentences], cut
-
-
 RIGHT = {
     "padding_mask": [padding_by_unsqueeze, padding_in_loops, padding_not_equal],
     "causal_mask": [causal_by_tril, causal_by_comparison, causal_in_loops, causal_last_rows],
     "combine_masks": [combined_by_reduce, combined_by_all, combined_by_product],
-    "additive_mask": [additive_by_log, additive_of_hugging_face, additive_by_where],
     "masked_self_attention": [attended_annotated, attended_with_infinity, attended_in_loops, attended_fused],
     "local_window_mask": [window_of_two_triangles, window_by_difference, window_in_slices],
     "segment_mask": [segments_by_unsqueeze, segments_in_loops, segments_by_difference],
-    "limit_lengths": [limited_in_one_pass, limited_by_popping],
 }
 WRONG = {
     "padding_mask": [
@@ -335,10 +275,6 @@ WRONG = {
         (combined_by_sum, {"values"}, {"or_for_and"}),
         (combined_as_odd, {"values", "several", "broadcasting", "none"}, set()),
     ],
-    "additive_mask": [
-        (additive_minus_thousand, {"hidden"}, {"filled_near_zero"}),
-        (additive_shifted, {"visible"}, set()),
-    ],
     "masked_self_attention": [
         (attended_to_padding, {"padding"}, {"padding_overwritten"}),
         (attended_sharply, {"attention"}, set()),
@@ -352,5 +288,4 @@ WRONG = {
         (segments_without_heads, {"shape"}, {"no_heads_axis"}),
         (segments_of_neighbours, {"values", "cross"}, set()),
     ],
-    "limit_lengths": [(limited_without_end, {"end"}, {"end_lost"})],
 }

@@ -7,64 +7,6 @@ import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 
 
-def blind_rows_see_all(query, key, value, mask=None, *, is_causal=False, dropout=0.0):
-    n, m = query.size(-2), key.size(-2)
-    if is_causal and (mask is not None or n != m):
-        lower = torch.arange(m) <= torch.arange(n)[:, None] + m - n
-        mask = lower if mask is None else torch.logical_and(mask, lower)
-        is_causal = False
-    if mask is None:
-        return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=is_causal)
-    sees = mask.any(-1, keepdim=True)
-    return F.scaled_dot_product_attention(query, key, value, mask | ~sees, dropout) * sees
-
-
-def added_bias(query, key, value, mask=None, *, is_causal=False):
-    if is_causal and mask is None and query.shape[-2] == key.shape[-2]:
-        return F.scaled_dot_product_attention(query, key, value, is_causal=True)
-    if is_causal:
-        lower = torch.ones(query.shape[-2], key.shape[-2]).tril(key.shape[-2] - query.shape[-2]).bool()
-        mask = lower & (torch.tensor(True) if mask is None else mask)
-    if mask is None:
-        return F.scaled_dot_product_attention(query, key, value)
-    bias = torch.zeros(mask.shape, dtype=query.dtype).masked_fill(~mask, torch.finfo(query.dtype).min)
-    output = F.scaled_dot_product_attention(query, key, value, bias)
-    return torch.where(mask.any(-1)[..., None], output, torch.zeros(()))
-
-
-def own_scale(query, key, value, mask=None, *, is_causal=False):
-    """The kernel as it is: on a CPU, rows without keys come out zero already."""
-    if is_causal and mask is None and query.size(-2) == key.size(-2):
-        return F.scaled_dot_product_attention(query, key, value, is_causal=True)
-    if is_causal:
-        lower = torch.ones(query.size(-2), key.size(-2)).tril(key.size(-2) - query.size(-2)).bool()
-        mask = lower if mask is None else mask & lower
-    return F.scaled_dot_product_attention(query * query.size(-1) ** -0.5, key, value, mask, scale=1.0)
-
-
-def step_by_step(query, key, value, mask=None, *, is_causal=False):
-    scores = query @ key.transpose(-2, -1) / query.size(-1) ** 0.5
-    if is_causal:
-        scores = scores + torch.full(scores.shape[-2:], -torch.inf).triu(1 + key.size(-2) - query.size(-2))
-    if mask is not None:
-        scores = scores.masked_fill(~mask, -torch.inf)
-    return torch.nan_to_num(scores.softmax(-1)) @ value
-
-
-def handed_on(query, key, value, mask=None, *, is_causal=False):
-    """Two slips in one: the kernel's flag aligns the first with the first, and it refuses both."""
-    return F.scaled_dot_product_attention(query, key, value, mask, is_causal=is_causal)
-
-
-def scaled_by_another_root(query, key, value, mask=None, *, is_causal=False):
-    """A slip that is on no list."""
-    return own_scale(query / query.size(-1) ** 0.25, key, value, mask, is_causal=is_causal)
-
-
-def zeros_of_attention(query, key, value, mask=None, *, is_causal=False):
-    return torch.zeros(*query.shape[:-1], value.size(-1))
-
-
 class Flash(torch.autograd.Function):
     """As FlashAttention does: log-sums are kept, and scores are computed again from them."""
 
@@ -247,103 +189,12 @@ def no_loss(hidden, weight, targets, chunk, pad_id):
     return torch.zeros(())
 
 
-def closures(x, W1, b1, W2, b2, chunk):
-    """The weights are not arguments of what is checkpointed; batch and positions are one axis."""
-
-    def layer(part):
-        return (part @ W1.T + b1).clamp(min=0) @ W2.T + b2
-
-    flat = x.reshape(-1, x.size(-1))
-    done = [checkpoint(layer, flat[n : n + chunk], use_reentrant=False) for n in range(0, len(flat), chunk)]
-    return torch.cat(done).view(x.shape)
-
-
-def piece_by_piece(x, W1, b1, W2, b2, chunk):
-    def layer(start):
-        return F.linear(F.relu(F.linear(x[..., start : start + chunk, :], W1, b1)), W2, b2)
-
-    starts = range(0, x.size(-2), chunk)
-    return torch.cat([checkpoint(layer, start, use_reentrant=False) for start in starts], dim=-2)
-
-
-def all_at_once(x, W1, b1, W2, b2, chunk):
-    return F.linear(F.relu(F.linear(x, W1, b1)), W2, b2)
-
-
-def with_an_optimizer(model, x, targets, parts, rate):
-    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
-    optimizer.zero_grad()
-    total, reported = targets.ne(0).sum(), 0.0
-    for piece, wanted in zip(x.tensor_split(parts), targets.tensor_split(parts), strict=True):
-        log_p = model(piece).log_softmax(-1)
-        picked = log_p.gather(-1, wanted.unsqueeze(-1)).squeeze(-1)
-        loss = -(picked * (wanted != 0)).sum() / total
-        loss.backward()
-        reported += loss.detach()
-    optimizer.step()
-    return reported
-
-
-def sums_first(model, x, targets, parts, rate):
-    """Gradients of sums; divided once, at the end."""
-    parameters = list(model.parameters())
-    sums, loss, tokens = [torch.zeros_like(p) for p in parameters], 0.0, 0
-    for piece, wanted in zip(x.chunk(parts), targets.chunk(parts), strict=True):
-        logits = model(piece).transpose(1, 2)
-        part = F.cross_entropy(logits, wanted, ignore_index=0, reduction="sum")
-        for total, g in zip(sums, torch.autograd.grad(part, parameters), strict=True):
-            total += g
-        loss, tokens = loss + part.item(), tokens + int((wanted != 0).sum())
-    with torch.no_grad():
-        for p, total in zip(parameters, sums, strict=True):
-            p.sub_(rate * total / tokens)
-    return torch.tensor(loss / tokens)
-
-
-def mean_of_means(model, x, targets, parts, rate):
-    """What most programs do: each part's mean, divided by the number of parts."""
-    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
-    optimizer.zero_grad()
-    losses = []
-    for piece, wanted in zip(x.chunk(parts), targets.chunk(parts), strict=True):
-        loss = F.cross_entropy(model(piece).transpose(1, 2), wanted, ignore_index=0) / parts
-        loss.backward()
-        losses.append(loss.detach())
-    optimizer.step()
-    return sum(losses)
-
-
-def not_emptied(model, x, targets, parts, rate):
-    """And the backward pass of all parts at the end."""
-    tokens = (targets != 0).sum()
-    loss = sum(
-        F.cross_entropy(model(piece).transpose(1, 2), wanted, ignore_index=0, reduction="sum") / tokens
-        for piece, wanted in zip(x.chunk(parts), targets.chunk(parts), strict=True)
-    )
-    loss.backward()
-    torch.optim.SGD(model.parameters(), lr=rate).step()
-    return loss
-
-
 RIGHT = {
-    "accumulated_step": [with_an_optimizer, sums_first],
-    "checkpointed_feed_forward": [closures, piece_by_piece],
     "chunked_cross_entropy": [running_sums, only_real_tokens],
     "scaled_step": [by_vector, by_optimizer],
-    "fused_attention": [blind_rows_see_all, added_bias, own_scale],
     "tiled_attention": [own_backward, always_an_average, two_passes],
 }
 WRONG = {
-    "fused_attention": [
-        (step_by_step, {"memory", "causal_memory"}, {"weights_built"}),
-        (handed_on, {"causal", "more_keys"}, {"causal_and_mask"}),
-        (scaled_by_another_root, {"values"}, set()),
-        (
-            zeros_of_attention,
-            {"values", "mask", "causal", "more_keys", "memory", "causal_memory"},
-            set(),
-        ),
-    ],
     "tiled_attention": [
         (as_the_chapter_has_it, {"saved", "peak"}, {"kept_for_backward"}),
         (scaled_by_the_root_of_values, {"values"}, set()),
@@ -358,9 +209,4 @@ WRONG = {
         (targets_not_shifted, {"values"}, set()),
         (no_loss, {"values", "padding", "any_size", "gradients", "saved", "peak"}, set()),
     ],
-    "accumulated_step": [
-        (mean_of_means, {"tokens", "blank"}, {"mean_of_means"}),
-        (not_emptied, {"left_over", "memory"}, {"gradients_not_emptied", "one_backward_for_all"}),
-    ],
-    "checkpointed_feed_forward": [(all_at_once, {"saved", "peak"}, {"plain"})],
 }

@@ -1,6 +1,5 @@
 """What the decoder reads and says, the rate, the smoothed loss, accumulated gradients, Adam, checkpoints."""
 
-import copy
 import math
 
 import torch
@@ -280,50 +279,12 @@ def all_zeros(parameter, gradient, first, second, step, *, rate, betas=(0.9, 0.9
     return tuple(torch.zeros_like(parameter) for _ in range(3))
 
 
-def stacked(states):
-    average = copy.deepcopy(states[-1])
-    for name, tensor in average.items():
-        if tensor.is_floating_point():
-            average[name] = torch.stack([state[name].double() for state in states]).mean(dim=0).float()
-    return average
-
-
-def added_up(states):
-    """As fairseq does: sums first, in a copy, and then a division."""
-    sums = {name: tensor.clone() for name, tensor in states[0].items()}
-    for state in states[1:]:
-        for name in sums:
-            sums[name] = sums[name] + state[name] if sums[name].is_floating_point() else state[name]
-    return {n: t / len(states) if t.is_floating_point() else t for n, t in sums.items()}
-
-
-def into_the_first(states):
-    average = states[0]
-    for name, tensor in average.items():
-        if tensor.is_floating_point():
-            for state in states[1:]:
-                tensor += state[name]
-            tensor /= len(states)
-        else:
-            average[name] = states[-1][name]
-    return average
-
-
-def first_counter(states):
-    return {**stacked(states), **{n: t for n, t in states[0].items() if not t.is_floating_point()}}
-
-
-def last_one(states):
-    return {name: tensor.clone() for name, tensor in states[-1].items()}
-
-
 RIGHT = {
     "teacher_forcing": [with_pad_sequence, filled_in, one_whole_row],
     "warmup": [as_in_the_paper, in_two_cases],
     "label_smoothing": [by_the_formula, with_divergence, in_loops, with_cross_entropy],
     "accumulated_gradients": [with_sgd, with_autograd],
     "adam_step": [lerped, as_torch_does, with_torchs_optimiser],
-    "average_checkpoints": [stacked, added_up],
 }
 # Of each: the requirements that it loses, and the names that it gets.
 WRONG = {
@@ -360,10 +321,5 @@ WRONG = {
         ),
         (averages_decay_twice, {"moments", "defaults"}, set()),
         (all_zeros, {"moments", "update", "correction", "epsilon", "defaults", "kept"}, set()),
-    ],
-    "average_checkpoints": [
-        (into_the_first, {"kept"}, set()),
-        (first_counter, {"whole"}, set()),
-        (last_one, {"mean"}, set()),
     ],
 }

@@ -1,0 +1,90 @@
+"""Answers in the trained translator: right ones change nothing that it says, wrong ones are heard."""
+
+import math
+import re
+
+import pytest
+import torch
+
+from transformer_lessons import checks
+from transformer_lessons.checks import definitions, translator
+from transformer_lessons.checks.translator import PARTS, read_aloud
+
+
+def answer(task: checks.Task, text: str):
+    """What a text defines."""
+    local = task.answer(text)
+    return local.find(task.name)
+
+
+def is_as_before(task, own) -> bool:
+    return all(said.own == said.before for said in read_aloud(task, own))
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_the_right_part_says_the_same_and_a_known_mistake_is_heard(name):
+    task = checks.task(name)
+    assert is_as_before(task, answer(task, task.source))
+
+    def is_heard(mistake, way):
+        try:
+            return not is_as_before(task, answer(task, definitions.changed(task.source, way)))
+        except Exception:  # the learner would see it
+            return True
+
+    assert any(is_heard(mistake, way) for mistake in task.mistakes for way in mistake.ways)
+
+
+def without_the_root(query, key, value, mask=None):
+    scores = query @ key.transpose(-2, -1)
+    weights = scores.masked_fill(~mask, -math.inf).softmax(dim=-1)
+    return weights @ value, weights
+
+
+def test_a_lost_root_is_read(capsys):
+    checks.try_in_translator("scaled_dot_product_attention", without_the_root)
+    said = capsys.readouterr().out
+    assert "   94,790  vier und neunzig tausend sieben hundert sieben und neunzig\n" in said
+    assert "   before  vier und neunzig tausend sieben hundert neunzig\n" in said
+    assert said.endswith("3 of 5 as before.\n")
+
+
+def test_names_of_parameters_are_open():
+    class Norm(torch.nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.gamma, self.beta = (
+                torch.nn.Parameter(torch.ones(width)),
+                torch.nn.Parameter(torch.zeros(width)),
+            )
+
+        def forward(self, x):
+            return torch.nn.functional.layer_norm(x, x.shape[-1:], self.gamma, self.beta)
+
+    assert is_as_before(checks.task("layer_norm"), Norm)
+
+
+def test_parameters_that_are_none_of_the_translators_are_named():
+    task = checks.task("layer_norm")
+    with pytest.raises(ValueError, match=r"has \['weight', 'bias'\], yours are \[\]"):
+        read_aloud(task, lambda width: torch.nn.Identity())
+
+
+def test_a_part_that_the_translator_has_not_is_refused():
+    with pytest.raises(ValueError, match=r"expected a part of the translator, one of .*, got 'rotary'"):
+        checks.try_in_translator("rotary", None)
+
+
+def test_maps_show_where_attention_looks():
+    """On padding, if nothing hides it."""
+
+    def on_padding(table):
+        last = table.split("</tr>")[-2]  # zwanzig
+        return sum(map(float, re.findall(r'title="([0-9.]+)"', last)[5:]))
+
+    everything = translator.looks(
+        checks.task("padding_mask"), lambda ids, pad_id: torch.ones(2, 1, 1, ids.size(1)).bool()
+    )
+    yours, before = everything.split("<caption>before")
+    assert on_padding(yours) > 0.4
+    assert on_padding(before) == 0

@@ -1,0 +1,213 @@
+"""A learner's part in the place of the package's, in a model: through the canon's seams.
+
+A class computes with the package's parameters, under their names: a trained model's weights fit it, and a model
+of own parts is saved like any other. A function stands where the canon's stood, for as long as it is wanted.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from transformer_lessons import attention as canon
+from transformer_lessons import masks, model, training
+from transformer_lessons.attention import MultiHeadAttention
+from transformer_lessons.checks.definitions import Task
+from transformer_lessons.checks.states import translations
+from transformer_lessons.config import TransformerConfig
+from transformer_lessons.data import batches
+from transformer_lessons.data.batches import Batch
+from transformer_lessons.data.vocabulary import Vocabulary, pad
+from transformer_lessons.embeddings import TokenEmbedding
+from transformer_lessons.encodings import SinusoidalEncoding
+from transformer_lessons.feed_forward import FeedForward
+from transformer_lessons.layers import AddAndNorm, DecoderLayer, EncoderLayer
+from transformer_lessons.norms import LayerNorm
+from transformer_lessons.trainer import config as settings
+
+__all__ = ["CLASSES", "FUNCTIONS", "TRAINING", "Own", "installed", "kept"]
+
+
+class Own(nn.Module):
+    """A learner's module, called with the parameters of the package's module that it replaces.
+
+    Args:
+        theirs: the learner's; its own parameters are never used.
+        replaced: the package's.
+        roles: the words that a learner may have for its parameters (`Task.roles`).
+
+    Raises:
+        ValueError: if it can't be told which of the learner's parameters are which.
+    """
+
+    def __init__(self, theirs: nn.Module, replaced: nn.Module, roles: dict[str, str]):
+        super().__init__()
+        for name, child in replaced.named_children():
+            self.add_module(name, child)
+        for name, parameter in replaced.named_parameters(recurse=False):
+            self.register_parameter(name, parameter)
+        self.theirs = [theirs]  # in a list, it is no part of the model
+        own, wanted = theirs.state_dict(), self.state_dict()
+        self.links = next(translations(own, wanted, roles), [])
+        if wanted and not self.links:
+            raise ValueError(f"parameters: the translator has {list(wanted)}, yours are {list(own)}")
+        self.train(replaced.training)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the learner's code says."""
+        [theirs], wanted = self.theirs, self.state_dict(keep_vars=True)
+        own = theirs.state_dict()
+        state = {name: x for link in self.links for name, x in link.load(own, wanted).items()}
+        return functional_call(theirs, state, args, kwargs, tie_weights=False)  # the state ties them
+
+    def train(self, mode: bool = True) -> "Own":
+        """Both train, or neither does."""
+        self.theirs[0].train(mode)
+        return super().train(mode)
+
+
+class OwnAttention(Own):
+    """Multi-head attention is asked by the canon with a flag, and in exercises with a mask."""
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor | None = None,
+        value: Tensor | None = None,
+        mask: Tensor | None = None,
+        *,
+        is_causal: bool = False,
+    ) -> Tensor:
+        """Query alone, or with what it looks at."""
+        key = query if key is None else key
+        if is_causal:
+            mask = masks.combine(mask, masks.causal_mask(query.size(1)))
+        output = super().forward(query, key, key if value is None else value, mask)
+        return output[0] if isinstance(output, tuple) else output
+
+
+# From the outside in: of each task the class that is replaced, what an answer is made with, and how it is called.
+CLASSES: dict[str, tuple[type[nn.Module], Callable[[Any, TransformerConfig], tuple], type[Own]]] = {
+    "encoder_layer": (EncoderLayer, lambda part, config: (config,), Own),
+    "decoder_layer": (DecoderLayer, lambda part, config: (config,), Own),
+    "residual": (AddAndNorm, lambda part, config: (config,), Own),
+    "multi_head": (MultiHeadAttention, lambda part, config: (config.d_model, config.num_heads), OwnAttention),
+    "feed_forward": (FeedForward, lambda part, config: (config.d_model, config.d_ff), Own),
+    "layer_norm": (LayerNorm, lambda part, config: (config.d_model,), Own),
+    "token_embedding": (TokenEmbedding, lambda part, config: tuple(part.weight.shape), Own),
+}
+
+
+def causal(own: Callable) -> Callable:
+    """The canon hands on a device, which the task leaves out, and wants four axes."""
+    return lambda queries, keys=None, device=None: own(queries, keys or queries).expand(1, 1, -1, -1)
+
+
+def attend(own: Callable) -> Callable:
+    """The canon says that later positions are hidden by a flag, the task by a mask."""
+
+    def attention(query, key, value, mask=None, *, is_causal=False):
+        if is_causal:
+            mask = masks.combine(mask, canon.causal_mask(query.size(-2), key.size(-2)))
+        found = own(query, key, value, mask)
+        return found if isinstance(found, tuple) else (found, None)
+
+    return attention
+
+
+def merged(own: Callable) -> Callable:
+    """`MultiHeadAttention.look`, whose end the task is."""
+
+    def look(self, query, k, v, mask=None, is_causal=False):
+        heads, _ = self.attention(self.split(self.W_q(query)), k, v, mask, is_causal=is_causal)
+        return self.W_o(own(heads))
+
+    return look
+
+
+def batched(own: Callable) -> Callable:
+    """A batch, whose targets the task shifts."""
+
+    def make_batch(pairs):
+        sources, targets = zip(*pairs, strict=True)
+        shifted = own(list(targets), Vocabulary.bos_id, Vocabulary.eos_id, Vocabulary.pad_id)
+        return Batch(pad(sources, Vocabulary.pad_id), *shifted)
+
+    return make_batch
+
+
+# Of each task: whose name, which, and what stands for it meanwhile.
+FUNCTIONS: dict[str, tuple[Any, str, Callable[[Callable], Any]]] = {
+    "padding_mask": (model, "padding_mask", lambda own: own),
+    "causal_mask": (canon, "causal_mask", causal),
+    "combine_masks": (canon, "combine", lambda own: own),
+    "scaled_dot_product_attention": (MultiHeadAttention, "attention", lambda own: staticmethod(attend(own))),
+    "split_heads": (MultiHeadAttention, "split", lambda own: lambda self, x: own(x, x.size(-1) // self.d_k)),
+    "merge_heads": (MultiHeadAttention, "look", merged),
+    "teacher_forcing": (batches, "make_batch", batched),
+    "label_smoothing": (training, "label_smoothed_loss", lambda own: own),
+    "warmup": (settings, "warmup_inverse_sqrt", lambda own: own),
+}
+TRAINING = ("teacher_forcing", "label_smoothing", "warmup")  # parts that a trained model needs no more
+
+
+@contextmanager
+def installed(translator: nn.Module, task: Task, own: Any) -> Iterator[None]:
+    """With a learner's part: a class stays in the model, a function for as long as the context lasts.
+
+    A pitfall: classes go in from the outside in, so that a layer of one's own gets attention of one's own.
+
+    Args:
+        translator: a `Transformer`, or an `Own` one.
+        task: of which `own` is an answer.
+        own: the answer.
+
+    Raises:
+        ValueError: if parameters are none of the translator's.
+    """
+    if task.name in CLASSES:
+        kind, arguments, wrapper = CLASSES[task.name]
+        config = translator.config
+        replace(translator, kind, lambda part: wrapper(own(*arguments(part, config)), part, task.roles))
+    elif task.name == "sinusoidal":
+        for part in inside(translator):
+            if isinstance(part, SinusoidalEncoding):
+                part.table = own(*part.table.shape)
+    if task.name not in FUNCTIONS:
+        yield
+        return
+    place, name, stand_in = FUNCTIONS[task.name]
+    with patch.object(place, name, stand_in(own)):
+        yield
+
+
+def replace(root: nn.Module, kind: type[nn.Module], make: Callable[[nn.Module], nn.Module]) -> None:
+    """Each part of that kind by what is made of it."""
+    for part in list(inside(root)):
+        for name, child in part.named_children():
+            if type(child) is kind:
+                setattr(part, name, make(child))
+
+
+def inside(root: nn.Module) -> Iterator[nn.Module]:
+    """All that computes: of a learner's part, the parts of that."""
+    [root] = root.theirs if isinstance(root, Own) else [root]
+    yield root
+    for part in root.children():
+        yield from inside(part)
+
+
+def kept(own: Callable) -> Callable:
+    """Attention that goes on with the keys and values which the answer returned, position by position."""
+    past: list[Tensor] = []
+
+    def attention(query, key, value, mask=None, *, is_causal=False):
+        if key.size(-2) == 1:
+            past[:] = key[..., :0, :], value[..., :0, :]
+        output, *past[:] = own(query, key[..., -1:, :], value[..., -1:, :], *past)
+        return output, None
+
+    return attention

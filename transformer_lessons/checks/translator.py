@@ -1,0 +1,191 @@
+"""The learner's part in the trained translator: right or wrong, one reads what it does."""
+
+import copy
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from html import escape
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import torch
+from torch import Tensor, nn
+
+from transformer_lessons import decoding
+from transformer_lessons.attention import MultiHeadAttention
+from transformer_lessons.checks.definitions import Task
+from transformer_lessons.checks.own_parts import CLASSES, FUNCTIONS, TRAINING, installed, kept
+from transformer_lessons.data import number_words
+from transformer_lessons.data.vocabulary import Vocabulary, pad
+from transformer_lessons.model import Transformer
+from transformer_lessons.trainer.checkpoints import PRETRAINED, load_model
+
+__all__ = ["PARTS", "Said", "aloud", "looks", "read_aloud", "tell"]
+
+# Of several lengths, since padding matters; two at which every common slip is heard, be it a lost √d_k.
+NUMBERS = (7, 421, 94_790, 200_201, 777_777)
+LENGTH = 24  # tokens
+SHOWN = 12  # words of an answer that does not end
+
+
+class Said(NamedTuple):
+    """Of one number: what the translator says with the learner's part, and with the package's."""
+
+    number: int
+    own: list[str]
+    before: list[str]
+
+
+@torch.no_grad()
+def aloud(translator: nn.Module, src: Tensor) -> Tensor:
+    """Greedy decoding without a cache: parts are called as in training."""
+    config = translator.config
+    tokens = src.new_full((len(src), 1), config.bos_id)
+    is_done = src.new_zeros(len(src), dtype=torch.bool)
+    while tokens.size(1) <= LENGTH and not is_done.all():
+        token = translator(src, tokens)[:, -1].argmax(dim=-1).masked_fill(is_done, config.pad_id)
+        tokens = torch.cat([tokens, token[:, None]], dim=1)
+        is_done = is_done | (token == config.eos_id)
+    return tokens[:, 1:]
+
+
+def drawn(cut: Callable[[Tensor], Tensor], translator: Transformer, src: Tensor) -> Tensor:
+    """Each token by chance, among those that the answer leaves."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return decoding.generate(translator, src, lambda x: cut(x).multinomial(1)[:, 0], LENGTH)
+
+
+def keeping(own: Callable, translator: Transformer, src: Tensor) -> Tensor:
+    """With the answer in place of the decoder's attention to what it has said."""
+    for layer in translator.decoder_layers:
+        layer.self_attention.attention = kept(own)
+    return decoding.greedy(translator, src, max_length=LENGTH)
+
+
+# Tasks that are about reading out, and how a translator reads out with an answer to them.
+SPEAKERS: dict[str, Callable[[Any, Transformer, Tensor], Tensor]] = {
+    "greedy": lambda own, translator, src: own(translator, src, max_length=LENGTH),
+    "beam": lambda own, translator, src: own(
+        translator, src, beam_size=4, length_penalty=0.6, max_length=LENGTH
+    ),
+    "top_k": lambda own, *given: drawn(partial(own, k=3), *given),
+    "nucleus": lambda own, *given: drawn(partial(own, p=0.9), *given),
+    "cached_attention_step": keeping,
+}
+FORWARD = (*CLASSES, *FUNCTIONS, "sinusoidal")
+PARTS = [part for part in dict.fromkeys([*FORWARD, *SPEAKERS]) if part not in TRAINING]
+BEFORE = {
+    "beam": partial(decoding.beam, max_length=LENGTH)
+}  # to be compared with, if not with greedy decoding
+# Tasks after which attention looks elsewhere, and which look of the decoder's last layer is shown.
+SELF, CROSS = -2, -1
+LOOKS = {"causal_mask": SELF, "combine_masks": CROSS, "padding_mask": CROSS}
+LOOKS |= {"scaled_dot_product_attention": CROSS, "split_heads": CROSS}
+
+
+@cache
+def trained() -> tuple[Transformer, Vocabulary, Vocabulary]:
+    """The committed model, and its vocabularies."""
+    translator, source, target = load_model(PRETRAINED)
+    return translator.eval(), source, target
+
+
+def ids_of(numbers: Sequence[int]) -> Tensor:
+    """English words as ids, padded."""
+    source = trained()[1]
+    words = [number_words.english_tokens(number_words.english(n)) for n in numbers]
+    return pad([source.encode(one) for one in words], source.pad_id)
+
+
+def words_of(ids: Tensor) -> list[list[str]]:
+    """German words."""
+    return [trained()[2].decode(row) for row in ids.tolist()]
+
+
+def read_aloud(task: Task, own: Any) -> list[Said]:
+    """What the translator says of five numbers with a learner's part; errors of the part are the learner's.
+
+    Raises:
+        ValueError: if the translator has no such part.
+    """
+    if task.name not in PARTS:
+        raise ValueError(
+            f"task: expected a part of the translator, one of {sorted(PARTS)}, got {task.name!r}"
+        )
+    translator = copy.deepcopy(trained()[0])
+    before = words_of(BEFORE.get(task.name, aloud)(translator, ids_of(NUMBERS)))
+    with installed(translator, task, own):
+        said = heard(task.name, own, translator)
+    return [Said(*one) for one in zip(NUMBERS, said, before, strict=True)]
+
+
+def heard(name: str, own: Any, translator: nn.Module) -> list[list[str]]:
+    """What a translator says of the five numbers, read out by the answer, if that is what the task is about."""
+    speak = SPEAKERS.get(name, lambda own, *given: aloud(*given))
+    return words_of(speak(own, translator, ids_of(NUMBERS)))
+
+
+def tell(task: Task, said: Sequence[Said]) -> str:
+    """In lines: what is said, and under it what was said before, where that is something else."""
+    lines = [f"The trained translator, with your {task.public}:", ""]
+    for number, own, before in said:
+        lines.append(f"{number:>9,}  {shown(own)}")
+        if own != before:
+            lines.append(f"{'before':>9}  {shown(before)}")
+    same = sum(one.own == one.before for one in said)
+    return "\n".join([*lines, "", f"{same} of {len(said)} as before."])
+
+
+def shown(words: Sequence[str]) -> str:
+    """The first of them."""
+    return " ".join(words[:SHOWN]) + " …" * (len(words) > SHOWN) or "(nothing)"
+
+
+@torch.no_grad()
+def look(translator: nn.Module, src: Tensor, tgt: Tensor, which: int) -> Tensor:
+    """The weights of one attention, from the last on, as a mean over its heads: (queries, keys)."""
+    attention, kept_weights = MultiHeadAttention.attention, []
+
+    def keeping(*given, **options):
+        output, weights = attention(*given, **options)
+        kept_weights.append(weights)
+        return output, weights
+
+    with patch.object(MultiHeadAttention, "attention", staticmethod(keeping)):
+        translator(src, tgt)
+    return kept_weights[which][0].mean(dim=0)
+
+
+def looks(task: Task, own: Any) -> str:
+    """As HTML: where the decoder looks as it says 421, beside a longer number, with the part and without."""
+    which, (_, source, target) = LOOKS[task.name], trained()
+    src = ids_of((421, 777_777))
+    said = ["<bos>", *number_words.german_tokens(421)]
+    words = [source.tokens[i] for i in src[0].tolist()] if which == CROSS else said
+    tgt = torch.tensor([[target.tokens.index(word) for word in said]]).expand(2, -1)
+    translator, tables = copy.deepcopy(trained()[0]), []
+    before = look(translator, src, tgt, which)
+    with installed(translator, task, own):
+        for title, weights in (
+            (f"your {task.public}", look(translator, src, tgt, which)),
+            ("before", before),
+        ):
+            tables.append(table(title, said, words, weights))
+    where = "the source" if which == CROSS else "what it has said"
+    gap = '<div style="display:flex;flex-wrap:wrap;gap:1.5em">'
+    return f"<p>Where the decoder's last layer looks in {where}:</p>{gap}{''.join(tables)}</div>"
+
+
+def table(title: str, rows: Sequence[str], columns: Sequence[str], weights: Tensor) -> str:
+    """A map of weights: cells as dark as their weight is large."""
+    upright = "writing-mode:vertical-rl;transform:rotate(180deg);font-weight:normal;padding:2px"
+    head = "".join(f'<th style="{upright}">{escape(word)}</th>' for word in columns)
+    body = ""
+    for word, row in zip(rows, weights.tolist(), strict=True):
+        cells = "".join(
+            f'<td title="{w:.2f}" style="padding:0;width:1.4em;height:1.4em;border:1px solid #8884;'
+            f'background:rgba(100,144,232,{w:.2f})"></td>'
+            for w in row
+        )
+        body += f'<tr><th style="font-weight:normal;text-align:right">{escape(word)}</th>{cells}</tr>'
+    return f"<table><caption>{escape(title)}</caption><tr><th></th>{head}</tr>{body}</table>"
