@@ -22,11 +22,26 @@ on small inputs and says first, by name, which mistake you made, if people make 
 you see](mistakes.md)); otherwise what is required. It shows the smallest case, and never the solution. The cells
 marked *graded* use other numbers when the notebook is handed in. A mistake costs what it spoils and nothing else.
 
-There are five kinds of tasks: **predict** a shape or a number before anything runs; **implement** what the
+There are six kinds of tasks: **predict** a shape or a number before anything runs; **implement** what the
 chapter explains; **debug** a program that runs and is wrong;
-**extend** by what neither the chapter nor the package hands over; **explain** in a few sentences, for a person.
+**extend** by what neither the chapter nor the package hands over; **experiment**: measure, plot and conclude, in
+a minute or two of computing; **explain** in a few sentences. The last two are for a person to read.
 
-Take the assignments in this order: each needs its chapters, and what those before it built.
+A part of yours can be heard: `checks.try_in_translator` puts it, right or wrong, into the trained translator, and
+prints what that says then. With an attention that forgets its √d_k,
+
+```text
+        7  sieben
+      421  vier hundert ein und zwanzig
+   94,790  vier und neunzig tausend sieben hundert sieben und neunzig
+   before  vier und neunzig tausend sieben hundert neunzig
+```
+
+By the end of `ps07` your parts are a whole model. `lessons my-transformer ps01*.ipynb ps02*.ipynb …` takes them
+out of your notebooks, says part by part whose it is, trains the model beside the package's in about half a minute,
+saves it, and lets it translate.
+
+Take the assignments in this order, an evening each: each needs its chapters, and what those before it built.
 
 | assignment | chapters | graded tasks | points | hours |
 |---|---|---|---|---|
