@@ -38,8 +38,9 @@ prints what that says then. With an attention that forgets its √d_k,
 ```
 
 By the end of `ps07` your parts are a whole model. `lessons my-transformer ps01*.ipynb ps02*.ipynb …` takes them
-out of your notebooks, says part by part whose it is, trains the model beside the package's in about half a minute,
-saves it, and lets it translate.
+out of your notebooks, says part by part whose it is, trains the model beside the package's in half a minute,
+saves it, and lets it translate. After a right answer you are told where the package's stands, to compare; if you
+give up, `lessons solution ps03 4` prints one, and what it is held to.
 
 Take the assignments in this order, an evening each: each needs its chapters, and what those before it built.
 

@@ -122,6 +122,15 @@ def manifest(texts: dict[str, str]) -> str:
     )
 
 
+def checked(cells: list[dict]) -> dict[str, list[str]]:
+    """By the number of a task: what `checks` knows its answers by."""
+    found: dict[str, list[str]] = {}
+    for cell in cells:
+        for task in re.findall(r'checks\.require\("(\w+)"', "".join(cell["source"])):
+            found.setdefault(cell["id"].split("-")[1], []).append(task)
+    return found
+
+
 def about(cells: list[dict]) -> dict:
     """Title, chapters and table of tasks as the first cell has them, and what there is to know of each cell.
 
@@ -140,6 +149,7 @@ def about(cells: list[dict]) -> dict:
         "title": title[1],
         "chapters": chapters[1].rstrip("."),
         "tasks": [dict(zip(TASK_COLUMNS, row, strict=True)) for row in rows[2:]],
+        "checks": checked(cells),
         "cells": {
             grade_id(cell): {
                 "type": cell["cell_type"],

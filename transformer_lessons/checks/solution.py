@@ -1,0 +1,39 @@
+"""For those who gave up: ``lessons solution ps03 4`` prints a right answer, and what makes it one."""
+
+import json
+from importlib.resources import files
+
+from transformer_lessons import checks
+
+__all__ = ["solution"]
+
+
+def solution(assignment: str, number: str) -> str:
+    """The right answers to a task of an assignment, as far as checks know them, and what they are held to.
+
+    Args:
+        assignment: the beginning of its name, such as "ps03".
+        number: of the task.
+
+    Raises:
+        ValueError: if there is no such assignment, or no such task that a check knows.
+    """
+    known = json.loads((files("transformer_lessons.tools") / "assignments.json").read_text(encoding="utf-8"))
+    name = next((name for name in known if name.startswith(assignment)), None)
+    if name is None:
+        raise ValueError(f"assignment: expected one of {', '.join(known)}, got {assignment!r}")
+    solved = known[name]["checks"]
+    if number not in solved:
+        raise ValueError(
+            f"task: expected one of {', '.join(solved)} of {name}, whose checks know an answer, got {number!r}"
+        )
+    return "\n\n".join(
+        f"{task.source.rstrip()}\n\n{held_to(task)}" for task in map(checks.task, solved[number])
+    )
+
+
+def held_to(task: checks.Task) -> str:
+    """The requirements, a line each."""
+    return (
+        "It is right because\n- " + ";\n- ".join(requirement.text for requirement in task.requirements) + "."
+    )
