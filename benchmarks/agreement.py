@@ -31,6 +31,7 @@ from exercises.autograder.rehearse import passing, submission
 from exercises.autograder.result import read
 from exercises.autograder.running.notebook import worker
 from transformer_lessons.data.files import write_json
+from transformer_lessons.tools.submission import grade_id, is_ungraded
 from transformer_lessons.trainer.runs import versions
 
 RECORD = release.HERE.parent / "transformer_lessons" / "records" / "agreement.json"
@@ -70,6 +71,8 @@ class Course:
             self._known.add(assignment)
         folder = self._root / "submitted" / student / assignment
         folder.mkdir(parents=True)
+        # Experiments take minutes, and only plain nbgrader would run them.
+        notebook.cells = [cell for cell in notebook.cells if not is_ungraded(grade_id(cell) or "")]
         nbformat.write(notebook, folder / f"{assignment}.ipynb")
         before = cpu_seconds()
         done = self._api.autograde(assignment, student)

@@ -40,6 +40,35 @@ NAME = "ps01_embeddings_attention"
 ATTENTION = "ps01-3-answer"
 SCALE = "ps01-7-scale-answer"
 
+# Right answers in other words to functions that no check of the catalogue looks at.
+ALSO_RIGHT = {
+    "ps01-5-largest-answer": [
+        """def largest_weight(cap, keys):
+    best, others = math.exp(cap), (keys - 1) * math.exp(-cap)
+    return best / (best + others)""",
+        """def largest_weight(cap, keys):
+    scores = torch.full((keys,), -float(cap))
+    scores[0] = cap
+    return scores.softmax(0)[0].item()""",
+        """def largest_weight(cap, keys):
+    if keys == 1:
+        return 1.0
+    return torch.sigmoid(torch.tensor(2.0 * cap - math.log(keys - 1)))""",
+    ],
+    "ps01-6-answer": [
+        """def row_entropy(weights):
+    terms = torch.where(weights > 0, weights * torch.log2(weights), torch.zeros_like(weights))
+    return -terms.sum(-1)""",
+        """def row_entropy(weights):
+    return -torch.xlogy(weights, weights).sum(dim=-1) / math.log(2)""",
+        """def row_entropy(weights):
+    return torch.special.entr(weights).sum(-1) / math.log(2)""",
+        """def row_entropy(weights):
+    logs = torch.log2(weights + 1e-12)
+    return torch.sum(-weights * logs, dim=-1)""",
+    ],
+}
+
 
 # --- A class as it could be -----------------------------------------------------------------------------------
 
@@ -103,7 +132,7 @@ def ways(assignment: str) -> dict[str, list[str]]:
     for name, text in code_of(assignment).items():
         others = alternates(next(iter(tasks[name]))) if len(tasks.get(name, ())) == 1 else []
         mistakes = [wrong for check, _, wrong, _ in wrong if check.replace("-check", "-answer") == name]
-        found[name] = [text, *others, *mistakes]
+        found[name] = [text, *others, *ALSO_RIGHT.get(name, ()), *mistakes]
     return found
 
 

@@ -140,6 +140,7 @@ MODULES = {PACKAGE, CHECKS}  # which may be imported, and of which this may be u
 OPEN = {
     f"{PACKAGE}.__version__",
     *(f"{CHECKS}.{name}" for name in ("check", "require", "tasks", "Report")),
+    *(f"{CHECKS}.{name}" for name in ("try_in_translator", "my_transformer")),
 }
 # What assignments import besides, each by a task that no other assignment has.
 GIVEN = {
@@ -153,6 +154,12 @@ GIVEN = {
     "greedy": {
         *(f"{PACKAGE}.trainer.checkpoints.load_model", f"{PACKAGE}.data.number_words"),
         *(f"{PACKAGE}.decoding.evaluating", f"{PACKAGE}.masks.padding_mask"),
+    },
+    "batch_norm": {f"{PACKAGE}.data.number_words"},
+    "attention_test": {
+        *(f"{PACKAGE}.config.TransformerConfig", f"{PACKAGE}.embeddings.TokenEmbedding"),
+        *(f"{PACKAGE}.encodings.SinusoidalEncoding", f"{PACKAGE}.masks.padding_mask"),
+        *(f"{PACKAGE}.layers.{name}" for name in ("EncoderLayer", "DecoderLayer")),
     },
 }
 
