@@ -629,6 +629,19 @@ def test_pictures_in_own_cells():
     assert [cell.get("attachments") for cell in mended.cells[-2:]] == [picture(), None]
 
 
+def test_what_is_concluded_from_an_experiment_is_read_beside_its_plots():
+    [bundle] = picture().values()
+    for answered in True, False:
+        notebook = handed_in()
+        run, conclusion = cell_of(notebook, "ps01-6-run"), cell_of(notebook, "ps01-6-conclusion")
+        run["outputs"] = [{"output_type": "display_data", "data": bundle, "metadata": {}}, None, {"data": 7}]
+        if not answered:
+            conclusion["source"] = next(cell.source for cell in PS01.cells if cell.id == conclusion["id"])
+        found = next(cell for cell in repair(notebook, PS01)[0].cells if cell.id == "ps01-6-conclusion")
+        assert ("attachment:plot-1.png" in found.source) == answered
+        assert found.get("attachments", {}) == ({"plot-1.png": bundle} if answered else {})
+
+
 def test_halves_of_characters_can_be_written():
     notebook = handed_in()
     change("ps01-1-answer", source="a = '\ud83d'")(notebook)
