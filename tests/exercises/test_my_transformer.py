@@ -87,6 +87,19 @@ def test_a_wrong_part_is_named_and_replaced_only_when_asked(short, tmp_path, cap
     assert "the package’s, as yours is not right" in capsys.readouterr().out
 
 
+def test_a_helper_in_a_cell_of_ones_own_counts_and_a_repaired_program_is_no_part(tmp_path):
+    notebook = nbformat.read(MASTERS[0], as_version=4)
+    answer = next(cell for cell in notebook.cells if cell.id == "ps01-3-answer")
+    answer.source = answer.source.replace("torch.softmax(similarity, dim=-1)", "over_keys(similarity)")
+    own = nbformat.v4.new_code_cell("def over_keys(x):\n    return x.softmax(dim=-1)\n\nprint(1 / 0)")
+    notebook.cells.insert(5, own)
+    nbformat.write(notebook, tmp_path / "mine.ipynb")
+    found = {part.task: part for part in assembly.found_in(tmp_path / "mine.ipynb")}
+    attention = found["scaled_dot_product_attention"]
+    assert attention.problem == ""
+    assert attention.own.__name__ == "scaled_dot_product_attention"  # not `repaired`, of task 4
+
+
 def test_no_notebook_is_one_line(tmp_path, capsys):
     (tmp_path / "x.ipynb").write_text("no JSON", encoding="utf-8")
     assert main(["my-transformer", str(tmp_path / "x.ipynb")]) == 2

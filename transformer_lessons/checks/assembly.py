@@ -3,6 +3,7 @@
 The notebooks' code runs here, with the rights of whoever calls this: it is for notebooks of one's own.
 """
 
+import ast
 import io
 import json
 import re
@@ -38,6 +39,7 @@ transformer encoder_layer decoder_layer residual multi_head scaled_dot_product_a
 feed_forward layer_norm token_embedding sinusoidal teacher_forcing label_smoothing warmup greedy beam
 """.split()
 CHECK = re.compile(r'checks\.require\("(\w+)", (\w+)\)')
+DEFINITIONS = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
 PRINTED = (1, 10, 50, 100, 150)  # steps
 
 
@@ -65,13 +67,14 @@ def found_in(path: Path) -> Iterator[Part]:
     names: dict[str, Any] = {"__name__": path.stem}
     errors = {}
     for cell, source in code:
-        if is_an_answer(cell):
-            try:
-                with redirect_stdout(io.StringIO()):
-                    exec(compile(source, f"{path.name}, {name_of(cell)}", "exec"), names)
-            except Exception as error:
-                errors[name_of(cell)] = f"{type(error).__name__}: {error}"
-    for task, name in dict.fromkeys(CHECK.findall("\n".join(source for _, source in code))):
+        try:
+            with redirect_stdout(io.StringIO()):
+                exec(compile(definitions(cell, source), f"{path.name}, {name_of(cell)}", "exec"), names)
+        except (Exception, SystemExit) as error:
+            errors[name_of(cell)] = f"{type(error).__name__}: {error}"
+    # The first to be checked is the learner's own; a later one repairs somebody else's.
+    checked = reversed(CHECK.findall("\n".join(source for _, source in code)))
+    for task, name in dict(checked).items():
         if task in PARTS:
             problem = problem_of(task, names[name]) if name in names else said(errors, name)
             yield Part(task, names.get(name), path.name, names, problem)
@@ -82,10 +85,14 @@ def name_of(cell: dict) -> str:
     return cell["metadata"].get("nbgrader", {}).get("grade_id", "")
 
 
-def is_an_answer(cell: dict) -> bool:
-    """Whether a cell defines something: imports and answers, not checks, tests and experiments."""
-    is_solution = cell["metadata"].get("nbgrader", {}).get("solution", False)
-    return name_of(cell).endswith("-imports") or (is_solution and not name_of(cell).endswith("-run"))
+def definitions(cell: dict, source: str) -> ast.Module:
+    """What a cell defines: an answer all of it, a cell of the learner's own its functions, a check nothing."""
+    about = cell["metadata"].get("nbgrader")
+    if about and not name_of(cell).endswith("-imports"):
+        is_answer = about.get("solution", False) and not name_of(cell).endswith("-run")
+        return ast.parse(source if is_answer else "")
+    nodes = [node for node in ast.parse(source).body if isinstance(node, DEFINITIONS)]
+    return ast.Module(nodes, type_ignores=[])
 
 
 def problem_of(task: str, own: Any) -> str:
