@@ -205,7 +205,7 @@ def test_values_are_written_in_python(value, text):
 def test_a_score_is_scaled_or_chosen():
     report = checks.check("causal_mask", lambda queries, keys=None: torch.ones(queries, queries).tril() > 0)
     assert report.requirements == {"triangle": True, "keys": False, "boolean": True}
-    assert report.score() == 3
+    assert report.score() == 0.75
     assert report.score(8) == 6
     assert report.score(triangle=1, keys=5) == 1
     with pytest.raises(ValueError, match="points: expected requirements"):

@@ -77,6 +77,13 @@ def test_parameters_that_are_none_of_the_translators_are_named():
         read_aloud(task, lambda width: torch.nn.Identity())
 
 
+def test_a_part_that_does_not_fit_is_told_in_a_line(capsys):
+    checks.try_in_translator("padding_mask", lambda ids, pad_id: ids != pad_id)
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == "The trained translator breaks down with your padding_mask."
+    assert "Error: " in second
+
+
 def test_a_part_that_the_translator_has_not_is_refused():
     with pytest.raises(ValueError, match=r"expected a part of the translator, one of .*, got 'rotary'"):
         checks.try_in_translator("rotary", None)

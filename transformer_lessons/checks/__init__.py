@@ -136,18 +136,22 @@ def try_in_translator(task_name: str, candidate: Any) -> None:
     """Put an answer, right or wrong, into the trained translator, and print what that says of five numbers.
 
     Where it says something else than with the package's part, both stand below each other. In a notebook, maps
-    show where attention looks then. Errors are the answer's own. A pitfall: a translator that says the same as
-    before is no proof; `require` looks where it does not.
+    show where attention looks then. An error of the answer is told in a line. A pitfall: a translator that says
+    the same as before is no proof; `require` looks where it does not.
 
     Raises:
         ValueError: if there is no such task, or the translator has no such part.
     """
     from transformer_lessons.checks import translator  # loads a model, which most programs do not need
 
-    known = task(task_name)
-    print(translator.tell(known, translator.read_aloud(known, candidate)))
-    if task_name in translator.LOOKS and _in_notebook():
-        _display(translator.looks(known, candidate))
+    known = translator.part(task(task_name))
+    try:
+        print(translator.tell(known, translator.read_aloud(known, candidate)))
+        if task_name in translator.LOOKS and _in_notebook():
+            _display(translator.looks(known, candidate))
+    except Exception as error:
+        said = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
+        print(f"The trained translator breaks down with your {known.public}.\n{said}")
 
 
 def my_transformer(

@@ -175,7 +175,7 @@ def installed(translator: nn.Module, task: Task, own: Any) -> Iterator[None]:
     elif task.name == "sinusoidal":
         for part in inside(translator):
             if isinstance(part, SinusoidalEncoding):
-                part.table = own(*part.table.shape)
+                part.table = own(*part.table.shape).to(part.table.dtype)
     if task.name not in FUNCTIONS:
         yield
         return

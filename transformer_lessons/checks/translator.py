@@ -19,7 +19,7 @@ from transformer_lessons.data.vocabulary import Vocabulary, pad
 from transformer_lessons.model import Transformer
 from transformer_lessons.trainer.checkpoints import PRETRAINED, load_model
 
-__all__ = ["PARTS", "Said", "aloud", "looks", "read_aloud", "tell"]
+__all__ = ["PARTS", "Said", "aloud", "looks", "part", "read_aloud", "tell"]
 
 # Of several lengths, since padding matters; two at which every common slip is heard, be it a lost √d_k.
 NUMBERS = (7, 421, 94_790, 200_201, 777_777)
@@ -102,16 +102,21 @@ def words_of(ids: Tensor) -> list[list[str]]:
     return [trained()[2].decode(row) for row in ids.tolist()]
 
 
-def read_aloud(task: Task, own: Any) -> list[Said]:
-    """What the translator says of five numbers with a learner's part; errors of the part are the learner's.
+def part(task: Task) -> Task:
+    """The task, if the translator has such a part.
 
     Raises:
-        ValueError: if the translator has no such part.
+        ValueError: if not.
     """
     if task.name not in PARTS:
         raise ValueError(
             f"task: expected a part of the translator, one of {sorted(PARTS)}, got {task.name!r}"
         )
+    return task
+
+
+def read_aloud(task: Task, own: Any) -> list[Said]:
+    """What the translator says of five numbers with a learner's part; errors are the part's."""
     translator = copy.deepcopy(trained()[0])
     before = words_of(BEFORE.get(task.name, aloud)(translator, ids_of(NUMBERS)))
     with installed(translator, task, own):

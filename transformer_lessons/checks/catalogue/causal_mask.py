@@ -40,7 +40,7 @@ TASK = Task(
         Requirement(
             "triangle",
             "no query sees a later key, and every query sees itself and all before it",
-            points=2,
+            points=0.5,
             calls=draws(*calls((1,), (2,), (3,), (5,))),
             small=lambda: calls((2,), (3,)),
             anchor="masks-causal",
@@ -48,7 +48,7 @@ TASK = Task(
         Requirement(
             "keys",
             "with more keys than queries, the last query is aligned with the last key",
-            points=1,
+            points=0.25,
             calls=draws(*calls((2, 5), (1, 4), (3, 4), (3, 3))),
             small=lambda: calls((1, 2), (2, 3), (2, 5)),
             anchor="masks-cache",
@@ -56,7 +56,7 @@ TASK = Task(
         Requirement(
             "boolean",
             "the mask is boolean",
-            points=1,
+            points=0.25,
             calls=draws(*calls((2,), (3,), view=form)),
             small=lambda: calls((2,), view=form),
             anchor="masks-convention",

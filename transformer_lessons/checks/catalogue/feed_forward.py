@@ -129,7 +129,7 @@ TASK = Task(
         Requirement(
             "dropout",
             "in training, and only then, dropout hits the hidden units, which W_2 reads",
-            points=0.5,
+            points=0.25,
             calls=dropout,
             small=small_dropout,
             anchor="dropout",
@@ -137,7 +137,7 @@ TASK = Task(
         Requirement(
             "gradients",
             "gradients reach the input and all weights, and the input is not changed",
-            points=0.5,
+            points=0.25,
             calls=gradients,
             small=small(),
             anchor="feed-forward-layer",

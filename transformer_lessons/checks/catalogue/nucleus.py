@@ -46,7 +46,7 @@ TASK = Task(
             points=2,
             calls=rows,
             small=logits([1.0, 3.0, 2.0], [0.0, 2.0, 1.0, 1.5], p=0.8),
-            anchor="decoding-wrong",
+            anchor="decoding-sampling",
         ),
         Requirement(
             "one",
@@ -54,7 +54,7 @@ TASK = Task(
             points=0.5,
             calls=draws(*(Call((torch.tensor(row), p)) for row, p in ONE)),
             small=lambda: iter([Call((torch.tensor(row), p)) for row, p in ONE]),
-            anchor="decoding-wrong",
+            anchor="decoding-sampling",
         ),
         Requirement(
             "axes",
@@ -62,7 +62,7 @@ TASK = Task(
             points=1,
             calls=axes,
             small=logits([[1.0, 3.0, 2.0], [4.0, 1.0, 0.0]], [[0.0, 0.0, 1.0], [3.0, 1.0, 3.0]], p=0.7),
-            anchor="decoding-wrong",
+            anchor="decoding-sampling",
         ),
         Requirement(
             "ties",
@@ -70,7 +70,7 @@ TASK = Task(
             points=0.5,
             calls=draws(*EQUAL),
             small=lambda: iter(EQUAL),
-            anchor="decoding-wrong",
+            anchor="decoding-sampling",
             needs="values",
         ),
     ),

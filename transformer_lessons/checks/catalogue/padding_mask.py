@@ -69,7 +69,7 @@ TASK = Task(
         Requirement(
             "values",
             "keys may be seen where ids differ from pad_id, wherever the padding stands",
-            points=0.5,
+            points=0.25,
             calls=values,
             small=small(0),
             anchor="masks-padding",
@@ -77,7 +77,7 @@ TASK = Task(
         Requirement(
             "pad_id",
             "any id can be the padding, and 0 can be a word",
-            points=0.5,
+            points=0.25,
             calls=others,
             small=small(2, 1, 5),
             anchor="masks-padding",
@@ -85,7 +85,7 @@ TASK = Task(
         Requirement(
             "shape",
             "the mask is boolean, of shape (batch, 1, 1, keys)",
-            points=1,
+            points=0.5,
             calls=draws(
                 *(Call((torch.tensor(ids), 0), view=shape) for ids in ([[5, 0, 6]], [[0, 5], [6, 7]]))
             ),

@@ -116,7 +116,7 @@ TASK = Task(
         Requirement(
             "post_norm",
             "the output is LayerNorm(x + f(x)), and x stays as it was",
-            points=1.5,
+            points=0.75,
             calls=both,
             small=small(),
             anchor="add-and-norm",
@@ -124,7 +124,7 @@ TASK = Task(
         Requirement(
             "pre_norm",
             "with norm_first, the output is x + f(LayerNorm(x)), and x stays as it was",
-            points=1.5,
+            points=0.75,
             calls=lambda draw: both(draw, norm_first=True),
             small=small(norm_first=True),
             anchor="add-and-norm",
@@ -132,7 +132,7 @@ TASK = Task(
         Requirement(
             "dropout",
             "in training, dropout falls on what the sub-layer gives, before the sum, and on nothing else",
-            points=1,
+            points=0.5,
             calls=dropout,
             small=small_training,
             anchor="residuals-wrong",

@@ -122,7 +122,7 @@ TASK = Task(
             "step",
             "the step is w − rate · g, with gradients divided by scale, and shortened if they are together "
             "longer than max_norm",
-            points=1,
+            points=0.75,
             calls=step,
             small=lambda: small(
                 ([[6.0], [8.0]], (2.0, 0, 1.0, LARGEST, 5)),
@@ -134,7 +134,7 @@ TASK = Task(
         Requirement(
             "precision",
             "all is computed in float32: small gradients are not lost, and large ones do not overflow",
-            points=1,
+            points=0.75,
             calls=precision,
             small=lambda: small(
                 ([[0.5], [1.0]], (2.0**24, 0, 2.0**24, LARGEST, 5)),
@@ -145,7 +145,7 @@ TASK = Task(
         Requirement(
             "overflow",
             "if any gradient is infinite or NaN, the weights stay, the scale is halved, and clean is 0",
-            points=1,
+            points=0.75,
             calls=overflow,
             small=lambda: small(
                 ([[math.inf], [2.0]], (2.0, 1, 1.0, LARGEST, 5)),
@@ -159,7 +159,7 @@ TASK = Task(
         Requirement(
             "growth",
             "each other step counts as clean; the growth-th in a row doubles the scale, and clean is 0 again",
-            points=1,
+            points=0.75,
             calls=growth,
             small=lambda: small(
                 ([[2.0], [2.0]], (2.0, 2, 1.0, LARGEST, 3)),

@@ -92,7 +92,7 @@ TASK = Task(
         Requirement(
             "result",
             "it returns (output, weights): weights by a softmax over the keys, and the values averaged with them",
-            points=1,
+            points=0.5,
             calls=result,
             small=lambda: itertools.chain(
                 *(small(2.0, queries=2, keys=3, lead=lead)() for lead in ((), (1,)))
@@ -102,7 +102,7 @@ TASK = Task(
         Requirement(
             "cap",
             "scores become cap · tanh(scores / cap), before the softmax",
-            points=1.5,
+            points=0.75,
             calls=cap,
             small=small(2.0, 1.0, 4.0),
             anchor="saturation",
@@ -110,7 +110,7 @@ TASK = Task(
         Requirement(
             "scale",
             "scores are divided by √d_k, before they are capped",
-            points=1,
+            points=0.5,
             calls=scale,
             small=lambda: itertools.chain(small(1000.0, d_k=4)(), small(1.0, d_k=4)()),
             anchor="attention-scale",
@@ -118,7 +118,7 @@ TASK = Task(
         Requirement(
             "mask",
             "keys where the mask is False get no weight, however low the cap",
-            points=1,
+            points=0.5,
             calls=mask,
             small=small(1.0, 2.0, keys=3, masks=([[True, False, True]], [[False, True, True]])),
             anchor="masks",
@@ -126,7 +126,7 @@ TASK = Task(
         Requirement(
             "finite",
             "queries that see nothing give numbers and not NaN",
-            points=0.5,
+            points=0.25,
             calls=finite,
             small=small(1.0, masks=([[False, False]],)),
             anchor="empty-rows",
@@ -135,7 +135,7 @@ TASK = Task(
         Requirement(
             "gradients",
             "gradients reach query, key and value through both results, and no argument is changed",
-            points=1,
+            points=0.5,
             calls=gradients,
             small=small(1.0, masks=(None, [[True, False]])),
             anchor="attention-backward",

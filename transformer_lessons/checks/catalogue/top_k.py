@@ -55,7 +55,7 @@ TASK = Task(
             points=1,
             calls=rows,
             small=small([0.0, 2.0, 1.0, 3.0], [1.0, 0.0, 3.0]),
-            anchor="decoding-wrong",
+            anchor="decoding-sampling",
         ),
         Requirement(
             "axes",
@@ -63,7 +63,7 @@ TASK = Task(
             points=0.5,
             calls=axes,
             small=small([[0.0, 2.0, 1.0], [3.0, 1.0, 4.0]], [[5.0, 2.0, 1.0], [0.0, 1.0, 2.0]], k=1),
-            anchor="decoding-wrong",
+            anchor="decoding-sampling",
         ),
         Requirement(
             "ties",
@@ -71,7 +71,7 @@ TASK = Task(
             points=0.25,
             calls=ties,
             small=small([1.0, 1.0, 1.0, 0.0], view=how_many),
-            anchor="decoding-wrong",
+            anchor="decoding-sampling",
             needs="values",
         ),
         Requirement(
@@ -80,7 +80,7 @@ TASK = Task(
             points=0.25,
             calls=lambda draw: [Call((draw.normal(2, 3), 5)), Call((draw.normal(3), 3))],
             small=small([0.0, 1.0], k=3),
-            anchor="decoding-wrong",
+            anchor="decoding-sampling",
         ),
     ),
 )
