@@ -108,7 +108,8 @@ def write(task: Task, verdict: Verdict, adapter: Adapter) -> Message:
     said, anchor, notes = _told(verdict, lost)
     if verdict.mistakes:
         lost = [r for r in lost if r.name in verdict.mistakes[0].costs] or lost
-    points = f"{task.total - task.points(verdict.lost):g} of {task.total:g} points"
+    kept = task.total - task.points(verdict.lost)
+    points = f"{kept:g} of {task.total:g} {'point' if task.total == 1 else 'points'}"
     case, outcome = smallest(task, lost, adapter, verdict.wish)
     return Message(f"{task.public}: {said} ({points}).", case, outcome, tuple(notes), place(anchor))
 
