@@ -29,7 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     try:
         with stopping.noticing():
-            said = getattr(commands, options.command)(options)
+            said = getattr(commands, options.command.replace("-", "_"))(options)
     except commands.STOPS as error:
         code, text = commands.stopped(error)
         print(text, file=sys.stderr)
@@ -108,6 +108,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     one.add_argument("number", type=int, metavar="N", help="of students")
     one.add_argument("--assignment", default="ps01_embeddings_attention", metavar="ASSIGNMENT")
+
+    one = commands.add_parser(
+        "my-transformer", help="lessons my-transformer for a student's notebooks, in a box"
+    )
+    one.add_argument("files", nargs="+", type=Path, metavar="FILE.ipynb")
+    one.add_argument(
+        "--fill", action="store_true", help="the package's part where theirs is missing or wrong"
+    )
+    one.add_argument("--output", type=Path, default=Path("runs/theirs"), metavar="DIR", help="(%(default)s)")
+    one.add_argument("--json", action="store_true", help="say it as JSON, for scripts")
     return parser
 
 

@@ -1,6 +1,6 @@
 """The commands of ``python -m exercises.autograder``: `working` changes a course, `looking` shows it."""
 
-from exercises.autograder.commands.looking import export, feedback, report, similarity, status
+from exercises.autograder.commands.looking import export, feedback, my_transformer, report, similarity, status
 from exercises.autograder.commands.said import STOPS, Said, stopped
 from exercises.autograder.commands.working import collect, doctor, grade, regrade, rehearse, release
 
@@ -12,6 +12,7 @@ __all__ = [
     "export",
     "feedback",
     "grade",
+    "my_transformer",
     "regrade",
     "rehearse",
     "release",

@@ -1,0 +1,106 @@
+"""`lessons my-transformer` for other people's notebooks: their code runs in a box; weights and text come out."""
+
+import contextlib
+import io
+import json
+import os
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from exercises.autograder.box.confine import HOME, Limits, end, in_box
+from exercises.autograder.feedback.text import clean, terminal
+from exercises.autograder.running.scratch import Scratch
+from exercises.autograder.running.wire import PeerGoneError, WireError, receive, send
+from transformer_lessons import checks
+from transformer_lessons.checks.assembly import SETTINGS
+from transformer_lessons.config import TransformerConfig
+from transformer_lessons.data import number_words
+from transformer_lessons.model import Transformer
+from transformer_lessons.trainer.checkpoints import load_model, save_model
+from transformer_lessons.trainer.tasks import NumberWords
+
+__all__ = ["boxed_transformer"]
+
+LIMITS = Limits(seconds=600.0)
+
+
+def boxed_transformer(paths: list[Path], *, fill: bool, output: Path, limits: Limits = LIMITS) -> str:
+    """Have a Transformer made of notebooks' parts and trained, in a box; its weights are saved out here.
+
+    Returns what was said in the box, made inert.
+
+    Raises:
+        ValueError: for files that are no notebooks, and for what goes wrong in the box.
+        ConfinementError: if there can be no box.
+    """
+    texts = {path.name: code_of(path) for path in paths}
+    torch.set_num_threads(1)  # a process with threads cannot fork safely
+    checks.check("transformer", None)  # what torch wants to know of the machine, which a box does not show
+    folder = Scratch("box-")
+    boxed = in_box(made, str(folder.path), limits)
+    try:
+        boxed.connection.settimeout(None)
+        deadline = time.monotonic() + limits.seconds
+        send(boxed.connection, {"notebooks": texts, "fill": fill}, deadline)
+        answer = receive(boxed.connection, deadline)
+        said, state = str(answer["said"]), answer["state"]
+    except (WireError, PeerGoneError, KeyError, TypeError) as error:
+        raise ValueError(f"the box: expected a model, got {type(error).__name__}: {error}") from None
+    finally:
+        end(boxed)
+        folder.remove()
+    said = clean(terminal(said)).rpartition("\nSaved.")[0] if state else clean(terminal(said))
+    if not state:
+        raise ValueError(said.strip())
+    save(state, output)
+    return f"{said}\nSaved. Go on with: lessons translate --model {output} 421"
+
+
+def code_of(path: Path) -> str:
+    """A notebook without its outputs.
+
+    Raises:
+        ValueError: if it is none.
+    """
+    try:
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        kept = [{name: cell[name] for name in ("cell_type", "metadata", "source")} for cell in cells]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise ValueError(f"file: expected a notebook (.ipynb, format 4), got {path}") from None
+    return json.dumps({"cells": kept})
+
+
+def made(connection: socket.socket) -> None:
+    """In the box: what `checks.my_transformer` says, and the weights, or none if it went wrong."""
+    torch.set_num_threads(1)
+    job, state = receive(connection, time.monotonic() + LIMITS.seconds), {}
+    os.chdir(HOME)
+    for name, text in job["notebooks"].items():
+        Path(name).write_text(text, encoding="utf-8")
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(io.StringIO()):
+        try:
+            checks.my_transformer(list(job["notebooks"]), fill=job["fill"], output="mine")
+            state = load_model(Path("mine"))[0].state_dict()
+        except Exception as error:
+            print(f"{type(error).__name__}: {error}")
+    send(connection, {"said": said.getvalue(), "state": dict(state)}, time.monotonic() + LIMITS.seconds)
+
+
+def save(state: dict[str, Any], output: Path) -> None:
+    """Weights from a box, which may be anything, as a run.
+
+    Raises:
+        ValueError: if they are none of this model's.
+    """
+    source, target = number_words.vocabularies()
+    model = Transformer(TransformerConfig(len(source), len(target), **NumberWords.sizes))
+    try:
+        model.load_state_dict(state)
+    except (RuntimeError, TypeError, AttributeError) as error:
+        raise ValueError(f"the box: expected the model's weights, got others: {error}") from None
+    save_model(output, model, source, target, task=NumberWords.name, training={"steps": SETTINGS.steps})

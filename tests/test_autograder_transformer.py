@@ -1,0 +1,63 @@
+"""A student's own Transformer, made and trained in the grader's box."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from exercises import release
+from exercises.autograder import doctor
+from transformer_lessons.trainer.checkpoints import load_model
+
+ROOT = Path(__file__).parent.parent
+# In a process of its own, as one with threads cannot fork safely; two steps, two numbers.
+PROGRAM = """
+import sys
+from dataclasses import replace
+from exercises.autograder.__main__ import main
+from transformer_lessons.checks import assembly
+assembly.SETTINGS = replace(assembly.SETTINGS, steps=2)
+assembly.number_words.held_out = lambda: (7, 421)
+sys.exit(main(["my-transformer", *sys.argv[1:]]))
+"""
+
+pytestmark = [
+    pytest.mark.nbgrader,
+    pytest.mark.skipif(doctor.problem() is not None, reason="no box can be made here"),
+]
+
+
+def run(*arguments):
+    command = [sys.executable, "-c", PROGRAM, *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_it_comes_out_of_the_box_trained(tmp_path):
+    done = run(release.masters()[0], "--output", tmp_path / "theirs")
+    assert done.returncode == 0, done.stderr
+    assert "TokenEmbedding                 yours (ps01_embeddings_attention.ipynb)" in done.stdout
+    assert done.stdout.endswith(f"Saved. Go on with: lessons translate --model {tmp_path / 'theirs'} 421\n")
+    load_model(tmp_path / "theirs")
+
+
+def test_what_lies_outside_cannot_be_read(tmp_path):
+    (tmp_path / "secret").write_text("the marks", encoding="utf-8")
+    notebook = json.loads(release.masters()[0].read_text(encoding="utf-8"))
+    answer = next(cell for cell in notebook["cells"] if cell["id"] == "ps01-2-answer")
+    answer["source"] = f"class TokenEmbedding:\n    __doc__ = open({str(tmp_path / 'secret')!r}).read()"
+    (tmp_path / "ann.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
+    done = run(tmp_path / "ann.ipynb", "--output", tmp_path / "theirs")
+    assert done.returncode == 2
+    assert "FileNotFoundError" in done.stderr
+    assert "the marks" not in done.stdout + done.stderr
+    assert not (tmp_path / "theirs").exists()
+
+
+def test_weights_that_are_none_are_not_saved(tmp_path):
+    from exercises.autograder.running.transformer import save
+
+    with pytest.raises(ValueError, match="the box: expected the model's weights, got others"):
+        save({"output.weight": "x"}, tmp_path / "theirs")
+    assert not (tmp_path / "theirs").exists()
