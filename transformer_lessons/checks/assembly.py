@@ -1,6 +1,6 @@
 """A Transformer of own parts, out of solved assignments: ``lessons my-transformer ps01*.ipynb ps02*.ipynb …``.
 
-The notebooks' code runs here, with the rights of whoever calls this: it is for notebooks of one's own.
+The notebooks' code runs here, with all that you may do: it is for notebooks of your own.
 """
 
 import ast
