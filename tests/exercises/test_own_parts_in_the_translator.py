@@ -102,3 +102,9 @@ def test_maps_show_where_attention_looks():
     yours, before = everything.split("<caption>before")
     assert on_padding(yours) > 0.4
     assert on_padding(before) == 0
+
+
+def test_an_attention_that_keeps_its_weights_to_itself_has_no_map():
+    task = checks.task("scaled_dot_product_attention")
+    alone = translator.looks(task, lambda *given: without_the_root(*given)[0])
+    assert alone.count("<caption>") == 1

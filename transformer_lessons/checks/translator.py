@@ -74,9 +74,8 @@ SPEAKERS: dict[str, Callable[[Any, Transformer, Tensor], Tensor]] = {
 }
 FORWARD = (*CLASSES, *FUNCTIONS, "sinusoidal")
 PARTS = [part for part in dict.fromkeys([*FORWARD, *SPEAKERS]) if part not in TRAINING]
-BEFORE = {
-    "beam": partial(decoding.beam, max_length=LENGTH)
-}  # to be compared with, if not with greedy decoding
+# What an answer is compared with, where that is not greedy decoding.
+BEFORE = {"beam": partial(decoding.beam, max_length=LENGTH)}
 # Tasks after which attention looks elsewhere, and which look of the decoder's last layer is shown.
 SELF, CROSS = -2, -1
 LOOKS = {"causal_mask": SELF, "combine_masks": CROSS, "padding_mask": CROSS}
@@ -147,8 +146,8 @@ def shown(words: Sequence[str]) -> str:
 
 
 @torch.no_grad()
-def look(translator: nn.Module, src: Tensor, tgt: Tensor, which: int) -> Tensor:
-    """The weights of one attention, from the last on, as a mean over its heads: (queries, keys)."""
+def look(translator: nn.Module, src: Tensor, tgt: Tensor, which: int) -> Tensor | None:
+    """The weights of one attention, as a mean over its heads, (queries, keys); None if they are not returned."""
     attention, kept_weights = MultiHeadAttention.attention, []
 
     def keeping(*given, **options):
@@ -158,7 +157,8 @@ def look(translator: nn.Module, src: Tensor, tgt: Tensor, which: int) -> Tensor:
 
     with patch.object(MultiHeadAttention, "attention", staticmethod(keeping)):
         translator(src, tgt)
-    return kept_weights[which][0].mean(dim=0)
+    weights = kept_weights[which]
+    return None if weights is None else weights[0].mean(dim=0)
 
 
 def looks(task: Task, own: Any) -> str:
@@ -175,7 +175,8 @@ def looks(task: Task, own: Any) -> str:
             (f"your {task.public}", look(translator, src, tgt, which)),
             ("before", before),
         ):
-            tables.append(table(title, said, words, weights))
+            if weights is not None:
+                tables.append(table(title, said, words, weights))
     where = "the source" if which == CROSS else "what it has said"
     gap = '<div style="display:flex;flex-wrap:wrap;gap:1.5em">'
     return f"<p>Where the decoder's last layer looks in {where}:</p>{gap}{''.join(tables)}</div>"

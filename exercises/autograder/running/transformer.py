@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -103,4 +104,4 @@ def save(state: dict[str, Any], output: Path) -> None:
         model.load_state_dict(state)
     except (RuntimeError, TypeError, AttributeError) as error:
         raise ValueError(f"the box: expected the model's weights, got others: {error}") from None
-    save_model(output, model, source, target, task=NumberWords.name, training={"steps": SETTINGS.steps})
+    save_model(output, model, source, target, task=NumberWords.name, training=asdict(SETTINGS))
