@@ -264,7 +264,7 @@ def decoding_products(model: Transformer, rows: int, length: int) -> Callable[[]
         for name, module in [*model.decoder_layers.named_modules(), ("output", model.output)]
         if isinstance(module, nn.Linear) and not name.endswith(("cross_attention.W_k", "cross_attention.W_v"))
     ]
-    vectors = {w.size(1): torch.randn(rows, 1, w.size(1), device=w.device) for w in weights}
+    vectors = {w.size(1): torch.randn(rows, 1, w.size(1)).to(w) for w in weights}
 
     @torch.no_grad()
     def multiply() -> int:

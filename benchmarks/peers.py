@@ -1,19 +1,19 @@
-"""Beside other implementations: ``python -m benchmarks.peers`` (ten minutes on two CPU cores, or on a GPU).
+"""Beside other implementations: ``python -m benchmarks.peers`` (ten minutes on two CPU cores).
 
 Models of the same sizes train on the same captions, translate the same sentences, and are held against the rate
 at which this machine multiplies matrices. It needs the captions, and ``pip install transformers x-transformers``.
 Contenders take turns, a few steps each, and what counts is the median of the ratios of all rounds: whatever else
 the machine does meets all of them. Speeds are in tokens that are not padding, a second.
 
-Writes ``transformer_lessons/records/peers.json``; with ``--record peers_other_machine``, a record beside it. With
-``--device cuda`` the models are larger and training is compiled, in bfloat16 and with the fused optimiser.
+Writes ``transformer_lessons/records/peers.json``; with ``--record peers_other_machine``, a record beside it. On a
+GPU, `benchmarks.gpu` runs two of its parts with larger models, compiled, in bfloat16 and with fused optimisers.
 """
 
 import argparse
 import statistics
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -52,8 +52,6 @@ COMPILED, BY_COLUMNS, BOTH = "ours, compiled", "ours, by columns", "ours, by col
 WIDTHS = {"d_model": 256, "num_heads": 8, "d_ff": 1024}
 LAYERS = {"num_encoder_layers": 3, "num_decoder_layers": 3}
 SMALL = TransformerConfig(8000, 8000, **WIDTHS, **LAYERS, norm_first=True, shared_vocabulary=True)
-BASE = TransformerConfig(32_000, 32_000, norm_first=True, shared_vocabulary=True)
-WIDE = replace(BASE, d_model=1024, num_heads=16, d_ff=4096)
 
 
 def on_captions(rounds: int) -> dict:
@@ -93,13 +91,16 @@ def on_full_batches(config: TransformerConfig, rows: int, length: int, rounds: i
 
 
 def translating(config: TransformerConfig, rows: int, length: int, rounds: int, device: str) -> dict:
-    """Greedy decoding of as many sentences and tokens; the end mark is never the likeliest."""
+    """Greedy decoding of as many sentences and tokens; the end mark is never the likeliest.
+
+    On a GPU with weights in bfloat16; the order in which they are stored matters on CPUs.
+    """
     draw = torch.Generator().manual_seed(0)
     src = torch.randint(3, config.target_vocab_size, (rows, 20), generator=draw).to(device)
     models = accelerate(Transformer(config)), marian("sdpa", config)
-    own, other = (model.to(device).eval() for model in models)
+    dtype = torch.float32 if device == "cpu" else torch.bfloat16
+    own, other = (model.to(device, dtype).eval() for model in models)
     own.output.weight.data[own.config.eos_id] = 0.0
-    by_columns = column_major(own)
     options = {"max_new_tokens": length, "num_beams": 1, "do_sample": False}
 
     def by_ours(decode: Callable, model: Transformer, **options: bool) -> int:
@@ -116,15 +117,20 @@ def translating(config: TransformerConfig, rows: int, length: int, rounds: int, 
     contenders = {
         OURS: partial(by_ours, greedy, own),
         COMPILED: partial(by_ours, greedy, own, compiled=True),
-        BY_COLUMNS: partial(by_ours, greedy, by_columns),
-        BOTH: partial(by_ours, greedy, by_columns, compiled=True),
         "Marian, cached": by_marian,
         "ours, without a cache": partial(by_ours, without_cache, own),
         "its products alone": decoding_products(own, rows, length),
-        "its products alone, by columns": decoding_products(by_columns, rows, length),
     }
+    ways = {"compiled": COMPILED}
+    if device == "cpu":
+        by_columns = column_major(own)
+        contenders |= {
+            BY_COLUMNS: partial(by_ours, greedy, by_columns),
+            BOTH: partial(by_ours, greedy, by_columns, compiled=True),
+            "its products alone, by columns": decoding_products(by_columns, rows, length),
+        }
+        ways |= {"by_columns": BY_COLUMNS, "compiled_by_columns": BOTH}
     speeds = in_turns(contenders, rounds, 1)
-    ways = {"compiled": COMPILED, "by_columns": BY_COLUMNS, "compiled_by_columns": BOTH}
     return {**compared(speeds), **{f"{key}_is_faster": ratios(speeds, way) for key, way in ways.items()}}
 
 
@@ -140,22 +146,16 @@ def attention_memory(length: int = 4096) -> dict:
     return {"without dropout": {"step_by_step": most, "fused": least, "share": round(least / most, 4)}}
 
 
-def parts(rounds: int, device: str) -> dict[str, Callable[[], dict]]:
+def parts(rounds: int) -> dict[str, Callable[[], dict]]:
     """What is measured, in order."""
-    full, decode = partial(on_full_batches, rounds=rounds, device=device), partial(translating, rounds=rounds)
-    config = SMALL if device == "cpu" else BASE
-    greedily = {
-        "greedy, 64 sentences of 50": partial(decode, config, 64, 50, device=device),
-        "greedy, 1 sentence of 50": partial(decode, config, 1, 50, device=device),
-    }
-    if device != "cpu":
-        trained = {"base": partial(full, BASE, 200, 128), "wide": partial(full, WIDE, 100, 128)}
-        return {**{f"training, {name}": part for name, part in trained.items()}, **greedily}
+    full = partial(on_full_batches, rounds=rounds, device="cpu")
+    decode = partial(translating, rounds=rounds, device="cpu")
     return {
         "training on captions": partial(on_captions, rounds),
         "training, 32 sentences of 32": partial(full, SMALL, 32, 32),
         "training, 1 sentence of 1024": partial(full, SMALL, 1, 1024),
-        **greedily,
+        "greedy, 64 sentences of 50": partial(decode, SMALL, 64, 50),
+        "greedy, 1 sentence of 50": partial(decode, SMALL, 1, 50),
         "memory of causal attention, 4096 positions": attention_memory,
     }
 
@@ -165,24 +165,23 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=9, help="(default: %(default)s)")
     parser.add_argument("--only", default="", metavar="TEXT", help="parts with TEXT in their names")
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="(default: %(default)s)")
-    parser.add_argument("--record", metavar="NAME", help="(default: peers, or with a GPU, gpu)")
+    parser.add_argument("--record", default="peers", metavar="NAME", help="(default: %(default)s)")
     options = parser.parse_args(arguments)
-    target = RECORDS / f"{options.record or {'cpu': 'peers', 'cuda': 'gpu'}[options.device]}.json"
+    target = RECORDS / f"{options.record}.json"
     torch.manual_seed(0)
     import transformers
     import x_transformers  # noqa: F401
 
     made_with = {
-        **versions(torch.device(options.device)),
+        **versions(torch.device("cpu")),
         "threads": torch.get_num_threads(),
         "transformers": transformers.__version__,
         "rounds": options.rounds,
         "matmul_rate": round(statistics.median(in_turns({"": matrices()}, options.rounds, 1)[""])),
     }
     record = read_json(target) if options.only and target.exists() else {}
-    record |= {"made_with": made_with, "settings": asdict(SMALL if options.device == "cpu" else BASE)}
-    for name, measure in parts(options.rounds, options.device).items():
+    record |= {"made_with": made_with, "settings": asdict(SMALL)}
+    for name, measure in parts(options.rounds).items():
         if options.only in name:
             record[name] = measure()
             print(name, record[name], file=sys.stderr, flush=True)

@@ -8,7 +8,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks import contenders, measuring, peers, table3
+from benchmarks import contenders, gpu, measuring, peers, table3
 from benchmarks.contenders import PyTorch, Same, column_major, peer_steps, step_flops
 from benchmarks.measuring import OURS, peak_bytes
 from transformer_lessons import records
@@ -97,6 +97,25 @@ def test_fused_attention_needs_a_share_of_the_memory():
     (found,) = peers.attention_memory(1024).values()
     assert found["step_by_step"] > 2 * peers.SMALL.num_heads * 1024**2 * 4  # scores and weights, at least
     assert found["fused"] < 0.35 * found["step_by_step"]
+
+
+def test_what_a_gpu_is_asked_runs_anywhere(monkeypatch):
+    monkeypatch.setattr(torch, "compile", lambda function, **options: function)  # which takes its time
+    monkeypatch.setattr(gpu, "median_seconds", lambda work, at_least=0.5: [work(), 1.0][1])
+    monkeypatch.setattr(gpu.Trainer, "train_step", lambda self, prepared: asked.append(self.config))
+    asked, parts = [], gpu.parts(torch.device("cpu"), rounds=1, quick=True)
+    known = records.read("gpu")
+    for name in ("ceilings", "roofline", "number words", "base and big", "attention"):
+        found = parts[name]()
+        assert len(found) == len(known[name])
+    assert [config.compile for config in asked[-4:]] == [
+        True
+    ] * 4  # big: three steps to warm up, and one timed
+    assert set(parts) - set(known) == {"captions"} | {name for name in parts if name.startswith("greedy, 8")}
+    # Figure 16.1's operations and bytes, by hand: 25,000 tokens by a matrix of 512 × 2,048, four times.
+    product = known["roofline"]["feed-forward, 25,000 tokens"]
+    assert product["operations"] == 4 * 2 * 25_000 * 512 * 2048
+    assert product["bytes"] == 4 * 2 * (25_000 * 512 + 512 * 2048 + 25_000 * 2048)
 
 
 # --- Table 3

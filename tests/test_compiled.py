@@ -90,7 +90,7 @@ def trained(rows: str, backend: str) -> dict:
     for is_compiled in (False, True):
         torch.manual_seed(0)
         model = Transformer(
-            TransformerConfig(len(source), len(target), 15, 3, 17, 1, 1, dropout=0.0)
+            TransformerConfig(len(source), len(target), 15, 3, 17, 4, 4, dropout=0.0)
         ).double()
         config = TrainingConfig(steps=60, tokens=211, recompute=is_packed, compile=is_compiled)
         trainer = Trainer(model, batches, config)
@@ -163,7 +163,7 @@ def test_a_compiled_step_is_the_same_step(compiled, rows):
     plain, other = found["losses"]
     assert plain[-1] < plain[0]
     assert other == pytest.approx(plain, rel=0, abs=1e-10)
-    assert 1 <= found["graphs"] <= 10
+    assert 1 <= found["graphs"] <= 8  # eight layers of two kinds share them
     assert found["name"] == "source_embedding.token.weight"  # as without compilation
 
 

@@ -1,4 +1,4 @@
-"""What a layer adds to its parts; `test_oracles` compares whole layers with PyTorch's and BART's."""
+"""What a layer adds to its parts; `test_oracles` compares whole layers with PyTorch's."""
 
 import pytest
 import torch

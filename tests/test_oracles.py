@@ -26,7 +26,7 @@ def test_the_oracles_are_of_several_kinds():
     canon = "encodings embeddings norms attention feed_forward losses schedule layers model decoding"
     assert {case.component.split(".")[0] for case in cases()} == {*canon.split(), "fast", "variants"}
     assert {case.needs for case in cases()} == {"torch", "transformers"}
-    assert len({case.name for case in cases()}) == len(cases()) == 58
+    assert len({case.name for case in cases()}) == len(cases()) == 54
 
 
 def test_all_but_tokens_rates_and_written_gradients_are_compared_in_their_gradients():

@@ -1,5 +1,7 @@
 """The training loss without all logits: of a large vocabulary they are as large as several layers."""
 
+from functools import cache, partial
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -11,19 +13,23 @@ from transformer_lessons.fast.packing import packed_hidden
 from transformer_lessons.masks import padding_mask
 from transformer_lessons.model import Transformer
 
-# Rows of logits that `projected_loss` has at one time: with fewer, products get small; with more, caches do.
-PART = 512
+# Rows of logits that `projected_loss` has at one time. With fewer, products get small; with more, a processor's
+# caches do. A GPU's are small anyway, and each part costs it a pass over the gradient of the weights.
+PART, ON_GPU = 512, 4096
+_compiled = cache(partial(torch.compile, dynamic=True))  # of each function one, as it remembers its graphs
 
 
 def batch_loss(
-    model: Transformer, batch: Batch | PackedBatch, smoothing: float
+    model: Transformer, batch: Batch | PackedBatch, smoothing: float, *, compiled: bool = False
 ) -> tuple[Float[Tensor, ""], Int[Tensor, ""], Int[Tensor, ""]]:
     """`losses.label_smoothed_loss` of a batch, the number of its real target tokens, and how many were right.
 
     Only positions that have a target are projected to the vocabulary. Packed or padded, a pair has the same loss.
+    `compiled` is for what follows the decoder.
     """
     real = batch.tgt_out != model.config.pad_id
-    loss, right = hidden_loss(model, _hidden(model, batch)[real], batch.tgt_out[real], smoothing)
+    last = _compiled(hidden_loss) if compiled else hidden_loss
+    loss, right = last(model, _hidden(model, batch)[real], batch.tgt_out[real], smoothing)
     return loss, real.sum(), right
 
 
@@ -67,7 +73,7 @@ def projected_loss(
     pad_id: int,
     smoothing: float = 0.1,
 ) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
-    """`losses.label_smoothed_loss` of ``hidden @ weight.T``, for 512 tokens at a time, and how many were right.
+    """`losses.label_smoothed_loss` of ``hidden @ weight.T``, some tokens at a time, and how many were right.
 
     ``∂L / ∂hidden = (p − q) W,  ∂L / ∂W = (p − q)ᵀ hidden``
 
@@ -92,8 +98,9 @@ class _ProjectedLoss(torch.autograd.Function):
         is_learning = any(ctx.needs_input_grad)
         with torch.autocast(hidden.device.type, enabled=False):
             matrix = weight.to(dtype)
-            for start in range(0, len(hidden), PART):
-                part = slice(start, start + PART)
+            rows = PART if hidden.device.type == "cpu" else ON_GPU
+            for start in range(0, len(hidden), rows):
+                part = slice(start, start + rows)
                 x = hidden[part].to(dtype)
                 added, hits, p = _loss_of((x @ matrix.T).to(wide), targets[part], pad_id, smoothing)
                 loss += added
@@ -116,23 +123,32 @@ class _ProjectedLoss(torch.autograd.Function):
 
 
 class _SmoothedLoss(torch.autograd.Function):
-    """Of all logits at once: ``∂L / ∂logits = p − q``, for which autograd would keep three tensors as large."""
+    """Of all logits at once: ``∂L / ∂logits = p − q``, for which nothing else as large as they are is kept.
+
+    Nothing is written in place either, so that a compiler needs few passes over them.
+    """
 
     @staticmethod
     def forward(ctx, logits, targets, pad_id, smoothing):
-        wide = torch.promote_types(logits.dtype, torch.float32)
-        log_p = logits.to(wide).log_softmax(-1)
-        ctx.save_for_backward(log_p, targets)
-        ctx.dtype, ctx.pad_id, ctx.smoothing = logits.dtype, pad_id, smoothing
-        right = (log_p.argmax(-1) == targets).sum()
-        return -_expected(log_p, targets, pad_id, smoothing).sum(), right
+        scores = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        total = scores.logsumexp(-1, keepdim=True)
+        ctx.save_for_backward(logits, total, targets)
+        ctx.pad_id, ctx.smoothing = pad_id, smoothing
+        right = (logits.argmax(-1) == targets).sum()
+        return (total.squeeze(-1) - _expected(scores, targets, pad_id, smoothing)).sum(), right
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, gradient, _):
-        log_p, targets = ctx.saved_tensors
-        difference = _difference(log_p.exp(), targets, ctx.pad_id, ctx.smoothing).mul_(gradient)
-        return difference.to(ctx.dtype), None, None, None
+        logits, total, targets = ctx.saved_tensors
+        token, share = (
+            torch.arange(logits.size(-1), device=logits.device),
+            ctx.smoothing / (logits.size(-1) - 1),
+        )
+        p = (logits - total).exp()
+        others, right = ((token != ctx.pad_id).to(p.dtype), (token == targets[:, None]).to(p.dtype))
+        difference = (p - share * others - (1 - ctx.smoothing) * right) * gradient
+        return difference.to(logits.dtype), None, None, None
 
 
 def _loss_of(logits: Tensor, targets: Tensor, pad_id: int, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:

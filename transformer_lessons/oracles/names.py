@@ -17,8 +17,8 @@ TORCH = {
     "feed_forward.W_2": "linear2",
 }
 PROJECTIONS = {"W_q": "q_proj", "W_k": "k_proj", "W_v": "v_proj"}
-# A pitfall: what BART and Marian call the final norm of a layer is the feed-forward network's.
-BART = {
+# A pitfall: what Marian calls the final norm of a layer is the feed-forward network's.
+MARIAN = {
     **PROJECTIONS,
     "self_attention": "self_attn",
     "cross_attention": "encoder_attn",
@@ -28,9 +28,6 @@ BART = {
     "add_norm_feed_forward.norm": "final_layer_norm",
     "feed_forward.W_1": "fc1",
     "feed_forward.W_2": "fc2",
-}
-MARIAN = {
-    **BART,
     "source_embedding.token": "model.encoder.embed_tokens",
     "target_embedding.token": "model.decoder.embed_tokens",
     "encoder_layers": "model.encoder.layers",

@@ -36,8 +36,8 @@ SOURCE, EARLIER = padding_mask(IDS, 0), causal_mask(QUERIES)
 ANGLES = torch.arange(KEYS)[:, None] * 10_000.0 ** (-torch.arange(0, 14, 2).double() / 14)  # of d_k = 14
 SIZES = {"d_model": D_MODEL, "num_heads": HEADS, "d_ff": D_FF, "dropout": 0.0, "max_length": 13}
 STACKS = {"num_encoder_layers": 2, "num_decoder_layers": 3}
-BART_SIZES = {"d_model": D_MODEL, "encoder_ffn_dim": D_FF, "decoder_ffn_dim": D_FF, "dropout": 0.0}
-BART_SIZES |= {"encoder_attention_heads": HEADS, "decoder_attention_heads": HEADS}
+MARIAN_SIZES = {"d_model": D_MODEL, "encoder_ffn_dim": D_FF, "decoder_ffn_dim": D_FF, "dropout": 0.0}
+MARIAN_SIZES |= {"encoder_attention_heads": HEADS, "decoder_attention_heads": HEADS}
 
 
 def vectors(length: int = KEYS, width: int = D_MODEL) -> Tensor:
@@ -223,37 +223,16 @@ def paper_schedule() -> tuple:
 # --- Layers
 
 
-def layer(theirs: nn.Module, call: Callable, translate: Callable | dict, decoder: bool, **options) -> tuple:
-    """An encoder layer with padding in its batch; or a decoder layer, causal, with padding in its source."""
-    config = TransformerConfig(17, VOCAB, **SIZES, **options)
-    if not decoder:
-        ours = EncoderLayer(config)
-        return partial(ours, mask=SOURCE), call, [vectors()], (ours, theirs), translate
-    ours = DecoderLayer(config)
-    inputs = [vectors(QUERIES), vectors()]
-    return partial(ours, src_mask=SOURCE), call, inputs, (ours, theirs), translate
-
-
 def torch_layer(decoder: bool, **options) -> tuple:
-    """Masks have the other polarity there."""
+    """Masks have the other polarity there. A batch has padding, in a decoder layer's source."""
     kind = nn.TransformerDecoderLayer if decoder else nn.TransformerEncoderLayer
     theirs = kind(D_MODEL, HEADS, D_FF, 0.0, batch_first=True, **options)
-    hidden = {"src_key_padding_mask": IDS == 0}
-    if decoder:
-        hidden = {"tgt_mask": ~EARLIER[0, 0], "memory_key_padding_mask": IDS == 0}
-    return layer(theirs, partial(theirs, **hidden), names.layer_to_torch, decoder, **options)
-
-
-def bart_layer(decoder: bool, activation: str) -> tuple:
-    """Post-norm; BART takes additive masks."""
-    from transformers import BartConfig
-    from transformers.models.bart.modeling_bart import BartDecoderLayer, BartEncoderLayer
-
-    config = BartConfig(**BART_SIZES, activation_function=activation, attn_implementation="eager")
-    theirs = BartDecoderLayer(config, layer_idx=0) if decoder else BartEncoderLayer(config)
-    source, earlier = as_numbers(SOURCE), as_numbers(EARLIER)
-    call = (lambda x, memory: theirs(x, earlier, memory, source)) if decoder else lambda x: theirs(x, source)
-    return layer(theirs, call, names.BART, decoder, activation=activation)
+    ours = (DecoderLayer if decoder else EncoderLayer)(TransformerConfig(17, VOCAB, **SIZES, **options))
+    rest = (ours, theirs), names.layer_to_torch
+    if not decoder:
+        return partial(ours, mask=SOURCE), partial(theirs, src_key_padding_mask=IDS == 0), [vectors()], *rest
+    hidden = {"tgt_mask": ~EARLIER[0, 0], "memory_key_padding_mask": IDS == 0}
+    return partial(ours, src_mask=SOURCE), partial(theirs, **hidden), [vectors(QUERIES), vectors()], *rest
 
 
 def llama_layer() -> tuple:
@@ -360,7 +339,7 @@ def marian_pair() -> tuple[Transformer, nn.Module, Callable]:
     options = {"pad_token_id": 0, "decoder_start_token_id": 1, "eos_token_id": 2, "forced_eos_token_id": None}
     options |= {"encoder_layers": 2, "decoder_layers": 3, "max_position_embeddings": 13}
     options |= {"scale_embedding": True, "activation_function": "relu", "attn_implementation": "eager"}
-    theirs = MarianMTModel(MarianConfig(vocab_size=VOCAB, **BART_SIZES, **options))
+    theirs = MarianMTModel(MarianConfig(vocab_size=VOCAB, **MARIAN_SIZES, **options))
     places = [f"model.{stack}.embed_positions.weight" for stack in ("encoder", "decoder")]
     fixed = {**dict.fromkeys(places, sinusoidal(13, D_MODEL)), "final_logits_bias": torch.zeros(1, VOCAB)}
 
@@ -444,8 +423,6 @@ TABLE = [
     ("variants.SwiGLU", "transformers LlamaMLP", gated, [{}]),
     ("variants.modern", "transformers LlamaDecoderLayer", llama_layer, [{}]),
     ("variants.LanguageModel", "transformers Qwen3ForCausalLM", qwen, [{}]),
-    ("layers.EncoderLayer", "transformers BartEncoderLayer", partial(bart_layer, False), ACTIVATIONS),
-    ("layers.DecoderLayer", "transformers BartDecoderLayer", partial(bart_layer, True), ACTIVATIONS),
     ("schedule.warmup_inverse_sqrt", "transformers get_inverse_sqrt_schedule", paper_schedule, [{}]),
     ("model.Transformer", "transformers MarianMTModel", marian, [{}]),
     ("decoding.greedy", GENERATE, generated, options(beams=(1,))),

@@ -35,7 +35,7 @@ class TrainingConfig:
     #: what products are computed in: "float32", "bfloat16" (GPUs of compute capability 8.0 on), "float16" with a
     #: scaled loss (older ones, such as a T4), or "auto", what the device is fast at; weights stay float32
     precision: str = "float32"
-    compile: bool = False  #: let `torch.compile` fuse the step; costs a minute at the start
+    compile: bool = False  #: let `torch.compile` fuse each kind of layer; costs half a minute at the start
     accumulate: int = 1  #: parts that a batch is computed in, one after another, to save memory
     snapshots: int = 0  #: how many checkpoints' weights to keep, the latest, for `average_checkpoints`
     recompute: bool = False  #: save memory for a third more work: keep only layers' inputs (`fast.recompute`)

@@ -37,19 +37,21 @@ Prepared = tuple[int, list[Batch] | list[PackedBatch]]
 
 
 class BatchLoss(nn.Module):
-    """A batch's loss, its target tokens, and how many were right; a module can be compiled and parallelised."""
+    """A batch's loss, its target tokens, and how many were right, as a module, which can be parallelised."""
 
-    def __init__(self, model: Transformer, smoothing: float, *, plain: bool = False):
+    def __init__(self, model: Transformer, config: TrainingConfig):
         super().__init__()
-        self.model, self.smoothing, self.plain = model, smoothing, plain
+        self.model, self.config = model, config
 
     def forward(self, batch: Batch | PackedBatch) -> tuple[Tensor, Tensor, Tensor]:
         """By `fast.losses`, or plainly, as the chapter on training has it."""
-        if not self.plain:
-            return batch_loss(self.model, batch, self.smoothing)
+        if not self.config.plain:
+            return batch_loss(self.model, batch, self.config.smoothing, compiled=self.config.compile)
         logits, pad_id = self.model(batch.src, batch.tgt_in), self.model.config.pad_id
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # in float16 the sum overflows
-        loss, tokens = label_smoothed_loss(logits, batch.tgt_out, pad_id=pad_id, smoothing=self.smoothing)
+        loss, tokens = label_smoothed_loss(
+            logits, batch.tgt_out, pad_id=pad_id, smoothing=self.config.smoothing
+        )
         is_right = (logits.argmax(-1) == batch.tgt_out) & (batch.tgt_out != pad_id)
         return loss, tokens, is_right.sum()
 
@@ -88,13 +90,14 @@ class Trainer:
         self.directory = None if directory is None else Path(directory)
         self.device = device or next(model.parameters()).device
         (plain if config.plain else accelerate)(model)
+        layers = [*model.encoder_layers, *model.decoder_layers]
+        for layer in layers if config.compile else ():
+            # Layers of a kind share a graph. One of the whole model takes minutes, and is no faster.
+            layer.forward = torch.compile(layer.forward, dynamic=True)
         if config.recompute:
             recompute(model)
-        loss = BatchLoss(model, config.smoothing, plain=config.plain)
-        layers = [*model.encoder_layers, *model.decoder_layers]
-        self.parallel = self.loss = distributed.parallelise(loss, layers, self.device, shard=config.shard)
-        if config.compile:
-            self.loss = torch.compile(self.loss, dynamic=True)
+        loss = BatchLoss(model, config)
+        self.loss = distributed.parallelise(loss, layers, self.device, shard=config.shard)
         self.optimizer = adamw(model.parameters(), config.weight_decay)
         self.precision = chosen_precision(config.precision, self.device)
         # Small float16 gradients would become zero: the loss is scaled up, and the gradients down again.
@@ -149,7 +152,7 @@ class Trainer:
         sums = torch.zeros(2, dtype=torch.float64 if device != "mps" else None, device=self.device)
         for number, part in enumerate(parts, start=1):
             # Of copies, gradients cross between processes once a step, with those of the last part.
-            self.parallel.require_backward_grad_sync = number == len(parts)
+            self.loss.require_backward_grad_sync = number == len(parts)
             with torch.autocast(device, self.precision, enabled=is_lower):
                 loss, _, right = self.loss(part.to(self.device, non_blocking=device == "cuda"))
             # Gradients are averaged over the processes, where a sum is wanted.

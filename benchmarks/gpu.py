@@ -1,0 +1,284 @@
+"""What a GPU reaches, beside its data sheet: ``python -m benchmarks.gpu`` (ten minutes on an H100).
+
+Chapters 16 and 17 and the pages about costs show what it writes: rates by number format, the roofline's pieces of
+work, steps of training, attention at length, the captions, decoding, and training beside other implementations
+(which takes half of the time, and ``pip install transformers x-transformers``; the captions need their data).
+
+Writes ``transformer_lessons/records/gpu.json`` after every part. With ``--quick`` sizes are tiny: does everything
+run, on any machine?
+"""
+
+import argparse
+import gc
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile
+
+from benchmarks import multi30k
+from benchmarks.contenders import Same
+from benchmarks.measuring import peak_bytes
+from benchmarks.peers import RECORDS, on_full_batches, translating
+from transformer_lessons.attention import scaled_dot_product_attention
+from transformer_lessons.config import TransformerConfig
+from transformer_lessons.data.files import read_json, write_json
+from transformer_lessons.fast.kernels import fused_attention
+from transformer_lessons.model import Transformer
+from transformer_lessons.norms import LayerNorm
+from transformer_lessons.trainer import Trainer, TrainingConfig
+from transformer_lessons.trainer.runs import choose_device, versions
+from transformer_lessons.trainer.tasks import TASKS
+
+BASE = TransformerConfig(32_000, 32_000, norm_first=True, shared_vocabulary=True)
+QUICK = TransformerConfig(
+    96, 96, d_model=32, num_heads=2, d_ff=64, num_encoder_layers=1, num_decoder_layers=1, norm_first=True
+)
+# Of kernels, by what is in their names; the rest are norms, dropout, sums, softmax and copies.
+KINDS = {
+    "products": ("gemm", "nvjet", "xmma", "cutlass", "cublas"),
+    "attention": ("fmha", "flash", "attention"),
+    "optimiser": ("multi_tensor", "adam"),
+}
+FORMATS = {"float32": None, "tf32": None, "float16": torch.float16, "bfloat16": torch.bfloat16}
+
+
+def median_seconds(work: Callable[[], object], at_least: float = 0.5) -> float:
+    """Of one call: PyTorch's own timer waits until the device is done."""
+    from torch.utils.benchmark import Timer
+
+    return Timer("work()", globals={"work": work}).blocked_autorange(min_run_time=at_least).median
+
+
+def at_once(work: Callable[[], object], device: torch.device) -> Callable[[], object]:
+    """The same work, on a GPU launched as one graph: what is timed is then the work and not its orders."""
+    if device.type == "cpu":
+        return work
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        work()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        work()
+    return graph.replay
+
+
+# --- The card
+
+
+def ceilings(device: torch.device, size: int) -> dict:
+    """Operations a second in products of large matrices, by format, and bytes a second of a copy."""
+    found = {}
+    for name, dtype in FORMATS.items():
+        torch.set_float32_matmul_precision("high" if name == "tf32" else "highest")
+        a, b = torch.randn(2, size, size, device=device, dtype=dtype or torch.float32)
+        found[name] = 2 * size**3 / median_seconds(lambda a=a, b=b: a @ b)
+    torch.set_float32_matmul_precision("highest")
+    if device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 9):
+        a, b = (x.to(torch.float8_e4m3fn) for x in torch.randn(2, size, size, device=device))
+        one = torch.ones((), device=device)
+        product = partial(torch._scaled_mm, a, b.T, scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
+        found["float8_e4m3"] = 2 * size**3 / median_seconds(product)
+    numbers = torch.randn(4, size, size, device=device)
+    copy = torch.empty_like(numbers)
+    copied = 2 * numbers.nbytes / median_seconds(lambda: copy.copy_(numbers))
+    return {"operations_per_second": found, "bytes_per_second": copied}
+
+
+def roofline(device: torch.device, rows: int, d: int = 512, d_ff: int = 2048) -> dict:
+    """Figure 16.1's pieces of work: operations and bytes by its count, and the time they take.
+
+    Norms and softmax in float32, of more rows than the cache holds; products in bfloat16, of few tokens with
+    one matrix after another for the same reason.
+    """
+    x = torch.randn(8 * rows, d, device=device)
+    norm = LayerNorm(d).to(device)
+    entry = {"operations": 7, "bytes": 4 * 2}
+    found = {
+        "layer norm, step by step": {"operations": 7, "bytes": 4 * 12, "work": lambda: norm(x)},
+        "layer norm, one kernel": {**entry, "work": lambda: F.layer_norm(x, (d,), norm.weight, norm.bias)},
+        "softmax": {**entry, "operations": 5, "work": lambda: x.softmax(-1)},
+    }
+    for one in found.values():
+        one |= {"operations": one["operations"] * x.numel(), "bytes": one["bytes"] * x.numel()}
+    for tokens in (1, 32, rows):
+        count = 64 if tokens < rows else 4
+        pairs = [
+            (torch.randn(tokens, d, device=device).bfloat16(), torch.randn(d_ff, d, device=device).bfloat16())
+            for _ in range(count)
+        ]
+        found[f"feed-forward, {tokens:,} token{'s' * (tokens > 1)}"] = {
+            "operations": count * 2 * tokens * d * d_ff,
+            "bytes": count * 2 * (tokens * d + d * d_ff + tokens * d_ff),
+            "work": lambda pairs=pairs: [F.linear(vectors, weight) for vectors, weight in pairs],
+        }
+    with torch.no_grad():
+        for one in found.values():
+            one["seconds"] = median_seconds(at_once(one.pop("work"), device))
+    return found
+
+
+# --- A step of training
+
+
+def step_of(trainer: Trainer) -> dict:
+    """A step's time, its kernels and the time of each kind of them, and the memory at the peak."""
+    prepared, device = trainer.prepare(0), trainer.device
+    step = partial(trainer.train_step, prepared)
+    for _ in range(3):  # compiles, and finds the fastest kernels
+        step()
+    found = {"seconds": median_seconds(step, 1.0)}
+    if device.type == "cpu":
+        return found
+    torch.cuda.reset_peak_memory_stats()
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as watched:
+        step()
+        torch.cuda.synchronize()
+    kernels = [event for event in watched.events() if event.device_type == DeviceType.CUDA]
+    kernels = [event for event in kernels if not event.is_user_annotation]
+    spent = dict.fromkeys((*KINDS, "the rest"), 0.0)
+    for kernel in kernels:
+        kind = next(
+            (k for k, names in KINDS.items() if any(n in kernel.name.lower() for n in names)), "the rest"
+        )
+        spent[kind] += kernel.time_range.elapsed_us() / 1e6
+    peak = torch.cuda.max_memory_allocated()
+    return found | {"kernels": len(kernels), "kernel_seconds": spent, "peak_bytes": peak}
+
+
+def base_and_big(device: torch.device, configs: dict[str, TransformerConfig], rows: int, length: int) -> dict:
+    """Base by one way after another, big by the fastest; nothing is padding."""
+    plain, fast = {"plain": True}, {"precision": "bfloat16"}
+    ways = {
+        "float32, as the chapters write it": plain,
+        "fused kernels": {},
+        "tf32": {},
+        "bfloat16": fast,
+        "bfloat16, compiled": {**fast, "compile": True},
+        "bfloat16, recomputed": {**fast, "recompute": True},
+    }
+    found = {}
+    for name, config in configs.items():
+        batches = Same(rows, length, config.target_vocab_size)
+        for way, settings in ways.items():
+            if name == "big" and way != "bfloat16, compiled":
+                continue
+            gc.collect()  # the one before holds memory
+            torch.set_float32_matmul_precision("high" if way == "tf32" else "highest")
+            how = TrainingConfig(peak_learning_rate=1e-5, **settings)
+            found[f"{name}: {way}"] = step_of(Trainer(Transformer(config), batches, how, device=device))
+            print(name, way, found[f"{name}: {way}"], file=sys.stderr, flush=True)
+    return {"sentences": rows, "length": length, "steps": found}
+
+
+def number_words(device: torch.device) -> dict:
+    """Number words, 64 pairs: hardly any arithmetic, and as many orders as a large model gives."""
+    task = TASKS["number-words"]
+    _, target = task.tokenisers()
+    batches = Same(64, 12, len(target))
+    found = {}
+    for way, settings in {"eager": {}, "compiled": {"compile": True}}.items():
+        model = Transformer(TransformerConfig(len(target), len(target), **task.sizes))
+        how = TrainingConfig(peak_learning_rate=1e-5, **settings)
+        found[way] = step_of(Trainer(model, batches, how, device=device))
+    return found
+
+
+# --- Attention at length
+
+
+def attention(device: torch.device, longest: int, heads: int = 8, d_k: int = 64) -> dict:
+    """Causal attention of one sentence in bfloat16, forward and backward: seconds and bytes at the peak."""
+    found, length = {"heads": heads, "d_k": d_k, "step by step": {}, "fused": {}}, longest // 16
+    while length <= longest:
+        q, k, v = (
+            torch.randn(1, heads, length, d_k, device=device, dtype=torch.bfloat16, requires_grad=True)
+            for _ in range(3)
+        )
+        for name, attention in {
+            "step by step": scaled_dot_product_attention,
+            "fused": fused_attention,
+        }.items():
+
+            def work(attention: Callable = attention, inputs: tuple[Tensor, ...] = (q, k, v)) -> None:
+                torch.autograd.grad(attention(*inputs, is_causal=True)[0].sum(), inputs)
+
+            found[name][length] = {"seconds": median_seconds(work), "peak_bytes": peak_of(work, device)}
+        length *= 2
+    return found
+
+
+def peak_of(work: Callable[[], object], device: torch.device) -> int:
+    """The most that is allocated during work(), beyond what was there before."""
+    if device.type == "cpu":
+        return peak_bytes(work)
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    work()
+    torch.cuda.synchronize()
+    return torch.cuda.max_memory_allocated() - before
+
+
+# --- Whole runs
+
+
+def captions(device: torch.device, steps: int) -> dict:
+    """Multi30k with the task's own recipe, in bfloat16: each way from the first batch to the last step."""
+    task, found = TASKS["multi30k"], {}
+    tokenisers = task.tokenisers()
+    for way, settings in {"eager": {}, "compiled": {"compile": True}}.items():
+        config = replace(task.training, steps=steps, precision="bfloat16", **settings)
+        torch.compiler.reset()
+        run = multi30k.measure(task, tokenisers, dict(task.sizes), config, device)
+        found[way] = {key: value for key, value in run.items() if key != "curve"}
+    return found
+
+
+def parts(device: torch.device, rounds: int, quick: bool) -> dict[str, Callable[[], dict]]:
+    """What is measured, in order."""
+    base = QUICK if quick else TransformerConfig.base()
+    big = QUICK if quick else TransformerConfig.big()
+    rows = 50 if quick else 25_000
+    decode = partial(translating, QUICK if quick else BASE, rounds=rounds, device=device.type)
+    return {
+        "ceilings": partial(ceilings, device, 128 if quick else 8192),
+        "roofline": partial(roofline, device, rows),
+        "number words": partial(number_words, device),
+        "base and big": partial(base_and_big, device, {"base": base, "big": big}, rows // 25, 25),
+        "attention": partial(attention, device, 256 if quick else 16384),
+        "captions": partial(captions, device, 3 if quick else 2000),
+        **{f"greedy, {count} of 50": partial(decode, count, 50) for count in (1, 32, 8 if quick else 1024)},
+        "training": partial(
+            on_full_batches, QUICK if quick else BASE, 4 if quick else 200, 128, rounds, device.type
+        ),
+    }
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default="", metavar="TEXT", help="parts with TEXT in their names")
+    parser.add_argument("--rounds", type=int, default=7, help="of contenders in turns (default: %(default)s)")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes, to see that everything runs")
+    parser.add_argument("--record", default="gpu", metavar="NAME", help="(default: %(default)s)")
+    options = parser.parse_args(arguments)
+    device, target = choose_device("auto"), RECORDS / f"{options.record}.json"
+    torch.manual_seed(0)
+    record = read_json(target) if options.only and target.exists() else {}
+    record["made_with"] = versions(device)
+    for name, measure in parts(device, options.rounds, options.quick).items():
+        if options.only in name:
+            record[name] = measure()
+            print(name, record[name], file=sys.stderr, flush=True)
+            write_json(target, record)
+
+
+if __name__ == "__main__":
+    main()
