@@ -314,3 +314,31 @@ def test_what_a_program_saves_is_a_notebook(program, tmp_path):
     [found] = take_in(tmp_path, RELEASED)
     assert isinstance(found, Received)
     assert answers(found.notebook) == answers(rehearse.passing(NAME))
+
+
+# --- What to expect ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.isolated
+@pytest.mark.nbgrader
+def test_a_textbook_is_right_and_a_slip_costs_what_the_guide_says(capsys):
+    assert command.main(["expected", "ps02_masks", "--workers", "1"]) == 0
+    (told,) = capsys.readouterr().out.splitlines()
+    assert f"- {told}\n" in GUIDE
+    assert "25 points by tests, 8 by a person. Answers as textbooks have them get 25." in told
+    assert "a window one too wide −1.25 (task 4)" in told
+
+
+@pytest.mark.isolated
+@pytest.mark.nbgrader
+@pytest.mark.full
+def test_the_guide_says_what_to_expect_of_every_assignment(capsys):
+    assert command.main(["expected"]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert len(told) == len(MASTERS)
+    assert all(f"- {line}\n" in GUIDE for line in told)
+
+
+def test_expected_refuses_what_is_no_assignment(capsys):
+    assert command.main(["expected", "ps99"]) == 2
+    assert "expected one of ps01_embeddings_attention, " in capsys.readouterr().err

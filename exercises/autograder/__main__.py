@@ -110,6 +110,14 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--assignment", default="ps01_embeddings_attention", metavar="ASSIGNMENT")
 
     one = commands.add_parser(
+        "expected",
+        parents=[work],
+        help="what textbooks' answers get, and what each known slip costs",
+    )
+    one.add_argument("assignments", nargs="*", metavar="ASSIGNMENT", help="all")
+    one.add_argument("--json", action="store_true", help="all of it, for scripts")
+
+    one = commands.add_parser(
         "my-transformer", help="lessons my-transformer for a student's notebooks, in a box"
     )
     one.add_argument("files", nargs="+", type=Path, metavar="FILE.ipynb")

@@ -2,13 +2,14 @@
 
 from exercises.autograder.commands.looking import export, feedback, my_transformer, report, similarity, status
 from exercises.autograder.commands.said import STOPS, Said, stopped
-from exercises.autograder.commands.working import collect, doctor, grade, regrade, rehearse, release
+from exercises.autograder.commands.working import collect, doctor, expected, grade, regrade, rehearse, release
 
 __all__ = [
     "STOPS",
     "Said",
     "collect",
     "doctor",
+    "expected",
     "export",
     "feedback",
     "grade",

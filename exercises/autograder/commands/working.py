@@ -8,8 +8,10 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from nbgrader.api import Gradebook
+from tqdm import tqdm
 
 from exercises.autograder import doctor as doctors
 from exercises.autograder import rehearse as rehearsals
@@ -19,12 +21,13 @@ from exercises.autograder.batch.pool import Dask, Local, Pool
 from exercises.autograder.commands.said import FINE, LEFT, ME, RefusedError, Said, known_names
 from exercises.autograder.course.gradebook import in_utc
 from exercises.autograder.course.roster import enrol, read
+from exercises.autograder.rehearse import expected as expectations
 from exercises.autograder.rehearse.files import KEY
 from exercises.autograder.result import Result
 from exercises.release import masters
 from transformer_lessons.data.files import read_json
 
-__all__ = ["collect", "doctor", "grade", "regrade", "rehearse", "release"]
+__all__ = ["collect", "doctor", "expected", "grade", "regrade", "rehearse", "release"]
 
 
 def doctor(options: argparse.Namespace) -> Said:
@@ -178,6 +181,19 @@ def rehearse(options: argparse.Namespace) -> Said:
         f"Next: {ME} report {where}, and export {where} --format canvas; pages are in {folder / 'feedback'}"
     )
     return Said([*said.lines[:-1], next_], said.data, said.code)
+
+
+def expected(options: argparse.Namespace) -> Said:
+    """Grade what textbooks say, and right answers with one known slip among them."""
+    names = known_names(options.assignments, [path.parent.name for path in masters()])
+    isolated, found = not options.unsafe_no_isolation, {}
+    with TemporaryDirectory() as folder, _pool(options) as pool:
+        options.course = Path(folder)
+        _check_isolation(options)
+        for name in tqdm(names, unit="assignment", leave=False, disable=None):
+            found[name] = expectations.rows(name, options.course / name, isolated=isolated, pool=pool)
+    lines = [expectations.paragraph(name, rows) for name, rows in found.items()]
+    return Said(lines, {name: [row._asdict() for row in rows] for name, rows in found.items()})
 
 
 # ---- What these share
