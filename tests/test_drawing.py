@@ -148,6 +148,17 @@ def test_heat_is_as_full_as_its_values_from_the_top():
     assert [float(place) for place in cells[0][:3]] == pytest.approx(corners, abs=0.01)
 
 
+def test_lines_of_a_kind_are_one_path_and_all_there():
+    canvas, hidden = Canvas(100), [[False] * 5] * 4
+    canvas.matrix(0, 0, [[0.0] * 5] * 4, weights=True, mask=hidden)  # twenty crosses
+    canvas.line((0, 0), (5, 5), role="mask", alpha=0.5)  # two of these would be darker where they meet
+    canvas.line((0, 5), (5, 0), role="mask", alpha=0.5)
+    _, content = canvas.svg()
+    crosses = [d for d in re.findall(r'<path d="([^"]*)"', content) if d.count("M") == 40]
+    assert len(crosses) == 1
+    assert content.count("opacity:0.5") == 2
+
+
 def test_strict_nbval_compares_words_but_no_places():
     def compared(text):
         for pattern, replacement in get_sanitize_patterns((ROOT / "book/nbval.cfg").read_text("utf-8")):

@@ -32,6 +32,9 @@ font-size:.92rem;line-height:1.5}}</style>"""
 # `d_k`, `W_q`, `d_model`: a single letter before the mark, or braces after it. Names such as `causal_mask` stay.
 _LETTER = r"(?<![A-Za-z_][^\W_])([_^])([^\W_]{1,5})(?!\w)"
 SCRIPT = re.compile(r"(?<=[^\W_]|[})])(?:([_^])\{([^{}]*)\}|" + _LETTER + ")")
+# Lines of one kind in a row, such as the crosses of a mask: one path is drawn much sooner than hundreds.
+_ALIKE = re.compile(r'<path d="[^"]*"( style="fill:none;(?:(?!opacity)[^"])*")/>(?:<path d="[^"]*"\1/>)+')
+_D = re.compile(r'<path d="([^"]*)"')
 RISE = {"_": -0.24, "^": 0.4}  # of the size of the letters around
 
 
@@ -102,7 +105,8 @@ def compact(svg: str, name: str) -> str:
     """
     used = dict.fromkeys(re.findall(r'(?:url\(|href=")#(\w+)', svg))
     names = {old: f"{name}-{i}" for i, old in enumerate(used)}
-    return "".join(_element(part, names) for part in ElementTree.fromstring(svg))
+    content = "".join(_element(part, names) for part in ElementTree.fromstring(svg))
+    return _ALIKE.sub(lambda found: f'<path d="{"".join(_D.findall(found[0]))}"{found[1]}/>', content)
 
 
 def _element(node: ElementTree.Element, names: dict[str, str]) -> str:
