@@ -1,11 +1,13 @@
-/* Equations are typeset as they come near the screen, one by one; the rest when the page has been open for a while,
- * for printing and searching. MathJax is a megabyte, and a chapter's equations at once would stop a phone for seconds.
+/* Equations are typeset as they come near the screen, one by one, but before the reader moves only those in view;
+ * the rest when the page has been open for a while, for printing and searching. MathJax is a megabyte, and a
+ * chapter's equations at once would stop a phone for seconds.
  */
 "use strict";
 
 (function () {
   const MATHJAX = new URL("vendor/mathjax/startup.js", document.currentScript.src).href;
-  const NEAR = { rootMargin: "100% 0px" }; // a screen above, a screen below
+  const IN_VIEW = "0px";
+  const NEAR = "100% 0px"; // a screen above, a screen below
   const A_WHILE = 10000; // milliseconds
   const whenIdle = window.requestIdleCallback ?? setTimeout;
 
@@ -43,13 +45,21 @@
     return last;
   }
 
-  function begin() {
-    const observer = new IntersectionObserver((entries) => {
-      const near = entries.filter((entry) => entry.isIntersecting).map((entry) => entry.target);
-      for (const place of near) observer.unobserve(place);
-      inTurn(near, setTimeout);
-    }, NEAR);
+  function watch(rootMargin) {
+    const observer = new IntersectionObserver(
+      (entries) => {
+        const near = entries.filter((entry) => entry.isIntersecting).map((entry) => entry.target);
+        for (const place of near) observer.unobserve(place);
+        inTurn(near, setTimeout);
+      },
+      { rootMargin },
+    );
     for (const place of all()) observer.observe(place);
+  }
+
+  function begin() {
+    watch(IN_VIEW);
+    addEventListener("scroll", () => watch(NEAR), { once: true, passive: true });
     setTimeout(() => inTurn(all(), whenIdle), A_WHILE);
     addEventListener("resize", () => all().filter(isTypeset).forEach(markWide));
     addEventListener("beforeprint", () => window.MathJax?.typeset?.(all().filter((place) => !isTypeset(place))));
