@@ -90,7 +90,7 @@ def trained(rows: str, backend: str) -> dict:
     for is_compiled in (False, True):
         torch.manual_seed(0)
         model = Transformer(
-            TransformerConfig(len(source), len(target), 15, 3, 17, 4, 4, dropout=0.0)
+            TransformerConfig(len(source), len(target), 15, 3, 17, 2, 2, dropout=0.0)
         ).double()
         config = TrainingConfig(steps=60, tokens=211, recompute=is_packed, compile=is_compiled)
         trainer = Trainer(model, batches, config)

@@ -1,6 +1,6 @@
 """The training loss without all logits: of a large vocabulary they are as large as several layers."""
 
-from functools import cache, partial
+from functools import cache
 
 import torch
 from jaxtyping import Float, Int
@@ -16,7 +16,7 @@ from transformer_lessons.model import Transformer
 # Rows of logits that `projected_loss` has at one time. With fewer, products get small; with more, a processor's
 # caches do. A GPU's are small anyway, and each part costs it a pass over the gradient of the weights.
 PART, ON_GPU = 512, 4096
-_compiled = cache(partial(torch.compile, dynamic=True))  # of each function one, as it remembers its graphs
+_compiled = cache(lambda: torch.compile(hidden_loss, dynamic=True))  # one, as it remembers its graphs
 
 
 def batch_loss(
@@ -28,7 +28,7 @@ def batch_loss(
     `compiled` is for what follows the decoder.
     """
     real = batch.tgt_out != model.config.pad_id
-    last = _compiled(hidden_loss) if compiled else hidden_loss
+    last = _compiled() if compiled else hidden_loss
     loss, right = last(model, _hidden(model, batch)[real], batch.tgt_out[real], smoothing)
     return loss, real.sum(), right
 
