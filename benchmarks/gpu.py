@@ -4,8 +4,8 @@ Chapters 16 and 17 and the pages about costs show what it writes: rates by numbe
 work, steps of training, attention at length, the captions, decoding, and training beside other implementations
 (which takes half of the time, and ``pip install transformers x-transformers``; the captions need their data).
 
-Writes ``transformer_lessons/records/gpu.json`` after every part. With ``--quick`` sizes are tiny: does everything
-run, on any machine?
+Writes ``transformer_lessons/records/gpu.json`` after every part; with ``--quick`` sizes are tiny, and nothing is
+written.
 """
 
 import argparse
@@ -23,11 +23,11 @@ from torch.profiler import ProfilerActivity, profile
 
 from benchmarks import multi30k
 from benchmarks.contenders import Same
-from benchmarks.measuring import peak_bytes
+from benchmarks.measuring import measured, peak_bytes
 from benchmarks.peers import RECORDS, on_full_batches, translating
 from transformer_lessons.attention import scaled_dot_product_attention
 from transformer_lessons.config import TransformerConfig
-from transformer_lessons.data.files import read_json, write_json
+from transformer_lessons.data.files import read_json
 from transformer_lessons.fast.kernels import fused_attention
 from transformer_lessons.model import Transformer
 from transformer_lessons.norms import LayerNorm
@@ -273,11 +273,8 @@ def main(arguments: list[str] | None = None) -> None:
     torch.manual_seed(0)
     record = read_json(target) if options.only and target.exists() else {}
     record["made_with"] = versions(device)
-    for name, measure in parts(device, options.rounds, options.quick).items():
-        if options.only in name:
-            record[name] = measure()
-            print(name, record[name], file=sys.stderr, flush=True)
-            write_json(target, record)
+    target = None if options.quick else target
+    measured(parts(device, options.rounds, options.quick), options.only, record, target)
 
 
 if __name__ == "__main__":

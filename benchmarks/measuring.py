@@ -1,13 +1,17 @@
 """Speeds of contenders that take turns, the rate of products of matrices, and memory at its peak."""
 
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from itertools import accumulate
+from pathlib import Path
 
 import torch
 from torch.profiler import ProfilerActivity, profile
 from tqdm import tqdm
+
+from transformer_lessons.data.files import write_json
 
 OURS = "ours"
 Speeds = dict[str, list[float]]  # in each round
@@ -63,3 +67,13 @@ def peak_bytes(work: Callable[[], object]) -> int:
         work()
     events = (event for event in watched.profiler.kineto_results.events() if event.name() == "[memory]")
     return max(accumulate(event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())))
+
+
+def measured(parts: dict[str, Callable[[], dict]], only: str, record: dict, target: Path | None) -> None:
+    """Each part whose name has `only` in it, printed, and the record written after it if there is a target."""
+    for name, measure in parts.items():
+        if only in name:
+            record[name] = measure()
+            print(name, record[name], file=sys.stderr, flush=True)
+            if target:
+                write_json(target, record)

@@ -11,7 +11,6 @@ GPU, `benchmarks.gpu` runs two of its parts with larger models, compiled, in bfl
 
 import argparse
 import statistics
-import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
@@ -33,12 +32,12 @@ from benchmarks.contenders import (
     step_flops,
     without_cache,
 )
-from benchmarks.measuring import OURS, compared, in_turns, matrices, peak_bytes, ratios, share
+from benchmarks.measuring import OURS, compared, in_turns, matrices, measured, peak_bytes, ratios, share
 from transformer_lessons.attention import scaled_dot_product_attention
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data import multi30k
 from transformer_lessons.data.batches import Batches, TokenBatches
-from transformer_lessons.data.files import read_json, write_json
+from transformer_lessons.data.files import read_json
 from transformer_lessons.data.subwords import Subwords
 from transformer_lessons.fast import accelerate
 from transformer_lessons.fast.decoding import greedy
@@ -181,11 +180,7 @@ def main(arguments: list[str] | None = None) -> None:
     }
     record = read_json(target) if options.only and target.exists() else {}
     record |= {"made_with": made_with, "settings": asdict(SMALL)}
-    for name, measure in parts(options.rounds).items():
-        if options.only in name:
-            record[name] = measure()
-            print(name, record[name], file=sys.stderr, flush=True)
-            write_json(target, record)
+    measured(parts(options.rounds), options.only, record, target)
 
 
 if __name__ == "__main__":
