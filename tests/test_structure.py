@@ -17,8 +17,9 @@ ROOMS = {
     "trainer": {"data", "fast"},
     "checks": {"variants", "data", "trainer"},  # answers are tried in the trained translator
     "oracles": {"variants", "fast"},
+    "export": {"data", "trainer", "oracles"},  # whose names for our weights are those of the formats
     "records": set(),
-    "tools": {"data", "fast", "trainer", "oracles", "checks", "records", "variants"},
+    "tools": {"data", "fast", "trainer", "oracles", "export", "checks", "records", "variants"},
 }
 
 

@@ -32,6 +32,8 @@ MARIAN = {
     "target_embedding.token": "model.decoder.embed_tokens",
     "encoder_layers": "model.encoder.layers",
     "decoder_layers": "model.decoder.layers",
+    "encoder_norm": "model.encoder.layer_norm",
+    "decoder_norm": "model.decoder.layer_norm",
     "output": "lm_head",
 }
 LLAMA = {

@@ -18,6 +18,7 @@ from transformer_lessons import __version__
 from transformer_lessons.checks.assembly import from_notebooks
 from transformer_lessons.checks.solution import solution
 from transformer_lessons.checks.symptoms import told
+from transformer_lessons.export import FORMATS, save
 from transformer_lessons.fast import accelerate
 from transformer_lessons.oracles import cases, is_within
 from transformer_lessons.tools.doctor import doctor
@@ -85,6 +86,11 @@ def make_parser() -> Parser:
     )
     command.add_argument("text", nargs="*", metavar="TEXT", help="without it, one per line of standard input")
     command = add(
+        "export", export, "write a model for other programs, which translate the same with it", model
+    )
+    command.add_argument("--format", choices=FORMATS, required=True)
+    command.add_argument("directory", type=Path, metavar="DIR", help="a new folder")
+    command = add(
         "symptoms", symptoms, "the mistakes that look like what you see, and where to read about them"
     )
     command.add_argument(
@@ -141,11 +147,17 @@ def add_train_arguments(command: Parser) -> None:
     kept.add_argument("--overwrite", action="store_true", help="discard the run in DIR and start anew")
 
 
-def chosen_model(directory: Path | None, *, plain: bool = True) -> tuple[Task, tuple]:
-    """The task, and model and tokenisers: of the run named, of the one trained here, or those in the package."""
+def run_of(directory: Path | None) -> Path | None:
+    """The run named, or the one trained here; None is the model that comes with the package."""
     if directory is None and (DEFAULT_DIRECTORY / "weights.safetensors").is_file():
         directory = DEFAULT_DIRECTORY
     print(f"model: {directory or 'the one that comes with the package'}", file=sys.stderr)
+    return directory
+
+
+def chosen_model(directory: Path | None, *, plain: bool = True) -> tuple[Task, tuple]:
+    """The task, and model and tokenisers: of the run named, of the one trained here, or those in the package."""
+    directory = run_of(directory)
     parts = load_model(directory)
     if not plain:
         accelerate(parts[0])
@@ -185,6 +197,13 @@ def translate(chosen: argparse.Namespace) -> int:
         # A line that could not be read gives an empty one, so that input and output stay side by side.
         print(*(answers.get(number, "") for number, _ in lines), sep="\n", flush=True)
     return 0 if is_fine else 2
+
+
+def export(chosen: argparse.Namespace) -> int:
+    """``lessons export``."""
+    save(run_of(chosen.model), chosen.directory, format=chosen.format)
+    print(f"{chosen.directory}: {chosen.format}")
+    return 0
 
 
 def check_submission(chosen: argparse.Namespace) -> int:

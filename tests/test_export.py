@@ -1,0 +1,213 @@
+"""Exported models, read by the programs they are for: the same values, the same tokens."""
+
+import sys
+from pathlib import Path
+
+import ctranslate2
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from torch import nn
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+from transformer_lessons import decoding
+from transformer_lessons.config import TransformerConfig
+from transformer_lessons.data.subwords import Subwords
+from transformer_lessons.data.vocabulary import Vocabulary, pad
+from transformer_lessons.export import huggingface, save
+from transformer_lessons.export.weights import take_over
+from transformer_lessons.masks import padding_mask
+from transformer_lessons.model import Transformer
+from transformer_lessons.oracles.measure import perturb
+from transformer_lessons.tools import cli
+from transformer_lessons.trainer.checkpoints import save_model
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+SIZES = {"d_model": 10, "num_heads": 2, "d_ff": 23, "num_encoder_layers": 2, "num_decoder_layers": 3}
+SENTENCES = [[3, 4, 5, 6, 7], [7, 8], [16]]
+SRC = pad(SENTENCES, 0)
+POST, PRE = {"norm_first": False}, {"norm_first": True, "shared_vocabulary": True}
+OTHER = {"tie_embeddings": False, "activation": "gelu"}
+
+
+def model_of(**settings) -> Transformer:
+    """Moved far off its start, so that sentences differ."""
+    shared = settings.get("shared_vocabulary", False)
+    config = TransformerConfig(19 if shared else 17, 19, max_length=11, **{**SIZES, **settings})
+    model = perturb(perturb(Transformer(config))).eval()
+    model.output.weight.data[:2] = 0.0  # neither padding nor a start mark is said
+    return model.requires_grad_(False)
+
+
+def saved(directory: Path, model: Transformer) -> tuple[Path, list[str], list[str]]:
+    """As a run, and the tokens of both sides."""
+    tokens = [f"word{number}" for number in range(3, 19)]
+    target = Vocabulary(tokens)
+    source = target if model.config.shared_vocabulary else Vocabulary(tokens[:14])
+    save_model(directory, model, source, target)
+    return directory, source.tokens, target.tokens
+
+
+def said(model: Transformer) -> list[list[int]]:
+    """What the course's own decoding says, without marks."""
+    return [[y for y in row if y > 2] for row in decoding.greedy(model, SRC, max_length=11).tolist()]
+
+
+@pytest.mark.parametrize(
+    "settings", [POST, PRE, POST | OTHER, PRE | OTHER, POST | {"shared_vocabulary": True}]
+)
+def test_transformers_computes_and_says_the_same(tmp_path, settings):
+    model = model_of(**settings)
+    run, *_ = saved(tmp_path / "run", model)
+    save(run, tmp_path / "out", format="huggingface")
+    theirs = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out")
+    real, target = SRC != 0, torch.randint(3, 19, (3, 7))
+    logits = theirs(input_ids=SRC, attention_mask=real.long(), decoder_input_ids=target).logits
+    torch.testing.assert_close(logits, model(SRC, target), atol=1e-5, rtol=1e-5)
+    found = theirs.generate(SRC, attention_mask=real.long(), num_beams=1, do_sample=False)
+    assert [[y for y in row if y > 2] for row in found.tolist()] == said(model)
+
+
+TWO, LEARNED = PRE | {"shared_vocabulary": False}, {"position": "learned"}
+
+
+@pytest.mark.parametrize("settings", [POST, PRE, TWO | OTHER, POST | LEARNED])
+def test_ctranslate2_says_the_same(tmp_path, settings):
+    model = model_of(**settings)
+    run, source, target = saved(tmp_path / "run", model)
+    save(run, tmp_path / "out", format="ctranslate2")
+    words = [[source[x] for x in sentence] for sentence in SENTENCES]
+    found = ctranslate2.Translator(str(tmp_path / "out")).translate_batch(
+        words, beam_size=1, max_decoding_length=11
+    )
+    assert [one.hypotheses[0] for one in found] == [[target[y] for y in row] for row in said(model)]
+
+
+def by_onnx(directory: Path, src: np.ndarray, layers: int, heads: int, d_k: int, steps: int) -> np.ndarray:
+    """Greedy decoding as a program without torch does it; logits of all steps, the likeliest token fed back."""
+    encoder, step = (
+        onnxruntime.InferenceSession(directory / f"{n}.onnx") for n in ("encoder", "decoder_step")
+    )
+    source_k, source_v = encoder.run(None, {"src": src})
+    given = {"src": src, "source_k": source_k, "source_v": source_v, "token": np.ones((len(src), 1), int)}
+    past_k = past_v = np.zeros((layers, len(src), heads, 0, d_k), np.float32)
+    found = []
+    for _ in range(steps):
+        logits, past_k, past_v = step.run(None, {**given, "past_k": past_k, "past_v": past_v})
+        given["token"] = logits.argmax(-1, keepdims=True)
+        found.append(logits)
+    return np.stack(found, axis=1)
+
+
+@pytest.mark.usefixtures("no_shape_checks")  # while a graph is traced, a length is a symbol
+def test_onnxruntime_computes_the_same_for_any_lengths(tmp_path):
+    model = model_of(**TWO, **OTHER, **LEARNED, num_encoder_layers=1, num_decoder_layers=2)
+    run, *_ = saved(tmp_path / "run", model)
+    save(run, tmp_path / "out", format="onnx")
+    for src in (
+        SRC,
+        SRC[2:, :1],
+        SRC.repeat(2, 2),
+    ):  # other numbers of rows and columns than it was traced with
+        logits = torch.from_numpy(by_onnx(tmp_path / "out", src.numpy(), 2, 2, 5, steps=6))
+        written = torch.cat([torch.ones(len(src), 1, dtype=torch.long), logits[:, :-1].argmax(-1)], dim=1)
+        torch.testing.assert_close(logits, model(src, written), atol=1e-5, rtol=1e-5)
+
+
+# --- As its users call it
+
+
+def test_the_models_of_the_package_and_of_texts_speak_everywhere(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)  # no run of a developer's own may be picked up
+    for name in ("huggingface", "ctranslate2"):
+        assert cli.main(["export", "--format", name, name]) == 0
+    assert capsys.readouterr().out.split() == ["huggingface:", "huggingface", "ctranslate2:", "ctranslate2"]
+    theirs = AutoModelForSeq2SeqLM.from_pretrained("huggingface")
+    english, german = (
+        AutoTokenizer.from_pretrained("huggingface"),
+        AutoTokenizer.from_pretrained("huggingface/target"),
+    )
+    batch = english(["Four hundred and twenty-one", "seven"], padding=True, return_tensors="pt")
+    found = theirs.generate(batch.input_ids, attention_mask=batch.attention_mask)
+    assert german.batch_decode(found, skip_special_tokens=True) == ["vierhunderteinundzwanzig", "sieben"]
+    translator = ctranslate2.Translator("ctranslate2")
+    [found] = translator.translate_batch([["nineteen", "thousand", "and", "two"]])
+    assert "".join(found.hypotheses[0]) == "neunzehntausendzwei"
+
+
+def test_a_byte_pair_encoding_goes_with_its_model(tmp_path):
+    joint = Subwords.train(["ein Hund, ä ein Hund"], 270)
+    config = TransformerConfig(len(joint), len(joint), **SIZES, **PRE)
+    save_model(tmp_path / "run", Transformer(config), joint, joint)
+    for name in ("huggingface", "ctranslate2"):
+        save(tmp_path / "run", tmp_path / name, format=name)
+    theirs = AutoTokenizer.from_pretrained(tmp_path / "huggingface")
+    for text in ("ein Hund", "Ähm <eos>?"):
+        assert theirs(text).input_ids == joint.encode(text)
+        assert theirs.decode(joint.encode(text)) == text
+    words = joint.tokenizer.encode("ein Hund").tokens
+    assert ctranslate2.Translator(str(tmp_path / "ctranslate2")).translate_batch([words])
+
+
+def test_what_a_format_cannot_say_is_refused_and_nothing_is_left(tmp_path, monkeypatch):
+    for settings, complaint in (
+        (POST | LEARNED, "sinusoidal positions, got learned"),
+        (TWO, "one vocabulary"),
+    ):
+        run, *_ = saved(tmp_path / "run", model_of(**settings))
+        with pytest.raises(ValueError, match=f"huggingface: expected {complaint}"):
+            save(run, tmp_path / "out", format="huggingface")
+    with pytest.raises(ValueError, match=r"expected a folder that does not exist yet, got .*run"):
+        save(run, run, format="ctranslate2")
+    monkeypatch.setitem(sys.modules, "ctranslate2.specs", None)
+    with pytest.raises(ImportError, match=r'pip install "transformer-lessons\[ctranslate2\]"'):
+        save(run, tmp_path / "out", format="ctranslate2")
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+# --- The way back
+
+
+@pytest.mark.parametrize("settings", [POST, PRE | OTHER])
+def test_weights_of_transformers_come_back(settings):
+    ours, other = model_of(**settings), model_of(**settings)
+    take_over(other, huggingface.to_huggingface(ours))
+    assert all(map(torch.equal, ours.state_dict().values(), other.state_dict().values()))
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+def test_weights_of_torch_come_in():
+    theirs = perturb(nn.Transformer(10, 2, 2, 3, 23, 0.0, batch_first=True, norm_first=True)).eval()
+    ours = model_of(**PRE)
+    take_over(ours, theirs)
+    x, y = ours.source_embedding(SRC), ours.target_embedding(SRC)
+    later = theirs.generate_square_subsequent_mask(SRC.size(1))
+    hidden = {"src_key_padding_mask": SRC == 0, "memory_key_padding_mask": SRC == 0}
+    found = theirs(x, y, tgt_mask=later, **hidden)
+    torch.testing.assert_close(
+        ours.decode(SRC, ours.encode(SRC, padding_mask(SRC, 0)), padding_mask(SRC, 0)), found
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (lambda it: it.final_logits_bias.add_(1.0), "final_logits_bias: expected 0.0"),
+        (lambda it: setattr(it.config, "activation_function", "swish"), "activation_function: expected relu"),
+        (lambda it: setattr(it.config, "d_model", 12), "d_model: expected 10, as ours has it, got 12"),
+    ],
+)
+def test_other_models_of_transformers_are_refused(change, complaint):
+    ours = model_of(**POST)
+    theirs = huggingface.to_huggingface(ours)
+    change(theirs)
+    with pytest.raises(ValueError, match=complaint):
+        take_over(ours, theirs)
+
+
+def test_a_norm_that_ours_has_not_is_refused():
+    with pytest.raises(ValueError, match=r"got .*'decoder.norm.bias', .10,"):
+        take_over(model_of(**POST), nn.Transformer(10, 2, 2, 3, 23, batch_first=True))
+    with pytest.raises(ValueError, match="norm_first: expected True"):
+        take_over(model_of(**PRE), nn.Transformer(10, 2, 2, 3, 23, batch_first=True))

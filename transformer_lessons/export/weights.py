@@ -1,0 +1,66 @@
+"""The way back: weights that were trained elsewhere, in a model of ours."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from transformer_lessons.export.huggingface import settings, to_marian
+from transformer_lessons.model import Transformer
+from transformer_lessons.oracles.names import layer_to_torch
+
+# Of transformers' models: computed, a second name of tied weights, and a bias that is 0 unless it was trained.
+NOT_WEIGHTS = ("embed_positions.weight", "model.shared.weight", "final_logits_bias")
+WITHOUT_EFFECT = ("dropout", "max_position_embeddings", "bos_token_id", "forced_eos_token_id")
+
+
+@torch.no_grad()
+def take_over(model: Transformer, theirs: nn.Module) -> None:
+    """Copy the weights of a `torch.nn.Transformer`, a MarianMTModel or a PegasusForConditionalGeneration.
+
+    `torch.nn.Transformer` has no embeddings and no output projection: ours keeps its own. A pitfall: by default
+    it has a norm after each stack also in post-norm, which the paper's model and ours do not.
+
+    Raises:
+        ValueError: if theirs has other weights or other settings than ours.
+    """
+    state = model.state_dict()
+    if isinstance(theirs, nn.Transformer):
+        state = {name: x for name, x in state.items() if name.startswith(("encoder_", "decoder_"))}
+        translate, others = layer_to_torch, theirs.state_dict()
+        expect("norm_first", model.config.norm_first, theirs.encoder.layers[0].norm_first)
+    else:
+        translate, others = to_marian, theirs.state_dict()
+        expect("norm_first", model.config.norm_first, type(theirs).__name__.startswith("Pegasus"))
+        for name, value in settings(model.config).items():
+            if name not in WITHOUT_EFFECT:
+                expect(name, value, getattr(theirs.config, name, value))
+        expect("final_logits_bias", 0.0, others["final_logits_bias"].abs().max().item())
+        others = {name: x for name, x in others.items() if not name.endswith(NOT_WEIGHTS)}
+    model.load_state_dict(undone(translate, state, others), strict=False)
+
+
+def expect(name: str, ours: object, theirs: object) -> None:
+    """The same on both sides."""
+    if ours != theirs:
+        raise ValueError(f"{name}: expected {ours}, as ours has it, got {theirs}")
+
+
+def undone(translate: Callable[[dict], dict], ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> dict:
+    """The state dict that `translate` makes `theirs` of, which may rename, reorder and join, but not compute.
+
+    To see where each number goes, all numbers of ours are replaced by their places, and translated.
+    """
+    sizes = [x.numel() for x in ours.values()]
+    places = torch.arange(sum(sizes)).split(sizes)
+    where = translate({name: place.view_as(x) for (name, x), place in zip(ours.items(), places, strict=True)})
+    shapes = [{name: tuple(x.shape) for name, x in one.items()} for one in (where, theirs)]
+    if shapes[0] != shapes[1]:
+        expected, got = (
+            sorted(dict(one.items() - other.items()).items()) for one, other in (shapes, shapes[::-1])
+        )
+        raise ValueError(f"weights: expected {expected[:3]}, got {got[:3]}")
+    numbers = torch.empty(sum(sizes), dtype=next(iter(theirs.values())).dtype)
+    for name, place in where.items():
+        numbers[place] = theirs[name]
+    return {name: numbers[place].view_as(ours[name]) for name, place in zip(ours, places, strict=True)}
