@@ -18,7 +18,8 @@ from transformer_lessons.attention import MultiHeadAttention, scaled_dot_product
 from transformer_lessons.data.batches import Batch, make_batch
 from transformer_lessons.data.packing import make_packed_batch
 from transformer_lessons.fast import accelerate, losses, plain
-from transformer_lessons.fast.decoding import beam, greedy
+from transformer_lessons.fast.cpu_steps import CPUSteps
+from transformer_lessons.fast.decoding import beam, greedy, steps_of
 from transformer_lessons.fast.decoding_steps import Steps, going_on
 from transformer_lessons.fast.dropout import Dropout
 from transformer_lessons.fast.kernels import FusedMultiHeadAttention, fused_attention
@@ -365,6 +366,45 @@ def test_sentences_leave_when_half_of_all_are_done(monkeypatch):
         rows = alive if 2 * len(alive) <= len(rows) else rows
     assert seen == expected
     assert len(set(seen)) > 1
+
+
+@CHANGES
+@pytest.mark.parametrize("rows", [1, 3, 11])
+def test_steps_on_a_cpu_are_steps(rows, changes):
+    model = accelerate(new_model(**changes, max_length=19)).float().eval()
+    model.output = nn.Linear(model.config.d_model, 5_000, bias=False)  # tall enough to be stored by columns
+    src = talkative(7)[1][:rows]
+    with torch.no_grad():
+        both = Steps(model, src, 2), steps_of(model, src, 2)
+        assert type(both[1]) is CPUSteps
+        for step in range(18):  # beyond the room that a cache begins with
+            token = torch.randint(3, 19, (len(both[0].src_mask), 1))
+            ours, expected = (one.next_logits(token) for one in both[::-1])
+            assert_close(ours, expected, tolerance=1e-5)
+            if step == 3:
+                kept = torch.arange(2 * rows).flip(0) // 2  # as in beam search
+                [one.keep(kept) for one in both]
+            if step == 5:
+                [one.keep_sentences(torch.arange(0, rows, 2)) for one in both]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda model: setattr(model.decoder_layers[1].cross_attention, "W_o", Adapter(15, 15)),
+        lambda model: model.decoder_layers[0].add_norm_self.register_forward_hook(lambda *_: None),
+        lambda model: setattr(model.decoder_layers[1].self_attention, "attention", by_distance),
+        lambda model: setattr(model.decoder_layers[0].feed_forward, "activation", torch.tanh),
+        lambda model: model.double(),
+    ],
+    ids=["adapter", "hook", "attention", "activation", "float64"],
+)
+def test_only_what_is_known_takes_steps_on_a_cpu(change):
+    model, src = new_model().float().eval(), torch.tensor([[3, 4], [5, 0]])
+    assert type(steps_of(model, src)) is CPUSteps
+    assert type(steps_of(model, torch.tensor([[3], [0]]))) is Steps  # nothing to look at
+    change(model)
+    assert type(steps_of(model, src)) is Steps
 
 
 def by_distance(q, k, v, mask=None, *, is_causal=False):

@@ -5,6 +5,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from transformer_lessons.decoding import evaluating, lp
+from transformer_lessons.fast.cpu_steps import CPUSteps, is_supported
 from transformer_lessons.fast.decoding_steps import CompiledSteps, Steps, going_on
 from transformer_lessons.model import Transformer
 
@@ -16,7 +17,7 @@ def greedy(
     """The tokens of `decoding.greedy`; `compiled` is for many batches of few shapes (see `CompiledSteps`)."""
     config = model.config
     with evaluating(model):
-        steps = CompiledSteps(model, src, max_length) if compiled else Steps(model, src)
+        steps = CompiledSteps(model, src, max_length) if compiled else steps_of(model, src)
         tokens = src.new_full((len(src), 1 + max_length), config.pad_id, dtype=torch.long)
         tokens[:, 0], length, said = config.bos_id, 1, tokens.clone()
         rows = torch.arange(len(src), device=src.device)  # those not done yet, and some that are
@@ -42,7 +43,7 @@ def beam(
 ) -> Int[Tensor, "batch length"]:
     """The tokens of `decoding.beam`, but for ties."""
     with evaluating(model):
-        steps = Steps(model, src, beam_size)
+        steps = steps_of(model, src, beam_size)
         search = BeamSearch(model, src, beam_size, length_penalty, max_length)
         while search.length < max_length and len(search.rows):
             logits = steps.next_logits(search.tokens[..., -1].view(-1, 1))
@@ -51,6 +52,12 @@ def beam(
                 steps.keep_sentences(left)
                 search.keep(left)
     return search.said[:, : search.longest]
+
+
+def steps_of(model: Transformer, src: Int[Tensor, "batch source"], copies: int = 1) -> Steps:
+    """The quickest that need no compiling; for `CPUSteps` every sentence must have a token to look at."""
+    is_empty = (src == model.config.pad_id).all(1)
+    return (CPUSteps if is_supported(model) and not is_empty.any() else Steps)(model, src, copies)
 
 
 class BeamSearch:
