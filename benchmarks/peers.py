@@ -1,7 +1,8 @@
-"""Beside other implementations: ``python -m benchmarks.peers`` (ten minutes on two CPU cores).
+"""Beside other implementations: ``python -m benchmarks.peers`` (a quarter of an hour on two CPU cores).
 
 Models of the same sizes train on the same captions, translate the same sentences, and are held against the rate
-at which this machine multiplies matrices. It needs the captions, and ``pip install transformers x-transformers``.
+at which this machine multiplies matrices. It needs the captions, and ``pip install transformers x-transformers
+ctranslate2``.
 Contenders take turns, a few steps each, and what counts is the median of the ratios of all rounds: whatever else
 the machine does meets all of them. Speeds are in tokens that are not padding, a second.
 
@@ -21,7 +22,7 @@ import torch
 from benchmarks.contenders import (
     PEERS,
     Same,
-    column_major,
+    by_ctranslate2,
     decoding_products,
     forward_and_backward,
     marian,
@@ -35,19 +36,22 @@ from benchmarks.contenders import (
 from benchmarks.measuring import OURS, compared, in_turns, matrices, measured, peak_bytes, ratios, share
 from transformer_lessons.attention import scaled_dot_product_attention
 from transformer_lessons.config import TransformerConfig
-from transformer_lessons.data import multi30k
+from transformer_lessons.data import multi30k, number_words
 from transformer_lessons.data.batches import Batches, TokenBatches
 from transformer_lessons.data.files import read_json
 from transformer_lessons.data.subwords import Subwords
+from transformer_lessons.data.vocabulary import pad
+from transformer_lessons.export.huggingface import to_huggingface
 from transformer_lessons.fast import accelerate
-from transformer_lessons.fast.decoding import greedy
+from transformer_lessons.fast.decoding import beam, greedy
 from transformer_lessons.fast.kernels import fused_attention
 from transformer_lessons.model import Transformer
+from transformer_lessons.trainer.checkpoints import load_model
 from transformer_lessons.trainer.runs import versions
 
 RECORDS = Path(__file__).parent.parent / "transformer_lessons" / "records"
 PAIRS = 64  # in a shuffled batch
-COMPILED, BY_COLUMNS, BOTH = "ours, compiled", "ours, by columns", "ours, by columns, compiled"
+COMPILED, ENGINE = "ours, compiled", "CTranslate2"
 WIDTHS = {"d_model": 256, "num_heads": 8, "d_ff": 1024}
 LAYERS = {"num_encoder_layers": 3, "num_decoder_layers": 3}
 SMALL = TransformerConfig(8000, 8000, **WIDTHS, **LAYERS, norm_first=True, shared_vocabulary=True)
@@ -92,7 +96,7 @@ def on_full_batches(config: TransformerConfig, rows: int, length: int, rounds: i
 def translating(config: TransformerConfig, rows: int, length: int, rounds: int, device: str) -> dict:
     """Greedy decoding of as many sentences and tokens; the end mark is never the likeliest.
 
-    On a GPU with weights in bfloat16; the order in which they are stored matters on CPUs.
+    On a GPU with weights in bfloat16, and without CTranslate2, whose wheel is for CPUs here.
     """
     draw = torch.Generator().manual_seed(0)
     src = torch.randint(3, config.target_vocab_size, (rows, 20), generator=draw).to(device)
@@ -102,8 +106,8 @@ def translating(config: TransformerConfig, rows: int, length: int, rounds: int, 
     own.output.weight.data[own.config.eos_id] = 0.0
     options = {"max_new_tokens": length, "num_beams": 1, "do_sample": False}
 
-    def by_ours(decode: Callable, model: Transformer, **options: bool) -> int:
-        said = decode(model, src, max_length=length, **options)
+    def by_ours(decode: Callable, **options: bool) -> int:
+        said = decode(own, src, max_length=length, **options)
         assert said.shape == (rows, length), said.shape
         return said.numel()
 
@@ -113,24 +117,57 @@ def translating(config: TransformerConfig, rows: int, length: int, rounds: int, 
         assert said.shape == (rows, length + 1), said.shape
         return rows * length
 
+    def by_engine(translate: Callable) -> int:
+        return sum(map(len, translate(src.tolist(), beam_size=1, max_decoding_length=length)))
+
     contenders = {
-        OURS: partial(by_ours, greedy, own),
-        COMPILED: partial(by_ours, greedy, own, compiled=True),
+        OURS: partial(by_ours, greedy),
+        COMPILED: partial(by_ours, greedy, compiled=True),
         "Marian, cached": by_marian,
-        "ours, without a cache": partial(by_ours, without_cache, own),
+        "ours, without a cache": partial(by_ours, without_cache),
         "its products alone": decoding_products(own, rows, length),
     }
-    ways = {"compiled": COMPILED}
     if device == "cpu":
-        by_columns = column_major(own)
-        contenders |= {
-            BY_COLUMNS: partial(by_ours, greedy, by_columns),
-            BOTH: partial(by_ours, greedy, by_columns, compiled=True),
-            "its products alone, by columns": decoding_products(by_columns, rows, length),
-        }
-        ways |= {"by_columns": BY_COLUMNS, "compiled_by_columns": BOTH}
+        contenders[ENGINE] = partial(by_engine, by_ctranslate2(own))
+        contenders[f"{ENGINE}, int8"] = partial(by_engine, by_ctranslate2(own, "int8"))
     speeds = in_turns(contenders, rounds, 1)
-    return {**compared(speeds), **{f"{key}_is_faster": ratios(speeds, way) for key, way in ways.items()}}
+    return {**compared(speeds), "compiled_is_faster": ratios(speeds, COMPILED)}
+
+
+def sentences(beam_size: int, rounds: int) -> dict:
+    """Sentences a second of the thousand held-out numbers, by the trained model that comes with the package.
+
+    Their lengths as they come, sorted into batches of 64, in all three programs the same weights.
+    """
+    model, source, _ = load_model()
+    numbers = number_words.pairs(number_words.held_out())
+    src = sorted((english for english, _ in numbers), key=len)
+    batches = [src[start : start + PAIRS] for start in range(0, len(src), PAIRS)]
+    theirs, engine = to_huggingface(model), by_ctranslate2(model)
+    accelerate(model)
+
+    def by_ours(batch: list[list[int]]) -> list[list[int]]:
+        options = {"max_length": model.config.max_length}
+        tokens = pad(batch, source.pad_id)
+        found = (
+            greedy(model, tokens, **options)
+            if beam_size == 1
+            else beam(model, tokens, beam_size=beam_size, **options)
+        )
+        return found.tolist()
+
+    def by_marian(batch: list[list[int]]) -> list[list[int]]:
+        tokens = pad(batch, source.pad_id)
+        options = {"num_beams": beam_size, "do_sample": False, "length_penalty": 0.6}
+        return theirs.generate(tokens, attention_mask=(tokens != source.pad_id).long(), **options).tolist()
+
+    def all_of_them(translate: Callable[[list[list[int]]], list[list[int]]]) -> int:
+        assert sum(map(len, map(translate, batches))) == len(src)
+        return len(src)
+
+    contenders = {OURS: by_ours, "Marian": by_marian, ENGINE: partial(engine, beam_size=beam_size)}
+    steps = {name: partial(all_of_them, translate) for name, translate in contenders.items()}
+    return compared(in_turns(steps, rounds, 1))
 
 
 def attention_memory(length: int = 4096) -> dict:
@@ -155,6 +192,8 @@ def parts(rounds: int) -> dict[str, Callable[[], dict]]:
         "training, 1 sentence of 1024": partial(full, SMALL, 1, 1024),
         "greedy, 64 sentences of 50": partial(decode, SMALL, 64, 50),
         "greedy, 1 sentence of 50": partial(decode, SMALL, 1, 50),
+        "the 1000 numbers, greedy": partial(sentences, 1, rounds),
+        "the 1000 numbers, beam of 4": partial(sentences, 4, rounds),
         "memory of causal attention, 4096 positions": attention_memory,
     }
 
@@ -168,6 +207,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     target = RECORDS / f"{options.record}.json"
     torch.manual_seed(0)
+    import ctranslate2
     import transformers
     import x_transformers  # noqa: F401
 
@@ -175,6 +215,7 @@ def main(arguments: list[str] | None = None) -> None:
         **versions(torch.device("cpu")),
         "threads": torch.get_num_threads(),
         "transformers": transformers.__version__,
+        "ctranslate2": ctranslate2.__version__,
         "rounds": options.rounds,
         "matmul_rate": round(statistics.median(in_turns({"": matrices()}, options.rounds, 1)[""])),
     }

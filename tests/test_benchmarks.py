@@ -9,7 +9,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import contenders, gpu, measuring, peers, table3
-from benchmarks.contenders import PyTorch, Same, column_major, peer_steps, step_flops
+from benchmarks.contenders import PyTorch, Same, peer_steps, step_flops
 from benchmarks.measuring import OURS, peak_bytes
 from transformer_lessons import records
 from transformer_lessons.data import number_words
@@ -61,33 +61,30 @@ def test_a_peer_has_our_sizes_and_learns():
     assert not any(torch.equal(a, b) for a, b in zip(before, theirs.parameters(), strict=True))
 
 
-def test_weights_by_columns_and_no_cache_say_the_same():
-    model, src = Transformer(TINY), torch.randint(3, 31, (3, 7))
-    model.output.weight.data[2] = 0.0
-    by_columns = column_major(model)
-    assert by_columns.output.weight is by_columns.source_embedding.token.weight
-    assert by_columns.output.weight.stride() == (1, 31)
+def test_no_cache_and_another_engine_say_the_same():
+    model, src = Transformer(TINY).eval(), torch.randint(3, 31, (3, 7))
+    model.output.weight.data[:3] = 0.0
     said = greedy(model, src, max_length=9)
-    assert torch.equal(greedy(by_columns, src, max_length=9), said)
-    assert torch.equal(contenders.without_cache(model.eval(), src, max_length=9), said)
+    assert torch.equal(contenders.without_cache(model, src, max_length=9), said)
+    found = contenders.by_ctranslate2(model)(src.tolist(), beam_size=1, max_decoding_length=9)
+    assert found == said.tolist()
 
 
-def test_translating_beside_marian(monkeypatch):
-    pytest.importorskip("transformers")
+def test_translating_beside_others(monkeypatch):
     monkeypatch.setattr(torch, "compile", lambda function, **options: function)  # which takes its time
     monkeypatch.setattr(
         "transformer_lessons.fast.decoding_steps._compiled", lambda function, device: function
     )
     found = peers.translating(TINY, 2, 5, 1, "cpu")
-    ways = {
-        "ours_is_faster": OURS,
-        "compiled_is_faster": peers.COMPILED,
-        "by_columns_is_faster": peers.BY_COLUMNS,
-        "compiled_by_columns_is_faster": peers.BOTH,
-    }
     known = records.read("peers")["greedy, 1 sentence of 50"]
-    for key, way in ways.items():
+    for key, way in {"ours_is_faster": OURS, "compiled_is_faster": peers.COMPILED}.items():
         assert set(found[key]) == set(known[key]) == set(found["tokens_per_second"]) - {way}
+
+
+def test_sentences_of_any_length_beside_others(monkeypatch):
+    monkeypatch.setattr(peers.number_words, "held_out", lambda: [7, 421, 90_000])
+    for beam_size in (1, 4):
+        assert len(peers.sentences(beam_size, 1)["tokens_per_second"]) == 3
 
 
 def test_fused_attention_needs_a_share_of_the_memory():
