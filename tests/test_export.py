@@ -1,5 +1,6 @@
 """Exported models, read by the programs they are for: the same values, the same tokens."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -21,9 +22,10 @@ from transformer_lessons.masks import padding_mask
 from transformer_lessons.model import Transformer
 from transformer_lessons.oracles.measure import perturb
 from transformer_lessons.tools import cli
-from transformer_lessons.trainer.checkpoints import save_model
+from transformer_lessons.trainer.checkpoints import load_model, save_model
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+ROOT = Path(__file__).parents[1]
 SIZES = {"d_model": 10, "num_heads": 2, "d_ff": 23, "num_encoder_layers": 2, "num_decoder_layers": 3}
 SENTENCES = [[3, 4, 5, 6, 7], [7, 8], [16]]
 SRC = pad(SENTENCES, 0)
@@ -84,56 +86,52 @@ def test_ctranslate2_says_the_same(tmp_path, settings):
     assert [one.hypotheses[0] for one in found] == [[target[y] for y in row] for row in said(model)]
 
 
-def by_onnx(directory: Path, src: np.ndarray, layers: int, heads: int, d_k: int, steps: int) -> np.ndarray:
-    """Greedy decoding as a program without torch does it; logits of all steps, the likeliest token fed back."""
-    encoder, step = (
-        onnxruntime.InferenceSession(directory / f"{n}.onnx") for n in ("encoder", "decoder_step")
-    )
-    source_k, source_v = encoder.run(None, {"src": src})
-    given = {"src": src, "source_k": source_k, "source_v": source_v, "token": np.ones((len(src), 1), int)}
-    past_k = past_v = np.zeros((layers, len(src), heads, 0, d_k), np.float32)
-    found = []
-    for _ in range(steps):
-        logits, past_k, past_v = step.run(None, {**given, "past_k": past_k, "past_v": past_v})
-        given["token"] = logits.argmax(-1, keepdims=True)
-        found.append(logits)
-    return np.stack(found, axis=1)
+# --- As the page for users has it
 
 
 @pytest.mark.usefixtures("no_shape_checks")  # while a graph is traced, a length is a symbol
-def test_onnxruntime_computes_the_same_for_any_lengths(tmp_path):
-    model = model_of(**TWO, **OTHER, **LEARNED, num_encoder_layers=1, num_decoder_layers=2)
-    run, *_ = saved(tmp_path / "run", model)
-    save(run, tmp_path / "out", format="onnx")
-    for src in (
-        SRC,
-        SRC[2:, :1],
-        SRC.repeat(2, 2),
-    ):  # other numbers of rows and columns than it was traced with
-        logits = torch.from_numpy(by_onnx(tmp_path / "out", src.numpy(), 2, 2, 5, steps=6))
-        written = torch.cat([torch.ones(len(src), 1, dtype=torch.long), logits[:, :-1].argmax(-1)], dim=1)
-        torch.testing.assert_close(logits, model(src, written), atol=1e-5, rtol=1e-5)
-
-
-# --- As its users call it
-
-
-def test_the_models_of_the_package_and_of_texts_speak_everywhere(tmp_path, monkeypatch, capsys):
+def test_the_page_prints_what_it_says(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)  # no run of a developer's own may be picked up
-    for name in ("huggingface", "ctranslate2"):
-        assert cli.main(["export", "--format", name, name]) == 0
-    assert capsys.readouterr().out.split() == ["huggingface:", "huggingface", "ctranslate2:", "ctranslate2"]
-    theirs = AutoModelForSeq2SeqLM.from_pretrained("huggingface")
-    english, german = (
-        AutoTokenizer.from_pretrained("huggingface"),
-        AutoTokenizer.from_pretrained("huggingface/target"),
+    page, names = (ROOT / "book" / "other_programs.md").read_text(encoding="utf-8"), {}
+    for kind, block in re.findall(r"```(bash|python|text)\n(.*?)```", page, re.DOTALL):
+        if kind == "bash":
+            for command in re.findall(r"^lessons (.*)$", block, re.MULTILINE):
+                assert cli.main(command.split()) == 0
+                capsys.readouterr()
+        elif kind == "python":
+            exec(block, names)
+        else:
+            assert capsys.readouterr().out == block
+    assert_any_lengths(Path("graphs"), load_model()[0])
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("no_shape_checks")
+def test_graphs_of_pre_norm_with_learned_positions(tmp_path):
+    model = model_of(**TWO, **OTHER, **LEARNED)
+    save(saved(tmp_path / "run", model)[0], tmp_path / "out", format="onnx")
+    assert_any_lengths(tmp_path / "out", model)
+
+
+def assert_any_lengths(directory: Path, model: Transformer):
+    """Rows, sources and steps of other numbers than the graphs were traced with: logits of all steps."""
+    c = model.config
+    encoder, step = (
+        onnxruntime.InferenceSession(directory / f"{name}.onnx") for name in ("encoder", "decoder_step")
     )
-    batch = english(["Four hundred and twenty-one", "seven"], padding=True, return_tensors="pt")
-    found = theirs.generate(batch.input_ids, attention_mask=batch.attention_mask)
-    assert german.batch_decode(found, skip_special_tokens=True) == ["vierhunderteinundzwanzig", "sieben"]
-    translator = ctranslate2.Translator("ctranslate2")
-    [found] = translator.translate_batch([["nineteen", "thousand", "and", "two"]])
-    assert "".join(found.hypotheses[0]) == "neunzehntausendzwei"
+    for src in (SRC, SRC[2:, :1], SRC.repeat(2, 2)):
+        written = torch.cat([torch.ones(len(src), 1, dtype=int), torch.randint(3, 19, (len(src), 5))], dim=1)
+        source_k, source_v = encoder.run(None, {"src": src.numpy()})
+        given = {"src": src.numpy(), "source_k": source_k, "source_v": source_v}
+        past = [
+            np.zeros((c.num_decoder_layers, len(src), c.num_heads, 0, c.d_model // c.num_heads), np.float32)
+        ] * 2
+        found = []
+        for token in written.split(1, dim=1):
+            inputs = {**given, "token": token.numpy(), "past_k": past[0], "past_v": past[1]}
+            logits, *past = step.run(None, inputs)
+            found.append(torch.from_numpy(logits))
+        torch.testing.assert_close(torch.stack(found, 1), model(src, written), atol=1e-5, rtol=1e-4)
 
 
 def test_a_byte_pair_encoding_goes_with_its_model(tmp_path):
