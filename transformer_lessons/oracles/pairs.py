@@ -36,8 +36,10 @@ SOURCE, EARLIER = padding_mask(IDS, 0), causal_mask(QUERIES)
 ANGLES = torch.arange(KEYS)[:, None] * 10_000.0 ** (-torch.arange(0, 14, 2).double() / 14)  # of d_k = 14
 SIZES = {"d_model": D_MODEL, "num_heads": HEADS, "d_ff": D_FF, "dropout": 0.0, "max_length": 13}
 STACKS = {"num_encoder_layers": 2, "num_decoder_layers": 3}
-MARIAN_SIZES = {"d_model": D_MODEL, "encoder_ffn_dim": D_FF, "decoder_ffn_dim": D_FF, "dropout": 0.0}
-MARIAN_SIZES |= {"encoder_attention_heads": HEADS, "decoder_attention_heads": HEADS}
+SIZES_OF_TODAY = SIZES | {"d_model": 84, "num_heads": 6, "norm_first": True}
+# Of models of today, in whose own softmax numbers are float32 whatever the dtype: PyTorch's kernel is taken.
+TODAY = {"hidden_size": 84, "num_attention_heads": 6, "num_key_value_heads": 2, "intermediate_size": D_FF}
+TODAY |= {"attention_bias": True, "attn_implementation": "sdpa"}
 
 
 def vectors(length: int = KEYS, width: int = D_MODEL) -> Tensor:
@@ -235,53 +237,47 @@ def torch_layer(decoder: bool, **options) -> tuple:
     return partial(ours, src_mask=SOURCE), partial(theirs, **hidden), [vectors(QUERIES), vectors()], *rest
 
 
-def llama_layer() -> tuple:
-    """Pre-norm, RMSNorm, SwiGLU, rotary positions and grouped queries, causal.
+def in_one_dtype(theirs: nn.Module) -> nn.Module:
+    """A module of today without norms that compute in float32 whatever the dtype: nn.RMSNorm stands in."""
+    for module in [*theirs.modules()]:
+        for name, part in [*module.named_children()]:
+            if type(part).__name__.endswith("RMSNorm"):
+                setattr(module, name, nn.RMSNorm(len(part.weight), 1e-6))
+    return theirs
 
-    Some of Llama's parts compute in float32 whatever the dtype: its angles, which are made here, its norms, for
-    which nn.RMSNorm stands in, and its own softmax, for which it takes PyTorch's kernel.
-    """
+
+def turns() -> tuple[Tensor, Tensor]:
+    """Cosines and sines of all angles; libraries make them in float32."""
+    twice = torch.cat([ANGLES, ANGLES], dim=-1)[None].to(torch.get_default_dtype())
+    return twice.cos(), twice.sin()
+
+
+def llama_layer() -> tuple:
+    """Pre-norm, RMSNorm, SwiGLU, rotary positions and grouped queries, causal."""
     from transformers import LlamaConfig
     from transformers.models.llama.modeling_llama import LlamaDecoderLayer
 
-    d_model, heads, groups, d_k = 84, 6, 2, 14
-    sizes = {**SIZES, "d_model": d_model, "num_heads": heads}
-    ours = variants.modern(EncoderLayer(TransformerConfig(17, VOCAB, **sizes, norm_first=True)), groups)
-    sizes = {"num_attention_heads": heads, "num_key_value_heads": groups, "intermediate_size": D_FF}
-    config = LlamaConfig(hidden_size=d_model, **sizes, attention_bias=True, attn_implementation="sdpa")
-    theirs = LlamaDecoderLayer(config, layer_idx=0)
-    theirs.input_layernorm, theirs.post_attention_layernorm = (nn.RMSNorm(d_model, 1e-6) for _ in range(2))
-    twice = torch.cat([ANGLES, ANGLES], dim=-1)[None].to(torch.get_default_dtype())
-    seen, positions = as_numbers(causal_mask(KEYS)), (twice.cos(), twice.sin())
-    call = lambda x: theirs(x, attention_mask=seen, position_embeddings=positions)
-    return (
-        partial(ours, mask=causal_mask(KEYS)),
-        call,
-        [vectors(width=d_model)],
-        (ours, theirs),
-        partial(names.layer_to_llama, d_k=d_k),
-    )
+    ours = variants.modern(EncoderLayer(TransformerConfig(17, VOCAB, **SIZES_OF_TODAY)), 2)
+    theirs = in_one_dtype(LlamaDecoderLayer(LlamaConfig(**TODAY), layer_idx=0))
+    seen = causal_mask(KEYS)
+    call = partial(theirs, attention_mask=as_numbers(seen), position_embeddings=turns())
+    rest = (ours, theirs), partial(names.layer_to_llama, d_k=14)
+    return partial(ours, mask=seen), call, [vectors(width=84)], *rest
 
 
 # --- The whole model
 
 
 def qwen() -> tuple:
-    """A language model with QK-norm; Qwen3's embedding is scaled here, its float32 replaced as above."""
+    """A language model with QK-norm; Qwen3's embedding is scaled here."""
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
-    sizes = {"num_attention_heads": 6, "num_key_value_heads": 2, "intermediate_size": D_FF, "head_dim": 14}
-    sizes |= {"num_hidden_layers": 2, "attention_bias": True, "vocab_size": VOCAB, "hidden_size": 84}
-    theirs = Qwen3ForCausalLM(Qwen3Config(**sizes, tie_word_embeddings=True, attn_implementation="sdpa"))
-    for module in [*theirs.modules()]:
-        for name, part in [*module.named_children()]:
-            if type(part).__name__ == "Qwen3RMSNorm":
-                setattr(module, name, nn.RMSNorm(len(part.weight), 1e-6))
-    twice = torch.cat([ANGLES, ANGLES], dim=-1)[None].to(torch.get_default_dtype())
-    theirs.model.rotary_emb.forward = lambda *_: (twice.cos(), twice.sin())
-    ours = SIZES | {"d_model": 84, "num_heads": 6, "num_decoder_layers": 2, "norm_first": True}
-    ours = variants.LanguageModel(TransformerConfig(VOCAB, VOCAB, **ours), num_key_value_heads=2)
-    ids = sentences(VOCAB, KEYS, KEYS)
+    sizes = {"num_hidden_layers": 2, "head_dim": 14, "vocab_size": VOCAB, "tie_word_embeddings": True}
+    theirs = in_one_dtype(Qwen3ForCausalLM(Qwen3Config(**TODAY, **sizes)))
+    cosines_and_sines = turns()
+    theirs.model.rotary_emb.forward = lambda *_: cosines_and_sines
+    config = TransformerConfig(VOCAB, VOCAB, **SIZES_OF_TODAY, num_decoder_layers=2)
+    ours, ids = variants.LanguageModel(config, num_key_value_heads=2), sentences(VOCAB, KEYS, KEYS)
     call = lambda: theirs(inputs_embeds=84**0.5 * theirs.model.embed_tokens(ids), use_cache=False).logits
     return lambda: ours(ids), call, [], (ours, theirs), partial(names.layer_to_llama, d_k=14)
 
@@ -337,9 +333,11 @@ def marian_pair() -> tuple[Transformer, nn.Module, Callable]:
 
     ours = Transformer(TransformerConfig.base(VOCAB, **SIZES, **STACKS))
     options = {"pad_token_id": 0, "decoder_start_token_id": 1, "eos_token_id": 2, "forced_eos_token_id": None}
-    options |= {"encoder_layers": 2, "decoder_layers": 3, "max_position_embeddings": 13}
+    options |= {"vocab_size": VOCAB, "d_model": D_MODEL, "dropout": 0.0, "max_position_embeddings": 13}
     options |= {"scale_embedding": True, "activation_function": "relu", "attn_implementation": "eager"}
-    theirs = MarianMTModel(MarianConfig(vocab_size=VOCAB, **MARIAN_SIZES, **options))
+    for stack, layers in (("encoder", 2), ("decoder", 3)):
+        options |= {f"{stack}_layers": layers, f"{stack}_ffn_dim": D_FF, f"{stack}_attention_heads": HEADS}
+    theirs = MarianMTModel(MarianConfig(**options))
     places = [f"model.{stack}.embed_positions.weight" for stack in ("encoder", "decoder")]
     fixed = {**dict.fromkeys(places, sinusoidal(13, D_MODEL)), "final_logits_bias": torch.zeros(1, VOCAB)}
 
@@ -390,11 +388,10 @@ def options(**choices: tuple) -> list[dict]:
     return [dict(zip(choices, values, strict=True)) for values in product(*choices.values())]
 
 
-MASKS = options(mask=("none", "boolean", "additive", "causal"))
 INPUTS = options(inputs=("boolean mask", "additive mask", "cross"))
-ACTIVATIONS = options(activation=("relu", "gelu"))
-LAYERS = options(norm_first=(False, True), activation=("relu", "gelu"))
+MASKS = options(mask=("none", "boolean", "additive", "causal"))
 MODELS = options(norm_first=(False, True), tying=("none", "target", "three-way"))
+LAYERS = options(norm_first=(False, True), activation=("relu", "gelu"))
 KERNEL, GENERATE = "F.scaled_dot_product_attention", "transformers MarianMTModel.generate"
 PLAIN, FUSED = output_of(scaled_dot_product_attention), output_of(fused_attention)
 TILED = partial(variants.tiled_attention, tile=3)
@@ -404,7 +401,7 @@ TABLE = [
     ("embeddings.TokenEmbedding", "nn.Embedding", token_embedding, [{}]),
     ("norms.LayerNorm", "nn.LayerNorm", partial(norm, norms.LayerNorm, nn.LayerNorm), [{}]),
     ("norms.BatchNorm", "nn.BatchNorm1d", batch_norm, options(training=(True, False))),
-    ("feed_forward.FeedForward", "nn.Sequential", feed_forward, ACTIVATIONS),
+    ("feed_forward.FeedForward", "nn.Sequential", feed_forward, options(activation=("relu", "gelu"))),
     ("attention.scaled_dot_product_attention", KERNEL, partial(attention, PLAIN), MASKS),
     ("fast.kernels.fused_attention", KERNEL, partial(attention, FUSED), MASKS),
     ("attention.MultiHeadAttention", "nn.MultiheadAttention", multi_head, INPUTS),
