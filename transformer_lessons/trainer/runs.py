@@ -13,25 +13,16 @@ from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data.files import read_json, write_json
 from transformer_lessons.fast import accelerate
 from transformer_lessons.model import Transformer
-from transformer_lessons.trainer import distributed
-from transformer_lessons.trainer.checkpoints import (
-    CHECKPOINT,
-    average_checkpoints,
-    load_model,
-    load_tokenisers,
-    save_config,
-    save_model,
-    snapshots,
-)
+from transformer_lessons.trainer import checkpoints, distributed
 from transformer_lessons.trainer.config import TrainingConfig
 from transformer_lessons.trainer.tasks import TASKS, NumberWords, Task, batches, task_of, with_data
-from transformer_lessons.trainer.text_tasks import resolved
+from transformer_lessons.trainer.text_tasks import FILES
 from transformer_lessons.trainer.trainer import Trainer
 
 NUMBER_WORDS_MODEL = NumberWords.sizes
 # What can be said on the command line and in a config.json alike.
 OF_TRAINING = ("seed", "steps", "precision", "compile", "plain")
-OF_DATA = ("source", "target", "validation", "test", "vocab_size")
+OF_DATA = ("vocab_size", *FILES)
 
 
 def default_directory(task: Task) -> Path:
@@ -55,7 +46,7 @@ def train(chosen: argparse.Namespace) -> int:
         task, directory, sizes, config = settings_of(chosen, device)
         task = task.checked(resumed=chosen.resume)
         distributed.wait()  # until all have seen what was there before
-        tokenisers = load_tokenisers(directory) if chosen.resume else task.tokenisers()
+        tokenisers = checkpoints.load_tokenisers(directory) if chosen.resume else task.tokenisers()
         trainer = new_trainer(task, tokenisers, sizes, config, device, directory)
         if chosen.resume:
             trainer.restore()
@@ -75,15 +66,15 @@ def run(trainer: Trainer, task: Task, tokenisers: tuple) -> bool:
     about = {"task": task.name, "training": asdict(trainer.config)}
     about |= {"data": task.settings} if task.settings else {}
     if not distributed.rank():  # it must be there if the run is cut off
-        save_config(trainer.directory, trainer.model.config, *tokenisers, **about)
+        checkpoints.save_config(trainer.directory, trainer.model.config, *tokenisers, **about)
     is_done = trainer.run()
     weights = distributed.full_state_dict(trainer.model.state_dict())
     if not distributed.rank():
         if is_done and trainer.config.snapshots:
-            weights = average_checkpoints(snapshots(trainer.directory))
+            weights = checkpoints.average_checkpoints(checkpoints.snapshots(trainer.directory))
         model = Transformer(trainer.model.config)
         model.load_state_dict(weights)
-        save_model(trainer.directory, model, *tokenisers, **about)
+        checkpoints.save_model(trainer.directory, model, *tokenisers, **about)
     return is_done
 
 
@@ -97,7 +88,7 @@ def explain(trainer: Trainer, task: Task) -> None:
 
 def judge(trainer: Trainer, task: Task) -> None:
     """Evaluate what was saved, as a sharded model is nowhere else whole, and write the record."""
-    model, *tokenisers = load_model(trainer.directory)
+    model, *tokenisers = checkpoints.load_model(trainer.directory)
     model.to(trainer.device)
     if not trainer.config.plain:
         accelerate(model)
@@ -127,9 +118,9 @@ def new_trainer(
 
 def discard_run(directory: Path) -> None:
     """Remove what an earlier run has left; its config will be overwritten."""
-    for name in (CHECKPOINT, "metrics.jsonl", "record.json", "weights.safetensors"):
+    for name in (checkpoints.CHECKPOINT, "metrics.jsonl", "record.json", "weights.safetensors"):
         (directory / name).unlink(missing_ok=True)
-    for path in snapshots(directory):
+    for path in checkpoints.snapshots(directory):
         path.unlink()
 
 
@@ -145,7 +136,7 @@ def settings_of(
     directory = chosen.output or default_directory(named)
     own = directory / "config.json"
     if chosen.resume_or_start:
-        chosen.resume = distributed.any_of((directory / CHECKPOINT).exists(), device)
+        chosen.resume = distributed.any_of((directory / checkpoints.CHECKPOINT).exists(), device)
         chosen.overwrite = not (directory / "record.json").exists()
     if own.exists() and not (chosen.resume or chosen.overwrite):
         hint = "--resume goes on with it, --overwrite discards it"
@@ -157,16 +148,16 @@ def settings_of(
     if chosen.task not in (None, task.name):
         raise ValueError(f"task: {path} is of {task.name}, got {chosen.task}")
     sizes, config = read_settings(path, task)
-    training = {name: getattr(chosen, name) for name in OF_TRAINING if getattr(chosen, name) is not None}
-    data = {name: resolved(getattr(chosen, name)) for name in OF_DATA if getattr(chosen, name) is not None}
-    changed = with_data(task, data)
-    known = {**asdict(config), **task.settings}
-    for name, value in {**training, **data}.items() if chosen.resume else ():
-        if value != known[name]:
-            raise ValueError(f"{name}: the run in {directory} has {known[name]}, got {value}")
-    if chosen.shard is not None:  # how a model is held changes nothing that it learns: a resumed run may
-        training["shard"] = chosen.shard
-    return changed, directory, sizes, replace(config, **training)
+    given = {name: value for name, value in vars(chosen).items() if value is not None}
+    changed = with_data(task, {name: given[name] for name in OF_DATA if name in given})
+    training = replace(config, **{name: given[name] for name in OF_TRAINING if name in given})
+    known, got = ({**asdict(c), **t.settings} for c, t in ((config, task), (training, changed)))
+    for name in known if chosen.resume else ():
+        if got[name] != known[name]:
+            raise ValueError(f"{name}: the run in {directory} has {known[name]}, got {got[name]}")
+    # How a model is held changes nothing that it learns: a resumed run may.
+    shard = config.shard if chosen.shard is None else chosen.shard
+    return changed, directory, sizes, replace(training, shard=shard)
 
 
 def read_settings(path: Path | None, task: Task) -> tuple[dict, TrainingConfig]:

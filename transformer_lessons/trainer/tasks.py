@@ -18,7 +18,7 @@ from transformer_lessons.trainer import distributed
 from transformer_lessons.trainer.checkpoints import Tokeniser
 from transformer_lessons.trainer.config import TrainingConfig
 from transformer_lessons.trainer.evaluation import evaluate_number_words, translate
-from transformer_lessons.trainer.text_tasks import MULTI30K, SMALL, TEXT, WMT14, TextTask
+from transformer_lessons.trainer.text_tasks import FILES, MULTI30K, SMALL, TEXT, WMT14, TextTask
 
 
 @dataclass(frozen=True)
@@ -75,12 +75,21 @@ TASKS: dict[str, Task] = {task.name: task for task in (NumberWords(), MULTI30K, 
 
 
 def with_data(task: Task, data: dict) -> Task:
-    """The task with files of one's own, say; ValueError for what it does not have."""
+    """The task with files of one's own, say, by their whole paths; ValueError for what it does not have."""
     for name in sorted(set(data) - set(task.settings)):
         having = [other.name for other in TASKS.values() if name in other.settings]
         expected = f"--task {' or '.join(having)}" if having else "no such setting"
         raise ValueError(f"{name}: expected {expected}, got {task.name}")
-    return replace(task, **data)
+    return replace(
+        task, **{name: resolved(value) if name in FILES else value for name, value in data.items()}
+    )
+
+
+def resolved(files):
+    """Names of files as whole paths; None as it is."""
+    if isinstance(files, list | tuple):
+        return [resolved(file) for file in files]
+    return files and str(Path(files).resolve())
 
 
 def task_of(config: Path) -> Task:

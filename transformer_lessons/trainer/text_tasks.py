@@ -19,6 +19,7 @@ from transformer_lessons.trainer.evaluation import evaluate_bleu
 # What two CPU cores train in minutes.
 SMALL = {"d_model": 128, "num_heads": 4, "d_ff": 512, "num_encoder_layers": 2, "num_decoder_layers": 2}
 SMALLEST_VOCABULARY = Vocabulary.eos_id + 1 + 256
+FILES = ("source", "target", "validation", "test")
 # Where no spaces stand between words, sacreBLEU must find them otherwise.
 TOKENIZE = {"zh": "zh", "ja": "char", "ko": "char", "th": "char", "lo": "char", "km": "char", "my": "char"}
 
@@ -30,27 +31,21 @@ class TextTask:
     Attributes:
         name, sizes, training: what ``--task`` calls it, and its model and settings.
         vocab_size: most tokens of the encoding that both languages share; of small files there are fewer.
-        longest: most tokens a side of a pair to train on; what is longer is seldom one sentence.
-        extra_tokens: how many more than its source a translation may have; None for any number.
-        find_files: where the files of "train" and "test" are, if the task is known by name.
-        source, target: otherwise, the files to train on, plain or ``.gz``.
-        validation: two more, to be judged on at the end of training.
-        test: two more, for `evaluate`; without them, some of the training set are held out.
-        trained_on: what was in the files, once a run has begun.
     """
 
     name: str
     sizes: dict
     training: TrainingConfig
     vocab_size: int
-    longest: int = 256
-    extra_tokens: int | None = 50
+    longest: int = 256  #: most tokens a side of a pair to train on; what is longer is seldom one sentence
+    extra_tokens: int | None = 50  #: how many more than its source a translation may have; None for any
+    #: where the files of "train" and "test" are, if the task is known by name
     find_files: Callable[[str], tuple[Path, Path]] | None = None
-    source: str | None = None
-    target: str | None = None
-    validation: Sequence[str] | None = None
-    test: Sequence[str] | None = None
-    trained_on: str | None = None
+    source: str | None = None  #: otherwise, the file to train on, plain or ``.gz``
+    target: str | None = None  #: its translation
+    validation: Sequence[str] | None = None  #: two more, to be judged on at the end of training
+    test: Sequence[str] | None = None  #: two more, for `evaluate`; without them, some pairs are held out
+    trained_on: str | None = None  #: what was in the files, once a run has begun
 
     def __post_init__(self):
         if type(self.vocab_size) is not int or self.vocab_size < SMALLEST_VOCABULARY:
@@ -60,9 +55,8 @@ class TextTask:
     @property
     def settings(self) -> dict:
         """What a run keeps of it, with whole paths, so that it can go on from anywhere."""
-        own = ("vocab_size",) if self.find_files else ("vocab_size", "source", "target", "validation", "test")
-        settings = {name: resolved(getattr(self, name)) for name in own}
-        return settings if self.find_files else {**settings, "trained_on": self.trained_on}
+        kept = ("vocab_size",) if self.find_files else ("vocab_size", *FILES, "trained_on")
+        return {name: getattr(self, name) for name in kept}
 
     def checked(self, *, resumed: bool) -> "TextTask":
         """With what is in its files; ValueError or OSError if one is missing, of no use, or has changed."""
@@ -118,12 +112,7 @@ class TextTask:
         return " ".join(sentence.split())
 
     def evaluate(
-        self,
-        model: Transformer,
-        source: Tokeniser,
-        target: Tokeniser,
-        beam_size: int,
-        files: Sequence[str] | None = None,
+        self, model: Transformer, source, target, beam_size: int, files: Sequence[str] | None = None
     ) -> dict:
         """On the test set, or on two files."""
         files = files or self.files("test")
@@ -143,13 +132,6 @@ class TextTask:
             f"       lowercased: {result['bleu_lowercase']:.2f}, {result['signature_lowercase']}",
             *(f"       {e['source']}\n    → {e['got']}\n    = {e['expected']}" for e in result["examples"]),
         ]
-
-
-def resolved(value):
-    """Names of files as whole paths; other values as they are."""
-    if isinstance(value, list | tuple):
-        return [resolved(one) for one in value]
-    return str(Path(value).resolve()) if isinstance(value, str) else value
 
 
 def _language(path: str) -> str:

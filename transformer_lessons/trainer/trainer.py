@@ -56,15 +56,6 @@ class BatchLoss(nn.Module):
         return loss, tokens, is_right.sum()
 
 
-def adamw(parameters, weight_decay: float) -> torch.optim.AdamW:
-    """Adam with the paper's β₁, β₂ and ε (§5.3) and decoupled weight decay; a schedule has to set its rate.
-
-    ``θ ← θ − lr · (m̂ / (√v̂ + ε) + weight_decay · θ)`` (Loshchilov and Hutter 2019), in one pass.
-    """
-    how = {"lr": 0.0, "betas": (0.9, 0.98), "eps": 1e-9, "weight_decay": weight_decay}
-    return torch.optim.AdamW(parameters, **how, fused=True)
-
-
 class Trainer:
     """A model in training: the optimiser, the step it is at, and how to save and restore all of it.
 
@@ -98,7 +89,9 @@ class Trainer:
             recompute(model)
         loss = BatchLoss(model, config)
         self.loss = distributed.parallelise(loss, layers, self.device, shard=config.shard)
-        self.optimizer = adamw(model.parameters(), config.weight_decay)
+        # Adam with the paper's β₁, β₂ and ε (§5.3), with decoupled weight decay (Loshchilov and Hutter 2019).
+        how = {"betas": (0.9, 0.98), "eps": 1e-9, "weight_decay": config.weight_decay, "fused": True}
+        self.optimizer = torch.optim.AdamW(model.parameters(), lr=0.0, **how)  # each step sets the rate
         self.precision = chosen_precision(config.precision, self.device)
         # Small float16 gradients would become zero: the loss is scaled up, and the gradients down again.
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision == torch.float16)
