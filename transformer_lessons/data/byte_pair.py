@@ -44,39 +44,6 @@ def _byte_ids(word: str) -> list[int]:
     return [FIRST_BYTE + byte for byte in word.encode("utf-8")]
 
 
-class _PairCounts:
-    """The different words of a corpus as ids, and how often each pair of neighbours occurs in all of them.
-
-    Only the words that contain a merged pair are counted anew: that is what makes training fast enough.
-    """
-
-    def __init__(self, texts: Iterable[str]):
-        counted = Counter(word for text in texts for word in split_words(text))
-        self.words, self.frequencies = [_byte_ids(word) for word in counted], list(counted.values())
-        self.counts: Counter[IdPair] = Counter()
-        self.places = defaultdict(set)  # of words that have, or once had, the pair
-        for place in range(len(self.words)):
-            self._count(place, self.frequencies[place])
-
-    def _count(self, place: int, frequency: int) -> None:
-        for pair in pairwise(self.words[place]):
-            self.counts[pair] += frequency
-            self.places[pair].add(place)
-
-    def most_frequent(self) -> IdPair | None:
-        """The pair with the highest count, of several the one with the smallest ids; None if no pair is left."""
-        highest = max(self.counts.values(), default=0)
-        return min(pair for pair, count in self.counts.items() if count == highest) if highest else None
-
-    def merge(self, pair: IdPair, new: int) -> None:
-        """Make the pair one symbol in every word."""
-        for place in self.places.pop(pair):
-            self._count(place, -self.frequencies[place])
-            self.words[place] = merge(self.words[place], pair, new)
-            self._count(place, self.frequencies[place])
-        self.counts = +self.counts  # without those that occur no more
-
-
 class BytePairEncoding:
     """Text to ids and back without loss, by merges that were learnt in a fixed order.
 
@@ -108,9 +75,26 @@ class BytePairEncoding:
         merged, so the same texts always give the same merges, whatever their order. A pitfall: a source and a
         target language that share an embedding need one encoding, trained on both.
         """
-        encoding, pairs = cls(), _PairCounts(texts)
-        while len(encoding) < vocab_size and (pair := pairs.most_frequent()):
-            pairs.merge(pair, encoding._learn(pair))
+        encoding = cls()
+        frequencies = Counter(word for text in texts for word in split_words(text))
+        words = {word: _byte_ids(word) for word in frequencies}
+        counts: Counter[IdPair] = Counter()
+        places = defaultdict(set)  # the words that have, or once had, the pair
+
+        def count(word: str, times: int) -> None:
+            for pair in pairwise(words[word]):
+                counts[pair] += times
+                places[pair].add(word)
+
+        for word, times in frequencies.items():
+            count(word, times)
+        while len(encoding) < vocab_size and (highest := max(counts.values(), default=0)):
+            pair = min(pair for pair, times in counts.items() if times == highest)
+            new = encoding._learn(pair)
+            for word in places.pop(pair):  # only these are counted anew: that makes it fast enough
+                count(word, -frequencies[word])
+                words[word] = merge(words[word], pair, new)
+                count(word, frequencies[word])
         return encoding
 
     @property

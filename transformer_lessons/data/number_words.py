@@ -40,49 +40,31 @@ def english(n: int) -> str:
     but "one thousand and one". ValueError for a number that is not 0 … 999,999.
     """
     _check(n)
-    thousands, rest = divmod(n, 1000)
-    if not thousands:
-        return _english_below_1000(rest)
-    head = f"{_english_below_1000(thousands)} thousand"
-    if not rest:
-        return head
-    return f"{head}{', ' if rest >= 100 else ' and '}{_english_below_1000(rest)}"
-
-
-def _english_below_1000(n: int) -> str:
-    hundreds, rest = divmod(n, 100)
-    if hundreds:
-        head = f"{ENGLISH_SMALL[hundreds]} hundred"
-        return f"{head} and {_english_below_1000(rest)}" if rest else head
-    if rest < 20:
-        return ENGLISH_SMALL[rest]
-    tens, units = divmod(rest, 10)
+    for size, name in ((1000, "thousand"), (100, "hundred")):
+        if n >= size:
+            head, rest = divmod(n, size)
+            joint = ", " if size == 1000 and rest >= 100 else " and "
+            return f"{english(head)} {name}" + (joint + english(rest) if rest else "")
+    if n < 20:
+        return ENGLISH_SMALL[n]
+    tens, units = divmod(n, 10)
     return ENGLISH_TENS[tens - 2] + (f"-{ENGLISH_SMALL[units]}" if units else "")
 
 
-def german_tokens(n: int) -> list[str]:
+def german_tokens(n: int, one: str = "eins") -> list[str]:
     """The German word of a number, in its parts: 421 is ["vier", "hundert", "ein", "und", "zwanzig"].
 
     A pitfall: one is "eins" at the very end only, as in 101; before any other part, as in 101,000, it is "ein".
     """
     _check(n)
-    thousands, rest = divmod(n, 1000)
-    if not thousands:
-        return _german_below_1000(rest, one="eins")
-    head = [*_german_below_1000(thousands, one="ein"), "tausend"]
-    return [*head, *_german_below_1000(rest, one="eins")] if rest else head
-
-
-def _german_below_1000(n: int, one: str) -> list[str]:
-    """`one` is "eins" at the end of a number and "ein" before another part."""
-    hundreds, rest = divmod(n, 100)
-    if hundreds:
-        head = [*_german_below_1000(hundreds, one="ein"), "hundert"]
-        return [*head, *_german_below_1000(rest, one)] if rest else head
-    if rest < 20:
-        return [one if rest == 1 else GERMAN_SMALL[rest]]
-    tens, units = divmod(rest, 10)
-    turned_round = [*_german_below_1000(units, one="ein"), "und"] if units else []
+    for size, name in ((1000, "tausend"), (100, "hundert")):
+        if n >= size:
+            head, rest = divmod(n, size)
+            return [*german_tokens(head, "ein"), name, *(german_tokens(rest, one) if rest else [])]
+    if n < 20:
+        return [one if n == 1 else GERMAN_SMALL[n]]
+    tens, units = divmod(n, 10)
+    turned_round = [*german_tokens(units, "ein"), "und"] if units else []
     return [*turned_round, GERMAN_TENS[tens - 2]]
 
 
@@ -131,9 +113,9 @@ def parse(text: str) -> int:
 
 
 @cache
-def held_out(count: int = 1000) -> tuple[int, ...]:
-    """The numbers that no training set contains: different ones, uniform below a million, always the same."""
-    return tuple(random.Random("held out").sample(range(LIMIT), count))
+def held_out() -> tuple[int, ...]:
+    """The 1,000 numbers that no training set contains: uniform below a million, always the same ones."""
+    return tuple(random.Random("held out").sample(range(LIMIT), 1000))
 
 
 def training_numbers(count: int, seed: int) -> list[int]:
