@@ -16,7 +16,6 @@ from pathlib import Path
 import torch
 
 from benchmarks.settings import complete
-from transformer_lessons.data import multi30k
 from transformer_lessons.data.batches import Batches, TokenBatches
 from transformer_lessons.data.files import read_json, write_json
 from transformer_lessons.trainer.config import TrainingConfig
@@ -38,10 +37,10 @@ def measure(task: Task, tokenisers: tuple, sizes: dict, config: TrainingConfig, 
     if not run(trainer, task, tokenisers):
         raise KeyboardInterrupt
     trained = time.perf_counter()
-    results = {}
+    results, pairs = {}, task.pairs_to_judge_by(task.files("test"))
     for name, beam_size in (("greedy", 1), ("beam of 5", 5)):
         before = time.perf_counter()
-        found = evaluate_bleu(trainer.model, *tokenisers, multi30k.sentences("test"), beam_size=beam_size)
+        found = evaluate_bleu(trainer.model, *tokenisers, pairs, beam_size=beam_size)
         results[name] = {**found, "seconds": round(time.perf_counter() - before, 1)}
     return {
         "seed": config.seed,

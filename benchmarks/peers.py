@@ -38,6 +38,7 @@ from transformer_lessons.attention import scaled_dot_product_attention
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data import multi30k, number_words
 from transformer_lessons.data.batches import Batches, TokenBatches
+from transformer_lessons.data.corpus import aligned
 from transformer_lessons.data.files import read_json
 from transformer_lessons.data.subwords import Subwords
 from transformer_lessons.data.vocabulary import pad
@@ -59,7 +60,7 @@ SMALL = TransformerConfig(8000, 8000, **WIDTHS, **LAYERS, norm_first=True, share
 
 def on_captions(rounds: int) -> dict:
     """Ours on batches of like lengths; the others on shuffled ones, as usual, and on ours."""
-    texts = multi30k.sentences("train")
+    texts = list(aligned(*multi30k.files("train")))
     subwords = Subwords.train((text for pair in texts for text in pair), SMALL.target_vocab_size)
     pairs = [(subwords.encode(english), subwords.encode(german)) for english, german in texts]
     tokens = round(sum(len(a) + len(b) + 1 for a, b in pairs) / len(pairs) * PAIRS)

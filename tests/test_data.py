@@ -400,21 +400,25 @@ def home(tmp_path, monkeypatch):
     server.server_close()
 
 
+def captions(split: str) -> list[tuple[str, str]]:
+    return list(aligned(*multi30k.files(split)))
+
+
 def test_captions_are_fetched_once_and_held_against_their_sums(home, tmp_path):
     folder, asked = home
     expected = [("Two dogs run.", "Zwei Hunde laufen."), ("A man.", "Ein\u2028Mann.")]
-    assert multi30k.sentences("validation") == multi30k.sentences("validation") == expected
+    assert captions("validation") == captions("validation") == expected
     assert len(asked) == 2
     kept = tmp_path / "cache" / "transformer-lessons" / "multi30k"
     (kept / "val.en.gz").write_bytes(b"half a file")
     (folder / "mirror").mkdir()
     (folder / "val.en.gz").rename(folder / "mirror" / "val.en.gz")
-    assert multi30k.sentences("validation") == expected  # fetched again, from the second home
+    assert captions("validation") == expected  # fetched again, from the second home
     (folder / "train.en.gz").write_bytes(gzip.compress(b"Something else.\n"))
     with pytest.raises(
         OSError, match=r"train\.en\.gz: .*SHA256.*404.*TRANSFORMER_LESSONS_DATA names a folder"
     ):
-        multi30k.sentences("train")
+        captions("train")
     assert not [path for path in kept.iterdir() if "train.en" in path.name]
 
 
@@ -424,13 +428,13 @@ def test_a_folder_of_captions_that_was_named_is_only_read(home, tmp_path, monkey
     (tmp_path / "named").mkdir()
     folder.rename(tmp_path / "named" / below)
     monkeypatch.setenv(multi30k.VARIABLE, str(tmp_path / "named"))
-    assert len(multi30k.sentences("test")) == 2
+    assert len(captions("test")) == 2
     (path := tmp_path / "named" / below / "train.de.gz").write_bytes(b"")
     with pytest.raises(ValueError, match=r"train\.de\.gz: expected SHA-256 \w{64}, got "):
-        multi30k.sentences("train")
+        captions("train")
     path.unlink()
     with pytest.raises(FileNotFoundError, match=r"DATA: expected a folder with train\.de\.gz, got .*named$"):
-        multi30k.sentences("train")
+        captions("train")
     assert asked == []
 
 

@@ -10,7 +10,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from transformer_lessons.data.corpus import VARIABLE, TextPair, aligned, cache, named
+from transformer_lessons.data.corpus import VARIABLE, cache, named
 from transformer_lessons.data.libraries import library
 
 # The authors' repository, and a network that serves files of public repositories, where that one is out of reach.
@@ -27,11 +27,6 @@ SHA256 = {
     "test_2016_flickr.en.gz": "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9",
     "test_2016_flickr.de.gz": "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8",
 }
-
-
-def sentences(split: str) -> list[TextPair]:
-    """The English and German captions of "train", "validation" or "test", side by side."""
-    return list(aligned(*files(split)))
 
 
 def files(split: str) -> tuple[Path, Path]:

@@ -4,7 +4,7 @@ Krell et al. 2021, https://arxiv.org/abs/2107.02027. Attention stays within a se
 positions start anew with each: every pair gets the same loss as in a row of its own (`fast.packing`).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -66,20 +66,14 @@ def make_packed_batch(pairs: Sequence[Pair], length: int) -> PackedBatch:
     bos, eos = Vocabulary.bos_id, Vocabulary.eos_id
     rows = fill_rows([(len(source), 1 + len(target)) for source, target in pairs], length)
 
-    def in_rows(content: Callable[[int, list[int], list[int]], Iterable[int]]) -> Tensor:
-        """What it makes of each pair's place in its row, source and target, one after another."""
-        each = ([content(place, *pairs[n]) for place, n in enumerate(row, start=1)] for row in rows)
-        return pad([[*chain(*row)] for row in each], Vocabulary.pad_id)
+    def fields(place: int, source: list[int], target: list[int]) -> tuple[Iterable[int], ...]:
+        """Of one pair, in the order of `PackedBatch`."""
+        n, m = len(source), 1 + len(target)
+        return source, [bos, *target], [*target, eos], [place] * n, range(n), [place] * m, range(m)
 
-    return PackedBatch(
-        src=in_rows(lambda place, source, target: source),
-        tgt_in=in_rows(lambda place, source, target: [bos, *target]),
-        tgt_out=in_rows(lambda place, source, target: [*target, eos]),
-        src_segments=in_rows(lambda place, source, target: [place] * len(source)),
-        src_positions=in_rows(lambda place, source, target: range(len(source))),
-        tgt_segments=in_rows(lambda place, source, target: [place] * (1 + len(target))),
-        tgt_positions=in_rows(lambda place, source, target: range(1 + len(target))),
-    )
+    each = ([fields(place, *pairs[n]) for place, n in enumerate(row, start=1)] for row in rows)
+    joined = ([[*chain(*field)] for field in zip(*row, strict=True)] for row in each)
+    return PackedBatch(*(pad(field, Vocabulary.pad_id) for field in zip(*joined, strict=True)))
 
 
 class PackedBatches(TokenBatches):

@@ -1,7 +1,6 @@
 """Runs: training that can be interrupted, resumed, spread over several GPUs, and judged."""
 
 # ruff: noqa: F401
-from transformer_lessons.fast.losses import batch_loss
 from transformer_lessons.trainer.checkpoints import average_checkpoints, snapshots
 from transformer_lessons.trainer.config import TrainingConfig
 from transformer_lessons.trainer.trainer import Trainer
