@@ -1,5 +1,8 @@
 """Where every attention of a model looks."""
 
+from contextlib import ExitStack
+from unittest.mock import patch
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -17,7 +20,6 @@ def attention_maps(
     alive; here the modules keep nothing.
     """
     modules = {name: part for name, part in model.named_modules() if isinstance(part, MultiHeadAttention)}
-    own = {name: vars(module).get("attention") for name, module in modules.items()}
     maps = {}
 
     def keeping(name, attend):
@@ -30,13 +32,8 @@ def attention_maps(
 
         return attention
 
-    try:
+    with ExitStack() as replaced:
         for name, module in modules.items():
-            module.attention = keeping(name, module.attention)
+            replaced.enter_context(patch.object(module, "attention", keeping(name, module.attention)))
         model(*inputs, **options)
-    finally:
-        for name, module in modules.items():
-            del module.attention
-            if own[name] is not None:
-                module.attention = own[name]
     return maps

@@ -229,15 +229,14 @@ def stop_signal() -> Iterator[threading.Event]:
 
     A pitfall: outside the main thread no signal can be caught; there the event is never set.
     """
-    event, numbers = threading.Event(), (signal.SIGINT, signal.SIGTERM)
+    event, is_main = threading.Event(), threading.current_thread() is threading.main_thread()
 
     def on_signal(number, frame):
         if event.is_set():
             raise KeyboardInterrupt
         event.set()
 
-    if threading.current_thread() is not threading.main_thread():
-        numbers = ()
+    numbers = (signal.SIGINT, signal.SIGTERM) if is_main else ()
     previous = {number: signal.signal(number, on_signal) for number in numbers}
     try:
         yield event
