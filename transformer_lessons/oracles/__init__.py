@@ -7,6 +7,7 @@ says how far apart they are, in values and gradients.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from itertools import product
 
 import torch
 
@@ -62,4 +63,8 @@ def cases() -> list[Case]:
     """All cases, layer by layer. A pitfall: some need a library; ask `Case.is_available`."""
     from transformer_lessons.oracles.pairs import TABLE
 
-    return [Case(*row, chosen) for *row, options in TABLE for chosen in options]
+    return [
+        Case(*row, dict(zip(choices, chosen, strict=True)))
+        for *row, choices in TABLE
+        for chosen in product(*choices.values())
+    ]

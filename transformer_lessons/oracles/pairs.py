@@ -8,7 +8,6 @@ import math
 import warnings
 from collections.abc import Callable
 from functools import partial
-from itertools import product
 
 import torch
 import torch.nn.functional as F
@@ -383,45 +382,40 @@ def until_end(ids: Tensor) -> Tensor:
     return ids.masked_fill((ids == 2).cumsum(1) > (ids == 2).long(), 0).double()
 
 
-def options(**choices: tuple) -> list[dict]:
-    """Every combination."""
-    return [dict(zip(choices, values, strict=True)) for values in product(*choices.values())]
-
-
-INPUTS = options(inputs=("boolean mask", "additive mask", "cross"))
-MASKS = options(mask=("none", "boolean", "additive", "causal"))
-MODELS = options(norm_first=(False, True), tying=("none", "target", "three-way"))
-LAYERS = options(norm_first=(False, True), activation=("relu", "gelu"))
+INPUTS = {"inputs": ("boolean mask", "additive mask", "cross")}
+MASKS = {"mask": ("none", "boolean", "additive", "causal")}
+MODELS = {"norm_first": (False, True), "tying": ("none", "target", "three-way")}
+LAYERS = {"norm_first": (False, True), "activation": ("relu", "gelu")}
 KERNEL, GENERATE = "F.scaled_dot_product_attention", "transformers MarianMTModel.generate"
 PLAIN, FUSED = output_of(scaled_dot_product_attention), output_of(fused_attention)
 TILED = partial(variants.tiled_attention, tile=3)
-# Our component, their implementation, what makes the pair, and each choice of its options.
+# Our component, their implementation, what makes the pair, and the choices of each of its options.
 TABLE = [
-    ("encodings.LearnedEncoding", "nn.Embedding", learned_encoding, [{}]),
-    ("embeddings.TokenEmbedding", "nn.Embedding", token_embedding, [{}]),
-    ("norms.LayerNorm", "nn.LayerNorm", partial(norm, norms.LayerNorm, nn.LayerNorm), [{}]),
-    ("norms.BatchNorm", "nn.BatchNorm1d", batch_norm, options(training=(True, False))),
-    ("feed_forward.FeedForward", "nn.Sequential", feed_forward, options(activation=("relu", "gelu"))),
+    ("encodings.LearnedEncoding", "nn.Embedding", learned_encoding, {}),
+    ("embeddings.TokenEmbedding", "nn.Embedding", token_embedding, {}),
+    ("norms.LayerNorm", "nn.LayerNorm", partial(norm, norms.LayerNorm, nn.LayerNorm), {}),
+    ("norms.BatchNorm", "nn.BatchNorm1d", batch_norm, {"training": (True, False)}),
+    ("feed_forward.FeedForward", "nn.Sequential", feed_forward, {"activation": ("relu", "gelu")}),
     ("attention.scaled_dot_product_attention", KERNEL, partial(attention, PLAIN), MASKS),
     ("fast.kernels.fused_attention", KERNEL, partial(attention, FUSED), MASKS),
     ("attention.MultiHeadAttention", "nn.MultiheadAttention", multi_head, INPUTS),
     ("layers.EncoderLayer", "nn.TransformerEncoderLayer", partial(torch_layer, False), LAYERS),
     ("layers.DecoderLayer", "nn.TransformerDecoderLayer", partial(torch_layer, True), LAYERS),
     ("model.Transformer", "nn.Transformer", whole_model, MODELS),
-    ("losses.label_smoothed_loss", "F.cross_entropy", loss, options(smoothing=(0.0, 0.3))),
+    ("losses.label_smoothed_loss", "F.cross_entropy", loss, {"smoothing": (0.0, 0.3)}),
     ("variants.tiled_attention", KERNEL, partial(attention, TILED), MASKS),
-    ("variants.attention_backward", f"autograd of {KERNEL}", attention_gradients, [{}]),
-    ("variants.hard_attention", f"{KERNEL} of large scores", hard, [{}]),
-    ("variants.linear_attention", "its quadratic form", linear, options(is_causal=(False, True))),
-    ("variants.recurrent_linear_attention", "its quadratic form", recurrent, [{}]),
-    ("variants.rotate", "complex numbers, torch.polar", rotary, [{}]),
-    ("variants.RMSNorm", "nn.RMSNorm", partial(norm, variants.RMSNorm, nn.RMSNorm), [{}]),
-    ("variants.GroupedQueryAttention", f"{KERNEL}(enable_gqa)", grouped, [{}]),
-    ("variants.SwiGLU", "transformers LlamaMLP", gated, [{}]),
-    ("variants.modern", "transformers LlamaDecoderLayer", llama_layer, [{}]),
-    ("variants.LanguageModel", "transformers Qwen3ForCausalLM", qwen, [{}]),
-    ("schedule.warmup_inverse_sqrt", "transformers get_inverse_sqrt_schedule", paper_schedule, [{}]),
-    ("model.Transformer", "transformers MarianMTModel", marian, [{}]),
-    ("decoding.greedy", GENERATE, generated, options(beams=(1,))),
-    ("decoding.beam", GENERATE, generated, options(beams=(2, 5))),
+    ("variants.attention_backward", f"autograd of {KERNEL}", attention_gradients, {}),
+    ("variants.hard_attention", f"{KERNEL} of large scores", hard, {}),
+    ("variants.linear_attention", "its quadratic form", linear, {"is_causal": (False, True)}),
+    ("variants.recurrent_linear_attention", "its quadratic form", recurrent, {}),
+    ("variants.rotate", "complex numbers, torch.polar", rotary, {}),
+    ("variants.RMSNorm", "nn.RMSNorm", partial(norm, variants.RMSNorm, nn.RMSNorm), {}),
+    ("variants.GroupedQueryAttention", f"{KERNEL}(enable_gqa)", grouped, {}),
+    ("variants.SwiGLU", "transformers LlamaMLP", gated, {}),
+    ("variants.modern", "transformers LlamaDecoderLayer", llama_layer, {}),
+    ("variants.LanguageModel", "transformers Qwen3ForCausalLM", qwen, {}),
+    ("schedule.warmup_inverse_sqrt", "transformers get_inverse_sqrt_schedule", paper_schedule, {}),
+    ("model.Transformer", "transformers MarianMTModel", marian, {}),
+    ("decoding.greedy", GENERATE, generated, {"beams": (1,)}),
+    ("decoding.beam", GENERATE, generated, {"beams": (2, 5)}),
 ]

@@ -58,12 +58,7 @@ def translate(
 
 
 def evaluate_number_words(
-    model: Transformer,
-    source: Tokeniser,
-    target: Tokeniser,
-    numbers: Sequence[int],
-    *,
-    beam_size: int = 1,
+    model: Transformer, source: Tokeniser, target: Tokeniser, numbers: Sequence[int], *, beam_size: int = 1
 ) -> dict:
     """Translate each number, greedily or with a beam, and compare with the one right answer.
 

@@ -89,7 +89,8 @@ class Trainer:
             recompute(model)
         loss = BatchLoss(model, config)
         self.loss = distributed.parallelise(loss, layers, self.device, shard=config.shard)
-        # Adam with the paper's β₁, β₂ and ε (§5.3), with decoupled weight decay (Loshchilov and Hutter 2019).
+        # Adam with the paper's β₁, β₂ and ε (§5.3), with decoupled weight decay (Loshchilov and Hutter 2019):
+        # θ ← θ − lr · (m̂ / (√v̂ + ε) + weight_decay · θ), in one pass.
         how = {"betas": (0.9, 0.98), "eps": 1e-9, "weight_decay": config.weight_decay, "fused": True}
         self.optimizer = torch.optim.AdamW(model.parameters(), lr=0.0, **how)  # each step sets the rate
         self.precision = chosen_precision(config.precision, self.device)
