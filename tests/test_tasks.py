@@ -288,23 +288,33 @@ def test_a_translation_does_not_depend_on_its_batch_and_ends_where_it_must():
         evaluation.translate(model, source, target, [["one"], ["one"] * 65])
 
 
+def test_many_sentences_are_translated_in_batches_of_like_lengths(monkeypatch):
+    model, source, target = load_model()
+    widths, greedy = [], evaluation.decoding.greedy
+    numbers = [7, 421_421, 40, 987_654, 12, 3]
+    heard = lambda model, src, **how: widths.append(tuple(src.shape)) or greedy(model, src, **how)  # noqa: E731
+    monkeypatch.setattr(evaluation.decoding, "greedy", heard)
+    sentences = [english_tokens(english(n)) for n in numbers]
+    got = evaluation.translate(model, source, target, sentences, batch_size=4)
+    assert got == [german_tokens(n) for n in numbers]
+    assert widths == [(4, 1), (2, max(map(len, sentences)))]
+    assert evaluation.translate(model, source, target, []) == []
+
+
 @pytest.mark.usefixtures("no_shape_checks")
 @pytest.mark.parametrize("tokenize", ["13a", "char"])
-def test_bleu_is_sacrebleus_of_translations_in_their_order(monkeypatch, tokenize):
+def test_bleu_is_sacrebleus(monkeypatch, tokenize):
     expected = [f"Ein Hund Nummer {n} rennt durch den Schnee. " * n for n in (3, 1, 4, 2, 5)]
     got, asked = [text.replace("Ein", "ein").replace("5", "6") for text in expected], []
 
     def known(model, source, target, texts, *, beam_size, extra_tokens):
-        asked.append((list(map(len, texts)), beam_size, extra_tokens))
+        asked.append((beam_size, extra_tokens))
         return [got[expected.index(text)] for text in texts]
 
     monkeypatch.setattr(evaluation, "translate", known)
-    words = type("Words", (), {"encode": staticmethod(str.split)})
-    how = {"beam_size": 3, "batch_size": 2, "extra_tokens": 7, "tokenize": tokenize}
-    result = evaluation.evaluate_bleu(None, words, words, [(text, text) for text in expected], **how)
-    assert [one[1:] for one in asked] == [(3, 7)] * 3
-    lengths = [length for one in asked for length in one[0]]
-    assert lengths == sorted(map(len, expected))  # like lengths together
+    how = {"beam_size": 3, "extra_tokens": 7, "tokenize": tokenize}
+    result = evaluation.evaluate_bleu(None, None, None, [(text, text) for text in expected], **how)
+    assert asked == [(3, 7)]
     for name in ("bleu", "bleu_lowercase"):
         right = sacrebleu.corpus_bleu(got, [expected], lowercase=name != "bleu", tokenize=tokenize)
         assert result[name] == right.score

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from types import ModuleType
 
 from transformer_lessons import decoding
@@ -28,16 +29,19 @@ def translate(
     *,
     beam_size: int = 1,
     extra_tokens: int | None = None,
+    batch_size: int = 100,
 ) -> list[str] | list[list[str]]:
-    """Translations of sentences, in one batch: texts, or for a `Vocabulary` the tokens of each.
+    """Translations of sentences: texts, or for a `Vocabulary` the tokens of each.
 
-    A pitfall: a batch is as wide as its longest sentence; sort many sentences by length first. ValueError for
-    sentences that `source` cannot encode, or longer than the model's max_length.
+    Those of like lengths share a batch, which is as wide as its longest. ValueError for sentences that `source`
+    cannot encode, or longer than the model's max_length. A pitfall: with `extra_tokens`, how long a translation
+    may be depends on what shares its batch.
 
     Args:
         beam_size: 1 is `decoding.greedy`, more `decoding.beam`.
         extra_tokens: how many more than the batch's longest sentence a translation may have, 50 in the paper
             (§6.1); None for as many as the model has positions.
+        batch_size: sentences that are translated at a time.
     """
     if beam_size < 1:
         raise ValueError(f"beam_size: expected 1 or more, got {beam_size}")
@@ -46,15 +50,13 @@ def translate(
     if long := [number for number, one in enumerate(ids) if len(one) > most]:
         got = f"{len(long)} longer: number {long[0]} with {len(ids[long[0]])}"
         raise ValueError(f"sentences: expected at most {most} tokens each, got {got}")
-    src = pad(ids, source.pad_id).to(next(model.parameters()).device)
-    if extra_tokens is not None:
-        most = min(most, src.size(1) + extra_tokens)
-    chosen = decoding_of(model)
-    if beam_size == 1:
-        found = chosen.greedy(model, src, max_length=most)
-    else:
-        found = chosen.beam(model, src, beam_size=beam_size, max_length=most)
-    return [target.decode(row) for row in found.tolist()]
+    device, chosen, found = next(model.parameters()).device, decoding_of(model), {}
+    search = chosen.greedy if beam_size == 1 else partial(chosen.beam, beam_size=beam_size)
+    for numbers in in_chunks(sorted(range(len(ids)), key=lambda number: len(ids[number])), batch_size):
+        src = pad([ids[number] for number in numbers], source.pad_id).to(device)
+        length = most if extra_tokens is None else min(most, src.size(1) + extra_tokens)
+        found |= zip(numbers, search(model, src, max_length=length).tolist(), strict=True)
+    return [target.decode(found[number]) for number in range(len(ids))]
 
 
 def evaluate_number_words(
@@ -67,13 +69,12 @@ def evaluate_number_words(
     be counted too; take `data.number_words.held_out`.
     """
     errors, examples = Counter(), []
-    for chunk in in_chunks(numbers, 250):
-        sentences = [english_tokens(english(n)) for n in chunk]
-        translated = translate(model, source, target, sentences, beam_size=beam_size)
-        for n, tokens in zip(chunk, translated, strict=True):
-            if tokens != german_tokens(n):
-                errors[error_kind(tokens, german_tokens(n))] += 1
-                examples.append({"number": n, "expected": "".join(german_tokens(n)), "got": "".join(tokens)})
+    sentences = [english_tokens(english(n)) for n in numbers]
+    translated = translate(model, source, target, sentences, beam_size=beam_size)
+    for n, tokens in zip(numbers, translated, strict=True):
+        if tokens != german_tokens(n):
+            errors[error_kind(tokens, german_tokens(n))] += 1
+            examples.append({"number": n, "expected": "".join(german_tokens(n)), "got": "".join(tokens)})
     return {
         "exact_match": (len(numbers) - errors.total()) / len(numbers),
         "n": len(numbers),
@@ -99,7 +100,6 @@ def evaluate_bleu(
     pairs: Sequence[tuple[str, str]],
     *,
     beam_size: int = 1,
-    batch_size: int = 100,
     extra_tokens: int | None = None,
     tokenize: str = "13a",
 ) -> dict:
@@ -111,14 +111,9 @@ def evaluate_bleu(
     compares with nothing; lowercased scores, for one, are higher than cased ones.
     """
     sacrebleu = library("sacrebleu", extra="text")
-    # Sentences of like lengths share a batch, which is as wide as its longest.
-    order = sorted(range(len(pairs)), key=lambda number: len(source.encode(pairs[number][0])))
-    found = {}
-    for chunk in in_chunks(order, batch_size):
-        texts = [pairs[number][0] for number in chunk]
-        translated = translate(model, source, target, texts, beam_size=beam_size, extra_tokens=extra_tokens)
-        found |= dict(zip(chunk, translated, strict=True))
-    got, references = [found[number] for number in range(len(pairs))], [[right for _, right in pairs]]
+    how = {"beam_size": beam_size, "extra_tokens": extra_tokens}
+    got = translate(model, source, target, [text for text, _ in pairs], **how)
+    references = [[right for _, right in pairs]]
     result = {}
     for name in ("", "_lowercase"):
         metric = sacrebleu.BLEU(lowercase=bool(name), tokenize=tokenize)

@@ -123,7 +123,5 @@ def batches(pairs: EncodedPairs, max_length: int, config: TrainingConfig) -> Bat
 
 def translations(task: Task, parts: tuple, sentences: Sequence, beam_size: int = 1) -> list[str]:
     """What the model makes of each sentence, as a person wants to see it."""
-    if not sentences:
-        return []
     options = {"beam_size": beam_size, "extra_tokens": task.extra_tokens}
     return [task.write(sentence) for sentence in translate(*parts, sentences, **options)]
