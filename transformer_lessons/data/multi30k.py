@@ -6,7 +6,6 @@ holds what it got against SHA-256 sums. Where there is no network, ``TRANSFORMER
 with the six files. It needs ``pip install "transformer-lessons[multi30k]"``.
 """
 
-import hashlib
 import os
 from pathlib import Path
 
@@ -42,7 +41,7 @@ def _find(name: str) -> Path:
     if not os.environ.get(VARIABLE):
         return _fetched(name)
     path = named(name, f"multi30k/{name}")
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    digest = library("pooch", extra="multi30k").file_hash(path)
     if digest != SHA256[name]:
         raise ValueError(f"{path}: expected SHA-256 {SHA256[name]}, got {digest}")
     return path
