@@ -166,7 +166,11 @@ def sentences(beam_size: int, rounds: int) -> dict:
         assert sum(map(len, map(translate, batches))) == len(src)
         return len(src)
 
-    contenders = {OURS: by_ours, "Marian": by_marian, ENGINE: partial(engine, beam_size=beam_size)}
+    contenders = {
+        OURS: by_ours,
+        "Marian": by_marian,
+        ENGINE: partial(engine, beam_size=beam_size, length_penalty=0.6, patience=2),
+    }
     steps = {name: partial(all_of_them, translate) for name, translate in contenders.items()}
     return compared(in_turns(steps, rounds, 1))
 
