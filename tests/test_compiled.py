@@ -12,18 +12,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch._dynamo.utils import counters
 
 from transformer_lessons import decoding
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data import number_words
 from transformer_lessons.data.batches import TokenBatches
-from transformer_lessons.data.packing import PackedBatches, make_packed_batch
 from transformer_lessons.fast import accelerate, decoding_steps
 from transformer_lessons.fast import decoding as fast
 from transformer_lessons.fast.decoding_steps import CompiledSteps, Steps
-from transformer_lessons.fast.losses import batch_loss
 from transformer_lessons.fast.recompute import recompute
 from transformer_lessons.model import Transformer
 from transformer_lessons.trainer import Trainer, TrainingConfig
@@ -43,57 +41,41 @@ def talkative() -> Transformer:
     return model.double()
 
 
-class Packed(nn.Module):
-    """The loss of a batch as a module."""
-
-    def __init__(self, model: Transformer):
-        super().__init__()
-        self.model = model
-
-    def forward(self, *batch: Tensor) -> Tensor:
-        return batch_loss(self.model, type(PACKED)(*batch), 0.1)[0]
-
-
-PACKED = make_packed_batch([([3, 4, 5], [3, 4]), ([6, 7], [5, 6, 3]), ([8], [4])], 7)
 SRC = torch.tensor([[3, 5, 7, 11, 4], [6, 7, 0, 0, 0], [0, 0, 0, 0, 0]])
 INPUTS = SRC, torch.tensor([[1, 4, 5, 6], [1, 3, 0, 0], [1, 5, 0, 0]])
-MODULES = {
-    "canon": (lambda model: model, INPUTS),
-    "accelerated": (accelerate, INPUTS),
-    "recomputing": (lambda model: recompute(accelerate(model)), INPUTS),
-    "packed": (lambda model: Packed(accelerate(model)), PACKED),
+CHANGES = {
+    "canon": lambda model: model,
+    "accelerated": accelerate,
+    "recomputing": lambda model: recompute(accelerate(model)),
 }
 
 
 def deviation(name: str, backend: str) -> float:
     """The largest between compiled and not, of values and gradients."""
     torch.compiler.reset()
-    change, inputs = MODULES[name]
-    module, found = change(talkative()), []
-    for call in (module, torch.compile(module, backend=backend, fullgraph=name != "packed")):
+    module, found = CHANGES[name](talkative()), []
+    for call in (module, torch.compile(module, backend=backend, fullgraph=True)):
         module.zero_grad()
-        output = call(*inputs)
+        output = call(*INPUTS)
         output.cos().sum().backward()
         found.append(torch.cat([output.detach().flatten(), *(p.grad.flatten() for p in module.parameters())]))
     return (found[0] - found[1]).abs().max().item()
 
 
-def trained(rows: str, backend: str) -> dict:
+def trained(backend: str, **settings) -> dict:
     """Losses of steps of the `Trainer`, not compiled and compiled, in batches of different shapes."""
     torch.compiler.reset()
     counters.clear()
     source, target = number_words.vocabularies()
     pairs, losses, own = number_words.pairs(number_words.training_numbers(307, 0)), [], torch.compile
-    is_packed = rows == "packed"
-    batches = PackedBatches(pairs, 211, 31, seed=0) if is_packed else TokenBatches(pairs, 211, seed=0)
     torch.compile = partial(own, backend=backend)
     for is_compiled in (False, True):
         torch.manual_seed(0)
         model = Transformer(
             TransformerConfig(len(source), len(target), 15, 3, 17, 2, 2, dropout=0.0)
         ).double()
-        config = TrainingConfig(steps=60, tokens=211, recompute=is_packed, compile=is_compiled)
-        trainer = Trainer(model, batches, config)
+        config = TrainingConfig(steps=60, tokens=211, compile=is_compiled, **settings)
+        trainer = Trainer(model, TokenBatches(pairs, 211, seed=0), config)
         losses.append([trainer.train_step()["loss"] for _ in range(12)])
     torch.compile = own
     graphs = counters["stats"]["unique_graphs"]
@@ -130,10 +112,10 @@ def by_steps(*given, **options) -> Tensor:
 
 
 def main(kind: str) -> None:
-    for name in MODULES:
+    for name in CHANGES:
         print(json.dumps([name, deviation(name, BACKENDS[kind])]))
-    for rows in ("padded", "packed"):
-        print(json.dumps([f"training, {rows}", trained(rows, kind)]))
+    print(json.dumps(["training", trained(kind)]))
+    print(json.dumps(["training, recomputing", trained(kind, recompute=True)]))
     if kind == "eager":
         traced = partial(torch.compile, backend="eager", fullgraph=True)
         torch.compile = lambda function, options, **others: traced(function, **others)
@@ -152,14 +134,14 @@ def compiled(request) -> dict:
     return dict(json.loads(one) for one in run.stdout.splitlines())
 
 
-@pytest.mark.parametrize("name", ["canon", "accelerated", "recomputing", "packed"])
+@pytest.mark.parametrize("name", CHANGES)
 def test_a_compiled_model_is_one_graph_and_the_same_function(compiled, name):
     assert compiled[name] <= 1e-10
 
 
-@pytest.mark.parametrize("rows", ["padded", "packed"])
-def test_a_compiled_step_is_the_same_step(compiled, rows):
-    found = compiled[f"training, {rows}"]
+@pytest.mark.parametrize("name", ["training", "training, recomputing"])
+def test_a_compiled_step_is_the_same_step(compiled, name):
+    found = compiled[name]
     plain, other = found["losses"]
     assert plain[-1] < plain[0]
     assert other == pytest.approx(plain, rel=0, abs=1e-10)

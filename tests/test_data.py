@@ -1,4 +1,4 @@
-"""From text to batches of ids: number words, encodings, files of sentences, batches padded and packed."""
+"""From text to batches of ids: number words, encodings, files of sentences, batches."""
 
 import gzip
 import hashlib
@@ -20,12 +20,11 @@ from num2words import num2words
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from transformer_lessons.data import byte_pair, corpus, multi30k, number_words, wmt14
-from transformer_lessons.data.batches import Batch, Batches, TokenBatches, make_batch
+from transformer_lessons.data.batches import Batches, TokenBatches, make_batch
 from transformer_lessons.data.byte_pair import BytePairEncoding
 from transformer_lessons.data.corpus import Corpus, aligned
 from transformer_lessons.data.encoded import EncodedPairs
 from transformer_lessons.data.number_words import english, german
-from transformer_lessons.data.packing import PackedBatches, fill_rows, make_packed_batch
 from transformer_lessons.data.subwords import Subwords
 from transformer_lessons.data.vocabulary import BOS, EOS, PAD, Vocabulary, pad
 
@@ -205,15 +204,12 @@ TOTAL = sum(len(source) + len(target) + 1 for source, target in LONG)
 KINDS = {
     "shuffled": partial(Batches, batch_size=17),
     "of like lengths": partial(TokenBatches, tokens=503),
-    "packed": partial(PackedBatches, tokens=503, length=67),
 }
 EACH_KIND = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 
 
 def firsts(batch) -> list[int]:
-    if isinstance(batch, Batch):
-        return (batch.src[:, 0] - 100).tolist()
-    return (batch.src[(batch.src_segments != 0) & (batch.src_positions == 0)] - 100).tolist()
+    return (batch.src[:, 0] - 100).tolist()
 
 
 def epoch_of(batches, number: int = 0) -> list:
@@ -252,9 +248,8 @@ def test_batches_are_alike_in_tokens_and_nearly_free_of_padding():
             assert all(abs(tokens - 503) <= 64 for tokens in real)
         return sum(real) / sum(batch.src.numel() + batch.tgt_out.numel() for batch in epoch)
 
-    shuffled, alike, packed = map(share, KINDS.values())
-    assert shuffled < 0.65 < 0.75 < packed
-    assert alike > 0.9
+    shuffled, alike = map(share, KINDS.values())
+    assert shuffled < 0.65 < 0.9 < alike
 
 
 @pytest.mark.parametrize("longest", [2, 7, 61])
@@ -269,24 +264,6 @@ def test_no_batch_is_empty_nor_far_from_its_tokens(longest, tokens):
     mean = sum(sizes) / len(found)
     assert mean >= min(max(sizes), tokens)
     assert all(0 < sum(sizes[n] for n in batch) <= mean + max(sizes) for batch in found)
-
-
-def test_rows_are_filled_first_fit_longest_first():
-    sizes = [(2, 3), (7, 1), (1, 6), (3, 3), (2, 2)]
-    # 7|1, then 1|6 beside it; 3|3 does not fit and opens the second row; 2|3 goes there, and so does 2|2.
-    assert fill_rows(sizes, 8) == [[1, 2], [3, 0, 4]]
-    assert fill_rows([(5, 1), (5, 1), (1, 3)], 9) == fill_rows([(1, 5), (1, 5), (3, 1)], 9) == [[0, 2], [1]]
-
-
-def test_a_packed_batch_by_hand():
-    batch = make_packed_batch([([7, 8, 9], [5]), ([6], [3, 4]), ([4, 5], [])], 5)
-    assert batch.src.tolist() == [[7, 8, 9, 6], [4, 5, 0, 0]]
-    assert batch.tgt_in.tolist() == [[1, 5, 1, 3, 4], [1, 0, 0, 0, 0]]
-    assert batch.tgt_out.tolist() == [[5, 2, 3, 4, 2], [2, 0, 0, 0, 0]]
-    assert batch.src_segments.tolist() == [[1, 1, 1, 2], [1, 1, 0, 0]]
-    assert batch.src_positions.tolist() == [[0, 1, 2, 0], [0, 1, 0, 0]]
-    assert batch.tgt_segments.tolist() == [[1, 1, 2, 2, 2], [1, 0, 0, 0, 0]]
-    assert batch.tgt_positions.tolist() == [[0, 1, 0, 1, 2], [0, 0, 0, 0, 0]]
 
 
 @EACH_KIND

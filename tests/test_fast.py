@@ -16,7 +16,6 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformer_lessons import decoding
 from transformer_lessons.attention import MultiHeadAttention, scaled_dot_product_attention
 from transformer_lessons.data.batches import Batch, make_batch
-from transformer_lessons.data.packing import make_packed_batch
 from transformer_lessons.fast import accelerate, losses, plain
 from transformer_lessons.fast.cpu_steps import CPUSteps
 from transformer_lessons.fast.decoding import beam, greedy, steps_of
@@ -30,9 +29,8 @@ from transformer_lessons.model import Transformer
 
 CHOICES = [{}, {"norm_first": True, "position": "learned", "activation": "gelu"}]
 CHANGES = pytest.mark.parametrize("changes", CHOICES, ids=["post-norm", "pre-norm"])
-# Lengths of the two sides, the target's with its mark: three rows of 19, longer than the model has positions.
+# Lengths of the two sides, the target's with its mark.
 SIZES = [(7, 5), (3, 11), (5, 2), (13, 3), (2, 13), (11, 7), (1, 1), (4, 9)]
-LENGTH = 19
 
 
 def some_pairs() -> list[tuple[list[int], list[int]]]:
@@ -276,21 +274,6 @@ def test_in_bfloat16_parts_are_summed_in_float32(monkeypatch):
     assert loss.item() == pytest.approx(expected.item(), rel=1e-3)  # summed in bfloat16: off by a tenth
     for ours, theirs in ((hidden, wide[0]), (weight, wide[1])):
         assert (ours.grad - theirs.grad).norm() <= 2**-7 * theirs.grad.norm()
-
-
-# --- Packing
-
-
-@CHANGES
-@pytest.mark.parametrize("change", [lambda model: model, accelerate], ids=["canon", "accelerated"])
-def test_packed_rows_are_rows_of_their_own(changes, change):
-    model, pairs = change(new_model(**changes)), some_pairs()
-    packed, padded = make_packed_batch(pairs, LENGTH), make_batch(pairs)
-    assert packed.src.size(1) > model.config.max_length
-    one, other = batch_loss(model, packed, 0.1), batch_loss(model, padded, 0.1)
-    assert_close(one[0], other[0])
-    assert one[1:] == other[1:]
-    assert_same(gradients(model, one[0]), gradients(model, other[0]))
 
 
 # --- Recomputing

@@ -19,8 +19,8 @@ from benchmarks.settings import complete
 from transformer_lessons import records
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data import multi30k
+from transformer_lessons.data.batches import TokenBatches
 from transformer_lessons.data.number_words import english, english_tokens, german, german_tokens, held_out
-from transformer_lessons.data.packing import PackedBatches
 from transformer_lessons.fast import decoding as fast_decoding
 from transformer_lessons.schedule import warmup_inverse_sqrt
 from transformer_lessons.tools import cli
@@ -220,9 +220,9 @@ def test_every_task_is_whole(task, captions):
     if task.name == "text":
         task = replace(task, source="a.en.gz", target="a.de")
     source, target = task.tokenisers()
-    training = TrainingConfig(training_pairs=100, tokens=200, packed_length=40)
+    training = TrainingConfig(training_pairs=100, tokens=200)
     found = batches(task.pairs(source, target, training), task.sizes["max_length"], training)
-    assert isinstance(found, PackedBatches)
+    assert isinstance(found, TokenBatches)
     assert len(found.pairs) == 100
     with pytest.raises(ValueError, match="expected"):
         task.read(" \n")

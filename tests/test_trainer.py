@@ -158,7 +158,6 @@ def test_the_inverse_root_knows_no_last_step():
         ({"compile": "yes"}, "compile: expected bool, got 'yes'"),
         ({"precision": "half"}, "precision: expected one of auto, float32, bfloat16, float16, got 'half'"),
         ({"schedule": "inverse_sqrt", "warmup_steps": 0}, "warmup_steps: expected 1 or more with"),
-        ({"packed_length": 9}, "packed_length: expected None without tokens, or with plain, got 9"),
     ],
 )
 @pytest.mark.usefixtures("no_shape_checks")

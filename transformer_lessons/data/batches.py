@@ -24,7 +24,7 @@ class Batch(NamedTuple):
 
     def to(self, device: torch.device | str, *, non_blocking: bool = False) -> "Batch":
         """The same batch on another device."""
-        return type(self)(*(ids.to(device, non_blocking=non_blocking) for ids in self))
+        return Batch(*(ids.to(device, non_blocking=non_blocking) for ids in self))
 
 
 def make_batch(pairs: Sequence[Pair]) -> Batch:
@@ -97,13 +97,10 @@ class TokenBatches(Batches):
         # No batch is empty as long as a batch has room for the longest pair.
         self.steps_per_epoch = max(1, min(round(self._total / tokens), self._total // int(each.max())))
 
-    def _order(self, generator: torch.Generator) -> np.ndarray:
-        """All pairs, so that neighbours are of like lengths: up in one pool and down in the next."""
-        pools = torch.randperm(len(self.pairs), generator=generator).tensor_split(self.pools)
-        return np.concatenate([self._sorted(pool.numpy(), n % 2 == 1) for n, pool in enumerate(pools)])
-
     def _cut(self, generator: torch.Generator) -> list[np.ndarray]:
-        order = self._order(generator)
+        pools = torch.randperm(len(self.pairs), generator=generator).tensor_split(self.pools)
+        # Up in one pool and down in the next, so that neighbours are of like lengths where two pools meet.
+        order = np.concatenate([self._sorted(pool.numpy(), n % 2 == 1) for n, pool in enumerate(pools)])
         count, tokens = self.steps_per_epoch, self._lengths.sum(1)[order]
         middles = tokens.cumsum() - tokens / 2  # a pair belongs to the batch in which its middle lies
         batches = np.split(order, np.searchsorted(middles, self._total / count * np.arange(1, count)))

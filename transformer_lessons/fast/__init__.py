@@ -1,7 +1,7 @@
 """The same numbers sooner: other parts in the canon's places, with the same weights under the same names.
 
 `accelerate` puts PyTorch's kernels into a model, `plain` takes them out again. `losses` never holds all logits,
-`packing` puts several sentences into a row, `recompute` trades time for memory, `decoding` drops what is done.
+`recompute` trades time for memory, `decoding` drops what is done.
 """
 
 import torch

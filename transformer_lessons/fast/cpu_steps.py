@@ -31,9 +31,8 @@ def is_supported(model: Transformer) -> bool:
             return False
         if getattr(part, "activation", torch.relu) not in ACTIVATIONS.values():
             return False
-    weight = model.output.weight
-    is_float = weight.device.type == "cpu" and weight.dtype is torch.float32
-    return is_float and torch.backends.mkldnn.is_available()
+    kind = model.output.weight.device.type, model.output.weight.dtype
+    return kind == ("cpu", torch.float32) and torch.backends.mkldnn.is_available()
 
 
 class Product:
@@ -149,10 +148,11 @@ class GrowingCache(KeyValueCache):
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Keep those of a new position too; all of them come back."""
-        if self.k is None or self.length == self.k.size(2):
-            room = [k.new_empty(*k.shape[:2], max(16, self.length), k.size(3)) for _ in range(2)]
-            old = [] if self.k is None else [self.k], [] if self.k is None else [self.v]
-            self.k, self.v = (torch.cat([*kept, new], dim=2) for kept, new in zip(old, room, strict=True))
+        if self.k is None:
+            self.k, self.v = k[:, :, :0], v[:, :, :0]
+        if self.length == self.k.size(2):
+            more = 0, 0, 0, max(16, self.length)
+            self.k, self.v = F.pad(self.k, more), F.pad(self.v, more)
         self.k[:, :, self.length] = k[:, :, 0]
         self.v[:, :, self.length] = v[:, :, 0]
         self.length += 1

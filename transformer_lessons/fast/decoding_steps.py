@@ -10,8 +10,8 @@ from torch import Tensor
 from transformer_lessons import decoding
 from transformer_lessons.attention import scaled_dot_product_attention
 from transformer_lessons.decoding import KeyValueCache
+from transformer_lessons.embeddings import TransformerEmbedding
 from transformer_lessons.fast.kernels import fused_attention
-from transformer_lessons.fast.packing import embedded
 from transformer_lessons.model import Transformer
 
 
@@ -122,11 +122,19 @@ class CompiledSteps(Steps):
 def _next_logits(steps: CompiledSteps, token: Tensor) -> Tensor:
     """`decoding.Steps.next_logits`, whose length is a number: a compiler would compile a step for each."""
     model = steps.model
-    x = embedded(model.target_embedding, token, steps.position)
+    x = _embedded(model.target_embedding, token, steps.position)
     for kept in zip(model.decoder_layers, steps.past, steps.source, strict=True):
         x = steps.through(x, *kept)
     steps.position.add_(1)
     return model.output(model.decoder_norm(x))[:, -1]
+
+
+def _embedded(embedding: TransformerEmbedding, ids: Tensor, position: Int[Tensor, "1"]) -> Tensor:
+    """As the embedding does, but for its `offset`, which is a number: here it is in a tensor."""
+    x = embedding.token(ids)
+    if embedding.position is not None:
+        x = x + embedding.position.table[position]
+    return embedding.dropout(x)
 
 
 def _loop(steps: CompiledSteps, tokens: Tensor, length: Tensor, is_done: Tensor) -> tuple[Tensor, Tensor]:

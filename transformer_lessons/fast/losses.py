@@ -7,9 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from transformer_lessons.data.batches import Batch
-from transformer_lessons.data.packing import PackedBatch
 from transformer_lessons.fast.kernels import is_plain
-from transformer_lessons.fast.packing import packed_hidden
 from transformer_lessons.masks import padding_mask
 from transformer_lessons.model import Transformer
 
@@ -20,24 +18,17 @@ _compiled = cache(lambda: torch.compile(hidden_loss, dynamic=True))  # one, as i
 
 
 def batch_loss(
-    model: Transformer, batch: Batch | PackedBatch, smoothing: float, *, compiled: bool = False
+    model: Transformer, batch: Batch, smoothing: float, *, compiled: bool = False
 ) -> tuple[Float[Tensor, ""], Int[Tensor, ""], Int[Tensor, ""]]:
     """`losses.label_smoothed_loss` of a batch, the number of its real target tokens, and how many were right.
 
-    Only positions that have a target are projected to the vocabulary. Packed or padded, a pair has the same loss.
-    `compiled` is for what follows the decoder.
+    Only positions that have a target are projected to the vocabulary. `compiled` is for what follows the decoder.
     """
-    real = batch.tgt_out != model.config.pad_id
+    src_mask, real = padding_mask(batch.src, model.config.pad_id), batch.tgt_out != model.config.pad_id
+    hidden = model.decode(batch.tgt_in, model.encode(batch.src, src_mask), src_mask)[real]
     last = _compiled() if compiled else hidden_loss
-    loss, right = last(model, _hidden(model, batch)[real], batch.tgt_out[real], smoothing)
+    loss, right = last(model, hidden, batch.tgt_out[real], smoothing)
     return loss, real.sum(), right
-
-
-def _hidden(model: Transformer, batch: Batch | PackedBatch) -> Float[Tensor, "batch target d_model"]:
-    if isinstance(batch, PackedBatch):
-        return packed_hidden(model, batch)
-    src_mask = padding_mask(batch.src, model.config.pad_id)
-    return model.decode(batch.tgt_in, model.encode(batch.src, src_mask), src_mask)
 
 
 def hidden_loss(

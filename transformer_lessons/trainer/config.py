@@ -39,7 +39,6 @@ class TrainingConfig:
     accumulate: int = 1  #: parts that a batch is computed in, one after another, to save memory
     snapshots: int = 0  #: how many checkpoints' weights to keep, the latest, for `average_checkpoints`
     recompute: bool = False  #: save memory for a third more work: keep only layers' inputs (`fast.recompute`)
-    packed_length: int | None = None  #: most tokens a side of a row with several sentences (`PackedBatches`)
     shard: bool = False  #: let each of several processes hold a part of the model (`distributed.parallelise`)
     schedule: str = "cosine"  #: how the rate falls: to 0 at the end, or "inverse_sqrt", the paper's (§5.3)
     plain: bool = False  #: compute as the chapters do, without `fast.accelerate`
@@ -57,8 +56,6 @@ class TrainingConfig:
         _expect(self.smoothing < 1, "smoothing", "below 1", self.smoothing)
         fits = self.schedule == "cosine" or self.warmup_steps > 0
         _expect(fits, "warmup_steps", "1 or more with inverse_sqrt", self.warmup_steps)
-        fits = self.packed_length is None or (self.tokens is not None and not self.plain)
-        _expect(fits, "packed_length", "None without tokens, or with plain", self.packed_length)
 
     def learning_rate(self, step: int) -> float:
         """The rate of a step, counted from 1: a linear warm-up, then the paper's, or half a cosine down to zero.

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from transformer_lessons.data.batches import Batch
-from transformer_lessons.data.packing import PackedBatch
 
 # What belongs to `fully_shard` is imported where it is used: that takes most of a second, which most runs save.
 
@@ -68,7 +67,7 @@ def any_of(value: bool, device: torch.device) -> bool:
     return bool(summed(torch.tensor(int(value), device=device)))
 
 
-def own_parts(batch: Batch | PackedBatch, parts: int) -> list[Batch] | list[PackedBatch]:
+def own_parts(batch: Batch, parts: int) -> list[Batch]:
     """This process's rows of a batch, in so many parts, or fewer if some process has fewer rows.
 
     A pitfall: equal numbers of rows are not equal numbers of tokens, so means of parts must not be averaged.
@@ -76,7 +75,7 @@ def own_parts(batch: Batch | PackedBatch, parts: int) -> list[Batch] | list[Pack
     processes = world_size()
     parts = min(parts, len(batch.src) // processes)  # the same on all, which exchange something in each part
     own = [ids.tensor_split(processes)[rank()].tensor_split(parts) for ids in batch]
-    return [type(batch)(*part) for part in zip(*own, strict=True)]
+    return [Batch(*part) for part in zip(*own, strict=True)]
 
 
 def parallelise(loss: nn.Module, layers: list[nn.Module], device: torch.device, *, shard: bool) -> nn.Module:

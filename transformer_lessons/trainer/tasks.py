@@ -12,7 +12,6 @@ from transformer_lessons.data import number_words
 from transformer_lessons.data.batches import Batches, TokenBatches
 from transformer_lessons.data.encoded import EncodedPairs
 from transformer_lessons.data.files import read_json
-from transformer_lessons.data.packing import PackedBatches
 from transformer_lessons.model import Transformer
 from transformer_lessons.trainer import distributed
 from transformer_lessons.trainer.checkpoints import Tokeniser
@@ -106,19 +105,16 @@ def task_of(config: Path) -> Task:
 
 def batches(pairs: EncodedPairs, max_length: int, config: TrainingConfig) -> Batches:
     """The training set in batches, as the settings say; pairs that are too long are left out, and counted."""
-    longest = min(max_length, config.packed_length or max_length)
-    fits = (pairs.sizes + np.array([0, 1]) <= longest).all(1)  # a target gets a mark
+    fits = (pairs.sizes + np.array([0, 1]) <= max_length).all(1)  # a target gets a mark
     if not fits.any():
-        raise ValueError(f"pairs: expected some of at most {longest} tokens a side, got none")
+        raise ValueError(f"pairs: expected some of at most {max_length} tokens a side, got none")
     if not fits.all() and not distributed.rank():
         left_out = f"{(~fits).sum():,} of {len(pairs):,} pairs"
-        print(f"left out: {left_out}, which have more than {longest} tokens", file=sys.stderr)
+        print(f"left out: {left_out}, which have more than {max_length} tokens", file=sys.stderr)
     pairs = pairs.chosen(fits)
     if config.tokens is None:
         return Batches(pairs, config.batch_size, seed=config.seed)
-    if config.packed_length is None:
-        return TokenBatches(pairs, config.tokens, seed=config.seed)
-    return PackedBatches(pairs, config.tokens, config.packed_length, seed=config.seed)
+    return TokenBatches(pairs, config.tokens, seed=config.seed)
 
 
 def translations(task: Task, parts: tuple, sentences: Sequence, beam_size: int = 1) -> list[str]:

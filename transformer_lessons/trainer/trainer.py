@@ -22,7 +22,6 @@ from tqdm import tqdm
 
 from transformer_lessons.data.batches import Batch, Batches
 from transformer_lessons.data.files import replacing
-from transformer_lessons.data.packing import PackedBatch
 from transformer_lessons.fast import accelerate, plain
 from transformer_lessons.fast.losses import batch_loss
 from transformer_lessons.fast.recompute import recompute
@@ -33,7 +32,7 @@ from transformer_lessons.trainer.checkpoints import load_checkpoint, save_checkp
 from transformer_lessons.trainer.config import TrainingConfig, chosen_precision
 
 # Of a step: the target tokens of its whole batch, and what this process computes of it, in parts.
-Prepared = tuple[int, list[Batch] | list[PackedBatch]]
+Prepared = tuple[int, list[Batch]]
 
 
 class BatchLoss(nn.Module):
@@ -43,7 +42,7 @@ class BatchLoss(nn.Module):
         super().__init__()
         self.model, self.config = model, config
 
-    def forward(self, batch: Batch | PackedBatch) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """By `fast.losses`, or plainly, as the chapter on training has it."""
         if not self.config.plain:
             return batch_loss(self.model, batch, self.config.smoothing, compiled=self.config.compile)
@@ -136,10 +135,10 @@ class Trainer:
         parts = distributed.own_parts(batch, self.config.accumulate)
         if self.device.type == "cuda":  # which can then copy by itself, from memory that stays where it is
             with torch.cuda.device(self.device):
-                parts = [type(part)(*(ids.pin_memory() for ids in part)) for part in parts]
+                parts = [Batch(*(ids.pin_memory() for ids in part)) for part in parts]
         return int((batch.tgt_out != self.model.config.pad_id).sum()), parts
 
-    def _backward(self, tokens: int, parts: list) -> tuple[float, int]:
+    def _backward(self, tokens: int, parts: list[Batch]) -> tuple[float, int]:
         """Gradients of the loss per token, part by part; loss and right tokens of the whole batch."""
         self.optimizer.zero_grad()
         device, is_lower = self.device.type, self.precision != torch.float32
