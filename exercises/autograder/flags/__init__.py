@@ -4,16 +4,6 @@
 what both look for. No mark depends on them, and whoever wants to can hide.
 """
 
-from exercises.autograder.flags.calls import LibraryCallRecorder, from_calls, watch_imports_and_reads
-from exercises.autograder.flags.known import GIVEN, SOLVES
 from exercises.autograder.flags.source import answered, in_source
 
-__all__ = [
-    "GIVEN",
-    "SOLVES",
-    "LibraryCallRecorder",
-    "answered",
-    "from_calls",
-    "in_source",
-    "watch_imports_and_reads",
-]
+__all__ = ["answered", "in_source"]
