@@ -120,12 +120,6 @@ def test_where_a_score_is_counted(points, worth, place):
     assert found == [int(n == place) for n in range(10)]
 
 
-def test_those_that_wait_are_counted_apart():
-    marks = [mark("a", {FIRST: 4}), mark("b", {FIRST: 4, WORDS: WAITS}), mark("c", {FIRST: 0, WORDS: WAITS})]
-    bins = numbers(NAME, marks, []).bins
-    assert (bins[0], bins[9]) == (Bin(0.0, 0.1, 0, 1), Bin(0.9, 1.0, 1, 1))
-
-
 # ---- Questions
 
 
@@ -163,7 +157,8 @@ def test_discrimination_is_numpys_of_a_question_and_the_rest():
     draw = random.Random(5)
     points = [[draw.choice([0, 1, 2, 4]), draw.choice([0, 3, 6]), draw.choice([0, 1, 2])] for _ in range(23)]
     marks = [mark(f"s{n:02}", dict(zip(WORTH, row, strict=True))) for n, row in enumerate(points)]
-    found, table = numbers(NAME, marks, []), np.array(points, float)
+    waiting = [mark("w1", {FIRST: WAITS, THIRD: 6}), mark("w2", {FIRST: 0, THIRD: WAITS, WORDS: WAITS})]
+    found, table = numbers(NAME, [*marks, *waiting], []), np.array(points, float)
     for column, name in enumerate(WORTH):
         rest = table.sum(1) - table[:, column]
         want = np.corrcoef(table[:, column], rest)[0, 1]
@@ -180,19 +175,6 @@ def test_discrimination_needs_five_submissions_that_differ():
     noise = pairs(*((a, 0.1 + 0.2 if a % 2 else 0.3) for a, _ in PAIRS))
     assert of(FIRST, numbers(NAME, noise, [])).discrimination is None
     assert of(FIRST, numbers(NAME, a_class(0, 1, 2, 3, 4), [])).discrimination is None  # there is no rest
-
-
-def test_discrimination_leaves_out_what_waits():
-    waiting = [mark("w1", {FIRST: WAITS, THIRD: 6}), mark("w2", {FIRST: 0, THIRD: WAITS})]
-    # Deviations from the means 2 and 17/5, times 5: (10, 5, 0, −5, −10) and (8, 13, −7, −2, −12).
-    # Products: 80 + 65 + 0 + 10 + 120 = 275; squares: 250 and 64 + 169 + 49 + 4 + 144 = 430.
-    found = numbers(NAME, [*pairs(*PAIRS), *waiting], [])
-    assert of(FIRST, found).discrimination == pytest.approx(275 / math.sqrt(250 * 430))
-    # The others are compared by their shares: an answer in words that waits for some makes no difference.
-    some = [
-        replace(m, cells={**m.cells, WORDS: CellMark(*[None] * 3, 2.0, True, True)}) for m in pairs(*PAIRS)
-    ]
-    assert of(FIRST, numbers(NAME, some, [])).discrimination == pytest.approx(275 / math.sqrt(250 * 430))
 
 
 def part(requirement: str, met: bool, task: str = "padding_mask") -> Part:

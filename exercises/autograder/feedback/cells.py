@@ -62,12 +62,16 @@ class Writer:
             source = INLINED.sub("(a picture, see below)", source)
         body = self._fitting(cut(clean(source), SOURCE))
         outputs = cell.get("outputs") if kind == "code" else None
-        found = [one for one in outputs if isinstance(one, dict)] if isinstance(outputs, list) else []
-        shown = [self._picture(one, "a picture") for one in bundles[:OUTPUTS] if self._bytes.spend(BESIDE)]
-        fitting = [one for one in found[:OUTPUTS] if self._bytes.spend(BESIDE)]
-        shown += [part for one in fitting for part in self._output(one)]
-        if len(found) > len(fitting):
-            shown.append(Block("note", f"({len(found) - len(fitting):,} more outputs are left out)"))
+        known = (
+            [output for output in outputs if isinstance(output, dict)] if isinstance(outputs, list) else []
+        )
+        shown = [
+            self._picture(bundle, "a picture") for bundle in bundles[:OUTPUTS] if self._bytes.spend(BESIDE)
+        ]
+        fitting = [output for output in known[:OUTPUTS] if self._bytes.spend(BESIDE)]
+        shown += [part for output in fitting for part in self._output(output)]
+        if len(known) > len(fitting):
+            shown.append(Block("note", f"({len(known) - len(fitting):,} more outputs are left out)"))
         return Block(kind if kind in ("code", "markdown") else "raw", body, tuple(shown))
 
     def _fitting(self, text: str) -> str:
@@ -98,7 +102,7 @@ class Writer:
         return [Block(kind, self._fitting(shown))] if shown else []
 
     def _picture(self, bundle: Any, description: str) -> Block:
-        kind = next((one for one in FORMATS if one in bundle), None) if isinstance(bundle, dict) else None
+        kind = next((form for form in FORMATS if form in bundle), None) if isinstance(bundle, dict) else None
         if kind and self._pictures.spend(1):
             address = picture(kind, text_of(bundle[kind]))
             if address and self._bytes.spend(len(address)):

@@ -131,7 +131,7 @@ def _seen(full: str, allowed: set[str], tasks: Collection[str]) -> tuple[str, st
     """Kind and text of the flag that a name deserves, if any."""
     root = full.split(".")[0]
     if root == PACKAGE:
-        is_open = full in MODULES or any(full == one or full.startswith(f"{one}.") for one in allowed)
+        is_open = full in MODULES or any(f"{full}.".startswith(f"{name}.") for name in allowed)
         return (
             None if is_open else ("package", f"Takes {shown(full)}, which the assignment does not hand over.")
         )

@@ -97,30 +97,32 @@ def numbers(
         quarantined: files that were put aside: path, reason, and student and assignment as far as they are known.
         failed: likewise, files that could not be graded for a reason of the grader's.
     """
-    everyone = sorted((one for one in marks if one.assignment == assignment), key=lambda one: one.student)
-    by_student = {one.student: one for one in results if one.assignment == assignment}
+    everyone = sorted(
+        (mark for mark in marks if mark.assignment == assignment), key=lambda mark: mark.student
+    )
+    by_student = {result.student: result for result in results if result.assignment == assignment}
     results = [by_student[student] for student in sorted(by_student)]
-    submitted = [one for one in everyone if one.submitted]
+    submitted = [mark for mark in everyone if mark.submitted]
     about = submission.assignments().get(assignment, {})
     asked = questions(submitted, results, about)
     return Numbers(
         assignment=assignment,
         title=about.get("title") or assignment,
-        worth=max((one.worth for one in everyone), default=0.0),
+        worth=max((mark.worth for mark in everyone), default=0.0),
         students=len(everyone),
         submitted=len(submitted),
-        waiting=sum(one.waits for one in submitted),
+        waiting=sum(mark.waits for mark in submitted),
         tested=len(results),
         **_scores(submitted),
         questions=asked,
-        misconceptions=misconceptions(results, [one.cell for one in asked]),
+        misconceptions=misconceptions(results, [question.cell for question in asked]),
         **_lists(assignment, everyone, results, quarantined, failed),
     )
 
 
 def _scores(submitted: list[Mark]) -> dict[str, Any]:
     """Each score, their distribution and what sums it up."""
-    scores = [(share(one.cells.values(), one.penalty), one.waits) for one in submitted]
+    scores = [(share(mark.cells.values(), mark.penalty), mark.waits) for mark in submitted]
     known = sorted(score for score, _ in scores if score is not None)
     bins = [[0, 0] for _ in range(BINS)]
     for score, waits in scores:
@@ -146,49 +148,51 @@ def _lists(
     failed: Iterable[Mapping[str, Any]],
 ) -> dict[str, tuple[dict[str, Any], ...]]:
     """Who is to be looked at."""
-    names = {one.student: f"{one.first_name} {one.last_name}".strip() for one in everyone}
+    names = {mark.student: f"{mark.first_name} {mark.last_name}".strip() for mark in everyone}
 
     def row(student: str, **what: Any) -> dict[str, Any]:
         return {"student": student, "name": names.get(student, ""), **what}
 
     def files(listed: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:
         """Those of this assignment, and those of which nobody knows the assignment."""
-        mine = (one for one in listed if one.get("assignment") in (None, "", assignment))
+        mine = (file for file in listed if file.get("assignment") in (None, "", assignment))
         keys = ("path", "reason", "assignment")
         return tuple(
-            row(one.get("student") or "", **{key: one.get(key) or "" for key in keys}) for one in mine
+            row(file.get("student") or "", **{key: file.get(key) or "" for key in keys}) for file in mine
         )
 
-    aside, broken = files(quarantined), files(failed)
-    have = {one["student"] for one in (*aside, *broken)}
-    late = {one.student for one in results if any(flag.kind == "late" for flag in one.flags)}
+    put_aside, broken = files(quarantined), files(failed)
+    known = {file["student"] for file in (*put_aside, *broken)}
+    late = {result.student for result in results if any(flag.kind == "late" for flag in result.flags)}
     return {
         "by_hand": tuple(
-            row(one.student, cells=[name for name, cell in one.cells.items() if cell.waits])
-            for one in everyone
-            if one.waits
+            row(mark.student, cells=[name for name, cell in mark.cells.items() if cell.waits])
+            for mark in everyone
+            if mark.waits
         ),
         "flagged": tuple(
-            row(one.student, kind=flag.kind, text=flag.text, cell=flag.cell or "", line=flag.line)
-            for one in results
-            for flag in one.flags
+            row(result.student, kind=flag.kind, text=flag.text, cell=flag.cell or "", line=flag.line)
+            for result in results
+            for flag in result.flags
             if flag.kind not in ELSEWHERE
         ),
-        "quarantined": aside,
+        "quarantined": put_aside,
         "failed": broken,
         "missing": tuple(
-            row(one.student, quarantined=one.student in have) for one in everyone if not one.submitted
+            row(mark.student, quarantined=mark.student in known) for mark in everyone if not mark.submitted
         ),
         # Who lost points for it, or is only said to be late: without a due date, no penalty tells of it.
         "late": tuple(
             row(
-                one.student,
-                timestamp=one.timestamp.isoformat(" ", "minutes") if one.timestamp else "",
-                penalty=one.penalty,
+                mark.student,
+                timestamp=mark.timestamp.isoformat(" ", "minutes") if mark.timestamp else "",
+                penalty=mark.penalty,
             )
-            for one in everyone
-            if one.penalty > 0 or one.student in late
+            for mark in everyone
+            if mark.penalty > 0 or mark.student in late
         ),
-        "repaired": tuple(row(one.student, repairs=list(one.repairs)) for one in results if one.repairs),
-        "unprotected": tuple(row(one.student) for one in results if one.isolation != "full"),
+        "repaired": tuple(
+            row(result.student, repairs=list(result.repairs)) for result in results if result.repairs
+        ),
+        "unprotected": tuple(row(result.student) for result in results if result.isolation != "full"),
     }

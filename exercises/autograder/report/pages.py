@@ -20,8 +20,8 @@ LOW = 0.2  # below this, by custom, one looks at what a question asks
 
 def page(numbers: Numbers) -> str:
     """One HTML page, complete in itself; the same numbers give the same page."""
-    tasks = {one.cell: one.task for one in numbers.questions}
-    fullest = max((one.complete + one.waiting for one in numbers.bins), default=0)
+    tasks = {question.cell: question.task for question in numbers.questions}
+    fullest = max((bin.complete + bin.waiting for bin in numbers.bins), default=0)
     return TEMPLATE.render(n=numbers, tasks=tasks, fullest=fullest, low=LOW)
 
 

@@ -105,23 +105,23 @@ def _question(
         r"[^-]+-(\d+)-", cell
     )  # ps01-4-repaired-test belongs to the task whose title begins with 4
     mine = [mark.cells[cell] for mark in marks if cell in mark.cells]
-    tested = [one for result in results for one in result.cells if one.cell == cell]
-    marked = [one for one in mine if not one.waits]
-    points = [round(one.earned, DIGITS) for one in marked]
-    full = [one.earned >= one.worth - 10.0**-DIGITS and one.worth > 0 for one in marked]
+    tested = [test for result in results for test in result.cells if test.cell == cell]
+    marked = [got for got in mine if not got.waits]
+    points = [round(got.earned, DIGITS) for got in marked]
+    full = [got.earned >= got.worth - 10.0**-DIGITS and got.worth > 0 for got in marked]
     return Question(
         cell,
         tasks.get(number[1], "") if number else "",
-        max((one.worth for one in (*mine, *tested)), default=0.0),
+        max((graded.worth for graded in (*mine, *tested)), default=0.0),
         len(marked),
         len(mine) - len(marked),
         mean=statistics.fmean(points) if points else None,
         deviation=statistics.pstdev(points) if points else None,
         full=statistics.fmean(full) if points else None,
-        none=statistics.fmean(one <= 0 for one in points) if points else None,
+        none=statistics.fmean(earned <= 0 for earned in points) if points else None,
         discrimination=_discrimination(marks, cell),
         requirements=_requirements(tested),
-        unfinished=dict(sorted(Counter(one.status for one in tested if one.status != "done").items())),
+        unfinished=dict(sorted(Counter(test.status for test in tested if test.status != "done").items())),
     )
 
 

@@ -80,14 +80,14 @@ def prints_of(text: str, kind: Kind, without: Set[int] = frozenset()) -> frozens
         kind: what of it is compared.
         without: hashes that count for nothing, see `handed_out`.
     """
-    hashes = [one for one in _hashes(text, kind) if one not in without]
+    hashes = [number for number in _hashes(text, kind) if number not in without]
     starts = range(max(1, len(hashes) - WINDOW + 1))
     return frozenset(min(hashes[start : start + WINDOW]) for start in starts if hashes)
 
 
 def handed_out(texts: Iterable[str]) -> frozenset[int]:
     """All hashes of texts that everybody has, whatever kind of text they are."""
-    return frozenset(one for text in texts for kind in LENGTHS for one in _hashes(text, kind))
+    return frozenset(number for text in texts for kind in LENGTHS for number in _hashes(text, kind))
 
 
 @lru_cache(maxsize=10_000)  # many of a class hand in the same text
@@ -97,4 +97,4 @@ def _hashes(text: str, kind: Kind) -> tuple[int, ...]:
     length = LENGTHS[kind]
     runs = (" ".join(found[start : start + length]) for start in range(len(found) - length + 1))
     data = (f"{kind} {run}".encode("utf-8", "surrogatepass") for run in runs)
-    return tuple(int.from_bytes(hashlib.blake2b(one, digest_size=7).digest(), "big") for one in data)
+    return tuple(int.from_bytes(hashlib.blake2b(run, digest_size=7).digest(), "big") for run in data)

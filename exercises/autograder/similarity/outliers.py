@@ -188,19 +188,19 @@ def _bits_by_cell(prints: list[Prints], words: frozenset[str]) -> dict[str, np.n
     anywhere: dict[int, list[int]] = defaultdict(list)  # of each fingerprint the students who have it
     cells: dict[str, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for student, own in enumerate(prints):
-        for one in frozenset(chain.from_iterable(own.values())):
-            anywhere[one].append(student)
+        for print_ in frozenset(chain.from_iterable(own.values())):
+            anywhere[print_].append(student)
         for cell, some in own.items():
-            for one in some:
-                cells[cell][one].append(student)
+            for print_ in some:
+                cells[cell][print_].append(student)
     number, found = len(prints), {}
     for cell, holders in cells.items():
         shared, worth = np.zeros((2, number, number), np.float32)
         # Nobody shares what one student alone has.
-        columns = [one for one in sorted(holders) if len(anywhere[one]) > 1]
+        columns = [print_ for print_ in sorted(holders) if len(anywhere[print_]) > 1]
         for start in range(0, len(columns), COLUMNS):
             some = columns[start : start + COLUMNS]
-            here, everywhere = (_table(number, (of[one] for one in some)) for of in (holders, anywhere))
+            here, everywhere = (_table(number, (of[print_] for print_ in some)) for of in (holders, anywhere))
             shared += here @ everywhere.T
             worth += here * np.log2(number / everywhere.sum(0)) @ everywhere.T
         sizes = np.array([len(own.get(cell, ())) for own in prints], np.float32)
