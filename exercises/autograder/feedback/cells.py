@@ -62,16 +62,15 @@ class Writer:
             source = INLINED.sub("(a picture, see below)", source)
         body = self._fitting(cut(clean(source), SOURCE))
         outputs = cell.get("outputs") if kind == "code" else None
-        known = (
-            [output for output in outputs if isinstance(output, dict)] if isinstance(outputs, list) else []
-        )
+        outputs = outputs if isinstance(outputs, list) else []
+        listed = [output for output in outputs if isinstance(output, dict)]
         shown = [
             self._picture(bundle, "a picture") for bundle in bundles[:OUTPUTS] if self._bytes.spend(BESIDE)
         ]
-        fitting = [output for output in known[:OUTPUTS] if self._bytes.spend(BESIDE)]
+        fitting = [output for output in listed[:OUTPUTS] if self._bytes.spend(BESIDE)]
         shown += [part for output in fitting for part in self._output(output)]
-        if len(known) > len(fitting):
-            shown.append(Block("note", f"({len(known) - len(fitting):,} more outputs are left out)"))
+        if len(listed) > len(fitting):
+            shown.append(Block("note", f"({len(listed) - len(fitting):,} more outputs are left out)"))
         return Block(kind if kind in ("code", "markdown") else "raw", body, tuple(shown))
 
     def _fitting(self, text: str) -> str:
@@ -91,11 +90,9 @@ class Writer:
         plain = text_of(data.get("text/plain"))
         if data.keys() & FORMATS.keys():
             return [self._picture(data, short(terminal(plain[:OUTPUT])) or "a picture")]
-        other = next((str(kind) for kind in data if kind != "text/plain"), None)
-        note = (
-            [Block("note", f"(an output of type {short(other)} is not shown)")] if other is not None else []
-        )
-        return [*self._text("text", plain), *note]
+        others = [short(str(kind)) for kind in data if kind != "text/plain"]
+        notes = [Block("note", f"(an output of type {other} is not shown)") for other in others[:1]]
+        return [*self._text("text", plain), *notes]
 
     def _text(self, kind: str, text: str) -> list[Block]:
         shown = cut(clean(terminal(cut(text, 30 * OUTPUT))).strip("\n"), OUTPUT)

@@ -272,14 +272,10 @@ def _tasks(released: NotebookNode) -> dict[str, str]:
 
 
 def _written(worth: float, score: float | None, answered: bool) -> dict[str, Any]:
-    if not answered:
-        return {
-            "worth": worth,
-            "earned": score or 0.0,
-            "written": True,
-            "line": "There is no answer to read.",
-        }
-    line = "This answer waits for a person, who will read it." if score is None else ""
+    if answered:
+        line = "This answer waits for a person, who will read it." if score is None else ""
+    else:
+        score, line = score or 0.0, "There is no answer to read."
     return {"worth": worth, "earned": score, "written": True, "line": line}
 
 

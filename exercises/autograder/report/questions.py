@@ -101,9 +101,8 @@ def questions(
 def _question(
     cell: str, tasks: Mapping[str, str], marks: Sequence[Mark], results: Sequence[Result]
 ) -> Question:
-    number = re.match(
-        r"[^-]+-(\d+)-", cell
-    )  # ps01-4-repaired-test belongs to the task whose title begins with 4
+    # ps01-4-repaired-test belongs to the task whose title begins with 4.
+    number = re.match(r"[^-]+-(\d+)-", cell)
     mine = [mark.cells[cell] for mark in marks if cell in mark.cells]
     tested = [test for result in results for test in result.cells if test.cell == cell]
     marked = [got for got in mine if not got.waits]
@@ -159,8 +158,8 @@ def _requirements(tested: Sequence[CellResult]) -> tuple[dict[str, Any], ...]:
             sentences.setdefault((part.task, part.requirement), part.sentence)
         met.update({(part.task, part.requirement) for part in cell.parts} - missed)
     return tuple(
-        {"task": one[0], "sentence": sentence, "met": met[one], "of": len(tested)}
-        for one, sentence in sentences.items()
+        {"task": task, "sentence": sentence, "met": met[task, requirement], "of": len(tested)}
+        for (task, requirement), sentence in sentences.items()
     )
 
 
