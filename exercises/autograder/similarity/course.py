@@ -2,9 +2,9 @@
 
 import difflib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
+from typing import NamedTuple
 
 import nbformat
 from nbformat import NotebookNode
@@ -24,21 +24,13 @@ MOST_LINES = 1_000  # of a cell; comparing takes the square of it at worst
 LEGEND = "= the same   ~ the same but for names, texts and layout   | different   < > only there"
 
 
-@dataclass
-class Answers:
-    """What there is to compare.
+class Answers(NamedTuple):
+    """What there is to compare."""
 
-    Attributes:
-        texts: of each student the texts of their answers, by cell.
-        released: what was handed out, by cell.
-        words: the cells that are answers in words.
-        unreadable: by student, why their notebook was left out.
-    """
-
-    texts: dict[str, dict[str, str]] = field(default_factory=dict)
-    released: dict[str, str] = field(default_factory=dict)
-    words: set[str] = field(default_factory=set)
-    unreadable: dict[str, str] = field(default_factory=dict)
+    texts: dict[str, dict[str, str]]  # of each student those of their answers, by cell
+    released: dict[str, str]  # what was handed out, by cell
+    words: set[str]  # the cells that are answers in words
+    unreadable: dict[str, str]  # by student, why their notebook was left out
 
 
 def of_course(course: Course, assignment: str, tell: Callable[[str], object]) -> list[Pair]:
@@ -89,10 +81,9 @@ def answers_of(course: Course, assignment: str, students: list[str] | None = Non
     versions = _versions(course, assignment)
     known = {name: cell for version in versions for name, cell in named(version).items()}
     cells = [cell for version in versions for cell in version.cells]
-    found = Answers(
-        released={f"{number}": cell.source for number, cell in enumerate(cells)},
-        words={name for name, cell in known.items() if is_answer(cell) and cell.cell_type == "markdown"},
-    )
+    released = {f"{number}": cell.source for number, cell in enumerate(cells)}
+    words = {name for name, cell in known.items() if is_answer(cell) and cell.cell_type == "markdown"}
+    found = Answers({}, released, words, {})
     given = {bare(cell.source) for cell in cells}
     for student in students or [student for student, _ in course.submissions(assignment)]:
         path = course.received(student, assignment)
