@@ -8,9 +8,9 @@ import json
 import re
 from pathlib import Path
 
-from exercises.autograder.report.misconceptions import BOOK
 from transformer_lessons.data.files import read_json, replacing
 
+BOOK = "https://transformer-lessons.github.io/transformer-lessons/"  # `make set-repository` keeps it right
 CHAPTERS = Path(__file__).parent / "chapters"
 PLACES = Path(__file__).parents[1] / "transformer_lessons" / "checks" / "places.json"
 ANCHOR = re.compile(r'<a id="(?!ch\d\d-|eq:)([^"]+)"></a>')

@@ -17,7 +17,7 @@ from exercises.autograder import __main__ as command
 from exercises.autograder import doctor, result
 from exercises.autograder.batch import grade, pool
 from exercises.autograder.course import marks
-from exercises.autograder.feedback import written
+from exercises.autograder.feedback import pages
 from exercises.autograder.result import CellResult, Flag, Part, Result
 
 pytestmark = [pytest.mark.isolated, pytest.mark.nbgrader, pytest.mark.usefixtures("graded_once")]
@@ -114,7 +114,7 @@ def test_points_are_earned_records_kept_and_pages_written(graded):
 def test_an_answer_in_words_is_shown_as_it_was_written_and_inert_to_a_grader(graded):
     _, course = graded
     page = (course / "feedback" / "ann" / NAME / f"{NAME}.html").read_text(encoding="utf-8")
-    assert "because <strong>variance</strong> adds: &lt;i onclick=x&gt;d_k&lt;/i&gt;" in page
+    assert "because **variance** adds: &lt;i onclick=x&gt;d_k&lt;/i&gt;" in page
     cells = {
         cell.id: cell.source for cell in read(course / "autograded" / "ann" / NAME / f"{NAME}.ipynb").cells
     }
@@ -219,14 +219,14 @@ def worth(name: str) -> float:
 
 def test_what_goes_wrong_with_one_is_noted_and_the_next_follows(tmp_path, monkeypatch):
     source = hand_in(tmp_path / "in", ann=read(RELEASED), bob=read(RELEASED))
-    page = written.page
+    page = pages.page
 
     def refuses_ann(notebook, released, result, **more):
         if result.student == "ann":
             raise ValueError("a hidden line")
         return page(notebook, released, result, **more)
 
-    monkeypatch.setattr(written, "page", refuses_ann)
+    monkeypatch.setattr(pages, "page", refuses_ann)
     summary = grade.grade(source, tmp_path / "course")
     assert [one.student for one in summary.graded] == ["ann", "bob"]
     failure = ("ann/ps01_embeddings_attention.ipynb", "ValueError: a hidden line", "ann", NAME)
@@ -235,7 +235,7 @@ def test_what_goes_wrong_with_one_is_noted_and_the_next_follows(tmp_path, monkey
     listed = json.loads((tmp_path / "course" / "not_graded.json").read_text())["failed"]
     assert listed == [dict(zip(("path", "reason", "student", "assignment"), failure, strict=True))]
 
-    monkeypatch.setattr(written, "page", page)
+    monkeypatch.setattr(pages, "page", page)
     again = grade.grade(None, tmp_path / "course")
     assert (again.graded, again.unchanged, again.failed) == ([], 2, [])
     assert list((tmp_path / "course" / "feedback" / "ann").rglob("*.html"))

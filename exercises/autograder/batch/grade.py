@@ -25,7 +25,7 @@ from exercises.autograder.course.collect import origin
 from exercises.autograder.course.folders import Course
 from exercises.autograder.course.gradebook import LockedError
 from exercises.autograder.course.roster import enrol, read
-from exercises.autograder.feedback.written import write_page
+from exercises.autograder.feedback.pages import write_page
 from exercises.autograder.intake import Quarantined
 from exercises.autograder.result import Result
 from transformer_lessons.data.files import write_json

@@ -1,18 +1,18 @@
-"""Text from strangers, made harmless: nothing invisible, no terminal commands, no more than fits; and code."""
+"""Text from strangers, made harmless: nothing invisible, nothing that a terminal obeys; and pages of it."""
 
-import itertools
+import base64
+import hashlib
 import re
-from functools import lru_cache
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup, escape
-from pygments.lexers import PythonLexer
-from pygments.token import Token
+from jinja2 import Environment, StrictUndefined, Template
+from markupsafe import Markup
 
-__all__ = ["NOTHING", "Room", "clean", "code", "cut", "short", "terminal", "text_of"]
+__all__ = ["Budget", "clean", "cut", "points", "short", "template", "terminal", "text_of"]
 
 NAME = 200  # characters of a name, or of a picture's description
-NOTHING = Markup("")
 
 # Controls, also of direction; zero width; fillers; selectors and tags, which can carry a text; lone surrogates.
 INVISIBLE = re.compile(
@@ -20,34 +20,17 @@ INVISIBLE = re.compile(
     "\u2028-\u202e\u2060-\u206f\u2800\u3164\ud800-\udfff\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"
     "\U00013430-\U0001345f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-# What a terminal obeys and does not show: colours and movements; titles and hyperlinks; other commands.
-COMMANDS = re.compile(
-    r"((?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
-    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
-    r"|\x1b[ -/]*[0-~]"
-    r"|[\r\b])"
-)
-COLOURS = {
-    Token.Keyword: "k",
-    Token.Operator.Word: "k",
-    Token.Literal.String: "s",
-    Token.Literal.Number: "m",
-    Token.Comment: "c",
-    Token.Name.Function: "f",
-    Token.Name.Class: "f",
-    Token.Name.Decorator: "f",
-    Token.Name.Builtin: "b",
-}
-LEXER = PythonLexer(stripnl=False, ensurenl=False)
+# What a terminal obeys and does not show: colours and movements; titles and hyperlinks.
+COMMANDS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?")
 
 
-class Room:
+class Budget:
     """How much of something is left."""
 
     def __init__(self, size: int):
         self.left = size
 
-    def take(self, size: int) -> bool:
+    def spend(self, size: int) -> bool:
         """Whether it fits; if so, it counts."""
         fits = size <= self.left
         self.left -= size if fits else 0
@@ -59,11 +42,8 @@ def clean(text: str) -> str:
 
     A space of any kind is left alone, as are the two selectors that make ✔ of one kind or the other.
     """
-    return INVISIBLE.sub(_number, text.replace("\r\n", "\n").replace("\r", "\n"))
-
-
-def _number(match: re.Match) -> str:
-    return f"⟨U+{ord(match[0]):04X}⟩"
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return INVISIBLE.sub(lambda match: f"⟨U+{ord(match[0]):04X}⟩", text)
 
 
 def short(text: str) -> str:
@@ -71,16 +51,12 @@ def short(text: str) -> str:
     return text if len(text) <= NAME else text[: NAME - 1] + "…"
 
 
-def cut(text: str, most: int, lines: int = 1_000_000) -> str:
+def cut(text: str, most: int) -> str:
     """Beginning and end of a text that is too long, and how much is missing between them."""
-    if len(text) > most:
-        gap = f"\n… {len(text) - most:,} characters are left out here …\n"
-        text = text[: most * 2 // 3] + gap + text[-(most // 3) :]
-    found = text.split("\n")
-    if len(found) > lines:
-        gap = f"… {len(found) - lines:,} lines are left out here …"
-        found = [*found[: lines * 2 // 3], gap, *found[-(lines // 3) :]]
-    return "\n".join(found)
+    if len(text) <= most:
+        return text
+    gap = f"\n… {len(text) - most:,} characters are left out here …\n"
+    return text[: most * 2 // 3] + gap + text[-(most // 3) :]
 
 
 def text_of(value: Any) -> str:
@@ -90,48 +66,34 @@ def text_of(value: Any) -> str:
 
 
 def terminal(text: str) -> str:
-    """What a terminal would show in the end, without colours: after a carriage return, the last writing wins."""
-    return "\n".join(map(_overwritten, text.replace("\r\n", "\n").split("\n")))
+    """What a terminal would show in the end, without colours: of a line written anew, the last writing."""
+    lines = COMMANDS.sub("", text.replace("\r\n", "\n")).split("\n")
+    return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)
 
 
-def _overwritten(line: str) -> str:
-    shown: list[str] = []
-    column = 0
-    for number, piece in enumerate(COMMANDS.split(line)):
-        if number % 2 == 0:
-            shown[column : column + len(piece)] = piece
-            column += len(piece)
-            continue
-        if piece in ("\r", "\x1b[2K"):
-            column = 0
-        if piece in ("\x1b[K", "\x1b[0K", "\x1b[2K"):
-            del shown[column:]
-        if piece == "\b":
-            column = max(0, column - 1)
-    return "".join(shown)
+def points(value: float | None) -> str:
+    """At most two digits behind the point."""
+    return "–" if value is None else f"{value:.2f}".rstrip("0").rstrip(".")
 
 
-@lru_cache(maxsize=256)  # the course's own cells are in every notebook of a class
-def code(source: str) -> Markup:
-    """Highlighted Python.
+def template(path: Path, filters: Mapping[str, Callable]) -> Template:
+    """A template of a static page, in which everything is text until it is shown to be markup.
+
+    It gets `style`, the only style sheet of all pages, and `digest`, by which the page's policy lets it in.
 
     Args:
-        source: cleaned. White space at the end of its lines, and of many empty lines all but two, are taken away:
-            the lexer takes the square of the number of characters of white space in a row.
+        path: of the template.
+        filters: what it may use besides jinja's own.
     """
-    lines = "\n".join(line.rstrip() for line in source.split("\n"))
-    tidy = re.sub(r"\n{4,}", "\n\n\n", lines.strip("\n"))
-    tokens = ((_colour(kind), text) for kind, text in LEXER.get_tokens(tidy))
-    found = NOTHING.join(
-        _span(colour, "".join(text for _, text in run))
-        for colour, run in itertools.groupby(tokens, lambda token: token[0])
+    environment = Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: value if isinstance(value, Markup) else clean(str(value)),
     )
-    return found if len(found) < 5 * len(tidy) + 2_000 else escape(tidy)
-
-
-def _colour(kind: Any) -> str:
-    return next((colour for token, colour in COLOURS.items() if kind in token), "")
-
-
-def _span(colour: str, text: str) -> Markup:
-    return Markup('<span class="{}">{}</span>').format(colour, text) if colour else escape(text)
+    environment.filters |= {"points": points, "short": short, **filters}
+    style = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode("ascii")
+    environment.globals |= {"style": Markup(style), "digest": f"sha256-{digest}"}
+    return environment.from_string(path.read_text(encoding="utf-8"))

@@ -1,11 +1,9 @@
 """Hints for a person: what solves a task by a library's call, or gets at the package's own answers.
 
-`source` reads the text of a submission, by `text` and `names`; `calls` notices what is called while it runs;
-`known` is what both look for.
+`source` reads the text of a submission; `calls` notes what is called, imported and read while it runs; `known` is
+what both look for. No mark depends on them, and whoever wants to can hide.
 """
 
-from exercises.autograder.flags.calls import Noticing, from_calls, watch_imports_and_reads
-from exercises.autograder.flags.known import GIVEN, SOLVES
 from exercises.autograder.flags.source import answered, in_source
 
-__all__ = ["GIVEN", "SOLVES", "Noticing", "answered", "from_calls", "in_source", "watch_imports_and_reads"]
+__all__ = ["answered", "in_source"]

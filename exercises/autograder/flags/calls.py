@@ -6,7 +6,7 @@ That code may forge the notes or stop them: a note is a reason to look, and noth
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -22,11 +22,12 @@ from exercises.autograder.flags.known import (
     PACKAGE,
     public,
     sentence,
+    shown,
     solved,
 )
 from exercises.autograder.result import Flag
 
-__all__ = ["Noticing", "from_calls", "shown", "watch_imports_and_reads"]
+__all__ = ["LibraryCallRecorder", "from_calls", "watch_imports_and_reads"]
 
 FRAMES = 500
 # Modules that read or import on behalf of whoever calls them.
@@ -36,10 +37,9 @@ ON_BEHALF = set(
 )
 
 
-def shown(line: str) -> str:
-    """A line for a person: without control characters, and no longer than fits."""
-    line = line[: 2 * LINE].encode("utf-8", "replace").decode()
-    return "".join(c if c.isprintable() else " " for c in line).strip()[:LINE]
+def _is_cell(file: str) -> bool:
+    """Whether code was compiled from a cell of the learner's, as IPython names these."""
+    return file.startswith("<ipython-input")
 
 
 def _note(notes: list, what: str, name: str, line: str = "") -> None:
@@ -48,7 +48,7 @@ def _note(notes: list, what: str, name: str, line: str = "") -> None:
         notes.append(note)
 
 
-class Noticing(TorchFunctionMode):
+class LibraryCallRecorder(TorchFunctionMode):
     """Notes which watched functions of torch's are called while it is active, whatever the code calls them.
 
     It sees them through aliases, ``getattr``, modules and ``torch.ops``, and it sees an optimizer's step. It does
@@ -82,9 +82,8 @@ class Noticing(TorchFunctionMode):
 
     def _calls(self, name: str) -> None:
         self._known.add(name)
-        whole = public(name)
-        if whole:
-            _note(self.notes, "call", whole)
+        if whole := public(name):
+            _note(self.notes, "call", whole, _line_of(_innermost_cell(sys._getframe(1))))
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         name = getattr(func, "__name__", None)
@@ -93,7 +92,7 @@ class Noticing(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def watch_imports_and_reads(notes: list, is_students: Callable[[str], bool]) -> None:
+def watch_imports_and_reads(notes: list) -> None:
     """Note what the learner's cells import of the package's implementation, and what they read of its files.
 
     From now on, for as long as the process lives. What a visible check imports in turn is not noted, as no cell
@@ -101,7 +100,6 @@ def watch_imports_and_reads(notes: list, is_students: Callable[[str], bool]) -> 
 
     Args:
         notes: where they go, as plain values, see `from_calls`.
-        is_students: of the name of a file that code was compiled from, whether it is a cell of the learner's.
     """
     root = os.path.dirname(os.path.abspath(transformer_lessons.__file__)) + os.sep
 
@@ -110,7 +108,7 @@ def watch_imports_and_reads(notes: list, is_students: Callable[[str], bool]) -> 
             return
         try:
             file = _file_in(root, args[0])
-            frame, is_import = _asking(sys._getframe(1), is_students) if file else (None, False)
+            frame, is_import = _asking(sys._getframe(1)) if file else (None, False)
             if frame and not (is_import and _module(file) in MODULES):
                 _note(notes, *(("import", _module(file)) if is_import else ("read", file)), _line_of(frame))
         except Exception:  # whatever it is, the learner's program goes on
@@ -133,11 +131,11 @@ def _module(file: str) -> str:
     return ".".join([PACKAGE, *(part for part in parts if part not in ("__pycache__", "__init__"))])
 
 
-def _asking(frame: FrameType | None, is_students: Callable[[str], bool]) -> tuple[FrameType | None, bool]:
+def _asking(frame: FrameType | None) -> tuple[FrameType | None, bool]:
     """The learner's cell that a file is opened for, if any, and whether it is for an import."""
     is_import = False
     for _ in range(FRAMES):
-        if frame is None or is_students(frame.f_code.co_filename):
+        if frame is None or _is_cell(frame.f_code.co_filename):
             return frame, is_import
         module, file = str(frame.f_globals.get("__name__")), frame.f_code.co_filename
         is_import |= module == "importlib._bootstrap" and frame.f_code.co_name == "_find_and_load"
@@ -148,10 +146,20 @@ def _asking(frame: FrameType | None, is_students: Callable[[str], bool]) -> tupl
     return None, is_import
 
 
-def _line_of(frame: FrameType) -> str:
+def _innermost_cell(frame: FrameType | None) -> FrameType | None:
+    for _ in range(FRAMES):
+        if frame is None or _is_cell(frame.f_code.co_filename):
+            return frame
+        frame = frame.f_back
+    return None
+
+
+def _line_of(frame: FrameType | None) -> str:
     """As IPython left it in `linecache`; to read it in another way would be a read."""
-    lines = sys.modules["linecache"].cache.get(frame.f_code.co_filename, (0, None, [], ""))[2]
-    return lines[frame.f_lineno - 1].strip() if frame.f_lineno <= len(lines) else ""
+    try:
+        return sys.modules["linecache"].cache[frame.f_code.co_filename][2][frame.f_lineno - 1].strip()
+    except Exception:  # there is no cell, or its code has changed what is kept there
+        return ""
 
 
 def from_calls(notes: Any, tasks: Iterable[str]) -> list[Flag]:
@@ -177,8 +185,8 @@ def _is_note(note: Any) -> bool:
 
 
 def _from_note(what: str, name: str, line: str, tasks: list[str]) -> Iterator[Flag]:
-    if what == "call" and (found := solved(name, tasks)):
-        yield Flag("library", f"When it ran: {sentence(name, found)}", None, line)
+    if what == "call" and (those := solved(name, tasks)):
+        yield Flag("library", f"When it ran: {sentence(name, those)}", None, line)
     elif what == "import" and re.fullmatch(rf"{PACKAGE}(\.[A-Za-z_]\w*)+", name, re.ASCII):
         given = {full for task in tasks for full in GIVEN.get(task, ())}
         if not any(full == name or full.startswith(f"{name}.") for full in given):

@@ -3,20 +3,8 @@
 from collections.abc import Collection
 from functools import lru_cache
 
-__all__ = [
-    "CHECKS",
-    "GIVEN",
-    "HIDING",
-    "LINE",
-    "MODULES",
-    "MOST",
-    "OPEN",
-    "PACKAGE",
-    "READY",
-    "SOLVES",
-    "WATCHED",
-]
-__all__ += ["public", "sentence", "solved"]
+__all__ = ["CHECKS", "GIVEN", "LINE", "MODULES", "MOST", "OPEN", "ORDINARY", "PACKAGE", "READY", "SOLVES"]
+__all__ += ["WATCHED", "public", "sentence", "shown", "solved"]
 
 LINE = 200  # the longest line or name in a flag or a note
 MOST = 100  # flags, and notes
@@ -32,18 +20,9 @@ LAYERS = HEADS | {
     "torch.nn.Transformer",
     *(f"torch.nn.Transformer{side}{what}" for side in ("Encoder", "Decoder") for what in ("", "Layer")),
 }
-CAUSAL = {
-    "torch.nn.Transformer.generate_square_subsequent_mask",
-    *(f"torch.nn.attention.bias.causal_{corner}" for corner in ("lower_right", "upper_left")),
-}
 BATCH_NORM = {
     *("torch.nn.functional.batch_norm", "torch.nn.functional.instance_norm", "torch.nn.SyncBatchNorm"),
-    *(
-        f"torch.nn.{lazy}{kind}Norm{axes}d"
-        for lazy in ("", "Lazy")
-        for kind in ("Batch", "Instance")
-        for axes in "123"
-    ),
+    *(f"torch.nn.{kind}Norm{axes}d" for kind in ("Batch", "Instance") for axes in "123"),
 }
 # All of them, once axes are moved: over the features of one position, or in one group.
 LAYER_NORM = BATCH_NORM | {
@@ -51,53 +30,24 @@ LAYER_NORM = BATCH_NORM | {
     *("torch.nn.functional.group_norm", "torch.nn.GroupNorm"),
 }
 CROSS_ENTROPY = {"torch.nn.functional.cross_entropy", "torch.nn.CrossEntropyLoss"}
+LINEAR = {"torch.nn.functional.linear_cross_entropy", "torch.nn.LinearCrossEntropyLoss"}
 SOLVES: dict[str, set[str]] = {
-    "token_embedding": set(),
-    "sinusoidal": set(),
-    "shift_matrix": set(),
-    "rotary": set(),
-    "relative_bias": set(),
-    "padding_mask": set(),
-    "causal_mask": CAUSAL,
-    "combine_masks": set(),
+    "causal_mask": {"torch.nn.Transformer.generate_square_subsequent_mask"},
     "masked_self_attention": ATTENTION | HEADS,
-    "local_window_mask": set(),
-    "segment_mask": set(),
     "scaled_dot_product_attention": ATTENTION | HEADS,
     "soft_capped_attention": {"torch.nn.attention.flex_attention.flex_attention"},
-    "split_heads": set(),
-    "merge_heads": set(),
     "multi_head": LAYERS,  # the attention within it is handed over
     "grouped_query": ATTENTION | HEADS,  # enable_gqa
-    "linear_attention": set(),
-    "linear_attention_step": set(),
-    "feed_forward": set(),
     "layer_norm": LAYER_NORM,
     "batch_norm": BATCH_NORM,
     "masked_batch_norm": BATCH_NORM,
     "rms_norm": {"torch.nn.functional.rms_norm", "torch.nn.RMSNorm"},
-    "residual": set(),
-    "encoder_layer": LAYERS,
-    "decoder_layer": LAYERS,
-    "decoder_layer_step": LAYERS,
-    "transformer": LAYERS,
-    "teacher_forcing": set(),
-    "warmup": set(),
+    **dict.fromkeys(("encoder_layer", "decoder_layer", "decoder_layer_step", "transformer"), LAYERS),
     "label_smoothing": CROSS_ENTROPY,
-    "accumulated_gradients": set(),
     "adam_step": {"torch.optim.Adam", "torch.optim.adam.adam", "torch.optim.AdamW"},
-    "greedy": set(),
-    "cached_attention_step": set(),
-    "beam": set(),
-    "top_k": set(),
-    "nucleus": set(),
-    "bleu": set(),
     "scaled_step": {"torch.amp.GradScaler"},
     "tiled_attention": ATTENTION | HEADS,
-    "chunked_cross_entropy": CROSS_ENTROPY
-    | {"torch.nn.functional.linear_cross_entropy", "torch.nn.LinearCrossEntropyLoss"},
-    "influence": set(),
-    "attention_test": set(),
+    "chunked_cross_entropy": CROSS_ENTROPY | LINEAR,
 }
 # What a task is about, or may well use, where it solves another task of the same assignment.
 ORDINARY = {
@@ -109,13 +59,8 @@ WATCHED = {name.rpartition(".")[2]: name for names in SOLVES.values() for name i
 # Of what torch's functions and layers call in turn, a part of the name.
 KERNELS = {
     "scaled_dot_product": "torch.nn.functional.scaled_dot_product_attention",
-    "scaled_dot_attention": "torch.nn.functional.scaled_dot_product_attention",
-    "flash_attention_forward": "torch.nn.functional.scaled_dot_product_attention",
-    "efficient_attention_forward": "torch.nn.functional.scaled_dot_product_attention",
-    "cudnn_attention_forward": "torch.nn.functional.scaled_dot_product_attention",
     "multi_head_attention": "torch.nn.functional.multi_head_attention_forward",
     "transformer_encoder_layer": "torch.nn.TransformerEncoderLayer",
-    "generate_square_subsequent_mask": "torch.nn.Transformer.generate_square_subsequent_mask",
     "layer_norm": "torch.nn.functional.layer_norm",
     "group_norm": "torch.nn.functional.group_norm",
     "batch_norm": "torch.nn.functional.batch_norm",
@@ -124,14 +69,10 @@ KERNELS = {
     "fused_adam": "torch.optim.Adam",
     "_amp_": "torch.amp.GradScaler",
 }
-# With these, torch's functions are called past a mode such as `Noticing`.
-HIDING = {"DisableTorchFunction", "DisableTorchFunctionSubclass", "_pop_torch_function_stack", "_pop_mode"}
 # Other people's models, layers, decoders and scores. Not einops: it moves axes.
 READY = set(
-    "allennlp apex evaluate fairscale fairseq fla flash_attn flax haiku keras keras_nlp liger_kernel "
-    "linear_attention_transformer local_attention mamba_ssm nltk performer_pytorch rotary_embedding_torch "
-    "sacrebleu sentence_transformers tensor2tensor tensorflow timm torchmetrics torchtext torchtune transformers "
-    "trax triton unsloth vllm x_transformers xformers".split()
+    "evaluate fairseq flash_attn keras nltk rotary_embedding_torch sacrebleu tensorflow timm torchmetrics "
+    "torchtext torchtune transformers x_transformers xformers".split()
 )
 
 PACKAGE = "transformer_lessons"
@@ -190,3 +131,9 @@ def solved(name: str, tasks: Collection[str]) -> list[str]:
 def sentence(name: str, tasks: list[str]) -> str:
     """Of something watched, for a person."""
     return f"Uses {name}, which does all or most of what {', '.join(tasks)} asks for."
+
+
+def shown(line: str) -> str:
+    """A line for a person: without control characters, and no longer than fits."""
+    line = line[: 2 * LINE].encode("utf-8", "replace").decode()
+    return "".join(c if c.isprintable() else " " for c in line).strip()[:LINE]

@@ -10,26 +10,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from exercises.autograder.course.marks import Mark
-from exercises.autograder.report import people
-from exercises.autograder.report.misconceptions import BOOK, Misconception, misconceptions
-from exercises.autograder.report.people import Aside, ByHand, Flagged, Late, Missing, Person, Repaired
-from exercises.autograder.report.questions import Question, questions, share
+from exercises.autograder.report.questions import Misconception, Question, misconceptions, questions, share
 from exercises.autograder.result import Result
 from transformer_lessons.tools import submission
 
 __all__ = ["Bin", "Numbers", "numbers"]
 
 BINS = 10
+ELSEWHERE = {"repair", "unsafe", "late"}  # flags that are said in lists of their own
 
 
 @dataclass(frozen=True)
 class Bin:
-    """Of the distribution: submissions with a score from `start` on, below `end`; the last holds what is above.
+    """Submissions with a score from `start` on, below `end`: all marked, or `waiting` for a person in part.
 
-    Attributes:
-        start, end: shares.
-        complete: submissions of which all is marked.
-        waiting: those of which a part waits for a person.
+    The last holds what is above, too.
     """
 
     start: float
@@ -58,8 +53,8 @@ class Numbers:
             (divided by n).
         questions: one for each graded cell.
         misconceptions: known mistakes, the most frequent first.
-        by_hand, flagged, aside, failed, missing, repaired, late: for a person.
-        unprotected: whose code ran without isolation.
+        by_hand, flagged, quarantined, failed, missing, late, repaired, unprotected: lists for a person; of each
+            student the id and the name as far as it is known, or "", and what is to be looked at.
     """
 
     assignment: str
@@ -76,25 +71,22 @@ class Numbers:
     deviation: float | None
     questions: tuple[Question, ...]
     misconceptions: tuple[Misconception, ...]
-    by_hand: tuple[ByHand, ...]
-    flagged: tuple[Flagged, ...]
-    aside: tuple[Aside, ...]
-    failed: tuple[Aside, ...]
-    missing: tuple[Missing, ...]
-    repaired: tuple[Repaired, ...]
-    late: tuple[Late, ...]
-    unprotected: tuple[Person, ...]
+    by_hand: tuple[dict[str, Any], ...]
+    flagged: tuple[dict[str, Any], ...]
+    quarantined: tuple[dict[str, Any], ...]
+    failed: tuple[dict[str, Any], ...]
+    missing: tuple[dict[str, Any], ...]
+    late: tuple[dict[str, Any], ...]
+    repaired: tuple[dict[str, Any], ...]
+    unprotected: tuple[dict[str, Any], ...]
 
 
 def numbers(
     assignment: str,
     marks: Iterable[Mark],
     results: Iterable[Result],
-    aside: Iterable[Mapping[str, Any]] = (),
+    quarantined: Iterable[Mapping[str, Any]] = (),
     failed: Iterable[Mapping[str, Any]] = (),
-    *,
-    title: str | None = None,
-    book: str = BOOK,
 ) -> Numbers:
     """Count everything.
 
@@ -102,38 +94,38 @@ def numbers(
         assignment: its name; marks and results of others are left out.
         marks: of all students whom the gradebook knows.
         results: of the tests.
-        aside: files that were put aside: path, reason, and student and assignment as far as they are known.
+        quarantined: files that were put aside: path, reason, and student and assignment as far as they are known.
         failed: likewise, files that could not be graded for a reason of the grader's.
-        title: of the assignment; as it was handed out, unless given.
-        book: the address of the built book, with a slash at its end.
     """
-    everyone = sorted((one for one in marks if one.assignment == assignment), key=lambda one: one.student)
-    found = {one.student: one for one in results if one.assignment == assignment}
-    results = [found[student] for student in sorted(found)]
-    submitted = [one for one in everyone if one.submitted]
+    everyone = sorted(
+        (mark for mark in marks if mark.assignment == assignment), key=lambda mark: mark.student
+    )
+    by_student = {result.student: result for result in results if result.assignment == assignment}
+    results = [by_student[student] for student in sorted(by_student)]
+    submitted = [mark for mark in everyone if mark.submitted]
     about = submission.assignments().get(assignment, {})
     asked = questions(submitted, results, about)
     return Numbers(
         assignment=assignment,
-        title=title or about.get("title") or assignment,
-        worth=max((one.worth for one in everyone), default=0.0),
+        title=about.get("title") or assignment,
+        worth=max((mark.worth for mark in everyone), default=0.0),
         students=len(everyone),
         submitted=len(submitted),
-        waiting=sum(one.waits for one in submitted),
+        waiting=sum(mark.waits for mark in submitted),
         tested=len(results),
         **_scores(submitted),
         questions=asked,
-        misconceptions=misconceptions(results, [one.cell for one in asked], book),
-        **_lists(assignment, everyone, results, aside, failed),
+        misconceptions=misconceptions(results, [question.cell for question in asked]),
+        **_lists(assignment, everyone, results, quarantined, failed),
     )
 
 
 def _scores(submitted: list[Mark]) -> dict[str, Any]:
     """Each score, their distribution and what sums it up."""
-    found = [(share(one.cells.values(), one.penalty), one.waits) for one in submitted]
-    known = sorted(score for score, _ in found if score is not None)
+    scores = [(share(mark.cells.values(), mark.penalty), mark.waits) for mark in submitted]
+    known = sorted(score for score, _ in scores if score is not None)
     bins = [[0, 0] for _ in range(BINS)]
-    for score, waits in found:
+    for score, waits in scores:
         if score is not None:
             bins[min(int(score * BINS), BINS - 1)][waits] += 1
     return {
@@ -145,20 +137,62 @@ def _scores(submitted: list[Mark]) -> dict[str, Any]:
     }
 
 
+# ---- For a person
+
+
 def _lists(
-    assignment: str, everyone: list[Mark], results: list[Result], aside: Iterable, failed: Iterable
-) -> dict[str, tuple]:
+    assignment: str,
+    everyone: list[Mark],
+    results: list[Result],
+    quarantined: Iterable[Mapping[str, Any]],
+    failed: Iterable[Mapping[str, Any]],
+) -> dict[str, tuple[dict[str, Any], ...]]:
     """Who is to be looked at."""
-    known = people.people(everyone, results)
-    put_aside = people.not_graded(aside, assignment, known)
-    broken = people.not_graded(failed, assignment, known)
+    names = {mark.student: f"{mark.first_name} {mark.last_name}".strip() for mark in everyone}
+
+    def row(student: str, **what: Any) -> dict[str, Any]:
+        return {"student": student, "name": names.get(student, ""), **what}
+
+    def files(listed: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:
+        """Those of this assignment, and those of which nobody knows the assignment."""
+        mine = (file for file in listed if file.get("assignment") in (None, "", assignment))
+        keys = ("path", "reason", "assignment")
+        return tuple(
+            row(file.get("student") or "", **{key: file.get(key) or "" for key in keys}) for file in mine
+        )
+
+    put_aside, broken = files(quarantined), files(failed)
+    known = {file["student"] for file in (*put_aside, *broken)}
+    late = {result.student for result in results if any(flag.kind == "late" for flag in result.flags)}
     return {
-        "by_hand": people.by_hand(everyone, known),
-        "flagged": people.flagged(results, known),
-        "aside": put_aside,
+        "by_hand": tuple(
+            row(mark.student, cells=[name for name, cell in mark.cells.items() if cell.waits])
+            for mark in everyone
+            if mark.waits
+        ),
+        "flagged": tuple(
+            row(result.student, kind=flag.kind, text=flag.text, cell=flag.cell or "", line=flag.line)
+            for result in results
+            for flag in result.flags
+            if flag.kind not in ELSEWHERE
+        ),
+        "quarantined": put_aside,
         "failed": broken,
-        "missing": people.missing(everyone, (*put_aside, *broken), known),
-        "repaired": people.repaired(results, known),
-        "late": people.late(everyone, results, known),
-        "unprotected": tuple(known[one.student] for one in results if one.isolation != "full"),
+        "missing": tuple(
+            row(mark.student, quarantined=mark.student in known) for mark in everyone if not mark.submitted
+        ),
+        # Who lost points for it, or is only said to be late: without a due date, no penalty tells of it.
+        "late": tuple(
+            row(
+                mark.student,
+                timestamp=mark.timestamp.isoformat(" ", "minutes") if mark.timestamp else "",
+                penalty=mark.penalty,
+            )
+            for mark in everyone
+            if mark.penalty > 0 or mark.student in late
+        ),
+        "repaired": tuple(
+            row(result.student, repairs=list(result.repairs)) for result in results if result.repairs
+        ),
+        "unprotected": tuple(row(result.student) for result in results if result.isolation != "full"),
     }

@@ -1,39 +1,22 @@
-"""How a class did on each graded cell: mean, spread, discrimination, and who met which requirement."""
+"""How a class did on each graded cell, who met which requirement, and which known mistakes it makes."""
 
 import math
 import re
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from exercises.autograder.course.marks import CellMark, Mark
 from exercises.autograder.result import CellResult, Result
+from transformer_lessons import checks
+from transformer_lessons.checks.message import place
 
-__all__ = ["Question", "Requirement", "discrimination", "questions", "share"]
+__all__ = ["Misconception", "Question", "misconceptions", "questions", "share"]
 
 FEWEST = 5  # submissions; of fewer, a correlation says nothing
 DIGITS = 9  # after which points differ by rounding alone
-NOTHING = 10.0**-DIGITS
-
-
-@dataclass(frozen=True)
-class Requirement:
-    """How many submissions met a requirement of a question.
-
-    Attributes:
-        task: of the check.
-        id: of the requirement.
-        sentence: what is required.
-        met, of: submissions that met it, and all that were tested.
-    """
-
-    task: str
-    id: str
-    sentence: str
-    met: int
-    of: int
 
 
 @dataclass(frozen=True)
@@ -43,21 +26,19 @@ class Question:
     Attributes:
         cell: its grade id.
         task: the title of its task, or "" where it cannot be told.
-        written: whether it is an answer in words.
         worth: points.
         marked: submissions with points for it; the numbers that follow are theirs, None if there are none.
         waiting: submissions whose answer waits for a person, which is no 0 and counts nowhere else.
         mean: points.
         deviation: the standard deviation of the points, of the class itself (divided by n).
         full, none: shares with all points and with no points.
-        discrimination: see there.
-        requirements: what its checks require.
+        discrimination: see `_discrimination`.
+        requirements: what its checks require: task, sentence, how many submissions met it, and of how many.
         unfinished: tests that did not come to their end, by status.
     """
 
     cell: str
     task: str
-    written: bool
     worth: float
     marked: int
     waiting: int
@@ -66,14 +47,37 @@ class Question:
     full: float | None
     none: float | None
     discrimination: float | None
-    requirements: tuple[Requirement, ...] = ()
-    unfinished: dict[str, int] = field(default_factory=dict)
+    requirements: tuple[dict[str, Any], ...]
+    unfinished: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Misconception:
+    """A known mistake, and how many submissions make it.
+
+    Attributes:
+        id: "task/mistake".
+        name: what it is, in the words that the student reads; the id if the catalogue does not know it.
+        students: how many make it, wherever and however often.
+        share: of all that were tested.
+        cells: the grade ids of the questions in which it is made, in their order.
+        place: where in the book to read, for people; "" if it is not known.
+        link: the address of that place, or "".
+    """
+
+    id: str
+    name: str
+    students: int
+    share: float
+    cells: tuple[str, ...]
+    place: str = ""
+    link: str = ""
 
 
 def share(cells: Iterable[CellMark], penalty: float = 0.0) -> float | None:
     """Points of what is marked: ``max(0, Σ earned − penalty) / Σ worth`` of the cells that wait for nobody.
 
-    A pitfall: None if there are no such cells, or if they are worth nothing.
+    None if there are no such cells, or if they are worth nothing.
     """
     marked = [cell for cell in cells if not cell.waits]
     worth = math.fsum(cell.worth for cell in marked)
@@ -82,15 +86,52 @@ def share(cells: Iterable[CellMark], penalty: float = 0.0) -> float | None:
     return round(max(0.0, math.fsum(cell.earned for cell in marked) - penalty) / worth, DIGITS)
 
 
-def discrimination(marks: Sequence[Mark], cell: str) -> float | None:
+def questions(
+    marks: Sequence[Mark], results: Sequence[Result], about: Mapping[str, Any]
+) -> tuple[Question, ...]:
+    """One for each graded cell, in the order of the assignment; those that it does not know come last."""
+    places = {name: number for number, name in enumerate(about.get("cells", ()))}
+    names = [name for mark in marks for name in mark.cells]
+    names += [cell.cell for result in results for cell in result.cells]
+    ordered = sorted(dict.fromkeys(names), key=lambda name: places.get(name, len(places)))
+    tasks = {row["task"].split(" ")[0]: row["task"] for row in about.get("tasks", ())}
+    return tuple(_question(cell, tasks, marks, results) for cell in ordered)
+
+
+def _question(
+    cell: str, tasks: Mapping[str, str], marks: Sequence[Mark], results: Sequence[Result]
+) -> Question:
+    # ps01-4-repaired-test belongs to the task whose title begins with 4.
+    number = re.match(r"[^-]+-(\d+)-", cell)
+    mine = [mark.cells[cell] for mark in marks if cell in mark.cells]
+    tested = [test for result in results for test in result.cells if test.cell == cell]
+    marked = [got for got in mine if not got.waits]
+    points = [round(got.earned, DIGITS) for got in marked]
+    full = [got.earned >= got.worth - 10.0**-DIGITS and got.worth > 0 for got in marked]
+    return Question(
+        cell,
+        tasks.get(number[1], "") if number else "",
+        max((graded.worth for graded in (*mine, *tested)), default=0.0),
+        len(marked),
+        len(mine) - len(marked),
+        mean=statistics.fmean(points) if points else None,
+        deviation=statistics.pstdev(points) if points else None,
+        full=statistics.fmean(full) if points else None,
+        none=statistics.fmean(earned <= 0 for earned in points) if points else None,
+        discrimination=_discrimination(marks, cell),
+        requirements=_requirements(tested),
+        unfinished=dict(sorted(Counter(test.status for test in tested if test.status != "done").items())),
+    )
+
+
+def _discrimination(marks: Sequence[Mark], cell: str) -> float | None:
     """Whether those who do well in a question do well elsewhere: the corrected item–total correlation.
 
     ``r = Σ (x − x̄)(t − t̄) / √(Σ (x − x̄)² · Σ (t − t̄)²)``
 
     with x a submission's points for the question and t what it reached of all others (Henrysson 1963). That the
     question is not among the others is the correction: with it, even a question that tells nothing correlates.
-    Of the others, those that are marked count, as a share, so that submissions compare while some of them wait;
-    with nothing waiting, r is that of the points.
+    Of the others, those that are marked count, as a share, so that submissions compare while some of them wait.
 
     A pitfall: None with fewer than five submissions, or if either of the two is the same for all of them.
     """
@@ -107,75 +148,37 @@ def discrimination(marks: Sequence[Mark], cell: str) -> float | None:
         return None
 
 
-def questions(
-    marks: Sequence[Mark], results: Sequence[Result], about: Mapping[str, Any]
-) -> tuple[Question, ...]:
-    """One for each graded cell, in the order of the assignment.
-
-    Args:
-        marks: of those who handed something in.
-        results: of the tests.
-        about: what `submission.assignments` says of the assignment; may be empty.
-    """
-    tasks = {row["task"].split(" ")[0]: row["task"] for row in about.get("tasks", ())}
-    return tuple(
-        _question(cell, _task_of(cell, tasks), marks, results) for cell in _in_order(marks, results, about)
-    )
-
-
-def _in_order(marks: Iterable[Mark], results: Iterable[Result], about: Mapping[str, Any]) -> list[str]:
-    """The graded cells; those that the assignment does not know come last."""
-    places = {name: place for place, name in enumerate(about.get("cells", ()))}
-    names = [name for mark in marks for name in mark.cells]
-    names += [cell.cell for result in results for cell in result.cells]
-    return sorted(dict.fromkeys(names), key=lambda name: places.get(name, len(places)))
-
-
-def _task_of(cell: str, tasks: Mapping[str, str]) -> str:
-    """``ps01-4-repaired-test`` belongs to the task whose title begins with 4."""
-    number = re.match(r"[^-]+-(\d+)-", cell)
-    return tasks.get(number[1], "") if number else ""
-
-
-def _question(cell: str, task: str, marks: Sequence[Mark], results: Sequence[Result]) -> Question:
-    found = [mark.cells[cell] for mark in marks if cell in mark.cells]
-    tested = [one for result in results for one in result.cells if one.cell == cell]
-    marked = [one for one in found if not one.waits]
-    return Question(
-        cell,
-        task,
-        any(one.written for one in found),
-        max((one.worth for one in (*found, *tested)), default=0.0),
-        len(marked),
-        len(found) - len(marked),
-        **_of_points(marked),
-        discrimination=discrimination(marks, cell),
-        requirements=_requirements(tested),
-        unfinished=dict(sorted(Counter(one.status for one in tested if one.status != "done").items())),
-    )
-
-
-def _of_points(marked: Sequence[CellMark]) -> dict[str, float | None]:
-    if not marked:
-        return dict.fromkeys(("mean", "deviation", "full", "none"))
-    points = [round(one.earned, DIGITS) for one in marked]
-    return {
-        "mean": statistics.fmean(points),
-        "deviation": statistics.pstdev(points),
-        "full": statistics.fmean(one.earned >= one.worth - NOTHING and one.worth > 0 for one in marked),
-        "none": statistics.fmean(one.earned <= NOTHING for one in marked),
-    }
-
-
-def _requirements(tested: Sequence[CellResult]) -> tuple[Requirement, ...]:
+def _requirements(tested: Sequence[CellResult]) -> tuple[dict[str, Any], ...]:
     """A test that did not come to its end met none; what is asked twice is met if it was both times."""
     sentences: dict[tuple[str, str], str] = {}
     met: Counter = Counter()
     for cell in tested:
-        kept: dict[tuple[str, str], bool] = {}
+        missed = {(part.task, part.requirement) for part in cell.parts if not part.met}
         for part in cell.parts:
-            one = (part.task, part.requirement)
-            sentences.setdefault(one, part.sentence)
-            kept[one] = kept.get(one, True) and part.met
-        met.update(one for one, was_met in kept.items() if was_met)
-    return tuple(Requirement(*one, text, met[one], len(tested)) for one, text in sentences.items())
+            sentences.setdefault((part.task, part.requirement), part.sentence)
+        met.update({(part.task, part.requirement) for part in cell.parts} - missed)
+    return tuple(
+        {"task": task, "sentence": sentence, "met": met[task, requirement], "of": len(tested)}
+        for (task, requirement), sentence in sentences.items()
+    )
+
+
+def misconceptions(results: Sequence[Result], order: Sequence[str]) -> tuple[Misconception, ...]:
+    """The most frequent first; their questions in the order of the assignment."""
+    who: dict[str, set[str]] = {}
+    where: dict[str, set[str]] = {}
+    for result in results:
+        for cell in result.cells:
+            for mistake in cell.mistakes:
+                who.setdefault(mistake, set()).add(result.student)
+                where.setdefault(mistake, set()).add(cell.cell)
+    made = []
+    for mistake in sorted(who, key=lambda mistake: (-len(who[mistake]), mistake)):
+        task, _, name = mistake.partition("/")
+        # None if the catalogue has changed since the grading.
+        known = checks.mistake(task, name) if task in checks.tasks() else None
+        said = (known[0], *place(known[1])) if known else (mistake, "", "")
+        cells = tuple(cell for cell in order if cell in where[mistake])
+        number = len(who[mistake])
+        made.append(Misconception(mistake, said[0], number, number / len(results), cells, *said[1:]))
+    return tuple(made)

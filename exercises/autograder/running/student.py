@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from exercises.autograder.flags.calls import Noticing, watch_imports_and_reads
+from exercises.autograder.flags.calls import LibraryCallRecorder, watch_imports_and_reads
 from exercises.autograder.running.cells import Shell, the_shell
 from exercises.autograder.running.remote import TOO_LATE, answers_of, serve
 from exercises.autograder.running.time_limit import time_limit
@@ -47,7 +47,7 @@ def run(connection: socket.socket) -> None:
     """
     _load_data_in_one_process()
     learner = Learner(the_shell())
-    watch_imports_and_reads(learner.noticing.notes, lambda file: file.startswith("<ipython-input"))
+    watch_imports_and_reads(learner.recorder.notes)
     serve(connection, learner.answer)
 
 
@@ -70,12 +70,12 @@ class Learner:
         shell: in which cells run.
 
     Attributes:
-        noticing: takes notes of what a person may want to look at, while answers are examined.
+        recorder: takes notes of what a person may want to look at, while answers are examined.
     """
 
     def __init__(self, shell: Shell):
         self._shell = shell
-        self.noticing = Noticing()
+        self.recorder = LibraryCallRecorder()
         self._verbs: dict[str, Callable] = {}
         self._local: Local
         self._renew()
@@ -93,16 +93,16 @@ class Learner:
     def _renew(self) -> None:
         """A cell may define anything anew: objects made for earlier tests are let go."""
         self._local = Local(self._shell.user_ns)
-        own = {"cell": self._cell, "values": self._values, "notes": lambda: self.noticing.notes}
+        own = {"cell": self._cell, "values": self._values, "notes": lambda: self.recorder.notes}
         examined = {"apply": self._apply, "names": self._names, **answers_of(self._local)}
-        self._verbs = own | {verb: self._noticed(answer) for verb, answer in examined.items()}
+        self._verbs = own | {verb: self._recorded(answer) for verb, answer in examined.items()}
 
-    def _noticed(self, answer: Callable) -> Callable:
-        def answer_noticed(*args: Any, **kwargs: Any) -> Any:
-            with self.noticing:
+    def _recorded(self, answer: Callable) -> Callable:
+        def answer_recorded(*args: Any, **kwargs: Any) -> Any:
+            with self.recorder:
                 return answer(*args, **kwargs)
 
-        return answer_noticed
+        return answer_recorded
 
     def _cell(self, source: str) -> str:
         """Run a cell; its outputs as JSON."""

@@ -1,9 +1,10 @@
-"""The answers to compare, from a course's folder."""
+"""The answers to compare, from a course's folder; and two submissions beside each other, for a terminal."""
 
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import difflib
+from collections.abc import Callable, Iterator
+from itertools import zip_longest
 from pathlib import Path
+from typing import NamedTuple
 
 import nbformat
 from nbformat import NotebookNode
@@ -13,53 +14,43 @@ from exercises.autograder.course.folders import Course
 from exercises.autograder.intake.cells import bare, cells_of
 from exercises.autograder.intake.contents import CannotBeGraded, content_of
 from exercises.autograder.intake.matching import is_answer, named
-from exercises.autograder.similarity.outliers import LEAST, Pair, compare, pairs
-from exercises.autograder.similarity.rendering import side_by_side
+from exercises.autograder.similarity.fingerprints import tokens
+from exercises.autograder.similarity.outliers import Pair, compare, pairs
 
-__all__ = ["OWN", "Answers", "answers_of", "of_course", "of_two"]
+__all__ = ["OWN", "answers_of", "of_course", "of_two", "side_by_side"]
 
 OWN = "own cells"  # under which a student's own code cells are compared
+MOST_LINES = 1_000  # of a cell; comparing takes the square of it at worst
+LEGEND = "= the same   ~ the same but for names, texts and layout   | different   < > only there"
 
 
-@dataclass
-class Answers:
-    """What there is to compare.
+class Answers(NamedTuple):
+    """What there is to compare."""
 
-    Attributes:
-        texts: of each student the texts of their answers, by cell.
-        released: what was handed out, by cell.
-        words: the cells that are answers in words.
-        unreadable: by student, why their notebook was left out.
-    """
-
-    texts: dict[str, dict[str, str]] = field(default_factory=dict)
-    released: dict[str, str] = field(default_factory=dict)
-    words: set[str] = field(default_factory=set)
-    unreadable: dict[str, str] = field(default_factory=dict)
+    texts: dict[str, dict[str, str]]  # of each student those of their answers, by cell
+    released: dict[str, str]  # what was handed out, by cell
+    words: set[str]  # the cells that are answers in words
+    unreadable: dict[str, str]  # by student, why their notebook was left out
 
 
-def of_course(
-    course: Course, assignment: str, *, least: float = LEAST, tell: Callable[[str], object] | None = None
-) -> list[Pair]:
-    """The pairs of an assignment that a person should look at; who is left out, is told.
+def of_course(course: Course, assignment: str, tell: Callable[[str], object]) -> list[Pair]:
+    """The pairs of an assignment that a person should look at.
 
     Args:
         course: its folder.
         assignment: its name.
-        least: the least score.
-        tell: what is called with a sentence for each notebook that cannot be read; by default they are written
-            to standard error.
+        tell: what is called with a sentence for each notebook that cannot be read.
 
     Raises:
         FileNotFoundError: if there is no such assignment.
     """
     found = answers_of(course, assignment)
     for student, why in found.unreadable.items():
-        (tell or _tell)(f"{student}: not compared: {why}")
-    return pairs(found.texts, found.released, words=found.words, least=least)
+        tell(f"{student}: not compared: {why}")
+    return pairs(found.texts, found.released, found.words)
 
 
-def of_two(course: Course, assignment: str, first: str, second: str, width: int = 120) -> str:
+def of_two(course: Course, assignment: str, first: str, second: str) -> str:
     """Two submissions side by side, with what they have in common.
 
     Raises:
@@ -73,7 +64,7 @@ def of_two(course: Course, assignment: str, first: str, second: str, width: int 
     pair = compare(*texts, found.released, found.words)
     exact = ", the same text" if pair.exact else ""
     head = f"{assignment}: {pair.score:.0%} of what both answered is the same{exact}"
-    return f"{head}\n{side_by_side((first, second), texts, pair.cells, width)}"
+    return f"{head}\n{side_by_side((first, second), texts, pair.cells)}"
 
 
 def answers_of(course: Course, assignment: str, students: list[str] | None = None) -> Answers:
@@ -90,10 +81,9 @@ def answers_of(course: Course, assignment: str, students: list[str] | None = Non
     versions = _versions(course, assignment)
     known = {name: cell for version in versions for name, cell in named(version).items()}
     cells = [cell for version in versions for cell in version.cells]
-    found = Answers(
-        released={f"{number}": cell.source for number, cell in enumerate(cells)},
-        words={name for name, cell in known.items() if is_answer(cell) and cell.cell_type == "markdown"},
-    )
+    released = {f"{number}": cell.source for number, cell in enumerate(cells)}
+    words = {name for name, cell in known.items() if is_answer(cell) and cell.cell_type == "markdown"}
+    found = Answers({}, released, words, {})
     given = {bare(cell.source) for cell in cells}
     for student in students or [student for student, _ in course.submissions(assignment)]:
         path = course.received(student, assignment)
@@ -104,10 +94,6 @@ def answers_of(course: Course, assignment: str, students: list[str] | None = Non
         except (CannotBeGraded, OSError) as error:
             found.unreadable[student] = str(error)
     return found
-
-
-def _tell(sentence: str) -> None:
-    print(sentence, file=sys.stderr)
 
 
 def _versions(course: Course, assignment: str) -> list[NotebookNode]:
@@ -133,3 +119,67 @@ def _texts(path: Path, known: dict[str, NotebookNode], given: set[str]) -> dict[
         elif not name and cell.type == "code":
             own.append(cell.source)
     return {**texts, OWN: "\n\n".join(own)} if own else texts
+
+
+# ---- Side by side
+
+
+def side_by_side(
+    names: tuple[str, str],
+    texts: tuple[dict[str, str], dict[str, str]],
+    shares: dict[str, float],
+    width: int = 120,
+) -> str:
+    """The answers of two students, cell by cell, with a mark between the lines.
+
+    Args:
+        names: of the two.
+        texts: of their answers, by cell.
+        shares: of what is equal, by cell; cells with the greatest come first.
+        width: of the whole, in characters.
+    """
+    cells = sorted(texts[0].keys() | texts[1].keys(), key=lambda cell: (-shares.get(cell, 0.0), cell))
+    half = (width - 3) // 2
+    lines = [LEGEND, _row(_shown(names[0]), " ", _shown(names[1]), half)]
+    for cell in cells:
+        share = f" · {shares[cell]:.0%}" if cell in shares else ""
+        lines += ["", f"── {_shown(cell)}{share} ──"]
+        lines += _compared(*(_lines(text.get(cell, "")) for text in texts), half)
+    return "\n".join(lines) + "\n"
+
+
+def _lines(text: str) -> list[str]:
+    lines = text.splitlines()
+    rest = len(lines) - MOST_LINES
+    return lines if rest <= 0 else [*lines[:MOST_LINES], f"[lines left out: {rest}]"]
+
+
+def _compared(ours: list[str], theirs: list[str], half: int) -> Iterator[str]:
+    """Lines that say the same stand beside each other."""
+    # A line's tokens, or all of it if there are none, as in a comment.
+    keys = [[" ".join(tokens(line)) or line.strip() for line in lines] for lines in (ours, theirs)]
+    for kind, a, b, c, d in difflib.SequenceMatcher(None, *keys, autojunk=False).get_opcodes():
+        for left, right in zip_longest(ours[a:b], theirs[c:d]):
+            if left is None or right is None:
+                mark = ">" if left is None else "<"
+            else:
+                mark = "|" if kind == "replace" else "=" if left.strip() == right.strip() else "~"
+            yield from _wrapped(left or "", mark, right or "", half)
+
+
+def _wrapped(left: str, mark: str, right: str, half: int) -> Iterator[str]:
+    parts = [
+        [text[start : start + half] for start in range(0, len(text), half)] or [""]
+        for text in map(_shown, (left, right))
+    ]
+    for number, (one, other) in enumerate(zip_longest(*parts, fillvalue="")):
+        yield _row(one, mark if number == 0 else " ", other, half)
+
+
+def _row(left: str, mark: str, right: str, half: int) -> str:
+    return f"{left:<{half}} {mark} {right}".rstrip()
+
+
+def _shown(text: str) -> str:
+    """Without what a terminal would obey."""
+    return "".join(letter if letter.isprintable() else "�" for letter in text.expandtabs(4))

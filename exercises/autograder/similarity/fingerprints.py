@@ -12,7 +12,7 @@ import keyword
 import math
 import re
 from collections.abc import Iterable, Set
-from functools import cache
+from functools import lru_cache
 from typing import Literal
 
 import torch
@@ -23,7 +23,6 @@ __all__ = ["LENGTHS", "WINDOW", "Kind", "handed_out", "prints_of", "tokens", "wo
 Kind = Literal["code", "names", "words"]  # code under any names, code with its names, an answer in words
 LENGTHS: dict[Kind, int] = {"code": 12, "names": 12, "words": 5}  # tokens that are hashed together
 WINDOW = 4
-BASE, PRIME = 1_000_003, 2**61 - 1  # of the rolling hash (Karp and Rabin)
 # A text is read piece by piece, so that code that cannot be parsed has tokens too.
 PIECE = re.compile(
     r"""
@@ -81,32 +80,21 @@ def prints_of(text: str, kind: Kind, without: Set[int] = frozenset()) -> frozens
         kind: what of it is compared.
         without: hashes that count for nothing, see `handed_out`.
     """
-    hashes = [one for one in _hashes(text, kind) if one not in without]
+    hashes = [number for number in _hashes(text, kind) if number not in without]
     starts = range(max(1, len(hashes) - WINDOW + 1))
     return frozenset(min(hashes[start : start + WINDOW]) for start in starts if hashes)
 
 
 def handed_out(texts: Iterable[str]) -> frozenset[int]:
     """All hashes of texts that everybody has, whatever kind of text they are."""
-    return frozenset(one for text in texts for kind in LENGTHS for one in _hashes(text, kind))
+    return frozenset(number for text in texts for kind in LENGTHS for number in _hashes(text, kind))
 
 
-def _hashes(text: str, kind: Kind) -> list[int]:
-    """A hash for every run of tokens, each made of the one before."""
+@lru_cache(maxsize=10_000)  # many of a class hand in the same text
+def _hashes(text: str, kind: Kind) -> tuple[int, ...]:
+    """A hash for every run of tokens, the same in every process; that of words is no tokens'."""
     found = words(text) if kind == "words" else tokens(text, names=kind == "names")
-    codes = [_code(token, kind) for token in found]
-    length, hashes, current = LENGTHS[kind], [], 0
-    first = pow(BASE, length, PRIME)
-    for place, code in enumerate(codes):
-        gone = codes[place - length] * first if place >= length else 0
-        current = (current * BASE + code - gone) % PRIME
-        if place >= length - 1:
-            hashes.append(current)
-    return hashes
-
-
-@cache
-def _code(token: str, kind: Kind) -> int:
-    """A number for a token, the same in every process; that of a word is no token's."""
-    data = f"{kind} {token}".encode("utf-8", "surrogatepass")
-    return int.from_bytes(hashlib.blake2b(data, digest_size=7).digest(), "big")
+    length = LENGTHS[kind]
+    runs = (" ".join(found[start : start + length]) for start in range(len(found) - length + 1))
+    data = (f"{kind} {run}".encode("utf-8", "surrogatepass") for run in runs)
+    return tuple(int.from_bytes(hashlib.blake2b(run, digest_size=7).digest(), "big") for run in data)
