@@ -93,7 +93,7 @@ def test_a_login_counts_where_no_address_is_shown(tmp_path):
         ),
         (
             "Identifier,Grade\nParticipant 1,\n",
-            r"who somebody is in every assignment \(Email address, .*got Identifier",
+            "Email address or Username or ID number in row 2, got nothing",
         ),
         (
             WORKSHEET + "Participant 1,Ada,,,,10,Yes,-\n",
