@@ -73,49 +73,36 @@ def match(marks: Iterable[Mark], people: dict[int, Person], *, by_lms_id: bool) 
     """
     found, rows = Matches(), {}
     for mark in marks:
-        row, problem = _row(mark, people, by_lms_id)
-        if row is not None:
-            rows.setdefault(row, []).append(mark)
+        sure, likely = _rows(mark, people, by_lms_id)
+        those = sure or likely
+        if len(those) == 1:
+            rows.setdefault(those[0], []).append(mark)
         elif mark.submitted:
             found.unmatched.append(mark.student)
-            found.notes += [problem] if problem else []
+            if those:
+                what = "are both theirs, by number or login" if sure else "have that name"
+                listed = " and ".join(str(row + 2) for row in those)  # as a spreadsheet counts, with a header
+                found.notes.append(f"{mark.student}: the rows {listed} {what}.")
     for row, those in rows.items():
-        _take(found, row, people[row], those)
+        submitted = [mark for mark in those if mark.submitted]
+        if len(submitted) > 1:
+            ids = [mark.student for mark in submitted]
+            found.unmatched += ids
+            found.notes.append(f"{' and '.join(ids)} are both in row {row + 2}; none was entered.")
+        else:
+            found.marks[row] = (submitted or those)[0]
+            found.notes += _doubts(found.marks[row], people[row])
     return found
 
 
-def _row(mark: Mark, people: dict[int, Person], by_lms_id: bool) -> tuple[int | None, str]:
-    """The number of a student's row, or None and why."""
+def _rows(mark: Mark, people: dict[int, Person], by_lms_id: bool) -> tuple[list[int], list[int]]:
+    """A student's rows by number or login, and those with the name."""
     name, number = name_and_number(mark.student)
     numbers = {number, mark.lms_user_id if by_lms_id else ""} - {""}
-    logins = {one.casefold() for one in (mark.student, mark.email, mark.lms_user_id) if one}
-    sure = [n for n, one in people.items() if one.number in numbers or one.logins & logins]
-    if len(sure) == 1:
-        return sure[0], ""
-    if sure:
-        return None, f"{mark.student}: the rows {_listed(sure)} are both theirs, by number or login."
+    logins = {text.casefold() for text in (mark.student, mark.email, mark.lms_user_id) if text}
     names = names_of(mark.first_name, mark.last_name) | names_of(name)
-    likely = [n for n, one in people.items() if one.names & names]
-    if len(likely) > 1:
-        return None, f"{mark.student}: the rows {_listed(likely)} have that name."
-    return (likely[0], "") if likely else (None, "")
-
-
-def _listed(rows: list[int]) -> str:
-    """As a spreadsheet counts them, with a header."""
-    return " and ".join(str(row + 2) for row in rows)
-
-
-def _take(found: Matches, row: int, person: Person, marks: list[Mark]) -> None:
-    """Enter whoever is in this row; of several ids only one may have handed in something."""
-    submitted = [mark for mark in marks if mark.submitted]
-    if len(submitted) > 1:
-        ids = [mark.student for mark in submitted]
-        found.unmatched += ids
-        found.notes.append(f"{' and '.join(ids)} are both in row {row + 2}; none was entered.")
-        return
-    found.marks[row] = (submitted or marks)[0]
-    found.notes += _doubts(found.marks[row], person)
+    sure = [n for n, one in people.items() if one.number in numbers or one.logins & logins]
+    return sure, [n for n, one in people.items() if one.names & names]
 
 
 def _doubts(mark: Mark, person: Person) -> Iterator[str]:

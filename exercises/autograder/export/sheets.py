@@ -102,24 +102,18 @@ def sheet(template: str) -> Sheet:
         ValueError: if it has no table.
     """
     text = template.removeprefix("\ufeff")
-    tables = {delimiter: _rows(text, delimiter) for delimiter in (",", ";")}
-    delimiter = max(tables, key=lambda one: len(tables[one][0]) if tables[one] else 0)
-    rows = tables[delimiter]
+    delimiter = max(",;", key=text.partition("\n")[0].count)
+    try:
+        rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if row]
+    except csv.Error:
+        rows = []
     if not rows or len(rows[0]) < 2:
         raise ValueError(f"template: expected a table in CSV, got {text[:60]!r}")
-    header = [cell.strip() for cell in rows[0]]
-    width = len(header)
+    width = len(rows[0])
     if not all(is_blank(row[width:]) for row in rows):
         raise ValueError(f"template: expected {width} cells in each row, got {max(map(len, rows))} in one")
+    header = [cell.strip() for cell in rows[0]]
     return Sheet(header, [[*row, *[""] * width][:width] for row in rows[1:]], delimiter)
-
-
-def _rows(text: str, delimiter: str) -> list[list[str]]:
-    """Without empty lines; none at all if that cannot be the delimiter."""
-    try:
-        return [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if row]
-    except csv.Error:
-        return []
 
 
 def template_text(path: Path) -> str:

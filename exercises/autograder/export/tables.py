@@ -1,13 +1,12 @@
-"""The plain formats, for spreadsheets and programs, and what all formats say of marks."""
+"""Tables for spreadsheets and programs, and what all tables say of marks."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import UTC
-from itertools import chain
 
 from exercises.autograder.course.marks import CellMark, Mark
-from exercises.autograder.export.sheets import Exported, table
+from exercises.autograder.export.sheets import Cell, Exported, table
 
-__all__ = ["by_student", "generic", "points", "questions", "waiting"]
+__all__ = ["generic", "points", "questions", "waiting"]
 
 ABOUT = ("student", "last name", "first name")
 COLUMNS = (
@@ -22,74 +21,40 @@ def generic(marks: dict[str, list[Mark]], missing_as_zero: bool) -> Exported:
     return Exported(table([COLUMNS, *rows]), notes=tuple(waiting(marks)))
 
 
-def _generic(mark: Mark, missing_as_zero: bool) -> list[str | float | None]:
+def _generic(mark: Mark, missing_as_zero: bool) -> list[Cell]:
     totals = (mark.raw, mark.penalty, mark.score) if mark.submitted or missing_as_zero else (None,) * 3
-    return [
-        mark.assignment,
-        *_about(mark),
-        mark.email,
-        mark.lms_user_id,
-        _yes(mark.submitted),
-        _time(mark),
-        *totals,
-        mark.worth,
-        _yes(mark.waits),
-    ]
+    submitted, waits = ("yes" if value else "no" for value in (mark.submitted, mark.waits))
+    time = f"{mark.timestamp.replace(tzinfo=UTC):%FT%TZ}" if mark.timestamp else ""
+    about = (mark.assignment, *_about(mark), mark.email, mark.lms_user_id)
+    return [*about, submitted, time, *totals, mark.worth, waits]
 
 
 def _about(mark: Mark) -> tuple[str, str, str]:
     return mark.student, mark.last_name, mark.first_name
 
 
-def _yes(value: bool) -> str:
-    return "yes" if value else "no"
-
-
-def _time(mark: Mark) -> str:
-    """In UTC, as the gradebook has it."""
-    if mark.timestamp is None:
-        return ""
-    return mark.timestamp.replace(tzinfo=mark.timestamp.tzinfo or UTC).astimezone(UTC).strftime("%FT%TZ")
-
-
 def questions(marks: dict[str, list[Mark]], missing_as_zero: bool) -> Exported:
     """A row for each student, with the points of every graded cell; of several assignments one behind another."""
-    cells = {
-        name: list(dict.fromkeys(cell for mark in those for cell in mark.cells))
-        for name, those in marks.items()
-    }
-    header = [*ABOUT]
-    for name, graded in cells.items():
+    header, rows = [*ABOUT], {}
+    for name, those in marks.items():
+        cells = dict.fromkeys(cell for mark in those for cell in mark.cells)
         before = f"{name}: " if len(marks) > 1 else ""
-        header += [before + column for column in (*graded, "penalty", "score", "worth")]
-    rows = []
-    for mark, of in by_student(marks):
-        given = [_questions(of.get(name), cells[name], missing_as_zero) for name in marks]
-        rows.append([*_about(mark), *chain(*given)])
-    return Exported(table([header, *rows]), notes=tuple(waiting(marks)))
-
-
-def _questions(mark: Mark | None, cells: Iterable[str], missing_as_zero: bool) -> list[float | None]:
-    if mark is None:
-        return [None for _ in cells] + [None] * 3
-    if not mark.submitted:
-        return [0.0 if missing_as_zero else None for _ in (*cells, "penalty", "score")] + [mark.worth]
-    return [*(_given(mark.cells.get(cell)) for cell in cells), mark.penalty, mark.score, mark.worth]
+        begin = len(header)
+        header += [before + column for column in (*cells, "penalty", "score", "worth")]
+        for mark in those:
+            row = rows.setdefault(mark.student, [*_about(mark)])
+            row += [None] * (begin - len(row))
+            nothing = 0.0 if missing_as_zero else None
+            given = [_given(mark.cells.get(cell)) if mark.submitted else nothing for cell in cells]
+            totals = (mark.penalty, mark.score) if mark.submitted else (nothing, nothing)
+            row += [*given, *totals, mark.worth]
+    filled = [row + [None] * (len(header) - len(row)) for _, row in sorted(rows.items())]
+    return Exported(table([header, *filled]), notes=tuple(waiting(marks)))
 
 
 def _given(cell: CellMark | None) -> float | None:
     """None where neither a test nor a person has given anything yet."""
     return None if cell is None or (cell.auto is None and cell.manual is None) else cell.earned
-
-
-def by_student(marks: dict[str, list[Mark]]) -> Iterator[tuple[Mark, dict[str, Mark]]]:
-    """Each student's marks by assignment, and one of them, for who it is."""
-    found: dict[str, dict[str, Mark]] = {}
-    for name, those in marks.items():
-        for mark in those:
-            found.setdefault(mark.student, {})[name] = mark
-    for _, of in sorted(found.items()):
-        yield next(iter(of.values())), of
 
 
 def points(mark: Mark | None, missing_as_zero: bool) -> float | None:
