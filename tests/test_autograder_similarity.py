@@ -16,12 +16,12 @@ import nbformat
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rewording import reworded
 
 from exercises import release
 from exercises.autograder.course.folders import Course
 from exercises.autograder.flags import answered
 from exercises.autograder.rehearse.renaming import renamed
-from exercises.autograder.rehearse.rewording import reworded
 from exercises.autograder.similarity import Pair, compare, of_course, of_two, pairs, side_by_side
 from exercises.autograder.similarity.course import OWN, answers_of
 from exercises.autograder.similarity.fingerprints import (

@@ -2,7 +2,7 @@
 
 import random
 
-__all__ = ["PROGRAMS", "TROUBLES", "cut_off"]
+__all__ = ["PROGRAMS", "TROUBLES"]
 
 
 def _run(notebook: dict) -> dict:
@@ -18,11 +18,8 @@ def _of_colab(notebook: dict) -> dict:
     """Format 4.0, ids in the metadata, a kernel without a language, and Colab's own fields."""
     for cell in _run(notebook)["cells"]:
         cell["metadata"].update(id=cell.pop("id"), colab={"base_uri": "https://localhost:8080/"})
-    notebook["metadata"] = {
-        "colab": {"provenance": [], "toc_visible": True},
-        "kernelspec": {"name": "python3", "display_name": "Python 3"},
-        "language_info": {"name": "python"},
-    }
+    kernel = {"name": "python3", "display_name": "Python 3"}
+    notebook["metadata"] = {"colab": {"provenance": []}, "kernelspec": kernel}
     return {**notebook, "nbformat": 4, "nbformat_minor": 0}
 
 
@@ -34,36 +31,28 @@ def _of_vs_code(notebook: dict) -> dict:
     return {**notebook, "nbformat_minor": 2}
 
 
-def _answers(notebook: dict) -> list[dict]:
-    """The code cells that are a student's, filled in if there are any."""
+def _answer(notebook: dict, chance: random.Random) -> dict:
+    """A code cell that is a student's, filled in if there is any."""
     cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     answers = [cell for cell in cells if cell["metadata"].get("nbgrader", {}).get("solution")]
     filled = [cell for cell in answers if "your answer goes here" not in "".join(cell["source"])]
-    return filled or answers
+    return chance.choice(filled or answers)
 
 
 def _without_a_test(notebook: dict, chance: random.Random) -> None:
-    tests = [
-        cell
-        for cell in notebook["cells"]
-        if cell["metadata"].get("nbgrader", {}).get("grade") and cell["metadata"]["nbgrader"]["locked"]
-    ]
+    marks = [(cell, cell["metadata"].get("nbgrader", {})) for cell in notebook["cells"]]
+    tests = [cell for cell, about in marks if about.get("grade") and about["locked"]]
     notebook["cells"].remove(chance.choice(tests))
 
 
 def _that_cannot_be_parsed(notebook: dict, chance: random.Random) -> None:
-    cell = chance.choice(_answers(notebook))
+    cell = _answer(notebook, chance)
     cell["source"] = "".join(cell["source"]) + "\nprint('done'"
-
-
-def _with_an_endless_loop(notebook: dict, chance: random.Random) -> None:
-    cell = chance.choice(_answers(notebook))
-    cell["source"] = "while True:\n    pass\n\n" + "".join(cell["source"])
 
 
 def _with_a_helper(notebook: dict, chance: random.Random) -> None:
     """A cell of the student's own before an answer."""
-    cells, answer = notebook["cells"], chance.choice(_answers(notebook))
+    cells, answer = notebook["cells"], _answer(notebook, chance)
     text = "def show(name, x):\n    print(name, tuple(x.shape), x.dtype, x.min().item(), x.max().item())"
     own = {"cell_type": "code", "id": f"own-{chance.randrange(10**6):06}", "metadata": {}, "source": text}
     cells.insert(cells.index(answer), {**own, "execution_count": None, "outputs": []})
@@ -75,10 +64,4 @@ TROUBLES = {
     "a test is deleted": _without_a_test,
     "a cell cannot be parsed": _that_cannot_be_parsed,
     "a cell of their own": _with_a_helper,
-    "an endless loop": _with_an_endless_loop,
 }
-
-
-def cut_off(text: str) -> str:
-    """A file that was not uploaded whole."""
-    return text[: len(text) * 3 // 5]

@@ -9,8 +9,6 @@ import itertools
 import random
 from collections.abc import Iterator
 
-from exercises.autograder.rehearse.renaming import words_of
-
 __all__ = ["reworded"]
 
 FLIPPED = {
@@ -38,7 +36,8 @@ def reworded(source: str, chance: random.Random, often: float = CHANCE) -> str:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
         return source
-    taken = words_of(tree)
+    fields = ("id", "arg", "name", "asname", "attr", "rest")
+    taken = {getattr(node, field, None) for node in ast.walk(tree) for field in fields}
     names = (name for number in itertools.count(1) if (name := f"result_{number}") not in taken)
     return ast.unparse(ast.fix_missing_locations(_Idioms(chance, often, names).visit(tree)))
 
