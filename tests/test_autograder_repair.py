@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exercises.autograder.intake.cells import bare
-from exercises.autograder.intake.matching import defined
 from exercises.autograder.intake.repair import CannotBeGraded, repair
 from transformer_lessons.tools.submission import grade_id
 
@@ -212,14 +211,6 @@ def remove(*names: str):
             ["ps01-1-answer was a markdown cell and was turned back into a code cell."],
         ),
         (
-            change("ps01-7-scale-answer", cell_type="code", outputs=[], execution_count=1),
-            ["ps01-7-scale-answer was a code cell and was turned back into a markdown cell."],
-        ),
-        (
-            change("ps01-3-test", cell_type="raw"),
-            ["ps01-3-test was a raw cell and was turned back into a code cell."],
-        ),
-        (
             change("ps01-1-answer", cell_type=["code"]),
             [
                 "Cell 7 was of no known type and was kept as text that is not run.",
@@ -242,21 +233,10 @@ def remove(*names: str):
             ["ps01-3-test had other marks for the grader (locked, points) and got its own back."],
         ),
         (
-            mark("ps01-7-scale-answer", grade=False),
-            ["ps01-7-scale-answer had other marks for the grader (grade) and got its own back."],
-        ),
-        (
             mark("ps01-5-capped-answer", grade_id="mine"),
             [
                 "Cell 28 was marked as “mine”, which is no cell of the assignment; the mark was taken off.",
                 "The cell ps01-5-capped-answer had lost the grader's marks and got them back.",
-            ],
-        ),
-        (
-            insert(9, own("1", nbgrader={"grade": True, "points": 100, "grade_id": "x\n" + "y" * 90})),
-            [
-                f"Cell 10 was marked as “x�{'y' * 38}”, which is no cell of the assignment; "
-                "the mark was taken off."
             ],
         ),
     ],
@@ -290,31 +270,16 @@ def test_what_needs_no_word(spoil):
     assert mend(notebook)[1] == ()
 
 
-@pytest.mark.parametrize(
-    ("metadata", "sentence"),
-    [
-        (
-            {"kernelspec": {"language": "R", "name": "ir"}},
-            "saved for the language “R”; it is run with Python.",
-        ),
-        ({"language_info": {"name": "julia"}}, "saved for the language “julia”; it is run with Python."),
-    ],
-)
-def test_another_kernel(metadata, sentence):
-    assert mend({**handed_in(), "metadata": metadata})[1][0].endswith(sentence)
-
-
-@pytest.mark.parametrize(
-    ("version", "said"),
-    [
-        ((4, 9), "of notebook format 4.9"),
-        ((5, 0), "of notebook format 5.0"),
-        ((4, "x"), "of an unknown notebook format"),
-    ],
-)
-def test_other_versions(version, said):
-    notebook = {**handed_in(), "nbformat": version[0], "nbformat_minor": version[1]}
-    assert mend(notebook)[1] == (f"The file was {said} and was brought to 4.5.",)
+def test_another_kernel_and_another_version_are_said():
+    notebook = {
+        **handed_in(),
+        "metadata": {"kernelspec": {"language": "R", "name": "ir"}},
+        "nbformat_minor": "x",
+    }
+    assert mend(notebook)[1] == (
+        "The file was of an unknown notebook format and was brought to 4.5.",
+        "The notebook was saved for the language “R”; it is run with Python.",
+    )
 
 
 def test_what_was_missing_comes_behind_what_was_before_it():
@@ -354,9 +319,8 @@ def test_nothing_but_one_answer_left():
     assert repairs == (f"{MARKED - 1} cells were missing and were put back.",)
 
 
-@pytest.mark.parametrize("name", ["ps01-1-answer", "ps01-3-answer", "ps01-7-empty-answer"])
-def test_of_copies_of_an_answer_the_last_that_was_filled_in_counts(name):
-    notebook = handed_in()
+def test_of_copies_of_an_answer_the_last_that_was_filled_in_counts():
+    notebook, name = handed_in(), "ps01-3-answer"
     stub = next(cell.source for cell in PS01.cells if cell.id == name)
     cell = cell_of(notebook, name)
     place = notebook["cells"].index(cell)
@@ -386,51 +350,14 @@ def test_of_copies_of_a_locked_cell_the_one_that_was_not_changed_counts():
     assert repairs == (f"ps01-3-check was there 3 times; {said}",)
 
 
-def test_what_was_written_into_a_locked_cell_runs_behind_it():
+def test_a_test_does_not_come_before_its_answer():
     notebook = handed_in()
-    change("ps01-imports", source="import torch, numpy")(notebook)
-    mended, _ = mend(notebook)
-    place = order(mended).index("ps01-imports")
-    assert mended.cells[place + 1].source == "import torch, numpy"
-    assert mended.cells[place + 1].cell_type == "code"
-
-
-@pytest.mark.parametrize("names", [("ps01-3-test",), TESTS], ids=["one", "two"])
-def test_a_test_does_not_come_before_its_answer(names):
-    notebook = handed_in()
-    moved = [cell_of(notebook, name) for name in names]
-    remove(*names)(notebook)
+    moved = [cell_of(notebook, name) for name in TESTS]
+    remove(*TESTS)(notebook)
     notebook["cells"][3:3] = moved
     mended, repairs = mend(notebook)
     assert order(mended) == order(PS01)
     assert repairs == (MOVED,)
-
-
-def invented(*names: str) -> nbformat.NotebookNode:
-    """An assignment of tests, called t…, and answers, called a…."""
-    cells = []
-    for name in names:
-        is_test = name.startswith("t")
-        marks = {
-            "grade_id": name,
-            "grade": is_test,
-            "locked": is_test,
-            "solution": not is_test,
-            "task": False,
-        }
-        cell = nbformat.v4.new_code_cell(name, id=name, metadata={"nbgrader": marks})
-        cells.append(cell)
-    return nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": {"name": "x", "display_name": "x"}})
-
-
-@pytest.mark.parametrize(
-    ("number", "said"), [(3, "The cells t0, t1 and t2"), (8, "The cells t0, t1"), (9, "9 cells")]
-)
-def test_a_few_cells_are_named(number, said):
-    released = invented(*(f"t{count}" for count in range(number)))
-    repairs = mend({**released, "cells": []}, released)[1]
-    assert repairs[0].startswith(said)
-    assert repairs[0].endswith(" were missing and were put back.")
 
 
 def test_an_answer_given_at_the_end_is_what_the_test_sees():
@@ -472,18 +399,6 @@ def test_an_answer_is_known_by_what_it_defines():
     )
 
 
-@pytest.mark.parametrize(
-    ("source", "names"),
-    [
-        ("def f(x):\n    def g(): pass\nasync def h(): pass", {"f", "h"}),
-        ("class A(B): pass\nx = 1\ny: int = 2\nz == 3\n# def no()", {"A", "x", "y"}),
-        ("def (:", set()),
-    ],
-)
-def test_what_a_cell_defines(source, names):
-    assert defined(source) == names
-
-
 def test_an_answer_is_known_by_its_place():
     """Blank cells, cells of another type and what was released for trying out are none."""
     notebook = handed_in()
@@ -510,15 +425,12 @@ def test_an_answer_is_known_by_its_place():
     ("cells", "taken"),
     [
         (["ps01-7-scale-text", "Note."], {"ps01-7-scale-answer": "Note."}),
-        (["Note.", "ps01-7-empty-text"], {"ps01-7-scale-answer": "Note."}),
         (["ps01-7-scale-text", "One.", "Two.", "ps01-7-empty-text"], {"ps01-7-scale-answer": "One."}),
         (["ps01-7-scale-text", "*Your answer goes here.*", "Note."], {"ps01-7-scale-answer": "Note."}),
         (["ps01-7-scale-text", "ps01-7-empty-text", "Note."], {"ps01-7-empty-answer": "Note."}),
         (["ps01-7-empty-text", "ps01-7-scale-text", "Note."], {"ps01-7-scale-answer": "Note."}),
-        (["ps01-7-empty-text", "ps01-7-scale-text"], {}),
         (["ps01-7-text", "Note."], {}),
         (["ps01-intro", "Note."], {}),
-        (["Note.", "ps01-7-empty-answer"], {}),
     ],
 )
 def test_what_its_place_is(cells, taken):
@@ -532,15 +444,6 @@ def test_what_its_place_is(cells, taken):
     mended, _ = mend({**notebook, "cells": given})
     found = {grade_id(cell): cell.source for cell in mended.cells if grade_id(cell)}
     assert {name: text for name, text in found.items() if text in ("Note.", "One.", "Two.")} == taken
-
-
-def test_an_answer_elsewhere_is_not_known_by_its_place():
-    notebook = handed_in()
-    remove("ps01-7-scale-answer")(notebook)
-    notebook["cells"].insert(5, own("Notes.", "markdown"))
-    mended, repairs = mend(notebook)
-    assert repairs == ("The cell ps01-7-scale-answer was missing and was put back.",)
-    assert grade_id(mended.cells[5]) is None
 
 
 def test_ids_and_metadata_of_own_cells():
@@ -570,13 +473,10 @@ def picture(kind: str = "image/png", text: object = "iVBORw0K") -> dict:
     [
         (picture(), picture(), False),
         (picture(text=["iVBO", "Rw0K\n"]), picture(text="iVBORw0K\n"), False),
-        ({}, None, False),
         (picture("image/svg+xml", "<svg onload='x'/>"), None, True),
         (picture(text="x' onerror='alert(1)"), None, True),
-        (picture(text=[[[]]]), None, True),
         (picture(text="A" * 5_000_001), None, True),
         ({"a.png": picture()["a.png"], "b": 7}, picture(), True),
-        ([7], None, True),
     ],
 )
 def test_pictures_in_a_written_answer(attachments, kept, is_said):
@@ -586,15 +486,6 @@ def test_pictures_in_a_written_answer(attachments, kept, is_said):
     answer = next(cell for cell in mended.cells if cell.id == "ps01-7-scale-answer")
     assert answer.get("attachments") == kept
     assert bool(repairs) == is_said
-
-
-def test_pictures_in_own_cells():
-    notebook = handed_in()
-    notebook["cells"] += [
-        {**own("![a](a.png)", kind), "attachments": picture()} for kind in ("markdown", "code")
-    ]
-    mended, _ = mend(notebook)
-    assert [cell.get("attachments") for cell in mended.cells[-2:]] == [picture(), None]
 
 
 def test_what_is_concluded_from_an_experiment_is_read_beside_its_plots():
@@ -624,11 +515,8 @@ def test_halves_of_characters_can_be_written():
     ("change", "reason"),
     [
         ({"cells": 3}, "The file is no notebook: its cells are a number, not a list. Download"),
-        ({"cells": None}, "The file is no notebook: its cells are nothing, not a list. Download"),
         ({"cells": [7]}, "Cell 1 of the file is a number, not a cell. Copy your answers into a fresh"),
         ({"cells": [{}, {"source": {}}]}, "The text of cell 2 is an object, not text. Copy your answers"),
-        ({"cells": [{"source": ["a", None]}]}, "The text of cell 1 is nothing, not text. Copy your answers"),
-        ({"cells": [7, {}]}, "Cell 1 of the file is a number"),
         ({"cells": [{}] * 2001}, "The notebook has 2,001 cells, more than 2,000. Delete what"),
         (
             {"cells": [{"source": "a" * 334_000}] * 3},
@@ -646,16 +534,11 @@ def test_what_cannot_be_graded(change, reason):
     assert str(caught.value).startswith(reason)
 
 
-def test_format_3_with_garbage():
-    with pytest.raises(
-        CannotBeGraded, match=r"^The file is of an old format and cannot be converted\. Download"
-    ):
-        repair({"nbformat": 3, "worksheets": [{"cells": [7]}]}, PS01)
-
-
-def test_no_cells_at_all():
+def test_what_has_no_cells_and_format_3_with_garbage():
     with pytest.raises(CannotBeGraded, match=r"^The file is no notebook: it has no cells\. Download"):
         repair({}, PS01)
+    with pytest.raises(CannotBeGraded, match=r"^The file is of an old format and cannot be converted"):
+        repair({"nbformat": 3, "worksheets": [{"cells": [7]}]}, PS01)
 
 
 JSON = st.recursive(
@@ -679,22 +562,16 @@ def places(draw, value):
 
 def spoil(data, notebook: dict) -> None:
     """One thing that goes wrong."""
-    cells = notebook["cells"]
-    kind = data.draw(
-        st.sampled_from(("drop", "double", "move", "retype", "rename", "strip", "write", "any", "del"))
-    )
+    cells = notebook.get("cells")
     if not isinstance(cells, list) or not cells or not all(isinstance(cell, dict) for cell in cells):
         return
+    kind = data.draw(st.sampled_from(("double", "move", "rename", "strip", "write", "any", "del")))
     numbers = st.integers(0, len(cells) - 1)
     cell = cells[data.draw(numbers)]
-    if kind == "drop":
-        cells.remove(cell)
-    elif kind == "double":
+    if kind == "double":
         cells.insert(data.draw(numbers), copy.deepcopy(cell))
     elif kind == "move":
         cells.insert(data.draw(numbers), cells.pop(data.draw(numbers)))
-    elif kind == "retype":
-        cell["cell_type"] = data.draw(st.sampled_from(("code", "markdown", "raw", "sql")))
     elif kind == "rename":
         name = data.draw(st.sampled_from(IDS) | st.text(max_size=5))
         cell["metadata"] = {"nbgrader": {"grade_id": name, "grade": True, "points": 9, "solution": False}}
@@ -716,8 +593,7 @@ def spoil(data, notebook: dict) -> None:
 def test_whatever_happens_to_a_notebook(data):
     notebook = json.loads(json.dumps(handed_in()))
     for _ in range(data.draw(st.integers(1, 8))):
-        if isinstance(notebook.get("cells"), list):
-            spoil(data, notebook)
+        spoil(data, notebook)
     try:
         mended, repairs = repair(copy.deepcopy(notebook), PS01)
     except CannotBeGraded:

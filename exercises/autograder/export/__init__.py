@@ -1,12 +1,12 @@
 """Marks as CSV: tables for spreadsheets, and what Canvas and Moodle exported, filled in.
 
-`tables` has the first, `templates` the second, `matching` says which of a template's rows is whose, and `sheets`
-reads and writes CSV.
+`tables` has the first, and all that concerns CSV; `templates` has the second, and `matching` says which of a
+template's rows is whose.
 """
 
 from exercises.autograder.course.marks import Mark
 from exercises.autograder.export import tables, templates
-from exercises.autograder.export.sheets import Exported, template_text
+from exercises.autograder.export.tables import Exported, template_text
 
 __all__ = ["FORMATS", "Exported", "csv_text", "template_text"]
 

@@ -18,8 +18,16 @@ from collections.abc import Iterable, Iterator
 
 from exercises.autograder.course.marks import Mark
 from exercises.autograder.export.matching import Matches, Person, letters, match, name_and_number, names_of
-from exercises.autograder.export.sheets import Exported, Sheet, is_blank, number, sheet, written
-from exercises.autograder.export.tables import points, waiting
+from exercises.autograder.export.tables import (
+    Exported,
+    Sheet,
+    is_blank,
+    number,
+    points,
+    sheet,
+    waiting,
+    written,
+)
 
 __all__ = ["canvas", "moodle"]
 
