@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exercises.autograder.intake import Quarantined, Received, files, submissions, take_in
+from exercises.autograder.intake import Quarantined, Received, files, ingest, submissions
 from exercises.autograder.intake.cells import Cell
 from exercises.autograder.intake.contents import CannotBeGraded, content_of
 from exercises.autograder.intake.matching import Catalogue
@@ -63,7 +63,7 @@ def archive(tmp_path):
 
 def taken(source: Path, **options) -> dict[str, Received | Quarantined]:
     """Outcomes by path; every path has one."""
-    outcomes = list(take_in(source, ASSIGNMENTS, **options))
+    outcomes = list(ingest(source, ASSIGNMENTS, **options))
     by_path = {outcome.path: outcome for outcome in outcomes}
     assert len(by_path) == len(outcomes)
     for outcome in outcomes:
@@ -216,7 +216,7 @@ def test_a_source_that_is_none(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for name in ("nowhere", "pipe"):
         with pytest.raises(FileNotFoundError, match="expected a notebook, a folder or a zip archive, got"):
-            list(take_in(tmp_path / name, ASSIGNMENTS))
+            list(ingest(tmp_path / name, ASSIGNMENTS))
 
 
 def test_nbgraders_folder(folder):
@@ -508,7 +508,7 @@ def test_a_damaged_archive_stops_nothing(tmp_path_factory, data):
     for _ in range(data.draw(st.integers(1, 4))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     source.write_bytes(content[: data.draw(st.none() | st.integers(0, len(content)))])
-    assert all(isinstance(one, Quarantined) for one in take_in(source, ASSIGNMENTS))
+    assert all(isinstance(one, Quarantined) for one in ingest(source, ASSIGNMENTS))
 
 
 def test_what_nobody_foresaw_stops_no_other(folder, monkeypatch):

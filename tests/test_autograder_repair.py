@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exercises.autograder.intake.cells import bare
+from exercises.autograder.intake.cells import normalize_source
 from exercises.autograder.intake.repair import CannotBeGraded, repair
 from transformer_lessons.tools.submission import grade_id
 
@@ -93,8 +93,8 @@ def assert_whole(mended, released):
 
 
 def assert_nothing_is_lost(submitted: dict, mended, released):
-    there = {bare(cell.source) for cell in (*mended.cells, *released.cells)} | {""}
-    assert {bare(text) for text in sources(submitted)} - there == set()
+    there = {normalize_source(cell.source) for cell in (*mended.cells, *released.cells)} | {""}
+    assert {normalize_source(text) for text in sources(submitted)} - there == set()
 
 
 def mend(notebook: dict, released=PS01):

@@ -9,7 +9,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from exercises.autograder.course.folders import Course
-from exercises.autograder.intake import Quarantined, Received, take_in
+from exercises.autograder.intake import Quarantined, Received, ingest
 from transformer_lessons.data.files import read_json, replacing, write_json
 
 __all__ = ["Origin", "collect", "origin"]
@@ -48,7 +48,7 @@ def collect(
     Args:
         source: a notebook, a folder of them, nbgrader's `submitted`, or a zip archive of Canvas or Moodle.
         released: all assignments, as they are handed out now.
-        earlier, roster: see `intake.take_in`.
+        earlier, roster: see `intake.ingest`.
 
     Returns:
         what was taken in, without the notebooks, and what was put aside.
@@ -57,7 +57,7 @@ def collect(
         FileNotFoundError: if there is no such source.
     """
     received, quarantined = [], []
-    for outcome in take_in(source, released, earlier=earlier, roster=roster):
+    for outcome in ingest(source, released, earlier=earlier, roster=roster):
         if isinstance(outcome, Quarantined):
             quarantined.append(outcome)
         else:

@@ -45,13 +45,7 @@ LAYOUTS = {
 
 @dataclass(frozen=True)
 class Enrolled:
-    """Somebody of the class.
-
-    Attributes:
-        number: that the platform puts into the names of files; "" if it has none.
-        student: the id.
-        first_name, last_name, email, lms_user_id: as nbgrader keeps them, or "".
-    """
+    """Somebody of the class; the number is what the platform puts into the names of files, "" if it has none."""
 
     number: str
     student: str

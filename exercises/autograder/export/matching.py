@@ -16,28 +16,16 @@ __all__ = ["Matches", "Person", "letters", "match", "name_and_number", "names_of
 
 @dataclass(frozen=True)
 class Person:
-    """What a row of a template says of its student.
+    """What a row of a template says of its student."""
 
-    Attributes:
-        number: the platform's own, which its archives put into the names of files.
-        logins: whatever else only they have: logins, numbers of the school, addresses.
-        names: as `names_of` has them.
-    """
-
-    number: str
-    logins: frozenset[str]
-    names: frozenset[str]
+    number: str  # the platform's own, which its archives put into the names of files
+    logins: frozenset[str]  # whatever else only they have: logins, numbers of the school, addresses
+    names: frozenset[str]  # as `names_of` has them
 
 
 @dataclass
 class Matches:
-    """Who was found where.
-
-    Attributes:
-        marks: by the number of the row.
-        unmatched: the students with something to enter who have no row.
-        notes: what a person should look at.
-    """
+    """Marks by the number of their row, students with something to enter who have none, and what to look at."""
 
     marks: dict[int, Mark] = field(default_factory=dict)
     unmatched: list[str] = field(default_factory=list)

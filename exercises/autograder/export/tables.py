@@ -59,13 +59,7 @@ class Exported:
 
 @dataclass(frozen=True)
 class Sheet:
-    """A template.
-
-    Attributes:
-        header: its first row.
-        rows: the others, each as long as the header.
-        delimiter: "," or ";".
-    """
+    """A template; all its rows are as long as the header."""
 
     header: list[str]
     rows: list[list[str]]
@@ -85,13 +79,10 @@ def safe(text: str) -> str:
 
 def table(rows: Iterable[Iterable[Cell]]) -> str:
     """CSV of texts, which are made safe, of numbers, and of None, which is left empty."""
-    return written([_cell(cell) for cell in row] for row in rows)
-
-
-def _cell(cell: Cell) -> str:
-    if cell is None:
-        return ""
-    return safe(cell) if isinstance(cell, str) else number(cell)
+    return written(
+        ["" if cell is None else safe(cell) if isinstance(cell, str) else number(cell) for cell in row]
+        for row in rows
+    )
 
 
 def written(rows: Iterable[list[str]], delimiter: str = ",") -> str:

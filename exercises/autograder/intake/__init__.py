@@ -5,6 +5,6 @@ Read `submissions` first, which goes through them and takes one of several. `fil
 assignment; `repair` mends what is found.
 """
 
-from exercises.autograder.intake.submissions import Quarantined, Received, take_in
+from exercises.autograder.intake.submissions import Quarantined, Received, ingest
 
-__all__ = ["Quarantined", "Received", "take_in"]
+__all__ = ["Quarantined", "Received", "ingest"]

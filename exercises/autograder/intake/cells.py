@@ -13,7 +13,7 @@ import nbformat
 
 from exercises.autograder.intake.contents import AGAIN, FRESH, CannotBeGraded, kind, shown
 
-__all__ = ["Cell", "bare", "cells_of", "whole"]
+__all__ = ["Cell", "cells_of", "normalize_source", "whole"]
 
 MOST_CELLS = 2_000
 MOST_CHARACTERS = 1_000_000  # of all cells together
@@ -27,23 +27,16 @@ TYPES = ("code", "markdown", "raw")
 
 @dataclass(eq=False)
 class Cell:
-    """A cell as it was handed in.
+    """A cell as it was handed in."""
 
-    Attributes:
-        number: where it stood in the file, from 1.
-        type: "code", "markdown" or "raw".
-        source: its text.
-        marks: nbgrader's metadata, unchecked.
-        ids: the cell ids, wherever in the file they stood.
-        attachments: pictures in its text; of code, the plots that it has drawn.
-    """
-
-    number: int
-    type: str
+    number: int  # where it stood in the file, from 1
+    type: str  # "code", "markdown" or "raw"
     source: str
-    marks: dict = field(default_factory=dict)
-    ids: tuple[str, ...] = ()
-    attachments: dict = field(default_factory=dict)
+    marks: dict = field(default_factory=dict)  # nbgrader's metadata, unchecked
+    ids: tuple[str, ...] = ()  # wherever in the file they stood
+    attachments: dict = field(
+        default_factory=dict
+    )  # pictures in its text; of code, the plots that it has drawn
 
     @property
     def grade_id(self) -> str | None:
@@ -52,12 +45,12 @@ class Cell:
         return found if isinstance(found, str) else None
 
     @cached_property
-    def bare(self) -> str:
+    def normalized(self) -> str:
         """Its text without what editors change of themselves."""
-        return bare(self.source)
+        return normalize_source(self.source)
 
 
-def bare(text: str) -> str:
+def normalize_source(text: str) -> str:
     """A text without white space at the ends of its lines, around it, and with lines that end alike."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return "\n".join(line.rstrip() for line in lines).strip()
@@ -119,9 +112,8 @@ def _dict(value: object) -> dict:
 
 def _look_at_language(metadata: dict, notes: list[str]) -> None:
     """Whatever a file says, it is run by the course's kernel; a student may want to know."""
-    language = _dict(metadata.get("kernelspec")).get("language") or _dict(metadata.get("language_info")).get(
-        "name"
-    )
+    kernel, info = _dict(metadata.get("kernelspec")), _dict(metadata.get("language_info"))
+    language = kernel.get("language") or info.get("name")
     if isinstance(language, str) and not language.lower().startswith(("python", "ipython")):
         notes.append(f"The notebook was saved for the language “{shown(language)}”; it is run with Python.")
 

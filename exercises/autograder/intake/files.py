@@ -28,17 +28,11 @@ UNPACK = "Unpack the archive and give the folder."
 
 @dataclass(frozen=True)
 class Upload:
-    """A file as it was found.
+    """A file as it was found."""
 
-    Attributes:
-        parts: its path inside the source; none for the source itself.
-        data: what it holds; more than `MOST_BYTES` is never read.
-        problem: why it was not read; "" if it was.
-    """
-
-    parts: tuple[str, ...]
-    data: bytes = b""
-    problem: str = ""
+    parts: tuple[str, ...]  # its path inside the source; none for the source itself
+    data: bytes = b""  # at most `MOST_BYTES`
+    problem: str = ""  # why it was not read
 
 
 def uploads(source: Path) -> Iterator[Upload]:

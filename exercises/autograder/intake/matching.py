@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from nbformat import NotebookNode
 
-from exercises.autograder.intake.cells import Cell, bare
+from exercises.autograder.intake.cells import Cell, normalize_source
 from exercises.autograder.intake.contents import FRESH, CannotBeGraded
 from transformer_lessons.tools.submission import grade_id
 
@@ -30,7 +30,7 @@ def is_answer(released: NotebookNode) -> bool:
 
 def same(cell: Cell, released: NotebookNode) -> bool:
     """Whether a text is as released, but for what editors change of themselves."""
-    return cell.bare == bare(released.source)
+    return cell.normalized == normalize_source(released.source)
 
 
 class Catalogue:
@@ -46,7 +46,7 @@ class Catalogue:
         found: dict[str, set[str]] = {}
         for assignment, notebook in assignments.items():
             for name, cell in named(notebook).items():
-                for key in {name} if is_answer(cell) else {name, bare(cell.source)}:
+                for key in {name} if is_answer(cell) else {name, normalize_source(cell.source)}:
                     found.setdefault(key, set()).add(assignment)
         # Some texts, such as that of the setup, are in several.
         self._of = {key: min(those) for key, those in found.items() if len(those) == 1}
@@ -63,7 +63,7 @@ class Catalogue:
         """
         # A set, as copies of a cell say nothing more.
         keys = {
-            next((name for name in (cell.grade_id, *cell.ids) if name in self._of), cell.bare)
+            next((name for name in (cell.grade_id, *cell.ids) if name in self._of), cell.normalized)
             for cell in cells
         }
         votes = Counter(self._of[key] for key in keys if key in self._of)
@@ -82,27 +82,21 @@ class Catalogue:
 
     def version_of(self, cells: list[Cell], assignment: str) -> NotebookNode:
         """The version of which most locked texts are in a submission; of equals the present one."""
-        texts = {cell.bare for cell in cells}
+        texts = {cell.normalized for cell in cells}
 
         def there(version: NotebookNode) -> int:
             locked = [cell for cell in named(version).values() if not is_answer(cell)]
-            return sum(bare(cell.source) in texts for cell in locked)
+            return sum(normalize_source(cell.source) in texts for cell in locked)
 
         return max([self.assignments[assignment], *self._earlier.get(assignment, [])], key=there)
 
 
 @dataclass
 class Match:
-    """What was recognised.
-
-    Attributes:
-        cells: the cell that stands for each released one, by grade id.
-        by: how it was recognised: "marks", "id", "text", "definition" or "place".
-        copies: by grade id, the other cells with the same name.
-    """
+    """Of each released cell, by grade id, the one that stands for it, how it was recognised, and its copies."""
 
     cells: dict[str, Cell] = field(default_factory=dict)
-    by: dict[str, str] = field(default_factory=dict)
+    by: dict[str, str] = field(default_factory=dict)  # "marks", "id", "text", "definition" or "place"
     copies: dict[str, list[Cell]] = field(default_factory=dict)
 
     def take(self, name: str, fitting: list[Cell], rest: list[Cell], by: str) -> None:
@@ -130,8 +124,8 @@ def match(cells: list[Cell], released: NotebookNode) -> Match:
             found.by[name] = "marks" if cell.grade_id == name else "id"
             found.copies[name] = [copy for copy in claiming if copy is not cell]
     # What was released for trying things out is no answer, wherever it stands.
-    trials = {bare(cell.source) for cell in released.cells if not grade_id(cell)}
-    rest = [cell for cell in cells if not claims[cell] and cell.bare not in trials]
+    trials = {normalize_source(cell.source) for cell in released.cells if not grade_id(cell)}
+    rest = [cell for cell in cells if not claims[cell] and cell.normalized not in trials]
     for name, locked in _missing(known, found, answers=False):
         found.take(name, [cell for cell in rest if same(cell, locked)], rest, "text")
     for name, answer in _missing(known, found, answers=True):
@@ -145,14 +139,14 @@ def match(cells: list[Cell], released: NotebookNode) -> Match:
             cell for cell in _in_place(name, rest, list(known), found) if cell.type == answer.cell_type
         ]
         fitting.sort(key=lambda cell, answer=answer: same(cell, answer))
-        found.take(name, [cell for cell in fitting if cell.bare], rest, "place")
+        found.take(name, [cell for cell in fitting if cell.normalized], rest, "place")
     return found
 
 
 def _that_counts(copies: list[Cell], released: NotebookNode) -> Cell:
     """Of copies of an answer the last that was filled in; of a locked cell the first that was not changed."""
     if is_answer(released):
-        filled = [cell for cell in copies if cell.bare and not same(cell, released)]
+        filled = [cell for cell in copies if cell.normalized and not same(cell, released)]
         return filled[-1] if filled else copies[0]
     return next((cell for cell in copies if same(cell, released)), copies[0])
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import nbformat
 from nbformat import NotebookNode
 
-from exercises.autograder.intake.cells import Cell, bare, cells_of
+from exercises.autograder.intake.cells import Cell, cells_of, normalize_source
 from exercises.autograder.intake.contents import CannotBeGraded, shown
 from exercises.autograder.intake.matching import Match, is_answer, match, named, same
 from transformer_lessons.tools.submission import grade_id
@@ -57,7 +57,8 @@ def brought_up_to_date(mended: NotebookNode, old: NotebookNode, new: NotebookNod
         name = grade_id(cell)
         if name in now:
             made = copy.deepcopy(now[name])
-            if is_answer(made) and name in before and bare(cell.source) != bare(before[name].source):
+            given = normalize_source(before[name].source) if name in before else None
+            if is_answer(made) and given not in (None, normalize_source(cell.source)):
                 made.source = cell.source
                 made |= {"attachments": cell.attachments} if "attachments" in cell else {}
             mended.cells[place] = made
@@ -77,7 +78,7 @@ def _in_order(cells: list[Cell], known: dict, found: Match) -> Iterator[Item]:
         name = name_of.get(cell)
         place = _not_undone(name, known, found) if name else place
         like = name or copy_of.get(cell)
-        says_nothing_new = like is not None and (same(cell, known[like]) or not cell.bare)
+        says_nothing_new = like is not None and (same(cell, known[like]) or not cell.normalized)
         if not says_nothing_new and not (name and is_answer(known[name])):
             own[place].append(cell)
     for name in (None, *known):
@@ -175,7 +176,7 @@ def _about_cell(name: str, cell: Cell, released: NotebookNode, by: str) -> Itera
     if by == "marks" and changed:
         yield f"{name} had other marks for the grader ({', '.join(changed)}) and got its own back."
     if not is_answer(released) and not same(cell, released):
-        kept = " and what you wrote there stands behind it" if cell.bare else ""
+        kept = " and what you wrote there stands behind it" if cell.normalized else ""
         yield f"{name} is locked but was changed; the text was put back{kept}."
 
 

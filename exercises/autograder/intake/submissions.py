@@ -12,14 +12,14 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 
-from exercises.autograder.intake.cells import bare, cells_of
+from exercises.autograder.intake.cells import cells_of, normalize_source
 from exercises.autograder.intake.contents import CannotBeGraded, content_of, shown
 from exercises.autograder.intake.files import Upload, uploads
 from exercises.autograder.intake.matching import Catalogue
 from exercises.autograder.intake.names import Sender, sender_of
 from exercises.autograder.intake.repair import brought_up_to_date, repair
 
-__all__ = ["Quarantined", "Received", "take_in"]
+__all__ = ["Quarantined", "Received", "ingest"]
 
 TIMESTAMP = "timestamp.txt"
 MOST_PATHS = 5  # that a sentence lists
@@ -76,7 +76,7 @@ class _Arrival:
     sender: Sender
     outcome: Received | Quarantined
 
-    def put_aside(self, reason: str) -> None:
+    def quarantine(self, reason: str) -> None:
         known = self.outcome
         self.outcome = Quarantined(known.path, known.student, known.assignment, reason)
 
@@ -84,7 +84,7 @@ class _Arrival:
         self.outcome = replace(self.outcome, repairs=(*self.outcome.repairs, sentence))
 
 
-def take_in(
+def ingest(
     source: Path,
     assignments: dict[str, NotebookNode],
     *,
@@ -194,7 +194,7 @@ def _settle(arrivals: list[_Arrival], assignments: dict[str, NotebookNode]) -> N
                 groups.setdefault((student, arrival.outcome.assignment), []).append(arrival)
             else:
                 both = f"“{shown(raw)}” and “{shown(owner)}” would both be called “{student}” by the grader"
-                arrival.put_aside(f"{both}. Give this student's file another name.")
+                arrival.quarantine(f"{both}. Give this student's file another name.")
     for (_, assignment), group in groups.items():
         if len(group) > 1:
             _keep_one(group, *_chosen(group, assignments[assignment]))
@@ -207,19 +207,18 @@ def _keep_one(group: list[_Arrival], chosen: _Arrival | None, why: str) -> None:
     which = f"Nothing tells which is the newest: {', '.join(paths[:MOST_PATHS])}{more}."
     for arrival in group:
         if chosen is None:
-            arrival.put_aside(f"{which} Hand in only one. Different students need different names.")
+            arrival.quarantine(f"{which} Hand in only one. Different students need different names.")
         elif arrival is not chosen:
-            arrival.put_aside(f"Superseded: {chosen.outcome.path} counts instead, because {why}.")
+            arrival.quarantine(f"Superseded: {chosen.outcome.path} counts instead, because {why}.")
     if chosen:
         chosen.note(f"There were {len(group)} notebooks; {chosen.outcome.path} counts, because {why}.")
 
 
 def _chosen(group: list[_Arrival], released: NotebookNode) -> tuple[_Arrival | None, str]:
     """The one that counts, and why."""
-    given = {bare(cell.source) for cell in released.cells} | {""}
-    texts = {
-        one: [(cell.cell_type, bare(cell.source)) for cell in one.outcome.notebook.cells] for one in group
-    }
+    given = {normalize_source(cell.source) for cell in released.cells} | {""}
+    cells = {one: one.outcome.notebook.cells for one in group}
+    texts = {one: [(cell.cell_type, normalize_source(cell.source)) for cell in cells[one]] for one in group}
     filled = [one for one in group if any(text not in given for _, text in texts[one])] or group
     if len(filled) == 1:
         return filled[0], "the others are not answered"

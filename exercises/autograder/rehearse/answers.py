@@ -34,27 +34,16 @@ PROGRAMS = {"JupyterLab": 5, "Colab": 3, "VS Code": 2}  # how many of ten use it
 
 @dataclass(frozen=True)
 class Student:
-    """A made-up student.
+    """A made-up student."""
 
-    Attributes:
-        student: the id, "student-001" and so on.
-        notebook: what they hand in, before their program saves it; None if they hand in nothing.
-        program: that saves it.
-        trouble: with the file, or ""; see `SHARES`.
-        is_late: whether it comes after the deadline.
-        kinds: of each answer whether it is "right", "typical" (a known mistake) or "untouched".
-        copied_from: the student whose answers these are, a little disguised, or "".
-        draft: what they had handed in before, if that was twice.
-    """
-
-    student: str
-    notebook: NotebookNode | None
+    student: str  # the id, "student-001" and so on
+    notebook: NotebookNode | None  # before their program saves it; None if they hand in nothing
     program: str = "JupyterLab"
-    trouble: str = ""
+    trouble: str = ""  # with the file; see `SHARES`
     is_late: bool = False
-    kinds: dict[str, str] = field(default_factory=dict)
-    copied_from: str = ""
-    draft: NotebookNode | None = None
+    kinds: dict[str, str] = field(default_factory=dict)  # of each answer: "right", "typical" or "untouched"
+    copied_from: str = ""  # the student whose answers these are, a little disguised
+    draft: NotebookNode | None = None  # what they had handed in before, if that was twice
 
 
 def students(number: int, assignment: str) -> list[Student]:
