@@ -143,13 +143,6 @@ def test_who_copies_has_the_answers_of_somebody_else(hundred):
             assert (text == answers(other.notebook)[cell]) == is_same
 
 
-def test_what_cannot_be_a_class_is_refused():
-    with pytest.raises(ValueError, match=r"number: expected at least 1, got 0"):
-        rehearse.students(0, NAME)
-    with pytest.raises(ValueError, match=r"assignment: expected one of ps01_.*, got 'ps99'"):
-        rehearse.students(3, "ps99")
-
-
 # --- Files ----------------------------------------------------------------------------------------------------
 
 

@@ -106,27 +106,18 @@ def mend(notebook: dict, released=PS01):
     return mended, repairs
 
 
-@pytest.mark.parametrize("released", RELEASED.values(), ids=NAMES)
-def test_the_released_notebook_comes_through_as_it_is(released):
-    mended, repairs = mend(json.loads(nbformat.writes(released)), released)
-    assert mended == released
-    assert repairs == ()
-
-
-@pytest.mark.parametrize("released", RELEASED.values(), ids=NAMES)
-def test_an_answered_notebook_needs_no_repair(released):
-    notebook = handed_in(released)
-    mended, repairs = mend(notebook, released)
+def test_what_needs_no_repair_comes_through_as_it_is():
+    assert mend(json.loads(nbformat.writes(PS01))) == (PS01, ())
+    notebook = handed_in()
+    mended, repairs = mend(notebook)
     assert sources(mended) == sources(notebook)
     assert repairs == ()
 
 
-@pytest.mark.parametrize("released", RELEASED.values(), ids=NAMES)
-def test_colab(released):
-    notebook = of_colab(handed_in(released))
-    mended, repairs = mend(notebook, released)
-    assert sources(mended) == sources(notebook)
-    assert order(mended) == order(released)
+def test_colab():
+    notebook = of_colab(handed_in())
+    mended, repairs = mend(notebook)
+    assert (sources(mended), order(mended)) == (sources(notebook), order(PS01))
     assert repairs == ("The file was of notebook format 4.0 and was brought to 4.5.",)
 
 
@@ -146,20 +137,16 @@ def test_all_names_lost(released):
     assert len(repairs) == 2 + answers
 
 
-def test_marks_lost_but_ids_kept():
-    notebook = handed_in()
+def test_marks_lost_or_moved_elsewhere_but_ids_kept():
+    notebook, elsewhere = handed_in(), handed_in()
     for cell in notebook["cells"]:
         cell["metadata"] = {}
     mended, repairs = mend(notebook)
     assert (sources(mended), order(mended)) == (sources(notebook), order(PS01))
     assert repairs == (f"{MARKED} cells had lost the grader's marks and got them back.",)
-
-
-def test_marks_moved_elsewhere():
-    notebook = handed_in()
-    for cell in notebook["cells"]:
+    for cell in elsewhere["cells"]:
         cell["metadata"] = {"custom": {"metadata": cell["metadata"]}}
-    assert mend(notebook)[1] == ()
+    assert mend(elsewhere)[1] == ()
 
 
 def test_format_3_reads_as_nbformat_converts_it():
@@ -253,11 +240,8 @@ def test_what_was_mended_is_said(spoil, sentences):
         lambda nb: [
             cell.update(source="".join(cell["source"]).replace("\n", " \r\n")) for cell in nb["cells"]
         ],
-        lambda nb: [cell.update(source="".join(cell["source"])) for cell in nb["cells"]],
-        lambda nb: [cell.update(outputs=7, execution_count="x") for cell in nb["cells"]],
         lambda nb: [cell.update(outputs=[{"output_type": float("nan")}], new_in=4.9) for cell in nb["cells"]],
         lambda nb: [cell["metadata"].update(collapsed=None, tags=3, scrolled=[]) for cell in nb["cells"]],
-        lambda nb: [cell["metadata"]["nbgrader"].update(checksum="0") for cell in nb["cells"][:4]],
         lambda nb: nb["metadata"].update(widgets=float("inf"), signature={}),
         lambda nb: nb["cells"].insert(3, own("")),
         insert(9, own("1", nbgrader={"grade": True, "grade_id": 7})),
@@ -446,16 +430,6 @@ def test_what_its_place_is(cells, taken):
     assert {name: text for name, text in found.items() if text in ("Note.", "One.", "Two.")} == taken
 
 
-def test_ids_and_metadata_of_own_cells():
-    notebook = handed_in()
-    mine = own("1", tags=["a", "a", 7, "b,c"], deletable=False, editable="no", trusted=True)
-    one, two, three = (f"own-{len(PS01.cells) + number}" for number in (2, 3, 4))
-    notebook["cells"] += [copy.deepcopy(mine), mine, {**mine, "id": "no id!"}, {**mine, "id": two}]
-    mended, _ = mend(notebook)
-    assert [cell.id for cell in mended.cells[-4:]] == ["abc", one, two, three]
-    assert all(cell.metadata == {} for cell in mended.cells[-4:])
-
-
 def test_tags_cannot_keep_a_test_from_running():
     notebook = handed_in()
     cell_of(notebook, "ps01-3-test")["metadata"]["tags"] = ["skip-execution"]
@@ -476,7 +450,6 @@ def picture(kind: str = "image/png", text: object = "iVBORw0K") -> dict:
         (picture("image/svg+xml", "<svg onload='x'/>"), None, True),
         (picture(text="x' onerror='alert(1)"), None, True),
         (picture(text="A" * 5_000_001), None, True),
-        ({"a.png": picture()["a.png"], "b": 7}, picture(), True),
     ],
 )
 def test_pictures_in_a_written_answer(attachments, kept, is_said):
