@@ -71,7 +71,8 @@ def f(a, b=None, *, flip=False):
         b = a
     if a < 0 or b > 50:
         raise ValueError("a, b")
-    total = a * b - 3
+    bias = a * b
+    total = bias - 3
     steps = [one * 2 + other for one, other in zip(range(a), range(b)) if one != other]
     total = g(total) / 7 if flip else total
     return max(steps, default=0) + total
@@ -79,12 +80,12 @@ def f(a, b=None, *, flip=False):
 
 def g(x):
     y = x * x
-    return y * 2 if y > 4 else y
+    return y * 2 + bias if y > 4 else y
 """
 
 
 def outcome(text: str, *args) -> object:
-    names: dict = {}
+    names: dict = {"bias": 3}  # of another cell
     exec(text, names)
     try:
         return names["f"](*args[:2], flip=args[2])

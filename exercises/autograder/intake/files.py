@@ -31,7 +31,7 @@ class Upload:
     """A file as it was found."""
 
     parts: tuple[str, ...]  # its path inside the source; none for the source itself
-    data: bytes = b""  # at most `MOST_BYTES`
+    data: bytes = b""  # not read much further than `MOST_BYTES`
     problem: str = ""  # why it was not read
 
 
@@ -115,8 +115,6 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, parts: tuple[str, .
                 data += piece
     except Exception as error:  # likewise; also of one that is encrypted
         return Upload(parts, problem=f"The file is damaged in the archive ({error or type(error).__name__}).")
-    if len(data) > MOST_BYTES:
-        return Upload(parts, problem=too_large(max(len(data), info.file_size)))
     return Upload(parts, bytes(data))
 
 
