@@ -492,6 +492,10 @@ def test_halves_of_characters_can_be_written():
         ({"cells": [{}, {"source": {}}]}, "The text of cell 2 is an object, not text. Copy your answers"),
         ({"cells": [{}] * 2001}, "The notebook has 2,001 cells, more than 2,000. Delete what"),
         (
+            {"cells": [{"source": ["a" * 300_000] * 2}]},
+            "The notebook has 600,000 characters in cell 1, more than 500,000. Delete what",
+        ),
+        (
             {"cells": [{"source": "a" * 334_000}] * 3},
             "The notebook has 1,002,000 characters, more than 1,000,000. Delete what",
         ),

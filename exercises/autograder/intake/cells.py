@@ -16,6 +16,7 @@ from exercises.autograder.intake.contents import AGAIN, FRESH, CannotBeGraded, k
 __all__ = ["Cell", "cells_of", "normalize_source", "whole"]
 
 MOST_CELLS = 2_000
+MOST_OF_CELL = 500_000  # characters; the box takes no longer text at once, see `running.wire`
 MOST_CHARACTERS = 1_000_000  # of all cells together
 MOST_LINES = 40_000  # likewise; a line costs about as much as 25 characters
 MOST_OF_PICTURES = 5_000_000  # characters, of one cell
@@ -142,7 +143,9 @@ def _source(number: int, source: object) -> str:
     wrong = [line for line in lines if not isinstance(line, str)]
     if wrong:
         raise CannotBeGraded(f"The text of cell {number} is {kind(wrong[0])}, not text. {FRESH}")
-    return whole("".join(lines))
+    text = whole("".join(lines))
+    _refuse_too_many(len(text), MOST_OF_CELL, f"characters in cell {number}")
+    return text
 
 
 def _marks(metadata: dict, depth: int = 2) -> dict:
