@@ -16,7 +16,6 @@ import nbformat
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rewording import reworded
 
 from exercises import release
 from exercises.autograder.course.folders import Course
@@ -34,6 +33,7 @@ from exercises.autograder.similarity.fingerprints import (
     words,
 )
 from tests.checks.answers import MODULES
+from tests.rewording import reworded
 
 HERE = Path(__file__).parent
 NAME = "ps01_embeddings_attention"
