@@ -70,18 +70,18 @@ def read(path: Path) -> list[Enrolled]:
             f"{', '.join(NAMES)}; got {', '.join(found.header[:8])}"
         )
     people: list[Enrolled] = []
-    rows: dict[str, int] = {}  # of ids and numbers
+    rows: dict[tuple[str, str], int] = {}  # of ids and numbers
     for n, cells in enumerate(found.rows, start=2):
         row = {name: cell.strip() for name, cell in zip(found.header, cells, strict=True)}
         # Canvas has rows for what an assignment is worth, and for a student who only tests the course.
         if not any(cells) or row.get("Student") in ("", "Points Possible", "Student, Test"):
             continue
-        people.append(_enrolled(n, row, *layout))
-        for key in filter(None, (people[-1].student.casefold(), people[-1].number)):
-            if rows.setdefault(key, n) != n:
-                raise ValueError(
-                    f"roster: expected everybody once, got {key} in the rows {rows[key]} and {n}"
-                )
+        one = _enrolled(n, row, *layout)
+        people.append(one)
+        for what, key in (("id", one.student.casefold()), ("number", one.number)):
+            if key and rows.setdefault((what, key), n) != n:
+                both = f"{rows[what, key]} and {n}"
+                raise ValueError(f"roster: expected everybody once, got {key} in the rows {both}")
     return people
 
 

@@ -57,6 +57,8 @@ def _local(tree: ast.Module) -> set[str]:
         stored = {node.id for node in names if isinstance(node.ctx, ast.Store) and is_function}
         local |= stored
         other |= {node.id for node in names} - stored
+        outside = [part.args, *part.decorator_list] if is_function else []
+        other |= {node.id for one in outside for node in ast.walk(one) if isinstance(node, ast.Name)}
     for node in ast.walk(tree):
         # Arguments, functions, modules, exceptions and what a pattern catches.
         other |= {getattr(node, field, None) for field in NAMING if field not in ("id", "attr")}
