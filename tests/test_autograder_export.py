@@ -32,17 +32,8 @@ def mark(student: str, score: float | None = 7.5, assignment: str = ASSIGNMENT, 
     """A mark of one tested cell; None for nothing handed in."""
     cells = {} if score is None else {"q1": CellMark(score, None, None, 10.0, waits=False, written=False)}
     known = dict.fromkeys(("first_name", "last_name", "email", "lms_user_id"), "")
-    given = {"timestamp": None, "penalty": 0.0, "worth": 10.0, "cells": cells}
-    return Mark(
-        **{
-            "student": student,
-            "assignment": assignment,
-            "submitted": score is not None,
-            **known,
-            **given,
-            **about,
-        }
-    )
+    known |= {"timestamp": None, "penalty": 0.0, "worth": 10.0, "cells": cells}
+    return Mark(student=student, assignment=assignment, submitted=score is not None, **{**known, **about})
 
 
 def waiting(student: str, **about) -> Mark:
@@ -67,20 +58,14 @@ def read_as_canvas(exported: Exported, delimiter: str = ",") -> dict[str, dict[s
     text = exported.data.decode("utf-8")  # it leaves a byte order mark where it is
     header, *rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     has_names = header[:2] == ["LastName", "FirstName"]
-    if not has_names:
-        assert "Student" in header[0]
-    first = 4 if has_names else 3
-    if re.search(r"SIS\s+Login\s+ID", header[first - 1]):
-        about = first + 1
-    else:
-        assert [header[first - 1], header[first]] == ["SIS User ID", "SIS Login ID"]
-        about = first + 2
-    assert "Section" in header[about - 1]
+    about = header.index("Section") + 1
+    assert has_names or header[:2] == ["Student", "ID"]
+    assert header[about - 2] == "SIS Login ID"
     found = {}
     for row in rows:
         if "Points Possible" in row[0] or not any(row) or "Manual Posting" in row:
             continue
-        who = row[2 if has_names else 1] or row[about - 2] or row[0]
+        who = row[header.index("ID")] or row[about - 2] or row[0]
         assert who not in found
         found[who] = dict(zip(header[about:], row[about:], strict=True))
     return found

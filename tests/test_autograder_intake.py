@@ -468,11 +468,11 @@ def test_an_archive_of_traps(archive):
     data = source.read_bytes().replace((20_000_002).to_bytes(4, "little"), (500).to_bytes(4, "little"))
     source.write_bytes(data)
     found = taken(source)
-    reasons = {path[10:14]: one.reason[:25] for path, one in found.items() if isinstance(one, Quarantined)}
+    reasons = {path[10:14]: one.reason[:26] for path, one in found.items() if isinstance(one, Quarantined)}
     assert reasons == {
-        "bomb": "The file has 20.0 MB, mor",
-        "lies": "The file is damaged in th",
-        "inne": "The file is a zip archive",
+        "bomb": "The file has 20.0 MB, more",
+        "lies": "The file cannot be read in",
+        "inne": "The file is a zip archive.",
     }
     assert {one.student for one in found.values() if isinstance(one, Received)} == {"up", "win"}
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from exercises.autograder.intake.cells import normalize_source
 from exercises.autograder.intake.repair import CannotBeGraded, repair
+from exercises.autograder.rehearse.files import PROGRAMS
 from transformer_lessons.tools.submission import grade_id
 
 RELEASE = Path(__file__).parent.parent / "exercises" / "release"
@@ -41,26 +42,7 @@ def handed_in(released=PS01) -> dict:
     return notebook
 
 
-def of_colab(notebook: dict) -> dict:
-    """Ids in the metadata, a kernel without a language, Colab's own fields."""
-    for cell in notebook["cells"]:
-        cell["metadata"].update(id=cell.pop("id"), colab={"base_uri": "https://localhost"}, outputId="7-7")
-    notebook["metadata"] = {
-        "colab": {"provenance": [], "toc_visible": True},
-        "kernelspec": {"name": "python3", "display_name": "Python 3"},
-        "language_info": {"name": "python"},
-        "widgets": {"application/vnd.jupyter.widget-state+json": {"x": {"state": None}}},
-    }
-    return {"nbformat": 4, "nbformat_minor": 0, **{k: notebook[k] for k in ("metadata", "cells")}}
-
-
-def of_vs_code(notebook: dict) -> dict:
-    """No ids, no marks, another minor version."""
-    for cell in notebook["cells"]:
-        del cell["id"]
-        cell["metadata"] = {"vscode": {"languageId": "python"}}
-    notebook["metadata"]["language_info"] = {"name": "python", "version": "3.12.3", "pygments_lexer": "x"}
-    return {**notebook, "nbformat_minor": 2}
+of_colab, of_vs_code = PROGRAMS["Colab"], PROGRAMS["VS Code"]
 
 
 def cell_of(notebook: dict, name: str) -> dict:

@@ -114,7 +114,9 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, parts: tuple[str, .
             while len(data) <= MOST_BYTES and (piece := file.read(1 << 20)):
                 data += piece
     except Exception as error:  # likewise; also of one that is encrypted
-        return Upload(parts, problem=f"The file is damaged in the archive ({error or type(error).__name__}).")
+        return Upload(
+            parts, problem=f"The file cannot be read in the archive ({error or type(error).__name__})."
+        )
     return Upload(parts, bytes(data))
 
 
