@@ -67,14 +67,14 @@ def collect(
     return received, quarantined
 
 
-def _keep(course: Course, one: Received) -> None:
-    path = course.received(one.student, one.assignment)
+def _keep(course: Course, received: Received) -> None:
+    path = course.received(received.student, received.assignment)
     path.parent.mkdir(parents=True, exist_ok=True)
-    about = asdict(Origin(one.path, one.repairs, one.timestamp, one.late))
+    about = asdict(Origin(received.path, received.repairs, received.timestamp, received.late))
     # The text first: without the rest it can be graded, but not the other way round.
-    _write(path, nbformat.writes(one.notebook) + "\n")
+    _write(path, nbformat.writes(received.notebook) + "\n")
     _write(path.with_name(ORIGIN), json.dumps(about, ensure_ascii=False, indent=2) + "\n")
-    _write(path.with_name("timestamp.txt"), one.timestamp or "")  # where nbgrader looks for it
+    _write(path.with_name("timestamp.txt"), received.timestamp or "")  # where nbgrader looks for it
 
 
 def _write(path: Path, text: str) -> None:

@@ -119,7 +119,7 @@ class Writer:
         if entry.timestamp:
             submission.timestamp = in_utc(entry.timestamp)
         book.db.flush()
-        [notebook] = [one for one in submission.notebooks if one.name == entry.assignment]
+        [notebook] = [notebook for notebook in submission.notebooks if notebook.name == entry.assignment]
         return submission, notebook
 
     def _added(self, entry: Entry) -> SubmittedAssignment:
@@ -128,11 +128,11 @@ class Writer:
         student = book.db.get(Student, entry.student) or Student(id=entry.student)
         submission = SubmittedAssignment(assignment=book.find_assignment(entry.assignment), student=student)
         for notebook in submission.assignment.notebooks:
-            one = SubmittedNotebook(notebook=notebook, assignment=submission)
+            submitted = SubmittedNotebook(notebook=notebook, assignment=submission)
             for cell in (*notebook.grade_cells, *notebook.task_cells):
-                Grade(cell_id=cell.id, notebook=one, needs_manual_grade=False)
+                Grade(cell_id=cell.id, notebook=submitted, needs_manual_grade=False)
             for cell in (*notebook.solution_cells, *notebook.task_cells):
-                Comment(cell_id=cell.id, notebook=one)
+                Comment(cell_id=cell.id, notebook=submitted)
         book.db.add(submission)
         return submission
 

@@ -1,5 +1,6 @@
 """What the gradebook says: each student's marks for an assignment as plain values, and all of it as lines."""
 
+import itertools
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -98,7 +99,7 @@ def marks(url: str, assignment: str) -> list[Mark]:
     with Gradebook(url) as book:
         known = book.find_assignment(assignment)
         cells = {cell.name: cell for nb in known.notebooks for cell in (*nb.grade_cells, *nb.task_cells)}
-        submissions = {one.student_id: one for one in known.submissions}
+        submissions = {submission.student_id: submission for submission in known.submissions}
         points = _by_student(book, known, Grade, *POINTS)
         comments = _by_student(book, known, Comment, Comment.manual_comment)
         found = []
@@ -145,10 +146,11 @@ def dump(url: str) -> list[str]:
     """All that the gradebook says of submissions, a line each, sorted; without ids and times of its own."""
     with Gradebook(url) as book:
         lines = [f"student {student.id}" for student in book.students]
-        for one in (one for assignment in book.assignments for one in assignment.submissions):
-            place = f"{one.assignment.name} {one.student.id}"
-            lines.append(f"submission {place} {one.timestamp}")
-            for notebook in one.notebooks:
+        submissions = (book.assignment_submissions(assignment.name) for assignment in book.assignments)
+        for submission in itertools.chain.from_iterable(submissions):
+            place = f"{submission.assignment.name} {submission.student.id}"
+            lines.append(f"submission {place} {submission.timestamp}")
+            for notebook in submission.notebooks:
                 lines.append(f"notebook {place} {notebook.name} penalty {notebook.late_submission_penalty}")
                 for grade in notebook.grades:
                     points = (getattr(grade, column.key) for column in POINTS)

@@ -76,9 +76,9 @@ def read(path: Path) -> list[Enrolled]:
         # Canvas has rows for what an assignment is worth, and for a student who only tests the course.
         if not any(cells) or row.get("Student") in ("", "Points Possible", "Student, Test"):
             continue
-        one = _enrolled(n, row, *layout)
-        people.append(one)
-        for what, key in (("id", one.student.casefold()), ("number", one.number)):
+        person = _enrolled(n, row, *layout)
+        people.append(person)
+        for what, key in (("id", person.student.casefold()), ("number", person.number)):
             if key and rows.setdefault((what, key), n) != n:
                 both = f"{rows[what, key]} and {n}"
                 raise ValueError(f"roster: expected everybody once, got {key} in the rows {both}")
@@ -119,7 +119,7 @@ def enrol(course: Course, people: list[Enrolled]) -> None:
     """
     if not people:
         return
-    numbers = {one.number: one.student for one in people if one.number}
+    numbers = {person.number: person.student for person in people if person.number}
     before = known(course)
     changed = [
         f"{before[n]} is {numbers[n]} now" for n in sorted(numbers) if before.get(n, numbers[n]) != numbers[n]
@@ -137,7 +137,7 @@ def enrol(course: Course, people: list[Enrolled]) -> None:
             f"{more}. A roster is for the first hand-in on: use another course's folder, or go on without."
         )
     with Gradebook(course.gradebook) as gradebook:
-        for one in people:
-            about = {name: getattr(one, name) for name in NAMES if getattr(one, name)}
-            gradebook.update_or_create_student(one.student, **about)
+        for person in people:
+            about = {name: getattr(person, name) for name in NAMES if getattr(person, name)}
+            gradebook.update_or_create_student(person.student, **about)
     write_json(course.folder / "roster.json", {**before, **numbers})

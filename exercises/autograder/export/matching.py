@@ -35,7 +35,7 @@ class Matches:
 def letters(text: str) -> str:
     """The letters and digits of a name, without accents and capitals, as platforms differ in the rest."""
     parts = unicodedata.normalize("NFKD", text.casefold())
-    return "".join(one for one in parts if one.isalnum())
+    return "".join(letter for letter in parts if letter.isalnum())
 
 
 def names_of(first: str, last: str = "") -> frozenset[str]:
@@ -89,8 +89,8 @@ def _rows(mark: Mark, people: dict[int, Person], by_lms_id: bool) -> tuple[list[
     numbers = {number, mark.lms_user_id if by_lms_id else ""} - {""}
     logins = {text.casefold() for text in (mark.student, mark.email, mark.lms_user_id) if text}
     names = names_of(mark.first_name, mark.last_name) | names_of(name)
-    sure = [n for n, one in people.items() if one.number in numbers or one.logins & logins]
-    return sure, [n for n, one in people.items() if one.names & names]
+    sure = [n for n, person in people.items() if person.number in numbers or person.logins & logins]
+    return sure, [n for n, person in people.items() if person.names & names]
 
 
 def _doubts(mark: Mark, person: Person) -> Iterator[str]:

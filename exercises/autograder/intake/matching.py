@@ -174,7 +174,7 @@ def _in_place(name: str, rest: list[Cell], names: list[str], found: Match) -> li
     number = names.index(name)
     if not {*names[:number][-1:], *names[number + 1 :][:1]} & found.cells.keys():
         return []
-    places = [found.cells[one].number if one in found.cells else 0 for one in names]
+    places = [found.cells[other].number if other in found.cells else 0 for other in names]
     after = next((place for place in reversed(places[:number]) if place), 0)
     before = next((place for place in places[number + 1 :] if place > after), float("inf"))
     return [cell for cell in rest if after < cell.number < before]

@@ -157,7 +157,9 @@ def safe_id(raw: str) -> str | None:
     """
     letters = unicodedata.normalize("NFC", raw)
     # Letters with their marks and numbers of all scripts. nbgrader does not allow + and searches by patterns.
-    kept = "".join(one if one in " ._-@" or unicodedata.category(one)[0] in "LMN" else "-" for one in letters)
+    kept = "".join(
+        letter if letter in " ._-@" or unicodedata.category(letter)[0] in "LMN" else "-" for letter in letters
+    )
     kept = kept.strip(" .-")
     if len(kept) > LONGEST_ID:
         # The end stays, as Canvas's and Moodle's numbers are there; a mark may meet another letter now.

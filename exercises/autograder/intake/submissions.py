@@ -217,14 +217,16 @@ def _keep_one(group: list[_Arrival], chosen: _Arrival | None, why: str) -> None:
 def _chosen(group: list[_Arrival], released: NotebookNode) -> tuple[_Arrival | None, str]:
     """The one that counts, and why."""
     given = {normalize_source(cell.source) for cell in released.cells} | {""}
-    cells = {one: one.outcome.notebook.cells for one in group}
-    texts = {one: [(cell.cell_type, normalize_source(cell.source)) for cell in cells[one]] for one in group}
-    filled = [one for one in group if any(text not in given for _, text in texts[one])] or group
+    texts = {
+        arrival: [(cell.cell_type, normalize_source(cell.source)) for cell in arrival.outcome.notebook.cells]
+        for arrival in group
+    }
+    filled = [arrival for arrival in group if any(text not in given for _, text in texts[arrival])] or group
     if len(filled) == 1:
         return filled[0], "the others are not answered"
-    if all(texts[one] == texts[filled[0]] for one in filled):
+    if all(texts[arrival] == texts[filled[0]] for arrival in filled):
         return filled[0], "they say the same"
-    orders = [one.sender.order for one in filled]
+    orders = [arrival.sender.order for arrival in filled]
     if None in orders or orders.count(max(orders)) > 1:
         return None, ""
     return filled[orders.index(max(orders))], "it is the newest"

@@ -32,7 +32,7 @@ def renamed(source: str, chance: random.Random, often: float = 1.0) -> str:
     new: dict[str, str] = {}
     for name in sorted(_local(tree)):
         if chance.random() < often:
-            new[name] = next(one for one in _likely(name, chance) if one not in taken)
+            new[name] = next(other for other in _likely(name, chance) if other not in taken)
             taken.add(new[name])
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
@@ -58,7 +58,7 @@ def _local(tree: ast.Module) -> set[str]:
         local |= stored
         other |= {node.id for node in names} - stored
         outside = [part.args, *part.decorator_list] if is_function else []
-        other |= {node.id for one in outside for node in ast.walk(one) if isinstance(node, ast.Name)}
+        other |= {node.id for inner in outside for node in ast.walk(inner) if isinstance(node, ast.Name)}
     for node in ast.walk(tree):
         # Arguments, functions, modules, exceptions and what a pattern catches.
         other |= {getattr(node, field, None) for field in NAMING if field not in ("id", "attr")}
