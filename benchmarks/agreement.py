@@ -1,6 +1,6 @@
 """Do the autograder and plain nbgrader give the same points? ``python -m benchmarks.agreement`` (half an hour).
 
-Honest submissions, each a mix: answers that are right, untouched, or right but for one small mistake, as
+Honest submissions, each a mix: answers that are right, untouched, or known mistakes, as
 `exercises.autograder.rehearse` makes them. Each is graded by the boxed processes and by nbgrader's own kernel,
 through nbgrader both times; the CPU seconds of both, all processes included, are a ratio of one run. Then the
 same for one assignment, all answers right, several times.

@@ -74,9 +74,9 @@ def test_canvass_gradebook_is_read_without_rows_that_are_nobodys():
 
 
 def test_nbgraders_own_list_is_read(tmp_path):
-    text = "id,first_name,last_name,email,lms_user_id\nada,Ada Mary,Example,a@b.example,17\nzoe,,,,\n"
+    text = "id,first_name,last_name,email,lms_user_id\nada,Ada Mary,Example,a@b.example,17\n17,,,,\n"
     people = read(write(tmp_path / "students.csv", text))
-    assert people == [Enrolled("17", "ada", "Ada Mary", "Example", "a@b.example", "17"), Enrolled("", "zoe")]
+    assert people == [Enrolled("17", "ada", "Ada Mary", "Example", "a@b.example", "17"), Enrolled("", "17")]
 
 
 def test_a_login_counts_where_no_address_is_shown(tmp_path):
@@ -93,7 +93,7 @@ def test_a_login_counts_where_no_address_is_shown(tmp_path):
         ),
         (
             "Identifier,Grade\nParticipant 1,\n",
-            r"who somebody is in every assignment \(Email address, .*got Identifier",
+            "Email address or Username or ID number in row 2, got nothing",
         ),
         (
             WORKSHEET + "Participant 1,Ada,,,,10,Yes,-\n",

@@ -38,8 +38,7 @@ class _Seen:
     def of(cls, options: argparse.Namespace) -> "_Seen":
         """What the command line asks for."""
         course = known_course(options.course)
-        students = {student for student, _ in course.submissions()} | set(marks.students(course.gradebook))
-        return cls(course, Pseudonyms(options.course, students) if options.pseudonyms else None)
+        return cls(course, Pseudonyms(options.course) if options.pseudonyms else None)
 
     def name(self, student: str) -> str:
         """How a student is called here."""
@@ -53,13 +52,7 @@ class _Seen:
     def results(self, assignment: str) -> list[Result]:
         """Likewise."""
         found = list(self.course.results(assignment))
-        if not self.pseudonyms:
-            return found
-        called = {
-            one.student: (one.first_name, one.last_name, one.email)
-            for one in marks.marks(self.course.gradebook, assignment)
-        }
-        return [self.pseudonyms.result(one, called.get(one.student, ())) for one in found]
+        return [self.pseudonyms.result(one) for one in found] if self.pseudonyms else found
 
     def aside(self) -> dict[str, list[dict]]:
         """What was not graded."""

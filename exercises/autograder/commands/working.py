@@ -177,9 +177,7 @@ def rehearse(options: argparse.Namespace) -> Said:
         isolated = not options.unsafe_no_isolation
         said = _graded(grades.grade(source, folder, isolated=isolated, pool=pool))
     where = f"--course {folder}"
-    next_ = (
-        f"Next: {ME} report {where}, and export {where} --format canvas; pages are in {folder / 'feedback'}"
-    )
+    next_ = f"Next: {ME} report {where}, and export {where}; pages are in {folder / 'feedback'}"
     return Said([*said.lines[:-1], next_], said.data, said.code)
 
 

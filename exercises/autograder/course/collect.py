@@ -1,7 +1,7 @@
 """Taking submissions into a course's folder: mended, one file each, and a list of what could not be taken."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -9,7 +9,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from exercises.autograder.course.folders import Course
-from exercises.autograder.intake import Quarantined, Received, take_in
+from exercises.autograder.intake import Quarantined, Received, ingest
 from transformer_lessons.data.files import read_json, replacing, write_json
 
 __all__ = ["Origin", "collect", "origin"]
@@ -19,14 +19,7 @@ ORIGIN = "origin.json"  # beside a submission
 
 @dataclass(frozen=True)
 class Origin:
-    """What is known of a submission besides its text.
-
-    Attributes:
-        path: where it came from, for people.
-        repairs: what was mended or guessed, one sentence each, for the student.
-        timestamp: when it was handed in, as far as that is known.
-        late: whether Canvas marks it as handed in late.
-    """
+    """What is known of a submission besides its text; see `intake.Received`."""
 
     path: str = ""
     repairs: tuple[str, ...] = ()
@@ -55,8 +48,7 @@ def collect(
     Args:
         source: a notebook, a folder of them, nbgrader's `submitted`, or a zip archive of Canvas or Moodle.
         released: all assignments, as they are handed out now.
-        earlier: versions that were handed out before, see `intake.take_in`.
-        roster: students' ids by the platform's numbers, likewise.
+        earlier, roster: see `intake.ingest`.
 
     Returns:
         what was taken in, without the notebooks, and what was put aside.
@@ -64,25 +56,25 @@ def collect(
     Raises:
         FileNotFoundError: if there is no such source.
     """
-    taken, aside = [], []
-    for one in take_in(source, released, earlier=earlier, roster=roster):
-        if isinstance(one, Quarantined):
-            aside.append(one)
+    received, quarantined = [], []
+    for outcome in ingest(source, released, earlier=earlier, roster=roster):
+        if isinstance(outcome, Quarantined):
+            quarantined.append(outcome)
         else:
-            _keep(course, one)
-            taken.append(replace(one, notebook=NotebookNode()))
-    _list_what_was_put_aside(course, taken, aside)
-    return taken, aside
+            _keep(course, outcome)
+            received.append(replace(outcome, notebook=NotebookNode()))
+    _list_quarantined(course, received, quarantined)
+    return received, quarantined
 
 
-def _keep(course: Course, one: Received) -> None:
-    path = course.received(one.student, one.assignment)
+def _keep(course: Course, received: Received) -> None:
+    path = course.received(received.student, received.assignment)
     path.parent.mkdir(parents=True, exist_ok=True)
-    about = asdict(Origin(one.path, one.repairs, one.timestamp, one.late))
+    about = asdict(Origin(received.path, received.repairs, received.timestamp, received.late))
     # The text first: without the rest it can be graded, but not the other way round.
-    _write(path, nbformat.writes(one.notebook) + "\n")
+    _write(path, nbformat.writes(received.notebook) + "\n")
     _write(path.with_name(ORIGIN), json.dumps(about, ensure_ascii=False, indent=2) + "\n")
-    _write(path.with_name("timestamp.txt"), one.timestamp or "")  # where nbgrader looks for it
+    _write(path.with_name("timestamp.txt"), received.timestamp or "")  # where nbgrader looks for it
 
 
 def _write(path: Path, text: str) -> None:
@@ -94,18 +86,14 @@ def _write(path: Path, text: str) -> None:
             temporary.write_text(text, encoding="utf-8")
 
 
-def _list_what_was_put_aside(course: Course, taken: list[Received], aside: list[Quarantined]) -> None:
+def _list_quarantined(course: Course, received: list[Received], quarantined: list[Quarantined]) -> None:
     """Add to the course's list, from which goes what has been put right."""
     known = course.aside()
-    paths = {one.path for one in (*taken, *aside)}
-    settled = {(one.student, one.assignment) for one in taken}
+    paths = {outcome.path for outcome in (*received, *quarantined)}
+    settled = {(outcome.student, outcome.assignment) for outcome in received}
     kept = [
-        one
-        for one in known["quarantined"]
-        if one["path"] not in paths and (one["student"], one["assignment"]) not in settled
+        entry
+        for entry in known["quarantined"]
+        if entry["path"] not in paths and (entry["student"], entry["assignment"]) not in settled
     ]
-    write_json(course.not_graded, {**known, "quarantined": [*kept, *_plain(aside)]})
-
-
-def _plain(aside: Iterable[Quarantined]) -> list[dict]:
-    return [asdict(one) for one in aside]
+    write_json(course.not_graded, {**known, "quarantined": [*kept, *map(asdict, quarantined)]})

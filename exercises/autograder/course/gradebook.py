@@ -28,7 +28,6 @@ from traitlets.config import Config
 
 __all__ = ["Entry", "LockedError", "Writer", "in_utc"]
 
-
 # Seconds between two tries while another program has the gradebook locked; at last it is given up.
 PAUSES = (*(2.0**n for n in range(-3, 4)), *[8.0] * 6, None)
 
@@ -107,13 +106,10 @@ class Writer:
             comment.auto_comment = "No response." if name in entry.unanswered else None
         session.flush()
         session.expire(notebook)
-        notebook.late_submission_penalty = self._penalty(entry.student, submission, notebook)
+        notebook.late_submission_penalty = self._penalty(submission, notebook.score)
 
     def _submission(self, entry: Entry) -> tuple[SubmittedAssignment, SubmittedNotebook]:
-        """nbgrader's entries for a submission, made at its first grading as `Gradebook.add_submission` does.
-
-        That one commits by itself, and a submission without points would be seen until the next commit.
-        """
+        """nbgrader's entries for a submission."""
         book = self._gradebook
         with book.db.no_autoflush:
             try:
@@ -123,30 +119,29 @@ class Writer:
         if entry.timestamp:
             submission.timestamp = in_utc(entry.timestamp)
         book.db.flush()
-        [notebook] = [one for one in submission.notebooks if one.name == entry.assignment]
+        [notebook] = [notebook for notebook in submission.notebooks if notebook.name == entry.assignment]
         return submission, notebook
 
     def _added(self, entry: Entry) -> SubmittedAssignment:
+        """As `Gradebook.add_submission` makes it, which commits: it would be seen without points."""
         book = self._gradebook
         student = book.db.get(Student, entry.student) or Student(id=entry.student)
         submission = SubmittedAssignment(assignment=book.find_assignment(entry.assignment), student=student)
         for notebook in submission.assignment.notebooks:
-            one = SubmittedNotebook(notebook=notebook, assignment=submission)
+            submitted = SubmittedNotebook(notebook=notebook, assignment=submission)
             for cell in (*notebook.grade_cells, *notebook.task_cells):
-                Grade(cell_id=cell.id, notebook=one, needs_manual_grade=False)
+                Grade(cell_id=cell.id, notebook=submitted, needs_manual_grade=False)
             for cell in (*notebook.solution_cells, *notebook.task_cells):
-                Comment(cell_id=cell.id, notebook=one)
+                Comment(cell_id=cell.id, notebook=submitted)
         book.db.add(submission)
         return submission
 
-    def _penalty(
-        self, student: str, submission: SubmittedAssignment, notebook: SubmittedNotebook
-    ) -> float | None:
+    def _penalty(self, submission: SubmittedAssignment, score: float) -> float | None:
         """What nbgrader's late policy takes off; its plugin is the instructor's choice."""
         if not (late := submission.total_seconds_late):
             return None
-        penalty = self._late.plugin_inst.late_submission_penalty(student, notebook.score, late)
-        return None if penalty is None else min(max(penalty, 0.0), notebook.score)
+        penalty = self._late.plugin_inst.late_submission_penalty(submission.student_id, score, late)
+        return None if penalty is None else min(max(penalty, 0.0), score)
 
 
 def in_utc(text: str) -> datetime:
@@ -171,9 +166,8 @@ def in_utc(text: str) -> datetime:
 
 def _score(grade: Grade, score: float | None, *, is_new: bool) -> None:
     """A person is asked where nobody else can tell, and again where what they have marked has changed."""
-    changed = is_new or grade.auto_score != score
-    grade.auto_score = score
     if grade.manual_score is None:
         grade.needs_manual_grade = score is None
-    elif changed:
+    elif is_new or grade.auto_score != score:
         grade.needs_manual_grade = True
+    grade.auto_score = score

@@ -1,5 +1,6 @@
 """What the gradebook says: each student's marks for an assignment as plain values, and all of it as lines."""
 
+import itertools
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -12,11 +13,12 @@ from nbgrader.api import (
     SubmittedAssignment,
     SubmittedNotebook,
 )
-from sqlalchemy import Select, select
+from sqlalchemy import select
 
-__all__ = ["CellMark", "Mark", "dump", "marks", "students"]
+__all__ = ["CellMark", "Mark", "dump", "marks"]
 
 ABOUT = ("first_name", "last_name", "email", "lms_user_id")  # of a student
+POINTS = (Grade.auto_score, Grade.manual_score, Grade.extra_credit, Grade.needs_manual_grade)
 
 
 @dataclass(frozen=True)
@@ -97,88 +99,63 @@ def marks(url: str, assignment: str) -> list[Mark]:
     with Gradebook(url) as book:
         known = book.find_assignment(assignment)
         cells = {cell.name: cell for nb in known.notebooks for cell in (*nb.grade_cells, *nb.task_cells)}
-        found = {one.student_id: one for one in known.submissions}
-        points, comments = _points_of(book, known), _comments_of(book, known)
-        return [
-            Mark(
-                student.id,
-                *(getattr(student, name) or "" for name in ABOUT),
-                assignment,
-                student.id in found,
-                found[student.id].timestamp if student.id in found else None,
-                found[student.id].late_submission_penalty or 0.0 if student.id in found else 0.0,
-                known.max_score,
-                _cell_marks(cells, points.get(student.id, {})),
-                comments.get(student.id, {}),
+        submissions = {submission.student_id: submission for submission in known.submissions}
+        points = _by_student(book, known, Grade, *POINTS)
+        comments = _by_student(book, known, Comment, Comment.manual_comment)
+        found = []
+        for student in sorted(book.students, key=lambda student: student.id):
+            submission, given = submissions.get(student.id), points.get(student.id, {})
+            found.append(
+                Mark(
+                    student.id,
+                    *(getattr(student, name) or "" for name in ABOUT),
+                    assignment,
+                    submission is not None,
+                    submission and submission.timestamp,
+                    (submission and submission.late_submission_penalty) or 0.0,
+                    known.max_score,
+                    {
+                        name: CellMark(
+                            *given[name][:3], cell.max_score, given[name][3], cell.cell_type == "markdown"
+                        )
+                        for name, cell in cells.items()
+                        if name in given
+                    },
+                    {name: text for name, (text,) in comments.get(student.id, {}).items() if text},
+                )
             )
-            for student in sorted(book.students, key=lambda student: student.id)
-        ]
+        return found
 
 
-def _cell_marks(cells: dict, points: dict[str, tuple]) -> dict[str, CellMark]:
-    """In the order of the assignment."""
-    return {
-        name: CellMark(*points[name][:3], cell.max_score, points[name][3], cell.cell_type == "markdown")
-        for name, cell in cells.items()
-        if name in points
-    }
-
-
-def _points_of(book: Gradebook, assignment: Assignment) -> dict[str, dict[str, tuple]]:
+def _by_student(book: Gradebook, assignment: Assignment, table: type, *columns) -> dict[str, dict]:
     """By student and cell; one query, as asking each grade for its cell takes seconds for a class."""
-    columns = (Grade.auto_score, Grade.manual_score, Grade.extra_credit, Grade.needs_manual_grade)
-    found: dict[str, dict[str, tuple]] = {}
-    for student, name, *points in book.db.execute(_of_submissions(Grade, assignment, *columns)):
-        found.setdefault(student, {})[name] = tuple(points)
-    return found
-
-
-def _comments_of(book: Gradebook, assignment: Assignment) -> dict[str, dict[str, str]]:
-    found: dict[str, dict[str, str]] = {}
-    for student, name, text in book.db.execute(_of_submissions(Comment, assignment, Comment.manual_comment)):
-        if text:
-            found.setdefault(student, {})[name] = text
-    return found
-
-
-def _of_submissions(table: type, assignment: Assignment, *columns) -> Select:
-    """Student, name of the cell, and these columns of the grades or comments of an assignment."""
-    return (
+    query = (
         select(SubmittedAssignment.student_id, BaseCell.name, *columns)
         .join(SubmittedNotebook, table.notebook_id == SubmittedNotebook.id)
         .join(SubmittedAssignment, SubmittedNotebook.assignment_id == SubmittedAssignment.id)
         .join(BaseCell, table.cell_id == BaseCell.id)
         .where(SubmittedAssignment.assignment_id == assignment.id)
     )
-
-
-def students(url: str) -> list[str]:
-    """The ids of all students whom the gradebook knows."""
-    with Gradebook(url) as book:
-        return sorted(student.id for student in book.students)
+    found: dict[str, dict] = {}
+    for student, name, *values in book.db.execute(query):
+        found.setdefault(student, {})[name] = values
+    return found
 
 
 def dump(url: str) -> list[str]:
     """All that the gradebook says of submissions, a line each, sorted; without ids and times of its own."""
     with Gradebook(url) as book:
         lines = [f"student {student.id}" for student in book.students]
-        for assignment in book.assignments:
-            for one in assignment.submissions:
-                place = f"{assignment.name} {one.student.id}"
-                lines.append(f"submission {place} {one.timestamp}")
-                for notebook in one.notebooks:
-                    lines.append(
-                        f"notebook {place} {notebook.name} penalty {notebook.late_submission_penalty}"
-                    )
-                    lines += [f"grade {place} {_points(grade)}" for grade in notebook.grades]
-                    lines += [f"comment {place} {_words(comment)}" for comment in notebook.comments]
+        submissions = (book.assignment_submissions(assignment.name) for assignment in book.assignments)
+        for submission in itertools.chain.from_iterable(submissions):
+            place = f"{submission.assignment.name} {submission.student.id}"
+            lines.append(f"submission {place} {submission.timestamp}")
+            for notebook in submission.notebooks:
+                lines.append(f"notebook {place} {notebook.name} penalty {notebook.late_submission_penalty}")
+                for grade in notebook.grades:
+                    points = (getattr(grade, column.key) for column in POINTS)
+                    lines.append(f"grade {place} {grade.name} {' '.join(map(str, points))}")
+                for comment in notebook.comments:
+                    words = f"{comment.auto_comment!r} {comment.manual_comment!r}"
+                    lines.append(f"comment {place} {comment.name} {words}")
     return sorted(lines)
-
-
-def _points(grade: Grade) -> str:
-    points = (grade.auto_score, grade.manual_score, grade.extra_credit, grade.needs_manual_grade)
-    return " ".join(map(str, (grade.name, *points)))
-
-
-def _words(comment: Comment) -> str:
-    return f"{comment.name} {comment.auto_comment!r} {comment.manual_comment!r}"

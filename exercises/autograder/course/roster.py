@@ -21,48 +21,31 @@ from nbgrader.api import Gradebook
 
 from exercises.autograder.course.folders import Course
 from exercises.autograder.export.matching import name_and_number
-from exercises.autograder.export.sheets import sheet, template_text
+from exercises.autograder.export.tables import sheet, template_text
 from exercises.autograder.intake.names import safe_id
 from transformer_lessons.data.files import read_json, write_json
 
 __all__ = ["Enrolled", "enrol", "known", "read"]
 
-# By the column that only they have: which hold the number, the id (the first that is filled in) and the rest.
-MOODLE, CANVAS, OURS = "Identifier", "SIS Login ID", "id"
+NAMES = ("first_name", "last_name", "email", "lms_user_id")  # as nbgrader calls them
+# By the column that only they have: which hold the number, the id (the first that is filled in), the name, the
+# address, and what nbgrader keeps as the id in the LMS.
 LAYOUTS = {
-    MOODLE: {
-        "number": (MOODLE,),
-        "student": ("Email address", "Username", "ID number"),
-        "name": ("Full name",),
-        "email": ("Email address",),
-        "lms_user_id": ("ID number",),
-    },
-    CANVAS: {
-        "number": ("ID",),
-        "student": (CANVAS, "SIS User ID"),
-        "name": ("Student",),
-        "email": (),
-        "lms_user_id": ("ID",),
-    },
-    OURS: {
-        "number": ("lms_user_id",),
-        "student": (OURS,),
-        "name": (),
-        "email": ("email",),
-        "lms_user_id": ("lms_user_id",),
-    },
+    "Identifier": (
+        "Identifier",
+        ("Email address", "Username", "ID number"),
+        "Full name",
+        "Email address",
+        "ID number",
+    ),
+    "SIS Login ID": ("ID", ("SIS Login ID", "SIS User ID"), "Student", "", "ID"),
+    "id": ("lms_user_id", ("id",), "", "email", "lms_user_id"),
 }
 
 
 @dataclass(frozen=True)
 class Enrolled:
-    """Somebody of the class.
-
-    Attributes:
-        number: that the platform puts into the names of files; "" if it has none.
-        student: the id.
-        first_name, last_name, email, lms_user_id: as nbgrader keeps them, or "".
-    """
+    """Somebody of the class; the number is what the platform puts into the names of files, "" if it has none."""
 
     number: str
     student: str
@@ -80,38 +63,37 @@ def read(path: Path) -> list[Enrolled]:
         ValueError: if it is of no known layout, or somebody in it has no id, or another one's.
     """
     found = sheet(template_text(path))
-    layout = next((LAYOUTS[one] for one in LAYOUTS if one in found.header), None)
+    layout = next((LAYOUTS[name] for name in LAYOUTS if name in found.header), None)
     if layout is None:
         raise ValueError(
-            f"roster: expected Moodle's grading worksheet, Canvas's gradebook, or the columns id, first_name, "
-            f"last_name, email, lms_user_id; got {', '.join(found.header[:8])}"
+            f"roster: expected Moodle's grading worksheet, Canvas's gradebook, or the columns id, "
+            f"{', '.join(NAMES)}; got {', '.join(found.header[:8])}"
         )
-    if not set(layout["student"]) & set(found.header):
-        raise ValueError(
-            f"roster: expected a column that says who somebody is in every assignment "
-            f"({', '.join(layout['student'])}), got {', '.join(found.header[:8])}"
-        )
-    rows = {n: dict(zip(found.header, row, strict=True)) for n, row in enumerate(found.rows, 2)}
-    return _each_once({n: _enrolled(n, row, layout) for n, row in rows.items() if _is_somebody(row)})
+    people: list[Enrolled] = []
+    rows: dict[tuple[str, str], int] = {}  # of ids and numbers
+    for n, cells in enumerate(found.rows, start=2):
+        row = {name: cell.strip() for name, cell in zip(found.header, cells, strict=True)}
+        # Canvas has rows for what an assignment is worth, and for a student who only tests the course.
+        if not any(cells) or row.get("Student") in ("", "Points Possible", "Student, Test"):
+            continue
+        person = _enrolled(n, row, *layout)
+        people.append(person)
+        for what, key in (("id", person.student.casefold()), ("number", person.number)):
+            if key and rows.setdefault((what, key), n) != n:
+                both = f"{rows[what, key]} and {n}"
+                raise ValueError(f"roster: expected everybody once, got {key} in the rows {both}")
+    return people
 
 
-def _is_somebody(row: dict[str, str]) -> bool:
-    """Canvas has rows for what an assignment is worth, and for a student who only tests the course."""
-    name = row.get("Student", "?").strip()
-    return any(row.values()) and name not in ("", "Points Possible", "Student, Test")
-
-
-def _enrolled(n: int, row: dict[str, str], layout: dict[str, tuple[str, ...]]) -> Enrolled:
-    of = {name: _first(row, columns) for name, columns in layout.items()}
-    number = re.search(r"\d*$", of["number"])[0]  # "Participant 123456", in whatever language
-    if not (student := safe_id(of["student"])):
-        raise ValueError(f"roster: expected {' or '.join(layout['student'])} in row {n}, got nothing")
-    names = (row.get("first_name", ""), row.get("last_name", "")) if not of["name"] else _names(of["name"])
-    return Enrolled(number, student, *names, of["email"], of["lms_user_id"])
-
-
-def _first(row: dict[str, str], columns: tuple[str, ...]) -> str:
-    return next((row[name].strip() for name in columns if row.get(name, "").strip()), "")
+def _enrolled(
+    n: int, row: dict[str, str], number: str, ids: tuple[str, ...], name: str, email: str, lms: str
+) -> Enrolled:
+    student = safe_id(next((row[column] for column in ids if row.get(column)), ""))
+    if not student:
+        raise ValueError(f"roster: expected {' or '.join(ids)} in row {n}, got nothing")
+    digits = re.search(r"\d*$", row.get(number, ""))[0]  # "Participant 123456", in whatever language
+    names = _names(row[name]) if row.get(name) else (row.get("first_name", ""), row.get("last_name", ""))
+    return Enrolled(digits, student, *names, row.get(email, ""), row.get(lms, ""))
 
 
 def _names(full: str) -> tuple[str, str]:
@@ -120,17 +102,6 @@ def _names(full: str) -> tuple[str, str]:
     if not comma:
         first, _, last = full.rpartition(" ")
     return first, last
-
-
-def _each_once(people: dict[int, Enrolled]) -> list[Enrolled]:
-    ids, numbers = {}, {}
-    for n, one in people.items():
-        for what, seen in ((one.student.casefold(), ids), (one.number, numbers)):
-            if what and seen.setdefault(what, n) != n:
-                raise ValueError(
-                    f"roster: expected everybody once, got {what} in the rows {seen[what]} and {n}"
-                )
-    return list(people.values())
 
 
 def known(course: Course) -> dict[str, str]:
@@ -148,7 +119,7 @@ def enrol(course: Course, people: list[Enrolled]) -> None:
     """
     if not people:
         return
-    numbers = {one.number: one.student for one in people if one.number}
+    numbers = {person.number: person.student for person in people if person.number}
     before = known(course)
     changed = [
         f"{before[n]} is {numbers[n]} now" for n in sorted(numbers) if before.get(n, numbers[n]) != numbers[n]
@@ -166,9 +137,7 @@ def enrol(course: Course, people: list[Enrolled]) -> None:
             f"{more}. A roster is for the first hand-in on: use another course's folder, or go on without."
         )
     with Gradebook(course.gradebook) as gradebook:
-        for one in people:
-            about = {name: getattr(one, name) for name in ("first_name", "last_name", "email", "lms_user_id")}
-            gradebook.update_or_create_student(
-                one.student, **{name: text for name, text in about.items() if text}
-            )
+        for person in people:
+            about = {name: getattr(person, name) for name in NAMES if getattr(person, name)}
+            gradebook.update_or_create_student(person.student, **about)
     write_json(course.folder / "roster.json", {**before, **numbers})

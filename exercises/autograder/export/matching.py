@@ -16,28 +16,16 @@ __all__ = ["Matches", "Person", "letters", "match", "name_and_number", "names_of
 
 @dataclass(frozen=True)
 class Person:
-    """What a row of a template says of its student.
+    """What a row of a template says of its student."""
 
-    Attributes:
-        number: the platform's own, which its archives put into the names of files.
-        logins: whatever else only they have: logins, numbers of the school, addresses.
-        names: as `names_of` has them.
-    """
-
-    number: str
-    logins: frozenset[str]
-    names: frozenset[str]
+    number: str  # the platform's own, which its archives put into the names of files
+    logins: frozenset[str]  # whatever else only they have: logins, numbers of the school, addresses
+    names: frozenset[str]  # as `names_of` has them
 
 
 @dataclass
 class Matches:
-    """Who was found where.
-
-    Attributes:
-        marks: by the number of the row.
-        unmatched: the students with something to enter who have no row.
-        notes: what a person should look at.
-    """
+    """Marks by the number of their row, students with something to enter who have none, and what to look at."""
 
     marks: dict[int, Mark] = field(default_factory=dict)
     unmatched: list[str] = field(default_factory=list)
@@ -47,7 +35,7 @@ class Matches:
 def letters(text: str) -> str:
     """The letters and digits of a name, without accents and capitals, as platforms differ in the rest."""
     parts = unicodedata.normalize("NFKD", text.casefold())
-    return "".join(one for one in parts if one.isalnum())
+    return "".join(letter for letter in parts if letter.isalnum())
 
 
 def names_of(first: str, last: str = "") -> frozenset[str]:
@@ -73,49 +61,36 @@ def match(marks: Iterable[Mark], people: dict[int, Person], *, by_lms_id: bool) 
     """
     found, rows = Matches(), {}
     for mark in marks:
-        row, problem = _row(mark, people, by_lms_id)
-        if row is not None:
-            rows.setdefault(row, []).append(mark)
+        sure, likely = _rows(mark, people, by_lms_id)
+        those = sure or likely
+        if len(those) == 1:
+            rows.setdefault(those[0], []).append(mark)
         elif mark.submitted:
             found.unmatched.append(mark.student)
-            found.notes += [problem] if problem else []
+            if those:
+                what = "are both theirs, by number or login" if sure else "have that name"
+                listed = " and ".join(str(row + 2) for row in those)  # as a spreadsheet counts, with a header
+                found.notes.append(f"{mark.student}: the rows {listed} {what}.")
     for row, those in rows.items():
-        _take(found, row, people[row], those)
+        submitted = [mark for mark in those if mark.submitted]
+        if len(submitted) > 1:
+            ids = [mark.student for mark in submitted]
+            found.unmatched += ids
+            found.notes.append(f"{' and '.join(ids)} are both in row {row + 2}; none was entered.")
+        else:
+            found.marks[row] = (submitted or those)[0]
+            found.notes += _doubts(found.marks[row], people[row])
     return found
 
 
-def _row(mark: Mark, people: dict[int, Person], by_lms_id: bool) -> tuple[int | None, str]:
-    """The number of a student's row, or None and why."""
+def _rows(mark: Mark, people: dict[int, Person], by_lms_id: bool) -> tuple[list[int], list[int]]:
+    """A student's rows by number or login, and those with the name."""
     name, number = name_and_number(mark.student)
     numbers = {number, mark.lms_user_id if by_lms_id else ""} - {""}
-    logins = {one.casefold() for one in (mark.student, mark.email, mark.lms_user_id) if one}
-    sure = [n for n, one in people.items() if one.number in numbers or one.logins & logins]
-    if len(sure) == 1:
-        return sure[0], ""
-    if sure:
-        return None, f"{mark.student}: the rows {_listed(sure)} are both theirs, by number or login."
+    logins = {text.casefold() for text in (mark.student, mark.email, mark.lms_user_id) if text}
     names = names_of(mark.first_name, mark.last_name) | names_of(name)
-    likely = [n for n, one in people.items() if one.names & names]
-    if len(likely) > 1:
-        return None, f"{mark.student}: the rows {_listed(likely)} have that name."
-    return (likely[0], "") if likely else (None, "")
-
-
-def _listed(rows: list[int]) -> str:
-    """As a spreadsheet counts them, with a header."""
-    return " and ".join(str(row + 2) for row in rows)
-
-
-def _take(found: Matches, row: int, person: Person, marks: list[Mark]) -> None:
-    """Enter whoever is in this row; of several ids only one may have handed in something."""
-    submitted = [mark for mark in marks if mark.submitted]
-    if len(submitted) > 1:
-        ids = [mark.student for mark in submitted]
-        found.unmatched += ids
-        found.notes.append(f"{' and '.join(ids)} are both in row {row + 2}; none was entered.")
-        return
-    found.marks[row] = (submitted or marks)[0]
-    found.notes += _doubts(found.marks[row], person)
+    sure = [n for n, person in people.items() if person.number in numbers or person.logins & logins]
+    return sure, [n for n, person in people.items() if person.names & names]
 
 
 def _doubts(mark: Mark, person: Person) -> Iterator[str]:

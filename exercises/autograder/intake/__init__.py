@@ -1,11 +1,10 @@
 """Submissions, from wherever they come: each file is either ready to be graded or put aside with a reason.
 
-Read `submissions` first, which goes through them. `files` opens folders and archives, `contents` and `cells` what
-a file holds, `names` whose it is, `assignment` of which assignment, `choice` takes one of several. `repair` mends
-what `matching` finds, and says so in `words`.
+Read `submissions` first, which goes through them and takes one of several. `files` opens folders and archives,
+`contents` and `cells` what a file holds, `names` whose it is, `matching` which cell is which, and of which
+assignment; `repair` mends what is found.
 """
 
-from exercises.autograder.intake.choice import Quarantined, Received
-from exercises.autograder.intake.submissions import take_in
+from exercises.autograder.intake.submissions import Quarantined, Received, ingest
 
-__all__ = ["Quarantined", "Received", "take_in"]
+__all__ = ["Quarantined", "Received", "ingest"]

@@ -3,7 +3,6 @@
 import codecs
 import json
 import re
-from collections import Counter
 
 __all__ = ["AGAIN", "FRESH", "MOST_BYTES", "CannotBeGraded", "content_of", "kind", "shown", "too_large"]
 
@@ -36,7 +35,12 @@ def content_of(data: bytes) -> tuple[dict, list[str]]:
         if re.match(beginning, data.removeprefix(codecs.BOM_UTF8)):
             raise CannotBeGraded(reason)
     text, notes = _text(data)
-    content = _parsed(text, notes)
+    try:
+        content = json.loads(text)
+    except RecursionError:
+        raise CannotBeGraded(f"The file is no notebook: it is nested too deeply. {FRESH}") from None
+    except ValueError as error:
+        raise CannotBeGraded(_what_is_broken(text, error)) from None
     if not isinstance(content, dict):
         raise CannotBeGraded(f"The file is no notebook: it holds {kind(content)}, not a JSON object. {AGAIN}")
     return content, notes
@@ -72,28 +76,6 @@ def _text(data: bytes) -> tuple[str, list[str]]:
             "The file was not written in UTF-8; it was read as Windows-1252. Letters such as ä may be wrong."
         )
         return data.decode("cp1252", "replace"), [note]
-
-
-def _parsed(text: str, notes: list[str]) -> object:
-    """What the text says; where a field stands twice, Python takes the last, and that is noted."""
-    twice: set[str] = set()
-
-    def made(pairs: list[tuple[str, object]]) -> dict:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            twice.update(name[:30] for name, n in Counter(name for name, _ in pairs).items() if n > 1)
-        return found
-
-    try:
-        content = json.loads(text, object_pairs_hook=made)
-    except RecursionError:
-        raise CannotBeGraded(f"The file is no notebook: it is nested too deeply. {FRESH}") from None
-    except ValueError as error:
-        raise CannotBeGraded(_what_is_broken(text, error)) from None
-    if twice:
-        names = ", ".join(sorted(twice)[:5])
-        notes.append(f"A part of the file has the same field twice ({names}); the last one was read.")
-    return content
 
 
 def _what_is_broken(text: str, error: ValueError) -> str:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 from exercises.autograder.intake.contents import shown
 
-__all__ = ["FileName", "Sender", "file_name", "safe_id", "sender_of"]
+__all__ = ["Sender", "safe_id", "sender_of"]
 
 LONGEST_ID = 60  # characters; a folder's name may have 255 bytes
 # What was typed into Canvas instead of uploaded comes as …_text.html or …_link.html, without the file's number.
@@ -67,26 +67,6 @@ class Sender:
         return safe_id(self.raw)
 
 
-@dataclass(frozen=True)
-class FileName:
-    """A file's name taken apart.
-
-    Attributes:
-        assignment: the one in it, or None.
-        rest: what else there is.
-        number: of a repeated download; 0 of the first, None if the path does not tell.
-    """
-
-    assignment: str | None
-    rest: str
-    number: int | None
-
-    @property
-    def order(self) -> tuple[int, int] | None:
-        """Which of several files with this name is the later."""
-        return None if self.number is None else (0, self.number)
-
-
 def sender_of(parts: tuple[str, ...], assignments: Collection[str], roster: Mapping[str, str] = {}) -> Sender:
     """What the path of a file says.
 
@@ -98,31 +78,23 @@ def sender_of(parts: tuple[str, ...], assignments: Collection[str], roster: Mapp
     parts = tuple(unicodedata.normalize("NFC", part) for part in parts)
     sender = _from_moodle(parts, assignments) or _from_nbgrader(parts, assignments)
     sender = sender or _from_canvas(parts, assignments) or _by_hand(parts, assignments)
-    if roster and sender.number:
-        sender = _enrolled(sender, roster)
+    if sender.number in roster:
+        sender = replace(sender, raw=roster[sender.number])
+    elif roster and sender.number:
+        note = f"The number {sender.number} is not on the course's roster."
+        sender = replace(sender, notes=(*sender.notes, note))
     if sender.student in (sender.raw, None):
         return sender
     note = f"“{shown(sender.raw)}” cannot be the name of a folder; “{sender.student}” is used instead."
     return replace(sender, notes=(*sender.notes, note))
 
 
-def _enrolled(sender: Sender, roster: Mapping[str, str]) -> Sender:
-    """By the id that the roster has for the number."""
-    if sender.number in roster:
-        return replace(sender, raw=roster[sender.number])
-    return replace(
-        sender, notes=(*sender.notes, f"The number {sender.number} is not on the course's roster.")
-    )
-
-
 def _from_moodle(parts: tuple[str, ...], assignments: Collection[str]) -> Sender | None:
     found = next(filter(None, map(MOODLE.fullmatch, reversed(parts))), None)
     if not found:
         return None
-    is_file = found.string == parts[-1]
-    sender = _in_folder(
-        f"{found['name']}_{found['user']}", found["rest"] if is_file else parts[-1], assignments
-    )
+    file = found["rest"] if found.string == parts[-1] else parts[-1]
+    sender = _in_folder(f"{found['name']}_{found['user']}", file, assignments)
     return replace(sender, number=found["user"])
 
 
@@ -135,7 +107,7 @@ def _from_nbgrader(parts: tuple[str, ...], assignments: Collection[str]) -> Send
 
 def _from_canvas(parts: tuple[str, ...], assignments: Collection[str]) -> Sender | None:
     found = ANONYMOUS.fullmatch(parts[-1]) or CANVAS.fullmatch(parts[-1])
-    if not found or file_name(found["name"], assignments).assignment:
+    if not found or _file_name(found["name"], assignments)[0]:
         return None
     sender = _in_folder(f"{found['name']}_{found['user']}", found["rest"] or "", assignments)
     number = found["user"] if found.re is CANVAS else ""  # what stands for nobody is on no roster
@@ -144,27 +116,27 @@ def _from_canvas(parts: tuple[str, ...], assignments: Collection[str]) -> Sender
 
 def _by_hand(parts: tuple[str, ...], assignments: Collection[str]) -> Sender:
     """Files that no platform has named."""
-    name = file_name(parts[-1], assignments)
-    has_both = name.assignment and name.rest and "__" in parts[-1]
+    assignment, rest, order = _file_name(parts[-1], assignments)
+    has_both = assignment and rest and "__" in parts[-1]
     if len(parts) > 1 and parts[-2] not in assignments and not has_both:
         return _in_folder(parts[-2], parts[-1], assignments)
     folders = [part for part in parts[-2:-1] if part in assignments]
-    said = tuple(dict.fromkeys(filter(None, (*folders, name.assignment))))
-    raw = name.rest if name.assignment else name.rest.partition("__")[0]
+    said = tuple(dict.fromkeys(filter(None, (*folders, assignment))))
+    raw = rest if assignment else rest.partition("__")[0]
     if NOBODY.fullmatch(raw):
         return Sender("", said)
     guess = f"“{shown(raw)}” was taken as the student's name, after the name of the file."
-    return Sender(raw, said, name.order, notes=() if name.assignment else (guess,))
+    return Sender(raw, said, order, notes=() if assignment else (guess,))
 
 
 def _in_folder(raw: str, name: str, assignments: Collection[str]) -> Sender:
     """Somebody known otherwise; the number of a file counts if the assignment is all else that is in its name."""
-    found = file_name(name, assignments)
-    return Sender(raw, tuple(filter(None, [found.assignment])), None if found.rest else found.order)
+    assignment, rest, order = _file_name(name, assignments)
+    return Sender(raw, tuple(filter(None, [assignment])), None if rest else order)
 
 
-def file_name(name: str, assignments: Collection[str]) -> FileName:
-    """Take the name of a file apart."""
+def _file_name(name: str, assignments: Collection[str]) -> tuple[str | None, str, tuple[int, int] | None]:
+    """The assignment in the name of a file, what else there is, and its order among repeated downloads."""
     whole = re.sub(r"\.(ipynb|json|txt)\b", "", name, flags=re.IGNORECASE)
     stem = COPY.sub("", whole)
     for assignment in sorted(assignments, key=len, reverse=True):
@@ -174,8 +146,8 @@ def file_name(name: str, assignments: Collection[str]) -> FileName:
             again = REPEATED.fullmatch(after)
             rest = " ".join(filter(None, (part.strip(" _-.") for part in (before, "" if again else after))))
             number = int(again[1] or again[2]) if again else 0
-            return FileName(assignment, rest, number if stem == whole else None)
-    return FileName(None, stem, None)
+            return assignment, rest, (0, number) if stem == whole else None
+    return None, stem, None
 
 
 def safe_id(raw: str) -> str | None:
@@ -185,7 +157,9 @@ def safe_id(raw: str) -> str | None:
     """
     letters = unicodedata.normalize("NFC", raw)
     # Letters with their marks and numbers of all scripts. nbgrader does not allow + and searches by patterns.
-    kept = "".join(one if one in " ._-@" or unicodedata.category(one)[0] in "LMN" else "-" for one in letters)
+    kept = "".join(
+        letter if letter in " ._-@" or unicodedata.category(letter)[0] in "LMN" else "-" for letter in letters
+    )
     kept = kept.strip(" .-")
     if len(kept) > LONGEST_ID:
         # The end stays, as Canvas's and Moodle's numbers are there; a mark may meet another letter now.

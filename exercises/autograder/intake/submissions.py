@@ -7,33 +7,87 @@ no other.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nbformat import NotebookNode
 
-from exercises.autograder.intake.assignment import Catalogue
-from exercises.autograder.intake.cells import cells_of
-from exercises.autograder.intake.choice import Arrival, Quarantined, Received, one_of_each
+from exercises.autograder.intake.cells import cells_of, normalize_source
 from exercises.autograder.intake.contents import CannotBeGraded, content_of, shown
 from exercises.autograder.intake.files import Upload, uploads
-from exercises.autograder.intake.names import Sender, safe_id, sender_of
-from exercises.autograder.intake.repair import repair
-from exercises.autograder.intake.versions import EARLIER, brought_up_to_date, version_of
+from exercises.autograder.intake.matching import Catalogue
+from exercises.autograder.intake.names import Sender, sender_of
+from exercises.autograder.intake.repair import brought_up_to_date, repair
 
-__all__ = ["take_in"]
+__all__ = ["Quarantined", "Received", "ingest"]
 
 TIMESTAMP = "timestamp.txt"
+MOST_PATHS = 5  # that a sentence lists
+EARLIER = "It was begun with an earlier version of the assignment, which counts as well."
 WHOSE = (
     "Nothing says whose this is. Name it STUDENT__ASSIGNMENT.ipynb, or put it into a folder named STUDENT."
 )
 
 
-def take_in(
+@dataclass(frozen=True)
+class Received:
+    """A submission ready to be graded.
+
+    Attributes:
+        student: an id that can be the name of a folder.
+        assignment: its name.
+        path: where it came from, for people.
+        notebook: of format 4.5, repaired.
+        repairs: what was mended or guessed, one sentence each, for the student.
+        timestamp: what nbgrader's `timestamp.txt` beside it says, if there is one.
+        late: whether Canvas marks it as handed in late.
+    """
+
+    student: str
+    assignment: str
+    path: str
+    notebook: NotebookNode
+    repairs: tuple[str, ...] = ()
+    timestamp: str | None = None
+    late: bool = False
+
+
+@dataclass(frozen=True)
+class Quarantined:
+    """A file that is not graded before somebody has looked at it.
+
+    Attributes:
+        path: where it came from, for people.
+        student, assignment: whose and of what, as far as that is known.
+        reason: what is wrong and what to do about it.
+    """
+
+    path: str
+    student: str | None
+    assignment: str | None
+    reason: str
+
+
+@dataclass(eq=False)
+class _Arrival:
+    """A file, what its path says, and what becomes of it."""
+
+    parts: tuple[str, ...]
+    sender: Sender
+    outcome: Received | Quarantined
+
+    def quarantine(self, reason: str) -> None:
+        known = self.outcome
+        self.outcome = Quarantined(known.path, known.student, known.assignment, reason)
+
+    def note(self, sentence: str) -> None:
+        self.outcome = replace(self.outcome, repairs=(*self.outcome.repairs, sentence))
+
+
+def ingest(
     source: Path,
     assignments: dict[str, NotebookNode],
     *,
-    student: str | None = None,
     earlier: Mapping[str, list[NotebookNode]] = {},
     roster: Mapping[str, str] = {},
 ) -> Iterator[Received | Quarantined]:
@@ -43,61 +97,46 @@ def take_in(
         source: a notebook, a folder or a zip archive.
         assignments: all of the course, by name, as they were handed out: so nothing of a master can come into
             what is received. What is of none of them is put aside.
-        student: whose all files are, if that is known.
         earlier: by name, versions of assignments that were handed out before and count as well.
         roster: students' ids by the numbers that the platform puts into the names of files.
 
     Raises:
         FileNotFoundError: if there is no such source.
-        ValueError: for a student's name that cannot be the name of a folder.
     """
-    source = Path(source)
     if not source.is_dir() and not source.is_file():
         raise FileNotFoundError(f"source: expected a notebook, a folder or a zip archive, got {source}")
-    if student is not None and safe_id(student) != student:
-        raise ValueError(f"student: expected what can be the name of a folder, got {student!r}")
-    return _outcomes(source, Catalogue(assignments), student, earlier, roster)
-
-
-def _outcomes(
-    source: Path, catalogue: Catalogue, student: str | None, earlier: Mapping, roster: Mapping
-) -> Iterator[Received | Quarantined]:
-    arrivals, times = [], {}
+    catalogue, arrivals, times = Catalogue(assignments, earlier), [], {}
     for upload in uploads(source):
         if upload.parts[-1:] == (TIMESTAMP,) and not upload.problem:
             times[upload.parts[:-1]] = upload.data
         else:
-            arrivals.append(_arrival(source, upload, student, catalogue, earlier, roster))
-    for arrival in one_of_each(arrivals, catalogue.assignments):
-        yield _with_time(arrival.outcome, times.get(arrival.parts[:-1]))
+            arrivals.append(_arrival(source, upload, catalogue, roster))
+    _settle(arrivals, assignments)
+    for arrival in arrivals:
+        if isinstance(arrival.outcome, Received) and arrival.parts[:-1] in times:
+            _put_time(arrival, times[arrival.parts[:-1]])
+        yield arrival.outcome
 
 
-def _arrival(
-    source: Path,
-    upload: Upload,
-    student: str | None,
-    catalogue: Catalogue,
-    earlier: Mapping,
-    roster: Mapping,
-) -> Arrival:
+def _arrival(source: Path, upload: Upload, catalogue: Catalogue, roster: Mapping) -> _Arrival:
     """Whatever happens while this file is read is said of this file."""
-    sender, path = Sender(student or ""), _for_people(source, upload.parts)
+    sender, path = Sender(""), _for_people(source, upload.parts)
     try:
         if upload.parts:
-            telling = _telling(source, upload.parts, catalogue.assignments)
-            found = sender_of(telling, catalogue.assignments, roster)
-            sender = replace(found, raw=student, notes=()) if student else found
-        return Arrival(upload.parts, sender, _received(path, upload, sender, catalogue, earlier))
+            sender = sender_of(
+                _telling(source, upload.parts, catalogue.assignments), catalogue.assignments, roster
+            )
+        return _Arrival(upload.parts, sender, _received(path, upload, sender, catalogue))
     except CannotBeGraded as error:
         reason = str(error)
     except Exception as error:
         what = f"{type(error).__name__}: {shown(str(error), most=80)}"
         reason = f"The file could not be read ({what}). Tell your instructor."
     assignment = next(iter(sender.said), None)
-    return Arrival(upload.parts, sender, Quarantined(path, sender.student, assignment, reason))
+    return _Arrival(upload.parts, sender, Quarantined(path, sender.student, assignment, reason))
 
 
-def _received(path: str, upload: Upload, sender: Sender, catalogue: Catalogue, earlier: Mapping) -> Received:
+def _received(path: str, upload: Upload, sender: Sender, catalogue: Catalogue) -> Received:
     if upload.problem:
         raise CannotBeGraded(upload.problem)
     content, notes = content_of(upload.data)
@@ -106,8 +145,7 @@ def _received(path: str, upload: Upload, sender: Sender, catalogue: Catalogue, e
     if sender.said and assignment not in sender.said:
         said = " and ".join(sender.said)
         notes.append(f"The file is named after {said} but holds {assignment}; it was taken as that.")
-    now = catalogue.assignments[assignment]
-    version = version_of(cells, [now, *earlier.get(assignment, [])])
+    version, now = catalogue.version_of(cells, assignment), catalogue.assignments[assignment]
     notebook, repairs = repair(content, version)
     if version is not now:
         notebook, repairs = brought_up_to_date(notebook, version, now), (EARLIER, *repairs)
@@ -130,12 +168,65 @@ def _for_people(source: Path, parts: tuple[str, ...]) -> str:
     return f"{source.name}: {path}"
 
 
-def _with_time(outcome: Received | Quarantined, time: bytes | None) -> Received | Quarantined:
+def _put_time(arrival: _Arrival, time: bytes) -> None:
     """What `timestamp.txt` says, if it can be a time; nbgrader's tree is written by many hands."""
-    if time is None or isinstance(outcome, Quarantined):
-        return outcome
     text = time[:100].decode("ascii", "replace").strip()
     if re.fullmatch(r"[0-9A-Za-z :.,+/-]{4,64}", text):
-        return replace(outcome, timestamp=text)
-    said = f"Its {TIMESTAMP} holds no time: “{shown(text)}”."
-    return replace(outcome, repairs=(*outcome.repairs, said))
+        arrival.outcome = replace(arrival.outcome, timestamp=text)
+    else:
+        arrival.note(f"Its {TIMESTAMP} holds no time: “{shown(text)}”.")
+
+
+def _settle(arrivals: list[_Arrival], assignments: dict[str, NotebookNode]) -> None:
+    """Of one student's notebooks of one assignment only one is graded.
+
+    A pitfall: only files that come together are compared; what was taken in before is not known here.
+    """
+    owners: dict[str, str] = {}
+    groups: dict[tuple[str, str], list[_Arrival]] = {}
+    for arrival in arrivals:
+        if isinstance(arrival.outcome, Received):
+            raw, student = arrival.sender.raw, arrival.outcome.student
+            owner = owners.setdefault(
+                student.casefold(), raw
+            )  # not all systems tell capitals from small letters
+            if owner == raw:
+                groups.setdefault((student, arrival.outcome.assignment), []).append(arrival)
+            else:
+                both = f"“{shown(raw)}” and “{shown(owner)}” would both be called “{student}” by the grader"
+                arrival.quarantine(f"{both}. Give this student's file another name.")
+    for (_, assignment), group in groups.items():
+        if len(group) > 1:
+            _keep_one(group, *_chosen(group, assignments[assignment]))
+
+
+def _keep_one(group: list[_Arrival], chosen: _Arrival | None, why: str) -> None:
+    """Of one student's notebooks of one assignment the one that counts; none if that cannot be known."""
+    paths = [arrival.outcome.path for arrival in group]
+    more = f" and {len(paths) - MOST_PATHS} more" if len(paths) > MOST_PATHS else ""
+    which = f"Nothing tells which is the newest: {', '.join(paths[:MOST_PATHS])}{more}."
+    for arrival in group:
+        if chosen is None:
+            arrival.quarantine(f"{which} Hand in only one. Different students need different names.")
+        elif arrival is not chosen:
+            arrival.quarantine(f"Superseded: {chosen.outcome.path} counts instead, because {why}.")
+    if chosen:
+        chosen.note(f"There were {len(group)} notebooks; {chosen.outcome.path} counts, because {why}.")
+
+
+def _chosen(group: list[_Arrival], released: NotebookNode) -> tuple[_Arrival | None, str]:
+    """The one that counts, and why."""
+    given = {normalize_source(cell.source) for cell in released.cells} | {""}
+    texts = {
+        arrival: [(cell.cell_type, normalize_source(cell.source)) for cell in arrival.outcome.notebook.cells]
+        for arrival in group
+    }
+    filled = [arrival for arrival in group if any(text not in given for _, text in texts[arrival])] or group
+    if len(filled) == 1:
+        return filled[0], "the others are not answered"
+    if all(texts[arrival] == texts[filled[0]] for arrival in filled):
+        return filled[0], "they say the same"
+    orders = [arrival.sender.order for arrival in filled]
+    if None in orders or orders.count(max(orders)) > 1:
+        return None, ""
+    return filled[orders.index(max(orders))], "it is the newest"

@@ -1,78 +1,163 @@
-"""What made-up students write: the master's answers, these in other words, typical mistakes, small ones, nothing.
-
-`submission` and `passing` are what ``benchmarks.agreement`` grades: their notebooks must stay as they are, as a
-committed record says what came of them.
-"""
+"""What made-up students write: the master's answers, known mistakes, or nothing; and a class of such students."""
 
 import copy
 import random
 import re
 import runpy
-from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
 
 from exercises import release
 from exercises.autograder.rehearse.renaming import renamed
-from exercises.autograder.rehearse.rewording import reworded
-from exercises.autograder.rehearse.small_mistakes import small_mistakes
 
-__all__ = ["Answerer", "master_of", "passing", "submission"]
+__all__ = ["ABSENT", "COPIED", "SHARES", "TWICE", "TYPICAL", "UNREADABLE", "Student", "passing", "students"]
 
-KINDS = ("right", "right", "untouched", "mistaken")  # of an answer in `submission`, equally likely
 TYPICAL = release.HERE.parent / "tests" / "typical_answers.py"
 MARKS = re.compile(r"^[ \t]*### (BEGIN|END) SOLUTION[ \t]*\n?", re.MULTILINE)
+ABSENT, COPIED, TWICE, UNREADABLE = "hands in nothing", "copied", "handed in twice", "cut off"
+# The share of the class with each trouble; at least one, as far as there are students for all.
+SHARES = {
+    UNREADABLE: 0.02,
+    "a test is deleted": 0.04,
+    COPIED: 0.04,
+    ABSENT: 0.06,
+    TWICE: 0.04,
+    "a cell cannot be parsed": 0.04,
+    "a cell of their own": 0.06,
+}
+LATE = 0.15
+PROGRAMS = {"JupyterLab": 5, "Colab": 3, "VS Code": 2}  # how many of ten use it
 
 
-def submission(number: int) -> tuple[str, NotebookNode]:
-    """An assignment, and an honest submission of it; the same number gives the same."""
-    masters = release.masters()
-    chance = random.Random(number)
-    return _answered(masters[number % len(masters)], lambda *texts: _answer(chance, *texts))
+@dataclass(frozen=True)
+class Student:
+    """A made-up student."""
+
+    student: str  # the id, "student-001" and so on
+    notebook: NotebookNode | None  # before their program saves it; None if they hand in nothing
+    program: str = "JupyterLab"
+    trouble: str = ""  # with the file; see `SHARES`
+    is_late: bool = False
+    kinds: dict[str, str] = field(default_factory=dict)  # of each answer: "right", "typical" or "untouched"
+    copied_from: str = ""  # the student whose answers these are, a little disguised
+    draft: NotebookNode | None = None  # what they had handed in before, if that was twice
+
+
+def students(number: int, assignment: str) -> list[Student]:
+    """A class; the same arguments give the same.
+
+    Raises:
+        ValueError: for a number below 1, or an assignment that is not there.
+    """
+    if number < 1:
+        raise ValueError(f"number: expected at least 1, got {number}")
+    seed = f"{assignment} {number}"
+    chance = random.Random(seed)
+    troubles = _troubles(number, chance)
+    others = [n for n in range(number) if n not in troubles]
+    late = chance.sample(range(number), max(round(LATE * number), int(number > 4)))
+    found = []
+    for n in range(number):
+        trouble, chance = troubles.get(n, ""), random.Random(f"{seed} {n}")
+        if trouble == ABSENT:
+            found.append(Student(_id(n), None, "", ABSENT))
+            continue
+        source = chance.choice(others) if trouble == COPIED else n
+        notebook, kinds = _answered(assignment, random.Random(f"{seed} {source} answers"))
+        if trouble == COPIED:
+            _disguise(notebook, kinds, chance)
+        found.append(
+            Student(
+                _id(n),
+                notebook,
+                chance.choices(list(PROGRAMS), list(PROGRAMS.values()))[0],
+                trouble,
+                n in late,
+                kinds,
+                _id(source) if trouble == COPIED else "",
+                _answered(assignment, chance)[0] if trouble == TWICE else None,
+            )
+        )
+    return found
+
+
+def _id(n: int) -> str:
+    return f"student-{n + 1:03}"
+
+
+def _troubles(number: int, chance: random.Random) -> dict[int, str]:
+    """Who has which trouble, of two thirds of the class at most; one of each before there are more of any."""
+    more = [trouble for trouble, share in SHARES.items() for _ in range(round(share * number) - 1)]
+    order = chance.sample(range(number), number)
+    return dict(zip(order[: number * 2 // 3], [*SHARES, *more], strict=False))
+
+
+def _answered(assignment: str, chance: random.Random) -> tuple[NotebookNode, dict[str, str]]:
+    """A notebook by somebody of some skill, and of each answer of what kind it is."""
+    notebook, solved = copy.deepcopy(_both(assignment))
+    well, kinds = 0.2 + 0.7 * chance.random(), {}
+    for cell in notebook.cells:
+        if cell.metadata.get("nbgrader", {}).get("solution"):
+            weights = {"right": well, "typical": 0.6 * (1 - well), "untouched": 0.4 * (1 - well)}
+            kind = chance.choices(list(weights), list(weights.values()))[0]
+            typical = _typical().get(cell.id, ())
+            kinds[cell.id] = kind = "right" if kind == "typical" and not typical else kind
+            if kind == "typical":
+                cell.source = chance.choice(typical)
+            elif kind == "right":
+                text = MARKS.sub("", solved[cell.id]).strip("\n")
+                cell.source = renamed(text, chance, 0.5) if cell.cell_type == "code" else text
+    return notebook, kinds
+
+
+def _disguise(notebook: NotebookNode, kinds: dict[str, str], chance: random.Random) -> None:
+    """Other names in every answer in code, and a comment."""
+    for cell in notebook.cells:
+        if cell.cell_type == "code" and kinds.get(cell.id, "untouched") != "untouched":
+            said = chance.choice(("my solution", "checked, works", "done"))
+            cell.source = f"# {said}\n{renamed(cell.source, chance)}"
 
 
 def passing(assignment: str) -> NotebookNode:
-    """A submission with the master's answers."""
-    return _answered(master_of(assignment), lambda solved, _: solved)[1]
-
-
-def master_of(assignment: str) -> Path:
-    """Where an assignment's master lies.
+    """A submission with the master's answers.
 
     Raises:
         ValueError: for an assignment that is not there.
     """
-    found = {path.parent.name: path for path in release.masters()}
-    if assignment not in found:
-        raise ValueError(f"assignment: expected one of {', '.join(found)}, got {assignment!r}")
-    return found[assignment]
+    notebook, solved = copy.deepcopy(_both(assignment))
+    for cell in _in_code(notebook):
+        cell.source = solved[cell.id]
+    return notebook
 
 
-def _answered(master: Path, answer: Callable[[str, str], str]) -> tuple[str, NotebookNode]:
-    """The assignment and a submission, whose answers are made of the master's and of what stood there."""
-    solved = {cell.id: cell.source for cell in nbformat.read(master, as_version=4).cells}
-    notebook = nbformat.read(release.released(master), as_version=4)
-    for cell in notebook.cells:
-        if cell.cell_type == "code" and cell.metadata.get("nbgrader", {}).get("solution"):
-            cell.source = answer(solved[cell.id], cell.source)
-    return master.parent.name, notebook
+def submission(number: int) -> tuple[str, NotebookNode]:
+    """An assignment and an honest submission of it; the same number gives the same."""
+    masters = release.masters()
+    assignment, chance = masters[number % len(masters)].parent.name, random.Random(number)
+    notebook, solved = copy.deepcopy(_both(assignment))
+    for cell in _in_code(notebook):
+        wrong = _typical().get(cell.id, [solved[cell.id]])
+        cell.source = chance.choice((solved[cell.id], solved[cell.id], cell.source, chance.choice(wrong)))
+    return assignment, notebook
 
 
-def _answer(chance: random.Random, solved: str, untouched: str) -> str:
-    kind = chance.choice(KINDS)
-    if kind == "untouched":
-        return untouched
-    wrong = _mutants(solved) if kind == "mistaken" else ()
-    return chance.choice(wrong) if wrong else solved
+def _in_code(notebook: NotebookNode) -> list[NotebookNode]:
+    answers = [cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("solution")]
+    return [cell for cell in answers if cell.cell_type == "code"]
 
 
 @cache
-def _mutants(solved: str) -> tuple[str, ...]:
-    """An answer with one small mistake, for each there is."""
-    return tuple(small_mistakes(solved))
+def _both(assignment: str) -> tuple[NotebookNode, dict[str, str]]:
+    """An assignment as it is handed out, and the texts of its master by cell."""
+    masters = {path.parent.name: path for path in release.masters()}
+    if assignment not in masters:
+        raise ValueError(f"assignment: expected one of {', '.join(masters)}, got {assignment!r}")
+    solved = nbformat.read(masters[assignment], as_version=4)
+    released = nbformat.read(release.released(masters[assignment]), as_version=4)
+    return released, {cell.id: cell.source for cell in solved.cells}
 
 
 @cache
@@ -82,60 +167,3 @@ def _typical() -> dict[str, list[str]]:
     for check, _, text, _ in runpy.run_path(str(TYPICAL))["WRONG"] if TYPICAL.exists() else ():
         found.setdefault(check.replace("-check", "-answer"), []).append(text.strip("\n"))
     return found
-
-
-class Answerer:
-    """Fills in an assignment.
-
-    Args:
-        assignment: its name.
-
-    Raises:
-        ValueError: for an assignment that is not there.
-    """
-
-    def __init__(self, assignment: str):
-        master = master_of(assignment)
-        self._released = nbformat.read(release.released(master), as_version=4)
-        cells = nbformat.read(master, as_version=4).cells
-        self._solved = {cell.id: MARKS.sub("", cell.source).strip("\n") for cell in cells}
-
-    def notebook(self, chance: random.Random, skill: float) -> tuple[NotebookNode, dict[str, str]]:
-        """A notebook, and of each answer of what kind it is.
-
-        Args:
-            chance: where everything is drawn from.
-            skill: from 0 to 1; the rest of the answers is wrong or missing.
-        """
-        notebook, kinds = copy.deepcopy(self._released), {}
-        for cell in notebook.cells:
-            if cell.metadata.get("nbgrader", {}).get("solution"):
-                draw = self._code if cell.cell_type == "code" else self._words
-                kinds[cell.id], cell.source = draw(chance, skill, cell)
-        return notebook, kinds
-
-    def _code(self, chance: random.Random, skill: float, cell: NotebookNode) -> tuple[str, str]:
-        solved = self._solved[cell.id]
-        typical, small = _typical().get(cell.id), _mutants(solved)
-        well, badly = 0.2 + 0.7 * skill, 0.8 - 0.7 * skill
-        weights = {"right": well, "typical": 0.4 * badly, "mistaken": 0.3 * badly, "untouched": 0.3 * badly}
-        kind = chance.choices(list(weights), list(weights.values()))[0]
-        if kind == "typical" and not typical:
-            kind = "mistaken"
-        if kind == "mistaken" and not small:
-            kind = "right"
-        texts = {"right": (solved,), "typical": typical, "mistaken": small, "untouched": (cell.source,)}
-        text = chance.choice(texts[kind])
-        return kind, renamed(reworded(text, chance), chance, 0.5) if kind == "right" else text
-
-    def _words(self, chance: random.Random, skill: float, cell: NotebookNode) -> tuple[str, str]:
-        """The master's answer, some of its sentences, or nothing."""
-        solved = self._solved[cell.id]
-        kind = chance.choices(("right", "short", "untouched"), (skill, 0.5, 0.6 * (1 - skill)))[0]
-        if kind == "untouched":
-            return kind, chance.choice((cell.source, ""))
-        sentences = re.split(r"(?<=\.)\s+", solved)
-        if kind == "right" or len(sentences) == 1:
-            return "right", solved
-        kept = sorted(chance.sample(range(len(sentences)), chance.randrange(1, len(sentences))))
-        return kind, " ".join(sentences[number] for number in kept)

@@ -10,10 +10,9 @@ import keyword
 import random
 from collections.abc import Iterator
 
-__all__ = ["renamed", "words_of"]
+__all__ = ["renamed"]
 
-FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-PYTHON = {*keyword.kwlist, *dir(builtins)}
+NAMING = ("id", "arg", "name", "asname", "attr", "rest")  # fields that hold names, whatever they stand for
 
 
 def renamed(source: str, chance: random.Random, often: float = 1.0) -> str:
@@ -28,55 +27,17 @@ def renamed(source: str, chance: random.Random, often: float = 1.0) -> str:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
         return source
-    taken = words_of(tree) | PYTHON
+    words = {getattr(node, field, None) for node in ast.walk(tree) for field in NAMING}
+    taken = {*words, *keyword.kwlist, *dir(builtins)}
     new: dict[str, str] = {}
     for name in sorted(_local(tree)):
         if chance.random() < often:
-            new[name] = next(one for one in _likely(name, chance) if one not in taken)
+            new[name] = next(other for other in _likely(name, chance) if other not in taken)
             taken.add(new[name])
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
             node.id = new.get(node.id, node.id)
     return ast.unparse(tree)
-
-
-def words_of(tree: ast.AST) -> set[str]:
-    """All names in a text, whatever they stand for."""
-    fields = ("id", "arg", "name", "asname", "attr", "rest")
-    words = (getattr(node, field, None) for node in ast.walk(tree) for field in fields)
-    return {word for word in words if isinstance(word, str)}
-
-
-def _local(tree: ast.AST) -> set[str]:
-    """Names that are variables of functions wherever they stand, and nothing else as well."""
-    stored, other = set(), set()
-    for scope in _scopes(tree):
-        names = [node for node in scope if isinstance(node, ast.Name)]
-        given = {node.id for node in names if isinstance(node.ctx, ast.Store)}
-        is_function = isinstance(scope[0], FUNCTIONS)
-        stored |= given if is_function else set()
-        other |= {node.id for node in names} - (given if is_function else set())
-    for node in ast.walk(tree):
-        # Arguments, functions, modules, exceptions and what a pattern catches.
-        other |= {getattr(node, field, None) for field in ("arg", "name", "asname", "rest")}
-        other |= set(node.names) if isinstance(node, ast.Global | ast.Nonlocal) else set()
-    return stored - other - {"_"}
-
-
-def _scopes(tree: ast.AST) -> list[list[ast.AST]]:
-    """What is in each function that is in no other, behind the function, and, first, all else."""
-    rest, found, left = [], [], [tree]
-    while left:
-        node = left.pop()
-        if isinstance(node, FUNCTIONS):
-            body = node.body if isinstance(node.body, list) else [node.body]
-            found.append([node, *(inner for part in body for inner in ast.walk(part))])
-            # Defaults and decorators are looked up outside.
-            left += [part for part in ast.iter_child_nodes(node) if part not in body]
-        else:
-            rest.append(node)
-            left += ast.iter_child_nodes(node)
-    return [rest, *found]
 
 
 def _likely(name: str, chance: random.Random) -> Iterator[str]:
@@ -85,3 +46,21 @@ def _likely(name: str, chance: random.Random) -> Iterator[str]:
     names = [*shorter, f"{name}s", f"{name}_", f"my_{name}", f"new_{name}"]
     yield from chance.sample(names, len(names))
     yield from (f"{name}{number}" for number in itertools.count(2))
+
+
+def _local(tree: ast.Module) -> set[str]:
+    """Names that are variables of functions wherever they stand, and nothing else as well."""
+    local, other = set(), {"_"}
+    for part in tree.body:
+        names = [node for node in ast.walk(part) if isinstance(node, ast.Name)]
+        is_function = isinstance(part, ast.FunctionDef)
+        stored = {node.id for node in names if isinstance(node.ctx, ast.Store) and is_function}
+        local |= stored
+        other |= {node.id for node in names} - stored
+        outside = [part.args, *part.decorator_list] if is_function else []
+        other |= {node.id for inner in outside for node in ast.walk(inner) if isinstance(node, ast.Name)}
+    for node in ast.walk(tree):
+        # Arguments, functions, modules, exceptions and what a pattern catches.
+        other |= {getattr(node, field, None) for field in NAMING if field not in ("id", "attr")}
+        other |= set(node.names) if isinstance(node, ast.Global | ast.Nonlocal) else set()
+    return local - other

@@ -11,7 +11,7 @@ from nbformat import NotebookNode
 
 from exercises import release
 from exercises.autograder.course.folders import Course
-from exercises.autograder.intake.cells import bare, cells_of
+from exercises.autograder.intake.cells import cells_of, normalize_source
 from exercises.autograder.intake.contents import CannotBeGraded, content_of
 from exercises.autograder.intake.matching import is_answer, named
 from exercises.autograder.similarity.fingerprints import tokens
@@ -84,7 +84,7 @@ def answers_of(course: Course, assignment: str, students: list[str] | None = Non
     released = {f"{number}": cell.source for number, cell in enumerate(cells)}
     words = {name for name, cell in known.items() if is_answer(cell) and cell.cell_type == "markdown"}
     found = Answers({}, released, words, {})
-    given = {bare(cell.source) for cell in cells}
+    given = {normalize_source(cell.source) for cell in cells}
     for student in students or [student for student, _ in course.submissions(assignment)]:
         path = course.received(student, assignment)
         if not path.exists():
@@ -112,7 +112,7 @@ def _texts(path: Path, known: dict[str, NotebookNode], given: set[str]) -> dict[
     own = []
     for cell in cells_of(content_of(path.read_bytes())[0])[0]:
         name = next((name for name in (cell.grade_id, *cell.ids) if name in known), None)
-        if cell.bare in given:
+        if cell.normalized in given:
             continue
         if name and is_answer(known[name]):
             texts[name] = cell.source

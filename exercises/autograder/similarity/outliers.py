@@ -28,7 +28,7 @@ from itertools import chain
 
 import numpy as np
 
-from exercises.autograder.intake.cells import bare
+from exercises.autograder.intake.cells import normalize_source
 from exercises.autograder.similarity.fingerprints import Kind, handed_out, prints_of
 
 __all__ = ["Pair", "compare", "pairs"]
@@ -117,12 +117,12 @@ class _Given:
     """
 
     def __init__(self, released: dict[str, str], words: Collection[str]):
-        self._texts = {bare(text) for text in released.values()} | {""}
+        self._texts = {normalize_source(text) for text in released.values()} | {""}
         self._hashes, self.words = handed_out(released.values()), frozenset(words)
 
     def answers(self, texts: dict[str, str]) -> dict[str, str]:
         """What was answered, without what editors change of themselves."""
-        found = {cell: bare(text) for cell, text in texts.items()}
+        found = {cell: normalize_source(text) for cell, text in texts.items()}
         return {cell: text for cell, text in found.items() if text not in self._texts}
 
     def prints(self, answers: dict[str, str], kind: Kind = "code") -> Prints:
