@@ -6,7 +6,7 @@ import pytest
 from benchmarks import agreement
 from exercises import release
 from exercises.autograder.box.confine import Limits
-from exercises.autograder.running.examiner import Cell
+from exercises.autograder.running.runner import Cell
 from exercises.autograder.running.worker import Worker
 from transformer_lessons import records
 from transformer_lessons.tools.submission import is_ungraded

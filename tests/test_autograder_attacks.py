@@ -27,7 +27,7 @@ from nbgrader.api import Gradebook
 from exercises.autograder.batch import grade
 from exercises.autograder.box.confine import Limits
 from exercises.autograder.running import notebook
-from exercises.autograder.running.examiner import Cell
+from exercises.autograder.running.runner import Cell
 from exercises.autograder.running.worker import Worker
 from tests.attack_fixtures.attack import ANSWERS, EARNS, EXTRA_TESTS, LAST, PRELUDE, Attack
 from tests.attack_fixtures.notebooks import EARNS as FILE_EARNS

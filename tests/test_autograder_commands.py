@@ -94,7 +94,7 @@ def test_the_status_counts_what_waits_for_whom(course, capsys):
         "received": 2,
         "graded": 2,
         "waiting": 0,
-        "behind": 0,
+        "stale": 0,
         "by_hand": 1,
         "flagged": 0,
         "aside": 1,

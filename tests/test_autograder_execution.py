@@ -2,13 +2,12 @@
 
 import json
 import time
-from pathlib import Path
 
 import pytest
 import torch
 
 from exercises.autograder.box.confine import Limits
-from exercises.autograder.running.examiner import Cell, _points
+from exercises.autograder.running.runner import Cell, _points
 from exercises.autograder.running.worker import Worker, WorkerError
 
 pytestmark = pytest.mark.isolated
@@ -100,15 +99,13 @@ def test_cells_run_as_in_a_notebook(run):
         assert bool(expected) == bool(outcome["outputs"]) or name == "the end", name
 
 
-def test_figures_are_drawn_inline_and_updates_update(run):
-    figure, updated, handle = run(
+def test_figures_are_drawn_inline(run):
+    figure, handle = run(
         "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nprint('drawn')",
-        "shown = display('before', display_id=True); shown.update('after')",
         "plt.get_fignums()",
     )
     assert [output["output_type"] for output in figure["outputs"]] == ["stream", "display_data"]
     assert figure["outputs"][1]["data"]["image/png"].startswith("iVBOR")
-    assert text(updated) == "'after'"
     assert text(handle) == "[]"
 
 
@@ -241,15 +238,10 @@ assert out.requires_grad and not detached.requires_grad
 (out ** 2).sum().backward()
 assert torch.allclose(w.grad, (2 * x.T @ (x @ w)).detach())
 
-module = Module(5, 2).double()
-names = dict(module.named_parameters())
-assert sorted(names) == ["bias", "weight"] and names["weight"].shape == (2, 5)
-assert gradcheck(lambda x, *_: module(x), (x, *module.parameters()))
-assert torch.allclose(module(x), x @ names["weight"].T + names["bias"])
-with torch.no_grad():
-    names["bias"] += 1  # here, and so there
-assert torch.allclose(module(x), x @ names["weight"].T + names["bias"])
-assert torch.allclose(module.state_dict()["bias"], names["bias"])
+module = Module(5, 2)
+module.double()
+assert gradcheck(module, (x,))
+assert sorted(module.state_dict()) == ["bias", "weight"]
 assert module.eval().mode(0) == "eval" and module.train().mode(0) == "train"
 assert first(module, 3) == 2
 pair = both(x)
@@ -262,7 +254,7 @@ except ValueError as error:
 """
 
 
-def test_gradients_reach_inputs_and_parameters(run):
+def test_gradients_reach_what_was_given(run):
     *_, test = run(
         "import torch\ndef product(x, w): return x @ w\ndef loose(x): return x.detach()\n"
         "class Module(torch.nn.Linear):\n    def __init__(self, a, b):\n"
@@ -386,7 +378,7 @@ def test_a_submissions_time_is_limited_too(worker, monkeypatch):
 def test_what_the_machine_cannot_do_is_said_and_a_killed_worker_is_started_anew(worker, monkeypatch):
     cell = [Cell("", "learner", "1")]
     with monkeypatch.context() as patch:
-        patch.setattr(worker._folder, "path", Path("/nowhere"))
+        patch.setattr(worker._folder, "name", "/nowhere")
         with pytest.raises(WorkerError, match=r"ConfinementError: .*No such file"):
             list(worker.grade(cell))
     assert len(list(worker.grade(cell))) == 2

@@ -24,8 +24,8 @@ import pytest
 from sqlalchemy import Engine, event
 from test_autograder_grade import MASTER, NAME, RELEASED, read, solved
 
-from exercises.autograder import commands
-from exercises.autograder.batch import grade, pool, stopping
+from exercises.autograder.batch import grade, pool
+from exercises.autograder.commands import output
 from exercises.autograder.course import gradebook, marks
 from exercises.autograder.course.folders import Course
 from exercises.autograder.running.job import Job, Outcome
@@ -75,7 +75,7 @@ def undisturbed(tmp_path_factory):
     return source, dump, kept.outcomes
 
 
-class Recording(pool.Here):
+class Recording(pool.InProcessPool):
     """Keeps what each job gave."""
 
     def __init__(self):
@@ -87,7 +87,7 @@ class Recording(pool.Here):
         return future
 
 
-class Replaying(pool.Here):
+class Replaying(pool.InProcessPool):
     """Gives again what was kept, so that a run takes a second."""
 
     def __init__(self, outcomes: dict[str, Outcome]):
@@ -196,7 +196,7 @@ def descendants(of: int) -> list[psutil.Process]:
 
 
 def kill_in_turn(
-    local: pool.Local, folder: Path, killed: list[str], stop: threading.Event, delay: float
+    local: pool.ProcessPool, folder: Path, killed: list[str], stop: threading.Event, delay: float
 ) -> None:
     """Kill a worker when the first grading is kept, and a worker's child, its forking process, a while later."""
     while not list(folder.glob("journal/*/*.json")) and not stop.wait(0.01):
@@ -215,7 +215,7 @@ def kill_in_turn(
 
 def test_workers_and_their_forking_processes_are_killed(undisturbed, tmp_path, repetition):
     source, dump, _ = undisturbed
-    local, killed, stop = pool.Local(2), [], threading.Event()
+    local, killed, stop = pool.ProcessPool(2), [], threading.Event()
     killer = threading.Thread(target=kill_in_turn, args=(local, tmp_path, killed, stop, repetition * DELAY))
     killer.start()
     try:
@@ -232,7 +232,7 @@ def test_workers_and_their_forking_processes_are_killed(undisturbed, tmp_path, r
     assert not [process for process in below if process.is_running()]
 
 
-class Dying(pool.Here):
+class Dying(pool.InProcessPool):
     """Workers die of one job, and of whatever is done beside it."""
 
     width = 2
@@ -322,7 +322,7 @@ def when_kept(delay: float, folder: Path, act) -> threading.Thread:
 def test_a_worker_is_lost_then_the_scheduler(undisturbed, cluster, tmp_path, repetition):
     source, dump, outcomes = undisturbed
     address, keeper = cluster
-    dask = pool.Dask(address)
+    dask = pool.DaskPool(address)
     assert dask.width == 2
     killed = []
 
@@ -344,7 +344,7 @@ def test_a_worker_is_lost_then_the_scheduler(undisturbed, cluster, tmp_path, rep
     with pytest.raises((pool.PoolGoneError, OSError)) as error:
         grade.grade(source, tmp_path / "second", pool=dask)
     losing.join()
-    assert commands.stopped(error.value)[0] == 3
+    assert output.stopped(error.value)[0] == 3
     dask.close()
     assert grade.grade(None, tmp_path / "second", pool=Replaying(outcomes)).failed == []
     assert marks.dump(Course(tmp_path / "second").gradebook) == dump
@@ -357,7 +357,7 @@ def test_a_cluster_does_the_work(undisturbed, tmp_path, monkeypatch):
     monkeypatch.setattr(pool, "run", lambda job: outcomes[job.key])
     threads = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
     with distributed.LocalCluster(**threads) as made:
-        dask = pool.Dask(made.scheduler_address)
+        dask = pool.DaskPool(made.scheduler_address)
         assert dask.width == 2
         summary = grade.grade(source, tmp_path, pool=dask)
         assert [one.student for one in summary.graded] == list(STUDENTS)
@@ -369,9 +369,9 @@ def test_nobody_at_the_address(monkeypatch):
     pytest.importorskip("distributed")
     monkeypatch.setattr(pool, "CONNECT", 0.5)
     with pytest.raises(pool.PoolGoneError, match=r"no scheduler answers at tcp://127\.0\.0\.1:1"):
-        pool.Dask("tcp://127.0.0.1:1")
+        pool.DaskPool("tcp://127.0.0.1:1")
     with pytest.raises(pool.PoolGoneError, match="no scheduler answers at nonsense"):
-        pool.Dask("nonsense")
+        pool.DaskPool("nonsense")
 
 
 # ---- The command
@@ -416,25 +416,6 @@ def test_the_command_is_interrupted_then_killed_and_then_goes_on(undisturbed, tm
     assert marks.dump(Course(tmp_path).gradebook) == dump
 
 
-class Disposed:
-    """Somebody presses Ctrl-C while Python disposes of it."""
-
-    def __del__(self):
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(0.01)
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_an_interruption_that_python_drops_is_noticed_all_the_same():
-    with stopping.noticing():
-        stopping.check()
-        dropped = Disposed()
-        del dropped
-        with pytest.raises(KeyboardInterrupt):
-            stopping.check()
-    stopping.check()
-
-
 # ---- The disk and the gradebook
 
 
@@ -455,7 +436,7 @@ def test_a_full_disk_stops_the_batch_and_leaves_nothing_half_written(undisturbed
             summary = grade.grade(source, tmp_path, pool=Replaying(outcomes))
             break
         except OSError as error:
-            stops.append(commands.stopped(error))
+            stops.append(output.stopped(error))
         for path in tmp_path.rglob("*.json"):
             json.loads(path.read_text(encoding="utf-8"))
         assert not [path for path in tmp_path.rglob(".*.*.*") if path.is_file()]
@@ -493,7 +474,7 @@ def test_a_locked_gradebook_is_waited_for_a_minute(undisturbed, tmp_path, monkey
     with pytest.raises(gradebook.LockedError) as error:
         grade.grade(source, tmp_path, pool=locking)
     assert 60 < sum(waited) < 70
-    assert commands.stopped(error.value)[0] == 3
+    assert output.stopped(error.value)[0] == 3
 
     def wait(seconds: float) -> None:
         waited.append(seconds)

@@ -140,11 +140,12 @@ gc.unfreeze()  # what is frozen is not listed
 for found in gc.get_objects():
     for value in list(found.values()) if type(found) is dict else [found]:
         if type(value) is str and value.startswith("".join(["can", "ary-"])): print("broke out:", value)
-        if type(value).__name__ in ("Gradebook", "Examiner", "Worker", "Popen"): print("broke out:", type(value))
+        kind = type(value).__name__
+        if kind in ("Gradebook", "TestRunner", "Worker", "Popen"): print("broke out:", kind)
 frames = sys._current_frames()
 for frame in frames.values():
     while frame:
-        if frame.f_code.co_name in ("grade", "_examined", "_be_the_tests", "outcomes"): print("broke out:", frame)
+        if frame.f_code.co_name in ("grade", "_tested", "_be_the_tests", "outcomes"): print("broke out:", frame)
         frame = frame.f_back
 """,
     ),

@@ -478,9 +478,9 @@ row_entropy = lambda weights: ['x' * 1_000_000] * 2
                 "the tests' code",
                 "the tests' own functions, replaced where the learner's process has them",
                 """
-examiner, result = mine('examiner'), mine('result')
-examiner._points = lambda value, most: most
-examiner.Examiner._examined = lambda self, cell: {'outputs': '[]', 'result': {'earned': cell.points}}
+runner, result = mine('runner'), mine('result')
+runner._points = lambda value, most: most
+runner.TestRunner._tested = lambda self, cell: {'outputs': '[]', 'result': {'earned': cell.points}}
 result.CellResult = None
 """,
             ),

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import matplotlib
 
 from exercises.autograder.box.cgroup import delegated, make_room
 from exercises.autograder.box.confine import HOME, Limits
-from exercises.autograder.running.examiner import Cell
-from exercises.autograder.running.scratch import Scratch
+from exercises.autograder.running.runner import Cell
 from exercises.autograder.running.wire import PeerGoneError, WireError, receive, send
 
 __all__ = ["Worker", "WorkerError"]
@@ -48,7 +48,7 @@ class Worker:
         self.limits, self.isolated = limits, isolated
         self._process: subprocess.Popen | None = None
         self._line: socket.socket
-        self._folder = Scratch("box-")
+        self._folder = TemporaryDirectory(prefix="box-", ignore_cleanup_errors=True)
 
     def __enter__(self) -> "Worker":
         return self
@@ -59,7 +59,7 @@ class Worker:
     def close(self) -> None:
         """End the process and all that it has forked."""
         self._stop()
-        self._folder.remove()
+        self._folder.cleanup()
 
     def _stop(self) -> None:
         if self._process:
@@ -76,7 +76,7 @@ class Worker:
         """
         self._start()
         ours, theirs = socket.socketpair()
-        request = {"folder": str(self._folder.path), "limits": asdict(self.limits), "isolated": self.isolated}
+        request = {"folder": self._folder.name, "limits": asdict(self.limits), "isolated": self.isolated}
         request["group"] = _group_with_room()
         notes: dict = {"notes": []}
         with ours:
@@ -115,7 +115,7 @@ class Worker:
         with theirs:
             command = [sys.executable, "-I", "-c", PROGRAM, str(theirs.fileno()), str(ROOT)]
             files = [theirs.fileno()]
-            environment = _environment(str(self._folder.path))
+            environment = _environment(self._folder.name)
             self._process = subprocess.Popen(command, env=environment, pass_fds=files, cwd="/")
         self._line.settimeout(START)
         self._heard()

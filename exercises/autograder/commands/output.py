@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from exercises.autograder.batch.grade import BusyError
+from exercises.autograder.batch.grade import BusyError, Failure
 from exercises.autograder.batch.pool import PoolGoneError
 from exercises.autograder.course.folders import Course
 from exercises.autograder.course.gradebook import LockedError
 
-__all__ = ["LEFT", "ME", "STOPS", "RefusedError", "Said", "known_course", "known_names", "stopped"]
+__all__ = ["LEFT", "ME", "STOPS", "CommandOutput", "RefusedError", "failures", "known_course", "known_names"]
+__all__ += ["stopped"]
 
 FINE, LEFT, REFUSED, HALFWAY, INTERRUPTED = 0, 1, 2, 3, 130
 ME = "python -m exercises.autograder"
@@ -21,20 +22,11 @@ class RefusedError(Exception):
     """Nothing is done, for a reason that a person can change."""
 
 
-STOPS = (
-    RefusedError,
-    FileNotFoundError,
-    ValueError,
-    BusyError,
-    LockedError,
-    PoolGoneError,
-    OSError,
-    KeyboardInterrupt,
-)
+STOPS = (RefusedError, ValueError, BusyError, LockedError, PoolGoneError, OSError, KeyboardInterrupt)
 
 
 @dataclass
-class Said:
+class CommandOutput:
     """What a command says.
 
     Attributes:
@@ -55,13 +47,16 @@ def stopped(error: BaseException) -> tuple[int, str]:
         return INTERRUPTED, f"Stopped. {again}"
     if isinstance(error, LockedError):
         return HALFWAY, f"The gradebook is in use: close what has it open (formgrader, a viewer). {again}"
-    if isinstance(error, PoolGoneError):
-        return HALFWAY, f"{error}. {again}"
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return HALFWAY, f"There is no room left on the disk: make some. {again}"
-    if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+    if isinstance(error, OSError | PoolGoneError) and not isinstance(error, FileNotFoundError):
         return HALFWAY, f"{error}. {again}"
     return REFUSED, str(error)
+
+
+def failures(failed: list[Failure]) -> tuple[list[str], list[dict]]:
+    """What could not be done, for people and for scripts."""
+    return [f"FAILED: {one.path}: {one.reason}" for one in failed], [one._asdict() for one in failed]
 
 
 def known_course(folder: Path) -> Course:

@@ -1,0 +1,87 @@
+"""The memory of many processes together, watched where no control group does."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from exercises.autograder.box.watchdog import Watchdog, filled, processes_below
+
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/task/self/children").exists()
+    and not list(Path("/proc/self/task").glob("*/children")),
+    reason="this kernel does not list the children of a process",
+)
+# A process whose children fill memory: of its main thread one, with one of its own, and of another thread one.
+FAMILY = """
+import os, sys, threading
+def child(then=None):
+    if not os.fork():
+        kept = b"x" * (int(sys.argv[1]) << 20)
+        if then: then()
+        os.write(1, b"ready\\n")
+        sys.stdin.read()
+        os._exit(0)
+child(then=child)
+thread = threading.Thread(target=child)
+thread.start()
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def family():
+    """Started with how many MiB each child fills; ended in the end."""
+    started = []
+
+    def start(size: int) -> int:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        command = [sys.executable, "-W", "ignore", "-c", FAMILY, str(size)]
+        started.append(subprocess.Popen(command, **pipes, text=True))
+        for _ in range(3):
+            assert started[-1].stdout.readline() == "ready\n"
+        return started[-1].pid
+
+    yield start
+    for process in started:
+        process.communicate("")
+
+
+def test_all_descendants_are_found(family):
+    parent = family(1)
+    found = processes_below(parent)
+    assert len(set(found)) == len(found) == 3
+    assert sum(pid in processes_below(found[0]) + processes_below(found[1]) for pid in found) == 1
+
+
+def test_too_much_is_said_at_the_second_look(family):
+    parent = family(1)
+    watch, generous = (Watchdog(parent, most, already=0, processes=3) for most in (0, 1 << 40))
+    assert [watch.exceeded() for _ in range(3)] == [False, True, True]
+    assert [generous.exceeded() for _ in range(3)] == [False, False, False]
+
+
+def test_what_all_fill_is_added_up_less_what_each_began_with(family):
+    parent, size = family(41), 41 << 20
+    python = filled(parent)
+    for memory, already, expected in (
+        (3.9 * size, python, True),  # four times: a grandchild's copy of what the child has counts, too
+        (4.1 * size, python, False),
+        (0, python + 1.9 * size, True),
+        (0, python + 2.1 * size, False),
+    ):
+        watch = Watchdog(parent, memory, already, processes=3)
+        assert [watch.exceeded() for _ in range(2)] == [False, expected]
+
+
+def test_more_processes_than_there_may_be_are_too_much(family):
+    parent = family(1)
+    for most, expected in ((2, True), (3, False)):
+        watch = Watchdog(parent, 1 << 40, already=0, processes=most)
+        assert [watch.exceeded() for _ in range(2)] == [False, expected]
+
+
+def test_a_process_that_has_ended_is_none():
+    assert processes_below(2**30) == []
+    assert filled(2**30) == 0
