@@ -119,14 +119,14 @@ def test_python_may_be_called_by_a_link(tmp_path):
     assert done.stdout.split() == [str(tmp_path / "environment"), "None"], done.stderr
 
 
-@pytest.mark.parametrize("hole", doctor.SAID)
-def test_a_box_with_a_hole_is_none(monkeypatch, hole):
-    seen = dict.fromkeys(doctor.SAID, True)
-    monkeypatch.setattr(doctor, "_seen", lambda: seen | {hole: False})
+def test_a_box_with_a_hole_is_none(monkeypatch):
     monkeypatch.setattr(doctor.linux, "MACHINE", "x86_64")
-    missing = [layer for layer in doctor.layers() if layer.needed and not layer.there]
-    assert [layer.name for layer in missing] == [hole]
-    assert any(word in missing[0].found for word in ("visible", "could", "possible", "not all"))
+    for hole in doctor.SAID:
+        seen = dict.fromkeys(doctor.SAID, True) | {hole: False}
+        monkeypatch.setattr(doctor, "_seen", lambda seen=seen: seen)
+        missing = [layer for layer in doctor.layers() if layer.needed and not layer.there]
+        assert [layer.name for layer in missing] == [hole]
+        assert any(word in missing[0].found for word in ("visible", "could", "possible", "not all"))
 
 
 def test_on_another_system_it_says_which_is_needed(monkeypatch):
@@ -198,9 +198,7 @@ def test_a_delegated_group_is_found_and_used(tmp_path):
     assert read == {"memory.max": "7000000", "pids.max": "64", "cgroup.procs": "4711"}
 
 
-@pytest.mark.parametrize(
-    "changes", [{"controllers": "cpu pids"}, {"line": "1:name=systemd:/"}, {"line": "0::/nowhere"}], ids=str
-)
+@pytest.mark.parametrize("changes", [{"controllers": "cpu pids"}, {"line": "0::/nowhere"}], ids=str)
 def test_a_group_without_what_is_needed_is_none(tmp_path, changes):
     assert cgroup.delegated(*group(tmp_path, **changes)) is None
 

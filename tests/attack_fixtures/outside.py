@@ -22,16 +22,6 @@ tried('http', lambda: urllib.request.urlopen(f'http://127.0.0.1:{PLACES["tcp"]}/
         control=True,
     ),
     _cell(
-        "UDP",
-        "a packet",
-        """
-import socket
-tried('UDP', lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', PLACES['udp'])))
-tried('multicast', lambda: socket.socket(socket.AF_INET6, socket.SOCK_DGRAM).sendto(b'x', ('ff02::1', 5353)))
-""",
-        control=True,
-    ),
-    _cell(
         "Unix sockets",
         "sockets of the machine, by path and abstract",
         """
@@ -51,14 +41,6 @@ for name in (PLACES['unix'], '\\0' + PLACES['abstract']):
     tried('sendto', lambda: a.sendto(b'x', name))
     tried('connect', lambda: b.connect(name))
 a.close(); b.close()
-""",
-    ),
-    _cell(
-        "names",
-        "a question for an address",
-        """
-import socket
-tried('DNS', lambda: socket.getaddrinfo('example.org', 80))
 """,
     ),
     _cell(
@@ -92,15 +74,6 @@ os.close(file)
 """,
     ),
     _cell(
-        "packages",
-        "a package fetched from the net",
-        """
-!pip install --quiet attack-mark 2>&1 | tail -1
-!git clone https://example.org/attack-mark 2>&1 | tail -1
-tried('pip', lambda: __import__('attack_mark'))
-""",
-    ),
-    _cell(
         "programs",
         "programs that connect",
         """
@@ -118,19 +91,16 @@ for command in (
 )
 
 WRITING = (
-    *(
-        _cell(
-            f"writing the {name}",
-            f"writing the {name}, which anybody may write",
-            f"""
-place = PLACES[{name!r}]
-tried("writing", lambda: open(place, "ab").write(b"attack-mark"))
-tried("removing", lambda: os.remove(place))
-tried("owner", lambda: os.chmod(place, 0o777))
+    _cell(
+        "writing the gradebook",
+        "writing to files that anybody may write",
+        """
+for name in ("gradebook", "other", "master", "config"):
+    tried("writing", lambda: open(PLACES[name], "ab").write(b"attack-mark"))
+    tried("removing", lambda: os.remove(PLACES[name]))
+    tried("owner", lambda: os.chmod(PLACES[name], 0o777))
 """,
-            control=True,
-        )
-        for name in ("gradebook", "other", "master", "config")
+        control=True,
     ),
     _cell(
         "new files",
@@ -157,25 +127,6 @@ for name in (*site.getsitepackages(), sys.prefix + '/bin', *folders):
 """,
     ),
     _cell(
-        "settings",
-        "settings that other programs read: of IPython, matplotlib, pip, git, the shell",
-        """
-for name in (
-    '.bashrc', '.gitconfig', '.ssh/authorized_keys', '.jupyter/nbgrader_config.py',
-    '.ipython/profile_default/startup/attack-mark.py', '.config/matplotlib/matplotlibrc',
-):
-    tried(name, lambda: open(os.path.join(PLACES['home'], name), 'a').write('attack-mark'))
-""",
-    ),
-    _cell(
-        "bytecode",
-        "Python's compiled files",
-        """
-import py_compile
-tried('pyc', lambda: py_compile.compile(torch.__file__, doraise=True))
-""",
-    ),
-    _cell(
         "read-only taken back",
         "the file system mounted anew, to be written",
         """
@@ -194,14 +145,6 @@ tried('proc', lambda: called('mount', b'proc', b'/home/student', b'proc', 0, Non
 import fcntl
 for name in (PLACES['gradebook'], PLACES['config']):
     tried(name, lambda: fcntl.flock(open(name), fcntl.LOCK_EX))
-""",
-    ),
-    _cell(
-        "a leading link",
-        "a link that the grader might follow",
-        """
-os.symlink(PLACES['gradebook'], 'attack-mark-followed')
-os.mkfifo('attack-mark-pipe')
 """,
     ),
 )

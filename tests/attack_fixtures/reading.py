@@ -9,22 +9,15 @@ def _cell(name: str, tries: str, code: str, **more) -> Attack:
     return Attack(name, tries, 'print("attack ran")\n' + code, **{"alone": False} | more)
 
 
-READ = "lambda: open(PLACES[{0!r}], 'rb').read()"
-
 FILES = (
-    *(
-        _cell(
-            f"the {name}",
-            f"reading the {words}, whose path is known and which anybody may read",
-            f"tried('reading', {READ.format(name)})",
-            control=True,
-        )
-        for name, words in (
-            ("gradebook", "gradebook"),
-            ("other", "work of another student"),
-            ("master", "master with its hidden tests"),
-            ("config", "configuration with its password"),
-        )
+    _cell(
+        "the gradebook",
+        "reading files whose paths are known and which anybody may read",
+        """
+for name in ("gradebook", "other", "master", "config"):
+    tried(name, lambda: open(PLACES[name], "rb").read())
+""",
+        control=True,
     ),
     _cell(
         "the course",
@@ -46,15 +39,6 @@ known = {"null", "zero", "full", "random", "urandom", "shm", "student"} | ways
 system = "/etc /root /home /tmp /var /proc /sys /run /dev /mnt /opt".split()
 for name in (*system, PLACES["folder"], PLACES["home"], PLACES["repository"]):
     tried(name, lambda: [x for x in os.listdir(name) if x not in known and "attack" not in x] or 1 / 0)
-""",
-        control=True,
-    ),
-    _cell(
-        "/etc",
-        "the system's files: passwords, names, network",
-        """
-for name in ('passwd', 'shadow', 'hostname', 'hosts', 'resolv.conf', 'machine-id', 'ssh/ssh_host_rsa_key'):
-    tried(name, lambda: open('/etc/' + name).read(100))
 """,
         control=True,
     ),
@@ -106,14 +90,6 @@ for name in (*own, f'{PLACES["pid"]}/environ', f'{PLACES["pid"]}/cmdline'):
     tried(name, lambda: open('/proc/' + name, 'rb').read(400))
 """,
         control=True,
-    ),
-    _cell(
-        "kernel log",
-        "what the kernel says of others",
-        """
-tried('klogctl', lambda: called('klogctl', 3, ctypes.create_string_buffer(10_000), 10_000))
-tried('kmsg', lambda: open('/dev/kmsg').read(10))
-""",
     ),
 )
 
@@ -179,14 +155,6 @@ print("looked at", looked >> 20, "MiB")
         control=True,
     ),
     _cell(
-        "freed memory",
-        "memory that is handed out without being emptied",
-        """
-found = [bytes(torch.empty(1 << 20, dtype=torch.uint8).numpy()) for _ in range(30)]
-tried("freed", lambda: [x for x in found if "".join(["can", "ary-"]).encode() in x] or 1 / 0)
-""",
-    ),
-    _cell(
         "others' shared memory",
         "shared memory and queues of others",
         """
@@ -215,16 +183,6 @@ PROCESSES = (
         """
 for number in (PLACES['pid'], os.getppid(), 1, 2):
     tried(f'ptrace {number}', lambda: syscall('ptrace', 16, number, 0, 0))
-""",
-    ),
-    _cell(
-        "a child, traced",
-        "the same with a child of its own",
-        """
-child = os.fork()
-if child == 0: time.sleep(5); os._exit(0)
-tried("child", lambda: syscall("ptrace", 16, child, 0, 0))
-os.kill(child, 9); os.waitpid(child, 0)
 """,
     ),
     _cell(
@@ -257,14 +215,6 @@ called('prctl', 4, 0, 0, 0, 0)
 """,
     ),
     _cell(
-        "namespaces",
-        "the namespaces of another process entered",
-        """
-tried('setns', lambda: syscall('setns', os.pidfd_open(1), 0))
-tried('kcmp', lambda: syscall('kcmp', 1, PLACES['pid'], 0, 0, 0))
-""",
-    ),
-    _cell(
         "perf",
         "what other programs do, by counters",
         """
@@ -287,16 +237,6 @@ os.close(watch)
 )
 
 LEFT_BEHIND = (
-    _cell(
-        "an earlier student's",
-        "what an earlier student's process left: files, memory, processes",
-        """
-known = ways | {'attack-mark'}
-tried('files', lambda: [x for x in os.listdir('/home/student') if x[:11] not in known and x not in ways] or 1 / 0)
-tried('processes', lambda: os.kill(2, 0))
-""",
-        alone=True,
-    ),
     Attack(
         "leaving something",
         "a file for the next student",

@@ -2,7 +2,7 @@
 
 from tests.attack_fixtures.attack import Attack
 
-__all__ = ["ALIKE", "ATTACKS"]
+__all__ = ["ATTACKS"]
 
 
 def _cell(name: str, tries: str, code: str, **more) -> Attack:
@@ -17,19 +17,6 @@ def _shown(name: str, tries: str, code: str) -> Attack:
 # The test's limit is 256 MiB; what is had beyond is a way out.
 MEMORY = (
     _cell("bytes", "8 GB of bytes", "tried('8 GB', lambda: bytearray(8 << 30)[-1])"),
-    _cell("tensor", "8 GB of numbers", "tried('8 GB', lambda: torch.ones(2 << 30).numel())"),
-    _cell("text", "a text of 8 GB", "tried('8 GB', lambda: len('x' * (8 << 30)))"),
-    _cell(
-        "list",
-        "lists until there is no more memory",
-        """
-def grow():
-    kept = []
-    for _ in range(100): kept.append(list(range(i := 4_000_000 * len(kept), i + 4_000_000)))
-    return len(kept)
-tried("lists", grow)
-""",
-    ),
     _cell(
         "shared memory",
         "memory that the process does not own: shared, without a name",
@@ -40,18 +27,6 @@ def take(file, size=400 << 20):
     for at in range(0, size, 1 << 22): kept[at : at + (1 << 22)] = bytes(1 << 22)
     return len(kept)
 tried("400 MB of shared memory", lambda: take(-1))
-""",
-    ),
-    _cell(
-        "shared zeros",
-        "the same, of a file that is nothing but zeros",
-        """
-import mmap
-def take(file, size=400 << 20):
-    kept = mmap.mmap(file, size)
-    for at in range(0, size, 1 << 22): kept[at : at + (1 << 22)] = bytes(1 << 22)
-    return len(kept)
-tried("400 MB of /dev/zero", lambda: take(os.open("/dev/zero", os.O_RDWR)))
 """,
     ),
     _cell(
@@ -129,11 +104,6 @@ os.path.exists("attack-mark-large") and os.remove("attack-mark-large")
 """,
     ),
     _cell(
-        "a sparse file",
-        "a file of a terabyte without anything in it",
-        "tried('1 TB', lambda: os.truncate(os.open('attack-mark-sparse', os.O_CREAT | os.O_RDWR), 1 << 40))",
-    ),
-    _cell(
         "many files",
         "so many files that no other can be made",
         """
@@ -151,20 +121,6 @@ for name in os.listdir("."):
 for n in range(300):
     os.mkdir('attack-mark-deep'); os.chdir('attack-mark-deep')
 os.chdir('/home/student')
-""",
-    ),
-    _cell(
-        "/dev/shm",
-        "files in memory",
-        "tried('1 GB', lambda: open('/dev/shm/attack-mark', 'wb').write(bytes(1 << 27)) and 1 / 0)",
-    ),
-    _cell(
-        "log",
-        "the system's log",
-        """
-import syslog
-syslog.syslog('attack-mark')
-tried('log', lambda: open('/dev/kmsg', 'w').write('attack-mark'))
 """,
     ),
 )
@@ -210,16 +166,6 @@ for file in files: os.close(file)
 """,
     ),
     _cell(
-        "set_num_threads",
-        "a million threads of torch",
-        """
-tried('threads', lambda: torch.set_num_threads(10**6) or torch.rand(300, 300) @ torch.rand(300, 300) and 1 / 0)
-torch.set_num_threads(1)
-""",
-        alone=True,
-        shows="attack ran|This cell was ended",
-    ),
-    _cell(
         "limits",
         "the limits raised",
         """
@@ -240,21 +186,12 @@ tried('real time', lambda: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_para
 
 OUTPUT = (
     _shown("a flood", "a hundred million characters", "print('x' * 10**8)"),
-    _shown("many prints", "prints without end", "for n in range(200_000): print(n)"),
     _shown(
         "both streams",
         "streams in turn, each piece an output of its own",
         "for n in range(20_000): print(n, file=(sys.stdout, sys.stderr)[n % 2])",
     ),
     _shown("displays", "a thousand things shown", "for n in range(1000): display({'n': n})"),
-    _shown(
-        "large displays",
-        "things shown in large",
-        """
-from IPython.display import HTML, Image
-for n in range(30): display(HTML('x' * 19_000))
-""",
-    ),
     _shown(
         "a large picture",
         "a picture of many megabytes",
@@ -270,14 +207,6 @@ display(Image(data=b'\\x89PNG' + os.urandom(5_000_000), format='png'))
         """
 from IPython.display import display as show
 show({f'text/{n}': 'x' * 1000 for n in range(10_000)}, raw=True)
-""",
-    ),
-    _shown(
-        "updates",
-        "a display that is replaced by a large one",
-        """
-shown = display('small', display_id=True)
-shown.update('x' * 10**7)
 """,
     ),
     _shown(
@@ -368,18 +297,6 @@ forge(change)
         why="one requirement looks at its gradients",
     ),
     Attack(
-        "twenty thousand values",
-        "as many as a reply may hold, all empty tensors, in each reply",
-        """
-def change(connection, reply):
-    if "kind" not in (reply["value"] if type(reply["value"]) is dict else ()): return reply
-    RAN[:] = ["attack ran"]
-    raw(connection, answer(reply["number"], [{"tensor": ["float64", [0] * 16]}] * 19_900, kind="tuple"))
-forge(change)
-""",
-        after="ps01-5-capped-answer",
-    ),
-    Attack(
         "long texts",
         "half a million characters that are searched, folded, and printed",
         """
@@ -397,5 +314,3 @@ forge(change)
 )
 
 ATTACKS = (*MEMORY, *DISK, *PROCESSES, *OUTPUT, *OF_THE_TESTS)
-# Of each mechanism one way is tried at each commit; these are other ways.
-ALIKE = {"large replies": ("twenty thousand values",)}
