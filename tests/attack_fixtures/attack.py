@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 __all__ = ["ANSWERS", "EARNS", "EXTRA_TESTS", "GARBAGE", "LAST", "PRELUDE", "SHAPED", "STUB", "Attack"]
-__all__ += ["embedding"]
+__all__ += ["embedding", "shared"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,11 @@ class Attack:
     whole: bool = False
     tests: dict[str, str] = field(default_factory=dict)
     control: bool = False
+
+
+def shared(name: str, tries: str, code: str, **more) -> Attack:
+    """A cell in a submission that it shares with others of its theme."""
+    return Attack(name, tries, 'print("attack ran")\n' + code, **{"alone": False} | more)
 
 
 STUB = 'raise NotImplementedError("your answer goes here")'

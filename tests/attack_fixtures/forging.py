@@ -24,15 +24,6 @@ JUDGES = (
         "torch.testing.assert_close = lambda *args, **kwargs: None",
     ),
     _patch(
-        "builtins.max",
-        "a `max` that gives two points",
-        """
-import builtins
-plain = max
-builtins.max = lambda *args, **more: 2.0 if args[0] == 0.0 and type(args[0]) is float else plain(*args, **more)
-""",
-    ),
-    _patch(
         "names of builtins",
         "own names in place of builtins: max, all, sum, len, float, globals, Exception",
         """
@@ -97,19 +88,6 @@ for kind in (int, float):
 
 # Reading the tests, to answer what they expect.
 READING = (
-    _patch(
-        "events",
-        "a cell's text, handed to whoever registers",
-        """
-import re
-def look(info):
-    found = re.search(r'set\\("([A-H]{2,4})"\\)', info.raw_cell or "")
-    if found:
-        get_ipython().user_ns["defects"] = found[1]
-get_ipython().events.register("pre_run_cell", look)
-""",
-        after=FOUR,
-    ),
     _patch(
         "settrace",
         "constants of the code that runs",

@@ -1,16 +1,12 @@
 """Reading what is not the learner's: files, the environment, memory, other processes."""
 
-from tests.attack_fixtures.attack import Attack
+from tests.attack_fixtures.attack import Attack, shared
 
 __all__ = ["ATTACKS"]
 
 
-def _cell(name: str, tries: str, code: str, **more) -> Attack:
-    return Attack(name, tries, 'print("attack ran")\n' + code, **{"alone": False} | more)
-
-
 FILES = (
-    _cell(
+    shared(
         "the gradebook",
         "reading files whose paths are known and which anybody may read",
         """
@@ -19,7 +15,7 @@ for name in ("gradebook", "other", "master", "config"):
 """,
         control=True,
     ),
-    _cell(
+    shared(
         "the course",
         "the course's own masters and tests",
         """
@@ -30,7 +26,7 @@ tried("modules", lambda: __import__("tests.typical_answers"))
 """,
         control=True,
     ),
-    _cell(
+    shared(
         "folders",
         "what lies in other folders",
         """
@@ -42,7 +38,7 @@ for name in (*system, PLACES["folder"], PLACES["home"], PLACES["repository"]):
 """,
         control=True,
     ),
-    _cell(
+    shared(
         "links",
         "a link of one's own to what is not",
         """
@@ -52,7 +48,7 @@ tried('hard link', lambda: os.link(PLACES['gradebook'], 'attack-mark-hard'))
 os.remove('attack-mark-link')
 """,
     ),
-    _cell(
+    shared(
         "upwards",
         "out of the folder, step by step, and by a number",
         """
@@ -66,7 +62,7 @@ tried("handle", lambda: syscall("open_by_handle_at", here, handle, 0))
 os.close(here)
 """,
     ),
-    _cell(
+    shared(
         "open files",
         "files that were left open",
         """
@@ -81,7 +77,7 @@ for number in range(256):
         if maker != os.getpid(): print("broke out: a socket of another process", number)
 """,
     ),
-    _cell(
+    shared(
         "/proc",
         "everything of /proc",
         """
@@ -94,7 +90,7 @@ for name in (*own, f'{PLACES["pid"]}/environ', f'{PLACES["pid"]}/cmdline'):
 )
 
 MEMORY = (
-    _cell(
+    shared(
         "environment",
         "variables of the grader's: passwords",
         """
@@ -107,7 +103,7 @@ while pointer[n]:
 """,
         control=True,
     ),
-    _cell(
+    shared(
         "gc",
         "all objects of the process",
         """
@@ -125,7 +121,7 @@ for frame in frames.values():
         frame = frame.f_back
 """,
     ),
-    _cell(
+    shared(
         "all memory",
         "every page of the process, found by asking the kernel what can be read",
         """
@@ -154,58 +150,10 @@ print("looked at", looked >> 20, "MiB")
         shows="looked at [1-9]",
         control=True,
     ),
-    _cell(
-        "others' shared memory",
-        "shared memory and queues of others",
-        """
-for key in range(1000):
-    try: called('shmget', key, ctypes.c_size_t(0), 0)
-    except OSError: pass
-    else: print('broke out', key) if key else None
-tried('shm', lambda: [x for x in os.listdir('/dev/shm') if not x.startswith('attack') and x not in ways] or 1 / 0)
-""",
-    ),
-    _cell(
-        "keys",
-        "the keys of the user",
-        """
-tried('keyctl', lambda: syscall('keyctl', 0, -3, 1))
-tried('add_key', lambda: syscall('add_key', b'user', b'a', b'b', 1, -3))
-tried('request_key', lambda: syscall('request_key', b'user', b'a', None, -3))
-""",
-    ),
 )
 
 PROCESSES = (
-    _cell(
-        "ptrace",
-        "another process, traced",
-        """
-for number in (PLACES['pid'], os.getppid(), 1, 2):
-    tried(f'ptrace {number}', lambda: syscall('ptrace', 16, number, 0, 0))
-""",
-    ),
-    _cell(
-        "process_vm_readv",
-        "another process's memory",
-        """
-for number in (PLACES['pid'], 1, 2):
-    tried('readv', lambda: syscall('process_vm_readv', number, bytes(16), 1, bytes(16), 1, 0))
-    tried('writev', lambda: syscall('process_vm_writev', number, bytes(16), 1, bytes(16), 1, 0))
-""",
-    ),
-    _cell(
-        "pidfd_getfd",
-        "another process's open files",
-        """
-for number in (PLACES['pid'], *range(2, 40)):
-    try: file = os.pidfd_open(number)
-    except OSError: continue
-    print('broke out: a process', number)
-tried('getfd', lambda: syscall('pidfd_getfd', os.pidfd_open(1), 0, 0))
-""",
-    ),
-    _cell(
+    shared(
         "dumpable",
         "itself made readable, its children too",
         """
@@ -214,15 +162,7 @@ tried('memory', lambda: open('/proc/self/mem', 'rb').read(1))
 called('prctl', 4, 0, 0, 0, 0)
 """,
     ),
-    _cell(
-        "perf",
-        "what other programs do, by counters",
-        """
-tried('perf_event_open', lambda: syscall('perf_event_open', bytes(128), -1, 0, -1, 0))
-tried('bpf', lambda: syscall('bpf', 0, bytes(64), 64))
-""",
-    ),
-    _cell(
+    shared(
         "watching",
         "a watch on files of others",
         """
@@ -246,7 +186,7 @@ open('attack-mark-letter', 'w').write('for the next')
 open('/dev/shm/attack-mark-letter', 'w').write('x')
 """,
     ),
-    _cell(
+    shared(
         "finding something",
         "a file of the student before",
         """

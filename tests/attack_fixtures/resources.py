@@ -1,12 +1,8 @@
 """Using up memory, disk, processes, files, and the reader's patience."""
 
-from tests.attack_fixtures.attack import Attack
+from tests.attack_fixtures.attack import Attack, shared
 
 __all__ = ["ATTACKS"]
-
-
-def _cell(name: str, tries: str, code: str, **more) -> Attack:
-    return Attack(name, tries, 'print("attack ran")\n' + code, **{"alone": False} | more)
 
 
 def _shown(name: str, tries: str, code: str) -> Attack:
@@ -16,8 +12,8 @@ def _shown(name: str, tries: str, code: str) -> Attack:
 
 # The test's limit is 256 MiB; what is had beyond is a way out.
 MEMORY = (
-    _cell("bytes", "8 GB of bytes", "tried('8 GB', lambda: bytearray(8 << 30)[-1])"),
-    _cell(
+    shared("bytes", "8 GB of bytes", "tried('8 GB', lambda: bytearray(8 << 30)[-1])"),
+    shared(
         "shared memory",
         "memory that the process does not own: shared, without a name",
         """
@@ -29,46 +25,7 @@ def take(file, size=400 << 20):
 tried("400 MB of shared memory", lambda: take(-1))
 """,
     ),
-    _cell(
-        "files without a name",
-        "files in memory that have no name",
-        """
-def take():
-    files = [os.memfd_create("a") for _ in range(8)]
-    return sum(os.write(file, bytes(50 << 20)) for file in files)
-tried("400 MB in files without a name", take)
-""",
-    ),
-    _cell(
-        "System V memory",
-        "segments of shared memory that nobody has attached",
-        """
-def take():
-    library = ctypes.CDLL(None, use_errno=True)
-    library.shmat.restype = ctypes.c_void_p
-    for _ in range(4):
-        segment = called("shmget", 0, ctypes.c_size_t(100 << 20), 0o600)
-        at = library.shmat(segment, None, 0)
-        ctypes.memset(at, 1, 100 << 20)
-        library.shmdt(ctypes.c_void_p(at))
-    return 400 << 20
-tried("400 MB of System V memory", take)
-""",
-    ),
-    _cell(
-        "message queues",
-        "the kernel's memory, in messages that nobody reads",
-        """
-def take():
-    sent = 0
-    for _ in range(1000):
-        queue = called("msgget", 0, 0o600)
-        for _ in range(15): sent += called("msgsnd", queue, bytes(1008), ctypes.c_size_t(1000), 0o4000) + 1000
-    return sent
-tried("15 MB of messages", take)
-""",
-    ),
-    _cell(
+    shared(
         "many processes' memory",
         "the limit of memory once in each of many processes",
         """
@@ -92,7 +49,7 @@ tried("450 MB in three processes", take)
 )
 
 DISK = (
-    _cell(
+    shared(
         "a full disk",
         "all the space there is",
         """
@@ -103,7 +60,7 @@ tried("1 GB on disk", fill)
 os.path.exists("attack-mark-large") and os.remove("attack-mark-large")
 """,
     ),
-    _cell(
+    shared(
         "many files",
         "so many files that no other can be made",
         """
@@ -114,7 +71,7 @@ for name in os.listdir("."):
     if name.startswith("attack-mark-"): os.remove(name)
 """,
     ),
-    _cell(
+    shared(
         "a deep folder",
         "folders within folders, too deep to be removed",
         """
@@ -126,7 +83,7 @@ os.chdir('/home/student')
 )
 
 PROCESSES = (
-    _cell(
+    shared(
         "fork bomb",
         "processes that start processes",
         """
@@ -145,7 +102,7 @@ while True:
         alone=True,
         shows="attack ran|This cell was ended",
     ),
-    _cell(
+    shared(
         "thread bomb",
         "a thousand threads",
         """
@@ -156,16 +113,7 @@ tried("1000 threads", bomb)
 stop.set()
 """,
     ),
-    _cell(
-        "files",
-        "a thousand open files",
-        """
-files = []
-tried("1000 files", lambda: [files.append(os.open("/dev/null", os.O_RDONLY)) for _ in range(1000)])
-for file in files: os.close(file)
-""",
-    ),
-    _cell(
+    shared(
         "limits",
         "the limits raised",
         """
@@ -174,7 +122,7 @@ for name in ('DATA', 'NPROC', 'FSIZE', 'NOFILE', 'CPU'):
     tried(name, lambda: resource.setrlimit(getattr(resource, 'RLIMIT_' + name), (-1, -1)))
 """,
     ),
-    _cell(
+    shared(
         "priority",
         "a higher priority",
         """

@@ -1,31 +1,18 @@
 """Settings of Python, torch and the notebook, left as no honest notebook leaves them."""
 
-from tests.attack_fixtures.attack import Attack
+from tests.attack_fixtures.attack import shared
 
 __all__ = ["ATTACKS"]
 
 
-def _cell(name: str, tries: str, code: str, **more) -> Attack:
-    return Attack(name, tries, 'print("attack ran")\n' + code, **{"alone": False} | more)
-
-
 TORCH = (
-    _cell(
-        "gradients off",
-        "gradients switched off",
-        """
-torch.set_grad_enabled(False)
-torch.autograd.set_detect_anomaly(True)
-torch.autograd.set_detect_anomaly(False)
-""",
-    ),
-    _cell(
+    shared(
         "generator",
         "torch's generator replaced",
         "torch.default_generator = torch.random.default_generator = torch.Generator().manual_seed(0)",
         alone=True,
     ),
-    _cell(
+    shared(
         "default device",
         "a device where tensors hold nothing",
         "torch.set_default_device('meta')",
@@ -33,7 +20,7 @@ torch.autograd.set_detect_anomaly(False)
         at_most=True,
         why="its own tensors hold nothing",
     ),
-    _cell(
+    shared(
         "plain",
         "what copies and sends values, replaced",
         """
@@ -48,7 +35,29 @@ mine('student').copied = lambda value: value
 )
 
 PYTHON = (
-    _cell(
+    shared(
+        "settings",
+        "gradients off, signals ignored, streams and names that are none, a timer that fires all the time",
+        """
+import asyncio, builtins
+torch.set_grad_enabled(False)
+for number in range(1, 65):
+    try: signal.signal(number, signal.SIG_IGN)
+    except (OSError, ValueError): pass
+signal.signal(signal.SIGVTALRM, lambda *_: None)
+signal.setitimer(signal.ITIMER_VIRTUAL, 0.001, 0.001)
+async def on():
+    while True:
+        get_ipython().user_ns['spread'] = 7.99999
+        await asyncio.sleep(0)
+asyncio.ensure_future(on())
+builtins.isinstance, plain = (lambda a, b: plain(a, b)), isinstance
+get_ipython().display_pub = get_ipython().displayhook.shell = builtins.display = None
+sys.stdout = sys.__stdout__ = None
+sys.stderr = object()
+""",
+    ),
+    shared(
         "warnings",
         "warnings made errors",
         """
@@ -57,31 +66,13 @@ warnings.simplefilter('error')
 """,
         alone=True,
     ),
-    _cell(
-        "signals",
-        "all signals ignored",
-        """
-for number in range(1, 65):
-    try: signal.signal(number, signal.SIG_IGN)
-    except (OSError, ValueError): pass
-""",
-    ),
-    _cell(
-        "streams",
-        "output streams replaced by what is none",
-        """
-sys.stdout = sys.__stdout__ = None
-sys.stderr = object()
-""",
-        shows="attack ran",
-    ),
-    _cell(
+    shared(
         "folder",
         "another folder, and one that is gone",
         "os.mkdir('attack-mark-gone'); os.chdir('attack-mark-gone'); os.rmdir('/home/student/attack-mark-gone')",
         alone=True,
     ),
-    _cell(
+    shared(
         "modules",
         "modules replaced that the autograder imports later",
         """
@@ -93,27 +84,10 @@ for name in ('json', 'struct', 'select', 'linecache', 'traceback', 'asyncio'):
         at_most=True,
         why="its own process then lacks what it needs",
     ),
-    _cell(
-        "types",
-        "the meaning of built-in types",
-        """
-import builtins
-builtins.__build_class__, kept = (lambda *a, **k: kept(*a, **k)), builtins.__build_class__
-builtins.isinstance, plain = (lambda a, b: plain(a, b)), isinstance
-""",
-    ),
-    _cell(
-        "the alarm",
-        "a timer that fires all the time",
-        """
-signal.signal(signal.SIGVTALRM, lambda *_: None)
-signal.setitimer(signal.ITIMER_VIRTUAL, 0.001, 0.001)
-""",
-    ),
 )
 
 NOTEBOOK = (
-    _cell(
+    shared(
         "magics",
         "magics that change where and how one runs",
         """
@@ -128,7 +102,7 @@ NOTEBOOK = (
 """,
         alone=True,
     ),
-    _cell(
+    shared(
         "reset",
         "all names deleted",
         "get_ipython().reset()",
@@ -137,7 +111,7 @@ NOTEBOOK = (
         at_most=True,
         why="its own names are gone",
     ),
-    _cell(
+    shared(
         "loop",
         "the event loop closed, or another one",
         """
@@ -147,28 +121,6 @@ asyncio.set_event_loop(None)
 """,
         alone=True,
         shows="",
-    ),
-    _cell(
-        "tasks",
-        "tasks that go on while other cells run",
-        """
-import asyncio
-async def on():
-    while True:
-        get_ipython().user_ns['spread'] = 7.99999
-        await asyncio.sleep(0)
-asyncio.ensure_future(on())
-""",
-    ),
-    _cell(
-        "display",
-        "`display`, `print` and the shell itself replaced",
-        """
-import builtins
-get_ipython().display_pub = None
-get_ipython().displayhook.shell = None
-builtins.display = None
-""",
     ),
 )
 
