@@ -26,19 +26,18 @@ from exercises.autograder.box.confine import (
 __all__ = ["Layer", "layers", "problem", "report"]
 
 ROOT = Path(__file__).resolve().parents[2]
-SYSTEM = Path("/proc/sys")
 PROBE = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from exercises.autograder.doctor import probe
 probe()
 """
-# Switches of the kernel that forbid an ordinary user the namespaces, and the value that allows them.
-SWITCHES = {
-    "kernel/apparmor_restrict_unprivileged_userns": "0",
-    "kernel/unprivileged_userns_clone": "1",
-    "user/max_user_namespaces": "10000",
-}
+ADVICE = (
+    "On Ubuntu `sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0`, on Debian `sudo sysctl "
+    "kernel.unprivileged_userns_clone=1`, and where it is 0 `sudo sysctl user.max_user_namespaces=10000`. In a "
+    "container, allow user namespaces: with Docker `--security-opt seccomp=unconfined --security-opt "
+    "apparmor=unconfined`."
+)
 # What is said of what the probe sees, if it is so, and if not.
 SAID = {
     "files": ("only Python, libraries and a scratch folder are there", "files are visible"),
@@ -75,7 +74,7 @@ def layers() -> list[Layer]:
         ]
     seen = _seen()
     if "error" in seen:
-        return [Layer("namespaces", False, True, seen["error"], _how_to_get_namespaces()), *_others()]
+        return [Layer("namespaces", False, True, seen["error"], ADVICE), *_others()]
     return [*(Layer(name, seen[name], True, said[not seen[name]]) for name, said in SAID.items()), *_others()]
 
 
@@ -95,18 +94,6 @@ def _others() -> list[Layer]:
         Layer("cgroup", group is not None, False, groups, "" if group else run),
         Layer("user", not root, False, user if root else "an ordinary user", other if root else ""),
     ]
-
-
-def _how_to_get_namespaces() -> str:
-    advice = []
-    for switch, wanted in SWITCHES.items():
-        path = SYSTEM / switch
-        if path.exists() and path.read_text().strip() in {"0", "1"} - {wanted}:
-            advice.append(f"`sudo sysctl {switch.replace('/', '.')}={wanted}`")
-    return " and ".join(advice) or (
-        "In a container, allow user namespaces: with Docker `--security-opt seccomp=unconfined --security-opt "
-        "apparmor=unconfined`."
-    )
 
 
 def _seen() -> dict:
