@@ -7,6 +7,7 @@ cells from the grader itself, through a socket that this process only hands on.
 
 import gc
 import json
+import math
 import os
 import resource
 import select
@@ -15,7 +16,6 @@ import socket
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import matplotlib.pyplot as plt
 import torch
@@ -34,6 +34,7 @@ from exercises.autograder.box.confine import (
 )
 from exercises.autograder.box.watchdog import Watchdog, filled
 from exercises.autograder.running import cells, runner, student
+from exercises.autograder.running.wire import send
 from transformer_lessons import checks
 
 __all__ = ["main"]
@@ -56,20 +57,17 @@ def main(grader: socket.socket) -> None:
     _warm_up()
     gc.collect()
     gc.freeze()  # what is here now is never collected, so that the children's copies stay shared
-    _reply(grader, ready=True)
+    send(grader, {}, math.inf)  # ready
     while True:
         text, files, _, _ = socket.recv_fds(grader, MOST, 1)
         if not text:
             return
         control = socket.socket(fileno=files[0])
         try:
-            _reply(grader, **_Job(control, json.loads(text)).run())
+            took = _Job(control, json.loads(text)).run()
         except (ConfinementError, OSError) as error:
-            _reply(grader, error=f"{type(error).__name__}: {error}")
-
-
-def _reply(grader: socket.socket, **content: Any) -> None:
-    grader.sendall(json.dumps(content).encode() + b"\n")
+            took = {"error": f"{type(error).__name__}: {error}"}
+        send(grader, took, math.inf)
 
 
 class _Job:

@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from functools import cache
@@ -87,7 +88,7 @@ class Worker:
                     notes = outcome
                 else:
                     yield outcome
-        took = self._heard()
+        took = self._heard(self.limits.seconds + START)
         if "error" in took:
             raise WorkerError(took["error"])
         yield took | notes
@@ -117,22 +118,14 @@ class Worker:
             files = [theirs.fileno()]
             environment = _environment(self._folder.name)
             self._process = subprocess.Popen(command, env=environment, pass_fds=files, cwd="/")
-        self._line.settimeout(START)
-        self._heard()
-        self._line.settimeout(self.limits.seconds + START)
+        self._heard(START)
 
-    def _heard(self) -> dict:
-        """The next line from the forking process."""
-        found = b""
+    def _heard(self, seconds: float) -> dict:
+        """What the forking process says next."""
         try:
-            while not found.endswith(b"\n"):
-                more = self._line.recv(4096)
-                if not more:
-                    raise WorkerError("the forking process has ended")
-                found += more
-        except TimeoutError:
-            raise WorkerError("the forking process does not answer") from None
-        return json.loads(found)
+            return receive(self._line, time.monotonic() + seconds)
+        except (PeerGoneError, WireError) as error:
+            raise WorkerError(f"the forking process: {error}") from None
 
 
 @cache
