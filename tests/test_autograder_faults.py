@@ -6,7 +6,6 @@ The measure is a canonical dump of the gradebook, which must be that of an undis
 import errno
 import json
 import os
-import shutil
 import signal
 import sqlite3
 import subprocess
@@ -104,57 +103,41 @@ class Replaying(pool.InProcessPool):
 # ---- The process that writes
 
 
-def steps(done) -> None:
-    """Have a function called before and after each change of a file's name, and before each commit."""
-    replace = Path.replace
+def in_a_child(last: int | None, source: Path, folder: Path, outcomes: dict) -> tuple[int, int]:
+    """Grade in a child that ends without a word at the last of these steps; its exit code, and the steps there were.
 
-    def counted(self, target):
-        done()
-        found = replace(self, target)
-        done()
-        return found
+    A step is done before and after each change of a file's name, and before each commit.
+    """
+    context = get_context("fork")
+    count = context.Value("i", 0)
 
-    Path.replace = counted
-    event.listen(Engine, "commit", lambda _: done())
-
-
-def run_until(last: int | None, count, source: Path, folder: Path, outcomes: dict) -> None:
-    """In a child: grade, and end without a word at the last of these steps."""
-
-    def done():
+    def done() -> None:
         count.value += 1
         if count.value == last:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    steps(done)
-    summary = grade.grade(source, folder, pool=Replaying(outcomes))
-    os._exit(3 if summary.failed else 0)
+    def run() -> None:
+        replace = Path.replace
 
+        def counted(self, target):
+            done()
+            found = replace(self, target)
+            done()
+            return found
 
-def in_a_child(last: int | None, source: Path, folder: Path, outcomes: dict) -> tuple[int, int]:
-    """The exit code, and how many steps there were."""
-    context = get_context("fork")
-    count = context.Value("i", 0)
-    child = context.Process(target=run_until, args=(last, count, source, folder, outcomes))
+        Path.replace = counted
+        event.listen(Engine, "commit", lambda _: done())
+        os._exit(3 if grade.grade(source, folder, pool=Replaying(outcomes)).failed else 0)
+
+    child = context.Process(target=run)
     child.start()
     child.join(120)
     assert child.exitcode is not None
     return child.exitcode, count.value
 
 
-@pytest.fixture(scope="module")
-def empty(tmp_path_factory) -> Path:
-    """A gradebook of which nbgrader has made the tables, for which it starts a program that takes seconds."""
-    folder = tmp_path_factory.mktemp("empty")
-    with grade.opened(folder):
-        pass
-    return folder / "gradebook.db"
-
-
-def test_the_writer_is_killed_at_any_step(undisturbed, empty, tmp_path, repetition):
+def test_the_writer_is_killed_at_any_step(undisturbed, tmp_path, repetition):
     source, dump, outcomes = undisturbed
-    (tmp_path / "whole").mkdir()
-    shutil.copy(empty, tmp_path / "whole")
     code, total = in_a_child(None, source, tmp_path / "whole", outcomes)
     assert code == 0
     assert marks.dump(Course(tmp_path / "whole").gradebook) == dump
@@ -163,8 +146,6 @@ def test_the_writer_is_killed_at_any_step(undisturbed, empty, tmp_path, repetiti
     assert len(few) == POINTS
     for last in sorted(few):
         folder = tmp_path / str(last)
-        folder.mkdir()
-        shutil.copy(empty, folder)
         code, _ = in_a_child(last, source, folder, outcomes)
         assert code == -signal.SIGKILL
         assert grade.grade(source, folder, pool=Replaying(outcomes)).failed == [], last
