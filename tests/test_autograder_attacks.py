@@ -56,8 +56,7 @@ HIDDEN_WORDS = {"ABDE", "bound_is_right", "entropy_is_right"}  # of hidden tests
 
 def cells_of(attacks: tuple[Attack, ...], places: dict) -> list[Cell]:
     """The honest submission with these attacks in it, as the grader would hand it over."""
-    whole = any(attack.whole for attack in attacks)
-    parts = GRADED + ("ps01-3",) * whole
+    parts = GRADED + ("ps01-3",) * any(attack.whole for attack in attacks)
     found = [Cell("", "learner", PRELUDE.replace("RAN = []", f"PLACES = {places!r}\nRAN = []", 1))]
     for shown in cells(MASTER):
         about = shown.metadata.get("nbgrader", {})
@@ -79,7 +78,7 @@ def cells_of(attacks: tuple[Attack, ...], places: dict) -> list[Cell]:
         found += [
             Cell("", "learner", attack.code) for attack in attacks if attack.after == name and attack.code
         ]
-    tests = EXTRA_TESTS if whole else {}
+    tests = EXTRA_TESTS
     for attack in attacks:
         tests = tests | attack.tests
     found += [

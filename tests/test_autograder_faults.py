@@ -104,7 +104,7 @@ class Replaying(pool.InProcessPool):
 
 
 def in_a_child(last: int | None, source: Path, folder: Path, outcomes: dict) -> tuple[int, int]:
-    """Grade in a child that ends without a word at the last of these steps; its exit code, and the steps there were.
+    """Grade in a child that ends without a word at the last of these steps; its exit code, and how many it did.
 
     A step is done before and after each change of a file's name, and before each commit.
     """

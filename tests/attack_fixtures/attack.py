@@ -21,7 +21,7 @@ class Attack:
         at_most: it breaks its own process, so that its honest code may earn less; never more.
         shows: what is somewhere in what comes back if the attack was executed.
         alone: it gets a submission of its own. Others share one: the cells of a theme run one after the other.
-        whole: the submission has task 3, and the `EXTRA_TESTS`; without, it is graded in half the time.
+        whole: the submission has task 3; without, it is graded in half the time.
         tests: further test cells, of one point each.
         control: in one process with the tests, unprotected, it succeeds: more points, or "broke out" is shown.
     """

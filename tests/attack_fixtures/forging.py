@@ -11,9 +11,7 @@ FOUR, FIVE = "ps01-4-answer", "ps01-5-capped-answer"
 def _patch(name: str, tries: str, code: str, **more) -> Attack:
     """In one process with the tests, this earns points for a wrong answer."""
     answers = more.pop("answers", {"ps01-5-capped-answer": GARBAGE})
-    return Attack(
-        name, tries, 'print("attack ran")\n' + code, answers=answers, control=True, whole=True, **more
-    )
+    return Attack(name, tries, 'print("attack ran")\n' + code, answers=answers, control=True, **more)
 
 
 # What judges, replaced by what says yes.
@@ -186,7 +184,6 @@ def soft_capped_attention(query, key, value, cap, mask=None):
     Attack(
         "odd tensors",
         "results that are no plain tensors, one after the other",
-        whole=True,
         answers={
             "ps01-5-capped-answer": """
 import itertools, warnings
@@ -221,7 +218,6 @@ def soft_capped_attention(query, key, value, cap, mask=None):
     Attack(
         "odd objects",
         "results that are no tensors at all, one after the other",
-        whole=True,
         answers={
             "ps01-5-capped-answer": """
 import itertools
@@ -251,7 +247,6 @@ def row_entropy(weights):
     Attack(
         "a tensor where a test ends with yes or no",
         "several numbers, which are neither: such an end gave all the points",
-        whole=True,
         answers={
             "ps01-6-answer": """
 def row_entropy(weights):

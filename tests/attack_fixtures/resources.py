@@ -242,7 +242,8 @@ forge(change)
 """,
         whole=True,
         earns={"ps01-3-test": 5.0},
-        why="one requirement looks at its gradients",
+        at_most=True,
+        why="one requirement looks at its gradients; and on a busy machine the time may not do for that",
     ),
     Attack(
         "long texts",

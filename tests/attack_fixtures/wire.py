@@ -27,7 +27,7 @@ def change(c, reply):
     {lines}
 forge(change)
 """
-    return Attack(name, tries, code, **{"after": LAST, "whole": kind == "apply"} | more)
+    return Attack(name, tries, code, **{"after": LAST} | more)
 
 
 # In the cells behind, "attack ran" would be lost with the outputs; so the change is made only once.
