@@ -26,7 +26,7 @@ from test_autograder_grade import MASTER, NAME, RELEASED, read, solved
 from exercises.autograder import __main__ as command
 from exercises.autograder.batch import grade, grading, pool
 from exercises.autograder.commands import grading as commands
-from exercises.autograder.commands import output
+from exercises.autograder.commands import stopped
 from exercises.autograder.course import gradebook, marks
 from exercises.autograder.course.folders import Course
 from exercises.autograder.running.job import Job, Outcome
@@ -296,7 +296,7 @@ def test_a_worker_is_lost_then_the_scheduler(undisturbed, tmp_path):
             grade.grade(source, second, pool=dask)
         thread.join()
         dask.close()
-    assert output.stopped(error.value)[0] == 3
+    assert stopped(error.value)[0] == 3
     assert grade.grade(None, second, pool=Replaying(outcomes)).failed == []
     assert marks.dump(Course(second).gradebook) == dump
 
@@ -397,7 +397,7 @@ def test_a_full_disk_stops_the_batch_and_leaves_nothing_half_written(undisturbed
             summary = grade.grade(source, tmp_path, pool=Replaying(outcomes))
             break
         except OSError as error:
-            stops.append(output.stopped(error))
+            stops.append(stopped(error))
         for path in tmp_path.rglob("*.json"):
             json.loads(path.read_text(encoding="utf-8"))
         assert not [path for path in tmp_path.rglob(".*.*.*") if path.is_file()]
@@ -435,7 +435,7 @@ def test_a_locked_gradebook_is_waited_for_a_minute(undisturbed, tmp_path, monkey
     with pytest.raises(gradebook.LockedError) as error:
         grade.grade(source, tmp_path, pool=locking)
     assert 60 < sum(waited) < 70
-    assert output.stopped(error.value)[0] == 3
+    assert stopped(error.value)[0] == 3
 
     def wait(seconds: float) -> None:
         waited.append(seconds)

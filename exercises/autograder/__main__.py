@@ -26,14 +26,14 @@ def main(arguments: list[str] | None = None) -> int:
     logging.getLogger("traitlets").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")  # of nbgrader's libraries about each other
     from exercises.autograder.batch.grading import heed_interruptions  # nbgrader takes a second to import
-    from exercises.autograder.commands import grading, output, reporting
+    from exercises.autograder.commands import STOPS, grading, reporting, stopped
 
     heed_interruptions()
     name = options.command.replace("-", "_")
     try:
         said = getattr(grading if name in grading.__all__ else reporting, name)(options)
-    except output.STOPS as error:
-        code, text = output.stopped(error)
+    except STOPS as error:
+        code, text = stopped(error)
         print(text, file=sys.stderr)
         return code
     print(json.dumps(said.data, ensure_ascii=False, indent=2) if options.json else "\n".join(said.lines))

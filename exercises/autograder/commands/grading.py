@@ -17,7 +17,7 @@ from exercises.autograder import doctor as doctors
 from exercises.autograder import rehearse as rehearsals
 from exercises.autograder.batch import grade as grades
 from exercises.autograder.batch.pool import DaskPool, Pool, ProcessPool
-from exercises.autograder.commands.output import (
+from exercises.autograder.commands import (
     FINE,
     LEFT,
     ME,

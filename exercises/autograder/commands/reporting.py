@@ -12,7 +12,7 @@ from exercises.autograder import report as reports
 from exercises.autograder import similarity as similarities
 from exercises.autograder.batch import grade as grades
 from exercises.autograder.batch.grading import Grading
-from exercises.autograder.commands.output import (
+from exercises.autograder.commands import (
     FINE,
     LEFT,
     ME,
