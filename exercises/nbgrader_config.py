@@ -21,7 +21,7 @@ from nbgrader.preprocessors import (
 )
 
 from exercises.autograder.execute import IsolatedExecute
-from exercises.autograder.running.inert import InertNotebook
+from exercises.autograder.running.inert import SanitizeNotebook
 
 HERE = Path(__file__).resolve().parent
 SCRATCH = Path(os.environ.get("TRANSFORMER_LESSONS_COURSE") or HERE / "_nbgrader").absolute()
@@ -75,5 +75,5 @@ c.Autograde.autograde_preprocessors = [
     LimitOutput,
     SaveAutoGrades,
     AssignLatePenalties,
-    InertNotebook,
+    SanitizeNotebook,
 ]

@@ -1,12 +1,9 @@
-"""All attacks on the autograder, by theme; `test_autograder_attacks` tries each of them.
-
-At each commit it tries every mechanism in one way, and all that share a submission; `make test-full` tries all.
-"""
+"""All attacks on the autograder, one way of each mechanism; `test_autograder_attacks` tries each of them."""
 
 from tests.attack_fixtures import endings, forging, loops, outside, reading, resources, state, wire, word
 from tests.attack_fixtures.attack import Attack
 
-__all__ = ["ATTACKS", "OTHER_WAYS", "neighbours"]
+__all__ = ["ATTACKS", "neighbours"]
 
 THEMES = {
     "forging": forging,
@@ -22,24 +19,11 @@ THEMES = {
 HONEST = Attack(
     "an honest submission", "nothing: it is graded after the others as before", 'print("attack ran")'
 )
-
-
-def named() -> dict[str, Attack]:
-    """All attacks in the order in which they are tried, and an honest submission before and after each theme."""
-    found = {"first: an honest submission": HONEST}
-    for theme, module in THEMES.items():
-        found |= {f"{theme}: {attack.name}": attack for attack in module.ATTACKS}
-        found[f"{theme}: an honest submission afterwards"] = HONEST
-    return found
-
-
-ATTACKS = named()
-# By attack, the one of the same mechanism that is tried at each commit.
-OTHER_WAYS = {
-    f"{theme}: {other}": f"{theme}: {one}"
-    for theme, module in THEMES.items()
-    for one, others in getattr(module, "ALIKE", {}).items()
-    for other in others
+# In the order in which they are tried, and an honest submission before the first and after the last.
+ATTACKS = {
+    "first: an honest submission": HONEST,
+    **{f"{theme}: {attack.name}": attack for theme, module in THEMES.items() for attack in module.ATTACKS},
+    "last: an honest submission": HONEST,
 }
 
 

@@ -88,7 +88,7 @@ OUTCOMES = {}  # of what was graded in this session
 def graded_once():
     """Commands grade in this process, and what was graded before is not run again: same job, same outcome."""
     from exercises.autograder.batch import pool
-    from exercises.autograder.commands import working
+    from exercises.autograder.commands import grading
 
     run = pool.run
 
@@ -100,7 +100,7 @@ def graded_once():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pool, "run", once)
-        patch.setattr(working, "Local", lambda workers: pool.Here())
+        patch.setattr(grading, "ProcessPool", lambda workers: pool.InProcessPool())
         yield
 
 

@@ -15,8 +15,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Container, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -27,12 +27,12 @@ from nbgrader.api import Gradebook
 from exercises.autograder.batch import grade
 from exercises.autograder.box.confine import Limits
 from exercises.autograder.running import notebook
-from exercises.autograder.running.examiner import Cell
+from exercises.autograder.running.runner import Cell
 from exercises.autograder.running.worker import Worker
 from tests.attack_fixtures.attack import ANSWERS, EARNS, EXTRA_TESTS, LAST, PRELUDE, Attack
 from tests.attack_fixtures.notebooks import EARNS as FILE_EARNS
-from tests.attack_fixtures.notebooks import NOTEBOOKS, OTHER_FILES
-from tests.attacks import ATTACKS, OTHER_WAYS, neighbours
+from tests.attack_fixtures.notebooks import NOTEBOOKS
+from tests.attacks import ATTACKS, neighbours
 from transformer_lessons.tools.submission import is_ungraded
 
 ROOT = Path(__file__).parents[1]
@@ -56,8 +56,7 @@ HIDDEN_WORDS = {"ABDE", "bound_is_right", "entropy_is_right"}  # of hidden tests
 
 def cells_of(attacks: tuple[Attack, ...], places: dict) -> list[Cell]:
     """The honest submission with these attacks in it, as the grader would hand it over."""
-    whole = any(attack.whole for attack in attacks)
-    parts = GRADED + ("ps01-3",) * whole
+    parts = GRADED + ("ps01-3",) * any(attack.whole for attack in attacks)
     found = [Cell("", "learner", PRELUDE.replace("RAN = []", f"PLACES = {places!r}\nRAN = []", 1))]
     for shown in cells(MASTER):
         about = shown.metadata.get("nbgrader", {})
@@ -79,7 +78,7 @@ def cells_of(attacks: tuple[Attack, ...], places: dict) -> list[Cell]:
         found += [
             Cell("", "learner", attack.code) for attack in attacks if attack.after == name and attack.code
         ]
-    tests = EXTRA_TESTS if whole else {}
+    tests = EXTRA_TESTS
     for attack in attacks:
         tests = tests | attack.tests
     found += [
@@ -137,7 +136,7 @@ class Surroundings:
         found = []
         for listener in self.listeners:
             try:
-                listener.accept() if listener.type == socket.SOCK_STREAM else listener.recv(1)
+                listener.accept()
                 found.append(str(listener.getsockname()))
             except BlockingIOError:
                 pass
@@ -148,13 +147,8 @@ def surroundings() -> Surroundings:
     """Files for anybody to read and write, and sockets that listen, in a fresh folder."""
     made = Surroundings(Path(tempfile.mkdtemp(prefix="course-")))
     made.folder.chmod(0o777)
-    names = {
-        "gradebook": "gradebook.db",
-        "other": "other.ipynb",
-        "master": "master.ipynb",
-        "config": "nbgrader_config.py",
-    }
-    for name, file in names.items():
+    files = ("gradebook.db", "other.ipynb", "master.ipynb", "nbgrader_config.py")
+    for name, file in zip(("gradebook", "other", "master", "config"), files, strict=True):
         made.tokens[name] = f"canary-{name}-{secrets.token_hex(16)}"
         path = made.folder / file
         path.write_text(
@@ -163,24 +157,19 @@ def surroundings() -> Surroundings:
         )
         path.chmod(0o666)
         made.places[name] = str(path)
-    kinds = (
-        (socket.AF_INET, socket.SOCK_STREAM),
-        (socket.AF_INET, socket.SOCK_DGRAM),
-        (socket.AF_UNIX, socket.SOCK_STREAM),
-        (socket.AF_UNIX, socket.SOCK_STREAM),
-    )
     unix, abstract = str(made.folder / "socket"), f"canary-{secrets.token_hex(8)}"
-    for (family, kind), address in zip(
-        kinds, (("127.0.0.1", 0), ("127.0.0.1", 0), unix, f"\0{abstract}"), strict=True
+    for family, kind, address in (
+        (socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0)),
+        (socket.AF_UNIX, socket.SOCK_STREAM, unix),
+        (socket.AF_UNIX, socket.SOCK_STREAM, f"\0{abstract}"),
     ):
         made.listeners.append(socket.socket(family, kind))
         made.listeners[-1].bind(address)
         made.listeners[-1].setblocking(False)
-        if kind == socket.SOCK_STREAM:
-            made.listeners[-1].listen(50)
+        made.listeners[-1].listen(50)
     os.chmod(unix, 0o777)
-    tcp, udp = (listener.getsockname()[1] for listener in made.listeners[:2])
-    made.places |= {"folder": str(made.folder), "unix": unix, "abstract": abstract, "tcp": tcp, "udp": udp}
+    tcp = made.listeners[0].getsockname()[1]
+    made.places |= {"folder": str(made.folder), "unix": unix, "abstract": abstract, "tcp": tcp}
     made.places |= {"pid": os.getpid(), "repository": str(ROOT), "home": str(Path.home())}
     return made
 
@@ -196,18 +185,8 @@ def removed(made: Surroundings) -> None:
 
 def marked_files() -> list[str]:
     """Files with the mark in their name, wherever an attack might have put one."""
-    folders = [
-        Path(name)
-        for name in (
-            tempfile.gettempdir(),
-            "/dev/shm",
-            "/var/tmp",
-            Path.home(),
-            ROOT,
-            ROOT / "exercises",
-            sys.prefix,
-        )
-    ]
+    known = (tempfile.gettempdir(), "/dev/shm", "/var/tmp", Path.home(), ROOT, ROOT / "exercises", sys.prefix)
+    folders = map(Path, known)
     found = [path for folder in folders if folder.is_dir() for path in folder.glob(f"*{MARK}*")]
     return [str(path) for path in [*found, *Path(sys.prefix).glob(f"lib/*/site-packages/**/*{MARK}*")]]
 
@@ -333,24 +312,8 @@ def bench(around) -> Iterator[Bench]:
         yield Bench(worker, around)
 
 
-def each(names: Iterable[str], others: Container[str]):
-    """A case for each name: those of other ways are long, in sum."""
-    marks = [pytest.param(name, marks=[pytest.mark.full] * (name in others), id=name) for name in names]
-    return pytest.mark.parametrize("name", marks)
-
-
-def chosen(names: Iterable[str], others: Container[str], config: pytest.Config) -> list[str]:
-    return [name for name in names if name not in others or config.getoption("--full")]
-
-
-def test_of_each_mechanism_one_way_is_tried_at_each_commit():
-    for all_of_them, others in ((ATTACKS, OTHER_WAYS), (NOTEBOOKS, OTHER_FILES)):
-        assert others.keys() < all_of_them.keys()
-        assert set(others.values()) <= all_of_them.keys() - others.keys()
-
-
 @pytest.mark.isolated
-@each(ATTACKS, OTHER_WAYS)
+@pytest.mark.parametrize("name", ATTACKS)
 def test_attack(name, bench):
     attack, attacks = ATTACKS[name], neighbours(name)
     submitted = cells_of(attacks, bench.around.places)
@@ -392,15 +355,12 @@ def test_nothing_outside_was_touched(bench):
 
 
 @pytest.mark.isolated
-def test_all_attacks_were_executed_and_none_skipped(bench, request, capsys):
-    wanted = set(chosen(ATTACKS, OTHER_WAYS, request.config))
+def test_all_attacks_were_executed_and_none_skipped(bench, request):
     tests = [item for item in request.session.items if item.name.startswith("test_attack[")]
-    here = wanted & {test.callspec.params["name"] for test in tests}
-    with capsys.disabled():
-        print(f"\n{len(set(bench.executed))} of {len(ATTACKS)} attacks and honest neighbours executed")
-    assert set(bench.executed) == here
-    if here != wanted:
-        pytest.skip(f"ONLY {len(here)} of {len(wanted)} ATTACKS WERE CHOSEN")
+    chosen = {test.callspec.params["name"] for test in tests}
+    assert set(bench.executed) == chosen
+    if chosen != set(ATTACKS):
+        pytest.skip(f"ONLY {len(chosen)} of {len(ATTACKS)} ATTACKS WERE CHOSEN")
 
 
 # Unprotected, they succeed
@@ -447,40 +407,30 @@ CONTROLS = [name for name, attack in ATTACKS.items() if attack.control]
 
 
 @pytest.fixture(scope="module")
-def unprotected(around, tmp_path_factory, request) -> dict[str, tuple[dict, str]]:
+def unprotected(around, tmp_path_factory) -> dict[str, tuple[dict, str]]:
     """By attack, what it earns, and what is shown, with nothing between it and the tests and files of its own."""
     others = surroundings()
-    lines, controls = [], chosen(CONTROLS, OTHER_WAYS, request.config)
-    for name in controls:
-        solved = ("ps01-1-", "ps01-2-", "ps01-3-")  # their tests give all there is anyhow
-        lines.append(
-            json.dumps(
-                [
-                    [cell.id, cell.role, cell.source, cell.points]
-                    for cell in cells_of((ATTACKS[name],), others.places)
-                    if not (cell.role == "test" and cell.id.startswith(solved))
-                ]
-            )
-        )
-    command = [sys.executable, "-c", UNPROTECTED, str(ROOT)]
-    environment = os.environ | {
-        "OMP_NUM_THREADS": "1",
-        "MPLBACKEND": "module://matplotlib_inline.backend_inline",
-    }
+    solved = ("ps01-1-", "ps01-2-", "ps01-3-")  # their tests give all there is anyhow
+    submitted = [cells_of((ATTACKS[name],), others.places) for name in CONTROLS]
+    lines = [
+        json.dumps([astuple(one) for one in each if not (one.role == "test" and one.id.startswith(solved))])
+        for each in submitted
+    ]
+    backend = {"OMP_NUM_THREADS": "1", "MPLBACKEND": "module://matplotlib_inline.backend_inline"}
     done = subprocess.run(
-        command,
+        [sys.executable, "-c", UNPROTECTED, str(ROOT)],
         input="\n".join(lines) + "\n",
-        env=environment,
+        env=os.environ | backend,
         capture_output=True,
         text=True,
         cwd=tmp_path_factory.mktemp("unprotected"),
     )
     removed(others)
-    return dict(zip(controls, map(json.loads, done.stdout.splitlines()), strict=True))
+    return dict(zip(CONTROLS, map(json.loads, done.stdout.splitlines()), strict=True))
 
 
 @pytest.mark.isolated
-@each(CONTROLS, OTHER_WAYS)
+@pytest.mark.parametrize("name", CONTROLS)
 def test_unprotected_it_succeeds(name, unprotected):
     earned, shown = unprotected[name]
     assert "attack ran" in shown
@@ -503,10 +453,10 @@ def handed_in(name: str) -> nbformat.NotebookNode:
 
 
 @pytest.fixture(scope="module")
-def batch(bench, tmp_path_factory, request):
+def batch(bench, tmp_path_factory):
     """The notebooks graded in one batch, by the worker that has seen all other attacks."""
     source, course = tmp_path_factory.mktemp("handed in"), tmp_path_factory.mktemp("batch") / "course"
-    names = chosen(NOTEBOOKS, OTHER_FILES, request.config)
+    names = list(NOTEBOOKS)
     for number, name in enumerate(names):
         (source / f"student{number:02}").mkdir()
         text = json.dumps(handed_in(name))
@@ -518,7 +468,7 @@ def batch(bench, tmp_path_factory, request):
 
 @pytest.mark.isolated
 @pytest.mark.nbgrader
-@each(NOTEBOOKS, OTHER_FILES)
+@pytest.mark.parametrize("name", NOTEBOOKS)
 def test_notebook(name, batch, bench):
     summary, course, names = batch
     handed, student = NOTEBOOKS[name], f"student{names.index(name):02}"

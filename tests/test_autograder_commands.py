@@ -6,7 +6,6 @@ import re
 import shlex
 from pathlib import Path
 
-import nbformat
 import pytest
 from nbgrader.api import Gradebook
 from nbgrader.plugins import CsvExportPlugin
@@ -51,17 +50,9 @@ def course(tmp_path_factory):
 
 
 def test_only_a_rehearsal_goes_to_its_own_folder_by_itself():
-    lines = [
-        "status",
-        "grade",
-        "feedback",
-        "report",
-        "export",
-        "similarity ps01_embeddings_attention",
-        "regrade ps01_embeddings_attention",
-    ]
-    defaults = {line: command._parser().parse_args(line.split()).course for line in lines}
-    assert set(defaults.values()) == {command.COURSE}
+    lines = ("status", "grade", "similarity ps01_embeddings_attention")
+    defaults = {command._parser().parse_args(line.split()).course for line in lines}
+    assert defaults == {command.COURSE}
     assert command._parser().parse_args(["rehearse", "5"]).course == command.COURSE / "rehearsal"
     assert command._parser().parse_args(["rehearse", "5", "--course", "x"]).course == Path("x")
 
@@ -94,7 +85,7 @@ def test_the_status_counts_what_waits_for_whom(course, capsys):
         "received": 2,
         "graded": 2,
         "waiting": 0,
-        "behind": 0,
+        "stale": 0,
         "by_hand": 1,
         "flagged": 0,
         "aside": 1,
@@ -210,10 +201,3 @@ def test_the_guides_late_policy_is_one(tmp_path):
     day = 86_400
     found = [plugin.late_submission_penalty("ann", 20.0, late) for late in (1, day, day + 1, 100 * day)]
     assert found == [2.0, 2.0, 4.0, 20.0]
-
-
-def test_a_notebook_is_still_one(course):
-    # What was collected by one command and graded by the next is what was handed in.
-    kept = read(Course(course).received("ann", NAME))
-    assert [c.source for c in kept.cells] == [c.source for c in solved().cells]
-    nbformat.validate(kept)

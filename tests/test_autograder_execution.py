@@ -2,14 +2,14 @@
 
 import json
 import time
-from pathlib import Path
 
 import pytest
 import torch
 
 from exercises.autograder.box.confine import Limits
-from exercises.autograder.running.examiner import Cell, _points
+from exercises.autograder.running.runner import Cell, _points
 from exercises.autograder.running.worker import Worker, WorkerError
+from transformer_lessons import checks
 
 pytestmark = pytest.mark.isolated
 
@@ -57,25 +57,17 @@ CELLS = {
     "the last value": ("1 + 1", "2"),
     "printed and shown": ("print('a'); 3", "a\n3"),
     "assigned": ("x = 5", ""),
-    "a semicolon": ("5;", ""),
     "await": ("import asyncio; await asyncio.sleep(0.001); 'slept'", "'slept'"),
     "a line magic": ("%time 2", "2"),
-    "a cell magic": ("%%capture out\nprint(1)", ""),
     "a command": ("!echo from a shell", "from a shell\n"),
-    "its output": ("got = !echo kept\ngot[0]", "'kept'"),
     "with a variable": ("word = 'filled'\n!echo {word} $word", "filled filled\n"),
-    "another language": ("%%bash\necho bash", "bash\n"),
     "display": ("display('a', 'b')", "'a''b'"),
-    "help": ("len?", "Return the number of items in a container."),
-    "an earlier value": ("In[1], _ih[0]", "''"),
     "the shell": ("get_ipython() is not None", "True"),
-    "the name": ("__name__", "'__main__'"),
     "an error": ("1 / 0", "division by zero"),
     "no Python": ("def f(:", "invalid syntax"),
     "a keyboard": ("input()", "nobody is at the keyboard"),
     "a warning": ("import warnings; warnings.warn('careful')", "careful"),
     "the end": ("exit()", ""),
-    "a class of one's own": ("class A:\n    pass\nA.__module__", "'__main__'"),
     "a source": ("def f(): return 7\nimport inspect; inspect.getsource(f)", "'def f(): return 7\\n'"),
     "clearing": ("from IPython.display import clear_output\nprint(1); clear_output(); print(2)", "2\n"),
     "a threaded print": (
@@ -100,15 +92,13 @@ def test_cells_run_as_in_a_notebook(run):
         assert bool(expected) == bool(outcome["outputs"]) or name == "the end", name
 
 
-def test_figures_are_drawn_inline_and_updates_update(run):
-    figure, updated, handle = run(
+def test_figures_are_drawn_inline(run):
+    figure, handle = run(
         "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nprint('drawn')",
-        "shown = display('before', display_id=True); shown.update('after')",
         "plt.get_fignums()",
     )
     assert [output["output_type"] for output in figure["outputs"]] == ["stream", "display_data"]
     assert figure["outputs"][1]["data"]["image/png"].startswith("iVBOR")
-    assert text(updated) == "'after'"
     assert text(handle) == "[]"
 
 
@@ -142,18 +132,6 @@ def test_a_loop_is_ended_and_what_was_defined_stays(run, impatient):
     assert outcomes[5]["result"]["earned"] == 42
     # Two cells that took too long, one of them past the grace, and twice a second of it again.
     assert time.monotonic() - began < 2 * (SECONDS + 2) + 8
-
-
-@pytest.mark.full
-def test_the_loop_is_ended_within_two_seconds_of_its_limit(worker, impatient):
-    for loop in (
-        "while True: pass",
-        "import time; time.sleep(1000)",
-        "sum(range(10**12))",
-        "[0] * 10**5 + 10**9 * 'x'",
-    ):
-        *_, took = worker.grade([Cell("", "learner", loop)])
-        assert took["seconds"] < SECONDS + 2, loop
 
 
 def test_of_the_learners_names_none_stands_for_the_tests_own(run):
@@ -195,21 +173,18 @@ def test_tests_see_plain_values_functions_and_nothing_else(run):
     assert test["result"]["earned"] == 1
 
 
-@pytest.mark.parametrize(
-    "made",
-    [
-        "torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)])",
-        "torch.quantize_per_tensor(torch.zeros(3), 0.1, 0, torch.qint8)",
-        "torch.zeros(3, device='meta')",
-        "torch.zeros(3).to(torch.float8_e4m3fn)",
-        "torch.zeros(3).to_sparse()",
-        "torch.zeros(3).numpy().astype('uint16')",
-    ],
-)
-def test_a_tensor_that_cannot_be_sent_costs_no_points_elsewhere(run, made):
+def test_a_tensor_that_cannot_be_sent_costs_no_points_elsewhere(run):
     *_, test = run(
-        f"import torch\nplayed_with = {made}\nlisted = [played_with]\nanswer = 4",
-        ("test", "assert answer == 4 and type(played_with).__name__ == 'Name'\n1", 1),
+        "import torch\nx = torch.zeros(3)\nanswer = 4\nnested = torch.nested.nested_tensor([x, x])\n"
+        "quantized = torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)\n"
+        "meta, sparse, small = x.to('meta'), x.to_sparse(), x.to(torch.float8_e4m3fn)\n"
+        "listed, unsigned = [meta], x.numpy().astype('uint16')",
+        (
+            "test",
+            "odd = [nested, quantized, meta, sparse, small, listed, unsigned]\n"
+            "assert answer == 4 and {type(one).__name__ for one in odd} == {'Name'}\n1",
+            1,
+        ),
     )
     assert (test["result"]["earned"], test["result"]["messages"]) == (1, [])
 
@@ -241,15 +216,10 @@ assert out.requires_grad and not detached.requires_grad
 (out ** 2).sum().backward()
 assert torch.allclose(w.grad, (2 * x.T @ (x @ w)).detach())
 
-module = Module(5, 2).double()
-names = dict(module.named_parameters())
-assert sorted(names) == ["bias", "weight"] and names["weight"].shape == (2, 5)
-assert gradcheck(lambda x, *_: module(x), (x, *module.parameters()))
-assert torch.allclose(module(x), x @ names["weight"].T + names["bias"])
-with torch.no_grad():
-    names["bias"] += 1  # here, and so there
-assert torch.allclose(module(x), x @ names["weight"].T + names["bias"])
-assert torch.allclose(module.state_dict()["bias"], names["bias"])
+module = Module(5, 2)
+module.double()
+assert gradcheck(module, (x,))
+assert sorted(module.state_dict()) == ["bias", "weight"]
 assert module.eval().mode(0) == "eval" and module.train().mode(0) == "train"
 assert first(module, 3) == 2
 pair = both(x)
@@ -262,7 +232,7 @@ except ValueError as error:
 """
 
 
-def test_gradients_reach_inputs_and_parameters(run):
+def test_gradients_reach_what_was_given(run):
     *_, test = run(
         "import torch\ndef product(x, w): return x @ w\ndef loose(x): return x.detach()\n"
         "class Module(torch.nn.Linear):\n    def __init__(self, a, b):\n"
@@ -315,15 +285,13 @@ def test_how_tests_end(run, impatient):
         assert all(output.get("name") != "stderr" for output in outcome["outputs"]), name
 
 
-@pytest.mark.parametrize("value", [-0.5, 4.5, float("nan"), float("inf"), torch.tensor(5.0), -(10**400)])
-def test_points_that_cannot_be(value):
-    with pytest.raises(ValueError, match="the test gave"):
-        _points(value, 4.0)
+def test_points_that_cannot_be():
+    for value in (-0.5, 4.5, float("nan"), float("inf"), torch.tensor(5.0), -(10**400)):
+        with pytest.raises(ValueError, match="the test gave"):
+            _points(value, 4.0)
 
 
 def test_what_the_checks_said_is_kept_by_requirement(run):
-    from transformer_lessons import checks
-
     *_, test = run(
         "def padding_mask(ids, pad_id): return ids.ne(0)[:, None, None]",
         ("instructor", "from transformer_lessons import checks"),
@@ -331,15 +299,11 @@ def test_what_the_checks_said_is_kept_by_requirement(run):
     )
     local = checks.check("padding_mask", lambda ids, pad_id: ids.ne(0)[:, None, None], seed=7)
     assert test["result"]["messages"] == [local.message]
-    parts = [
-        (part["task"], part["requirement"], part["worth"], part["met"]) for part in test["result"]["parts"]
+    assert [(part["requirement"], part["worth"], part["met"]) for part in test["result"]["parts"]] == [
+        ("values", 1, local.requirements["values"]),
+        ("pad_id", 0.5, local.requirements["pad_id"]),
     ]
-    assert parts == [
-        ("padding_mask", name, worth, local.requirements[name])
-        for name, worth in (("values", 1), ("pad_id", 0.5))
-    ]
-    assert parts[0][-1] or parts[1][-1]
-    assert not all(part[-1] for part in parts)
+    assert local.requirements["values"] != local.requirements["pad_id"]
     assert test["result"]["parts"][0]["sentence"] == checks.sentences("padding_mask")["values"]
 
 
@@ -386,7 +350,7 @@ def test_a_submissions_time_is_limited_too(worker, monkeypatch):
 def test_what_the_machine_cannot_do_is_said_and_a_killed_worker_is_started_anew(worker, monkeypatch):
     cell = [Cell("", "learner", "1")]
     with monkeypatch.context() as patch:
-        patch.setattr(worker._folder, "path", Path("/nowhere"))
+        patch.setattr(worker._folder, "name", "/nowhere")
         with pytest.raises(WorkerError, match=r"ConfinementError: .*No such file"):
             list(worker.grade(cell))
     assert len(list(worker.grade(cell))) == 2

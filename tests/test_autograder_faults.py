@@ -6,7 +6,6 @@ The measure is a canonical dump of the gradebook, which must be that of an undis
 import errno
 import json
 import os
-import shutil
 import signal
 import sqlite3
 import subprocess
@@ -24,8 +23,10 @@ import pytest
 from sqlalchemy import Engine, event
 from test_autograder_grade import MASTER, NAME, RELEASED, read, solved
 
-from exercises.autograder import commands
-from exercises.autograder.batch import grade, pool, stopping
+from exercises.autograder import __main__ as command
+from exercises.autograder.batch import grade, grading, pool
+from exercises.autograder.commands import grading as commands
+from exercises.autograder.commands import stopped
 from exercises.autograder.course import gradebook, marks
 from exercises.autograder.course.folders import Course
 from exercises.autograder.running.job import Job, Outcome
@@ -75,7 +76,7 @@ def undisturbed(tmp_path_factory):
     return source, dump, kept.outcomes
 
 
-class Recording(pool.Here):
+class Recording(pool.InProcessPool):
     """Keeps what each job gave."""
 
     def __init__(self):
@@ -87,7 +88,7 @@ class Recording(pool.Here):
         return future
 
 
-class Replaying(pool.Here):
+class Replaying(pool.InProcessPool):
     """Gives again what was kept, so that a run takes a second."""
 
     def __init__(self, outcomes: dict[str, Outcome]):
@@ -102,57 +103,41 @@ class Replaying(pool.Here):
 # ---- The process that writes
 
 
-def steps(done) -> None:
-    """Have a function called before and after each change of a file's name, and before each commit."""
-    replace = Path.replace
+def in_a_child(last: int | None, source: Path, folder: Path, outcomes: dict) -> tuple[int, int]:
+    """Grade in a child that ends without a word at the last of these steps; its exit code, and how many it did.
 
-    def counted(self, target):
-        done()
-        found = replace(self, target)
-        done()
-        return found
+    A step is done before and after each change of a file's name, and before each commit.
+    """
+    context = get_context("fork")
+    count = context.Value("i", 0)
 
-    Path.replace = counted
-    event.listen(Engine, "commit", lambda _: done())
-
-
-def run_until(last: int | None, count, source: Path, folder: Path, outcomes: dict) -> None:
-    """In a child: grade, and end without a word at the last of these steps."""
-
-    def done():
+    def done() -> None:
         count.value += 1
         if count.value == last:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    steps(done)
-    summary = grade.grade(source, folder, pool=Replaying(outcomes))
-    os._exit(3 if summary.failed else 0)
+    def run() -> None:
+        replace = Path.replace
 
+        def counted(self, target):
+            done()
+            found = replace(self, target)
+            done()
+            return found
 
-def in_a_child(last: int | None, source: Path, folder: Path, outcomes: dict) -> tuple[int, int]:
-    """The exit code, and how many steps there were."""
-    context = get_context("fork")
-    count = context.Value("i", 0)
-    child = context.Process(target=run_until, args=(last, count, source, folder, outcomes))
+        Path.replace = counted
+        event.listen(Engine, "commit", lambda _: done())
+        os._exit(3 if grade.grade(source, folder, pool=Replaying(outcomes)).failed else 0)
+
+    child = context.Process(target=run)
     child.start()
     child.join(120)
     assert child.exitcode is not None
     return child.exitcode, count.value
 
 
-@pytest.fixture(scope="module")
-def empty(tmp_path_factory) -> Path:
-    """A gradebook of which nbgrader has made the tables, for which it starts a program that takes seconds."""
-    folder = tmp_path_factory.mktemp("empty")
-    with grade.opened(folder):
-        pass
-    return folder / "gradebook.db"
-
-
-def test_the_writer_is_killed_at_any_step(undisturbed, empty, tmp_path, repetition):
+def test_the_writer_is_killed_at_any_step(undisturbed, tmp_path, repetition):
     source, dump, outcomes = undisturbed
-    (tmp_path / "whole").mkdir()
-    shutil.copy(empty, tmp_path / "whole")
     code, total = in_a_child(None, source, tmp_path / "whole", outcomes)
     assert code == 0
     assert marks.dump(Course(tmp_path / "whole").gradebook) == dump
@@ -161,8 +146,6 @@ def test_the_writer_is_killed_at_any_step(undisturbed, empty, tmp_path, repetiti
     assert len(few) == POINTS
     for last in sorted(few):
         folder = tmp_path / str(last)
-        folder.mkdir()
-        shutil.copy(empty, folder)
         code, _ = in_a_child(last, source, folder, outcomes)
         assert code == -signal.SIGKILL
         assert grade.grade(source, folder, pool=Replaying(outcomes)).failed == [], last
@@ -196,7 +179,7 @@ def descendants(of: int) -> list[psutil.Process]:
 
 
 def kill_in_turn(
-    local: pool.Local, folder: Path, killed: list[str], stop: threading.Event, delay: float
+    local: pool.ProcessPool, folder: Path, killed: list[str], stop: threading.Event, delay: float
 ) -> None:
     """Kill a worker when the first grading is kept, and a worker's child, its forking process, a while later."""
     while not list(folder.glob("journal/*/*.json")) and not stop.wait(0.01):
@@ -215,7 +198,7 @@ def kill_in_turn(
 
 def test_workers_and_their_forking_processes_are_killed(undisturbed, tmp_path, repetition):
     source, dump, _ = undisturbed
-    local, killed, stop = pool.Local(2), [], threading.Event()
+    local, killed, stop = pool.ProcessPool(2), [], threading.Event()
     killer = threading.Thread(target=kill_in_turn, args=(local, tmp_path, killed, stop, repetition * DELAY))
     killer.start()
     try:
@@ -232,26 +215,23 @@ def test_workers_and_their_forking_processes_are_killed(undisturbed, tmp_path, r
     assert not [process for process in below if process.is_running()]
 
 
-class Dying(pool.Here):
+class Dying(pool.InProcessPool):
     """Workers die of one job, and of whatever is done beside it."""
 
     width = 2
 
     def __init__(self, bad: str, outcomes: dict, error: Exception):
-        self.bad, self._outcomes, self._error, self.running, self.alone = bad, outcomes, error, [], 0
+        self._bad, self._outcomes, self._error, self._running = bad, outcomes, error, []
 
     def submit(self, job: Job) -> Future:
         future: Future = Future()
-        self.running = [one for one in self.running if not one[1].done()]
-        self.running.append((job, future))
-        self.alone += len(self.running) == 1
-        if len(self.running) == self.width or job.key in (self.bad, "flush") or len(self.running) == 1:
-            threading.Timer(0.05, self._end).start()
+        self._running = [*(one for one in self._running if not one[1].done()), (job, future)]
+        threading.Timer(0.05, self._end).start()
         return future
 
     def _end(self) -> None:
-        broken = any(job.key == self.bad for job, _ in self.running)
-        for job, future in self.running:
+        broken = any(job.key == self._bad for job, _ in self._running)
+        for job, future in self._running:
             if not future.done():
                 if broken:
                     future.set_exception(self._error)
@@ -259,95 +239,19 @@ class Dying(pool.Here):
                     future.set_result(self._outcomes[job.key])
 
 
-@pytest.mark.parametrize("error", [BrokenProcessPool("killed"), WorkerError("its forking process has ended")])
-def test_a_job_that_workers_die_of_is_given_up_alone(undisturbed, tmp_path, error):
+def test_a_job_that_workers_die_of_is_given_up_alone(undisturbed, tmp_path):
     source, dump, outcomes = undisturbed
     bad = list(outcomes)[2]  # after the master's, and ann's
-    summary = grade.grade(source, tmp_path, pool=Dying(bad, outcomes, error))
-    assert [one.student for one in summary.graded] == [name for name in STUDENTS if name != "bob"]
-    assert [one.path for one in summary.failed] == [f"bob/{NAME}.ipynb"]
-    assert grade.grade(None, tmp_path, pool=Replaying(outcomes)).failed == []
-    assert marks.dump(Course(tmp_path).gradebook) == dump
+    for error in (BrokenProcessPool("killed"), WorkerError("its forking process has ended")):
+        folder = tmp_path / type(error).__name__
+        summary = grade.grade(source, folder, pool=Dying(bad, outcomes, error))
+        assert [one.student for one in summary.graded] == [name for name in STUDENTS if name != "bob"]
+        assert [one.path for one in summary.failed] == [f"bob/{NAME}.ipynb"]
+        assert grade.grade(None, folder, pool=Replaying(outcomes)).failed == []
+        assert marks.dump(Course(folder).gradebook) == dump
 
 
 # ---- A cluster
-
-CLUSTER = """
-import sys
-from distributed import LocalCluster
-
-if __name__ == "__main__":
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
-        print(cluster.scheduler_address, flush=True)
-        sys.stdin.read()
-"""
-
-
-@pytest.fixture
-def cluster(tmp_path):
-    """A cluster of two workers in processes of their own; its address, and the process that keeps it."""
-    pytest.importorskip("distributed")
-    program = tmp_path / "cluster.py"
-    program.write_text(CLUSTER)
-    quiet = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "PYTHONPATH": str(ROOT)}
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
-    keeper = subprocess.Popen([sys.executable, program], cwd=tmp_path, env={**os.environ, **quiet}, **pipes)
-    yield keeper.stdout.readline().strip(), keeper
-    below = descendants(keeper.pid)
-    keeper.communicate()
-    psutil.wait_procs(below, timeout=20)
-    for process in below:
-        if process.is_running():
-            process.kill()
-
-
-def when_kept(delay: float, folder: Path, act) -> threading.Thread:
-    """Do something when the first grading is kept, or soon after."""
-
-    def wait():
-        while not list(folder.glob("journal/*/*.json")):
-            if ended.wait(0.02):
-                return
-        ended.wait(delay)
-        act()
-
-    ended = threading.Event()
-    thread = threading.Thread(target=wait)
-    thread.end = ended.set
-    thread.start()
-    return thread
-
-
-@pytest.mark.full
-def test_a_worker_is_lost_then_the_scheduler(undisturbed, cluster, tmp_path, repetition):
-    source, dump, outcomes = undisturbed
-    address, keeper = cluster
-    dask = pool.Dask(address)
-    assert dask.width == 2
-    killed = []
-
-    def lose_a_worker():
-        workers = [one for one in descendants(keeper.pid) if descendants(one.pid)]
-        workers[0].kill()
-        killed.append(workers[0].pid)
-
-    losing = when_kept(repetition * DELAY, tmp_path / "first", lose_a_worker)
-    summary = grade.grade(source, tmp_path / "first", pool=dask)
-    losing.end()
-    losing.join()
-    assert killed
-    assert summary.failed == []
-    assert [one.student for one in summary.graded] == list(STUDENTS)
-    assert marks.dump(Course(tmp_path / "first").gradebook) == dump
-
-    losing = when_kept(repetition * DELAY, tmp_path / "second", lambda: os.kill(keeper.pid, signal.SIGKILL))
-    with pytest.raises((pool.PoolGoneError, OSError)) as error:
-        grade.grade(source, tmp_path / "second", pool=dask)
-    losing.join()
-    assert commands.stopped(error.value)[0] == 3
-    dask.close()
-    assert grade.grade(None, tmp_path / "second", pool=Replaying(outcomes)).failed == []
-    assert marks.dump(Course(tmp_path / "second").gradebook) == dump
 
 
 def test_a_cluster_does_the_work(undisturbed, tmp_path, monkeypatch):
@@ -357,7 +261,7 @@ def test_a_cluster_does_the_work(undisturbed, tmp_path, monkeypatch):
     monkeypatch.setattr(pool, "run", lambda job: outcomes[job.key])
     threads = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
     with distributed.LocalCluster(**threads) as made:
-        dask = pool.Dask(made.scheduler_address)
+        dask = pool.DaskPool(made.scheduler_address)
         assert dask.width == 2
         summary = grade.grade(source, tmp_path, pool=dask)
         assert [one.student for one in summary.graded] == list(STUDENTS)
@@ -365,54 +269,91 @@ def test_a_cluster_does_the_work(undisturbed, tmp_path, monkeypatch):
         dask.close()
 
 
+@pytest.mark.full
+def test_a_worker_is_lost_then_the_scheduler(undisturbed, tmp_path):
+    source, dump, outcomes = undisturbed
+    distributed = pytest.importorskip("distributed")
+
+    def once_something_is_kept(folder: Path, act) -> None:
+        while not list(folder.glob("journal/*/*.json")):
+            time.sleep(0.02)
+        act()
+
+    def losing(folder: Path, act) -> threading.Thread:
+        thread = threading.Thread(target=once_something_is_kept, args=(folder, act))
+        thread.start()
+        return thread
+
+    first, second = tmp_path / "first", tmp_path / "second"
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as made:
+        dask, pid = pool.DaskPool(made.scheduler_address), made.workers[0].process.pid
+        thread = losing(first, lambda: os.kill(pid, signal.SIGKILL))
+        assert grade.grade(source, first, pool=dask).failed == []
+        thread.join()
+        assert marks.dump(Course(first).gradebook) == dump
+        thread = losing(second, made.close)
+        with pytest.raises((pool.PoolGoneError, OSError)) as error:
+            grade.grade(source, second, pool=dask)
+        thread.join()
+        dask.close()
+    assert stopped(error.value)[0] == 3
+    assert grade.grade(None, second, pool=Replaying(outcomes)).failed == []
+    assert marks.dump(Course(second).gradebook) == dump
+
+
 def test_nobody_at_the_address(monkeypatch):
     pytest.importorskip("distributed")
     monkeypatch.setattr(pool, "CONNECT", 0.5)
     with pytest.raises(pool.PoolGoneError, match=r"no scheduler answers at tcp://127\.0\.0\.1:1"):
-        pool.Dask("tcp://127.0.0.1:1")
+        pool.DaskPool("tcp://127.0.0.1:1")
     with pytest.raises(pool.PoolGoneError, match="no scheduler answers at nonsense"):
-        pool.Dask("nonsense")
+        pool.DaskPool("nonsense")
 
 
 # ---- The command
 
 
-def started(*arguments: str) -> subprocess.Popen:
-    line = [sys.executable, "-m", "exercises.autograder", *arguments]
+def test_the_command_is_killed_and_nothing_of_it_stays_and_then_it_goes_on(undisturbed, tmp_path, repetition):
+    source, dump, outcomes = undisturbed
+    line = [sys.executable, "-m", "exercises.autograder", "grade", str(source), "--course", str(tmp_path)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(line, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, **pipes)
-
-
-def wait_for(number: int, folder: Path, process: subprocess.Popen) -> None:
-    while len(list(folder.glob("journal/*/*.json"))) < number:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen([*line, "--workers", "1"], cwd=ROOT, env=environment, **pipes)
+    while not list(tmp_path.glob("journal/*/*.json")):
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
-
-
-def test_the_command_is_interrupted_then_killed_and_then_goes_on(undisturbed, tmp_path, repetition):
-    source, dump, outcomes = undisturbed
-    arguments = ("grade", str(source), "--course", str(tmp_path), "--workers", "1", "--json")
-    first = started(*arguments)
-    wait_for(1, tmp_path, first)
     time.sleep(repetition * DELAY)
-    first.send_signal(signal.SIGINT)
-    _, said = first.communicate(timeout=60)
-    assert first.returncode == 130, said
-    assert said.splitlines()[-1] == "Stopped. What was done is kept: the same command goes on from there."
-
-    kept = len(list(tmp_path.glob("journal/*/*.json")))
-    second = started(*arguments)
-    wait_for(kept + 1, tmp_path, second)
-    time.sleep(repetition * DELAY)
-    below = descendants(second.pid)
-    second.kill()
-    second.communicate()
+    below = descendants(process.pid)
+    process.kill()
+    process.communicate()
     psutil.wait_procs(below, timeout=10)
     assert below
     assert not [process for process in below if process.is_running()]
+    again = grade.grade(source, tmp_path, pool=Replaying(outcomes))
+    assert (len(again.quarantined), again.failed) == (1, [])
+    assert marks.dump(Course(tmp_path).gradebook) == dump
 
-    third = grade.grade(source, tmp_path, pool=Replaying(outcomes))
-    assert (len(third.quarantined), third.failed) == (1, [])
+
+class Interrupting(Replaying):
+    """Somebody presses Ctrl-C at the third job."""
+
+    def submit(self, job: Job) -> Future:
+        if job.key == list(self._outcomes)[2]:
+            os.kill(os.getpid(), signal.SIGINT)
+        return super().submit(job)
+
+
+def test_the_command_is_interrupted_and_then_goes_on(undisturbed, tmp_path, monkeypatch, capsys):
+    source, dump, outcomes = undisturbed
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr(commands, "ProcessPool", lambda workers: Interrupting(outcomes))
+    assert command.main(["grade", str(source), "--course", str(tmp_path)]) == 130
+    said = capsys.readouterr().err
+    assert said.splitlines()[-1] == "Stopped. What was done is kept: the same command goes on from there."
+    assert len(list(tmp_path.glob("journal/*/*.json"))) >= 1
+    grading.heed_interruptions()
+    signal.signal(signal.SIGINT, before)
+    assert grade.grade(source, tmp_path, pool=Replaying(outcomes)).failed == []
     assert marks.dump(Course(tmp_path).gradebook) == dump
 
 
@@ -425,14 +366,15 @@ class Disposed:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_an_interruption_that_python_drops_is_noticed_all_the_same():
-    with stopping.noticing():
-        stopping.check()
-        dropped = Disposed()
-        del dropped
-        with pytest.raises(KeyboardInterrupt):
-            stopping.check()
-    stopping.check()
+def test_an_interruption_that_python_drops_is_heeded_all_the_same(undisturbed, tmp_path, monkeypatch):
+    source, _, outcomes = undisturbed
+    before = signal.getsignal(signal.SIGINT)
+    grading.heed_interruptions()
+    monkeypatch.setattr(grading.Grading, "check_masters", lambda *_: Disposed() and None)
+    with pytest.raises(KeyboardInterrupt):
+        grade.grade(source, tmp_path, pool=Replaying(outcomes))
+    grading.heed_interruptions()
+    signal.signal(signal.SIGINT, before)
 
 
 # ---- The disk and the gradebook
@@ -455,7 +397,7 @@ def test_a_full_disk_stops_the_batch_and_leaves_nothing_half_written(undisturbed
             summary = grade.grade(source, tmp_path, pool=Replaying(outcomes))
             break
         except OSError as error:
-            stops.append(commands.stopped(error))
+            stops.append(stopped(error))
         for path in tmp_path.rglob("*.json"):
             json.loads(path.read_text(encoding="utf-8"))
         assert not [path for path in tmp_path.rglob(".*.*.*") if path.is_file()]
@@ -493,7 +435,7 @@ def test_a_locked_gradebook_is_waited_for_a_minute(undisturbed, tmp_path, monkey
     with pytest.raises(gradebook.LockedError) as error:
         grade.grade(source, tmp_path, pool=locking)
     assert 60 < sum(waited) < 70
-    assert commands.stopped(error.value)[0] == 3
+    assert stopped(error.value)[0] == 3
 
     def wait(seconds: float) -> None:
         waited.append(seconds)

@@ -9,7 +9,6 @@ import nbformat
 import pytest
 from nbgrader import preprocessors
 from nbgrader.api import Gradebook
-from test_autograder_repair import of_colab, of_vs_code
 from traitlets.config import Config
 
 from exercises import release
@@ -124,29 +123,6 @@ def test_an_answer_in_words_is_shown_as_it_was_written_and_inert_to_a_grader(gra
     )
 
 
-def test_what_colab_vs_code_and_jupyterlab_save_gets_the_same_marks(tmp_path):
-    saved = json.loads(nbformat.writes(solved()))
-    for cell in saved["cells"]:
-        if cell["cell_type"] == "code":
-            cell |= {"execution_count": 7, "outputs": [nbformat.v4.new_output("stream", text="right")]}
-    shapes = {
-        "Copy of ps01_embeddings_attention": of_colab(copy.deepcopy(saved)),
-        "ps01_embeddings_attention-1": of_vs_code(copy.deepcopy(saved)),
-        "ps01_embeddings_attention-Copy1": saved,
-    }
-    for name, content in shapes.items():
-        (tmp_path / "in" / name.replace(" ", "-")).mkdir(parents=True)
-        (tmp_path / "in" / name.replace(" ", "-") / f"{name}.ipynb").write_text(json.dumps(content))
-    summary = grade.grade(tmp_path / "in", tmp_path / "course")
-    assert not summary.quarantined + summary.failed
-    assert [sum(cell.earned for cell in one.cells) for one in summary.graded] == [TESTED] * 3
-    assert [one.repairs[0].split("format ")[1][:3] if one.repairs else None for one in summary.graded] == [
-        "4.0",
-        "4.2",
-        None,
-    ]
-
-
 def test_what_could_not_be_graded_is_listed_with_a_reason(graded):
     summary, course = graded
     (one,) = summary.quarantined
@@ -249,19 +225,16 @@ def test_nbgraders_own_command_gives_the_same(graded, tmp_path):
     release.generate(MASTER, api)
     for student in ("ann", "bob", "carl"):
         assert api.autograde(NAME, student)["success"]
-    assert marks.dump(f"sqlite:///{other / 'gradebook.db'}") == marks.dump(
-        f"sqlite:///{course / 'gradebook.db'}"
-    )
-    for student in ("ann", "bob", "carl"):
         ours, theirs = (read(at / "autograded" / student / NAME / f"{NAME}.ipynb") for at in (course, other))
         assert [cell.source for cell in ours.cells] == [cell.source for cell in theirs.cells]
         assert [cell.metadata for cell in ours.cells] == [cell.metadata for cell in theirs.cells]
-        outputs = [
-            [cell.get("outputs") for cell in one.cells if cell.cell_type == "code"] for one in (ours, theirs)
+        kinds = [
+            [o.output_type for cell in one.cells for o in cell.get("outputs", [])] for one in (ours, theirs)
         ]
-        assert [[output.output_type for output in cell] for cell in outputs[0]] == [
-            [output.output_type for output in cell] for cell in outputs[1]
-        ]
+        assert kinds[0] == kinds[1]
+    assert marks.dump(f"sqlite:///{other / 'gradebook.db'}") == marks.dump(
+        f"sqlite:///{course / 'gradebook.db'}"
+    )
 
 
 def test_submissions_that_say_the_same_are_run_once(tmp_path, monkeypatch):
@@ -327,10 +300,8 @@ def test_a_record_comes_back_as_it_was(tmp_path):
     assert result.read(tmp_path / "new" / "record.json") == made
 
 
-@pytest.mark.parametrize(
-    "text", ["{}", '{"student": "a"}', '{"cells": 3, "flags": [], "repairs": []}', "[]", "x"]
-)
-def test_what_is_no_record_is_refused(tmp_path, text):
-    (tmp_path / "record.json").write_text(text)
-    with pytest.raises(ValueError, match=r"record\.json: expected"):
-        result.read(tmp_path / "record.json")
+def test_what_is_no_record_is_refused(tmp_path):
+    for text in ("{}", '{"student": "a"}', '{"cells": 3, "flags": [], "repairs": []}', "[]", "x"):
+        (tmp_path / "record.json").write_text(text)
+        with pytest.raises(ValueError, match=r"record\.json: expected"):
+            result.read(tmp_path / "record.json")

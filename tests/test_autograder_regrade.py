@@ -10,7 +10,7 @@ from test_autograder_grade import NAME, TESTED, WRITTEN, give, hand_in, read, so
 
 from exercises import release
 from exercises.autograder import __main__ as command
-from exercises.autograder.batch import grade, regrade
+from exercises.autograder.batch import grade
 from exercises.autograder.course import marks
 from exercises.autograder.course.folders import Course
 
@@ -72,11 +72,11 @@ def test_a_changed_test_regrades_what_it_concerns_and_shows_it_first(own_masters
     change(own_masters, TEST, HARSHER)
     after = grade.grade(None, course)
     assert (after.graded, after.unchanged) == ([], 0)
-    assert after.behind == [("ann", NAME), ("bob", NAME)]
+    assert after.stale == [("ann", NAME), ("bob", NAME)]
 
     shown = []
-    found = regrade.regrade(course, [NAME], lambda changes: shown.extend(changes) or False)
-    assert (found.affected, found.applied, found.graded) == (2, False, [])
+    found = grade.regrade(course, [NAME], lambda changes: shown.extend(changes) or False)
+    assert (len(found.stale), found.applied, found.graded) == (2, False, [])
     assert shown == found.changes
     ann, bob = shown
     assert (ann.student, ann.before, ann.after, ann.marked) == ("ann", TESTED, LESS, ())
@@ -85,14 +85,14 @@ def test_a_changed_test_regrades_what_it_concerns_and_shows_it_first(own_masters
     assert bob.marked == (TEST,)
     assert marks.dump(Course(course).gradebook) == before
 
-    found = regrade.regrade(course, [], yes)
+    found = grade.regrade(course, [], yes)
     assert [one.student for one in found.graded] == ["ann", "bob"]
     of = {mark.student: mark for mark in marks.marks(Course(course).gradebook, NAME)}
     assert of["ann"].cells[TEST].auto == 0.25
     assert (of["ann"].cells[WRITTEN].manual, of["ann"].cells[WRITTEN].waits) == (1.0, False)
     assert (of["bob"].cells[TEST].manual, of["bob"].cells[TEST].waits) == (0.5, True)
     assert grade.grade(None, course).unchanged == 2
-    assert regrade.regrade(course, [], yes).affected == 0
+    assert grade.regrade(course, [], yes).stale == []
 
 
 def test_prose_concerns_no_mark_and_the_earlier_version_is_still_taken(own_masters, tmp_path):
@@ -101,7 +101,7 @@ def test_prose_concerns_no_mark_and_the_earlier_version_is_still_taken(own_maste
     about = [cell.metadata.get("nbgrader", {}) for cell in old.cells if cell.cell_type == "markdown"]
     locked = next(one.grade_id for one in about if one and one.locked)
     change(own_masters, locked, "A sentence that was missing.")
-    assert regrade.regrade(course, [], yes).affected == 0
+    assert grade.regrade(course, [], yes).stale == []
 
     [late] = grade.grade(hand_in(tmp_path / "late", bob=old), course).graded
     assert late.earned == TESTED

@@ -1,18 +1,30 @@
-"""Plain values over a socket: what is sent arrives; what is forged, cut short, late or too large is refused."""
+"""Plain values over a socket, and the checks' adapter on top.
+
+What is sent arrives; what is forged, cut short, late or too large is refused.
+"""
 
 import json
 import math
 import random
 import socket
 import struct
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 import torch
 
 from exercises.autograder.running import wire
+from exercises.autograder.running.remote import Connection, Remote
 from exercises.autograder.running.wire import PeerGoneError, WireError, receive, send
+from transformer_lessons import checks
+from transformer_lessons.checks.adapter import Adapter, Reply
+from transformer_lessons.checks.definitions import changed
+
+ROOT = Path(__file__).parents[1]
 
 SOON = 10.0  # seconds, in which all that should arrive does
 
@@ -40,29 +52,11 @@ def crossed(ends, value):
         thread.join()
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        None,
-        True,
-        0,
-        -(2**63),
-        2**63 - 1,
-        0.1,
-        -0.0,
-        math.inf,
-        "",
-        "ψ\n\x00\ud7ff",
-        [],
-        {},
-        [[]],
-        {"": [None]},
-    ],
-    ids=repr,
-)
-def test_plain_values_arrive(ends, value):
-    found = crossed(ends, value)
-    assert (found, type(found)) == (value, type(value))
+def test_plain_values_arrive(ends):
+    numbers = [None, True, 0, -(2**63), 2**63 - 1, 0.1, -0.0, math.inf]
+    for value in (*numbers, "", "ψ\n\x00\ud7ff", [], {}, [[]], {"": [None]}):
+        found = crossed(ends, value)
+        assert (found, type(found)) == (value, type(value))
 
 
 def test_lone_surrogates_and_nan_do_not_stop_a_frame(ends):
@@ -71,26 +65,23 @@ def test_lone_surrogates_and_nan_do_not_stop_a_frame(ends):
 
 
 @pytest.mark.parametrize("dtype", wire.DTYPES.values(), ids=wire.DTYPES)
-@pytest.mark.parametrize("shape", [(), (1,), (0, 3), (2, 3, 5)], ids=str)
-def test_tensors_arrive_bit_for_bit(ends, dtype, shape):
-    torch.manual_seed(0)
-    sent = (torch.randn(shape) * 100).to(dtype)
-    found = crossed(ends, {"x": [sent, 1, sent.T if sent.dim() == 2 else sent]})["x"]
-    assert found[1] == 1
-    for got, want in ((found[0], sent), (found[2], sent.T if sent.dim() == 2 else sent)):
-        assert type(got) is torch.Tensor
-        assert got.dtype is dtype
-        assert torch.equal(got, want)
-        got.clone().fill_(1)  # memory of its own, which may be written
+def test_tensors_arrive_bit_for_bit(ends, dtype):
+    for shape in ((), (1,), (0, 3), (2, 3, 5)):
+        sent = (torch.randn(shape) * 100).to(dtype)
+        [found] = crossed(ends, [sent])
+        assert type(found) is torch.Tensor
+        assert found.dtype is dtype
+        assert torch.equal(found, sent)
+        found.fill_(1)  # memory of its own, which may be written
 
 
-@pytest.mark.parametrize("order", [(0, 2, 1), (2, 0, 1), (1, 2, 0), (2, 1, 0)])
-def test_exchanged_axes_stay_exchanged_in_memory(ends, order):
-    sent = torch.arange(30.0).reshape(2, 3, 5).permute(order)
-    arrived, plain = crossed(ends, [sent, sent.contiguous()])
-    assert torch.equal(arrived, sent)
-    assert arrived.stride() == sent.stride()
-    assert plain.is_contiguous()
+def test_exchanged_axes_stay_exchanged_in_memory(ends):
+    for order in ((0, 2, 1), (2, 0, 1), (1, 2, 0), (2, 1, 0)):
+        sent = torch.arange(30.0).reshape(2, 3, 5).permute(order)
+        arrived, plain = crossed(ends, [sent, sent.contiguous()])
+        assert torch.equal(arrived, sent)
+        assert arrived.stride() == sent.stride()
+        assert plain.is_contiguous()
 
 
 def test_views_gradients_and_subclasses_arrive_as_plain_numbers(ends):
@@ -114,27 +105,14 @@ class Liar(list):
         return iter([1])
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        object(),
-        Liar([2]),
-        (1, 2),
-        {1: 2},
-        2**63,
-        "x" * (wire.TEXT + 1),
-        torch.eye(2).to_sparse(),
-        [0] * 20_000,
-        max,
-    ],
-    ids=["object", "subclass", "tuple", "key", "integer", "text", "sparse", "many", "function"],
-)
-def test_what_is_not_plain_or_too_much_is_not_sent(ends, value):
+def test_what_is_not_plain_or_too_much_is_not_sent(ends):
     ours, theirs = ends
-    with pytest.raises(WireError, match="value: expected"):
-        send(theirs, [value], soon())
-    send(theirs, "next", soon())
-    assert receive(ours, soon()) == "next", "nothing of it was sent"
+    odd = [object(), Liar([2]), (1, 2), {1: 2}, 2**63, torch.eye(2).to_sparse(), max]
+    for value in (*odd, "x" * (wire.TEXT + 1), [0] * 20_000):
+        with pytest.raises(WireError, match="value: expected"):
+            send(theirs, [value], soon())
+        send(theirs, "next", soon())
+        assert receive(ours, soon()) == "next", "nothing of it was sent"
 
 
 def test_depth_and_bytes_are_bounded(ends, monkeypatch):
@@ -269,3 +247,140 @@ def test_a_trickle_does_not_put_off_the_deadline(ends):
     finally:
         stop.set()
         thread.join()
+
+
+# ---- The adapter
+
+# A function, a module, one that is given objects, one whose memory counts; masters are graded with all others.
+TASKS = ("scaled_dot_product_attention", "token_embedding", "influence", "chunked_cross_entropy")
+# A learner's process: the right answer of each task under its name, and its first known mistake.
+LEARNER = """
+import socket, sys
+from exercises.autograder.running.remote import answers_of, serve
+from transformer_lessons import checks
+from transformer_lessons.checks.definitions import changed
+names = {}
+for name in sys.argv[2:]:
+    task = checks.task(name)
+    names[f"right_{name}"] = task.define(task.source)
+    for mistake in task.mistakes[:1]:
+        names[f"wrong_{name}"] = task.define(changed(task.source, mistake.ways[0]))
+names["huge"] = lambda x: [0] * 100_000
+names["ends"] = lambda x: __import__("os")._exit(0)
+names["waits"] = lambda x: __import__("time").sleep(60)
+answers = answers_of(checks.Local(names))
+serve(socket.socket(fileno=int(sys.argv[1])), lambda verb, args, kwargs, _: answers[verb](*args, **kwargs))
+"""
+
+
+@pytest.fixture(scope="module")
+def started():
+    """Starts learners' processes and ends them."""
+    running = []
+
+    def start() -> Connection:
+        ours, theirs = socket.socketpair()
+        command = [sys.executable, "-c", LEARNER, str(theirs.fileno()), *TASKS]
+        running.append((subprocess.Popen(command, pass_fds=[theirs.fileno()], cwd=ROOT), ours))
+        theirs.close()
+        return Connection(ours, seconds=600)
+
+    yield start
+    for process, end in running:
+        end.close()
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture(scope="module")
+def learner(started):
+    """A process that stays as it is: starting one takes seconds."""
+    return started()
+
+
+def test_checks_say_over_a_socket_what_they_say_here(learner, no_shape_checks):
+    for name in TASKS:
+        task = checks.task(name)
+        assert isinstance(Remote(learner, name), Adapter)
+        assert checks.check(name, Remote(learner, f"right_{name}"), seed=3).passed, name
+        for mistake in task.mistakes[:1]:
+            here = checks.check(name, task.answer(changed(task.source, mistake.ways[0])), seed=3)
+            there = checks.check(name, Remote(learner, f"wrong_{name}"), seed=3)
+            assert (there.message, there.misconception) == (here.message, mistake.name)
+            assert there.requirements == here.requirements
+
+
+def test_what_cannot_be_sent_is_the_learners_error_and_the_next_call_works(learner):
+    reply = Remote(learner, "huge").call("f", [1], {})
+    assert reply.error["type"] == "ResultError"
+    assert "your result is too large" in reply.error["message"]
+    missing = Remote(learner, "nowhere").call("f", [1], {})
+    assert missing.error["type"] == "NameError"
+    found = Remote(learner, "right_scaled_dot_product_attention").call("f", [torch.ones(1, 2)] * 3, {})
+    assert found.value[0].shape == (1, 2)
+
+
+def test_a_process_that_ends_or_waits_is_over_for_good(started):
+    ended = started()
+    for _ in range(2):
+        with pytest.raises(PeerGoneError, match="has ended"):
+            Remote(ended, "ends").call("f", [1], {})
+    waiting = started()
+    assert Remote(waiting, "nowhere").call("f", [], {}).error  # it has started
+    waiting.allow(0.5)
+    began = time.monotonic()
+    for _ in range(2):
+        with pytest.raises(PeerGoneError, match="took too long"):
+            Remote(waiting, "waits").call("f", [1], {})
+    assert time.monotonic() - began < 5
+
+
+def test_without_time_left_nobody_is_asked_and_nothing_is_over(learner):
+    learner.allow(0)
+    assert Remote(learner, "waits").call("f", [1], {}).error["type"] == "TimeLimitError"
+    learner.allow(600)
+    assert Remote(learner, "nowhere").call("f", [], {}).error["type"] == "NameError"
+
+
+PLAIN = vars(Reply(value=1, kind="int"))
+REPLIES = {
+    "nothing": None,
+    "an earlier number": {"number": 0, "value": PLAIN},
+    "a later number": {"number": 2, "value": PLAIN},
+    "true for one": {"number": [1], "value": PLAIN},
+    "more": {"number": 1, "value": PLAIN, "more": 1},
+    "no reply": {"number": 1, "value": 1},
+    "a field too few": {"number": 1, "value": {k: v for k, v in PLAIN.items() if k != "kind"}},
+    "a field too many": {"number": 1, "value": {**PLAIN, "passed": True}},
+    **{
+        f"{name}: {value}": {"number": 1, "value": {**PLAIN, name: value}}
+        for name, value in (
+            ("kind", 1),
+            ("error", "none"),
+            ("error", {"type": "E"}),
+            ("error", {"type": "E", "message": 1, "line": ""}),
+            ("attached", [1]),
+            ("gradients", {"0": "x"}),
+            ("gradients", [None]),
+            ("parameters", {"w": 1.0}),
+            ("mutated", "all"),
+            ("reseeded", 0),
+            ("memory", {"saved": "few"}),
+        )
+    },
+}
+
+
+@pytest.mark.parametrize("forged", REPLIES.values(), ids=REPLIES)
+def test_forged_replies_end_the_conversation(forged):
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        learner = Connection(ours, seconds=5)
+        send(theirs, forged, time.monotonic() + 5)
+        for _ in range(2):  # and what comes after is not even read
+            with pytest.raises(WireError, match="reply"):
+                Remote(learner, "f").call("f", [], {})
+        receive(theirs, time.monotonic() + 5)
+        theirs.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            theirs.recv(1)

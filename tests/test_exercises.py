@@ -39,7 +39,7 @@ def read(path: Path) -> nbformat.NotebookNode:
     return nbformat.read(path, as_version=4)
 
 
-class Kept(pool.Here):
+class Kept(pool.InProcessPool):
     """Keeps what each job gave; the first are the masters', which are graded before anybody."""
 
     def __init__(self):

@@ -12,6 +12,7 @@ import os
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parents[1]
 COURSE = Path(os.environ.get("TRANSFORMER_LESSONS_COURSE") or HERE / "_nbgrader")
@@ -24,14 +25,15 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     logging.getLogger("traitlets").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")  # of nbgrader's libraries about each other
-    from exercises.autograder import commands  # nbgrader takes a second to import
-    from exercises.autograder.batch import stopping
+    from exercises.autograder.batch.grading import heed_interruptions  # nbgrader takes a second to import
+    from exercises.autograder.commands import STOPS, grading, reporting, stopped
 
+    heed_interruptions()
+    name = options.command.replace("-", "_")
     try:
-        with stopping.noticing():
-            said = getattr(commands, options.command.replace("-", "_"))(options)
-    except commands.STOPS as error:
-        code, text = commands.stopped(error)
+        said = getattr(grading if name in grading.__all__ else reporting, name)(options)
+    except STOPS as error:
+        code, text = stopped(error)
         print(text, file=sys.stderr)
         return code
     print(json.dumps(said.data, ensure_ascii=False, indent=2) if options.json else "\n".join(said.lines))
@@ -45,109 +47,61 @@ def _parser() -> argparse.ArgumentParser:
         epilog=__doc__.split("\n\n")[1],
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    course, work = _about_the_course(), _about_the_work()
-    named = argparse.ArgumentParser(add_help=False)
-    named.add_argument("--pseudonyms", action="store_true", help="no names, ids or paths of students")
+    json_too = _option("--json", action="store_true", help="say it as JSON, for scripts")
+    course = _option("--course", type=Path, default=COURSE, help="its folder (%(default)s)")
+    rehearsal = _option("--course", type=Path, default=REHEARSAL, help="its folder (%(default)s)")
+    named = _option("--pseudonyms", action="store_true", help="no names, ids or paths of students")
+    roster = _option("--roster", type=Path, metavar="CSV", help="the class, as Canvas or Moodle exports it")
+    every = _option("assignments", nargs="*", metavar="ASSIGNMENT", help="ps01_embeddings_attention, …; all")
+    work = _option("--workers", type=int, default=os.cpu_count(), metavar="N", help="at a time (%(default)s)")
+    work.add_argument("--executor", choices=("local", "dask"), default="local", help="who does the work")
+    work.add_argument("--scheduler", metavar="ADDRESS", help="of dask's: tcp://…:8786")
+    unsafe = "run students' code unprotected; every grade is marked so"
+    work.add_argument("--unsafe-no-isolation", action="store_true", help=unsafe)
 
-    commands.add_parser("doctor", parents=[course], help="can students' code be confined on this machine?")
+    def command(name: str, help: str, *parents: argparse.ArgumentParser) -> argparse.ArgumentParser:
+        return commands.add_parser(name, help=help, parents=[*parents, json_too])
 
-    one = commands.add_parser("release", parents=[course], help="have the gradebook know an assignment")
-    one.add_argument("assignments", nargs="*", metavar="ASSIGNMENT", help="ps01_embeddings_attention, …; all")
+    command("doctor", "can students' code be confined on this machine?", course)
+    one = command("release", "have the gradebook know an assignment", course, every)
     one.add_argument("--due", metavar="TIME", help="when it is due, such as '2026-12-01 23:59 +0100'")
-
-    named_so = argparse.ArgumentParser(add_help=False)
-    named_so.add_argument(
-        "--roster", type=Path, metavar="CSV", help="the class, as Canvas or Moodle exports it"
-    )
-
-    one = commands.add_parser(
-        "collect", parents=[course, named_so], help="take submissions in, without grading them"
-    )
+    one = command("collect", "take submissions in, without grading them", course, roster)
     one.add_argument("source", type=Path, help="a notebook, a folder, nbgrader's submitted/ or a zip")
-
-    one = commands.add_parser("grade", parents=[course, work, named_so], help="grade what is new")
+    one = command("grade", "grade what is new", course, work, roster)
     one.add_argument("source", type=Path, nargs="?", help="likewise; or else what was taken in before")
-
-    one = commands.add_parser(
-        "regrade", parents=[course, work], help="grade again what a changed master concerns"
-    )
-    one.add_argument("assignments", nargs="*", metavar="ASSIGNMENT")
+    one = command("regrade", "grade again what a changed master concerns", course, work, every)
     one.add_argument("--yes", action="store_true", help="enter what changes without asking")
+    command("status", "what is graded, and what waits for whom", course, named)
+    command("feedback", "write all pages anew, after marking by hand", course)
+    command("report", "a page about the class", course, named, every)
 
-    commands.add_parser("status", parents=[course, named], help="what is graded, and what waits for whom")
-    commands.add_parser("feedback", parents=[course], help="write all pages anew, after marking by hand")
-
-    one = commands.add_parser("report", parents=[course, named], help="a page about the class")
-    one.add_argument("assignments", nargs="*", metavar="ASSIGNMENT")
-
-    one = commands.add_parser("export", parents=[course, named], help="marks as CSV")
-    one.add_argument("assignments", nargs="*", metavar="ASSIGNMENT")
+    one = command("export", "marks as CSV", course, named, every)
     one.add_argument("--format", choices=FORMATS, default="generic")
     one.add_argument("--template", type=Path, help="the CSV that Canvas or Moodle exports, to be filled in")
-    one.add_argument(
-        "--column",
-        action="append",
-        default=[],
-        metavar="OURS=THEIRS",
-        help="what the template calls an assignment, or a column in another language",
-    )
+    called = "what the template calls an assignment, or a column in another language"
+    one.add_argument("--column", action="append", default=[], metavar="OURS=THEIRS", help=called)
     one.add_argument("--to", type=Path, help="the file to write; by default in the course's folder")
     one.add_argument("--missing-as-zero", action="store_true", help="nothing handed in is 0, not empty")
 
-    one = commands.add_parser(
-        "similarity", parents=[course, named], help="pairs that a person should look at"
-    )
+    one = command("similarity", "pairs that a person should look at", course, named)
     one.add_argument("assignment", metavar="ASSIGNMENT")
     one.add_argument("students", nargs="*", metavar="STUDENT", help="two: show them side by side")
-
-    one = commands.add_parser(
-        "rehearse",
-        # Not `course` and set_defaults, which changes the default of every command that has the same parent.
-        parents=[_about_the_course(REHEARSAL), work],
-        help="a dry run with students who do not exist",
-    )
+    one = command("rehearse", "a dry run with students who do not exist", rehearsal, work)
     one.add_argument("number", type=int, metavar="N", help="of students")
     one.add_argument("--assignment", default="ps01_embeddings_attention", metavar="ASSIGNMENT")
-
-    one = commands.add_parser(
-        "expected",
-        parents=[work],
-        help="what textbooks' answers get, and what each known slip costs",
-    )
-    one.add_argument("assignments", nargs="*", metavar="ASSIGNMENT", help="all")
-    one.add_argument("--json", action="store_true", help="all of it, for scripts")
-
-    one = commands.add_parser(
-        "my-transformer", help="lessons my-transformer for a student's notebooks, in a box"
-    )
+    command("expected", "what textbooks' answers get, and what each known slip costs", work, every)
+    one = command("my-transformer", "lessons my-transformer for a student's notebooks, in a box")
     one.add_argument("files", nargs="+", type=Path, metavar="FILE.ipynb")
-    one.add_argument(
-        "--fill", action="store_true", help="the package's part where theirs is missing or wrong"
-    )
+    own = "the package's part where theirs is missing or wrong"
+    one.add_argument("--fill", action="store_true", help=own)
     one.add_argument("--output", type=Path, default=Path("runs/theirs"), metavar="DIR", help="(%(default)s)")
-    one.add_argument("--json", action="store_true", help="say it as JSON, for scripts")
     return parser
 
 
-def _about_the_course(folder: Path = COURSE) -> argparse.ArgumentParser:
+def _option(*words: str, **about: Any) -> argparse.ArgumentParser:
+    """An option that several commands share."""
     parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("--course", type=Path, default=folder, help="its folder (%(default)s)")
-    parser.add_argument("--json", action="store_true", help="say it as JSON, for scripts")
-    return parser
-
-
-def _about_the_work() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument(
-        "--workers", type=int, default=os.cpu_count(), metavar="N", help="at a time (%(default)s)"
-    )
-    parser.add_argument("--executor", choices=("local", "dask"), default="local", help="who does the work")
-    parser.add_argument("--scheduler", metavar="ADDRESS", help="of dask's: tcp://…:8786")
-    parser.add_argument(
-        "--unsafe-no-isolation",
-        action="store_true",
-        help="run students' code unprotected; every grade is marked so",
-    )
+    parser.add_argument(*words, **about)
     return parser
 
 

@@ -8,51 +8,48 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from exercises.autograder.box import linux
 from exercises.autograder.box.cgroup import delegated
 from exercises.autograder.box.confine import (
-    HOME,
     ConfinementError,
     Limits,
     end,
-    in_box,
     known_as,
     readable_folders,
+    spawn_sandboxed,
 )
 
 __all__ = ["Layer", "layers", "problem", "report"]
 
 ROOT = Path(__file__).resolve().parents[2]
-SYSTEM = Path("/proc/sys")
 PROBE = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from exercises.autograder.doctor import probe
 probe()
 """
-# Switches of the kernel that forbid an ordinary user the namespaces, and the value that allows them.
-SWITCHES = {
-    "kernel/apparmor_restrict_unprivileged_userns": "0",
-    "kernel/unprivileged_userns_clone": "1",
-    "user/max_user_namespaces": "10000",
+ADVICE = (
+    "On Ubuntu `sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0`, on Debian `sudo sysctl "
+    "kernel.unprivileged_userns_clone=1`, and where it is 0 `sudo sysctl user.max_user_namespaces=10000`. In a "
+    "container, allow user namespaces: with Docker `--security-opt seccomp=unconfined --security-opt "
+    "apparmor=unconfined`."
+)
+# What is said of what the probe sees, if it is so, and if not.
+SAID = {
+    "files": ("only Python, libraries and a scratch folder are there", "files are visible"),
+    "Python": ("all that it imports from is there", "not all that it imports from is there"),
+    "network": ("no connection can be made", "a connection could be made"),
+    "processes": ("no other process is visible", "other processes are visible"),
+    "system calls": ("dangerous system calls are refused", "all system calls are possible"),
 }
 
 
-@dataclass(frozen=True)
-class Layer:
-    """One layer of isolation.
-
-    Attributes:
-        name: in words.
-        there: whether this machine has it.
-        needed: whether learners' code is not run without it.
-        found: what was found.
-        advice: how to get it, or "".
-    """
+class Layer(NamedTuple):
+    """One layer of isolation: whether this machine has it, and whether learners' code is not run without it."""
 
     name: str
     there: bool
@@ -77,55 +74,26 @@ def layers() -> list[Layer]:
         ]
     seen = _seen()
     if "error" in seen:
-        return [Layer("namespaces", False, True, seen["error"], _how_to_get_namespaces()), *_others()]
-    files = "only Python, libraries and a scratch folder are there" if seen["hidden"] else "files are visible"
-    python = f"{'all' if seen['python'] else 'not all'} that it imports from is there"
-    net = "no connection can be made" if seen["no_network"] else "a connection could be made"
-    alone = "no other process is visible" if seen["alone"] else "other processes are visible"
-    calls = "dangerous system calls are refused" if seen["calls_refused"] else "all system calls are possible"
-    return [
-        Layer("files", seen["hidden"], True, files),
-        Layer("Python", seen["python"], True, python),
-        Layer("network", seen["no_network"], True, net),
-        Layer("processes", seen["alone"], True, alone),
-        Layer("system calls", seen["calls_refused"], True, calls),
-        *_others(),
-    ]
+        return [Layer("namespaces", False, True, seen["error"], ADVICE), *_others()]
+    return [*(Layer(name, seen[name], True, said[not seen[name]]) for name, said in SAID.items()), *_others()]
 
 
 def _others() -> list[Layer]:
-    version, group = linux.landlock_version(), delegated()
+    """What is good to have; learners' code is confined without."""
+    version, group, root = linux.landlock_version(), delegated(), os.geteuid() == 0
     landlock = f"version {version}" if version else "missing; the files are hidden all the same"
     kernel = "Linux 5.13 or newer, started with `landlock` among the words of `lsm=`."
     run = "`systemd-run --user --scope -p Delegate=yes python -m exercises.autograder grade …`"
-    groups = (
-        "the kernel holds the whole box to its memory and processes"
-        if group
-        else "each process has its limits; what many hold together is looked at twenty times a second"
-    )
-    root = os.geteuid() == 0
-    user = (
-        "root: learners' code runs as another user, but an ordinary one is safer"
-        if root
-        else "an ordinary user"
-    )
+    groups = "each process has its limits; what many hold together is looked at twenty times a second"
+    if group:
+        groups = "the kernel holds the whole box to its memory and processes"
+    user = "root: learners' code runs as another user, but an ordinary one is safer"
+    other = "Grade as a user of its own."
     return [
         Layer("Landlock", bool(version), False, landlock, "" if version else kernel),
         Layer("cgroup", group is not None, False, groups, "" if group else run),
-        Layer("user", not root, False, user, "Grade as a user of its own." if root else ""),
+        Layer("user", not root, False, user if root else "an ordinary user", other if root else ""),
     ]
-
-
-def _how_to_get_namespaces() -> str:
-    advice = []
-    for switch, wanted in SWITCHES.items():
-        path = SYSTEM / switch
-        if path.exists() and path.read_text().strip() in {"0", "1"} - {wanted}:
-            advice.append(f"`sudo sysctl {switch.replace('/', '.')}={wanted}`")
-    return " and ".join(advice) or (
-        "In a container, allow user namespaces: with Docker `--security-opt seccomp=unconfined --security-opt "
-        "apparmor=unconfined`."
-    )
 
 
 def _seen() -> dict:
@@ -142,7 +110,7 @@ def probe() -> None:
     """Print what a process sees in the box, as JSON."""
     with tempfile.TemporaryDirectory(prefix="box-") as folder:
         try:
-            boxed = in_box(_look_around, folder, Limits(memory=1 << 28))
+            boxed = spawn_sandboxed(_look_around, folder, Limits(memory=1 << 28))
         except ConfinementError as error:
             print(json.dumps({"error": str(error)}))
             return
@@ -151,18 +119,14 @@ def probe() -> None:
 
 
 def _look_around(connection: socket.socket) -> None:
-    connection.sendall(
-        json.dumps(
-            {
-                "hidden": not _works(lambda: os.listdir("/etc")) and not _works(lambda: os.mkdir("/new")),
-                "python": all(_works(lambda path=path: os.listdir(path)) for path in known_as()),
-                "no_network": not _works(socket.socket),
-                "alone": os.getpid() == 1 and not _works(lambda: os.kill(2, 0)),
-                "calls_refused": not _works(lambda: linux.unshare(linux.USER)),
-                "scratch": _works(lambda: Path(HOME, "file").write_text("text")),
-            }
-        ).encode()
-    )
+    seen = {
+        "files": not _works(lambda: os.listdir("/etc")) and not _works(lambda: os.mkdir("/new")),
+        "Python": all(_works(lambda path=path: os.listdir(path)) for path in known_as()),
+        "network": not _works(socket.socket),
+        "processes": os.getpid() == 1 and not _works(lambda: os.kill(2, 0)),
+        "system calls": not _works(lambda: linux.unshare(linux.USER)),
+    }
+    connection.sendall(json.dumps(seen).encode())
 
 
 def _works(action: Callable[[], object]) -> bool:
@@ -187,7 +151,5 @@ def report() -> str:
         lines.append(f"{mark:>3}  {layer.name}: {layer.found}")
         if layer.advice:
             lines.append(f"     {layer.advice}")
-    verdict = (
-        "Learners' code can be confined here." if not problem() else "Learners' code CANNOT be confined here."
-    )
-    return "\n".join([*lines, "", verdict])
+    can = "CANNOT" if problem() else "can"
+    return "\n".join([*lines, "", f"Learners' code {can} be confined here."])

@@ -9,7 +9,7 @@ from traitlets import Enum, Float, Int, Unicode
 from exercises.autograder import result as results
 from exercises.autograder.box.confine import Limits
 from exercises.autograder.running import notebook
-from exercises.autograder.running.master import master_of
+from exercises.autograder.running.notebook import master_of
 
 __all__ = ["IsolatedExecute"]
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 __all__ = ["ANSWERS", "EARNS", "EXTRA_TESTS", "GARBAGE", "LAST", "PRELUDE", "SHAPED", "STUB", "Attack"]
-__all__ += ["embedding"]
+__all__ += ["embedding", "shared"]
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Attack:
         at_most: it breaks its own process, so that its honest code may earn less; never more.
         shows: what is somewhere in what comes back if the attack was executed.
         alone: it gets a submission of its own. Others share one: the cells of a theme run one after the other.
-        whole: the submission has task 3, and the `EXTRA_TESTS`; without, it is graded in half the time.
+        whole: the submission has task 3; without, it is graded in half the time.
         tests: further test cells, of one point each.
         control: in one process with the tests, unprotected, it succeeds: more points, or "broke out" is shown.
     """
@@ -39,6 +39,11 @@ class Attack:
     whole: bool = False
     tests: dict[str, str] = field(default_factory=dict)
     control: bool = False
+
+
+def shared(name: str, tries: str, code: str, **more) -> Attack:
+    """A cell in a submission that it shares with others of its theme."""
+    return Attack(name, tries, 'print("attack ran")\n' + code, **{"alone": False} | more)
 
 
 STUB = 'raise NotImplementedError("your answer goes here")'

@@ -2,7 +2,7 @@
 
 from tests.attack_fixtures.attack import Attack, embedding
 
-__all__ = ["ALIKE", "ATTACKS"]
+__all__ = ["ATTACKS"]
 
 NO_VECTORS = {"ps01-2-test": 0.0}
 ENDED = "This cell was ended"
@@ -21,19 +21,6 @@ def _answer(name: str, tries: str, body: str, **more) -> Attack:
 
 ENDS = (
     _cell("os._exit", "an end without a word", "os._exit(0)"),
-    _cell("abort", "an end with a core dump", "os.abort()"),
-    _cell("segmentation fault", "memory that is not there", "ctypes.string_at(0)"),
-    _cell(
-        "C stack",
-        "a recursion that C does not survive",
-        """
-import functools
-sys.setrecursionlimit(10**8)
-def f(x): return functools.reduce(lambda a, b: f(a), [1, 2])
-f(1)
-""",
-    ),
-    _cell("exec", "another program in place of the learner's process", 'os.execv("/bin/true", ["true"])'),
     _cell(
         "exec with the socket",
         "a program that keeps the socket open and says nothing",
@@ -42,7 +29,6 @@ os.set_inheritable(line().fileno(), True)
 os.execv("/bin/sleep", ["sleep", "98765.4321"])
 """,
     ),
-    _cell("closed files", "all open files closed", "os.closerange(0, 256)"),
     _cell(
         "another socket",
         "the socket replaced by another",
@@ -50,22 +36,6 @@ os.execv("/bin/sleep", ["sleep", "98765.4321"])
 import socket
 a, b = socket.socketpair()
 os.dup2(a.fileno(), line().fileno())
-""",
-    ),
-    _cell(
-        "shut down",
-        "the socket shut down for writing",
-        """
-import socket
-line().shutdown(socket.SHUT_WR)
-""",
-    ),
-    _cell(
-        "main thread",
-        "the main thread ended, another goes on",
-        """
-threading.Thread(target=time.sleep, args=(1000,)).start()
-ctypes.CDLL(None).pthread_exit(None)
 """,
     ),
     _cell(
@@ -80,12 +50,6 @@ ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(code))
     ),
     _answer("os._exit in an answer", "an end when the tests call", "os._exit(0)"),
     _answer("KeyboardInterrupt", "an exception that is no `Exception`", "raise KeyboardInterrupt"),
-    _answer("GeneratorExit", "another one", "raise GeneratorExit"),
-    _answer(
-        "an exception of its own",
-        "a base exception of one's own",
-        'raise type("PeerGoneError", (BaseException,), {})("0")',
-    ),
     _answer(
         "SystemExit",
         "the polite end",
@@ -94,9 +58,6 @@ RAN[:] = ['attack ran']
 raise SystemExit
 """,
         shows="attack ran",
-    ),
-    _answer(
-        "exit()", "the notebook's own word for the end", "RAN[:] = ['attack ran']\nexit()", shows="attack ran"
     ),
     _answer(
         "errors with known names",
@@ -112,22 +73,6 @@ name = names[len(str(ids.tolist())) % len(names)]
 raise type(name, (Exception,), {})("<b>\\x1b[31m" + name)
 """,
         shows="attack ran",
-    ),
-    Attack(
-        "known errors in a direct call",
-        "the same, where a test calls the function itself and is not prepared",
-        whole=True,
-        answers={
-            "ps01-5-capped-answer": """
-names = "StopIteration GeneratorExit KeyboardInterrupt SystemExit _TestTimeLimitError PeerGoneError"
-names = iter(names.split() * 9)
-def soft_capped_attention(query, key, value, cap, mask=None):
-    if query.shape != (3, 5): raise NotImplementedError
-    RAN[:] = ["attack ran"]
-    name = next(names)
-    raise type(name, (Exception,), {})("0 of 0")
-"""
-        },
     ),
     _answer(
         "an error that cannot be read",
@@ -153,51 +98,28 @@ return self.forward(ids)
     _cell("SIGSTOP", "its own process stopped", "os.kill(os.getpid(), signal.SIGSTOP)", shows="attack ran"),
 )
 
-KILLS = (
-    *(
-        Attack(name, tries, f'print("attack ran")\n{code}', alone=False)
-        for name, tries, code in (
-            (
-                "the parent",
-                "the parent killed, by any signal",
-                """
-for number in (9, 15, 19, 6):
-    tried("kill", lambda: os.kill(os.getppid() or 1 / 0, number))
-""",
-            ),
-            (
-                "the grader",
-                "the grader killed",
-                "tried('kill', lambda: os.kill(PLACES['pid'], signal.SIGKILL))",
-            ),
-            (
-                "everybody",
-                "everybody killed, one number after the other",
-                """
+KILLS = tuple(
+    Attack(name, tries, f'print("attack ran")\n{code}', alone=False)
+    for name, tries, code in (
+        (
+            "everybody",
+            "everybody killed, one number after the other",
+            """
 for number in range(2, 70_000):
     try: os.kill(number, signal.SIGKILL); print('broke out')
     except ProcessLookupError: pass
 """,
-            ),
-            ("all at once", "everybody killed at once", "tried('kill', lambda: os.kill(-1, signal.SIGKILL))"),
-            (
-                "groups",
-                "process groups killed, its own session left",
-                """
-tried('group', lambda: os.killpg(PLACES['pid'], signal.SIGKILL))
-tried('setsid', os.setsid)
-""",
-            ),
-            (
-                "a signal from a file",
-                "signals sent by the kernel: of a file's owner, of a timer",
-                """
+        ),
+        ("all at once", "everybody killed at once", "tried('kill', lambda: os.kill(-1, signal.SIGKILL))"),
+        (
+            "a signal from a file",
+            "signals sent by the kernel: of a file's owner, of a timer",
+            """
 import fcntl
 tried('owner', lambda: fcntl.fcntl(line().fileno(), 8, PLACES['pid']))
 """,
-            ),
-        )
-    ),
+        ),
+    )
 )
 
 STAYS = (
@@ -210,29 +132,6 @@ if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
         os.execv("/bin/sleep", ["sleep", "98765.4321"])
-    os._exit(0)
-""",
-        alone=False,
-    ),
-    Attack(
-        "nohup",
-        "a process of a shell in the background",
-        """
-print("attack ran")
-!nohup setsid sleep 98765.4321 > /dev/null 2>&1 &
-""",
-        alone=False,
-    ),
-    Attack(
-        "multiprocessing",
-        "a process that ignores all signals",
-        """
-print("attack ran")
-if os.fork() == 0:
-    for number in range(1, 65):
-        try: signal.signal(number, signal.SIG_IGN)
-        except (OSError, ValueError): pass
-    time.sleep(98765.4321)
     os._exit(0)
 """,
         alone=False,
@@ -283,31 +182,6 @@ threading.Timer(0.05, os._exit, (0,)).start()
         at_most=True,
         why="an innocent cell or test is hit",
     ),
-    Attack(
-        "a thread that answers",
-        "answers of a thread, beside those of the process",
-        """
-print("attack ran")
-def flood(connection):
-    for number in range(10_000):
-        raw(connection, answer(number, True))
-        time.sleep(0.001)
-threading.Thread(target=flood, args=(line(),), daemon=True).start()
-""",
-        after="ps01-5-capped-answer",
-        at_most=True,
-        why="frames get mixed up",
-        shows="attack ran|out of step",
-    ),
 )
 
 ATTACKS = (*ENDS, *KILLS, *STAYS)
-# Of each mechanism one way is tried at each commit; these are other ways.
-ALIKE = {
-    "os._exit": ("abort", "segmentation fault", "C stack", "exec"),
-    "exec with the socket": ("main thread",),
-    "another socket": ("closed files", "shut down"),
-    "KeyboardInterrupt": ("GeneratorExit", "an exception of its own"),
-    "SystemExit": ("exit()",),
-    "errors with known names": ("known errors in a direct call",),
-}

@@ -1,21 +1,17 @@
 """Points for nothing: what makes a test in the same process believe anything."""
 
-from tests.attack_fixtures.attack import GARBAGE, SHAPED, Attack
+from tests.attack_fixtures.attack import GARBAGE, Attack
 
-__all__ = ["ALIKE", "ATTACKS"]
+__all__ = ["ATTACKS"]
 
 # Behind the last answer that a test looks at, so that this does not replace what the attack has put there.
 FOUR, FIVE = "ps01-4-answer", "ps01-5-capped-answer"
-EQUAL_WEIGHTS = {"ps01-5-capped-test": 0.75}
-AVERAGED = "equal weights are a softmax over the keys, and never NaN"
 
 
 def _patch(name: str, tries: str, code: str, **more) -> Attack:
     """In one process with the tests, this earns points for a wrong answer."""
     answers = more.pop("answers", {"ps01-5-capped-answer": GARBAGE})
-    return Attack(
-        name, tries, 'print("attack ran")\n' + code, answers=answers, control=True, whole=True, **more
-    )
+    return Attack(name, tries, 'print("attack ran")\n' + code, answers=answers, control=True, **more)
 
 
 # What judges, replaced by what says yes.
@@ -24,49 +20,6 @@ JUDGES = (
         "assert_close",
         "`torch.testing.assert_close` that compares nothing",
         "torch.testing.assert_close = lambda *args, **kwargs: None",
-    ),
-    _patch(
-        "allclose", "`torch.allclose` that is always true", "torch.allclose = lambda *args, **kwargs: True"
-    ),
-    _patch(
-        "tensor methods",
-        "comparisons of tensors that are always true",
-        """
-for name in "__eq__ __lt__ __le__ equal allclose isclose".split():
-    setattr(torch.Tensor, name, lambda a, *others, **kwargs: torch.ones((), dtype=torch.bool))
-torch.equal = torch.isclose = lambda *args, **kwargs: torch.ones((), dtype=torch.bool)
-""",
-        at_most=True,
-        why="its own masks are made by comparing",
-    ),
-    _patch(
-        "builtins.max",
-        "a `max` that gives two points",
-        """
-import builtins
-plain = max
-builtins.max = lambda *args, **more: 2.0 if args[0] == 0.0 and type(args[0]) is float else plain(*args, **more)
-""",
-    ),
-    _patch(
-        "builtins.all",
-        "an `all` for which everything is true",
-        """
-import builtins
-builtins.all = lambda items: True
-""",
-        after=FIVE,
-        at_most=True,
-        why="torch needs all",
-    ),
-    _patch(
-        "builtins.sum",
-        "a `sum` that gives six points",
-        """
-import builtins
-plain = sum
-builtins.sum = lambda *args: 6.0 if sys._getframe(1).f_code.co_name == "score" else plain(*args)
-""",
     ),
     _patch(
         "names of builtins",
@@ -92,85 +45,6 @@ checks.require = lambda *args, **kwargs: None
 """,
     ),
     _patch(
-        "own checks",
-        "own names for what tests use: checks, torch, math, near, named, x, want",
-        """
-class Checks:
-    def check(self, *args, **kwargs):
-        return self
-    def score(self, *total, **points):
-        return sum(points.values()) if points else 6.0
-checks = Checks()
-near = named = bound_is_right = entropy_is_right = shapes = whole = drawn = full = x = want = got = 100
-""",
-        after=FIVE,
-    ),
-    _patch(
-        "Report.score",
-        "a report that scores as if all were right",
-        "checks.Report.score = lambda self, *total, **points: sum(points.values()) if points else 6.0",
-    ),
-    _patch("checks.judge", "a judge who finds nothing", "checks.judge = lambda *args: checks.Verdict(())"),
-    _patch(
-        "observe.alike",
-        "no difference is seen",
-        """
-from transformer_lessons.checks import engine, observe
-observe.alike = engine.same_value = engine.same_gradients = lambda a, b: True
-""",
-        answers={"ps01-5-capped-answer": SHAPED},
-        earns=EQUAL_WEIGHTS,
-        why=AVERAGED,
-    ),
-    _patch(
-        "reference",
-        "the wrong answer made the reference",
-        """
-from transformer_lessons.checks import engine
-task = checks.task("soft_capped_attention")
-object.__setattr__(task, "define", lambda source: lambda *args: soft_capped_attention(*args))
-object.__setattr__(task, "answer", lambda source: task.local(task.define(source)))
-engine.exam = engine.exam.__wrapped__
-""",
-        answers={"ps01-5-capped-answer": SHAPED},
-        earns=EQUAL_WEIGHTS,
-        why=AVERAGED,
-    ),
-    _patch(
-        "tanh",
-        "an operation changed, so that the right answer is as wrong as one's own",
-        """
-torch.Tensor.tanh = torch.tanh = lambda x: x * 0
-def soft_capped_attention(query, key, value, cap, mask=None):
-    weights = (query @ key.mT * 0).softmax(-1)
-    return weights @ value, weights
-""",
-        after=FIVE,
-        earns=EQUAL_WEIGHTS,
-        why=AVERAGED,
-    ),
-    _patch(
-        "F.softmax",
-        "functions of torch.nn.functional, replaced",
-        """
-import torch.nn.functional
-for name in ("softmax", "dropout", "scaled_dot_product_attention", "linear", "pad"):
-    setattr(torch.nn.functional, name, lambda x, *args, **kwargs: x)
-torch.testing._comparison.assert_equal = torch.testing.assert_close = lambda *args, **kwargs: None
-""",
-    ),
-    _patch(
-        "aten",
-        "torch's own kernel of allclose, replaced below Python",
-        """
-import warnings
-library = torch.library.Library("aten", "IMPL")
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    library.impl("allclose", lambda *args, **kwargs: True, "CompositeExplicitAutograd", allow_override=True)
-""",
-    ),
-    _patch(
         "function mode",
         "a mode left on, in which allclose is true",
         """
@@ -182,76 +56,16 @@ Yes().__enter__()
 """,
         after=FIVE,
     ),
-    _patch(
-        "dispatch mode",
-        "a mode left on, in which every comparison is true",
-        """
-from torch.utils._python_dispatch import TorchDispatchMode
-class Yes(TorchDispatchMode):
-    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
-        result = operation(*args, **(kwargs or {}))
-        compared = isinstance(result, torch.Tensor) and result.dtype is torch.bool
-        return torch.ones_like(result) if compared else result
-Yes().__enter__()
-""",
-        after=FIVE,
-        at_most=True,
-        why="its own masks are made by comparing",
-    ),
 )
 
 # The notebook's machinery, replaced.
 SHELL = (
-    _patch(
-        "AST transformer",
-        "the last line of every cell becomes a number",
-        """
-import ast
-class Two(ast.NodeTransformer):
-    def visit_Module(self, module):
-        if module.body and isinstance(module.body[-1], ast.Expr):
-            module.body[-1].value = ast.copy_location(ast.Constant(2.0), module.body[-1].value)
-        return module
-get_ipython().ast_transformers.append(Two())
-""",
-    ),
     _patch(
         "input transformer",
         "tests replaced by a number when they are read",
         """
 number = lambda lines: ["2.0"] if "HIDDEN" in "".join(lines) else lines
 get_ipython().input_transformers_post.append(number)
-""",
-    ),
-    _patch(
-        "cleanup transformer",
-        "the same one step earlier",
-        """
-number = lambda lines: ["2.0"] if "HIDDEN" in "".join(lines) else lines
-get_ipython().input_transformers_cleanup.append(number)
-""",
-    ),
-    _patch(
-        "run_cell",
-        "the shell's methods that run a cell, replaced",
-        """
-shell = get_ipython()
-plain = shell.run_cell_async
-def run_cell_async(source, **options):
-    if "HIDDEN" in source:
-        source = options["transformed_cell"] = "2.0"
-    return plain(source, **options)
-shell.run_cell_async = run_cell_async
-shell.run_cell = shell.do_execute = lambda source, *args, **options: run_cell_async("2.0", **options)
-""",
-    ),
-    _patch(
-        "run",
-        "the autograder's own shell, replaced",
-        """
-kind = type(get_ipython())
-plain = kind.run
-kind.run = lambda self, source: plain(self, "2.0" if "HIDDEN" in source else source)
 """,
     ),
     _patch(
@@ -264,123 +78,25 @@ for kind in (int, float):
 """,
     ),
     _patch(
-        "displayhook",
-        "what a cell ends with is shown as another number",
-        """
-hook = type(get_ipython().displayhook)
-plain = hook.__call__
-hook.__call__ = lambda self, result=None: plain(self, result if result is None else 2.0)
-""",
-    ),
-    _patch(
         "set_custom_exc",
         "errors are swallowed, and a test without an error is passed",
         "get_ipython().set_custom_exc((BaseException,), lambda *args, **kwargs: [])",
-    ),
-    _patch(
-        "showtraceback",
-        "errors are not shown",
-        """
-get_ipython().showtraceback = lambda *args, **kwargs: None
-sys.excepthook = lambda *args: None
-""",
-    ),
-    _patch(
-        "compile",
-        "the shell's compiler makes a number of a test",
-        """
-shell = get_ipython()
-plain = shell.compile.ast_parse
-number = lambda source: "2.0" if "checks.check(" in source else source
-shell.compile.ast_parse = lambda source, *args, **more: plain(number(source), *args, **more)
-""",
-    ),
-    _patch(
-        "outputs",
-        "a list of outputs that adds its own",
-        """
-kind = type(get_ipython().outputs)
-plain = kind.shown
-def shown(self, sort, data, metadata, **more):
-    return plain(self, sort, {"text/plain": "2.0"}, metadata, **more)
-kind.shown = shown
-""",
     ),
 )
 
 # Reading the tests, to answer what they expect.
 READING = (
     _patch(
-        "events",
-        "a cell's text, handed to whoever registers",
+        "settrace",
+        "constants of the code that runs",
         """
-import re
-def look(info):
-    found = re.search(r'set\\("([A-H]{2,4})"\\)', info.raw_cell or "")
-    if found:
-        get_ipython().user_ns["defects"] = found[1]
-get_ipython().events.register("pre_run_cell", look)
-""",
-        after=FOUR,
-    ),
-    *(
-        _patch(
-            name,
-            "constants of the code that runs",
-            f"""
 def look(frame, event, arg):
     for constant in frame.f_code.co_consts:
         if isinstance(constant, str) and 2 < len(constant) < 5 and set(constant) <= set("ABCDEFGH"):
             get_ipython().user_ns["named"] = set(constant)
-{start}
-""",
-            after=FOUR,
-        )
-        for name, start in (
-            ("settrace", "sys.settrace(look)"),
-            (
-                "setprofile",
-                """
-sys.setprofile(look)
-threading.setprofile(look)
-""",
-            ),
-        )
-    ),
-    _patch(
-        "audit hook",
-        "code objects, of an audit hook",
-        """
-def hook(event, args):
-    for constant in getattr(args[0], "co_consts", ()) if event == "exec" else ():
-        if isinstance(constant, str) and 2 < len(constant) < 5 and set(constant) <= set("ABCDEFGH"):
-            get_ipython().user_ns["named"] = set(constant)
-sys.addaudithook(hook)
+sys.settrace(look)
 """,
         after=FOUR,
-    ),
-    _patch(
-        "a text that looks who asks",
-        "the text of the cell that runs, on the stack, when a value is asked for its capitals",
-        """
-import re
-class Text(str):
-    def __str__(self):
-        return self
-    def upper(self):
-        frame = sys._getframe()
-        while frame:
-            for value in frame.f_locals.values():
-                found = re.search(r'set\\("([A-H]{2,4})"\\)', value) if type(value) is str else None
-                if found:
-                    return found[1]
-            frame = frame.f_back
-        return "H"
-defects = Text("H")
-""",
-        after=FOUR,
-        earns={"ps01-4-defects-test": 0.0},
-        why="“H” is a line that is right",
     ),
     Attack(
         "the names that tests ask for",
@@ -399,27 +115,6 @@ def values(self, *names):
 student.Learner._values = values
 """,
         after=FOUR,
-    ),
-    Attack(
-        "a list that looks who asks",
-        "the same without a change to the autograder: a list that looks at its callers when it is read",
-        """
-print("attack ran")
-class Letters(list):
-    def __iter__(self):
-        frame = sys._getframe()
-        while frame:
-            for name in list(frame.f_locals.get("names") or ()):
-                if isinstance(name, str) and 2 < len(name) < 5 and set(name) <= set("ABCDEFGH"):
-                    RAN.append("broke out: a word of a test")
-                    return iter(name)
-            frame = frame.f_back
-        return iter("H")
-defects = Letters(["H"])
-""",
-        after=FOUR,
-        earns={"ps01-4-defects-test": 0.0},
-        why="“H” is a line that is right",
     ),
     _patch(
         "frames",
@@ -467,20 +162,6 @@ def soft_capped_attention(query, key, value, cap, mask=None):
 """,
         after=FIVE,
     ),
-    _patch(
-        "seeded inputs",
-        "the random inputs of a test, made the same at every draw",
-        """
-plain = torch.randn
-seen = []
-torch.randn = lambda *sizes, generator=None, **options: torch.ones(*sizes, **options)
-def soft_capped_attention(query, key, value, cap, mask=None):
-    if query.shape == (3, 5) and bool((query == 1).all()):
-        RAN.append("broke out: predicted")
-    raise NotImplementedError
-""",
-        after=FIVE,
-    ),
 )
 
 # Answers that are not what they seem.
@@ -500,46 +181,9 @@ def soft_capped_attention(query, key, value, cap, mask=None):
 """,
         after=FIVE,
     ),
-    _patch(
-        "a liar",
-        "an object that has every shape and equals everything",
-        """
-class Liar:
-    shape, dtype, device, ndim = torch.Size([3, 5]), torch.float32, torch.device("cpu"), 2
-    def __getattr__(self, name):
-        return lambda *args, **kwargs: self
-    def __bool__(self):
-        return True
-    __eq__ = __lt__ = __le__ = __gt__ = __ge__ = lambda self, other: self
-    __sub__ = __rsub__ = __and__ = __getitem__ = __eq__
-    __hash__ = None
-def soft_capped_attention(query, key, value, cap, mask=None):
-    return Liar()
-""",
-        after=FIVE,
-    ),
-    Attack(
-        "a liar about its shape",
-        "a subclass whose shape and size are what is wanted, and its numbers are not",
-        whole=True,
-        answers={
-            "ps01-5-capped-answer": """
-RAN.append("attack ran")
-class Small(torch.Tensor):
-    shape = property(lambda self: torch.Size([3, 5]))
-    def size(self, *args): return 5
-    def numel(self): return 15
-    def __eq__(self, other): return True
-    __hash__ = torch.Tensor.__hash__
-def soft_capped_attention(query, key, value, cap, mask=None):
-    return torch.zeros(0).as_subclass(Small), torch.zeros(0).as_subclass(Small)
-"""
-        },
-    ),
     Attack(
         "odd tensors",
         "results that are no plain tensors, one after the other",
-        whole=True,
         answers={
             "ps01-5-capped-answer": """
 import itertools, warnings
@@ -574,7 +218,6 @@ def soft_capped_attention(query, key, value, cap, mask=None):
     Attack(
         "odd objects",
         "results that are no tensors at all, one after the other",
-        whole=True,
         answers={
             "ps01-5-capped-answer": """
 import itertools
@@ -604,7 +247,6 @@ def row_entropy(weights):
     Attack(
         "a tensor where a test ends with yes or no",
         "several numbers, which are neither: such an end gave all the points",
-        whole=True,
         answers={
             "ps01-6-answer": """
 def row_entropy(weights):
@@ -672,17 +314,3 @@ print("attack ran")
 )
 
 ATTACKS = (*JUDGES, *SHELL, *READING, *LIARS)
-# Of each mechanism one way is tried at each commit; these are other ways.
-ALIKE = {
-    "assert_close": ("allclose", "F.softmax", "aten", "tanh"),
-    "builtins.max": ("builtins.all", "builtins.sum"),
-    "names of builtins": ("own checks",),
-    "checks.check": ("Report.score", "checks.judge", "observe.alike", "reference"),
-    "function mode": ("dispatch mode", "tensor methods"),
-    "input transformer": ("AST transformer", "cleanup transformer", "compile", "run_cell"),
-    "formatter": ("displayhook", "outputs"),
-    "set_custom_exc": ("showtraceback",),
-    "settrace": ("setprofile", "audit hook"),
-    "predicted inputs": ("seeded inputs",),
-    "tensor subclass": ("a liar about its shape",),
-}

@@ -2,7 +2,7 @@
 
 from tests.attack_fixtures.attack import Attack, embedding
 
-__all__ = ["ALIKE", "ATTACKS"]
+__all__ = ["ATTACKS"]
 
 NO_VECTORS = {"ps01-2-test": 0.0}
 ITS_ANSWER = "the endless loop is its answer to this task"
@@ -26,126 +26,32 @@ def _answer(name: str, tries: str, body: str, **more) -> Attack:
     return Attack(name, tries, answers=answers, **more)
 
 
-def _slow_value(name: str, more: str, **about) -> Attack:
-    code = f"""
-import numbers
-class Slow:
-    {more}
-    def __float__(self):
-        while True:
-            try: time.sleep(1000)
-            except BaseException: pass
-numbers.Real.register(Slow)
-spread = Slow()
-print("attack ran")
-"""
-    tries = "a number that takes forever to say what it is, whenever a test asks for it"
-    return Attack(name, tries, code, after="ps01-1-answer", **about)
-
-
 ATTACKS = (
     _cell("endless", "an endless loop in a cell", "while True: pass"),
-    _cell(
-        "asleep",
-        "a cell that sleeps, in a task of asyncio",
-        """
-import asyncio
-await asyncio.sleep(1000)
-""",
-    ),
-    _cell(
-        "waiting",
-        "a cell that waits for what never comes: a pipe that nobody writes to",
-        """
-os.mkfifo("pipe")
-open("pipe").read()
-""",
-    ),
     _cell(
         "stubborn",
         "a loop that catches everything, also the time limit",
         STUBBORN,
         shows="This cell was ended",
     ),
-    _cell("within C", "one call of C that takes forever", "sum(range(10**15))", shows="This cell was ended"),
-    _cell(
-        "a number",
-        "a number too large to compute",
-        """
-signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
-10 ** 10 ** 10
-""",
-        shows="This cell was ended",
-    ),
-    _cell(
-        "a thread that lets nobody in",
-        "a thread that never gives up Python's lock",
-        """
-sys.setswitchinterval(1e9)
-t = threading.Thread(target=exec, args=('while True: pass',), daemon=True)
-t.start()
-t.join()
-""",
-        shows="This cell was ended",
-    ),
-    _cell(
-        "a regular expression",
-        "one that backtracks forever",
-        """
-import re
-re.match('(a+)+b', 'a' * 60)
-""",
-        shows="took longer than",
-    ),
-    _cell(
-        "when it is deleted",
-        "a loop when an object is freed",
-        """
-class A:
-    def __del__(self):
-        time.sleep(1000)
-a = A()
-del a
-""",
-    ),
-    _cell(
-        "a clock that stands still",
-        "the clock replaced",
-        """
-time.monotonic = time.time = lambda: 0.0
-time.perf_counter = time.monotonic
-""",
-    ),
     _answer("in an answer", "an endless loop in a function that the tests call", "while True: pass"),
     _answer("stubborn in an answer", "the same, and it catches everything", STUBBORN),
-    _answer(
-        "no alarm",
-        "the alarm cancelled and its handler replaced, then an endless loop",
+    _cell(
+        "in a value",
+        "a number that takes forever to say what it is, whenever a test asks for it",
         """
-signal.setitimer(signal.ITIMER_REAL, 0)
-signal.signal(signal.SIGALRM, signal.SIG_IGN)
-signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))
-sum(range(10**15))
+import numbers
+class Slow:
+    def __float__(self):
+        while True:
+            try: time.sleep(1000)
+            except BaseException: pass
+numbers.Real.register(Slow)
+spread = Slow()
 """,
-    ),
-    _answer(
-        "a little late",
-        "each call takes a second",
-        """
-time.sleep(1)
-return F.embedding(ids, self.weight) * self.weight.size(1) ** 0.5
-""",
-        earns={},
-        at_most=True,
-        why="an answer that is right but for its start, within the time",
-    ),
-    _slow_value("in a value", "", earns={"ps01-1-test": 3.0}, why="one of its numbers is none"),
-    _slow_value(
-        "in a value, and it lies",
-        '__module__ = "builtins"',
-        earns={"ps01-1-test": 0.0},
-        why="no value of it ever arrives",
-        at_most=True,
+        after="ps01-1-answer",
+        earns={"ps01-1-test": 3.0},
+        why="one of its numbers is none",
     ),
     Attack(
         "slow cells, and an end",
@@ -174,17 +80,3 @@ print("attack ran")
         after="ps01-5-capped-answer",
     ),
 )
-# Of each mechanism one way is tried at each commit; these are other ways.
-ALIKE = {
-    "endless": (
-        "asleep",
-        "waiting",
-        "a regular expression",
-        "when it is deleted",
-        "a clock that stands still",
-    ),
-    "stubborn": ("within C", "a number", "a thread that lets nobody in"),
-    "in an answer": ("a little late",),
-    "stubborn in an answer": ("no alarm",),
-    "in a value": ("in a value, and it lies",),
-}

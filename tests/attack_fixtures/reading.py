@@ -1,32 +1,21 @@
 """Reading what is not the learner's: files, the environment, memory, other processes."""
 
-from tests.attack_fixtures.attack import Attack
+from tests.attack_fixtures.attack import Attack, shared
 
 __all__ = ["ATTACKS"]
 
 
-def _cell(name: str, tries: str, code: str, **more) -> Attack:
-    return Attack(name, tries, 'print("attack ran")\n' + code, **{"alone": False} | more)
-
-
-READ = "lambda: open(PLACES[{0!r}], 'rb').read()"
-
 FILES = (
-    *(
-        _cell(
-            f"the {name}",
-            f"reading the {words}, whose path is known and which anybody may read",
-            f"tried('reading', {READ.format(name)})",
-            control=True,
-        )
-        for name, words in (
-            ("gradebook", "gradebook"),
-            ("other", "work of another student"),
-            ("master", "master with its hidden tests"),
-            ("config", "configuration with its password"),
-        )
+    shared(
+        "the gradebook",
+        "reading files whose paths are known and which anybody may read",
+        """
+for name in ("gradebook", "other", "master", "config"):
+    tried(name, lambda: open(PLACES[name], "rb").read())
+""",
+        control=True,
     ),
-    _cell(
+    shared(
         "the course",
         "the course's own masters and tests",
         """
@@ -37,7 +26,7 @@ tried("modules", lambda: __import__("tests.typical_answers"))
 """,
         control=True,
     ),
-    _cell(
+    shared(
         "folders",
         "what lies in other folders",
         """
@@ -49,16 +38,7 @@ for name in (*system, PLACES["folder"], PLACES["home"], PLACES["repository"]):
 """,
         control=True,
     ),
-    _cell(
-        "/etc",
-        "the system's files: passwords, names, network",
-        """
-for name in ('passwd', 'shadow', 'hostname', 'hosts', 'resolv.conf', 'machine-id', 'ssh/ssh_host_rsa_key'):
-    tried(name, lambda: open('/etc/' + name).read(100))
-""",
-        control=True,
-    ),
-    _cell(
+    shared(
         "links",
         "a link of one's own to what is not",
         """
@@ -68,7 +48,7 @@ tried('hard link', lambda: os.link(PLACES['gradebook'], 'attack-mark-hard'))
 os.remove('attack-mark-link')
 """,
     ),
-    _cell(
+    shared(
         "upwards",
         "out of the folder, step by step, and by a number",
         """
@@ -82,7 +62,7 @@ tried("handle", lambda: syscall("open_by_handle_at", here, handle, 0))
 os.close(here)
 """,
     ),
-    _cell(
+    shared(
         "open files",
         "files that were left open",
         """
@@ -97,7 +77,7 @@ for number in range(256):
         if maker != os.getpid(): print("broke out: a socket of another process", number)
 """,
     ),
-    _cell(
+    shared(
         "/proc",
         "everything of /proc",
         """
@@ -107,18 +87,10 @@ for name in (*own, f'{PLACES["pid"]}/environ', f'{PLACES["pid"]}/cmdline'):
 """,
         control=True,
     ),
-    _cell(
-        "kernel log",
-        "what the kernel says of others",
-        """
-tried('klogctl', lambda: called('klogctl', 3, ctypes.create_string_buffer(10_000), 10_000))
-tried('kmsg', lambda: open('/dev/kmsg').read(10))
-""",
-    ),
 )
 
 MEMORY = (
-    _cell(
+    shared(
         "environment",
         "variables of the grader's: passwords",
         """
@@ -131,7 +103,7 @@ while pointer[n]:
 """,
         control=True,
     ),
-    _cell(
+    shared(
         "gc",
         "all objects of the process",
         """
@@ -140,15 +112,16 @@ gc.unfreeze()  # what is frozen is not listed
 for found in gc.get_objects():
     for value in list(found.values()) if type(found) is dict else [found]:
         if type(value) is str and value.startswith("".join(["can", "ary-"])): print("broke out:", value)
-        if type(value).__name__ in ("Gradebook", "Examiner", "Worker", "Popen"): print("broke out:", type(value))
+        kind = type(value).__name__
+        if kind in ("Gradebook", "TestRunner", "Worker", "Popen"): print("broke out:", kind)
 frames = sys._current_frames()
 for frame in frames.values():
     while frame:
-        if frame.f_code.co_name in ("grade", "_examined", "_be_the_tests", "outcomes"): print("broke out:", frame)
+        if frame.f_code.co_name in ("grade", "_tested", "_be_the_tests", "outcomes"): print("broke out:", frame)
         frame = frame.f_back
 """,
     ),
-    _cell(
+    shared(
         "all memory",
         "every page of the process, found by asking the kernel what can be read",
         """
@@ -177,76 +150,10 @@ print("looked at", looked >> 20, "MiB")
         shows="looked at [1-9]",
         control=True,
     ),
-    _cell(
-        "freed memory",
-        "memory that is handed out without being emptied",
-        """
-found = [bytes(torch.empty(1 << 20, dtype=torch.uint8).numpy()) for _ in range(30)]
-tried("freed", lambda: [x for x in found if "".join(["can", "ary-"]).encode() in x] or 1 / 0)
-""",
-    ),
-    _cell(
-        "others' shared memory",
-        "shared memory and queues of others",
-        """
-for key in range(1000):
-    try: called('shmget', key, ctypes.c_size_t(0), 0)
-    except OSError: pass
-    else: print('broke out', key) if key else None
-tried('shm', lambda: [x for x in os.listdir('/dev/shm') if not x.startswith('attack') and x not in ways] or 1 / 0)
-""",
-    ),
-    _cell(
-        "keys",
-        "the keys of the user",
-        """
-tried('keyctl', lambda: syscall('keyctl', 0, -3, 1))
-tried('add_key', lambda: syscall('add_key', b'user', b'a', b'b', 1, -3))
-tried('request_key', lambda: syscall('request_key', b'user', b'a', None, -3))
-""",
-    ),
 )
 
 PROCESSES = (
-    _cell(
-        "ptrace",
-        "another process, traced",
-        """
-for number in (PLACES['pid'], os.getppid(), 1, 2):
-    tried(f'ptrace {number}', lambda: syscall('ptrace', 16, number, 0, 0))
-""",
-    ),
-    _cell(
-        "a child, traced",
-        "the same with a child of its own",
-        """
-child = os.fork()
-if child == 0: time.sleep(5); os._exit(0)
-tried("child", lambda: syscall("ptrace", 16, child, 0, 0))
-os.kill(child, 9); os.waitpid(child, 0)
-""",
-    ),
-    _cell(
-        "process_vm_readv",
-        "another process's memory",
-        """
-for number in (PLACES['pid'], 1, 2):
-    tried('readv', lambda: syscall('process_vm_readv', number, bytes(16), 1, bytes(16), 1, 0))
-    tried('writev', lambda: syscall('process_vm_writev', number, bytes(16), 1, bytes(16), 1, 0))
-""",
-    ),
-    _cell(
-        "pidfd_getfd",
-        "another process's open files",
-        """
-for number in (PLACES['pid'], *range(2, 40)):
-    try: file = os.pidfd_open(number)
-    except OSError: continue
-    print('broke out: a process', number)
-tried('getfd', lambda: syscall('pidfd_getfd', os.pidfd_open(1), 0, 0))
-""",
-    ),
-    _cell(
+    shared(
         "dumpable",
         "itself made readable, its children too",
         """
@@ -255,23 +162,7 @@ tried('memory', lambda: open('/proc/self/mem', 'rb').read(1))
 called('prctl', 4, 0, 0, 0, 0)
 """,
     ),
-    _cell(
-        "namespaces",
-        "the namespaces of another process entered",
-        """
-tried('setns', lambda: syscall('setns', os.pidfd_open(1), 0))
-tried('kcmp', lambda: syscall('kcmp', 1, PLACES['pid'], 0, 0, 0))
-""",
-    ),
-    _cell(
-        "perf",
-        "what other programs do, by counters",
-        """
-tried('perf_event_open', lambda: syscall('perf_event_open', bytes(128), -1, 0, -1, 0))
-tried('bpf', lambda: syscall('bpf', 0, bytes(64), 64))
-""",
-    ),
-    _cell(
+    shared(
         "watching",
         "a watch on files of others",
         """
@@ -286,16 +177,6 @@ os.close(watch)
 )
 
 LEFT_BEHIND = (
-    _cell(
-        "an earlier student's",
-        "what an earlier student's process left: files, memory, processes",
-        """
-known = ways | {'attack-mark'}
-tried('files', lambda: [x for x in os.listdir('/home/student') if x[:11] not in known and x not in ways] or 1 / 0)
-tried('processes', lambda: os.kill(2, 0))
-""",
-        alone=True,
-    ),
     Attack(
         "leaving something",
         "a file for the next student",
@@ -305,7 +186,7 @@ open('attack-mark-letter', 'w').write('for the next')
 open('/dev/shm/attack-mark-letter', 'w').write('x')
 """,
     ),
-    _cell(
+    shared(
         "finding something",
         "a file of the student before",
         """

@@ -2,15 +2,18 @@
 
 Only what is new is graded: a submission that was not graded yet, or was handed in anew with another text. What
 was graded with an earlier master, or by an earlier grader, is left to `regrade`, which shows first what would
-change.
+change. What nothing that matters has changed for is not run: a master's prose, for one, is not part of a
+grading's key. The marks that a person has given stay; where the tests now say something else, the person is asked
+to look again.
 """
 
 import fcntl
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,19 +22,21 @@ from traitlets.config import Config
 
 from exercises.autograder import result as results
 from exercises.autograder.batch.grading import Grading, Submission
-from exercises.autograder.batch.pool import Here, Pool
+from exercises.autograder.batch.pool import InProcessPool, Pool
 from exercises.autograder.course import marks
 from exercises.autograder.course.collect import origin
 from exercises.autograder.course.folders import Course
 from exercises.autograder.course.gradebook import LockedError
+from exercises.autograder.course.marks import Mark
 from exercises.autograder.course.roster import enrol, read
 from exercises.autograder.feedback.pages import write_page
 from exercises.autograder.intake import Quarantined
 from exercises.autograder.result import Result
+from exercises.autograder.running.job import Outcome
 from transformer_lessons.data.files import write_json
 
-__all__ = ["BusyError", "Failure", "Summary", "failure", "feed_back", "grade", "opened"]
-
+__all__ = ["BusyError", "Change", "Failure", "Regraded", "Summary", "grade", "opened", "regrade"]
+__all__ += ["write_feedback"]
 
 TOGETHER = 50  # pages, for which the gradebook is read once
 
@@ -56,16 +61,44 @@ class Summary:
     Attributes:
         graded: the results that were entered now, by student and assignment.
         unchanged: how many submissions had been graded before.
-        behind: those that an earlier master or grader graded.
+        stale: those that an earlier master or grader graded.
         quarantined: what was put aside at the intake.
         failed: what could not be graded, or given back, for a reason that is the grader's.
     """
 
     graded: list[Result] = field(default_factory=list)
     unchanged: int = 0
-    behind: list[Submission] = field(default_factory=list)
+    stale: list[Submission] = field(default_factory=list)
     quarantined: list[Quarantined] = field(default_factory=list)
     failed: list[Failure] = field(default_factory=list)
+
+
+class Change(NamedTuple):
+    """A submission whose points would be others.
+
+    `cells` are points before and after by grade id, of the tests that differ; `marked` are the tests among these
+    for which a person has given points, which stay.
+    """
+
+    student: str
+    assignment: str
+    before: float
+    after: float
+    cells: dict[str, tuple[float, float]]
+    marked: tuple[str, ...] = ()
+
+
+@dataclass
+class Regraded(Summary):
+    """What became of a regrading; `graded` is what was entered, `stale` what was run again.
+
+    Attributes:
+        changes: those whose points differ.
+        applied: whether it was entered.
+    """
+
+    changes: list[Change] = field(default_factory=list)
+    applied: bool = False
 
 
 def grade(
@@ -95,19 +128,58 @@ def grade(
     """
     if source is not None and not source.exists():
         raise FileNotFoundError(f"source: expected a notebook, a folder or a zip archive, got {source}")
-    people = read(roster) if roster else []
+    people, summary, pool = read(roster) if roster else [], Summary(), pool or InProcessPool()
     with opened(folder, isolated=isolated, changes=changes) as grading:
-        summary = Summary()
         enrol(grading.course, people)
         if source is not None:
             _, summary.quarantined = grading.collect(source)
-        new, pool = _new(grading, summary), pool or Here()
+        new = _sorted_out(grading, summary)
         grading.check_masters((assignment for _, assignment in new), pool)
         _grade(grading, new, pool, summary)
-        feed_back(grading, _without_page(grading.course), summary)
+        write_feedback(grading, _without_page(grading.course), summary)
         summary.graded.sort(key=lambda result: (result.student, result.assignment))
-        _list_failed(grading.course, summary)
+        failed = [one._asdict() for one in summary.failed]
+        write_json(grading.course.not_graded, {**grading.course.left_out(), "failed": failed})
     return summary
+
+
+def regrade(
+    folder: Path,
+    assignments: list[str],
+    apply: Callable[[list[Change]], bool],
+    *,
+    isolated: bool = True,
+    pool: Pool | None = None,
+    changes: Config | None = None,
+) -> Regraded:
+    """Grade again what a changed master or grader concerns, show who changes by how much, and only then enter it.
+
+    Args:
+        folder: the course's.
+        assignments: whose submissions are looked at; all, if there are none.
+        apply: is shown what would change, and says whether it is entered. If not, nothing changes; what was run
+            is kept in the journal, so that the next time costs nothing.
+
+    Raises:
+        BusyError: if another command is at work on the course.
+        ValueError: if the changed master itself does not earn all points.
+    """
+    found, pool = Regraded(), pool or InProcessPool()
+    with opened(folder, isolated=isolated, changes=changes) as grading:
+        _sorted_out(grading, found, assignments)
+        grading.check_masters((assignment for _, assignment in found.stale), pool)
+        # The notebooks stay in the journal until they are wanted.
+        done = {one: outcome.result for one, outcome in _outcomes(grading, found.stale, pool, found)}
+        again, of = [one for one in found.stale if one in done], _marks(grading.course)
+        compared = (_change(grading.course, one, done[one], of(one[1]).get(one[0])) for one in again)
+        found.changes = [change for change in compared if change]
+        found.applied = bool(done) and apply(found.changes)
+        if found.applied:
+            for one in again:
+                if outcome := grading.found(done[one].key):
+                    found.graded.append(grading.enter(*one, outcome))
+            write_feedback(grading, [(one.student, one.assignment) for one in found.graded], found)
+    return found
 
 
 @contextmanager
@@ -123,78 +195,90 @@ def opened(folder: Path, *, isolated: bool = True, changes: Config | None = None
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the kernel gives it back, however this ends
         except OSError:
             raise BusyError(f"another command is at work on {folder}: wait for it, or stop it") from None
-        _sweep(folder)
+        for path in folder.rglob(".*"):  # what a command that was killed had begun to write
+            if re.fullmatch(r"\..+\.\d+", path.name) and path.is_file():
+                path.unlink()
         with Grading(Course(folder), isolated=isolated, changes=changes) as grading:
             yield grading
 
 
-def _sweep(folder: Path) -> None:
-    """Remove what a command that was killed had begun to write."""
-    for path in folder.rglob(".*"):
-        if re.fullmatch(r"\..+\.\d+", path.name) and path.is_file():
-            path.unlink()
-
-
-def _new(grading: Grading, summary: Summary) -> list[Submission]:
-    """The submissions that are not graded as they are now."""
-    states = {one: grading.state(*one) for one in grading.course.submissions()}
-    summary.behind = [one for one, state in states.items() if state == "behind"]
+def _sorted_out(grading: Grading, summary: Summary, assignments: Collection[str] = ()) -> list[Submission]:
+    """The submissions that are not graded as they are now; the summary is told of the others."""
+    known = grading.course.submissions()
+    states = {one: grading.state(*one) for one in known if not assignments or one[1] in assignments}
+    summary.stale = [one for one, state in states.items() if state == "stale"]
     summary.unchanged = sum(state == "graded" for state in states.values())
     return [one for one, state in states.items() if state == "waiting"]
 
 
-def _grade(grading: Grading, wanted: list[Submission], pool: Pool, summary: Summary) -> None:
-    """Whatever goes wrong with one is noted, and the next one follows; pages are written while others work."""
-    entered: list[Submission] = []
+def _outcomes(
+    grading: Grading, wanted: list[Submission], pool: Pool, summary: Summary
+) -> Iterator[tuple[Submission, Outcome]]:
+    """What gradings give. Whatever goes wrong with one is noted, and the next one follows."""
     with tqdm(total=len(wanted), unit="submission", disable=not sys.stderr.isatty()) as bar:
         for one, outcome in grading.outcomes(wanted, pool):
-            try:
-                if isinstance(outcome, Exception):
-                    raise outcome
-                summary.graded.append(grading.enter(*one, outcome))
-                entered.append(one)
-            except (LockedError, OSError):
-                raise  # of the gradebook or the disk: it would be so for all
-            except Exception as error:
-                summary.failed.append(failure(grading.course, one, error))
-            if len(entered) == TOGETHER:
-                feed_back(grading, entered, summary)
-                entered.clear()
+            if isinstance(outcome, OSError):
+                raise outcome
+            if isinstance(outcome, Exception):
+                summary.failed.append(_failure(grading.course, one, outcome))
+            else:
+                yield one, outcome
             bar.update()
 
 
-def failure(course: Course, one: Submission, error: Exception) -> Failure:
-    """What is said of an error."""
+def _grade(grading: Grading, wanted: list[Submission], pool: Pool, summary: Summary) -> None:
+    """Enter what gradings give; pages are written while others work."""
+    entered: list[Submission] = []
+    for one, outcome in _outcomes(grading, wanted, pool, summary):
+        try:
+            summary.graded.append(grading.enter(*one, outcome))
+            entered.append(one)
+        except (LockedError, OSError):
+            raise  # of the gradebook or the disk: it would be so for all
+        except Exception as error:
+            summary.failed.append(_failure(grading.course, one, error))
+        if len(entered) == TOGETHER:
+            write_feedback(grading, entered, summary)
+            entered.clear()
+
+
+def _failure(course: Course, one: Submission, error: Exception) -> Failure:
     return Failure(origin(course, *one).path or "/".join(one), f"{type(error).__name__}: {error}", *one)
+
+
+def _change(course: Course, one: Submission, after: Result, mark: Mark | None) -> Change | None:
+    before = results.read(course.record(*one))
+    old, new = ({cell.cell: cell.earned for cell in result.cells} for result in (before, after))
+    cells = {name: (old.get(name, 0.0), new.get(name, 0.0)) for name in (*old, *new)}
+    cells = {name: points for name, points in cells.items() if points[0] != points[1]}
+    known = mark.cells if mark else {}
+    by_hand = tuple(name for name in cells if name in known and known[name].manual is not None)
+    return Change(*one, before.earned, after.earned, cells, by_hand) if cells else None
+
+
+def _marks(course: Course) -> Callable[[str], dict[str, Mark]]:
+    """Of an assignment, read once: by student."""
+    return cache(lambda name: {mark.student: mark for mark in marks.marks(course.gradebook, name)})
 
 
 def _without_page(course: Course) -> list[Submission]:
     """Those whose feedback is older than their marks."""
     found = []
-    for student, assignment in course.submissions():
-        record, page = course.record(student, assignment), course.page(student, assignment)
+    for one in course.submissions():
+        record, page = course.record(*one), course.page(*one)
         if record.exists() and not (page.exists() and page.stat().st_mtime >= record.stat().st_mtime):
-            found.append((student, assignment))
+            found.append(one)
     return found
 
 
-def feed_back(grading: Grading, wanted: list[Submission], summary: Summary) -> None:
+def write_feedback(grading: Grading, wanted: list[Submission], summary: Summary) -> None:
     """Write the students' pages, with what a person has marked."""
-    course, of = grading.course, {}
-    for one in wanted:
-        student, assignment = one
-        if assignment not in of:
-            of[assignment] = {mark.student: mark for mark in marks.marks(course.gradebook, assignment)}
+    course, of = grading.course, _marks(grading.course)
+    for student, assignment in wanted:
+        mark, released = of(assignment).get(student), grading.assignments.released[assignment]
         try:
-            result = results.read(course.record(student, assignment))
-            write_page(course, result, grading.assignments.released[assignment], of[assignment].get(student))
+            write_page(course, results.read(course.record(student, assignment)), released, mark)
         except OSError:
             raise
         except Exception as error:
-            summary.failed.append(failure(course, one, error))
-
-
-def _list_failed(course: Course, summary: Summary) -> None:
-    """For a person, beside what was put aside."""
-    failed = [one._asdict() for one in summary.failed]
-    write_json(course.not_graded, {**course.aside(), "failed": failed})
+            summary.failed.append(_failure(course, (student, assignment), error))

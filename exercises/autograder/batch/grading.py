@@ -5,40 +5,48 @@ graded notebook to its place, then the marks to the gradebook in one transaction
 Whatever is missing at the end of this row, the next batch does again, from where it was.
 """
 
+import signal
+import threading
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import nbformat
 from traitlets.config import Config
 
 from exercises import release
 from exercises.autograder import result as results
-from exercises.autograder.batch import stopping
-from exercises.autograder.batch.journal import Journal
-from exercises.autograder.batch.pool import Pool, outcomes
+from exercises.autograder.batch.pool import Pool, run_jobs
 from exercises.autograder.course.assignments import Assignments
-from exercises.autograder.course.collect import Origin, collect, origin
+from exercises.autograder.course.collect import collect, origin
 from exercises.autograder.course.folders import Course
 from exercises.autograder.course.gradebook import Entry, Writer
 from exercises.autograder.course.roster import known
 from exercises.autograder.execute import IsolatedExecute
 from exercises.autograder.intake import Quarantined, Received
 from exercises.autograder.result import Flag, Result
-from exercises.autograder.running.job import AFTERWARDS, LAST, Job, Outcome
-from transformer_lessons.data.files import replacing
+from exercises.autograder.running.job import AFTERWARDS, LAST, Job, Outcome, outcome_from_dict
+from transformer_lessons.data.files import read_json, replacing, write_json
 
-__all__ = ["Grading", "Submission"]
+__all__ = ["Grading", "Submission", "heed_interruptions"]
 
 Submission = tuple[str, str]  # student and assignment
-STEPS = {
-    "sanitize_preprocessors": ("ClearOutput", "DeduplicateIds", "OverwriteKernelspec", "RestoreTests"),
-    "autograde_preprocessors": (
-        *("IsolatedExecute", "IgnorePattern", "ClearMetadataPreprocessor", "LimitOutput"),
-        *("SaveAutoGrades", "AssignLatePenalties", "InertNotebook"),
-    ),
-}
+STEPS = (
+    *("IsolatedExecute", "IgnorePattern", "ClearMetadataPreprocessor", "LimitOutput"),
+    *("SaveAutoGrades", "AssignLatePenalties", "SanitizeNotebook"),
+)
+_interrupted = threading.Event()
+
+
+def heed_interruptions() -> None:
+    """From now on Ctrl-C is not lost: what a signal raises while Python disposes of an object, Python drops."""
+
+    def interrupt(*_: object) -> None:
+        _interrupted.set()
+        raise KeyboardInterrupt
+
+    _interrupted.clear()
+    signal.signal(signal.SIGINT, interrupt)
 
 
 class Grading:
@@ -60,11 +68,23 @@ class Grading:
         config.IsolatedExecute.records = str(course.folder / "records")
         config.merge(changes or Config())
         api = release.course(course.folder, config)
-        _check_steps(api.config)
+        steps = tuple(one.__name__ for one in api.config.Autograde.autograde_preprocessors)
+        if steps != STEPS:  # whoever has nbgrader do something else would wait for it here in vain
+            raise ValueError(
+                f"Autograde.autograde_preprocessors: expected {', '.join(STEPS)}, got {', '.join(steps)}: "
+                "with other steps, grade by `nbgrader autograde`"
+            )
         self.assignments = Assignments(course, api)
         self._execution = IsolatedExecute(config=api.config)
-        self._told = {one.__name__: _plain(api.config[one.__name__]) for one in (*AFTERWARDS, LAST)}
-        self._journal, self._writer = Journal(course.journal), Writer(course.gradebook, api.config)
+        self._told = {
+            one.__name__: {
+                name: value
+                for name, value in dict(api.config[one.__name__]).items()
+                if isinstance(value, str | int | float | list)  # without what is lazy in it
+            }
+            for one in (*AFTERWARDS, LAST)
+        }
+        self._writer = Writer(course.gradebook, api.config)
 
     def __enter__(self) -> "Grading":
         return self
@@ -82,13 +102,8 @@ class Grading:
         return self._job(self.course.received(student, assignment).read_text(encoding="utf-8"), assignment)
 
     def _job(self, text: str, assignment: str) -> Job:
-        return Job(
-            text,
-            self.assignments.master(assignment),
-            self._execution.limits(),
-            self._execution.isolation,
-            self._told,
-        )
+        limits, isolation = self._execution.limits(), self._execution.isolation
+        return Job(text, self.assignments.master(assignment), limits, isolation, self._told)
 
     def check_masters(self, names: Iterable[str], pool: Pool) -> None:
         """Have the masters graded as if a student had handed them in; a class should not find out first.
@@ -98,13 +113,13 @@ class Grading:
         """
         for name in sorted(set(names)):
             text = nbformat.writes(nbformat.read(self.assignments.masters[name], as_version=4))
-            job = replace(self._job("", name), notebook=text)
-            outcome = self._journal.find(job.key)
+            job = self._job(text, name)
+            outcome = self.found(job.key)
             if outcome is None:
-                [(_, outcome)] = outcomes(pool, iter([job]))
+                [(_, outcome)] = run_jobs(pool, iter([job]))
                 if isinstance(outcome, Exception):
                     raise outcome
-                self._journal.keep(job.key, outcome)
+                self._keep(job.key, outcome)
             lost = [cell.cell for cell in outcome.result.cells if cell.earned < cell.worth]
             if lost:
                 raise ValueError(
@@ -114,14 +129,14 @@ class Grading:
 
     def state(self, student: str, assignment: str) -> str:
         """Of a submission that was taken in: "graded" as it is; "waiting" if it is new, or was handed in anew;
-        "behind" if an earlier master or grader graded it."""
+        "stale" if an earlier master or grader graded it."""
         path = self.course.record(student, assignment)
         if not path.exists():
             return "waiting"
         before, job = results.read(path), self.job(student, assignment)
         if before.key == job.key:
             return "graded"
-        return "behind" if before.submission == job.submission else "waiting"
+        return "stale" if before.submission == job.submission else "waiting"
 
     def outcomes(
         self, wanted: Iterable[Submission], pool: Pool
@@ -134,22 +149,39 @@ class Grading:
         for one in wanted:
             alike.setdefault(self.job(*one).key, []).append(one)
         for key in list(alike):
-            if outcome := self._journal.find(key):
+            if outcome := self.found(key):
                 yield from ((one, outcome) for one in alike.pop(key))
         jobs = (self.job(*those[0]) for those in list(alike.values()))
-        for job, outcome in outcomes(pool, jobs):
+        for job, outcome in run_jobs(pool, jobs):
             if isinstance(outcome, Outcome):
-                self._journal.keep(job.key, outcome)
-            stopping.check()
+                self._keep(job.key, outcome)
+            if _interrupted.is_set():
+                raise KeyboardInterrupt
             yield from ((one, outcome) for one in alike[job.key])
 
+    # The journal: what gradings gave, by what they depend on. An entry is never changed.
+
     def found(self, key: str) -> Outcome | None:
-        """What a grading gave that is in the journal."""
-        return self._journal.find(key)
+        """What a grading gave, or None; a file that cannot be read counts as none, and is replaced."""
+        try:
+            return outcome_from_dict(read_json(self._entry(key)))
+        except (FileNotFoundError, ValueError, TypeError, KeyError, AttributeError):
+            return None
+
+    def _keep(self, key: str, outcome: Outcome) -> None:
+        """On return it is on disk, whole."""
+        path = self._entry(key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, asdict(outcome))
+
+    def _entry(self, key: str) -> Path:
+        return self.course.journal / key[:2] / f"{key}.json"
 
     def enter(self, student: str, assignment: str, outcome: Outcome) -> Result:
         """Give a student what their submission got; marks of a person stay."""
-        known = origin(self.course, student, assignment)
+        known, record = origin(self.course, student, assignment), self.course.record(student, assignment)
+        late = [Flag("late", "Canvas marks it as handed in late.")] if known.late else []
+        repairs = [Flag("repair", sentence) for sentence in known.repairs]
         result = replace(
             outcome.result,
             student=student,
@@ -157,45 +189,15 @@ class Grading:
             repairs=known.repairs,
             path=known.path,
             timestamp=known.timestamp,
-            flags=(*outcome.result.flags, *_flags(known)),
+            flags=(*outcome.result.flags, *late, *repairs),
         )
         path = self.course.autograded(student, assignment)
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as temporary:
             temporary.write_text(outcome.notebook, encoding="utf-8")
-        new = {
-            name for name, text in result.answers.items() if self._seen(student, assignment).get(name) != text
-        }
+        seen = results.read(record).answers if record.exists() else {}  # which a person may have marked
+        new = {name for name, text in result.answers.items() if seen.get(name) != text}
         unanswered = frozenset(outcome.unanswered)
         self._writer.enter(Entry(student, assignment, outcome.scores, unanswered, new, known.timestamp))
-        results.write(self.course.record(student, assignment), result)
+        results.write(record, result)
         return result
-
-    def _seen(self, student: str, assignment: str) -> dict[str, str]:
-        """The answers that a person may have marked, as digests."""
-        path = self.course.record(student, assignment)
-        return results.read(path).answers if path.exists() else {}
-
-
-def _flags(known: Origin) -> list[Flag]:
-    """What a person should know of how a submission came in."""
-    late = [Flag("late", "Canvas marks it as handed in late.")] if known.late else []
-    return [*late, *(Flag("repair", sentence) for sentence in known.repairs)]
-
-
-def _check_steps(config: Config) -> None:
-    """Whoever has nbgrader do something else would wait for it here in vain."""
-    for name, expected in STEPS.items():
-        found = tuple(one.__name__ for one in config.Autograde[name])
-        if found != expected:
-            raise ValueError(
-                f"Autograde.{name}: expected {', '.join(expected)}, got {', '.join(found)}: "
-                "with other steps, grade by `nbgrader autograde`"
-            )
-
-
-def _plain(section: Any) -> dict:
-    """A part of nbgrader's configuration without what is lazy in it."""
-    return {
-        name: value for name, value in dict(section).items() if isinstance(value, str | int | float | list)
-    }

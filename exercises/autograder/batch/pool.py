@@ -1,7 +1,7 @@
 """Who does the gradings: processes of this machine, or a cluster. Workers see jobs, and nothing of the course.
 
 A worker may be killed at any time; what it was at is done again. If workers die of the same job again and again,
-that job is given up, alone.
+that job is given up, alone. A pool has a `width`, how many jobs are done at a time.
 """
 
 import multiprocessing
@@ -16,42 +16,23 @@ from concurrent.futures import (
     FIRST_COMPLETED,
     BrokenExecutor,
     CancelledError,
-    Executor,
     Future,
     ProcessPoolExecutor,
     wait,
 )
 from multiprocessing import connection, forkserver
-from typing import Protocol
 
 from exercises.autograder.running.job import Job, Outcome, run
-from exercises.autograder.running.scratch import Scratch
 from exercises.autograder.running.worker import WorkerError
 
-__all__ = ["Dask", "Here", "Local", "Pool", "PoolGoneError", "outcomes"]
+__all__ = ["DaskPool", "InProcessPool", "Pool", "PoolGoneError", "ProcessPool", "run_jobs"]
 
 CONNECT = 10.0  # seconds
 TRIES = 3  # of a job that was alone when its worker died
 DEATHS = (BrokenExecutor, WorkerError)  # of a worker, or of its forking process
 
 
-class Pool(Protocol):
-    """Where jobs go.
-
-    Attributes:
-        width: how many are done at a time.
-    """
-
-    width: int
-
-    def submit(self, job: Job) -> Future:
-        """Have a job done."""
-
-    def close(self) -> None:
-        """End at once, whatever is still being done."""
-
-
-class Here:
+class InProcessPool:
     """This process does it, when asked: for one notebook, and for tests."""
 
     width = 1
@@ -69,7 +50,7 @@ class Here:
         """Nothing to do."""
 
 
-class Local:
+class ProcessPool:
     """Processes of this machine, started anew when one was killed.
 
     They are forked from a process that imports at once what they need. That takes seconds, in which submissions
@@ -81,31 +62,27 @@ class Local:
 
     def __init__(self, workers: int):
         self.width = workers
-        self._folder = Scratch("grading-")
-        self._executor: Executor | None = None
+        self._folder = tempfile.TemporaryDirectory(prefix="grading-", ignore_cleanup_errors=True)
+        self._executor: ProcessPoolExecutor | None = None
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload([run.__module__])
         forkserver.ensure_running()
 
     def submit(self, job: Job) -> Future:
         """Have a job done by the next process that is free."""
+        about = {"initializer": _begin, "initargs": (self._folder.name,)}
         for _ in range(TRIES):
-            self._executor = self._executor or self._started()
+            self._executor = self._executor or ProcessPoolExecutor(self.width, self._context, **about)
             try:
                 return self._executor.submit(run, job)
             except BrokenExecutor:
                 self._stop()
         raise RuntimeError("workers: expected processes that stay, got some that end at once")
 
-    def _started(self) -> Executor:
-        return ProcessPoolExecutor(
-            self.width, self._context, initializer=_begin, initargs=(str(self._folder.path),)
-        )
-
     def close(self) -> None:
         """End the processes; what they are at is lost."""
         self._stop()
-        self._folder.remove()
+        self._folder.cleanup()
 
     def _stop(self) -> None:
         if self._executor:
@@ -136,7 +113,7 @@ class PoolGoneError(Exception):
     """Nobody is there any more to do the work."""
 
 
-class Dask:
+class DaskPool:
     """The workers of a dask.distributed cluster that is there already; it looks after those that die.
 
     Args:
@@ -175,7 +152,10 @@ class Dask:
         self._client.close(timeout=CONNECT)
 
 
-def outcomes(pool: Pool, jobs: Iterator[Job]) -> Iterator[tuple[Job, Outcome | Exception]]:
+Pool = InProcessPool | ProcessPool | DaskPool
+
+
+def run_jobs(pool: Pool, jobs: Iterator[Job]) -> Iterator[tuple[Job, Outcome | Exception]]:
     """Each job with what it gave, in the order in which they are ready; only a few are asked for ahead.
 
     What was being done when a worker died is done again, one job at a time: so the one to blame is known.

@@ -1,6 +1,6 @@
 """Limits on a whole box by a control group, where the machine's administrator has delegated one to the grader.
 
-Without, every process in a box has its own limits, and `together` looks after what all of them hold.
+Without, every process in a box has its own limits, and `watchdog` looks after what all of them hold.
 """
 
 import os

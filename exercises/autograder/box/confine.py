@@ -20,15 +20,15 @@ from exercises.autograder.box import linux
 
 __all__ = [
     "HOME",
-    "Boxed",
     "ConfinementError",
     "Limits",
+    "SandboxedProcess",
     "end",
     "forked",
-    "in_box",
     "known_as",
     "memory_in_use",
     "readable_folders",
+    "spawn_sandboxed",
     "waited",
 ]
 
@@ -47,7 +47,7 @@ class ConfinementError(Exception):
 
 
 @dataclass
-class Boxed:
+class SandboxedProcess:
     """A process in a box.
 
     Attributes:
@@ -100,13 +100,13 @@ def known_as() -> list[str]:
     return ["/usr", "/lib", "/lib64", "/bin", sys.base_prefix, sys.prefix, package]
 
 
-def in_box(
+def spawn_sandboxed(
     work: Callable[[socket.socket], None],
     folder: str,
     limits: Limits,
     close: tuple = (),
     adopt: Callable[[int], None] = lambda pid: None,
-) -> Boxed:
+) -> SandboxedProcess:
     """Fork a process that does this in a box of its own, and nothing else.
 
     Args:
@@ -130,12 +130,12 @@ def in_box(
         ours.sendall(b"m")
         _hear(ours, b"r")
     except (OSError, ConfinementError) as error:
-        end(Boxed(pid, ours))
+        end(SandboxedProcess(pid, ours))
         raise ConfinementError(str(error)) from error
-    return Boxed(pid, ours)
+    return SandboxedProcess(pid, ours)
 
 
-def end(boxed: Boxed) -> float:
+def end(boxed: SandboxedProcess) -> float:
     """End all that is in a box; the CPU seconds that it took."""
     boxed.connection.close()
     os.kill(boxed.pid, boxed.stop)

@@ -11,7 +11,7 @@ from nbgrader.apps import NbGraderAPI
 
 from exercises import release
 from exercises.autograder.course.folders import Course
-from exercises.autograder.running.master import MasterCell, master_of
+from exercises.autograder.running.notebook import MasterCell, master_of
 from transformer_lessons.data.files import replacing
 
 __all__ = ["Assignments"]

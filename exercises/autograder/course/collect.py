@@ -88,7 +88,7 @@ def _write(path: Path, text: str) -> None:
 
 def _list_quarantined(course: Course, received: list[Received], quarantined: list[Quarantined]) -> None:
     """Add to the course's list, from which goes what has been put right."""
-    known = course.aside()
+    known = course.left_out()
     paths = {outcome.path for outcome in (*received, *quarantined)}
     settled = {(outcome.student, outcome.assignment) for outcome in received}
     kept = [

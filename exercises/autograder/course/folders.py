@@ -77,7 +77,7 @@ class Course:
         for path in sorted(self.folder.glob(f"records/*/{assignment}/*.json")):
             yield results.read(path)
 
-    def aside(self) -> dict[str, list[dict]]:
+    def left_out(self) -> dict[str, list[dict]]:
         """What was "quarantined" and what "failed": path, student, assignment as far as known, and the reason."""
         if not self.not_graded.exists():
             return {"quarantined": [], "failed": []}

@@ -2,7 +2,7 @@
 
 `job` is what a grading depends on and what comes of it; `notebook` goes through the cells of one submission. For
 each, a `worker` asks its `forker`, which has imported torch and forks: a `student` in the box runs the learner's
-`cells`, an `examiner` the tests. These two talk plain values over a socket (`wire`): `remote` is one end of the
-conversation, `proxy` what a test holds of an object beyond it. `master` reads which tests and points count,
-`inert` makes of what was shown something that a browser will not run.
+`cells`, a `runner` the tests. These two talk plain values over a socket (`wire`): `remote` is one end of the
+conversation, `proxy` what a test holds of an object beyond it. `inert` makes of what was shown something that a
+browser will not run; `transformer` has a student's own model made in the box.
 """

@@ -55,14 +55,12 @@ class Outputs(list):
         if space > 0:
             last["text"] += text
 
-    def shown(self, kind: str, data: dict, metadata: dict, **more: Any) -> dict:
+    def shown(self, kind: str, data: dict, metadata: dict, **more: Any) -> None:
         """Something displayed, in one or several forms."""
-        kept = {mime: value for mime, value in data.items() if _size(value) <= _most(mime)}
+        kept = {mime: value for mime, value in data.items() if _is_small(mime, value)}
         if data and not kept:
             kept = {"text/plain": "[cut: too large an output]"}
-        output = {"output_type": kind, "data": kept, "metadata": metadata or {}, **more}
-        self.add(output)
-        return output
+        self.add({"output_type": kind, "data": kept, "metadata": metadata or {}, **more})
 
     def add(self, output: dict) -> None:
         """One more, unless there are too many."""
@@ -70,26 +68,16 @@ class Outputs(list):
             self.append(output)
 
 
-def _size(value: Any) -> int:
-    return len(value) if isinstance(value, str | bytes) else len(repr(value))
-
-
-def _most(mime: str) -> int:
-    return PICTURES if mime.startswith("image/") else TEXT
+def _is_small(mime: str, value: Any) -> bool:
+    size = len(value) if isinstance(value, str | bytes) else len(repr(value))
+    return size <= (PICTURES if mime.startswith("image/") else TEXT)
 
 
 class _Publisher(DisplayPublisher):
     """`display`."""
 
-    def publish(self, data, metadata=None, *, transient=None, update=False, **_):
-        shown, id_ = self.parent.displays, (transient or {}).get("display_id")
-        if update:
-            for output in shown.get(id_, []):
-                output["data"] = data
-            return
-        output = self.parent.outputs.shown("display_data", data, metadata)
-        if id_:
-            shown.setdefault(id_, []).append(output)
+    def publish(self, data, metadata=None, **_):
+        self.parent.outputs.shown("display_data", data, metadata)
 
     def clear_output(self, wait=False):
         self.parent.outputs.clear()
@@ -115,7 +103,7 @@ class Shell(InteractiveShell):
     displayhook_class = _Hook
 
     def __init__(self, *args, **kwargs):
-        self.outputs, self.displays, self._loop = Outputs(), {}, None
+        self.outputs, self._loop = Outputs(), None
         super().__init__(*args, **kwargs)
         self.colors = "nocolor"
 

@@ -7,6 +7,7 @@ cells from the grader itself, through a socket that this process only hands on.
 
 import gc
 import json
+import math
 import os
 import resource
 import select
@@ -15,7 +16,6 @@ import socket
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import matplotlib.pyplot as plt
 import torch
@@ -23,25 +23,26 @@ import torch
 from exercises.autograder.box import linux
 from exercises.autograder.box.cgroup import Group
 from exercises.autograder.box.confine import (
-    Boxed,
     ConfinementError,
     Limits,
+    SandboxedProcess,
     end,
     forked,
-    in_box,
     memory_in_use,
+    spawn_sandboxed,
     waited,
 )
-from exercises.autograder.box.together import Watch, filled
-from exercises.autograder.running import cells, examiner, student
+from exercises.autograder.box.watchdog import Watchdog, filled
+from exercises.autograder.running import cells, runner, student
+from exercises.autograder.running.wire import send
 from transformer_lessons import checks
 
 __all__ = ["main"]
 
-PATIENCE = 5.0  # seconds after which tests that should have ended by themselves are ended
+KILL_AFTER_SECONDS = 5.0  # seconds after which tests that should have ended by themselves are ended
 TESTS_MEMORY = 3 << 28  # bytes that a test may use, whatever the learner's process sends
 OWN_MEMORY = 1 << 29  # bytes of Python and torch that a learner's process may copy
-LOOK = 0.05  # seconds between two looks at the memory of a box
+POLL_SECONDS = 0.05  # seconds between two looks at the memory of a box
 MOST = 65_536  # bytes of a request
 
 
@@ -56,20 +57,17 @@ def main(grader: socket.socket) -> None:
     _warm_up()
     gc.collect()
     gc.freeze()  # what is here now is never collected, so that the children's copies stay shared
-    _reply(grader, ready=True)
+    send(grader, {}, math.inf)  # ready
     while True:
         text, files, _, _ = socket.recv_fds(grader, MOST, 1)
         if not text:
             return
         control = socket.socket(fileno=files[0])
         try:
-            _reply(grader, **_Job(control, json.loads(text)).run())
+            took = _Job(control, json.loads(text)).run()
         except (ConfinementError, OSError) as error:
-            _reply(grader, error=f"{type(error).__name__}: {error}")
-
-
-def _reply(grader: socket.socket, **content: Any) -> None:
-    grader.sendall(json.dumps(content).encode() + b"\n")
+            took = {"error": f"{type(error).__name__}: {error}"}
+        send(grader, took, math.inf)
 
 
 class _Job:
@@ -78,9 +76,11 @@ class _Job:
     def __init__(self, control: socket.socket, request: dict):
         self._control, self._folder, self._isolated = control, request["folder"], request["isolated"]
         self._limits = Limits(**request["limits"])
-        self._adopt = _group(request["group"], self._limits).take if request["group"] else lambda pid: None
-        self._learner: Boxed | None = None
-        self._watch: Watch | None = None
+        self._adopt = (
+            _group(Path(request["group"]), self._limits).take if request["group"] else lambda _: None
+        )
+        self._learner: SandboxedProcess | None = None
+        self._watch: Watchdog | None = None
         self._cpu = 0.0
 
     def run(self) -> dict:
@@ -91,7 +91,7 @@ class _Job:
         theirs.close()
         self._control.close()
         try:
-            in_time = self._supply(ours, began + self._limits.seconds + PATIENCE)
+            in_time = self._supply(ours, began + self._limits.seconds + KILL_AFTER_SECONDS)
         finally:
             self._end_learner()
             ours.close()
@@ -102,9 +102,9 @@ class _Job:
     def _supply(self, tests: socket.socket, deadline: float) -> bool:
         """A learner's process for each byte that the tests send; whether they ended in time."""
         while (left := deadline - time.monotonic()) > 0:
-            ready, _, _ = select.select([tests], [], [], min(left, LOOK if self._learner else left))
+            ready, _, _ = select.select([tests], [], [], min(left, POLL_SECONDS if self._learner else left))
             if not ready:
-                if self._watch and self._watch.too_much():
+                if self._watch and self._watch.exceeded():
                     self._end_learner()
                 continue
             if not tests.recv(1):
@@ -112,24 +112,24 @@ class _Job:
             self._end_learner()
             self._learner = self._started((tests,))
             most, already = self._limits.memory + self._limits.scratch, filled(os.getpid())
-            self._watch = Watch(self._learner.pid, most, already, self._limits.processes)
+            self._watch = Watchdog(self._learner.pid, most, already, self._limits.processes)
             socket.send_fds(tests, [b"."], [self._learner.connection.fileno()])
             self._learner.connection.close()
         return False
 
-    def _started(self, others: tuple) -> Boxed:
+    def _started(self, others: tuple) -> SandboxedProcess:
         """A learner's process, in its box."""
         if self._isolated:
-            return in_box(student.run, self._folder, self._limits, others, self._adopt)
+            return spawn_sandboxed(student.run, self._folder, self._limits, others, self._adopt)
         ours, theirs = socket.socketpair()
         pid = forked(lambda: student.run(theirs), (ours, *others))
         theirs.close()
-        return Boxed(pid, ours, signal.SIGKILL)
+        return SandboxedProcess(pid, ours, signal.SIGKILL)
 
     def _be_the_tests(self, supply: socket.socket) -> None:
         linux.die_with_parent()
         resource.setrlimit(resource.RLIMIT_DATA, [memory_in_use()["VmData"] + TESTS_MEMORY] * 2)
-        examiner.run(self._control, lambda: _supplied(supply))
+        runner.run(self._control, lambda: _supplied(supply))
 
     def _end_learner(self) -> None:
         if self._learner is not None:
@@ -137,9 +137,9 @@ class _Job:
         self._learner = self._watch = None
 
 
-def _group(parent: str, limits: Limits) -> Group:
+def _group(parent: Path, limits: Limits) -> Group:
     """The control group of a box: what Python and torch take, what the learner may, and the files in memory."""
-    return Group(Path(parent), OWN_MEMORY + limits.memory + limits.scratch, limits.processes + 2)
+    return Group(parent, OWN_MEMORY + limits.memory + limits.scratch, limits.processes + 2)
 
 
 def _supplied(supply: socket.socket) -> socket.socket:

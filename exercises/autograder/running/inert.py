@@ -17,7 +17,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_output
 from nbgrader.preprocessors import NbGraderPreprocessor
 
-__all__ = ["InertNotebook", "inert_markdown", "inert_output", "written_bytes"]
+__all__ = ["SanitizeNotebook", "inert_markdown", "inert_output", "written_bytes"]
 
 ROOM = 600_000  # bytes of all that the student wrote, in the file
 BEGINNING = 1_000  # characters of a text for which there is no room
@@ -29,7 +29,7 @@ STARTS = {"image/png": b"\x89PNG\r\n\x1a\n", "image/jpeg": b"\xff\xd8\xff"}
 MARKDOWN = MarkdownIt("js-default", {"html": False, "maxNesting": 20}).disable("image")
 
 
-class InertNotebook(NbGraderPreprocessor):
+class SanitizeNotebook(NbGraderPreprocessor):
     """The last step of autograding: marks and checksums are saved by then, and are of the student's own text."""
 
     def preprocess(self, nb, resources):

@@ -7,7 +7,6 @@ long as the grading itself, and open the gradebook for each.
 
 import hashlib
 import json
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -24,10 +23,9 @@ import transformer_lessons
 from exercises.autograder import flags
 from exercises.autograder.box.confine import Limits
 from exercises.autograder.result import Result, from_dict
-from exercises.autograder.running import master as masters
 from exercises.autograder.running import notebook
-from exercises.autograder.running.inert import InertNotebook
-from exercises.autograder.running.master import MasterCell
+from exercises.autograder.running.inert import SanitizeNotebook
+from exercises.autograder.running.notebook import MasterCell
 from transformer_lessons.tools.submission import grade_id
 
 __all__ = ["Job", "Outcome", "outcome_from_dict", "run"]
@@ -35,7 +33,7 @@ __all__ = ["Job", "Outcome", "outcome_from_dict", "run"]
 # After the execution, as in nbgrader's list; what these are told is all of its configuration that a job has.
 AFTERWARDS = (IgnorePattern, ClearMetadataPreprocessor, LimitOutput)
 DECIDE = ("box", "flags", "running")
-LAST = InertNotebook  # when the points were counted, which depend on the student's own text
+LAST = SanitizeNotebook  # when the points were counted, which depend on the student's own text
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,7 @@ class Job:
     def key(self) -> str:
         """Changes with everything that may change the marks."""
         rest = (asdict(self.limits), self.isolation, self.config, notebook.versions(), _grader())
-        return _digest([self.submission, masters.digest(self.master), *rest])
+        return _digest([self.submission, notebook.digest(self.master), *rest])
 
 
 @dataclass(frozen=True)
@@ -103,14 +101,17 @@ def run(job: Job) -> Outcome:
     made = nbformat.v4.reads(job.notebook)  # checked at the intake
     _in_the_masters_words(made, job.master)
     result = notebook.run(made, job.master, job.limits, job.isolation)
-    result = replace(result, flags=(*result.flags, *_seen(made, job.master, result)))
+    seen = _seen(made, job.master, result)
     _processed(made, AFTERWARDS, job.config)
     graded = [cell for cell in made.cells if is_grade(cell)]
     answers = {grade_id(cell): _digest(cell.source) for cell in graded if is_solution(cell)}
-    result = replace(result, key=job.key, submission=job.submission, answers=answers)
     scores = {grade_id(cell): determine_grade(cell)[0] for cell in graded}
-    unanswered = tuple(_unanswered(made, job.master))
+    handed_out = {(cell.name, cell.source) for cell in job.master if cell.is_answer}
+    sources = [(grade_id(cell), cell.source) for cell in made.cells]
+    unanswered = tuple(name for name, source in sources if (name, source) in handed_out)
     _processed(made, (LAST,), job.config)
+    about = {"key": job.key, "submission": job.submission, "answers": answers}
+    result = replace(result, flags=(*result.flags, *seen), **about)
     return Outcome(result, nbformat.writes(made), scores, unanswered)
 
 
@@ -135,14 +136,6 @@ def _seen(made: NotebookNode, master: tuple[MasterCell, ...], result: Result) ->
     locked = {cell.name for cell in master if cell.locked}
     code = [(grade_id(cell), cell.source) for cell in made.cells if cell.cell_type == "code"]
     return flags.in_source([cell for cell in code if cell[0] not in locked], tasks, answers)
-
-
-def _unanswered(made: NotebookNode, master: tuple[MasterCell, ...]) -> Iterator[str]:
-    handed_out = {cell.name: cell.source for cell in master if cell.is_answer}
-    for cell in made.cells:
-        name = grade_id(cell)
-        if name in handed_out and cell.source == handed_out[name]:
-            yield name
 
 
 def _processed(made: NotebookNode, preprocessors: tuple[type, ...], config: dict) -> None:

@@ -5,11 +5,11 @@ its box, and what its process sends is shown, but decides nothing.
 """
 
 import atexit
+import hashlib
 import json
 import platform
 import threading
-from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
 
@@ -17,22 +17,76 @@ import nbformat
 import torch
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
+from nbgrader.api import Gradebook
 
 import transformer_lessons
 from exercises.autograder import result as results
 from exercises.autograder.box.confine import Limits
 from exercises.autograder.flags.calls import from_calls
-from exercises.autograder.intake.cells import whole
 from exercises.autograder.result import CellResult, Flag, Result
-from exercises.autograder.running.examiner import Cell
 from exercises.autograder.running.inert import written_bytes
-from exercises.autograder.running.master import MasterCell
+from exercises.autograder.running.runner import Cell
 from exercises.autograder.running.worker import Worker
 from transformer_lessons.tools.submission import grade_id, is_ungraded
 
-__all__ = ["run", "worker"]
+__all__ = ["MasterCell", "digest", "master_of", "run", "versions", "worker"]
 
 UNSAFE = "Graded without isolation: the student's code could have changed anything, these marks too."
+
+
+@dataclass(frozen=True)
+class MasterCell:
+    """A cell of an assignment as the gradebook keeps it: this is run and counted, whatever a submission says.
+
+    Attributes:
+        name: its grade id.
+        type: "code" or "markdown".
+        locked: whether it is the course's text, not the student's.
+        source: the text, hidden tests and all; of an answer, what was handed out.
+        checksum: nbgrader's, by which it knows an answer that was not touched.
+        points: the most it gives.
+        is_graded: whether it gives points, by a test or by a person.
+        is_answer: whether it is where an answer belongs.
+    """
+
+    name: str
+    type: str
+    locked: bool
+    source: str
+    checksum: str | None
+    points: float = 0.0
+    is_graded: bool = False
+    is_answer: bool = False
+
+
+def master_of(url: str, assignment: str, notebook: str) -> tuple[MasterCell, ...]:
+    """The cells of an assignment's notebook.
+
+    Args:
+        url: of the gradebook's database.
+
+    Raises:
+        MissingEntry: if the gradebook does not know it.
+    """
+    with Gradebook(url) as gradebook:
+        known = gradebook.find_notebook(notebook, assignment)
+        points = {cell.name: float(cell.max_score) for cell in known.grade_cells}
+        answers = {cell.name for cell in known.solution_cells}
+        return tuple(
+            MasterCell(
+                *(cell.name, cell.cell_type, cell.locked, cell.source, cell.checksum),
+                points.get(cell.name, 0.0),
+                is_graded=cell.name in points,
+                is_answer=cell.name in answers,
+            )
+            for cell in known.source_cells
+        )
+
+
+def digest(master: tuple[MasterCell, ...]) -> str:
+    """Changes with all that a mark depends on; not with the course's prose."""
+    counted = [asdict(cell) for cell in master if cell.type == "code" or cell.is_graded or cell.is_answer]
+    return hashlib.sha256(json.dumps(counted).encode()).hexdigest()
 
 
 def run(notebook: NotebookNode, master: tuple[MasterCell, ...], limits: Limits, isolation: str) -> Result:
@@ -46,12 +100,15 @@ def run(notebook: NotebookNode, master: tuple[MasterCell, ...], limits: Limits, 
     """
     cells = _cells(notebook, {cell.name: cell for cell in master})
     outcomes, took = _outcomes([cell for cell, _ in cells], limits, isolation)
-    found = _Notebook(cells, limits).apply(outcomes)
-    unsafe = () if isolation == "full" else (Flag("unsafe", UNSAFE),)
-    return replace(
-        found,
+    found, flags = _settled(cells, outcomes, limits.output)
+    tasks = {part.task for cell in found for part in cell.parts}
+    flags += from_calls(took["notes"], tasks)  # what the learner's process noted while it ran, for a person
+    return Result(
+        "",
+        "",
+        tuple(found),
+        (*flags, *([] if isolation == "full" else [Flag("unsafe", UNSAFE)])),
         isolation=isolation,
-        flags=(*found.flags, *_noted(found, took["notes"]), *unsafe),
         seconds=round(took["seconds"], 3),
         cpu_seconds=round(took["cpu_seconds"], 3),
         versions=versions(),
@@ -108,68 +165,61 @@ def _cells(notebook: NotebookNode, master: dict[str, MasterCell]) -> list[tuple[
     return found
 
 
-class _Notebook:
-    """A notebook whose cells are given their outputs.
+def _settled(cells: list, outcomes: list[dict], room: int) -> tuple[list[CellResult], list[Flag]]:
+    """Put outputs into the notebook, of tests first, as there may not be room for all; points and flags."""
+    flags, found = [], {}
+    for outcome in sorted(outcomes, key=lambda outcome: "result" not in outcome):
+        number = outcome["cell"]
+        cell, shown = cells[number]
+        shown.outputs, room = _within_bounds(_decoded(outcome["outputs"]), room)
+        if cell.role == "test":
+            found[number] = results.cell_from_dict(outcome["result"])
+        else:
+            shown.execution_count = number + 1
+        if outcome.get("lost"):
+            flags.append(Flag("ended", outcome["lost"], cell.id or None))
+    for number, (cell, shown) in enumerate(cells):
+        if cell.role == "test":
+            result = found.setdefault(number, CellResult(cell.id, 0.0, cell.points, "missing"))
+            shown.outputs.append(_for_nbgrader(result, number))
+            if result.status in ("missing", "timeout"):
+                flags.append(Flag(result.status, f"The test {cell.id} has no result.", cell.id))
+    return [found[number] for number in sorted(found)], flags
 
-    Args:
-        cells: what was run, each with the notebook's cell.
-        limits: of which the output's is kept here.
-    """
 
-    def __init__(self, cells: list, limits: Limits):
-        self._cells, self._left = cells, limits.output
-        self._flags: list[Flag] = []
-        self._results: dict[int, CellResult] = {}
+def _for_nbgrader(result: CellResult, number: int) -> NotebookNode:
+    """The output from which nbgrader reads a test's points. None is no points, never all of them."""
+    if result.status == "done":
+        text = {"text/plain": repr(result.earned)}
+        return new_output("execute_result", data=text, execution_count=number + 1)
+    text = f"This test has no result ({result.status}): no points."
+    return new_output("error", ename="NoResult", evalue=text, traceback=[text])
 
-    def apply(self, outcomes: list[dict]) -> Result:
-        """Put outputs into the notebook, of tests first, as there may not be room for all; points and flags."""
-        for outcome in sorted(outcomes, key=lambda outcome: "result" not in outcome):
-            cell, shown = self._cells[outcome["cell"]]
-            shown.outputs = list(self._within_bounds(_decoded(outcome["outputs"])))
-            if cell.role == "test":
-                self._results[outcome["cell"]] = results.cell_from_dict(outcome["result"])
-            else:
-                shown.execution_count = outcome["cell"] + 1
-            if outcome.get("lost"):
-                self._flags.append(Flag("ended", outcome["lost"], cell.id or None))
-        tests = [number for number, (cell, _) in enumerate(self._cells) if cell.role == "test"]
-        return Result("", "", tuple(self._settled(number) for number in tests), tuple(self._flags))
 
-    def _settled(self, number: int) -> CellResult:
-        """A test's result, and the output from which nbgrader reads it. None is no points, never all of them."""
-        cell, shown = self._cells[number]
-        found = self._results.get(number, CellResult(cell.id, 0.0, cell.points, "missing"))
-        if found.status == "done":
-            text = {"text/plain": repr(found.earned)}
-            shown.outputs.append(new_output("execute_result", data=text, execution_count=number + 1))
-            return found
-        text = f"This test has no result ({found.status}): no points."
-        shown.outputs.append(new_output("error", ename="NoResult", evalue=text, traceback=[text]))
-        if found.status in ("missing", "timeout"):
-            self._flags.append(Flag(found.status, f"The test {cell.id} has no result.", cell.id))
-        return found
-
-    def _within_bounds(self, outputs: list) -> Iterator[nbformat.NotebookNode]:
-        """As many as there is room for; the rest is not even looked at, as that takes time for each."""
-        for output in map(_valid, outputs):
-            self._left -= written_bytes(output)
-            if self._left < 0:
-                yield new_output("stream", name="stdout", text="[cut: the notebook has too much output]\n")
-                return
-            yield output
+def _within_bounds(outputs: list, room: int) -> tuple[list[NotebookNode], int]:
+    """As many as there is room for; the rest is not even looked at, as that takes time for each."""
+    kept = []
+    for output in map(_valid, outputs):
+        room -= written_bytes(output)
+        if room < 0:
+            kept.append(new_output("stream", name="stdout", text="[cut: the notebook has too much output]\n"))
+            break
+        kept.append(output)
+    return kept, room
 
 
 def _decoded(text: str) -> list:
     """A list of what should be outputs; the learner's process may have sent anything."""
     try:
         # Twice, as an escape can express half a character, which no file can hold.
-        found = json.loads(whole(json.dumps(json.loads(text), ensure_ascii=False)))
+        text = json.dumps(json.loads(text), ensure_ascii=False)
+        found = json.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
     except (ValueError, RecursionError):
         found = None
     return found if isinstance(found, list) else ["unreadable"]
 
 
-def _valid(output: Any) -> nbformat.NotebookNode:
+def _valid(output: Any) -> NotebookNode:
     """An output that nbformat accepts and can write."""
     try:
         node = nbformat.from_dict(output)
@@ -178,11 +228,6 @@ def _valid(output: Any) -> nbformat.NotebookNode:
         return node
     except Exception:
         return new_output("stream", name="stdout", text="[an output that cannot be read]\n")
-
-
-def _noted(result: Result, notes: Any) -> list[Flag]:
-    """What the learner's process noted while it ran, for a person."""
-    return from_calls(notes, {part.task for cell in result.cells for part in cell.parts})
 
 
 @cache

@@ -1,13 +1,11 @@
 """What a test cell sees in place of the learner's functions and objects, which live in another process.
 
-Called like themselves, or handed to `checks.check`. Gradients reach inputs and parameters, so that
-`torch.autograd.gradcheck` works: going backwards calls once more in the other process, with the same seed (so
-running statistics move twice). Callables, generators and the like cannot be passed as arguments; of attributes,
-only methods are there.
+Called like themselves, or handed to `checks.check`. Gradients reach the tensors that were given: going backwards
+calls once more in the other process, with the same seed. Callables, generators and the like cannot be passed as
+arguments; of attributes, only methods are there; and what a module's parameters get, only a check sees.
 """
 
 import builtins
-from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
@@ -17,7 +15,7 @@ from torch.autograd.function import once_differentiable
 
 from exercises.autograder.running.remote import Connection, Remote, reply_of
 from exercises.autograder.running.wire import WireError
-from transformer_lessons.checks.adapter import Reply, leaves
+from transformer_lessons.checks.adapter import Reply, items, leaves
 from transformer_lessons.checks.plain import mapped
 
 __all__ = ["LearnerError", "Name", "Object", "answered"]
@@ -44,7 +42,7 @@ class Name(Remote):
         """What the learner's function returns; raises the error that it raises."""
         if self._is_class:
             return Object(self._connection, _shown(self.build(self._name, _sent(args), kwargs)))
-        return _call(self._connection, self._name, args, kwargs, {})
+        return _called(self._connection, self._name, args, kwargs)
 
     def __repr__(self) -> str:
         return "?"  # a test may look for letters in it
@@ -54,7 +52,7 @@ class Name(Remote):
 
 
 class Object:
-    """An object of one of the learner's classes; of a module also parameters, modes and weights.
+    """An object of one of the learner's classes.
 
     Args:
         connection: to the process in which it lives.
@@ -65,95 +63,69 @@ class Object:
         if type(handle) is not str:
             raise WireError("reply: no handle")
         self._connection, self.handle = connection, handle
-        self._adapter = Remote(connection, handle)
-        self._leaves: dict[str, Tensor] | None = (
-            None  # the parameters here, and what they were when last sent
-        )
-        self._versions: dict[str, int] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The object, called."""
-        return self._call("", args, kwargs)
+        return _called(self._connection, self.handle, args, kwargs)
 
     def __getattr__(self, attribute: str) -> Any:
-        name = _public(attribute)
-        return lambda *args, **kwargs: self._call(f".{name}", args, kwargs)
-
-    def _call(self, method: str, args: tuple, kwargs: dict) -> Any:
-        parameters = self._leaves or {}
-        if not all(torch.equal(leaf, self._sent[name]) for name, leaf in parameters.items()):
-            self.load_state_dict(self.state_dict() | {n: leaf.detach() for n, leaf in parameters.items()})
-        return _call(self._connection, self.handle + method, args, kwargs, parameters)
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Weights and buffers, as they are there."""
-        state = _shown(self._adapter.state(self.handle))
-        if type(state) is not dict or not all(isinstance(value, Tensor) for value in state.values()):
-            raise WireError("reply: no state")
-        return state
-
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Load all weights and buffers."""
-        _shown(self._adapter.load_state(self.handle, dict(state)))
-        self._leaves = None if self._leaves is None else self._updated(state)
-
-    def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
-        """Leaves of the graph here: gradients arrive in them, and changing them changes the module's."""
-        if self._leaves is None:
-            names = answered(self._connection.ask("names", [self.handle], {}))
-            if type(names) is not list or not all(type(name) is str for name in names):
-                raise WireError("reply: no names")
-            state = self.state_dict()
-            self._leaves = {name: state[name].requires_grad_() for name in names if name in state}
-            self._remember()
-        yield from self._leaves.items()
-
-    def parameters(self) -> Iterator[Tensor]:
-        """The same without names."""
-        yield from (leaf for _, leaf in self.named_parameters())
+        target = f"{self.handle}.{_public(attribute)}"
+        return lambda *args, **kwargs: _called(self._connection, target, args, kwargs)
 
     def train(self, mode: bool = True) -> "Object":
-        """Into training mode."""
-        _shown(self._adapter.train(self.handle, mode))
+        """A module into training mode."""
+        _shown(Remote(self._connection, self.handle).train(self.handle, mode))
         return self
 
     def eval(self) -> "Object":
-        """Into evaluation mode."""
+        """A module into evaluation mode."""
         return self.train(False)
 
-    def to(self, where: str | torch.dtype) -> "Object":
-        """To a dtype or a device."""
-        _shown(self._adapter.to(self.handle, str(where).removeprefix("torch.")))
-        self._leaves = None
-        return self
 
-    def double(self) -> "Object":
-        """To float64."""
-        return self.to("float64")
-
-    def _updated(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
-        with torch.no_grad():
-            for name, leaf in self._leaves.items():
-                leaf.copy_(state[name])
-        self._remember()
-        return self._leaves
-
-    def _remember(self) -> None:
-        # Compared by value: gradcheck changes leaves without their version counting it.
-        self._sent = {name: leaf.detach().clone() for name, leaf in self._leaves.items()}
-
-
-def _call(
-    connection: Connection, target: str, args: tuple, kwargs: dict, parameters: dict[str, Tensor]
-) -> Any:
-    """Call, with gradients if any are asked for."""
+def _called(connection: Connection, target: str, args: tuple, kwargs: dict) -> Any:
+    """Call, with a way back for gradients if any are asked for."""
     sent = _sent(args)
     inputs = {path: x for path, x in {**leaves(sent), **leaves(kwargs)}.items() if x.requires_grad}
-    if not torch.is_grad_enabled() or not (inputs or parameters):
+    if not inputs or not torch.is_grad_enabled():
         return _applied(connection, target, sent, kwargs)
-    request = _Request(connection, target, sent, kwargs, list(inputs), list(parameters))
-    flat = iter(_Attached.apply(request, *inputs.values(), *parameters.values()))
-    return _as(request.reply.kind, mapped(request.reply.value, lambda *_: next(flat), ""))
+    remote = Remote(connection, target.partition(".")[0])
+    plain = [mapped(given, lambda _, tensor: tensor.detach().clone(), "") for given in (sent, kwargs)]
+
+    def asked(cotangents: list[Tensor]) -> Reply:
+        reply = remote.vjp(target, *plain, cotangents)
+        _shown(reply)
+        return reply
+
+    def gradients(cotangents: list[Tensor]) -> list[Tensor | None]:
+        reply = asked(cotangents)
+        found = [reply.gradients.get(path) for path in inputs]
+        if any(g is not None and g.shape != x.shape for g, x in zip(found, inputs.values(), strict=True)):
+            raise LearnerError("a gradient has another shape than what it is of")
+        return found
+
+    reply = asked([])
+    flat = iter(_Attached.apply(reply, gradients, *inputs.values()))
+    return _as(reply.kind, mapped(reply.value, lambda *_: next(flat), ""))
+
+
+class _Attached(torch.autograd.Function):
+    """The node of the graph here that stands for the graph there."""
+
+    @staticmethod
+    def forward(ctx, reply, gradients, *inputs):
+        """The tensors that came; some of them no gradient can flow back from."""
+        found = list(leaves(reply.value).values())
+        if len(reply.attached) != len(found):
+            raise WireError("reply: attached to other outputs")
+        ctx.gradients = gradients
+        ctx.mark_non_differentiable(*(x for x, flows in zip(found, reply.attached, strict=True) if not flows))
+        return tuple(found)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, *cotangents):
+        """Ask for the gradients."""
+        return None, None, *ctx.gradients(list(cotangents))
 
 
 def _applied(connection: Connection, target: str, args: list, kwargs: dict) -> Any:
@@ -162,84 +134,24 @@ def _applied(connection: Connection, target: str, args: list, kwargs: dict) -> A
     if type(answer) is not dict or answer.keys() != {"reply", "after"}:
         raise WireError("reply: other fields")
     reply = reply_of(answer["reply"])
-    if type(answer["after"]) is list and len(answer["after"]) == 2:
-        _take_over(args, answer["after"][0])
-        _take_over(kwargs, answer["after"][1])
+    _take_over([args, kwargs], answer["after"])
     return _as(reply.kind, _shown(reply))
 
 
 def _take_over(mine: Any, theirs: Any) -> None:
-    """Put into lists, dicts and tensors what they hold there, as far as it has the same form."""
+    """Put into lists and tensors what they hold there, as far as it has the same form."""
     if isinstance(mine, Tensor):
-        if isinstance(theirs, Tensor) and theirs.shape == mine.shape and theirs.dtype == mine.dtype:
+        if isinstance(theirs, Tensor) and (theirs.shape, theirs.dtype) == (mine.shape, mine.dtype):
             with torch.no_grad():
                 _ = None if torch.equal(mine, theirs) else mine.copy_(theirs)
-    elif isinstance(mine, dict) and isinstance(theirs, dict):
-        for name in mine.keys() & theirs.keys():
-            _take_over(mine[name], theirs[name])
-    elif isinstance(mine, list) and isinstance(theirs, list):
-        for one, other in zip(mine, theirs, strict=False):
-            _take_over(one, other)
+        return
+    others = dict(items(theirs))
+    for name, item in items(mine):
+        _take_over(item, others.get(name))
+    if isinstance(mine, list) and isinstance(theirs, list):
         scalars = [not isinstance(item, Tensor | list | dict) for item in mine]
         if len(mine) != len(theirs) or any(scalars):
             mine[:] = theirs
-
-
-class _Request:
-    """One call of which a gradient may be wanted later.
-
-    Args:
-        connection, target, args, kwargs: as of the call.
-        inputs: the paths of the arguments that want gradients.
-        parameters: the names of the parameters that do.
-    """
-
-    def __init__(self, connection, target, args, kwargs, inputs, parameters):
-        self._adapter = Remote(connection, target.partition(".")[0])
-        self._call = target, _detached(args), _detached(kwargs)
-        self._inputs, self._parameters = inputs, parameters
-        self.reply: Reply
-
-    def forward(self) -> tuple[list[Tensor], list[bool]]:
-        """The tensors returned, and which of them a gradient can flow back from."""
-        self.reply = self._adapter.vjp(*self._call, [])
-        _shown(self.reply)
-        found = list(leaves(self.reply.value).values())
-        if len(self.reply.attached) != len(found):
-            raise WireError("reply: attached to other outputs")
-        return found, self.reply.attached
-
-    def backward(self, cotangents: list[Tensor], shapes: list[torch.Size]) -> list[Tensor | None]:
-        """Gradients of inputs and parameters."""
-        reply = self._adapter.vjp(*self._call, cotangents)
-        _shown(reply)
-        found = [reply.gradients.get(path) for path in self._inputs]
-        found += [reply.parameters.get(name) for name in self._parameters]
-        if any(g is not None and g.shape != shape for g, shape in zip(found, shapes, strict=True)):
-            raise LearnerError("a gradient has another shape than what it is of")
-        return found
-
-
-class _Attached(torch.autograd.Function):
-    """The node of the graph here that stands for the graph there."""
-
-    @staticmethod
-    def forward(ctx, request, *tensors):
-        """Ask for the outputs."""
-        found, attached = request.forward()
-        ctx.request, ctx.shapes = request, [tensor.shape for tensor in tensors]
-        ctx.mark_non_differentiable(*(x for x, flows in zip(found, attached, strict=True) if not flows))
-        return tuple(found)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, *cotangents):
-        """Ask for the gradients."""
-        return None, *ctx.request.backward(list(cotangents), ctx.shapes)
-
-
-def _detached(value: Any) -> Any:
-    return mapped(value, lambda _, tensor: tensor.detach().clone(), "")
 
 
 def _sent(args: tuple) -> list:
@@ -263,13 +175,14 @@ def _shown(reply: Reply) -> Any:
     """The value, or the learner's error, raised here."""
     if not reply.error:
         return reply.value
+    told = LearnerError(f"{reply.error['type']}: {reply.error['message']}")
     type_ = getattr(builtins, reply.error["type"], None)
     if not (isinstance(type_, type) and issubclass(type_, Exception)):
-        raise LearnerError(f"{reply.error['type']}: {reply.error['message']}")
+        raise told
     try:
         error = type_(reply.error["message"])
     except TypeError:  # of the few that want more than a message
-        error = LearnerError(f"{reply.error['type']}: {reply.error['message']}")
+        error = told
     raise error
 
 

@@ -6,9 +6,11 @@ the conversation. What is not exactly a `Reply` does, too.
 
 import itertools
 import math
+import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any
 
@@ -18,6 +20,7 @@ from exercises.autograder.running.wire import PeerGoneError, WireError, receive,
 from transformer_lessons.checks.adapter import Adapter, Reply
 
 __all__ = ["GRACE", "TOO_LATE", "Connection", "Remote", "TooLateError", "answers_of", "reply_of", "serve"]
+__all__ += ["time_limit"]
 
 VERBS = ("build", "call", "vjp", "load_state", "state", "train", "to")
 TOO_LATE = {"type": "TimeLimitError", "message": "this took too long", "line": ""}
@@ -27,6 +30,28 @@ GRACE = 1.5  # seconds in which a process that is told to stop has to do so
 
 class TooLateError(Exception):
     """The time for requests is used up; the learner's process was not asked, and is still there."""
+
+
+@contextmanager
+def time_limit(seconds: float, error: type[BaseException]) -> Iterator[None]:
+    """Raises in what runs within, however deep in Python, when the time is over.
+
+    A pitfall: what never returns to Python, or catches everything, goes on; only another process can end that.
+
+    Args:
+        seconds: by the wall clock.
+        error: what is raised; not an `Exception`, which many a loop would catch.
+    """
+
+    def ring(*_: Any) -> None:
+        raise error(f"this took longer than {seconds:.1f} s")
+
+    signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 class Connection:
@@ -81,50 +106,12 @@ class Connection:
         self._socket.close()
 
 
-class Remote:
-    """One of the learner's names, to be handed to `checks.check` in place of what it stands for.
+def _asks(verb: str) -> Callable[..., Reply]:
+    """A method of an adapter that has the other process's adapter do it."""
 
-    Args:
-        connection: to the process in which the name is defined.
-        name: of the function or class there. What the check calls it does not matter.
-    """
-
-    def __init__(self, connection: Connection, name: str):
-        self._connection, self._name = connection, name
-
-    def build(self, target: str, args: list, kwargs: dict, *, seed: int = 0) -> Reply:
-        """Make an object; the reply's value is its handle."""
-        return self._ask("build", self._known(target), args, kwargs, seed=seed)
-
-    def call(self, target: str, args: list, kwargs: dict, *, seed: int = 0, meter: bool = False) -> Reply:
-        """Call, with copies of the arguments."""
-        return self._ask("call", self._known(target), args, kwargs, seed=seed, meter=meter)
-
-    def vjp(
-        self, target: str, args: list, kwargs: dict, cotangents: list, *, seed: int = 0, meter: bool = False
-    ) -> Reply:
-        """Call and go backwards in one request."""
-        return self._ask("vjp", self._known(target), args, kwargs, cotangents, seed=seed, meter=meter)
-
-    def load_state(self, handle: str, state: dict[str, Tensor]) -> Reply:
-        """Load weights into a module, all of them."""
-        return self._ask("load_state", handle, state)
-
-    def state(self, handle: str) -> Reply:
-        """The weights and buffers of a module, by name."""
-        return self._ask("state", handle)
-
-    def train(self, handle: str, mode: bool = True) -> Reply:
-        """Put a module into training or evaluation mode."""
-        return self._ask("train", handle, mode)
-
-    def to(self, handle: str, where: str) -> Reply:
-        """Move a module to a dtype or a device."""
-        return self._ask("to", handle, where)
-
-    def _ask(self, verb: str, *args: Any, **kwargs: Any) -> Reply:
+    def ask(self: "Remote", target: str, *args: Any, **kwargs: Any) -> Reply:
         try:
-            value = self._connection.ask(verb, list(args), kwargs)
+            value = self._connection.ask(verb, [self._known(target), *args], kwargs)
         except TooLateError:
             return Reply(error=TOO_LATE)
         try:
@@ -132,6 +119,22 @@ class Remote:
         except WireError as error:
             self._connection.over = error
             raise
+
+    return ask
+
+
+class Remote:
+    """One of the learner's names, an `Adapter` for `checks.check` in place of what it stands for.
+
+    Args:
+        connection: to the process in which the name is defined.
+        name: of the function or class there. What the check calls it does not matter.
+    """
+
+    build, call, vjp, load_state, state, train, to = map(_asks, VERBS)
+
+    def __init__(self, connection: Connection, name: str):
+        self._connection, self._name = connection, name
 
     def _known(self, target: str) -> str:
         """Handles and given objects keep their names; anything else is what the check calls the learner's."""
@@ -195,6 +198,10 @@ def _is_error(value: Any) -> bool:
     return value is None or (_dict_of(str)(value) and value.keys() == {"type", "message", "line"})
 
 
+def _is_size(value: Any) -> bool:
+    return type(value) is int or _list_of(int)(value)
+
+
 SHAPES = {
     "kind": lambda value: type(value) is str,
     "error": _is_error,
@@ -205,7 +212,3 @@ SHAPES = {
     "reseeded": lambda value: type(value) is bool,
     "memory": lambda value: type(value) is dict and all(map(_is_size, value.values())),
 }
-
-
-def _is_size(value: Any) -> bool:
-    return type(value) is int or _list_of(int)(value)

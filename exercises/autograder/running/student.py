@@ -17,8 +17,7 @@ from torch.utils.data import DataLoader
 
 from exercises.autograder.flags.calls import LibraryCallRecorder, watch_imports_and_reads
 from exercises.autograder.running.cells import Shell, the_shell
-from exercises.autograder.running.remote import TOO_LATE, answers_of, serve
-from exercises.autograder.running.time_limit import time_limit
+from exercises.autograder.running.remote import TOO_LATE, answers_of, serve, time_limit
 from exercises.autograder.running.wire import DTYPES
 from transformer_lessons.checks.adapter import Reply, is_handle
 from transformer_lessons.checks.local import Local
@@ -70,21 +69,22 @@ class Learner:
         shell: in which cells run.
 
     Attributes:
-        recorder: takes notes of what a person may want to look at, while answers are examined.
+        recorder: takes notes of what a person may want to look at, while answers are tested.
     """
 
     def __init__(self, shell: Shell):
         self._shell = shell
         self.recorder = LibraryCallRecorder()
-        self._verbs: dict[str, Callable] = {}
-        self._local: Local
         self._renew()
 
     def answer(self, verb: str, args: list, kwargs: dict, seconds: float) -> Any:
         """The plain value that answers a request, in time."""
         try:
             with time_limit(seconds, TimeLimitError):
-                return self._verbs[verb](*args, **kwargs)
+                if verb in self._own:
+                    return self._own[verb](*args, **kwargs)
+                with self.recorder:
+                    return self._tested[verb](*args, **kwargs)
         except TimeLimitError:
             return vars(Reply(error=TOO_LATE))
         except Exception as error:  # of what is asked outside an adapter's care
@@ -93,16 +93,8 @@ class Learner:
     def _renew(self) -> None:
         """A cell may define anything anew: objects made for earlier tests are let go."""
         self._local = Local(self._shell.user_ns)
-        own = {"cell": self._cell, "values": self._values, "notes": lambda: self.recorder.notes}
-        examined = {"apply": self._apply, "names": self._names, **answers_of(self._local)}
-        self._verbs = own | {verb: self._recorded(answer) for verb, answer in examined.items()}
-
-    def _recorded(self, answer: Callable) -> Callable:
-        def answer_recorded(*args: Any, **kwargs: Any) -> Any:
-            with self.recorder:
-                return answer(*args, **kwargs)
-
-        return answer_recorded
+        self._own = {"cell": self._cell, "values": self._values, "notes": lambda: self.recorder.notes}
+        self._tested = {"apply": self._apply, **answers_of(self._local)}
 
     def _cell(self, source: str) -> str:
         """Run a cell; its outputs as JSON."""
@@ -112,11 +104,8 @@ class Learner:
             outputs = [*self._shell.outputs, _error("TimeLimitError", TOO_LATE["message"])]
         self._renew()
         text = json.dumps(outputs, default=str)
-        if len(text) > MOST_OUTPUT:
-            text = json.dumps(
-                [{"output_type": "stream", "name": "stdout", "text": "[cut: too much output]\n"}]
-            )
-        return text
+        cut = {"output_type": "stream", "name": "stdout", "text": "[cut: too much output]\n"}
+        return text if len(text) <= MOST_OUTPUT else json.dumps([cut])
 
     def _values(self) -> dict[str, list]:
         """Of the names that were defined: ``["plain", value]``, or ``["object", kind]`` of any other.
@@ -147,10 +136,6 @@ class Learner:
 
         reply = Local({"applied": call}).call("applied", [], {})
         return {"reply": vars(reply), "after": outgoing(given)}
-
-    def _names(self, handle: str) -> list[str]:
-        """Of the parameters of a module."""
-        return [str(name) for name, _ in self._local.find(handle).named_parameters()]
 
 
 def _kind(value: Any) -> type | None:

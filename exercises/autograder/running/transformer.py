@@ -8,13 +8,12 @@ import socket
 import time
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 
-from exercises.autograder.box.confine import HOME, Limits, end, in_box
-from exercises.autograder.feedback.text import clean, terminal
-from exercises.autograder.running.scratch import Scratch
+from exercises.autograder.box.confine import HOME, Limits, end, spawn_sandboxed
 from exercises.autograder.running.wire import PeerGoneError, WireError, receive, send
 from transformer_lessons import checks
 from transformer_lessons.checks.assembly import SETTINGS
@@ -41,22 +40,22 @@ def boxed_transformer(paths: list[Path], *, fill: bool, output: Path, limits: Li
     texts = {path.name: code_of(path) for path in paths}
     torch.set_num_threads(1)  # a process with threads cannot fork safely
     checks.check("transformer", None)  # what torch wants to know of the machine, which a box does not show
-    folder = Scratch("box-")
-    boxed = in_box(made, str(folder.path), limits)
-    try:
-        boxed.connection.settimeout(None)
-        deadline = time.monotonic() + limits.seconds
-        send(boxed.connection, {"notebooks": texts, "fill": fill}, deadline)
-        answer = receive(boxed.connection, deadline)
-        said, state = str(answer["said"]), answer["state"]
-    except (WireError, PeerGoneError, KeyError, TypeError) as error:
-        raise ValueError(f"the box: expected a model, got {type(error).__name__}: {error}") from None
-    finally:
-        end(boxed)
-        folder.remove()
-    said = clean(terminal(said)).rpartition("\nSaved.")[0] if state else clean(terminal(said))
+    with TemporaryDirectory(prefix="box-") as folder:
+        boxed = spawn_sandboxed(made, folder, limits)
+        try:
+            boxed.connection.settimeout(None)
+            deadline = time.monotonic() + limits.seconds
+            send(boxed.connection, {"notebooks": texts, "fill": fill}, deadline)
+            answer = receive(boxed.connection, deadline)
+            said, state = str(answer["said"]), answer["state"]
+        except (WireError, PeerGoneError, KeyError, TypeError) as error:
+            raise ValueError(f"the box: expected a model, got {type(error).__name__}: {error}") from None
+        finally:
+            end(boxed)
+    said = "".join(c if c.isprintable() or c == "\n" else " " for c in said)  # it goes to a terminal
     if not state:
         raise ValueError(said.strip())
+    said = said.rpartition("\nSaved.")[0]
     save(state, output)
     return f"{said}\nSaved. Go on with: lessons translate --model {output} 421"
 

@@ -115,14 +115,17 @@ class _Count:
             raise WireError(f"value: expected to be nested at most {DEPTH} deep")
 
 
+def _is_scalar(value: Any) -> bool:
+    """Whether it stands for itself in a header; exact types, as objects of others may lie about themselves."""
+    if type(value) is int:
+        return -(2**63) <= value < 2**63
+    return value is None or type(value) in (bool, float) or (type(value) is str and len(value) <= TEXT)
+
+
 def _encoded(value: Any, tensors: list[Tensor], count: _Count, depth: int) -> Any:
-    """What stands in the header; exact types, as objects of others may lie about themselves."""
+    """What stands in the header."""
     count.one_more(depth)
-    if value is None or type(value) in (bool, float):
-        return value
-    if type(value) is int and -(2**63) <= value < 2**63:
-        return value
-    if type(value) is str and len(value) <= TEXT:
+    if _is_scalar(value):
         return value
     if type(value) is list:
         return [_encoded(item, tensors, count, depth + 1) for item in value]
@@ -152,11 +155,7 @@ def _bytes_of(tensor: Tensor) -> memoryview:
 def _decoded(encoded: Any, data: memoryview, count: _Count, depth: int) -> tuple[Any, memoryview]:
     """A value, and the bytes that are left."""
     count.one_more(depth)
-    if encoded is None or type(encoded) in (bool, float):
-        return encoded, data
-    if type(encoded) is str and len(encoded) <= TEXT:
-        return encoded, data
-    if type(encoded) is int and -(2**63) <= encoded < 2**63:
+    if _is_scalar(encoded):
         return encoded, data
     if type(encoded) is list:
         return _all_decoded(encoded, data, count, depth)

@@ -5,17 +5,18 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import matplotlib
 
 from exercises.autograder.box.cgroup import delegated, make_room
 from exercises.autograder.box.confine import HOME, Limits
-from exercises.autograder.running.examiner import Cell
-from exercises.autograder.running.scratch import Scratch
+from exercises.autograder.running.runner import Cell
 from exercises.autograder.running.wire import PeerGoneError, WireError, receive, send
 
 __all__ = ["Worker", "WorkerError"]
@@ -48,7 +49,7 @@ class Worker:
         self.limits, self.isolated = limits, isolated
         self._process: subprocess.Popen | None = None
         self._line: socket.socket
-        self._folder = Scratch("box-")
+        self._folder = TemporaryDirectory(prefix="box-", ignore_cleanup_errors=True)
 
     def __enter__(self) -> "Worker":
         return self
@@ -59,7 +60,7 @@ class Worker:
     def close(self) -> None:
         """End the process and all that it has forked."""
         self._stop()
-        self._folder.remove()
+        self._folder.cleanup()
 
     def _stop(self) -> None:
         if self._process:
@@ -76,7 +77,7 @@ class Worker:
         """
         self._start()
         ours, theirs = socket.socketpair()
-        request = {"folder": str(self._folder.path), "limits": asdict(self.limits), "isolated": self.isolated}
+        request = {"folder": self._folder.name, "limits": asdict(self.limits), "isolated": self.isolated}
         request["group"] = _group_with_room()
         notes: dict = {"notes": []}
         with ours:
@@ -87,7 +88,7 @@ class Worker:
                     notes = outcome
                 else:
                     yield outcome
-        took = self._heard()
+        took = self._heard(self.limits.seconds + START)
         if "error" in took:
             raise WorkerError(took["error"])
         yield took | notes
@@ -115,24 +116,16 @@ class Worker:
         with theirs:
             command = [sys.executable, "-I", "-c", PROGRAM, str(theirs.fileno()), str(ROOT)]
             files = [theirs.fileno()]
-            environment = _environment(str(self._folder.path))
+            environment = _environment(self._folder.name)
             self._process = subprocess.Popen(command, env=environment, pass_fds=files, cwd="/")
-        self._line.settimeout(START)
-        self._heard()
-        self._line.settimeout(self.limits.seconds + START)
+        self._heard(START)
 
-    def _heard(self) -> dict:
-        """The next line from the forking process."""
-        found = b""
+    def _heard(self, seconds: float) -> dict:
+        """What the forking process says next."""
         try:
-            while not found.endswith(b"\n"):
-                more = self._line.recv(4096)
-                if not more:
-                    raise WorkerError("the forking process has ended")
-                found += more
-        except TimeoutError:
-            raise WorkerError("the forking process does not answer") from None
-        return json.loads(found)
+            return receive(self._line, time.monotonic() + seconds)
+        except (PeerGoneError, WireError) as error:
+            raise WorkerError(f"the forking process: {error}") from None
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The tests' process: has the learner's cells run in the other process, and examines what they define.
+"""The tests' process: has the learner's cells run in the other process, and tests what they define.
 
 Only the instructor's code runs here. It is read after the fork that makes this process, so that no other ever
 held it; and what the learner's process sends is data, checked before it is believed to be even that.
@@ -14,6 +14,7 @@ import os
 import random
 import re
 import socket
+import symtable
 import time
 import traceback
 from collections.abc import Callable
@@ -29,12 +30,11 @@ from torch import Tensor
 
 from exercises.autograder.result import CellResult, Part
 from exercises.autograder.running.proxy import LearnerError, Name, answered
-from exercises.autograder.running.remote import GRACE, Connection
-from exercises.autograder.running.time_limit import time_limit
+from exercises.autograder.running.remote import GRACE, Connection, time_limit
 from exercises.autograder.running.wire import PeerGoneError, WireError, receive, send
 from transformer_lessons import checks
 
-__all__ = ["Cell", "Examiner", "run"]
+__all__ = ["Cell", "TestRunner", "run"]
 
 TEXT = 4_000  # of a message
 SHORT = 1.0  # seconds for a cell that was stopped before, when it has to run again
@@ -60,7 +60,7 @@ class Cell:
 
 
 def run(control: socket.socket, supply: Callable[[], socket.socket]) -> None:
-    """Examine one submission: cells come in, outcomes go out, each as soon as it is known.
+    """Test one submission: cells come in, outcomes go out, each as soon as it is known.
 
     Args:
         control: to the grader.
@@ -69,8 +69,8 @@ def run(control: socket.socket, supply: Callable[[], socket.socket]) -> None:
     _reseed()
     job = receive(control, math.inf)
     cells = [Cell(**receive(control, math.inf)) for _ in range(job["cells"])]
-    examiner = Examiner(cells, supply, job["cell_seconds"], time.monotonic() + job["seconds"])
-    for outcome in examiner.outcomes():
+    runner = TestRunner(cells, supply, job["cell_seconds"], time.monotonic() + job["seconds"])
+    for outcome in runner.outcomes():
         send(control, outcome, math.inf)
 
 
@@ -83,7 +83,7 @@ def _reseed() -> None:
 
 
 @dataclass
-class Examiner:
+class TestRunner:
     """Goes through a notebook's cells from top to bottom.
 
     Attributes:
@@ -107,11 +107,12 @@ class Examiner:
         """For each cell its outputs, and of a test also the result, as plain values; at last the notes."""
         for number, cell in enumerate(self.cells):
             if time.monotonic() >= self.end:
-                yield self._too_late(number, cell)
-            elif cell.role == "test":
-                yield {"cell": number, **self._examined(cell)}
+                outcome = {"outputs": NOTHING, "lost": "The submission's time was used up."}
+                if cell.role == "test":
+                    outcome["result"] = _plain(CellResult(cell.id, 0.0, cell.points, "timeout"))
             else:
-                yield {"cell": number, "outputs": self._run_there(cell)}
+                outcome = self._tested(cell) if cell.role == "test" else {"outputs": self._run_there(cell)}
+            yield {"cell": number, **outcome}
         yield {"notes": self._notes()}
 
     def _notes(self) -> list:
@@ -123,12 +124,6 @@ class Examiner:
         except GONE:
             return []
         return notes if type(notes) is list else []
-
-    def _too_late(self, number: int, cell: Cell) -> dict:
-        outcome = {"cell": number, "outputs": NOTHING, "lost": "The submission's time was used up."}
-        if cell.role == "test":
-            outcome["result"] = _plain(CellResult(cell.id, 0.0, cell.points, "timeout"))
-        return outcome
 
     # The learner's process
 
@@ -151,7 +146,7 @@ class Examiner:
     def _learner(self) -> Connection:
         """The learner's process; a fresh one, in which the cells so far are run again, if it has ended.
 
-        A cell that ends it is not run again: what the others define is still examined.
+        A cell that ends it is not run again: what the others define is still tested.
         """
         while self._connection is None or self._connection.over:
             if time.monotonic() >= self.end:
@@ -175,7 +170,7 @@ class Examiner:
 
     # The tests
 
-    def _examined(self, cell: Cell) -> dict:
+    def _tested(self, cell: Cell) -> dict:
         """Run a test cell; never raises because of what it finds."""
         printed, lost = io.StringIO(), ""
         with checks.scored() as scored, redirect_stdout(printed), redirect_stderr(printed):
@@ -187,9 +182,9 @@ class Examiner:
         messages += [report.message for report, _ in scored if not report.passed]
         kept = tuple(dict.fromkeys(message[:TEXT] for message in messages))
         result = CellResult(cell.id, earned, cell.points, status, kept, _parts(scored), _mistakes(scored))
-        outputs = [{"output_type": "stream", "name": "stdout", "text": printed.getvalue()[:TEXT]}]
-        outputs = outputs * bool(printed.getvalue()) + shown
-        return {"outputs": json.dumps(outputs), "result": _plain(result), "lost": lost}
+        if printed.getvalue():
+            shown = [{"output_type": "stream", "name": "stdout", "text": printed.getvalue()[:TEXT]}, *shown]
+        return {"outputs": json.dumps(shown), "result": _plain(result), "lost": lost}
 
     def _score(self, cell: Cell) -> float:
         with time_limit(self._seconds() + GRACE + 0.2, _TestTimeLimitError):
@@ -229,11 +224,12 @@ class Examiner:
                 self._run_setup(_mentioned(cell.source)[0])
                 with suppress(Exception):  # as in a notebook: what is missing then, the test will say
                     _executed(cell.source, cell.id, self._names)
+                _reseed()  # it may have set a seed that everybody knows
 
 
 def _executed(source: str, name: str, names: dict[str, Any]) -> Any:
     """Run a cell; the value of its last line, if that is an expression."""
-    body = _parsed(source).body
+    body = ast.parse(_python(source)).body
     last = body[-1] if body and isinstance(body[-1], ast.Expr) else None
     statements = ast.Module(body[:-1] if last else body, type_ignores=[])
     exec(compile(statements, name, "exec"), names)
@@ -294,13 +290,14 @@ def _error_output(name: str, text: str, trace: str | None = None) -> dict:
 
 
 @cache
-def _parsed(source: str) -> ast.Module:
-    return ast.parse(TransformerManager().transform_cell(source))
+def _python(source: str) -> str:
+    """A cell without what only a notebook understands."""
+    return TransformerManager().transform_cell(source)
 
 
 def _mentioned(source: str) -> tuple[set[str], set[str]]:
     """The names that a cell uses, and the words in its texts, as in ``globals()["answer"]``."""
-    nodes = list(ast.walk(_parsed(source)))
+    nodes = list(ast.walk(ast.parse(_python(source))))
     texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     words = {word for text in texts for word in re.findall(r"[^\W\d]\w*", text)}
     return {node.id for node in nodes if isinstance(node, ast.Name)}, words
@@ -308,16 +305,8 @@ def _mentioned(source: str) -> tuple[set[str], set[str]]:
 
 def _defined(source: str) -> set[str]:
     """What a cell defines at its top level: functions, classes, imports, and names that are assigned."""
-    found: set[str] = set()
-    for node in _parsed(source).body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            found.add(node.name)
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            found |= {alias.asname or alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
-            stored = (n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
-            found |= {name.id for name in stored}
-    return found
+    symbols = symtable.symtable(_python(source), "cell", "exec").get_symbols()
+    return {symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported()}
 
 
 class _TestTimeLimitError(BaseException):

@@ -6,13 +6,13 @@ Each process has a limit of its own that the kernel keeps; that many small ones 
 import re
 from pathlib import Path
 
-__all__ = ["Watch", "filled", "processes_below"]
+__all__ = ["Watchdog", "filled", "processes_below"]
 
 PROCESSES = Path("/proc")
 FILLED = re.compile(r"^Rss(?:Anon|Shmem):\s+(\d+) kB$", re.MULTILINE)  # without files, which are read-only
 
 
-class Watch:
+class Watchdog:
     """Looks at a box, again and again.
 
     Args:
@@ -27,7 +27,7 @@ class Watch:
         self._processes = processes
         self._before = False
 
-    def too_much(self) -> bool:
+    def exceeded(self) -> bool:
         """Whether they are too many or fill too much, now and at the last look.
 
         Twice, as a child that is about to start another program is a copy of its parent for a moment.

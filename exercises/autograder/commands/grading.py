@@ -16,9 +16,16 @@ from tqdm import tqdm
 from exercises.autograder import doctor as doctors
 from exercises.autograder import rehearse as rehearsals
 from exercises.autograder.batch import grade as grades
-from exercises.autograder.batch import regrade as regrades
-from exercises.autograder.batch.pool import Dask, Local, Pool
-from exercises.autograder.commands.said import FINE, LEFT, ME, RefusedError, Said, known_names
+from exercises.autograder.batch.pool import DaskPool, Pool, ProcessPool
+from exercises.autograder.commands import (
+    FINE,
+    LEFT,
+    ME,
+    CommandOutput,
+    RefusedError,
+    failures,
+    known_names,
+)
 from exercises.autograder.course.gradebook import in_utc
 from exercises.autograder.course.roster import enrol, read
 from exercises.autograder.rehearse import expected as expectations
@@ -30,13 +37,13 @@ from transformer_lessons.data.files import read_json
 __all__ = ["collect", "doctor", "expected", "grade", "regrade", "rehearse", "release"]
 
 
-def doctor(options: argparse.Namespace) -> Said:
+def doctor(options: argparse.Namespace) -> CommandOutput:
     """Can students' code be confined on this machine?"""
     problem = doctors.problem()
-    return Said([doctors.report()], {"problem": problem}, LEFT if problem else FINE)
+    return CommandOutput([doctors.report()], {"problem": problem}, LEFT if problem else FINE)
 
 
-def release(options: argparse.Namespace) -> Said:
+def release(options: argparse.Namespace) -> CommandOutput:
     """Have the gradebook know assignments, and when they are due."""
     due = _due(options.due)
     names = known_names(options.assignments, [path.parent.name for path in masters()])
@@ -47,22 +54,17 @@ def release(options: argparse.Namespace) -> Said:
             with Gradebook(grading.course.gradebook) as gradebook:
                 for name in names:
                     gradebook.update_or_create_assignment(name, duedate=due)
-    lines = [f"exercises/release/{name}/{name}.ipynb" for name in names]
     until = f", due {due:%Y-%m-%d %H:%M} UTC" if due else ""
-    return Said(
-        [
-            f"The gradebook knows {len(names)} assignments{until}. Hand out:",
-            *lines,
-            f"Then: {ME} grade SOURCE",
-        ],
-        {"assignments": names, "due": due and due.replace(tzinfo=UTC).isoformat()},
-    )
+    lines = [f"The gradebook knows {len(names)} assignments{until}. Hand out:"]
+    lines += [f"exercises/release/{name}/{name}.ipynb" for name in names]
+    data = {"assignments": names, "due": due and due.replace(tzinfo=UTC).isoformat()}
+    return CommandOutput([*lines, f"Then: {ME} grade SOURCE"], data)
 
 
-def collect(options: argparse.Namespace) -> Said:
+def collect(options: argparse.Namespace) -> CommandOutput:
     """Take submissions in, without grading them."""
     if not options.source.exists():
-        raise FileNotFoundError(_no_source(options.source))
+        raise RefusedError(f"source: expected a notebook, a folder or a zip archive, got {options.source}")
     people = read(options.roster) if options.roster else []
     with grades.opened(options.course) as grading:
         enrol(grading.course, people)
@@ -74,71 +76,78 @@ def collect(options: argparse.Namespace) -> Said:
         "received": [{"student": one.student, "assignment": one.assignment} for one in taken],
         "quarantined": [asdict(one) for one in aside],
     }
-    return Said([*lines, f"Next: {ME} grade"], data, LEFT if aside else FINE)
+    return CommandOutput([*lines, f"Next: {ME} grade"], data, LEFT if aside else FINE)
 
 
-def grade(options: argparse.Namespace) -> Said:
+def grade(options: argparse.Namespace) -> CommandOutput:
     """Grade what is new."""
-    _check_isolation(options)
-    isolated = not options.unsafe_no_isolation
-    with _pool(options) as pool:
-        summary = grades.grade(
-            options.source, options.course, roster=options.roster, isolated=isolated, pool=pool
-        )
-    return _graded(summary)
+    with _work(options) as how:
+        return _graded(grades.grade(options.source, options.course, roster=options.roster, **how))
 
 
-def _graded(summary: grades.Summary) -> Said:
+def _graded(summary: grades.Summary) -> CommandOutput:
+    failed, failed_data = failures(summary.failed)
     lines = [_line(result) for result in summary.graded]
-    lines += [f"not graded: {one.path}: {one.reason}" for one in summary.quarantined]
-    lines += [f"FAILED: {one.path}: {one.reason}" for one in summary.failed]
+    lines += [f"not graded: {one.path}: {one.reason}" for one in summary.quarantined] + failed
     before = f" {summary.unchanged} were graded before." if summary.unchanged else ""
     lines.append(f"Graded: {len(summary.graded)}.{before}")
-    if summary.behind:
+    if summary.stale:
         lines.append(
-            f"{len(summary.behind)} were graded by an earlier master or grader; what would change: {ME} regrade"
+            f"{len(summary.stale)} were graded by an earlier master or grader; what would change: {ME} regrade"
         )
     lines.append(f"Next: mark answers in words (nbgrader formgrader), then {ME} feedback, report, export")
     data = {
         "graded": [_brief(result) for result in summary.graded],
         "unchanged": summary.unchanged,
-        "behind": [{"student": student, "assignment": name} for student, name in summary.behind],
+        "stale": [{"student": student, "assignment": name} for student, name in summary.stale],
         "quarantined": [asdict(one) for one in summary.quarantined],
-        "failed": [one._asdict() for one in summary.failed],
+        "failed": failed_data,
     }
-    return Said(lines, data, LEFT if summary.quarantined or summary.failed else FINE)
+    return CommandOutput(lines, data, LEFT if summary.quarantined or summary.failed else FINE)
 
 
-def regrade(options: argparse.Namespace) -> Said:
+def _line(result: Result) -> str:
+    kinds = sorted({flag.kind for flag in result.flags})
+    noted = f"  look at: {', '.join(kinds)}" if kinds else ""
+    return f"{result.student}  {result.assignment}  {result.earned:g} of {result.worth:g}{noted}"
+
+
+def _brief(result: Result) -> dict:
+    flags = [asdict(flag) for flag in result.flags]
+    about = {"student": result.student, "assignment": result.assignment, "path": result.path}
+    return {**about, "earned": result.earned, "worth": result.worth, "flags": flags}
+
+
+def regrade(options: argparse.Namespace) -> CommandOutput:
     """Grade again what a changed master or grader concerns; it is entered if that is confirmed."""
-    _check_isolation(options)
     shown: list[str] = []
 
-    def apply(changes: list[regrades.Change]) -> bool:
+    def apply(changes: list[grades.Change]) -> bool:
         shown.extend(_changes(changes))
         return options.yes or (not options.json and _confirmed(shown))
 
-    isolated = not options.unsafe_no_isolation
-    with _pool(options) as pool:
-        found = regrades.regrade(options.course, options.assignments, apply, isolated=isolated, pool=pool)
-    lines = [] if found.applied and not options.yes else shown  # or else they were on the screen already
-    lines += [f"FAILED: {one.path}: {one.reason}" for one in found.failed]
-    lines.append(f"Looked at again: {found.affected}; {found.unchanged} depend on nothing that has changed.")
-    if found.affected:
+    with _work(options) as how:
+        found = grades.regrade(options.course, options.assignments, apply, **how)
+    failed, failed_data = failures(found.failed)
+    lines = failed if found.applied and not options.yes else shown + failed  # or else they were seen already
+    lines.append(
+        f"Looked at again: {len(found.stale)}; {found.unchanged} depend on nothing that has changed."
+    )
+    if found.stale:
         lines.append(
             "It is entered." if found.applied else f"Nothing was entered. To do so: {ME} regrade --yes"
         )
     data = {
-        "affected": found.affected,
+        "affected": len(found.stale),
         "unchanged": found.unchanged,
-        "changes": [asdict(change) for change in found.changes],
+        "changes": [change._asdict() for change in found.changes],
         "applied": found.applied,
-        "failed": [one._asdict() for one in found.failed],
+        "failed": failed_data,
     }
-    return Said(lines, data, LEFT if found.failed else FINE)
+    return CommandOutput(lines, data, LEFT if found.failed else FINE)
 
 
-def _changes(changes: list[regrades.Change]) -> list[str]:
+def _changes(changes: list[grades.Change]) -> list[str]:
     lines = []
     for one in changes:
         cells = ", ".join(f"{name} {old:g} → {new:g}" for name, (old, new) in one.cells.items())
@@ -155,7 +164,7 @@ def _confirmed(lines: list[str]) -> bool:
     return input("Enter this into the gradebook? [y/N] ").strip().lower() in ("y", "yes")
 
 
-def rehearse(options: argparse.Namespace) -> Said:
+def rehearse(options: argparse.Namespace) -> CommandOutput:
     """A dry run: a class of students who do not exist hands in, and is graded."""
     folder = options.course
     if options.number < 1:
@@ -164,90 +173,67 @@ def rehearse(options: argparse.Namespace) -> Said:
         raise RefusedError(
             f"--course: expected a folder for rehearsals, got {folder}, which is a real course"
         )
-    known_names([options.assignment], dict.fromkeys(path.parent.name for path in masters()))
-    _check_isolation(options)
-    shutil.rmtree(folder, ignore_errors=True)
-    source = rehearsals.write(folder, options.number, options.assignment)
-    with grades.opened(folder) as grading:
-        grading.assignments.master(options.assignment)
-        with Gradebook(grading.course.gradebook) as gradebook:
-            for one in read_json(folder / KEY)["students"]:
-                gradebook.update_or_create_student(one["student"])
-    with _pool(options) as pool:
-        isolated = not options.unsafe_no_isolation
-        said = _graded(grades.grade(source, folder, isolated=isolated, pool=pool))
+    known_names([options.assignment], [path.parent.name for path in masters()])
+    with _work(options) as how:
+        shutil.rmtree(folder, ignore_errors=True)
+        source = rehearsals.write(folder, options.number, options.assignment)
+        with grades.opened(folder) as grading:
+            grading.assignments.master(options.assignment)
+            with Gradebook(grading.course.gradebook) as gradebook:
+                for one in read_json(folder / KEY)["students"]:
+                    gradebook.update_or_create_student(one["student"])
+        said = _graded(grades.grade(source, folder, **how))
     where = f"--course {folder}"
-    next_ = f"Next: {ME} report {where}, and export {where}; pages are in {folder / 'feedback'}"
-    return Said([*said.lines[:-1], next_], said.data, said.code)
+    said.lines[-1] = f"Next: {ME} report {where}, and export {where}; pages are in {folder / 'feedback'}"
+    return said
 
 
-def expected(options: argparse.Namespace) -> Said:
+def expected(options: argparse.Namespace) -> CommandOutput:
     """Grade what textbooks say, and right answers with one known slip among them."""
-    names = known_names(options.assignments, [path.parent.name for path in masters()])
-    isolated, found = not options.unsafe_no_isolation, {}
-    with TemporaryDirectory() as folder, _pool(options) as pool:
+    names, found = known_names(options.assignments, [path.parent.name for path in masters()]), {}
+    with TemporaryDirectory() as folder:
         options.course = Path(folder)
-        _check_isolation(options)
-        for name in tqdm(names, unit="assignment", leave=False, disable=None):
-            found[name] = expectations.rows(name, options.course / name, isolated=isolated, pool=pool)
+        with _work(options) as how:
+            for name in tqdm(names, unit="assignment", leave=False, disable=None):
+                found[name] = expectations.rows(name, options.course / name, **how)
     lines = [expectations.paragraph(name, rows) for name, rows in found.items()]
-    return Said(lines, {name: [row._asdict() for row in rows] for name, rows in found.items()})
+    return CommandOutput(lines, {name: [row._asdict() for row in rows] for name, rows in found.items()})
 
 
 # ---- What these share
 
 
-def _line(result: Result) -> str:
-    kinds = sorted({flag.kind for flag in result.flags})
-    noted = f"  look at: {', '.join(kinds)}" if kinds else ""
-    return f"{result.student}  {result.assignment}  {result.earned:g} of {result.worth:g}{noted}"
-
-
-def _brief(result: Result) -> dict:
-    flags = [asdict(flag) for flag in result.flags]
-    about = {"student": result.student, "assignment": result.assignment, "path": result.path}
-    return {**about, "earned": result.earned, "worth": result.worth, "flags": flags}
-
-
 def _due(text: str | None) -> datetime | None:
-    if text is None:
-        return None
     try:
-        return in_utc(text)
+        return in_utc(text) if text else None
     except ValueError:
         raise RefusedError(f"--due: expected a time such as '2026-12-01 23:59 +0100', got {text!r}") from None
 
 
-def _no_source(source: Path) -> str:
-    return f"source: expected a notebook, a folder or a zip archive, got {source}"
+@contextmanager
+def _work(options: argparse.Namespace) -> Iterator[dict]:
+    """Who does the work, and whether in a box, as `grade` and `regrade` take it.
 
-
-def _check_isolation(options: argparse.Namespace) -> None:
-    """Refuse to run students' code where it cannot be confined, unless a person insists."""
-    if options.unsafe_no_isolation:
-        return
-    if problem := doctors.problem():
+    Students' code is not run where it cannot be confined, unless a person insists.
+    """
+    problem = None if options.unsafe_no_isolation else doctors.problem()
+    if problem:
         raise RefusedError(
             f"Students' code cannot be confined here ({problem}).\n"
             f"`{ME} doctor` says how to get there. To run it unprotected all the same: --unsafe-no-isolation."
         )
     source = getattr(options, "source", None)
     exposed = doctors.exposed([options.course, *([source] if source else [])])
-    if exposed:
+    if exposed and not options.unsafe_no_isolation:
         raise RefusedError(
             f"{exposed[0]} lies among Python's own files, which students' code may read: choose another place."
         )
-
-
-@contextmanager
-def _pool(options: argparse.Namespace) -> Iterator[Pool]:
-    """Who does the work, as long as the command takes."""
     if options.workers < 1:
         raise RefusedError(f"--workers: expected at least 1, got {options.workers}")
     if (options.executor == "dask") != bool(options.scheduler):
         raise RefusedError("--scheduler: expected an address with --executor dask, and only then")
-    pool = Dask(options.scheduler) if options.scheduler else Local(options.workers)
+    pool: Pool = DaskPool(options.scheduler) if options.scheduler else ProcessPool(options.workers)
     try:
-        yield pool
+        yield {"isolated": not options.unsafe_no_isolation, "pool": pool}
     finally:
         pool.close()

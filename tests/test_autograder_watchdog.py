@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from exercises.autograder.box.together import Watch, filled, processes_below
+from exercises.autograder.box.watchdog import Watchdog, filled, processes_below
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/task/self/children").exists()
@@ -48,38 +48,22 @@ def family():
         process.communicate("")
 
 
-def test_all_descendants_are_found(family):
-    parent = family(1)
+def test_too_many_and_what_all_fill_together_is_said_at_the_second_look(family):
+    parent, size = family(41), 41 << 20
     found = processes_below(parent)
     assert len(set(found)) == len(found) == 3
     assert sum(pid in processes_below(found[0]) + processes_below(found[1]) for pid in found) == 1
-
-
-def test_too_much_is_said_at_the_second_look(family):
-    parent = family(1)
-    watch, generous = (Watch(parent, most, already=0, processes=3) for most in (0, 1 << 40))
-    assert [watch.too_much() for _ in range(3)] == [False, True, True]
-    assert [generous.too_much() for _ in range(3)] == [False, False, False]
-
-
-def test_what_all_fill_is_added_up_less_what_each_began_with(family):
-    parent, size = family(41), 41 << 20
     python = filled(parent)
-    for memory, already, expected in (
-        (3.9 * size, python, True),  # four times: a grandchild's copy of what the child has counts, too
-        (4.1 * size, python, False),
-        (0, python + 1.9 * size, True),
-        (0, python + 2.1 * size, False),
+    for memory, already, processes, expected in (
+        (3.9 * size, python, 3, True),  # four times: a grandchild's copy of what the child has counts, too
+        (4.1 * size, python, 3, False),
+        (0, python + 1.9 * size, 3, True),
+        (0, python + 2.1 * size, 3, False),
+        (1 << 40, 0, 2, True),
+        (1 << 40, 0, 3, False),
     ):
-        watch = Watch(parent, memory, already, processes=3)
-        assert [watch.too_much() for _ in range(2)] == [False, expected]
-
-
-def test_more_processes_than_there_may_be_are_too_much(family):
-    parent = family(1)
-    for most, expected in ((2, True), (3, False)):
-        watch = Watch(parent, 1 << 40, already=0, processes=most)
-        assert [watch.too_much() for _ in range(2)] == [False, expected]
+        watch = Watchdog(parent, memory, already, processes)
+        assert [watch.exceeded() for _ in range(3)] == [False, expected, expected]
 
 
 def test_a_process_that_has_ended_is_none():

@@ -1,15 +1,27 @@
 """From the marks to people: what is graded, pages, tables, and pairs to look at."""
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+
+from nbgrader.api import MissingEntry
 
 from exercises.autograder import report as reports
 from exercises.autograder import similarity as similarities
 from exercises.autograder.batch import grade as grades
-from exercises.autograder.batch import status as states
-from exercises.autograder.commands.said import FINE, LEFT, ME, RefusedError, Said, known_course, known_names
+from exercises.autograder.batch.grading import Grading
+from exercises.autograder.commands import (
+    FINE,
+    LEFT,
+    ME,
+    CommandOutput,
+    RefusedError,
+    failures,
+    known_course,
+    known_names,
+)
 from exercises.autograder.course import marks
 from exercises.autograder.course.folders import Course
 from exercises.autograder.course.marks import Mark
@@ -54,9 +66,9 @@ class _Seen:
         found = list(self.course.results(assignment))
         return [self.pseudonyms.result(one) for one in found] if self.pseudonyms else found
 
-    def aside(self) -> dict[str, list[dict]]:
+    def left_out(self) -> dict[str, list[dict]]:
         """What was not graded."""
-        found = self.course.aside()
+        found = self.course.left_out()
         if not self.pseudonyms:
             return found
         return {kind: [self.pseudonyms.not_graded(one) for one in those] for kind, those in found.items()}
@@ -66,52 +78,75 @@ class _Seen:
         return known_names(wanted, sorted({assignment for _, assignment in self.course.submissions()}))
 
 
-def status(options: argparse.Namespace) -> Said:
+def status(options: argparse.Namespace) -> CommandOutput:
     """What is graded, and what waits for whom."""
     seen = _Seen.of(options)
     with grades.opened(options.course) as grading:
-        found = [_renamed(one, seen.name) for one in states.statuses(grading)]
+        found = [_status(grading, seen, name) for name in _named(seen.course)]
     lines = [line for one in found for line in _status_lines(one)]
-    return Said(
-        lines or [f"Nothing was taken in yet: {ME} grade SOURCE"], {"assignments": [*map(asdict, found)]}
-    )
+    return CommandOutput(lines or [f"Nothing was taken in yet: {ME} grade SOURCE"], {"assignments": found})
 
 
-def _renamed(one: states.Status, name: Callable[[str], str]) -> states.Status:
-    return replace(one, missing=tuple(sorted(map(name, one.missing))))
+def _named(course: Course) -> list[str]:
+    """The assignments of which there is anything."""
+    aside = {one["assignment"] for those in course.left_out().values() for one in those}
+    return sorted({assignment for _, assignment in course.submissions()} | (aside - {None}))
 
 
-def _status_lines(one: states.Status) -> Iterator[str]:
-    yield f"{one.assignment}: {one.graded} of {one.received} graded"
-    todo = {
-        f"new, for {ME} grade": one.waiting,
-        f"graded by an earlier master or grader, for {ME} regrade": one.behind,
-        "with answers to read, for nbgrader formgrader": one.by_hand,
-        f"flagged for you to look at, in {ME} report": one.flagged,
-        "put aside or failed, in not_graded.json": one.aside,
+def _status(grading: Grading, seen: _Seen, name: str) -> dict:
+    """Of one assignment: what came in, what is graded, and what waits for `grade`, `regrade` or a person."""
+    course, submissions = grading.course, grading.course.submissions(name)
+    states = Counter(grading.state(*one) for one in submissions)
+    try:
+        known = marks.marks(course.gradebook, name)
+    except MissingEntry:
+        known = []
+    handed_in = {student for student, _ in submissions}
+    # Repairs and lateness are told elsewhere.
+    flagged = (any(f.kind not in ("repair", "late") for f in one.flags) for one in course.results(name))
+    aside = [one for those in course.left_out().values() for one in those if one["assignment"] == name]
+    return {
+        "assignment": name,
+        "received": len(submissions),
+        **{state: states[state] for state in ("graded", "waiting", "stale")},
+        "by_hand": sum(mark.waits for mark in known),
+        "flagged": sum(flagged),
+        "aside": len(aside),
+        "missing": sorted(seen.name(mark.student) for mark in known if mark.student not in handed_in),
     }
-    yield from (f"  {number:4} {what}" for what, number in todo.items() if number)
-    if one.missing:
-        yield f"  {len(one.missing):4} students of whom there is nothing: {', '.join(one.missing[:20])}"
 
 
-def feedback(options: argparse.Namespace) -> Said:
+def _status_lines(one: dict) -> Iterator[str]:
+    yield f"{one['assignment']}: {one['graded']} of {one['received']} graded"
+    todo = {
+        "waiting": f"new, for {ME} grade",
+        "stale": f"graded by an earlier master or grader, for {ME} regrade",
+        "by_hand": "with answers to read, for nbgrader formgrader",
+        "flagged": f"flagged for you to look at, in {ME} report",
+        "aside": "put aside or failed, in not_graded.json",
+    }
+    yield from (f"  {one[name]:4} {what}" for name, what in todo.items() if one[name])
+    if missing := one["missing"]:
+        yield f"  {len(missing):4} students of whom there is nothing: {', '.join(missing[:20])}"
+
+
+def feedback(options: argparse.Namespace) -> CommandOutput:
     """Write all pages anew."""
     summary = grades.Summary()
     with grades.opened(options.course) as grading:
         course = grading.course
         wanted = [one for one in course.submissions() if course.record(*one).exists()]
-        grades.feed_back(grading, wanted, summary)
-    lines = [f"FAILED: {one.path}: {one.reason}" for one in summary.failed]
-    lines.append(f"{len(wanted) - len(summary.failed)} pages are in {course.folder / 'feedback'}.")
-    data = {"pages": len(wanted) - len(summary.failed), "failed": [one._asdict() for one in summary.failed]}
-    return Said(lines, data, LEFT if summary.failed else FINE)
+        grades.write_feedback(grading, wanted, summary)
+    lines, failed = failures(summary.failed)
+    pages = len(wanted) - len(failed)
+    lines.append(f"{pages} pages are in {course.folder / 'feedback'}.")
+    return CommandOutput(lines, {"pages": pages, "failed": failed}, LEFT if failed else FINE)
 
 
-def report(options: argparse.Namespace) -> Said:
+def report(options: argparse.Namespace) -> CommandOutput:
     """A page about the class, for each assignment."""
     seen, lines, data = _Seen.of(options), [], {}
-    aside = seen.aside()
+    aside = seen.left_out()
     for name in seen.assignments(options.assignments):
         counted = reports.numbers(
             name, seen.marks(name), seen.results(name), aside["quarantined"], aside["failed"]
@@ -120,10 +155,10 @@ def report(options: argparse.Namespace) -> Said:
         _write(path, reports.page(counted).encode())
         lines.append(str(path))
         data[name] = asdict(counted)
-    return Said(lines, data)
+    return CommandOutput(lines, data)
 
 
-def export(options: argparse.Namespace) -> Said:
+def export(options: argparse.Namespace) -> CommandOutput:
     """Marks as CSV."""
     seen = _Seen.of(options)
     if options.template and not options.template.is_file():
@@ -136,10 +171,10 @@ def export(options: argparse.Namespace) -> Said:
     _write(path, made.data)
     lines = [*made.notes, *(f"no row for {student}" for student in made.unmatched), str(path)]
     data = {"file": str(path), "notes": made.notes, "unmatched": made.unmatched}
-    return Said(lines, data, LEFT if made.unmatched else FINE)
+    return CommandOutput(lines, data, LEFT if made.unmatched else FINE)
 
 
-def similarity(options: argparse.Namespace) -> Said:
+def similarity(options: argparse.Namespace) -> CommandOutput:
     """Pairs of submissions that a person should look at; or two of them side by side."""
     seen = _Seen.of(options)
     seen.assignments([options.assignment])
@@ -154,14 +189,14 @@ def similarity(options: argparse.Namespace) -> Said:
     ]
     lines += [] if seen.pseudonyms else skipped
     last = f"{len(found)} pairs that stand out; side by side: {ME} similarity {options.assignment} ONE OTHER"
-    return Said([*lines, last], {"pairs": [asdict(one) for one in renamed]})
+    return CommandOutput([*lines, last], {"pairs": [asdict(one) for one in renamed]})
 
 
-def _side_by_side(options: argparse.Namespace, seen: _Seen) -> Said:
+def _side_by_side(options: argparse.Namespace, seen: _Seen) -> CommandOutput:
     if len(options.students) != 2 or seen.pseudonyms:
         raise RefusedError("STUDENT: expected two ids, without --pseudonyms, as their code may name them")
     text = similarities.of_two(seen.course, options.assignment, *options.students)
-    return Said([text], {"text": text})
+    return CommandOutput([text], {"text": text})
 
 
 def _cells(pair: similarities.Pair) -> str:
@@ -174,7 +209,7 @@ def _write(path: Path, data: bytes) -> None:
         temporary.write_bytes(data)
 
 
-def my_transformer(options: argparse.Namespace) -> Said:
+def my_transformer(options: argparse.Namespace) -> CommandOutput:
     """A model of a student's parts, trained in a box."""
     said = boxed_transformer(options.files, fill=options.fill, output=options.output)
-    return Said(said.splitlines(), {"said": said, "output": str(options.output)}, FINE)
+    return CommandOutput(said.splitlines(), {"said": said, "output": str(options.output)}, FINE)
