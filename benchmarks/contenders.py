@@ -245,7 +245,7 @@ def by_ctranslate2(model: Transformer, kind: str = "float32") -> Callable[..., l
 
     def translate(src: list[list[int]], **options: int) -> list[list[int]]:
         found = translator.translate_batch([[str(x) for x in row] for row in src], **options)
-        return [[int(word) for word in one.hypotheses[0]] for one in found]
+        return [[words[1].ids[word] for word in one.hypotheses[0]] for one in found]
 
     return translate
 

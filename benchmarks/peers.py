@@ -6,7 +6,7 @@ ctranslate2``.
 Contenders take turns, a few steps each, and what counts is the median of the ratios of all rounds: whatever else
 the machine does meets all of them. Speeds are in tokens that are not padding, a second.
 
-Writes ``transformer_lessons/records/peers.json``; with ``--record peers_other_machine``, a record beside it. On a
+Writes ``transformer_lessons/records/peers.json``; with ``--record NAME``, a record beside it. On a
 GPU, `benchmarks.gpu` runs two of its parts with larger models, compiled, in bfloat16 and with fused optimisers.
 """
 
@@ -159,7 +159,8 @@ def sentences(beam_size: int, rounds: int) -> dict:
 
     def by_marian(batch: list[list[int]]) -> list[list[int]]:
         tokens = pad(batch, source.pad_id)
-        options = {"num_beams": beam_size, "do_sample": False, "length_penalty": 0.6}
+        options = {"num_beams": beam_size, "do_sample": False}
+        options |= {"length_penalty": 0.6} if beam_size > 1 else {}
         return theirs.generate(tokens, attention_mask=(tokens != source.pad_id).long(), **options).tolist()
 
     def all_of_them(translate: Callable[[list[list[int]]], list[list[int]]]) -> int:
@@ -168,7 +169,7 @@ def sentences(beam_size: int, rounds: int) -> dict:
 
     contenders = {
         OURS: by_ours,
-        "Marian": by_marian,
+        "Marian, cached": by_marian,
         ENGINE: partial(engine, beam_size=beam_size, length_penalty=0.6, patience=2),
     }
     steps = {name: partial(all_of_them, translate) for name, translate in contenders.items()}

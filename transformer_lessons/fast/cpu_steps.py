@@ -18,8 +18,7 @@ from transformer_lessons.masks import additive
 from transformer_lessons.model import Transformer
 
 KNOWN = {*FASTER, *FASTER.values(), DecoderLayer, AddAndNorm, FeedForward, nn.Linear}
-PACKED = 4  # rows from which oneDNN's layout pays; below, so many rows of a matrix are read sooner by columns
-TALL = 4_096
+PACKED, TALL, MANY_KEYS = 4, 4_096, 16  # rows, outputs, keys from which another layout or attention is sooner
 
 
 def is_supported(model: Transformer) -> bool:
@@ -91,7 +90,7 @@ class CPUSteps(Steps):
         rows = len(self.src_mask)
         self.layers = [Layer(layer, rows) for layer in model.decoder_layers]
         self.output = Product(model.output, rows=rows)
-        self.past = [GrowingCache() for _ in self.layers]
+        self.past = [KeyValueCache() if copies > 1 else GrowingCache() for _ in self.layers]  # beams move all
 
     @torch.inference_mode()  # a tenth less to do for one row than without gradients alone
     def next_logits(self, token: Int[Tensor, "rows 1"]) -> Float[Tensor, "rows vocab"]:
@@ -130,12 +129,13 @@ def attention(
     v: Float[Tensor, "rows heads keys d_k"],
     hidden: Float[Tensor, "#matrices 1 #keys"] | None = None,
 ) -> Float[Tensor, "rows d_model"]:
-    """Of one query a row, heads joined. For several rows, many small products are sooner done than a kernel's."""
-    if len(q) == 1:
-        return F.scaled_dot_product_attention(q, k, v, hidden).flatten(1)
-    rows, scale = len(q), q.size(-1) ** -0.5
+    """Of one query a row, heads joined."""
+    rows, heads, _, d_k = q.shape
+    if rows == 1 or k.size(2) < MANY_KEYS:
+        mask = None if hidden is None else hidden.view(rows, heads, 1, -1)
+        return F.scaled_dot_product_attention(q, k, v, mask).flatten(1)
     q, k, v = (x.flatten(0, 1) for x in (q, k, v))
-    scores = torch.baddbmm(q.new_zeros(1) if hidden is None else hidden, q, k.mT, alpha=scale)
+    scores = torch.baddbmm(q.new_zeros(1) if hidden is None else hidden, q, k.mT, alpha=d_k**-0.5)
     return torch.bmm(scores.softmax(-1), v).view(rows, -1)
 
 
