@@ -156,7 +156,7 @@ def test_what_a_format_cannot_say_is_refused_and_nothing_is_left(tmp_path, monke
         run, *_ = saved(tmp_path / "run", model_of(**settings))
         with pytest.raises(ValueError, match=f"huggingface: expected {complaint}"):
             save(run, tmp_path / "out", format="huggingface")
-    with pytest.raises(ValueError, match=r"expected a folder that does not exist yet, got .*run"):
+    with pytest.raises(ValueError, match=r"directory: expected a new one, got .*run"):
         save(run, run, format="ctranslate2")
     monkeypatch.setitem(sys.modules, "ctranslate2.specs", None)
     with pytest.raises(ImportError, match=r'pip install "transformer-lessons\[ctranslate2\]"'):

@@ -19,10 +19,11 @@ def save(run: Path | None, directory: Path, *, format: str) -> None:
     ValueError for a folder that exists, or for a model of which the format cannot express something.
     """
     if directory.exists():
-        raise ValueError(f"export: expected a folder that does not exist yet, got {directory}")
+        raise ValueError(f"directory: expected a new one, got {directory}, which exists")
     temporary = directory.with_name(f".{directory.name}.new")
+    rmtree(temporary, ignore_errors=True)  # what a kill has left
     try:
-        temporary.mkdir(parents=True, exist_ok=True)
+        temporary.mkdir(parents=True)
         FORMATS[format].save(temporary, *load_model(run))
         temporary.replace(directory)
     finally:
