@@ -228,19 +228,19 @@ def test_copies_stand_out_and_honest_work_does_not(assignment, usual):
 
 
 @pytest.mark.full
-def test_few_false_pairs_in_classes_of_a_hundred():
-    """What the docstring of `outliers` says, measured anew."""
-    honest, kept, changed = [], [], []
-    for master, usual in itertools.product(release.masters(), (0.2, 0.5, 0.8)):
-        given = handed(master.stem)
-        honest.append(len(pairs(a_class(master.stem, 100, 0, usual), given)))
+@pytest.mark.parametrize("master", release.masters(), ids=lambda master: master.stem)
+def test_few_false_pairs_in_a_class_of_a_hundred(master):
+    """Each assignment by itself: pooled, one that is easy to tell apart would cover for another."""
+    honest, kept, changed, given = [], [], [], handed(master.stem)
+    for usual, seed in itertools.product((0.2, 0.5, 0.8), range(3)):
+        honest.append(len(pairs(a_class(master.stem, 100, seed, usual), given)))
         for rename, counted in ((False, kept), (True, changed)):
-            texts = a_class(master.stem, 100, 0, usual)
+            texts = a_class(master.stem, 100, seed, usual)
             made = copies(texts, 5, rename=rename)
             counted.append(len(names_of(pairs(texts, given)) & made) / 5)
     assert sum(honest) <= 0.3 * len(honest)
     assert sum(kept) > 0.8 * len(kept)
-    assert sum(changed) > 0.25 * len(changed)
+    assert sum(changed) > 0.3 * len(changed)
 
 
 def test_untouched_notebooks_are_no_pairs():

@@ -139,8 +139,9 @@ def submission(number: int) -> tuple[str, NotebookNode]:
     assignment, chance = masters[number % len(masters)].parent.name, random.Random(number)
     notebook, solved = copy.deepcopy(_both(assignment))
     for cell in _in_code(notebook):
-        wrong = _typical().get(cell.id, [solved[cell.id]])
-        cell.source = chance.choice((solved[cell.id], solved[cell.id], cell.source, chance.choice(wrong)))
+        right, wrong = solved[cell.id], _typical().get(cell.id)
+        mistaken = chance.choice(wrong) if wrong else right
+        cell.source = chance.choice((right, right, cell.source, mistaken, mistaken))
     return assignment, notebook
 
 
