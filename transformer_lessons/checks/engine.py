@@ -22,7 +22,7 @@ from transformer_lessons.checks.states import translations
 __all__ = ["Exam", "Verdict", "exam", "judge"]
 
 LIKELIEST = 5  # one of a pair is among these
-PAIR_SECONDS = 1.5
+PAIR_SECONDS = 1.5  # of this process alone, so that a busy machine finds no fewer
 FEWEST_CALLS, SMALLEST_SHARE = 2, 0.75  # on which a mistake must be seen, to say that it looks like it
 
 
@@ -220,11 +220,12 @@ def _pair(this: Exam, seen: list[Seen], missed: set[str]) -> tuple[Mistake, ...]
     """One of the likeliest mistakes together with any other, the cheapest two, or none."""
     task = this.task
     # Where two hide each other, agreement is nothing for both: those that cost what is missed come first.
-    rank = {m.name: (-_agreement(this, seen, m)[0], missed.isdisjoint(m.costs)) for m in task.mistakes}
+    wrong = _wrong(this, seen)
+    rank = {m.name: (-_agreement(this, seen, wrong, m)[0], missed.isdisjoint(m.costs)) for m in task.mistakes}
     likely = sorted(task.mistakes, key=lambda mistake: rank[mistake.name])[:LIKELIEST]
-    fitting, tried, end = [], set(), time.perf_counter() + PAIR_SECONDS
+    fitting, tried, end = [], set(), time.process_time() + PAIR_SECONDS
     for one, other, source, order in _pairs(this, seen, likely):
-        if time.perf_counter() > end:
+        if time.process_time() > end:
             break
         if source not in tried and _is_python(source) and _fits(this, seen, source, order):
             fitting.append((one, other))
@@ -260,23 +261,28 @@ def _is_python(source: str) -> bool:
     return True
 
 
-def _agreement(this: Exam, seen: list[Seen], mistake: Mistake) -> tuple[int, float]:
-    """On how many of the calls where a mistake shows it is seen, and the share of them; its likeliest way."""
-    return max(_way_agreement(this, seen, changed(this.task.source, way)) for way in mistake.ways)
+def _agreement(this: Exam, seen: list[Seen], wrong: list[int], mistake: Mistake) -> tuple[int, float]:
+    """How many of the wrong calls a mistake explains, and their share of those where it shows; its best way."""
+    return max(_way_agreement(this, seen, wrong, changed(this.task.source, way)) for way in mistake.ways)
 
 
-def _way_agreement(this: Exam, seen: list[Seen], source: str | None) -> tuple[int, float]:
-    if source is None:
+def _way_agreement(this: Exam, seen: list[Seen], wrong: list[int], source: str | None) -> tuple[int, float]:
+    agree = source is not None and sum(this.same(n, seen[n], this.shows(source, n)) for n in wrong)
+    if not agree:
         return 0, 0.0
-    shows = [n for n in range(len(seen)) if not this.same(n, this.shows(source, n), this.right(n))]
-    agree = sum(not seen[n].error and this.same(n, seen[n], this.shows(source, n)) for n in shows)
-    return agree, agree / max(1, len(shows))  # (an error tells little)
+    shows = sum(not this.same(n, this.shows(source, n), this.right(n)) for n in range(len(seen)))
+    return agree, agree / max(1, shows)
+
+
+def _wrong(this: Exam, seen: list[Seen]) -> list[int]:
+    """The calls on which a mistake can be seen; an error tells little."""
+    return [n for n, one in enumerate(seen) if not one.error and not this.same(n, one, this.right(n))]
 
 
 def _like(this: Exam, seen: list[Seen]) -> Mistake | None:
     """A mistake whose effect is seen on most of the calls where it has one."""
-    mistakes = this.task.mistakes
-    agreements = [(_agreement(this, seen, mistake), mistake) for mistake in mistakes]
+    wrong = _wrong(this, seen)
+    agreements = [(_agreement(this, seen, wrong, mistake), mistake) for mistake in this.task.mistakes]
     (calls, share), mistake = max(agreements, key=lambda pair: pair[0], default=((0, 0.0), None))
     return mistake if calls >= FEWEST_CALLS and share >= SMALLEST_SHARE else None
 

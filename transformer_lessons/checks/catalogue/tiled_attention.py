@@ -67,12 +67,14 @@ def counted(queries: int, keys: int, block: int, width: int, **enough: int) -> C
     return Call((*(torch.ones(*shape) for shape in shapes), block), enough=enough)
 
 
-# Of few queries and many keys: a tile is told from whole rows, from two tiles, and from block tiles.
+# Of few queries and many keys: a tile is told from whole rows, from two tiles, and from block tiles. Then of many
+# queries: some rows are told from all.
 LARGEST = [
     counted(11, 67, 11, 2, largest=67 * 2 * 4),
     counted(3, 129, 29, 1, largest=129 * 4 * 4 // 3),
     counted(11, 67, 34, 2, largest=11 * 34 * 4),
     counted(8, 66, 3, 1, largest=66 * 4 * 4 // 3),
+    counted(97, 97, 11, 2, largest=33 * 97 * 4),
 ]
 SQUARE = 97 * 97 * 4
 SAVED = [counted(97, 97, block, 2, saved=SQUARE // 6) for block in (11, 99)]
