@@ -287,7 +287,7 @@ def test_the_syllabus_is_in_sync():
     ("cell", "task", "both", "run"), [pytest.param(*case, id=case[0]) for case in BROKEN]
 )
 def test_the_broken_program_breaks_where_it_is_said(no_shape_checks, cell, task, both, run):
-    """It runs; each of its defects is one, and the other lines are right."""
+    """It runs; each of its defects is one, the other lines are right, and round by round the check names one."""
     master = next(master for master in MASTERS if master.stem.startswith(cell[:4]))
     cells = {found.id: found.source for found in read(master).cells}
     program, answer = cells[f"{cell}-broken"], cells[f"{cell}-answer"]
@@ -302,10 +302,19 @@ def test_the_broken_program_breaks_where_it_is_said(no_shape_checks, cell, task,
     assert {letter for letter in broken if broken[letter] != right[letter]} == set(defects)
     before, after = (run(names[name]) for name in both)
     assert getattr(before, "shape", None) == getattr(after, "shape", None)
-    for letter in defects:
-        local = dict(names)
-        exec(answer.replace(right[letter], broken[letter]), local)
-        assert not names["checks"].check(task, local[both[1]]).passed
+
+    def named(left: str) -> str | None:
+        """What the check calls the program in which only these lines are still wrong."""
+        source, local = answer, dict(names)
+        for letter in left:
+            source = source.replace(right[letter], broken[letter])
+        exec(source, local)
+        return names["checks"].check(task, local[both[1]]).misconception
+
+    called = {letter: named(letter) for letter in defects}
+    assert set(called.values()) == set(names["checks"].task(task).broken)
+    for repaired in range(2):  # of the lines, the first ones
+        assert named(defects[repaired:]) in {called[letter] for letter in defects[repaired:]}
 
 
 @pytest.mark.full

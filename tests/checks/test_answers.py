@@ -1,5 +1,8 @@
 """What people write: right answers pass in whatever words, and a slip costs itself."""
 
+from collections.abc import Callable
+from functools import cache
+
 import pytest
 import torch
 
@@ -21,6 +24,12 @@ WRONG = [
     for task, known in module.WRONG.items()
     for entry in known
 ]
+
+
+@cache
+def checked(task: str, answer: Callable, seed: int) -> checks.Report:
+    """What is said of a wrong answer, for two tests."""
+    return checks.check(task, answer, seed=seed)
 
 
 def test_every_task_has_right_answers_of_other_people():
@@ -54,7 +63,7 @@ def test_a_right_answer_passes_on_every_seed(task, answer):
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.full)])
 @pytest.mark.parametrize(("task", "answer", "lost", "names"), WRONG)
 def test_a_slip_costs_itself(task, answer, lost, names, seed):
-    report = checks.check(task, answer, seed=seed)
+    report = checked(task, answer, seed)
     assert {name for name, is_met in report.requirements.items() if not is_met} == lost, report.message
     assert {report.misconception, *report.also} - {None} == names, report.message
 
@@ -62,7 +71,7 @@ def test_a_slip_costs_itself(task, answer, lost, names, seed):
 @pytest.mark.parametrize(("task", "answer"), [p.values[:2] for p in WRONG])
 def test_the_case_shown_is_what_happens(task, answer):
     """The lines can be pasted: they raise, or give, what the message says; and no two lines are alike."""
-    report = checks.check(task, answer)
+    report = checked(task, answer, 0)
     known = checks.task(task)
     lines = [line.strip() for line in report.message.splitlines()]
     case = [line for line in report.message.splitlines() if line.startswith("    ") and "# " not in line[:6]]

@@ -5,7 +5,7 @@ import pytest
 from checks.conftest import TASKS
 from transformer_lessons import checks
 from transformer_lessons.checks.definitions import changed
-from transformer_lessons.checks.engine import Exam, exam
+from transformer_lessons.checks.engine import Exam, exam, judge
 from transformer_lessons.checks.message import place
 from transformer_lessons.checks.observe import alike, same_gradients
 from transformer_lessons.checks.symptoms import SYMPTOMS
@@ -34,8 +34,8 @@ def test_a_mistake_shows_and_gets_its_own_name(task, mistake):
     for way in mistake.ways:
         text = changed(task.source, way)
         assert text, f"{way}: not in the right answer's text, or overlapping"
-        report = checks.check(task.name, task.answer(text))
-        assert (report.misconception, report.also) == (mistake.name, ()), f"{way}: {report.message}"
+        verdict = judge(task, task.answer(text))
+        assert verdict.mistakes == (mistake,), f"{way}: {[found.name for found in verdict.mistakes]}"
 
 
 @pytest.mark.full
@@ -43,10 +43,8 @@ def test_a_mistake_shows_and_gets_its_own_name(task, mistake):
 def test_a_mistake_is_named_on_every_seed(task, mistake):
     for way in mistake.ways:
         for seed in range(1, 30):
-            report = checks.check(task.name, task.answer(changed(task.source, way)), seed=seed)
-            assert (report.misconception, report.also) == (mistake.name, ()), (
-                f"seed {seed}, {way}: {report.message}"
-            )
+            verdict = judge(task, task.answer(changed(task.source, way)), seed)
+            assert verdict.mistakes == (mistake,), f"seed {seed}, {way}"
 
 
 @pytest.mark.parametrize(("task", "mistake"), MISTAKES)

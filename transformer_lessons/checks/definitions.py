@@ -149,6 +149,7 @@ class Task:
         results: the names of what it returns, if several.
         remarks: for right answers.
         roles: of a class, for each parameter the words that others have for it, as in "q query queries".
+        broken: names of the mistakes in the program that learners repair; of these, any number is known together.
     """
 
     name: str
@@ -158,6 +159,7 @@ class Task:
     results: tuple[str, ...] = ("",)
     remarks: tuple[Remark, ...] = ()
     roles: dict[str, str] = field(default_factory=dict)
+    broken: tuple[str, ...] = ()
 
     @property
     def public(self) -> str:

@@ -127,6 +127,7 @@ class Verdict:
         error: what it showed, if it shows nothing but errors.
         wish: which of the ways to load weights under other names fits it.
         returned: what it returns on every call in place of the tensors that are asked for, in words.
+        more: how many other mistakes it makes, to be told when this one is repaired.
     """
 
     lost: tuple[str, ...]
@@ -135,6 +136,7 @@ class Verdict:
     error: Seen | None = None
     wish: int = 0
     returned: str = ""
+    more: int = 0
 
 
 def judge(task: Task, adapter: Adapter, seed: int = 0) -> Verdict:
@@ -150,7 +152,7 @@ def judge(task: Task, adapter: Adapter, seed: int = 0) -> Verdict:
     if all(one.error for one in seen):
         return Verdict(tuple(names), error=seen[0], wish=wish)
     returned = _returned(this, seen)
-    mistakes = _known(this, seen) or (() if returned else _pair(this, seen, missed))
+    mistakes = _known(this, seen) or _left(this, seen) or (() if returned else _pair(this, seen, missed))
     if not mistakes and returned:
         return Verdict(lost, wish=wish, returned=returned)
     if not mistakes:
@@ -161,7 +163,8 @@ def judge(task: Task, adapter: Adapter, seed: int = 0) -> Verdict:
     # To be recognised must never cost more than not to be.
     cheaper = [names_ for names_ in (tuple(n for n in names if n in costs), lost) if names_]
     told = sorted(mistakes, key=lambda mistake: min(map(names.index, mistake.costs)))
-    return Verdict(min(cheaper, key=task.points), tuple(told), wish=wish)
+    shown = len(told) if len(told) <= 2 else 1
+    return Verdict(min(cheaper, key=task.points), tuple(told[:shown]), wish=wish, more=len(told) - shown)
 
 
 def _returned(this: Exam, seen: list[Seen]) -> str:
@@ -214,6 +217,20 @@ def _known(this: Exam, seen: list[Seen]) -> tuple[Mistake, ...]:
         m for m in task.mistakes if any(_fits(this, seen, changed(task.source, way)) for way in m.ways)
     ]
     return tuple(sorted(fitting, key=lambda mistake: task.points(mistake.costs))[:1])
+
+
+def _left(this: Exam, seen: list[Seen]) -> tuple[Mistake, ...]:
+    """The mistakes that are left in the program to be repaired, the fewest that explain all calls, or none."""
+    made = [mistake for mistake in this.task.mistakes if mistake.name in this.task.broken]
+    for count in range(2, len(made) + 1):
+        for some in itertools.combinations(made, count):
+            for ways in itertools.product(*(mistake.ways for mistake in some)):
+                # In one order or another: a change may take away the text that the next one looks for.
+                orders = (changed(this.task.source, *order) for order in itertools.permutations(ways))
+                source = next(filter(None, orders), None)
+                if source and _is_python(source) and _fits(this, seen, source):
+                    return some
+    return ()
 
 
 def _pair(this: Exam, seen: list[Seen], missed: set[str]) -> tuple[Mistake, ...]:

@@ -119,6 +119,7 @@ def _told(verdict: Verdict, lost: list[Requirement]) -> tuple[str, str, list[str
     if verdict.mistakes:
         first, *others = verdict.mistakes
         notes = [first.looks, *(f"Besides, {other.you}." for other in others)]
+        notes += ["This is not the only line that is wrong."] * bool(verdict.more)
         return first.you, first.anchor, notes
     if verdict.error:
         line = f", at “{verdict.error.line}”" if verdict.error.line else ""

@@ -389,7 +389,7 @@ WRONG = {
     "shift_matrix": [
         (textbook_rotation, {"turn"}, {"turned_back"}),
         (shift_of_base_1000, {"frequencies"}, set()),
-        (half_repaired, {"turn", "frequencies"}, set()),
+        (half_repaired, {"turn", "frequencies"}, {"sign_lost"}),
         (identity, {"turn", "pairs", "frequencies"}, set()),
     ],
     "rotary": [

@@ -126,6 +126,7 @@ TASK = Task(
     name="masked_self_attention",
     right=[masked_self_attention],
     arguments=("x", "ids", "pad_id"),
+    broken=("unsqueezed_once", "sized_by_batch", "input_infinite", "padding_overwritten"),
     requirements=(
         Requirement(
             "attention",

@@ -110,6 +110,7 @@ TASK = Task(
         "W_v": "v wv value values tov qkv kv",
         "W_o": "o wo out output proj projection fc dense final merge concat",
     },
+    broken=("values_from_query", "keys_viewed", "scaled_by_d_model", "merged_without_transpose"),
     requirements=(
         Requirement(
             "output",

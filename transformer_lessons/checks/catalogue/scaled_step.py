@@ -117,6 +117,7 @@ TASK = Task(
     right=[scaled_step],
     arguments=("weights", "gradients", "scale", "clean", "rate", "max_norm", "growth"),
     results=("weights", "scale", "clean"),
+    broken=("unscaled_in_half", "nan_only", "lengthened", "not_doubled"),
     requirements=(
         Requirement(
             "step",

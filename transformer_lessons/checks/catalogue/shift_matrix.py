@@ -44,6 +44,7 @@ TASK = Task(
     name="shift_matrix",
     right=[frequencies, shift_matrix],
     arguments=("k", "d_model"),
+    broken=("exponent_doubled", "frequency_inverted", "diagonal_in_halves", "sign_lost"),
     requirements=(
         Requirement(
             "turn",
