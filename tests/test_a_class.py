@@ -21,3 +21,5 @@ def test_a_thousand_are_graded_at_a_hundred_a_minute_as_the_readme_and_the_guide
     for name in ("README.md", "book/instructors.md"):
         words = " ".join((release.HERE.parent / name).read_text(encoding="utf-8").split())
         assert f"{said}, {record['over_plain_nbgrader']:g} times as many a minute" in words, name
+    some = runs[a_class.ALONE, a_class.WORKERS]
+    assert f"{some['submissions']} submissions took {some['seconds'] / 60:.1f} minutes on two cores" in words

@@ -18,7 +18,10 @@ from exercises.autograder.course.folders import Course
 
 pytestmark = [pytest.mark.nbgrader, pytest.mark.usefixtures("graded_once")]
 ROOT = Path(__file__).parent.parent
-GUIDE = (ROOT / "book" / "instructors.md").read_text(encoding="utf-8")
+GUIDE = "".join(
+    (ROOT / "book" / f"{name}.md").read_text(encoding="utf-8").replace("\\\n", "")
+    for name in ("instructors", "instructors_more")
+)
 
 
 def said(capsys, *words: str, code: int = 0) -> dict:

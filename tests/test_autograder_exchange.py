@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-GUIDE = (ROOT / "book" / "instructors.md").read_text(encoding="utf-8")
+GUIDE = (ROOT / "book" / "instructors_more.md").read_text(encoding="utf-8")
 NAME = "ps01_embeddings_attention"
 
 

@@ -29,7 +29,7 @@ from exercises.autograder.commands import (
 from exercises.autograder.course.gradebook import in_utc
 from exercises.autograder.course.roster import enrol, read
 from exercises.autograder.rehearse import expected as expectations
-from exercises.autograder.rehearse.files import KEY
+from exercises.autograder.rehearse.files import KEY, TEMPLATE
 from exercises.autograder.result import Result
 from exercises.release import masters
 from transformer_lessons.data.files import read_json
@@ -183,8 +183,11 @@ def rehearse(options: argparse.Namespace) -> CommandOutput:
                 for one in read_json(folder / KEY)["students"]:
                     gradebook.update_or_create_student(one["student"])
         said = _graded(grades.grade(source, folder, **how))
-    where = f"--course {folder}"
-    said.lines[-1] = f"Next: {ME} report {where}, and export {where}; pages are in {folder / 'feedback'}"
+    said.lines[-1:] = [
+        f"Students' pages are in {folder / 'feedback'}. Next:",
+        f"  {ME} report --course {folder}",
+        f"  {ME} export --course {folder} --format canvas --template {folder / TEMPLATE}",
+    ]
     return said
 
 

@@ -9,12 +9,14 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
+from exercises.autograder.export.tables import written
 from exercises.autograder.rehearse.answers import TWICE, UNREADABLE, Student, students
 from transformer_lessons.data.files import replacing, write_json
 
-__all__ = ["KEY", "write"]
+__all__ = ["KEY", "TEMPLATE", "write"]
 
 KEY = "what_is_in_it.json"  # beside what is handed in, for whoever wants to compare
+TEMPLATE = "gradebook.csv"  # likewise, for `export` to fill in
 FIRST_USER, FIRST_FILE = 1_000, 50_000  # Canvas's numbers
 
 
@@ -102,7 +104,15 @@ def write(folder: Path, number: int, assignment: str) -> Path:
             member = f"{student.student}{late}_{_user(student)}_{n}_{name}.ipynb"
             archive.writestr(zipfile.ZipInfo(member), text.encode(), zipfile.ZIP_DEFLATED)
     write_json(folder / KEY, {"assignment": assignment, "students": [_about(student) for student in group]})
+    (folder / TEMPLATE).write_bytes(_gradebook(group, assignment).encode())
     return source
+
+
+def _gradebook(group: list[Student], assignment: str) -> str:
+    """As Canvas exports it, without marks."""
+    header = ["Student", "ID", "SIS Login ID", "Section", f"{assignment} (1)"]
+    rows = [[one.student, str(_user(one)), one.student, "Rehearsal", ""] for one in group]
+    return written([header, *rows])
 
 
 def _files(student: Student, assignment: str) -> Iterator[tuple[str, str]]:
