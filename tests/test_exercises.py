@@ -1,5 +1,7 @@
 """Masters and student versions: in sync, without solutions, full marks for the one and none for the other."""
 
+import ast
+import math
 import re
 import shutil
 import subprocess
@@ -21,6 +23,7 @@ from exercises.autograder.batch import grade, pool
 from exercises.autograder.course import marks
 from exercises.autograder.course.folders import Course
 from exercises.autograder.course.marks import CellMark
+from exercises.autograder.running.runner import _executed
 from tests.broken_programs import BROKEN
 from tests.typical_answers import TYPICAL, WRONG
 from transformer_lessons.checks import patients
@@ -191,6 +194,38 @@ def test_the_student_version_earns_nothing_as_it_is(graded, master):
     cells = points(graded, master.parent.name, "nothing").values()
     assert {cell.auto for cell in cells} == {0.0}
     assert not any(cell.waits for cell in cells)
+
+
+# Passed where a test compares carelessly: what is not a number is never too far away, and of no entries, all are
+# right.
+NOTHING = {
+    "not a number": lambda *args, **kwargs: math.nan,
+    "many that are none": lambda *args, **kwargs: (
+        [math.nan] * math.prod(x for x in args if isinstance(x, int))
+    ),
+    "no entries": lambda *args, **kwargs: torch.zeros(0, 1, 1, 1, 1),
+}
+
+
+@pytest.mark.parametrize("answer", NOTHING.values(), ids=NOTHING)
+@each_master
+def test_no_hidden_test_takes_nothing_for_an_answer(master, answer):
+    """Of tests that compare by themselves, without a check."""
+    cells = {
+        cell.id: cell
+        for cell in read(master).cells
+        if cell.cell_type == "code" and "nbgrader" in cell.metadata
+    }
+    answers = [cell.source for cell in cells.values() if cell.metadata.nbgrader.solution]
+    names = {"__name__": "tests"}
+    exec(next(cell.source for name, cell in cells.items() if name.endswith("-imports")), names)
+    for node in ast.walk(ast.parse("\n".join(answers))):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names[node.name] = answer
+    for name, cell in cells.items():
+        about = cell.metadata.nbgrader
+        if about.grade and not about.solution and "checks.check(" not in cell.source:
+            assert _executed(cell.source, name, names.copy()) == 0, name
 
 
 def a_first_draft() -> nbformat.NotebookNode:
