@@ -150,9 +150,12 @@ return reply
     ),
     _forged(
         "an error: StopIteration",
-        "an error of a type with a meaning to Python",
+        "an error of a type with a meaning to Python: of nothing that is looked at, all are right",
         "apply",
         "v['reply'] |= {'error': {'type': 'StopIteration', 'message': '0', 'line': ''}}\nreturn reply",
+        tests={"extra-all-test": "all(map(lambda n: row_entropy(torch.eye(n)).sum() == 7, (2, 3)))"},
+        earns={"extra-all-test": 0.0},
+        why="its function raises errors, of whatever type",
     ),
     _forged("an answer for an answer", "a reply where none is expected", "apply", "raw(c, answer(n, True))"),
 )

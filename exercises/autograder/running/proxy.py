@@ -177,8 +177,8 @@ def _shown(reply: Reply) -> Any:
         return reply.value
     told = LearnerError(f"{reply.error['type']}: {reply.error['message']}")
     type_ = getattr(builtins, reply.error["type"], None)
-    if not (isinstance(type_, type) and issubclass(type_, Exception)):
-        raise told
+    if not (isinstance(type_, type) and issubclass(type_, Exception)) or issubclass(type_, StopIteration):
+        raise told  # to stop an iteration of the test's would leave out what it looks at
     try:
         error = type_(reply.error["message"])
     except TypeError:  # of the few that want more than a message
