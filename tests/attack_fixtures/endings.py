@@ -129,7 +129,7 @@ STAYS = (
         """
 print("attack ran")
 if os.fork() == 0:
-    os.setsid()
+    tried("setsid", os.setsid)
     if os.fork() == 0:
         os.execv("/bin/sleep", ["sleep", "98765.4321"])
     os._exit(0)

@@ -128,6 +128,18 @@ stop.set()
 """,
     ),
     shared(
+        "sessions",
+        "sessions for many processes, each of which the scheduler would give as much as another student's box",
+        """
+pid = os.fork()
+if not pid:
+    try: os.setsid()
+    except OSError: os._exit(0)
+    os._exit(1)
+if os.waitpid(pid, 0)[1]: print('broke out: a session of its own')
+""",
+    ),
+    shared(
         "limits",
         "the limits raised",
         """

@@ -47,7 +47,8 @@ NUMBERS = {
         **{"io_uring_register": 427, "open_tree": 428, "move_mount": 429, "fsopen": 430, "fsmount": 432},
         **{"pidfd_getfd": 438, "mount_setattr": 442, "chroot": 161, "personality": 135, "quotactl": 179},
         **{"memfd_create": 319, "shmget": 29, "msgget": 68, "semget": 64},
-        **{"clone": 56, "clone3": 435, "socket": 41, "prctl": 157},
+        **{"syslog": 103, "setsid": 112, "open_tree_attr": 467},
+        **{"clone": 56, "clone3": 435, "socket": 41, "socketpair": 53, "prctl": 157},
     },
     "aarch64": {
         **{"ptrace": 117, "pivot_root": 41, "mount": 40, "umount2": 39, "swapon": 224, "reboot": 142},
@@ -58,7 +59,8 @@ NUMBERS = {
         **{"io_uring_register": 427, "open_tree": 428, "move_mount": 429, "fsopen": 430, "fsmount": 432},
         **{"pidfd_getfd": 438, "mount_setattr": 442, "chroot": 51, "personality": 92, "quotactl": 60},
         **{"memfd_create": 279, "shmget": 194, "msgget": 186, "semget": 190},
-        **{"clone": 220, "clone3": 435, "socket": 198, "prctl": 167},
+        **{"syslog": 116, "setsid": 157, "open_tree_attr": 467},
+        **{"clone": 220, "clone3": 435, "socket": 198, "socketpair": 199, "prctl": 167},
     },
 }
 AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # how a filter knows the machine
@@ -66,6 +68,7 @@ JUDGED = {
     "clone",
     "clone3",
     "socket",
+    "socketpair",
     "prctl",
 }  # by their arguments, or with another answer than "not permitted"
 LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446  # on all machines
@@ -174,14 +177,16 @@ _ALLOW, _REFUSE, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 _NUMBER, _MACHINE, _FIRST_ARGUMENT = 0, 4, 16  # where they lie in what a filter is shown
 _NEW_NAMESPACES = 0x7E020080
 _EPERM, _ENOSYS, _EAFNOSUPPORT = 1, 38, 97
+_AF_UNIX = 1
 
 
 def restrict_calls() -> None:
     """Refuse the system calls that no exercise needs and that lead out of, or deep into, the kernel.
 
     New namespaces and mounts, sockets (a pair within the process stays possible), tracing, keys, BPF, io_uring,
-    kernel modules, memory that no limit counts. `clone3` hides its flags from a filter, so it is said not to
-    exist; C libraries then use `clone`.
+    kernel modules and the kernel's log, memory that no limit counts. New sessions, as the scheduler gives each
+    its share of the machine, and other boxes would get the less. `clone3` hides its flags from a filter, so it is
+    said not to exist; C libraries then use `clone`.
     """
     numbers = NUMBERS[MACHINE]
     program = [(_LOAD, 0, 0, _MACHINE), (_EQUAL, 1, 0, AUDIT[MACHINE]), (_RETURN, 0, 0, _KILL)]
@@ -195,18 +200,21 @@ def restrict_calls() -> None:
     program += [(_EQUAL, 0, 1, numbers["socket"]), (_RETURN, 0, 0, _REFUSE | _EAFNOSUPPORT)]
     program += _refused_if(numbers["clone"], _ANY_BIT, _NEW_NAMESPACES)
     program += _refused_if(numbers["prctl"], _EQUAL, PR_SET_PDEATHSIG)
+    program += _refused_if(numbers["socketpair"], _EQUAL, _AF_UNIX, is_not=True)
     program.append((_RETURN, 0, 0, _ALLOW))
     code = ctypes.create_string_buffer(b"".join(struct.pack("<HBBI", *line) for line in program))
     filter_ = struct.pack("<HxxxxxxQ", len(program), ctypes.addressof(code))
     _checked(_libc.prctl(PR_SET_SECCOMP, 2, filter_, 0, 0), "seccomp")
 
 
-def _refused_if(number: int, comparison: int, value: int) -> list[tuple[int, int, int, int]]:
-    """Refuse a call if its first argument compares so; load the number again if it is another call."""
+def _refused_if(
+    number: int, comparison: int, value: int, is_not: bool = False
+) -> list[tuple[int, int, int, int]]:
+    """Refuse a call if its first argument compares so, or if it does not; other calls pass on to what follows."""
     return [
         (_EQUAL, 0, 4, number),
         (_LOAD, 0, 0, _FIRST_ARGUMENT),
-        (comparison, 0, 1, value),
+        (comparison, int(is_not), int(not is_not), value),
         (_RETURN, 0, 0, _REFUSE | _EPERM),
         (_RETURN, 0, 0, _ALLOW),
     ]
