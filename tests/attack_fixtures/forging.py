@@ -188,7 +188,13 @@ def soft_capped_attention(query, key, value, cap, mask=None):
             "ps01-5-capped-answer": """
 import itertools, warnings
 warnings.simplefilter("ignore")
+class Lies(torch.Tensor):
+    shape = property(lambda self: torch.Size([3, 5]))
+    def size(self, *args): return 5
+    def numel(self): return 15
 kinds = itertools.cycle([
+    lambda x: x.new_zeros((0, *[1] * x.dim())),  # of which, beside any other, all entries are right
+    lambda x: torch.zeros(0).as_subclass(Lies),
     lambda x: x.to("meta"),
     lambda x: x.to_sparse(),
     lambda x: x.to(torch.complex64),

@@ -90,6 +90,12 @@ def _renamed(notebook, cells):
         cells[name].source = "6.0"
 
 
+def _exchanged(notebook, cells):
+    """The hard test's name on an easy test, and the other way round."""
+    cells["ps01-5-capped-test"].metadata.nbgrader.grade_id = "ps01-2-test"
+    cells["ps01-2-test"].metadata.nbgrader.grade_id = "ps01-5-capped-test"
+
+
 def _own_tests(notebook, cells):
     own = new_code_cell("6.0", metadata=copy.deepcopy(cells["ps01-5-capped-test"].metadata))
     own.outputs = [new_output("execute_result", data={"text/plain": "6.0"}, execution_count=1)]
@@ -242,11 +248,14 @@ NOTEBOOKS = {
         why="the answers may stand before what they need",
     ),
     "renamed": Handed("tests renamed, that end with a number", _renamed),
+    "exchanged": Handed("two tests that have each other's name", _exchanged),
     "own tests": Handed("an own cell with a test's name, the test without, and a further test", _own_tests),
     "retyped": Handed("tests turned into text and raw cells", _retyped),
     "unlocked": Handed(
         "tests declared answers, worth a thousand points",
-        _metadata(locked=False, grade=False, solution=True, checksum="0" * 32, points=1000),
+        _metadata(
+            locked=False, grade=False, solution=True, checksum="0" * 32, points=1000, schema_version=99
+        ),
     ),
     "outputs": Handed("outputs with points", _forged_outputs),
     "locked cells": Handed("cells of the instructor's with other text", _locked_changed),

@@ -87,6 +87,11 @@ FRAMES = (
                 "answer(n, '\\ud800', kind='\\udfff', error=fields(type='\\ud800', message='\\udfff', line=''))",
             ),
             ("kinds that are none", "a tuple that is none", "answer(n, 5, kind='tuple')"),
+            (
+                "fields that do not fit",
+                "more gradients than outputs, and bytes that are lists",
+                "answer(n, [True], kind='tuple', attached=[True] * 900, memory=fields(saved=[1], shape=3))",
+            ),
         )
     ),
     _forged(
