@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from exercises.autograder.course.marks import CellMark, Mark
 from exercises.autograder.course.pseudonyms import KEY_FILE, Pseudonyms
 from exercises.autograder.export import FORMATS, Exported, csv_text, template_text
-from exercises.autograder.export.tables import number, safe, table
+from exercises.autograder.export.tables import safe, table
 from exercises.autograder.result import CellResult, Flag, Result
 
 FIXTURES = Path(__file__).parent / "export_fixtures"
@@ -93,16 +93,6 @@ def moodle(*marks: Mark, **options) -> Exported:
 
 
 # Numbers and texts
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        *[(8.0, "8"), (0.1 + 0.2, "0.3"), (1 / 3, "0.33333"), (1e6, "1000000"), (-1e-9, "0"), (-2.5, "-2.5")],
-    ],
-)
-def test_numbers_are_written_as_people_write_them(value, text):
-    assert number(value) == text
 
 
 @given(

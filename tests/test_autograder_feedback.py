@@ -16,7 +16,7 @@ from book import browser
 from exercises import release
 from exercises.autograder.feedback.cells import PNG, SIDE, picture
 from exercises.autograder.feedback.pages import page, secrets
-from exercises.autograder.feedback.text import clean, cut, terminal
+from exercises.autograder.feedback.text import clean, terminal
 from exercises.autograder.result import CellResult, Flag, Part, Result
 
 MASTERS = release.masters()
@@ -286,12 +286,6 @@ def test_what_is_invisible_shows():
 def test_what_a_terminal_would_show(written, seen):
     assert terminal(written) == seen
     assert len(terminal(written * 20_000)) <= len(seen) * 20_000, "in no time, too"
-
-
-def test_cutting_keeps_both_ends():
-    assert cut("abc", 3) == "abc"
-    text = cut("a" * 100 + "z" * 100, 90)
-    assert text == "a" * 60 + "\n… 110 characters are left out here …\n" + "z" * 30
 
 
 # ---- Pictures

@@ -207,15 +207,6 @@ def test_whose_answer_it_is_decides():
     assert len(in_source(taken, TASKS["ps02_masks"])) == 1
 
 
-def test_an_answer_is_for_what_its_checks_name():
-    assert ANSWERS["ps01_embeddings_attention"] == {
-        "ps01-2-answer": {"token_embedding"},
-        "ps01-3-answer": {"scaled_dot_product_attention"},
-        "ps01-4-answer": {"scaled_dot_product_attention"},
-        "ps01-5-capped-answer": {"soft_capped_attention"},
-    }
-
-
 def test_a_flag_says_where_and_a_thing_is_said_once_in_a_cell():
     text = "\n\nx = 3\n%time\ny = F.layer_norm(x, (3,))  # \x1b[31mred\n!ls\nz = F.layer_norm(y, (3,))"
     said = sentence("torch.nn.functional.layer_norm", ["layer_norm"])

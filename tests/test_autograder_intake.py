@@ -330,16 +330,6 @@ def test_of_those_that_cannot_be_told_apart_none_counts(folder, paths):
         assert all(path in outcome.reason for path in paths)
 
 
-def test_of_many_that_cannot_be_told_apart_a_few_are_named(folder):
-    """A folder of files by different students, who are not in folders of their own."""
-    found = taken(folder({f"week3/{name}.ipynb": answered(answer=f"{name} = 1") for name in "abcdefg"}))
-    listed = ", ".join(f"week3/{name}.ipynb" for name in "abcde")
-    assert {one.reason for one in found.values()} == {
-        f"Nothing tells which is the newest: {listed} and 2 more. Hand in only one. "
-        "Different students need different names."
-    }
-
-
 def test_of_two_the_one_that_is_answered_counts(folder):
     worked_on, untouched = f"ann/Copy of {PS01}.ipynb", f"ann/{PS01} (1).ipynb"
     found = taken(folder({worked_on: answered(), untouched: TEXTS[PS01]}))

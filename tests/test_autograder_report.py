@@ -109,17 +109,6 @@ def test_a_persons_points_count_instead_and_extra_ones_on_top():
     assert (of(FIRST, found).mean, of(FIRST, found).full) == (5.0, 1.0)
 
 
-@pytest.mark.parametrize(
-    ("points", "worth", "place"),
-    [(0, 4, 0), (0.39, 4, 0), (0.4, 4, 1), (3.3, 11, 3), (4, 4, 9)],
-)
-def test_where_a_score_is_counted(points, worth, place):
-    one = mark("a", {FIRST: points})
-    one = replace(one, cells={FIRST: replace(one.cells[FIRST], worth=float(worth))})
-    found = [bin.complete for bin in numbers(NAME, [one], []).bins]
-    assert found == [int(n == place) for n in range(10)]
-
-
 # ---- Questions
 
 
@@ -412,19 +401,6 @@ def test_all_of_it_as_json():
 )
 def test_only_none_is_none_and_only_all_is_all(value, text):
     assert pages.percent(value) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(0.5, "0.50"), (-0.25, "−0.25"), (-0.001, "0.00"), (None, "–"), (1, "1.00")]
-)
-def test_decimals(value, text):
-    assert pages.decimal(value) == text
-
-
-def test_ticks_are_code():
-    assert pages.ticks("you use `like` & `x<y`") == "You use <code>like</code> &amp; <code>x&lt;y</code>"
-    assert pages.ticks("one ` alone") == "One ` alone"
-    assert pages.ticks("") == ""
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ from exercises.autograder.course.folders import Course
 from exercises.autograder.flags import answered
 from exercises.autograder.rehearse.renaming import renamed
 from exercises.autograder.similarity import Pair, of_course, of_two
-from exercises.autograder.similarity.course import OWN, answers_of, side_by_side
-from exercises.autograder.similarity.fingerprints import LENGTHS, WINDOW, handed_out, prints_of, tokens
+from exercises.autograder.similarity.course import OWN, side_by_side
+from exercises.autograder.similarity.fingerprints import LENGTHS, handed_out, prints_of
 from exercises.autograder.similarity.outliers import compare, pairs
 from tests.checks.answers import MODULES
 from tests.rewording import reworded
@@ -122,50 +122,12 @@ def spread(code: str, chance: random.Random) -> str:
 # --- Tokens and fingerprints ----------------------------------------------------------------------------------
 
 
-def test_tokens_by_hand():
-    code = """def f(self, a, b=1_000):  # c
-    "Doc."
-    self.scale = a.sum(-1) + 0X1F
-    return f"{a}", [len(b)], a.my_own, x.T // .5e-3
-"""
-    plain = "def x x x x = 1000 : x . x = x . sum - 1 + 0x1f return [ len x ] x . x x . T // .5e-3"
-    named = (
-        "def f self a b = 1000 : self . scale = a . sum - 1 + 0x1f return [ len b ] a . my_own x . T // .5e-3"
-    )
-    assert tokens(code) == plain.split()
-    assert tokens(code, names=True) == named.split()
-
-
-def test_broken_code_has_the_tokens_before_and_behind_the_break():
-    whole = code_of(NAME)[ATTENTION]
-    place = len(tokens(whole[: whole.index(":\n        similarity")]))
-    expected = tokens(whole)
-    assert expected.pop(place) == ":"
-    assert (
-        tokens(whole.replace("is not None:\n        similarity", "is not None\n        similarity"))
-        == expected
-    )
-    assert tokens("print('a\nb = 1") == ["print", "x", "=", "1"]
-    assert tokens('"""never ended\nb = 1\\') == []
-
-
 @pytest.mark.parametrize("piece", ['"', '"""', "\\", "a.", "\ud800"])
 def test_a_long_text_takes_no_long_time(piece):
     start = time.process_time()
     for kind in LENGTHS:
         prints_of((piece * 200_000)[:200_000], kind)
     assert time.process_time() - start < 10
-
-
-LETTERS = st.lists(st.sampled_from("abcdefgh"), max_size=40)
-
-
-@given(LETTERS, LETTERS, LETTERS, LETTERS, st.lists(st.sampled_from("abcdefgh"), min_size=8, max_size=8))
-def test_a_long_run_in_common_is_a_fingerprint_in_common(a, b, c, d, run):
-    """That is what winnowing promises, whatever stands around the run."""
-    assert len(run) == LENGTHS["words"] + WINDOW - 1
-    one, other = (" ".join([*before, *run, *behind]) for before, behind in ((a, b), (c, d)))
-    assert prints_of(one, "words") & prints_of(other, "words")
 
 
 # --- Two submissions ------------------------------------------------------------------------------------------
@@ -176,13 +138,6 @@ def both(first: dict[str, str], second: dict[str, str]) -> Pair:
     one, other = (compare(*texts, handed(NAME), [SCALE]) for texts in ((first, second), (second, first)))
     assert one == other
     return one
-
-
-def test_the_same_is_all_the_same():
-    found = both(masters(NAME), masters(NAME))
-    assert (found.score, found.exact) == (1.0, True)
-    assert set(found.cells.values()) == {1.0}
-    assert found.cells.keys() >= {ATTENTION, SCALE}
 
 
 def test_what_was_handed_out_is_nothing():
@@ -304,16 +259,6 @@ def test_bits_by_hand(shared, is_found):
     assert [pair.score for pair in found] == [pytest.approx(3 / 5, abs=0.1)] * is_found
 
 
-def test_what_a_few_have_in_common_does_not_make_pairs_of_them():
-    """Ten of a hundred write the same: what a student shares with the eighth nearest is taken off."""
-    texts = {f"s{n:02}": {f"c{cell}": numbers(10 * n + cell) for cell in range(4)} for n in range(100)}
-    for size, expected in ((8, 28), (10, 0)):
-        for n in range(size):
-            like = {name: text + f" + {n}" for name, text in texts["s00"].items()}
-            texts[f"s{n:02}"] = like if n else texts["s00"]
-        assert len(pairs(texts, {})) == expected
-
-
 @pytest.mark.full
 def test_a_thousand_submissions_take_seconds():
     few = list(a_class(NAME, 60, seed=0).values())
@@ -368,17 +313,6 @@ def test_pairs_of_a_course(a_course):
     assert told[0].startswith("dan: not compared: The file is no notebook: it begins with “no notebook”. ")
 
 
-def test_what_is_compared(a_course):
-    found = answers_of(a_course, NAME)
-    assert found.unreadable.keys() == {"dan"}
-    assert found.words == {"ps01-6-conclusion", SCALE, "ps01-7-empty-answer"}
-    assert found.texts["ann"].keys() == {*code_of(NAME), SCALE, OWN}
-    assert found.texts["student-0001"][OWN] == "mine = 3"
-    # Notes are no answer, what was handed out to be tried is no cell of their own, nor is a locked one.
-    assert cells_of(NAME, "release")["ps01-0-try"].source not in found.texts["ann"].values()
-    assert not any("checks.require" in text for text in found.texts["ann"].values())
-
-
 def test_what_an_earlier_version_handed_out_counts_for_nothing(tmp_path):
     course, text = Course(tmp_path), code_of(NAME)[ATTENTION]
     for student in ("a", "b"):
@@ -429,15 +363,6 @@ def test_side_by_side_by_hand():
         "── c ──",
         "                     > tab here �[2Jgone",
     ]
-
-
-def test_a_long_line_is_wrapped_and_a_long_text_cut():
-    rows = side_by_side(("a", "b"), ({"c": "0123456789" * 3}, {"c": "y"}), {}, width=33).splitlines()
-    assert rows[-2:] == ["012345678901234 | y", "567890123456789"]
-    for lines, last in ((1000, "x"), (1001, "[lines left out: 1]"), (1003, "[lines left out: 3]")):
-        rows = side_by_side(("a", "b"), ({"c": "x\n" * lines}, {}), {}).splitlines()
-        assert rows[-1].rstrip(" <") == last
-        assert len(rows) == 4 + min(lines, 1001)
 
 
 @given(st.text(max_size=60), st.text(max_size=60))
