@@ -20,8 +20,8 @@ from nbgrader.preprocessors import (
     SaveAutoGrades,
 )
 
-from exercises.autograder.execute import IsolatedExecute
 from exercises.autograder.running.inert import SanitizeNotebook
+from exercises.autograder.running.notebook import IsolatedExecute
 
 HERE = Path(__file__).resolve().parent
 SCRATCH = Path(os.environ.get("TRANSFORMER_LESSONS_COURSE") or HERE / "_nbgrader").absolute()

@@ -13,7 +13,7 @@ import pytest
 
 from exercises.autograder import __main__ as command
 from exercises.autograder import doctor
-from exercises.autograder.box import cgroup, linux
+from exercises.autograder.box import linux, usage
 from exercises.autograder.doctor import Layer
 
 ROOT = Path(__file__).parents[1]
@@ -171,12 +171,12 @@ def group(
 
 def test_a_delegated_group_is_found_and_used(tmp_path):
     mount, process = group(tmp_path)
-    parent = cgroup.delegated(mount, process)
+    parent = usage.delegated(mount, process)
     assert parent == mount / "user" / "session"
-    cgroup.make_room(parent)
+    usage.make_room(parent)
     assert (parent / "cgroup.subtree_control").read_text() == "+memory +pids"
     assert (parent / f"grader-{os.getpid()}" / "cgroup.procs").read_text() == str(os.getpid())
-    cgroup.Group(parent, 7_000_000, 64).take(4711)
+    usage.Group(parent, 7_000_000, 64).take(4711)
     box = parent / f"box-{os.getpid()}"
     read = {name: (box / name).read_text() for name in ("memory.max", "pids.max", "cgroup.procs")}
     assert read == {"memory.max": "7000000", "pids.max": "64", "cgroup.procs": "4711"}
@@ -184,7 +184,7 @@ def test_a_delegated_group_is_found_and_used(tmp_path):
 
 @pytest.mark.parametrize("changes", [{"controllers": "cpu pids"}, {"line": "0::/nowhere"}], ids=str)
 def test_a_group_without_what_is_needed_is_none(tmp_path, changes):
-    assert cgroup.delegated(*group(tmp_path, **changes)) is None
+    assert usage.delegated(*group(tmp_path, **changes)) is None
 
 
 def test_numbers_of_system_calls_are_the_kernels():

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exercises.autograder.intake import Quarantined, Received, files, ingest, submissions
-from exercises.autograder.intake.cells import Cell
-from exercises.autograder.intake.contents import CannotBeGraded, content_of
+from exercises.autograder.intake.cells import CannotBeGraded, Cell, content_of
 from exercises.autograder.intake.matching import Catalogue
 from exercises.autograder.intake.names import safe_id, sender_of
 

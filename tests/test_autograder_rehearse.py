@@ -19,9 +19,8 @@ from exercises.autograder.course import marks
 from exercises.autograder.course.folders import Course
 from exercises.autograder.intake import Quarantined, Received, ingest
 from exercises.autograder.intake.cells import normalize_source
-from exercises.autograder.rehearse.answers import ABSENT, COPIED, SHARES, TWICE, UNREADABLE, _typical
+from exercises.autograder.rehearse.answers import ABSENT, COPIED, SHARES, TWICE, UNREADABLE, _typical, renamed
 from exercises.autograder.rehearse.files import KEY
-from exercises.autograder.rehearse.renaming import renamed
 
 NAME = "ps01_embeddings_attention"
 GUIDE, MORE = (

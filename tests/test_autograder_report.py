@@ -17,7 +17,7 @@ from book import browser
 from book.places import BOOK
 from exercises.autograder.course.marks import CellMark, Mark
 from exercises.autograder.report import numbers, page, pages
-from exercises.autograder.report.counting import Bin
+from exercises.autograder.report.pages import Bin
 from exercises.autograder.result import CellResult, Flag, Part, Result
 
 NAME = "ps01_embeddings_attention"

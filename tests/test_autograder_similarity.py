@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from exercises import release
 from exercises.autograder.course.folders import Course
 from exercises.autograder.flags import answered
-from exercises.autograder.rehearse.renaming import renamed
+from exercises.autograder.rehearse.answers import renamed
 from exercises.autograder.similarity import Pair, of_course, of_two
 from exercises.autograder.similarity.course import OWN, side_by_side
 from exercises.autograder.similarity.fingerprints import LENGTHS, handed_out, prints_of

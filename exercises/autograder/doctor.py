@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from exercises.autograder.box import linux
-from exercises.autograder.box.cgroup import delegated
 from exercises.autograder.box.confine import (
     ConfinementError,
     Limits,
@@ -22,6 +21,7 @@ from exercises.autograder.box.confine import (
     readable_folders,
     spawn_sandboxed,
 )
+from exercises.autograder.box.usage import delegated
 
 __all__ = ["Layer", "layers", "problem", "report"]
 

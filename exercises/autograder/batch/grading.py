@@ -22,10 +22,10 @@ from exercises.autograder.course.collect import collect, origin
 from exercises.autograder.course.folders import Course
 from exercises.autograder.course.gradebook import Entry, Writer
 from exercises.autograder.course.roster import known
-from exercises.autograder.execute import IsolatedExecute
 from exercises.autograder.intake import Quarantined, Received
 from exercises.autograder.result import Flag, Result
 from exercises.autograder.running.job import AFTERWARDS, LAST, Job, Outcome, outcome_from_dict
+from exercises.autograder.running.notebook import IsolatedExecute
 from transformer_lessons.data.files import read_json, replacing, write_json
 
 __all__ = ["Grading", "Submission", "heed_interruptions"]

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from exercises.autograder.intake.contents import MOST_BYTES, too_large
+from exercises.autograder.intake.cells import MOST_BYTES, too_large
 
 __all__ = ["Upload", "uploads"]
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 from nbformat import NotebookNode
 
-from exercises.autograder.intake.cells import Cell, normalize_source
-from exercises.autograder.intake.contents import FRESH, CannotBeGraded
+from exercises.autograder.intake.cells import FRESH, CannotBeGraded, Cell, normalize_source
 from transformer_lessons.tools.submission import grade_id
 
 __all__ = ["Catalogue", "Match", "is_answer", "match", "named", "same"]

@@ -18,7 +18,7 @@ import unicodedata
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from exercises.autograder.intake.contents import shown
+from exercises.autograder.intake.cells import shown
 
 __all__ = ["Sender", "safe_id", "sender_of"]
 

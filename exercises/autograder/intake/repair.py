@@ -13,8 +13,7 @@ from collections.abc import Iterator
 import nbformat
 from nbformat import NotebookNode
 
-from exercises.autograder.intake.cells import Cell, cells_of, normalize_source
-from exercises.autograder.intake.contents import CannotBeGraded, shown
+from exercises.autograder.intake.cells import CannotBeGraded, Cell, cells_of, normalize_source, shown
 from exercises.autograder.intake.matching import Match, is_answer, match, named, same
 from transformer_lessons.tools.submission import grade_id
 

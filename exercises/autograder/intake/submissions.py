@@ -12,8 +12,7 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 
-from exercises.autograder.intake.cells import cells_of, normalize_source
-from exercises.autograder.intake.contents import CannotBeGraded, content_of, shown
+from exercises.autograder.intake.cells import CannotBeGraded, cells_of, content_of, normalize_source, shown
 from exercises.autograder.intake.files import Upload, uploads
 from exercises.autograder.intake.matching import Catalogue
 from exercises.autograder.intake.names import Sender, sender_of

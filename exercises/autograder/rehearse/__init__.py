@@ -1,7 +1,7 @@
 """Made-up students of mixed quality: an instructor tries the whole way before the first real deadline.
 
-`answers` makes a class and what it writes, `renaming` the same under other names, `files` what comes of it, as
-Canvas hands it out. `expected` grades known answers.
+`answers` makes a class and what it writes, `files` what comes of it, as Canvas hands it out. `expected` grades
+known answers.
 """
 
 from exercises.autograder.rehearse.answers import Student, passing, students, submission

@@ -21,7 +21,6 @@ import matplotlib.pyplot as plt
 import torch
 
 from exercises.autograder.box import linux
-from exercises.autograder.box.cgroup import Group
 from exercises.autograder.box.confine import (
     ConfinementError,
     Limits,
@@ -32,7 +31,7 @@ from exercises.autograder.box.confine import (
     spawn_sandboxed,
     waited,
 )
-from exercises.autograder.box.watchdog import Watchdog, filled
+from exercises.autograder.box.usage import Group, Watchdog, filled
 from exercises.autograder.running import cells, runner, student
 from exercises.autograder.running.wire import send
 from transformer_lessons import checks

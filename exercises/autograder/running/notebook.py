@@ -9,8 +9,9 @@ import hashlib
 import json
 import platform
 import threading
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import nbformat
@@ -18,6 +19,8 @@ import torch
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 from nbgrader.api import Gradebook
+from nbgrader.preprocessors import NbGraderPreprocessor
+from traitlets import Enum, Float, Int, Unicode
 
 import transformer_lessons
 from exercises.autograder import result as results
@@ -29,7 +32,7 @@ from exercises.autograder.running.runner import Cell
 from exercises.autograder.running.worker import Worker
 from transformer_lessons.tools.submission import grade_id, is_ungraded
 
-__all__ = ["MasterCell", "digest", "master_of", "run", "versions", "worker"]
+__all__ = ["IsolatedExecute", "MasterCell", "digest", "master_of", "run", "versions", "worker"]
 
 UNSAFE = "Graded without isolation: the student's code could have changed anything, these marks too."
 
@@ -238,3 +241,31 @@ def versions() -> dict[str, str]:
         "torch": torch.__version__,
         "transformer_lessons": transformer_lessons.__version__,
     }
+
+
+class IsolatedExecute(NbGraderPreprocessor):
+    """nbgrader's `Execute`, replaced: runs a submission in its own processes, and writes a `Result` besides."""
+
+    isolation = Enum(
+        ["full", "none"], default_value="full", help="none: run it unprotected, and mark all grades so"
+    ).tag(config=True)
+    records = Unicode(help="the folder for results; by default records/ beside the gradebook").tag(
+        config=True
+    )
+    cell_seconds = Float(30.0, help="the wall-clock time that a cell may take").tag(config=True)
+    seconds = Float(240.0, help="the wall-clock time that a submission may take").tag(config=True)
+    memory = Int(2 << 30, help="bytes that a submission may use beyond Python and torch").tag(config=True)
+
+    def preprocess(self, nb, resources):
+        """Run all code cells of a notebook that nbgrader has sanitised."""
+        about = resources["nbgrader"]
+        master = master_of(about["db_url"], about["assignment"], about["notebook"])
+        result = run(nb, master, self.limits(), self.isolation)
+        result = replace(result, student=about["student"], assignment=about["assignment"])
+        folder = Path(self.records or Path(about["db_url"].removeprefix("sqlite:///")).parent / "records")
+        results.write(folder / result.student / result.assignment / f"{about['notebook']}.json", result)
+        return nb, resources
+
+    def limits(self) -> Limits:
+        """What a submission may use."""
+        return Limits(cell_seconds=self.cell_seconds, seconds=self.seconds, memory=self.memory)

@@ -14,8 +14,8 @@ from tempfile import TemporaryDirectory
 
 import matplotlib
 
-from exercises.autograder.box.cgroup import delegated, make_room
 from exercises.autograder.box.confine import HOME, Limits
+from exercises.autograder.box.usage import delegated, make_room
 from exercises.autograder.running.runner import Cell
 from exercises.autograder.running.wire import PeerGoneError, WireError, receive, send
 

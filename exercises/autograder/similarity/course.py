@@ -11,8 +11,7 @@ from nbformat import NotebookNode
 
 from exercises import release
 from exercises.autograder.course.folders import Course
-from exercises.autograder.intake.cells import cells_of, normalize_source
-from exercises.autograder.intake.contents import CannotBeGraded, content_of
+from exercises.autograder.intake.cells import CannotBeGraded, cells_of, content_of, normalize_source
 from exercises.autograder.intake.matching import is_answer, named
 from exercises.autograder.similarity.fingerprints import tokens
 from exercises.autograder.similarity.outliers import Pair, compare, pairs
