@@ -127,6 +127,25 @@ def test_what_a_path_says(path, student, said, order, late):
     assert (list(sender.said), sender.order, sender.late) == (said, order, late)
 
 
+@pytest.mark.parametrize(
+    ("path", "student"),
+    [
+        (f"Bob_79_{MOODLE}_/Ann_77_{MOODLE}_/{PS01} (9).ipynb", "bob"),
+        (f"Bob_79_{MOODLE}_Ann_77_{MOODLE}_{PS01}.ipynb", "bob"),
+        (f"Bob_79_{MOODLE}_ann_77_1_{PS01}.ipynb", "bob"),
+        (f"Bob_79_{MOODLE}_/ann/{PS01}/{PS01}.ipynb", "bob"),
+        (f"bob_79_1_Ann_77_{MOODLE}_{PS01}.ipynb", "bob"),
+        (f"bob_LATE_79_1_ann_77_2_{PS01}.ipynb", "bob"),
+        (f"submitted/bob/{PS01}/Ann_77_{MOODLE}_/{PS01}.ipynb", None),
+        (f"submitted/bob/{PS01}/ann/{PS01}/{PS01}.ipynb", None),
+        (f"submitted/bob/{PS01}/ann/{PS01} (9).ipynb", None),
+    ],
+)
+def test_nobody_can_name_their_file_as_anothers(path, student):
+    """It would count instead of theirs, as the newer one."""
+    assert sender_of(tuple(path.split("/")), ASSIGNMENTS, {"77": "ann", "79": "bob"}).student == student
+
+
 @given(st.text(max_size=99) | st.text("ab+/. -\u0301", max_size=99))
 def test_an_id_can_always_be_the_name_of_a_folder(raw):
     name = safe_id(raw)
@@ -276,6 +295,22 @@ def test_moodle(archive):
     paths = [f"Ann Smith_{n}_{MOODLE}_/Untitled.ipynb" for n in (77, 78)]
     found = taken(archive(dict.fromkeys([*paths, f"Bob_79_{MOODLE}_{PS01}.ipynb"], answered())))
     assert list(students(found).values()) == ["Ann Smith_77", "Ann Smith_78", "Bob_79"]
+
+
+def test_nobody_can_say_when_they_handed_in(folder):
+    """As late days are counted from it."""
+    early, late = "2020-01-01 00:00:00 UTC", "2026-12-24 10:00:00 UTC"
+    root = folder(
+        {
+            f"ann/{PS01}/timestamp.txt": late,
+            f"ann/{PS01}/{PS01}.ipynb": answered(),
+            f"Bob_79_{MOODLE}_/timestamp.txt": early,
+            f"Bob_79_{MOODLE}_/{PS01}.ipynb": answered(),
+            f"Cem_80_{MOODLE}_/{PS01}/timestamp.txt": early,
+            f"Cem_80_{MOODLE}_/{PS01}/{PS01}.ipynb": answered(),
+        }
+    )
+    assert [one.timestamp for _, one in sorted(taken(root).items())] == [None, None, late]
 
 
 def test_a_name_that_was_guessed_or_changed_is_said(folder):

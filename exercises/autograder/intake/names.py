@@ -13,6 +13,7 @@ The student's id is what a roster says of the number that Canvas and Moodle put 
 and the number, by which namesakes differ.
 """
 
+import math
 import re
 import unicodedata
 from collections.abc import Collection, Mapping
@@ -27,7 +28,7 @@ LONGEST_ID = 60  # characters; a folder's name may have 255 bytes
 UPLOADED = r"(?:(?P<file>\d+)_(?P<rest>.+)|(?:text|link)\.html)"
 CANVAS = re.compile(rf"(?P<name>.+?)(?P<late>_LATE)?_(?P<user>\d+)_{UPLOADED}")
 ANONYMOUS = re.compile(rf"(?P<late>LATE_)?(?P<name>anon)_(?P<user>[^\W_]+)_{UPLOADED}")
-MOODLE = re.compile(r"(?P<name>.+)_(?P<user>\d+)_assignsubmission_[a-z]+_?(?P<rest>.*)")
+MOODLE = re.compile(r"(?P<name>.+?)_(?P<user>\d+)_assignsubmission_[a-z]+_?(?P<rest>.*)")
 # “Copy of …” as Colab says it in several languages, “-Copy1” as Jupyter does, “ - Copy” as Windows does.
 COPY = re.compile(
     r"^(cop(y|i[ea])|cópia|kopi[ae]) (of|von|de|di|van|av|z) |^[“\"](?=.*的副本)|[”\"]?的副本"
@@ -51,6 +52,7 @@ class Sender:
         order: of two files by one student, the greater is the later; None if the path does not tell.
         late: whether Canvas marks it as handed in late.
         number: of the platform, "" if the path has none.
+        depth: how deep nbgrader's folder of the submission lies, in which it says when that was; else 0.
         notes: a sentence for each thing that was changed or guessed.
     """
 
@@ -59,6 +61,7 @@ class Sender:
     order: tuple[int, int] | None = None
     late: bool = False
     number: str = ""
+    depth: int = 0
     notes: tuple[str, ...] = ()
 
     @property
@@ -76,8 +79,9 @@ def sender_of(parts: tuple[str, ...], assignments: Collection[str], roster: Mapp
         roster: ids by the platform's numbers, as far as they are known.
     """
     parts = tuple(unicodedata.normalize("NFC", part) for part in parts)
-    sender = _from_moodle(parts, assignments) or _from_nbgrader(parts, assignments)
-    sender = sender or _from_canvas(parts, assignments) or _by_hand(parts, assignments)
+    readings = (read(parts, assignments) for read in (_from_moodle, _from_nbgrader, _from_canvas))
+    found = min(filter(None, readings), key=lambda reading: reading[0], default=None)
+    sender = found[1] if found else _by_hand(parts, assignments)
     if sender.number in roster:
         sender = replace(sender, raw=roster[sender.number])
     elif roster and sender.number:
@@ -89,29 +93,38 @@ def sender_of(parts: tuple[str, ...], assignments: Collection[str], roster: Mapp
     return replace(sender, notes=(*sender.notes, note))
 
 
-def _from_moodle(parts: tuple[str, ...], assignments: Collection[str]) -> Sender | None:
-    found = next(filter(None, map(MOODLE.fullmatch, reversed(parts))), None)
-    if not found:
-        return None
-    file = found["rest"] if found.string == parts[-1] else parts[-1]
-    sender = _in_folder(f"{found['name']}_{found['user']}", file, assignments)
-    return replace(sender, number=found["user"])
+# Where a path says whose it is, and what it says. Further in, a student may have named things as another's.
+Reading = tuple[tuple[int, float], Sender] | None
 
 
-def _from_nbgrader(parts: tuple[str, ...], assignments: Collection[str]) -> Sender | None:
-    if len(parts) < 3 or parts[-2] not in assignments:
-        return None
-    sender = _in_folder(parts[-3], parts[-1], assignments)
-    return replace(sender, said=tuple(dict.fromkeys((parts[-2], *sender.said))))
+def _from_moodle(parts: tuple[str, ...], assignments: Collection[str]) -> Reading:
+    for place, part in enumerate(parts):
+        if found := MOODLE.fullmatch(part):
+            file = found["rest"] if place == len(parts) - 1 else parts[-1]
+            sender = _in_folder(f"{found['name']}_{found['user']}", file, assignments)
+            return (place, found.start("user")), replace(sender, number=found["user"])
+    return None
 
 
-def _from_canvas(parts: tuple[str, ...], assignments: Collection[str]) -> Sender | None:
+def _from_nbgrader(parts: tuple[str, ...], assignments: Collection[str]) -> Reading:
+    for place, part in enumerate(parts[1:-1]):
+        if part in assignments:
+            # Behind ASSIGNMENT there may be folders of STUDENT's, or of the whole class: then nobody can tell.
+            student = parts[place] if parts[place + 1 : -1] == (part,) else ""
+            sender = _in_folder(student, parts[-1], assignments)
+            said = tuple(dict.fromkeys((part, *sender.said)))
+            return (place, math.inf), replace(sender, said=said, depth=place + 2)
+    return None
+
+
+def _from_canvas(parts: tuple[str, ...], assignments: Collection[str]) -> Reading:
     found = ANONYMOUS.fullmatch(parts[-1]) or CANVAS.fullmatch(parts[-1])
     if not found or _file_name(found["name"], assignments)[0]:
         return None
     sender = _in_folder(f"{found['name']}_{found['user']}", found["rest"] or "", assignments)
     number = found["user"] if found.re is CANVAS else ""  # what stands for nobody is on no roster
-    return replace(sender, order=(int(found["file"] or 0), 0), late=bool(found["late"]), number=number)
+    sender = replace(sender, order=(int(found["file"] or 0), 0), late=bool(found["late"]), number=number)
+    return (len(parts) - 1, found.start("user")), sender
 
 
 def _by_hand(parts: tuple[str, ...], assignments: Collection[str]) -> Sender:

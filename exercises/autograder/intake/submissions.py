@@ -112,8 +112,10 @@ def ingest(
             arrivals.append(_arrival(source, upload, catalogue, roster))
     _settle(arrivals, assignments)
     for arrival in arrivals:
-        if isinstance(arrival.outcome, Received) and arrival.parts[:-1] in times:
-            _put_time(arrival, times[arrival.parts[:-1]])
+        # In other folders, and further in, a student may have put a time.
+        folder = arrival.parts[: arrival.sender.depth]
+        if isinstance(arrival.outcome, Received) and folder and folder in times:
+            _put_time(arrival, times[folder])
         yield arrival.outcome
 
 
