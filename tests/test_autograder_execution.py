@@ -266,6 +266,13 @@ ENDS = {
     "a loop of its own": ("while True: pass", "timeout", 0, "The test took too long."),
     "an exit": ("raise SystemExit", "error", 0, "The test stopped with SystemExit."),
     "the learner's end": ("ends()", "missing", 0, "Your code ended the test: the other process has ended."),
+    "an attribute's value": ("thing().right", "error", 0, "The test stopped with ValueError."),
+    "an attribute as a condition": (
+        "1.0 * bool(thing().right)",
+        "error",
+        0,
+        "The test stopped with TypeError.",
+    ),
     "the learner's loop": ("loops()", "error", 0, "LearnerError: TimeLimitError: this took too long"),
     "after all that": ("right()", "done", 4, ""),
 }
@@ -274,7 +281,8 @@ ENDS = {
 def test_how_tests_end(run, impatient):
     learner = (
         "import os\nclass OddError(Exception): pass\ndef fails(): raise OddError('odd')\n"
-        "def ends(): os._exit(0)\ndef loops():\n    while True: pass\ndef right(): return 4"
+        "def ends(): os._exit(0)\ndef loops():\n    while True: pass\ndef right(): return 4\n"
+        "class thing: right = False"
     )
     _, *outcomes = run(learner, *(("test", source, 4) for source, *_ in ENDS.values()))
     for (name, (_, status, earned, message)), outcome in zip(ENDS.items(), outcomes, strict=True):

@@ -47,8 +47,17 @@ class Name(Remote):
     def __repr__(self) -> str:
         return "?"  # a test may look for letters in it
 
-    def __getattr__(self, attribute: str) -> "Name":
-        return Name(self._connection, f"{self._name}.{_public(attribute)}")
+    def __getattr__(self, attribute: str) -> "Method":
+        return Method(self._connection, f"{self._name}.{_public(attribute)}")
+
+
+class Method(Name):
+    """An attribute of something of the learner's, to be called; what it is else, a test cannot know."""
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            f"{self._name.rpartition('.')[2]}: a test can call an attribute, not look at its value"
+        )
 
 
 class Object:
@@ -68,9 +77,8 @@ class Object:
         """The object, called."""
         return _called(self._connection, self.handle, args, kwargs)
 
-    def __getattr__(self, attribute: str) -> Any:
-        target = f"{self.handle}.{_public(attribute)}"
-        return lambda *args, **kwargs: _called(self._connection, target, args, kwargs)
+    def __getattr__(self, attribute: str) -> Method:
+        return Method(self._connection, f"{self.handle}.{_public(attribute)}")
 
     def train(self, mode: bool = True) -> "Object":
         """A module into training mode."""
