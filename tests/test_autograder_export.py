@@ -483,15 +483,6 @@ def test_a_damaged_key_is_refused_and_not_replaced_or_shown(tmp_path, content):
     assert (tmp_path / KEY_FILE).read_bytes() == content
 
 
-def test_a_mark_is_nobodys(secret):
-    about = {"first_name": "Ada", "last_name": "Example", "email": "ada@uni.example", "lms_user_id": "101"}
-    before = mark("exampleada_101", comments={"q1": "Ada, see me."}, penalty=1.0, **about)
-    after = secret.mark(before)
-    assert after.student == secret.of("exampleada_101")
-    assert not re.search("ada|example|101", repr(after).replace(after.student, "").lower())
-    assert (after.score, after.cells, after.assignment) == (before.score, before.cells, before.assignment)
-
-
 def test_a_result_is_nobodys(secret):
     """Whatever is said of it may name its student."""
     student, path = "exampleada_101", "all.zip: exampleada_101_7_my homework.ipynb"
@@ -506,13 +497,3 @@ def test_a_result_is_nobodys(secret):
     assert not re.search("ada|example|101|homework", text)
     assert [(flag.kind, flag.cell) for flag in after.flags] == [("library", "q1"), ("failed", None)]
     assert (after.cells[0].earned, len(after.repairs)) == (1.0, 1)
-
-
-def test_a_file_that_was_not_graded_is_nobodys(secret):
-    entry = {"path": "ann/x.ipynb", "student": "ann", "assignment": ASSIGNMENT, "reason": "Ann's is empty."}
-    found = secret.not_graded(entry)
-    name = secret.of("ann")
-    assert found == {"path": name, "student": name, "assignment": ASSIGNMENT, "reason": "…"}
-    nobodys = secret.not_graded({**entry, "student": None, "assignment": None})
-    assert re.fullmatch("file-[0-9a-z]{8}", nobodys["path"])
-    assert nobodys["student"] is None
