@@ -131,7 +131,9 @@ def test_what_a_path_says(path, student, said, order, late):
     ("path", "student"),
     [
         (f"Bob_79_{MOODLE}_/Ann_77_{MOODLE}_/{PS01} (9).ipynb", "bob"),
-        (f"Bob_79_{MOODLE}_Ann_77_{MOODLE}_{PS01}.ipynb", "bob"),
+        (f"Bob_79_{MOODLE}_Ann_77_{MOODLE}_{PS01}.ipynb", None),
+        (f"Ann_77_{MOODLE}__79_{MOODLE}_/{PS01}.ipynb", None),
+        (f"Ann_77_{MOODLE}_79_{MOODLE}_{PS01}.ipynb", None),
         (f"Bob_79_{MOODLE}_ann_77_1_{PS01}.ipynb", "bob"),
         (f"Bob_79_{MOODLE}_/ann/{PS01}/{PS01}.ipynb", "bob"),
         (f"bob_79_1_Ann_77_{MOODLE}_{PS01}.ipynb", "bob"),

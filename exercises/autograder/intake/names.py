@@ -100,6 +100,8 @@ Reading = tuple[tuple[int, float], Sender] | None
 def _from_moodle(parts: tuple[str, ...], assignments: Collection[str]) -> Reading:
     for place, part in enumerate(parts):
         if found := MOODLE.fullmatch(part):
+            if re.search(r"(^|_)\d+_assignsubmission_", found["rest"]):
+                return (place, 0), Sender("")  # somebody calls themselves or their file so: nobody can tell
             file = found["rest"] if place == len(parts) - 1 else parts[-1]
             sender = _in_folder(f"{found['name']}_{found['user']}", file, assignments)
             return (place, found.start("user")), replace(sender, number=found["user"])
