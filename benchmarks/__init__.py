@@ -1,3 +1,7 @@
 """Measurements whose results are committed as records: ``python -m benchmarks.NAME``."""
 
-import transformer_lessons  # noqa: F401  before torch: it settles how torch's threads wait
+from pathlib import Path
+
+import transformer_lessons  # before torch: it settles how torch's threads wait
+
+RECORDS = Path(transformer_lessons.__file__).parent / "records"

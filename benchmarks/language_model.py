@@ -16,18 +16,13 @@ import torch
 from safetensors.torch import save_file
 from tqdm import tqdm
 
-from benchmarks import by_chapter
+from benchmarks import RECORDS
+from benchmarks.experiments import chapter, write
 from book.notebooks import chapters
 from transformer_lessons.data.files import replacing
 from transformer_lessons.variants.language_model import speculate
 
-CELLS = (
-    "# @title What this chapter imports",
-    "# @title The text",
-    "def train_on(",
-    "# @title Counted: tokens",
-)
-PACKAGE = by_chapter.ROOT / "transformer_lessons"
+PACKAGE = RECORDS.parent
 TEXT, PRETRAINED = PACKAGE / "data" / "this_book.txt", PACKAGE / "pretrained" / "this_book"
 STEPS, EVERY, SAYS_AT, PROMPT = {"model": 800, "draft": 500}, 50, (50, 200, 400, 800), "A softmax"
 MARKUP = (  # of Markdown, what goes, and what stands in its place
@@ -50,20 +45,20 @@ def prose() -> str:
     return text
 
 
-def trained(name: str, chapter: dict) -> tuple[torch.nn.Module, dict]:
+def trained(name: str, book: dict) -> tuple[torch.nn.Module, dict]:
     """One of the two models, and its record: losses on both parts of the text, seconds, what it says."""
     torch.manual_seed(0)
-    model = chapter["new_model"](**chapter["SIZES"][name])
+    model = book["new_model"](**book["SIZES"][name])
     losses, held_out, says, started = [], {}, {}, time.perf_counter()
-    steps = chapter["train_on"](chapter["training"], model, STEPS[name])
+    steps = book["train_on"](book["training"], model, STEPS[name])
     for step, loss in enumerate(tqdm(steps, name, total=STEPS[name]), start=1):
         losses.append(round(loss, 3))
         if step % EVERY == 0:
-            held_out[step] = round(chapter["loss_on"](chapter["held_out"], model), 3)
+            held_out[step] = round(book["loss_on"](book["held_out"], model), 3)
         if step in SAYS_AT and name == "model":
             with torch.random.fork_rng():  # or the next batches would be those of the first steps
                 torch.manual_seed(0)
-                says[step] = chapter["said"](model, PROMPT, 60)
+                says[step] = book["said"](model, PROMPT, 60)
     seconds = round(time.perf_counter() - started, 1)
     return model, {"losses": losses, "held_out": held_out, "says": says, "seconds": seconds}
 
@@ -76,22 +71,21 @@ def main() -> None:
         with replacing(TEXT) as temporary:
             temporary.write_text(prose(), encoding="utf-8")
         return
-    chapter = by_chapter.definitions("19_a_language_model", *CELLS)
-    chapter["speculate"] = speculate  # the package's is the chapter's, word for word
+    book = chapter("19_a_language_model")
+    book["speculate"] = speculate  # the package's is the chapter's, word for word
     PRETRAINED.mkdir(exist_ok=True)
     found = {}
     for name in STEPS:
-        model, found[name] = trained(name, chapter)
+        model, found[name] = trained(name, book)
         state = {key: x.half() for key, x in model.state_dict().items() if key != "output.weight"}  # tied
         with replacing(PRETRAINED / f"{name}.safetensors") as temporary:
             save_file(state, temporary)
-    both = [chapter["read_model"](name) for name in STEPS]
-    count = chapter["tokens_a_pass"]
+    both = [book["read_model"](name) for name in STEPS]
     passes = {
-        name: [round(count(*both, n, drawn), 2) for n in chapter["GUESSES"]]
-        for name, drawn in chapter["DRAWN"].items()
+        name: [round(book["tokens_a_pass"](*both, n, drawn), 2) for n in book["GUESSES"]]
+        for name, drawn in book["DRAWN"].items()
     }
-    by_chapter.write("language_model", **found, tokens_a_pass=passes)
+    write("language_model", **found, tokens_a_pass=passes)
 
 
 if __name__ == "__main__":

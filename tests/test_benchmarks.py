@@ -8,7 +8,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks import contenders, gpu, measuring, peers, table3
+from benchmarks import contenders, experiments, gpu, measuring, peers, table3
 from benchmarks.contenders import PyTorch, Same, peer_steps, step_flops
 from benchmarks.measuring import OURS, peak_bytes
 from transformer_lessons import records
@@ -24,7 +24,7 @@ LAYERS = {"num_encoder_layers": 1, "num_decoder_layers": 1}
 TINY = TransformerConfig(31, 31, **WIDTHS, **LAYERS, norm_first=True, shared_vocabulary=True)
 
 
-@pytest.mark.parametrize("name", ["busy", "multi30k", "number_words_seeds"])
+@pytest.mark.parametrize("name", ["busy", "language_model", "multi30k"])
 def test_what_takes_long_can_at_least_be_imported(name):
     assert importlib.import_module(f"benchmarks.{name}").__doc__
 
@@ -113,6 +113,22 @@ def test_what_a_gpu_is_asked_runs_anywhere(monkeypatch):
     product = known["roofline"]["feed-forward, 25,000 tokens"]
     assert product["operations"] == 4 * 2 * 25_000 * 512 * 2048
     assert product["bytes"] == 4 * 2 * (25_000 * 512 + 512 * 2048 + 25_000 * 2048)
+
+
+# --- Chapters' experiments
+
+
+@pytest.mark.parametrize(
+    ("chapter", "names"),
+    {
+        "13_training": "EXPERIMENTS experiment judge source target held_out",
+        "18_linear_attention": "KINDS learn share_right",
+        "20_what_came_after": "CHANGES AT_RATES RATES RATE STEPS LENGTH TRAIN HELD RULES train "
+        "losses_by_position shares stretched sparse",
+    }.items(),
+)
+def test_a_chapter_defines_what_its_experiments_use(chapter, names):
+    assert set(names.split()) <= set(experiments.chapter(chapter))
 
 
 # --- Table 3

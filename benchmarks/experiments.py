@@ -1,0 +1,241 @@
+"""The chapters' experiments, whole: ``python -m benchmarks.experiments NAME`` (minutes; which, ``--help`` says).
+
+Each trains by the chapter's own cells, from some seeds, and writes ``transformer_lessons/records/NAME.json``,
+which the chapter shows. A quiet machine has two cores for it.
+"""
+
+import argparse
+import math
+import multiprocessing
+import re
+import tempfile
+from collections.abc import Callable, Iterable
+from functools import cache
+from itertools import product
+from pathlib import Path
+
+import nbformat
+import torch
+from tqdm import tqdm
+
+from benchmarks import RECORDS
+from transformer_lessons.data.files import read_json, write_json
+from transformer_lessons.tools.cli import main as lessons
+from transformer_lessons.trainer.evaluation import evaluate_number_words
+from transformer_lessons.trainer.runs import versions
+
+CHAPTERS = Path(__file__).parent.parent / "book" / "chapters"
+# How the cells begin that are needed of each chapter.
+CELLS = {
+    "02_tokens_and_embeddings": r"# @title (What this chapter imports|The experiment: five kinds of start)",
+    "10_residuals": r"# @title (Imports|The model, its two tasks)|def train\(",
+    "13_training": r"# @title (What this chapter imports|The experiments: models that differ)",
+    "18_linear_attention": r"# @title (What this chapter imports|The look-up task)|WIDTH = |class GatedDelta",
+    "19_a_language_model": r"# @title (What this chapter imports|The text|Counted: tokens)|def train_on\(",
+    "20_what_came_after": (
+        r"# @title (What this|The text|How the queries|Experts|Stretched|Two tokens|Which keys|Every change)"
+        r"|class |def (small_model|train|clocks|with_muon)\("
+    ),
+}
+
+
+@cache
+def chapter(name: str) -> dict:
+    """What these cells of a chapter define."""
+    defined: dict = {}
+    for cell in nbformat.read(CHAPTERS / f"{name}.ipynb", as_version=4).cells:
+        if re.match(CELLS[name], cell.source):
+            exec(cell.source, defined)  # the course's own code
+    return defined
+
+
+def write(name: str, **found: object) -> None:
+    """The record that a chapter shows, with the versions that made it."""
+    record = {"made_with": versions(torch.device("cpu")), **found}
+    write_json(RECORDS / f"{name}.json", record)
+
+
+def each(work: Callable, runs: Iterable[tuple]) -> dict[tuple, list]:
+    """What work(run) gives, two at a time, on a thread each; a list holds all seeds, the last part of a run."""
+    runs, found = list(runs), {}
+    with multiprocessing.get_context("spawn").Pool(2, torch.set_num_threads, (1,)) as pool:
+        for run, result in zip(runs, tqdm(pool.imap(work, runs), total=len(runs)), strict=True):
+            found.setdefault(run[:-1], []).append(result)
+    return found
+
+
+def mean(losses: list[float]) -> float:
+    """As records keep it."""
+    return round(sum(losses) / len(losses), 3)
+
+
+# --- Chapter 2
+
+
+def embedding_starts() -> dict:
+    """Five kinds of start, three seeds each; three minutes."""
+    kinds = chapter("02_tokens_and_embeddings")["KINDS"]
+    found = each(embedding_start, product(kinds, range(3)))
+    return {"losses": {kind: losses for (kind,), losses in found.items()}}
+
+
+def embedding_start(run: tuple[str, int]) -> list[float]:
+    """The first loss, then means of ten up to every 50th step."""
+    _, losses = chapter("02_tokens_and_embeddings")["train"](*run, 1_000)
+    return [mean(losses[:1]), *(mean(losses[end - 10 : end]) for end in range(50, 1_001, 50))]
+
+
+# --- Chapter 10
+
+
+def norm_orders() -> dict:
+    """Post-norm and pre-norm at seven learning rates, two tasks, ten seeds each; a quarter of an hour."""
+    tasks, kinds, rates = (list(chapter("10_residuals")[name]) for name in ("TASKS", "KINDS", "RATES"))
+    found = each(final_loss, product(tasks, kinds, rates, range(10)))
+    losses = {task: {kind: [found[task, kind, rate] for rate in rates] for kind in kinds} for task in tasks}
+    return {"rates": rates, "losses": losses}
+
+
+def final_loss(run: tuple[str, str, float, int]) -> float:
+    """The mean of a run's last losses."""
+    book, (task, kind, rate, seed) = chapter("10_residuals"), run
+    return mean(book["train"](rate, steps=300, seed=seed, task=task, **book["KINDS"][kind])[-20:])
+
+
+# --- Chapter 13
+
+
+def training_runs() -> dict:
+    """Warm-up, smoothing and overfitting, eleven kinds of run, three seeds each; ten minutes."""
+    found = each(training_run, product(chapter("13_training")["EXPERIMENTS"], range(3)))
+    return {"runs": {kind: runs for (kind,), runs in found.items()}}
+
+
+def training_run(run: tuple[str, int]) -> dict:
+    """Its curves, and how good it is on the 1,000 held-out numbers."""
+    book = chapter("13_training")
+    model, curve = book["experiment"](*run)
+    found = evaluate_number_words(model, book["source"], book["target"], book["held_out"])
+    judged = zip(("loss", "accuracy", "certainty"), book["judge"](model, book["held_out"]), strict=True)
+    return {
+        "seed": run[-1],
+        "exact_match": found["exact_match"],
+        **{name: round(value, 4) for name, value in judged},
+        "curve": [[step, round(known, 4), round(unknown, 4)] for step, known, unknown in curve],
+    }
+
+
+def number_words_seeds() -> dict:
+    """The recipes of number words, five seeds each, as a user starts them; minutes."""
+    recipes = {"default": [], "number-words-150": ["--config", "number-words-150"]}
+    return {"runs": {name: [recipe(seed, given) for seed in range(5)] for name, given in recipes.items()}}
+
+
+def recipe(seed: int, given: list[str]) -> dict:
+    """Of the run's own record, what is kept."""
+    with tempfile.TemporaryDirectory() as directory:
+        if lessons(["train", *given, "--seed", str(seed), "--output", directory, "--device", "cpu"]):
+            raise SystemExit(f"training with seed {seed} did not finish")
+        record = read_json(Path(directory) / "record.json")
+    return {name: record[name] for name in ("seed", "steps", "exact_match", "n", "errors", "last_loss")}
+
+
+# --- Chapter 18
+
+
+def hybrids() -> dict:
+    """Looking up, by four layers with tables, with attention, and three to one, three seeds each; ten minutes."""
+    kinds, asked = chapter("18_linear_attention")["KINDS"], (8, 16, 32, 64, 128)
+    found = each(recalled, product(kinds, [asked], range(3)))
+    by_number = {kind: zip(*rows, strict=True) for (kind, _), rows in found.items()}
+    return {"shares": {kind: dict(zip(asked, shares, strict=True)) for kind, shares in by_number.items()}}
+
+
+def recalled(run: tuple[str, tuple[int, ...], int]) -> list[float]:
+    """Of each number of pairs, the share that a trained model recalls."""
+    book, (kind, asked, seed) = chapter("18_linear_attention"), run
+    model = book["learn"](book["KINDS"][kind], 800, seed)
+    return [round(book["share_right"](model, n), 3) for n in asked]
+
+
+# --- Chapter 20
+
+BASE = "no change"
+
+
+def successors() -> dict:
+    """A small language model with one change at a time; a quarter of an hour.
+
+    Six seeds of the model without a change, three of each change, three at each learning rate.
+    """
+    book = chapter("20_what_came_after")
+    runs = [(name, None, seed) for name in book["CHANGES"] for seed in range(6 if name == BASE else 3)]
+    found = each(successor, [*runs, *product(book["AT_RATES"], book["RATES"], range(3))])
+    changes = {name: ones for (name, rate), ones in found.items() if rate is None}
+    rates = {name: {} for name in book["AT_RATES"]}
+    for name, rate in product(rates, book["RATES"]):
+        rates[name][rate] = values(found[name, rate], "loss")
+    return {
+        "tokens": len(book["TRAIN"]),
+        "held_out": len(book["HELD"]),
+        "steps": book["STEPS"],
+        "length": book["LENGTH"],
+        "rate": book["RATE"],
+        "changes": {
+            name: {key: values(ones, key) for key in ("loss", "long")} for name, ones in changes.items()
+        },
+        "rates": rates,
+        "loads": {name: values(ones, "loads") for name, ones in changes.items() if "experts" in name},
+        "stretched": values(changes[BASE], "stretched"),
+        "sparse": values(changes[BASE], "sparse"),
+    }
+
+
+def values(runs: list[dict], name: str) -> list:
+    """Of those that have it."""
+    return [run[name] for run in runs if name in run]
+
+
+def successor(run: tuple[str, float | None, int]) -> dict:
+    """Loss at the trained length; at the chapter's own learning rate also on the last 64 of 256, and more."""
+    book, (name, rate, seed) = chapter("20_what_came_after"), run
+    length, losses = book["LENGTH"], book["losses_by_position"]
+    model = book["train"](seed=seed, rate=rate or book["RATE"], **book["CHANGES"][name])
+    found = {"loss": finite(losses(model, length))}
+    if rate is not None:
+        return found
+    found["long"] = finite(losses(model, 4 * length)[-length:])
+    if "experts" in name:
+        found["loads"] = [[round(share, 4) for share in shares.tolist()] for shares in book["shares"](model)]
+    if name == BASE and seed < 3:
+        stretched = {rule: losses(book["stretched"](model, rule), 4 * length) for rule in book["RULES"]}
+        found["stretched"] = {rule: list(map(finite, x.split(32))) for rule, x in stretched.items()}
+        found["sparse"] = book["sparse"](model)
+    return found
+
+
+def finite(losses: torch.Tensor) -> float | None:
+    """The mean; None for what has diverged, which JSON cannot write."""
+    loss = losses.mean().item()
+    return round(loss, 4) if math.isfinite(loss) else None
+
+
+ALL = (embedding_starts, norm_orders, training_runs, number_words_seeds, hybrids, successors)
+EXPERIMENTS = {experiment.__name__: experiment for experiment in ALL}
+
+
+def main() -> None:
+    """The command."""
+    about = "\n".join(f"  {name:20}{one.__doc__.splitlines()[0]}" for name, one in EXPERIMENTS.items())
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.experiments",
+        description=f"{__doc__.splitlines()[0]}\n\n{about}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("name", metavar="NAME", choices=EXPERIMENTS)
+    name = parser.parse_args().name
+    write(name, **EXPERIMENTS[name]())
+
+
+if __name__ == "__main__":
+    main()
