@@ -13,12 +13,13 @@ when it is called again, it goes on with the runs that are missing.
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import product
 from pathlib import Path
 
 import torch
 from tqdm import tqdm
 
-from benchmarks.settings import complete
+from benchmarks import RECORDS
 from transformer_lessons.attention import MultiHeadAttention
 from transformer_lessons.data import number_words
 from transformer_lessons.data.batches import Batches, make_batch
@@ -28,13 +29,11 @@ from transformer_lessons.fast.losses import batch_loss
 from transformer_lessons.feed_forward import linear
 from transformer_lessons.model import Transformer, TransformerConfig
 from transformer_lessons.trainer import Trainer, TrainingConfig
-from transformer_lessons.trainer.evaluation import evaluate_number_words, in_chunks
+from transformer_lessons.trainer.evaluation import evaluate_number_words
 from transformer_lessons.trainer.runs import NUMBER_WORDS_MODEL, versions
 from transformer_lessons.variants import rotary_attention
 
-RECORD = Path(__file__).parent.parent / "transformer_lessons" / "records" / "table3.json"
 SHORT = 9  # English tokens; the longest numbers have twelve
-LONGER = {"steps": 250}  # the course's own recipe
 
 
 @dataclass(frozen=True)
@@ -46,61 +45,44 @@ class Row:
     model: dict = field(default_factory=dict)
     training: dict = field(default_factory=dict)
     d_k: int | None = None
-    has_positions: bool = True
-    is_rotary: bool = False
+    position: str | None = "sinusoidal"  # or "learned", "rotary", None
     position_scale: float = 1.0
     only_short: bool = False
 
 
-def _heads(h: int) -> Row:
-    return Row("A", f"h = {h}, d_k = {128 // h}", {"num_heads": h})
+def longer(row: Row) -> Row:
+    """The same by the course's own recipe."""
+    return replace(row, change=f"{row.change}, 250 steps", training={**row.training, "steps": 250})
 
 
-def _longer(row: Row) -> Row:
-    return replace(row, change=f"{row.change}, {LONGER['steps']} steps", training={**row.training, **LONGER})
-
-
-def _layers(n: int) -> Row:
-    return Row("C", f"N = {n}", {"num_encoder_layers": n, "num_decoder_layers": n})
-
-
-def _few(dropout: float) -> Row:
-    return Row("D", f"1,000 pairs, dropout = {dropout}", {"dropout": dropout}, {"training_pairs": 1000})
-
-
-def _short(position: str) -> Row:
-    model = {} if position == "rotary" else {"position": position}
-    row = Row("length", f"only short numbers, {position} positions", model, only_short=True)
-    return _longer(replace(row, is_rotary=position == "rotary"))
-
-
-BASE = Row("base", "base")
-DROPOUT = Row("D", "dropout = 0.1", {"dropout": 0.1})
-LEARNED = Row("E", "learned positions", {"position": "learned"})
-NO_POSITIONS = Row("E", "no positions", has_positions=False)
-
-
-ROWS = (
-    BASE,
-    *(_heads(h) for h in (1, 2, 8, 16, 32)),
+AS_LONG = (
+    Row("base", "base"),
+    *(Row("A", f"h = {h}, d_k = {128 // h}", {"num_heads": h}) for h in (1, 2, 8, 16, 32)),
     *(Row("B", f"d_k = {d_k}", d_k=d_k) for d_k in (4, 8, 16)),
-    *(_layers(n) for n in (1, 4)),
-    Row("C", "d_model = 64, d_k = 16", {"d_model": 64}),
-    Row("C", "d_model = 256, d_k = 64", {"d_model": 256}),
+    *(Row("C", f"N = {n}", {"num_encoder_layers": n, "num_decoder_layers": n}) for n in (1, 4)),
+    *(Row("C", f"d_model = {width}, d_k = {width // 4}", {"d_model": width}) for width in (64, 256)),
     *(Row("C", f"d_ff = {d_ff}", {"d_ff": d_ff}) for d_ff in (128, 256, 1024)),
-    DROPOUT,
-    Row("D", "dropout = 0.2", {"dropout": 0.2}),
+    *(Row("D", f"dropout = {p}", {"dropout": p}) for p in (0.1, 0.2)),
     *(Row("D", f"smoothing = {epsilon}", training={"smoothing": epsilon}) for epsilon in (0.0, 0.2)),
-    LEARNED,
+    Row("E", "learned positions", position="learned"),
     # The package's start at N(0, 0.02²); 35 times that is the sinusoids' size, 1/√2 in the mean square.
-    replace(LEARNED, change="learned positions, started large", position_scale=35.0),
-    NO_POSITIONS,
-    # Does a row end up worse, or does it only take longer?
-    *(_longer(row) for row in (BASE, LEARNED, _layers(4), NO_POSITIONS)),
-    *(_short(position) for position in ("sinusoidal", "learned", "rotary")),
-    *(_longer(row) for row in (_layers(1), DROPOUT)),
+    Row("E", "learned positions, started large", position="learned", position_scale=35.0),
+    Row("E", "no positions", position=None),
+)
+# Does a row end up worse, or does it only take longer?
+AGAIN = ("base", "learned positions", "N = 1", "N = 4", "no positions", "dropout = 0.1")
+ROWS = (
+    *AS_LONG,
+    *(longer(row) for row in AS_LONG if row.change in AGAIN),
+    *(
+        longer(Row("length", f"only short numbers, {position} positions", position=position, only_short=True))
+        for position in ("sinusoidal", "learned", "rotary")
+    ),
     # Dropout is against overfitting: it gets its chance with data so few that they come sixteen times.
-    *(_longer(row) for row in (_few(0.0), _few(0.1))),
+    *(
+        longer(Row("D", f"1,000 pairs, dropout = {p}", {"dropout": p}, {"training_pairs": 1000}))
+        for p in (0.0, 0.1)
+    ),
 )
 
 
@@ -119,19 +101,20 @@ class NarrowKeys(MultiHeadAttention):
 
 def new_model(row: Row) -> Transformer:
     """An untrained model of that row, drawn from torch's current random state."""
-    source, target = number_words.vocabularies()
-    model = Transformer(TransformerConfig(len(source), len(target), **{**NUMBER_WORDS_MODEL, **row.model}))
+    vocabularies, is_learned = map(len, number_words.vocabularies()), row.position == "learned"
+    changed = {**row.model, "position": "learned"} if is_learned else row.model
+    model = Transformer(TransformerConfig(*vocabularies, **{**NUMBER_WORDS_MODEL, **changed}))
     config = model.config
     for layer in [*model.encoder_layers, *model.decoder_layers]:
         for name in sorted({"self_attention", "cross_attention"} & dict(layer.named_children()).keys()):
             if row.d_k is not None:
                 setattr(layer, name, NarrowKeys(config.d_model, config.num_heads, row.d_k))
-        if row.is_rotary:
+        if row.position == "rotary":
             layer.self_attention.attention = rotary_attention
     for embedding in (model.source_embedding, model.target_embedding):
-        if row.position_scale != 1.0:
+        if is_learned:
             embedding.position.table.data *= row.position_scale
-        if not row.has_positions or row.is_rotary:
+        elif row.position != "sinusoidal":
             embedding.position = None
     return model
 
@@ -165,15 +148,12 @@ def run(row: Row, config: TrainingConfig, numbers: Sequence[int]) -> dict:
 
 def measure(model: Transformer, numbers: Sequence[int]) -> dict:
     """Exact match of greedy translations, and perplexity per token (of the target's parts) of the right ones."""
-    loss, tokens, right = 0.0, 0, 0
     with torch.no_grad(), evaluating(model):
-        for chunk in in_chunks(numbers, 250):
-            part = batch_loss(model, make_batch(number_words.pairs(chunk)), smoothing=0.0)
-            loss, tokens, right = loss + part[0].item(), tokens + int(part[1]), right + int(part[2])
+        loss, tokens, right = batch_loss(model, make_batch(number_words.pairs(numbers)), smoothing=0.0)
     return {
         "exact_match": exact_match(model, numbers),
         "perplexity": math.exp(loss / tokens),
-        "token_accuracy": right / tokens,
+        "token_accuracy": (right / tokens).item(),
     }
 
 
@@ -194,17 +174,18 @@ def table(path: Path, config: TrainingConfig, seeds: int, count: int, rows: Sequ
     record = {"made_with": versions(torch.device("cpu")), "settings": settings, "runs": []}
     if path.exists():
         found = read_json(path)
+        found["settings"]["training"] = asdict(TrainingConfig(**found["settings"]["training"]))
         # Measured otherwise, or elsewhere, they could not stand in one table.
-        if found["made_with"] == record["made_with"] and complete(found["settings"]) == settings:
+        if {**found, "runs": []} == record:
             record = found
     done = {(entry["change"], entry["seed"]) for entry in record["runs"]}
     numbers = number_words.held_out()[:count]
-    todo = [(row, seed) for seed in range(seeds) for row in rows if (row.change, seed) not in done]
-    for row, seed in tqdm(todo, unit="run"):
+    todo = [(seed, row) for seed, row in product(range(seeds), rows) if (row.change, seed) not in done]
+    for seed, row in tqdm(todo, unit="run"):
         record["runs"].append(run(row, replace(config, seed=seed), numbers))
         write_json(path, record)
     return record
 
 
 if __name__ == "__main__":
-    table(RECORD, TrainingConfig(steps=100), seeds=3, count=500)
+    table(RECORDS / "table3.json", TrainingConfig(steps=100), seeds=3, count=500)
