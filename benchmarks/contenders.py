@@ -23,6 +23,7 @@ from transformer_lessons.model import Transformer
 from transformer_lessons.trainer import Trainer, TrainingConfig
 
 SMOOTHING, CLIP = 0.1, 1.0
+Step = Callable[[], int]  # which returns how many tokens were not padding
 
 
 # --- The others: modules from source and target so far to logits
@@ -38,9 +39,8 @@ class PyTorch(nn.Module):
         positions = sinusoidal(config.max_length, config.d_model)
         self.register_buffer("positions", positions, persistent=False)
         layers = config.num_encoder_layers, config.num_decoder_layers
-        widths = config.d_ff, config.dropout
-        heads = config.num_heads
-        self.transformer = nn.Transformer(config.d_model, heads, *layers, *widths, batch_first=True)
+        sizes = config.d_model, config.num_heads, *layers, config.d_ff
+        self.transformer = nn.Transformer(*sizes, config.dropout, batch_first=True)
 
     def _embed(self, ids: Tensor) -> Tensor:
         scaled = self.embedding(ids) * self.embedding.embedding_dim**0.5
@@ -67,26 +67,7 @@ def marian(attention: str, config: TransformerConfig) -> nn.Module:
                 return super().forward(**other)
             return super().forward(input_ids=src, attention_mask=src != 0, decoder_input_ids=tgt_in).logits
 
-    both_sides = {"attention_heads": config.num_heads, "ffn_dim": config.d_ff}
-    return Marian(
-        MarianConfig(
-            vocab_size=config.target_vocab_size,
-            d_model=config.d_model,
-            encoder_layers=config.num_encoder_layers,
-            decoder_layers=config.num_decoder_layers,
-            **{f"{side}_{name}": n for side in ("encoder", "decoder") for name, n in both_sides.items()},
-            max_position_embeddings=config.max_length,
-            dropout=config.dropout,
-            activation_function="relu",
-            scale_embedding=True,
-            attn_implementation=attention,
-            pad_token_id=config.pad_id,
-            decoder_start_token_id=config.bos_id,
-            bos_token_id=config.bos_id,
-            eos_token_id=config.eos_id,
-            forced_eos_token_id=None,
-        )
-    )
+    return Marian(MarianConfig(**export.huggingface.settings(config), attn_implementation=attention))
 
 
 class XTransformers(nn.Module):
@@ -118,12 +99,10 @@ PEERS: dict[str, Callable[[TransformerConfig], nn.Module]] = {
 }
 
 
-# --- Steps of training, which return how many tokens were not padding
+# --- Steps of training
 
 
-def peer_steps(
-    model: nn.Module, batches: Batches | TokenBatches, *, device: str = "cpu"
-) -> Callable[[], int]:
+def peer_steps(model: nn.Module, batches: Batches | TokenBatches, *, device: str = "cpu") -> Step:
     """As its users write it: on a GPU with `torch.compile`, in bfloat16, and with the fused optimiser."""
     on_gpu = device != "cpu"
     optimizer = torch.optim.AdamW(model.to(device).parameters(), lr=1e-4, fused=on_gpu)
@@ -145,9 +124,7 @@ def peer_steps(
     return step
 
 
-def our_steps(
-    batches: Batches | TokenBatches, config: TransformerConfig, *, device: str = "cpu"
-) -> Callable[[], int]:
+def our_steps(batches: Batches | TokenBatches, config: TransformerConfig, *, device: str = "cpu") -> Step:
     """The package's own trainer, on a GPU in the same way as the others."""
     on_gpu = device != "cpu"
     options = {"compile": on_gpu, "precision": "bfloat16" if on_gpu else "float32"}
@@ -162,7 +139,7 @@ def our_steps(
     return step
 
 
-def forward_and_backward(batch: Batch, config: TransformerConfig) -> Callable[[], int]:
+def forward_and_backward(batch: Batch, config: TransformerConfig) -> Step:
     """Of our model, in evaluation mode: no dropout, no optimiser."""
     model = accelerate(Transformer(config)).eval()
 
@@ -174,7 +151,7 @@ def forward_and_backward(batch: Batch, config: TransformerConfig) -> Callable[[]
     return step
 
 
-def products_alone(batch: Batch, config: TransformerConfig) -> Callable[[], int]:
+def products_alone(batch: Batch, config: TransformerConfig) -> Step:
     """The products of a step's matrices, forward and back, and its attention: no norms, loss or optimiser.
 
     Both sides of the batch are equally long.
@@ -262,7 +239,7 @@ def without_cache(model: Transformer, src: Tensor, *, max_length: int) -> Tensor
     return tokens[:, 1:]
 
 
-def decoding_products(model: Transformer, rows: int, length: int) -> Callable[[], int]:
+def decoding_products(model: Transformer, rows: int, length: int) -> Step:
     """The limit: in each step each row meets every matrix of the decoder, and nothing else is done.
 
     Left out are W_k and W_v of the encoder's output, which are needed once, and all of attention.

@@ -13,12 +13,13 @@ GPU, `benchmarks.gpu` runs two of its parts with larger models, compiled, in bfl
 import argparse
 import statistics
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
-from pathlib import Path
+from importlib.metadata import version
 
 import torch
 
+from benchmarks import RECORDS
 from benchmarks.contenders import (
     PEERS,
     Same,
@@ -36,11 +37,9 @@ from benchmarks.contenders import (
 from benchmarks.measuring import OURS, compared, in_turns, matrices, measured, peak_bytes, ratios, share
 from transformer_lessons.attention import scaled_dot_product_attention
 from transformer_lessons.config import TransformerConfig
-from transformer_lessons.data import multi30k, number_words
+from transformer_lessons.data import number_words
 from transformer_lessons.data.batches import Batches, TokenBatches
-from transformer_lessons.data.corpus import aligned
 from transformer_lessons.data.files import read_json
-from transformer_lessons.data.subwords import Subwords
 from transformer_lessons.data.vocabulary import pad
 from transformer_lessons.export.huggingface import to_huggingface
 from transformer_lessons.fast import accelerate
@@ -49,27 +48,25 @@ from transformer_lessons.fast.kernels import fused_attention
 from transformer_lessons.model import Transformer
 from transformer_lessons.trainer.checkpoints import load_model
 from transformer_lessons.trainer.runs import versions
+from transformer_lessons.trainer.tasks import TASKS
 
-RECORDS = Path(__file__).parent.parent / "transformer_lessons" / "records"
 PAIRS = 64  # in a shuffled batch
 COMPILED, ENGINE = "ours, compiled", "CTranslate2"
-WIDTHS = {"d_model": 256, "num_heads": 8, "d_ff": 1024}
-LAYERS = {"num_encoder_layers": 3, "num_decoder_layers": 3}
-SMALL = TransformerConfig(8000, 8000, **WIDTHS, **LAYERS, norm_first=True, shared_vocabulary=True)
+SIZES = {"d_model": 256, "num_heads": 8, "d_ff": 1024, "num_encoder_layers": 3, "num_decoder_layers": 3}
+SMALL = TransformerConfig(8000, 8000, **SIZES, norm_first=True, shared_vocabulary=True)
 
 
 def on_captions(rounds: int) -> dict:
     """Ours on batches of like lengths; the others on shuffled ones, as usual, and on ours."""
-    texts = list(aligned(*multi30k.files("train")))
-    subwords = Subwords.train((text for pair in texts for text in pair), SMALL.target_vocab_size)
-    pairs = [(subwords.encode(english), subwords.encode(german)) for english, german in texts]
-    tokens = round(sum(len(a) + len(b) + 1 for a, b in pairs) / len(pairs) * PAIRS)
+    task = replace(TASKS["multi30k"], vocab_size=SMALL.target_vocab_size)
+    pairs = task.pairs(*task.tokenisers(), task.training)
+    tokens = round((pairs.sizes.sum() / len(pairs) + 1) * PAIRS)
     feeds = {"shuffled": Batches(pairs, PAIRS, seed=0), "like_lengths": TokenBatches(pairs, tokens, seed=0)}
     found = {}
     for feed, batches in feeds.items():
-        contenders = {OURS: our_steps(feeds["like_lengths"], SMALL)}
-        contenders |= {name: peer_steps(make(SMALL), batches) for name, make in PEERS.items()}
-        found[f"peers_on_{feed}"] = compared(in_turns(contenders, rounds, 4))
+        steps = {OURS: our_steps(feeds["like_lengths"], SMALL)}
+        steps |= {name: peer_steps(make(SMALL), batches) for name, make in PEERS.items()}
+        found[f"peers_on_{feed}"] = compared(in_turns(steps, rounds, 4))
     return found
 
 
@@ -81,12 +78,12 @@ def on_full_batches(config: TransformerConfig, rows: int, length: int, rounds: i
     """
     batches, is_cpu = Same(rows, length, config.target_vocab_size), device == "cpu"
     peers = {name: make for name, make in PEERS.items() if is_cpu or "eager" not in name}
-    contenders = {OURS: our_steps(batches, config, device=device)}
-    contenders |= {name: peer_steps(make(config), batches, device=device) for name, make in peers.items()}
+    steps = {OURS: our_steps(batches, config, device=device)}
+    steps |= {name: peer_steps(make(config), batches, device=device) for name, make in peers.items()}
     partly = {"forward_and_backward": forward_and_backward, "products_alone": products_alone}
-    contenders |= {name: make(batches.batch, config) for name, make in partly.items() if is_cpu}
-    contenders["matrices"] = matrices() if is_cpu else matrices(8192, device=device, dtype=torch.bfloat16)
-    speeds = in_turns(contenders, rounds, 2 if is_cpu else 10)
+    steps |= {name: make(batches.batch, config) for name, make in partly.items() if is_cpu}
+    steps["matrices"] = matrices() if is_cpu else matrices(8192, device=device, dtype=torch.bfloat16)
+    speeds = in_turns(steps, rounds, 2 if is_cpu else 10)
     rates, flops = speeds.pop("matrices"), step_flops(batches.batch, config) / real_tokens(batches.batch)
     shares = {"step": share(speeds[OURS], flops, rates)}
     shares |= {name: share(speeds.pop(name), flops, rates) for name in partly if is_cpu}
@@ -147,15 +144,10 @@ def sentences(beam_size: int, rounds: int) -> dict:
     theirs, engine = to_huggingface(model), by_ctranslate2(model)
     accelerate(model)
 
+    search = greedy if beam_size == 1 else partial(beam, beam_size=beam_size)
+
     def by_ours(batch: list[list[int]]) -> list[list[int]]:
-        options = {"max_length": model.config.max_length}
-        tokens = pad(batch, source.pad_id)
-        found = (
-            greedy(model, tokens, **options)
-            if beam_size == 1
-            else beam(model, tokens, beam_size=beam_size, **options)
-        )
-        return found.tolist()
+        return search(model, pad(batch, source.pad_id), max_length=model.config.max_length).tolist()
 
     def by_marian(batch: list[list[int]]) -> list[list[int]]:
         tokens = pad(batch, source.pad_id)
@@ -167,12 +159,9 @@ def sentences(beam_size: int, rounds: int) -> dict:
         assert sum(map(len, map(translate, batches))) == len(src)
         return len(src)
 
-    contenders = {
-        OURS: by_ours,
-        "Marian, cached": by_marian,
-        ENGINE: partial(engine, beam_size=beam_size, length_penalty=0.6, patience=2),
-    }
-    steps = {name: partial(all_of_them, translate) for name, translate in contenders.items()}
+    by_engine = partial(engine, beam_size=beam_size, length_penalty=0.6, patience=2)
+    ways = {OURS: by_ours, "Marian, cached": by_marian, ENGINE: by_engine}
+    steps = {name: partial(all_of_them, translate) for name, translate in ways.items()}
     return compared(in_turns(steps, rounds, 1))
 
 
@@ -213,15 +202,10 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     target = RECORDS / f"{options.record}.json"
     torch.manual_seed(0)
-    import ctranslate2
-    import transformers
-    import x_transformers  # noqa: F401
-
     made_with = {
         **versions(torch.device("cpu")),
         "threads": torch.get_num_threads(),
-        "transformers": transformers.__version__,
-        "ctranslate2": ctranslate2.__version__,
+        **{name: version(name) for name in ("transformers", "ctranslate2", "x-transformers")},
         "rounds": options.rounds,
         "matmul_rate": round(statistics.median(in_turns({"": matrices()}, options.rounds, 1)[""])),
     }
