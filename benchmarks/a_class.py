@@ -14,9 +14,9 @@ import os
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import warnings
+from contextlib import suppress
 from pathlib import Path
 
 import nbformat
@@ -24,13 +24,13 @@ import psutil
 import torch
 from tqdm import tqdm
 
+from benchmarks import RECORDS
 from benchmarks.agreement import PLAIN, Course
 from exercises import release
 from exercises.autograder.rehearse import students
 from transformer_lessons.data.files import write_json
 from transformer_lessons.trainer.runs import versions
 
-RECORD = release.HERE.parent / "transformer_lessons" / "records" / "a_class.json"
 ASSIGNMENT = "ps01_embeddings_attention"
 SIZES, WORKERS, ALONE = (10, 100, 1000), 2, 300
 PLAIN_ONES = 50
@@ -47,16 +47,16 @@ def hand_in(folder: Path, notebooks: list[nbformat.NotebookNode]) -> Path:
     return folder
 
 
-def watch(pid: int, most: dict[str, int]) -> None:
-    """Look at a process and all below it, twice a second, until it has ended; keep the most memory of both."""
-    process = psutil.Process(pid)
-    while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+def watched(process: psutil.Popen) -> tuple[str, dict[str, int]]:
+    """What it says, and the most memory, in MB, of it and of all below it, seen twice a second."""
+    most = {"command": 0, "all": 0}
+    while True:
         try:
-            held = [one.memory_info().rss >> 20 for one in (process, *process.children(recursive=True))]
-            most.update(command=max(most["command"], held[0]), all=max(most["all"], sum(held)))
-        except psutil.NoSuchProcess:
-            pass  # a box that has ended between two lines
-        time.sleep(0.5)
+            return process.communicate(timeout=0.5)[0], most
+        except subprocess.TimeoutExpired:
+            with suppress(psutil.NoSuchProcess):  # a box that has ended between two lines
+                held = [one.memory_info().rss >> 20 for one in (process, *process.children(recursive=True))]
+                most = {"command": max(most["command"], held[0]), "all": max(most["all"], sum(held))}
 
 
 def busy() -> float:
@@ -69,31 +69,31 @@ def timed(source: Path, course: Path, workers: int) -> dict:
     """Grade what a folder holds by the command; seconds, rate, and memory in MB at most."""
     line = [sys.executable, "-m", "exercises.autograder", "grade", str(source), "--course", str(course)]
     began, before = time.perf_counter(), busy()
-    process = subprocess.Popen(
+    process = psutil.Popen(
         [*line, "--workers", str(workers), "--json"],
         cwd=release.HERE.parent,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
         text=True,
     )
-    memory = {"command": 0, "all": 0}
-    watching = threading.Thread(target=watch, args=(process.pid, memory))
-    watching.start()
-    said, _ = process.communicate()
+    said, memory = watched(process)
     seconds, spent = time.perf_counter() - began, busy() - before
-    watching.join()
     done = json.loads(said)
     number = len(done["graded"])
     assert not done["failed"] + done["quarantined"], done
     return {
         "submissions": number,
         "workers": workers,
-        "seconds": round(seconds, 1),
-        "a_minute": round(60 * number / seconds, 1),
+        **rate(number, seconds),
         "cpu_seconds_each": round(spent / number, 3),
         "memory_mb": memory,
         "mean_points": round(sum(one["earned"] for one in done["graded"]) / number, 2),
     }
+
+
+def rate(number: int, seconds: float) -> dict:
+    """As records keep it."""
+    return {"seconds": round(seconds, 1), "a_minute": round(60 * number / seconds, 1)}
 
 
 def plain(folder: Path, notebooks: list[nbformat.NotebookNode]) -> dict:
@@ -103,9 +103,7 @@ def plain(folder: Path, notebooks: list[nbformat.NotebookNode]) -> dict:
     began = time.perf_counter()
     for number, notebook in enumerate(tqdm(notebooks, unit="submission")):
         course.grade(f"student-{number}", ASSIGNMENT, notebook)
-    seconds = time.perf_counter() - began
-    number = len(notebooks)
-    return {"submissions": number, "seconds": round(seconds, 1), "a_minute": round(60 * number / seconds, 1)}
+    return {"submissions": len(notebooks), **rate(len(notebooks), time.perf_counter() - began)}
 
 
 def main() -> None:
@@ -116,29 +114,23 @@ def main() -> None:
     logging.getLogger("traitlets").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
     group = [one.notebook for one in students(2 * most, ASSIGNMENT) if one.notebook][:most]
-    alone = min(ALONE, most)
-    sizes = sorted({min(size, most) for size in SIZES}, reverse=True)
+    parts = [(SIZES[-1], WORKERS), (ALONE, 1), *((size, WORKERS) for size in (ALONE, *SIZES[-2::-1]))]
     runs = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for part in dict.fromkeys(
-            [(most, WORKERS), (alone, 1), (alone, WORKERS), *((n, WORKERS) for n in sizes)]
-        ):
-            size, workers = part
+        for size, workers in parts:
             source = hand_in(folder / f"in-{size}-{workers}", group[:size])
-            runs[part] = timed(source, folder / f"course-{size}-{workers}", workers)
-            print(json.dumps(runs[part]), flush=True)
+            runs[size, workers] = timed(source, folder / f"course-{size}-{workers}", workers)
+            print(json.dumps(runs[size, workers]), flush=True)
         theirs = plain(folder / "plain", group[:PLAIN_ONES])
-    found = {
-        "assignment": ASSIGNMENT,
-        "runs": list(runs.values()),
-        "plain_nbgrader": theirs,
-        "two_workers_over_one": round(runs[alone, 1]["seconds"] / runs[alone, WORKERS]["seconds"], 2),
-        "over_plain_nbgrader": round(runs[most, WORKERS]["a_minute"] / theirs["a_minute"], 1),
+    over = {
+        "two_workers_over_one": round(runs[ALONE, 1]["seconds"] / runs[ALONE, WORKERS]["seconds"], 2),
+        "over_plain_nbgrader": round(runs[SIZES[-1], WORKERS]["a_minute"] / theirs["a_minute"], 1),
     }
+    found = {"assignment": ASSIGNMENT, "runs": list(runs.values()), "plain_nbgrader": theirs, **over}
     print(json.dumps(found, indent=1))
     if most >= SIZES[-1]:
-        write_json(RECORD, {**found, **versions(torch.device("cpu"))})
+        write_json(RECORDS / "a_class.json", {**found, **versions(torch.device("cpu"))})
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ Writes ``transformer_lessons/records/agreement.json``.
 import argparse
 import json
 import logging
-import resource
+import os
 import tempfile
 import warnings
 from collections.abc import Iterable, Iterator
@@ -19,12 +19,12 @@ from pathlib import Path
 
 import nbformat
 import torch
-from nbconvert.preprocessors import ClearMetadataPreprocessor
-from nbgrader import preprocessors as nbgraders
 from nbgrader.api import Gradebook
+from nbgrader.converters import Autograde
 from tqdm import tqdm
 from traitlets.config import Config
 
+from benchmarks import RECORDS
 from exercises import release
 from exercises.autograder.box.confine import Limits
 from exercises.autograder.rehearse import passing, submission
@@ -34,26 +34,16 @@ from transformer_lessons.data.files import write_json
 from transformer_lessons.tools.submission import grade_id, is_ungraded
 from transformer_lessons.trainer.runs import versions
 
-RECORD = release.HERE.parent / "transformer_lessons" / "records" / "agreement.json"
 ALL = 200
 PASSING, TIMES = "ps01_embeddings_attention", 20  # the assignment whose cost is measured when all is right
-PLAIN = Config()
-PLAIN.Autograde.autograde_preprocessors = [
-    nbgraders.Execute,
-    nbgraders.IgnorePattern,
-    ClearMetadataPreprocessor,
-    nbgraders.LimitOutput,
-    nbgraders.SaveAutoGrades,
-    nbgraders.AssignLatePenalties,
-    nbgraders.CheckCellMetadata,
-]
+PLAIN = Config()  # nbgrader's own
+PLAIN.Autograde.autograde_preprocessors = Autograde.autograde_preprocessors.default()
 PLAIN.Execute.timeout = 30
 
 
 def cpu_seconds() -> float:
     """Of this process and of all its children that have ended."""
-    spent = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in spent)
+    return sum(os.times()[:4])
 
 
 class Course:
@@ -89,24 +79,18 @@ class Course:
 def graded_twice(submissions: Iterable[tuple], folder: Path) -> Iterator[dict]:
     """Grade assignments and notebooks both ways; of each, what differs and what it took."""
     courses = {"autograder": Course(folder / "ours"), "nbgrader": Course(folder / "plain", PLAIN)}
-    for number, (assignment, notebook) in enumerate(submissions):
-        found = {
-            name: course.grade(f"student-{number}", assignment, notebook) for name, course in courses.items()
-        }
-        points = {name: grades for name, (grades, _) in found.items()}
+    for number, one in enumerate(tqdm(submissions, unit="submission", disable=None)):
+        points, seconds = {}, {}
+        for name, course in courses.items():
+            points[name], seconds[name] = course.grade(f"student-{number}", *one)
         tests = sorted(set().union(*points.values()))
         by_test = {test: {name: grades.get(test) for name, grades in points.items()} for test in tests}
         yield {
             "submission": number,
             "tests": len(points["autograder"]),
-            "cpu_seconds": {name: seconds for name, (_, seconds) in found.items()},
+            "cpu_seconds": seconds,
             "different": {test: both for test, both in by_test.items() if len(set(both.values())) > 1},
         }
-
-
-def compare(numbers: Iterable[int], folder: Path) -> Iterator[dict]:
-    """The mixed submissions of these numbers."""
-    return graded_twice(map(submission, numbers), folder)
 
 
 def spent(found: list[dict]) -> dict:
@@ -128,9 +112,8 @@ def main() -> None:
     list(worker(Limits(), True).grade([]))  # started before anything is counted
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        found = list(tqdm(compare(range(count), folder / "mixed"), total=count, unit="submission"))
-        same = [(PASSING, passing(PASSING))] * TIMES
-        right = list(tqdm(graded_twice(same, folder / "passing"), total=TIMES, unit="submission"))
+        found = list(graded_twice([submission(number) for number in range(count)], folder / "mixed"))
+        right = list(graded_twice([(PASSING, passing(PASSING))] * TIMES, folder / "passing"))
     result = {
         "submissions": len(found),
         "tests": sum(one["tests"] for one in found),
@@ -140,7 +123,7 @@ def main() -> None:
     }
     print(json.dumps(result, indent=1))
     if count >= ALL:
-        write_json(RECORD, {**result, **versions(torch.device("cpu"))})
+        write_json(RECORDS / "agreement.json", {**result, **versions(torch.device("cpu"))})
 
 
 if __name__ == "__main__":
