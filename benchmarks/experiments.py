@@ -24,6 +24,7 @@ from transformer_lessons.tools.cli import main as lessons
 from transformer_lessons.trainer.evaluation import evaluate_number_words
 from transformer_lessons.trainer.runs import versions
 
+BASE = "no change"  # of chapter 20
 CHAPTERS = Path(__file__).parent.parent / "book" / "chapters"
 # How the cells begin that are needed of each chapter.
 CELLS = {
@@ -69,11 +70,8 @@ def mean(losses: list[float]) -> float:
     return round(sum(losses) / len(losses), 3)
 
 
-# --- Chapter 2
-
-
 def embedding_starts() -> dict:
-    """Five kinds of start, three seeds each; three minutes."""
+    """Chapter 2: five kinds of start, three seeds each; three minutes."""
     kinds = chapter("02_tokens_and_embeddings")["KINDS"]
     found = each(embedding_start, product(kinds, range(3)))
     return {"losses": {kind: losses for (kind,), losses in found.items()}}
@@ -85,11 +83,8 @@ def embedding_start(run: tuple[str, int]) -> list[float]:
     return [mean(losses[:1]), *(mean(losses[end - 10 : end]) for end in range(50, 1_001, 50))]
 
 
-# --- Chapter 10
-
-
 def norm_orders() -> dict:
-    """Post-norm and pre-norm at seven learning rates, two tasks, ten seeds each; a quarter of an hour."""
+    """Chapter 10: post-norm and pre-norm at seven learning rates, two tasks, ten seeds; a quarter of an hour."""
     tasks, kinds, rates = (list(chapter("10_residuals")[name]) for name in ("TASKS", "KINDS", "RATES"))
     found = each(final_loss, product(tasks, kinds, rates, range(10)))
     losses = {task: {kind: [found[task, kind, rate] for rate in rates] for kind in kinds} for task in tasks}
@@ -102,11 +97,8 @@ def final_loss(run: tuple[str, str, float, int]) -> float:
     return mean(book["train"](rate, steps=300, seed=seed, task=task, **book["KINDS"][kind])[-20:])
 
 
-# --- Chapter 13
-
-
 def training_runs() -> dict:
-    """Warm-up, smoothing and overfitting, eleven kinds of run, three seeds each; ten minutes."""
+    """Chapter 13: warm-up, smoothing and overfitting, eleven kinds of run, three seeds each; ten minutes."""
     found = each(training_run, product(chapter("13_training")["EXPERIMENTS"], range(3)))
     return {"runs": {kind: runs for (kind,), runs in found.items()}}
 
@@ -126,7 +118,7 @@ def training_run(run: tuple[str, int]) -> dict:
 
 
 def number_words_seeds() -> dict:
-    """The recipes of number words, five seeds each, as a user starts them; minutes."""
+    """Chapter 13: the recipes of number words, five seeds each, as a user starts them; minutes."""
     recipes = {"default": [], "number-words-150": ["--config", "number-words-150"]}
     return {"runs": {name: [recipe(seed, given) for seed in range(5)] for name, given in recipes.items()}}
 
@@ -140,11 +132,8 @@ def recipe(seed: int, given: list[str]) -> dict:
     return {name: record[name] for name in ("seed", "steps", "exact_match", "n", "errors", "last_loss")}
 
 
-# --- Chapter 18
-
-
 def hybrids() -> dict:
-    """Looking up, by four layers with tables, with attention, and three to one, three seeds each; ten minutes."""
+    """Chapter 18: four layers with tables, with attention, and three to one, three seeds each; ten minutes."""
     kinds, asked = chapter("18_linear_attention")["KINDS"], (8, 16, 32, 64, 128)
     found = each(recalled, product(kinds, [asked], range(3)))
     by_number = {kind: zip(*rows, strict=True) for (kind, _), rows in found.items()}
@@ -158,13 +147,8 @@ def recalled(run: tuple[str, tuple[int, ...], int]) -> list[float]:
     return [round(book["share_right"](model, n), 3) for n in asked]
 
 
-# --- Chapter 20
-
-BASE = "no change"
-
-
 def successors() -> dict:
-    """A small language model with one change at a time; a quarter of an hour.
+    """Chapter 20: a small language model with one change at a time; a quarter of an hour.
 
     Six seeds of the model without a change, three of each change, three at each learning rate.
     """
@@ -172,9 +156,6 @@ def successors() -> dict:
     runs = [(name, None, seed) for name in book["CHANGES"] for seed in range(6 if name == BASE else 3)]
     found = each(successor, [*runs, *product(book["AT_RATES"], book["RATES"], range(3))])
     changes = {name: ones for (name, rate), ones in found.items() if rate is None}
-    rates = {name: {} for name in book["AT_RATES"]}
-    for name, rate in product(rates, book["RATES"]):
-        rates[name][rate] = values(found[name, rate], "loss")
     return {
         "tokens": len(book["TRAIN"]),
         "held_out": len(book["HELD"]),
@@ -184,7 +165,10 @@ def successors() -> dict:
         "changes": {
             name: {key: values(ones, key) for key in ("loss", "long")} for name, ones in changes.items()
         },
-        "rates": rates,
+        "rates": {
+            name: {rate: values(found[name, rate], "loss") for rate in book["RATES"]}
+            for name in book["AT_RATES"]
+        },
         "loads": {name: values(ones, "loads") for name, ones in changes.items() if "experts" in name},
         "stretched": values(changes[BASE], "stretched"),
         "sparse": values(changes[BASE], "sparse"),
@@ -226,13 +210,12 @@ EXPERIMENTS = {experiment.__name__: experiment for experiment in ALL}
 
 def main() -> None:
     """The command."""
-    about = "\n".join(f"  {name:20}{one.__doc__.splitlines()[0]}" for name, one in EXPERIMENTS.items())
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.experiments",
-        description=f"{__doc__.splitlines()[0]}\n\n{about}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog="python -m benchmarks.experiments", description=__doc__.split("\n")[0]
     )
-    parser.add_argument("name", metavar="NAME", choices=EXPERIMENTS)
+    names = parser.add_subparsers(dest="name", metavar="NAME", required=True)
+    for name, experiment in EXPERIMENTS.items():
+        names.add_parser(name, help=experiment.__doc__.splitlines()[0])
     name = parser.parse_args().name
     write(name, **EXPERIMENTS[name]())
 
