@@ -1,7 +1,6 @@
 """What the doctor finds, and that nothing is run where it finds too little."""
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -13,7 +12,7 @@ import pytest
 
 from exercises.autograder import __main__ as command
 from exercises.autograder import doctor
-from exercises.autograder.box import linux, usage
+from exercises.autograder.box import linux
 from exercises.autograder.doctor import Layer
 
 ROOT = Path(__file__).parents[1]
@@ -153,38 +152,6 @@ def test_a_course_among_pythons_own_files_is_refused(monkeypatch, tmp_path, caps
     assert command.main(["grade", str(tmp_path), "--course", str(inside)]) == 2
     assert f"{inside} lies among Python's own files" in capsys.readouterr().err
     assert doctor.exposed([tmp_path, ROOT / "exercises" / "_nbgrader"]) == []
-
-
-def group(
-    tmp_path: Path, controllers: str = "cpu memory pids", line: str = "0::/user/session"
-) -> tuple[Path, Path]:
-    """A made-up hierarchy of control groups, and a made-up process in it."""
-    own = tmp_path / "cgroup" / "user" / "session"
-    own.mkdir(parents=True)
-    (own / "cgroup.controllers").write_text(controllers)
-    for name in ("cgroup.procs", "cgroup.subtree_control"):
-        (own / name).write_text("")
-    (tmp_path / "process").mkdir()
-    (tmp_path / "process" / "cgroup").write_text(f"4:memory:/elsewhere\n{line}\n")
-    return tmp_path / "cgroup", tmp_path / "process"
-
-
-def test_a_delegated_group_is_found_and_used(tmp_path):
-    mount, process = group(tmp_path)
-    parent = usage.delegated(mount, process)
-    assert parent == mount / "user" / "session"
-    usage.make_room(parent)
-    assert (parent / "cgroup.subtree_control").read_text() == "+memory +pids"
-    assert (parent / f"grader-{os.getpid()}" / "cgroup.procs").read_text() == str(os.getpid())
-    usage.Group(parent, 7_000_000, 64).take(4711)
-    box = parent / f"box-{os.getpid()}"
-    read = {name: (box / name).read_text() for name in ("memory.max", "pids.max", "cgroup.procs")}
-    assert read == {"memory.max": "7000000", "pids.max": "64", "cgroup.procs": "4711"}
-
-
-@pytest.mark.parametrize("changes", [{"controllers": "cpu pids"}, {"line": "0::/nowhere"}], ids=str)
-def test_a_group_without_what_is_needed_is_none(tmp_path, changes):
-    assert usage.delegated(*group(tmp_path, **changes)) is None
 
 
 def test_numbers_of_system_calls_are_the_kernels():

@@ -1,4 +1,4 @@
-"""The memory of many processes together, watched where no control group does."""
+"""The memory of many processes together, watched."""
 
 import subprocess
 import sys

@@ -21,7 +21,6 @@ from exercises.autograder.box.confine import (
     readable_folders,
     spawn_sandboxed,
 )
-from exercises.autograder.box.usage import delegated
 
 __all__ = ["Layer", "layers", "problem", "report"]
 
@@ -80,18 +79,13 @@ def layers() -> list[Layer]:
 
 def _others() -> list[Layer]:
     """What is good to have; learners' code is confined without."""
-    version, group, root = linux.landlock_version(), delegated(), os.geteuid() == 0
+    version, root = linux.landlock_version(), os.geteuid() == 0
     landlock = f"version {version}" if version else "missing; the files are hidden all the same"
     kernel = "Linux 5.13 or newer, started with `landlock` among the words of `lsm=`."
-    run = "`systemd-run --user --scope -p Delegate=yes python -m exercises.autograder grade …`"
-    groups = "each process has its limits; what many hold together is looked at twenty times a second"
-    if group:
-        groups = "the kernel holds the whole box to its memory and processes"
     user = "root: learners' code runs as another user, but an ordinary one is safer"
     other = "Grade as a user of its own."
     return [
         Layer("Landlock", bool(version), False, landlock, "" if version else kernel),
-        Layer("cgroup", group is not None, False, groups, "" if group else run),
         Layer("user", not root, False, user if root else "an ordinary user", other if root else ""),
     ]
 

@@ -105,7 +105,6 @@ def spawn_sandboxed(
     folder: str,
     limits: Limits,
     close: tuple = (),
-    adopt: Callable[[int], None] = lambda pid: None,
 ) -> SandboxedProcess:
     """Fork a process that does this in a box of its own, and nothing else.
 
@@ -114,7 +113,6 @@ def spawn_sandboxed(
         folder: an empty one, where the box's file system is put together. Nothing of it shows outside.
         limits: of what the code may use.
         close: what is closed in the new process at once.
-        adopt: told of the process before anything is done in it.
 
     Raises:
         ConfinementError: if a layer cannot be had; nothing has been done then.
@@ -125,7 +123,6 @@ def spawn_sandboxed(
     theirs.close()
     try:
         _hear(ours, b"u")
-        adopt(pid)
         _map_users(pid)
         ours.sendall(b"m")
         _hear(ours, b"r")

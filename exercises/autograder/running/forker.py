@@ -15,7 +15,6 @@ import signal
 import socket
 import sys
 import time
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import torch
@@ -31,7 +30,7 @@ from exercises.autograder.box.confine import (
     spawn_sandboxed,
     waited,
 )
-from exercises.autograder.box.usage import Group, Watchdog, filled
+from exercises.autograder.box.usage import Watchdog, filled
 from exercises.autograder.running import cells, runner, student
 from exercises.autograder.running.wire import send
 from transformer_lessons import checks
@@ -75,9 +74,6 @@ class _Job:
     def __init__(self, control: socket.socket, request: dict):
         self._control, self._folder, self._isolated = control, request["folder"], request["isolated"]
         self._limits = Limits(**request["limits"])
-        self._adopt = (
-            _group(Path(request["group"]), self._limits).take if request["group"] else lambda _: None
-        )
         self._learner: SandboxedProcess | None = None
         self._watch: Watchdog | None = None
         self._cpu = 0.0
@@ -119,7 +115,7 @@ class _Job:
     def _started(self, others: tuple) -> SandboxedProcess:
         """A learner's process, in its box."""
         if self._isolated:
-            return spawn_sandboxed(student.run, self._folder, self._limits, others, self._adopt)
+            return spawn_sandboxed(student.run, self._folder, self._limits, others)
         ours, theirs = socket.socketpair()
         pid = forked(lambda: student.run(theirs), (ours, *others))
         theirs.close()
@@ -134,11 +130,6 @@ class _Job:
         if self._learner is not None:
             self._cpu += end(self._learner)
         self._learner = self._watch = None
-
-
-def _group(parent: Path, limits: Limits) -> Group:
-    """The control group of a box: what Python and torch take, what the learner may, and the files in memory."""
-    return Group(parent, OWN_MEMORY + limits.memory + limits.scratch, limits.processes + 2)
 
 
 def _supplied(supply: socket.socket) -> socket.socket:

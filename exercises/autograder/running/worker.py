@@ -8,14 +8,12 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
-from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import matplotlib
 
 from exercises.autograder.box.confine import HOME, Limits
-from exercises.autograder.box.usage import delegated, make_room
 from exercises.autograder.running.runner import Cell
 from exercises.autograder.running.wire import PeerGoneError, WireError, receive, send
 
@@ -78,7 +76,6 @@ class Worker:
         self._start()
         ours, theirs = socket.socketpair()
         request = {"folder": self._folder.name, "limits": asdict(self.limits), "isolated": self.isolated}
-        request["group"] = _group_with_room()
         notes: dict = {"notes": []}
         with ours:
             with theirs:
@@ -126,19 +123,6 @@ class Worker:
             return receive(self._line, time.monotonic() + seconds)
         except (PeerGoneError, WireError) as error:
             raise WorkerError(f"the forking process: {error}") from None
-
-
-@cache
-def _group_with_room() -> str | None:
-    """The control group below which boxes may have theirs; None if none is delegated to the grader."""
-    parent = delegated()
-    if parent is None:
-        return None
-    try:
-        make_room(parent)
-    except OSError:
-        return None
-    return str(parent)
 
 
 def _environment(folder: str) -> dict[str, str]:
