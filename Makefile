@@ -8,6 +8,9 @@ TORCH := $(PINNED_TORCH)
 VENV := .venv$(if $(filter-out $(PINNED_TORCH),$(TORCH)),-torch-$(TORCH))
 UV := 0.13.8
 PIP_AUDIT := 2.10.1
+AXE := 4.14.1
+BUMP := 1.8.1
+CURRENT = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' transformer_lessons/__init__.py)
 # A virtual environment's folder differs between systems; everything below calls tools through it by relative path,
 # so that the repository may lie in a folder with a space in its name.
 BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
@@ -96,8 +99,9 @@ mutants: setup  ## break canon and fast/ one place at a time: do tests notice? (
 	$(MUTMUT) run --max-children $(WORKERS) $(MODULES:%='transformer_lessons.%.*')
 	@$(MUTMUT) results
 
-size: setup  ## how many files, lines and lines of code each room of the package has
-	$(RUN) -m book.size
+size:  ## how many lines each room of the package has; the canon lies in none
+	@cd transformer_lessons && echo "canon $$(cat *.py | wc -l)" && for room in [a-z]*/; do \
+	  echo "$$room $$(find $$room -name '*.py' -exec cat {} + | wc -l)"; done
 
 release: setup  ## regenerate exercises/release from exercises/source
 	$(RUN) -m exercises.release
@@ -105,11 +109,15 @@ release: setup  ## regenerate exercises/release from exercises/source
 lint: setup  ## style and spelling
 	@$(RUN) -m ruff check .
 	@$(RUN) -m ruff format --check .
-	@$(RUN) -m codespell_lib $$(git ls-files '*.py' '*.md' '*.yml' '*.toml' Makefile)
+	@$(RUN) -m codespell_lib $$(git ls-files '*.py' '*.md' '*.jinja' '*.yml' '*.toml' Makefile)
 
-site-check: book  ## the built site in Chromium: accessible, light, nothing cut off; Lighthouse (half an hour, npm)
+LIGHTHOUSE := npx --yes @lhci/cli@0.15.1 autorun --config=book/lighthouse.cjs
+
+site-check: book  ## the built site in Chromium: accessible, light, nothing moves; Lighthouse (half an hour, npm)
+	npm install --silent --no-save --prefix $(VENV) axe-core@$(AXE)
 	$(RUN) -m book.site_check
-	$(RUN) -m book.lighthouse
+	$(LIGHTHOUSE)
+	DEVICE=laptop $(LIGHTHOUSE)
 
 screenshots: setup  ## pictures of built pages in _build/screenshots: light, dark, phone, paper; some: PAGES='chapters/04_masks'
 	@test -f _build/html/index.html || $(MAKE) book
@@ -120,7 +128,7 @@ pdf: setup  ## the whole book as _build/transformer-lessons.pdf (two minutes, ne
 
 serve: setup  ## look at the built book on http://127.0.0.1:8000 (another port: PORT=…)
 	@test -f _build/html/index.html || $(MAKE) book
-	$(RUN) -m book.serve --port $(PORT)
+	$(RUN) -m http.server --bind 127.0.0.1 --directory _build/html $(PORT)
 
 audit: setup  ## ask PyPI for known vulnerabilities in requirements.txt (needs the network)
 	@grep -v '^-e' requirements.txt > $(VENV)/audited.txt
@@ -143,17 +151,20 @@ lock newest:
 	@mv requirements.txt.new requirements.txt
 
 set-version: setup  ## make “Unreleased” a version, and write it everywhere: make set-version VERSION=0.2.0
-	$(RUN) -m book.version set '$(VERSION)'
+	@echo '$(VERSION)' | grep -qxE '[0-9]+\.[0-9]+\.[0-9]+' || { echo 'as in: make set-version VERSION=0.2.0'; exit 2; }
+	$(RUN) -m uv tool run bump-my-version@$(BUMP) replace --new-version '$(VERSION)'
 	$(RUN) -m exercises.release
 
 check-version: setup  ## do all places name one version? and a tag too: TAG=v0.2.0
-	$(RUN) -m book.version check $(if $(TAG),'$(TAG)')
+	$(RUN) -m pytest tests/test_book_version.py
+	@test -z '$(TAG)' || { test '$(TAG)' = 'v$(CURRENT)' && grep '^## $(CURRENT) - ' CHANGELOG.md; } \
+	  || { echo '$(TAG) is not v$(CURRENT), or CHANGELOG.md has no section of it'; exit 1; }
 
 dist: book  ## what a release consists of: wheel and sdist in dist/, the book and the notes in _build/
 	rm -rf dist
 	$(RUN) -m uv build --quiet --python $(RUN) --out-dir dist
 	$(RUN) -m zipfile -c _build/book.zip _build/html
-	$(RUN) -m book.version notes > _build/notes.md
+	awk '/^## /{ours = $$2 == "$(CURRENT)"; next} ours' CHANGELOG.md > _build/notes.md
 
 # Without setup: nothing but git's and GitHub's own tools runs where a release can be written.
 github-release:  ## publish what `make dist` made as a release on GitHub (the release workflow does): TAG=v0.2.0

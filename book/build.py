@@ -7,7 +7,7 @@ their environment: they stop working when its folder moves or has a space in its
 import sys
 from pathlib import Path
 
-from book import mistakes
+from book import generated
 
 ROOT = Path(__file__).resolve().parents[1]
 STRICT = ("--warningiserror", "--nitpick", "--keep-going", "--quiet")
@@ -25,7 +25,7 @@ def build(folder: Path = ROOT, builder: str = "html") -> Path:
     """
     from jupyter_book.cli.main import main as jupyter_book  # its own import is slow, and warns
 
-    mistakes.write()
+    generated.write("mistakes.md")
     paths = [str(ROOT / "book"), "--config", str(ROOT / "_config.yml"), "--path-output", str(folder)]
     jupyter_book(["build", *paths, "--builder", builder, *STRICT], standalone_mode=False)
     return folder / "_build" / builder / "index.html"

@@ -4,7 +4,6 @@ An executed notebook is committed, read in Colab, shown on the site and compared
 from run to run without meaning anything (times, versions, random ids) is taken out here, and nowhere by hand.
 """
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -13,69 +12,61 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from tqdm import tqdm
 
-ROOT = Path(__file__).parent.parent
+from transformer_lessons.data.files import replacing
+
+CHAPTERS = Path(__file__).parent / "chapters"
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
+METADATA = ("accelerator", "colab")
 # What a cell may carry: tags, alternative texts of figures, what nbgrader knows, Jupyter's folded state.
 CELL_METADATA = ("tags", "mystnb", "nbgrader", "jupyter", "deletable", "editable")
 
 
 def chapters() -> list[Path]:
-    """The book's notebooks, in their order."""
-    return sorted((ROOT / "book" / "chapters").glob("*.ipynb"))
+    """All chapters, in order."""
+    return sorted(CHAPTERS.glob("*.ipynb"))
+
+
+def setup_cell() -> str:
+    """The first code cell of every notebook, the same everywhere, as chapter 1 has it; a test compares.
+
+    On Colab it installs the package of this release with `--no-deps`, plus only what Colab's image lacks, so
+    that torch and numpy stay as they are: replacing them under a running kernel breaks it. Elsewhere it installs
+    nothing. Everywhere it imports the package before torch, which settles how torch's threads wait.
+    """
+    cells = nbformat.read(CHAPTERS / "01_why_attention.ipynb", as_version=4).cells
+    return next(cell.source for cell in cells if cell.cell_type == "code")
 
 
 def normalise(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """Keep what has a meaning; cells without an id of ours get one from their place."""
     notebook.nbformat, notebook.nbformat_minor = 4, 5
-    accelerator = {k: v for k, v in notebook.metadata.items() if k in ("accelerator", "colab")}
+    kept = {name: value for name, value in notebook.metadata.items() if name in METADATA}
     notebook.metadata = nbformat.from_dict(
-        {**accelerator, "kernelspec": KERNEL, "language_info": {"name": "python"}}
+        {**kept, "kernelspec": KERNEL, "language_info": {"name": "python"}}
     )
+    ids = [str(cell.get("id", "")) for cell in notebook.cells]
+    own = [name for name in ids if name.startswith("cell-")]
     for number, cell in enumerate(notebook.cells, start=1):
         cell.metadata = nbformat.from_dict({k: v for k, v in cell.metadata.items() if k in CELL_METADATA})
-        if cell.cell_type == "code":
-            cell.outputs = joined(cell.outputs)
-        if not str(cell.get("id", "")).startswith("cell-"):
-            cell.id = f"cell-{number:03}"
-    ids = [cell.id for cell in notebook.cells]
-    if len(set(ids)) < len(ids):  # cells were added in between: number them all anew
-        for number, cell in enumerate(notebook.cells, start=1):
+        if own != ids:  # cells were added: number them all anew
             cell.id = f"cell-{number:03}"
     return notebook
-
-
-def joined(outputs: list) -> list:
-    """Printed text in one piece: a slow cell hands it over in several, as the clock has it."""
-    kept = []
-    for output in outputs:
-        before = kept[-1] if kept else {}
-        if output.output_type == "stream" and output.name == before.get("name"):
-            before.text += output.text
-        else:
-            kept.append(output)
-    return kept
 
 
 def execute(path: Path) -> None:
     """Run a notebook top to bottom in its folder and store it; a failing one is left as it was."""
     notebook = nbformat.read(path, as_version=4)
-    NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(path.parent)}}).execute()
-    write(path, normalise(notebook))
-
-
-def write(path: Path, notebook: nbformat.NotebookNode) -> None:
-    """Validate and store, whole or not at all."""
-    nbformat.validate(notebook)
-    temporary = path.with_suffix(".ipynb.new")
-    temporary.write_text(nbformat.writes(notebook) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    resources = {"metadata": {"path": str(path.parent)}}
+    # A slow cell hands its text over in several pieces, as the clock has it: they become one.
+    NotebookClient(notebook, timeout=600, coalesce_streams=True, resources=resources).execute()
+    nbformat.validate(normalise(notebook))
+    with replacing(path) as temporary:
+        temporary.write_text(nbformat.writes(notebook) + "\n", encoding="utf-8")
 
 
 def main() -> int:
     """Execute the notebooks named, or all chapters; returns 1 if a cell fails."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("notebooks", nargs="*", type=Path, metavar="NOTEBOOK")
-    for path in tqdm(parser.parse_args().notebooks or chapters(), unit="notebook"):
+    for path in tqdm([Path(name) for name in sys.argv[1:]] or chapters(), unit="notebook"):
         try:
             execute(path)
         except CellExecutionError as error:

@@ -9,7 +9,7 @@ from docutils import nodes
 from sphinx import addnodes
 from sphinx.transforms import SphinxTransform
 
-from book import first_visit, icons, sharing
+from book.finish import finish
 from transformer_lessons import __version__
 
 # What the explorable of a page needs: `explorable: translator` at its top. The last of each is its own.
@@ -27,15 +27,14 @@ TRAINED = "number_words"  # the model that comes with the package, as a script
 MADE = ("one_page.data.js", "heads.data.js")  # what live figures show and the build computes
 
 
-def leave_out_of_other_pages(app, config):
-    """Jupyter Book puts all below `_static` on every page; MathJax is for equations, figures for theirs."""
+def configure(app, config):
+    """Jupyter Book puts all below `_static` on every page; MathJax is for equations, figures for theirs.
+
+    At the foot of each page stands which release of the package its notebooks install.
+    """
     own = ("vendor/", "explorables/", "live/")
     config.html_js_files = [path for path in config.html_js_files if not str(path).startswith(own)]
     config.html_css_files = [path for path in config.html_css_files if not str(path).startswith(own)]
-
-
-def say_the_version(app, config):
-    """At the foot of each page: which release of the package its notebooks install."""
     config.html_theme_options["extra_footer"] += f" · Version {__version__}"
 
 
@@ -43,13 +42,12 @@ def compute_data(app):
     """The weights that the live translator runs, and what live figures show of the model."""
     if app.builder.format != "html":
         return
-    from book import heads_data, one_page_data, web_export  # torch takes seconds to import
+    from book import live_data, web_export  # torch takes seconds to import
     from transformer_lessons.trainer import checkpoints
 
     made = web_export.export(*checkpoints.load_model())
     web_export.write(Path(app.outdir) / "_static" / "explorables" / f"{TRAINED}.js", TRAINED, made)
-    one_page_data.write(Path(app.outdir))
-    heads_data.write(Path(app.outdir))
+    live_data.write(Path(app.outdir))
 
 
 def add_explorable(app, pagename, templatename, context, doctree):
@@ -208,81 +206,24 @@ def unfold_launch_button(app, pagename, templatename, context, doctree):
             }
 
 
-# What Sphinx, the theme and its parts write, and what becomes of it.
-MENDS = {
-    # A list's entries are its items (docutils' own role for them is deprecated).
-    r'role="doc-biblioentry"': 'role="listitem"',
-    # A name that the eye does not see is one that the voice cannot say (WCAG 2.5.3).
-    r'(<button class="[^"]*search-button-field[^>]*?) aria-label="Search"': r"\1",
-    r'(<summary) aria-label="Toggle hidden content">': r"\1>",
-    # The parameters of a long signature are no list of terms and what they mean (WCAG 1.3.1).
-    r"<dl>\n((?:<dd>(?:(?!</?d[dl]>).)*</dd>\n?)+)</dl>": r'<div class="sig-params">\n\1</div>',
-    r"(?<=\n)<dd>(<em class=\"sig-param\">(?:(?!</?d[dl]>).)*)</dd>": r"<div>\1</div>",
-    # What unfolds the pages below a page has a name.
-    r'(<a class="[^"]*" href="[^"]*">([^<]*)</a><details[^>]*>)<summary><span class="toctree-toggle"': (
-        r'\1<summary aria-label="Pages below “\2”"><span class="toctree-toggle"'
-    ),
-    # Names and punctuation have the colour of their surroundings: of a page's elements, these were a quarter.
-    r'<span class="(?:n|nn|p|w)">([^<]*)</span>': r"\1",
-}
-
-
-def mend(app, error):
-    """Change in all pages what makes them harder to use without eyes or hands."""
-    if error or app.builder.format != "html":
-        return
-    for path in Path(app.outdir).rglob("*.html"):
-        before = after = path.read_text(encoding="utf-8")
-        for pattern, better in MENDS.items():
-            after = re.sub(pattern, better, after, flags=re.DOTALL)
-        if after != before:
-            path.write_text(after, encoding="utf-8")
-
-
-def keep_used_icons(app, error):
-    """Fonts with the icons that pages show; a first visit is 150 kB lighter."""
-    if not error and app.builder.format == "html":
-        icons.keep_used(Path(app.outdir))
-
-
-def lighten_first_visit(app, error):
-    """Pages show their text sooner."""
-    if not error and app.builder.name == "html":
-        first_visit.lighten(Path(app.outdir))
-
-
-def say_where_the_site_lies(app, pagename, templatename, context, doctree):
-    """The page 404 is shown at addresses of any depth: what it loads and links to starts at the site's root."""
-    if pagename == "404":
-        context["base"] = urlsplit(app.config.html_baseurl).path
-
-
-def say_the_language(app, pagename, templatename, context, doctree):
-    """A page that is not in English says so (``lang: zh-CN`` at its top): screen readers and browsers ask."""
-    if lang := (context.get("meta") or {}).get("lang"):
+def tell_the_template(app, pagename, templatename, context, doctree):
+    """The page's language, and where the site lies."""
+    if lang := (context.get("meta") or {}).get("lang"):  # screen readers and browsers ask
         context["language"] = lang
+    if pagename == "404":  # it is shown at addresses of any depth: what it loads starts at the site's root
+        context["base"] = urlsplit(app.config.html_baseurl).path
 
 
 def setup(app):
     """Sphinx calls this once, because `_config.yml` lists `book.site`."""
-    app.connect("config-inited", leave_out_of_other_pages)
-    app.connect("config-inited", say_the_version)
+    app.connect("config-inited", configure)
     app.connect("builder-inited", compute_data)
-    app.add_transform(Anchors)
-    app.add_transform(FigureNumbers)
-    app.add_transform(BorrowedDrawings)
-    app.add_transform(Sought)
+    for transform in (Anchors, FigureNumbers, BorrowedDrawings, Sought):
+        app.add_transform(transform)
     app.connect("html-page-context", add_explorable)
     app.connect("html-page-context", add_live_figures)
-    app.connect("html-page-context", sharing.describe)
-    app.connect("html-page-context", say_the_language)
-    app.connect("html-page-context", say_where_the_site_lies)
-    app.connect(
-        "html-page-context", load_mathjax_when_needed, priority=501
-    )  # after Sphinx's mathjax extension, 500
+    app.connect("html-page-context", tell_the_template)
+    app.connect("html-page-context", load_mathjax_when_needed, priority=501)  # after Sphinx's, 500
     app.connect("html-page-context", unfold_launch_button, priority=502)  # after the theme's 501
-    app.connect("build-finished", mend)
-    app.connect("build-finished", keep_used_icons)
-    app.connect("build-finished", sharing.list_pages)
-    app.connect("build-finished", lighten_first_visit, priority=900)  # when the theme has written its styles
+    app.connect("build-finished", finish, priority=900)  # when the theme has written its styles
     return {"parallel_read_safe": True, "parallel_write_safe": True}

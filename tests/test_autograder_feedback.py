@@ -506,7 +506,7 @@ def chromium(request):
 @pytest.fixture(scope="module")
 def view(chromium):
     with browser.Browser(width=390) as found:
-        found.command("Page.addScriptToEvaluateOnNewDocument", source=HOOK)
+        found.page.add_init_script(HOOK)
         yield found
 
 

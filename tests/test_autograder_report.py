@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from book import browser
-from book.places import BOOK
+from book.generated import HOME
 from exercises.autograder.course.marks import CellMark, Mark
 from exercises.autograder.report import numbers, page, pages
 from exercises.autograder.report.pages import Bin
@@ -214,7 +214,7 @@ def test_where_the_book_explains_a_mistake():
     counted = numbers(NAME, [], [result("a", wrong(THIRD, NO_SCALE))])
     (found,) = counted.misconceptions
     assert found.place == "chapter 3.4, “Why divide by √d_k?”"
-    assert found.link == f"{BOOK}chapters/03_scaled_dot_product_attention.html#attention-scale"
+    assert found.link == f"{HOME}chapters/03_scaled_dot_product_attention.html#attention-scale"
     assert f'href="{found.link}"' in page(counted)
 
 
@@ -365,7 +365,7 @@ def test_a_page_is_in_order_and_loads_nothing(students):
     assert len(ids) == len(set(ids))
     addresses = {attributes["href"] for _, attributes in reader.found if "href" in attributes}
     assert {one[1:] for one in addresses if one.startswith("#")} <= set(ids)
-    assert all(one.startswith(("#", BOOK)) for one in addresses)
+    assert all(one.startswith(("#", HOME)) for one in addresses)
     assert not any("src" in attributes or "style" in attributes for _, attributes in reader.found)
     assert not re.search(r"url\(|@import|@font-face", html)
     assert all(f"Anne{number} " in shown(html) for number in range(students))

@@ -24,7 +24,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from book.setup_cell import SETUP_CELL
+from book.notebooks import setup_cell
 from transformer_lessons.tools import cli
 
 ROOT = Path(__file__).parents[1]
@@ -126,7 +126,7 @@ def added(asked: set[str], image: Image) -> set[str]:
 
 @on_every_image
 def test_the_setup_cell_asks_for_what_is_missing_and_nothing_else(image, monkeypatch, capsys):
-    (command,) = run_on_colab(SETUP_CELL, image, monkeypatch)
+    (command,) = run_on_colab(setup_cell(), image, monkeypatch)
     assert "--no-deps" in command.split()
     assert asked_for(command) == added({OURS}, image)
     said = capsys.readouterr().out
@@ -136,7 +136,7 @@ def test_the_setup_cell_asks_for_what_is_missing_and_nothing_else(image, monkeyp
 
 def test_elsewhere_the_setup_cell_does_nothing(capsys):
     assert "google.colab" not in sys.modules
-    exec(TransformerManager().transform_cell(SETUP_CELL), {})  # a magic would fail: there is no get_ipython
+    exec(TransformerManager().transform_cell(setup_cell()), {})  # a magic would fail: there is no get_ipython
     assert capsys.readouterr().out == ""
 
 
@@ -325,7 +325,7 @@ def dry_run(image: Image, folder: Path, *asked: str) -> dict[str, set[str]]:
 @on_every_image
 def test_a_dry_run_on_colab_lists_only_ours(image, tmp_path, index, monkeypatch):
     """It may follow all dependencies, and comes to what the cell asks for without."""
-    (command,) = run_on_colab(SETUP_CELL, image, monkeypatch)
+    (command,) = run_on_colab(setup_cell(), image, monkeypatch)
     ours = asked_for(command) - {OURS}
     found = dry_run(image, tmp_path, "--requirements", "pyproject.toml")
     assert found == {"+": ours, "-": set(), "~": set()}

@@ -8,8 +8,7 @@ from functools import cache
 import nbformat
 import pytest
 
-from book.notebooks import CELL_METADATA, KERNEL, chapters, normalise
-from book.setup_cell import SETUP_CELL
+from book.notebooks import CELL_METADATA, KERNEL, chapters, normalise, setup_cell
 
 EQUATION = re.compile(r'<a id="(eq:[a-z0-9-]+)"></a>')
 LARGEST = 500_000  # bytes
@@ -54,7 +53,7 @@ def test_is_normalised(chapter):
 @on_every_chapter
 def test_begins_with_the_setup_cell_that_all_share(chapter):
     first = code_cells(chapter)[0]
-    assert first.source == SETUP_CELL
+    assert first.source == setup_cell()
     assert "setup" in first.metadata.tags
     assert first.outputs == []
 

@@ -1,18 +1,21 @@
 """The built site: what a reader's browser gets, page by page."""
 
 import inspect
-import json
 import re
+import shutil
 import subprocess
 import sys
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from html import unescape
 from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
 from pathlib import Path
 from pkgutil import resolve_name
+from threading import Thread
 from urllib.parse import unquote, urlsplit
 from xml.etree import ElementTree
 
@@ -22,20 +25,21 @@ import yaml
 from fontTools.ttLib import TTFont
 from PIL import Image
 
-from book import browser, built, serve
+from book import browser
 from transformer_lessons import __version__
 
 ROOT = Path(__file__).parents[1]
-REPOSITORY = re.search(
-    r'^Repository = "https://github\.com/(.+)"$', (ROOT / "pyproject.toml").read_text(), re.M
-)[1]
-HOME = yaml.safe_load((ROOT / "_config.yml").read_text())["sphinx"]["config"]["html_baseurl"]
+CONFIG = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
+HOME = CONFIG["sphinx"]["config"]["html_baseurl"]
+COLAB = CONFIG["repository"]["url"].replace("github.com", "colab.research.google.com/github") + "/blob/main/"
 CHAPTERS = sorted(path.stem for path in (ROOT / "book" / "chapters").glob("*.ipynb"))
 PAGES = {path.stem for path in (ROOT / "book").glob("*.md")} | {"mistakes"}  # which the build writes
 EXPLORABLES = {path.stem for path in (ROOT / "book" / "explorables").glob("*.md")}
 # Attributes by which a page makes the browser fetch something (an <a href> waits for a click).
 FETCHED = {("link", "href"), ("object", "data"), ("use", "href"), ("image", "href")} | {
-    (tag, "src") for tag in ("script", "img", "iframe", "source", "audio", "video", "embed", "track")
+    (tag, name)
+    for tag in ("script", "img", "iframe", "source", "audio", "video", "embed", "track")
+    for name in ("src", "srcset")
 }
 
 
@@ -56,8 +60,8 @@ class Page:
         return self.path.read_text(encoding="utf-8")
 
     @cached_property
-    def ids(self) -> set[str]:
-        return {attributes["id"] for _, attributes in self.tags if "id" in attributes}
+    def ids(self) -> list[str]:
+        return [attributes["id"] for _, attributes in self.tags if "id" in attributes]
 
     def values(self, tag: str, name: str) -> list[str]:
         return [attributes[name] for found, attributes in self.tags if found == tag and name in attributes]
@@ -88,12 +92,13 @@ def site(tmp_path_factory):
 # ---- What is there
 
 
-def test_every_chapter_and_page_is_built(site):
-    wanted = {f"{name}.html" for name in {"index", *PAGES}} | {f"chapters/{name}.html" for name in CHAPTERS}
-    assert wanted | {f"explorables/{name}.html" for name in EXPLORABLES} <= set(site.pages)
-
-
-def test_pages_say_their_language_and_of_which_version_they_are(site):
+def test_every_page_is_built_and_says_its_language_and_of_which_version_it_is(site):
+    wanted = {
+        *PAGES,
+        *(f"chapters/{name}" for name in CHAPTERS),
+        *(f"explorables/{name}" for name in EXPLORABLES),
+    }
+    assert {f"{name}.html" for name in wanted} <= set(site.pages)
     for name, page in site.pages.items():
         assert page.values("html", "lang") == ["zh-CN" if name == "zh.html" else "en"], name
         assert f"Report a problem</a> · Version {__version__}" in page.text, name
@@ -101,42 +106,24 @@ def test_pages_say_their_language_and_of_which_version_they_are(site):
 
 def test_the_colab_button_opens_the_chapter(site):
     for name, page in site.chapters().items():
-        start = f"https://colab.research.google.com/github/{REPOSITORY}/blob/main/"
         button, *others = [url for url in page.values("a", "href") if "colab" in url]
-        assert button == f"{start}book/chapters/{name}.ipynb"
+        assert button == f"{COLAB}book/chapters/{name}.ipynb"
         assert "Open in Colab" in page.text
-        for url in others:  # a chapter also links its exercise
-            assert url.startswith(start)
-            assert (ROOT / url.removeprefix(start)).is_file(), url
+        assert all((ROOT / url.removeprefix(COLAB)).is_file() for url in others)  # a chapter's exercise
     assert "colab.research" not in site.pages["notation.html"].text
 
 
 def test_every_page_says_where_it_is_at_home_and_shows_a_picture_when_it_is_shared(site):
     addresses = set()
     for name, page in site.pages.items():
-        [canonical] = [tag["href"] for kind, tag in page.tags if tag.get("rel") == "canonical"]
-        assert canonical == f"{HOME}{name}"
-        pictures = [tag["content"] for kind, tag in page.tags if tag.get("property") == "og:image"]
-        assert all((site.html / url.removeprefix(HOME)).is_file() for url in pictures)
+        assert [tag["href"] for _, tag in page.tags if tag.get("rel") == "canonical"] == [f"{HOME}{name}"]
+        about = {tag["property"]: tag["content"] for _, tag in page.tags if "property" in tag}
         if name not in ("404.html", "genindex.html", "search.html"):
-            assert len(pictures) == 1, name
-            addresses.add(canonical)
+            assert (site.html / about["og:image"].removeprefix(HOME)).is_file()
+            assert (about["og:url"], about["og:site_name"]) == (f"{HOME}{name}", CONFIG["title"])
+            addresses.add(f"{HOME}{name}")
     listed = ElementTree.parse(site.html / "sitemap.xml").getroot()
     assert {entry[0].text for entry in listed} == addresses
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("prefix", ["/", built.site_path()])
-def test_an_address_that_does_not_exist_shows_the_way_wherever_the_site_lies(site, chromium, prefix):
-    with serve.serving(site.html, prefix) as root, browser.Browser() as opened:
-        opened.open(f"{root}chapters/deep/er/no_such_chapter.html")
-        hrefs = opened.evaluate("[...document.querySelectorAll('article a')].map((link) => link.href)")
-        colour = opened.evaluate("getComputedStyle(document.body).getPropertyValue('--pst-color-primary')")
-        problems = opened.problems[:]
-    assert hrefs == [f"{root}{name}.html" for name in ("index", "topics", "glossary", "search")]
-    assert colour  # by the style sheet
-    if prefix != "/":  # where it is at home, nothing is asked for in vain but the page itself
-        assert len(problems) == 1
 
 
 # ---- Nothing from elsewhere
@@ -144,30 +131,21 @@ def test_an_address_that_does_not_exist_shows_the_way_wherever_the_site_lies(sit
 
 def foreign(page: Page) -> list[str]:
     """Addresses on other servers that the page makes the browser fetch or that its scripts and styles name."""
-    fetched = [
-        tag[name]
-        for kind, tag in page.tags
-        for name in tag
-        if (kind, name) in FETCHED
-        and tag.get("rel") != "canonical"  # says where the page is at home
-        and re.match(r"(https?:)?//", tag[name])
-    ]
-    fetched += [
-        entry for kind, tag in page.tags for entry in re.findall(r"(?:https?:)?//\S+", tag.get("srcset", ""))
-    ]
-    inline = re.findall(r"<(?:script|style)\b[^>]*>(.*?)</(?:script|style)>", page.text, re.S)
-    return fetched + [url for body in inline for url in re.findall(r"https?://[^\s\"')]+", body)]
+    values = [tag[name] for kind, tag in page.tags for name in tag if (kind, name) in FETCHED]
+    inline = re.findall(r"<(?:script|style)\b[^>]*>(.*?)</(?:script|style)>", page.text, re.DOTALL)
+    fetched = [value for value in values if re.search(r"(?:^|\s)(?:https?:)?//", value)]
+    named = [url for body in inline for url in re.findall(r"https?://[^\s\"')]+", body)]
+    return [
+        url for url in fetched + named if not url.startswith(HOME)
+    ]  # which says where the page is at home
 
 
-def test_no_page_fetches_from_another_server(site):
-    assert {name: found for name, page in site.pages.items() if (found := foreign(page))} == {}
-
-
-def test_no_style_sheet_of_a_page_fetches_from_another_server(site):
+def test_neither_pages_nor_their_style_sheets_fetch_from_another_server(site):
     sheets = set()
-    for page in site.pages.values():
-        links = [tag for kind, tag in page.tags if kind == "link" and tag.get("rel") == "stylesheet"]
-        sheets |= {(page.path.parent / urlsplit(tag["href"]).path).resolve() for tag in links}
+    for name, page in site.pages.items():
+        assert foreign(page) == [], name
+        links = [tag["href"] for kind, tag in page.tags if tag.get("rel") == "stylesheet"]
+        sheets |= {(page.path.parent / urlsplit(link).path).resolve() for link in links}
     assert {sheet.name for sheet in sheets} == {"site.css", "heights.css", "explorables.css", "live.css"}
     for sheet in sheets:
         text = sheet.read_text(encoding="utf-8")
@@ -180,26 +158,21 @@ def test_fonts_of_icons_hold_those_that_pages_show(site):
     assert sum(path.stat().st_size for path in fonts) < 20_000
     style = (site.html / "_static" / "styles" / "pydata-sphinx-theme.css").read_text(encoding="utf-8")
     classes = {
-        name
-        for page in site.pages.values()
-        for _, about in page.tags
-        for name in about.get("class", "").split()
+        name for page in site.pages.values() for _, tag in page.tags for name in tag.get("class", "").split()
     }
-    icons = {name for name in classes if name.startswith("fa-") and f".{name}:before" in style}
+    codes = {
+        name: re.search(rf'\.{name}:before[^}}]*content:"\\(\w+)', style)
+        for name in classes
+        if name[:3] == "fa-"
+    }
+    icons = {name: int(code[1], 16) for name, code in codes.items() if code}
     assert len(icons) >= 8
-    for name in icons:
-        code = style[style.index(f".{name}:before") :].partition('content:"\\')[2].partition('"')[0]
-        assert int(code, 16) in held, name
-    for name in ("info-circle", "exclamation-triangle"):  # of notes and warnings, by the theme's own rules
-        sign = style.partition(f"--pst-icon-{name}:")[2].strip('"')[0]
-        assert ord(sign) in held, name
-
-
-def test_all_parts_of_mathjax_that_pages_load_are_there(site):
-    """As published: see tests/test_book_vendor.py."""
-    parts = re.search(r"\.MathJax = (.+?)</script>", site.pages["notation.html"].text)[1].rstrip("; ")
-    for part in ("startup", *json.loads(parts)["loader"]["load"]):
-        assert (site.html / "_static" / "vendor" / "mathjax" / f"{part}.js").is_file(), part
+    # Of notes and warnings, by the theme's own rules.
+    icons |= {
+        sign: ord(sign)
+        for sign in re.findall(r'--pst-icon-(?:info-circle|exclamation-triangle):"(.)"', style)
+    }
+    assert set(icons.values()) <= held
 
 
 # ---- The reference
@@ -256,13 +229,9 @@ def test_every_public_name_has_one_entry_in_the_reference(site):
     assert len(counts) > 50
     odd = {name: count for name, count in counts.items() if count != 1}
     assert odd == {}, "give a new module its place in book/reference.md"
-
-
-def test_the_reference_lists_nothing_private_and_nothing_else(site):
     public = set(map(id, public_names().values()))
-    for name, thing in entries(site).items():
-        assert not re.search(r"\._", name)
-        assert id(thing) in public or id(holder(name)) in public, name
+    others = {name for name, one in entries(site).items() if not {id(one), id(holder(name))} & public}
+    assert {name for name in entries(site) if "._" in name} | others == set()
 
 
 def test_the_reference_says_what_the_docstrings_say(site):
@@ -272,19 +241,11 @@ def test_the_reference_says_what_the_docstrings_say(site):
         assert letters(prose) in page, name
 
 
-def test_the_reference_shows_formulas_signatures_and_links(site):
-    page = site.pages["reference.html"]
-    text = unescape(re.sub(r"<[^>]*>", "", page.text))
-    assert "Attention(Q, K, V) = softmax(Q Kᵀ / √d_k) V" in text
-    assert 'ids: Int[Tensor, "batch keys"]' in text
-    hrefs = page.values("a", "href")
-    assert hrefs.count("#transformer_lessons.masks.padding_mask") > 1  # its own, and one from another module
-    assert "reference.html#transformer_lessons.masks.causal_mask" in site.pages["notation.html"].text
-
-
 def test_the_reference_reads_like_the_code(site):
     """What `book.docstrings` makes of autodoc's and napoleon's words."""
     page = site.pages["reference.html"].text
+    hrefs = site.pages["reference.html"].values("a", "href")
+    assert hrefs.count("#transformer_lessons.masks.padding_mask") > 1  # its own, and one from another module
     signatures = re.findall(r'<dt class="sig.*?</dt>', page, re.DOTALL)
     assert len(signatures) > 50
     for signature in signatures:
@@ -349,8 +310,7 @@ def test_every_link_leads_somewhere(site):
 
 def test_no_id_occurs_twice_in_a_page(site):
     for name, page in site.pages.items():
-        ids = [tag["id"] for kind, tag in page.tags if "id" in tag]
-        assert len(ids) == len(set(ids)), (name, [found for found in ids if ids.count(found) > 1])
+        assert [found for found, times in Counter(page.ids).items() if times > 1] == [], name
 
 
 def secrets() -> list[str]:
@@ -409,6 +369,46 @@ def chromium(request):
         pytest.skip("needs Chromium")
 
 
+class Host(SimpleHTTPRequestHandler):
+    """As GitHub Pages: where nothing is, it sends the page 404."""
+
+    def send_error(self, code, *_):
+        page = next(Path(self.directory).rglob("404.html")).read_bytes()
+        self.send_response(code)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.send_header("Content-Length", str(len(page)))
+        self.end_headers()
+        self.wfile.write(page)
+
+    def log_message(self, *_):
+        pass
+
+
+@contextmanager
+def served(folder: Path):
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Host, directory=str(folder))) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("prefix", ["", urlsplit(HOME).path[1:]])
+def test_an_address_that_does_not_exist_shows_the_way_wherever_the_site_lies(
+    site, chromium, tmp_path, prefix
+):
+    shutil.copytree(site.html, tmp_path / "host" / prefix, dirs_exist_ok=True)
+    with served(tmp_path / "host") as host, browser.Browser() as view:
+        view.open(f"{host}{prefix}chapters/deep/er/no_such_chapter.html")
+        hrefs = view.evaluate("[...document.querySelectorAll('article a')].map((link) => link.href)")
+        colour = view.evaluate("getComputedStyle(document.body).getPropertyValue('--pst-color-primary')")
+        assert hrefs == [f"{host}{prefix}{name}.html" for name in ("index", "topics", "glossary", "search")]
+        assert colour  # by the style sheet
+        assert (
+            len(view.problems) == 1 or not prefix
+        )  # at home, nothing is asked for in vain but the page itself
+
+
 CHAPTER_PAGES = [f"chapters/{name}.html" for name in CHAPTERS]
 ALL = [*(f"{name}.html" for name in sorted(PAGES)), *CHAPTER_PAGES]
 SOME = ["index.html", "notation.html", CHAPTER_PAGES[4]]
@@ -418,11 +418,14 @@ SOME = ["index.html", "notation.html", CHAPTER_PAGES[4]]
     ("width", "names"),
     [
         pytest.param(375, SOME, id="some"),
-        *(pytest.param(width, ALL, id=f"all-{width}", marks=pytest.mark.full) for width in (375, 1280)),
+        *(pytest.param(width, ALL, id=f"all-{width}", marks=pytest.mark.full) for width in (320, 375, 1280)),
     ],
 )
 def test_pages_in_a_browser_without_network(site, chromium, width, names):
     """Equations are typeset, nothing fails or is asked of a server, and no page is wider than the screen."""
+    typeset = "document.querySelectorAll('.math > mjx-container').length"
+    # An error in the TeX is a box; a command that does not exist is shown in red.
+    bad = "mjx-merror, [data-mjx-error], mjx-container [style*='color: red']"
     with browser.Browser(width=width) as view:
         for name in names:
             page = site.pages[name]
@@ -430,12 +433,8 @@ def test_pages_in_a_browser_without_network(site, chromium, width, names):
             assert view.problems == [], name
             assert {urlsplit(url).scheme for url in view.requests} <= {"file", "data"}, name
             equations = len(re.findall(r'<(?:span|div) class="math', page.text))
-            assert view.evaluate("document.querySelectorAll('.math > mjx-container').length") == equations, (
-                name
-            )
+            assert view.evaluate(typeset) == equations, name
             assert equations > 0 or name not in ("notation.html", *CHAPTER_PAGES[1:])  # the first has none
-            # An error in the TeX is a box; a command that does not exist is shown in red.
-            bad = "mjx-merror, [data-mjx-error], mjx-container [style*='color: red']"
             assert view.evaluate(f'[...document.querySelectorAll("{bad}")].map(e => e.textContent)') == [], (
                 name
             )
@@ -443,51 +442,35 @@ def test_pages_in_a_browser_without_network(site, chromium, width, names):
 
 
 def test_the_dark_mode_button_darkens_the_page_and_its_drawings(site, chromium):
+    colours = """[document.body, ...document.querySelectorAll(".drawing")].map((one) =>
+      [getComputedStyle(one).color, getComputedStyle(document.body).backgroundColor].join())"""
     with browser.Browser() as view:
-        drawn = "[...document.querySelectorAll('.drawing')].map((one) => getComputedStyle(one).color)"
-        seen = {}
-        for mode in ("light", "dark"):
-            view.open(site.chapters()["03_scaled_dot_product_attention"].path)
-            view.evaluate(f"document.documentElement.dataset.theme = '{mode}'")
-            seen[mode] = set(view.evaluate(drawn))
-        assert all(len(colours) == 1 for colours in seen.values())
-        assert seen["light"] != seen["dark"]
-        view.open(site.chapters()["18_linear_attention"].path)
-        background = "getComputedStyle(document.body).backgroundColor"
-        light = view.evaluate(background)
-        # Modes follow each other: as the system says, light, dark.
-        for _ in range(3):
-            view.evaluate("document.querySelector('.theme-switch-button').click()")
+        view.open(site.chapters()["03_scaled_dot_product_attention"].path)
+        light = view.evaluate(colours)
+        for _ in range(3):  # modes follow each other: as the system says, light, dark
+            view.page.locator(".theme-switch-button").first.click()
             if view.evaluate("document.documentElement.dataset.theme") == "dark":
                 break
-        assert view.evaluate("document.documentElement.dataset.theme") == "dark"
-        assert view.evaluate(background) != light
-
-
-def until(view, condition):
-    """Wait for something that a page does by itself, half a minute at most."""
-    pause = "await new Promise((done) => setTimeout(done, 50))"
-    assert view.evaluate(
-        f"(async () => {{ for (let n = 0; n < 600 && !({condition}); n++) {pause}; return {condition}; }})()"
-    )
+        dark = view.evaluate(colours)
+        assert len(light) == len(dark) > 1
+        assert not set(light) & set(dark)
 
 
 @pytest.mark.full
 def test_equations_are_typeset_as_they_come_near(site, chromium):
-    number = "document.querySelectorAll('.math > mjx-container').length"
+    number, all_ = (
+        f"document.querySelectorAll('.math{inside}').length" for inside in (" > mjx-container", "")
+    )
     with browser.Browser(width=412) as view:
-        view.command("Page.navigate", url=site.chapters()["01_why_attention"].path.as_uri())
-        until(view, "document.readyState === 'complete'")
-        view.evaluate("new Promise((done) => setTimeout(done, 1000))")  # time to load what should not be
-        assert view.evaluate("[typeof MathJax.version, document.querySelectorAll('.math').length > 100]") == [
-            "undefined",
-            True,
-        ]
-        view.evaluate("document.querySelectorAll('.math')[50].scrollIntoView()")
-        until(view, f"{number} > 0")
+        view.page.goto(site.chapters()["01_why_attention"].path.as_uri())
+        view.page.wait_for_timeout(1000)  # to load what should not be
+        assert view.evaluate("typeof MathJax.version") == "undefined"
+        assert view.evaluate(all_) > 100
+        view.page.locator(".math").nth(50).scroll_into_view_if_needed()
+        view.page.wait_for_function(f"{number} > 0")
         assert view.evaluate(number) < 100
         view.evaluate("dispatchEvent(new Event('beforeprint'))")  # as a browser says before it prints
-        assert view.evaluate(number) == view.evaluate("document.querySelectorAll('.math').length")
+        assert view.evaluate(number) == view.evaluate(all_)
         assert view.problems == []
 
 
@@ -498,15 +481,15 @@ def test_a_first_visit_is_in_the_colours_of_the_system_from_the_start(site, chro
       window.themes.push(document.documentElement.dataset.theme);
     }).observe(document, { attributes: true, subtree: true, attributeFilter: ["data-theme"] })"""
     with browser.Browser(dark=dark) as view:
-        view.command("Page.addScriptToEvaluateOnNewDocument", source=watch)
+        view.page.add_init_script(watch)
         view.open(site.pages["index.html"].path)
         assert set(view.evaluate("window.themes")) == {"dark" if dark else "light"}
 
 
 def test_search_and_buttons_work_although_scripts_wait(site, chromium):
-    with serve.serving(site.html, built.site_path()) as root, browser.Browser() as view:
+    with served(site.html) as root, browser.Browser() as view:
         view.open(f"{root}search.html?q=softmax")
-        until(view, "document.querySelector('#search-results a[href*=\"03_scaled\"]') !== null")
+        view.page.wait_for_selector("#search-results a[href*='03_scaled']")
         view.open(f"{root}chapters/04_masks.html?highlight=padding")
         cells = view.evaluate("document.querySelectorAll('div.highlight pre').length")
         assert view.evaluate("document.querySelectorAll('button.copybtn').length") == cells > 0
@@ -517,21 +500,20 @@ def test_search_and_buttons_work_although_scripts_wait(site, chromium):
 @pytest.mark.full
 def test_what_was_read_to_the_end_is_marked_until_it_is_forgotten(site, chromium):
     page, other = (site.chapters()[name].path for name in ("04_masks", "03_scaled_dot_product_attention"))
-    marks = """[...document.querySelectorAll(".lessons-read")]
-      .map((one) => one.closest("a").getAttribute("href"))"""
+    marks = (
+        "[...document.querySelectorAll('.lessons-read')].map((one) => one.closest('a').getAttribute('href'))"
+    )
     with browser.Browser() as view:
         view.open(page)
         assert view.evaluate(marks) == []
-        view.evaluate("document.querySelector('.prev-next-footer').scrollIntoView()")
-        view.evaluate("new Promise((done) => setTimeout(done, 1500))")
+        view.page.locator(".prev-next-footer").scroll_into_view_if_needed()
+        view.page.wait_for_timeout(1500)
         assert view.evaluate(marks) == ["#"]  # the page itself
         view.open(other)
         assert view.evaluate(marks) == ["04_masks.html"]
-        assert view.evaluate("document.querySelector('.lessons-forget').textContent").startswith(
-            "Forget the page"
-        )
+        assert view.page.locator(".lessons-forget").inner_text().startswith("Forget the page")
         view.evaluate("document.querySelector('.lessons-forget').click()")
         assert view.evaluate(marks) == []
         view.open(page)
-        assert view.evaluate("document.querySelector('.lessons-forget')") is None
+        assert view.page.locator(".lessons-forget").count() == 0
         assert view.problems == []

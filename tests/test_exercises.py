@@ -15,8 +15,8 @@ import pytest
 import torch
 from nbgrader import dbutil
 
-from book import syllabus
-from book.setup_cell import SETUP_CELL
+from book import generated
+from book.notebooks import setup_cell
 from exercises import release
 from exercises.autograder import doctor
 from exercises.autograder.batch import grade, pool
@@ -153,7 +153,7 @@ def test_ids_and_metadata_are_clean(master):
 def test_the_setup_cell_is_the_books_and_locked(master):
     for notebook in (read(master), read(release.released(master))):
         first = next(cell for cell in notebook.cells if cell.cell_type == "code")
-        assert first.source == SETUP_CELL
+        assert first.source == setup_cell()
         assert first.metadata.nbgrader.locked
 
 
@@ -314,8 +314,10 @@ def test_a_first_cell_without_a_table_is_refused():
         release.about([cell])
 
 
-def test_the_syllabus_is_in_sync():
-    assert syllabus.PAGE.read_text(encoding="utf-8") == syllabus.page(), "run `python -m book.syllabus`"
+@pytest.mark.parametrize("name", ["exercises.md", "../transformer_lessons/checks/places.json"])
+def test_the_page_of_exercises_and_the_messages_places_are_in_sync(name):
+    text = (generated.BOOK / name).read_text(encoding="utf-8")
+    assert text == generated.FILES[name](), "run `python -m book.generated`"
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import torch
 from docutils import nodes
 from docutils.utils import new_document
 
-from book import heads_data, site
+from book import live_data, site
 from book.browser import Browser, find
 from transformer_lessons.attention import scaled_dot_product_attention
 from transformer_lessons.data import number_words
@@ -57,8 +57,8 @@ def opened(tmp_path_factory):
     folder = tmp_path_factory.mktemp("live")
     for part in ("live", "explorables"):
         shutil.copytree(STATIC / part, folder / part)
-    heads_data.write(folder)
-    shutil.copy(folder / "_static" / "live" / heads_data.FILE, folder / "live")
+    live_data.write(folder)
+    shutil.copy(folder / "_static" / "live" / "heads.data.js", folder / "live")
     with Browser(width=375) as browser:
         browser.command("Emulation.setTouchEmulationEnabled", enabled=True, maxTouchPoints=1)
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from book import one_page_data
+from book import live_data
 from book.browser import Browser, find
 from transformer_lessons.tools import one_page
 from transformer_lessons.tools.attention_maps import attention_maps
 from transformer_lessons.trainer import checkpoints
 
-STATIC = Path(one_page_data.__file__).parent / "_static"
+STATIC = Path(live_data.__file__).parent / "_static"
 needs_chromium = pytest.mark.skipif(find() is None, reason="no Chromium on the PATH")
 STATUS = "document.querySelector('[role=status]').textContent"
 SHOWN = "[...document.querySelectorAll('figure > svg')].map((one) => one.checkVisibility())"
@@ -38,11 +38,11 @@ CLASHES = """[...document.querySelectorAll(".choose button")].flatMap((number) =
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("one_page")
-    one_page_data.write(made)
+    live_data.write(made)
     for path in [STATIC / "explorables/page.js", *(STATIC / "live").iterdir()]:
         shutil.copy(path, made / "_static/live")
     still = one_page.figure(421, at=2, number="0.1", caption="What to see.", alt="A still.")._repr_html_()
-    scripts = ("page.js", "live.js", one_page_data.FILE, "one_page.js")
+    scripts = ("page.js", "live.js", "one_page.data.js", "one_page.js")
     page = '<!doctype html><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
     page += f'<link rel="stylesheet" href="_static/live/live.css">{still}'
     page += '<div class="lessons-live" data-live="one_page">Moves.</div>'
@@ -76,7 +76,7 @@ def test_a_row_is_what_the_model_computes_when_it_is_the_last(n):
 
 
 def test_the_page_shows_these_numbers_and_is_light(folder):
-    script = (folder / "_static/live" / one_page_data.FILE).read_text(encoding="utf-8")
+    script = (folder / "_static/live" / "one_page.data.js").read_text(encoding="utf-8")
     assert len(gzip.compress(script.encode())) < 60_000
     assert (STATIC / "live/one_page.js").stat().st_size <= 10_000
     for run in json.loads(re.search(r"lessons.onePage = (.*);", script)[1])["runs"]:

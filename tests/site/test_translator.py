@@ -419,14 +419,13 @@ def test_nothing_is_wider_than_the_screen(browser, width):
     browser.resize(375, 800)
 
 
-def test_it_asks_nobody_and_says_when_it_has_translated(page):
+def test_it_asks_nobody_and_says_when_it_has_translated(browser, page):
     """How long that takes, `make site-check` says: a busy machine tells nothing."""
-    with Browser(width=375) as view:
-        view.open(page.with_name("own.html"))
-        assert "which is right" in said(view)
-        assert view.evaluate("performance.getEntriesByName('translated').length") == 1
-        assert view.requests
-        assert all(address.startswith("file:") for address in view.requests)
+    browser.open(page.with_name("own.html"))
+    assert "which is right" in said(browser)
+    assert browser.evaluate("performance.getEntriesByName('translated').length") == 1
+    assert browser.requests
+    assert all(address.startswith("file:") for address in browser.requests)
 
 
 def test_each_script_is_on_some_page():

@@ -1,0 +1,102 @@
+"""Files that are made of what the package and the chapters know: ``python -m book.generated``.
+
+`mistakes.md` is written whenever the book is built. Points and minutes in `exercises.md` are those of the
+released notebooks. An anchor's name has no chapter number in it, so the checks' messages keep it when chapters
+move; where it stands is read from the chapters, into ``transformer_lessons/checks/places.json``. Tests hold both
+against this.
+"""
+
+import json
+import re
+from itertools import groupby
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from book.notebooks import chapters
+from transformer_lessons.checks.message import place
+from transformer_lessons.checks.symptoms import SYMPTOMS, difference, known
+from transformer_lessons.data.files import read_json, replacing
+from transformer_lessons.tools import submission
+
+BOOK = Path(__file__).parent
+HOME = "https://transformer-lessons.github.io/transformer-lessons/"  # `make set-repository` keeps it right
+LAST = "right shape, wrong numbers"  # which hundreds of mistakes show
+ANCHOR = re.compile(r'<a id="(?!ch\d\d-|eq:)([^"]+)"></a>')
+TEMPLATES = Environment(loader=FileSystemLoader(BOOK / "_templates"), undefined=StrictUndefined)
+
+
+def mistakes() -> str:
+    """The page “Mistakes, by what you see”."""
+    symptoms = []
+    for name, entries in known().items():
+        shown = [(task, one) for task, one in entries if name != LAST or one.symptoms == (LAST,)]
+        by_task = [
+            (task, [one for _, one in group]) for task, group in groupby(shown, key=lambda entry: entry[0])
+        ]
+        anchor = "symptom-" + "-".join(re.findall(r"\w+", name.lower()))
+        about = {"title": SYMPTOMS[name][:-1], "anchor": anchor, "is_last": name == LAST, "tasks": by_task}
+        symptoms += [about] if entries else []
+    upper = lambda text: text[:1].upper() + text[1:]  # noqa: E731
+    template = TEMPLATES.get_template("mistakes.md.jinja")
+    return template.render(symptoms=symptoms, difference=difference, place=place, upper=upper)
+
+
+def exercises() -> str:
+    """The page of exercises."""
+    assignments = submission.assignments()
+    for one in assignments.values():
+        one["numbers"] = ", ".join(re.findall(r"[0-9]+", one["chapters"]))
+    return (
+        TEMPLATES.get_template("exercises.md.jinja").render(assignments=assignments, sums=sums).rstrip()
+        + "\n"
+    )
+
+
+def sums(assignments) -> str:
+    """Graded tasks, points, and hours to the half."""
+    tasks = [task for one in assignments for task in one["tasks"]]
+    points = [float(task["points"]) for task in tasks if task["points"] != "–"]
+    hours = round(sum(int(task["minutes"]) for task in tasks) / 30) / 2
+    return f"{len(points)} | {sum(points):g} | {hours:g}"
+
+
+def places() -> str:
+    """For each anchor its place in words, and its page."""
+    found = {}
+    for path in chapters():
+        cells = [cell for cell in read_json(path)["cells"] if cell["cell_type"] == "markdown"]
+        text = "\n\n".join("".join(cell["source"]) for cell in cells)
+        title = re.search(r"^# (?:\d+\. )?(.+)$", text, re.MULTILINE)[1]
+        for anchor in ANCHOR.finditer(text):
+            own = re.match(r'(?:<a id="[^"]+"></a>|\s)*## (\d+\.\d+) (.+)', text[anchor.end() :])
+            above = re.findall(r"^## (\d+\.\d+) (.+)$", text[: anchor.start()], re.MULTILINE)
+            section = own.groups() if own else above[-1] if above else None
+            where = "chapter {}, “{}”".format(*section) if section else f"“{title}”"
+            assert anchor[1] not in found, f"{anchor[1]}: two anchors of this name"
+            found[anchor[1]] = [without_markdown(where), f"chapters/{path.stem}.html"]
+    return json.dumps({"book": HOME, "anchors": found}, indent=1, ensure_ascii=False) + "\n"
+
+
+def without_markdown(title: str) -> str:
+    """A heading as plain text, and its formulas in letters."""
+    title = re.sub(r"\\text\{(\w+)\}", r"\1", title).replace(r"\sqrt", "√")
+    return re.sub(r"[`$*\\{}]", "", title)
+
+
+FILES = {
+    "exercises.md": exercises,
+    "mistakes.md": mistakes,
+    "../transformer_lessons/checks/places.json": places,
+}
+
+
+def write(name: str) -> None:
+    """Write one of these files, by its name as seen from the book's folder."""
+    with replacing(BOOK / name) as temporary:
+        temporary.write_text(FILES[name](), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    for name in FILES:
+        write(name)

@@ -1,0 +1,27 @@
+/* What Lighthouse must find on five kinds of pages; `make site-check` runs it for a phone and with DEVICE=laptop.
+   The median of three runs counts. Performance is a matter of the machine as well, so let nothing else run. */
+
+const isLaptop = process.env.DEVICE === "laptop";
+const PAGES = ["index", "chapters/03_scaled_dot_product_attention", "explorables/translator", "exercises", "reference"];
+const atLeast = (minScore) => ["error", { minScore, aggregationMethod: "median" }];
+
+module.exports = {
+  ci: {
+    collect: {
+      staticDistDir: "_build/html",
+      url: PAGES.map((page) => `http://localhost/${page}.html`),
+      numberOfRuns: 3,
+      settings: { chromeFlags: "--no-sandbox", ...(isLaptop && { preset: "desktop" }) },
+    },
+    assert: {
+      includePassedAssertions: true,
+      assertions: {
+        "categories:performance": atLeast(isLaptop ? 0.98 : 0.9),
+        "categories:accessibility": atLeast(1),
+        "categories:best-practices": atLeast(1),
+        "categories:seo": atLeast(1),
+        "cumulative-layout-shift": ["error", { maxNumericValue: 0.05, aggregationMethod: "median" }],
+      },
+    },
+  },
+};
