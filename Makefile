@@ -123,7 +123,7 @@ screenshots: setup  ## pictures of built pages in _build/screenshots: light, dar
 	@test -f _build/html/index.html || $(MAKE) book
 	$(RUN) -m book.screenshots $(PAGES) --output _build/screenshots
 
-pdf: setup  ## the whole book as _build/transformer-lessons.pdf (two minutes, needs Chromium)
+pdf: setup  ## the whole book as _build/transformer-lessons.pdf (two minutes, needs Chromium and a Chinese font)
 	$(RUN) -m book.pdf
 
 serve: setup  ## look at the built book on http://127.0.0.1:8000 (another port: PORT=…)

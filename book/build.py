@@ -14,14 +14,9 @@ STRICT = ("--warningiserror", "--nitpick", "--keep-going", "--quiet")
 
 
 def build(folder: Path = ROOT, builder: str = "html") -> Path:
-    """Build with warnings as errors; a failure ends the process with Jupyter Book's exit code.
+    """Build with warnings as errors (`singlehtml`: all in one page); the first page.
 
-    Args:
-        folder: where `_build` is made.
-        builder: `html`, or `singlehtml` for all in one page.
-
-    Returns:
-        The first page.
+    A failure ends the process with Jupyter Book's exit code.
     """
     from jupyter_book.cli.main import main as jupyter_book  # its own import is slow, and warns
 

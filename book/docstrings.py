@@ -5,21 +5,21 @@ import re
 from textwrap import indent
 
 from docutils import nodes
-from sphinx.addnodes import desc_sig_literal_string
 from sphinx.util.nodes import make_refnode
 
 # From there to the end of the paragraph; an indented line belongs to an argument.
 PITFALL = re.compile(r"^(?! )(.*?)(\b(?:(?:A|Two|Three) p|P)itfalls?:(?:.|\n)*?)(?=\n\n|\Z)", re.MULTILINE)
+NAME = re.compile(r"(?<!`)`(\w+)`(?!`)")
 NAMED = {"module", "function", "class", "exception"}
 
 
 def set_pitfalls_apart(app, what, name, obj, options, lines):
     """What a docstring says from "A pitfall:" to the end of the paragraph becomes a note of its own."""
 
-    def note(found):
-        return f"{found[1]}\n\n.. container:: pitfall\n\n{indent(found[2], '   ')}"
-
-    lines[:] = PITFALL.sub(note, "\n".join(lines)).split("\n")
+    note = PITFALL.sub(
+        lambda found: f"{found[1]}\n\n.. container:: pitfall\n\n{indent(found[2], '   ')}", "\n".join(lines)
+    )
+    lines[:] = note.split("\n")
 
 
 def leave_parameters_alone(app, what, name, obj, options, lines):
@@ -29,9 +29,7 @@ def leave_parameters_alone(app, what, name, obj, options, lines):
     except (TypeError, ValueError):
         return  # a module has none
     for number, line in enumerate(lines):
-        lines[number] = re.sub(
-            r"(?<!`)`(\w+)`(?!`)", lambda found: f"`{found[0]}`" if found[1] in own else found[0], line
-        )
+        lines[number] = NAME.sub(lambda found: f"`{found[0]}`" if found[1] in own else found[0], line)
 
 
 def keep_properties(app, what, name, obj, options, lines):
@@ -52,13 +50,6 @@ def write_types(app, what, name, obj, options, signature, returned):
     return signature, returned
 
 
-def quote_shapes(app, document):
-    """Shapes in the quotation marks of our code, not of Python's `repr`."""
-    for shape in document.findall(desc_sig_literal_string):
-        text = shape.astext().replace("'", '"')
-        shape.children = [nodes.Text(text)]
-
-
 def leave_out_tuple_fields(app, what, name, obj, skip, options):
     """Python itself writes "Alias for field number 0" on the fields of a named tuple."""
     return True if str(getattr(obj, "__doc__", "")).startswith("Alias for field") else None
@@ -74,12 +65,8 @@ def link_or_code(app, env, node, contnode):
     target = node["reftarget"]
     ours = target.startswith("transformer_lessons.")  # a type, by the full name of where it is defined
     ending = "." + (target.rpartition(".")[2] if ours else target)
-    entries = env.get_domain("py").objects.items()
-    found = [
-        entry
-        for name, entry in entries
-        if name.endswith(ending) and (entry.objtype in NAMED or "." in target)
-    ]
+    entries = [entry for name, entry in env.get_domain("py").objects.items() if name.endswith(ending)]
+    found = [entry for entry in entries if entry.objtype in NAMED or "." in target]
     if len(found) != 1:
         return nodes.literal("", contnode.astext()) if isinstance(contnode, nodes.literal) else contnode
     return make_refnode(app.builder, node["refdoc"], found[0].docname, found[0].node_id, contnode)
@@ -91,7 +78,6 @@ def setup(app):
     app.connect("autodoc-process-docstring", leave_parameters_alone, priority=401)
     app.connect("autodoc-process-docstring", keep_properties, priority=600)  # after it
     app.connect("autodoc-process-signature", write_types)
-    app.connect("doctree-read", quote_shapes)
     app.connect("autodoc-skip-member", leave_out_tuple_fields)
     app.connect("missing-reference", link_or_code)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -37,9 +37,8 @@ def mistakes() -> str:
         anchor = "symptom-" + "-".join(re.findall(r"\w+", name.lower()))
         about = {"title": SYMPTOMS[name][:-1], "anchor": anchor, "is_last": name == LAST, "tasks": by_task}
         symptoms += [about] if entries else []
-    upper = lambda text: text[:1].upper() + text[1:]  # noqa: E731
     template = TEMPLATES.get_template("mistakes.md.jinja")
-    return template.render(symptoms=symptoms, difference=difference, place=place, upper=upper)
+    return template.render(symptoms=symptoms, difference=difference, place=place)
 
 
 def exercises() -> str:

@@ -102,8 +102,9 @@ def write(outdir: Path) -> None:
     """Write the scripts into the folder of live figures. Styles that come again and again stand in it once."""
     drawing = {"base": both(one_page.base), "parts": parts(), "chapters": pages()}
     text, styles = dumps({**drawing, "runs": [sentence(n) for n in one_page.NUMBERS]}), {}
-    number_of = lambda found: f"~{styles.setdefault(found[1], len(styles))}~"  # noqa: E731
-    text = re.sub(r' style=\\"([^"]*)\\"', number_of, text)
+    text = re.sub(
+        r' style=\\"([^"]*)\\"', lambda found: f"~{styles.setdefault(found[1], len(styles))}~", text
+    )
     scripts = {
         "one_page": f"lessons.onePage = {text};\nlessons.onePage.styles = {json.dumps(list(styles))};\n",
         "heads": f"lessons.headsData = {dumps([heads(n) for n in NUMBERS])};\n",

@@ -1,10 +1,10 @@
 """The book as one PDF: ``make pdf`` writes ``_build/transformer-lessons.pdf``, with bookmarks and page numbers.
 
-Sphinx puts all pages into a single one, whose links stay within it; Chromium typesets and prints that.
+Sphinx puts all pages into a single one, whose links stay within it; Chromium typesets and prints that. Without a
+Chinese font (Ubuntu: apt install fonts-noto-cjk), the Chinese page is full of boxes.
 """
 
 import io
-import sys
 from pathlib import Path
 
 import pikepdf
@@ -35,20 +35,6 @@ document.querySelectorAll(".lessons-explorable").forEach((one) => {
 Promise.all([...document.images].map((one) => one.decode().catch(() => one.src)))
   .then((found) => found.filter((one) => one));
 """
-# What no font here has is drawn as a character that cannot be is.
-BOXES = """
-(() => {
-  const pen = new OffscreenCanvas(32, 32).getContext("2d", { willReadFrequently: true });
-  pen.font = "16px " + getComputedStyle(document.body).fontFamily;
-  const drawn = (one) => {
-    pen.clearRect(0, 0, 32, 32);
-    pen.fillText(one, 4, 24);
-    return pen.getImageData(0, 0, 32, 32).data.join();
-  };
-  const box = drawn("\\u{10fffe}");
-  return [...new Set(document.body.innerText)].filter((one) => one > "~" && drawn(one) === box).join("");
-})()
-"""
 
 
 def print_page(browser: Browser, page: Path, to: Path) -> None:
@@ -65,18 +51,8 @@ def print_page(browser: Browser, page: Path, to: Path) -> None:
         pdf.save(temporary, object_stream_mode=pikepdf.ObjectStreamMode.generate)
 
 
-def main() -> None:
-    """The command."""
-    page = build(builder="singlehtml")
-    with Browser() as browser:
-        print_page(browser, page, PDF)
-        boxes = browser.evaluate(BOXES)
-    if boxes:
-        print(
-            f"No font here has {boxes}: they are boxes (Ubuntu: apt install fonts-noto-cjk)", file=sys.stderr
-        )
-    print(f"The book is at {PDF.relative_to(ROOT)} ({PDF.stat().st_size / 1e6:.0f} MB)")
-
-
 if __name__ == "__main__":
-    main()
+    single = build(builder="singlehtml")
+    with Browser() as browser:
+        print_page(browser, single, PDF)
+    print(f"The book is at {PDF.relative_to(ROOT)} ({PDF.stat().st_size / 1e6:.0f} MB)")

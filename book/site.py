@@ -12,6 +12,7 @@ from sphinx.transforms import SphinxTransform
 from book.finish import finish
 from transformer_lessons import __version__
 
+STATIC = Path(__file__).parent / "_static"
 # What the explorable of a page needs: `explorable: translator` at its top. The last of each is its own.
 EXPLORABLES = {
     "translator": ("page.js", "model.js", "numbers.js", "number_words.js", "translator.js"),
@@ -24,7 +25,7 @@ SOUGHT = {
 }
 EQUATIONS = nodes.math | nodes.math_block
 TRAINED = "number_words"  # the model that comes with the package, as a script
-MADE = ("one_page.data.js", "heads.data.js")  # what live figures show and the build computes
+MADE = ("one_page", "heads")  # live figures that show what the build computes
 
 
 def configure(app, config):
@@ -52,34 +53,27 @@ def compute_data(app):
 
 def add_explorable(app, pagename, templatename, context, doctree):
     """The scripts and the style of a page's explorable, on this page only."""
-    name = (context.get("meta") or {}).get("explorable")
-    if name is None:
-        return
-    for style in ("heights.css", "explorables.css"):
-        app.add_css_file(f"explorables/{style}")
-    for script in EXPLORABLES[name]:
-        app.add_js_file(f"explorables/{script}", loading_method="defer")
+    if name := (context.get("meta") or {}).get("explorable"):
+        for style in ("heights.css", "explorables.css"):
+            app.add_css_file(f"explorables/{style}")
+        for script in EXPLORABLES[name]:
+            app.add_js_file(f"explorables/{script}", loading_method="defer")
 
 
 def add_live_figures(app, pagename, templatename, context, doctree):
     """The scripts and the style of a page's figures like ``<div class="lessons-live" data-live="masks">``."""
-    names = re.findall(r'class="lessons-live" data-live="([\w-]+)"', context.get("body", ""))
-    if not names:
-        return
-    app.add_css_file("live/live.css")
-    made = [script for name in dict.fromkeys(names) for script in live_scripts(name)]
-    for script in ("explorables/page.js", "live/live.js", *made):
-        app.add_js_file(script, loading_method="defer")
+    if names := re.findall(r'class="lessons-live" data-live="([\w-]+)"', context.get("body", "")):
+        app.add_css_file("live/live.css")
+        own = [script for name in dict.fromkeys(names) for script in live_scripts(name)]
+        for script in ("explorables/page.js", "live/live.js", *own):
+            app.add_js_file(script, loading_method="defer")
 
 
 def live_scripts(name: str) -> list[str]:
     """A live figure's own scripts: what it shows, if that is in a file of its own, and what it does."""
-    folder = Path(__file__).parent / "_static"
-    if not (folder / "live" / f"{name}.js").exists():
+    if not (STATIC / "live" / f"{name}.js").exists():
         raise ValueError(f"data-live: expected a script _static/live/{name}.js, found none")
-    data = f"{name}.data.js"
-    has_data = data in MADE or (folder / "live" / data).exists()
-    return [*([f"live/{data}"] if has_data else []), f"live/{name}.js"]
+    return [f"live/{name}.data.js", f"live/{name}.js"] if name in MADE else [f"live/{name}.js"]
 
 
 class Anchors(SphinxTransform):
@@ -89,9 +83,8 @@ class Anchors(SphinxTransform):
     Colab. As a target that Sphinx knows, a link to it from any page is checked by the build.
     """
 
-    default_priority = (
-        200  # before PropagateTargets (260), which gives the name to the next heading or equation
-    )
+    # Before PropagateTargets (260), which gives the name to the next heading or equation.
+    default_priority = 200
 
     def apply(self):
         """Replace each such paragraph by a target."""

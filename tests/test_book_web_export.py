@@ -30,21 +30,12 @@ def values(content: dict, name: str) -> torch.Tensor:
     return torch.tensor(read).reshape(about["shape"])
 
 
-def test_a_matrix_comes_back_to_half_a_step():
-    rows = torch.logspace(-3, 3, 5, dtype=torch.float64)[:, None]
-    weight = torch.randn(5, 7, dtype=torch.float64) * rows
-    weight[3] = 0
-    steps, scale = web_export.quantise(weight)
-    assert steps.dtype == torch.int8
-    assert steps.abs().amax(1).tolist() == [127, 127, 127, 0, 127]
-    assert scale.tolist() == pytest.approx((weight.abs().amax(1) / 127).tolist())
-    assert ((weight - steps * scale[:, None]).abs() <= scale[:, None] / 2 * (1 + 1e-12)).all()
-
-
 @pytest.mark.parametrize("dtype", ["int8", "float32"])
-@pytest.mark.parametrize("changes", [{}, {"tie_embeddings": False}, {"norm_first": True}])
-def test_every_parameter_is_there_under_its_name(dtype, changes):
+@pytest.mark.parametrize("changes", [{}, {"tie_embeddings": False}])
+def test_every_parameter_is_there_under_its_name_to_half_a_step(dtype, changes):
     model, source, target = small(**changes)
+    with torch.no_grad():
+        model.encoder_layers[0].feed_forward.W_1.weight[3] = 0
     content = web_export.export(model, source, target, dtype)
     assert json.loads(json.dumps(content)) == content
     assert (content["source_tokens"], content["target_tokens"]) == (source.tokens, target.tokens)
@@ -52,22 +43,12 @@ def test_every_parameter_is_there_under_its_name(dtype, changes):
         name = content["tied"].get(name, name)
         found = values(content, name)
         if dtype == "int8" and expected.dim() == 2:
-            scale = values(content, f"{name}.scale")[:, None]
-            assert ((found * scale - expected).abs() <= 0.501 * scale).all()
+            scale = values(content, f"{name}.scale")
+            torch.testing.assert_close(scale, expected.abs().amax(1) / 127)
+            assert ((found * scale[:, None] - expected).abs() <= 0.501 * scale[:, None]).all()
         else:
             assert torch.equal(found, expected)
     assert bool(content["tied"]) == model.config.tie_embeddings
-
-
-def test_the_trained_models_file_is_small_and_holds_nothing_twice(tmp_path):
-    trained = load_model()
-    content = web_export.export(*trained)
-    numbers = {
-        n: math.prod(one["shape"]) for n, one in content["tensors"].items() if not n.endswith(".scale")
-    }
-    assert sum(numbers.values()) == sum(parameter.numel() for parameter in trained[0].parameters())
-    web_export.write(tmp_path / "new" / "model.js", "model", content)
-    assert (tmp_path / "new" / "model.js").stat().st_size <= 1_600_000
 
 
 def test_what_the_page_has_no_code_for_is_refused():
@@ -81,9 +62,11 @@ def test_what_the_page_has_no_code_for_is_refused():
         web_export.export(small()[0], joint, joint)
 
 
-def test_the_command_names_the_model_after_its_file(tmp_path, monkeypatch):
-    monkeypatch.setattr("sys.argv", ["web_export", str(PRETRAINED), str(tmp_path / "mine.js")])
+def test_the_command_names_the_model_after_its_file_which_is_small(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["web_export", str(PRETRAINED), str(tmp_path / "new" / "mine.js")])
     web_export.main()
-    name, _, rest = (tmp_path / "mine.js").read_text(encoding="utf-8").partition(", ")
+    script = (tmp_path / "new" / "mine.js").read_text(encoding="utf-8")
+    name, _, rest = script.partition(", ")
     assert name == 'lessons.addModel("mine"'
     assert json.loads(rest.removesuffix(");\n")) == web_export.export(*load_model())
+    assert len(script) <= 1_600_000

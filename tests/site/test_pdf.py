@@ -41,13 +41,6 @@ def test_a_page_is_printed(page, tmp_path):
     assert {path.suffix for path in tmp_path.iterdir()} == {"", ".html", ".pdf"}
 
 
-def test_characters_without_a_font_are_told(page):
-    page.write_text(PAGE.replace("Text.", "√d_k, a · b \ue123 \u0378, twice \ue123"), encoding="utf-8")
-    with Browser() as browser:
-        browser.open(page)
-        assert browser.evaluate(pdf.BOXES) == "\ue123\u0378"
-
-
 def test_a_missing_picture_ends_it(page):
     (page.parent / "_static" / "still.png").unlink()
     with Browser() as browser, pytest.raises(RuntimeError, match=r"pictures are missing: .*still\.png"):

@@ -1,4 +1,4 @@
-/* Chapter 0's drawing, step by step: of the layers in one_page.data.js (made by book/one_page_data.py), those of the
+/* Chapter 0's drawing, step by step: of the layers in one_page.data.js (made by book/live_data.py), those of the
  * sentence, the step and the row that are chosen lie on the base. Arrow keys: left and right step, up and down walk through parts or rows. */
 "use strict";
 
