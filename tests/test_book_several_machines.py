@@ -68,7 +68,7 @@ def test_memory_is_sixteen_bytes_a_parameter():
         )
 
 
-def test_the_page_about_wmt14_predicts_as_the_cost_model_does():
+def test_the_page_about_wmt14_predicts_as_the_cost_model_does(request):
     page = (ROOT / "book" / "wmt14.md").read_text(encoding="utf-8")
     models, shape = (TransformerConfig.base(), TransformerConfig.big()), costs.BatchShape(125, 25, 25)
     for name in ("T4", "A100", "H100", "H200"):
@@ -78,7 +78,7 @@ def test_the_page_about_wmt14_predicts_as_the_cost_model_does():
             for share in (0.3, 0.1)
         ]
         assert f"| {name} | " + " | ".join(f"{hour:.1f}" for hour in hours) + " |" in page
-    for parts in (1, 4, 8):
+    for parts in (1, 4, 8) if request.config.getoption("--full") else (8,):
         part, how = (
             costs.BatchShape(1_000 // parts, 25, 25),
             [{"recompute": again} for again in (False, True)],
