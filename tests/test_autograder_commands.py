@@ -204,3 +204,8 @@ def test_the_guides_late_policy_is_one(tmp_path):
     day = 86_400
     found = [plugin.late_submission_penalty("ann", 20.0, late) for late in (1, day, day + 1, 100 * day)]
     assert found == [2.0, 2.0, 4.0, 20.0]
+    assert [plugin.late_submission_penalty("bob", 20.0, late) for late in (1, 3 * day, 3 * day + 1)] == [
+        0,
+        0,
+        2.0,
+    ]
