@@ -5,7 +5,7 @@ import pytest
 from checks.conftest import TASKS
 from transformer_lessons import checks
 from transformer_lessons.checks.definitions import changed
-from transformer_lessons.checks.engine import Exam, exam, judge
+from transformer_lessons.checks.engine import Exam, exam, explained, judge
 from transformer_lessons.checks.message import place
 from transformer_lessons.checks.observe import alike, same_gradients
 from transformer_lessons.checks.symptoms import SYMPTOMS
@@ -34,7 +34,8 @@ def test_a_mistake_shows_and_gets_its_own_name(task, mistake):
     for way in mistake.ways:
         text = changed(task.source, way)
         assert text, f"{way}: not in the right answer's text, or overlapping"
-        verdict = judge(task, task.answer(text))
+        this = exam(task, 0)
+        verdict = explained(this, [this.shows(text, number) for number in range(len(this.calls))])
         assert verdict.mistakes == (mistake,), f"{way}: {[found.name for found in verdict.mistakes]}"
 
 

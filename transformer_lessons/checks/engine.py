@@ -7,7 +7,7 @@ costs and nothing else. Any other answer is held against each requirement by its
 import itertools
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -19,7 +19,7 @@ from transformer_lessons.checks.definitions import Call, Draw, Mistake, Requirem
 from transformer_lessons.checks.observe import Seen, built, observe, same_gradients, same_value
 from transformer_lessons.checks.states import translations
 
-__all__ = ["Exam", "Verdict", "exam", "judge"]
+__all__ = ["Exam", "Verdict", "exam", "explained", "judge"]
 
 LIKELIEST = 5  # one of a pair is among these
 PAIR_SECONDS = 1.5  # of this process alone, so that a busy machine finds no fewer
@@ -144,27 +144,31 @@ def judge(task: Task, adapter: Adapter, seed: int = 0) -> Verdict:
     this = exam(task, seed)
     wish = _wish(this, adapter)
     seen = [this.look(adapter, number, wish) for number in range(len(this.calls))]
+    return replace(explained(this, seen), wish=wish)
+
+
+def explained(this: Exam, seen: list[Seen]) -> Verdict:
+    """What is wrong with an answer that showed this on the calls."""
+    task, names = this.task, [r.name for r in this.task.requirements]
     missed = {r.name for n, (r, _) in enumerate(this.calls) if not this.meets(n, seen[n])}
-    names = [r.name for r in task.requirements]
     lost = tuple(r.name for r in task.requirements if r.name in missed or r.needs in missed)
     if not missed:
-        return Verdict((), wish=wish)
+        return Verdict(())
     if all(one.error for one in seen):
-        return Verdict(tuple(names), error=seen[0], wish=wish)
+        return Verdict(tuple(names), error=seen[0])
     returned = _returned(this, seen)
     mistakes = _known(this, seen) or _left(this, seen) or (() if returned else _pair(this, seen, missed))
     if not mistakes and returned:
-        return Verdict(lost, wish=wish, returned=returned)
+        return Verdict(lost, returned=returned)
     if not mistakes:
         like = _like(this, seen)
-        fits = like if like and lost[0] in like.costs else _like_here(this, seen, lost[0])
-        return Verdict(lost, like=fits, wish=wish)
+        return Verdict(lost, like=like if like and lost[0] in like.costs else _like_here(this, seen, lost[0]))
     costs = {name for mistake in mistakes for name in mistake.costs}
     # To be recognised must never cost more than not to be.
     cheaper = [names_ for names_ in (tuple(n for n in names if n in costs), lost) if names_]
     told = sorted(mistakes, key=lambda mistake: min(map(names.index, mistake.costs)))
     shown = len(told) if len(told) <= 2 else 1
-    return Verdict(min(cheaper, key=task.points), tuple(told[:shown]), wish=wish, more=len(told) - shown)
+    return Verdict(min(cheaper, key=task.points), tuple(told[:shown]), more=len(told) - shown)
 
 
 def _returned(this: Exam, seen: list[Seen]) -> str:
