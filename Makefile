@@ -99,9 +99,10 @@ mutants: setup  ## break canon and fast/ one place at a time: do tests notice? (
 	$(MUTMUT) run --max-children $(WORKERS) $(MODULES:%='transformer_lessons.%.*')
 	@$(MUTMUT) results
 
-size:  ## how many lines each room of the package has; the canon lies in none
-	@cd transformer_lessons && echo "canon $$(cat *.py | wc -l)" && for room in [a-z]*/; do \
-	  echo "$$room $$(find $$room -name '*.py' -exec cat {} + | wc -l)"; done
+size:  ## how many files and lines of Python the canon, the package's rooms, the grader, tools and tests have
+	@count() { printf '%-34s %4d files %6d lines\n' "$$1" $$(find $$2 -name '*.py' | wc -l) $$(find $$2 -name '*.py' -exec cat {} + | wc -l); }; \
+	  count 'canon' 'transformer_lessons -maxdepth 1'; \
+	  for room in transformer_lessons/[a-z]*/ exercises/autograder/ book/ benchmarks/ tests/; do count $$room $$room; done
 
 release: setup  ## regenerate exercises/release from exercises/source
 	$(RUN) -m exercises.release
