@@ -177,7 +177,7 @@ def test_copies_stand_out_and_honest_work_does_not(assignment, usual):
     assert len(pairs(texts, handed(assignment))) <= 1
     made = copies(texts, 10, rename=False)
     found = pairs(texts, handed(assignment))
-    assert len(names_of(found) & made) >= 7
+    assert len(names_of(found) & made) >= 9  # one may be too short to say anything
     assert len(names_of(found) - made) <= 1
     assert all(pair.score == 1 and not pair.exact for pair in found if (pair.first, pair.second) in made)
 
