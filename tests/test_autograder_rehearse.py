@@ -43,12 +43,15 @@ def test_from_a_rehearsal_to_tables_in_the_guides_six_commands(tmp_path, capsys)
     assert len(block) == 6
     ours = [shlex.split(line)[3:] for line in block if line.startswith("python -m exercises.autograder ")]
     assert [words[0] for words in ours] == ["doctor", "rehearse", "report", "export"]
-    course = tmp_path / "rehearsal"
+    course, called, told = tmp_path / "a rehearsal", [], []
     for words in ours:
         words = [re.sub(".*/rehearsal", str(course), "5" if word == "20" else word) for word in words]
+        called.append(words)
         more = ["--course", str(course), "--workers", "1"] if words[0] == "rehearse" else []
         assert command.main([*words, *more]) in ((1,) if words[0] == "rehearse" else (0,))
-        print(capsys.readouterr().out)
+        said = capsys.readouterr().out
+        told += [shlex.split(line)[3:] for line in said.splitlines() if line.startswith("  python ")]
+    assert called[2:] == told  # by the rehearsal, as what comes next
     page = (course / "report" / f"{NAME}.html").read_text(encoding="utf-8")
     assert "<h1" in page
     students = json.loads((course / "what_is_in_it.json").read_text())["students"]

@@ -1,6 +1,7 @@
 """From the assignment to the marks: the commands that change a course."""
 
 import argparse
+import shlex
 import shutil
 import sys
 from collections.abc import Iterator
@@ -183,10 +184,11 @@ def rehearse(options: argparse.Namespace) -> CommandOutput:
                 for one in read_json(folder / KEY)["students"]:
                     gradebook.update_or_create_student(one["student"])
         said = _graded(grades.grade(source, folder, **how))
+    course, template = (shlex.quote(str(path)) for path in (folder, folder / TEMPLATE))
     said.lines[-1:] = [
         f"Students' pages are in {folder / 'feedback'}. Next:",
-        f"  {ME} report --course {folder}",
-        f"  {ME} export --course {folder} --format canvas --template {folder / TEMPLATE}",
+        f"  {ME} report --course {course}",
+        f"  {ME} export --course {course} --format canvas --template {template}",
     ]
     return said
 
