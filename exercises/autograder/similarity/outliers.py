@@ -8,7 +8,8 @@ like a cell. Cells are added up. A pair is reported if that is more by log2(2n) 
 than what either of the two has in common with the others nearest to them, the first few of these left aside: the
 good ones resemble each other in all they do.
 
-Whoever hands in the same code but for comments and layout, with the same names, is reported whatever it is worth.
+Two who hand in the same code but for comments and layout, with the same names, are reported whatever it is
+worth.
 
 Measured in classes of 100 honest students who were made up: of the masters' answers, those of the checks'
 catalogue and typical mistakes, with idioms and names changed at random (``tests/test_autograder_similarity.py``).
@@ -20,8 +21,8 @@ to choose. Real classes may be more alike. 1,000 submissions take 3 seconds.
 What it cannot tell: who wrote first, and whether two asked the same friend, page or program. What more than about
 ten share looks like the usual solution. Two who solve everything in the most usual way, with the most usual
 names, are reported only if they write the same code, as such pairs arise by chance. Two or three answers in
-common are seldom enough, and whoever writes every line anew is not found. For answers in words there were no
-classes to measure on.
+common are seldom enough, and a copy in which every line is written anew is not found. For answers in words there
+were no classes to measure on.
 """
 
 from collections import defaultdict
@@ -97,7 +98,7 @@ def pairs(
 def compare(
     first: dict[str, str], second: dict[str, str], released: dict[str, str], words: Collection[str] = ()
 ) -> Pair:
-    """What two have in common, whoever else has it; their names are "first" and "second".
+    """What two have in common, whatever others have; their names are "first" and "second".
 
     Args:
         first, second: the texts of their answers, by cell.
