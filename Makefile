@@ -18,6 +18,8 @@ RUN := $(BIN)/python
 READY := $(VENV)/ready
 PRETRAINED := transformer_lessons/pretrained/number_words
 FIND_LINKS := $(foreach link,$(PIP_FIND_LINKS),--find-links '$(link)')
+# Images of containers often forbid Python to keep what it compiled: each of a hundred processes would compile torch anew.
+unexport PYTHONDONTWRITEBYTECODE
 # nbgrader starts `alembic` and Jupyter starts kernels by name: they must find this environment first.
 export PATH := $(abspath $(VENV))/$(notdir $(BIN))$(if $(filter Windows_NT,$(OS)),;,:)$(PATH)
 
