@@ -180,14 +180,12 @@ def similarity(options: argparse.Namespace) -> CommandOutput:
     seen.assignments([options.assignment])
     if options.students:
         return _side_by_side(options, seen)
-    skipped: list[str] = []
-    found = similarities.of_course(seen.course, options.assignment, tell=skipped.append)
+    found = similarities.of_course(seen.course, options.assignment)
     renamed = [replace(one, first=seen.name(one.first), second=seen.name(one.second)) for one in found]
     lines = [
         f"{one.score:4.0%}  {one.first}  {one.second}  {'the same text' if one.exact else _cells(one)}"
         for one in renamed
     ]
-    lines += [] if seen.pseudonyms else skipped
     last = f"{len(found)} pairs that stand out; side by side: {ME} similarity {options.assignment} ONE OTHER"
     return CommandOutput([*lines, last], {"pairs": [asdict(one) for one in renamed]})
 
