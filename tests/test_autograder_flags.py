@@ -1,8 +1,6 @@
 """Flags for a person: ways to get at an answer without writing it are seen, and honest work is left alone."""
 
-import ast
 import importlib.util
-import inspect
 import json
 import pkgutil
 import re
@@ -17,17 +15,15 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from exercises.autograder.flags import answered, in_source
-from exercises.autograder.flags.calls import LibraryCallRecorder, from_calls
-from exercises.autograder.flags.known import CHECKS, GIVEN, ORDINARY, PACKAGE, SOLVES, WATCHED, sentence
-from exercises.autograder.flags.source import PRELUDE
+from exercises.autograder.flags import answered, seen
+from exercises.autograder.flags.calls import LibraryCallRecorder
+from exercises.autograder.flags.known import ORDINARY, PACKAGE, SOLVES, WATCHED, sentence
 from exercises.autograder.result import Flag
-from tests.checks.answers import MODULES
-from tests.typical_answers import WRONG
 from transformer_lessons import checks
 
 ROOT = Path(__file__).parents[1]
-NORMS, LAYER_NORM = ["layer_norm", "rms_norm", "batch_norm"], "ps05-3-layer-norm-answer"
+ATTENTION = "torch.nn.functional.scaled_dot_product_attention"
+NORM = "torch.nn.functional.layer_norm"
 
 
 def code_cells(path: Path) -> list[tuple[str | None, str, bool]]:
@@ -42,24 +38,18 @@ def code_cells(path: Path) -> list[tuple[str | None, str, bool]]:
 
 
 MASTERS = {path.stem: code_cells(path) for path in sorted(ROOT.glob("exercises/source/*/*.ipynb"))}
-ANSWERS = {name: answered((cell, text) for cell, text, _ in cells) for name, cells in MASTERS.items()}
-TASKS = {name: frozenset().union(*answers.values()) for name, answers in ANSWERS.items()}
-
-
-def assignment_of(task: str) -> str:
-    return next(name for name, tasks in TASKS.items() if task in tasks)
-
-
-# --- The tables ------------------------------------------------------------------------------------------------
-
-
-BESIDE = {"rms_norm"}  # for readers of chapter 9, in no assignment
+GIVEN = {name: {cell: text for cell, text, locked in cells if locked} for name, cells in MASTERS.items()}
+PS01, PS05, PS06, PS07 = (
+    GIVEN[name] for name in sorted(GIVEN) if name[:4] in ("ps01", "ps05", "ps06", "ps07")
+)
+LAYER_NORM = "ps05-2-layer-norm-answer"
 
 
 def test_the_tables_name_what_there_is():
     """A function that torch renames, or a task that the checks rename, would be watched for in vain."""
-    assert SOLVES.keys() | ORDINARY.keys() | GIVEN.keys() <= {*checks.tasks()}
-    assert SOLVES.keys() <= set().union(*TASKS.values(), BESIDE)
+    asked = set().union(*(tasks for given in GIVEN.values() for tasks in answered(given).values()))
+    assert SOLVES.keys() | ORDINARY.keys() <= {*checks.tasks()}
+    assert SOLVES.keys() <= asked | {"rms_norm"}  # which is for readers of chapter 9, in no assignment
     assert len(WATCHED) == len(set().union(*SOLVES.values())), "two have the same last name"
     new = {"torch.nn.functional.linear_cross_entropy", "torch.nn.LinearCrossEntropyLoss"}
     slow = {name for name in WATCHED.values() if name.startswith("torch.nn.attention.")}  # to import
@@ -67,30 +57,11 @@ def test_the_tables_name_what_there_is():
     assert all(importlib.util.find_spec(name.rpartition(".")[0]) for name in slow)
 
 
-@pytest.mark.parametrize("name", MASTERS)
-def test_what_is_handed_over_is_what_the_assignment_imports(name):
-    own = {full for task in TASKS[name] for full in GIVEN.get(task, ())}
-    imported = set()
-    prelude = {}
-    locked = "\n".join(
-        text for cell, text, is_locked in MASTERS[name] if is_locked and cell.endswith("imports")
-    )
-    for node in ast.walk(ast.parse(locked)):
-        if isinstance(node, ast.ImportFrom):
-            imported |= {f"{node.module}.{alias.name}" for alias in node.names}
-            prelude |= {alias.name: f"{node.module}.{alias.name}" for alias in node.names}
-        elif isinstance(node, ast.Import):
-            prelude |= {alias.asname or alias.name: alias.name for alias in node.names}
-    assert {full for full in imported if full.startswith(PACKAGE)} - {CHECKS} == own
-    assert all(prelude.get(short, full) == full for short, full in PRELUDE.items())
-
-
 # --- In the text -----------------------------------------------------------------------------------------------
 
 # What somebody might write in an answer, and the kind of flag that it gets.
 SEEN = [
     ("package", "from transformer_lessons.masks import causal_mask"),
-    ("package", "from transformer_lessons.checks import task"),
     ("package", "import transformer_lessons\nmine = transformer_lessons.masks.causal_mask"),
     (
         "package",
@@ -99,47 +70,32 @@ SEEN = [
     ("package", "mine = checks.task('layer_norm').right"),
     ("package", "from transformer_lessons import checks as c\nc.task('layer_norm')"),
     ("package", "%%time\nfrom transformer_lessons.norms import LayerNorm\n%time x = 3\n!ls"),
-    ("library", "f = F.layer_norm"),
-    ("library", "class LayerNorm(nn.LayerNorm):\n    pass"),
-    ("library", "from torch.nn.functional import layer_norm as ln\nln(x, (3,))"),
-    ("library", "import torch.nn.functional as G\nG.layer_norm(x, (3,))"),
-    ("library", "torch.native_layer_norm(x, (3,), None, None, 1e-5)[0]"),
     ("library", "import transformers\ntransformers.models.llama.LlamaRMSNorm(3)"),
 ]
 
 
 @pytest.mark.parametrize(("kind", "text"), SEEN)
 def test_the_package_and_a_librarys_answer_are_seen(kind, text):
-    assert {flag.kind for flag in in_source([(LAYER_NORM, text)], NORMS)} == {kind}
-    own = {flag.kind for flag in in_source([(None, text)], NORMS)}
+    assert {flag.kind for flag in seen([(LAYER_NORM, text)], PS05, [])} == {kind}
+    own = {flag.kind for flag in seen([(None, text)], PS05, [])}
     assert own == ({kind} - {"library"}), "who compares does what the course asks for"
 
 
 # What nobody need look at: the assignment, an answer, and a cell of the learner's own.
 HONEST = [
-    ("ps05", "class LayerNorm(nn.Module):\n    'Not F.layer_norm, nor transformer_lessons.norms.'", ""),
-    ("ps05", "x.softmax(-1) + F.gelu(x) + F.normalize(x)", "nn.Sequential(nn.Linear(2, 3), nn.Dropout())"),
-    ("ps05", "self.layer_norm(x)", "y = F.layer_norm(x, 3)\nassert y.equal(LayerNorm(x))"),
-    ("ps05", "class LayerNorm: ...", "import sacrebleu, transformers\nprint(transformers.__version__)"),
-    ("ps06", "from transformer_lessons.attention import MultiHeadAttention as M\nM(6, 2)(x)", ""),
-    ("ps01", "x @ y.mT", "from transformer_lessons import checks\nchecks.require('causal_mask', f)"),
-    ("ps01", "x @ y.mT", "report: checks.Report = checks.check('causal_mask', f)\nhelp(checks.require)"),
-    (
-        "ps01",
-        "x @ y.mT",
-        "checks.try_in_translator('token_embedding', f)\nchecks.my_transformer(['a.ipynb'])",
-    ),
-    ("ps01", "x @ y.mT", "import transformer_lessons\nprint(transformer_lessons.__version__)"),
-    ("ps10", "def is_right(attention):\n    F.scaled_dot_product_attention(q, k, v)", ""),
+    (PS05, "class LayerNorm(nn.Module):\n    'Not F.layer_norm, nor transformer_lessons.norms.'", ""),
+    (PS05, "class LayerNorm: ...", "import sacrebleu, transformers\nprint(transformers.__version__)"),
+    (PS06, "from transformer_lessons.attention import MultiHeadAttention as M\nM(6, 2)(x)", ""),
+    (PS01, "x @ y.mT", "from transformer_lessons import checks\nchecks.require('causal_mask', f)"),
+    (PS01, "x @ y.mT", "report: checks.Report = checks.check('causal_mask', f)\nhelp(checks.require)"),
+    (PS01, "checks.try_in_translator('token_embedding', f)", "checks.my_transformer(['a.ipynb'])"),
+    (PS01, "x @ y.mT", "import transformer_lessons\nprint(transformer_lessons.__version__)"),
 ]
 
 
-@pytest.mark.parametrize(("assignment", "answer", "own"), HONEST)
-def test_honest_work_is_left_alone(assignment, answer, own):
-    name = next(name for name in TASKS if name.startswith(assignment))
-    last = list(ANSWERS[name])[-1 if assignment == "ps10" else 0]
-    for cell, answers in ((f"{assignment}-x-answer", {}), (last, ANSWERS[name])):
-        assert in_source([(cell, answer), (None, own)], TASKS[name], answers) == []
+@pytest.mark.parametrize(("given", "answer", "own"), HONEST)
+def test_honest_work_is_left_alone(given, answer, own):
+    assert seen([("a-answer", answer), (None, own)], given, []) == []
 
 
 @pytest.mark.parametrize("name", MASTERS)
@@ -148,75 +104,19 @@ def test_the_assignments_are_left_alone(name):
         cells = code_cells(ROOT / "exercises" / folder / name / f"{name}.ipynb")
         own = [(cell, text) for cell, text, is_locked in cells if not is_locked]
         assert len(own) >= 5
-        assert in_source(own, TASKS[name], ANSWERS[name]) == []
-
-
-# Of the right answers in other words, those that are a library's or the package's own.
-TAKEN = {
-    "BatchNormOfTorch": "torch.nn.BatchNorm1d",
-    "Flat": "transformer_lessons.model.Transformer",
-    "LayerNormByFunction": "torch.nn.functional.layer_norm",
-    "LayerNormOfTorch": "torch.nn.LayerNorm",
-    "OnRows": "torch.nn.BatchNorm1d",
-    "attended_fused": "torch.nn.functional.scaled_dot_product_attention",
-    "with_cross_entropy": "torch.nn.functional.cross_entropy",
-    "with_torchs_optimiser": "torch.optim.Adam",
-}
-ATTENTION = "torch.nn.functional.scaled_dot_product_attention"
-
-
-def named(flags: list[Flag]) -> list[str]:
-    """What flags are about, the second word of their sentences."""
-    return [flag.text.split()[1].strip(",") for flag in flags]
-
-
-def test_of_right_answers_and_typical_mistakes_only_a_librarys_are_flagged():
-    everything = {}
-    for module in MODULES:
-        for task, right in module.RIGHT.items():
-            for answer in right if task in set().union(*TASKS.values()) else ():
-                text, tasks = inspect.getsource(answer), TASKS[assignment_of(task)]
-                everything[answer.__name__] = named(
-                    in_source([("an-answer", text)], tasks, {"an-answer": [task]})
-                )
-    assert {name: flags for name, flags in everything.items() if flags} == {
-        name: [taken] for name, taken in TAKEN.items()
-    }
-    mistaken = []
-    for check, what, text, _ in WRONG:
-        name = next(name for name in TASKS if name.startswith(check[:4]))
-        cells = [(check.replace("check", "answer"), text)]
-        mistaken += [(what, flag) for flag in named(in_source(cells, TASKS[name], ANSWERS[name]))]
-    assert mistaken == [  # they lean on what torch has, and are wrong nevertheless
-        ("zeros that are averaged", "torch.nn.BatchNorm1d"),
-        ("smoothing left to PyTorch", "torch.nn.functional.cross_entropy"),
-        ("all logits", "torch.nn.functional.cross_entropy"),
-    ]
-
-
-def test_whose_answer_it_is_decides():
-    answers = {"a-answer": ["cached_attention_step"], "b-answer": ["tiled_attention"]}
-    tasks = ["cached_attention_step", "tiled_attention"]
-    attend = "def attend(q, k, v):\n    return F.scaled_dot_product_attention(q, k, v)"
-    assert in_source([("a-answer", attend)], tasks, answers) == []
-    assert in_source([("c-answer", attend)], tasks, answers) == []  # it may be the first one's
-    (flag,) = in_source([("b-answer", attend)], tasks, answers)
-    assert flag.text == sentence(ATTENTION, ["tiled_attention"])
-    taken = [(None, "from transformer_lessons.masks import causal_mask")]
-    assert in_source(taken, TASKS["ps06_layers_model"]) == []  # where it is handed over
-    assert len(in_source(taken, TASKS["ps02_masks"])) == 1
+        assert seen(own, GIVEN[name], []) == []
 
 
 def test_a_flag_says_where_and_a_thing_is_said_once_in_a_cell():
-    text = "\n\nx = 3\n%time\ny = F.layer_norm(x, (3,))  # \x1b[31mred\n!ls\nz = F.layer_norm(y, (3,))"
-    said = sentence("torch.nn.functional.layer_norm", ["layer_norm"])
-    assert in_source([(LAYER_NORM, text)], NORMS) == [
-        Flag("library", said, LAYER_NORM, "y = F.layer_norm(x, (3,))  #  [31mred")
-    ]
-    (long,) = in_source([(None, f"import transformer_lessons.a{'b' * 999}")], [])
+    taken = f"{PACKAGE}.norms.LayerNorm"
+    text = f"\n\nx = 3\n%time\nimport {taken}  # \x1b[31mred\n!ls\nimport {taken}"
+    said = f"Takes {taken}, which the assignment does not hand over."
+    line = f"import {taken}  #  [31mred"
+    assert seen([(LAYER_NORM, text)], PS05, []) == [Flag("package", said, LAYER_NORM, line)]
+    (long,) = seen([(None, f"import transformer_lessons.a{'b' * 999}")], {}, [])
     assert len(long.line) == 200
     assert len(long.text) < 300
-    assert len(in_source([(f"{n}-answer", "nn.LayerNorm") for n in range(500)], NORMS)) == 100
+    assert len(seen([(f"{n}-answer", f"import {taken}") for n in range(500)], PS05, [])) == 100
 
 
 @pytest.mark.parametrize(
@@ -229,7 +129,7 @@ def test_a_flag_says_where_and_a_thing_is_said_once_in_a_cell():
 def test_any_text_is_read(text):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert in_source([(LAYER_NORM, text), (None, text)], NORMS) == []
+        assert seen([(LAYER_NORM, text), (None, text)], PS05, []) == []
 
 
 # --- Where the learner's code runs -----------------------------------------------------------------------------
@@ -313,7 +213,7 @@ def test_masters_are_left_alone_when_they_run(name, no_shape_checks):
         checks.check(task, answer)  # makes the probes, which the grader does where nothing is recorded
         with LibraryCallRecorder() as recorder:
             assert checks.check(task, answer).passed, task
-        assert from_calls(recorder.notes, [task]) == [], task
+        assert seen([], GIVEN[name], recorder.notes) == [], task
 
 
 # Cells, one after the other, and what is noted of each.
@@ -372,7 +272,7 @@ def test_what_a_cell_imports_reads_and_calls_is_noted_with_its_line():
     assert [[f"{note['what']} {note['name']}" for note in notes] for notes in noted] == [
         want for _, want in RUN
     ]
-    assert sum(len(from_calls(notes, ["layer_norm"])) for notes in noted) == sum(len(want) for _, want in RUN)
+    assert sum(len(seen([], PS05, notes)) for notes in noted) == sum(len(want) for _, want in RUN)
     lines = {note["name"]: note["line"] for notes in noted for note in notes}
     assert lines["transformer_lessons.losses"] == "x = importlib.import_module('transformer_lessons.losses')"
     assert lines["checks/plain.py"] == "x = (resources.files(checks) / 'plain.py').read_text()"
@@ -382,22 +282,31 @@ def test_what_a_cell_imports_reads_and_calls_is_noted_with_its_line():
 # --- Notes that come from there --------------------------------------------------------------------------------
 
 
-def note(what="call", name=f"{F_}layer_norm", line="") -> dict:
+def note(what="call", name=NORM, line="") -> dict:
     return {"what": what, "name": name, "line": line}
 
 
 def test_notes_become_flags():
-    said = sentence(f"{F_}layer_norm", ["layer_norm"])
-    assert from_calls([note()], ["layer_norm", "feed_forward"]) == [Flag("library", f"When it ran: {said}")]
-    assert from_calls([note()], ["feed_forward"]) == []
-    assert from_calls([note(name=ATTENTION)], ["tiled_attention", "cached_attention_step"]) == []
-    assert from_calls([note("import", f"{PACKAGE}.masks", "import x")], ["causal_mask"]) == [
+    said = f"When it ran: {sentence(NORM, ['layer_norm'])}"
+    assert seen([], PS05, [note()]) == [Flag("library", said)]
+    assert seen([], PS01, [note()]) == []
+    imported = note("import", f"{PACKAGE}.masks", "import x")
+    assert seen([], PS01, [imported]) == [
         Flag("package", f"When it ran, a cell imported {PACKAGE}.masks.", None, "import x")
     ]
-    assert from_calls([note("import", f"{PACKAGE}.masks")], ["residual"]) == []  # handed over there
-    assert from_calls([note("read", "checks/core.py")], []) == [
+    assert seen([], PS06, [imported]) == []  # handed over there
+    assert seen([], PS01, [note("read", "checks/core.py")]) == [
         Flag("source", f"When it ran, a cell read {PACKAGE}/checks/core.py.")
     ]
+
+
+def test_whose_line_it_is_decides():
+    """In one assignment F.cross_entropy is what a task is about, and solves another."""
+    loss, calls = "torch.nn.functional.cross_entropy", "    return F.cross_entropy(a, b)"
+    noted = [note(name=loss, line=calls.strip())]
+    for cell, kinds in (("ps07-2-loss-answer", ["library"]), ("ps07-3-answer", []), (None, [])):
+        flags = seen([("ps07-2-rate-answer", "pass"), (cell, f"def f(a, b):\n{calls}")], PS07, noted)
+        assert [(flag.kind, flag.cell) for flag in flags] == [(kind, cell) for kind in kinds]
 
 
 @pytest.mark.parametrize(
@@ -410,13 +319,13 @@ def test_notes_become_flags():
     ],
 )
 def test_what_is_no_note_is_left_out(notes):
-    assert from_calls(notes, ["layer_norm"]) == []
+    assert seen([], PS05, notes) == []
 
 
 def test_notes_are_bounded():
     many = [note("read", f"{number}.py", "x" * 200) for number in range(10**5)]
-    assert len(from_calls(many, ["layer_norm"])) == 100
-    (flag,) = from_calls([note(line="\x1b[0m\ud800\n<b>")], ["layer_norm"])
+    assert len(seen([], PS05, many)) == 100
+    (flag,) = seen([], PS05, [note(line="\x1b[0m\ud800\n<b>")])
     assert flag.line == "[0m? <b>"
     with LibraryCallRecorder([note(name=str(number)) for number in range(100)]) as recorder:
         F.layer_norm(torch.ones(3), (3,))

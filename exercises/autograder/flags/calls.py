@@ -1,12 +1,10 @@
-"""Notes of what the learner's code calls, imports and reads, taken where it runs, and what is to be made of them.
+"""Notes of what the learner's code calls, imports and reads, taken where it runs.
 
 That code may forge the notes or stop them: a note is a reason to look, and nothing more.
 """
 
 import os
-import re
 import sys
-from collections.abc import Iterable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -14,20 +12,9 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.overrides import TorchFunctionMode
 
 import transformer_lessons
-from exercises.autograder.flags.known import (
-    GIVEN,
-    LINE,
-    MODULES,
-    MOST,
-    PACKAGE,
-    public,
-    sentence,
-    shown,
-    solved,
-)
-from exercises.autograder.result import Flag
+from exercises.autograder.flags.known import LINE, MODULES, MOST, PACKAGE, public
 
-__all__ = ["LibraryCallRecorder", "from_calls", "watch_imports_and_reads"]
+__all__ = ["LibraryCallRecorder", "watch_imports_and_reads"]
 
 FRAMES = 500
 # Modules that read or import on behalf of whoever calls them.
@@ -60,7 +47,7 @@ class LibraryCallRecorder(TorchFunctionMode):
     layer on 64 · 64 · 64 numbers takes as long as without.
 
     Args:
-        notes: a list to go on with; what is added are plain values, see `from_calls`.
+        notes: a list to go on with; what is added are plain values, see `flags.seen`.
     """
 
     def __init__(self, notes: list | None = None):
@@ -99,7 +86,7 @@ def watch_imports_and_reads(notes: list) -> None:
     asks for it. Not seen are modules that were imported and sources that were read before, and other programs.
 
     Args:
-        notes: where they go, as plain values, see `from_calls`.
+        notes: where they go, as plain values, see `flags.seen`.
     """
     root = os.path.dirname(os.path.abspath(transformer_lessons.__file__)) + os.sep
 
@@ -160,36 +147,3 @@ def _line_of(frame: FrameType | None) -> str:
         return sys.modules["linecache"].cache[frame.f_code.co_filename][2][frame.f_lineno - 1].strip()
     except Exception:  # there is no cell, or its code has changed what is kept there
         return ""
-
-
-def from_calls(notes: Any, tasks: Iterable[str]) -> list[Flag]:
-    """What a person should look at of what was noted while the learner's code ran.
-
-    Args:
-        notes: a list of {"what": "call", "import" or "read", "name": …, "line": …}, from the learner's process.
-            Whatever has another form, means nothing, or is too much, is left out.
-        tasks: those that were checked meanwhile; what one of them is about counts for none.
-    """
-    tasks = list(tasks)
-    kept = [note for note in notes[:MOST] if _is_note(note)] if type(notes) is list else []
-    flags = (
-        flag for note in kept for flag in _from_note(note["what"], note["name"], shown(note["line"]), tasks)
-    )
-    return list(dict.fromkeys(flags))
-
-
-def _is_note(note: Any) -> bool:
-    if type(note) is not dict or note.keys() != {"what", "name", "line"}:
-        return False
-    return all(type(value) is str and len(value) <= LINE for value in note.values())
-
-
-def _from_note(what: str, name: str, line: str, tasks: list[str]) -> Iterator[Flag]:
-    if what == "call" and (those := solved(name, tasks)):
-        yield Flag("library", f"When it ran: {sentence(name, those)}", None, line)
-    elif what == "import" and re.fullmatch(rf"{PACKAGE}(\.[A-Za-z_]\w*)+", name, re.ASCII):
-        given = {full for task in tasks for full in GIVEN.get(task, ())}
-        if not any(full == name or full.startswith(f"{name}.") for full in given):
-            yield Flag("package", f"When it ran, a cell imported {name}.", None, line)
-    elif what == "read" and re.fullmatch(r"[\w/.-]+\.pyc?", name, re.ASCII):
-        yield Flag("source", f"When it ran, a cell read {PACKAGE}/{name}.", None, line)

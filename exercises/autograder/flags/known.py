@@ -3,8 +3,8 @@
 from collections.abc import Collection
 from functools import lru_cache
 
-__all__ = ["CHECKS", "GIVEN", "LINE", "MODULES", "MOST", "OPEN", "ORDINARY", "PACKAGE", "READY", "SOLVES"]
-__all__ += ["WATCHED", "public", "sentence", "shown", "solved"]
+__all__ = ["LINE", "MODULES", "MOST", "OPEN", "ORDINARY", "PACKAGE", "READY", "SOLVES", "WATCHED"]
+__all__ += ["public", "sentence", "shown", "solved"]
 
 LINE = 200  # the longest line or name in a flag or a note
 MOST = 100  # flags, and notes
@@ -82,26 +82,6 @@ OPEN = {
     f"{PACKAGE}.__version__",
     *(f"{CHECKS}.{name}" for name in ("check", "require", "tasks", "Report")),
     *(f"{CHECKS}.{name}" for name in ("try_in_translator", "my_transformer")),
-}
-# What assignments import besides, each by a task that no other assignment has.
-GIVEN = {
-    "split_heads": {f"{PACKAGE}.attention.scaled_dot_product_attention"},
-    "residual": {
-        *(f"{PACKAGE}.attention.{name}" for name in ("MultiHeadAttention", "scaled_dot_product_attention")),
-        *(f"{PACKAGE}.config.TransformerConfig", f"{PACKAGE}.embeddings.TransformerEmbedding"),
-        *(f"{PACKAGE}.encodings.SinusoidalEncoding", f"{PACKAGE}.feed_forward.FeedForward"),
-        *(f"{PACKAGE}.masks.causal_mask", f"{PACKAGE}.masks.padding_mask", f"{PACKAGE}.norms.LayerNorm"),
-    },
-    "greedy": {
-        *(f"{PACKAGE}.trainer.checkpoints.load_model", f"{PACKAGE}.data.number_words"),
-        *(f"{PACKAGE}.decoding.evaluating", f"{PACKAGE}.masks.padding_mask"),
-    },
-    "batch_norm": {f"{PACKAGE}.data.number_words"},
-    "attention_test": {
-        *(f"{PACKAGE}.config.TransformerConfig", f"{PACKAGE}.embeddings.TokenEmbedding"),
-        *(f"{PACKAGE}.encodings.SinusoidalEncoding", f"{PACKAGE}.masks.padding_mask"),
-        *(f"{PACKAGE}.layers.{name}" for name in ("EncoderLayer", "DecoderLayer")),
-    },
 }
 
 

@@ -20,7 +20,6 @@ from nbgrader.utils import determine_grade, is_grade, is_solution
 from traitlets.config import Config
 
 import transformer_lessons
-from exercises.autograder import flags
 from exercises.autograder.box.confine import Limits
 from exercises.autograder.result import Result, from_dict
 from exercises.autograder.running import notebook
@@ -101,7 +100,6 @@ def run(job: Job) -> Outcome:
     made = nbformat.v4.reads(job.notebook)  # checked at the intake
     _in_the_masters_words(made, job.master)
     result = notebook.run(made, job.master, job.limits, job.isolation)
-    seen = _seen(made, job.master, result)
     _processed(made, AFTERWARDS, job.config)
     graded = [cell for cell in made.cells if is_grade(cell)]
     answers = {grade_id(cell): _digest(cell.source) for cell in graded if is_solution(cell)}
@@ -111,8 +109,7 @@ def run(job: Job) -> Outcome:
     unanswered = tuple(name for name, source in sources if (name, source) in handed_out)
     _processed(made, (LAST,), job.config)
     about = {"key": job.key, "submission": job.submission, "answers": answers}
-    result = replace(result, flags=(*result.flags, *seen), **about)
-    return Outcome(result, nbformat.writes(made), scores, unanswered)
+    return Outcome(replace(result, **about), nbformat.writes(made), scores, unanswered)
 
 
 def _in_the_masters_words(made: NotebookNode, master: tuple[MasterCell, ...]) -> None:
@@ -127,15 +124,6 @@ def _in_the_masters_words(made: NotebookNode, master: tuple[MasterCell, ...]) ->
                 about.points = of_master.points
             if of_master.locked:
                 cell.source = of_master.source
-
-
-def _seen(made: NotebookNode, master: tuple[MasterCell, ...], result: Result) -> list:
-    """What the text of the learner's cells shows to a person."""
-    answers = flags.answered((cell.name, cell.source) for cell in master if cell.type == "code")
-    tasks = {part.task for cell in result.cells for part in cell.parts}.union(*answers.values())
-    locked = {cell.name for cell in master if cell.locked}
-    code = [(grade_id(cell), cell.source) for cell in made.cells if cell.cell_type == "code"]
-    return flags.in_source([cell for cell in code if cell[0] not in locked], tasks, answers)
 
 
 def _processed(made: NotebookNode, preprocessors: tuple[type, ...], config: dict) -> None:

@@ -23,9 +23,9 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 from traitlets import Enum, Float, Int, Unicode
 
 import transformer_lessons
+from exercises.autograder import flags
 from exercises.autograder import result as results
 from exercises.autograder.box.confine import Limits
-from exercises.autograder.flags.calls import from_calls
 from exercises.autograder.result import CellResult, Flag, Result
 from exercises.autograder.running.inert import written_bytes
 from exercises.autograder.running.runner import Cell
@@ -103,14 +103,15 @@ def run(notebook: NotebookNode, master: tuple[MasterCell, ...], limits: Limits, 
     """
     cells = _cells(notebook, {cell.name: cell for cell in master})
     outcomes, took = _outcomes([cell for cell, _ in cells], limits, isolation)
-    found, flags = _settled(cells, outcomes, limits.output)
-    tasks = {part.task for cell in found for part in cell.parts}
-    flags += from_calls(took["notes"], tasks)  # what the learner's process noted while it ran, for a person
+    found, noticed = _settled(cells, outcomes, limits.output)
+    given = {cell.name: cell.source for cell in master if cell.locked and cell.type == "code"}
+    code = [(grade_id(cell), cell.source) for cell in notebook.cells if cell.cell_type == "code"]
+    noticed += flags.seen([cell for cell in code if cell[0] not in given], given, took["notes"])
     return Result(
         "",
         "",
         tuple(found),
-        (*flags, *([] if isolation == "full" else [Flag("unsafe", UNSAFE)])),
+        (*noticed, *([] if isolation == "full" else [Flag("unsafe", UNSAFE)])),
         isolation=isolation,
         seconds=round(took["seconds"], 3),
         cpu_seconds=round(took["cpu_seconds"], 3),
