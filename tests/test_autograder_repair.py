@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from exercises.autograder.intake.cells import normalize_source
 from exercises.autograder.intake.repair import CannotBeGraded, repair
-from exercises.autograder.rehearse.files import PROGRAMS
+from exercises.autograder.rehearse import PROGRAMS
 from transformer_lessons.tools.submission import grade_id
 
 RELEASE = Path(__file__).parent.parent / "exercises" / "release"

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from exercises import release
 from exercises.autograder.course.folders import Course
 from exercises.autograder.flags import answered
-from exercises.autograder.rehearse.answers import renamed
+from exercises.autograder.rehearse import renamed
 from exercises.autograder.similarity import OWN, Pair, compare, of_course, of_two, pairs, side_by_side
 from tests.checks.answers import MODULES
 from tests.rewording import reworded

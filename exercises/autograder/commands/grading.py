@@ -15,6 +15,7 @@ from nbgrader.api import Gradebook
 from tqdm import tqdm
 
 from exercises.autograder import doctor as doctors
+from exercises.autograder import expected as expectations
 from exercises.autograder import rehearse as rehearsals
 from exercises.autograder.batch import grade as grades
 from exercises.autograder.batch.pool import DaskPool, Pool, ProcessPool
@@ -29,8 +30,7 @@ from exercises.autograder.commands import (
 )
 from exercises.autograder.course.gradebook import in_utc
 from exercises.autograder.course.roster import enrol, read
-from exercises.autograder.rehearse import expected as expectations
-from exercises.autograder.rehearse.files import KEY, TEMPLATE
+from exercises.autograder.rehearse import KEY, TEMPLATE
 from exercises.autograder.result import Result
 from exercises.release import masters
 from transformer_lessons.data.files import read_json
@@ -200,9 +200,10 @@ def expected(options: argparse.Namespace) -> CommandOutput:
         options.course = Path(folder)
         with _work(options) as how:
             for name in tqdm(names, unit="assignment", leave=False, disable=None):
-                found[name] = expectations.rows(name, options.course / name, **how)
-    lines = [expectations.paragraph(name, rows) for name, rows in found.items()]
-    return CommandOutput(lines, {name: [row._asdict() for row in rows] for name, rows in found.items()})
+                found[name] = expectations.graded(name, options.course / name, **how)
+    lines = [expectations.paragraph(name, results) for name, results in found.items()]
+    data = {name: {what: asdict(one) for what, one in results.items()} for name, results in found.items()}
+    return CommandOutput(lines, data)
 
 
 # ---- What these share
