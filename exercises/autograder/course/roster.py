@@ -20,8 +20,8 @@ from pathlib import Path
 from nbgrader.api import Gradebook
 
 from exercises.autograder.course.folders import Course
-from exercises.autograder.export.matching import name_and_number
-from exercises.autograder.export.tables import sheet, template_text
+from exercises.autograder.export.sheets import sheet, template_text
+from exercises.autograder.export.templates import name_and_number
 from exercises.autograder.intake.names import safe_id
 from transformer_lessons.data.files import read_json, write_json
 

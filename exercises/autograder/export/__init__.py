@@ -1,18 +1,22 @@
 """Marks as CSV: tables for spreadsheets, and what Canvas and Moodle exported, filled in.
 
-`tables` has the first, and all that concerns CSV; `templates` has the second, and `matching` says which of a
-template's rows is whose.
+`templates` has the second, `sheets` all that concerns CSV.
 """
 
-from exercises.autograder.course.marks import Mark
-from exercises.autograder.export import tables, templates
-from exercises.autograder.export.tables import Exported, template_text
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC
+
+from exercises.autograder.course.marks import CellMark, Mark
+from exercises.autograder.export import templates
+from exercises.autograder.export.sheets import table, template_text
+from exercises.autograder.export.templates import Exported
 
 __all__ = ["FORMATS", "Exported", "csv_text", "template_text"]
 
-PLAIN = {"generic": tables.generic, "questions": tables.questions}
 FILLED = {"canvas": templates.canvas, "moodle": templates.moodle}
-FORMATS = (*PLAIN, *FILLED)
+FORMATS = ("generic", "questions", *FILLED)
+Row = dict[str, str | float | None]
 
 
 def csv_text(
@@ -44,10 +48,68 @@ def csv_text(
         raise ValueError(f"format: expected one of {', '.join(FORMATS)}, got {format!r}")
     if not marks:
         raise ValueError("marks: expected at least one assignment, got none")
+    notes = tuple(_waiting(marks))
     if format in FILLED:
         if template is None:
             raise ValueError(f"template: expected the file that {format.title()} exports, got none")
-        return FILLED[format](marks, template, columns or {}, missing_as_zero)
+        filled = FILLED[format](marks, template, columns or {}, missing_as_zero)
+        return replace(filled, notes=(*notes, *filled.notes))
     if template is not None or columns:
         raise ValueError(f"template, columns: expected none for the format {format}")
-    return PLAIN[format](marks, missing_as_zero)
+    rows = (_generic if format == "generic" else _questions)(marks, 0.0 if missing_as_zero else None)
+    return Exported(table(rows), notes=notes)
+
+
+def _waiting(marks: dict[str, list[Mark]]) -> Iterator[str]:
+    """A sentence for each assignment in which a person has to mark something yet."""
+    for name, those in marks.items():
+        waits = [mark for mark in those if mark.waits]
+        cells = dict.fromkeys(cell for mark in waits for cell, of in mark.cells.items() if of.waits)
+        if waits:
+            of_all = f"{len(waits)} of {sum(mark.submitted for mark in those)} submissions"
+            yield f"{name}: in {of_all} a person has yet to mark {', '.join(cells)}; these scores are not final."
+
+
+def _generic(marks: dict[str, list[Mark]], nothing: float | None) -> list[Row]:
+    """A row for each student and assignment."""
+    return [
+        {
+            "assignment": mark.assignment,
+            **_about(mark),
+            "email": mark.email,
+            "lms id": mark.lms_user_id,
+            "submitted": "yes" if mark.submitted else "no",
+            "timestamp": f"{mark.timestamp.replace(tzinfo=UTC):%FT%TZ}" if mark.timestamp else "",
+            "raw points": mark.raw if mark.submitted else nothing,
+            "penalty": mark.penalty if mark.submitted else nothing,
+            "score": mark.score if mark.submitted else nothing,
+            "worth": mark.worth,
+            "waits": "yes" if mark.waits else "no",
+        }
+        for those in marks.values()
+        for mark in those
+    ]
+
+
+def _questions(marks: dict[str, list[Mark]], nothing: float | None) -> list[Row]:
+    """A row for each student, with the points of every graded cell; of several assignments one behind another."""
+    rows: dict[str, Row] = {mark.student: _about(mark) for those in marks.values() for mark in those}
+    for name, those in marks.items():
+        before = f"{name}: " if len(marks) > 1 else ""
+        cells = dict.fromkeys(cell for mark in those for cell in mark.cells)
+        for mark in those:
+            given = {cell: _given(mark.cells.get(cell)) for cell in cells}
+            given |= {"penalty": mark.penalty, "score": mark.score}
+            given = given if mark.submitted else dict.fromkeys(given, nothing)
+            points = {**given, "worth": mark.worth}
+            rows[mark.student] |= {before + column: value for column, value in points.items()}
+    return [row for _, row in sorted(rows.items())]
+
+
+def _about(mark: Mark) -> Row:
+    return {"student": mark.student, "last name": mark.last_name, "first name": mark.first_name}
+
+
+def _given(cell: CellMark | None) -> float | None:
+    """None where neither a test nor a person has given anything yet."""
+    return None if cell is None or (cell.auto is None and cell.manual is None) else cell.earned

@@ -11,35 +11,53 @@ from the list of submissions. https://github.com/moodle/moodle/tree/MOODLE_405_S
 says: the columns that it needs are called in the language of whoever uploads it. The identifier's number is of a
 student in this one assignment, and also in the names of the files. Without a word a row is passed over that is
 above the maximum, locked, or was marked in Moodle after the download.
+
+A row is a student's if a number or a login says so, and else if a name does that nobody else has. What is said
+twice has to agree: a mark in the wrong row is worse than one that is missing, which is named.
 """
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from exercises.autograder.course.marks import Mark
-from exercises.autograder.export.matching import Matches, Person, letters, match, name_and_number, names_of
-from exercises.autograder.export.tables import (
-    Exported,
-    Sheet,
-    is_blank,
-    number,
-    points,
-    sheet,
-    waiting,
-    written,
-)
+from exercises.autograder.export.sheets import Sheet, is_blank, number, sheet, written
 
-__all__ = ["canvas", "moodle"]
+__all__ = ["Exported", "canvas", "moodle", "name_and_number"]
 
 NOTHING = ("", "-")  # what platforms write for no mark
 MOST_TITLES = 20  # that a message lists
 WORTH = "Points Possible"
 KEPT = ("EX", "N/A")
-CANVAS_LOGINS = ("SIS User ID", "SIS Login ID", "Integration ID")
+CANVAS_LOGINS = ("ID", "SIS User ID", "SIS Login ID", "Integration ID")
 IDENTIFIER, GRADE, CHANGED = NEEDED = ("Identifier", "Grade", "Last modified (grade)")
 NAME, MOST, OPEN = "Full name", "Maximum grade", "Grade can be changed"
 MOODLE_LOGINS = ("Email address", "Username", "ID number", "Student ID")
 KNOWN = (*NEEDED, NAME, MOST, OPEN, *MOODLE_LOGINS)
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A table, and what a person should know of it.
+
+    Attributes:
+        text: the CSV.
+        unmatched: students who have a mark that is not in it, as the template has no row that is surely theirs.
+        notes: a sentence for each thing to look at.
+        encoding: for writing the text. Excel reads UTF-8 only behind a byte order mark ("utf-8-sig"), which
+            Moodle removes; Canvas does not, and then fails to know the column LastName.
+    """
+
+    text: str
+    unmatched: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    encoding: str = "utf-8-sig"
+
+    @property
+    def data(self) -> bytes:
+        """The file; written as text, its line ends could change."""
+        return self.text.encode(self.encoding)
 
 
 def canvas(
@@ -57,29 +75,28 @@ def canvas(
         raise ValueError(f"template: expected {expected}, got {', '.join(found.header[:8])}")
     about = found.header.index("Section") + 1
     where = _titles(marks, found.header, about, columns)
-    people = {
-        n: _in_canvas(dict(zip(found.header, map(str.strip, row), strict=True)))
-        for n, row in enumerate(found.rows)
-        if WORTH not in row[0] and not is_blank(row[:2])  # Canvas's own rows
-    }
-    unmatched, notes = [], [*waiting(marks)]
+    unmatched, notes = [], []
     for name, those in marks.items():
-        column, matches = where[name], match(those, people, by_lms_id=True)
-        unmatched += matches.unmatched
+        column = where[name]
         worth = next((row[column] for row in found.rows if WORTH in row[0]), "")
-        kept = {n: row[column].strip() for n, row in enumerate(found.rows) if row[column].strip() in KEPT}
-        kept = {n: f"is {cell} in Canvas, which stays" for n, cell in kept.items()}
-        notes += [*matches.notes, *_other_worth(name, those, worth, "Canvas")]
-        notes += _fill(name, found, column, people, matches, kept, missing_as_zero)
+        people = {
+            n: _in_canvas(dict(zip(found.header, map(str.strip, row), strict=True)), row[column].strip())
+            for n, row in enumerate(found.rows)
+            if WORTH not in row[0] and not is_blank(row[:2])  # Canvas's own rows
+        }
+        alone, said = _enter(found, name, column, those, people, missing_as_zero)
+        unmatched += alone
+        notes += [*_other_worth(name, those, worth, "Canvas"), *said]
     rows = [[row[n] for n in (*range(about), *where.values())] for row in (found.header, *found.rows)]
     text = written(rows, found.delimiter)
     return Exported(text, tuple(dict.fromkeys(unmatched)), tuple(dict.fromkeys(notes)), "utf-8")
 
 
-def _in_canvas(cells: dict[str, str]) -> Person:
-    names = names_of(cells.get("Student") or cells.get("FirstName", ""), cells.get("LastName", ""))
+def _in_canvas(cells: dict[str, str], mark: str) -> "Person":
+    names = _names_of(cells.get("Student") or cells.get("FirstName", ""), cells.get("LastName", ""))
     logins = {cells.get(name, "").casefold() for name in CANVAS_LOGINS}
-    return Person(cells["ID"], frozenset(logins - {""}), names)
+    kept = f"is {mark} in Canvas, which stays" if mark in KEPT else ""
+    return Person(cells["ID"], frozenset(logins - {""}), names, kept)
 
 
 def _titles(
@@ -93,7 +110,7 @@ def _titles(
     for name in assignments:
         wanted = columns.get(name, name)
         those = [n for n, title in titles.items() if wanted in (title, header[n])]
-        those = those or [n for n, title in titles.items() if letters(title) == letters(wanted)]
+        those = those or [n for n, title in titles.items() if _letters(title) == _letters(wanted)]
         if len(those) != 1 or those[0] in found.values():
             got = ", ".join(header[n] for n in list(those or titles)[:MOST_TITLES]) or "none"
             raise ValueError(f"template: expected one column for {wanted}, got {got}; `columns` can name it")
@@ -116,18 +133,14 @@ def moodle(
     where = _headers(found.header, columns)
     cells = [{column: row[n].strip() for column, n in where.items()} for row in found.rows]
     people = {n: _in_moodle(row) for n, row in enumerate(cells)}
-    matches = match(those, people, by_lms_id=False)
-    most = {n: row.get(MOST, "") for n, row in enumerate(cells)}
-    closed = [n for n, row in enumerate(cells) if row.get(OPEN, "").casefold() == "no"]
-    notes = [*waiting(marks), *_of_another(name, those, people), *matches.notes]
-    notes += _other_worth(name, those, most.get(0, ""), "Moodle")
-    above = [mark.student for n, mark in matches.marks.items() if mark.score > _figure(most[n], mark.score)]
+    most = next((row.get(MOST, "") for row in cells), "")
+    notes = [*_of_another(name, those, people), *_other_worth(name, those, most, "Moodle")]
+    above = [mark.student for mark in those if mark.submitted and mark.score > _figure(most, mark.score)]
     if above:
         notes.append(f"{name}: above Moodle's maximum, and so passed over by it: {', '.join(above)}.")
-    kept = dict.fromkeys(closed, "cannot be changed in Moodle and stays")
-    notes += _fill(name, found, where[GRADE], people, matches, kept, missing_as_zero)
+    unmatched, said = _enter(found, name, where[GRADE], those, people, missing_as_zero)
     text = written([found.header, *found.rows], found.delimiter)
-    return Exported(text, tuple(matches.unmatched), tuple(notes))
+    return Exported(text, tuple(unmatched), (*notes, *said))
 
 
 def _headers(header: list[str], columns: dict[str, str]) -> dict[str, int]:
@@ -144,14 +157,15 @@ def _headers(header: list[str], columns: dict[str, str]) -> dict[str, int]:
     return where
 
 
-def _in_moodle(cells: dict[str, str]) -> Person:
+def _in_moodle(cells: dict[str, str]) -> "Person":
     """The number is what the identifier ends with, in all languages."""
     logins = {cells.get(name, "").casefold() for name in MOODLE_LOGINS}
     number_ = re.search(r"\d*$", cells[IDENTIFIER])[0]
-    return Person(number_, frozenset(logins - {""}), names_of(cells.get(NAME, "")))
+    kept = "cannot be changed in Moodle and stays" if cells.get(OPEN, "").casefold() == "no" else ""
+    return Person(number_, frozenset(logins - {""}), _names_of(cells.get(NAME, "")), kept)
 
 
-def _of_another(name: str, marks: list[Mark], people: dict[int, Person]) -> Iterator[str]:
+def _of_another(name: str, marks: list[Mark], people: dict[int, "Person"]) -> Iterator[str]:
     """A worksheet does not say of which assignment it is, but the numbers in it are of that one only."""
     numbers = {name_and_number(mark.student)[1] for mark in marks} - {""}
     if numbers and not numbers & {person.number for person in people.values()}:
@@ -164,35 +178,37 @@ def _other_worth(name: str, marks: list[Mark], cell: str, where: str) -> Iterato
         yield f"{name}: it is worth {number(ours)}, but {number(there)} in {where}; points were not scaled."
 
 
-def _fill(
-    what: str,
+def _enter(
     found: Sheet,
+    name: str,
     column: int,
-    people: dict[int, Person],
-    matches: Matches,
-    kept: dict[int, str],
+    marks: list[Mark],
+    people: dict[int, "Person"],
     missing_as_zero: bool,
-) -> Iterator[str]:
-    """Write marks into the rows of a template, and say what a person should know of that.
+) -> tuple[list[str], list[str]]:
+    """Write an assignment's marks into a template: whose mark has found no row, and what a person should know.
 
     A row without a mark stays as it is: an empty cell could take away a mark that somebody has given by hand. Nor
     is it given 0 while a student's row was not found, which may be any that is left.
     """
+    places, unmatched, notes = _match(marks, people)
     replaced, left = 0, 0
-    for n in people:
-        cell, mark = found.rows[n][column].strip(), matches.marks.get(n)
-        has_none = missing_as_zero and cell in NOTHING
-        score = points(mark, has_none and (mark is not None or not matches.unmatched))
-        left += has_none and score is None
-        if score is not None and n in kept:
-            yield f"{what}: {mark.student if mark else f'row {n + 2}'} {kept[n]}."
+    for n, person in people.items():
+        cell, mark = found.rows[n][column].strip(), places.get(n)
+        score = mark.score if mark and mark.submitted else None
+        if score is None and missing_as_zero and cell in NOTHING:
+            is_sure = mark is not None or not unmatched
+            score, left = (0.0, left) if is_sure else (None, left + 1)
+        if score is not None and person.kept:
+            notes.append(f"{name}: {mark.student if mark else f'row {n + 2}'} {person.kept}.")
         elif score is not None:
             replaced += cell not in NOTHING and _figure(cell) != _figure(number(score))
             found.rows[n][column] = number(score)
     if replaced:
-        yield f"{what}: {replaced} of the marks that were there have become other ones."
+        notes.append(f"{name}: {replaced} of the marks that were there have become other ones.")
     if left:
-        yield f"{what}: {left} students without a mark got no 0, as not all marks found their row."
+        notes.append(f"{name}: {left} students without a mark got no 0, as not all marks found their row.")
+    return unmatched, notes
 
 
 def _figure(cell: str, otherwise: float | None = None) -> float | None:
@@ -201,3 +217,87 @@ def _figure(cell: str, otherwise: float | None = None) -> float | None:
         return float(cell.strip().replace(",", "."))
     except ValueError:
         return otherwise
+
+
+# ---- Whose a row is
+
+
+@dataclass(frozen=True)
+class Person:
+    """What a row of a template says of its student."""
+
+    number: str  # the platform's own, which its archives put into the names of files
+    logins: frozenset[str]  # whatever else only they have: logins, numbers of the school, addresses
+    names: frozenset[str]  # as `_names_of` has them
+    kept: str  # why their mark stays as it is there, if it does
+
+
+def _letters(text: str) -> str:
+    """The letters and digits of a name, without accents and capitals, as platforms differ in the rest."""
+    parts = unicodedata.normalize("NFKD", text.casefold())
+    return "".join(letter for letter in parts if letter.isalnum())
+
+
+def _names_of(first: str, last: str = "") -> frozenset[str]:
+    """A name in both orders; "Last, First" may also come as one."""
+    if not last:
+        last, _, first = first.partition(",")
+    return frozenset({_letters(first + last), _letters(last + first)} - {""})
+
+
+def name_and_number(student: str) -> tuple[str, str]:
+    """An id taken apart: that of Canvas' and Moodle's files ends with the platform's number, "" of others."""
+    found = re.fullmatch(r"(.+)_(\d+)", student)
+    return (found[1], found[2]) if found else (student, "")
+
+
+def _match(marks: list[Mark], people: dict[int, Person]) -> tuple[dict[int, Mark], list[str], list[str]]:
+    """An assignment's marks by the number of their row, who is in none, and what to look at."""
+    rows: dict[int, list[Mark]] = {}
+    unmatched, notes = [], []
+    for mark in marks:
+        sure, likely = _rows(mark, people)
+        those = sure or likely
+        if len(those) == 1:
+            rows.setdefault(those[0], []).append(mark)
+        elif mark.submitted:
+            unmatched.append(mark.student)
+            if those:
+                what = "are both theirs, by number or login" if sure else "have that name"
+                listed = " and ".join(str(row + 2) for row in those)  # as a spreadsheet counts, with a header
+                notes.append(f"{mark.student}: the rows {listed} {what}.")
+    places = {}
+    for row, those in rows.items():
+        submitted = [mark for mark in those if mark.submitted]
+        if len(submitted) > 1:
+            ids = [mark.student for mark in submitted]
+            unmatched += ids
+            notes.append(f"{' and '.join(ids)} are both in row {row + 2}; none was entered.")
+        else:
+            places[row] = (submitted or those)[0]
+            notes += _doubts(places[row], people[row])
+    return places, unmatched, notes
+
+
+def _rows(mark: Mark, people: dict[int, Person]) -> tuple[list[int], list[int]]:
+    """A student's rows by number or login, and those with the name."""
+    name, number = name_and_number(mark.student)
+    logins = {text.casefold() for text in (mark.student, mark.email, mark.lms_user_id) if text}
+    names = _names_of(mark.first_name, mark.last_name) | _names_of(name)
+    sure = [n for n, person in people.items() if (number and person.number == number) or person.logins & logins]
+    return sure, [n for n, person in people.items() if person.names & names]
+
+
+def _doubts(mark: Mark, person: Person) -> Iterator[str]:
+    """A number that was read from an id may be another number; then the names say so."""
+    name, number = name_and_number(mark.student)
+    if number == person.number and mark.submitted and person.names:
+        known = {_letters(name), *_names_of(mark.first_name, mark.last_name)} - {""}
+        if not any(_alike(one, other) for one in known for other in person.names):
+            yield f"{mark.student} was found by the number {number}, but the name there differs: look at it."
+
+
+def _alike(one: str, other: str) -> bool:
+    """Whether one contains the other: Moodle puts a group's name in front, and somebody may leave one out."""
+    shorter, longer = sorted((one, other), key=len)
+    return one == other or (len(shorter) > 2 and shorter in longer)
