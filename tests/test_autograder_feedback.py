@@ -15,8 +15,8 @@ from playwright.sync_api import Error
 
 from book import browser
 from exercises import release
+from exercises.autograder.feedback import page, secrets
 from exercises.autograder.feedback.cells import PNG, SIDE, picture
-from exercises.autograder.feedback.pages import page, secrets
 from exercises.autograder.feedback.text import clean, terminal
 from exercises.autograder.result import CellResult, Flag, Part, Result
 

@@ -14,9 +14,9 @@ from traitlets.config import Config
 from exercises import release
 from exercises.autograder import __main__ as command
 from exercises.autograder import doctor, result
+from exercises.autograder import feedback as pages
 from exercises.autograder.batch import grade, pool
 from exercises.autograder.course import marks
-from exercises.autograder.feedback import pages
 from exercises.autograder.result import CellResult, Flag, Part, Result
 
 pytestmark = [pytest.mark.isolated, pytest.mark.nbgrader, pytest.mark.usefixtures("graded_once")]

@@ -15,9 +15,9 @@ import pytest
 
 from book import browser
 from book.generated import HOME
+from exercises.autograder import report
 from exercises.autograder.course.marks import CellMark, Mark
-from exercises.autograder.report import numbers, page, pages
-from exercises.autograder.report.pages import Bin
+from exercises.autograder.report import Bin, numbers, page
 from exercises.autograder.result import CellResult, Flag, Part, Result
 
 NAME = "ps01_embeddings_attention"
@@ -300,12 +300,6 @@ def test_without_isolation_is_said_first():
     assert "without isolation" not in shown(page(numbers(NAME, [], results[:1])))
 
 
-def test_only_this_assignment():
-    other = [replace(one, assignment="ps02_masks") for one in a_class(0, 0)]
-    found = numbers(NAME, [*a_class(4), *other], [Result("z", "ps02_masks", (wrong(THIRD, INVERTED),))])
-    assert (found.students, found.mean, found.misconceptions, found.tested) == (1, 1.0, (), 0)
-
-
 # ---- All of it at once
 
 STRANGE = (
@@ -400,7 +394,7 @@ def test_all_of_it_as_json():
     [(0, "0%"), (1, "100%"), (0.001, "1%"), (0.999, "99%"), (0.5, "50%"), (1.25, "125%"), (None, "–")],
 )
 def test_only_none_is_none_and_only_all_is_all(value, text):
-    assert pages.percent(value) == text
+    assert report.percent(value) == text
 
 
 @pytest.mark.parametrize(

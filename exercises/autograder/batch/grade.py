@@ -29,7 +29,7 @@ from exercises.autograder.course.folders import Course
 from exercises.autograder.course.gradebook import LockedError
 from exercises.autograder.course.marks import Mark
 from exercises.autograder.course.roster import enrol, read
-from exercises.autograder.feedback.pages import write_page
+from exercises.autograder.feedback import write_page
 from exercises.autograder.intake import Quarantined
 from exercises.autograder.result import Result
 from exercises.autograder.running.job import Outcome

@@ -284,7 +284,9 @@ def _rows(mark: Mark, people: dict[int, Person]) -> tuple[list[int], list[int]]:
     name, number = name_and_number(mark.student)
     logins = {text.casefold() for text in (mark.student, mark.email, mark.lms_user_id) if text}
     names = _names_of(mark.first_name, mark.last_name) | _names_of(name)
-    sure = [n for n, person in people.items() if (number and person.number == number) or person.logins & logins]
+    sure = [
+        n for n, person in people.items() if (number and person.number == number) or person.logins & logins
+    ]
     return sure, [n for n, person in people.items() if person.names & names]
 
 

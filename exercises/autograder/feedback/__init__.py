@@ -1,1 +1,298 @@
-"""The page a student gets back: `pages` makes it, of `cells` and what the checks said; `text` makes all text."""
+"""The page a student gets back: points, what the checks said, and what they wrote, with its outputs.
+
+Whatever a student wrote or their code put out (names, Markdown, outputs of any type) is hostile until shown to be
+text, and here it is text: the template escapes it, but for pictures that were decoded and encoded anew. Should
+there be a hole, the page's content-security policy runs no script, loads nothing and sends nothing.
+
+Nothing of a hidden test is on the page: the text of a test is that of the released notebook, what a test put out,
+such as a traceback with its lines, is dropped, and a page with a line of a hidden test is not made. Flags are for
+a person and not shown.
+"""
+
+import builtins
+import html
+import keyword
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from markupsafe import escape
+from nbformat import NotebookNode
+
+from exercises.autograder.course.folders import Course
+from exercises.autograder.course.marks import Mark
+from exercises.autograder.feedback.cells import Block, Writer
+from exercises.autograder.feedback.text import Budget, clean, cut, short, template, text_of
+from exercises.autograder.result import CellResult, Part, Result
+from transformer_lessons.data.files import replacing
+
+__all__ = ["page", "secrets", "write_page"]
+
+BYTES = 1_000_000
+REPAIRS, REPAIR = 20, 500  # at most, and characters of one
+MESSAGES, MESSAGE = 20, 4_000  # of a cell, and characters of one
+SAID = 150_000  # bytes of all messages: they may quote what the student's code said
+STATUS = {
+    "timeout": "This test was stopped, because your code took longer than it may. It gives no points.",
+    "missing": "This test could not come to its end, because your code did not answer. It gives no points.",
+    "error": "This test ended with an error before its points were counted. It gives no points.",
+}
+SECRET = re.compile(r"### BEGIN HIDDEN TESTS\n(.*?)(?:### END HIDDEN TESTS|\Z)", re.DOTALL)
+ORDINARY = {*keyword.kwlist, *dir(builtins)}
+
+
+def write_page(course: Course, result: Result, released: NotebookNode, mark: Mark | None) -> Path:
+    """Write the page that a student gets, with what a person has marked so far; it replaces the one before.
+
+    Args:
+        result: of a submission that is in the gradebook.
+        released: the assignment as it was handed out.
+        mark: what the gradebook says of it.
+
+    Raises:
+        ValueError: if something would be on the page that must not be; the page before is removed then.
+    """
+    path = course.page(result.student, result.assignment)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Of written answers that were marked, and of tests whose points a person has changed.
+    scores = {
+        name: cell.earned
+        for name, cell in (mark.cells if mark else {}).items()
+        if not cell.waits and (cell.written or cell.manual is not None or cell.extra)
+    }
+    comments = mark.comments if mark else {}
+    try:
+        text = page(_notebook(course, result), released, result, comments=comments, scores=scores)
+    except ValueError:
+        path.unlink(missing_ok=True)
+        raise
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    return path
+
+
+def _notebook(course: Course, result: Result) -> NotebookNode:
+    """The graded notebook, with answers in words as they were written."""
+    done, received = (
+        nbformat.v4.reads(at(result.student, result.assignment).read_text(encoding="utf-8"))
+        for at in (course.autograded, course.received)
+    )
+    written = {cell.id: cell for cell in received.cells}
+    done.cells = [written.get(c.id, c) if c.cell_type == "markdown" else c for c in done.cells]
+    return done
+
+
+def page(
+    notebook: NotebookNode,
+    released: NotebookNode,
+    result: Result,
+    *,
+    comments: Mapping[str, str] = {},
+    scores: Mapping[str, float | None] = {},
+) -> str:
+    """One HTML page, complete in itself, of at most a million bytes.
+
+    Args:
+        notebook: the graded one: the student's cells with their outputs, and the master's tests.
+        released: the assignment as it was given out.
+        result: of the grading.
+        comments: a person's, by grade id.
+        scores: a person's points by grade id: for written answers, absent or None while not marked; and for
+            tests, where a person has given others.
+
+    Raises:
+        ValueError: if it would be too large, or if a line of a hidden test would be on it.
+    """
+    tasks, writer = _tasks(released), Writer()
+    panels = _panels(notebook, released, result, tasks, comments, scores)
+    title = re.match("# (.+)", text_of(released.cells[0].get("source"))) if released.cells else None
+    text = TEMPLATE.render(
+        title=title[1] if title else result.assignment,
+        student=short(result.student),
+        panels=list(panels.values()),
+        repairs=[cut(repair, REPAIR) for repair in result.repairs[:REPAIRS]],
+        blocks=list(_blocks(notebook, _given(released), panels, tasks, writer)),
+        writer=writer,
+    )
+    if len(text.encode()) > BYTES:
+        raise ValueError(f"page: expected at most {BYTES:,} bytes, got {len(text.encode()):,}")
+    shown = " ".join(html.unescape(text).split())
+    for line in secrets(notebook, released):
+        if line in shown:
+            raise ValueError(f"page: a line of a hidden test would be on it: {line}")
+    return text
+
+
+def secrets(notebook: NotebookNode, released: NotebookNode) -> list[str]:
+    """The lines of hidden tests that tell something: not short ones, nor those that a student was given or wrote.
+
+    A line of Python's own words alone, such as ``except Exception:``, tells nothing, and is in many a traceback.
+    """
+    ours, known, tests = _given(released), [text_of(cell.source) for cell in released.cells], []
+    for cell in notebook.cells:
+        (known if _is_theirs(cell, ours) else tests).append(text_of(cell.get("source")))
+    blocks = [block for text in tests for block in SECRET.findall(text)]
+    lines = {" ".join(line.split()) for block in blocks for line in block.splitlines()}
+    familiar = " ".join(" ".join(known).split())
+    long = {line for line in lines if len(line) > 12 and line not in familiar}
+    return sorted(line for line in long if set(re.findall(r"\w+", line)) - ORDINARY)
+
+
+# ---- Whose a cell is
+
+
+def _marks(cell: NotebookNode) -> Mapping[str, Any]:
+    """What nbgrader says of a cell; a student's may say anything."""
+    metadata = cell.get("metadata")
+    marks = metadata.get("nbgrader") if isinstance(metadata, dict) else None
+    return marks if isinstance(marks, dict) else {}
+
+
+def _grade_id(cell: NotebookNode) -> str | None:
+    """The name of a cell of the assignment; None for most cells of the student's own."""
+    name = _marks(cell).get("grade_id")
+    return name if isinstance(name, str) else None
+
+
+def _given(released: NotebookNode) -> dict[str, NotebookNode]:
+    """The cells of an assignment by grade id, as they were given out."""
+    return {name: cell for cell in released.cells if (name := _grade_id(cell))}
+
+
+def _is_theirs(cell: NotebookNode, given: Mapping[str, NotebookNode]) -> bool:
+    """Whether it was given out to be answered, or is no cell of the assignment, nor calls itself a test."""
+    marks = _marks(given.get(_grade_id(cell), cell))
+    return bool(marks.get("solution")) or not (_grade_id(cell) in given or marks.get("grade"))
+
+
+def _blocks(
+    notebook: NotebookNode,
+    given: Mapping[str, NotebookNode],
+    panels: Mapping[str, "Panel"],
+    tasks: Mapping[str, str],
+    writer: Writer,
+) -> Iterator[tuple[str, Block | None, "Panel | None"]]:
+    """The student's cells and what is said of each graded cell, in order; then what has no cell in the notebook.
+
+    Each with the heading of its task, where another one begins.
+    """
+    left, before = dict(panels), ""
+    for cell in notebook.cells:
+        name = _grade_id(cell) or ""
+        block = writer.block(cell) if _is_theirs(cell, given) else None
+        panel = left.pop(name, None)
+        if block or panel:
+            task = tasks.get(name, before)
+            yield (task if task != before else ""), block, panel
+            before = task
+    yield from (("", None, panel) for panel in left.values())
+
+
+# ---- What is said of a graded cell
+
+
+@dataclass(frozen=True)
+class Panel:
+    """What is said of one graded cell.
+
+    Attributes:
+        number: its place among them, for its anchor.
+        name: its grade id.
+        task: the heading of its task.
+        worth: the most it can give.
+        earned: points; None while a person has not marked it.
+        written: whether a person marks it.
+        line: why there are no points, in words; or "".
+        visible: what a student may see of the test.
+        parts: the requirements.
+        messages: what the checks said.
+        comment: a person's.
+    """
+
+    number: int
+    name: str
+    task: str
+    worth: float
+    earned: float | None
+    written: bool = False
+    line: str = ""
+    visible: str = ""
+    parts: tuple[Part, ...] = ()
+    messages: tuple[str, ...] = ()
+    comment: str = ""
+
+    @property
+    def state(self) -> str:
+        """In a word, which is also its colour's."""
+        if self.earned is None:
+            return "waits"
+        return "full" if self.earned >= self.worth else "part" if self.earned > 0 else "none"
+
+
+def _panels(
+    notebook: NotebookNode,
+    released: NotebookNode,
+    result: Result,
+    tasks: Mapping[str, str],
+    comments: Mapping[str, str],
+    scores: Mapping[str, float | None],
+) -> dict[str, Panel]:
+    """By grade id, in the order of the assignment; then any result of which it knows nothing."""
+    said, panels = Budget(SAID), {}
+    results = {cell.cell: cell for cell in result.cells}
+    answers = {_grade_id(cell): text_of(cell.get("source")).strip() for cell in notebook.cells}
+    graded = {name: cell for name, cell in _given(released).items() if _marks(cell).get("grade")}
+    for number, name in enumerate(graded | results, 1):
+        cell = graded.get(name, NotebookNode(source="", metadata={}))
+        worth, source = float(_marks(cell).get("points", 0)), text_of(cell.source)
+        if _marks(cell).get("solution"):
+            about = _written(worth, scores.get(name), answers.get(name, "") not in ("", source.strip()))
+        else:
+            about = _tested(
+                results.get(name) or CellResult(name, 0.0, worth, "missing"), scores.get(name), said
+            )
+            about["visible"] = source
+        panels[name] = Panel(number, name, tasks.get(name, ""), comment=comments.get(name) or "", **about)
+    return panels
+
+
+def _tasks(released: NotebookNode) -> dict[str, str]:
+    """For each cell of the assignment, the last heading of the second level before it."""
+    heading, tasks = "", {}
+    for cell in released.cells:
+        if cell.cell_type == "markdown":
+            headings = re.findall("^## (.+)$", text_of(cell.source), re.MULTILINE)
+            heading = headings[-1].replace("`", "").replace("*", "") if headings else heading
+        if name := _grade_id(cell):
+            tasks[name] = heading
+    return tasks
+
+
+def _written(worth: float, score: float | None, answered: bool) -> dict[str, Any]:
+    if answered:
+        line = "This answer waits for a person, who will read it." if score is None else ""
+    else:
+        score, line = score or 0.0, "There is no answer to read."
+    return {"worth": worth, "earned": score, "written": True, "line": line}
+
+
+def _tested(cell: CellResult, score: float | None, said: Budget) -> dict[str, Any]:
+    ended = STATUS.get(cell.status, f"This test did not come to its end: {cell.status}.")
+    changed = score is not None and score != cell.earned
+    line = (
+        "A person has looked at this and given these points." if changed else ended * (cell.status != "done")
+    )
+    texts = [cut(clean(text), MESSAGE) for text in cell.messages[:MESSAGES]]
+    return {
+        "earned": score if changed else cell.earned,
+        "worth": cell.worth,
+        "line": line,
+        "parts": cell.parts,
+        "messages": tuple(text for text in texts if said.spend(len(escape(text).encode()) + 100)),
+    }
+
+
+TEMPLATE = template(Path(__file__).parent / "page.html", {})
