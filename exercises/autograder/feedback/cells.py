@@ -4,13 +4,12 @@ import base64
 import io
 import re
 from dataclasses import dataclass
-from typing import Any
 
 from markupsafe import Markup, escape
 from nbformat import NotebookNode
 from PIL import Image
 
-from exercises.autograder.feedback.text import Budget, clean, cut, short, terminal, text_of
+from exercises.autograder.feedback.text import Budget, clean, cut, short, terminal
 
 __all__ = ["Block", "Writer", "picture"]
 
@@ -53,55 +52,43 @@ class Writer:
         if not self._bytes.spend(BESIDE):
             self.left_out += 1
             return None
-        kind, source = cell.get("cell_type"), text_of(cell.get("source"))
-        bundles: list[Any] = []
-        if kind == "markdown":
-            attached = cell.get("attachments")
-            bundles += attached.values() if isinstance(attached, dict) else []
-            bundles += [{match[1]: match[2]} for match in INLINED.finditer(source)]
+        source, outputs, pictures = cell.source, cell.get("outputs", []), []
+        if cell.cell_type == "markdown":
+            pictures += cell.get("attachments", {}).values()
+            pictures += [{match[1]: match[2]} for match in INLINED.finditer(source)]
             source = INLINED.sub("(a picture, see below)", source)
         body = self._fitting(cut(clean(source), SOURCE))
-        outputs = cell.get("outputs") if kind == "code" else None
-        outputs = outputs if isinstance(outputs, list) else []
-        listed = [output for output in outputs if isinstance(output, dict)]
         shown = [
-            self._picture(bundle, "a picture") for bundle in bundles[:OUTPUTS] if self._bytes.spend(BESIDE)
+            self._picture(bundle, "a picture") for bundle in pictures[:OUTPUTS] if self._bytes.spend(BESIDE)
         ]
-        fitting = [output for output in listed[:OUTPUTS] if self._bytes.spend(BESIDE)]
+        fitting = [output for output in outputs[:OUTPUTS] if self._bytes.spend(BESIDE)]
         shown += [part for output in fitting for part in self._output(output)]
-        if len(listed) > len(fitting):
-            shown.append(Block("note", f"({len(listed) - len(fitting):,} more outputs are left out)"))
-        return Block(kind if kind in ("code", "markdown") else "raw", body, tuple(shown))
+        if len(outputs) > len(fitting):
+            shown.append(Block("note", f"({len(outputs) - len(fitting):,} more outputs are left out)"))
+        return Block(cell.cell_type, body, tuple(shown))
 
     def _fitting(self, text: str) -> str:
         return text if self._bytes.spend(len(escape(text).encode())) else "(left out: this page is full)"
 
-    def _output(self, output: dict[str, Any]) -> list[Block]:
-        kind, data = output.get("output_type"), output.get("data")
-        if kind == "stream":
-            return self._text("text", text_of(output.get("text")))
-        if kind == "error":
-            lines = output.get("traceback")
-            trace = "\n".join(map(text_of, lines)) if isinstance(lines, list) else ""
-            named = f"{text_of(output.get('ename'))}: {text_of(output.get('evalue'))}"
-            return self._text("error", trace or named)
-        if not isinstance(data, dict):
-            return []
-        plain = text_of(data.get("text/plain"))
-        if data.keys() & FORMATS.keys():
-            return [self._picture(data, short(terminal(plain[:OUTPUT])) or "a picture")]
-        others = [short(str(kind)) for kind in data if kind != "text/plain"]
-        notes = [Block("note", f"(an output of type {other} is not shown)") for other in others[:1]]
-        return [*self._text("text", plain), *notes]
+    def _output(self, output: NotebookNode) -> list[Block]:
+        """Text or a picture; `running.inert` has left nothing else."""
+        if output.output_type == "stream":
+            return self._text("text", output.text)
+        if output.output_type == "error":
+            return self._text("error", "\n".join(output.traceback) or f"{output.ename}: {output.evalue}")
+        plain = output.data.get("text/plain", "")
+        if output.data.keys() & FORMATS.keys():
+            return [self._picture(output.data, short(terminal(plain[:OUTPUT])) or "a picture")]
+        return self._text("text", plain)
 
     def _text(self, kind: str, text: str) -> list[Block]:
         shown = cut(clean(terminal(cut(text, 30 * OUTPUT))).strip("\n"), OUTPUT)
         return [Block(kind, self._fitting(shown))] if shown else []
 
-    def _picture(self, bundle: Any, description: str) -> Block:
-        kind = next((form for form in FORMATS if form in bundle), None) if isinstance(bundle, dict) else None
+    def _picture(self, bundle: dict[str, str], description: str) -> Block:
+        kind = next((form for form in FORMATS if form in bundle), None)
         if kind and self._pictures.spend(1):
-            address = picture(kind, text_of(bundle[kind]))
+            address = picture(kind, bundle[kind])
             if address and self._bytes.spend(len(address)):
                 return Block("image", Markup('<img src="{}" alt="{}">').format(address, clean(description)))
         return Block("note", f"{description} (a picture that cannot be shown)")

@@ -5,12 +5,11 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
-__all__ = ["Budget", "clean", "cut", "points", "short", "template", "terminal", "text_of"]
+__all__ = ["Budget", "clean", "cut", "points", "short", "template", "terminal"]
 
 NAME = 200  # characters of a name, or of a picture's description
 
@@ -57,12 +56,6 @@ def cut(text: str, most: int) -> str:
         return text
     gap = f"\n… {len(text) - most:,} characters are left out here …\n"
     return text[: most * 2 // 3] + gap + text[-(most // 3) :]
-
-
-def text_of(value: Any) -> str:
-    """A notebook's text, which may come as a list of lines; "" for what is no text."""
-    lines = value if isinstance(value, list) else [value]
-    return "".join(line for line in lines if isinstance(line, str))
 
 
 def terminal(text: str) -> str:
