@@ -1,10 +1,9 @@
 """The page about a class: numbers that can be counted by hand, text that stays text, and a page that is one."""
 
-import json
 import math
 import random
 import re
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import datetime
 from html import unescape
 from html.parser import HTMLParser
@@ -380,12 +379,6 @@ def test_long_text_is_cut():
     assert "characters are left out here" in html
 
 
-def test_all_of_it_as_json():
-    found = json.loads(json.dumps(asdict(full(STRANGE)), allow_nan=False))
-    assert found["missing"][0]["student"] == f"{STRANGE} gone"
-    assert found["misconceptions"][0]["students"] == 3
-
-
 # ---- Words and numbers
 
 
@@ -430,7 +423,7 @@ def view(request):
         yield found
 
 
-@pytest.mark.parametrize("text", [HARMLESS, STRANGE, "W" * 300])
+@pytest.mark.parametrize("text", [STRANGE, "W" * 300])
 def test_in_a_browser_it_fits_a_phone_and_asks_for_nothing(view, tmp_path: Path, text):
     file = tmp_path / "page.html"
     file.write_text(page(full(text, students=20)), encoding="utf-8")
