@@ -13,7 +13,7 @@ from test_autograder_grade import NAME, RELEASED, WRITTEN, give, hand_in, read, 
 
 from exercises.autograder import __main__ as command
 from exercises.autograder import doctor
-from exercises.autograder.course import gradebook
+from exercises.autograder.course import marks
 from exercises.autograder.course.folders import Course
 
 pytestmark = [pytest.mark.nbgrader, pytest.mark.usefixtures("graded_once")]
@@ -78,7 +78,7 @@ def test_what_is_due_is_in_utc(course):
     ],
 )
 def test_times_in_utc(text, expected):
-    assert str(gradebook.in_utc(text)) == expected
+    assert str(marks.in_utc(text)) == expected
 
 
 def test_the_status_counts_what_waits_for_whom(course, capsys):
@@ -142,11 +142,6 @@ def test_pseudonyms_everywhere(course, capsys):
     [
         (["grade", "nowhere"], "source: expected a notebook, a folder or a zip archive, got nowhere"),
         (["grade", "--workers", "0"], "--workers: expected at least 1, got 0"),
-        (
-            ["grade", "--executor", "dask"],
-            "--scheduler: expected an address with --executor dask, and only then",
-        ),
-        (["grade", "--scheduler", "tcp://x:1"], "--scheduler: expected an address with --executor dask"),
         (["release", "ps99"], "ASSIGNMENT: expected one of ps01_"),
         (["release", "--due", "soon"], "--due: expected a time such as '2026-12-01 23:59 +0100', got 'soon'"),
         (["status"], "--course: expected a course's folder, got "),

@@ -21,13 +21,13 @@ import nbformat
 import psutil
 import pytest
 from sqlalchemy import Engine, event
-from test_autograder_grade import MASTER, NAME, RELEASED, read, solved
+from test_autograder_grade import MASTER, NAME, RELEASED, dump, read, solved
 
 from exercises.autograder import __main__ as command
-from exercises.autograder.batch import grade, grading, pool
+from exercises.autograder.batch import grade, pool
 from exercises.autograder.commands import grading as commands
 from exercises.autograder.commands import stopped
-from exercises.autograder.course import gradebook, marks
+from exercises.autograder.course import marks
 from exercises.autograder.course.folders import Course
 from exercises.autograder.running.job import Job, Outcome
 from exercises.autograder.running.worker import WorkerError
@@ -69,11 +69,11 @@ def undisturbed(tmp_path_factory):
     assert [one.student for one in summary.graded] == list(STUDENTS)
     assert not summary.failed
     assert len(summary.quarantined) == 1
-    dump = marks.dump(Course(folder).gradebook)
+    entries = dump(Course(folder).gradebook)
     marked = [cell for cell in read(MASTER).cells if cell.metadata.get("nbgrader", {}).get("grade")]
-    assert len([line for line in dump if line.startswith("grade")]) == 4 * len(marked)
+    assert len([line for line in entries if line.startswith("grade")]) == 4 * len(marked)
     assert len({one.earned for one in summary.graded}) == 4
-    return source, dump, kept.outcomes
+    return source, entries, kept.outcomes
 
 
 class Recording(pool.InProcessPool):
@@ -137,10 +137,10 @@ def in_a_child(last: int | None, source: Path, folder: Path, outcomes: dict) -> 
 
 
 def test_the_writer_is_killed_at_any_step(undisturbed, tmp_path, repetition):
-    source, dump, outcomes = undisturbed
+    source, expected, outcomes = undisturbed
     code, total = in_a_child(None, source, tmp_path / "whole", outcomes)
     assert code == 0
-    assert marks.dump(Course(tmp_path / "whole").gradebook) == dump
+    assert dump(Course(tmp_path / "whole").gradebook) == expected
     assert total > 60
     few = {1 + (repetition + number * (total - 1) // (POINTS - 1)) % total for number in range(POINTS)}
     assert len(few) == POINTS
@@ -149,7 +149,7 @@ def test_the_writer_is_killed_at_any_step(undisturbed, tmp_path, repetition):
         code, _ = in_a_child(last, source, folder, outcomes)
         assert code == -signal.SIGKILL
         assert grade.grade(source, folder, pool=Replaying(outcomes)).failed == [], last
-        assert marks.dump(Course(folder).gradebook) == dump, last
+        assert dump(Course(folder).gradebook) == expected, last
         assert sorted(one.student for one in Course(folder).results()) == list(STUDENTS)
         assert len(list(folder.glob("feedback/*/*/*.html"))) == len(STUDENTS)
         assert len(list(folder.glob("autograded/*/*/*.ipynb"))) == len(STUDENTS)
@@ -158,14 +158,14 @@ def test_the_writer_is_killed_at_any_step(undisturbed, tmp_path, repetition):
 
 def test_after_a_power_cut_only_the_gradebook_is_left_of_the_last_second(undisturbed, tmp_path):
     # A database waits until the disk has a commit; a renamed file may still be on its way there.
-    source, dump, outcomes = undisturbed
+    source, expected, outcomes = undisturbed
     grade.grade(source, tmp_path, pool=Replaying(outcomes))
     for folder in ("journal", "autograded", "records", "feedback", "received"):
         for path in sorted((tmp_path / folder).rglob("*"), reverse=True):
             path.unlink() if path.is_file() else path.rmdir()
     again = grade.grade(source, tmp_path, pool=Replaying(outcomes))
     assert [one.student for one in again.graded] == list(STUDENTS)
-    assert marks.dump(Course(tmp_path).gradebook) == dump
+    assert dump(Course(tmp_path).gradebook) == expected
 
 
 # ---- The processes that work
@@ -197,7 +197,7 @@ def kill_in_turn(
 
 
 def test_workers_and_their_forking_processes_are_killed(undisturbed, tmp_path, repetition):
-    source, dump, _ = undisturbed
+    source, expected, _ = undisturbed
     local, killed, stop = pool.ProcessPool(2), [], threading.Event()
     killer = threading.Thread(target=kill_in_turn, args=(local, tmp_path, killed, stop, repetition * DELAY))
     killer.start()
@@ -210,7 +210,7 @@ def test_workers_and_their_forking_processes_are_killed(undisturbed, tmp_path, r
         local.close()
     assert "worker" in killed
     assert summary.failed == []
-    assert marks.dump(Course(tmp_path).gradebook) == dump
+    assert dump(Course(tmp_path).gradebook) == expected
     psutil.wait_procs(below, timeout=10)
     assert not [process for process in below if process.is_running()]
 
@@ -240,7 +240,7 @@ class Dying(pool.InProcessPool):
 
 
 def test_a_job_that_workers_die_of_is_given_up_alone(undisturbed, tmp_path):
-    source, dump, outcomes = undisturbed
+    source, expected, outcomes = undisturbed
     bad = list(outcomes)[2]  # after the master's, and ann's
     for error in (BrokenProcessPool("killed"), WorkerError("its forking process has ended")):
         folder = tmp_path / type(error).__name__
@@ -248,7 +248,7 @@ def test_a_job_that_workers_die_of_is_given_up_alone(undisturbed, tmp_path):
         assert [one.student for one in summary.graded] == [name for name in STUDENTS if name != "bob"]
         assert [one.path for one in summary.failed] == [f"bob/{NAME}.ipynb"]
         assert grade.grade(None, folder, pool=Replaying(outcomes)).failed == []
-        assert marks.dump(Course(folder).gradebook) == dump
+        assert dump(Course(folder).gradebook) == expected
 
 
 # ---- A cluster
@@ -256,7 +256,7 @@ def test_a_job_that_workers_die_of_is_given_up_alone(undisturbed, tmp_path):
 
 def test_a_cluster_does_the_work(undisturbed, tmp_path, monkeypatch):
     """In threads of this process, where jobs are answered from memory: processes take long to start."""
-    source, dump, outcomes = undisturbed
+    source, expected, outcomes = undisturbed
     distributed = pytest.importorskip("distributed")
     monkeypatch.setattr(pool, "run", lambda job: outcomes[job.key])
     threads = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
@@ -265,13 +265,13 @@ def test_a_cluster_does_the_work(undisturbed, tmp_path, monkeypatch):
         assert dask.width == 2
         summary = grade.grade(source, tmp_path, pool=dask)
         assert [one.student for one in summary.graded] == list(STUDENTS)
-        assert marks.dump(Course(tmp_path).gradebook) == dump
+        assert dump(Course(tmp_path).gradebook) == expected
         dask.close()
 
 
 @pytest.mark.full
 def test_a_worker_is_lost_then_the_scheduler(undisturbed, tmp_path):
-    source, dump, outcomes = undisturbed
+    source, expected, outcomes = undisturbed
     distributed = pytest.importorskip("distributed")
 
     def once_something_is_kept(folder: Path, act) -> None:
@@ -290,23 +290,23 @@ def test_a_worker_is_lost_then_the_scheduler(undisturbed, tmp_path):
         thread = losing(first, lambda: os.kill(pid, signal.SIGKILL))
         assert grade.grade(source, first, pool=dask).failed == []
         thread.join()
-        assert marks.dump(Course(first).gradebook) == dump
+        assert dump(Course(first).gradebook) == expected
         thread = losing(second, made.close)
-        with pytest.raises((pool.PoolGoneError, OSError)) as error:
+        with pytest.raises(OSError, match=r"cluster|Timed out|connect") as error:
             grade.grade(source, second, pool=dask)
         thread.join()
         dask.close()
     assert stopped(error.value)[0] == 3
     assert grade.grade(None, second, pool=Replaying(outcomes)).failed == []
-    assert marks.dump(Course(second).gradebook) == dump
+    assert dump(Course(second).gradebook) == expected
 
 
 def test_nobody_at_the_address(monkeypatch):
     pytest.importorskip("distributed")
     monkeypatch.setattr(pool, "CONNECT", 0.5)
-    with pytest.raises(pool.PoolGoneError, match=r"no scheduler answers at tcp://127\.0\.0\.1:1"):
+    with pytest.raises(ConnectionError, match=r"no scheduler answers at tcp://127\.0\.0\.1:1"):
         pool.DaskPool("tcp://127.0.0.1:1")
-    with pytest.raises(pool.PoolGoneError, match="no scheduler answers at nonsense"):
+    with pytest.raises(ConnectionError, match="no scheduler answers at nonsense"):
         pool.DaskPool("nonsense")
 
 
@@ -314,7 +314,7 @@ def test_nobody_at_the_address(monkeypatch):
 
 
 def test_the_command_is_killed_and_nothing_of_it_stays_and_then_it_goes_on(undisturbed, tmp_path, repetition):
-    source, dump, outcomes = undisturbed
+    source, expected, outcomes = undisturbed
     line = [sys.executable, "-m", "exercises.autograder", "grade", str(source), "--course", str(tmp_path)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -331,7 +331,7 @@ def test_the_command_is_killed_and_nothing_of_it_stays_and_then_it_goes_on(undis
     assert not [process for process in below if process.is_running()]
     again = grade.grade(source, tmp_path, pool=Replaying(outcomes))
     assert (len(again.quarantined), again.failed) == (1, [])
-    assert marks.dump(Course(tmp_path).gradebook) == dump
+    assert dump(Course(tmp_path).gradebook) == expected
 
 
 class Interrupting(Replaying):
@@ -344,44 +344,21 @@ class Interrupting(Replaying):
 
 
 def test_the_command_is_interrupted_and_then_goes_on(undisturbed, tmp_path, monkeypatch, capsys):
-    source, dump, outcomes = undisturbed
-    before = signal.getsignal(signal.SIGINT)
+    source, expected, outcomes = undisturbed
     monkeypatch.setattr(commands, "ProcessPool", lambda workers: Interrupting(outcomes))
     assert command.main(["grade", str(source), "--course", str(tmp_path)]) == 130
     said = capsys.readouterr().err
     assert said.splitlines()[-1] == "Stopped. What was done is kept: the same command goes on from there."
     assert len(list(tmp_path.glob("journal/*/*.json"))) >= 1
-    grading.heed_interruptions()
-    signal.signal(signal.SIGINT, before)
     assert grade.grade(source, tmp_path, pool=Replaying(outcomes)).failed == []
-    assert marks.dump(Course(tmp_path).gradebook) == dump
-
-
-class Disposed:
-    """Somebody presses Ctrl-C while Python disposes of it."""
-
-    def __del__(self):
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(0.01)
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_an_interruption_that_python_drops_is_heeded_all_the_same(undisturbed, tmp_path, monkeypatch):
-    source, _, outcomes = undisturbed
-    before = signal.getsignal(signal.SIGINT)
-    grading.heed_interruptions()
-    monkeypatch.setattr(grading.Grading, "check_masters", lambda *_: Disposed() and None)
-    with pytest.raises(KeyboardInterrupt):
-        grade.grade(source, tmp_path, pool=Replaying(outcomes))
-    grading.heed_interruptions()
-    signal.signal(signal.SIGINT, before)
+    assert dump(Course(tmp_path).gradebook) == expected
 
 
 # ---- The disk and the gradebook
 
 
 def test_a_full_disk_stops_the_batch_and_leaves_nothing_half_written(undisturbed, tmp_path, monkeypatch):
-    source, dump, outcomes = undisturbed
+    source, expected, outcomes = undisturbed
     room, sync, stops = [0], os.fsync, []
 
     def full(file):
@@ -405,7 +382,7 @@ def test_a_full_disk_stops_the_batch_and_leaves_nothing_half_written(undisturbed
     assert len(stops) >= 4
     assert {code for code, _ in stops} == {3}
     assert all(said.startswith("There is no room left on the disk: make some.") for _, said in stops)
-    assert marks.dump(Course(tmp_path).gradebook) == dump
+    assert dump(Course(tmp_path).gradebook) == expected
 
 
 class Locking(Replaying):
@@ -424,15 +401,15 @@ class Locking(Replaying):
 
 
 def test_a_locked_gradebook_is_waited_for_a_minute(undisturbed, tmp_path, monkeypatch):
-    source, dump, outcomes = undisturbed
+    source, expected, outcomes = undisturbed
     with grade.opened(tmp_path) as grading:
         grading.assignments.master(NAME)
     impatient = property(lambda course: f"sqlite:///{course.folder / 'gradebook.db'}?timeout=0.01")
     monkeypatch.setattr(Course, "gradebook", impatient)
     locking, waited = Locking(outcomes, tmp_path / "gradebook.db"), []
 
-    monkeypatch.setattr(gradebook, "sleep", waited.append)
-    with pytest.raises(gradebook.LockedError) as error:
+    monkeypatch.setattr(marks, "sleep", waited.append)
+    with pytest.raises(OSError, match="The gradebook is in use: close what has it open") as error:
         grade.grade(source, tmp_path, pool=locking)
     assert 60 < sum(waited) < 70
     assert stopped(error.value)[0] == 3
@@ -443,10 +420,10 @@ def test_a_locked_gradebook_is_waited_for_a_minute(undisturbed, tmp_path, monkey
             locking.other.execute("ROLLBACK")
 
     waited.clear()
-    monkeypatch.setattr(gradebook, "sleep", wait)
+    monkeypatch.setattr(marks, "sleep", wait)
     locking.other.execute("ROLLBACK")
     locking.is_locked = False
     assert grade.grade(source, tmp_path, pool=locking).failed == []
     assert waited == [0.125, 0.25, 0.5]
-    assert marks.dump(Course(tmp_path).gradebook) == dump
+    assert dump(Course(tmp_path).gradebook) == expected
     locking.other.close()

@@ -6,7 +6,7 @@ import shutil
 import nbformat
 import pytest
 from nbgrader.api import Gradebook
-from test_autograder_grade import NAME, TESTED, WRITTEN, give, hand_in, read, solved, worth
+from test_autograder_grade import NAME, TESTED, WRITTEN, dump, give, hand_in, read, solved, worth
 
 from exercises import release
 from exercises.autograder import __main__ as command
@@ -67,7 +67,7 @@ def test_a_changed_test_regrades_what_it_concerns_and_shows_it_first(own_masters
     assert {one.student: one.earned for one in summary.graded} == {"ann": TESTED, "bob": TESTED - FULL}
     give(course, TEST, "bob", 0.5)
     give(course, WRITTEN, "ann", 1.0)
-    before = marks.dump(Course(course).gradebook)
+    before = dump(Course(course).gradebook)
 
     change(own_masters, TEST, HARSHER)
     after = grade.grade(None, course)
@@ -83,7 +83,7 @@ def test_a_changed_test_regrades_what_it_concerns_and_shows_it_first(own_masters
     assert ann.cells == {TEST: (FULL, 0.25)}
     assert (bob.student, bob.cells) == ("bob", {TEST: (0.0, FULL)})
     assert bob.marked == (TEST,)
-    assert marks.dump(Course(course).gradebook) == before
+    assert dump(Course(course).gradebook) == before
 
     found = grade.regrade(course, [], yes)
     assert [one.student for one in found.graded] == ["ann", "bob"]
@@ -131,7 +131,7 @@ def test_a_master_that_loses_a_cell_is_refused_once_there_are_marks(own_masters,
 def test_a_master_that_does_not_earn_its_points_stops_everything(own_masters, tmp_path, capsys):
     course = tmp_path / "course"
     grade.grade(hand_in(tmp_path / "in", ann=solved()), course)
-    before = marks.dump(Course(course).gradebook)
+    before = dump(Course(course).gradebook)
     change(own_masters, TEST, "0.25")
     where = ["--course", str(course), "--workers", "1"]
     got = f"got {LESS:g} of {TESTED:g} (less in {TEST}): no student"
@@ -140,7 +140,7 @@ def test_a_master_that_does_not_earn_its_points_stops_everything(own_masters, tm
     assert capsys.readouterr().err.startswith(why)
     assert command.main(["grade", str(hand_in(tmp_path / "new", bob=solved())), *where]) == 2
     assert capsys.readouterr().err.startswith(why)
-    assert marks.dump(Course(course).gradebook) == before
+    assert dump(Course(course).gradebook) == before
 
 
 def test_the_command_asks_nobody_and_enters_nothing_by_itself(own_masters, tmp_path, capsys, monkeypatch):

@@ -25,14 +25,12 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     logging.getLogger("traitlets").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")  # of nbgrader's libraries about each other
-    from exercises.autograder.batch.grading import heed_interruptions  # nbgrader takes a second to import
-    from exercises.autograder.commands import STOPS, grading, reporting, stopped
+    from exercises.autograder.commands import grading, reporting, stopped  # nbgrader takes a second to import
 
-    heed_interruptions()
     name = options.command.replace("-", "_")
     try:
         said = getattr(grading if name in grading.__all__ else reporting, name)(options)
-    except STOPS as error:
+    except (ValueError, OSError, KeyboardInterrupt) as error:
         code, text = stopped(error)
         print(text, file=sys.stderr)
         return code
@@ -54,8 +52,8 @@ def _parser() -> argparse.ArgumentParser:
     roster = _option("--roster", type=Path, metavar="CSV", help="the class, as Canvas or Moodle exports it")
     every = _option("assignments", nargs="*", metavar="ASSIGNMENT", help="ps01_embeddings_attention, …; all")
     work = _option("--workers", type=int, default=os.cpu_count(), metavar="N", help="at a time (%(default)s)")
-    work.add_argument("--executor", choices=("local", "dask"), default="local", help="who does the work")
-    work.add_argument("--scheduler", metavar="ADDRESS", help="of dask's: tcp://…:8786")
+    cluster = "of dask's, whose workers are to grade: tcp://…:8786"
+    work.add_argument("--scheduler", metavar="ADDRESS", help=cluster)
     unsafe = "run students' code unprotected; every grade is marked so"
     work.add_argument("--unsafe-no-isolation", action="store_true", help=unsafe)
 

@@ -12,65 +12,27 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from tqdm import tqdm
-from traitlets.config import Config
 
 from exercises.autograder import result as results
 from exercises.autograder.batch.grading import Grading, Submission
 from exercises.autograder.batch.pool import InProcessPool, Pool
 from exercises.autograder.course import marks
-from exercises.autograder.course.collect import origin
 from exercises.autograder.course.folders import Course
-from exercises.autograder.course.gradebook import LockedError
 from exercises.autograder.course.marks import Mark
-from exercises.autograder.course.roster import enrol, read
+from exercises.autograder.course.roster import Enrolled, enrol
 from exercises.autograder.feedback import write_page
 from exercises.autograder.intake import Quarantined
 from exercises.autograder.result import Result
 from exercises.autograder.running.job import Outcome
 from transformer_lessons.data.files import write_json
 
-__all__ = ["BusyError", "Change", "Failure", "Regraded", "Summary", "grade", "opened", "regrade"]
-__all__ += ["write_feedback"]
-
-TOGETHER = 50  # pages, for which the gradebook is read once
-
-
-class BusyError(Exception):
-    """Another command is at work on the same course."""
-
-
-class Failure(NamedTuple):
-    """What could not be done for a submission: where it came from, why, and whose it is."""
-
-    path: str
-    reason: str
-    student: str
-    assignment: str
-
-
-@dataclass
-class Summary:
-    """What became of a batch.
-
-    Attributes:
-        graded: the results that were entered now, by student and assignment.
-        unchanged: how many submissions had been graded before.
-        stale: those that an earlier master or grader graded.
-        quarantined: what was put aside at the intake.
-        failed: what could not be graded, or given back, for a reason that is the grader's.
-    """
-
-    graded: list[Result] = field(default_factory=list)
-    unchanged: int = 0
-    stale: list[Submission] = field(default_factory=list)
-    quarantined: list[Quarantined] = field(default_factory=list)
-    failed: list[Failure] = field(default_factory=list)
+__all__ = ["Change", "Summary", "grade", "opened", "regrade", "write_feedback"]
 
 
 class Change(NamedTuple):
@@ -89,14 +51,24 @@ class Change(NamedTuple):
 
 
 @dataclass
-class Regraded(Summary):
-    """What became of a regrading; `graded` is what was entered, `stale` what was run again.
+class Summary:
+    """What became of a batch, or of a regrading.
 
     Attributes:
-        changes: those whose points differ.
-        applied: whether it was entered.
+        graded: the results that were entered now.
+        unchanged: how many submissions had been graded before.
+        stale: those that an earlier master or grader graded; a regrading runs them again.
+        quarantined: what was put aside at the intake.
+        failed: what could not be graded, or given back, for a reason that is the grader's.
+        changes: of a regrading, those whose points differ.
+        applied: whether a regrading was entered.
     """
 
+    graded: list[Result] = field(default_factory=list)
+    unchanged: int = 0
+    stale: list[Submission] = field(default_factory=list)
+    quarantined: list[Quarantined] = field(default_factory=list)
+    failed: list[Quarantined] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
     applied: bool = False
 
@@ -105,10 +77,9 @@ def grade(
     source: Path | None,
     folder: Path,
     *,
-    roster: Path | None = None,
+    people: Collection[Enrolled] = (),
     isolated: bool = True,
     pool: Pool | None = None,
-    changes: Config | None = None,
 ) -> Summary:
     """Grade everything that a source holds, and what was taken in before and not graded yet.
 
@@ -116,29 +87,30 @@ def grade(
         source: a notebook, a folder of them, nbgrader's `submitted`, or a zip archive of Canvas or Moodle; None
             if there is nothing new to take in.
         folder: the course's, which everything is written into; made if it is not there.
-        roster: the class, as the platform exports it; kept, see `course.roster`.
+        people: the class, see `course.roster`.
         isolated: False runs the students' code unprotected, and marks every grade so.
         pool: where the work is done; this process by itself.
-        changes: of nbgrader's configuration.
 
     Raises:
         FileNotFoundError: if there is no such source.
-        BusyError: if another command is at work on the course.
-        ValueError: if the master itself does not earn all points here, or for a roster that cannot be.
+        ValueError: if the master itself does not earn all points here, for a class that cannot be, or if another
+            command is at work on the course.
     """
-    if source is not None and not source.exists():
-        raise FileNotFoundError(f"source: expected a notebook, a folder or a zip archive, got {source}")
-    people, summary, pool = read(roster) if roster else [], Summary(), pool or InProcessPool()
-    with opened(folder, isolated=isolated, changes=changes) as grading:
+    summary, pool = Summary(), pool or InProcessPool()
+    with opened(folder, isolated=isolated) as grading:
         enrol(grading.course, people)
         if source is not None:
             _, summary.quarantined = grading.collect(source)
         new = _sorted_out(grading, summary)
         grading.check_masters((assignment for _, assignment in new), pool)
-        _grade(grading, new, pool, summary)
-        write_feedback(grading, _without_page(grading.course), summary)
+
+        def enter(one: Submission, outcome: Outcome) -> None:
+            summary.graded.append(grading.enter(*one, outcome))
+
+        _run(grading, new, pool, summary, enter)
+        write_feedback(grading, summary)
         summary.graded.sort(key=lambda result: (result.student, result.assignment))
-        failed = [one._asdict() for one in summary.failed]
+        failed = [asdict(one) for one in summary.failed]
         write_json(grading.course.not_graded, {**grading.course.left_out(), "failed": failed})
     return summary
 
@@ -150,8 +122,7 @@ def regrade(
     *,
     isolated: bool = True,
     pool: Pool | None = None,
-    changes: Config | None = None,
-) -> Regraded:
+) -> Summary:
     """Grade again what a changed master or grader concerns, show who changes by how much, and only then enter it.
 
     Args:
@@ -161,44 +132,45 @@ def regrade(
             is kept in the journal, so that the next time costs nothing.
 
     Raises:
-        BusyError: if another command is at work on the course.
-        ValueError: if the changed master itself does not earn all points.
+        ValueError: if the changed master itself does not earn all points, or if another command is at work on the
+            course.
     """
-    found, pool = Regraded(), pool or InProcessPool()
-    with opened(folder, isolated=isolated, changes=changes) as grading:
-        _sorted_out(grading, found, assignments)
-        grading.check_masters((assignment for _, assignment in found.stale), pool)
+    summary, pool = Summary(), pool or InProcessPool()
+    with opened(folder, isolated=isolated) as grading:
+        _sorted_out(grading, summary, assignments)
+        grading.check_masters((assignment for _, assignment in summary.stale), pool)
         # The notebooks stay in the journal until they are wanted.
-        done = {one: outcome.result for one, outcome in _outcomes(grading, found.stale, pool, found)}
-        again, of = [one for one in found.stale if one in done], _marks(grading.course)
+        done: dict[Submission, Result] = {}
+        _run(grading, summary.stale, pool, summary, lambda one, outcome: done.update({one: outcome.result}))
+        again, of = [one for one in summary.stale if one in done], _marks(grading.course)
         compared = (_change(grading.course, one, done[one], of(one[1]).get(one[0])) for one in again)
-        found.changes = [change for change in compared if change]
-        found.applied = bool(done) and apply(found.changes)
-        if found.applied:
+        summary.changes = [change for change in compared if change]
+        summary.applied = bool(done) and apply(summary.changes)
+        if summary.applied:
             for one in again:
                 if outcome := grading.found(done[one].key):
-                    found.graded.append(grading.enter(*one, outcome))
-            write_feedback(grading, [(one.student, one.assignment) for one in found.graded], found)
-    return found
+                    summary.graded.append(grading.enter(*one, outcome))
+            write_feedback(grading, summary)
+    return summary
 
 
 @contextmanager
-def opened(folder: Path, *, isolated: bool = True, changes: Config | None = None) -> Iterator[Grading]:
+def opened(folder: Path, *, isolated: bool = True) -> Iterator[Grading]:
     """A course, for one command at a time.
 
     Raises:
-        BusyError: if another command is at work on it.
+        ValueError: if another command is at work on it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the kernel gives it back, however this ends
         except OSError:
-            raise BusyError(f"another command is at work on {folder}: wait for it, or stop it") from None
+            raise ValueError(f"another command is at work on {folder}: wait for it, or stop it") from None
         for path in folder.rglob(".*"):  # what a command that was killed had begun to write
             if re.fullmatch(r"\..+\.\d+", path.name) and path.is_file():
                 path.unlink()
-        with Grading(Course(folder), isolated=isolated, changes=changes) as grading:
+        with Grading(Course(folder), isolated=isolated) as grading:
             yield grading
 
 
@@ -211,39 +183,33 @@ def _sorted_out(grading: Grading, summary: Summary, assignments: Collection[str]
     return [one for one, state in states.items() if state == "waiting"]
 
 
-def _outcomes(
-    grading: Grading, wanted: list[Submission], pool: Pool, summary: Summary
-) -> Iterator[tuple[Submission, Outcome]]:
-    """What gradings give. Whatever goes wrong with one is noted, and the next one follows."""
+def _run(
+    grading: Grading,
+    wanted: list[Submission],
+    pool: Pool,
+    summary: Summary,
+    use: Callable[[Submission, Outcome], None],
+) -> None:
+    """Use what gradings give, as it comes. Whatever goes wrong with one is noted, and the next one follows."""
     with tqdm(total=len(wanted), unit="submission", disable=not sys.stderr.isatty()) as bar:
         for one, outcome in grading.outcomes(wanted, pool):
-            if isinstance(outcome, OSError):
-                raise outcome
-            if isinstance(outcome, Exception):
-                summary.failed.append(_failure(grading.course, one, outcome))
-            else:
-                yield one, outcome
+            with _noted(grading, one, summary):
+                if isinstance(outcome, Exception):
+                    raise outcome
+                use(one, outcome)
             bar.update()
 
 
-def _grade(grading: Grading, wanted: list[Submission], pool: Pool, summary: Summary) -> None:
-    """Enter what gradings give; pages are written while others work."""
-    entered: list[Submission] = []
-    for one, outcome in _outcomes(grading, wanted, pool, summary):
-        try:
-            summary.graded.append(grading.enter(*one, outcome))
-            entered.append(one)
-        except (LockedError, OSError):
-            raise  # of the gradebook or the disk: it would be so for all
-        except Exception as error:
-            summary.failed.append(_failure(grading.course, one, error))
-        if len(entered) == TOGETHER:
-            write_feedback(grading, entered, summary)
-            entered.clear()
-
-
-def _failure(course: Course, one: Submission, error: Exception) -> Failure:
-    return Failure(origin(course, *one).path or "/".join(one), f"{type(error).__name__}: {error}", *one)
+@contextmanager
+def _noted(grading: Grading, one: Submission, summary: Summary) -> Iterator[None]:
+    """What fails for one submission is noted; but for what concerns the disk, the gradebook or the cluster."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        path = grading.course.origin(*one).path or "/".join(one)
+        summary.failed.append(Quarantined(path, *one, f"{type(error).__name__}: {error}"))
 
 
 def _change(course: Course, one: Submission, after: Result, mark: Mark | None) -> Change | None:
@@ -261,24 +227,16 @@ def _marks(course: Course) -> Callable[[str], dict[str, Mark]]:
     return cache(lambda name: {mark.student: mark for mark in marks.marks(course.gradebook, name)})
 
 
-def _without_page(course: Course) -> list[Submission]:
-    """Those whose feedback is older than their marks."""
-    found = []
+def write_feedback(grading: Grading, summary: Summary, *, anew: bool = False) -> int:
+    """Write the pages that are older than the marks, or all, with what a person has marked; how many."""
+    course, of, wanted = grading.course, _marks(grading.course), 0
     for one in course.submissions():
         record, page = course.record(*one), course.page(*one)
-        if record.exists() and not (page.exists() and page.stat().st_mtime >= record.stat().st_mtime):
-            found.append(one)
-    return found
-
-
-def write_feedback(grading: Grading, wanted: list[Submission], summary: Summary) -> None:
-    """Write the students' pages, with what a person has marked."""
-    course, of = grading.course, _marks(grading.course)
-    for student, assignment in wanted:
-        mark, released = of(assignment).get(student), grading.assignments.released[assignment]
-        try:
-            write_page(course, results.read(course.record(student, assignment)), released, mark)
-        except OSError:
-            raise
-        except Exception as error:
-            summary.failed.append(_failure(course, (student, assignment), error))
+        if not record.exists():
+            continue
+        if anew or not page.exists() or page.stat().st_mtime < record.stat().st_mtime:
+            wanted += 1
+            with _noted(grading, one, summary):
+                released, mark = grading.assignments.released[one[1]], of(one[1]).get(one[0])
+                write_page(course, results.read(record), released, mark)
+    return wanted

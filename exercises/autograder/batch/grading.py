@@ -5,48 +5,28 @@ graded notebook to its place, then the marks to the gradebook in one transaction
 Whatever is missing at the end of this row, the next batch does again, from where it was.
 """
 
-import signal
-import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import nbformat
-from traitlets.config import Config
 
 from exercises import release
 from exercises.autograder import result as results
 from exercises.autograder.batch.pool import Pool, run_jobs
 from exercises.autograder.course.assignments import Assignments
-from exercises.autograder.course.collect import collect, origin
 from exercises.autograder.course.folders import Course
-from exercises.autograder.course.gradebook import Entry, Writer
+from exercises.autograder.course.marks import Writer
 from exercises.autograder.course.roster import known
-from exercises.autograder.intake import Quarantined, Received
+from exercises.autograder.intake import Quarantined, Received, ingest
 from exercises.autograder.result import Flag, Result
 from exercises.autograder.running.job import AFTERWARDS, LAST, Job, Outcome, outcome_from_dict
 from exercises.autograder.running.notebook import IsolatedExecute
 from transformer_lessons.data.files import read_json, replacing, write_json
 
-__all__ = ["Grading", "Submission", "heed_interruptions"]
+__all__ = ["Grading", "Submission"]
 
 Submission = tuple[str, str]  # student and assignment
-STEPS = (
-    *("IsolatedExecute", "IgnorePattern", "ClearMetadataPreprocessor", "LimitOutput"),
-    *("SaveAutoGrades", "AssignLatePenalties", "SanitizeNotebook"),
-)
-_interrupted = threading.Event()
-
-
-def heed_interruptions() -> None:
-    """From now on Ctrl-C is not lost: what a signal raises while Python disposes of an object, Python drops."""
-
-    def interrupt(*_: object) -> None:
-        _interrupted.set()
-        raise KeyboardInterrupt
-
-    _interrupted.clear()
-    signal.signal(signal.SIGINT, interrupt)
 
 
 class Grading:
@@ -55,27 +35,14 @@ class Grading:
     Args:
         course: its folder.
         isolated: False runs the students' code unprotected, and marks every grade so.
-        changes: of nbgrader's configuration.
-
-    Raises:
-        ValueError: if nbgrader is configured to do other steps than these.
     """
 
-    def __init__(self, course: Course, *, isolated: bool = True, changes: Config | None = None):
+    def __init__(self, course: Course, *, isolated: bool = True):
         self.course = course
-        config = Config(IsolatedExecute=Config(isolation="full" if isolated else "none"))
-        config.CourseDirectory.submitted_directory = str(course.folder / "received")
-        config.IsolatedExecute.records = str(course.folder / "records")
-        config.merge(changes or Config())
-        api = release.course(course.folder, config)
-        steps = tuple(one.__name__ for one in api.config.Autograde.autograde_preprocessors)
-        if steps != STEPS:  # whoever has nbgrader do something else would wait for it here in vain
-            raise ValueError(
-                f"Autograde.autograde_preprocessors: expected {', '.join(STEPS)}, got {', '.join(steps)}: "
-                "with other steps, grade by `nbgrader autograde`"
-            )
+        api = release.course(course.folder)
         self.assignments = Assignments(course, api)
-        self._execution = IsolatedExecute(config=api.config)
+        self._limits = IsolatedExecute(config=api.config).limits()
+        self._isolation = "full" if isolated else "none"
         self._told = {
             one.__name__: {
                 name: value
@@ -93,17 +60,31 @@ class Grading:
         self._writer.close()
 
     def collect(self, source: Path) -> tuple[list[Received], list[Quarantined]]:
-        """Take submissions in; what was taken in, without the notebooks, and what was put aside."""
+        """Take submissions in; what was there of the same student and assignment is replaced.
+
+        Returns:
+            what was taken in, without the notebooks, and what was put aside.
+
+        Raises:
+            FileNotFoundError: if there is no such source.
+        """
+        received, quarantined = [], []
         released, earlier = self.assignments.released, self.assignments.earlier()
-        return collect(source, self.course, released, earlier, known(self.course))
+        for outcome in ingest(source, released, earlier=earlier, roster=known(self.course)):
+            if isinstance(outcome, Quarantined):
+                quarantined.append(outcome)
+            else:
+                self.course.keep(outcome)
+                received.append(replace(outcome, notebook=None))
+        self.course.list_quarantined(received, quarantined)
+        return received, quarantined
 
     def job(self, student: str, assignment: str) -> Job:
         """What is to be done for a submission that was taken in."""
         return self._job(self.course.received(student, assignment).read_text(encoding="utf-8"), assignment)
 
     def _job(self, text: str, assignment: str) -> Job:
-        limits, isolation = self._execution.limits(), self._execution.isolation
-        return Job(text, self.assignments.master(assignment), limits, isolation, self._told)
+        return Job(text, self.assignments.master(assignment), self._limits, self._isolation, self._told)
 
     def check_masters(self, names: Iterable[str], pool: Pool) -> None:
         """Have the masters graded as if a student had handed them in; a class should not find out first.
@@ -155,8 +136,6 @@ class Grading:
         for job, outcome in run_jobs(pool, jobs):
             if isinstance(outcome, Outcome):
                 self._keep(job.key, outcome)
-            if _interrupted.is_set():
-                raise KeyboardInterrupt
             yield from ((one, outcome) for one in alike[job.key])
 
     # The journal: what gradings gave, by what they depend on. An entry is never changed.
@@ -179,16 +158,16 @@ class Grading:
 
     def enter(self, student: str, assignment: str, outcome: Outcome) -> Result:
         """Give a student what their submission got; marks of a person stay."""
-        known, record = origin(self.course, student, assignment), self.course.record(student, assignment)
-        late = [Flag("late", "Canvas marks it as handed in late.")] if known.late else []
-        repairs = [Flag("repair", sentence) for sentence in known.repairs]
+        about, record = self.course.origin(student, assignment), self.course.record(student, assignment)
+        late = [Flag("late", "Canvas marks it as handed in late.")] if about.late else []
+        repairs = [Flag("repair", sentence) for sentence in about.repairs]
         result = replace(
             outcome.result,
             student=student,
             assignment=assignment,
-            repairs=known.repairs,
-            path=known.path,
-            timestamp=known.timestamp,
+            repairs=about.repairs,
+            path=about.path,
+            timestamp=about.timestamp,
             flags=(*outcome.result.flags, *late, *repairs),
         )
         path = self.course.autograded(student, assignment)
@@ -197,7 +176,6 @@ class Grading:
             temporary.write_text(outcome.notebook, encoding="utf-8")
         seen = results.read(record).answers if record.exists() else {}  # which a person may have marked
         new = {name for name, text in result.answers.items() if seen.get(name) != text}
-        unanswered = frozenset(outcome.unanswered)
-        self._writer.enter(Entry(student, assignment, outcome.scores, unanswered, new, known.timestamp))
+        self._writer.enter(student, assignment, outcome, new, about.timestamp)
         results.write(record, result)
         return result

@@ -25,7 +25,7 @@ from multiprocessing import connection, forkserver
 from exercises.autograder.running.job import Job, Outcome, run
 from exercises.autograder.running.worker import WorkerError
 
-__all__ = ["DaskPool", "InProcessPool", "Pool", "PoolGoneError", "ProcessPool", "run_jobs"]
+__all__ = ["DaskPool", "InProcessPool", "Pool", "ProcessPool", "run_jobs"]
 
 CONNECT = 10.0  # seconds
 TRIES = 3  # of a job that was alone when its worker died
@@ -109,10 +109,6 @@ def _end_with(sentinel: int) -> None:
     os._exit(1)
 
 
-class PoolGoneError(Exception):
-    """Nobody is there any more to do the work."""
-
-
 class DaskPool:
     """The workers of a dask.distributed cluster that is there already; it looks after those that die.
 
@@ -120,18 +116,18 @@ class DaskPool:
         address: the scheduler's, such as "tcp://10.0.0.1:8786".
 
     Raises:
-        PoolGoneError: if nobody answers there.
+        ConnectionError: if nobody answers there.
     """
 
     def __init__(self, address: str):
         try:
             from distributed import Client
         except ImportError:
-            raise PoolGoneError("dask is not installed: pip install distributed") from None
+            raise ConnectionError("dask is not installed: pip install distributed") from None
         try:
             self._client = Client(address, timeout=CONNECT, set_as_default=False)
         except (OSError, ValueError) as error:
-            raise PoolGoneError(f"no scheduler answers at {address} ({error})") from None
+            raise ConnectionError(f"no scheduler answers at {address} ({error})") from None
         self._executor = self._client.get_executor()
 
     @property
@@ -144,7 +140,7 @@ class DaskPool:
         try:
             return self._executor.submit(run, job)
         except (OSError, RuntimeError) as error:
-            raise PoolGoneError(f"the cluster does not answer any more ({error})") from None
+            raise ConnectionError(f"the cluster does not answer any more ({error})") from None
 
     def close(self) -> None:
         """Give back what is still being done, and leave the cluster as it is."""
@@ -161,7 +157,7 @@ def run_jobs(pool: Pool, jobs: Iterator[Job]) -> Iterator[tuple[Job, Outcome | E
     What was being done when a worker died is done again, one job at a time: so the one to blame is known.
 
     Raises:
-        PoolGoneError: if there is nobody left to do them.
+        ConnectionError: if there is nobody left to do them.
     """
     waiting: dict[Future, tuple[Job, bool]] = {}
     again: deque[Job] = deque()
@@ -178,7 +174,7 @@ def run_jobs(pool: Pool, jobs: Iterator[Job]) -> Iterator[tuple[Job, Outcome | E
                     continue
                 outcome = error
             except CancelledError:
-                raise PoolGoneError("the cluster has dropped what it was given") from None
+                raise ConnectionError("the cluster has dropped what it was given") from None
             except Exception as error:
                 outcome = error
             yield job, outcome

@@ -5,27 +5,15 @@ What they share is here: what a command says, in lines for people and as data fo
 
 import errno
 from collections.abc import Collection
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from exercises.autograder.batch.grade import BusyError, Failure
-from exercises.autograder.batch.pool import PoolGoneError
-from exercises.autograder.course.folders import Course
-from exercises.autograder.course.gradebook import LockedError
+from exercises.autograder.batch.grade import Summary
 
-__all__ = ["LEFT", "ME", "STOPS", "CommandOutput", "RefusedError", "failures", "known_course", "known_names"]
-__all__ += ["stopped"]
+__all__ = ["LEFT", "ME", "CommandOutput", "failures", "known_names", "stopped"]
 
 FINE, LEFT, REFUSED, HALFWAY, INTERRUPTED = 0, 1, 2, 3, 130
 ME = "python -m exercises.autograder"
-
-
-class RefusedError(Exception):
-    """Nothing is done, for a reason that a person can change."""
-
-
-STOPS = (RefusedError, ValueError, BusyError, LockedError, PoolGoneError, OSError, KeyboardInterrupt)
 
 
 @dataclass
@@ -43,35 +31,27 @@ class CommandOutput:
     code: int = FINE
 
 
-def stopped(error: BaseException) -> tuple[int, str]:
+def stopped(error: ValueError | OSError | KeyboardInterrupt) -> tuple[int, str]:
     """The exit code and what is said if a command ends before its end."""
     again = "What was done is kept: the same command goes on from there."
     if isinstance(error, KeyboardInterrupt):
         return INTERRUPTED, f"Stopped. {again}"
-    if isinstance(error, LockedError):
-        return HALFWAY, f"The gradebook is in use: close what has it open (formgrader, a viewer). {again}"
-    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+    if isinstance(error, ValueError | FileNotFoundError):
+        return REFUSED, str(error)
+    if error.errno == errno.ENOSPC:
         return HALFWAY, f"There is no room left on the disk: make some. {again}"
-    if isinstance(error, OSError | PoolGoneError) and not isinstance(error, FileNotFoundError):
-        return HALFWAY, f"{error}. {again}"
-    return REFUSED, str(error)
+    return HALFWAY, f"{error}. {again}"
 
 
-def failures(failed: list[Failure]) -> tuple[list[str], list[dict]]:
+def failures(summary: Summary) -> tuple[list[str], list[dict]]:
     """What could not be done, for people and for scripts."""
-    return [f"FAILED: {one.path}: {one.reason}" for one in failed], [one._asdict() for one in failed]
-
-
-def known_course(folder: Path) -> Course:
-    """A course of which there is something to be said."""
-    if not (folder / "gradebook.db").exists():
-        raise RefusedError(f"--course: expected a course's folder, got {folder}, which has no gradebook.db")
-    return Course(folder)
+    lines = [f"FAILED: {one.path}: {one.reason}" for one in summary.failed]
+    return lines, [asdict(one) for one in summary.failed]
 
 
 def known_names(wanted: list[str], known: Collection[str]) -> list[str]:
     """The assignments that are asked for, or else all."""
     unknown = [name for name in wanted if name not in known]
     if unknown:
-        raise RefusedError(f"ASSIGNMENT: expected one of {', '.join(known)}, got {', '.join(unknown)}")
+        raise ValueError(f"ASSIGNMENT: expected one of {', '.join(known)}, got {', '.join(unknown)}")
     return wanted or list(known)

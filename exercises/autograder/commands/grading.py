@@ -18,18 +18,10 @@ from exercises.autograder import doctor as doctors
 from exercises.autograder import expected as expectations
 from exercises.autograder import rehearse as rehearsals
 from exercises.autograder.batch import grade as grades
-from exercises.autograder.batch.pool import DaskPool, Pool, ProcessPool
-from exercises.autograder.commands import (
-    FINE,
-    LEFT,
-    ME,
-    CommandOutput,
-    RefusedError,
-    failures,
-    known_names,
-)
-from exercises.autograder.course.gradebook import in_utc
-from exercises.autograder.course.roster import enrol, read
+from exercises.autograder.batch.pool import DaskPool, ProcessPool
+from exercises.autograder.commands import FINE, LEFT, ME, CommandOutput, failures, known_names
+from exercises.autograder.course.marks import in_utc
+from exercises.autograder.course.roster import Enrolled, enrol, read
 from exercises.autograder.rehearse import KEY, TEMPLATE
 from exercises.autograder.result import Result
 from exercises.release import masters
@@ -47,7 +39,7 @@ def doctor(options: argparse.Namespace) -> CommandOutput:
 def release(options: argparse.Namespace) -> CommandOutput:
     """Have the gradebook know assignments, and when they are due."""
     due = _due(options.due)
-    names = known_names(options.assignments, [path.parent.name for path in masters()])
+    names = _masters(options.assignments)
     with grades.opened(options.course) as grading:
         for name in names:
             grading.assignments.master(name)
@@ -64,9 +56,7 @@ def release(options: argparse.Namespace) -> CommandOutput:
 
 def collect(options: argparse.Namespace) -> CommandOutput:
     """Take submissions in, without grading them."""
-    if not options.source.exists():
-        raise RefusedError(f"source: expected a notebook, a folder or a zip archive, got {options.source}")
-    people = read(options.roster) if options.roster else []
+    people = _people(options)
     with grades.opened(options.course) as grading:
         enrol(grading.course, people)
         taken, aside = grading.collect(options.source)
@@ -82,12 +72,13 @@ def collect(options: argparse.Namespace) -> CommandOutput:
 
 def grade(options: argparse.Namespace) -> CommandOutput:
     """Grade what is new."""
+    people = _people(options)
     with _work(options) as how:
-        return _graded(grades.grade(options.source, options.course, roster=options.roster, **how))
+        return _graded(grades.grade(options.source, options.course, people=people, **how))
 
 
 def _graded(summary: grades.Summary) -> CommandOutput:
-    failed, failed_data = failures(summary.failed)
+    failed, failed_data = failures(summary)
     lines = [_line(result) for result in summary.graded]
     lines += [f"not graded: {one.path}: {one.reason}" for one in summary.quarantined] + failed
     before = f" {summary.unchanged} were graded before." if summary.unchanged else ""
@@ -129,7 +120,7 @@ def regrade(options: argparse.Namespace) -> CommandOutput:
 
     with _work(options) as how:
         found = grades.regrade(options.course, options.assignments, apply, **how)
-    failed, failed_data = failures(found.failed)
+    failed, failed_data = failures(found)
     lines = failed if found.applied and not options.yes else shown + failed  # or else they were seen already
     lines.append(
         f"Looked at again: {len(found.stale)}; {found.unchanged} depend on nothing that has changed."
@@ -148,13 +139,12 @@ def regrade(options: argparse.Namespace) -> CommandOutput:
     return CommandOutput(lines, data, LEFT if found.failed else FINE)
 
 
-def _changes(changes: list[grades.Change]) -> list[str]:
-    lines = []
+def _changes(changes: list[grades.Change]) -> Iterator[str]:
     for one in changes:
         cells = ", ".join(f"{name} {old:g} → {new:g}" for name, (old, new) in one.cells.items())
         kept = f"; marked by hand, to be looked at: {', '.join(one.marked)}" if one.marked else ""
-        lines.append(f"{one.student}  {one.assignment}  {one.before:g} → {one.after:g}  ({cells}{kept})")
-    return [*lines, f"{len(changes)} submissions change."]
+        yield f"{one.student}  {one.assignment}  {one.before:g} → {one.after:g}  ({cells}{kept})"
+    yield f"{len(changes)} submissions change."
 
 
 def _confirmed(lines: list[str]) -> bool:
@@ -169,21 +159,15 @@ def rehearse(options: argparse.Namespace) -> CommandOutput:
     """A dry run: a class of students who do not exist hands in, and is graded."""
     folder = options.course
     if options.number < 1:
-        raise RefusedError(f"N: expected at least 1, got {options.number}")
+        raise ValueError(f"N: expected at least 1, got {options.number}")
     if (folder / "gradebook.db").exists() and not (folder / KEY).exists():
-        raise RefusedError(
-            f"--course: expected a folder for rehearsals, got {folder}, which is a real course"
-        )
-    known_names([options.assignment], [path.parent.name for path in masters()])
+        raise ValueError(f"--course: expected a folder for rehearsals, got {folder}, which is a real course")
+    _masters([options.assignment])
     with _work(options) as how:
         shutil.rmtree(folder, ignore_errors=True)
         source = rehearsals.write(folder, options.number, options.assignment)
-        with grades.opened(folder) as grading:
-            grading.assignments.master(options.assignment)
-            with Gradebook(grading.course.gradebook) as gradebook:
-                for one in read_json(folder / KEY)["students"]:
-                    gradebook.update_or_create_student(one["student"])
-        said = _graded(grades.grade(source, folder, **how))
+        people = [Enrolled("", one["student"]) for one in read_json(folder / KEY)["students"]]
+        said = _graded(grades.grade(source, folder, people=people, **how))
     course, template = (shlex.quote(str(path)) for path in (folder, folder / TEMPLATE))
     said.lines[-1:] = [
         f"Students' pages are in {folder / 'feedback'}. Next:",
@@ -195,7 +179,7 @@ def rehearse(options: argparse.Namespace) -> CommandOutput:
 
 def expected(options: argparse.Namespace) -> CommandOutput:
     """Grade what textbooks say, and right answers with one known slip among them."""
-    names, found = known_names(options.assignments, [path.parent.name for path in masters()]), {}
+    names, found = _masters(options.assignments), {}
     with TemporaryDirectory() as folder:
         options.course = Path(folder)
         with _work(options) as how:
@@ -209,11 +193,22 @@ def expected(options: argparse.Namespace) -> CommandOutput:
 # ---- What these share
 
 
+def _masters(wanted: list[str]) -> list[str]:
+    return known_names(wanted, [path.parent.name for path in masters()])
+
+
+def _people(options: argparse.Namespace) -> list[Enrolled]:
+    """The class, if there is a roster; refused before anything is written, as is a source that is not there."""
+    if options.source and not options.source.exists():
+        raise ValueError(f"source: expected a notebook, a folder or a zip archive, got {options.source}")
+    return read(options.roster) if options.roster else []
+
+
 def _due(text: str | None) -> datetime | None:
     try:
         return in_utc(text) if text else None
     except ValueError:
-        raise RefusedError(f"--due: expected a time such as '2026-12-01 23:59 +0100', got {text!r}") from None
+        raise ValueError(f"--due: expected a time such as '2026-12-01 23:59 +0100', got {text!r}") from None
 
 
 @contextmanager
@@ -224,21 +219,18 @@ def _work(options: argparse.Namespace) -> Iterator[dict]:
     """
     problem = None if options.unsafe_no_isolation else doctors.problem()
     if problem:
-        raise RefusedError(
+        raise ValueError(
             f"Students' code cannot be confined here ({problem}).\n"
             f"`{ME} doctor` says how to get there. To run it unprotected all the same: --unsafe-no-isolation."
         )
-    source = getattr(options, "source", None)
-    exposed = doctors.exposed([options.course, *([source] if source else [])])
+    exposed = doctors.exposed([options.course, getattr(options, "source", None) or options.course])
     if exposed and not options.unsafe_no_isolation:
-        raise RefusedError(
+        raise ValueError(
             f"{exposed[0]} lies among Python's own files, which students' code may read: choose another place."
         )
     if options.workers < 1:
-        raise RefusedError(f"--workers: expected at least 1, got {options.workers}")
-    if (options.executor == "dask") != bool(options.scheduler):
-        raise RefusedError("--scheduler: expected an address with --executor dask, and only then")
-    pool: Pool = DaskPool(options.scheduler) if options.scheduler else ProcessPool(options.workers)
+        raise ValueError(f"--workers: expected at least 1, got {options.workers}")
+    pool = DaskPool(options.scheduler) if options.scheduler else ProcessPool(options.workers)
     try:
         yield {"isolated": not options.unsafe_no_isolation, "pool": pool}
     finally:

@@ -3,7 +3,7 @@
 import argparse
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from nbgrader.api import MissingEntry
@@ -12,77 +12,41 @@ from exercises.autograder import report as reports
 from exercises.autograder import similarity as similarities
 from exercises.autograder.batch import grade as grades
 from exercises.autograder.batch.grading import Grading
-from exercises.autograder.commands import (
-    FINE,
-    LEFT,
-    ME,
-    CommandOutput,
-    RefusedError,
-    failures,
-    known_course,
-    known_names,
-)
+from exercises.autograder.commands import FINE, LEFT, ME, CommandOutput, failures, known_names
 from exercises.autograder.course import marks
 from exercises.autograder.course.folders import Course
-from exercises.autograder.course.marks import Mark
 from exercises.autograder.course.pseudonyms import Pseudonyms
 from exercises.autograder.export import csv_text, template_text
-from exercises.autograder.result import Result
 from exercises.autograder.running.transformer import boxed_transformer
 from transformer_lessons.data.files import replacing
 
 __all__ = ["export", "feedback", "my_transformer", "report", "similarity", "status"]
 
 
-@dataclass(frozen=True)
-class _Seen:
-    """A course as it is shown: with the students' names, or with others in their place.
+class _Openly:
+    """Students as they are called, where `Pseudonyms` are not asked for."""
 
-    Attributes:
-        course: its folder.
-        pseudonyms: or None.
-    """
+    of = mark = result = not_graded = staticmethod(lambda shown: shown)
 
-    course: Course
-    pseudonyms: Pseudonyms | None
 
-    @classmethod
-    def of(cls, options: argparse.Namespace) -> "_Seen":
-        """What the command line asks for."""
-        course = known_course(options.course)
-        return cls(course, Pseudonyms(options.course) if options.pseudonyms else None)
+def _seen(options: argparse.Namespace) -> tuple[Course, Pseudonyms | _Openly]:
+    """The course, and how its students are called."""
+    if not (options.course / "gradebook.db").exists():
+        found = f"got {options.course}, which has no gradebook.db"
+        raise ValueError(f"--course: expected a course's folder, {found}")
+    return Course(options.course), Pseudonyms(options.course) if options.pseudonyms else _Openly()
 
-    def name(self, student: str) -> str:
-        """How a student is called here."""
-        return self.pseudonyms.of(student) if self.pseudonyms else student
 
-    def marks(self, assignment: str) -> list[Mark]:
-        """Of an assignment."""
-        found = marks.marks(self.course.gradebook, assignment)
-        return [self.pseudonyms.mark(one) for one in found] if self.pseudonyms else found
-
-    def results(self, assignment: str) -> list[Result]:
-        """Likewise."""
-        found = list(self.course.results(assignment))
-        return [self.pseudonyms.result(one) for one in found] if self.pseudonyms else found
-
-    def left_out(self) -> dict[str, list[dict]]:
-        """What was not graded."""
-        found = self.course.left_out()
-        if not self.pseudonyms:
-            return found
-        return {kind: [self.pseudonyms.not_graded(one) for one in those] for kind, those in found.items()}
-
-    def assignments(self, wanted: list[str]) -> list[str]:
-        """Those that are asked for, or else all of which there are submissions."""
-        return known_names(wanted, sorted({assignment for _, assignment in self.course.submissions()}))
+def _assignments(course: Course, wanted: list[str]) -> list[str]:
+    """Those that are asked for, or else all of which there are submissions."""
+    return known_names(wanted, sorted({assignment for _, assignment in course.submissions()}))
 
 
 def status(options: argparse.Namespace) -> CommandOutput:
     """What is graded, and what waits for whom."""
-    seen = _Seen.of(options)
+    course, names = _seen(options)
     with grades.opened(options.course) as grading:
-        found = [_status(grading, seen, name) for name in _named(seen.course)]
+        found = [_status(grading, names, name) for name in _named(course)]
     lines = [line for one in found for line in _status_lines(one)]
     return CommandOutput(lines or [f"Nothing was taken in yet: {ME} grade SOURCE"], {"assignments": found})
 
@@ -93,7 +57,7 @@ def _named(course: Course) -> list[str]:
     return sorted({assignment for _, assignment in course.submissions()} | (aside - {None}))
 
 
-def _status(grading: Grading, seen: _Seen, name: str) -> dict:
+def _status(grading: Grading, names: Pseudonyms | _Openly, name: str) -> dict:
     """Of one assignment: what came in, what is graded, and what waits for `grade`, `regrade` or a person."""
     course, submissions = grading.course, grading.course.submissions(name)
     states = Counter(grading.state(*one) for one in submissions)
@@ -112,7 +76,7 @@ def _status(grading: Grading, seen: _Seen, name: str) -> dict:
         "by_hand": sum(mark.waits for mark in known),
         "flagged": sum(flagged),
         "aside": len(aside),
-        "missing": sorted(seen.name(mark.student) for mark in known if mark.student not in handed_in),
+        "missing": sorted(names.of(mark.student) for mark in known if mark.student not in handed_in),
     }
 
 
@@ -134,24 +98,22 @@ def feedback(options: argparse.Namespace) -> CommandOutput:
     """Write all pages anew."""
     summary = grades.Summary()
     with grades.opened(options.course) as grading:
-        course = grading.course
-        wanted = [one for one in course.submissions() if course.record(*one).exists()]
-        grades.write_feedback(grading, wanted, summary)
-    lines, failed = failures(summary.failed)
-    pages = len(wanted) - len(failed)
-    lines.append(f"{pages} pages are in {course.folder / 'feedback'}.")
+        wanted = grades.write_feedback(grading, summary, anew=True)
+    lines, failed = failures(summary)
+    pages = wanted - len(failed)
+    lines.append(f"{pages} pages are in {options.course / 'feedback'}.")
     return CommandOutput(lines, {"pages": pages, "failed": failed}, LEFT if failed else FINE)
 
 
 def report(options: argparse.Namespace) -> CommandOutput:
     """A page about the class, for each assignment."""
-    seen, lines, data = _Seen.of(options), [], {}
-    aside = seen.left_out()
-    for name in seen.assignments(options.assignments):
-        counted = reports.numbers(
-            name, seen.marks(name), seen.results(name), aside["quarantined"], aside["failed"]
-        )
-        path = seen.course.report(name)
+    (course, names), lines, data = _seen(options), [], {}
+    aside = {kind: [names.not_graded(one) for one in those] for kind, those in course.left_out().items()}
+    for name in _assignments(course, options.assignments):
+        results = [names.result(result) for result in course.results(name)]
+        known = [names.mark(mark) for mark in marks.marks(course.gradebook, name)]
+        counted = reports.numbers(name, known, results, aside["quarantined"], aside["failed"])
+        path = course.report(name)
         _write(path, reports.page(counted).encode())
         lines.append(str(path))
         data[name] = asdict(counted)
@@ -160,14 +122,17 @@ def report(options: argparse.Namespace) -> CommandOutput:
 
 def export(options: argparse.Namespace) -> CommandOutput:
     """Marks as CSV."""
-    seen = _Seen.of(options)
+    course, names = _seen(options)
     if options.template and not options.template.is_file():
-        raise RefusedError(f"--template: expected a CSV file, got {options.template}")
+        raise ValueError(f"--template: expected a CSV file, got {options.template}")
     template = template_text(options.template) if options.template else None
-    known = {name: seen.marks(name) for name in seen.assignments(options.assignments)}
+    known = {
+        name: [names.mark(mark) for mark in marks.marks(course.gradebook, name)]
+        for name in _assignments(course, options.assignments)
+    }
     columns = dict(one.split("=", 1) for one in options.column) or None
     made = csv_text(options.format, known, template, columns=columns, missing_as_zero=options.missing_as_zero)
-    path = options.to or seen.course.folder / "export" / f"{options.format}.csv"
+    path = options.to or course.folder / "export" / f"{options.format}.csv"
     _write(path, made.data)
     lines = [*made.notes, *(f"no row for {student}" for student in made.unmatched), str(path)]
     data = {"file": str(path), "notes": made.notes, "unmatched": made.unmatched}
@@ -176,12 +141,12 @@ def export(options: argparse.Namespace) -> CommandOutput:
 
 def similarity(options: argparse.Namespace) -> CommandOutput:
     """Pairs of submissions that a person should look at; or two of them side by side."""
-    seen = _Seen.of(options)
-    seen.assignments([options.assignment])
+    course, names = _seen(options)
+    _assignments(course, [options.assignment])
     if options.students:
-        return _side_by_side(options, seen)
-    found = similarities.of_course(seen.course, options.assignment)
-    renamed = [replace(one, first=seen.name(one.first), second=seen.name(one.second)) for one in found]
+        return _side_by_side(options, course)
+    found = similarities.of_course(course, options.assignment)
+    renamed = [replace(one, first=names.of(one.first), second=names.of(one.second)) for one in found]
     lines = [
         f"{one.score:4.0%}  {one.first}  {one.second}  {'the same text' if one.exact else _cells(one)}"
         for one in renamed
@@ -190,10 +155,10 @@ def similarity(options: argparse.Namespace) -> CommandOutput:
     return CommandOutput([*lines, last], {"pairs": [asdict(one) for one in renamed]})
 
 
-def _side_by_side(options: argparse.Namespace, seen: _Seen) -> CommandOutput:
-    if len(options.students) != 2 or seen.pseudonyms:
-        raise RefusedError("STUDENT: expected two ids, without --pseudonyms, as their code may name them")
-    text = similarities.of_two(seen.course, options.assignment, *options.students)
+def _side_by_side(options: argparse.Namespace, course: Course) -> CommandOutput:
+    if len(options.students) != 2 or options.pseudonyms:
+        raise ValueError("STUDENT: expected two ids, without --pseudonyms, as their code may name them")
+    text = similarities.of_two(course, options.assignment, *options.students)
     return CommandOutput([text], {"text": text})
 
 

@@ -11,15 +11,21 @@ released/ASSIGNMENT/               each version that was handed out
 not_graded.json                    what could not be graded, and why
 """
 
+import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import nbformat
+
 from exercises.autograder import result as results
+from exercises.autograder.intake import Quarantined, Received
 from exercises.autograder.result import Result
-from transformer_lessons.data.files import read_json
+from transformer_lessons.data.files import read_json, replacing, write_json
 
 __all__ = ["Course"]
+
+ORIGIN = "origin.json"  # beside a submission: what is known of it besides its text
 
 
 @dataclass(frozen=True)
@@ -77,8 +83,45 @@ class Course:
         for path in sorted(self.folder.glob(f"records/*/{assignment}/*.json")):
             yield results.read(path)
 
+    def keep(self, received: Received) -> None:
+        """Write a submission; what was there of the same student and assignment is replaced."""
+        path = self.received(received.student, received.assignment)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        about = {name: getattr(received, name) for name in ("path", "repairs", "timestamp", "late")}
+        # The text first: without the rest it can be graded, but not the other way round.
+        _write(path, nbformat.writes(received.notebook) + "\n")
+        _write(path.with_name(ORIGIN), json.dumps(about, ensure_ascii=False, indent=2) + "\n")
+        _write(path.with_name("timestamp.txt"), received.timestamp or "")  # where nbgrader looks for it
+
+    def origin(self, student: str, assignment: str) -> Received:
+        """What is known of a submission besides its text."""
+        path = self.received(student, assignment).with_name(ORIGIN)
+        about = read_json(path) if path.exists() else {"path": ""}
+        return Received(student, assignment, **{**about, "repairs": tuple(about.get("repairs", ()))})
+
+    def list_quarantined(self, received: list[Received], quarantined: list[Quarantined]) -> None:
+        """Add to the list of what was not graded, from which goes what has been put right."""
+        known = self.left_out()
+        paths = {outcome.path for outcome in (*received, *quarantined)}
+        settled = {(outcome.student, outcome.assignment) for outcome in received}
+        kept = [
+            entry
+            for entry in known["quarantined"]
+            if entry["path"] not in paths and (entry["student"], entry["assignment"]) not in settled
+        ]
+        write_json(self.not_graded, {**known, "quarantined": [*kept, *map(asdict, quarantined)]})
+
     def left_out(self) -> dict[str, list[dict]]:
         """What was "quarantined" and what "failed": path, student, assignment as far as known, and the reason."""
         if not self.not_graded.exists():
             return {"quarantined": [], "failed": []}
         return read_json(self.not_graded)
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all; not at all, too, if it says so already, or if there is nothing to say."""
+    if not text:
+        path.unlink(missing_ok=True)
+    elif not path.exists() or path.read_text(encoding="utf-8") != text:
+        with replacing(path) as temporary:
+            temporary.write_text(text, encoding="utf-8")

@@ -1,9 +1,16 @@
-"""What the gradebook says: each student's marks for an assignment as plain values, and all of it as lines."""
+"""What nbgrader's gradebook says of marks, and entering them: a submission at a time, whole or not at all.
 
-import itertools
+Only the process that the instructor has started opens it. Whatever is entered twice is there once, so a batch
+that was stopped anywhere is graded again without a thought.
+"""
+
+import re
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
+from time import sleep
 
+from dateutil.parser import parse
+from dateutil.tz import gettz
 from nbgrader.api import (
     Assignment,
     BaseCell,
@@ -13,10 +20,17 @@ from nbgrader.api import (
     SubmittedAssignment,
     SubmittedNotebook,
 )
+from nbgrader.preprocessors import AssignLatePenalties
 from sqlalchemy import select
+from sqlalchemy.exc import OperationalError
+from traitlets.config import Config
 
-__all__ = ["CellMark", "Mark", "dump", "marks"]
+from exercises.autograder.running.job import Outcome
 
+__all__ = ["CellMark", "Mark", "Writer", "in_utc", "marks"]
+
+# Seconds between two tries while another program has the gradebook locked; at last it is given up.
+PAUSES = (*(2.0**n for n in range(-3, 4)), *[8.0] * 6, None)
 ABOUT = ("first_name", "last_name", "email", "lms_user_id")  # of a student
 POINTS = (Grade.auto_score, Grade.manual_score, Grade.extra_credit, Grade.needs_manual_grade)
 
@@ -142,20 +156,107 @@ def _by_student(book: Gradebook, assignment: Assignment, table: type, *columns) 
     return found
 
 
-def dump(url: str) -> list[str]:
-    """All that the gradebook says of submissions, a line each, sorted; without ids and times of its own."""
-    with Gradebook(url) as book:
-        lines = [f"student {student.id}" for student in book.students]
-        submissions = (book.assignment_submissions(assignment.name) for assignment in book.assignments)
-        for submission in itertools.chain.from_iterable(submissions):
-            place = f"{submission.assignment.name} {submission.student.id}"
-            lines.append(f"submission {place} {submission.timestamp}")
-            for notebook in submission.notebooks:
-                lines.append(f"notebook {place} {notebook.name} penalty {notebook.late_submission_penalty}")
-                for grade in notebook.grades:
-                    points = (getattr(grade, column.key) for column in POINTS)
-                    lines.append(f"grade {place} {grade.name} {' '.join(map(str, points))}")
-                for comment in notebook.comments:
-                    words = f"{comment.auto_comment!r} {comment.manual_comment!r}"
-                    lines.append(f"comment {place} {comment.name} {words}")
-    return sorted(lines)
+class Writer:
+    """The gradebook, opened for entering marks.
+
+    Args:
+        url: of the database.
+        config: nbgrader's, for the late policy.
+    """
+
+    def __init__(self, url: str, config: Config):
+        self._gradebook = Gradebook(url)
+        # nbgrader's methods commit each for itself: a submission would be seen without points.
+        self._commit, self._gradebook.db.commit = self._gradebook.db.commit, lambda: None
+        self._late = AssignLatePenalties(config=config)
+        self._late.init_plugin()
+
+    def close(self) -> None:
+        """Close the database."""
+        self._gradebook.close()
+
+    def enter(
+        self, student: str, assignment: str, outcome: Outcome, new: set[str], timestamp: str | None = None
+    ) -> None:
+        """Enter a grading in one transaction; marks and comments of a person stay.
+
+        Args:
+            student, assignment: whose and of what; the notebook is called like the assignment.
+            outcome: of the grading.
+            new: the answers that a person has not seen yet, by grade id; all of them at a first grading.
+            timestamp: when it was handed in.
+
+        Raises:
+            OSError: if another program keeps the database for itself for longer than a minute.
+        """
+        for pause in PAUSES:
+            try:
+                self._enter(student, assignment, outcome, new, timestamp)
+                self._commit()
+                return
+            except OperationalError as error:
+                if "locked" not in str(error):
+                    raise
+            finally:
+                self._gradebook.db.rollback()
+            if pause is None:
+                raise OSError("The gradebook is in use: close what has it open (formgrader, a viewer)")
+            sleep(pause)
+
+    def _enter(
+        self, student: str, assignment: str, outcome: Outcome, new: set[str], timestamp: str | None
+    ) -> None:
+        book, session = self._gradebook, self._gradebook.db
+        book.update_or_create_student(student)
+        session.flush()
+        with session.no_autoflush:
+            submission = book.update_or_create_submission(assignment, student)
+        if timestamp:
+            submission.timestamp = in_utc(timestamp)
+        session.flush()
+        [notebook] = [notebook for notebook in submission.notebooks if notebook.name == assignment]
+        grades = select(Grade, BaseCell.name).join(BaseCell, Grade.cell_id == BaseCell.id)
+        for grade, name in session.execute(grades.where(Grade.notebook_id == notebook.id)):
+            _score(grade, outcome.scores.get(name), is_new=name in new)
+        told = select(Comment, BaseCell.name).join(BaseCell, Comment.cell_id == BaseCell.id)
+        for comment, name in session.execute(told.where(Comment.notebook_id == notebook.id)):
+            comment.auto_comment = "No response." if name in outcome.unanswered else None
+        session.flush()
+        session.expire(notebook)
+        notebook.late_submission_penalty = self._penalty(submission, notebook.score)
+
+    def _penalty(self, submission: SubmittedAssignment, score: float) -> float | None:
+        """What nbgrader's late policy takes off; its plugin is the instructor's choice."""
+        if not (late := submission.total_seconds_late):
+            return None
+        penalty = self._late.plugin_inst.late_submission_penalty(submission.student_id, score, late)
+        return None if penalty is None else min(max(penalty, 0.0), score)
+
+
+def _score(grade: Grade, score: float | None, *, is_new: bool) -> None:
+    """A person is asked where nobody else can tell, and again where what they have marked has changed."""
+    if grade.manual_score is None:
+        grade.needs_manual_grade = score is None
+    elif is_new or grade.auto_score != score:
+        grade.needs_manual_grade = True
+    grade.auto_score = score
+
+
+def in_utc(text: str) -> datetime:
+    """A time as nbgrader keeps it: in UTC, without saying so.
+
+    Not by nbgrader's `parse_utc`, to which "+0100" behind a time is a hundred seconds.
+
+    Args:
+        text: "2026-12-01 12:00:00 +0100", "… UTC" or "… Europe/Berlin"; in UTC if it names no zone.
+
+    Raises:
+        ValueError: if it is no time.
+    """
+    words = text.split()
+    named = gettz(words[2]) if len(words) == 3 and not re.match(r"[+-]?\d", words[2]) else None
+    try:
+        found = parse(" ".join(words[:2])).replace(tzinfo=named) if named else parse(text)
+    except OverflowError as error:
+        raise ValueError(str(error)) from None
+    return found.astimezone(UTC).replace(tzinfo=None) if found.tzinfo else found

@@ -14,6 +14,7 @@ What is read, by its columns:
 """
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,7 +111,7 @@ def known(course: Course) -> dict[str, str]:
     return read_json(path) if path.exists() else {}
 
 
-def enrol(course: Course, people: list[Enrolled]) -> None:
+def enrol(course: Course, people: Collection[Enrolled]) -> None:
     """Have the course and the gradebook know the class, also whoever never hands anything in.
 
     Raises:

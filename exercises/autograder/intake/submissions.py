@@ -36,7 +36,7 @@ class Received:
         student: an id that can be the name of a folder.
         assignment: its name.
         path: where it came from, for people.
-        notebook: of format 4.5, repaired.
+        notebook: of format 4.5, repaired; None where the text is not asked for.
         repairs: what was mended or guessed, one sentence each, for the student.
         timestamp: what nbgrader's `timestamp.txt` beside it says, if there is one.
         late: whether Canvas marks it as handed in late.
@@ -45,7 +45,7 @@ class Received:
     student: str
     assignment: str
     path: str
-    notebook: NotebookNode
+    notebook: NotebookNode | None = None
     repairs: tuple[str, ...] = ()
     timestamp: str | None = None
     late: bool = False
