@@ -20,7 +20,6 @@ __all__ = [
     "Cell",
     "cells_of",
     "content_of",
-    "kind",
     "normalize_source",
     "shown",
     "too_large",
@@ -44,7 +43,6 @@ MOST_OF_PICTURES = 5_000_000  # characters, of one cell
 MOST_PLOTS = 4  # of one cell
 LONGEST_NAME = 200
 PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-TYPES = ("code", "markdown", "raw")
 
 
 class CannotBeGraded(Exception):  # noqa: N818 -- nothing went wrong in the program
@@ -72,7 +70,7 @@ def content_of(data: bytes) -> tuple[dict, list[str]]:
     except ValueError as error:
         raise CannotBeGraded(_what_is_broken(text, error)) from None
     if not isinstance(content, dict):
-        raise CannotBeGraded(f"The file is no notebook: it holds {kind(content)}, not a JSON object. {AGAIN}")
+        raise CannotBeGraded(f"The file is no notebook: it holds no JSON object. {AGAIN}")
     return content, notes
 
 
@@ -82,12 +80,6 @@ def too_large(size: int) -> str:
         f"The file has {size / 1e6:.1f} MB, more than {MOST_BYTES / 1e6:.0f}. "
         "Clear the outputs of the notebook (Edit › Clear all outputs), save it and hand it in again."
     )
-
-
-def kind(value: object) -> str:
-    """What a value is, in words that do not ask for Python's."""
-    names = {bool: "true or false", int: "a number", float: "a number", str: "text", list: "a list"}
-    return names.get(type(value), "an object" if isinstance(value, dict) else "nothing")
 
 
 def shown(text: str, most: int = 40) -> str:
@@ -165,18 +157,11 @@ def cells_of(content: dict) -> tuple[list[Cell], list[str]]:
         CannotBeGraded: if there are none, too many, or if what stands there is no cell.
     """
     notes: list[str] = []
-    version = content.get("nbformat"), content.get("nbformat_minor")
-    if version != (4, 5):
-        known = all(type(number) is int and 0 <= number < 100 for number in version)
-        which = "of notebook format {}.{}".format(*version) if known else "of an unknown notebook format"
-        notes.append(f"The file was {which} and was brought to 4.5.")
     if "worksheets" in content and "cells" not in content:
         content = _from_version_3(content)
     found = content.get("cells")
     if not isinstance(found, list):
-        held = f"its cells are {kind(found)}, not a list" if "cells" in content else "it has no cells"
-        raise CannotBeGraded(f"The file is no notebook: {held}. {AGAIN}")
-    _look_at_language(_dict(content.get("metadata")), notes)
+        raise CannotBeGraded(f"The file is no notebook: it has no cells. {AGAIN}")
     _refuse_too_many(len(found), MOST_CELLS, "cells")
     cells = [_cell(number, cell, notes) for number, cell in enumerate(found, start=1)]
     # What takes a minute to be read, parsed and written several times holds up all the others.
@@ -204,26 +189,18 @@ def _dict(value: object) -> dict:
     return value if isinstance(value, dict) else {}
 
 
-def _look_at_language(metadata: dict, notes: list[str]) -> None:
-    """Whatever a file says, it is run by the course's kernel; a student may want to know."""
-    kernel, info = _dict(metadata.get("kernelspec")), _dict(metadata.get("language_info"))
-    language = kernel.get("language") or info.get("name")
-    if isinstance(language, str) and not language.lower().startswith(("python", "ipython")):
-        notes.append(f"The notebook was saved for the language “{shown(language)}”; it is run with Python.")
-
-
 def _cell(number: int, cell: object, notes: list[str]) -> Cell:
     if not isinstance(cell, dict):
-        raise CannotBeGraded(f"Cell {number} of the file is {kind(cell)}, not a cell. {FRESH}")
+        raise CannotBeGraded(f"Cell {number} of the file is no cell. {FRESH}")
     metadata = _dict(cell.get("metadata"))
     ids = (cell.get("id"), metadata.get("id"), metadata.get("cell_id"))  # Colab puts them into the metadata
-    kind_of_cell = cell.get("cell_type")
-    if not isinstance(kind_of_cell, str) or kind_of_cell not in TYPES:
+    type_ = cell.get("cell_type")
+    if type_ not in ("code", "markdown", "raw"):
         notes.append(f"Cell {number} was of no known type and was kept as text that is not run.")
-        kind_of_cell = "raw"
+        type_ = "raw"
     return Cell(
         number=number,
-        type=kind_of_cell,
+        type=type_,
         source=_source(number, cell.get("source")),
         marks=_marks(metadata),
         ids=tuple(name for name in ids if isinstance(name, str)),
@@ -233,9 +210,8 @@ def _cell(number: int, cell: object, notes: list[str]) -> Cell:
 
 def _source(number: int, source: object) -> str:
     lines = source if isinstance(source, list) else ["" if source is None else source]
-    wrong = [line for line in lines if not isinstance(line, str)]
-    if wrong:
-        raise CannotBeGraded(f"The text of cell {number} is {kind(wrong[0])}, not text. {FRESH}")
+    if not all(isinstance(line, str) for line in lines):
+        raise CannotBeGraded(f"The text of cell {number} is no text. {FRESH}")
     text = whole("".join(lines))
     _refuse_too_many(len(text), MOST_OF_CELL, f"characters in cell {number}")
     return text

@@ -38,7 +38,7 @@ class Upload:
 def uploads(source: Path) -> Iterator[Upload]:
     """The files of a folder or an archive, without what is junk by name, or the one file that the source is."""
     if source.is_dir():
-        found = _in_folder(source, ())
+        found = _in_folder(source)
     elif source.suffix.lower() == ".zip":
         found = _in_archive(source)
     else:
@@ -55,23 +55,22 @@ def _is_junk(parts: tuple[str, ...]) -> bool:
     return in_folder or parts[-1] in JUNK_FILES or parts[-1].startswith("._")
 
 
-def _in_folder(folder: Path, parts: tuple[str, ...]) -> Iterator[Upload]:
-    if len(parts) > MOST_FOLDERS:
-        yield Upload(parts, problem=f"More than {MOST_FOLDERS} folders stand one in another. {ITSELF}")
-        return
-    try:
-        names = sorted(os.listdir(folder))
-    except OSError as error:
-        yield Upload(parts, problem=f"The folder could not be read ({error.strerror}).")
-        return
-    for name in names:
-        path, inside = folder / name, (*parts, name)
-        if _is_junk(inside):
+def _in_folder(source: Path) -> Iterator[Upload]:
+    failed: list[OSError] = []
+    for folder, folders, names in os.walk(source, onerror=failed.append):
+        inside = Path(folder).relative_to(source).parts
+        if len(inside) > MOST_FOLDERS:
+            yield Upload(inside, problem=f"More than {MOST_FOLDERS} folders stand one in another. {ITSELF}")
+            folders.clear()
             continue
-        if path.is_dir() and not path.is_symlink():
-            yield from _in_folder(path, inside)
-        else:
-            yield _file(path, inside)
+        folders[:] = sorted(name for name in folders if name not in JUNK_FOLDERS)
+        links = [name for name in folders if Path(folder, name).is_symlink()]
+        for name in sorted([*names, *links]):
+            if not _is_junk((*inside, name)):
+                yield _file(Path(folder, name), (*inside, name))
+    for error in failed:
+        parts = Path(error.filename or source).relative_to(source).parts
+        yield Upload(parts, problem=f"The folder could not be read ({error.strerror}).")
 
 
 def _file(path: Path, parts: tuple[str, ...]) -> Upload:

@@ -1,20 +1,20 @@
 """Of which assignment a submission is, and which cell is which, though names were lost, changed or copied.
 
-A cell is known by the grader's marks or by its id; a locked cell also by its text; an answer also by the names
-that it defines and, at last, by its place: between the cells that stood around the released one.
+A cell is known by the grader's marks or by its id; a locked cell also by its text; an answer also by its place:
+between the cells that stood around the released one.
 """
 
-import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from nbformat import NotebookNode
 
 from exercises.autograder.intake.cells import FRESH, CannotBeGraded, Cell, normalize_source
 from transformer_lessons.tools.submission import grade_id
 
-__all__ = ["Catalogue", "Match", "is_answer", "match", "named", "same"]
+__all__ = ["Catalogue", "Match", "Released", "is_answer", "match", "named"]
 
 
 def named(released: NotebookNode) -> dict[str, NotebookNode]:
@@ -27,13 +27,41 @@ def is_answer(released: NotebookNode) -> bool:
     return not released.metadata.nbgrader.locked
 
 
-def same(cell: Cell, released: NotebookNode) -> bool:
-    """Whether a text is as released, but for what editors change of themselves."""
-    return cell.normalized == normalize_source(released.source)
+class Released:
+    """An assignment: its cells as they are handed out now, by grade id, and each text that these have had.
+
+    Args:
+        notebook: as it is handed out now.
+        earlier: what was handed out before and counts as well.
+    """
+
+    def __init__(self, notebook: NotebookNode, earlier: Iterable[NotebookNode] = ()):
+        self.notebook, self.cells = notebook, named(notebook)
+        self.now = {name: normalize_source(cell.source) for name, cell in self.cells.items()}
+        self._texts = {name: {text} for name, text in self.now.items()}
+        # What was released for trying things out.
+        self.trials: set[str] = set()
+        for version in (notebook, *earlier):
+            self.trials |= {normalize_source(cell.source) for cell in version.cells if not grade_id(cell)}
+            for name, cell in named(version).items():
+                self._texts.get(name, set()).add(normalize_source(cell.source))
+
+    def is_answer(self, name: str) -> bool:
+        """Whether an answer belongs there."""
+        return is_answer(self.cells[name])
+
+    def has(self, name: str, cell: Cell) -> bool:
+        """Whether a text is as it was released, but for what editors change of themselves."""
+        return cell.normalized in self._texts[name]
+
+    def tokens(self) -> Iterator[str]:
+        """What tells it from other assignments: the names of cells, and the texts of locked ones."""
+        for name, texts in self._texts.items():
+            yield from {name} if self.is_answer(name) else {name, *texts}
 
 
 class Catalogue:
-    """What tells the assignments of a course apart: the names of cells, and the texts of locked ones.
+    """The assignments of a course.
 
     Args:
         assignments: by name, as they are handed out now.
@@ -41,12 +69,11 @@ class Catalogue:
     """
 
     def __init__(self, assignments: dict[str, NotebookNode], earlier: Mapping[str, list[NotebookNode]]):
-        self.assignments, self._earlier = assignments, earlier
+        self.assignments = {name: Released(now, earlier.get(name, [])) for name, now in assignments.items()}
         found: dict[str, set[str]] = {}
-        for assignment, notebook in assignments.items():
-            for name, cell in named(notebook).items():
-                for key in {name} if is_answer(cell) else {name, normalize_source(cell.source)}:
-                    found.setdefault(key, set()).add(assignment)
+        for name, released in self.assignments.items():
+            for key in released.tokens():
+                found.setdefault(key, set()).add(name)
         # Some texts, such as that of the setup, are in several.
         self._of = {key: min(those) for key, those in found.items() if len(those) == 1}
 
@@ -79,23 +106,13 @@ class Catalogue:
             raise CannotBeGraded(f"The notebook holds cells of {both}. Hand in one notebook for each.")
         return confirmed[0]
 
-    def version_of(self, cells: list[Cell], assignment: str) -> NotebookNode:
-        """The version of which most locked texts are in a submission; of equals the present one."""
-        texts = {cell.normalized for cell in cells}
-
-        def there(version: NotebookNode) -> int:
-            locked = [cell for cell in named(version).values() if not is_answer(cell)]
-            return sum(normalize_source(cell.source) in texts for cell in locked)
-
-        return max([self.assignments[assignment], *self._earlier.get(assignment, [])], key=there)
-
 
 @dataclass
 class Match:
     """Of each released cell, by grade id, the one that stands for it, how it was recognised, and its copies."""
 
     cells: dict[str, Cell] = field(default_factory=dict)
-    by: dict[str, str] = field(default_factory=dict)  # "marks", "id", "text", "definition" or "place"
+    by: dict[str, str] = field(default_factory=dict)  # "marks", "id", "text" or "place"
     copies: dict[str, list[Cell]] = field(default_factory=dict)
 
     def take(self, name: str, fitting: list[Cell], rest: list[Cell], by: str) -> None:
@@ -105,64 +122,38 @@ class Match:
             rest.remove(fitting[0])
 
 
-def match(cells: list[Cell], released: NotebookNode) -> Match:
-    """Recognise the cells of a submission.
-
-    Args:
-        cells: of the submission, in its order.
-        released: the assignment as it was handed out.
-    """
-    known, found = named(released), Match()
+def match(cells: list[Cell], released: Released) -> Match:
+    """Recognise the cells of a submission, which are given in its order."""
+    found, names = Match(), list(released.cells)
     claims = {
-        cell: next((name for name in (cell.grade_id, *cell.ids) if name in known), None) for cell in cells
+        cell: next((name for name in (cell.grade_id, *cell.ids) if name in released.cells), None)
+        for cell in cells
     }
-    for name in known:
+    for name in names:
         claiming = [cell for cell in cells if claims[cell] == name]
         if claiming:
-            cell = found.cells[name] = _that_counts(claiming, known[name])
+            cell = found.cells[name] = _that_counts(claiming, name, released)
             found.by[name] = "marks" if cell.grade_id == name else "id"
             found.copies[name] = [copy for copy in claiming if copy is not cell]
     # What was released for trying things out is no answer, wherever it stands.
-    trials = {normalize_source(cell.source) for cell in released.cells if not grade_id(cell)}
-    rest = [cell for cell in cells if not claims[cell] and cell.normalized not in trials]
-    for name, locked in _missing(known, found, answers=False):
-        found.take(name, [cell for cell in rest if same(cell, locked)], rest, "text")
-    for name, answer in _missing(known, found, answers=True):
-        wanted = defined(answer.source) if answer.cell_type == "code" else set()
-        # Of several the last, which is in force at the end.
-        found.take(
-            name, [cell for cell in reversed(rest) if defined(cell.source) & wanted], rest, "definition"
-        )
-    for name, answer in _missing(known, found, answers=True):
-        fitting = [
-            cell for cell in _in_place(name, rest, list(known), found) if cell.type == answer.cell_type
-        ]
-        fitting.sort(key=lambda cell, answer=answer: same(cell, answer))
-        found.take(name, [cell for cell in fitting if cell.normalized], rest, "place")
+    rest = [cell for cell in cells if not claims[cell] and cell.normalized not in released.trials]
+    for name in names:
+        if name not in found.cells and not released.is_answer(name):
+            found.take(name, [cell for cell in rest if released.has(name, cell)], rest, "text")
+    for name in names:
+        if name not in found.cells and released.is_answer(name):
+            fitting = [cell for cell in _in_place(name, rest, names, found) if cell.normalized]
+            fitting = [cell for cell in fitting if cell.type == released.cells[name].cell_type]
+            found.take(name, sorted(fitting, key=partial(released.has, name)), rest, "place")
     return found
 
 
-def _that_counts(copies: list[Cell], released: NotebookNode) -> Cell:
+def _that_counts(copies: list[Cell], name: str, released: Released) -> Cell:
     """Of copies of an answer the last that was filled in; of a locked cell the first that was not changed."""
-    if is_answer(released):
-        filled = [cell for cell in copies if cell.normalized and not same(cell, released)]
+    if released.is_answer(name):
+        filled = [cell for cell in copies if cell.normalized and not released.has(name, cell)]
         return filled[-1] if filled else copies[0]
-    return next((cell for cell in copies if same(cell, released)), copies[0])
-
-
-def _missing(known: dict, found: Match, *, answers: bool) -> Iterator[tuple[str, NotebookNode]]:
-    for name, released in known.items():
-        if name not in found.cells and is_answer(released) == answers:
-            yield name, released
-
-
-def defined(source: str) -> set[str]:
-    """The functions, classes and variables that a cell defines at its left margin.
-
-    A pitfall: an answer need not be valid Python, so only the beginnings of its lines are looked at.
-    """
-    definitions = re.findall(r"^(?:async +)?(?:def|class) +(\w+)", source, re.MULTILINE)
-    return {*definitions, *re.findall(r"^(\w+) *(?::[^=\n]*)?=(?!=)", source, re.MULTILINE)}
+    return next((cell for cell in copies if released.has(name, cell)), copies[0])
 
 
 def _in_place(name: str, rest: list[Cell], names: list[str], found: Match) -> list[Cell]:

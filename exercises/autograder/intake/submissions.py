@@ -14,15 +14,14 @@ from nbformat import NotebookNode
 
 from exercises.autograder.intake.cells import CannotBeGraded, cells_of, content_of, normalize_source, shown
 from exercises.autograder.intake.files import Upload, uploads
-from exercises.autograder.intake.matching import Catalogue
+from exercises.autograder.intake.matching import Catalogue, Released
 from exercises.autograder.intake.names import Sender, sender_of
-from exercises.autograder.intake.repair import brought_up_to_date, repair
+from exercises.autograder.intake.repair import repair
 
 __all__ = ["Quarantined", "Received", "ingest"]
 
 TIMESTAMP = "timestamp.txt"
-MOST_PATHS = 5  # that a sentence lists
-EARLIER = "It was begun with an earlier version of the assignment, which counts as well."
+MOST_LISTED = 5  # files or names, in a sentence
 WHOSE = (
     "Nothing says whose this is. Name it STUDENT__ASSIGNMENT.ipynb, or put it into a folder named STUDENT."
 )
@@ -110,7 +109,7 @@ def ingest(
             times[upload.parts[:-1]] = upload.data
         else:
             arrivals.append(_arrival(source, upload, catalogue, roster))
-    _settle(arrivals, assignments)
+    _settle(arrivals, catalogue)
     for arrival in arrivals:
         # In other folders, and further in, a student may have put a time.
         folder = arrival.parts[: arrival.sender.depth]
@@ -141,18 +140,15 @@ def _received(path: str, upload: Upload, sender: Sender, catalogue: Catalogue) -
     if upload.problem:
         raise CannotBeGraded(upload.problem)
     content, notes = content_of(upload.data)
-    cells = cells_of(content)[0]
+    cells, more = cells_of(content)
     assignment = catalogue.assignment_of(cells, sender.said)
     if sender.said and assignment not in sender.said:
         said = " and ".join(sender.said)
         notes.append(f"The file is named after {said} but holds {assignment}; it was taken as that.")
-    version, now = catalogue.version_of(cells, assignment), catalogue.assignments[assignment]
-    notebook, repairs = repair(content, version)
-    if version is not now:
-        notebook, repairs = brought_up_to_date(notebook, version, now), (EARLIER, *repairs)
+    notebook, repairs = repair(cells, catalogue.assignments[assignment])
     if sender.student is None:
         raise CannotBeGraded(WHOSE)
-    repairs = (*sender.notes, *notes, *repairs)
+    repairs = (*sender.notes, *notes, *more, *repairs)
     return Received(sender.student, assignment, path, notebook, repairs, late=sender.late)
 
 
@@ -178,34 +174,31 @@ def _put_time(arrival: _Arrival, time: bytes) -> None:
         arrival.note(f"Its {TIMESTAMP} holds no time: “{shown(text)}”.")
 
 
-def _settle(arrivals: list[_Arrival], assignments: dict[str, NotebookNode]) -> None:
+def _settle(arrivals: list[_Arrival], catalogue: Catalogue) -> None:
     """Of one student's notebooks of one assignment only one is graded.
 
     A pitfall: only files that come together are compared; what was taken in before is not known here.
     """
-    owners: dict[str, str] = {}
     groups: dict[tuple[str, str], list[_Arrival]] = {}
     for arrival in arrivals:
-        if isinstance(arrival.outcome, Received):
-            raw, student = arrival.sender.raw, arrival.outcome.student
-            owner = owners.setdefault(
-                student.casefold(), raw
-            )  # not all systems tell capitals from small letters
-            if owner == raw:
-                groups.setdefault((student, arrival.outcome.assignment), []).append(arrival)
-            else:
-                both = f"“{shown(raw)}” and “{shown(owner)}” would both be called “{student}” by the grader"
-                arrival.quarantine(f"{both}. Give this student's file another name.")
-    for (_, assignment), group in groups.items():
-        if len(group) > 1:
-            _keep_one(group, *_chosen(group, assignments[assignment]))
+        if isinstance(known := arrival.outcome, Received):
+            # Not all systems tell capitals from small letters in the names of folders.
+            groups.setdefault((known.student.casefold(), known.assignment), []).append(arrival)
+    for (student, assignment), group in groups.items():
+        names = sorted({arrival.sender.raw for arrival in group})
+        if len(names) > 1:
+            several = " and ".join(f"“{shown(name)}”" for name in names[:MOST_LISTED])
+            for arrival in group:
+                arrival.quarantine(f"{several} would all be called “{student}”. Give them other names.")
+        elif len(group) > 1:
+            _keep_one(group, *_chosen(group, catalogue.assignments[assignment]))
 
 
 def _keep_one(group: list[_Arrival], chosen: _Arrival | None, why: str) -> None:
     """Of one student's notebooks of one assignment the one that counts; none if that cannot be known."""
     paths = [arrival.outcome.path for arrival in group]
-    more = f" and {len(paths) - MOST_PATHS} more" if len(paths) > MOST_PATHS else ""
-    which = f"Nothing tells which is the newest: {', '.join(paths[:MOST_PATHS])}{more}."
+    more = f" and {len(paths) - MOST_LISTED} more" if len(paths) > MOST_LISTED else ""
+    which = f"Nothing tells which is the newest: {', '.join(paths[:MOST_LISTED])}{more}."
     for arrival in group:
         if chosen is None:
             arrival.quarantine(f"{which} Hand in only one. Different students need different names.")
@@ -215,9 +208,9 @@ def _keep_one(group: list[_Arrival], chosen: _Arrival | None, why: str) -> None:
         chosen.note(f"There were {len(group)} notebooks; {chosen.outcome.path} counts, because {why}.")
 
 
-def _chosen(group: list[_Arrival], released: NotebookNode) -> tuple[_Arrival | None, str]:
+def _chosen(group: list[_Arrival], released: Released) -> tuple[_Arrival | None, str]:
     """The one that counts, and why."""
-    given = {normalize_source(cell.source) for cell in released.cells} | {""}
+    given = {normalize_source(cell.source) for cell in released.notebook.cells} | {""}
     texts = {
         arrival: [(cell.cell_type, normalize_source(cell.source)) for cell in arrival.outcome.notebook.cells]
         for arrival in group
