@@ -4,7 +4,6 @@ import argparse
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, replace
-from pathlib import Path
 
 from nbgrader.api import MissingEntry
 
@@ -14,7 +13,7 @@ from exercises.autograder.batch import grade as grades
 from exercises.autograder.batch.grading import Grading
 from exercises.autograder.commands import FINE, LEFT, ME, CommandOutput, failures, known_names
 from exercises.autograder.course import marks
-from exercises.autograder.course.folders import Course
+from exercises.autograder.course.folders import Course, write_text
 from exercises.autograder.course.pseudonyms import Pseudonyms
 from exercises.autograder.export import csv_text, template_text
 from exercises.autograder.running.transformer import boxed_transformer
@@ -113,9 +112,8 @@ def report(options: argparse.Namespace) -> CommandOutput:
         results = [names.result(result) for result in course.results(name)]
         known = [names.mark(mark) for mark in marks.marks(course.gradebook, name)]
         counted = reports.numbers(name, known, results, aside["quarantined"], aside["failed"])
-        path = course.report(name)
-        _write(path, reports.page(counted).encode())
-        lines.append(str(path))
+        write_text(course.report(name), reports.page(counted))
+        lines.append(str(course.report(name)))
         data[name] = asdict(counted)
     return CommandOutput(lines, data)
 
@@ -133,7 +131,9 @@ def export(options: argparse.Namespace) -> CommandOutput:
     columns = dict(one.split("=", 1) for one in options.column) or None
     made = csv_text(options.format, known, template, columns=columns, missing_as_zero=options.missing_as_zero)
     path = options.to or course.folder / "export" / f"{options.format}.csv"
-    _write(path, made.data)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary:
+        temporary.write_bytes(made.data)
     lines = [*made.notes, *(f"no row for {student}" for student in made.unmatched), str(path)]
     data = {"file": str(path), "notes": made.notes, "unmatched": made.unmatched}
     return CommandOutput(lines, data, LEFT if made.unmatched else FINE)
@@ -164,12 +164,6 @@ def _side_by_side(options: argparse.Namespace, course: Course) -> CommandOutput:
 
 def _cells(pair: similarities.Pair) -> str:
     return ", ".join(f"{name} {share:.0%}" for name, share in sorted(pair.cells.items()))
-
-
-def _write(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as temporary:
-        temporary.write_bytes(data)
 
 
 def my_transformer(options: argparse.Namespace) -> CommandOutput:

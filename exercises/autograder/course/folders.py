@@ -23,7 +23,7 @@ from exercises.autograder.intake import Quarantined, Received
 from exercises.autograder.result import Result
 from transformer_lessons.data.files import read_json, replacing, write_json
 
-__all__ = ["Course"]
+__all__ = ["Course", "write_text"]
 
 ORIGIN = "origin.json"  # beside a submission: what is known of it besides its text
 
@@ -86,12 +86,11 @@ class Course:
     def keep(self, received: Received) -> None:
         """Write a submission; what was there of the same student and assignment is replaced."""
         path = self.received(received.student, received.assignment)
-        path.parent.mkdir(parents=True, exist_ok=True)
         about = {name: getattr(received, name) for name in ("path", "repairs", "timestamp", "late")}
         # The text first: without the rest it can be graded, but not the other way round.
-        _write(path, nbformat.writes(received.notebook) + "\n")
-        _write(path.with_name(ORIGIN), json.dumps(about, ensure_ascii=False, indent=2) + "\n")
-        _write(path.with_name("timestamp.txt"), received.timestamp or "")  # where nbgrader looks for it
+        _update(path, nbformat.writes(received.notebook) + "\n")
+        _update(path.with_name(ORIGIN), json.dumps(about, ensure_ascii=False, indent=2) + "\n")
+        _update(path.with_name("timestamp.txt"), received.timestamp or "")  # where nbgrader looks for it
 
     def origin(self, student: str, assignment: str) -> Received:
         """What is known of a submission besides its text."""
@@ -118,10 +117,16 @@ class Course:
         return read_json(self.not_graded)
 
 
-def _write(path: Path, text: str) -> None:
-    """Whole or not at all; not at all, too, if it says so already, or if there is nothing to say."""
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def _update(path: Path, text: str) -> None:
+    """Likewise, but leave it alone if it says so already; there is none if there is nothing to say."""
     if not text:
         path.unlink(missing_ok=True)
     elif not path.exists() or path.read_text(encoding="utf-8") != text:
-        with replacing(path) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+        write_text(path, text)

@@ -13,7 +13,6 @@ The student's id is what a roster says of the number that Canvas and Moodle put 
 and the number, by which namesakes differ.
 """
 
-import math
 import re
 import unicodedata
 from collections.abc import Collection, Mapping
@@ -79,9 +78,9 @@ def sender_of(parts: tuple[str, ...], assignments: Collection[str], roster: Mapp
         roster: ids by the platform's numbers, as far as they are known.
     """
     parts = tuple(unicodedata.normalize("NFC", part) for part in parts)
-    readings = (read(parts, assignments) for read in (_from_moodle, _from_nbgrader, _from_canvas))
-    found = min(filter(None, readings), key=lambda reading: reading[0], default=None)
-    sender = found[1] if found else _by_hand(parts, assignments)
+    # The outermost part that tells decides: further in, a student may have named things as another's.
+    readings = (_from_platform(parts, place, assignments) for place in range(len(parts)))
+    sender = next(filter(None, readings), None) or _by_hand(parts, assignments)
     if sender.number in roster:
         sender = replace(sender, raw=roster[sender.number])
     elif roster and sender.number:
@@ -93,40 +92,32 @@ def sender_of(parts: tuple[str, ...], assignments: Collection[str], roster: Mapp
     return replace(sender, notes=(*sender.notes, note))
 
 
-# Where a path says whose it is, and what it says. Further in, a student may have named things as another's.
-Reading = tuple[tuple[int, float], Sender] | None
-
-
-def _from_moodle(parts: tuple[str, ...], assignments: Collection[str]) -> Reading:
-    for place, part in enumerate(parts):
-        if found := MOODLE.fullmatch(part):
-            if re.search(r"(^|_)\d+_assignsubmission_", found["rest"]):
-                return (place, 0), Sender("")  # somebody calls themselves or their file so: nobody can tell
-            file = found["rest"] if place == len(parts) - 1 else parts[-1]
-            sender = _in_folder(f"{found['name']}_{found['user']}", file, assignments)
-            return (place, found.start("user")), replace(sender, number=found["user"])
+def _from_platform(parts: tuple[str, ...], place: int, assignments: Collection[str]) -> Sender | None:
+    """What Moodle, nbgrader or Canvas says at one place of a path."""
+    part, behind = parts[place], parts[place + 1 :]
+    moodle, canvas = MOODLE.fullmatch(part), None if behind else _canvas_match(part, assignments)
+    if moodle and not (canvas and canvas.start("user") < moodle.start("user")):
+        if re.search(r"(^|_)\d+_assignsubmission_", moodle["rest"]):
+            return Sender("")  # somebody calls themselves or their file so: nobody can tell
+        file = behind[-1] if behind else moodle["rest"]
+        sender = _in_folder(f"{moodle['name']}_{moodle['user']}", file, assignments)
+        return replace(sender, number=moodle["user"])
+    if len(behind) > 1 and behind[0] in assignments:
+        # Behind ASSIGNMENT there may be folders of STUDENT's, or of the whole class: then nobody can tell.
+        sender = _in_folder(part if len(behind) == 2 else "", behind[-1], assignments)
+        said = tuple(dict.fromkeys((behind[0], *sender.said)))
+        return replace(sender, said=said, depth=place + 2)
+    if canvas:
+        sender = _in_folder(f"{canvas['name']}_{canvas['user']}", canvas["rest"] or "", assignments)
+        number = canvas["user"] if canvas.re is CANVAS else ""  # what stands for nobody is on no roster
+        order, late = (int(canvas["file"] or 0), 0), bool(canvas["late"])
+        return replace(sender, order=order, late=late, number=number)
     return None
 
 
-def _from_nbgrader(parts: tuple[str, ...], assignments: Collection[str]) -> Reading:
-    for place, part in enumerate(parts[1:-1]):
-        if part in assignments:
-            # Behind ASSIGNMENT there may be folders of STUDENT's, or of the whole class: then nobody can tell.
-            student = parts[place] if parts[place + 1 : -1] == (part,) else ""
-            sender = _in_folder(student, parts[-1], assignments)
-            said = tuple(dict.fromkeys((part, *sender.said)))
-            return (place, math.inf), replace(sender, said=said, depth=place + 2)
-    return None
-
-
-def _from_canvas(parts: tuple[str, ...], assignments: Collection[str]) -> Reading:
-    found = ANONYMOUS.fullmatch(parts[-1]) or CANVAS.fullmatch(parts[-1])
-    if not found or _file_name(found["name"], assignments)[0]:
-        return None
-    sender = _in_folder(f"{found['name']}_{found['user']}", found["rest"] or "", assignments)
-    number = found["user"] if found.re is CANVAS else ""  # what stands for nobody is on no roster
-    sender = replace(sender, order=(int(found["file"] or 0), 0), late=bool(found["late"]), number=number)
-    return (len(parts) - 1, found.start("user")), sender
+def _canvas_match(name: str, assignments: Collection[str]) -> re.Match | None:
+    found = ANONYMOUS.fullmatch(name) or CANVAS.fullmatch(name)
+    return found if found and not _file_name(found["name"], assignments)[0] else None
 
 
 def _by_hand(parts: tuple[str, ...], assignments: Collection[str]) -> Sender:

@@ -6,8 +6,6 @@ own, behind the cell of the assignment that it stood behind.
 """
 
 import copy
-import itertools
-import re
 from collections.abc import Iterator
 
 import nbformat
@@ -59,10 +57,9 @@ def _in_order(cells: list[Cell], released: Released, found: Match) -> Iterator[I
 
 def _made(items: list[Item], released: Released) -> list[dict]:
     """The cells of the new notebook."""
-    taken, runs = set(released.cells), {name: cell for name, cell in items if name and name.endswith("-run")}
-    made = []
+    made, runs = [], {name: cell for name, cell in items if name and name.endswith("-run")}
     for name, cell in items:
-        made.append(_released_cell(name, cell, released) if name else _own_cell(cell, taken))
+        made.append(_released_cell(name, cell, released) if name else _own_cell(cell))
         run = runs.get(str(name).removesuffix("conclusion") + "run")
         if run and cell and not released.has(name, cell):
             _add_plots(made[-1], run.attachments)
@@ -88,12 +85,8 @@ def _add_plots(conclusion: dict, plots: dict) -> None:
         conclusion["source"] += "".join(f"\n\n![{name}](attachment:{name})" for name in new)
 
 
-def _own_cell(cell: Cell, taken: set[str]) -> dict:
-    valid = (name for name in cell.ids if re.fullmatch("[a-zA-Z0-9_-]{1,64}", name))
-    ids = itertools.chain(valid, (f"own-{number}" for number in itertools.count(cell.number)))
-    made = {"cell_type": cell.type, "metadata": {}, "source": cell.source}
-    made["id"] = next(name for name in ids if name not in taken)
-    taken.add(made["id"])
+def _own_cell(cell: Cell) -> dict:
+    made = {"cell_type": cell.type, "id": f"own-{cell.number}", "metadata": {}, "source": cell.source}
     if cell.type == "code":
         return {**made, "outputs": [], "execution_count": None}
     return {**made, "attachments": cell.attachments} if cell.attachments else made
