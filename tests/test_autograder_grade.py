@@ -18,7 +18,6 @@ from exercises.autograder import feedback as pages
 from exercises.autograder.batch import grade, pool
 from exercises.autograder.course import marks
 from exercises.autograder.intake import Quarantined
-from exercises.autograder.result import CellResult, Flag, Part, Result
 
 pytestmark = [pytest.mark.isolated, pytest.mark.nbgrader, pytest.mark.usefixtures("graded_once")]
 
@@ -300,20 +299,6 @@ def test_without_isolation_every_result_says_so(tmp_path, monkeypatch, capsys):
     found = result.read(tmp_path / "course" / "records" / "ann" / NAME / f"{NAME}.json")
     assert found.isolation == "none"
     assert "unsafe" in {flag.kind for flag in found.flags}
-
-
-def test_a_source_that_is_not_there_is_one_line(tmp_path, capsys):
-    assert command.main(["grade", str(tmp_path / "nothing"), "--course", str(tmp_path / "course")]) == 2
-    assert capsys.readouterr().err.startswith("source: expected a notebook, a folder or a zip archive, got ")
-
-
-def test_a_record_comes_back_as_it_was(tmp_path):
-    part = Part("padding_mask", "values", "shape and values", 0.5, False)
-    cell = CellResult("a-test", 0.5, 2.0, "done", ("said",), (part,))
-    flags = (Flag("library", "seen", "a-answer", "line"),)
-    made = Result("ann", NAME, (cell,), flags, ("mended",), "none", 1.5, 0.7, {"torch": "2"})
-    result.write(tmp_path / "new" / "record.json", made)
-    assert result.read(tmp_path / "new" / "record.json") == made
 
 
 def test_what_is_no_record_is_refused(tmp_path):

@@ -273,17 +273,6 @@ def test_of_copies_of_a_locked_cell_the_one_that_was_not_changed_counts():
     assert repairs == (f"ps01-3-check was there 3 times; {said}",)
 
 
-def test_an_answer_given_at_the_end_is_what_the_test_sees():
-    notebook = handed_in()
-    last = copy.deepcopy(cell_of(notebook, "ps01-3-answer"))
-    notebook["cells"] += [{**last, "source": "better = 1"}, own("helper = 1")]
-    mended, repairs = mend(notebook)
-    place = order(mended).index("ps01-3-answer")
-    assert sources(mended)[place : place + 2] == ["better = 1", "helper = 1"]
-    assert len(repairs) == 2
-    assert repairs[1] == MOVED
-
-
 def test_cells_that_were_moved_are_moved_back_with_what_stood_behind_them():
     notebook = handed_in()
     answer = cell_of(notebook, "ps01-5-capped-answer")
