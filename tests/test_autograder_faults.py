@@ -157,11 +157,29 @@ def test_the_writer_is_killed_at_any_step(undisturbed, tmp_path, repetition):
         folder = tmp_path / str(last)
         code, _ = in_a_child(last, source, folder, outcomes)
         assert code == -signal.SIGKILL
+        assert set(dump(Course(folder).gradebook)) <= {*expected}, (
+            "a submission is entered whole or not at all"
+        )
         assert_goes_on(folder, undisturbed)
         assert sorted(one.student for one in Course(folder).results()) == list(STUDENTS)
         assert len(list(folder.glob("feedback/*/*/*.html"))) == len(STUDENTS)
         assert len(list(folder.glob("autograded/*/*/*.ipynb"))) == len(STUDENTS)
         assert not [path for path in folder.rglob(".*.ipynb.*") if path.is_file()]
+
+
+def test_a_submission_is_entered_whole_or_not_at_all(undisturbed, tmp_path, monkeypatch):
+    source, expected, outcomes = undisturbed
+    score = marks._score
+
+    def fails_once(*_, **more):
+        monkeypatch.setattr(marks, "_score", score)
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(marks, "_score", fails_once)
+    [one] = grade.grade(source, tmp_path, pool=Replaying(outcomes)).failed
+    entries = dump(Course(tmp_path).gradebook)
+    assert set(entries) == {line for line in expected if f" {one.student}" not in line}
+    assert_goes_on(tmp_path, undisturbed)
 
 
 def test_after_a_power_cut_only_the_gradebook_is_left_of_the_last_second(undisturbed, tmp_path):

@@ -17,7 +17,8 @@ from exercises.autograder import doctor, result
 from exercises.autograder import feedback as pages
 from exercises.autograder.batch import grade, pool
 from exercises.autograder.course import marks
-from exercises.autograder.intake import Quarantined
+from exercises.autograder.course.folders import Course
+from exercises.autograder.intake import Quarantined, Received
 
 pytestmark = [pytest.mark.isolated, pytest.mark.nbgrader, pytest.mark.usefixtures("graded_once")]
 
@@ -132,6 +133,17 @@ def test_what_could_not_be_graded_is_listed_with_a_reason(graded):
         "quarantined": [{"path": one.path, "student": "dora", "assignment": NAME, "reason": one.reason}],
         "failed": [],
     }
+
+
+def test_what_was_put_right_is_no_longer_listed(tmp_path):
+    course = Course(tmp_path)
+    course.list_quarantined(
+        [], [Quarantined(f"{name}.ipynb", name, NAME, "broken") for name in ("ann", "bob")]
+    )
+    course.list_quarantined([Received("ann", NAME, "new.ipynb")], [])
+    assert [entry["path"] for entry in course.left_out()["quarantined"]] == ["bob.ipynb"]
+    course.list_quarantined([], [Quarantined("bob.ipynb", None, None, "empty")])
+    assert [entry["reason"] for entry in course.left_out()["quarantined"]] == ["empty"]
 
 
 def test_repairs_and_checks_are_told(graded):

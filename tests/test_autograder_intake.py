@@ -428,7 +428,7 @@ def test_a_folder_of_traps(folder, tmp_path):
         file.truncate(10**12)
     name = os.fsencode(root) + b"/m\xfcller__" + f"{PS01}.ipynb".encode()
     Path(os.fsdecode(name)).write_text(answered(), encoding="utf-8")
-    root.joinpath(*"123456789").mkdir(parents=True)
+    root.joinpath(*"123456789ab").mkdir(parents=True)
     found = taken(root)
     reasons = {path: one.reason[:16] for path, one in found.items() if isinstance(one, Quarantined)}
     assert reasons == {

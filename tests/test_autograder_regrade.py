@@ -91,6 +91,7 @@ def test_a_changed_test_regrades_what_it_concerns_and_shows_it_first(own_masters
     assert of["ann"].cells[TEST].auto == 0.25
     assert (of["ann"].cells[WRITTEN].manual, of["ann"].cells[WRITTEN].waits) == (1.0, False)
     assert (of["bob"].cells[TEST].manual, of["bob"].cells[TEST].waits) == (0.5, True)
+    assert f"{LESS:g}" in Course(course).page("ann", NAME).read_text(encoding="utf-8")
     assert grade.grade(None, course).unchanged == 2
     assert grade.regrade(course, [], yes).stale == []
 
