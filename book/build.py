@@ -7,9 +7,8 @@ their environment: they stop working when its folder moves or has a space in its
 import sys
 from pathlib import Path
 
-from book import generated
-
 ROOT = Path(__file__).resolve().parents[1]
+HTML = ROOT / "_build" / "html"
 STRICT = ("--warningiserror", "--nitpick", "--keep-going", "--quiet")
 
 
@@ -20,10 +19,21 @@ def build(folder: Path = ROOT, builder: str = "html") -> Path:
     """
     from jupyter_book.cli.main import main as jupyter_book  # its own import is slow, and warns
 
+    from book import generated
+
     generated.write("mistakes.md")
     paths = [str(ROOT / "book"), "--config", str(ROOT / "_config.yml"), "--path-output", str(folder)]
     jupyter_book(["build", *paths, "--builder", builder, *STRICT], standalone_mode=False)
     return folder / "_build" / builder / "index.html"
+
+
+def built(names: list[str], html: Path = HTML) -> list[Path]:
+    """The pages of these names, as in ``chapters/13_training``, or all. Ends the process if one is not built."""
+    named = [html / f"{name.removesuffix('.html')}.html" for name in names]
+    pages = named or [page for page in sorted(html.rglob("*.html")) if "_static" not in page.parts]
+    if missing := [str(page) for page in pages or [html] if not page.is_file()]:
+        sys.exit(f"not built: {', '.join(missing)} (make book builds the site)")
+    return pages
 
 
 if __name__ == "__main__":

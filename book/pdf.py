@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pikepdf
 
-from book.browser import Browser
+from book.browser import Browser, browser
 from book.build import ROOT, build
 from transformer_lessons.data.files import replacing
 
@@ -27,32 +27,32 @@ LOOK = {
     "tagged": True,
 }
 # On paper nothing unfolds, nobody scrolls, and hands-on figures are pictures.
-PREPARE = """
-document.querySelectorAll("details").forEach((one) => (one.open = true));
-document.querySelectorAll(".lessons-explorable").forEach((one) => {
-  one.innerHTML = one.querySelector("noscript").textContent.replace('"../_static', '"_static');
-});
-Promise.all([...document.images].map((one) => one.decode().catch(() => one.src)))
-  .then((found) => found.filter((one) => one));
-"""
+PREPARE = """async () => {
+  document.querySelectorAll("details").forEach((one) => (one.open = true));
+  document.querySelectorAll(".lessons-explorable").forEach((one) => {
+    one.innerHTML = one.querySelector("noscript").textContent.replace('"../_static', '"_static');
+  });
+  const failed = await Promise.all([...document.images].map((one) => one.decode().catch(() => one.src)));
+  return failed.filter((one) => one);
+}"""
 
 
-def print_page(browser: Browser, page: Path, to: Path) -> None:
+def print_page(view: Browser, page: Path, to: Path) -> None:
     """A page as PDF.
 
     Raises:
         RuntimeError: if a picture is missing.
     """
-    browser.open(page)
-    if missing := browser.evaluate(PREPARE):
+    view.open(page)
+    if missing := view.page.evaluate(PREPARE):
         raise RuntimeError(f"{page.name}: pictures are missing: {', '.join(missing)}")
     # Chromium leaves all objects of a PDF uncompressed, which is two thirds of it.
-    with replacing(to) as temporary, pikepdf.open(io.BytesIO(browser.page.pdf(**LOOK))) as pdf:
+    with replacing(to) as temporary, pikepdf.open(io.BytesIO(view.page.pdf(**LOOK))) as pdf:
         pdf.save(temporary, object_stream_mode=pikepdf.ObjectStreamMode.generate)
 
 
 if __name__ == "__main__":
     single = build(builder="singlehtml")
-    with Browser() as browser:
-        print_page(browser, single, PDF)
+    with browser() as view:
+        print_page(view, single, PDF)
     print(f"The book is at {PDF.relative_to(ROOT)} ({PDF.stat().st_size / 1e6:.0f} MB)")

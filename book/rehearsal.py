@@ -4,7 +4,6 @@ The page for instructors shows them: a task on a student's page, and the top of 
 Chromium, and a machine on which students' code can be confined.
 """
 
-import base64
 import io
 import sys
 from pathlib import Path
@@ -12,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 from PIL import Image
 
-from book.browser import Browser
+from book.browser import Browser, browser
 from exercises.autograder.__main__ import main as autograder
 
 STATIC = Path(__file__).parent / "_static"
@@ -25,28 +24,25 @@ PICTURES = {
 }
 
 
-def photograph(browser: Browser, page: Path, first: str, last: str) -> Image.Image:
+def photograph(view: Browser, page: Path, first: str, last: str) -> Image.Image:
     """A page from one element to another, in few colours."""
-    browser.open(page)
-    top, bottom = (
-        browser.evaluate(f"document.querySelector({name!r}).getBoundingClientRect().{side}")
-        for name, side in ((first, "top"), (last, "bottom"))
-    )
-    place = {"x": 0, "y": top - MARGIN, "width": WIDTH, "height": bottom - top + 2 * MARGIN}
-    clip = {**place, "scale": SHARPNESS}
-    answer = browser.command("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)
-    return Image.open(io.BytesIO(base64.b64decode(answer["data"]))).convert("RGB").quantize(COLOURS)
+    view.open(page)
+    start, end = (view.page.locator(name).first.bounding_box() for name in (first, last))
+    height = end["y"] + end["height"] - start["y"] + 2 * MARGIN
+    place = {"x": 0, "y": start["y"] - MARGIN, "width": WIDTH, "height": height}
+    picture = view.page.screenshot(clip=place, full_page=True)
+    return Image.open(io.BytesIO(picture)).convert("RGB").quantize(COLOURS)
 
 
 def main() -> int:
     """The command."""
-    with TemporaryDirectory() as folder, Browser(width=WIDTH) as browser:
+    with TemporaryDirectory() as folder, browser(width=WIDTH, device_scale_factor=SHARPNESS) as view:
         where = ["--course", folder]
         if autograder(["rehearse", "20", *where]) > 1 or autograder(["report", *where]):
             return 1
         for name, (page, first, last) in PICTURES.items():
             path = STATIC / f"{name}.png"
-            picture = photograph(browser, Path(folder) / page, first, last)
+            picture = photograph(view, Path(folder) / page, first, last)
             picture.save(path, optimize=True)
             print(f"{path.name}: {picture.width} × {picture.height}, {path.stat().st_size / 1000:.0f} kB")
     return 0

@@ -8,7 +8,6 @@ of being loaded, at a fourth of this processor's speed. The exit code is 1 if an
 asks another server, has problems or is wider than a phone.
 """
 
-import json
 import sys
 from collections.abc import Iterator
 from itertools import product
@@ -16,41 +15,41 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from book.browser import Browser
-from book.built import arguments, chosen_pages
+from book.browser import LAPTOP, PHONE, Browser, browser
+from book.build import built
 
 AXE = Path(sys.prefix) / "node_modules" / "axe-core" / "axe.min.js"
 LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22a", "wcag22aa"]
-WIDTHS = (375, 1280)
+RULES = {"runOnly": LEVELS, "resultTypes": ["violations"], "preload": False}
 SLOWER, MOST_MILLISECONDS = 4, 1000  # of the first translation
 AFTER_LOAD = """performance.getEntriesByName("translated")[0].startTime
   - performance.getEntriesByType("navigation")[0].loadEventEnd"""
 
 
-def violations(browser: Browser, page: Path) -> Iterator[str]:
+def violations(view: Browser, page: Path) -> Iterator[str]:
     """What axe complains of: the rule, how often, and the first place."""
-    browser.open(page)
-    browser.evaluate(f"{AXE.read_text(encoding='utf-8')}; 0")
-    options = json.dumps({"runOnly": LEVELS, "resultTypes": ["violations"], "preload": False})
-    for rule in browser.evaluate(f"axe.run(document, {options}).then((done) => done.violations)"):
+    view.open(page)
+    view.page.add_script_tag(path=AXE)
+    for rule in view.page.evaluate("(rules) => axe.run(document, rules)", RULES)["violations"]:
         yield f"{rule['id']}: {len(rule['nodes'])}, first {rule['nodes'][0]['html'][:100]}"
 
 
 def first_translation(page: Path) -> float:
     """Milliseconds from when the page was loaded, on a slow processor."""
-    with Browser(width=WIDTHS[0]) as browser:
-        browser.command("Emulation.setCPUThrottlingRate", rate=SLOWER)
-        browser.open(page)
-        return browser.evaluate(AFTER_LOAD)
+    with browser(width=PHONE) as view:
+        devtools = view.page.context.new_cdp_session(view.page)
+        devtools.send("Emulation.setCPUThrottlingRate", {"rate": SLOWER})
+        view.open(page)
+        return view.page.evaluate(AFTER_LOAD)
 
 
 def check(pages: list[Path]) -> Iterator[str]:
     """What is wrong, page by page."""
-    for width, dark in product(WIDTHS, (False, True)):
+    for width, dark in product((PHONE, LAPTOP), (False, True)):
         look = f"{width} px, {'dark' if dark else 'light'}"
-        with Browser(width=width, dark=dark) as browser:
+        with browser(width=width, dark=dark) as view:
             for page in tqdm(pages, look, disable=None):
-                yield from (f"{page.stem}, {look}: {problem}" for problem in violations(browser, page))
+                yield from (f"{page.stem}, {look}: {problem}" for problem in violations(view, page))
     for page in [page for page in pages if page.stem == "translator"]:
         passed = min(first_translation(page) for _ in range(3))  # as other work can only slow it down
         if passed > MOST_MILLISECONDS:
@@ -58,7 +57,7 @@ def check(pages: list[Path]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    chosen = chosen_pages(arguments("site_check", __doc__.splitlines()[0]).parse_args())
+    chosen = built(sys.argv[1:])
     problems = list(check(chosen))
     print(*problems, f"{len(chosen)} pages, {len(problems)} things to mend", sep="\n")
     sys.exit(bool(problems))

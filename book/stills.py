@@ -9,43 +9,40 @@ from pathlib import Path
 
 from PIL import Image
 
-from book.browser import SETTLED, Browser
-from book.built import HTML
+from book.browser import LAPTOP, PHONE, SETTLED, TABLET, browser
+from book.build import HTML
 
 STATIC = Path(__file__).parent / "_static"
 PICTURE = STATIC / "stills" / "translator.webp"
 HEIGHTS = STATIC / "explorables" / "heights.css"
-LAPTOP, PHONE = 1280, 375
 RULES = """\
 /* The room that each figure needs when its script has run; `python -m book.stills` measures it. */
 
-[data-explorable="translator"] {{ min-height: {0}px; }}
+[data-explorable="translator"] {{ min-height: {laptop}px; }}
 
-@media (max-width: 600px) {{
-  [data-explorable="translator"] {{ min-height: {1}px; }}
+@media (max-width: {narrow}px) {{
+  [data-explorable="translator"] {{ min-height: {phone}px; }}
 }}
 """
 
 
 def still(width: int) -> Image.Image:
     """The translator before anybody touches it, on a screen on which all of it is seen, without room to spare."""
-    with Browser(width=width) as browser:
-        browser.open(HTML / "explorables" / "translator.html")
-        browser.resize(width, browser.evaluate("document.documentElement.scrollHeight"))
-        figure = browser.page.locator(".lessons-explorable")
+    with browser(width=width) as view:
+        view.open(HTML / "explorables" / "translator.html")
+        figure = view.page.locator(".lessons-explorable")
         figure.evaluate("(one) => { one.style.minHeight = 0; }")
-        browser.evaluate(SETTLED)
+        height = view.page.evaluate("document.documentElement.scrollHeight")
+        view.page.set_viewport_size({"width": width, "height": height})
+        view.page.evaluate(SETTLED)
         return Image.open(io.BytesIO(figure.screenshot())).convert("RGB")
 
 
-def main() -> None:
-    """Take both."""
+if __name__ == "__main__":
     laptop, phone = still(LAPTOP), still(PHONE)
     laptop.save(PICTURE, lossless=True, method=6)
-    HEIGHTS.write_text(RULES.format(laptop.height, phone.height), encoding="utf-8")
+    HEIGHTS.write_text(
+        RULES.format(laptop=laptop.height, phone=phone.height, narrow=TABLET), encoding="utf-8"
+    )
     size = f'width="{laptop.width}" height="{laptop.height}"'
     print(f"{PICTURE.name}: its page, book/explorables/translator.md, should say {size}")
-
-
-if __name__ == "__main__":
-    main()

@@ -382,10 +382,10 @@ def test_an_address_that_does_not_exist_shows_the_way_wherever_the_site_lies(
     site, chromium, tmp_path, prefix
 ):
     shutil.copytree(site.html, tmp_path / "host" / prefix, dirs_exist_ok=True)
-    with served(tmp_path / "host") as host, browser.Browser() as view:
+    with served(tmp_path / "host") as host, browser.browser() as view:
         view.open(f"{host}{prefix}chapters/deep/er/no_such_chapter.html")
-        hrefs = view.evaluate("[...document.querySelectorAll('article a')].map((link) => link.href)")
-        colour = view.evaluate("getComputedStyle(document.body).getPropertyValue('--pst-color-primary')")
+        hrefs = view.page.evaluate("[...document.querySelectorAll('article a')].map((link) => link.href)")
+        colour = view.page.evaluate("getComputedStyle(document.body).getPropertyValue('--pst-color-primary')")
         assert hrefs == [f"{host}{prefix}{name}.html" for name in ("index", "topics", "glossary", "search")]
         assert colour  # by the style sheet
         assert (
@@ -410,32 +410,32 @@ def test_pages_in_a_browser_without_network(site, chromium, width, names):
     typeset = "document.querySelectorAll('.math > mjx-container').length"
     # An error in the TeX is a box; a command that does not exist is shown in red.
     bad = "mjx-merror, [data-mjx-error], mjx-container [style*='color: red']"
-    with browser.Browser(width=width) as view:
+    with browser.browser(width=width) as view:
         for name in names:
             page = site.pages[name]
             view.open(page.path)
             assert view.problems == [], name
             assert {urlsplit(url).scheme for url in view.requests} <= {"file", "data"}, name
             equations = len(re.findall(r'<(?:span|div) class="math', page.text))
-            assert view.evaluate(typeset) == equations, name
+            assert view.page.evaluate(typeset) == equations, name
             assert equations > 0 or name not in ("notation.html", *CHAPTER_PAGES[1:])  # the first has none
-            assert view.evaluate(f'[...document.querySelectorAll("{bad}")].map(e => e.textContent)') == [], (
-                name
-            )
-            assert view.evaluate("document.documentElement.scrollWidth") == width, name
+            assert (
+                view.page.evaluate(f'[...document.querySelectorAll("{bad}")].map(e => e.textContent)') == []
+            ), name
+            assert view.page.evaluate("document.documentElement.scrollWidth") == width, name
 
 
 def test_the_dark_mode_button_darkens_the_page_and_its_drawings(site, chromium):
     colours = """[document.body, ...document.querySelectorAll(".drawing")].map((one) =>
       [getComputedStyle(one).color, getComputedStyle(document.body).backgroundColor].join())"""
-    with browser.Browser() as view:
+    with browser.browser() as view:
         view.open(site.chapters()["03_scaled_dot_product_attention"].path)
-        light = view.evaluate(colours)
+        light = view.page.evaluate(colours)
         for _ in range(3):  # modes follow each other: as the system says, light, dark
             view.page.locator(".theme-switch-button").first.click()
-            if view.evaluate("document.documentElement.dataset.theme") == "dark":
+            if view.page.evaluate("document.documentElement.dataset.theme") == "dark":
                 break
-        dark = view.evaluate(colours)
+        dark = view.page.evaluate(colours)
         assert len(light) == len(dark) > 1
         assert not set(light) & set(dark)
 
@@ -445,16 +445,16 @@ def test_equations_are_typeset_as_they_come_near(site, chromium):
     number, all_ = (
         f"document.querySelectorAll('.math{inside}').length" for inside in (" > mjx-container", "")
     )
-    with browser.Browser(width=412) as view:
+    with browser.browser(width=412) as view:
         view.page.goto(site.chapters()["01_why_attention"].path.as_uri())
         view.page.wait_for_timeout(1000)  # to load what should not be
-        assert view.evaluate("typeof MathJax.version") == "undefined"
-        assert view.evaluate(all_) > 100
+        assert view.page.evaluate("typeof MathJax.version") == "undefined"
+        assert view.page.evaluate(all_) > 100
         view.page.locator(".math").nth(50).scroll_into_view_if_needed()
         view.page.wait_for_function(f"{number} > 0")
-        assert view.evaluate(number) < 100
-        view.evaluate("dispatchEvent(new Event('beforeprint'))")  # as a browser says before it prints
-        assert view.evaluate(number) == view.evaluate(all_)
+        assert view.page.evaluate(number) < 100
+        view.page.evaluate("dispatchEvent(new Event('beforeprint'))")  # as a browser says before it prints
+        assert view.page.evaluate(number) == view.page.evaluate(all_)
         assert view.problems == []
 
 
@@ -464,20 +464,20 @@ def test_a_first_visit_is_in_the_colours_of_the_system_from_the_start(site, chro
     watch = """window.themes = []; new MutationObserver(() => {
       window.themes.push(document.documentElement.dataset.theme);
     }).observe(document, { attributes: true, subtree: true, attributeFilter: ["data-theme"] })"""
-    with browser.Browser(dark=dark) as view:
+    with browser.browser(dark=dark) as view:
         view.page.add_init_script(watch)
         view.open(site.pages["index.html"].path)
-        assert set(view.evaluate("window.themes")) == {"dark" if dark else "light"}
+        assert set(view.page.evaluate("window.themes")) == {"dark" if dark else "light"}
 
 
 def test_search_and_buttons_work_although_scripts_wait(site, chromium):
-    with served(site.html) as root, browser.Browser() as view:
+    with served(site.html) as root, browser.browser() as view:
         view.open(f"{root}search.html?q=softmax")
         view.page.wait_for_selector("#search-results a[href*='03_scaled']")
         view.open(f"{root}chapters/04_masks.html?highlight=padding")
-        cells = view.evaluate("document.querySelectorAll('div.highlight pre').length")
-        assert view.evaluate("document.querySelectorAll('button.copybtn').length") == cells > 0
-        assert view.evaluate("document.querySelectorAll('span.highlighted').length") > 0
+        cells = view.page.evaluate("document.querySelectorAll('div.highlight pre').length")
+        assert view.page.evaluate("document.querySelectorAll('button.copybtn').length") == cells > 0
+        assert view.page.evaluate("document.querySelectorAll('span.highlighted').length") > 0
         assert view.problems == []
 
 
@@ -487,17 +487,17 @@ def test_what_was_read_to_the_end_is_marked_until_it_is_forgotten(site, chromium
     marks = (
         "[...document.querySelectorAll('.lessons-read')].map((one) => one.closest('a').getAttribute('href'))"
     )
-    with browser.Browser() as view:
+    with browser.browser() as view:
         view.open(page)
-        assert view.evaluate(marks) == []
+        assert view.page.evaluate(marks) == []
         view.page.locator(".prev-next-footer").scroll_into_view_if_needed()
         view.page.wait_for_timeout(1500)
-        assert view.evaluate(marks) == ["#"]  # the page itself
+        assert view.page.evaluate(marks) == ["#"]  # the page itself
         view.open(other)
-        assert view.evaluate(marks) == ["04_masks.html"]
+        assert view.page.evaluate(marks) == ["04_masks.html"]
         assert view.page.locator(".lessons-forget").inner_text().startswith("Forget the page")
-        view.evaluate("document.querySelector('.lessons-forget').click()")
-        assert view.evaluate(marks) == []
+        view.page.evaluate("document.querySelector('.lessons-forget').click()")
+        assert view.page.evaluate(marks) == []
         view.open(page)
         assert view.page.locator(".lessons-forget").count() == 0
         assert view.problems == []

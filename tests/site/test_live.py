@@ -15,7 +15,8 @@ from docutils import nodes
 from docutils.utils import new_document
 
 from book import live_data, site
-from book.browser import Browser, find
+from book.browser import PHONE, Browser, find
+from book.browser import browser as open_browser
 from transformer_lessons.attention import scaled_dot_product_attention
 from transformer_lessons.data import number_words
 from transformer_lessons.data.byte_pair import FIRST_BYTE, BytePairEncoding
@@ -59,8 +60,7 @@ def opened(tmp_path_factory):
         shutil.copytree(STATIC / part, folder / part)
     live_data.write(folder)
     shutil.copy(folder / "_static" / "live" / "heads.data.js", folder / "live")
-    with Browser(width=375) as browser:
-        browser.command("Emulation.setTouchEmulationEnabled", enabled=True, maxTouchPoints=1)
+    with open_browser(width=PHONE, has_touch=True) as browser:
 
         def open_(name: str, scripts=("explorables/page.js", "live/live.js"), still=STILL) -> Browser:
             loaded = (*scripts, *site.live_scripts(name)) if scripts else ()
@@ -68,9 +68,8 @@ def opened(tmp_path_factory):
             (folder / "page.html").write_text(
                 f"{HEAD}<body>{still}{DIV.format(name)}{tags}", encoding="utf-8"
             )
-            browser.resize(375, 800)
-            calm = {"name": "prefers-reduced-motion", "value": "reduce"}
-            browser.command("Emulation.setEmulatedMedia", media="screen", features=[calm])
+            browser.page.set_viewport_size({"width": 375, "height": 800})
+            browser.page.emulate_media(media="screen")
             browser.open(folder / "page.html")
             return browser
 
@@ -79,7 +78,7 @@ def opened(tmp_path_factory):
 
 def each(browser: Browser, selector: str, value: str) -> list:
     """A JavaScript expression of each such element, called `one`."""
-    return browser.evaluate(f"[...document.querySelectorAll({selector!r})].map((one) => {value})")
+    return browser.page.evaluate(f"[...document.querySelectorAll({selector!r})].map((one) => {value})")
 
 
 def said(browser: Browser) -> str:
@@ -91,9 +90,8 @@ def numbers(words: str) -> list[float]:
 
 
 def press(browser: Browser, key: str, selector: str = ":focus") -> None:
-    browser.evaluate(f"document.querySelector({selector!r}).focus()")
-    for kind in ("keyDown", "keyUp"):
-        browser.command("Input.dispatchKeyEvent", type=kind, key=key)
+    browser.page.focus(selector)
+    browser.page.keyboard.press(key)
 
 
 def click(browser: Browser, words: str) -> None:
@@ -105,14 +103,17 @@ def drag(browser: Browser, selector: str, *way: float, finger: bool = False) -> 
     middle = f"((a, b) => [a.x + a.width / 2, a.y + a.height / 2, b.width / 340])({BOX}, {PANEL})"
     x, y, scale = each(browser, selector, middle)[0]
     points = [{"x": x + part * scale * way[0], "y": y + part * scale * way[1]} for part in (0, 0.5, 1, 1)]
-    touches, buttons = ("Start", "Move", "Move", "End"), ("Pressed", "Moved", "Moved", "Released")
-    for at, touch, button in zip(points, touches, buttons, strict=True):
-        if finger:
-            under = [] if touch == "End" else [at]
-            browser.command("Input.dispatchTouchEvent", type=f"touch{touch}", touchPoints=under)
-        else:
-            held = {"button": "left", "buttons": 1, "clickCount": 1}
-            browser.command("Input.dispatchMouseEvent", type=f"mouse{button}", **at, **held)
+    if finger:
+        devtools = browser.page.context.new_cdp_session(browser.page)
+        for at, kind in zip(points, ("Start", "Move", "Move", "End"), strict=True):
+            under = [] if kind == "End" else [at]
+            devtools.send("Input.dispatchTouchEvent", {"type": f"touch{kind}", "touchPoints": under})
+    else:
+        browser.page.mouse.move(**points[0])
+        browser.page.mouse.down()
+        for at in points[1:]:
+            browser.page.mouse.move(**at)
+        browser.page.mouse.up()
 
 
 def test_scripts_are_small_and_only_where_a_figure_stands():
@@ -147,12 +148,12 @@ def test_it_takes_the_stills_place_and_fits(opened, name):
     assert each(browser, "figcaption", "one.textContent")[0].startswith("Figure 3.2. What to see. ")
     assert each(browser, "body", "one.textContent.includes('On the site')") == [False]
     for media, shown in (("print", [True, False]), ("screen", [False, True])):
-        browser.command("Emulation.setEmulatedMedia", media=media)
+        browser.page.emulate_media(media=media)
         assert each(browser, ".live-still, .lessons-live", "one.checkVisibility()") == shown
     assert all(each(browser, "[role]:not([role=status]), [tabindex]", "one.getAttribute('aria-label')"))
     for width in (320, 1280, 375):
-        browser.resize(width, 800)
-        assert browser.evaluate("document.documentElement.scrollWidth") <= width
+        browser.page.set_viewport_size({"width": width, "height": 800})
+        assert browser.page.evaluate("document.documentElement.scrollWidth") <= width
         sizes = each(
             browser, "button, [tabindex]", f"(({{ width, height }}) => Math.min(width, height))({BOX})"
         )
@@ -211,7 +212,10 @@ def test_masks_and_their_weights_are_the_packages(opened, kind):
     mask = full if names["mask"] is None else full & names["mask"]
     assert mask.sum() == {"none": 25, "padding": 20, "causal": 15, "both": 14}[kind]
     assert each(browser, CELL, "one.getAttribute('aria-checked') === 'true'") == mask.flatten().tolist()
-    scores, eye = torch.tensor(browser.evaluate("lessons.masks.EXAMPLE.scores")), torch.eye(5)[None, None]
+    scores, eye = (
+        torch.tensor(browser.page.evaluate("lessons.masks.EXAMPLE.scores")),
+        torch.eye(5)[None, None],
+    )
     _, weights = scaled_dot_product_attention(scores * 5**0.5 * torch.ones(1, 1, 1, 1), eye, eye, mask)
     shown = [sum(numbers(label)) for label in each(browser, CELL, "one.getAttribute('aria-label')")]
     assert shown == pytest.approx(weights.flatten().tolist(), abs=0.0051)
@@ -281,8 +285,10 @@ def test_the_hands_and_the_product_are_the_packages(opened):
 @needs_chromium
 def test_merges_are_those_of_byte_pair_encoding(opened):
     browser = opened("merges")
-    found = browser.evaluate("lessons.merges.learn(lessons.merges.EXAMPLE.words, [1, 10, 1, 1, 1, 1], 9)")
-    words = browser.evaluate("lessons.merges.EXAMPLE.words")
+    found = browser.page.evaluate(
+        "lessons.merges.learn(lessons.merges.EXAMPLE.words, [1, 10, 1, 1, 1, 1], 9)"
+    )
+    words = browser.page.evaluate("lessons.merges.EXAMPLE.words")
     encoding = BytePairEncoding.train([*words, *9 * [words[1]]], FIRST_BYTE + 256 + 9)
     assert [step["made"] for step in found[1:]] == [token.decode() for token in encoding.tokens[-9:]]
     spelt = ["".join(pieces) for pieces in found[-1]["words"]]
@@ -296,7 +302,7 @@ def test_weights_by_hand_are_attention(opened):
     browser = opened("hand")
     keys, queries = (torch.tensor(rows, dtype=torch.float64) for rows in (KEYS, SOLVED["mirror"]))
     expected = scaled_dot_product_attention(queries, keys, keys)[1]
-    found = browser.evaluate(f"lessons.hand.weightsOf({queries.tolist()}, {keys.tolist()})")
+    found = browser.page.evaluate(f"lessons.hand.weightsOf({queries.tolist()}, {keys.tolist()})")
     assert torch.allclose(torch.tensor(found, dtype=torch.float64), expected, atol=1e-12)
 
 
@@ -308,23 +314,20 @@ def test_puzzles_can_be_solved_with_keys_and_pointer(opened):
         click(browser, goal)
         assert said(browser).startswith(f"0 of 5 rows are right ({goal}).")
         presses = [number for row in queries for number in row]
-        browser.evaluate(
+        browser.page.evaluate(
             "((presses) => { const cells = [...document.querySelectorAll('.live-cell')];"
             "presses.forEach((times, i) => { for (let n = 0; n < Math.abs(times); n++)"
             "cells[i].dispatchEvent(new MouseEvent('click', { shiftKey: times < 0 })); }); })"
             f"({presses})"
         )
         assert said(browser).startswith(f"Solved ({goal}).")
-    press(browser, "+", ".live-cell")  # 3 becomes −3
-    assert (
-        browser.evaluate("document.activeElement.getAttribute('aria-label')")
-        == "query of b, first number: -3"
-    )
-    press(browser, "ArrowDown")
-    press(browser, "-")
-    assert (
-        browser.evaluate("document.activeElement.getAttribute('aria-label')") == "query of a, first number: 2"
-    )
+    for key, selector, focused in (
+        ("+", ".live-cell", "b, first number: -3"),  # 3 becomes −3
+        ("ArrowDown", ":focus", "a, first number: 3"),
+        ("-", ":focus", "a, first number: 2"),
+    ):
+        press(browser, key, selector)
+        assert each(browser, ":focus", "one.getAttribute('aria-label')") == [f"query of {focused}"]
 
 
 @needs_chromium
@@ -341,7 +344,7 @@ def test_a_box_of_the_whole_model_lights_up_the_lines_that_the_drawing_names(ope
     assert len(names) == 9
     for name in names:
         box = f"[aria-label={name}]"
-        browser.evaluate(f"document.querySelector('{box}').focus()")
+        browser.page.evaluate(f"document.querySelector('{box}').focus()")
         written = each(browser, ".live-panels text", f"(({INSIDE})(document.querySelector('{box}'), one))")
         inside = [words for words in written if words]
         assert name in inside
@@ -357,7 +360,7 @@ def test_a_box_of_the_whole_model_lights_up_the_lines_that_the_drawing_names(ope
             .endswith(code.split("\n")[lit[0] - 1].strip())
         )
     line = next(i for i, words in enumerate(code.split("\n")) if "self.encoder_norm =" in words)
-    browser.evaluate(f"document.querySelectorAll('.live-line')[{line}].click()")
+    browser.page.evaluate(f"document.querySelectorAll('.live-line')[{line}].click()")
     assert said(browser).startswith("encoder_norm: ")
     assert browser.problems == []
 

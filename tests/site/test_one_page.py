@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from book import live_data
-from book.browser import Browser, find
+from book.browser import PHONE, find
+from book.browser import browser as open_browser
 from transformer_lessons.tools import one_page
 from transformer_lessons.tools.attention_maps import attention_maps
 from transformer_lessons.trainer import checkpoints
@@ -54,7 +55,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def browser(folder):
-    with Browser(width=375) as opened:
+    with open_browser(width=PHONE) as opened:
         opened.open(folder / "live.html")
         yield opened
         assert opened.problems == []
@@ -95,16 +96,15 @@ def test_the_page_shows_these_numbers_and_is_light(folder):
 def test_keys_step_through_it(browser):
     def press(key, selector=""):
         if selector:
-            browser.evaluate(f"document.querySelector('{selector}').focus()")
-        for kind in ("keyDown", "keyUp"):
-            browser.command("Input.dispatchKeyEvent", type=kind, key=key)
-        return browser.evaluate(STATUS)
+            browser.page.focus(selector)
+        browser.page.keyboard.press(key)
+        return browser.page.evaluate(STATUS)
 
-    assert browser.evaluate(STATUS).startswith(
+    assert browser.page.evaluate(STATUS).startswith(
         "Step 3 of 6. The row of “hundert” looks most at “one” (0.95)."
     )
     assert press("ArrowRight", ".choose button").startswith("Step 4 of 6. The row of “ein” looks most")
-    assert browser.evaluate("document.querySelector('.dock b').textContent") == "vier hundert ein"
+    assert browser.page.evaluate("document.querySelector('.dock b').textContent") == "vier hundert ein"
     assert press("ArrowLeft").startswith("Step 3 of 6. The row of “hundert”")
     press("ArrowDown", ".hot")
     assert "Shape: 5 × 128 → 5 × 128. Chapter 11" in press("Enter")
@@ -115,20 +115,20 @@ def test_keys_step_through_it(browser):
 @needs_chromium
 @pytest.mark.parametrize("width", [320, 375, 1280])
 def test_in_no_state_is_a_word_cut_or_hidden(browser, width):
-    browser.resize(width, 800)
-    assert browser.evaluate(CLASHES) == []
-    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    browser.page.set_viewport_size({"width": width, "height": 800})
+    assert browser.page.evaluate(CLASHES) == []
+    assert browser.page.evaluate("document.documentElement.scrollWidth") <= width
     small = (
         "[...document.querySelectorAll('button, .hot, .chip rect')].map((one) => one.getBoundingClientRect())"
     )
     small += f".filter((one) => one.width && Math.min(one.width, one.height) < {24 if width > 320 else 20})"
-    assert browser.evaluate(f"{small}.length") == 0
+    assert browser.page.evaluate(f"{small}.length") == 0
 
 
 @needs_chromium
 def test_without_scripts_and_on_paper_the_still_stands(browser, folder):
-    assert browser.evaluate(SHOWN) == [False, False]
-    browser.command("Emulation.setEmulatedMedia", media="print")
-    assert browser.evaluate(SHOWN) == [True, True]
+    assert browser.page.evaluate(SHOWN) == [False, False]
+    browser.page.emulate_media(media="print")
+    assert browser.page.evaluate(SHOWN) == [True, True]
     browser.open(folder / "still.html")
-    assert browser.evaluate(SHOWN) == [True, True]
+    assert browser.page.evaluate(SHOWN) == [True, True]

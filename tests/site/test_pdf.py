@@ -5,7 +5,8 @@ import pytest
 from PIL import Image
 
 from book import pdf
-from book.browser import Browser, find
+from book.browser import browser as open_browser
+from book.browser import find
 
 PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>A book</title><body>
 <h1>First</h1><p>Text.</p><details><summary>Answer</summary><h2>Unfolded</h2></details>
@@ -26,9 +27,9 @@ def page(tmp_path):
 
 
 def test_a_page_is_printed(page, tmp_path):
-    with Browser() as browser:
+    with open_browser() as browser:
         pdf.print_page(browser, page, tmp_path / "book.pdf")
-        text = browser.evaluate("document.body.innerText")
+        text = browser.page.evaluate("document.body.innerText")
     with pikepdf.open(tmp_path / "book.pdf") as made, made.open_outline() as outline:
         assert len(made.pages) == 2
         assert [float(side) for side in made.pages[0].mediabox[2:]] == pytest.approx([595, 842], abs=1)  # A4
@@ -43,5 +44,5 @@ def test_a_page_is_printed(page, tmp_path):
 
 def test_a_missing_picture_ends_it(page):
     (page.parent / "_static" / "still.png").unlink()
-    with Browser() as browser, pytest.raises(RuntimeError, match=r"pictures are missing: .*still\.png"):
+    with open_browser() as browser, pytest.raises(RuntimeError, match=r"pictures are missing: .*still\.png"):
         pdf.print_page(browser, page, page.with_suffix(".pdf"))

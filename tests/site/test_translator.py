@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 from book import web_export
-from book.browser import Browser, find
+from book.browser import PHONE, Browser, find
+from book.browser import browser as open_browser
 from book.site import EXPLORABLES, TRAINED
 from transformer_lessons.attention import MultiHeadAttention
 from transformer_lessons.data import number_words
@@ -67,7 +68,7 @@ def page(tmp_path_factory, trained, small):
 
 @pytest.fixture(scope="module")
 def browser(page):
-    with Browser(width=375) as opened:
+    with open_browser(width=PHONE) as opened:
         opened.open(page)
         assert opened.problems == []
         yield opened
@@ -79,7 +80,7 @@ def source_ids(number: int, vocabulary: Vocabulary) -> list[int]:
 
 def in_the_page(browser: Browser, name: str, source: list[int], target: list[int]) -> dict:
     """Scores and maps of all steps, when these tokens are put in."""
-    return browser.evaluate(f"""(() => {{
+    return browser.page.evaluate(f"""(() => {{
       const model = lessons.model({json.dumps(name)});
       const {{ memory, maps }} = model.encode({source});
       let state = model.start(memory);
@@ -136,7 +137,7 @@ def test_with_8_bits_the_held_out_numbers_are_translated_the_same(browser, train
     model, source, target = trained
     numbers = number_words.held_out()
     ids = [source_ids(number, source) for number in numbers]
-    found = browser.evaluate(f"""(() => {{
+    found = browser.page.evaluate(f"""(() => {{
       const model = lessons.model("number_words");
       return {json.dumps(ids)}.map((ids) => lessons.translate(model, ids).tokens);
     }})()""")
@@ -158,7 +159,7 @@ def test_beam_search_is_the_packages(browser, trained):
     for beams in range(1, 6):
         for number in NUMBERS:
             ids = source_ids(number, source)
-            found = browser.evaluate(
+            found = browser.page.evaluate(
                 f'lessons.beam(lessons.model("float32"), {ids}, {{ beams: {beams} }}).tokens'
             )
             expected = beam(model, torch.tensor([ids]), beam_size=beams, max_length=LONGEST)[0].tolist()
@@ -170,7 +171,7 @@ def test_beam_search_is_the_packages_where_many_beginnings_compete(browser, smal
     model = small[0]
     for beams in (2, 3, 5):
         for ids in ([3, 4, 5], [10, 9, 8, 7, 6], [4]):
-            found = browser.evaluate(
+            found = browser.page.evaluate(
                 f'lessons.beam(lessons.model("small"), {ids}, {{ beams: {beams}, maxLength: 7 }}).tokens'
             )
             expected = beam(model, torch.tensor([ids]), beam_size=beams, max_length=7)[0]
@@ -194,12 +195,12 @@ def test_a_head_that_is_off_gives_nothing_to_the_output(browser, trained):
         head = int(place[-1])
         columns = attention.W_o.weight[:, head * width : (head + 1) * width]
         before = columns.clone()
-        browser.evaluate(f'lessons.model("float32").off.add("{place}")')
+        browser.page.evaluate(f'lessons.model("float32").off.add("{place}")')
         columns.zero_()
         assert compare(browser, "float32", model, ids, german) < 1e-4
         assert (model(torch.tensor([ids]), torch.tensor([german])) - whole).abs().max() > 1e-2
         columns.copy_(before)
-        browser.evaluate('lessons.model("float32").off.clear()')
+        browser.page.evaluate('lessons.model("float32").off.clear()')
 
 
 @pytest.mark.full
@@ -237,21 +238,21 @@ def test_drawing_at_a_temperature(browser):
     """Probabilities are softmax(scores / T), and the draws follow them."""
     scores, temperature = [1.0, 2.0, -1.0, 0.5], 0.7
     expected = (torch.tensor(scores, dtype=torch.float64) / temperature).softmax(-1)
-    found = browser.evaluate(f"lessons.softmax({scores}, {temperature})")
+    found = browser.page.evaluate(f"lessons.softmax({scores}, {temperature})")
     assert torch.tensor(found, dtype=torch.float64).allclose(expected, atol=1e-12)
-    draws = browser.evaluate(f"""(() => {{
+    draws = browser.page.evaluate(f"""(() => {{
       const counts = [0, 0, 0, 0];
       for (let i = 0; i < 1000; i++) counts[lessons.sampler({temperature}, () => (i + 0.5) / 1000)({scores})]++;
       return counts;
     }})()""")
     assert sum(draws) == 1000
     assert max(abs(n / 1000 - p) for n, p in zip(draws, expected.tolist(), strict=True)) <= 1e-3
-    assert browser.evaluate(f"lessons.sampler(0)({scores})") == 1
+    assert browser.page.evaluate(f"lessons.sampler(0)({scores})") == 1
 
 
 def test_number_words_are_the_packages(browser):
     numbers = [*range(1200), *range(0, number_words.LIMIT, 997), 999_999]
-    found = browser.evaluate(f"""(() => {{
+    found = browser.page.evaluate(f"""(() => {{
       const {{ english, germanTokens, parse }} = lessons.numbers;
       return {json.dumps(numbers)}.map((n) => [english(n), germanTokens(n), parse(english(n))]);
     }})()""")
@@ -264,7 +265,7 @@ def test_number_words_are_the_packages(browser):
     "text", ["1,234", "−0", "+17", "Four hundred five", "twenty one", " 7 ", "one thousand one"]
 )
 def test_what_the_package_reads_the_page_reads(browser, text):
-    assert browser.evaluate(f"lessons.numbers.parse({json.dumps(text)})") == number_words.parse(text)
+    assert browser.page.evaluate(f"lessons.numbers.parse({json.dumps(text)})") == number_words.parse(text)
 
 
 @pytest.mark.parametrize(
@@ -284,7 +285,7 @@ def test_what_the_package_reads_the_page_reads(browser, text):
 def test_what_the_package_refuses_the_page_refuses(browser, text):
     with pytest.raises(ValueError, match="number"):
         number_words.parse(text)
-    said = browser.evaluate(
+    said = browser.page.evaluate(
         f"(() => {{ try {{ return lessons.numbers.parse({json.dumps(text)}) }}"
         " catch (error) { return error.message } })()"
     )
@@ -296,11 +297,11 @@ def test_what_the_package_refuses_the_page_refuses(browser, text):
 
 
 def said(browser: Browser) -> str:
-    return browser.evaluate('document.querySelector(".x-said").textContent')
+    return browser.page.evaluate('document.querySelector(".x-said").textContent')
 
 
 def ask(browser: Browser, text: str) -> str:
-    browser.evaluate(f"""(() => {{
+    browser.page.evaluate(f"""(() => {{
       document.querySelector("#translator-number").value = {json.dumps(text)};
       document.querySelector(".x-ask").requestSubmit();
     }})()""")
@@ -336,32 +337,31 @@ def test_what_is_no_number_is_said_and_hides_the_old_answer(browser, text, compl
     ask(browser, "421")
     assert complaint in ask(browser, text)
     assert (
-        browser.evaluate('document.querySelector("#translator-number").getAttribute("aria-invalid")')
+        browser.page.evaluate('document.querySelector("#translator-number").getAttribute("aria-invalid")')
         == "true"
     )
-    assert browser.evaluate('document.querySelector(".x-results").checkVisibility()') is False
+    assert browser.page.evaluate('document.querySelector(".x-results").checkVisibility()') is False
     assert "which is right" in ask(browser, "421")
-    assert browser.evaluate('document.querySelector(".x-results").checkVisibility()') is True
+    assert browser.page.evaluate('document.querySelector(".x-results").checkVisibility()') is True
     assert (
-        browser.evaluate('document.querySelector("#translator-number").getAttribute("aria-invalid")') is None
+        browser.page.evaluate('document.querySelector("#translator-number").getAttribute("aria-invalid")')
+        is None
     )
 
 
 def test_nothing_is_given_away_while_it_writes(browser):
-    media = [{"name": "prefers-reduced-motion", "value": "no-preference"}]
-    browser.command("Emulation.setEmulatedMedia", features=media)
+    browser.page.emulate_media(reduced_motion="no-preference")
     try:
         assert ask(browser, "212,212") == "It writes …"
         seen = '[...document.querySelectorAll(".x-part")].map((one) => getComputedStyle(one).visibility)'
-        assert set(browser.evaluate(seen)) == {"hidden"}
+        assert set(browser.page.evaluate(seen)) == {"hidden"}
         pause = "await new Promise((done) => setTimeout(done, 50))"
         writing = f'while (document.querySelector(".x-writing")) {pause}'
-        browser.evaluate(f"(async () => {{ {writing} }})()")
+        browser.page.evaluate(f"(async () => {{ {writing} }})()")
         assert "which is right" in said(browser)
-        assert set(browser.evaluate(seen)) == {"visible"}
+        assert set(browser.page.evaluate(seen)) == {"visible"}
     finally:
-        calm = [{"name": "prefers-reduced-motion", "value": "reduce"}]
-        browser.command("Emulation.setEmulatedMedia", features=calm)
+        browser.page.emulate_media(reduced_motion="reduce")
 
 
 def test_the_sentence_stays_in_sight_while_heads_are_switched(browser):
@@ -371,35 +371,35 @@ def test_the_sentence_stays_in_sight_while_heads_are_switched(browser):
       const { top, bottom } = document.querySelector(".x-tokens").getBoundingClientRect();
       return [top, bottom, innerHeight];
     })()"""
-    top, bottom, height = browser.evaluate(where)
+    top, bottom, height = browser.page.evaluate(where)
     assert 0 <= top + 1 < bottom < height
 
 
 def test_the_arrow_keys_walk_through_a_map(browser):
     ask(browser, "421")
-    browser.evaluate("document.querySelector(\".x-map td[tabindex='0']\").focus()")
+    browser.page.evaluate("document.querySelector(\".x-map td[tabindex='0']\").focus()")
     read = 'document.querySelector(".x-readout").textContent'
-    assert browser.evaluate(read).startswith("“vier” looks at “four” with weight ")
+    assert browser.page.evaluate(read).startswith("“vier” looks at “four” with weight ")
     for key, row, column in (("ArrowRight", "vier", "hundred"), ("ArrowDown", "hundert", "hundred")):
-        browser.command("Input.dispatchKeyEvent", type="keyDown", key=key, code=key)
-        assert browser.evaluate(read).startswith(f"“{row}” looks at “{column}” with weight ")
-    assert browser.evaluate("document.querySelectorAll(\".x-map td[tabindex='0']\").length") == 1
-    assert browser.evaluate('document.querySelectorAll(".x-tokens [aria-pressed=true]").length') == 1
+        browser.page.keyboard.press(key)
+        assert browser.page.evaluate(read).startswith(f"“{row}” looks at “{column}” with weight ")
+    assert browser.page.evaluate("document.querySelectorAll(\".x-map td[tabindex='0']\").length") == 1
+    assert browser.page.evaluate('document.querySelectorAll(".x-tokens [aria-pressed=true]").length') == 1
 
 
 def test_heads_are_switched_off_and_on(browser):
     ask(browser, "121212")
     flip = """document.querySelector('[data-key="cross.1.0"]').click()"""
-    browser.evaluate(flip)
+    browser.page.evaluate(flip)
     assert "with 1 of its heads off" in said(browser)
-    browser.evaluate(flip)
+    browser.page.evaluate(flip)
     assert "off" not in said(browser)
 
 
 def test_weights_shown_are_the_weights(browser, trained):
     model, source, target = trained
     ask(browser, "421")
-    shown = browser.evaluate("""[...document.querySelectorAll(".x-map tbody tr")].map((row) =>
+    shown = browser.page.evaluate("""[...document.querySelectorAll(".x-map tbody tr")].map((row) =>
       [...row.querySelectorAll("td")].map((cell) => Number(cell.style.getPropertyValue("--weight"))))""")
     tgt = [1, *target.encode(number_words.german_tokens(421))]
     with torch.no_grad():
@@ -410,20 +410,20 @@ def test_weights_shown_are_the_weights(browser, trained):
 
 @pytest.mark.parametrize("width", [320, 375, 1280])
 def test_nothing_is_wider_than_the_screen(browser, width):
-    browser.resize(width, 800)
+    browser.page.set_viewport_size({"width": width, "height": 800})
     ask(browser, "777777")
-    assert browser.evaluate("document.documentElement.scrollWidth") <= width
-    small = browser.evaluate("""[...document.querySelectorAll("button, input")]
+    assert browser.page.evaluate("document.documentElement.scrollWidth") <= width
+    small = browser.page.evaluate("""[...document.querySelectorAll("button, input")]
       .filter((one) => Math.min(one.offsetWidth, one.offsetHeight) < 24).length""")
     assert small == 0  # for fingers: WCAG 2.2, target size
-    browser.resize(375, 800)
+    browser.page.set_viewport_size({"width": 375, "height": 800})
 
 
 def test_it_asks_nobody_and_says_when_it_has_translated(browser, page):
     """How long that takes, `make site-check` says: a busy machine tells nothing."""
     browser.open(page.with_name("own.html"))
     assert "which is right" in said(browser)
-    assert browser.evaluate("performance.getEntriesByName('translated').length") == 1
+    assert browser.page.evaluate("performance.getEntriesByName('translated').length") == 1
     assert browser.requests
     assert all(address.startswith("file:") for address in browser.requests)
 
