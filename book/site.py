@@ -43,11 +43,13 @@ def compute_data(app):
     """The weights that the live translator runs, and what live figures show of the model."""
     if app.builder.format != "html":
         return
-    from book import live_data, web_export  # torch takes seconds to import
+    from book import live_data  # torch takes seconds to import
+    from transformer_lessons.export import web
     from transformer_lessons.trainer import checkpoints
 
-    made = web_export.export(*checkpoints.load_model())
-    web_export.write(Path(app.outdir) / "_static" / "explorables" / f"{TRAINED}.js", TRAINED, made)
+    path = Path(app.outdir) / "_static" / "explorables" / f"{TRAINED}.js"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(web.script(TRAINED, web.exported(*checkpoints.load_model())), encoding="utf-8")
     live_data.write(Path(app.outdir))
 
 

@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import nn
 
-from book import web_export
 from book.browser import PHONE, Browser, find
 from book.browser import browser as open_browser
 from book.site import EXPLORABLES, TRAINED
@@ -17,6 +16,7 @@ from transformer_lessons.attention import MultiHeadAttention
 from transformer_lessons.data import number_words
 from transformer_lessons.data.vocabulary import Vocabulary, pad
 from transformer_lessons.decoding import beam, greedy
+from transformer_lessons.export.web import exported, script
 from transformer_lessons.model import Transformer, TransformerConfig
 from transformer_lessons.tools.attention_maps import attention_maps
 from transformer_lessons.trainer.checkpoints import load_model
@@ -56,9 +56,9 @@ def page(tmp_path_factory, trained, small):
     folder = tmp_path_factory.mktemp("translator")
     for path in SCRIPTS.iterdir():
         shutil.copy(path, folder)
-    web_export.write(folder / "number_words.js", "number_words", web_export.export(*trained))
-    web_export.write(folder / "float32.js", "float32", web_export.export(*trained, dtype="float32"))
-    web_export.write(folder / "small.js", "small", web_export.export(*small, dtype="float32"))
+    models = {TRAINED: (trained, "int8"), "float32": (trained, "float32"), "small": (small, "float32")}
+    for name, (model, dtype) in models.items():
+        (folder / f"{name}.js").write_text(script(name, exported(*model, dtype)), encoding="utf-8")
     *before, last = EXPLORABLES["translator"]
     for name, more in (("index.html", MODELS), ("own.html", ())):
         scripts = "".join(f'<script src="{name}"></script>' for name in (*before, *more, last))

@@ -7,10 +7,10 @@ The same weights under other names, in another order where a format wants one: t
 from pathlib import Path
 from shutil import rmtree
 
-from transformer_lessons.export import ctranslate2, huggingface, onnx
+from transformer_lessons.export import ctranslate2, huggingface, onnx, web
 from transformer_lessons.trainer.checkpoints import load_model
 
-FORMATS = {module.__name__.rpartition(".")[2]: module for module in (huggingface, ctranslate2, onnx)}
+FORMATS = {module.__name__.rpartition(".")[2]: module for module in (huggingface, ctranslate2, onnx, web)}
 
 
 def save(run: Path | None, directory: Path, *, format: str) -> None:

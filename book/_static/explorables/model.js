@@ -1,5 +1,6 @@
 /* The course's Transformer in plain JavaScript: what transformer_lessons/model.py computes, for one sentence, without
- * training. Its inputs are the scripts that `python -m book.web_export` writes; tests/site compares the two, number by number.
+ * training. Its inputs are the scripts that `lessons export --format web` writes; tests/site compares the two, number by
+ * number.
  *
  * A sequence of vectors is an array of Float32Array, one a position. Sums run in double precision, as all of
  * JavaScript's numbers do, and are rounded to single when they are stored.
@@ -84,7 +85,7 @@ globalThis.lessons = globalThis.lessons || {};
   /* ---- The model ----------------------------------------------------------------------------------------------- */
 
   class Transformer {
-    /* `exported`: what `python -m book.web_export` wrote. */
+    /* `exported`: what `lessons export --format web` wrote. */
     constructor(exported) {
       this.config = exported.config;
       this.sourceTokens = exported.source_tokens;

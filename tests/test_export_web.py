@@ -1,4 +1,4 @@
-"""A model as a script for a web page: every parameter once, matrices in 8 bits. In a browser: tests/site."""
+"""A model as a script for the live translator: every parameter once, in 8 bits. In a browser: tests/site."""
 
 import base64
 import json
@@ -8,11 +8,11 @@ import struct
 import pytest
 import torch
 
-from book import web_export
 from transformer_lessons.data.subwords import Subwords
 from transformer_lessons.data.vocabulary import Vocabulary
+from transformer_lessons.export import save, web
 from transformer_lessons.model import Transformer, TransformerConfig
-from transformer_lessons.trainer.checkpoints import PRETRAINED, load_model
+from transformer_lessons.trainer.checkpoints import load_model
 
 
 def small(**changes) -> tuple[Transformer, Vocabulary, Vocabulary]:
@@ -36,7 +36,7 @@ def test_every_parameter_is_there_under_its_name_to_half_a_step(dtype, changes):
     model, source, target = small(**changes)
     with torch.no_grad():
         model.encoder_layers[0].feed_forward.W_1.weight[3] = 0
-    content = web_export.export(model, source, target, dtype)
+    content = web.exported(model, source, target, dtype)
     assert json.loads(json.dumps(content)) == content
     assert (content["source_tokens"], content["target_tokens"]) == (source.tokens, target.tokens)
     for name, expected in model.state_dict().items():
@@ -53,20 +53,17 @@ def test_every_parameter_is_there_under_its_name_to_half_a_step(dtype, changes):
 
 def test_what_the_page_has_no_code_for_is_refused():
     for name, value in {"activation": "gelu", "position": "learned"}.items():
-        with pytest.raises(
-            ValueError, match=f"{name}: expected .*, which the page has code for, got '{value}'"
-        ):
-            web_export.export(*small(**{name: value}))
+        with pytest.raises(ValueError, match=f"web: expected {name} .*has code for, got '{value}'"):
+            web.exported(*small(**{name: value}))
     joint = Subwords.train(["a text"], 260)
-    with pytest.raises(ValueError, match="model: expected one of number words, got one of texts"):
-        web_export.export(small()[0], joint, joint)
+    with pytest.raises(ValueError, match="web: expected a model of number words, got one of texts"):
+        web.exported(small()[0], joint, joint)
 
 
-def test_the_command_names_the_model_after_its_file_which_is_small(tmp_path, monkeypatch):
-    monkeypatch.setattr("sys.argv", ["web_export", str(PRETRAINED), str(tmp_path / "new" / "mine.js")])
-    web_export.main()
-    script = (tmp_path / "new" / "mine.js").read_text(encoding="utf-8")
-    name, _, rest = script.partition(", ")
-    assert name == 'lessons.addModel("mine"'
-    assert json.loads(rest.removesuffix(");\n")) == web_export.export(*load_model())
-    assert len(script) <= 1_600_000
+def test_the_script_is_small(tmp_path):
+    save(None, tmp_path / "new", format="web")
+    text = (tmp_path / "new" / "model.js").read_text(encoding="utf-8")
+    name, _, rest = text.partition(", ")
+    assert name == 'lessons.addModel("model"'
+    assert json.loads(rest.removesuffix(");\n")) == web.exported(*load_model())
+    assert len(text) <= 1_600_000

@@ -1,11 +1,8 @@
-"""A trained model as a script for a web page: ``python -m book.web_export runs/number-words mine.js``.
+"""As a script for the page of the live translator, which has its own implementation in ``model.js``.
 
-It calls ``lessons.addModel(NAME, …)`` with the config, both vocabularies and the parameters, for the page's own
-implementation in ``book/_static/explorables/model.js``. It is a script and not JSON, because a page that was
-opened from disk may load scripts but must not read files.
+A script and not JSON, because a page that was opened from disk may load scripts but must not read files.
 """
 
-import argparse
 import base64
 import json
 from dataclasses import asdict
@@ -15,15 +12,24 @@ import torch
 from jaxtyping import Float, Int8
 from torch import Tensor
 
-from transformer_lessons.data.files import replacing
 from transformer_lessons.data.vocabulary import Vocabulary
 from transformer_lessons.model import Transformer
-from transformer_lessons.trainer.checkpoints import Tokeniser, load_model
-
-__all__ = ["export", "quantise", "write"]
+from transformer_lessons.trainer.checkpoints import Tokeniser
 
 SUPPORTED = {"activation": "relu", "position": "sinusoidal"}  # what model.js can do
 LARGEST = 127  # −128 has no positive counterpart
+
+
+def save(directory: Path, model: Transformer, source: Tokeniser, target: Tokeniser) -> None:
+    """``model.js``, which adds a model of this name to the page's."""
+    text = script("model", exported(model, source, target))
+    (directory / "model.js").write_text(text, encoding="utf-8")
+
+
+def script(name: str, content: dict) -> str:
+    """What gives a model to the page; the page loads its own code before it."""
+    values = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return f"lessons.addModel({json.dumps(name)}, {values});\n"
 
 
 def quantise(
@@ -40,7 +46,7 @@ def quantise(
     return steps.round().to(torch.int8), scale
 
 
-def export(model: Transformer, source: Tokeniser, target: Tokeniser, dtype: str = "int8") -> dict:
+def exported(model: Transformer, source: Tokeniser, target: Tokeniser, dtype: str = "int8") -> dict:
     """A model as plain values: config, tokens, and where each parameter lies in one string of bytes (base64).
 
     Matrices are int8 (see `quantise`); vectors, one number in a hundred, stay float32, as everything does with
@@ -50,12 +56,13 @@ def export(model: Transformer, source: Tokeniser, target: Tokeniser, dtype: str 
         ValueError: for a model with parts that the page has no code for, or without a list of tokens.
     """
     if not isinstance(source, Vocabulary):
-        raise ValueError("model: expected one of number words, got one of texts")
+        raise ValueError("web: expected a model of number words, got one of texts")
     config = asdict(model.config)
     for name, expected in SUPPORTED.items():
         if config[name] != expected:
-            known = f"{expected!r}, which the page has code for"
-            raise ValueError(f"{name}: expected {known}, got {config[name]!r}")
+            raise ValueError(
+                f"web: expected {name} {expected!r}, which the page has code for, got {config[name]!r}"
+            )
     tensors, tied, first, data = {}, {}, {}, bytearray()
     for name, parameter in model.state_dict(keep_vars=True).items():
         if (known := first.setdefault(id(parameter), name)) != name:
@@ -64,11 +71,11 @@ def export(model: Transformer, source: Tokeniser, target: Tokeniser, dtype: str 
         parts = {name: parameter.detach().float()}
         if dtype == "int8" and parameter.dim() == 2:
             parts[name], parts[f"{name}.scale"] = quantise(parts[name])
-        for key, values in parts.items():
-            about = {"shape": list(values.shape), "dtype": str(values.dtype).removeprefix("torch.")}
+        for key, tensor in parts.items():
+            about = {"shape": list(tensor.shape), "dtype": str(tensor.dtype).removeprefix("torch.")}
             tensors[key] = {**about, "offset": len(data)}
             # Little-endian as every machine is; a browser reads float32 only at multiples of four.
-            data += values.contiguous().numpy().tobytes()
+            data += tensor.contiguous().numpy().tobytes()
             data += bytes(-len(data) % 4)
     return {
         "config": config,
@@ -78,24 +85,3 @@ def export(model: Transformer, source: Tokeniser, target: Tokeniser, dtype: str 
         "tied": tied,
         "data": base64.b64encode(data).decode("ascii"),
     }
-
-
-def write(path: Path, name: str, content: dict) -> None:
-    """Write what `export` made as a script, whole or not at all; the page loads ``model.js`` before it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    values = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    with replacing(path) as temporary:
-        temporary.write_text(f"lessons.addModel({json.dumps(name)}, {values});\n", encoding="utf-8")
-
-
-def main() -> None:
-    """Export the model of a run's folder."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("model", type=Path, metavar="DIR")
-    parser.add_argument("to", type=Path, metavar="FILE.js", help="its name is the model's")
-    chosen = parser.parse_args()
-    write(chosen.to, chosen.to.stem, export(*load_model(chosen.model)))
-
-
-if __name__ == "__main__":
-    main()
