@@ -18,21 +18,18 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import nbformat
-import torch
 from nbgrader.api import Gradebook
 from nbgrader.converters import Autograde
 from tqdm import tqdm
 from traitlets.config import Config
 
-from benchmarks import RECORDS
+from benchmarks import write
 from exercises import release
 from exercises.autograder.box.confine import Limits
 from exercises.autograder.rehearse import passing, submission
 from exercises.autograder.result import read
 from exercises.autograder.running.notebook import worker
-from transformer_lessons.data.files import write_json
 from transformer_lessons.tools.submission import grade_id, is_ungraded
-from transformer_lessons.trainer.runs import versions
 
 ALL = 200
 PASSING, TIMES = "ps01_embeddings_attention", 20  # the assignment whose cost is measured when all is right
@@ -123,7 +120,7 @@ def main() -> None:
     }
     print(json.dumps(result, indent=1))
     if count >= ALL:
-        write_json(RECORDS / "agreement.json", {**result, **versions(torch.device("cpu"))})
+        write("agreement", **result)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,6 @@ from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data.batches import Batch, Batches, TokenBatches
 from transformer_lessons.data.vocabulary import Vocabulary
 from transformer_lessons.encodings import sinusoidal
-from transformer_lessons.fast import accelerate
-from transformer_lessons.fast.losses import batch_loss
 from transformer_lessons.masks import padding_mask
 from transformer_lessons.model import Transformer
 from transformer_lessons.trainer import Trainer, TrainingConfig
@@ -135,18 +133,6 @@ def our_steps(batches: Batches | TokenBatches, config: TransformerConfig, *, dev
         tokens = real_tokens(batches[trainer.step])
         trainer.train_step()
         return tokens
-
-    return step
-
-
-def forward_and_backward(batch: Batch, config: TransformerConfig) -> Step:
-    """Of our model, in evaluation mode: no dropout, no optimiser."""
-    model = accelerate(Transformer(config)).eval()
-
-    def step() -> int:
-        model.zero_grad()
-        batch_loss(model, batch, SMOOTHING)[0].backward()
-        return real_tokens(batch)
 
     return step
 

@@ -6,23 +6,23 @@ which the chapter shows. A quiet machine has two cores for it.
 
 import argparse
 import math
-import multiprocessing
 import re
 import tempfile
 from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from itertools import product
+from multiprocessing import get_context
 from pathlib import Path
 
 import nbformat
 import torch
 from tqdm import tqdm
 
-from benchmarks import RECORDS
-from transformer_lessons.data.files import read_json, write_json
+from benchmarks import write
+from transformer_lessons.data.files import read_json
 from transformer_lessons.tools.cli import main as lessons
 from transformer_lessons.trainer.evaluation import evaluate_number_words
-from transformer_lessons.trainer.runs import versions
 
 BASE = "no change"  # of chapter 20
 CHAPTERS = Path(__file__).parent.parent / "book" / "chapters"
@@ -50,18 +50,13 @@ def chapter(name: str) -> dict:
     return defined
 
 
-def write(name: str, **found: object) -> None:
-    """The record that a chapter shows, with the versions that made it."""
-    record = {"made_with": versions(torch.device("cpu")), **found}
-    write_json(RECORDS / f"{name}.json", record)
-
-
 def each(work: Callable, runs: Iterable[tuple]) -> dict[tuple, list]:
-    """What work(run) gives, two at a time, on a thread each; a list holds all seeds, the last part of a run."""
-    runs, found = list(runs), {}
-    with multiprocessing.get_context("spawn").Pool(2, torch.set_num_threads, (1,)) as pool:
-        for run, result in zip(runs, tqdm(pool.imap(work, runs), total=len(runs)), strict=True):
-            found.setdefault(run[:-1], []).append(result)
+    """What work(*run) gives, two at a time, on a thread each; a list holds all seeds, the last part of a run."""
+    found = {}
+    with ProcessPoolExecutor(2, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
+        waiting = {run: pool.submit(work, *run) for run in runs}
+        for run, result in tqdm(waiting.items()):
+            found.setdefault(run[:-1], []).append(result.result())
     return found
 
 
@@ -77,9 +72,9 @@ def embedding_starts() -> dict:
     return {"losses": {kind: losses for (kind,), losses in found.items()}}
 
 
-def embedding_start(run: tuple[str, int]) -> list[float]:
+def embedding_start(kind: str, seed: int) -> list[float]:
     """The first loss, then means of ten up to every 50th step."""
-    _, losses = chapter("02_tokens_and_embeddings")["train"](*run, 1_000)
+    _, losses = chapter("02_tokens_and_embeddings")["train"](kind, seed, 1_000)
     return [mean(losses[:1]), *(mean(losses[end - 10 : end]) for end in range(50, 1_001, 50))]
 
 
@@ -91,9 +86,9 @@ def norm_orders() -> dict:
     return {"rates": rates, "losses": losses}
 
 
-def final_loss(run: tuple[str, str, float, int]) -> float:
+def final_loss(task: str, kind: str, rate: float, seed: int) -> float:
     """The mean of a run's last losses."""
-    book, (task, kind, rate, seed) = chapter("10_residuals"), run
+    book = chapter("10_residuals")
     return mean(book["train"](rate, steps=300, seed=seed, task=task, **book["KINDS"][kind])[-20:])
 
 
@@ -103,14 +98,14 @@ def training_runs() -> dict:
     return {"runs": {kind: runs for (kind,), runs in found.items()}}
 
 
-def training_run(run: tuple[str, int]) -> dict:
+def training_run(kind: str, seed: int) -> dict:
     """Its curves, and how good it is on the 1,000 held-out numbers."""
     book = chapter("13_training")
-    model, curve = book["experiment"](*run)
+    model, curve = book["experiment"](kind, seed)
     found = evaluate_number_words(model, book["source"], book["target"], book["held_out"])
     judged = zip(("loss", "accuracy", "certainty"), book["judge"](model, book["held_out"]), strict=True)
     return {
-        "seed": run[-1],
+        "seed": seed,
         "exact_match": found["exact_match"],
         **{name: round(value, 4) for name, value in judged},
         "curve": [[step, round(known, 4), round(unknown, 4)] for step, known, unknown in curve],
@@ -140,9 +135,9 @@ def hybrids() -> dict:
     return {"shares": {kind: dict(zip(asked, shares, strict=True)) for kind, shares in by_number.items()}}
 
 
-def recalled(run: tuple[str, tuple[int, ...], int]) -> list[float]:
+def recalled(kind: str, asked: tuple[int, ...], seed: int) -> list[float]:
     """Of each number of pairs, the share that a trained model recalls."""
-    book, (kind, asked, seed) = chapter("18_linear_attention"), run
+    book = chapter("18_linear_attention")
     model = book["learn"](book["KINDS"][kind], 800, seed)
     return [round(book["share_right"](model, n), 3) for n in asked]
 
@@ -180,9 +175,9 @@ def values(runs: list[dict], name: str) -> list:
     return [run[name] for run in runs if name in run]
 
 
-def successor(run: tuple[str, float | None, int]) -> dict:
+def successor(name: str, rate: float | None, seed: int) -> dict:
     """Loss at the trained length; at the chapter's own learning rate also on the last 64 of 256, and more."""
-    book, (name, rate, seed) = chapter("20_what_came_after"), run
+    book = chapter("20_what_came_after")
     length, losses = book["LENGTH"], book["losses_by_position"]
     model = book["train"](seed=seed, rate=rate or book["RATE"], **book["CHANGES"][name])
     found = {"loss": finite(losses(model, length))}
@@ -207,18 +202,10 @@ def finite(losses: torch.Tensor) -> float | None:
 ALL = (embedding_starts, norm_orders, training_runs, number_words_seeds, hybrids, successors)
 EXPERIMENTS = {experiment.__name__: experiment for experiment in ALL}
 
-
-def main() -> None:
-    """The command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.experiments", description=__doc__.split("\n")[0]
-    )
-    names = parser.add_subparsers(dest="name", metavar="NAME", required=True)
-    for name, experiment in EXPERIMENTS.items():
-        names.add_parser(name, help=experiment.__doc__.splitlines()[0])
-    name = parser.parse_args().name
-    write(name, **EXPERIMENTS[name]())
-
-
 if __name__ == "__main__":
-    main()
+    about = "\n".join(f"{name}: {work.__doc__.splitlines()[0]}" for name, work in EXPERIMENTS.items())
+    shown = {"formatter_class": argparse.RawDescriptionHelpFormatter, "description": about}
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.experiments", **shown)
+    parser.add_argument("name", choices=EXPERIMENTS)
+    chosen = parser.parse_args().name
+    write(chosen, **EXPERIMENTS[chosen]())

@@ -1,23 +1,22 @@
-"""Speeds of contenders that take turns, the rate of products of matrices, and memory at its peak."""
+"""Speeds of contenders that take turns, the rate of products of matrices, and records written part by part."""
 
+import argparse
 import statistics
 import sys
 import time
 from collections.abc import Callable
-from itertools import accumulate
-from pathlib import Path
 
 import torch
-from torch.profiler import ProfilerActivity, profile
 from tqdm import tqdm
 
-from transformer_lessons.data.files import write_json
+from benchmarks import RECORDS, write
+from transformer_lessons.data.files import read_json
 
 OURS = "ours"
 Speeds = dict[str, list[float]]  # in each round
 
 
-def in_turns(contenders: dict[str, Callable[[], int]], rounds: int, steps: int) -> Speeds:
+def interleave(contenders: dict[str, Callable[[], int]], rounds: int, steps: int) -> Speeds:
     """The speed of each in each round: what a step returns, a second; one round before does not count."""
     speeds = {name: [] for name in contenders}
     for number in tqdm(range(rounds + 1), unit="round", leave=False, disable=None):
@@ -32,15 +31,10 @@ def in_turns(contenders: dict[str, Callable[[], int]], rounds: int, steps: int) 
 
 
 def compared(speeds: Speeds) -> dict:
-    """Each one's median speed, and by how much ours is faster."""
+    """Each one's median speed, and by how much ours is faster: the median of the rounds' ratios."""
     medians = {name: round(statistics.median(found)) for name, found in speeds.items()}
-    return {"tokens_per_second": medians, "ours_is_faster": ratios(speeds, OURS)}
-
-
-def ratios(speeds: Speeds, base: str) -> dict[str, float]:
-    """By how much `base` is faster than each of the others: the median of the rounds' ratios."""
-    others = {name: found for name, found in speeds.items() if name != base}
-    return {name: share(speeds[base], 1.0, found) for name, found in others.items()}
+    ratios = {name: share(speeds[OURS], 1.0, found) for name, found in speeds.items() if name != OURS}
+    return {"tokens_per_second": medians, "ours_is_faster": ratios}
 
 
 def share(speeds: list[float], flops: float, rates: list[float]) -> float:
@@ -61,19 +55,18 @@ def matrices(size: int = 1024, repeats: int = 5, **kind: object) -> Callable[[],
     return multiply
 
 
-def peak_bytes(work: Callable[[], object]) -> int:
-    """The most that is allocated at one time during work(), beyond what was there before."""
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as watched:
-        work()
-    events = (event for event in watched.profiler.kineto_results.events() if event.name() == "[memory]")
-    return max(accumulate(event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())))
+def options(program: str, about: str | None, rounds: int) -> argparse.ArgumentParser:
+    """What can be said of contenders that take turns."""
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{program}", description=about)
+    parser.add_argument("--only", default="", metavar="TEXT", help="parts with TEXT in their names")
+    parser.add_argument("--rounds", type=int, default=rounds, help="(default: %(default)s)")
+    return parser
 
 
-def measured(parts: dict[str, Callable[[], dict]], only: str, record: dict, target: Path | None) -> None:
-    """Each part whose name has `only` in it, printed, and the record written after it if there is a target."""
-    for name, measure in parts.items():
-        if only in name:
-            record[name] = measure()
-            print(name, record[name], file=sys.stderr, flush=True)
-            if target:
-                write_json(target, record)
+def measure(name: str, parts: dict[str, Callable[[], dict]], only: str, device: str, **more: object) -> None:
+    """Each part whose name has `only` in it, printed, and the record written after it."""
+    record = read_json(RECORDS / f"{name}.json") if only else {}
+    for part in [part for part in parts if only in part]:
+        record[part] = parts[part]()
+        print(part, record[part], file=sys.stderr, flush=True)
+        write(name, device, **record | more)

@@ -22,8 +22,6 @@ from transformer_lessons.trainer.evaluation import evaluate_bleu
 from transformer_lessons.trainer.runs import new_trainer, run, versions
 from transformer_lessons.trainer.tasks import TASKS, Task, batches
 
-CURVE = 50  # points of the training curve that are kept
-
 
 def measure(task: Task, tokenisers: tuple, sizes: dict, config: TrainingConfig, device: torch.device) -> dict:
     """One run from one seed."""
@@ -44,19 +42,7 @@ def measure(task: Task, tokenisers: tuple, sizes: dict, config: TrainingConfig, 
         "parameters": sum(p.numel() for p in trainer.model.parameters()),
         "seconds": {"encoding": round(prepared - started, 1), "training": round(trained - prepared, 1)},
         "results": results,
-        "curve": curve(trainer.history),
     }
-
-
-def curve(history: list[dict]) -> list[dict]:
-    """Loss and accuracy in the course of training, each the mean of as many steps."""
-    size = max(1, len(history) // CURVE)
-    parts = [history[start : start + size] for start in range(0, len(history), size)]
-    return [
-        {"step": part[-1]["step"]}
-        | {name: round(sum(r[name] for r in part) / len(part), 4) for name in ("loss", "accuracy")}
-        for part in parts
-    ]
 
 
 def padding(data: Batches | TokenBatches) -> float:
@@ -66,28 +52,32 @@ def padding(data: Batches | TokenBatches) -> float:
     return round(1 - sum(map(real_tokens, epoch)) / positions, 4)
 
 
-def main() -> None:
-    """The command."""
-    task, device = TASKS["multi30k"], torch.device("cpu")
-    sizes, tokenisers = dict(task.sizes), task.tokenisers()
-    data = batches(task.pairs(*tokenisers, task.training), sizes["max_length"], task.training)
-    entry = {
-        "made_with": {**versions(device), "threads": torch.get_num_threads()},
-        "settings": {"model": sizes, "training": asdict(task.training)},
-        "runs": [measure(task, tokenisers, sizes, task.training, device)],
-        "data": {
-            "pairs": len(data.pairs),
-            "vocabulary": len(tokenisers[0]),
-            "tokens": sum(len(source) + len(target) + 1 for source, target in data.pairs),
-            "steps_per_epoch": data.steps_per_epoch,
-            "padding": padding(data),
-            "padding_of_64_shuffled_pairs": padding(Batches(data.pairs, 64, seed=0)),
-        },
+def about(data: TokenBatches, vocabulary: int) -> dict:
+    """What the model is trained on."""
+    return {
+        "pairs": len(data.pairs),
+        "vocabulary": vocabulary,
+        "tokens": sum(len(source) + len(target) + 1 for source, target in data.pairs),
+        "steps_per_epoch": data.steps_per_epoch,
+        "padding": padding(data),
+        "padding_of_64_shuffled_pairs": padding(Batches(data.pairs, 64, seed=0)),
     }
-    write_json(RECORDS / "multi30k.json", {"entries": [entry]})
-    for name, found in entry["runs"][0]["results"].items():
-        print(f"{name}: BLEU {found['bleu']:.2f}")
 
 
 if __name__ == "__main__":
-    main()
+    task, device = TASKS["multi30k"], torch.device("cpu")
+    sizes, tokenisers = dict(task.sizes), task.tokenisers()
+    data = batches(task.pairs(*tokenisers, task.training), sizes["max_length"], task.training)
+    write_json(
+        RECORDS / "multi30k.json",
+        {
+            "entries": [
+                {
+                    "made_with": {**versions(device), "threads": torch.get_num_threads()},
+                    "settings": {"model": sizes, "training": asdict(task.training)},
+                    "runs": [measure(task, tokenisers, sizes, task.training, device)],
+                    "data": about(data, len(tokenisers[0])),
+                }
+            ]
+        },
+    )

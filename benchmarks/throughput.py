@@ -1,0 +1,114 @@
+"""How fast is a class graded? ``python -m benchmarks.throughput`` (half an hour on two idle cores).
+
+A made-up class of mixed quality, of which all submissions differ, is graded by the command itself, as an
+instructor does: 10, 100 and 1,000 of them with two workers, 300 with one and two; then some by plain nbgrader, a
+kernel each. Memory is that of the whole tree of processes; pages that are shared count once for each.
+
+Writes ``transformer_lessons/records/throughput.json``, which the README quotes.
+"""
+
+import argparse
+import json
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from contextlib import suppress
+from pathlib import Path
+
+import nbformat
+import psutil
+from tqdm import tqdm
+
+from benchmarks import write
+from benchmarks.agreement import PLAIN, Course
+from exercises import release
+from exercises.autograder.rehearse import students
+
+ASSIGNMENT = "ps01_embeddings_attention"
+LARGEST, ALONE, WORKERS = 1000, 300, 2
+RUNS = [(LARGEST, WORKERS), (ALONE, 1), (ALONE, WORKERS), (100, WORKERS), (10, WORKERS)]
+PLAIN_ONES = 50
+HERE = release.HERE.parent
+
+
+def hand_in(folder: Path, notebooks: list[nbformat.NotebookNode]) -> Path:
+    """A folder of submissions; each says which it is, so that no two are alike."""
+    for number, notebook in enumerate(notebooks):
+        place = folder / f"student-{number:04}"
+        place.mkdir(parents=True)
+        own = nbformat.v4.new_code_cell(f"# {number}", id=f"number-{number}")
+        numbered = nbformat.from_dict({**notebook, "cells": [*notebook.cells, own]})
+        nbformat.write(numbered, place / f"{ASSIGNMENT}.ipynb")
+    return folder
+
+
+def watched(process: psutil.Popen) -> tuple[str, int]:
+    """What it prints, and the most memory, in MB, of it and of all below it, seen twice a second."""
+    most = 0
+    while True:
+        try:
+            return process.communicate(timeout=0.5)[0], most
+        except subprocess.TimeoutExpired:
+            with suppress(psutil.NoSuchProcess):  # a box that has ended between two lines
+                tree = [process, *process.children(recursive=True)]
+                most = max(most, sum(one.memory_info().rss >> 20 for one in tree))
+
+
+def timed(source: Path, course: Path, workers: int) -> dict:
+    """Grade what a folder holds by the command; seconds, rate, and memory in MB at most."""
+    command = [sys.executable, "-m", "exercises.autograder", "grade", str(source), "--course", str(course)]
+    command += ["--workers", str(workers), "--json"]
+    began, alone = time.perf_counter(), {**os.environ, "OMP_NUM_THREADS": "1"}
+    output, memory = watched(psutil.Popen(command, cwd=HERE, env=alone, stdout=subprocess.PIPE, text=True))
+    seconds, done = time.perf_counter() - began, json.loads(output)
+    assert not done["failed"] + done["quarantined"], done
+    return {"workers": workers, **rate(len(done["graded"]), seconds), "memory_mb": memory}
+
+
+def rate(number: int, seconds: float) -> dict:
+    """As the record keeps it."""
+    return {
+        "submissions": number,
+        "seconds": round(seconds, 1),
+        "a_minute": round(60 * number / seconds, 1),
+    }
+
+
+def plain(folder: Path, notebooks: list[nbformat.NotebookNode]) -> dict:
+    """The same by plain nbgrader, after its kernel's files have been read once."""
+    course = Course(folder, PLAIN)
+    course.grade("nobody", ASSIGNMENT, notebooks[0])
+    began = time.perf_counter()
+    for number, notebook in enumerate(tqdm(notebooks, unit="submission")):
+        course.grade(f"student-{number}", ASSIGNMENT, notebook)
+    return rate(len(notebooks), time.perf_counter() - began)
+
+
+def main() -> None:
+    """Measure, print, and write the record."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--most", type=int, default=LARGEST, metavar="N", help="a smaller class, to try it")
+    most = parser.parse_args().most
+    logging.getLogger("traitlets").setLevel(logging.ERROR)
+    warnings.simplefilter("ignore")
+    notebooks = [one.notebook for one in students(2 * most, ASSIGNMENT) if one.notebook][:most]
+    runs = []
+    with tempfile.TemporaryDirectory() as name:
+        for number, (size, workers) in enumerate(RUNS):
+            source = hand_in(Path(name) / f"in-{number}", notebooks[:size])
+            runs.append(timed(source, Path(name) / f"course-{number}", workers))
+            print(json.dumps(runs[-1]), flush=True)
+        theirs = plain(Path(name) / "plain", notebooks[:PLAIN_ONES])
+    over = round(runs[0]["a_minute"] / theirs["a_minute"], 1)
+    print(f"plain nbgrader: {json.dumps(theirs)}; over it: {over}")
+    if most == LARGEST:
+        found = {"runs": runs, "plain_nbgrader": theirs, "over_plain_nbgrader": over}
+        write("throughput", assignment=ASSIGNMENT, **found)
+
+
+if __name__ == "__main__":
+    main()
