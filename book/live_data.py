@@ -87,15 +87,22 @@ def sentence(n: int) -> dict:
 
 
 def both(draw, *given) -> list[str]:
-    """What a function draws on both panels, as SVG; rectangles shortened, of which there are thousands."""
+    """What a function draws on both panels, as SVG."""
     panels = one_page.panels()
     draw(*panels, *given)
-    return [re.sub(RECTANGLE, r"M\1 \2H\3V\4H\1z", panel.svg()[1]) for panel in panels]
+    return list(map(svg, panels))
 
 
 def decoder(draw, *given) -> str:
     """What a function draws on the decoder's panel."""
-    return both(lambda _, panel: draw(panel, *given))[1]
+    _, panel = one_page.panels()
+    draw(panel, *given)
+    return svg(panel)
+
+
+def svg(panel: one_page.Panel) -> str:
+    """With rectangles shortened, of which there are thousands."""
+    return re.sub(RECTANGLE, r"M\1 \2H\3V\4H\1z", panel.svg()[1])
 
 
 def write(outdir: Path) -> None:

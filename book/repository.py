@@ -1,8 +1,8 @@
 """Give the repository its address: ``make set-repository URL=https://github.com/NAME/REPO``.
 
 The address stands in links, in Colab's links, in ``pip install git+…`` and on the pages: this rewrites it in
-every tracked text file, notebooks included, and touches nothing else. The address in use is read from
-`pyproject.toml`, which is written last: after an interruption, the same command finishes the work.
+every tracked text file, notebooks included. The address in use is read from `pyproject.toml`, which is written
+last: after an interruption, the same command finishes the work.
 """
 
 import re
@@ -13,17 +13,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 ADDRESS = re.compile(r"https://github\.com/([A-Za-z0-9][A-Za-z0-9-]*)/([A-Za-z0-9._-]+?)(?:\.git)?/?")
-# What stands before OWNER/REPO; Colab's and the plain form differ only further left.
-PREFIXES = r"github\.com[/:]|colab\.research\.google\.com/github/|raw\.githubusercontent\.com/"
-# A longer name that only begins like ours is another repository; `.git` and a full stop may follow.
-END = r"(?![A-Za-z0-9_-]|\.(?!git\b)[A-Za-z0-9_-])"
 
 
 def rewrite(text: str, old: tuple[str, str], new: tuple[str, str]) -> str:
-    """A text with every form of the old address replaced by the new one."""
+    """A text with OWNER/NAME and OWNER.github.io/NAME replaced; a longer name that begins so is another's."""
     owner, name = map(re.escape, old)
-    text = re.sub(rf"({PREFIXES}){owner}/{name}{END}", lambda found: found[1] + "/".join(new), text)
-    return re.sub(rf"(?<![A-Za-z0-9.-]){owner}\.github\.io/{name}{END}", f"{new[0]}.github.io/{new[1]}", text)
+    ours = rf"(?<![\w.-]){owner}(/|\.github\.io/){name}(?![\w-])"
+    return re.sub(ours, lambda found: f"{new[0]}{found[1]}{new[1]}", text)
 
 
 def set_repository(url: str, root: Path = ROOT) -> list[str]:
@@ -40,10 +36,9 @@ def set_repository(url: str, root: Path = ROOT) -> list[str]:
     listed = subprocess.run(search, cwd=root, capture_output=True, check=True, encoding="utf-8").stdout
     changed = []
     for name in sorted(listed.split("\0")[:-1], key=lambda name: name == "pyproject.toml"):
-        with (root / name).open(encoding="utf-8", newline="") as file:
-            text = file.read()
+        text = (root / name).read_bytes().decode()
         if (rewritten := rewrite(text, old, new.groups())) != text:
-            (root / name).write_text(rewritten, encoding="utf-8", newline="")
+            (root / name).write_bytes(rewritten.encode())
             changed.append(name)
     return changed
 

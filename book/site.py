@@ -13,10 +13,11 @@ from book.finish import finish
 from transformer_lessons import __version__
 
 STATIC = Path(__file__).parent / "_static"
-# What the explorable of a page needs: `explorable: translator` at its top. The last of each is its own.
-EXPLORABLES = {
-    "translator": ("page.js", "model.js", "numbers.js", "number_words.js", "translator.js"),
-}
+FIGURE = re.compile(r'data-(live|explorable)="([\w-]+)"')
+STYLES = {"live": ["live/live.css"], "explorable": ["explorables/heights.css", "explorables/explorables.css"]}
+TRAINED = "number_words"  # the model that comes with the package, as a script
+EXPLORABLES = {"translator": ("page", "model", "numbers", TRAINED, "translator")}
+MADE = ("one_page", "heads")  # live figures that show what the build computes
 # What readers search for, where the title says it differently: that page comes first, and the index has it.
 SOUGHT = {
     "chapters/04_masks": ["mask"],
@@ -24,8 +25,10 @@ SOUGHT = {
     "chapters/07_heads_and_cross_attention": ["multi-head", "multi-head attention", "cross-attention"],
 }
 EQUATIONS = nodes.math | nodes.math_block
-TRAINED = "number_words"  # the model that comes with the package, as a script
-MADE = ("one_page", "heads")  # live figures that show what the build computes
+ANCHOR = re.compile(r'<a id="([\w:-]+)"></a>')
+FIGURE_ID = re.compile(r'(<figure class="drawing[^"]*") id="(fig-[\w-]+)"')
+FIGURE_STYLE = re.compile(r"<style>\.drawing\{.*?</style>", re.DOTALL)
+BORROWED = re.compile(r'<div data-drawing="([\w/]+)#([\w-]+)"></div>')
 
 
 def configure(app, config):
@@ -53,103 +56,93 @@ def compute_data(app):
     live_data.write(Path(app.outdir))
 
 
-def add_explorable(app, pagename, templatename, context, doctree):
-    """The scripts and the style of a page's explorable, on this page only."""
-    if name := (context.get("meta") or {}).get("explorable"):
-        for style in ("heights.css", "explorables.css"):
-            app.add_css_file(f"explorables/{style}")
-        for script in EXPLORABLES[name]:
-            app.add_js_file(f"explorables/{script}", loading_method="defer")
-
-
-def add_live_figures(app, pagename, templatename, context, doctree):
-    """The scripts and the style of a page's figures like ``<div class="lessons-live" data-live="masks">``."""
-    if names := re.findall(r'class="lessons-live" data-live="([\w-]+)"', context.get("body", "")):
-        app.add_css_file("live/live.css")
-        own = [script for name in dict.fromkeys(names) for script in live_scripts(name)]
-        for script in ("explorables/page.js", "live/live.js", *own):
+def add_figures(app, pagename, templatename, context, doctree):
+    """The scripts and styles of a page's figures, ``<div data-live="masks">`` and the like, on this page only."""
+    for kind, name in dict.fromkeys(FIGURE.findall(context.get("body", ""))):
+        for style in STYLES[kind]:
+            app.add_css_file(style)
+        for script in figure_scripts(kind, name):
             app.add_js_file(script, loading_method="defer")
 
 
-def live_scripts(name: str) -> list[str]:
-    """A live figure's own scripts: what it shows, if that is in a file of its own, and what it does."""
+def figure_scripts(kind: str, name: str) -> list[str]:
+    """What a figure needs, in order; of a live one, what it shows may be in a file of its own."""
+    if kind == "explorable":
+        return [f"explorables/{script}.js" for script in EXPLORABLES[name]]
     if not (STATIC / "live" / f"{name}.js").exists():
         raise ValueError(f"data-live: expected a script _static/live/{name}.js, found none")
-    return [f"live/{name}.data.js", f"live/{name}.js"] if name in MADE else [f"live/{name}.js"]
+    data = [f"live/{name}.data.js"] if name in MADE else []
+    return ["explorables/page.js", "live/live.js", *data, f"live/{name}.js"]
 
 
-class Anchors(SphinxTransform):
-    """``<a id="attention-scale"></a>``, one or more in a paragraph, become anchors of what follows.
+class Notebooks(SphinxTransform):
+    """What MyST's own notation would say, but that Colab would show as text."""
 
-    In a notebook that line is invisible everywhere, while MyST's own ``(attention-scale)=`` is shown as text in
-    Colab. As a target that Sphinx knows, a link to it from any page is checked by the build.
-    """
-
-    # Before PropagateTargets (260), which gives the name to the next heading or equation.
-    default_priority = 200
+    default_priority = (
+        200  # before PropagateTargets (260), which gives a name to the next heading or equation
+    )
 
     def apply(self):
-        """Replace each such paragraph by a target."""
+        """Change the document of a page."""
+        for change in (self.set_anchors, self.number_figures, self.borrow_drawings, self.add_to_index):
+            change()
+
+    def set_anchors(self) -> None:
+        """``<a id="attention-scale"></a>``, one or more in a paragraph, become anchors of what follows.
+
+        As a target that Sphinx knows, a link to it from any page is checked by the build.
+        """
         for paragraph in list(self.document.findall(nodes.paragraph)):
             if not all(isinstance(child, nodes.raw) for child in paragraph.children):
                 continue
-            if not re.fullmatch(r'(<a id="[\w:-]+"></a>)+', text := paragraph.astext()):
+            names = ANCHOR.findall(text := paragraph.astext())
+            if not names or ANCHOR.sub("", text):
                 continue
             after = paragraph.next_node(descend=False, siblings=True)
             # A fold that is HTML takes no name; an empty box does.
             kind = nodes.container if isinstance(after, nodes.raw) else nodes.target
-            targets = []
-            for name in re.findall(r'id="([^"]+)"', text):
-                targets.append(kind("", ids=[name], names=[name]))
-                self.document.note_explicit_target(targets[-1])
-                # MyST looks here when it follows a link from another page: `04_masks.ipynb#masks-causal`.
-                metadata = self.env.metadata[self.env.docname]
-                metadata.setdefault("myst_slugs", {})[name] = (paragraph.line, name, name)
+            targets = [self.name(kind(), name, name, paragraph.line) for name in names]
             paragraph.replace_self(targets)
 
+    def number_figures(self) -> None:
+        """``[Figure 3.4](#fig-3-4)`` leads to the cell whose output is that drawing, from other pages too.
 
-class FigureNumbers(SphinxTransform):
-    """``[Figure 3.4](#fig-3-4)`` leads to the cell whose output is that drawing, from other pages too.
-
-    Sphinx does not look into outputs: the cell takes the drawing's id, and the drawing has none on the site. Of
-    the rules that each drawing brings for notebooks, a page needs one copy.
-    """
-
-    default_priority = Anchors.default_priority
-    ID = re.compile(r'(<figure class="drawing[^"]*") id="(fig-[\w-]+)"')
-    STYLE = re.compile(r"<style>\.drawing\{.*?</style>", re.DOTALL)
-
-    def apply(self):
-        """Find drawings in the outputs of cells."""
-        slugs = self.env.metadata[self.env.docname].setdefault("myst_slugs", {})
-        containers = self.document.findall(nodes.container)
-        has_style = False
-        for cell in [one for one in containers if one.get("nb_element") == "cell_code"]:
+        Sphinx does not look into outputs: the cell takes the drawing's id, and the drawing has none on the site.
+        Of the rules that each drawing brings for notebooks, a page needs one copy.
+        """
+        style = None
+        for cell in [
+            box for box in self.document.findall(nodes.container) if box.get("nb_element") == "cell_code"
+        ]:
             for output in cell.findall(nodes.raw):
                 text = output.astext()
-                for name in (found[2] for found in self.ID.finditer(text)):
-                    cell["ids"].append(name)
-                    cell["names"].append(name)
-                    self.document.note_explicit_target(cell)
-                    slugs[name] = (cell.line or 0, name, f"Figure {'.'.join(name.split('-')[1:])}")
-                text = self.STYLE.sub("", text) if has_style else text
-                has_style = has_style or self.STYLE.search(text) is not None
-                output.rawsource = self.ID.sub(r"\1", text)
+                for _, name in FIGURE_ID.findall(text):
+                    self.name(cell, name, f"Figure {'.'.join(name.split('-')[1:])}", cell.line or 0)
+                text = FIGURE_STYLE.sub("", text) if style else text
+                style = style or FIGURE_STYLE.search(text)
+                output.rawsource = FIGURE_ID.sub(r"\1", text)
                 output[:] = [nodes.Text(output.rawsource)]
 
+    def name(self, node: nodes.Element, name: str, title: str, line: int) -> nodes.Element:
+        """Make a node the target of links, from other pages too: MyST looks in the metadata for these."""
+        node["ids"].append(name)
+        node["names"].append(name)
+        self.document.note_explicit_target(node)
+        self.env.metadata[self.env.docname].setdefault("myst_slugs", {})[name] = (line, name, title)
+        return node
 
-class BorrowedDrawings(SphinxTransform):
-    """``<div data-drawing="chapters/00_on_one_page#fig-0-1"></div>`` is that drawing, on a page without code."""
-
-    default_priority = Anchors.default_priority
-    PLACE = re.compile(r'<div data-drawing="([\w/]+)#([\w-]+)"></div>')
-
-    def apply(self):
-        """Put the stored output of the chapter's cell into each such place."""
+    def borrow_drawings(self) -> None:
+        """``<div data-drawing="chapters/00_on_one_page#fig-0-1"></div>`` is that drawing, on a page of prose."""
         for place in list(self.document.findall(nodes.raw)):
-            if found := self.PLACE.fullmatch(place.astext().strip()):
+            if found := BORROWED.fullmatch(place.astext().strip()):
                 self.env.note_dependency(path := f"{self.env.srcdir}/{found[1]}.ipynb")
                 place[:] = [nodes.Text(drawing(path, found[2]))]
+
+    def add_to_index(self) -> None:
+        """Entries of the index for `SOUGHT`, which Sphinx's search ranks above words of the text."""
+        section = self.document.next_node(nodes.section)
+        for words in SOUGHT.get(self.env.docname, []):
+            section.insert(1, addnodes.index(entries=[("single", words, section["ids"][0], "main", None)]))
 
 
 def drawing(path: str, name: str) -> str:
@@ -161,44 +154,22 @@ def drawing(path: str, name: str) -> str:
     return found
 
 
-class Sought(SphinxTransform):
-    """Entries of the index for `SOUGHT`, which Sphinx's search ranks above words of the text."""
-
-    default_priority = Anchors.default_priority
-
-    def apply(self):
-        """Add them to the page's first section."""
-        section = self.document.next_node(nodes.section)
-        entries = [
-            ("single", words, section["ids"][0], "main", None) for words in SOUGHT.get(self.env.docname, [])
-        ]
-        if entries:
-            section.insert(1, addnodes.index(entries=entries))
-
-
 def load_mathjax_when_needed(app, pagename, templatename, context, doctree):
     """A script of ours loads MathJax when an equation comes near the screen; pages without any need neither."""
-    left_out = ["mathjax"]
-    if doctree is None or not any(doctree.findall(lambda node: isinstance(node, EQUATIONS))):
-        left_out.append("equations.js")
-    context["script_files"] = [
-        script
-        for script in context["script_files"]
-        if not any(name in str(script.filename) for name in left_out)
-    ]
+    has_equations = doctree is not None and any(doctree.findall(lambda node: isinstance(node, EQUATIONS)))
+    left_out = ("mathjax",) if has_equations else ("mathjax", "equations.js")
+    scripts = context["script_files"]
+    context["script_files"] = [s for s in scripts if not any(name in str(s.filename) for name in left_out)]
 
 
 def unfold_launch_button(app, pagename, templatename, context, doctree):
     """The theme hides launch buttons in a menu behind a rocket; of a single one, a reader should see the name."""
+    own = {"text": "Open in Colab", "tooltip": "Run this page as a notebook"}
+    own["icon"] = "fas fa-play"  # the theme's picture weighs as much as a live figure
     buttons = context.get("header_buttons", [])
     for number, button in enumerate(buttons):
         if button.get("label") == "launch-buttons" and len(button["buttons"]) == 1:
-            buttons[number] = {
-                **button["buttons"][0],
-                "text": "Open in Colab",
-                "tooltip": "Run this page as a notebook",
-                "icon": "fas fa-play",  # the theme's picture weighs as much as a live figure
-            }
+            buttons[number] = button["buttons"][0] | own
 
 
 def tell_the_template(app, pagename, templatename, context, doctree):
@@ -213,10 +184,8 @@ def setup(app):
     """Sphinx calls this once, because `_config.yml` lists `book.site`."""
     app.connect("config-inited", configure)
     app.connect("builder-inited", compute_data)
-    for transform in (Anchors, FigureNumbers, BorrowedDrawings, Sought):
-        app.add_transform(transform)
-    app.connect("html-page-context", add_explorable)
-    app.connect("html-page-context", add_live_figures)
+    app.add_transform(Notebooks)
+    app.connect("html-page-context", add_figures)
     app.connect("html-page-context", tell_the_template)
     app.connect("html-page-context", load_mathjax_when_needed, priority=501)  # after Sphinx's, 500
     app.connect("html-page-context", unfold_launch_button, priority=502)  # after the theme's 501

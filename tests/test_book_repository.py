@@ -21,7 +21,7 @@ FILES = {
     "run": f"#!/bin/sh\necho {OLD}\n",
 }
 OTHERS = {
-    "others.md": f"{OLD}-fork {OLD}2 {OLD}.github https://github.com/old-owner/else old-owner/old-name"
+    "others.md": f"{OLD}-fork {OLD}2 https://github.com/old-owner/else"
     " https://my-old-owner.github.io/old-name https://github.com/someone/old-name\n",
     "picture.bin": f"\0{OLD}",
 }

@@ -9,6 +9,7 @@ from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from hashlib import sha256
 from html import unescape
 from html.parser import HTMLParser
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -33,7 +34,8 @@ CONFIG = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
 HOME = CONFIG["sphinx"]["config"]["html_baseurl"]
 COLAB = CONFIG["repository"]["url"].replace("github.com", "colab.research.google.com/github") + "/blob/main/"
 CHAPTERS = sorted(path.stem for path in (ROOT / "book" / "chapters").glob("*.ipynb"))
-PAGES = {path.stem for path in (ROOT / "book").glob("*.md")} | {"mistakes"}  # which the build writes
+MISTAKES = ROOT / "book" / "mistakes.md"  # which the build writes
+PAGES = {path.stem for path in (ROOT / "book").glob("*.md")} | {"mistakes"}
 EXPLORABLES = {path.stem for path in (ROOT / "book" / "explorables").glob("*.md")}
 # Attributes by which a page makes the browser fetch something (an <a href> waits for a click).
 FETCHED = {("link", "href"), ("object", "data"), ("use", "href"), ("image", "href")} | {
@@ -79,13 +81,29 @@ class Site:
         return {name: self.pages[f"chapters/{name}.html"] for name in CHAPTERS}
 
 
+def digest_of_sources() -> str:
+    """Of all that a build reads, and of the versions that build it."""
+    paths = [path for folder in ("book", "transformer_lessons") for path in (ROOT / folder).rglob("*")]
+    paths = [path for path in paths if path.is_file() and path.suffix != ".pyc" and path != MISTAKES]
+    found = sha256()
+    for path in sorted([*paths, ROOT / "_config.yml", ROOT / "requirements.txt"]):
+        found.update(f"{path.relative_to(ROOT)}\0{path.stat().st_size}\0".encode() + path.read_bytes())
+    return found.hexdigest()
+
+
 @pytest.fixture(scope="session")
-def site(tmp_path_factory):
-    output = tmp_path_factory.mktemp("site")
-    build = [sys.executable, "-m", "book.build", str(output)]
-    # Warnings of the tools themselves are theirs; Sphinx's own warnings about the book end the build.
-    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
+def site(pytestconfig):
+    """Built from nothing, as only then Sphinx says all that it has to say; or before, from the same sources."""
+    output, digest = pytestconfig.cache.mkdir("site"), digest_of_sources()
+    known = output / "built_from"
+    if not known.is_file() or known.read_text() != digest:
+        known.unlink(missing_ok=True)
+        shutil.rmtree(output / "_build", ignore_errors=True)
+        build = [sys.executable, "-m", "book.build", str(output)]
+        # Warnings of the tools themselves are theirs; Sphinx's own warnings about the book end the build.
+        done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
+        known.write_text(digest)
     return Site(output / "_build" / "html")
 
 

@@ -62,8 +62,8 @@ def opened(tmp_path_factory):
     shutil.copy(folder / "_static" / "live" / "heads.data.js", folder / "live")
     with open_browser(width=PHONE, has_touch=True) as browser:
 
-        def open_(name: str, scripts=("explorables/page.js", "live/live.js"), still=STILL) -> Browser:
-            loaded = (*scripts, *site.live_scripts(name)) if scripts else ()
+        def open_(name: str, scripted=True, still=STILL) -> Browser:
+            loaded = site.figure_scripts("live", name) if scripted else ()
             tags = "".join(f'<script src="{script}" defer></script>' for script in loaded)
             (folder / "page.html").write_text(
                 f"{HEAD}<body>{still}{DIV.format(name)}{tags}", encoding="utf-8"
@@ -123,17 +123,17 @@ def test_scripts_are_small_and_only_where_a_figure_stands():
     app = SimpleNamespace(add_css_file=added.append, add_js_file=lambda script, **_: added.append(script))
     for body in ({}, {"body": "<p>none</p>"}, {"body": 2 * DIV.format("masks")}):
         assert added == []
-        site.add_live_figures(app, "one", "page.html", body, None)
+        site.add_figures(app, "one", "page.html", body, None)
     assert added == ["live/live.css", "explorables/page.js", "live/live.js", "live/masks.js"]
     with pytest.raises(ValueError, match=r"expected a script _static/live/none\.js"):
-        site.add_live_figures(app, "one", "page.html", {"body": DIV.format("none")}, None)
+        site.add_figures(app, "one", "page.html", {"body": DIV.format("none")}, None)
 
 
 def test_a_figure_can_be_linked():
     document, metadata = new_document("one"), {}
     document.settings.env = SimpleNamespace(docname="one", metadata={"one": metadata})
     document += nodes.container("", nodes.raw("", STILL, format="html"), nb_element="cell_code")
-    site.FigureNumbers(document).apply()
+    site.Notebooks(document).number_figures()
     assert document[0]["ids"] == ["fig-3-2"]
     assert metadata["myst_slugs"]["fig-3-2"][1:] == ("fig-3-2", "Figure 3.2")
     assert 'id="fig' not in document[0].astext()
@@ -167,7 +167,7 @@ def test_it_takes_the_stills_place_and_fits(opened, name):
 
 @needs_chromium
 def test_without_scripts_the_still_stays(opened):
-    browser = opened("masks", scripts=())
+    browser = opened("masks", scripted=False)
     assert each(browser, "svg, .lessons-live", "one.checkVisibility()") == [True, True]
 
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from book.browser import PHONE, Browser, find
 from book.browser import browser as open_browser
-from book.site import EXPLORABLES, TRAINED
+from book.site import EXPLORABLES, FIGURE, TRAINED
 from transformer_lessons.attention import MultiHeadAttention
 from transformer_lessons.data import number_words
 from transformer_lessons.data.vocabulary import Vocabulary, pad
@@ -27,7 +27,7 @@ PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>translator
 <link rel="stylesheet" href="explorables.css">
 <div class="lessons-explorable" data-explorable="translator" data-model="number_words"></div>
 {scripts}</html>"""
-MODELS = ("float32.js", "small.js")  # beside the page's own
+MODELS = ("float32", "small")  # beside the page's own
 NUMBERS = (0, 1, 21, 421, 1_001, 43_001, 101_010, 121_212, 777_777, 999_999)
 LONGEST = 24  # tokens, as in the page
 
@@ -61,7 +61,7 @@ def page(tmp_path_factory, trained, small):
         (folder / f"{name}.js").write_text(script(name, exported(*model, dtype)), encoding="utf-8")
     *before, last = EXPLORABLES["translator"]
     for name, more in (("index.html", MODELS), ("own.html", ())):
-        scripts = "".join(f'<script src="{name}"></script>' for name in (*before, *more, last))
+        scripts = "".join(f'<script src="{name}.js"></script>' for name in (*before, *more, last))
         (folder / name).write_text(PAGE.replace("{scripts}", scripts), encoding="utf-8")
     return folder / "index.html"
 
@@ -429,8 +429,7 @@ def test_it_asks_nobody_and_says_when_it_has_translated(browser, page):
 
 
 def test_each_script_is_on_some_page():
-    pages = (SCRIPTS.parents[1] / "explorables").glob("*.md")
-    named = [path.read_text(encoding="utf-8").split("\n")[1].removeprefix("explorable: ") for path in pages]
-    assert sorted(named) == sorted(EXPLORABLES)
+    pages = (path.read_text(encoding="utf-8") for path in (SCRIPTS.parents[1] / "explorables").glob("*.md"))
+    assert sorted(name for page in pages for _, name in FIGURE.findall(page)) == sorted(EXPLORABLES)
     used = {script for scripts in EXPLORABLES.values() for script in scripts}
-    assert used == {path.name for path in SCRIPTS.glob("*.js")} | {f"{TRAINED}.js"}
+    assert used == {path.stem for path in SCRIPTS.glob("*.js")} | {TRAINED}
