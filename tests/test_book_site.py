@@ -8,11 +8,10 @@ import sys
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from hashlib import sha256
 from html import unescape
 from html.parser import HTMLParser
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
 from pathlib import Path
 from pkgutil import resolve_name
@@ -27,6 +26,7 @@ from fontTools.ttLib import TTFont
 from PIL import Image
 
 from book import browser
+from book.serve import server
 from transformer_lessons import __version__
 
 ROOT = Path(__file__).parents[1]
@@ -371,27 +371,12 @@ def chromium(request):
         pytest.skip("needs Chromium")
 
 
-class Host(SimpleHTTPRequestHandler):
-    """As GitHub Pages: where nothing is, it sends the page 404."""
-
-    def send_error(self, code, *_):
-        page = next(Path(self.directory).rglob("404.html")).read_bytes()
-        self.send_response(code)
-        self.send_header("Content-Type", "text/html; charset=utf-8")
-        self.send_header("Content-Length", str(len(page)))
-        self.end_headers()
-        self.wfile.write(page)
-
-    def log_message(self, *_):
-        pass
-
-
 @contextmanager
 def served(folder: Path):
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Host, directory=str(folder))) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
+    with server(folder) as made:
+        Thread(target=made.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{made.server_port}/"
+        made.shutdown()
 
 
 @pytest.mark.full
