@@ -82,7 +82,7 @@ def each(browser: Browser, selector: str, value: str) -> list:
 
 
 def said(browser: Browser) -> str:
-    return each(browser, "[role=status]", "one.textContent")[0]
+    return browser.page.text_content("[role=status]")
 
 
 def numbers(words: str) -> list[float]:
@@ -344,7 +344,7 @@ def test_a_box_of_the_whole_model_lights_up_the_lines_that_the_drawing_names(ope
     assert len(names) == 9
     for name in names:
         box = f"[aria-label={name}]"
-        browser.page.evaluate(f"document.querySelector('{box}').focus()")
+        browser.page.focus(box)
         written = each(browser, ".live-panels text", f"(({INSIDE})(document.querySelector('{box}'), one))")
         inside = [words for words in written if words]
         assert name in inside
