@@ -5,10 +5,10 @@ work, steps of training, attention at length, the captions, decoding, and traini
 (which takes half of the time, and ``pip install transformers x-transformers``; the captions need their data).
 
 Writes ``transformer_lessons/records/gpu.json`` after every part. That everything runs, a test tries on a CPU.
+`replanned.json`, which chapter 16 shows beside it, is of captions before `accelerate` left out cuDNN's attention.
 """
 
 import gc
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -149,44 +149,42 @@ def step_of(trainer: Trainer) -> dict:
     return found | {"kernels": len(kernels), "kernel_seconds": spent, "peak_bytes": peak}
 
 
+def trained_by(
+    device: torch.device, config: TransformerConfig, batches: Same, *, tf32=False, **settings
+) -> dict:
+    """A step of a new model, with these settings of training."""
+    gc.collect()  # the one before holds memory
+    torch.compiler.reset()  # graphs of other sizes count against the number that is allowed
+    torch.set_float32_matmul_precision("high" if tf32 else "highest")
+    how = TrainingConfig(peak_learning_rate=1e-5, **settings)
+    return step_of(Trainer(Transformer(config), batches, how, device=device))
+
+
 def base_and_big(device: torch.device, configs: dict[str, TransformerConfig], rows: int, length: int) -> dict:
     """Base by one way after another, big by the fastest; nothing is padding."""
-    plain, fast = {"plain": True}, {"precision": "bfloat16"}
+    fast, fastest = {"precision": "bfloat16"}, "bfloat16, compiled"
     ways = {
-        "float32, as the chapters write it": plain,
+        "float32, as the chapters write it": {"plain": True},
         "fused kernels": {},
-        "tf32": {},
+        "tf32": {"tf32": True},
         "bfloat16": fast,
-        "bfloat16, compiled": {**fast, "compile": True},
+        fastest: {**fast, "compile": True},
         "bfloat16, recomputed": {**fast, "recompute": True},
     }
     found = {}
-    for name, config in configs.items():
-        batches = Same(rows, length, config.target_vocab_size)
-        for way, settings in ways.items():
-            if name == "big" and way != "bfloat16, compiled":
-                continue
-            gc.collect()  # the one before holds memory
-            torch.compiler.reset()
-            torch.set_float32_matmul_precision("high" if way == "tf32" else "highest")
-            how = TrainingConfig(peak_learning_rate=1e-5, **settings)
-            found[f"{name}: {way}"] = step_of(Trainer(Transformer(config), batches, how, device=device))
-            print(name, way, found[f"{name}: {way}"], file=sys.stderr, flush=True)
+    for name, way in [*(("base", way) for way in ways), ("big", fastest)]:
+        batches = Same(rows, length, configs[name].target_vocab_size)
+        found[f"{name}: {way}"] = trained_by(device, configs[name], batches, **ways[way])
     return {"sentences": rows, "length": length, "steps": found}
 
 
 def number_words(device: torch.device) -> dict:
     """Number words, 64 pairs: hardly any arithmetic, and as many orders as a large model gives."""
     task = TASKS["number-words"]
-    _, target = task.tokenisers()
-    batches = Same(64, 12, len(target))
-    found = {}
-    for way, settings in {"eager": {}, "compiled": {"compile": True}}.items():
-        model = Transformer(TransformerConfig(len(target), len(target), **task.sizes))
-        how = TrainingConfig(peak_learning_rate=1e-5, **settings)
-        torch.compiler.reset()  # graphs of other sizes count against the number that is allowed
-        found[way] = step_of(Trainer(model, batches, how, device=device))
-    return found
+    size = len(task.tokenisers()[1])
+    config, batches = TransformerConfig(size, size, **task.sizes), Same(64, 12, size)
+    ways = {"eager": False, "compiled": True}
+    return {way: trained_by(device, config, batches, compile=is_on) for way, is_on in ways.items()}
 
 
 # --- Attention at length
@@ -194,23 +192,20 @@ def number_words(device: torch.device) -> dict:
 
 def attention(device: torch.device, longest: int, heads: int = 8, d_k: int = 64) -> dict:
     """Causal attention of one sentence in bfloat16, forward and backward: seconds and bytes at the peak."""
-    found, length = {"heads": heads, "d_k": d_k, "step by step": {}, "fused": {}}, longest // 16
-    while length <= longest:
-        q, k, v = (
-            torch.randn(1, heads, length, d_k, device=device, dtype=torch.bfloat16, requires_grad=True)
-            for _ in range(3)
-        )
-        for name, attention in {
-            "step by step": scaled_dot_product_attention,
-            "fused": fused_attention,
-        }.items():
-
-            def work(attention: Callable = attention, inputs: tuple[Tensor, ...] = (q, k, v)) -> None:
-                torch.autograd.grad(attention(*inputs, is_causal=True)[0].sum(), inputs)
-
+    ways = {"step by step": scaled_dot_product_attention, "fused": fused_attention}
+    found = {"heads": heads, "d_k": d_k, **{name: {} for name in ways}}
+    for length in (longest // 2**power for power in (4, 3, 2, 1, 0)):
+        shape, kind = (1, heads, length, d_k), {"device": device, "dtype": torch.bfloat16}
+        inputs = [torch.randn(shape, requires_grad=True, **kind) for _ in range(3)]
+        for name, way in ways.items():
+            work = partial(forward_and_backward, way, inputs)
             found[name][length] = {"seconds": median_seconds(work), "peak_bytes": peak_of(work, device)}
-        length *= 2
     return found
+
+
+def forward_and_backward(way: Callable, inputs: list[Tensor]) -> None:
+    """Of causal attention."""
+    torch.autograd.grad(way(*inputs, is_causal=True)[0].sum(), inputs)
 
 
 def peak_of(work: Callable[[], object], device: torch.device) -> int:

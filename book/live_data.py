@@ -1,7 +1,7 @@
 """What the live figures of chapters 0 and 7 show, from real runs of the packaged model.
 
-The build writes ``_static/live/one_page.data.js`` and ``heads.data.js``. The first has the layers of the drawing,
-of which `one_page.js` lays those of a sentence, a step and a row on its base; its words stand in `one_page.toml`.
+`one_page` has the layers of the drawing, of which `one_page.js` lays those of a sentence, a step and a row on its
+base; its words stand in `one_page.toml`. The build writes them into ``_static/live``.
 """
 
 import json
@@ -105,22 +105,28 @@ def svg(panel: one_page.Panel) -> str:
     return re.sub(RECTANGLE, r"M\1 \2H\3V\4H\1z", panel.svg()[1])
 
 
-def write(outdir: Path) -> None:
-    """Write the scripts into the folder of live figures. Styles that come again and again stand in it once."""
-    drawing = {"base": both(one_page.base), "parts": parts(), "chapters": pages()}
-    text, styles = dumps({**drawing, "runs": [sentence(n) for n in one_page.NUMBERS]}), {}
+def one_page_script() -> str:
+    """Of chapter 0. Styles that come again and again stand in it once."""
+    data = {"base": both(one_page.base), "parts": parts(), "chapters": pages()}
+    text, styles = dumps({**data, "runs": [sentence(n) for n in one_page.NUMBERS]}), {}
     text = re.sub(
         r' style=\\"([^"]*)\\"', lambda found: f"~{styles.setdefault(found[1], len(styles))}~", text
     )
-    scripts = {
-        "one_page": f"lessons.onePage = {text};\nlessons.onePage.styles = {json.dumps(list(styles))};\n",
-        "heads": f"lessons.headsData = {dumps([heads(n) for n in NUMBERS])};\n",
-    }
-    folder = Path(outdir) / "_static" / "live"
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, script in scripts.items():
-        start = "globalThis.lessons = globalThis.lessons || {};\n"
-        (folder / f"{name}.data.js").write_text(start + script, encoding="utf-8")
+    return f"lessons.onePage = {text};\nlessons.onePage.styles = {json.dumps(list(styles))};\n"
+
+
+def heads_script() -> str:
+    """Of chapter 7."""
+    return f"lessons.headsData = {dumps([heads(n) for n in NUMBERS])};\n"
+
+
+SCRIPTS = {"one_page": one_page_script, "heads": heads_script}
+
+
+def write(folder: Path, name: str) -> None:
+    """Write what one live figure shows, as a script beside its own."""
+    start = "globalThis.lessons = globalThis.lessons || {};\n"
+    (folder / f"{name}.data.js").write_text(start + SCRIPTS[name](), encoding="utf-8")
 
 
 def dumps(data) -> str:

@@ -50,10 +50,13 @@ def compute_data(app):
     from transformer_lessons.export import web
     from transformer_lessons.trainer import checkpoints
 
-    path = Path(app.outdir) / "_static" / "explorables" / f"{TRAINED}.js"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(web.script(TRAINED, web.exported(*checkpoints.load_model())), encoding="utf-8")
-    live_data.write(Path(app.outdir))
+    static = Path(app.outdir) / "_static"
+    for folder in ("explorables", "live"):
+        (static / folder).mkdir(parents=True, exist_ok=True)
+    script = web.script(TRAINED, web.exported(*checkpoints.load_model()))
+    (static / "explorables" / f"{TRAINED}.js").write_text(script, encoding="utf-8")
+    for name in MADE:
+        live_data.write(static / "live", name)
 
 
 def add_figures(app, pagename, templatename, context, doctree):

@@ -58,8 +58,7 @@ def opened(tmp_path_factory):
     folder = tmp_path_factory.mktemp("live")
     for part in ("live", "explorables"):
         shutil.copytree(STATIC / part, folder / part)
-    live_data.write(folder)
-    shutil.copy(folder / "_static" / "live" / "heads.data.js", folder / "live")
+    live_data.write(folder / "live", "heads")
     with open_browser(width=PHONE, has_touch=True) as browser:
 
         def open_(name: str, scripted=True, still=STILL) -> Browser:

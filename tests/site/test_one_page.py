@@ -39,16 +39,16 @@ CLASHES = """[...document.querySelectorAll(".choose button")].flatMap((number) =
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("one_page")
-    live_data.write(made)
-    for path in [STATIC / "explorables/page.js", *(STATIC / "live").iterdir()]:
-        shutil.copy(path, made / "_static/live")
+    shutil.copytree(STATIC / "live", made / "live")
+    shutil.copy(STATIC / "explorables" / "page.js", made / "live")
+    live_data.write(made / "live", "one_page")
     still = one_page.figure(421, at=2, number="0.1", caption="What to see.", alt="A still.")._repr_html_()
     scripts = ("page.js", "live.js", "one_page.data.js", "one_page.js")
     page = '<!doctype html><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-    page += f'<link rel="stylesheet" href="_static/live/live.css">{still}'
+    page += f'<link rel="stylesheet" href="live/live.css">{still}'
     page += '<div class="lessons-live" data-live="one_page">Moves.</div>'
     (made / "still.html").write_text(page, encoding="utf-8")
-    page += "".join(f'<script src="_static/live/{script}" defer></script>' for script in scripts)
+    page += "".join(f'<script src="live/{script}" defer></script>' for script in scripts)
     (made / "live.html").write_text(page, encoding="utf-8")
     return made
 
@@ -77,7 +77,7 @@ def test_a_row_is_what_the_model_computes_when_it_is_the_last(n):
 
 
 def test_the_page_shows_these_numbers_and_is_light(folder):
-    script = (folder / "_static/live" / "one_page.data.js").read_text(encoding="utf-8")
+    script = (folder / "live" / "one_page.data.js").read_text(encoding="utf-8")
     assert len(gzip.compress(script.encode())) < 60_000
     assert (STATIC / "live/one_page.js").stat().st_size <= 10_000
     for run in json.loads(re.search(r"lessons.onePage = (.*);", script)[1])["runs"]:

@@ -203,8 +203,6 @@ class Canvas:
     def svg(self, name="panel"):
         """Its viewBox and its content, in which every id begins with `name`."""
         buffer = io.StringIO()
-        for words in self.figure.findobj(Text):
-            words.set_parse_math(False)  # a dollar is a dollar
         self.figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
         return f"0 0 {self.width:g} {self.height:g}", compact(buffer.getvalue(), name)
 
@@ -270,6 +268,8 @@ class Plot(Canvas):
     def svg(self, name="panel"):
         """As of a Canvas."""
         self._fit()
+        for words in self.figure.findobj(Text):
+            words.set_parse_math(False)  # a dollar is a dollar
         return super().svg(name)
 
 
