@@ -23,7 +23,7 @@ from nbgrader.converters import Autograde
 from tqdm import tqdm
 from traitlets.config import Config
 
-from benchmarks import write
+from benchmarks.measuring import write
 from exercises import release
 from exercises.autograder.box.confine import Limits
 from exercises.autograder.rehearse import passing, submission

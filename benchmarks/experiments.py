@@ -19,7 +19,7 @@ import nbformat
 import torch
 from tqdm import tqdm
 
-from benchmarks import write
+from benchmarks.measuring import write
 from transformer_lessons.data.files import read_json
 from transformer_lessons.tools.cli import main as lessons
 from transformer_lessons.trainer.evaluation import evaluate_number_words

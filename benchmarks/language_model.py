@@ -16,8 +16,9 @@ import torch
 from safetensors.torch import save_file
 from tqdm import tqdm
 
-from benchmarks import RECORDS, write
+from benchmarks import RECORDS
 from benchmarks.experiments import chapter
+from benchmarks.measuring import write
 from book.notebooks import chapters
 from transformer_lessons.data.files import replacing
 from transformer_lessons.variants.language_model import speculate

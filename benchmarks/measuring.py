@@ -9,8 +9,9 @@ from collections.abc import Callable
 import torch
 from tqdm import tqdm
 
-from benchmarks import RECORDS, write
-from transformer_lessons.data.files import read_json
+from benchmarks import RECORDS
+from transformer_lessons.data.files import read_json, write_json
+from transformer_lessons.trainer.runs import versions
 
 OURS = "ours"
 Speeds = dict[str, list[float]]  # in each round
@@ -53,6 +54,12 @@ def matrices(size: int = 1024, repeats: int = 5, **kind: object) -> Callable[[],
         return repeats * 2 * size**3
 
     return multiply
+
+
+def write(name: str, device: str = "cpu", **found: object) -> None:
+    """The record that a page shows, with the versions that made it."""
+    found["made_with"] = versions(torch.device(device)) | found.get("made_with", {})
+    write_json(RECORDS / f"{name}.json", found)
 
 
 def options(program: str, about: str | None, rounds: int) -> argparse.ArgumentParser:

@@ -16,8 +16,8 @@ from itertools import product
 
 import torch
 
-from benchmarks import write
 from benchmarks.experiments import each
+from benchmarks.measuring import write
 from transformer_lessons.attention import MultiHeadAttention
 from transformer_lessons.data import number_words
 from transformer_lessons.data.batches import Batches, make_batch

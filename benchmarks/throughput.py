@@ -23,8 +23,8 @@ import nbformat
 import psutil
 from tqdm import tqdm
 
-from benchmarks import write
 from benchmarks.agreement import PLAIN, Course
+from benchmarks.measuring import write
 from exercises import release
 from exercises.autograder.rehearse import students
 
