@@ -60,8 +60,13 @@ def compute_data(app):
 
 
 def add_figures(app, pagename, templatename, context, doctree):
-    """The scripts and styles of a page's figures, ``<div data-live="masks">`` and the like, on this page only."""
+    """The scripts and styles of a page's figures, ``<div data-live="masks">`` and the like, on this page only.
+
+    On paper, an explorable is its still.
+    """
     for kind, name in dict.fromkeys(FIGURE.findall(context.get("body", ""))):
+        if kind == "explorable" and app.builder.name == "singlehtml":
+            continue
         for style in STYLES[kind]:
             app.add_css_file(style)
         for script in figure_scripts(kind, name):
