@@ -124,6 +124,9 @@ def test_scripts_are_small_and_only_where_a_figure_stands():
         assert added == []
         site.add_figures(app, "one", "page.html", body, None)
     assert added == ["live/live.css", "explorables/page.js", "live/live.js", "live/masks.js"]
+    app.builder = SimpleNamespace(name="singlehtml")
+    site.add_figures(app, "one", "page.html", {"body": '<div data-explorable="translator">'}, None)
+    assert len(added) == 4  # on paper it is a picture
     with pytest.raises(ValueError, match=r"expected a script _static/live/none\.js"):
         site.add_figures(app, "one", "page.html", {"body": DIV.format("none")}, None)
 
