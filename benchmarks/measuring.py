@@ -73,6 +73,7 @@ def options(program: str, about: str | None, rounds: int) -> argparse.ArgumentPa
 def measure(name: str, parts: dict[str, Callable[[], dict]], only: str, device: str, **more: object) -> None:
     """Each part whose name has `only` in it, printed, and the record written after it."""
     record = read_json(RECORDS / f"{name}.json") if only else {}
+    record.pop("made_with", None)  # what is measured now decides
     for part in [part for part in parts if only in part]:
         record[part] = parts[part]()
         print(part, record[part], file=sys.stderr, flush=True)

@@ -1,6 +1,7 @@
 """What measures, at tiny sizes: it compares like with like, counts what it says, and goes on where it was cut."""
 
 import importlib
+import json
 
 import pytest
 import torch
@@ -36,6 +37,16 @@ def test_speeds_are_what_is_done_a_second_without_the_first_round(monkeypatch):
     assert called == (["a"] * 3 + ["b"] * 3) * 3
     found = measuring.compared({OURS: [6.0, 8.0, 9.0], "other": [2.0, 8.0, 3.0]})
     assert found["ours_is_faster"] == {"other": 3.0}  # the median of the ratios 3, 1 and 3
+
+
+def test_a_part_is_measured_again_beside_the_others(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(measuring, "RECORDS", tmp_path)
+    (tmp_path / "one.json").write_text('{"a": 1, "b": 2, "made_with": {"torch": "old", "threads": 1}}')
+    measuring.measure("one", {"a": lambda: 3, "b": lambda: 4}, "b", "cpu", settings=5)
+    found = json.loads((tmp_path / "one.json").read_text())
+    assert (found["a"], found["b"], found["settings"]) == (1, 4, 5)
+    assert found["made_with"]["torch"] == torch.__version__
+    assert capsys.readouterr().err == "b 4\n"
 
 
 def test_the_operations_of_a_step_are_those_that_torch_counts():
