@@ -165,24 +165,40 @@ def relative_bias(table, queries, keys=None):
         "you align the first query with the first key; align the last ones",
     ),
     (
-        "ps04-2-merge-check",
-        "view after the exchange",
+        "ps04-2-check",
+        "rows of a matrix that is kept transposed",
         """
-def merge_heads(x):
-    batch, heads, length, d_k = x.shape
-    return x.transpose(1, 2).view(batch, length, heads * d_k)
+def written_by_heads(heads, weight):
+    d_k = heads.size(-1)
+    blocks = [weight[i * d_k : (i + 1) * d_k] for i in range(heads.size(1))]
+    return torch.stack([heads[:, i] @ block for i, block in enumerate(blocks)], dim=1)
 """,
-        "you call view after the exchange of axes",
+        "you take rows of weight; nn.Linear keeps W_o transposed",
     ),
     (
-        "ps04-2-split-check",
+        "ps04-3-check",
         "heads by view",
         """
-def split_heads(x, num_heads):
-    batch, length, d_model = x.shape
-    return x.view(batch, num_heads, length, d_model // num_heads)
+class MultiHeadAttention(nn.Module):
+    def __init__(self, d_model, num_heads):
+        super().__init__()
+        self.h, self.d_k = num_heads, d_model // num_heads
+        self.in_proj_weight = nn.Parameter(torch.randn(3 * d_model, d_model) / d_model**0.5)
+        self.in_proj_bias = nn.Parameter(torch.zeros(3 * d_model))
+        self.out_proj = nn.Linear(d_model, d_model)
+
+    def forward(self, query, key=None, value=None, mask=None):
+        key = query if key is None else key
+        value = key if value is None else value
+        W, b = self.in_proj_weight.chunk(3), self.in_proj_bias.chunk(3)
+        q, k, v = (
+            F.linear(x, W[i], b[i]).view(x.size(0), self.h, x.size(1), self.d_k)
+            for i, x in enumerate((query, key, value))
+        )
+        heads = scaled_dot_product_attention(q, k, v, mask)[0]
+        return self.out_proj(heads.transpose(1, 2).flatten(2))
 """,
-        "you cut the memory up as (batch, heads, positions, d_k); cut d_model alone, then exchange axes 1 and 2",
+        "you split the heads by view or reshape alone",
     ),
     (
         "ps04-3-check",
@@ -192,21 +208,25 @@ class MultiHeadAttention(nn.Module):
     def __init__(self, d_model, num_heads):
         super().__init__()
         self.h, self.d_k = num_heads, d_model // num_heads
-        self.W_q, self.W_k, self.W_v, self.W_o = (nn.Linear(d_model, d_model) for _ in "qkvo")
+        self.in_proj_weight = nn.Parameter(torch.randn(3 * d_model, d_model) / d_model**0.5)
+        self.in_proj_bias = nn.Parameter(torch.zeros(3 * d_model))
+        self.out_proj = nn.Linear(d_model, d_model)
 
     def forward(self, query, key=None, value=None, mask=None):
         key = query if key is None else key
         value = key if value is None else value
         batch, time, width = query.shape
         q, k, v = (
-            W(x).view(batch, time, self.h, self.d_k).transpose(1, 2)
-            for W, x in ((self.W_q, query), (self.W_k, key), (self.W_v, value))
+            F.linear(x, W, b).view(batch, time, self.h, self.d_k).transpose(1, 2)
+            for x, W, b in zip(
+                (query, key, value), self.in_proj_weight.chunk(3), self.in_proj_bias.chunk(3)
+            )
         )
         scores = q @ k.transpose(-2, -1) / math.sqrt(self.d_k)
         if mask is not None:
             scores = scores.masked_fill(mask == 0, -1e9)
         weights = scores.softmax(-1)
-        return self.W_o((weights @ v).transpose(1, 2).contiguous().view(batch, time, width))
+        return self.out_proj((weights @ v).transpose(1, 2).contiguous().view(batch, time, width))
 """,
         "you split keys and values by the queries' length; they have their own",
     ),

@@ -118,12 +118,12 @@ def attend(own: Callable) -> Callable:
     return attention
 
 
-def merged(own: Callable) -> Callable:
-    """`MultiHeadAttention.look`, whose end the task is."""
+def added(own: Callable) -> Callable:
+    """`MultiHeadAttention.look`, whose end is the sum of what heads write."""
 
     def look(self, query, k, v, mask=None, is_causal=False):
         heads, _ = self.attention(self.split(self.W_q(query)), k, v, mask, is_causal=is_causal)
-        return self.W_o(own(heads))
+        return own(heads, self.W_o.weight).sum(dim=1) + self.W_o.bias
 
     return look
 
@@ -145,8 +145,7 @@ FUNCTIONS: dict[str, tuple[Any, str, Callable[[Callable], Any]]] = {
     "causal_mask": (canon, "causal_mask", causal),
     "combine_masks": (canon, "combine", lambda own: own),
     "scaled_dot_product_attention": (MultiHeadAttention, "attention", lambda own: staticmethod(attend(own))),
-    "split_heads": (MultiHeadAttention, "split", lambda own: lambda self, x: own(x, x.size(-1) // self.d_k)),
-    "merge_heads": (MultiHeadAttention, "look", merged),
+    "written_by_heads": (MultiHeadAttention, "look", added),
     "teacher_forcing": (batches, "make_batch", batched),
     "label_smoothing": (training, "label_smoothed_loss", lambda own: own),
     "warmup": (settings, "warmup_inverse_sqrt", lambda own: own),

@@ -79,7 +79,7 @@ BEFORE = {"beam": partial(decoding.beam, max_length=LENGTH)}
 # Tasks after which attention looks elsewhere, and which look of the decoder's last layer is shown.
 SELF, CROSS = -2, -1
 LOOKS = {"causal_mask": SELF, "combine_masks": CROSS, "padding_mask": CROSS}
-LOOKS |= {"scaled_dot_product_attention": CROSS, "split_heads": CROSS}
+LOOKS |= {"scaled_dot_product_attention": CROSS}
 
 
 @cache

@@ -240,6 +240,51 @@ def as_lists(queries, keys=None):
     return compared(queries, keys).tolist()
 
 
+class Stacked(nn.Module):
+    """With PyTorch's parameters."""
+
+    def __init__(self, d_model, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.in_proj_weight = nn.Parameter(torch.randn(3 * d_model, d_model) / d_model**0.5)
+        self.in_proj_bias = nn.Parameter(torch.zeros(3 * d_model))
+        self.out_proj = nn.Linear(d_model, d_model)
+
+    def forward(self, query, key=None, value=None, mask=None):
+        key = query if key is None else key
+        value = key if value is None else value
+        d_model = query.size(-1)
+        rows = [slice(i * d_model, (i + 1) * d_model) for i in range(3)]
+        q, k, v = (
+            F.linear(x, self.in_proj_weight[row], self.in_proj_bias[row])
+            for x, row in zip((query, key, value), rows, strict=True)
+        )
+        return self.out_proj(self.attend(q, k, v, mask))
+
+    def attend(self, q, k, v, mask):
+        d_k = q.size(-1) // self.num_heads
+        heads = []
+        for i in range(self.num_heads):
+            part = slice(i * d_k, (i + 1) * d_k)
+            scores = q[..., part] @ k[..., part].mT / d_k**0.5
+            if mask is not None:
+                own = mask.expand(len(q), self.num_heads, *scores.shape[-2:])[:, i]
+                scores = scores.masked_fill(~own, -1e9)
+            heads.append(scores.softmax(dim=-1) @ v[..., part])
+        return torch.cat(heads, dim=-1)
+
+
+class StackedOtherwise(Stacked):
+    """Values, keys, queries."""
+
+    def forward(self, query, key=None, value=None, mask=None):
+        key = query if key is None else key
+        value = key if value is None else value
+        stack = zip(self.in_proj_weight.chunk(3), self.in_proj_bias.chunk(3), strict=True)
+        v, k, q = (F.linear(x, *rows) for x, rows in zip((value, key, query), stack, strict=True))
+        return self.out_proj(self.attend(q, k, v, mask))
+
+
 class ViewAlone(WithoutBiases):
     def transpose_qkv(self, x):
         return x.reshape(x.size(0), self.num_heads, x.size(1), -1)
@@ -325,7 +370,7 @@ RIGHT = {
         by_loops,
         scaled_first,
     ],
-    "multi_head": [Annotated, WithoutBiases, OneProjection, NamedOtherwise, HeadsInAList],
+    "multi_head": [Stacked, Annotated, WithoutBiases, OneProjection, NamedOtherwise, HeadsInAList],
     "soft_capped_attention": [capped_before_where, capped_as_gemma, capped_by_sigmoid],
 }
 # Of each: the requirements that it loses, and the names that it gets.
@@ -350,6 +395,7 @@ WRONG = {
         (capped_without_scale, {"scale", "mask"}, {"no_scale", "mask_inverted"}),
     ],
     "multi_head": [
+        (StackedOtherwise, {"output"}, {"projections_exchanged"}),
         (ViewAlone, {"heads"}, {"split_without_transpose"}),
         (WithWeights, {"output"}, set()),
         (OverQueries, {"output"}, {"softmax_over_queries"}),

@@ -10,61 +10,46 @@ from transformer_lessons import variants
 from transformer_lessons.attention import scaled_dot_product_attention
 
 
+def written_by_einsum(heads, weight):
+    blocks = weight.view(len(weight), *heads.shape[1::2])
+    return torch.einsum("bhqd,ohd->bhqo", heads, blocks)
+
+
+def written_one_by_one(heads, weight):
+    d_k, written = heads.size(-1), []
+    for i in range(heads.size(1)):
+        written.append(heads[:, i] @ weight[:, i * d_k : (i + 1) * d_k].T)
+    return torch.stack(written, dim=1)
+
+
+def written_by_a_wide_head(heads, weight):
+    """Each head side by side with zeros in the others' places."""
+    h = heads.size(1)
+    alone = [heads * torch.eye(h)[i].view(1, h, 1, 1) for i in range(h)]
+    return torch.stack([F.linear(x.permute(0, 2, 1, 3).flatten(2), weight) for x in alone], 1)
+
+
+def written_through_rows(heads, weight):
+    d_k = heads.size(-1)
+    return torch.stack([x @ weight[i * d_k : i * d_k + d_k] for i, x in enumerate(heads.unbind(1))], 1)
+
+
+def written_by_the_last_head_first(heads, weight):
+    """A slip that is on no list."""
+    return written_one_by_one(heads.flip(1), weight).flip(1)
+
+
+def written_and_merged(heads, weight):
+    return F.linear(heads.transpose(1, 2).flatten(2), weight)
+
+
+def written_without_history(heads, weight):
+    with torch.no_grad():
+        return written_by_einsum(heads, weight)
+
+
 def split_by_view(x, num_heads):
-    batch, length, d_model = x.shape
-    return x.view(batch, length, num_heads, d_model // num_heads).permute(0, 2, 1, 3).contiguous()
-
-
-def split_by_chunks(x, num_heads):
-    return torch.stack(x.chunk(num_heads, dim=-1), dim=1)
-
-
-def split_head_by_head(x, num_heads):
-    d_k = x.size(-1) // num_heads
-    return torch.cat([x[:, None, :, i * d_k : (i + 1) * d_k] for i in range(num_heads)], dim=1)
-
-
-def split_backwards(x, num_heads):
-    """A slip that is on no list: the last features first."""
-    return torch.stack(x.chunk(num_heads, dim=-1)[::-1], dim=1)
-
-
-def split_after_an_exchange(x, num_heads):
-    """Another, which mixes positions and features."""
-    return x.transpose(1, 2).reshape(len(x), num_heads, x.size(1), -1)
-
-
-def split_for_no_batch(x, num_heads):
-    return x.reshape(*x.shape[:2], num_heads, -1).transpose(0, 1)
-
-
-def split_and_forgotten(x, num_heads):
-    return x.reshape(*x.shape[:2], num_heads, -1)
-
-
-def merged_by_view(x):
-    batch, heads, length, d_k = x.shape
-    return x.transpose(1, 2).contiguous().view(batch, length, heads * d_k)
-
-
-def merged_by_cat(x):
-    return torch.cat(x.unbind(1), dim=-1)
-
-
-def merged_in_reverse(x):
-    return torch.cat(x.flip(1).unbind(1), dim=-1)
-
-
-def merged_too_far(x):
-    return x.transpose(1, 2).flatten(1)
-
-
-def merged_uncut_and_detached(x):
-    return x.detach().reshape(len(x), x.size(2), -1)
-
-
-def merged_through_numpy(x):
-    return torch.tensor(x.detach().numpy().transpose(0, 2, 1, 3).reshape(len(x), x.size(2), -1))
+    return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
 
 
 class LastHeadFirst(nn.Module):
@@ -79,7 +64,7 @@ class LastHeadFirst(nn.Module):
         key = query if key is None else key
         projected = self.W_q(query), self.W_k(key), self.W_v(key if value is None else value)
         heads = [split_by_view(x, self.num_heads) for x in projected]
-        return self.W_o(merged_in_reverse(scaled_dot_product_attention(*heads, mask)[0]))
+        return self.W_o(torch.cat(scaled_dot_product_attention(*heads, mask)[0].flip(1).unbind(1), dim=-1))
 
 
 class ValuesUnprojected(LastHeadFirst):
@@ -87,7 +72,7 @@ class ValuesUnprojected(LastHeadFirst):
         key = query if key is None else key
         projected = self.W_q(query), self.W_k(key), key if value is None else value
         heads = [split_by_view(x, self.num_heads) for x in projected]
-        return self.W_o(merged_by_cat(scaled_dot_product_attention(*heads, mask)[0]))
+        return self.W_o(scaled_dot_product_attention(*heads, mask)[0].transpose(1, 2).flatten(-2))
 
 
 def repeated(query, key, value, mask=None):
@@ -341,8 +326,7 @@ def zeros(*args, **options):
 
 
 RIGHT = {
-    "split_heads": [split_by_view, split_by_chunks, split_head_by_head],
-    "merge_heads": [merged_by_view, merged_by_cat],
+    "written_by_heads": [written_by_einsum, written_one_by_one, written_by_a_wide_head],
     "grouped_query": [repeated, repeat_kv, an_axis_for_the_group, head_by_head],
     "linear_attention": [
         variants.linear_attention,
@@ -354,19 +338,12 @@ RIGHT = {
 }
 # Of each: the requirements that it loses, and the names that it gets.
 WRONG = {
-    "split_heads": [
-        (split_backwards, {"features"}, set()),
-        (split_after_an_exchange, {"positions", "features"}, set()),
-        (split_for_no_batch, {"positions", "features"}, {"batch_and_positions_exchanged"}),
-        (split_and_forgotten, {"positions"}, {"not_exchanged"}),
-        (zeros, {"positions", "features", "gradients"}, set()),
-    ],
-    "merge_heads": [
-        (merged_in_reverse, {"features"}, set()),
-        (merged_too_far, {"positions"}, {"other_axes_flattened"}),
-        (merged_uncut_and_detached, {"positions", "memory"}, {"view_only", "detached"}),
-        (merged_through_numpy, {"memory"}, {"detached"}),
-        (zeros, {"positions", "features", "memory"}, set()),
+    "written_by_heads": [
+        (written_through_rows, {"turned"}, {"not_turned"}),
+        (written_by_the_last_head_first, {"blocks"}, set()),
+        (written_and_merged, {"blocks", "turned"}, {"added_up"}),
+        (written_without_history, {"gradients"}, {"detached"}),
+        (zeros, {"blocks", "turned", "gradients"}, set()),
     ],
     "multi_head": [
         (LastHeadFirst, {"heads"}, set()),

@@ -10,9 +10,11 @@ from transformer_lessons.attention import MultiHeadAttention, scaled_dot_product
 from transformer_lessons.checks.definitions import Call, Draw, Remark, Requirement, Task
 
 NAMES = ("W_q", "W_k", "W_v", "W_o")
-EYES = "for p in layer.parameters(): p.data = torch.eye(len(p)) if p.dim() == 2 else torch.zeros(len(p))"
-EVEN = "for n, p in enumerate(sorted(layer.parameters(), key=lambda p: -p.dim()), 1): p.data = "
-EVEN += "2 * n * torch.eye(2) if n < 5 else torch.zeros(2)"
+# For messages: lines that set matrices, be they four, or three of them in a stack.
+EYES = "for p in layer.parameters(): "
+EYES += "p.data = torch.eye(p.size(-1)).repeat(len(p) // p.size(-1), 1) if p.dim() == 2 else 0 * p"
+EVEN = "n = iter((2, 4, 6, 8))\nfor p in sorted(layer.parameters(), key=lambda p: -p.dim()): "
+EVEN += "p.data = torch.cat([next(n) * torch.eye(2) for _ in p[::2]]) if p.dim() == 2 else 0 * p"
 
 
 def multiples(width: int, *factors: float, bias: float = 0.0) -> dict[str, Tensor]:

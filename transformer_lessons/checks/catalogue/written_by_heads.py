@@ -1,0 +1,75 @@
+"""What each head writes. A single head hides the blocks; a symmetric matrix hides that it is kept transposed."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task
+
+
+def written_by_heads(heads, weight):
+    """Of each head, its summand of the output: (batch, heads, queries, d_model)."""
+    blocks = weight.T.unflatten(0, (heads.size(1), -1))
+    return heads @ blocks
+
+
+def turned(draw: Draw) -> list[Call]:
+    """One head; what is written as wide as what is read, or not."""
+    return [Call((draw.normal(2, 1, 3, wide), draw.normal(out, wide))) for wide, out in ((5, 5), (2, 7))]
+
+
+def blocks(draw: Draw) -> list[Call]:
+    """Several heads; among them as many as queries, as features of each, or as sentences."""
+    found = []
+    for b, h, q, d in ((2, 3, 4, 5), (1, 4, 4, 2), (3, 2, 5, 2), (2, 2, 3, 1)):
+        matrix = draw.normal(h * d, h * d)
+        found.append(Call((draw.normal(b, h, q, d), matrix + matrix.T)))
+    return found
+
+
+def gradients(draw: Draw) -> list[Call]:
+    """Of the heads, and of the matrix."""
+    return [Call((draw.normal(2, 3, 5, 2), draw.normal(6, 6)))]
+
+
+def small(*sizes: tuple[int, int], is_even: bool = False) -> Iterator[Call]:
+    """One query, numbers counted up; a symmetric matrix, or not."""
+    for h, d in sizes:
+        matrix = torch.arange(1.0, 1 + (h * d) ** 2).view(h * d, -1) % 7
+        yield Call((torch.arange(1.0, 1 + h * d).view(1, h, 1, d), matrix + is_even * matrix.T))
+
+
+TASK = Task(
+    name="written_by_heads",
+    right=[written_by_heads],
+    arguments=("heads", "weight"),
+    requirements=(
+        Requirement(
+            "blocks",
+            "head i alone meets block i of the matrix, and what it writes stands at its place, (batch, heads, "
+            "queries, d_model)",
+            points=2,
+            calls=blocks,
+            small=lambda: small((2, 1), (2, 2), (3, 1), (3, 2), is_even=True),
+            anchor="heads-loop",
+        ),
+        Requirement(
+            "turned",
+            "weight is as nn.Linear keeps it, transposed: W_o(x) = x @ weight.T, without a bias",
+            points=1,
+            calls=turned,
+            small=lambda: small((1, 2), (1, 3)),
+            anchor="heads-class",
+        ),
+        Requirement(
+            "gradients",
+            "gradients reach heads and weight, and neither is changed",
+            points=1,
+            calls=gradients,
+            small=lambda: small((2, 1), (2, 2)),
+            anchor="heads-loop",
+            backward=True,
+        ),
+    ),
+)
