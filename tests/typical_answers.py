@@ -288,12 +288,15 @@ class MaskedBatchNorm(nn.BatchNorm1d):
         "dropout after the norm",
         """
 class AddAndNorm(nn.Module):
-    def __init__(self, config):
+    def __init__(self, config, sandwich=False):
         super().__init__()
         self.norm, self.dropout = nn.LayerNorm(config.d_model), nn.Dropout(config.dropout)
-        self.norm_first = config.norm_first
+        self.norm_after = nn.LayerNorm(config.d_model)
+        self.norm_first, self.sandwich = config.norm_first, sandwich
 
     def forward(self, x, sublayer):
+        if self.sandwich:
+            return x + self.dropout(self.norm_after(sublayer(self.norm(x))))
         if self.norm_first:
             return x + self.dropout(sublayer(self.norm(x)))
         return self.dropout(self.norm(x + sublayer(x)))
@@ -301,24 +304,72 @@ class AddAndNorm(nn.Module):
         "you drop from the sum, or from its norm",
     ),
     (
-        "ps06-2-decoder-check",
-        "the second sub-layer drawn as self-attention",
+        "ps06-2-add-and-norm-check",
+        "a sandwich with a norm around it",
         """
-class DecoderLayer(nn.Module):
-    def __init__(self, config):
+class AddAndNorm(nn.Module):
+    def __init__(self, config, sandwich=False):
         super().__init__()
-        self.self_attention = MultiHeadAttention(config.d_model, config.num_heads)
-        self.cross_attention = MultiHeadAttention(config.d_model, config.num_heads)
-        self.feed_forward = FeedForward(config.d_model, config.d_ff)
-        for name in ("self", "cross", "feed_forward"):
-            self.add_module(f"add_norm_{name}", AddAndNorm(config))
+        self.norm, self.norm_after = nn.LayerNorm(config.d_model), nn.LayerNorm(config.d_model)
+        self.dropout, self.config, self.sandwich = nn.Dropout(config.dropout), config, sandwich
 
-    def forward(self, x, memory, src_mask=None, tgt_mask=None):
-        x = self.add_norm_self(x, lambda y: self.self_attention(y, mask=tgt_mask, is_causal=True))
-        x = self.add_norm_cross(x, lambda y: self.cross_attention(y, y, y))
+    def forward(self, x, sublayer):
+        if self.sandwich:
+            return self.norm_after(x + self.dropout(sublayer(self.norm(x))))
+        if self.config.norm_first:
+            return x + self.dropout(sublayer(self.norm(x)))
+        return self.norm(x + self.dropout(sublayer(x)))
+""",
+        "with sandwich your second norm is around the sum",
+    ),
+    (
+        "ps06-2-layer-check",
+        "cross-attention drawn as self-attention",
+        """
+class Layer(nn.Module):
+    def __init__(self, config, causal=False, cross=False):
+        super().__init__()
+        self.causal = causal
+        self.self_attention = MultiHeadAttention(config.d_model, config.num_heads)
+        self.feed_forward = FeedForward(config.d_model, config.d_ff)
+        self.add_norm_self = package.AddAndNorm(config)
+        self.add_norm_feed_forward = package.AddAndNorm(config)
+        if cross:
+            self.cross_attention = MultiHeadAttention(config.d_model, config.num_heads)
+            self.add_norm_cross = package.AddAndNorm(config)
+
+    def forward(self, x, memory=None, memory_mask=None, mask=None):
+        x = self.add_norm_self(x, lambda y: self.self_attention(y, mask=mask, is_causal=self.causal))
+        if memory is not None:
+            x = self.add_norm_cross(x, lambda y: self.cross_attention(y, y, y))
         return self.add_norm_feed_forward(x, self.feed_forward)
 """,
-        "your second sub-layer attends to the target again",
+        "your cross-attention attends to the target again",
+    ),
+    (
+        "ps06-2-layer-check",
+        "causal where there is a memory",
+        """
+class Layer(nn.Module):
+    def __init__(self, config, causal=False, cross=False):
+        super().__init__()
+        self.self_attention = MultiHeadAttention(config.d_model, config.num_heads)
+        self.feed_forward = FeedForward(config.d_model, config.d_ff)
+        self.add_norm_self = package.AddAndNorm(config)
+        self.add_norm_feed_forward = package.AddAndNorm(config)
+        if cross:
+            self.cross_attention = MultiHeadAttention(config.d_model, config.num_heads)
+            self.add_norm_cross = package.AddAndNorm(config)
+
+    def forward(self, x, memory=None, memory_mask=None, mask=None):
+        if memory is None:
+            x = self.add_norm_self(x, lambda y: self.self_attention(y, mask=mask))
+        else:
+            x = self.add_norm_self(x, lambda y: self.self_attention(y, mask=mask, is_causal=True))
+            x = self.add_norm_cross(x, lambda y: self.cross_attention(y, memory, mask=memory_mask))
+        return self.add_norm_feed_forward(x, self.feed_forward)
+""",
+        "a language model's layer is causal too, and has none",
     ),
     (
         "ps06-4-check",
@@ -347,6 +398,40 @@ def decoder_layer_step(w, h, x, keys, values, memory_keys, memory_values, src_ma
     return x, torch.cat([keys, k], 2), torch.cat([values, v], 2)
 """,
         "you attend to the new tokens alone",
+    ),
+    (
+        "ps06-5-check",
+        "padding is counted",
+        """
+class Transformer(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.config = c = config
+
+        def embedding(words):
+            position = SinusoidalEncoding(c.d_model, c.max_length)
+            return TransformerEmbedding(words, c.d_model, position=position, dropout=c.dropout)
+
+        self.source_embedding = embedding(c.source_vocab_size)
+        self.target_embedding = embedding(c.target_vocab_size)
+        self.encoder_layers = nn.ModuleList(package.EncoderLayer(c) for _ in range(c.num_encoder_layers))
+        self.decoder_layers = nn.ModuleList(package.DecoderLayer(c) for _ in range(c.num_decoder_layers))
+        last = LayerNorm if c.norm_first else nn.Identity
+        self.encoder_norm, self.decoder_norm = last(c.d_model), last(c.d_model)
+        self.output = nn.Linear(c.d_model, c.target_vocab_size, bias=False)
+        self.output.weight = self.target_embedding.token.weight
+
+    def forward(self, src, tgt_in):
+        src_mask = padding_mask(src, self.config.pad_id)
+        memory, x = self.source_embedding(src), self.target_embedding(tgt_in)
+        for layer in self.encoder_layers:
+            memory = layer(memory, src_mask)
+        memory = self.encoder_norm(memory)
+        for layer in self.decoder_layers:
+            x = layer(x, memory, src_mask)
+        return self.output(self.decoder_norm(x))
+""",
+        "you count padding as positions",
     ),
     (
         "ps07-2-loss-check",

@@ -35,7 +35,7 @@ __all__ = ["Part", "found_in", "from_notebooks"]
 SETTINGS = TrainingConfig(steps=150, warmup_steps=50, schedule="inverse_sqrt")
 WHOLE = "transformer"
 PARTS = """
-transformer encoder_layer decoder_layer residual multi_head scaled_dot_product_attention padding_mask causal_mask
+transformer layer residual multi_head scaled_dot_product_attention padding_mask causal_mask
 feed_forward layer_norm token_embedding sinusoidal teacher_forcing label_smoothing warmup greedy beam
 """.split()
 CHECK = re.compile(r'checks\.require\("(\w+)", (\w+)\)')

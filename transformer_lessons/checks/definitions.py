@@ -144,6 +144,7 @@ class Task:
         name: as `checks.check` knows it; the mistakes are in ``mistakes/NAME.toml``.
         right: the right answer, a function or class, after the parts that it is made of: their text is what
             mistakes change. What else it uses is found in the module of the last one.
+        beyond: where the task asks for more than the package has, the change of its text that does it.
         arguments: the names of its positional arguments.
         requirements: in the order in which a learner should look at them.
         results: the names of what it returns, if several.
@@ -156,6 +157,7 @@ class Task:
     right: Sequence[Callable]
     arguments: tuple[str, ...]
     requirements: tuple[Requirement, ...]
+    beyond: Way = ()
     results: tuple[str, ...] = ("",)
     remarks: tuple[Remark, ...] = ()
     roles: dict[str, str] = field(default_factory=dict)
@@ -169,7 +171,8 @@ class Task:
     @cached_property
     def source(self) -> str:
         """The right answer's text."""
-        return "\n\n".join(inspect.getsource(part) for part in self.right)
+        text = "\n\n".join(inspect.getsource(part) for part in self.right)
+        return changed(text, self.beyond) if self.beyond else text
 
     @cached_property
     def mistakes(self) -> tuple[Mistake, ...]:

@@ -42,7 +42,7 @@ SOLVES: dict[str, set[str]] = {
     "batch_norm": BATCH_NORM,
     "masked_batch_norm": BATCH_NORM,
     "rms_norm": {"torch.nn.functional.rms_norm", "torch.nn.RMSNorm"},
-    **dict.fromkeys(("encoder_layer", "decoder_layer", "decoder_layer_step", "transformer"), LAYERS),
+    **dict.fromkeys(("layer", "decoder_layer", "decoder_layer_step", "transformer"), LAYERS),
     "label_smoothing": CROSS_ENTROPY,
     "adam_step": {"torch.optim.Adam", "torch.optim.adam.adam", "torch.optim.AdamW"},
     "scaled_step": {"torch.amp.GradScaler"},

@@ -8,43 +8,53 @@ from torch import nn
 
 from transformer_lessons.attention import MultiHeadAttention
 from transformer_lessons.feed_forward import FeedForward
+from transformer_lessons.layers import AddAndNorm
 from transformer_lessons.layers import DecoderLayer as PackageDecoderLayer
 from transformer_lessons.layers import EncoderLayer as PackageEncoderLayer
 
 
 class InOneLine(nn.Module):
-    def __init__(self, config):
+    def __init__(self, config, sandwich=False):
         super().__init__()
         self.norm = nn.LayerNorm(config.d_model)
-        self.p, self.first = config.dropout, config.norm_first
+        self.norm_after = nn.LayerNorm(config.d_model) if sandwich else nn.Identity()
+        self.p, self.first = config.dropout, config.norm_first or sandwich
 
     def forward(self, x, sublayer):
-        out = x + F.dropout(sublayer(self.norm(x) if self.first else x), self.p, self.training)
+        given = self.norm_after(sublayer(self.norm(x) if self.first else x))
+        out = x + F.dropout(given, self.p, self.training)
         return out if self.first else self.norm(out)
 
 
 class OtherNames(nn.Module):
     """The form of the Annotated Transformer, with a choice."""
 
-    def __init__(self, config):
+    def __init__(self, config, sandwich=False):
         super().__init__()
         self.ln = nn.LayerNorm(config.d_model)
+        if sandwich:
+            self.ln_after = nn.LayerNorm(config.d_model)
         self.dropout = nn.Dropout(config.dropout)
-        self.pre = config.norm_first
+        self.pre, self.both = config.norm_first, sandwich
 
     def forward(self, x, sublayer):
+        if self.both:
+            return x + self.dropout(self.ln_after(sublayer(self.ln(x))))
+        return self.one(x, sublayer)
+
+    def one(self, x, sublayer):
         if self.pre:
             return x + self.dropout(sublayer(self.ln(x)))
         return self.ln(x + self.dropout(sublayer(x)))
 
 
 class OnlyPreNorm(OtherNames):
-    def forward(self, x, sublayer):
+    def one(self, x, sublayer):
         return x + self.dropout(sublayer(self.ln(x)))
 
 
 class InPlace(OtherNames):
-    def forward(self, x, sublayer):
+    def one(self, x, sublayer):
         if not self.pre:
             return self.ln(x + self.dropout(sublayer(x)))
         x += self.dropout(sublayer(self.ln(x)))
@@ -52,29 +62,120 @@ class InPlace(OtherNames):
 
 
 class DroppedBefore(OtherNames):
-    def forward(self, x, sublayer):
+    def one(self, x, sublayer):
         if self.pre:
             return x + sublayer(self.dropout(self.ln(x)))
         return self.ln(x + sublayer(self.dropout(x)))
 
 
 class WithoutSum(OtherNames):
+    def one(self, x, sublayer):
+        return super().one(x, sublayer) if self.pre else self.ln(self.dropout(sublayer(x)))
+
+
+class OneNormTwice(InOneLine):
     def forward(self, x, sublayer):
-        return super().forward(x, sublayer) if self.pre else self.ln(self.dropout(sublayer(x)))
+        if isinstance(self.norm_after, nn.Identity):
+            return super().forward(x, sublayer)
+        return x + F.dropout(self.norm(sublayer(self.norm(x))), self.p, self.training)
 
 
-class Encoder(nn.Module):
-    """With PyTorch's norm, and dropout inside."""
+class AfterTheSum(InOneLine):
+    """A sandwich whose second norm is around all of it."""
 
-    def __init__(self, config):
+    def forward(self, x, sublayer):
+        if isinstance(self.norm_after, nn.Identity):
+            return super().forward(x, sublayer)
+        return self.norm_after(x + F.dropout(sublayer(self.norm(x)), self.p, self.training))
+
+
+class ForAll(nn.Module):
+    """With masks of its own, and PyTorch's norm."""
+
+    def __init__(self, config, causal=False, cross=False):
         super().__init__()
+        self.is_causal, self.has_memory = causal, cross
+        self.add_norm_self, self.add_norm_feed_forward = AddAndNorm(config), InOneLine(config)
         self.self_attention = MultiHeadAttention(config.d_model, config.num_heads)
         self.feed_forward = FeedForward(config.d_model, config.d_ff)
-        self.add_norm_self, self.add_norm_feed_forward = InOneLine(config), InOneLine(config)
+        if cross:
+            self.add_norm_cross = AddAndNorm(config)
+            self.cross_attention = MultiHeadAttention(config.d_model, config.num_heads)
 
-    def forward(self, x, mask=None):
-        x = self.add_norm_self(x, lambda y: self.self_attention(y, y, y, mask))
-        return self.add_norm_feed_forward(x, lambda y: self.feed_forward(y))
+    def seen(self, x, mask):
+        if not self.is_causal:
+            return mask
+        earlier = torch.ones(x.size(1), x.size(1), dtype=torch.bool).tril()
+        return earlier if mask is None else torch.logical_and(mask, earlier)
+
+    def forward(self, x, memory=None, memory_mask=None, mask=None):
+        y = self.add_norm_self(x, lambda z: self.self_attention(z, z, z, self.seen(x, mask)))
+        if self.has_memory:
+            y = self.across(y, memory, memory_mask)
+        return self.add_norm_feed_forward(y, lambda z: self.feed_forward(z))
+
+    def across(self, y, memory, mask):
+        return self.add_norm_cross(y, lambda z: self.cross_attention(z, memory, memory, mask))
+
+
+class InTurn(nn.Module):
+    """A list of names, and what each of them reads."""
+
+    def __init__(self, config, causal=False, cross=False):
+        super().__init__()
+        self.causal, self.names = causal, ["self", "cross", "feed_forward"][:: 1 if cross else 2]
+        for name in self.names:
+            self.add_module(f"add_norm_{name}", AddAndNorm(config))
+            if name != "feed_forward":
+                attention = MultiHeadAttention(config.d_model, config.num_heads)
+                self.add_module(f"{name}_attention", attention)
+        self.feed_forward = FeedForward(config.d_model, config.d_ff)
+
+    def forward(self, x, memory=None, memory_mask=None, mask=None):
+        sublayers = {
+            "self": lambda y: self.self_attention(y, mask=mask, is_causal=self.causal),
+            "cross": lambda y: self.cross_attention(y, memory, mask=memory_mask),
+            "feed_forward": self.feed_forward,
+        }
+        for name in self.names:
+            x = getattr(self, f"add_norm_{name}")(x, sublayers[name])
+        return x
+
+
+class DropsInside(ForAll):
+    def __init__(self, config, *switches):
+        super().__init__(config, *switches)
+        self.feed_forward = FeedForward(config.d_model, config.d_ff, dropout=config.dropout)
+
+
+class FeedsFirst(InTurn):
+    def __init__(self, config, *switches):
+        super().__init__(config, *switches)
+        self.names = ["feed_forward", *self.names[:-1]]
+
+
+class CausalWithMemory(ForAll):
+    def forward(self, x, memory=None, memory_mask=None, mask=None):
+        self.is_causal = memory is not None
+        return super().forward(x, memory, memory_mask, mask)
+
+
+class AllParts(ForAll):
+    def __init__(self, config, causal=False, cross=False):
+        super().__init__(config, causal, True)
+        self.has_memory = cross
+
+
+class HalfOfMemory(ForAll):
+    """A slip that is on no list."""
+
+    def across(self, y, memory, mask):
+        return super().across(y, memory / 2, mask)
+
+
+class TargetAgain(ForAll):
+    def across(self, y, memory, mask):
+        return self.add_norm_cross(y, lambda z: self.cross_attention(z, z, z))
 
 
 class Decoder(nn.Module):
@@ -121,24 +222,6 @@ class TwoSlips(Decoder):
         x = self.add_norm_self(x, lambda y: self.self_attention(y, mask=tgt_mask, is_causal=causal))
         x = self.add_norm_cross(x, self.cross_attention)
         return self.add_norm_feed_forward(x, self.feed_forward)
-
-
-class DropsInside(Encoder):
-    def __init__(self, config):
-        super().__init__(config)
-        self.feed_forward = FeedForward(config.d_model, config.d_ff, dropout=config.dropout)
-
-
-class Enclosed(Encoder):
-    def forward(self, x, mask=None):
-        x = self.add_norm_self(x, lambda y: self.self_attention(x, mask=mask))
-        return self.add_norm_feed_forward(x, self.feed_forward)
-
-
-class FeedsFirst(Encoder):
-    def forward(self, x, mask=None):
-        x = self.add_norm_feed_forward(x, self.feed_forward)
-        return self.add_norm_self(x, lambda y: self.self_attention(y, mask=mask))
 
 
 class HalvedMemory(Decoder):
@@ -211,9 +294,18 @@ class Flat(nn.Module):
         self.output = nn.Linear(config.d_model, config.target_vocab_size, bias=False)
         self.output.weight = self.target_embedding.token.weight
 
+    def embedded(self, src):
+        """Word by word."""
+        words, table = self.source_embedding.token(src), self.source_embedding.position.table
+        rows = []
+        for sentence in src != self.config.pad_id:
+            before = [int(sentence[:i].sum()) for i in range(len(sentence))]
+            rows.append(table[before])
+        return self.source_embedding.dropout(words + torch.stack(rows))
+
     def forward(self, src, tgt):
         visible = (src != self.config.pad_id).unsqueeze(1).unsqueeze(2)
-        memory, x = self.source_embedding(src), self.target_embedding(tgt)
+        memory, x = self.embedded(src), self.target_embedding(tgt)
         for layer in self.encoder_layers:
             memory = layer(memory, visible)
         memory = self.encoder_norm(memory)
@@ -224,7 +316,7 @@ class Flat(nn.Module):
 
 class PaddingSeen(Flat):
     def forward(self, src, tgt):
-        memory, x = self.source_embedding(src), self.target_embedding(tgt)
+        memory, x = self.embedded(src), self.target_embedding(tgt)
         for layer in self.encoder_layers:
             memory = layer(memory)
         for layer in self.decoder_layers:
@@ -237,12 +329,37 @@ class TargetsHidden(Flat):
 
     def forward(self, src, tgt):
         visible, own = ((x != self.config.pad_id)[:, None, None] for x in (src, tgt))
-        memory, x = self.source_embedding(src), self.target_embedding(tgt)
+        memory, x = self.embedded(src), self.target_embedding(tgt)
         for layer in self.encoder_layers:
             memory = layer(memory, visible)
         for layer in self.decoder_layers:
             x = layer(x, self.encoder_norm(memory), visible, own)
         return self.output(self.decoder_norm(x))
+
+
+class PaddingMoved(Flat):
+    """All padding goes to the right first."""
+
+    def embedded(self, src):
+        return self.source_embedding(src)
+
+    def forward(self, src, tgt):
+        order = (src == self.config.pad_id).long().argsort(dim=1, stable=True)
+        return super().forward(src.gather(1, order), tgt)
+
+
+class AsTheChapterHasIt(Flat):
+    def embedded(self, src):
+        return self.source_embedding(src)
+
+
+class PaddingOnTheLeft(Flat):
+    """Right where all of it is there."""
+
+    def embedded(self, src):
+        e, pads = self.source_embedding, (src == self.config.pad_id).sum(dim=1, keepdim=True)
+        places = (torch.arange(src.size(1)) - pads).clamp(min=0)
+        return e.dropout(e.token(src) + e.position.table[places])
 
 
 class CopiedMatrix(Flat):
@@ -282,10 +399,10 @@ class SeesTheFuture(Flat):
 
 RIGHT = {
     "residual": [InOneLine, OtherNames],
-    "encoder_layer": [Encoder],
+    "layer": [ForAll, InTurn],
     "decoder_layer": [Decoder],
     "decoder_layer_step": [token_by_token],
-    "transformer": [Flat, TargetsHidden],
+    "transformer": [Flat, TargetsHidden, PaddingMoved],
 }
 WRONG = {
     "residual": [
@@ -293,11 +410,17 @@ WRONG = {
         (InPlace, {"pre_norm"}, {"in_place"}),
         (DroppedBefore, {"dropout"}, {"dropped_before"}),
         (WithoutSum, {"post_norm"}, {"no_residual_in_post_norm"}),
+        (OneNormTwice, {"sandwich"}, {"second_norm_missing"}),
+        (AfterTheSum, {"sandwich"}, {"norm_after_the_sum"}),
     ],
-    "encoder_layer": [
+    "layer": [
         (DropsInside, {"dropout"}, {"dropout_within"}),
-        (Enclosed, {"pre_norm"}, {"input_around_the_norm"}),
         (FeedsFirst, {"wiring"}, {"feed_forward_first"}),
+        (CausalWithMemory, {"causal"}, {"causal_with_memory"}),
+        (AllParts, {"parts"}, {"always_across"}),
+        (HalfOfMemory, {"cross"}, set()),
+        (TargetAgain, {"cross", "memory_mask"}, {"cross_is_self_attention"}),
+        (PackageEncoderLayer, {"mask", "causal", "cross", "memory_mask", "parts"}, set()),
     ],
     "decoder_layer": [
         (DroppedTwice, {"source_mask", "dropout"}, set()),
@@ -313,6 +436,8 @@ WRONG = {
     ],
     "transformer": [
         (PaddingSeen, {"padding"}, {"padding_seen"}),
+        (AsTheChapterHasIt, {"positions"}, {"padding_has_positions"}),
+        (PaddingOnTheLeft, {"positions", "padding"}, {"left_padding_only"}),
         (CopiedMatrix, {"tied"}, {"not_tied"}),
         (AsManyDecoders, {"logits"}, {"layers_counted_once"}),
         (Probable, {"logits"}, {"probabilities"}),

@@ -6,20 +6,20 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.catalogue.encoder_layer import (
+from transformer_lessons.checks.catalogue.layer import (
+    ALL,
+    BOTH,
+    FIRST,
+    MEMORY,
     call,
     changed_at,
     dropout,
+    silenced,
     small,
     small_training,
 )
 from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task
 from transformer_lessons.layers import AddAndNorm, DecoderLayer
-
-BOTH = {"attentions": ("self_attention", "cross_attention")}
-MEMORY = torch.tensor([[[3.0, 0.0, 0.0], [0.0, 0.0, 1.0]]])
-FIRST = [[[[True, False]]]]
-ALL = [[[[True, True]]]]
 
 
 def one(draw: Draw, targets: int, *masks: Tensor | None, sources: int = 4, **options) -> Call:
@@ -28,15 +28,9 @@ def one(draw: Draw, targets: int, *masks: Tensor | None, sources: int = 4, **opt
     return call(draw, *args, **BOTH, **options)
 
 
-def without(plain: Call, attention: str) -> Call:
-    """Nothing but the other attention mixes positions."""
-    name = f"{attention}.W_o.weight"
-    return replace(plain, state={**plain.state, name: torch.zeros_like(plain.state[name])})
-
-
 def wiring(draw: Draw) -> list[Call]:
     """One target position, which sees itself and the source; and the first of several, which sees all of it."""
-    first = without(one(draw, 3), "self_attention")
+    first = silenced(one(draw, 3), "self_attention.W_o")
     first = replace(first, twin=changed_at(first, 1, 3), view=lambda y: y[:, :1])
     return [one(draw, 1), one(draw, 1), first]
 
@@ -51,9 +45,9 @@ def causal(draw: Draw) -> list[Call]:
 
     Whatever cross-attention does.
     """
-    plain = without(one(draw, 3, sources=3), "cross_attention")
+    plain = silenced(one(draw, 3, sources=3), "cross_attention.W_o")
     masked = one(draw, 3, None, torch.tensor([False, True, True]).expand(2, 1, 1, 3), sources=3)
-    masked = without(masked, "cross_attention")
+    masked = silenced(masked, "cross_attention.W_o")
     hidden, seen = (changed_at(masked, 0, place) for place in (0, 1))
     calls = [replace(plain, twin=changed_at(plain, 0, 2), view=lambda y: y[:, :2])]
     calls += [replace(masked, twin=twin, view=lambda y: y[:, 2]) for twin in (hidden, seen)]
@@ -74,7 +68,7 @@ def small_wiring() -> Iterator[Call]:
 def source(draw: Draw) -> list[Call]:
     """A source position that is hidden changes, and one that is not."""
     masked = one(draw, 1, torch.tensor([True, True, True, False]).expand(2, 1, 1, 4))
-    masked = without(masked, "self_attention")
+    masked = silenced(masked, "self_attention.W_o")
     return [replace(masked, twin=changed_at(masked, 1, place)) for place in (3, 1)]
 
 

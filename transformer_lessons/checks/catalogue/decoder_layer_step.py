@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from transformer_lessons.attention import scaled_dot_product_attention
-from transformer_lessons.checks.catalogue.encoder_layer import drawn, shapes, simple
+from transformer_lessons.checks.catalogue.layer import drawn, shapes, simple
 from transformer_lessons.checks.definitions import Call, Draw, Given, Requirement, Task
 from transformer_lessons.masks import causal_mask
 

@@ -117,7 +117,7 @@ TASK = Task(
         Requirement(
             "output",
             "queries, keys and values are projected, attended to, and projected once more",
-            points=1.5,
+            points=1,
             calls=output,
             small=small(1),
             anchor="heads-class",
@@ -141,7 +141,7 @@ TASK = Task(
         Requirement(
             "mask",
             "the mask hides keys from every head",
-            points=1,
+            points=0.5,
             calls=mask,
             small=small(1, mask=[[True, False], [True, True]]),
             anchor="masks",

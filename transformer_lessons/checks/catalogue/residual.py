@@ -12,6 +12,16 @@ from transformer_lessons.layers import AddAndNorm
 SET = "for n, p in enumerate(layer.parameters()): p.data = torch.ones(3) * (2 - n)"
 SEED = "torch.manual_seed(0x5EED0000)"  # as the check has it before each call
 TWO = {"norm.weight": torch.full((3,), 2.0), "norm.bias": torch.ones(3)}
+AFTER = {"norm_after.weight": torch.tensor([3.0, 0.0, 0.0]), "norm_after.bias": torch.zeros(3)}
+SET_AFTER = "layer.norm_after.weight.data = torch.tensor([3., 0., 0.])"
+SANDWICH = (
+    "config: TransformerConfig):\n        super().__init__()\n",
+    "config: TransformerConfig, sandwich=False):\n        super().__init__()\n"
+    "        self.norm_after = LayerNorm(config.d_model) if sandwich else None\n",
+    "        if self.norm_first:\n",
+    "        if self.norm_after is not None:\n"
+    "            return x + self.dropout(self.norm_after(sublayer(self.norm(x))))\n        if self.norm_first:\n",
+)
 
 
 def config(d_model: int, *, norm_first: bool = False, dropout: float = 0.0) -> Given:
@@ -76,6 +86,24 @@ def both(draw: Draw, **options) -> list[Call]:
     return [call(draw, **options), call(draw, **options), replace(call(draw, **options), edits=True)]
 
 
+def sandwich(draw: Draw) -> list[Call]:
+    """Whatever norm_first says; and x stays as it was."""
+    calls = []
+    for first in (False, True):
+        plain = call(draw, norm_first=first)
+        state = plain.state | {"norm_after.weight": draw.normal(5), "norm_after.bias": draw.normal(5)}
+        calls.append(replace(plain, init=(*plain.init, True), state=state))
+    return [*calls, replace(calls[0], edits=True)]
+
+
+def small_sandwich() -> Iterator[Call]:
+    """The second norm keeps the first of three numbers."""
+    for first in (False, True):
+        for case in small(norm_first=first)():
+            given = {"init": (*case.init, True), "state": TWO | AFTER}
+            yield replace(case, **given, setting=f"{SET}\n{SET_AFTER}")
+
+
 def small(*, norm_first: bool = False) -> Callable[[], Iterator[Call]]:
     """A sub-layer that moves all numbers by one place."""
     rolls = Given("linear", [torch.eye(3).roll(1, 0), torch.zeros(3)], "lambda y: y.roll(1, -1)")
@@ -110,13 +138,14 @@ def some(y: Tensor) -> str:
 TASK = Task(
     name="residual",
     right=[AddAndNorm],
+    beyond=SANDWICH,
     arguments=("x", "sublayer"),
     roles={"norm": "norm ln layernorm"},
     requirements=(
         Requirement(
             "post_norm",
             "the output is LayerNorm(x + f(x)), and x stays as it was",
-            points=0.75,
+            points=0.5,
             calls=both,
             small=small(),
             anchor="add-and-norm",
@@ -124,15 +153,23 @@ TASK = Task(
         Requirement(
             "pre_norm",
             "with norm_first, the output is x + f(LayerNorm(x)), and x stays as it was",
-            points=0.75,
+            points=0.5,
             calls=lambda draw: both(draw, norm_first=True),
             small=small(norm_first=True),
             anchor="add-and-norm",
         ),
         Requirement(
+            "sandwich",
+            "with sandwich, the output is x + norm_after(f(norm(x))), whatever norm_first says",
+            points=0.75,
+            calls=sandwich,
+            small=small_sandwich,
+            anchor="add-and-norm",
+        ),
+        Requirement(
             "dropout",
             "in training, dropout falls on what the sub-layer gives, before the sum, and on nothing else",
-            points=0.5,
+            points=0.25,
             calls=dropout,
             small=small_training,
             anchor="residuals-wrong",

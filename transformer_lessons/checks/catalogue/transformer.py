@@ -16,6 +16,13 @@ SET += "torch.arange(1. * p.numel()).cos().view_as(p) if p.dim() > 1 else 0 * p 
 OWN = "for n, p in layer.named_parameters(): p.data = "
 OWN += "(torch.arange(1. * p.numel()) + sum(map(ord, n))).cos().view_as(p)"
 MOST = {"num_encoder_layers": 2, "num_decoder_layers": 2}  # weights for those that have too many are at hand
+PADDED_ANYWHERE = (
+    "        x = self.source_embedding(src)\n",
+    """        e, is_real = self.source_embedding, src != self.config.pad_id
+        place = (is_real.cumsum(dim=-1) - 1).clamp(min=0)
+        x = e.dropout(e.token(src) + e.position.table[place])
+""",
+)
 TIED = "output.weight is target_embedding.token.weight"
 
 
@@ -69,6 +76,17 @@ def padded(draw: Draw) -> list[Call]:
     return found
 
 
+def moved(draw: Draw) -> list[Call]:
+    """Padding on the left, and in between, changes nothing; another order of the words does."""
+    one = call(draw)
+    src, tgt = one.args
+    src[0], src[1] = torch.tensor([1, 2, 3, 4]), torch.tensor([2, 2, 5, 1])
+    pads = torch.zeros(2, 2, dtype=torch.long)
+    left = torch.cat([pads, src], dim=1)
+    within = torch.cat([src[:, :1], pads, src[:, 1:], pads[:, :1]], dim=1)
+    return [replace(one, twin=(other, tgt)) for other in (left, within, src.flip(1))]
+
+
 def of_state(state: dict[str, Tensor]) -> dict[str, bool]:
     """Whether the output projection is the target's embedding: of a layer that was given another embedding."""
     return {TIED: torch.equal(state["output.weight"], state["target_embedding.token.weight"])}
@@ -106,12 +124,13 @@ def small_logits() -> Iterator[Call]:
 TASK = Task(
     name="transformer",
     right=[Transformer],
+    beyond=PADDED_ANYWHERE,
     arguments=("src", "tgt_in"),
     requirements=(
         Requirement(
             "logits",
             "both sides are embedded, encoder and decoder layers follow, and the output projection",
-            points=2,
+            points=1,
             calls=unlike,
             small=small_logits,
             anchor="model-hundred-lines",
@@ -127,9 +146,17 @@ TASK = Task(
         Requirement(
             "padding",
             "more padding in the source changes nothing, since no position of either side sees it",
-            points=1,
+            points=0.5,
             calls=padded,
             small=lambda: (case for pad in (0, 6) for case in small([[3, pad], [1, 2, pad]], pad_id=pad)),
+            anchor="model-properties",
+        ),
+        Requirement(
+            "positions",
+            "padding may stand anywhere in the source: a word's position is the number of words before it",
+            points=1.5,
+            calls=moved,
+            small=lambda: small([[0, 3], [0, 1, 2], [3, 0, 1]]),
             anchor="model-properties",
         ),
         Requirement(

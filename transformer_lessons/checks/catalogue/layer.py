@@ -1,4 +1,4 @@
-"""The encoder layer, and what the decoder layer's check shares with it.
+"""One layer for all models, and what the decoder layer's check shares with it.
 
 Sub-layers whose weights are zero give their biases: so the stream is seen by itself, and what is dropped.
 """
@@ -7,11 +7,35 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from transformer_lessons.attention import MultiHeadAttention
 from transformer_lessons.checks.catalogue.residual import SEED, added, is_uneven
 from transformer_lessons.checks.definitions import Call, Draw, Given, Requirement, Task
-from transformer_lessons.layers import AddAndNorm, EncoderLayer
+from transformer_lessons.feed_forward import FeedForward
+from transformer_lessons.layers import AddAndNorm
+
+
+class Layer(nn.Module):
+    """Of an encoder; causal, of a language model; causal and with cross-attention, of a decoder."""
+
+    def __init__(self, config, causal=False, cross=False):
+        super().__init__()
+        self.causal = causal
+        self.self_attention = MultiHeadAttention(config.d_model, config.num_heads)
+        self.add_norm_self = AddAndNorm(config)
+        if cross:
+            self.cross_attention = MultiHeadAttention(config.d_model, config.num_heads)
+            self.add_norm_cross = AddAndNorm(config)
+        self.feed_forward = FeedForward(config.d_model, config.d_ff)
+        self.add_norm_feed_forward = AddAndNorm(config)
+
+    def forward(self, x, memory=None, memory_mask=None, mask=None):
+        x = self.add_norm_self(x, lambda y: self.self_attention(y, mask=mask, is_causal=self.causal))
+        if memory is not None:
+            x = self.add_norm_cross(x, lambda y: self.cross_attention(y, memory, mask=memory_mask))
+        return self.add_norm_feed_forward(x, self.feed_forward)
+
 
 ONES = ("W_o.bias", "W_1.bias")  # what makes a sub-layer give ones if matrices are zero, and W_2 the identity
 EACH = "for n, p in layer.named_parameters(): p.data = "
@@ -148,13 +172,28 @@ def small_training(*others: Tensor, attentions: tuple[str, ...]) -> Callable[[],
 
 
 ONE = {"attentions": ("self_attention",)}
-KEYS = [[[[True, False]]]]
+BOTH = {"attentions": ("self_attention", "cross_attention")}
+MEMORY = torch.tensor([[[3.0, 0.0, 0.0], [0.0, 0.0, 1.0]]])
+FIRST = [[[[True, False]]]]
+ALL = [[[[True, True]]]]
+
+
+def of_kind(*switches: bool) -> Callable[[Call], Call]:
+    """With `causal`, and `cross`, as they are given."""
+    return lambda call: replace(call, init=(*call.init, *switches))
+
+
+def silenced(plain: Call, *sublayers: str) -> Call:
+    """With sub-layers that give nothing."""
+    ends = tuple(f"{name}.{end}" for name in sublayers for end in ("weight", "bias"))
+    state = {name: x * (not name.endswith(ends)) for name, x in plain.state.items()}
+    return replace(plain, state=state)
 
 
 def masked(draw: Draw) -> list[Call]:
     """The first positions when the last one changes, which is hidden, and when another one does."""
     mask = torch.tensor([True, True, False]).expand(2, 1, 1, 3)
-    plain = call(draw, draw.normal(2, 3, 6), mask, **ONE)
+    plain = call(draw, draw.normal(2, 3, 6), None, None, mask, **ONE)
     return [replace(plain, twin=changed_at(plain, 0, place), view=lambda y: y[:, :1]) for place in (2, 1)]
 
 
@@ -171,10 +210,64 @@ def plain(*, norm_first: bool = False) -> Callable[[Draw], list[Call]]:
     return lambda draw: [call(draw, draw.normal(2, 3, 6), norm_first=norm_first, **ONE) for _ in range(2)]
 
 
+def causal(draw: Draw) -> list[Call]:
+    """The first positions when a later one changes, and the last when one does that is hidden, or is not."""
+    mask = torch.tensor([False, True, True]).expand(2, 1, 1, 3)
+    free, hides = (call(draw, draw.normal(2, 3, 6), None, None, m, **ONE) for m in (None, mask))
+    calls = [replace(free, twin=changed_at(free, 0, 2), view=lambda y: y[:, :2])]
+    calls += [replace(hides, twin=changed_at(hides, 0, place), view=lambda y: y[:, 2]) for place in (0, 1)]
+    calls.append(replace(hides, twin=changed_at(hides, 0, 2), view=lambda y: y[:, 1]))
+    decoders = silenced(across(draw, targets=3), "cross_attention.W_o")
+    decoders = replace(decoders, twin=changed_at(decoders, 0, 2), view=lambda y: y[:, :2])
+    return [*map(of_kind(True), calls), decoders]
+
+
+def across(draw: Draw, *mask: Tensor, targets: int = 1) -> Call:
+    """A decoder's layer in pre-norm, in which the feed-forward network gives nothing."""
+    args = draw.normal(2, targets, 6), draw.normal(2, 4, 6), *mask
+    return of_kind(True, True)(silenced(call(draw, *args, norm_first=True, **BOTH), "feed_forward.W_2"))
+
+
+def cross(draw: Draw) -> list[Call]:
+    """One target position, which sees itself and the source; and the first of several, which sees all of it."""
+    first = silenced(across(draw, targets=3), "self_attention.W_o")
+    return [across(draw), replace(first, twin=changed_at(first, 1, 3), view=lambda y: y[:, :1])]
+
+
+def source(draw: Draw) -> list[Call]:
+    """A position of memory that is hidden changes, and one that is not."""
+    hides = across(draw, torch.tensor([True, True, True, False]).expand(2, 1, 1, 4))
+    hides = silenced(hides, "self_attention.W_o")
+    return [replace(hides, twin=changed_at(hides, 1, place)) for place in (3, 1)]
+
+
+def has_cross(state: dict[str, Tensor]) -> dict[str, bool]:
+    """Whether there is a second attention."""
+    return {"cross-attention in it": any("cross" in name for name in state)}
+
+
+def parts() -> list[Call]:
+    """Of an encoder's layer, a language model's and a decoder's."""
+    kinds = (False, False), (True, False), (True, True)
+    return [Call((), init=(config(3, 1, 3), *kind), method="state", view=has_cross) for kind in kinds]
+
+
+def small_causal() -> Iterator[Call]:
+    """Without a mask, and with masks that hide something or nothing."""
+    cases = [*small(**ONE)(), *small(None, None, masks=(FIRST, ALL), **ONE)()]
+    return map(of_kind(True), reversed([case for case in cases if case.args[0].size(1) > 1]))
+
+
+def small_cross(*masks: list) -> Iterator[Call]:
+    """One target position, then two."""
+    cases = small(MEMORY, masks=masks or (None,), norm_first=True, **BOTH)()
+    return map(of_kind(True, True), sorted(cases, key=lambda case: case.args[0].size(1)))
+
+
 TASK = Task(
-    name="encoder_layer",
-    right=[AddAndNorm, EncoderLayer],
-    arguments=("x", "mask"),
+    name="layer",
+    right=[Layer],
+    arguments=("x", "memory", "memory_mask", "mask"),
     requirements=(
         Requirement(
             "wiring",
@@ -194,19 +287,52 @@ TASK = Task(
         ),
         Requirement(
             "mask",
-            "the mask hides keys from every query",
+            "the mask hides keys from every query of the self-attention",
             points=0.5,
             calls=masked,
-            small=small(masks=(KEYS,), **ONE),
+            small=small(None, None, masks=(FIRST,), **ONE),
             anchor="layers-wrong",
         ),
         Requirement(
             "dropout",
             "in training, dropout falls on what each sub-layer gives, before the sum, and on nothing else",
             points=0.5,
-            calls=dropout((2, 8), **ONE),
+            calls=dropout((16, 1), **ONE),
             small=small_training(**ONE),
             anchor="residuals-wrong",
+        ),
+        Requirement(
+            "causal",
+            "with causal, no position sees a later one, nor what the mask hides, whether there is a memory or not",
+            points=1,
+            calls=causal,
+            small=small_causal,
+            anchor="layers-wrong",
+        ),
+        Requirement(
+            "cross",
+            "with cross, cross-attention to memory stands between self-attention and feed-forward network, in an "
+            "Add & Norm of its own",
+            points=1,
+            calls=cross,
+            small=small_cross,
+            anchor="layers-wiring",
+        ),
+        Requirement(
+            "memory_mask",
+            "memory_mask hides positions of memory",
+            points=0.5,
+            calls=source,
+            small=lambda: small_cross(FIRST),
+            anchor="layers-wrong",
+        ),
+        Requirement(
+            "parts",
+            "with cross, and only then, there are a cross-attention and its Add & Norm",
+            points=0.5,
+            calls=lambda draw: parts(),
+            small=parts,
+            anchor="layers-wiring",
         ),
     ),
 )
