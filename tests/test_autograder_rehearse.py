@@ -11,7 +11,8 @@ import pytest
 
 from exercises import release
 from exercises.autograder import __main__ as command
-from exercises.autograder import rehearse
+from exercises.autograder import expected, rehearse
+from exercises.autograder.batch.pool import InProcessPool
 from exercises.autograder.course import marks
 from exercises.autograder.course.folders import Course
 from exercises.autograder.intake import Quarantined, Received, ingest
@@ -137,6 +138,34 @@ def test_a_textbook_is_right_and_a_slip_costs_what_the_guide_says(capsys):
     assert f"- {told}\n" in MORE
     assert "25 points by tests, 8 by a person. Answers as textbooks have them get 25." in told
     assert "a window one too wide −1.25 (task 4)" in told
+
+
+# Parts that a later task of the set uses, and a slip in each.
+BUILT_UPON = {
+    "ps03_positions": "an exponent for each column",
+    "ps04_multi_head": "rows of a matrix that is kept transposed",
+    "ps06_layers_model": "cross-attention drawn as self-attention",
+}
+
+
+@pytest.mark.nbgrader
+@pytest.mark.parametrize(
+    ("assignment", "slip"),
+    [*BUILT_UPON.items(), *(pytest.param(m.parent.name, "", marks=pytest.mark.full) for m in MASTERS)],
+)
+def test_a_slip_in_a_part_costs_nothing_in_a_later_one(assignment, slip, tmp_path, monkeypatch):
+    """Of a known slip, or of each, points are lost where it was made, and nowhere else."""
+    chosen = [one for one in wrong() if slip in one[1]]
+    monkeypatch.setattr(expected, "wrong", lambda: chosen)
+    results = expected.graded(assignment, tmp_path, isolated=False, pool=InProcessPool())
+    textbook = results.pop(expected.TEXTBOOK)
+    assert textbook.earned == textbook.worth
+    assert results
+    made = {what: answer.removesuffix("answer") for answer, what, _ in chosen}
+    for what, result in results.items():
+        lost = [cell.cell for cell in result.cells if cell.earned < cell.worth]
+        assert lost, what
+        assert all(cell.startswith(made[what]) for cell in lost), f"{what}: {lost}"
 
 
 @pytest.mark.isolated

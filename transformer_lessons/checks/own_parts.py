@@ -49,7 +49,7 @@ class Own(nn.Module):
             self.add_module(name, child)
         for name, parameter in replaced.named_parameters(recurse=False):
             self.register_parameter(name, parameter)
-        self.theirs, self.replaced = [theirs], type(replaced)  # in a list, it is no part of the model
+        self.theirs = [theirs]  # in a list, it is no part of the model
         own, wanted = theirs.state_dict(), self.state_dict()
         self.links = next(translations(own, wanted, roles), [])
         if wanted and not self.links:
@@ -90,32 +90,27 @@ class OwnAttention(Own):
 
 
 class OwnLayer(Own):
-    """The exercise's class serves both sides; the canon's encoder hands its layers the mask second."""
+    """The exercise's class serves both sides; the canon's encoder hands its layers a mask, and no memory."""
 
-    def forward(self, x: Tensor, *given: Tensor, **named: Tensor) -> Tensor:
+    def forward(self, x: Tensor, *given: Tensor) -> Tensor:
         """Of a decoder's layer, memory comes second."""
-        if self.replaced is EncoderLayer:
-            return super().forward(x, mask=given[0] if given else None, **named)
-        return super().forward(x, *given, **named)
+        has_memory = "cross_attention" in self._modules
+        return super().forward(x, *given) if has_memory else super().forward(x, mask=given[0])
 
 
-# From the outside in: of each task the classes that are replaced, what an answer is made with, and how it is
-# called.
-CLASSES: dict[str, tuple[tuple[type[nn.Module], ...], Callable[[Any, TransformerConfig], tuple], type[Own]]] = {
-    "layer": (
-        (EncoderLayer, DecoderLayer),
-        lambda part, config: (config,) if isinstance(part, EncoderLayer) else (config, True, True),
-        OwnLayer,
-    ),
-    "residual": ((AddAndNorm,), lambda part, config: (config,), Own),
-    "multi_head": (
-        (MultiHeadAttention,),
-        lambda part, config: (config.d_model, config.num_heads),
-        OwnAttention,
-    ),
-    "feed_forward": ((FeedForward,), lambda part, config: (config.d_model, config.d_ff), Own),
-    "layer_norm": ((LayerNorm,), lambda part, config: (config.d_model,), Own),
-    "token_embedding": ((TokenEmbedding,), lambda part, config: tuple(part.weight.shape), Own),
+def switches(part: nn.Module, config: TransformerConfig) -> tuple:
+    """What the exercise's class is made with."""
+    return (config,) if isinstance(part, EncoderLayer) else (config, True, True)
+
+
+# From the outside in: of each task what is replaced, what an answer is made with, and how it is called.
+CLASSES: dict[str, tuple[Any, Callable[[Any, TransformerConfig], tuple], type[Own]]] = {
+    "layer": ((EncoderLayer, DecoderLayer), switches, OwnLayer),
+    "residual": (AddAndNorm, lambda part, config: (config,), Own),
+    "multi_head": (MultiHeadAttention, lambda part, config: (config.d_model, config.num_heads), OwnAttention),
+    "feed_forward": (FeedForward, lambda part, config: (config.d_model, config.d_ff), Own),
+    "layer_norm": (LayerNorm, lambda part, config: (config.d_model,), Own),
+    "token_embedding": (TokenEmbedding, lambda part, config: tuple(part.weight.shape), Own),
 }
 
 
@@ -186,9 +181,9 @@ def installed(translator: nn.Module, task: Task, own: Any) -> Iterator[None]:
         ValueError: if parameters are none of the translator's.
     """
     if task.name in CLASSES:
-        kinds, arguments, wrapper = CLASSES[task.name]
+        kind, arguments, wrapper = CLASSES[task.name]
         config = translator.config
-        replace(translator, kinds, lambda part: wrapper(own(*arguments(part, config)), part, task.roles))
+        replace(translator, kind, lambda part: wrapper(own(*arguments(part, config)), part, task.roles))
     elif task.name == "sinusoidal":
         for part in inside(translator):
             if isinstance(part, SinusoidalEncoding):
@@ -201,13 +196,11 @@ def installed(translator: nn.Module, task: Task, own: Any) -> Iterator[None]:
         yield
 
 
-def replace(
-    root: nn.Module, kinds: tuple[type[nn.Module], ...], make: Callable[[nn.Module], nn.Module]
-) -> None:
-    """Each part of these kinds by what is made of it."""
+def replace(root: nn.Module, kind: Any, make: Callable[[nn.Module], nn.Module]) -> None:
+    """Each part of a kind, or of several, by what is made of it."""
     for part in list(inside(root)):
         for name, child in part.named_children():
-            if type(child) in kinds:
+            if isinstance(child, kind):
                 setattr(part, name, make(child))
 
 

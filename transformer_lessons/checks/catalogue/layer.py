@@ -3,8 +3,10 @@
 Sub-layers whose weights are zero give their biases: so the stream is seen by itself, and what is dropped.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +33,7 @@ class Layer(nn.Module):
         self.add_norm_feed_forward = AddAndNorm(config)
 
     def forward(self, x, memory=None, memory_mask=None, mask=None):
+        """The new stream."""
         x = self.add_norm_self(x, lambda y: self.self_attention(y, mask=mask, is_causal=self.causal))
         if memory is not None:
             x = self.add_norm_cross(x, lambda y: self.cross_attention(y, memory, mask=memory_mask))
@@ -85,26 +88,34 @@ def call(draw: Draw, *args: Tensor | None, attentions: tuple[str, ...], **option
 
 
 def training(
-    *args: Tensor, number: float, attentions: tuple[str, ...], norm_first: bool, is_training: bool = True
+    *args: Any,
+    number: float,
+    attentions: tuple[str, ...],
+    norm_first: bool,
+    rate: float = 0.5,
+    mode: bool = True,
 ) -> Call:
-    """In training, with sub-layers that all give one number, of which half is dropped."""
-    given = config(4, 1, 4, dropout=0.5, norm_first=norm_first)
-    state, view = silent(shapes(4, 4, *attentions), number), added(args[0]) if number else None
-    return Call(args, init=(given,), state=state, training=is_training, view=view)
+    """With sub-layers that all give one number, which in training is dropped at this rate."""
+    given = config(3, 1, 3, dropout=rate, norm_first=norm_first)
+    state, view = silent(shapes(3, 3, *attentions), number), added(args[0]) if number else None
+    said = f"{SEED}\n{GIVES_ONES if number else SILENT}"
+    return Call(args, init=(given,), state=state, training=mode, view=view, setting=said)
 
 
 def dropout(*sizes: tuple[int, ...], attentions: tuple[str, ...]) -> Callable[[Draw], list[Call]]:
     """The stream is whole; what is added is dropped, or twice as large; and in evaluation nothing is."""
 
     def calls(draw: Draw) -> list[Call]:
-        args = [draw.normal(*size, 4) for size in sizes]
-        found = [
-            training(*args, number=0.0, attentions=attentions, norm_first=first) for first in (False, True)
-        ]
-        one = {"number": 1.0, "attentions": attentions}
-        found += [training(*args, **one, norm_first=True, is_training=mode) for mode in (True, False)]
-        even = training(torch.zeros_like(args[0]), *args[1:], **one, norm_first=False)
-        return [*found, *(replace(even, view=is_uneven, training=mode) for mode in (True, False))]
+        x, *others = (draw.normal(*size, 3) for size in sizes)
+        whole, given = (
+            partial(training, x, *others, attentions=attentions),
+            {"number": 1.0, "norm_first": True},
+        )
+        found = [whole(number=0.0, norm_first=first) for first in (False, True)]
+        found += [whole(**given, mode=mode) for mode in (True, False)]
+        zeros, post = torch.zeros_like(x), {"number": 1.0, "norm_first": False, "attentions": attentions}
+        even = replace(training(zeros, *others, **post), view=is_uneven)
+        return [*found, even, replace(even, training=False)]
 
     return calls
 
@@ -149,24 +160,14 @@ def small_training(*others: Tensor, attentions: tuple[str, ...]) -> Callable[[],
     """Nothing is added to the stream; of what is, next to everything is dropped, or in evaluation nothing."""
 
     def cases() -> Iterator[Call]:
-        args = torch.tensor([[[0.0, 3.0, 6.0]]]), *others
-        rates = (
-            (0.0, 0.5, False, True),
-            (0.0, 0.5, True, True),
-            (1.0, 0.999, True, True),
-            (1.0, 0.5, True, False),
-        )
-        for number, rate, first, mode in rates:
-            given, state = (
-                config(3, 1, 3, dropout=rate, norm_first=first),
-                silent(shapes(3, 3, *attentions), number),
-            )
-            said = [SEED, GIVES_ONES if number else SILENT]
-            yield Call(args, init=(given,), state=state, training=mode, setting="\n".join(said))
+        whole = partial(training, torch.tensor([[[0.0, 3.0, 6.0]]]), *others, attentions=attentions)
+        found = [whole(number=0.0, norm_first=first) for first in (False, True)]
+        found += [whole(number=1.0, norm_first=True, rate=0.999)]
+        found += [whole(number=1.0, norm_first=True, mode=False)]
+        yield from (replace(one, view=None) for one in found)
         shown = Given("plain", [torch.zeros(1, 16, 3)], "torch.zeros(1, 16, 3)")
-        given, state = config(3, 1, 3, dropout=0.5, norm_first=True), silent(shapes(3, 3, *attentions), 1.0)
-        said = f"{SEED}\n{GIVES_ONES}"
-        yield Call((shown, *others), init=(given,), state=state, training=True, view=numbers, setting=said)
+        many = Call((shown, *others), init=found[-1].init, state=found[-1].state, setting=found[-1].setting)
+        yield replace(many, training=True, view=numbers)
 
     return cases
 
@@ -176,11 +177,6 @@ BOTH = {"attentions": ("self_attention", "cross_attention")}
 MEMORY = torch.tensor([[[3.0, 0.0, 0.0], [0.0, 0.0, 1.0]]])
 FIRST = [[[[True, False]]]]
 ALL = [[[[True, True]]]]
-
-
-def of_kind(*switches: bool) -> Callable[[Call], Call]:
-    """With `causal`, and `cross`, as they are given."""
-    return lambda call: replace(call, init=(*call.init, *switches))
 
 
 def silenced(plain: Call, *sublayers: str) -> Call:
@@ -210,35 +206,66 @@ def plain(*, norm_first: bool = False) -> Callable[[Draw], list[Call]]:
     return lambda draw: [call(draw, draw.normal(2, 3, 6), norm_first=norm_first, **ONE) for _ in range(2)]
 
 
+def two(draw: Draw, targets: int, *masks: Tensor | None, sources: int = 4, **options) -> Call:
+    """A target and a source, two sentences each."""
+    args = draw.normal(2, targets, 6), draw.normal(2, sources, 6), *masks
+    return call(draw, *args, **BOTH, **options)
+
+
+def language_model(draw: Draw) -> list[Call]:
+    """Without a memory: the first positions when the last one changes, without a mask and with one."""
+    mask = torch.ones(2, 1, 1, 3, dtype=torch.bool)
+    plain = [call(draw, draw.normal(2, 3, 6), None, None, m, **ONE) for m in (None, mask)]
+    return [replace(one, twin=changed_at(one, 0, 2), view=lambda y: y[:, :2]) for one in plain]
+
+
 def causal(draw: Draw) -> list[Call]:
-    """The first positions when a later one changes, and the last when one does that is hidden, or is not."""
-    mask = torch.tensor([False, True, True]).expand(2, 1, 1, 3)
-    free, hides = (call(draw, draw.normal(2, 3, 6), None, None, m, **ONE) for m in (None, mask))
-    calls = [replace(free, twin=changed_at(free, 0, 2), view=lambda y: y[:, :2])]
-    calls += [replace(hides, twin=changed_at(hides, 0, place), view=lambda y: y[:, 2]) for place in (0, 1)]
-    calls.append(replace(hides, twin=changed_at(hides, 0, 2), view=lambda y: y[:, 1]))
-    decoders = silenced(across(draw, targets=3), "cross_attention.W_o")
-    decoders = replace(decoders, twin=changed_at(decoders, 0, 2), view=lambda y: y[:, :2])
-    return [*map(of_kind(True), calls), decoders]
+    """The first positions when a later one changes, and the last when one does that is hidden, or is not.
+
+    Whatever cross-attention does.
+    """
+    plain = silenced(two(draw, 3, sources=3), "cross_attention.W_o")
+    masked = two(draw, 3, None, torch.tensor([False, True, True]).expand(2, 1, 1, 3), sources=3)
+    masked = silenced(masked, "cross_attention.W_o")
+    hidden, seen = (changed_at(masked, 0, place) for place in (0, 1))
+    calls = [replace(plain, twin=changed_at(plain, 0, 2), view=lambda y: y[:, :2])]
+    calls += [replace(masked, twin=twin, view=lambda y: y[:, 2]) for twin in (hidden, seen)]
+    return [*calls, replace(masked, twin=changed_at(masked, 0, 2), view=lambda y: y[:, 1])]
 
 
-def across(draw: Draw, *mask: Tensor, targets: int = 1) -> Call:
-    """A decoder's layer in pre-norm, in which the feed-forward network gives nothing."""
-    args = draw.normal(2, targets, 6), draw.normal(2, 4, 6), *mask
-    return of_kind(True, True)(silenced(call(draw, *args, norm_first=True, **BOTH), "feed_forward.W_2"))
+def small_causal(memory: Tensor | None, **given) -> list[Call]:
+    """Without a mask, and with masks that hide something or nothing."""
+    cases = [*small(memory, **given)(), *small(memory, None, masks=(FIRST, ALL), **given)()]
+    return [case for case in cases if case.args[0].size(1) > 1][::-1]
+
+
+def sees_all(draw: Draw) -> Call:
+    """The first of several target positions, when the last one of the source changes."""
+    first = silenced(two(draw, 3), "self_attention.W_o")
+    return replace(first, twin=changed_at(first, 1, 3), view=lambda y: y[:, :1])
 
 
 def cross(draw: Draw) -> list[Call]:
-    """One target position, which sees itself and the source; and the first of several, which sees all of it."""
-    first = silenced(across(draw, targets=3), "self_attention.W_o")
-    return [across(draw), replace(first, twin=changed_at(first, 1, 3), view=lambda y: y[:, :1])]
+    """One target position, whatever the feed-forward network does, since it gives nothing."""
+    return [silenced(two(draw, 1, norm_first=True), "feed_forward.W_2"), sees_all(draw)]
 
 
 def source(draw: Draw) -> list[Call]:
-    """A position of memory that is hidden changes, and one that is not."""
-    hides = across(draw, torch.tensor([True, True, True, False]).expand(2, 1, 1, 4))
-    hides = silenced(hides, "self_attention.W_o")
-    return [replace(hides, twin=changed_at(hides, 1, place)) for place in (3, 1)]
+    """A source position that is hidden changes, and one that is not."""
+    masked = two(draw, 1, torch.tensor([True, True, True, False]).expand(2, 1, 1, 4))
+    masked = silenced(masked, "self_attention.W_o")
+    return [replace(masked, twin=changed_at(masked, 1, place)) for place in (3, 1)]
+
+
+def one_target(*masks: list, **options) -> list[Call]:
+    """One target position, then two."""
+    cases = small(MEMORY, masks=masks or (None,), **BOTH, **options)()
+    return sorted(cases, key=lambda case: case.args[0].size(1))
+
+
+def of_kind(calls: Iterable[Call], *switches: bool) -> list[Call]:
+    """With `causal`, and `cross`, as they are given."""
+    return [replace(call, init=(*call.init, *switches)) for call in calls]
 
 
 def has_cross(state: dict[str, Tensor]) -> dict[str, bool]:
@@ -250,18 +277,6 @@ def parts() -> list[Call]:
     """Of an encoder's layer, a language model's and a decoder's."""
     kinds = (False, False), (True, False), (True, True)
     return [Call((), init=(config(3, 1, 3), *kind), method="state", view=has_cross) for kind in kinds]
-
-
-def small_causal() -> Iterator[Call]:
-    """Without a mask, and with masks that hide something or nothing."""
-    cases = [*small(**ONE)(), *small(None, None, masks=(FIRST, ALL), **ONE)()]
-    return map(of_kind(True), reversed([case for case in cases if case.args[0].size(1) > 1]))
-
-
-def small_cross(*masks: list) -> Iterator[Call]:
-    """One target position, then two."""
-    cases = small(MEMORY, masks=masks or (None,), norm_first=True, **BOTH)()
-    return map(of_kind(True, True), sorted(cases, key=lambda case: case.args[0].size(1)))
 
 
 TASK = Task(
@@ -303,10 +318,10 @@ TASK = Task(
         ),
         Requirement(
             "causal",
-            "with causal, no position sees a later one, nor what the mask hides, whether there is a memory or not",
+            "with causal, no position sees a later one, nor what the mask hides, with a memory or without",
             points=1,
-            calls=causal,
-            small=small_causal,
+            calls=lambda draw: of_kind(language_model(draw), True) + of_kind(causal(draw), True, True),
+            small=lambda: of_kind(small_causal(None, **ONE), True),
             anchor="layers-wrong",
         ),
         Requirement(
@@ -314,16 +329,16 @@ TASK = Task(
             "with cross, cross-attention to memory stands between self-attention and feed-forward network, in an "
             "Add & Norm of its own",
             points=1,
-            calls=cross,
-            small=small_cross,
+            calls=lambda draw: of_kind(cross(draw), True, True),
+            small=lambda: of_kind(one_target(norm_first=True), True, True),
             anchor="layers-wiring",
         ),
         Requirement(
             "memory_mask",
             "memory_mask hides positions of memory",
             points=0.5,
-            calls=source,
-            small=lambda: small_cross(FIRST),
+            calls=lambda draw: of_kind(source(draw), True, True),
+            small=lambda: of_kind(one_target(FIRST), True, True),
             anchor="layers-wrong",
         ),
         Requirement(

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 import torch
-from torch import Tensor
 
 from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task
 
