@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_lessons.attention import MultiHeadAttention
-from transformer_lessons.checks.catalogue.residual import SEED, added, is_uneven
+from transformer_lessons.checks.catalogue.residual import SEED, added, config, is_uneven
 from transformer_lessons.checks.definitions import Call, Draw, Given, Requirement, Task
 from transformer_lessons.feed_forward import FeedForward
 from transformer_lessons.layers import AddAndNorm
@@ -49,15 +49,6 @@ GIVES_ONES = (
     EACH + "torch.eye(3) if 'W_2.w' in n else torch.ones_like(p) * n.endswith(('norm.weight', {}, {}))"
 )
 GIVES_ONES = GIVES_ONES.format(*map(repr, ONES))
-
-
-def config(
-    d_model: int, num_heads: int, d_ff: int, *, norm_first: bool = False, dropout: float = 0.0
-) -> Given:
-    """A configuration of which a layer reads five things."""
-    sizes = {"d_model": d_model, "num_heads": num_heads, "d_ff": d_ff, "dropout": dropout}
-    said = ", ".join(f"{name}={value}" for name, value in sizes.items()) + ", norm_first=True" * norm_first
-    return Given("config", [{**sizes, "norm_first": norm_first}], f"TransformerConfig(7, 7, {said})")
 
 
 def shapes(d_model: int, d_ff: int, *attentions: str) -> dict[str, tuple[int, ...]]:
@@ -246,8 +237,8 @@ def sees_all(draw: Draw) -> Call:
 
 
 def cross(draw: Draw) -> list[Call]:
-    """One target position, whatever the feed-forward network does, since it gives nothing."""
-    return [silenced(two(draw, 1, norm_first=True), "feed_forward.W_2"), sees_all(draw)]
+    """One target position, with a feed-forward network that gives nothing, and with one that does."""
+    return [silenced(two(draw, 1, norm_first=True), "feed_forward.W_2"), two(draw, 1), sees_all(draw)]
 
 
 def source(draw: Draw) -> list[Call]:

@@ -13,6 +13,7 @@ SET = "for n, p in enumerate(layer.parameters()): p.data = torch.ones(3) * (2 - 
 SEED = "torch.manual_seed(0x5EED0000)"  # as the check has it before each call
 TWO = {"norm.weight": torch.full((3,), 2.0), "norm.bias": torch.ones(3)}
 AFTER = {"norm_after.weight": torch.tensor([3.0, 0.0, 0.0]), "norm_after.bias": torch.zeros(3)}
+SET_ONES = "layer.norm_after.weight.data, layer.norm_after.bias.data = torch.zeros(3), torch.ones(3)"
 SET_AFTER = "layer.norm_after.weight.data = torch.tensor([3., 0., 0.])"
 SANDWICH = (
     "config: TransformerConfig):\n        super().__init__()\n",
@@ -24,11 +25,18 @@ SANDWICH = (
 )
 
 
-def config(d_model: int, *, norm_first: bool = False, dropout: float = 0.0) -> Given:
-    """A configuration of which a layer reads three things."""
-    settings = {"d_model": d_model, "num_heads": 1, "dropout": dropout, "norm_first": norm_first}
-    said = f"d_model={d_model}, num_heads=1, dropout={dropout}" + ", norm_first=True" * norm_first
-    return Given("config", [settings], f"TransformerConfig(7, 7, {said})")
+def config(
+    d_model: int, num_heads: int = 1, d_ff: int = 0, *, norm_first: bool = False, dropout: float = 0.0
+) -> Given:
+    """A configuration of which a layer reads three things, or five, and how the message writes it."""
+    sizes = {
+        "d_model": d_model,
+        "num_heads": num_heads,
+        **({"d_ff": d_ff} if d_ff else {}),
+        "dropout": dropout,
+    }
+    said = ", ".join(f"{name}={value}" for name, value in sizes.items()) + ", norm_first=True" * norm_first
+    return Given("config", [{**sizes, "norm_first": norm_first}], f"TransformerConfig(7, 7, {said})")
 
 
 def linear(weight: Tensor, bias: Tensor) -> Given:
@@ -93,7 +101,18 @@ def sandwich(draw: Draw) -> list[Call]:
         plain = call(draw, norm_first=first)
         state = plain.state | {"norm_after.weight": draw.normal(5), "norm_after.bias": draw.normal(5)}
         calls.append(replace(plain, init=(*plain.init, True), state=state))
-    return [*calls, replace(calls[0], edits=True)]
+    dropped = training(
+        draw, 1.0, norm_first=True
+    )  # of ones, which the second norm gives whatever it is given
+    dropped = replace(dropped, init=(*dropped.init, True), state=gives_ones(5))
+    return [*calls, replace(calls[0], edits=True), dropped]
+
+
+def gives_ones(width: int) -> dict[str, Tensor]:
+    """Norms of which the second one gives ones."""
+    ones, zeros = torch.ones(width), torch.zeros(width)
+    ends = {"norm.weight": ones, "norm.bias": zeros}
+    return ends | {"norm_after.weight": zeros, "norm_after.bias": ones}
 
 
 def small_sandwich() -> Iterator[Call]:
@@ -102,6 +121,8 @@ def small_sandwich() -> Iterator[Call]:
         for case in small(norm_first=first)():
             given = {"init": (*case.init, True), "state": TWO | AFTER}
             yield replace(case, **given, setting=f"{SET}\n{SET_AFTER}")
+    init, said = (config(3, dropout=0.999), True), f"{SEED}\n{SET_ONES}"
+    yield replace(case, init=init, state=gives_ones(3), training=True, setting=said)
 
 
 def small(*, norm_first: bool = False) -> Callable[[], Iterator[Call]]:
@@ -160,7 +181,7 @@ TASK = Task(
         ),
         Requirement(
             "sandwich",
-            "with sandwich, the output is x + norm_after(f(norm(x))), whatever norm_first says",
+            "with sandwich, the output is x + dropout(norm_after(f(norm(x)))), whatever norm_first says",
             points=0.75,
             calls=sandwich,
             small=small_sandwich,

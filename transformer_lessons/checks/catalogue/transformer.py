@@ -78,13 +78,16 @@ def padded(draw: Draw) -> list[Call]:
 
 def moved(draw: Draw) -> list[Call]:
     """Padding on the left, and in between, changes nothing; another order of the words does."""
-    one = call(draw)
-    src, tgt = one.args
-    src[0], src[1] = torch.tensor([1, 2, 3, 4]), torch.tensor([2, 2, 5, 1])
-    pads = torch.zeros(2, 2, dtype=torch.long)
-    left = torch.cat([pads, src], dim=1)
-    within = torch.cat([src[:, :1], pads, src[:, 1:], pads[:, :1]], dim=1)
-    return [replace(one, twin=(other, tgt)) for other in (left, within, src.flip(1))]
+    found = []
+    for pad in (0, 6):
+        one = call(draw, pad_id=pad)
+        src, tgt = one.args
+        src[0], src[1] = torch.tensor([1, 2, 3, 4]), torch.tensor([2, 2, 5, 1])
+        pads = torch.full((2, 2), pad)
+        left = torch.cat([pads, src], dim=1)
+        within = torch.cat([src[:, :1], pads, src[:, 1:], pads[:, :1]], dim=1)
+        found += [replace(one, twin=(other, tgt)) for other in (left, within, src.flip(1))]
+    return found
 
 
 def of_state(state: dict[str, Tensor]) -> dict[str, bool]:
@@ -156,7 +159,9 @@ TASK = Task(
             "padding may stand anywhere in the source: a word's position is the number of words before it",
             points=1.5,
             calls=moved,
-            small=lambda: small([[0, 3], [0, 1, 2], [3, 0, 1]]),
+            small=lambda: (
+                c for pad in (0, 6) for c in small([[pad, 3], [pad, 1, 2], [3, pad, 1]], pad_id=pad)
+            ),
             anchor="model-properties",
         ),
         Requirement(
