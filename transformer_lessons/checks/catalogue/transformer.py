@@ -77,17 +77,16 @@ def padded(draw: Draw) -> list[Call]:
 
 
 def moved(draw: Draw) -> list[Call]:
-    """Padding on the left, and in between, changes nothing; another order of the words does."""
+    """Padding on the left, whatever its id, and in between changes nothing; another order of the words does."""
     found = []
     for pad in (0, 6):
         one = call(draw, pad_id=pad)
         src, tgt = one.args
         src[0], src[1] = torch.tensor([1, 2, 3, 4]), torch.tensor([2, 2, 5, 1])
         pads = torch.full((2, 2), pad)
-        left = torch.cat([pads, src], dim=1)
-        within = torch.cat([src[:, :1], pads, src[:, 1:], pads[:, :1]], dim=1)
-        found += [replace(one, twin=(other, tgt)) for other in (left, within, src.flip(1))]
-    return found
+        found.append(replace(one, twin=(torch.cat([pads, src], dim=1), tgt)))
+    within = torch.cat([src[:, :1], pads, src[:, 1:], pads[:, :1]], dim=1)
+    return [*found, *(replace(one, twin=(other, tgt)) for other in (within, src.flip(1)))]
 
 
 def of_state(state: dict[str, Tensor]) -> dict[str, bool]:
