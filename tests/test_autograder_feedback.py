@@ -493,7 +493,7 @@ def chromium(request):
 
 @pytest.fixture(scope="module")
 def view(chromium):
-    with browser.Browser(width=390) as found:
+    with browser.browser(width=390) as found:
         found.page.add_init_script(HOOK)
         yield found
 

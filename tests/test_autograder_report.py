@@ -419,7 +419,7 @@ def view(request):
         if request.config.getoption("--full"):
             pytest.fail("the full tests need Chromium")
         pytest.skip("needs Chromium")
-    with browser.Browser(width=375) as found:
+    with browser.browser(width=375) as found:
         yield found
 
 

