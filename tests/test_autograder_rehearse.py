@@ -11,7 +11,7 @@ import pytest
 
 from exercises import release
 from exercises.autograder import __main__ as command
-from exercises.autograder import expected, rehearse
+from exercises.autograder import expected, rehearse, similarity
 from exercises.autograder.batch.pool import InProcessPool
 from exercises.autograder.course import marks
 from exercises.autograder.course.folders import Course
@@ -83,6 +83,16 @@ def test_an_answer_is_what_it_is_said_to_be():
             assert "SOLUTION" not in text
     assert min(seen[kind] for kind in ("right", "typical", "untouched")) > 0.05 * seen.total()
     assert 0.4 * seen.total() < seen["right"] < 0.8 * seen.total()
+
+
+def test_copies_are_there_to_be_found():
+    texts, copied = {}, set()
+    for student in rehearse.students(40, NAME):
+        texts[student.name] = answers(student.notebook) if student.notebook else {}
+        copied |= {tuple(sorted((student.name, student.copied_from)))} if student.copied_from else set()
+    found = similarity.pairs(texts, [cell.source for cell in RELEASED[NAME].cells], ["ps01-7-scale-answer"])
+    assert {(pair.first, pair.second) for pair in found} == copied
+    assert copied
 
 
 # --- Files ----------------------------------------------------------------------------------------------------

@@ -101,7 +101,7 @@ def students(number: int, assignment: str) -> list[Student]:
         source = chance.choice(others) if trouble == COPIED else n
         notebook, kinds = _answered(assignment, random.Random(f"{seed} {source} answers"))
         if trouble == COPIED:
-            _disguise(notebook, kinds, chance)
+            _disguise(notebook, kinds)
         program = chance.choices(list(PROGRAMS), (5, 3, 2))[0]
         copied_from = _name(source + 1) if trouble == COPIED else ""
         draft = _answered(assignment, chance)[0] if trouble == TWICE else None
@@ -133,12 +133,11 @@ def _answered(assignment: str, chance: random.Random) -> tuple[NotebookNode, dic
     return notebook, kinds
 
 
-def _disguise(notebook: NotebookNode, kinds: dict[str, str], chance: random.Random) -> None:
-    """Other names in every answer in code, and a comment."""
+def _disguise(notebook: NotebookNode, kinds: dict[str, str]) -> None:
+    """A comment before every answer in code."""
     for cell in _answers(notebook, "code"):
         if kinds[cell.id] != "untouched":
-            said = chance.choice(("my solution", "checked, works", "done"))
-            cell.source = f"# {said}\n{renamed(cell.source, chance)}"
+            cell.source = f"# my solution\n{cell.source}"
 
 
 def passing(assignment: str) -> NotebookNode:
