@@ -12,11 +12,11 @@ from playwright.sync_api import ConsoleMessage, Page, Request, sync_playwright
 
 FLAGS = ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
 PHONE, LAPTOP, TABLET = 375, 1280, 600
-SETTLED = """async () => {
+SETTLED = """(async () => {
   await window.typesetEquations?.();
   await document.fonts.ready;
   await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
-}"""
+})()"""
 
 
 def find() -> str | None:
