@@ -25,8 +25,10 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     logging.getLogger("traitlets").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")  # of nbgrader's libraries about each other
-    from exercises.autograder.commands import grading, reporting, stopped  # nbgrader takes a second to import
+    from exercises.autograder.batch.grading import heed_interruptions  # nbgrader takes a second to import
+    from exercises.autograder.commands import grading, reporting, stopped
 
+    heed_interruptions()
     name = options.command.replace("-", "_")
     try:
         said = getattr(grading if name in grading.__all__ else reporting, name)(options)

@@ -7,6 +7,8 @@ Whatever is missing at the end of this row, the next batch does again, from wher
 
 import hashlib
 import re
+import signal
+import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from functools import cached_property
@@ -28,9 +30,21 @@ from exercises.autograder.running.job import AFTERWARDS, LAST, Job, Outcome, out
 from exercises.autograder.running.notebook import IsolatedExecute, MasterCell, master_of
 from transformer_lessons.data.files import read_json, write_json
 
-__all__ = ["Assignments", "Grading", "Submission"]
+__all__ = ["Assignments", "Grading", "Submission", "heed_interruptions"]
 
 Submission = tuple[str, str]  # student and assignment
+_interrupted = threading.Event()
+
+
+def heed_interruptions() -> None:
+    """From now on Ctrl-C is not lost: what a signal raises while Python disposes of an object, Python drops."""
+
+    def interrupt(*_: object) -> None:
+        _interrupted.set()
+        raise KeyboardInterrupt
+
+    _interrupted.clear()
+    signal.signal(signal.SIGINT, interrupt)
 
 
 class Assignments:
@@ -202,6 +216,8 @@ class Grading:
         for job, outcome in run_jobs(pool, jobs):
             if isinstance(outcome, Outcome):
                 self._keep(job.key, outcome)
+            if _interrupted.is_set():
+                raise KeyboardInterrupt
             yield from ((one, outcome) for one in alike[job.key])
 
     # The journal: what gradings gave, by what they depend on. An entry is never changed.
