@@ -151,7 +151,7 @@ def similarity(options: argparse.Namespace) -> CommandOutput:
         f"{one.score:4.0%}  {one.first}  {one.second}  {'the same text' if one.exact else _cells(one)}"
         for one in renamed
     ]
-    last = f"{len(found)} pairs that stand out; side by side: {ME} similarity {options.assignment} ONE OTHER"
+    last = f"Pairs that stand out: {len(found)}. Side by side: {ME} similarity {options.assignment} ONE OTHER"
     return CommandOutput([*lines, last], {"pairs": [asdict(one) for one in renamed]})
 
 
