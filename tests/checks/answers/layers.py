@@ -89,6 +89,15 @@ class AfterTheSum(InOneLine):
         return self.norm_after(x + F.dropout(sublayer(self.norm(x)), self.p, self.training))
 
 
+class DropsOnBothSides(InOneLine):
+    """A sandwich with dropout before its second norm and behind it."""
+
+    def forward(self, x, sublayer):
+        if isinstance(self.norm_after, nn.Identity):
+            return super().forward(x, sublayer)
+        return super().forward(x, lambda y: F.dropout(sublayer(y), self.p, self.training))
+
+
 class ForAll(nn.Module):
     """With masks of its own, and PyTorch's norm."""
 
@@ -412,6 +421,7 @@ WRONG = {
         (WithoutSum, {"post_norm"}, {"no_residual_in_post_norm"}),
         (OneNormTwice, {"sandwich"}, {"second_norm_missing"}),
         (AfterTheSum, {"sandwich"}, {"norm_after_the_sum"}),
+        (DropsOnBothSides, {"sandwich"}, {"dropped_before_the_second_norm"}),
     ],
     "layer": [
         (DropsInside, {"dropout"}, {"dropout_within"}),

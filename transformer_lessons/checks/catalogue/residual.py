@@ -101,11 +101,11 @@ def sandwich(draw: Draw) -> list[Call]:
         plain = call(draw, norm_first=first)
         state = plain.state | {"norm_after.weight": draw.normal(5), "norm_after.bias": draw.normal(5)}
         calls.append(replace(plain, init=(*plain.init, True), state=state))
-    dropped = training(
-        draw, 1.0, norm_first=True
-    )  # of ones, which the second norm gives whatever it is given
+    # The second norm gives ones whatever it is given; or, of ones without holes, nothing.
+    dropped = training(draw, 1.0, norm_first=True)
     dropped = replace(dropped, init=(*dropped.init, True), state=gives_ones(5))
-    return [*calls, replace(calls[0], edits=True), dropped]
+    even = uneven(8, 5)
+    return [*calls, replace(calls[0], edits=True), dropped, replace(even, init=(*even.init, True))]
 
 
 def gives_ones(width: int) -> dict[str, Tensor]:
@@ -123,6 +123,9 @@ def small_sandwich() -> Iterator[Call]:
             yield replace(case, **given, setting=f"{SET}\n{SET_AFTER}")
     init, said = (config(3, dropout=0.999), True), f"{SEED}\n{SET_ONES}"
     yield replace(case, init=init, state=gives_ones(3), training=True, setting=said)
+    even, ones = uneven(1, 3), Given("linear", [torch.zeros(3, 3), torch.ones(3)], "lambda y: 0 * y + 1")
+    args = (torch.zeros(1, 3), ones)
+    yield replace(even, args=args, init=(*even.init, True), setting=SEED, view=some)
 
 
 def small(*, norm_first: bool = False) -> Callable[[], Iterator[Call]]:
