@@ -162,15 +162,19 @@ def test_wrong_words_about_a_course(course, capsys):
         ("export", "--template", "none.csv"): "--template: expected a CSV file, got none.csv",
         ("similarity", NAME, "ann"): "STUDENT: expected two ids",
         ("similarity", NAME, "ann", "nobody"): f"nobody: expected a submission of {NAME}, there is none",
-        (
-            "rehearse",
-            "3",
-        ): f"--course: expected a folder for rehearsals, got {course}, which is a real course",
     }.items():
         assert command.main([*words, *where]) == 2
         assert capsys.readouterr().err.strip().startswith(text)
     assert command.main(["similarity", NAME, "ann", "bob", *where]) == 0
     assert "ann" in capsys.readouterr().out
+
+
+def test_a_rehearsal_clears_no_folder_but_a_rehearsals(tmp_path, capsys):
+    own = tmp_path / "thesis.tex"
+    own.write_text("years of work")
+    assert command.main(["rehearse", "3", "--course", str(tmp_path)]) == 2
+    assert f"got {tmp_path}, which has other files" in capsys.readouterr().err
+    assert own.read_text() == "years of work"
 
 
 def test_the_guide_names_commands_and_options_that_there_are():

@@ -160,8 +160,10 @@ def rehearse(options: argparse.Namespace) -> CommandOutput:
     folder = options.course
     if options.number < 1:
         raise ValueError(f"N: expected at least 1, got {options.number}")
-    if (folder / "gradebook.db").exists() and not (folder / KEY).exists():
-        raise ValueError(f"--course: expected a folder for rehearsals, got {folder}, which is a real course")
+    if folder.exists() and not (folder / KEY).exists() and any(folder.iterdir()):  # all in it goes
+        raise ValueError(
+            f"--course: expected a new folder or a rehearsal's, got {folder}, which has other files"
+        )
     _masters([options.assignment])
     with _work(options) as how:
         shutil.rmtree(folder, ignore_errors=True)
