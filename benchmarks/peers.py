@@ -110,12 +110,13 @@ def translating(config: TransformerConfig, rows: int, length: int, rounds: int, 
 
     contenders = {
         OURS: partial(by_ours, greedy),
-        "ours, compiled": partial(by_ours, greedy, compiled=True),
         "Marian, cached": by_marian,
         "ours, without a cache": partial(by_ours, without_cache),
         "its products alone": decoding_products(own, rows, length),
     }
-    if device == "cpu":
+    if device != "cpu":
+        contenders["ours, compiled"] = partial(by_ours, greedy, compiled=True)
+    else:
         contenders[ENGINE] = partial(by_engine, by_ctranslate2(own))
         contenders[f"{ENGINE}, int8"] = partial(by_engine, by_ctranslate2(own, "int8"))
     return compared(interleave(contenders, rounds, 1))

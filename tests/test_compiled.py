@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
 from torch._dynamo.utils import counters
 
 from transformer_lessons import decoding
@@ -21,7 +20,6 @@ from transformer_lessons.data import number_words
 from transformer_lessons.data.batches import TokenBatches
 from transformer_lessons.fast import accelerate, decoding_steps
 from transformer_lessons.fast import decoding as fast
-from transformer_lessons.fast.decoding_steps import CompiledSteps, Steps
 from transformer_lessons.fast.recompute import recompute
 from transformer_lessons.model import Transformer
 from transformer_lessons.trainer import Trainer, TrainingConfig
@@ -82,33 +80,24 @@ def trained(backend: str, **settings) -> dict:
     return {"losses": losses, "graphs": graphs, "name": next(iter(model.state_dict()))}
 
 
-def decoded(ours) -> dict:
+def decoded() -> dict:
     """Are tokens the same? How often was something compiled, for which numbers of rows?"""
     torch.compiler.reset()
     counters.clear()
     rows, model, same = set(), accelerate(talkative()), []
     compiled = decoding_steps._compiled
 
-    def watched(function, device: str):
-        return lambda steps, *given: rows.add(len(given[0])) or compiled(function, device)(steps, *given)
+    def watched():
+        return lambda steps, last: rows.add(len(last)) or compiled()(steps, last)
 
     decoding_steps._compiled = watched
     src = torch.randint(3, 17, (11, 5))
     for other in (src, src.roll(3, 0).flip(1)):  # the second time nothing new has to be compiled
         expected = decoding.greedy(model, other, max_length=13)
-        same.append(ours(model, other, max_length=13, compiled=True).tolist() == expected.tolist())
+        same.append(fast.greedy(model, other, max_length=13, compiled=True).tolist() == expected.tolist())
     decoding_steps._compiled = compiled
     graphs = {"graphs": counters["stats"]["unique_graphs"], "breaks": list(counters["graph_break"])}
     return {"same": same, **graphs, "rows": sorted(rows), "length": expected.size(1)}
-
-
-def by_steps(*given, **options) -> Tensor:
-    """As on a GPU."""
-    loop, CompiledSteps.likeliest = CompiledSteps.likeliest, Steps.likeliest
-    try:
-        return fast.greedy(*given, **options)
-    finally:
-        CompiledSteps.likeliest = loop
 
 
 def main(kind: str) -> None:
@@ -119,8 +108,7 @@ def main(kind: str) -> None:
     if kind == "eager":
         traced = partial(torch.compile, backend="eager", fullgraph=True)
         torch.compile = lambda function, options, **others: traced(function, **others)
-    print(json.dumps(["greedy", decoded(fast.greedy)]))
-    print(json.dumps(["greedy, step by step", decoded(by_steps)]))
+    print(json.dumps(["greedy", decoded()]))
 
 
 # --- The tests, which run it in another process: here shapes are checked, which cannot be compiled
@@ -149,9 +137,8 @@ def test_a_compiled_step_is_the_same_step(compiled, name):
     assert found["name"] == "source_embedding.token.weight"  # as without compilation
 
 
-@pytest.mark.parametrize("name", ["greedy", "greedy, step by step"])
-def test_decoding_is_compiled_once_for_each_number_of_rows(compiled, name):
-    found = compiled[name]
+def test_decoding_is_compiled_once_for_each_number_of_rows(compiled):
+    found = compiled["greedy"]
     assert found["same"] == [True, True]
     assert found["graphs"] == len(found["rows"]) >= 2
     assert found["breaks"] == []

@@ -14,7 +14,7 @@ from transformer_lessons.model import Transformer
 def greedy(
     model: Transformer, src: Int[Tensor, "batch source"], *, max_length: int, compiled: bool = False
 ) -> Int[Tensor, "batch length"]:
-    """The tokens of `decoding.greedy`; `compiled` is for many batches of few shapes (see `CompiledSteps`)."""
+    """The tokens of `decoding.greedy`; `compiled` is for a GPU and few shapes (see `CompiledSteps`)."""
     config = model.config
     with evaluating(model):
         steps = CompiledSteps(model, src, max_length) if compiled else steps_of(model, src)
@@ -23,7 +23,9 @@ def greedy(
         rows = torch.arange(len(src), device=src.device)  # those not done yet, and some that are
         is_done = torch.zeros_like(rows, dtype=torch.bool)
         while length <= max_length and len(rows):
-            length, is_done = steps.likeliest(tokens, length, is_done)
+            token = steps.next_logits(tokens[:, length - 1 : length]).argmax(-1)
+            tokens[:, length] = token = token.masked_fill(is_done, config.pad_id)
+            length, is_done = length + 1, is_done | (token == config.eos_id)
             if (left := going_on(is_done)) is not None:
                 said[rows] = tokens
                 steps.keep_sentences(left)

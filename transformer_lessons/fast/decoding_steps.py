@@ -23,18 +23,6 @@ class Steps(decoding.Steps):
         self.copies = copies
         self.keep_source(torch.arange(len(src), device=src.device).repeat_interleave(copies))
 
-    def likeliest(
-        self, tokens: Int[Tensor, "rows room"], length: int, is_done: Bool[Tensor, " rows"]
-    ) -> tuple[int, Bool[Tensor, " rows"]]:
-        """Write each row's likeliest next token behind the first `length` of `tokens`, `pad_id` if it is done.
-
-        Returns how many tokens there are now, and which rows are done.
-        """
-        config, last = self.model.config, tokens[:, length - 1 : length]
-        token = self.next_logits(last).argmax(-1).masked_fill(is_done, config.pad_id)
-        tokens[:, length] = token
-        return length + 1, is_done | (token == config.eos_id)
-
     def keep_sentences(self, sentences: Int[Tensor, " kept"]) -> None:
         """Go on with these, by their present numbers, each with all of its copies."""
         copies = torch.arange(self.copies, device=sentences.device)
@@ -76,9 +64,9 @@ class Slots(KeyValueCache):
 class CompiledSteps(Steps):
     """`Steps`, compiled for each number of rows and length of the sources: half a minute each, then replayed.
 
-    A step of few rows is small operations (230, of three layers), which cost more to order than to do. On a GPU
-    all are ordered at once, as one graph; on a CPU all of greedy decoding becomes one loop. A pitfall: behind the
-    newest key attention finds empty slots, hidden by a mask, so it must not count positions from the last key.
+    A step of few rows is small operations (230, of three layers), which a GPU is told of more slowly than it does
+    them; here it is told once, as one graph. On a CPU `CPUSteps` is faster. A pitfall: behind the newest key
+    attention finds empty slots, hidden by a mask, so it must not count positions from the last key.
 
     Raises:
         ValueError: for attention that has been replaced, as by one with rotary positions.
@@ -87,7 +75,7 @@ class CompiledSteps(Steps):
     def __init__(self, model: Transformer, src: Int[Tensor, "batch source"], max_length: int):
         super().__init__(model, src)
         self.position = torch.zeros(1, dtype=torch.long, device=src.device)
-        start = model.output.weight.new_zeros(len(self.src_mask), 1, model.config.d_model)
+        start = model.target_embedding.token.weight.new_zeros(len(self.src_mask), 1, model.config.d_model)
         own = [layer.self_attention for layer in model.decoder_layers]
         for attend in (attention.attention for attention in own):
             if attend not in (scaled_dot_product_attention, fused_attention):
@@ -98,15 +86,7 @@ class CompiledSteps(Steps):
     def next_logits(self, token: Int[Tensor, "rows 1"]) -> Tensor:
         """As `decoding.Steps.next_logits`."""
         last = token.clone(memory_format=torch.contiguous_format)  # strides are part of a shape
-        return _compiled(_next_logits, last.device.type)(self, last)
-
-    def likeliest(self, tokens: Tensor, length: int, is_done: Tensor) -> tuple[int, Tensor]:
-        """As `Steps.likeliest`; on a CPU not one token but all, until half of the rows are done."""
-        # To call a compiled step from Python takes a third of one sentence's time; on a GPU a loop would wait.
-        if tokens.device.type != "cpu":
-            return super().likeliest(tokens, length, is_done)
-        reached, is_done = _compiled(_loop, "cpu")(self, tokens, torch.tensor(length), is_done)
-        return int(reached), is_done
+        return _compiled()(self, last)
 
     def keep_sentences(self, sentences: Tensor) -> None:
         """As `Steps.keep_sentences`."""
@@ -137,23 +117,6 @@ def _embedded(embedding: TransformerEmbedding, ids: Tensor, position: Int[Tensor
     return embedding.dropout(x)
 
 
-def _loop(steps: CompiledSteps, tokens: Tensor, length: Tensor, is_done: Tensor) -> tuple[Tensor, Tensor]:
-    """`Steps.likeliest` again and again; nothing in it is asked for its value."""
-    config = steps.model.config
-
-    def goes_on(length: Tensor, is_done: Tensor) -> Tensor:
-        return (length < tokens.size(1)) & (2 * is_done.sum() < len(is_done))  # see `going_on`
-
-    def say(length: Tensor, is_done: Tensor) -> tuple[Tensor, Tensor]:
-        logits = _next_logits(steps, tokens.index_select(1, length[None] - 1))
-        token = logits.argmax(-1).masked_fill(is_done, config.pad_id)
-        tokens.index_copy_(1, length[None], token[:, None])
-        return length + 1, is_done | (token == config.eos_id)
-
-    return torch.while_loop(goes_on, say, (length, is_done))
-
-
 @cache
-def _compiled(function: Callable, device: str) -> Callable:
-    options = {"triton.cudagraphs": True} if device == "cuda" else {"cpp_wrapper": True}
-    return torch.compile(function, dynamic=False, options=options)
+def _compiled() -> Callable:
+    return torch.compile(_next_logits, dynamic=False, options={"triton.cudagraphs": True})

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from transformer_lessons.attention import MultiHeadAttention, scaled_dot_product_attention
+from transformer_lessons.attention import MultiHeadAttention
 from transformer_lessons.masks import Mask, causal_mask, combine
 from transformer_lessons.norms import LayerNorm
 
@@ -24,9 +24,6 @@ def fused_attention(
     attention is passed on as a flag wherever the flag can say it.
     """
     queries, keys = query.size(-2), key.size(-2)
-    if queries == 1 and torch.compiler.is_compiling() and query.device.type == "cpu":
-        # The steps become two loops over the keys, sooner than a kernel is called: by a tenth for one sentence.
-        return scaled_dot_product_attention(query, key, value, mask, is_causal=is_causal)[0], None
     if is_causal and (mask is not None or queries != keys):
         mask, is_causal = combine(mask, causal_mask(queries, keys, device=query.device)[0, 0]), False
     if mask is None:
