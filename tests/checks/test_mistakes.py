@@ -8,7 +8,7 @@ from transformer_lessons.checks.definitions import changed
 from transformer_lessons.checks.engine import Exam, exam, explained, judge
 from transformer_lessons.checks.message import place
 from transformer_lessons.checks.observe import alike, same_gradients
-from transformer_lessons.checks.symptoms import SYMPTOMS
+from transformer_lessons.checks.symptoms import SYMPTOMS, difference
 
 MISTAKES = [
     pytest.param(task, mistake, id=f"{name}-{mistake.name}")
@@ -37,6 +37,14 @@ def test_a_mistake_shows_and_gets_its_own_name(task, mistake):
         this = exam(task, 0)
         verdict = explained(this, [this.shows(text, number) for number in range(len(this.calls))])
         assert verdict.mistakes == (mistake,), f"{way}: {[found.name for found in verdict.mistakes]}"
+
+
+@pytest.mark.parametrize(("task", "mistake"), MISTAKES)
+def test_a_mistake_is_shown_as_the_patch_that_mends_it(task, mistake):
+    texts = {"-": changed(task.source, mistake.ways[0]), "+": task.source}
+    patch = difference(task, mistake).splitlines()
+    assert patch
+    assert all(line[1:] in texts[line[0]].splitlines() for line in patch)
 
 
 @pytest.mark.full

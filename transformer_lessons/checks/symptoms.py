@@ -38,8 +38,8 @@ def known(word: str = "") -> dict[str, list[tuple[Task, Mistake]]]:
 
 
 def difference(task: Task, mistake: Mistake) -> str:
-    """The lines that the mistake's first way changes in the right answer's text, without and with it."""
-    before, after = (text.splitlines() for text in (task.source, changed(task.source, mistake.ways[0])))
+    """The patch that mends the mistake, made in its first way: its lines, then the right answer's."""
+    before, after = (text.splitlines() for text in (changed(task.source, mistake.ways[0]), task.source))
     lines = difflib.unified_diff(before, after, lineterm="", n=0)
     return "\n".join(line for line in lines if not line.startswith(("---", "+++", "@@")))
 
