@@ -92,14 +92,14 @@ def test_ctranslate2_says_the_same(tmp_path, settings):
 @pytest.mark.usefixtures("no_shape_checks")  # while a graph is traced, a length is a symbol
 def test_the_page_prints_what_it_says(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)  # no run of a developer's own may be picked up
-    page, names = (ROOT / "book" / "other_programs.md").read_text(encoding="utf-8"), {}
+    page = (ROOT / "book" / "other_programs.md").read_text(encoding="utf-8")
     for kind, block in re.findall(r"```(bash|python|text)\n(.*?)```", page, re.DOTALL):
         if kind == "bash":
             for command in re.findall(r"^lessons (.*)$", block, re.MULTILINE):
                 assert cli.main(command.split()) == 0
                 capsys.readouterr()
         elif kind == "python":
-            exec(block, names)
+            exec(block, {})  # each by itself, as a reader may take it
         else:
             assert capsys.readouterr().out == block
     assert_any_lengths(Path("graphs"), load_model()[0])
