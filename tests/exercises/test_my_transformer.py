@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from exercises import release
+from transformer_lessons import checks
 from transformer_lessons.checks import assembly
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data.batches import make_batch
@@ -104,3 +105,19 @@ def test_no_notebook_is_one_line(tmp_path, capsys):
     (tmp_path / "x.ipynb").write_text("no JSON", encoding="utf-8")
     assert main(["my-transformer", str(tmp_path / "x.ipynb")]) == 2
     assert "file: expected a notebook (.ipynb, format 4), got" in capsys.readouterr().err
+    unmatched = tmp_path / "ps08*.ipynb"  # as a shell leaves it that finds none
+    assert main(["my-transformer", str(unmatched)]) == 2
+    assert "ps08*.ipynb, which is not there" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="expected notebooks, got none"):
+        checks.my_transformer([])
+
+
+def test_the_last_cell_of_ps07_takes_the_notebooks_that_are_there(tmp_path, monkeypatch):
+    cell = next(cell for cell in nbformat.read(MASTERS[6], as_version=4).cells if cell.id == "ps07-9-own")
+    for name in ("ps07_training", "ps02_masks", "ps10_bug_clinic"):
+        (tmp_path / f"{name}.ipynb").touch()
+    monkeypatch.chdir(tmp_path)
+    taken = []
+    monkeypatch.setattr(checks, "my_transformer", taken.extend)
+    exec(cell.source, {"checks": checks})
+    assert [path.stem for path in taken] == ["ps02_masks", "ps07_training"]

@@ -167,7 +167,7 @@ def my_transformer(
         output: a folder for the run, for ``lessons translate --model runs/mine 421``.
 
     Raises:
-        ValueError: for files that are no notebooks, and for parts that are not right, without `fill`.
+        ValueError: for no notebooks, for files that are none, and for parts that are not right, without `fill`.
     """
     from transformer_lessons.checks.assembly import from_notebooks
 

@@ -1,4 +1,4 @@
-"""A Transformer of own parts, out of solved assignments: ``lessons my-transformer ps01*.ipynb ps02*.ipynb …``.
+"""A Transformer of own parts, out of solved assignments: ``lessons my-transformer ps0*.ipynb``.
 
 The notebooks' code runs here, with all that you may do: it is for notebooks of your own.
 """
@@ -57,27 +57,41 @@ def found_in(path: Path) -> Iterator[Part]:
     """A notebook's answers to tasks that a Transformer has parts for, checked.
 
     Raises:
-        ValueError: for a file that is no notebook.
+        ValueError: for a file that is not there or no notebook.
     """
-    try:
-        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-        code = [(cell, "".join(cell["source"])) for cell in cells if cell["cell_type"] == "code"]
-    except (OSError, ValueError, KeyError, TypeError):
-        raise ValueError(f"file: expected a notebook (.ipynb, format 4), got {path}") from None
+    code = [cell for cell in cells_of(path) if cell["cell_type"] == "code"]
     names: dict[str, Any] = {"__name__": path.stem}
     errors = {}
-    for cell, source in code:
+    for cell in code:
         try:
             with redirect_stdout(io.StringIO()):
-                exec(compile(definitions(cell, source), f"{path.name}, {name_of(cell)}", "exec"), names)
+                exec(compile(definitions(cell), f"{path.name}, {name_of(cell)}", "exec"), names)
         except (Exception, SystemExit) as error:
             errors[name_of(cell)] = f"{type(error).__name__}: {error}"
     # The first to be checked is the learner's own; a later one repairs somebody else's.
-    checked = reversed(CHECK.findall("\n".join(source for _, source in code)))
+    checked = reversed(CHECK.findall("\n".join(cell["source"] for cell in code)))
     for task, name in dict(checked).items():
         if task in PARTS:
             problem = problem_of(task, names[name]) if name in names else said(errors, name)
             yield Part(task, names.get(name), path.name, names, problem)
+
+
+def cells_of(path: Path) -> list[dict[str, Any]]:
+    """A notebook's cells without their outputs.
+
+    Raises:
+        ValueError: for a file that is not there or no notebook.
+    """
+    try:
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        return [
+            {"cell_type": c["cell_type"], "metadata": c["metadata"], "source": "".join(c["source"])}
+            for c in cells
+        ]
+    except FileNotFoundError:
+        raise ValueError(f"file: expected a notebook, got {path}, which is not there") from None
+    except (OSError, ValueError, KeyError, TypeError):
+        raise ValueError(f"file: expected a notebook (.ipynb, format 4), got {path}") from None
 
 
 def name_of(cell: dict) -> str:
@@ -85,13 +99,13 @@ def name_of(cell: dict) -> str:
     return cell["metadata"].get("nbgrader", {}).get("grade_id", "")
 
 
-def definitions(cell: dict, source: str) -> ast.Module:
+def definitions(cell: dict) -> ast.Module:
     """What a cell defines: an answer all of it, a cell of the learner's own its functions, a check nothing."""
     about = cell["metadata"].get("nbgrader")
     if about and not name_of(cell).endswith("-imports"):
         is_answer = about.get("solution", False) and not name_of(cell).endswith("-run")
-        return ast.parse(source if is_answer else "")
-    nodes = [node for node in ast.parse(source).body if isinstance(node, DEFINITIONS)]
+        return ast.parse(cell["source"] if is_answer else "")
+    nodes = [node for node in ast.parse(cell["source"]).body if isinstance(node, DEFINITIONS)]
     return ast.Module(nodes, type_ignores=[])
 
 
@@ -157,6 +171,8 @@ def from_notebooks(
     paths: Sequence[str | Path], *, fill: bool = False, output: str | Path = "runs/mine"
 ) -> None:
     """`checks.my_transformer`."""
+    if not paths:
+        raise ValueError("paths: expected notebooks, got none")
     found = {part.task: part for path in paths for part in found_in(Path(path))}
     for task in PARTS:
         print(f"{checks.task(task).public:30} {whose(found.get(task), fill)}")

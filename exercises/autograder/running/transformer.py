@@ -16,7 +16,7 @@ import torch
 from exercises.autograder.box.confine import HOME, Limits, end, spawn_sandboxed
 from exercises.autograder.running.wire import PeerGoneError, WireError, receive, send
 from transformer_lessons import checks
-from transformer_lessons.checks.assembly import SETTINGS
+from transformer_lessons.checks.assembly import SETTINGS, cells_of
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data import number_words
 from transformer_lessons.model import Transformer
@@ -37,7 +37,7 @@ def boxed_transformer(paths: list[Path], *, fill: bool, output: Path, limits: Li
         ValueError: for files that are no notebooks, and for what goes wrong in the box.
         ConfinementError: if there can be no box.
     """
-    texts = {path.name: code_of(path) for path in paths}
+    texts = {path.name: json.dumps({"cells": cells_of(path)}) for path in paths}
     torch.set_num_threads(1)  # a process with threads cannot fork safely
     checks.check("transformer", None)  # what torch wants to know of the machine, which a box does not show
     with TemporaryDirectory(prefix="box-") as folder:
@@ -58,20 +58,6 @@ def boxed_transformer(paths: list[Path], *, fill: bool, output: Path, limits: Li
     said = said.rpartition("\nSaved.")[0]
     save(state, output)
     return f"{said}\nSaved. Go on with: lessons translate --model {output} 421"
-
-
-def code_of(path: Path) -> str:
-    """A notebook without its outputs.
-
-    Raises:
-        ValueError: if it is none.
-    """
-    try:
-        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-        kept = [{name: cell[name] for name in ("cell_type", "metadata", "source")} for cell in cells]
-    except (OSError, ValueError, KeyError, TypeError):
-        raise ValueError(f"file: expected a notebook (.ipynb, format 4), got {path}") from None
-    return json.dumps({"cells": kept})
 
 
 def made(connection: socket.socket) -> None:
