@@ -53,10 +53,10 @@ def exercises() -> str:
 
 
 def sums(assignments) -> str:
-    """Graded tasks, points, and hours to the half."""
+    """Graded tasks, points, and each assignment's hours to the half, so that the column adds up."""
     tasks = [task for one in assignments for task in one["tasks"]]
     points = [float(task["points"]) for task in tasks if task["points"] != "–"]
-    hours = round(sum(int(task["minutes"]) for task in tasks) / 30) / 2
+    hours = sum(round(sum(int(task["minutes"]) for task in one["tasks"]) / 30) / 2 for one in assignments)
     return f"{len(points)} | {sum(points):g} | {hours:g}"
 
 

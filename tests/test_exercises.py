@@ -314,6 +314,12 @@ def test_a_first_cell_without_a_table_is_refused():
         release.about([cell])
 
 
+def test_the_last_row_of_the_page_of_exercises_is_the_sum_of_what_stands_above_it():
+    rows = re.findall(r"^\| (?:all|\[ps).*$", generated.exercises(), re.M)
+    *parts, total = ([float(number) for number in row.split("|")[-4:-1]] for row in rows)
+    assert [sum(column) for column in zip(*parts, strict=True)] == total
+
+
 @pytest.mark.parametrize("name", ["exercises.md", "../transformer_lessons/checks/places.json"])
 def test_the_page_of_exercises_and_the_messages_places_are_in_sync(name):
     text = (generated.BOOK / name).read_text(encoding="utf-8")
