@@ -27,7 +27,7 @@ from transformer_lessons.feed_forward import linear
 from transformer_lessons.model import Transformer, TransformerConfig
 from transformer_lessons.trainer import Trainer, TrainingConfig
 from transformer_lessons.trainer.evaluation import evaluate_number_words
-from transformer_lessons.trainer.runs import NUMBER_WORDS_MODEL
+from transformer_lessons.trainer.tasks import NumberWords
 from transformer_lessons.variants import rotary_attention
 
 SHORT = 9  # English tokens; the longest numbers have twelve
@@ -101,7 +101,7 @@ def new_model(row: Row) -> Transformer:
     """An untrained model of that row, drawn from torch's current random state."""
     vocabularies, is_learned = map(len, number_words.vocabularies()), row.position == "learned"
     changed = {**row.model, "position": "learned"} if is_learned else row.model
-    model = Transformer(TransformerConfig(*vocabularies, **{**NUMBER_WORDS_MODEL, **changed}))
+    model = Transformer(TransformerConfig(*vocabularies, **{**NumberWords.sizes, **changed}))
     config = model.config
     for layer in [*model.encoder_layers, *model.decoder_layers]:
         for name in sorted({"self_attention", "cross_attention"} & dict(layer.named_children()).keys()):
@@ -128,7 +128,7 @@ def run(number: int, seed: int, config: TrainingConfig = CONFIG, rows: Sequence[
     config = replace(config, **row.training, seed=seed)
     torch.manual_seed(seed)
     model = new_model(row)
-    rate = config.peak_learning_rate * (NUMBER_WORDS_MODEL["d_model"] / model.config.d_model) ** 0.5
+    rate = config.peak_learning_rate * (NumberWords.sizes["d_model"] / model.config.d_model) ** 0.5
     training = number_words.training_numbers(config.training_pairs, seed)
     if row.only_short:
         training = [n for n in training if words(n) <= SHORT]

@@ -1,12 +1,11 @@
 """The Transformer of "Attention Is All You Need" (Vaswani et al. 2017), as the book builds it up.
 
-The modules beside this file are what the chapters build, word for word. Section and equation numbers in their
-docstrings (§3.2.1, equation 1) are the paper's. Read them in this order: `masks`, `encodings`, `embeddings`,
-`attention`, `feed_forward`, `norms`, `layers`, `model`, with `config` beside it; then `losses`, `schedule`,
-`training`, `decoding`.
+The modules here are what the chapters build, word for word. Numbers in their docstrings (§3.2.1, equation 1)
+are the paper's. Read them in this order: `masks`, `encodings`, `embeddings`, `attention`, `feed_forward`,
+`norms`, `layers`, `model`, with `config` beside it; then `losses`, `schedule`, `training`, `decoding`.
 
-What is not lesson stands in rooms beside them: `variants`, `fast`, `data`, `trainer`, `checks`, `oracles`,
-`tools`.
+Everything else stands in rooms beside them: `variants`, `fast`, `data`, `trainer`, `export`, `checks`, `oracles`,
+`records`, `tools`.
 """
 
 import os

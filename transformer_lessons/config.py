@@ -57,21 +57,21 @@ class TransformerConfig:
             value = getattr(self, field.name)
             if field.type is float and isinstance(value, int) and not isinstance(value, bool):
                 value = float(value)
-            _expect(type(value) is field.type, field.name, f"{field.type.__name__}", value)
+            expect(type(value) is field.type, field.name, f"{field.type.__name__}", value)
             if field.type is int and not field.name.endswith("_id"):
-                _expect(value >= 1, field.name, "1 or more", value)
+                expect(value >= 1, field.name, "1 or more", value)
             if field.name in CHOICES:
                 choices = CHOICES[field.name]
-                _expect(value in choices, field.name, f"one of {', '.join(choices)}", value)
-        _expect(0 <= self.dropout < 1, "dropout", "0 or more, below 1", self.dropout)
+                expect(value in choices, field.name, f"one of {', '.join(choices)}", value)
+        expect(0 <= self.dropout < 1, "dropout", "0 or more, below 1", self.dropout)
         divides = self.d_model % self.num_heads == 0
-        _expect(divides, "num_heads", f"a divisor of d_model = {self.d_model}", self.num_heads)
+        expect(divides, "num_heads", f"a divisor of d_model = {self.d_model}", self.num_heads)
         smaller = min(self.source_vocab_size, self.target_vocab_size)
         inside = all(0 <= number < smaller for number in special) and len({*special}) == 3
-        _expect(inside, "pad_id, bos_id, eos_id", f"three different ids, 0 to {smaller - 1}", special)
+        expect(inside, "pad_id, bos_id, eos_id", f"three different ids, 0 to {smaller - 1}", special)
         vocabularies = self.source_vocab_size, self.target_vocab_size
         fits = not self.shared_vocabulary or len({*vocabularies}) == 1
-        _expect(fits, "shared_vocabulary", "vocabularies of one size", vocabularies)
+        expect(fits, "shared_vocabulary", "vocabularies of one size", vocabularies)
 
     @classmethod
     def base(cls, vocab_size: int = 37_000, **changes) -> "TransformerConfig":
@@ -85,6 +85,7 @@ class TransformerConfig:
         return cls.base(vocab_size, **{**wider, **changes})
 
 
-def _expect(is_so: bool, name: str, expected: str, got: object) -> None:
+def expect(is_so: bool, name: str, expected: str, got: object) -> None:
+    """ValueError, in one line, if it is not so."""
     if not is_so:
         raise ValueError(f"{name}: expected {expected}, got {got!r}")

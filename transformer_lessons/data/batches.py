@@ -44,9 +44,8 @@ def make_batch(pairs: Sequence[Pair]) -> Batch:
 class Batches:
     """Endless shuffled batches of `batch_size` pairs.
 
-    Number `step`, from 0 on, is a function of the seed and the step alone, so a run resumes anywhere without
-    having to remember a position. A pitfall: each epoch leaves out the pairs that fill no whole batch, other
-    ones each time.
+    Number `step`, from 0 on, is a function of the seed and the step alone, so a run resumes anywhere, and no
+    position is kept. A pitfall: each epoch leaves out the pairs that fill no whole batch, others each time.
     """
 
     def __init__(self, pairs: Sequence[Pair], batch_size: int, *, seed: int):
@@ -78,9 +77,8 @@ class TokenBatches(Batches):
     """Endless batches of like lengths: hardly any padding is computed. No pair is left out.
 
     Each has about `tokens` real tokens of both sides together, with the target's end mark: an average, which
-    a batch may miss by one pair, and which is at least the longest pair's. In every epoch the pairs fall at
-    random into a few pools, each is sorted by length, and all are cut at equal sums of tokens; the batches then
-    come in random order.
+    a batch may miss by one pair, and at least the longest pair's. In every epoch the pairs fall at random into a
+    few pools, each is sorted by length, and all are cut at equal sums of tokens; then batches are shuffled.
 
     A pitfall: sorted batches are not random ones: all short sentences come together. It is the number of tokens
     that the loss is divided by, so batches must be alike in tokens, not in pairs.

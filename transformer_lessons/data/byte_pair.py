@@ -108,8 +108,7 @@ class BytePairEncoding:
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without special ones: in each word the pair learnt first is merged, again and again.
 
-        A pitfall: that need not be the split with the fewest tokens; an early merge can rule out a later, longer
-        one (Sennrich et al. 2016, §3.2).
+        A pitfall: that need not be the split with the fewest tokens: an early merge can rule out a longer one.
         """
         return [number for word in split_words(text) for number in self._encode_word(word)]
 

@@ -110,8 +110,7 @@ class Corpus:
     def encoded(self, joint: Subwords) -> EncodedPairs:
         """The training set as ids of that encoding.
 
-        A pitfall: of millions of pairs, the first call takes minutes; of several processes one does it, and the
-        others wait for it.
+        A pitfall: of millions of pairs, the first call takes minutes; of several processes one does it for all.
         """
 
         def encode() -> Iterator[Pair]:

@@ -16,8 +16,7 @@ Pair = tuple[list[int], list[int]]
 class EncodedPairs(Sequence[Pair]):
     """To be used as a list of pairs of lists of ids, at four bytes an id where lists take tens of bytes.
 
-    Read from a file, what is not looked at stays on the disk, and processes share one copy. A pitfall: each
-    look-up makes new lists.
+    In a file, what is not looked at stays on disk, and processes share it. A pitfall: a look-up makes new lists.
 
     Args:
         ids: of all sentences, one after another: source, target, source, target, …

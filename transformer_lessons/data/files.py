@@ -24,6 +24,11 @@ def replacing(path: Path):
         temporary.unlink(missing_ok=True)
 
 
+def brief(error: Exception) -> str:
+    """What it says, in one line, not too long."""
+    return " ".join(str(error).split())[:200]
+
+
 def write_json(path: Path, content: dict) -> None:
     """Write readable JSON, whole or not at all."""
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"

@@ -19,8 +19,7 @@ class Subwords:
     Ids: 0, 1, 2 are the special three of `Vocabulary`, which text never gives: "<eos>" in a text is five
     characters, not an end mark. The bytes' ids are in another order than in `BytePairEncoding`.
 
-    A pitfall: ids mean something only together with their tokenizer.json, so a saved model keeps it. `train` and
-    `load` make one.
+    `train` and `load` make one. A pitfall: ids mean nothing without their tokenizer.json: a saved model keeps it.
     """
 
     pad_id, bos_id, eos_id = Vocabulary.pad_id, Vocabulary.bos_id, Vocabulary.eos_id

@@ -13,8 +13,7 @@ PAD, BOS, EOS = "<pad>", "<bos>", "<eos>"
 class Vocabulary:
     """A fixed list of tokens; the id of a token is its place. The first three are `PAD`, `BOS`, `EOS`.
 
-    A pitfall: ids mean something only together with their vocabulary, so a saved model keeps its tokens.
-    ValueError for a token given twice.
+    ValueError for a token given twice. A pitfall: ids mean nothing without their vocabulary; a model keeps it.
     """
 
     pad_id, bos_id, eos_id = 0, 1, 2

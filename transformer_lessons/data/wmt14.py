@@ -14,7 +14,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from transformer_lessons.data.corpus import VARIABLE, cache, named
-from transformer_lessons.data.files import replacing
+from transformer_lessons.data.files import brief, replacing
 from transformer_lessons.data.libraries import library
 
 HOME, CONFIG = "wmt/wmt14", "de-en"
@@ -25,8 +25,7 @@ PAIRS = {"train": 4_508_785, "validation": 3_000, "test": 3_003}
 def files(split: str) -> tuple[Path, Path]:
     """Where the English and the German sentences of "train", "validation" or "test" are.
 
-    Of the training set, 1.3 GB are written at first. OSError if they cannot be fetched, or the folder that was
-    named lacks a file.
+    Of the training set, 1.3 GB are written at first. OSError if that fails, or the folder named lacks a file.
     """
     if os.environ.get(VARIABLE):
         english, german = (f"wmt14/{split}.{language}" for language in ("en", "de"))
@@ -54,6 +53,6 @@ def _stream(split: str, english: Path, german: Path) -> None:
                 for file, language in ((source, "en"), (target, "de")):
                     file.write(row["translation"][language].replace("\n", " ") + "\n")
     except Exception as error:  # whatever the many layers below have for a network that is not there
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        got = f"{type(error).__name__}: {brief(error)}"
         way_out = f"Where there is no network, {VARIABLE} names a folder with the folder wmt14."
-        raise OSError(f"{HOME}: expected to stream it, got {reason} {way_out}") from error
+        raise OSError(f"{HOME}: expected to stream it, got {got}. {way_out}") from error

@@ -132,12 +132,11 @@ class _SmoothedLoss(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx, gradient, _):
         logits, total, targets = ctx.saved_tensors
-        token, share = (
-            torch.arange(logits.size(-1), device=logits.device),
-            ctx.smoothing / (logits.size(-1) - 1),
-        )
+        token = torch.arange(logits.size(-1), device=logits.device)
+        share = ctx.smoothing / (logits.size(-1) - 1)
         p = (logits - total).exp()
-        others, right = ((token != ctx.pad_id).to(p.dtype), (token == targets[:, None]).to(p.dtype))
+        others = (token != ctx.pad_id).to(p.dtype)
+        right = (token == targets[:, None]).to(p.dtype)
         difference = (p - share * others - (1 - ctx.smoothing) * right) * gradient
         return difference.to(logits.dtype), None, None, None
 

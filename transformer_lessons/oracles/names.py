@@ -66,8 +66,7 @@ def renamed(state: dict, names: dict[str, str]) -> dict:
 def layer_to_torch(state: dict) -> dict:
     """An attention, a layer or all layers of a model, as `torch.nn.Transformer` and its parts have them.
 
-    Two pitfalls: W_q, W_k and W_v are one matrix there; and the feed-forward network's norm is norm2 in an
-    encoder layer, but norm3 in a decoder layer.
+    Two pitfalls: W_q, W_k and W_v are one matrix there; an encoder layer's last norm is norm2, a decoder's norm3.
     """
     new = {}
     for name, tensor in state.items():

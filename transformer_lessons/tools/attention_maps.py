@@ -16,8 +16,7 @@ def attention_maps(
 ) -> dict[str, Float[Tensor, "batch heads queries keys"]]:
     """Run ``model(*inputs, **options)`` and return every `MultiHeadAttention`'s weights by its name in the model.
 
-    A pitfall: weights stored on a module, as some do to look at them, hold the whole graph of the last call
-    alive; here the modules keep nothing.
+    A pitfall: weights stored on a module hold the whole graph of the last call alive; here modules keep nothing.
     """
     modules = {name: part for name, part in model.named_modules() if isinstance(part, MultiHeadAttention)}
     maps = {}

@@ -18,6 +18,7 @@ from transformer_lessons import __version__
 from transformer_lessons.checks.assembly import from_notebooks
 from transformer_lessons.checks.solution import solution
 from transformer_lessons.checks.symptoms import told
+from transformer_lessons.data.corpus import in_chunks
 from transformer_lessons.export import FORMATS, save
 from transformer_lessons.fast import accelerate
 from transformer_lessons.oracles import cases, is_within
@@ -26,7 +27,6 @@ from transformer_lessons.tools.submission import problems_of, run_cells
 from transformer_lessons.trainer import configs
 from transformer_lessons.trainer.checkpoints import load_model
 from transformer_lessons.trainer.config import PRECISIONS
-from transformer_lessons.trainer.evaluation import in_chunks
 from transformer_lessons.trainer.runs import default_directory, train
 from transformer_lessons.trainer.tasks import TASKS, NumberWords, Task, task_of, translations
 
@@ -81,36 +81,22 @@ def make_parser() -> Parser:
     command.add_argument("--json", action="store_true", help="machine-readable")
     command.add_argument("--source", metavar="FILE", help="of texts: judge on this file instead, and")
     command.add_argument("--target", metavar="FILE", help="on its translation, a sentence a line, or .gz")
-    command = add(
-        "translate", translate, "number words, digits or text, as the model has learned", model, search
-    )
+    command = add("translate", translate, "number words, digits or text, as the model learned", model, search)
     command.add_argument("text", nargs="*", metavar="TEXT", help="without it, one per line of standard input")
-    command = add(
-        "export", export, "write a model for other programs, which translate the same with it", model
-    )
+    command = add("export", export, "write a model for other programs, which translate the same", model)
     command.add_argument("--format", choices=FORMATS, required=True)
     command.add_argument("directory", type=Path, metavar="DIR", help="a new folder")
-    command = add(
-        "symptoms", symptoms, "the mistakes that look like what you see, and where to read about them"
-    )
-    command.add_argument(
-        "word", nargs="*", metavar="WORD", help="of what you see, as in `lessons symptoms NaN`"
-    )
+    command = add("symptoms", symptoms, "the mistakes that look like what you see, and where to read more")
+    command.add_argument("word", nargs="*", metavar="WORD", help="of what you see, such as NaN")
     add("doctor", doctor, "say what is installed here and whether it works")
     add("oracles", oracles, "compare every component with independent implementations")
-    missing = "what is missing in a notebook before it is handed in"
-    command = add("check-submission", check_submission, missing)
+    command = add("check-submission", check_submission, "what a notebook lacks before it is handed in")
     command.add_argument("file", type=Path, metavar="FILE.ipynb")
     command.add_argument("--no-run", action="store_true", help="only look at the file, run nothing")
-    command = add(
-        "my-transformer", my_transformer, "train a model of your own parts, out of solved assignments"
-    )
-    command.add_argument(
-        "files", nargs="+", type=Path, metavar="FILE.ipynb", help="their code runs with your rights"
-    )
-    command.add_argument(
-        "--fill", action="store_true", help="the package's part where yours is missing or wrong"
-    )
+    command = add("my-transformer", my_transformer, "train a model of your own parts, from assignments")
+    rights = "solved assignments, whose code runs with your rights"
+    command.add_argument("files", nargs="+", type=Path, metavar="FILE.ipynb", help=rights)
+    command.add_argument("--fill", action="store_true", help="our part where yours is missing or wrong")
     command.add_argument("--output", type=Path, default="runs/mine", metavar="DIR", help="(%(default)s)")
     command = add(
         "solution", lambda it: print(solution(*it.task)) or 0, "a right answer, for those who gave up"

@@ -171,8 +171,7 @@ def training_memory(
 ) -> TrainingMemory:
     """What a step of the Trainer with AdamW holds, measured on tensors that have sizes and no numbers.
 
-    In "bfloat16" or "float16" weights, gradients and moments stay in float32, as `torch.autocast` has it. With
-    `recompute` a layer keeps its input alone.
+    In "bfloat16" or "float16" weights, gradients and moments stay in float32. `recompute` keeps layers' inputs.
     """
     with FakeTensorMode(), Held() as held:
         model = accelerate(Transformer(config))

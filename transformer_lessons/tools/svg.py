@@ -73,11 +73,10 @@ def in_html(words: str) -> str:
 
 def tick(value: float, _=None) -> str:
     """A number at an axis: 0.01, 1,000, then 10^5."""
+    words = f"{value:,.6g}"
     if value and not 1e-3 <= abs(value) < 1e5:
         digits, exponent = f"{value:.0e}".split("e")
         words = f"{digits} × 10^{{{int(exponent)}}}".replace("1 × ", "")
-    else:
-        words = f"{value:,.6g}"
     return words.replace("-", "−")
 
 
@@ -112,9 +111,7 @@ def compact(svg: str, name: str) -> str:
 def _element(node: ElementTree.Element, names: dict[str, str]) -> str:
     tag, style = node.tag.rpartition("}")[2], node.get("style", "")
     if tag == "image":
-        raise ValueError(
-            "image: expected shapes, got pixels, which cannot turn dark; draw cells with Plot.heat"
-        )
+        raise ValueError("image: expected shapes, got pixels, which cannot turn dark; Plot.heat draws cells")
     unseen = tag == "path" and not node.get("id") and "stroke: " not in style and "fill: none" in style
     if tag in ("metadata", "style") or unseen:
         return ""

@@ -22,7 +22,7 @@ from safetensors.torch import save_model as save_weights
 from torch import Tensor, nn
 
 from transformer_lessons.config import TransformerConfig
-from transformer_lessons.data.files import read_json, replacing, write_json
+from transformer_lessons.data.files import brief, read_json, replacing, write_json
 from transformer_lessons.data.subwords import Subwords
 from transformer_lessons.data.vocabulary import Vocabulary
 from transformer_lessons.model import Transformer
@@ -84,8 +84,8 @@ def load_model(directory: Path | None = None) -> tuple[Transformer, Tokeniser, T
         load_weights(model, directory / "weights.safetensors")
         return model.eval(), *load_tokenisers(directory)
     except (KeyError, TypeError, RuntimeError, SafetensorError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise ValueError(f"model: expected config and weights that fit, got {directory}: {reason}") from None
+        fits = f"model: expected config and weights that fit, got {directory}"
+        raise ValueError(f"{fits}: {brief(error)}") from None
 
 
 def save_checkpoint(
@@ -132,8 +132,7 @@ def load_checkpoint(directory: Path, model: nn.Module, optimizer: torch.optim.Op
         states = content.pop("cuda_random_states")
         torch.cuda.set_rng_state_all(states[: torch.cuda.device_count()])  # there may be fewer now
     except Exception as error:  # for what was never a checkpoint, torch has all kinds of them
-        reason = " ".join(str(error).split())[:200]
-        raise ValueError(f"resume: expected a checkpoint of this model, got {path}: {reason}") from None
+        raise ValueError(f"resume: expected a checkpoint of this model, got {path}: {brief(error)}") from None
     return content
 
 

@@ -6,6 +6,7 @@ from typing import get_args
 
 import torch
 
+from transformer_lessons.config import expect
 from transformer_lessons.schedule import warmup_inverse_sqrt
 
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
@@ -48,20 +49,19 @@ class TrainingConfig:
             name, value, types = field.name, getattr(self, field.name), get_args(field.type) or (field.type,)
             least = 0 if float in types or name in MAY_BE_ZERO else 1
             fits = type(value) in types or (float in types and type(value) is int)
-            _expect(fits, name, types[0].__name__, value)
+            expect(fits, name, types[0].__name__, value)
             if type(value) in (int, float):
-                _expect(least <= value < math.inf, name, f"{least} or more", value)
+                expect(least <= value < math.inf, name, f"{least} or more", value)
         for name, choices in CHOICES.items():
-            _expect(getattr(self, name) in choices, name, f"one of {', '.join(choices)}", getattr(self, name))
-        _expect(self.smoothing < 1, "smoothing", "below 1", self.smoothing)
+            expect(getattr(self, name) in choices, name, f"one of {', '.join(choices)}", getattr(self, name))
+        expect(self.smoothing < 1, "smoothing", "below 1", self.smoothing)
         fits = self.schedule == "cosine" or self.warmup_steps > 0
-        _expect(fits, "warmup_steps", "1 or more with inverse_sqrt", self.warmup_steps)
+        expect(fits, "warmup_steps", "1 or more with inverse_sqrt", self.warmup_steps)
 
     def learning_rate(self, step: int) -> float:
         """The rate of a step, counted from 1: a linear warm-up, then the paper's, or half a cosine down to zero.
 
-        A pitfall: the cosine (Loshchilov and Hutter 2017) must know the end; a run that is to be prolonged
-        later wants "inverse_sqrt".
+        A pitfall: the cosine (Loshchilov and Hutter 2017) must know the end; "inverse_sqrt" can be prolonged.
         """
         if self.schedule == "inverse_sqrt":
             # The factor is 1 at the end of the warm-up.
@@ -73,11 +73,6 @@ class TrainingConfig:
         # Zero comes one step after the last, or the last would change nothing.
         progress = min((step - warmup) / (self.steps + 1 - warmup), 1.0)
         return self.peak_learning_rate * (1 + math.cos(math.pi * progress)) / 2
-
-
-def _expect(is_so: bool, name: str, expected: str, got: object) -> None:
-    if not is_so:
-        raise ValueError(f"{name}: expected {expected}, got {got!r}")
 
 
 def chosen_precision(name: str, device: torch.device) -> torch.dtype:

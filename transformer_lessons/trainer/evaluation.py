@@ -33,9 +33,8 @@ def translate(
 ) -> list[str] | list[list[str]]:
     """Translations of sentences: texts, or for a `Vocabulary` the tokens of each.
 
-    Those of like lengths share a batch, which is as wide as its longest. ValueError for sentences that `source`
-    cannot encode, or longer than the model's max_length. A pitfall: with `extra_tokens`, how long a translation
-    may be depends on what shares its batch.
+    Those of like lengths share a batch, which is as wide as its longest. ValueError for what `source` cannot
+    encode, or is longer than max_length. A pitfall: with `extra_tokens`, how long one gets depends on its batch.
 
     Args:
         beam_size: 1 is `decoding.greedy`, more `decoding.beam`.

@@ -19,7 +19,6 @@ from transformer_lessons.trainer.tasks import TASKS, NumberWords, Task, batches,
 from transformer_lessons.trainer.text_tasks import FILES
 from transformer_lessons.trainer.trainer import Trainer
 
-NUMBER_WORDS_MODEL = NumberWords.sizes
 # What can be said on the command line and in a config.json alike.
 OF_TRAINING = ("seed", "steps", "precision", "compile", "plain")
 OF_DATA = ("vocab_size", *FILES)
