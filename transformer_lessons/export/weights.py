@@ -24,15 +24,19 @@ def take_over(model: Transformer, theirs: nn.Module) -> None:
     Raises:
         ValueError: if theirs has other weights or other settings than ours.
     """
-    state = model.state_dict()
+    state, c = model.state_dict(), model.config
     if isinstance(theirs, nn.Transformer):
         state = {name: x for name, x in state.items() if name.startswith(("encoder_", "decoder_"))}
         translate, others = layer_to_torch, theirs.state_dict()
-        expect("norm_first", model.config.norm_first, theirs.encoder.layers[0].norm_first)
+        layer, norm = theirs.encoder.layers[0], model.encoder_layers[0].add_norm_self.norm
+        expect("norm_first", c.norm_first, layer.norm_first)
+        expect("num_heads", c.num_heads, layer.self_attn.num_heads)
+        expect("activation", c.activation, getattr(layer.activation, "__name__", layer.activation))
+        expect("layer_norm_eps", norm.eps, layer.norm1.eps)
     else:
         translate, others = to_marian, theirs.state_dict()
-        expect("norm_first", model.config.norm_first, type(theirs).__name__.startswith("Pegasus"))
-        for name, value in settings(model.config).items():
+        expect("norm_first", c.norm_first, type(theirs).__name__.startswith("Pegasus"))
+        for name, value in settings(c).items():
             if name not in WITHOUT_EFFECT:
                 expect(name, value, getattr(theirs.config, name, value))
         expect("final_logits_bias", 0.0, others["final_logits_bias"].abs().max().item())
@@ -54,12 +58,10 @@ def undone(translate: Callable[[dict], dict], ours: dict[str, Tensor], theirs: d
     sizes = [x.numel() for x in ours.values()]
     places = torch.arange(sum(sizes)).split(sizes)
     where = translate({name: place.view_as(x) for (name, x), place in zip(ours.items(), places, strict=True)})
-    shapes = [{name: tuple(x.shape) for name, x in one.items()} for one in (where, theirs)]
-    if shapes[0] != shapes[1]:
-        expected, got = (
-            sorted(dict(one.items() - other.items()).items()) for one, other in (shapes, shapes[::-1])
-        )
-        raise ValueError(f"weights: expected {expected[:3]}, got {got[:3]}")
+    expected, got = ({(name, tuple(x.shape)) for name, x in one.items()} for one in (where, theirs))
+    if expected != got:
+        missing, odd = sorted(expected - got), sorted(got - expected)
+        raise ValueError(f"weights: expected {missing[:3]}, got {odd[:3]}")
     numbers = torch.empty(sum(sizes), dtype=next(iter(theirs.values())).dtype)
     for name, place in where.items():
         numbers[place] = theirs[name]
