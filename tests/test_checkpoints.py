@@ -1,5 +1,6 @@
 """Models and runs on disk: whole or not at all, back as they were, and running nobody's code."""
 
+import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from transformer_lessons import records
 from transformer_lessons.data import number_words
 from transformer_lessons.data.files import read_json, replacing, write_json
 from transformer_lessons.trainer import Trainer, average_checkpoints, snapshots
-from transformer_lessons.trainer.checkpoints import TOKENISER, load_model, save_model
+from transformer_lessons.trainer.checkpoints import TOKENISER, load_model, save_model, save_snapshot
 
 
 @pytest.fixture
@@ -34,6 +35,13 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path):
         write_json(path, {"a": object()})
     assert read_json(path) == {"a": 1}
     assert [p.name for p in tmp_path.iterdir()] == ["config.json"]
+
+
+def test_what_is_flushed_is_open_for_writing(tmp_path, monkeypatch):
+    """Windows refuses anything else, as to write nothing does here."""
+    monkeypatch.setattr(os, "fsync", lambda number: os.write(number, b""))
+    write_json(tmp_path / "config.json", {"a": 1})
+    assert read_json(tmp_path / "config.json") == {"a": 1}
 
 
 # ---- Models
@@ -152,6 +160,12 @@ def test_snapshots_are_the_latest_weights_and_their_mean_is_a_model(tmp_path):
     for name, tensor in last.items():
         assert torch.equal(tensor, alone[name])
         assert torch.equal(tensor, states[-1][name])
+
+
+def test_the_millionth_step_is_later_than_the_one_before(tmp_path):
+    for step in (1_000_000, 999_999, 1_000_001):
+        save_snapshot(tmp_path, step, {"w": torch.zeros(1)}, keep=2)
+    assert [path.name for path in snapshots(tmp_path)] == ["weights-1000000.pt", "weights-1000001.pt"]
 
 
 def test_of_nothing_there_is_no_mean(tmp_path):

@@ -133,6 +133,8 @@ def test_there_are_such_commands_and_settings():
     task, _, sizes, training = settings_of(parsed("train", "--config", "less.json"))
     assert (task.name, sizes, training.recompute) == ("wmt14", task.sizes, True)
     assert configs.find("wmt14-huge") == Path("wmt14-huge")
+    Path("wmt14-base").mkdir()  # a run's folder, say
+    assert configs.find("wmt14-base").is_file()
     Path("wmt14-big").write_text("{}")  # a file of the user's own comes first
     assert configs.find("wmt14-big") == Path("wmt14-big")
 

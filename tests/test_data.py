@@ -24,6 +24,7 @@ from transformer_lessons.data.batches import Batches, TokenBatches, make_batch
 from transformer_lessons.data.byte_pair import BytePairEncoding
 from transformer_lessons.data.corpus import Corpus, aligned
 from transformer_lessons.data.encoded import EncodedPairs
+from transformer_lessons.data.libraries import library
 from transformer_lessons.data.number_words import english, german
 from transformer_lessons.data.subwords import Subwords
 from transformer_lessons.data.vocabulary import BOS, EOS, PAD, Vocabulary, pad
@@ -186,6 +187,14 @@ def test_an_encoding_is_kept_in_a_file(encodings, tmp_path):
     path.write_text("{}")
     with pytest.raises(ValueError, match=r"tokenizer\.json: expected a tokenizer.json, got ."):
         Subwords.load(path)
+
+
+@pytest.mark.parametrize("line", ["import no_such_part", "from json import no_such_part"])
+def test_a_library_that_is_there_and_fails_speaks_for_itself(tmp_path, monkeypatch, line):
+    (tmp_path / "broken_library.py").write_text(line)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ImportError, match=r"^(No module named|cannot import name) 'no_such_part'"):
+        library("broken_library", extra="text")
 
 
 # ---- Batches

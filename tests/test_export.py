@@ -158,7 +158,7 @@ def test_what_a_format_cannot_say_is_refused_and_nothing_is_left(tmp_path, monke
             save(run, tmp_path / "out", format="huggingface")
     with pytest.raises(ValueError, match=r"directory: expected a new one, got .*run"):
         save(run, run, format="ctranslate2")
-    monkeypatch.setitem(sys.modules, "ctranslate2.specs", None)
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
     with pytest.raises(ImportError, match=r'pip install "transformer-lessons\[ctranslate2\]"'):
         save(run, tmp_path / "out", format="ctranslate2")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]

@@ -16,7 +16,7 @@ def replacing(path: Path):
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         yield temporary
-        with temporary.open("rb") as file:
+        with temporary.open("rb+") as file:  # Windows flushes nothing that is open for reading alone
             os.fsync(file.fileno())
         temporary.chmod(0o644)  # safetensors would keep the file to its owner
         temporary.replace(path)

@@ -43,7 +43,7 @@ def tokens(tokeniser: Tokeniser) -> list[str]:
 
 def specification(model: Transformer) -> Any:
     """A ``TransformerSpec`` with our weights: CTranslate2 can say all that our model can."""
-    specs, c = library("ctranslate2.specs", extra="ctranslate2"), model.config
+    specs, c = library("ctranslate2", extra="ctranslate2").specs, model.config
     spec = specs.TransformerSpec.from_config(
         (c.num_encoder_layers, c.num_decoder_layers),
         c.num_heads,

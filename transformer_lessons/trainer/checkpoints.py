@@ -138,7 +138,7 @@ def load_checkpoint(directory: Path, model: nn.Module, optimizer: torch.optim.Op
 
 def snapshots(directory: Path) -> list[Path]:
     """The weights that a run has kept (``TrainingConfig.snapshots``), the latest last."""
-    return sorted(Path(directory).glob("weights-*.pt"))
+    return sorted(Path(directory).glob("weights-*.pt"), key=lambda path: (len(path.name), path.name))
 
 
 def save_snapshot(directory: Path, step: int, weights: dict[str, Tensor], *, keep: int) -> None:

@@ -10,4 +10,4 @@ def find(name: str) -> Path:
 
     A pitfall: a file of the user's own that is called like that, without an ending, comes first.
     """
-    return Path(name) if Path(name).exists() else PACKAGED.get(name, Path(name))
+    return Path(name) if Path(name).is_file() else PACKAGED.get(name, Path(name))
