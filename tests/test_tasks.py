@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import io
 import json
 import random
 import re
@@ -162,6 +163,23 @@ def test_long_lines_are_left_out_and_counted(folder, lessons):
     files = ("--source", "t.en", "--target", "t.de", "--output", "run", "--steps", "1")
     _, _, error = lessons("train", *OWN[:2], *files)
     assert "left out: 1 of 27 pairs, which have more than 256 tokens\n" in error
+
+
+def test_what_the_model_has_no_room_for_is_not_judged_and_not_translated(folder, lessons, monkeypatch):
+    settings = json.loads((folder / "small.json").read_text())
+    (folder / "small.json").write_text(json.dumps(settings | {"model": {**SIZES, "max_length": 99}}))
+    write(folder / "t.en", [*map(english, range(29)), "long " * 90])
+    code, out, error = lessons("train", *OWN, "--validation", "t.en", "t.de", "--output", "run")
+    assert (code, out[-37:]) == (0, " on 29 pairs of t.en and t.de, en-de\n")
+    assert error.endswith("left out: 1 of 30 pairs, which have more than 99 tokens\n")
+    assert json.loads((folder / "run/record.json").read_text())["n"] == 29
+    lines = ["seven", "long " * 90, "seven"]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(lines)))
+    code, out, error = lessons("translate", "--model", "run")
+    assert (code, len(out.split("\n")), out.split("\n")[1]) == (2, 4, "")
+    assert re.search(r"line 2: text: expected at most 99 tokens, got \d{3}\n", error)
+    code, _, error = lessons("translate", "--model", "run", lines[1])
+    assert (code, "text: expected at most 99 tokens, got " in error) == (2, True)
 
 
 # ---- The tasks that are known by name

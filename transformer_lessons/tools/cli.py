@@ -166,7 +166,7 @@ def translate(chosen: argparse.Namespace) -> int:
     """``lessons translate``."""
     task, parts = chosen_model(chosen.model, plain=chosen.plain)
     if chosen.text:
-        print(*translations(task, parts, [task.read(" ".join(chosen.text))], chosen.beam))
+        print(*translations(task, parts, [read(task, parts, " ".join(chosen.text))], chosen.beam))
         return 0
     is_fine = True
     # A person at a terminal wants an answer after each line; a file is faster in batches.
@@ -174,7 +174,7 @@ def translate(chosen: argparse.Namespace) -> int:
         readable = {}
         for number, line in lines:
             try:
-                readable[number] = task.read(line)
+                readable[number] = read(task, parts, line)
             except ValueError as error:
                 is_fine = False
                 print(f"lessons translate: line {number}: {error}", file=sys.stderr)
@@ -183,6 +183,15 @@ def translate(chosen: argparse.Namespace) -> int:
         # A line that could not be read gives an empty one, so that input and output stay side by side.
         print(*(answers.get(number, "") for number, _ in lines), sep="\n", flush=True)
     return 0 if is_fine else 2
+
+
+def read(task: Task, parts: tuple, text: str) -> str | list[str]:
+    """The sentence, if it is one for this task and model."""
+    sentence, (model, source, _) = task.read(text), parts
+    most, got = model.config.max_length, len(source.encode(sentence))
+    if got > most:
+        raise ValueError(f"text: expected at most {most} tokens, got {got}")
+    return sentence
 
 
 def export(chosen: argparse.Namespace) -> int:

@@ -1,5 +1,6 @@
 """What a trained model gets right, and how it fails where it does not."""
 
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
@@ -13,6 +14,7 @@ from transformer_lessons.data.vocabulary import pad
 from transformer_lessons.fast import PLAIN
 from transformer_lessons.fast import decoding as fast_decoding
 from transformer_lessons.model import Transformer
+from transformer_lessons.trainer import distributed
 from transformer_lessons.trainer.checkpoints import Tokeniser
 
 
@@ -56,6 +58,14 @@ def translate(
         length = most if extra_tokens is None else min(most, src.size(1) + extra_tokens)
         found |= zip(numbers, search(model, src, max_length=length).tolist(), strict=True)
     return [target.decode(found[number]) for number in range(len(ids))]
+
+
+def say_what_is_left_out(count: int, pairs: int, most: int) -> None:
+    """How many of the pairs are too long to be used, if any; ValueError if all are."""
+    if count == pairs:
+        raise ValueError(f"pairs: expected some of at most {most} tokens a side, got none")
+    if count and not distributed.rank():
+        print(f"left out: {count:,} of {pairs:,} pairs, which have more than {most} tokens", file=sys.stderr)
 
 
 def evaluate_number_words(

@@ -1,6 +1,5 @@
 """What a run learns: a task brings its data, a model of the right size, how to train it, and how it is judged."""
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,10 +12,9 @@ from transformer_lessons.data.batches import Batches, TokenBatches
 from transformer_lessons.data.encoded import EncodedPairs
 from transformer_lessons.data.files import read_json
 from transformer_lessons.model import Transformer
-from transformer_lessons.trainer import distributed
 from transformer_lessons.trainer.checkpoints import Tokeniser
 from transformer_lessons.trainer.config import TrainingConfig
-from transformer_lessons.trainer.evaluation import evaluate_number_words, translate
+from transformer_lessons.trainer.evaluation import evaluate_number_words, say_what_is_left_out, translate
 from transformer_lessons.trainer.text_tasks import FILES, MULTI30K, SMALL, TEXT, WMT14, TextTask
 
 
@@ -106,11 +104,7 @@ def task_of(config: Path) -> Task:
 def batches(pairs: EncodedPairs, max_length: int, config: TrainingConfig) -> Batches:
     """The training set in batches, as the settings say; pairs that are too long are left out, and counted."""
     fits = (pairs.sizes + np.array([0, 1]) <= max_length).all(1)  # a target gets a mark
-    if not fits.any():
-        raise ValueError(f"pairs: expected some of at most {max_length} tokens a side, got none")
-    if not fits.all() and not distributed.rank():
-        left_out = f"{(~fits).sum():,} of {len(pairs):,} pairs"
-        print(f"left out: {left_out}, which have more than {max_length} tokens", file=sys.stderr)
+    say_what_is_left_out(int((~fits).sum()), len(pairs), max_length)
     pairs = pairs.chosen(fits)
     if config.tokens is None:
         return Batches(pairs, config.batch_size, seed=config.seed)

@@ -14,7 +14,7 @@ from transformer_lessons.model import Transformer
 from transformer_lessons.trainer import configs
 from transformer_lessons.trainer.checkpoints import Tokeniser
 from transformer_lessons.trainer.config import TrainingConfig
-from transformer_lessons.trainer.evaluation import evaluate_bleu
+from transformer_lessons.trainer.evaluation import evaluate_bleu, say_what_is_left_out
 
 # What two CPU cores train in minutes.
 SMALL = {"d_model": 128, "num_heads": 4, "d_ff": 512, "num_encoder_layers": 2, "num_decoder_layers": 2}
@@ -118,9 +118,11 @@ class TextTask:
         files = files or self.files("test")
         name = " and ".join(Path(path).name for path in files or [self.source])
         languages = ["en", "de"] if self.find_files else [_language(self.source), _language(self.target)]
-        options = {"beam_size": beam_size, "extra_tokens": self.extra_tokens}
-        options["tokenize"] = TOKENIZE.get(languages[1], "13a")
-        result = evaluate_bleu(model, source, target, self.pairs_to_judge_by(files), **options)
+        options = {"beam_size": beam_size, "tokenize": TOKENIZE.get(languages[1], "13a")}
+        pairs, most = self.pairs_to_judge_by(files), model.config.max_length
+        short = [pair for pair in pairs if len(source.encode(pair[0])) <= most]
+        say_what_is_left_out(len(pairs) - len(short), len(pairs), most)
+        result = evaluate_bleu(model, source, target, short, extra_tokens=self.extra_tokens, **options)
         on = f"pairs of {name}" if files else f"pairs held out of {name}"
         return {"direction": "-".join(languages), "on": on, **result}
 
