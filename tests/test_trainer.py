@@ -126,6 +126,17 @@ def test_a_loss_that_is_not_finite_stops_before_it_spoils_the_weights():
         assert torch.equal(parameter, before[name]) or name.endswith(("output.weight", "token.weight"))
 
 
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_gradient_that_is_not_finite_stops_before_it_spoils_the_weights(precision):
+    """Clipped by its norm it would be NaN; in float16 such a step is left out."""
+    trainer = new_trainer(precision=precision)
+    trainer.model.output.weight.register_hook(lambda gradient: gradient * math.inf)
+    before = {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()}
+    with pytest.raises(FloatingPointError, match=r"the gradient became (nan|inf) at step 1"):
+        trainer.train_step()
+    assert all(torch.equal(tensor, before[name]) for name, tensor in trainer.model.state_dict().items())
+
+
 # ---- Settings
 
 

@@ -2,7 +2,8 @@
 
 A run is a folder (`checkpoints` lists its files). A batch is a function of the seed and the step; weights,
 optimiser and random state are in the checkpoint: a resumed run ends with the same bits as one that was never
-interrupted, on the same machine with the same number of threads.
+interrupted, on the same machine with the same number of threads. With dropout that does not hold on an Apple
+GPU, whose random state is not kept, nor in several processes, of which all but the first draw anew.
 """
 
 import json
@@ -101,7 +102,7 @@ class Trainer:
     def train_step(self, prepared: Prepared | None = None) -> dict[str, int | float | None]:
         """One optimiser step, with what `prepare` gave for it; returns what ``metrics.jsonl`` records of it.
 
-        FloatingPointError if the loss is no longer finite; the weights are then still those before.
+        FloatingPointError if the loss or, but in float16, its gradient is not finite; the weights stay as before.
         """
         started = time.perf_counter()
         self.model.train()
@@ -113,6 +114,8 @@ class Trainer:
         most = math.inf if self.config.clip_norm is None else self.config.clip_norm
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), most)
         norm = float(distributed.full_tensor(norm))
+        if not math.isfinite(norm) and not self.scaler.is_enabled():
+            raise FloatingPointError(f"the gradient became {norm} at step {self.step + 1}: train more gently")
         rate = self.config.learning_rate(self.step + 1)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
