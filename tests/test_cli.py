@@ -282,6 +282,23 @@ def test_a_run_says_how_it_ended_and_is_not_discarded(train, run, judged):
     assert judged == [1, 1, 1, 3, 1]
 
 
+def test_a_config_that_is_given_to_go_on_must_say_what_the_run_has(train, run, steps):
+    steps[1].append(4)
+    train()
+    again = ("--resume", "--config", "small.json")
+    had = "lessons train: {}: the run in runs/number-words has {}, got {}\n"
+    assert train(*again, batch_size=6) == (2, "", had.format("batch_size", 5, 6))
+    for content, complaint in (
+        ({"model": {"d_ff": 7}}, had.format("d_ff", 5, 7)),
+        ({"task": "wmt14"}, f"lessons train: task: {FOLDER}/config.json is of number-words, got wmt14\n"),
+    ):
+        Path("other.json").write_text(json.dumps(content))
+        command = ("train", "--resume", "--config", "other.json", "--output", str(FOLDER))
+        assert run(*command) == (2, "", complaint)
+    # What the config leaves open may have come from elsewhere; how a model is held may change.
+    assert train(*again, shard=True)[0] == 0
+
+
 @pytest.mark.parametrize("output", ["", " --output elsewhere"])
 def test_an_interrupted_run_says_how_to_go_on_and_ends_as_any_other(train, steps, output):
     taken, stops = steps

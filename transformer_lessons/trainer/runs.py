@@ -20,8 +20,8 @@ from transformer_lessons.trainer.text_tasks import FILES
 from transformer_lessons.trainer.trainer import Trainer
 
 # What can be said on the command line and in a config.json alike.
-OF_TRAINING = ("seed", "steps", "precision", "compile", "plain")
-OF_DATA = ("vocab_size", *FILES)
+OF_TRAINING = ("seed", "steps", "precision", "compile", "plain", "shard")
+SAID = {"training": OF_TRAINING, "data": ("vocab_size", *FILES)}
 
 
 def default_directory(task: Task) -> Path:
@@ -131,7 +131,7 @@ def settings_of(
     ``--resume-or-start``, which a restart can repeat, is ``--resume`` if there is a checkpoint for any
     process. Without one, what a run has left in its first steps may go; a model that is done may not.
     """
-    named = TASKS[chosen.task] if chosen.task else task_of(chosen.config) if chosen.config else NumberWords()
+    named = task_of(chosen.config) if chosen.config else TASKS[chosen.task or NumberWords.name]
     directory = chosen.output or default_directory(named)
     own = directory / "config.json"
     if chosen.resume_or_start:
@@ -142,34 +142,37 @@ def settings_of(
         raise ValueError(f"output: {directory} holds a run; {hint}")
     if chosen.resume and not own.exists():
         raise ValueError(f"resume: expected a run, found no {own}")
-    path = own if chosen.resume else chosen.config
-    task = task_of(path) if path else named  # of a folder that is resumed, the task need not be named
-    if chosen.task not in (None, task.name):
-        raise ValueError(f"task: {path} is of {task.name}, got {chosen.task}")
-    sizes, config = read_settings(path, task)
+    task = task_of(own) if chosen.resume else named
+    wanted = chosen.task or (chosen.config and named.name)  # to go on with a folder, no task need be named
+    if wanted not in (None, task.name):
+        raise ValueError(f"task: {own if chosen.resume else chosen.config} is of {task.name}, got {wanted}")
+    before = changed_by(own if chosen.resume else None, task, task.sizes, task.training)
     given = {name: value for name, value in vars(chosen).items() if value is not None}
-    changed = with_data(task, {name: given[name] for name in OF_DATA if name in given})
-    training = replace(config, **{name: given[name] for name in OF_TRAINING if name in given})
-    known, got = ({**asdict(c), **t.settings} for c, t in ((config, task), (training, changed)))
+    said = {part: {name: given[name] for name in names if name in given} for part, names in SAID.items()}
+    found = changed_by(said, *changed_by(chosen.config, *before))
+    known, got = ({**asdict(training), **sizes, **task.settings} for task, sizes, training in (before, found))
     for name in known if chosen.resume else ():
-        if got[name] != known[name]:
+        if got[name] != known[name] and name != "shard":  # how a model is held changes nothing that it learns
             raise ValueError(f"{name}: the run in {directory} has {known[name]}, got {got[name]}")
-    # How a model is held changes nothing that it learns: a resumed run may.
-    shard = config.shard if chosen.shard is None else chosen.shard
-    return changed, directory, sizes, replace(training, shard=shard)
+    task, sizes, training = found
+    return task, directory, sizes, training
 
 
-def read_settings(path: Path | None, task: Task) -> tuple[dict, TrainingConfig]:
-    """Model sizes and training settings, the task's own or those of a run's ``config.json``."""
-    content = {} if path is None else read_json(path)
+def changed_by(
+    source: Path | dict | None, task: Task, sizes: dict, training: TrainingConfig
+) -> tuple[Task, dict, TrainingConfig]:
+    """Data, model sizes and training settings, changed by a run's ``config.json``, or by such a content."""
+    content = read_json(source) if isinstance(source, Path) else source or {}
+    # What another run was trained on is not this one's.
+    data = {name: value for name, value in content.get("data", {}).items() if name != "trained_on"}
     try:
-        sizes = {**task.sizes, **content.get("model", {})}
+        sizes = {**sizes, **content.get("model", {})}
         # The vocabularies' sizes are the task's.
         sizes = {name: size for name, size in sizes.items() if not name.endswith("_vocab_size")}
         TransformerConfig(1_000, 1_000, **sizes)
-        return sizes, replace(task.training, **content.get("training", {}))
+        return with_data(task, data), sizes, replace(training, **content.get("training", {}))
     except (TypeError, AttributeError) as error:  # an unknown name, or no object
-        raise ValueError(f"{path}: {error}") from None
+        raise ValueError(f"{source}: {error}") from None
 
 
 def versions(device: torch.device) -> dict[str, str]:
