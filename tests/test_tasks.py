@@ -142,9 +142,12 @@ EMPTY = ["", "x"]
             "--task number-words --config no.json --source t.en",
             "source: expected --task text, got number-words",
         ),
+        ("--config one.json", r"test: expected two files, got \['.*one.en'\]"),
+        ("--config five.json", "source: expected a file, got 5"),
         ("--config captions.json --target t.en", "target: expected --task text, got multi30k"),
     ],
 )
+@pytest.mark.usefixtures("no_shape_checks")
 def test_what_is_wrong_with_files_is_said_in_a_line_and_nothing_is_left(folder, lessons, given, complaint):
     for name, side in (("e.en", EMPTY), ("e.de", EMPTY[::-1]), ("long.en", ["1 2 " * 999, "3 4 " * 999])):
         write(folder / name, side)
@@ -152,6 +155,8 @@ def test_what_is_wrong_with_files_is_said_in_a_line_and_nothing_is_left(folder, 
     (folder / "cut.en.gz").write_bytes((folder / "a.en.gz").read_bytes()[:99])
     (folder / "no.json").write_text("{}")
     (folder / "captions.json").write_text('{"task": "multi30k"}')
+    (folder / "one.json").write_text('{"task": "text", "data": {"test": ["one.en"]}}')
+    (folder / "five.json").write_text('{"task": "text", "data": {"source": 5}}')
     code, out, error = lessons("train", "--config", "small.json", "--output", "run", *given.split())
     assert (code, out) == (2, "")
     assert re.fullmatch(f"lessons train: {complaint}", error.splitlines()[-1].replace(f"{folder}/", ""))

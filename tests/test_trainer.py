@@ -164,6 +164,7 @@ def test_the_inverse_root_knows_no_last_step():
     [
         ({"steps": 0}, "steps: expected 1 or more, got 0"),
         ({"seed": -1}, "seed: expected 0 or more, got -1"),
+        ({"seed": 2**32}, "seed: expected below 4,294,967,296, got 4294967296"),
         ({"tokens": "9"}, "tokens: expected int, got '9'"),
         ({"clip_norm": math.nan}, "clip_norm: expected 0 or more, got nan"),
         ({"smoothing": 1}, "smoothing: expected below 1, got 1"),

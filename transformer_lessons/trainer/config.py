@@ -55,6 +55,7 @@ class TrainingConfig:
         for name, choices in CHOICES.items():
             expect(getattr(self, name) in choices, name, f"one of {', '.join(choices)}", getattr(self, name))
         expect(self.smoothing < 1, "smoothing", "below 1", self.smoothing)
+        expect(self.seed < 2**32, "seed", f"below {2**32:,}", self.seed)
         fits = self.schedule == "cosine" or self.warmup_steps > 0
         expect(fits, "warmup_steps", "1 or more with inverse_sqrt", self.warmup_steps)
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from transformer_lessons.config import expect
 from transformer_lessons.data import number_words
 from transformer_lessons.data.batches import Batches, TokenBatches
 from transformer_lessons.data.encoded import EncodedPairs
@@ -75,18 +76,17 @@ def with_data(task: Task, data: dict) -> Task:
     """The task with files of one's own, say, by their whole paths; ValueError for what it does not have."""
     for name in sorted(set(data) - set(task.settings)):
         having = [other.name for other in TASKS.values() if name in other.settings]
-        expected = f"--task {' or '.join(having)}" if having else "no such setting"
-        raise ValueError(f"{name}: expected {expected}, got {task.name}")
-    return replace(
-        task, **{name: resolved(value) if name in FILES else value for name, value in data.items()}
-    )
+        expected = f"expected --task {' or '.join(having)}, got {task.name}"
+        raise ValueError(f"{name}: " + (expected if having else f"{task.name} has no such setting"))
+    data = {name: resolved(value) if name in FILES else value for name, value in data.items()}
+    return replace(task, **data)
 
 
 def resolved(files):
-    """Names of files as whole paths; None as it is."""
+    """Names of files as whole paths; anything else as it is."""
     if isinstance(files, list | tuple):
         return [resolved(file) for file in files]
-    return files and str(Path(files).resolve())
+    return str(Path(files).resolve()) if files and isinstance(files, str) else files
 
 
 def task_of(config: Path) -> Task:
@@ -95,10 +95,10 @@ def task_of(config: Path) -> Task:
     ValueError for a task that this version does not know, or what is no JSON; OSError if there is no such file.
     """
     content = read_json(config)
-    name = content.get("task", NumberWords.name)
-    if name not in TASKS:
-        raise ValueError(f"{config}: task: expected one of {', '.join(TASKS)}, got {name!r}")
-    return with_data(TASKS[name], content.get("data", {}))
+    name, data = content.get("task", NumberWords.name), content.get("data", {})
+    expect(name in list(TASKS), f"{config}: task", f"one of {', '.join(TASKS)}", name)
+    expect(isinstance(data, dict), f"{config}: data", "an object", data)
+    return with_data(TASKS[name], data)
 
 
 def batches(pairs: EncodedPairs, max_length: int, config: TrainingConfig) -> Batches:

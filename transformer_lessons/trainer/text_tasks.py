@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from transformer_lessons.config import expect
 from transformer_lessons.data import multi30k, wmt14
 from transformer_lessons.data.corpus import Corpus, aligned
 from transformer_lessons.data.encoded import EncodedPairs
@@ -19,7 +20,7 @@ from transformer_lessons.trainer.evaluation import evaluate_bleu, say_what_is_le
 # What two CPU cores train in minutes.
 SMALL = {"d_model": 128, "num_heads": 4, "d_ff": 512, "num_encoder_layers": 2, "num_decoder_layers": 2}
 SMALLEST_VOCABULARY = Vocabulary.eos_id + 1 + 256
-FILES = ("source", "target", "validation", "test")
+FILES = {"source": 1, "target": 1, "validation": 2, "test": 2}  # how many each
 # Where no spaces stand between words, sacreBLEU must find them otherwise.
 TOKENIZE = {"zh": "zh", "ja": "char", "ko": "char", "th": "char", "lo": "char", "km": "char", "my": "char"}
 
@@ -48,9 +49,14 @@ class TextTask:
     trained_on: str | None = None  #: what was in the files, once a run has begun
 
     def __post_init__(self):
-        if type(self.vocab_size) is not int or self.vocab_size < SMALLEST_VOCABULARY:
-            least = f"{SMALLEST_VOCABULARY} or more, for 3 special tokens and 256 bytes"
-            raise ValueError(f"vocab_size: expected {least}, got {self.vocab_size!r}")
+        least = f"{SMALLEST_VOCABULARY} or more, for 3 special tokens and 256 bytes"
+        is_enough = type(self.vocab_size) is int and self.vocab_size >= SMALLEST_VOCABULARY
+        expect(is_enough, "vocab_size", least, self.vocab_size)
+        for name, count in FILES.items():
+            files = getattr(self, name)
+            names = [files] if count == 1 else files
+            fits = isinstance(names, list | tuple) and [type(one) for one in names] == [str] * count
+            expect(files is None or fits, name, "a file" if count == 1 else "two files", files)
 
     @property
     def settings(self) -> dict:
