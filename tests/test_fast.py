@@ -95,6 +95,12 @@ def test_fused_attention_takes_every_mask_that_broadcasts(shape, is_causal):
     )
 
 
+def test_values_that_are_given_without_keys_are_used():
+    attention, (x, v) = MultiHeadAttention(15, 3).double(), torch.randn(2, 2, 11, 15, dtype=torch.float64)
+    expected = attention(x, value=v)
+    assert_close(accelerate(attention)(x, value=v), expected)
+
+
 class Adapter(nn.Linear):
     """As adapters do it: the weight of the layer that it stands for, and more."""
 

@@ -48,7 +48,7 @@ class FusedMultiHeadAttention(MultiHeadAttention):
 
     def forward(self, query, key=None, value=None, mask=None, *, is_causal=False):
         """As `attention.MultiHeadAttention`."""
-        if key is not None:
+        if key is not None or value is not None:
             return super().forward(query, key, value, mask, is_causal=is_causal)
         q, k, v = self.projected(query, self.W_q, self.W_k, self.W_v)
         heads, _ = self.attention(q, k, v, mask, is_causal=is_causal)
