@@ -65,6 +65,7 @@ def test_a_notebook_that_is_whole_has_nothing_to_look_at(notebook, check):
     for cell in notebook["cells"][::2]:  # a text may stand there in lines
         cell["source"] = "".join(cell["source"]).splitlines(keepends=True)
     assert check(notebook, "--no-run") == (0, f"{NAME}.ipynb is ready to be handed in\n", "")
+    assert check(notebook, "--no-run", name="other.ipynb")[1].endswith("\n1 thing to look at\n")
 
 
 def test_as_released_nothing_is_answered(check):

@@ -209,7 +209,8 @@ def check_submission(chosen: argparse.Namespace) -> int:
         found += run_cells(chosen.file)
     for text in found:
         print("- " + text.replace("\n", "\n  "))
-    print(f"{len(found)} things to look at" if found else f"{chosen.file.name} is ready to be handed in")
+    count = "1 thing" if len(found) == 1 else f"{len(found)} things"
+    print(f"{count} to look at" if found else f"{chosen.file.name} is ready to be handed in")
     return int(bool(found))
 
 
