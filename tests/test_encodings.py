@@ -77,7 +77,7 @@ def test_up_to_max_length_and_no_further(encoding):
     module = encoding(7, 5)
     assert module(torch.zeros(1, 2, 7), offset=3).shape == (1, 2, 7)
     for length, offset in ((6, 0), (2, 4)):
-        with pytest.raises(ValueError, match=r"^x: expected at most 5 positions$"):
+        with pytest.raises(ValueError, match=r"^x: expected at most 5 positions, got 6$"):
             module(torch.zeros(1, length, 7), offset)
 
 

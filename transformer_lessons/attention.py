@@ -47,8 +47,8 @@ class MultiHeadAttention(nn.Module):
     The heads' matrices are slices of one W_q, W_k and W_v: project first, then split. A pitfall: a view straight
     to ``(batch, heads, positions, d_k)`` has the right shape and mixes positions with heads.
 
-    `attention` may be replaced by another function of the same arguments. A cache keeps what `keys_and_values`
-    returns, and lets later queries `look` at it.
+    `attention` may be replaced by another function of the same arguments that gives a pair back, output and
+    weights or None. A cache keeps what `keys_and_values` returns, and lets later queries `look` at it.
 
     Raises:
         ValueError: if num_heads does not divide d_model.

@@ -161,7 +161,7 @@ def beam(
 
     ``score(y) = log p(y | src) / lp(|y|)`` with α = `length_penalty`
 
-    Returns ids like `greedy`, one sentence after another searched. A pitfall: log p falls with every token, so
+    Returns ids like `greedy`; sentences are searched one by one. A pitfall: log p falls with every token, so
     without a penalty (α = 0) short sentences win, the more so the wider the beam.
     """
     with evaluating(model):

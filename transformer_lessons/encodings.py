@@ -68,7 +68,7 @@ def add_rows(
         ValueError: if x reaches beyond the table.
     """
     if offset + x.size(1) > len(table):
-        raise ValueError(f"x: expected at most {len(table)} positions")
+        raise ValueError(f"x: expected at most {len(table)} positions, got {offset + x.size(1)}")
     return x + table[offset : offset + x.size(1)]
 
 

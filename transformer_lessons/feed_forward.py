@@ -34,7 +34,7 @@ class FeedForward(nn.Module):
 
 
 def linear(width_in: int, width_out: int, bias: bool = True) -> nn.Linear:
-    """A linear map that starts like all those of this course: Xavier-uniform weights, no bias."""
+    """A linear map that starts as the layers' do: Xavier-uniform weights, biases of 0."""
     layer = nn.Linear(width_in, width_out, bias)
     nn.init.xavier_uniform_(layer.weight)
     if bias:

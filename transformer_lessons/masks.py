@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-Mask = Bool[Tensor, "..."] | Float[Tensor, "..."]
+Mask = Bool[Tensor, "..."]
 
 
 def padding_mask(ids: Int[Tensor, "batch keys"], pad_id: int) -> Bool[Tensor, "batch 1 1 keys"]:
@@ -22,7 +22,7 @@ def padding_mask(ids: Int[Tensor, "batch keys"], pad_id: int) -> Bool[Tensor, "b
         ValueError: if `ids` does not have two axes or does not hold integers.
     """
     if ids.dim() != 2 or ids.is_floating_point():
-        raise ValueError(f"ids: expected (batch, keys), got {ids.shape}")
+        raise ValueError(f"ids: expected integers (batch, keys), got {ids.dtype} {list(ids.shape)}")
     return (ids != pad_id)[:, None, None, :]
 
 
@@ -57,7 +57,7 @@ def segment_mask(
     return same[:, None]
 
 
-def boolean(mask: Mask, name: str = "mask") -> Bool[Tensor, "..."]:
+def boolean(mask: Mask | Float[Tensor, "..."]) -> Bool[Tensor, "..."]:
     """Either kind of mask as a boolean one: in an additive mask 0 means "may attend", −∞ "may not".
 
     ``softmax(scores + mask)`` over all keys is ``softmax(scores)`` over the keys whose mask is 0. Stand-ins for
@@ -70,7 +70,7 @@ def boolean(mask: Mask, name: str = "mask") -> Bool[Tensor, "..."]:
         return mask
     visible, hidden = mask == 0, mask <= -1e4
     if not (mask.is_floating_point() and (visible | hidden).all()):
-        raise ValueError(f"{name}: expected booleans, or floats 0 and −inf")
+        raise ValueError(f"mask: expected booleans, or floats 0 and −inf, got {mask.unique()[:3]}")
     return visible
 
 
@@ -87,7 +87,7 @@ def additive(mask: Bool[Tensor, "..."], dtype: torch.dtype = torch.float32) -> F
     return torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, -torch.inf)
 
 
-def combine(*masks: Mask | None) -> Bool[Tensor, "..."] | None:
+def combine(*masks: Mask | Float[Tensor, "..."] | None) -> Bool[Tensor, "..."] | None:
     """A key may be attended to only if every mask allows it; None allows everything.
 
     ``combined = mask_1 ∧ mask_2 ∧ …``: the decoder needs padding *and* the future hidden (§3.2.3). A pitfall:

@@ -24,7 +24,7 @@ def train(
 ) -> list[float]:
     """One batch, one step, `steps` times, where the model is; returns each step's loss per token, in nats.
 
-    Adam with the paper's β₂ and ε (§5.3), with decoupled weight decay and clipped gradients, which it has not.
+    Adam with the paper's β₁, β₂ and ε (§5.3); decoupled weight decay and clipped gradients are additions.
 
     A pitfall: the model predicts ``tgt_out``, which is ``tgt_in`` one token later; if they were equal, it would
     learn to copy.

@@ -28,7 +28,7 @@ def accelerate(model: nn.Module) -> nn.Module:
 
 
 def plain(model: nn.Module) -> nn.Module:
-    """The model itself, as the chapters build it: what `accelerate` did is undone."""
+    """The model itself, as the chapters build it; cuDNN's attention, which `accelerate` turned off, stays off."""
     return _exchange(model, PLAIN)
 
 

@@ -1,7 +1,8 @@
 """What later chapters build on the canon: other parts for its places, each its chapter's final cell.
 
-Other attentions go into `attention.MultiHeadAttention.attention`, other modules into the places of a layer's;
-`modern` does that for all parts in which a layer of today differs from that of 2017.
+`rotary_attention` goes into `attention.MultiHeadAttention.attention`, the modules into the places of a layer's;
+`modern` does that for all parts in which a layer of today differs from that of 2017. The other attentions take
+other arguments or give no weights back: they are to be called by themselves.
 """
 
 # ruff: noqa: F401
