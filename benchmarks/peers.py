@@ -11,6 +11,7 @@ its parts with larger models, compiled, in bfloat16 and with fused optimisers.
 """
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import asdict, replace
 from functools import partial
 from importlib.metadata import version
@@ -38,6 +39,7 @@ from transformer_lessons.data.vocabulary import pad
 from transformer_lessons.export.huggingface import to_huggingface
 from transformer_lessons.fast import accelerate
 from transformer_lessons.fast.decoding import beam, greedy
+from transformer_lessons.fast.int8 import quantize
 from transformer_lessons.model import Transformer
 from transformer_lessons.trainer.checkpoints import load_model
 from transformer_lessons.trainer.tasks import TASKS
@@ -94,8 +96,8 @@ def translating(config: TransformerConfig, rows: int, length: int, rounds: int, 
     own.output.weight.data[own.config.eos_id] = 0.0
     options = {"max_new_tokens": length, "num_beams": 1, "do_sample": False}
 
-    def by_ours(decode: Callable, **options: bool) -> int:
-        said = decode(own, src, max_length=length, **options)
+    def by_ours(decode: Callable, model: Transformer = own, **options: bool) -> int:
+        said = decode(model, src, max_length=length, **options)
         assert said.shape == (rows, length), said.shape
         return said.numel()
 
@@ -117,6 +119,7 @@ def translating(config: TransformerConfig, rows: int, length: int, rounds: int, 
     if device != "cpu":
         contenders["ours, compiled"] = partial(by_ours, greedy, compiled=True)
     else:
+        contenders["ours, int8"] = partial(by_ours, greedy, quantize(deepcopy(own)))
         contenders[ENGINE] = partial(by_engine, by_ctranslate2(own))
         contenders[f"{ENGINE}, int8"] = partial(by_engine, by_ctranslate2(own, "int8"))
     return compared(interleave(contenders, rounds, 1))

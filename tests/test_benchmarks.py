@@ -81,10 +81,6 @@ def test_no_cache_and_another_engine_say_the_same():
 
 
 def test_translating_beside_others(monkeypatch):
-    monkeypatch.setattr(torch, "compile", lambda function, **options: function)  # which takes its time
-    monkeypatch.setattr(
-        "transformer_lessons.fast.decoding_steps._compiled", lambda function, device: function
-    )
     found = peers.translating(TINY, 2, 5, 1, "cpu")
     known = records.read("peers")["greedy, 1 sentence of 50"]
     assert (

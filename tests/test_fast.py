@@ -21,6 +21,7 @@ from transformer_lessons.fast.cpu_steps import CPUSteps
 from transformer_lessons.fast.decoding import beam, greedy, steps_of
 from transformer_lessons.fast.decoding_steps import Steps, going_on
 from transformer_lessons.fast.dropout import Dropout
+from transformer_lessons.fast.int8 import Int8Linear, quantize
 from transformer_lessons.fast.kernels import FusedMultiHeadAttention, fused_attention
 from transformer_lessons.fast.losses import batch_loss, projected_loss
 from transformer_lessons.fast.recompute import recompute
@@ -359,9 +360,11 @@ def test_sentences_leave_when_half_of_all_are_done(monkeypatch):
 
 @CHANGES
 @pytest.mark.parametrize("rows", [1, 3, 11])
-def test_steps_on_a_cpu_are_steps(rows, changes):
+@pytest.mark.parametrize("weights", [accelerate, quantize], ids=["float32", "int8"])
+def test_steps_on_a_cpu_are_steps(rows, changes, weights):
     model = accelerate(new_model(**changes, max_length=19)).float().eval()
     model.output = nn.Linear(model.config.d_model, 5_000, bias=False)  # tall enough to be stored by columns
+    weights(model)
     src = talkative(7)[1][:rows]
     with torch.no_grad():
         both = Steps(model, src, 2), steps_of(model, src, 2)
@@ -375,6 +378,32 @@ def test_steps_on_a_cpu_are_steps(rows, changes):
                 [one.keep(kept) for one in both]
             if step == 5:
                 [one.keep_sentences(torch.arange(0, rows, 2)) for one in both]
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_int8_rounds_each_row_of_weights_and_each_vector_by_itself(bias):
+    linear, x = nn.Linear(13, 5, bias=bias), torch.randn(2, 3, 13) * torch.tensor([1e-3, 1.0, 1e3])[:, None]
+    x[1, 1] = 0.0
+    expected = linear(x)
+
+    def levels(vector: Tensor) -> tuple[list[int], float]:
+        size = max(vector.abs().max().item(), 1e-30) / 127
+        return [round(entry / size) for entry in vector.tolist()], size
+
+    by_hand = torch.zeros(2, 3, 5, dtype=torch.float64)
+    for where in [(a, b) for a in range(2) for b in range(3)]:
+        for out, row in enumerate(linear.weight.detach()):
+            (q, scale), (w, row_scale) = levels(x[where]), levels(row)
+            by_hand[(*where, out)] = sum(a * b for a, b in zip(q, w, strict=True)) * scale * row_scale
+    by_hand += linear.bias.detach() if bias else 0.0
+
+    rounded = quantize(nn.Sequential(linear))
+    assert type(rounded[0]) is Int8Linear
+    assert rounded[0].weight.dtype == torch.int8
+    assert_close(rounded(x), by_hand.float(), tolerance=1e-6)
+    error = (rounded(x) - expected).norm(dim=-1) / x.norm(dim=-1).clamp_min(1e-30)
+    assert 0 < error.max() <= 0.02
+    assert torch.equal(rounded(x[:, :1]), rounded(x)[:, :1])  # whatever stands beside it
 
 
 @pytest.mark.parametrize(

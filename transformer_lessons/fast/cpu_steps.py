@@ -11,13 +11,14 @@ from transformer_lessons.attention import scaled_dot_product_attention
 from transformer_lessons.decoding import KeyValueCache
 from transformer_lessons.fast import FASTER
 from transformer_lessons.fast.decoding_steps import Steps
+from transformer_lessons.fast.int8 import Int8Linear, int8_product
 from transformer_lessons.fast.kernels import fused_attention
 from transformer_lessons.feed_forward import ACTIVATIONS, FeedForward
 from transformer_lessons.layers import AddAndNorm, DecoderLayer
 from transformer_lessons.masks import additive
 from transformer_lessons.model import Transformer
 
-KNOWN = {*FASTER, *FASTER.values(), DecoderLayer, AddAndNorm, FeedForward, nn.Linear}
+KNOWN = {*FASTER, *FASTER.values(), DecoderLayer, AddAndNorm, FeedForward, nn.Linear, Int8Linear}
 PACKED, TALL, MANY_KEYS = 4, 4_096, 16  # rows, outputs, keys from which another layout or attention is sooner
 
 
@@ -30,35 +31,38 @@ def is_supported(model: Transformer) -> bool:
             return False
         if getattr(part, "activation", torch.relu) not in ACTIVATIONS.values():
             return False
-    kind = model.output.weight.device.type, model.output.weight.dtype
-    return kind == ("cpu", torch.float32) and torch.backends.mkldnn.is_available()
+    weight = model.target_embedding.token.weight
+    is_known = weight.device.type == "cpu" and weight.dtype == torch.float32
+    return is_known and torch.backends.mkldnn.is_available()
 
 
 class Product:
     """``act(x Wᵀ + b)`` of a linear map, or of several of the same input side by side."""
 
     def __init__(self, *linears: nn.Linear, rows: int, activation: str = "none"):
-        self.weight, self.bias, self.activation = linears[0].weight, linears[0].bias, activation
-        if len(linears) > 1:
-            self.weight = torch.cat([one.weight for one in linears])
-            self.bias = torch.cat([one.bias for one in linears])
-        self.is_packed = rows >= PACKED
+        def beside(name: str) -> Tensor | None:
+            parts = [getattr(linear, name, None) for linear in linears]
+            return torch.cat(parts) if len(parts) > 1 and parts[0] is not None else parts[0]
+
+        self.weight, self.bias, self.scale = map(beside, ("weight", "bias", "scale"))  # `scale` is int8's
+        self.activation, self.is_packed = activation, rows >= PACKED and self.scale is None
         if self.is_packed:
             self.weight = torch.ops.mkldnn._reorder_linear_weight(self.weight, rows)
-        elif len(self.weight) > TALL:
+        elif len(self.weight) > TALL and self.scale is None:
             self.weight = self.weight.t().contiguous().t()
 
     def __call__(self, x: Tensor, plus: Tensor | None = None) -> Tensor:
         """With `plus` added, which an activation excludes."""
-        if not self.is_packed:
-            y = F.linear(x, self.weight, self.bias)
+        matrix = self.weight, self.bias
+        if self.is_packed:
+            linear = torch.ops.mkldnn._linear_pointwise
             if plus is not None:
-                return y.add_(plus)
-            return y if self.activation == "none" else ACTIVATIONS[self.activation](y)
-        linear = torch.ops.mkldnn._linear_pointwise
+                return linear.binary(x, plus, *matrix, "add")
+            return linear(x, *matrix, self.activation, [], "none")
+        y = F.linear(x, *matrix) if self.scale is None else int8_product(x, *matrix, self.scale)
         if plus is not None:
-            return linear.binary(x, plus, self.weight, self.bias, "add")
-        return linear(x, self.weight, self.bias, self.activation, [], "none")
+            return y.add_(plus)
+        return y if self.activation == "none" else ACTIVATIONS[self.activation](y)
 
 
 class Layer:

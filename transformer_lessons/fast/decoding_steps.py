@@ -10,7 +10,6 @@ from torch import Tensor
 from transformer_lessons import decoding
 from transformer_lessons.attention import scaled_dot_product_attention
 from transformer_lessons.decoding import KeyValueCache
-from transformer_lessons.embeddings import TransformerEmbedding
 from transformer_lessons.fast.kernels import fused_attention
 from transformer_lessons.model import Transformer
 
@@ -101,20 +100,14 @@ class CompiledSteps(Steps):
 
 def _next_logits(steps: CompiledSteps, token: Tensor) -> Tensor:
     """`decoding.Steps.next_logits`, whose length is a number: a compiler would compile a step for each."""
-    model = steps.model
-    x = _embedded(model.target_embedding, token, steps.position)
+    model, embedding = steps.model, steps.model.target_embedding
+    x = embedding.token(token)
+    if embedding.position is not None:
+        x = x + embedding.position.table[steps.position]
     for kept in zip(model.decoder_layers, steps.past, steps.source, strict=True):
         x = steps.through(x, *kept)
     steps.position.add_(1)
     return model.output(model.decoder_norm(x))[:, -1]
-
-
-def _embedded(embedding: TransformerEmbedding, ids: Tensor, position: Int[Tensor, "1"]) -> Tensor:
-    """As the embedding does, but for its `offset`, which is a number: here it is in a tensor."""
-    x = embedding.token(ids)
-    if embedding.position is not None:
-        x = x + embedding.position.table[position]
-    return embedding.dropout(x)
 
 
 @cache

@@ -21,6 +21,7 @@ from transformer_lessons.checks.symptoms import told
 from transformer_lessons.data.corpus import in_chunks
 from transformer_lessons.export import FORMATS, save
 from transformer_lessons.fast import accelerate
+from transformer_lessons.fast.int8 import quantize
 from transformer_lessons.oracles import cases, is_within
 from transformer_lessons.tools.doctor import doctor
 from transformer_lessons.tools.submission import problems_of, run_cells
@@ -74,7 +75,9 @@ def make_parser() -> Parser:
     model.add_argument("--model", type=Path, metavar="DIR", help=f"a run's folder ({without})")
     search = Parser(add_help=False)
     search.add_argument("--beam", type=int, default=1, metavar="N", help="beam search; 1 is greedy (1)")
-    search.add_argument("--plain", action="store_true", help=PLAIN)
+    how = search.add_mutually_exclusive_group()
+    how.add_argument("--plain", action="store_true", help=PLAIN)
+    how.add_argument("--int8", action="store_true", help="weights of one byte each: large models are faster")
 
     add_train_arguments(add("train", train, "train a model; Ctrl-C leaves a checkpoint, --resume goes on"))
     command = add("evaluate", evaluate, "measure a model on what it was not trained on", model, search)
@@ -141,12 +144,14 @@ def run_of(directory: Path | None) -> Path | None:
     return directory
 
 
-def chosen_model(directory: Path | None, *, plain: bool = True) -> tuple[Task, tuple]:
+def chosen_model(directory: Path | None, *, plain: bool = True, int8: bool = False) -> tuple[Task, tuple]:
     """The task, and model and tokenisers: of the run named, of the one trained here, or those in the package."""
     directory = run_of(directory)
     parts = load_model(directory)
     if not plain:
         accelerate(parts[0])
+    if int8:
+        quantize(parts[0])
     return NumberWords() if directory is None else task_of(directory / "config.json"), parts
 
 
@@ -155,7 +160,7 @@ def evaluate(chosen: argparse.Namespace) -> int:
     files = (chosen.source, chosen.target)
     if files.count(None) == 1:
         raise ValueError("source: expected two files, --source and --target, got one")
-    task, parts = chosen_model(chosen.model, plain=chosen.plain)
+    task, parts = chosen_model(chosen.model, plain=chosen.plain, int8=chosen.int8)
     result = task.evaluate(*parts, chosen.beam, files if chosen.source else None)
     lines = [json.dumps(result, ensure_ascii=False)] if chosen.json else task.report(result)
     print(*lines, sep="\n")
@@ -164,7 +169,7 @@ def evaluate(chosen: argparse.Namespace) -> int:
 
 def translate(chosen: argparse.Namespace) -> int:
     """``lessons translate``."""
-    task, parts = chosen_model(chosen.model, plain=chosen.plain)
+    task, parts = chosen_model(chosen.model, plain=chosen.plain, int8=chosen.int8)
     if chosen.text:
         print(*translations(task, parts, [read(task, parts, " ".join(chosen.text))], chosen.beam))
         return 0

@@ -1,0 +1,44 @@
+"""Weights of one byte each: a quarter of what a step of decoding reads, and products of whole numbers."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+
+def rounded(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Whole numbers q and scales s with x ≈ q · s, each vector with its own largest entry at ±127."""
+    scale = x.abs().amax(-1, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny) / 127
+    return (x / scale).round_().to(torch.int8), scale
+
+
+def int8_product(x: Tensor, weight: Tensor, bias: Tensor | None, scale: Tensor) -> Tensor:
+    """``x (diag(scale) weight)ᵀ + bias``; the products of whole numbers and their sums are exact."""
+    whole, size = rounded(x)
+    y = torch._int_mm(whole.flatten(0, -2), weight.T).view(*x.shape[:-1], -1) * (size * scale)
+    return y if bias is None else y.add_(bias)
+
+
+class Int8Linear(nn.Linear):
+    """``x Wᵀ + b``, where each row of W, and each vector x as it comes, is rounded to 255 levels of its own.
+
+    ``W ≈ diag(s) Q`` with whole numbers ``|Q| ≤ 127`` and ``s = max |row| / 127``, as in LLM.int8() (Dettmers et
+    al. 2022), without its exception for outliers. Accurate to about a hundredth; for inference only.
+    """
+
+    def forward(self, x: Float[Tensor, "*batch in"]) -> Float[Tensor, "*batch out"]:
+        """As `nn.Linear`."""
+        return int8_product(x, self.weight, self.bias, self.scale)
+
+
+@torch.no_grad()
+def quantize(model: nn.Module) -> nn.Module:
+    """The model itself, its linear maps now in int8 (its embeddings not), for inference on a CPU.
+
+    A pitfall: there is no way back; save the model before.
+    """
+    for linear in [module for module in model.modules() if type(module) is nn.Linear]:
+        weight, scale = rounded(linear.weight)
+        linear.__class__ = Int8Linear
+        linear.weight = nn.Parameter(weight, requires_grad=False)  # not the embedding's any more
+        linear.register_buffer("scale", scale.squeeze(-1))
+    return model
