@@ -224,7 +224,7 @@ def test_a_single_notebook(folder):
     one = only(taken(root / f"ann__{PS01}.ipynb"))
     assert (one.student, one.assignment, one.path) == ("ann", PS01, f"ann__{PS01}.ipynb")
     assert (one.repairs, one.timestamp, one.late) == ((), None, False)
-    assert [cell.source for cell in one.notebook.cells].count("mine = 1") == 9
+    assert [cell.source for cell in one.notebook.cells].count("mine = 1") == 10
     assert only(taken(root / "bob" / PS01 / f"{PS01}.ipynb")).student == "bob", "of nbgrader's folder"
     assert only(taken(root / "Untitled.ipynb")).reason.startswith(
         "Nothing says whose this is. Name it STUDENT__"

@@ -190,7 +190,7 @@ def remove(*names: str):
         (
             mark("ps01-5-capped-answer", grade_id="mine"),
             [
-                "Cell 28 was marked as “mine”, which is no cell of the assignment; the mark was taken off.",
+                "Cell 32 was marked as “mine”, which is no cell of the assignment; the mark was taken off.",
                 "The cell ps01-5-capped-answer had lost the grader's marks and got them back.",
             ],
         ),

@@ -126,7 +126,7 @@ def test_questions_in_the_order_of_the_assignment_with_their_titles():
     )
     assert [(one.cell, one.task) for one in found.questions] == [
         (FIRST, "1 rows, shapes, sizes"),
-        (THIRD, "3 attention"),
+        (THIRD, "3 attention, and the way back"),
         ("ps01-5-capped-test", "5 soft-capped scores"),
         (WORDS, "7 in your own words"),
         ("own-cell", ""),

@@ -245,7 +245,7 @@ def a_first_draft() -> nbformat.NotebookNode:
 def test_a_typical_first_draft_earns_part_of_the_points_and_deleted_tests_come_back(graded):
     cells = points(graded, "ps01_embeddings_attention", "draft")
     assert cells["ps01-1-test"].auto == 2.75
-    assert cells["ps01-3-test"].auto == 5.0  # all but numbers for a query that sees nothing
+    assert cells["ps01-3-test"].auto == 2.5  # all but numbers for a query that sees nothing
     assert cells["ps01-4-defects-test"].auto == 0.5
     assert cells["ps01-6-test"].auto == 0.0
 

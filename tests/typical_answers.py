@@ -42,6 +42,16 @@ def scaled_dot_product_attention(query, key, value, mask=None):
         "you hide the keys where the mask is True; True means: may attend",
     ),
     (
+        "ps01-3-back-check",
+        "the root not undone",
+        """
+def query_and_key(weights, d_k):
+    scores = weights.clamp(min=1e-10).log()
+    return torch.ones(1, d_k), scores[:, None].expand(-1, d_k) / d_k
+""",
+        "d_k = 16: weights [0.1, 0.2, 0.3, 0.4] are asked for, 0.203",
+    ),
+    (
         "ps01-5-capped-check",
         "capped after masking",
         """

@@ -71,7 +71,8 @@ EXTRA_TESTS = {
 EARNS = {
     "ps01-1-test": 4.0,
     "ps01-2-test": 5.0,
-    "ps01-3-test": 6.0,
+    "ps01-3-test": 3.0,
+    "ps01-3-back-test": 3.0,
     "ps01-4-defects-test": 1.0,
     "ps01-5-capped-test": 0.0,
     "ps01-5-largest-test": 1.0,

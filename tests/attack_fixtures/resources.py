@@ -267,7 +267,7 @@ def change(connection, reply):
 forge(change)
 """,
         whole=True,
-        earns={"ps01-3-test": 5.0},
+        earns={"ps01-3-test": 2.5},
         at_most=True,
         why="one requirement looks at its gradients; and on a busy machine the time may not do for that",
     ),
