@@ -73,6 +73,14 @@ def test_canvass_gradebook_is_read_without_rows_that_are_nobodys():
     assert all(one.number and one.student for one in people)
 
 
+def test_a_gradebook_with_names_in_two_columns_is_read():
+    people = read(FIXTURES / "canvas_names.csv")
+    assert people == [
+        Enrolled("101", ADA, "Ada", "Example", "", "101"),
+        Enrolled("102", "zoe", "Zoë", "Beispiel", "", "102"),
+    ]
+
+
 def test_nbgraders_own_list_is_read(tmp_path):
     text = "id,first_name,last_name,email,lms_user_id\nada,Ada Mary,Example,a@b.example,17\n17,,,,\n"
     people = read(write(tmp_path / "students.csv", text))

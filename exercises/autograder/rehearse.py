@@ -23,7 +23,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from exercises import release
-from exercises.autograder.export.sheets import written
+from exercises.autograder.export.templates import written
 from transformer_lessons.data.files import replacing, write_json
 
 __all__ = ["KEY", "PROGRAMS", "TEMPLATE", "Student", "passing", "renamed", "students", "submission", "write"]

@@ -4,7 +4,7 @@ Canvas and Moodle put a number into the names of the files that they hand out. M
 assignment and another one in the next; its grading worksheet says which address the number stands for. So with a
 roster the id is what somebody logs in with, and without one it is the name with the number.
 
-What is read, by its columns:
+What is read, by its columns, here and by `export`, which fills marks in:
 
     Identifier, Full name, Email address, Username, ID number       Moodle's grading worksheet
     Student, ID, SIS User ID, SIS Login ID                          the gradebook that Canvas exports
@@ -13,40 +13,41 @@ What is read, by its columns:
 `roster.json` in the course's folder keeps the numbers. Moodle gives none of them out twice, so they add up.
 """
 
+import codecs
+import csv
+import io
 import re
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from nbgrader.api import Gradebook
 
 from exercises.autograder.course.folders import Course
-from exercises.autograder.export.sheets import sheet, template_text
-from exercises.autograder.export.templates import name_and_number
 from exercises.autograder.intake.names import safe_id
 from transformer_lessons.data.files import read_json, write_json
 
-__all__ = ["Enrolled", "enrol", "known", "read"]
+__all__ = ["CANVAS", "MOODLE", "WORTH", "Enrolled", "Sheet", "enrol", "known", "name_and_number"]
+__all__ += ["read", "sheet", "students", "template_text"]
 
 NAMES = ("first_name", "last_name", "email", "lms_user_id")  # as nbgrader calls them
-# By the column that only they have: which hold the number, the id (the first that is filled in), the name, the
-# address, and what nbgrader keeps as the id in the LMS.
-LAYOUTS = {
-    "Identifier": (
-        "Identifier",
-        ("Email address", "Username", "ID number"),
-        "Full name",
-        "Email address",
-        "ID number",
-    ),
-    "SIS Login ID": ("ID", ("SIS Login ID", "SIS User ID"), "Student", "", "ID"),
-    "id": ("lms_user_id", ("id",), "", "email", "lms_user_id"),
-}
+# What somebody logs in with; the first column that is filled in is the id.
+MOODLE = ("Email address", "Username", "ID number")  # in its grading worksheet
+CANVAS = ("SIS Login ID", "SIS User ID")  # in the gradebook that it exports
+LAYOUTS = {"Identifier": MOODLE, "SIS Login ID": CANVAS, "id": ("id",)}  # by a column that only they have
+OTHER_LOGINS = ("ID", "Integration ID", "Student ID")
+WORTH = "Points Possible"  # Canvas's row of what assignments are worth
 
 
 @dataclass(frozen=True)
 class Enrolled:
-    """Somebody of the class; the number is what the platform puts into the names of files, "" if it has none."""
+    """Somebody of the class.
+
+    Attributes:
+        number: what the platform puts into the names of files, "" if it has none.
+        student: the id, "" where nothing in the row can be one.
+        logins: whatever only they have, in small letters.
+    """
 
     number: str
     student: str
@@ -54,47 +55,83 @@ class Enrolled:
     last_name: str = ""
     email: str = ""
     lms_user_id: str = ""
+    logins: frozenset[str] = field(default=frozenset(), compare=False)
 
 
-def read(path: Path) -> list[Enrolled]:
-    """The class, as a platform exports it.
+# ---- Reading
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table; all its rows are as long as the header."""
+
+    header: list[str]
+    rows: list[list[str]]
+    delimiter: str
+
+
+def template_text(path: Path) -> str:
+    """What Canvas or Moodle exported.
 
     Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if it is of no known layout, or somebody in it has no id, or another one's.
+        ValueError: for a file that is not in UTF-8: a spreadsheet has written it anew, and may have changed
+            more, such as long numbers.
+        FileNotFoundError: if there is none.
     """
-    found = sheet(template_text(path))
-    layout = next((LAYOUTS[name] for name in LAYOUTS if name in found.header), None)
-    if layout is None:
-        raise ValueError(
-            f"roster: expected Moodle's grading worksheet, Canvas's gradebook, or the columns id, "
-            f"{', '.join(NAMES)}; got {', '.join(found.header[:8])}"
-        )
-    people: list[Enrolled] = []
-    rows: dict[tuple[str, str], int] = {}  # of ids and numbers
-    for n, cells in enumerate(found.rows, start=2):
-        row = {name: cell.strip() for name, cell in zip(found.header, cells, strict=True)}
-        # Canvas has rows for what an assignment is worth, and for a student who only tests the course.
-        if not any(cells) or row.get("Student") in ("", "Points Possible", "Student, Test"):
-            continue
-        person = _enrolled(n, row, *layout)
-        people.append(person)
-        for what, key in (("id", person.student.casefold()), ("number", person.number)):
-            if key and rows.setdefault((what, key), n) != n:
-                both = f"{rows[what, key]} and {n}"
-                raise ValueError(f"roster: expected everybody once, got {key} in the rows {both}")
+    data = path.read_bytes()
+    try:
+        return data.removeprefix(codecs.BOM_UTF8).decode("utf-8")
+    except UnicodeDecodeError:
+        expected = "expected a CSV file in UTF-8, as it was downloaded"
+        raise ValueError(f"template: {expected}, got another encoding in {path.name}") from None
+
+
+def sheet(template: str) -> Sheet:
+    """Read a template; Canvas, and Excel in many countries, also separate by semicolons.
+
+    Raises:
+        ValueError: if it has no table.
+    """
+    text = template.removeprefix("\ufeff")
+    delimiter = max(",;", key=text.partition("\n")[0].count)
+    try:
+        rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if row]
+    except csv.Error:
+        rows = []
+    if not rows or len(rows[0]) < 2:
+        raise ValueError(f"template: expected a table in CSV, got {text[:60]!r}")
+    width = len(rows[0])
+    if any(cell.strip() for row in rows for cell in row[width:]):
+        raise ValueError(f"template: expected {width} cells in each row, got {max(map(len, rows))} in one")
+    header = [cell.strip() for cell in rows[0]]
+    return Sheet(header, [[*row, *[""] * width][:width] for row in rows[1:]], delimiter)
+
+
+def students(found: Sheet, ids: tuple[str, ...], where: Mapping[str, int] = {}) -> dict[int, Enrolled]:
+    """The students by the places of their rows; empty rows and Canvas's own are nobody's.
+
+    `ids` are the columns of what they log in with, and `where` has the places of columns that go by other names.
+    """
+    where = where or {name: n for n, name in enumerate(found.header)}
+    people = {}
+    for n, row in enumerate(found.rows):
+        person = _enrolled({name: row[place].strip() for name, place in where.items()}, ids)
+        if person != Enrolled("", "") and WORTH not in row[0]:
+            people[n] = person
     return people
 
 
-def _enrolled(
-    n: int, row: dict[str, str], number: str, ids: tuple[str, ...], name: str, email: str, lms: str
-) -> Enrolled:
-    student = safe_id(next((row[column] for column in ids if row.get(column)), ""))
-    if not student:
-        raise ValueError(f"roster: expected {' or '.join(ids)} in row {n}, got nothing")
-    digits = re.search(r"\d*$", row.get(number, ""))[0]  # "Participant 123456", in whatever language
-    names = _names(row[name]) if row.get(name) else (row.get("first_name", ""), row.get("last_name", ""))
-    return Enrolled(digits, student, *names, row.get(email, ""), row.get(lms, ""))
+def _enrolled(cells: dict[str, str], ids: tuple[str, ...]) -> Enrolled:
+    def first(*columns: str) -> str:
+        return next((cells[name] for name in columns if cells.get(name)), "")
+
+    full = first("Full name", "Student")
+    names = _names(full) if full else (first("FirstName", "first_name"), first("LastName", "last_name"))
+    number = first("Identifier", "ID", "lms_user_id")  # Moodle's is "Participant 123456", in any language
+    logins = frozenset(cells[name].casefold() for name in (*ids, *OTHER_LOGINS) if cells.get(name))
+    email, lms = first("Email address", "email"), first("ID number", "ID", "lms_user_id")
+    digits = re.search(r"\d*$", number)[0]
+    return Enrolled(digits, safe_id(first(*ids)) or "", *names, email, lms, logins)
 
 
 def _names(full: str) -> tuple[str, str]:
@@ -103,6 +140,45 @@ def _names(full: str) -> tuple[str, str]:
     if not comma:
         first, _, last = full.rpartition(" ")
     return first, last
+
+
+def name_and_number(student: str) -> tuple[str, str]:
+    """An id taken apart: that of Canvas' and Moodle's files ends with the platform's number, "" of others."""
+    found = re.fullmatch(r"(.+)_(\d+)", student)
+    return (found[1], found[2]) if found else (student, "")
+
+
+# ---- The class
+
+
+def read(path: Path) -> list[Enrolled]:
+    """The class, as Canvas or Moodle exports it or nbgrader imports it.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if it is of no known layout, or somebody in it has no id, or another one's.
+    """
+    found = sheet(template_text(path))
+    ids = next((LAYOUTS[name] for name in LAYOUTS if name in found.header), None)
+    if ids is None:
+        raise ValueError(
+            f"roster: expected Moodle's grading worksheet, Canvas's gradebook, or the columns id, "
+            f"{', '.join(NAMES)}; got {', '.join(found.header[:8])}"
+        )
+    people: list[Enrolled] = []
+    rows: dict[tuple[str, str], int] = {}  # of ids and numbers
+    for n, person in students(found, ids).items():
+        row = n + 2  # as a spreadsheet counts, with a header
+        if ids is CANVAS and (person.first_name, person.last_name) == ("Test", "Student"):
+            continue  # whom a teacher tries the course as
+        if not person.student:
+            raise ValueError(f"roster: expected {' or '.join(ids)} in row {row}, got nothing")
+        people.append(person)
+        for what, key in (("id", person.student.casefold()), ("number", person.number)):
+            if key and rows.setdefault((what, key), row) != row:
+                both = f"{rows[what, key]} and {row}"
+                raise ValueError(f"roster: expected everybody once, got {key} in the rows {both}")
+    return people
 
 
 def known(course: Course) -> dict[str, str]:

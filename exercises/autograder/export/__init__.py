@@ -1,6 +1,9 @@
-"""Marks as CSV: tables for spreadsheets, and what Canvas and Moodle exported, filled in.
+"""Marks as CSV: tables for spreadsheets, and what Canvas and Moodle exported, filled in by `templates`.
 
-`templates` has the second, `sheets` all that concerns CSV.
+A spreadsheet takes a text that begins with = + - @, a tab or a line break for a formula, and a student may call
+themselves so; such a text gets an apostrophe in front, as OWASP advises
+(https://owasp.org/www-community/attacks/CSV_Injection). Numbers are numbers, and what stands in a template stays
+as Canvas or Moodle wrote it, since they look for it when they read it again.
 """
 
 from collections.abc import Iterator
@@ -8,15 +11,18 @@ from dataclasses import replace
 from datetime import UTC
 
 from exercises.autograder.course.marks import CellMark, Mark
+from exercises.autograder.course.roster import template_text
 from exercises.autograder.export import templates
-from exercises.autograder.export.sheets import table, template_text
-from exercises.autograder.export.templates import Exported
+from exercises.autograder.export.templates import Exported, number, written
 
 __all__ = ["FORMATS", "Exported", "csv_text", "template_text"]
 
 FILLED = {"canvas": templates.canvas, "moodle": templates.moodle}
 FORMATS = ("generic", "questions", *FILLED)
 Row = dict[str, str | float | None]
+# The last four are full-width letters, which East Asian spreadsheets read as the first four.
+FORMULA = frozenset("=+-@＝＋－＠")
+LINE_BREAKS = frozenset("\t\r\n\0")
 
 
 def csv_text(
@@ -111,3 +117,21 @@ def _about(mark: Mark) -> Row:
 def _given(cell: CellMark | None) -> float | None:
     """None where neither a test nor a person has given anything yet."""
     return None if cell is None or (cell.auto is None and cell.manual is None) else cell.earned
+
+
+# ---- As CSV
+
+
+def safe(text: str) -> str:
+    """A text that no spreadsheet takes for a formula."""
+    return f"'{text}" if text[:1] in LINE_BREAKS or text.lstrip()[:1] in FORMULA else text
+
+
+def table(rows: list[Row]) -> str:
+    """CSV of texts, which are made safe, of numbers, and of None, which is left empty; by column."""
+    header = [*dict.fromkeys(column for row in rows for column in row)]
+    cells = [[row.get(column) for column in header] for row in rows]
+    return written(
+        ["" if cell is None else safe(cell) if isinstance(cell, str) else number(cell) for cell in row]
+        for row in (header, *cells)
+    )

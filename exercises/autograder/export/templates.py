@@ -16,25 +16,35 @@ A row is a student's if a number or a login says so, and else if a name does tha
 twice has to agree: a mark in the wrong row is worse than one that is missing, which is named.
 """
 
+import csv
+import io
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 
 from exercises.autograder.course.marks import Mark
-from exercises.autograder.export.sheets import Sheet, is_blank, number, sheet, written
+from exercises.autograder.course.roster import (
+    CANVAS,
+    MOODLE,
+    WORTH,
+    Enrolled,
+    Sheet,
+    name_and_number,
+    sheet,
+    students,
+)
 
-__all__ = ["Exported", "canvas", "moodle", "name_and_number"]
+__all__ = ["Exported", "canvas", "moodle", "number", "written"]
 
 NOTHING = ("", "-")  # what platforms write for no mark
 MOST_TITLES = 20  # that a message lists
-WORTH = "Points Possible"
-KEPT = ("EX", "N/A")
-CANVAS_LOGINS = ("ID", "SIS User ID", "SIS Login ID", "Integration ID")
+KEPT = ("EX", "N/A")  # what Canvas has for whoever is excused, or whose work does not count
 IDENTIFIER, GRADE, CHANGED = NEEDED = ("Identifier", "Grade", "Last modified (grade)")
 NAME, MOST, OPEN = "Full name", "Maximum grade", "Grade can be changed"
-MOODLE_LOGINS = ("Email address", "Username", "ID number", "Student ID")
-KNOWN = (*NEEDED, NAME, MOST, OPEN, *MOODLE_LOGINS)
+KNOWN = (*NEEDED, NAME, MOST, OPEN, *MOODLE, "Student ID")
+DECIMALS = 5  # that Moodle keeps; Canvas shows two
 
 
 @dataclass(frozen=True)
@@ -60,6 +70,19 @@ class Exported:
         return self.text.encode(self.encoding)
 
 
+def number(value: float) -> str:
+    """As people write it: 7.5, and 8 rather than 8.0."""
+    text = f"{value:.{DECIMALS}f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
+def written(rows: Iterable[list[str]], delimiter: str = ",") -> str:
+    """CSV of cells as they are; lines end as RFC 4180 has it."""
+    text = io.StringIO(newline="")
+    csv.writer(text, delimiter=delimiter, lineterminator="\r\n").writerows(rows)
+    return text.getvalue()
+
+
 def canvas(
     marks: dict[str, list[Mark]], template: str, columns: dict[str, str], missing_as_zero: bool
 ) -> Exported:
@@ -75,28 +98,19 @@ def canvas(
         raise ValueError(f"template: expected {expected}, got {', '.join(found.header[:8])}")
     about = found.header.index("Section") + 1
     where = _titles(marks, found.header, about, columns)
+    people = students(found, CANVAS)
     unmatched, notes = [], []
     for name, those in marks.items():
         column = where[name]
         worth = next((row[column] for row in found.rows if WORTH in row[0]), "")
-        people = {
-            n: _in_canvas(dict(zip(found.header, map(str.strip, row), strict=True)), row[column].strip())
-            for n, row in enumerate(found.rows)
-            if WORTH not in row[0] and not is_blank(row[:2])  # Canvas's own rows
-        }
-        alone, said = _enter(found, name, column, those, people, missing_as_zero)
+        cells = {n: found.rows[n][column].strip() for n in people}
+        kept = {n: f"is {cell} in Canvas, which stays" for n, cell in cells.items() if cell in KEPT}
+        alone, said = _enter(found, name, column, those, people, kept, missing_as_zero)
         unmatched += alone
         notes += [*_other_worth(name, those, worth, "Canvas"), *said]
     rows = [[row[n] for n in (*range(about), *where.values())] for row in (found.header, *found.rows)]
     text = written(rows, found.delimiter)
     return Exported(text, tuple(dict.fromkeys(unmatched)), tuple(dict.fromkeys(notes)), "utf-8")
-
-
-def _in_canvas(cells: dict[str, str], mark: str) -> "Person":
-    names = _names_of(cells.get("Student") or cells.get("FirstName", ""), cells.get("LastName", ""))
-    logins = {cells.get(name, "").casefold() for name in CANVAS_LOGINS}
-    kept = f"is {mark} in Canvas, which stays" if mark in KEPT else ""
-    return Person(cells["ID"], frozenset(logins - {""}), names, kept)
 
 
 def _titles(
@@ -131,14 +145,18 @@ def moodle(
     [(name, those)] = marks.items()
     found = sheet(template)
     where = _headers(found.header, columns)
-    cells = [{column: row[n].strip() for column, n in where.items()} for row in found.rows]
-    people = {n: _in_moodle(row) for n, row in enumerate(cells)}
-    most = next((row.get(MOST, "") for row in cells), "")
+    people = students(found, MOODLE, where)
+    most = found.rows[0][where[MOST]] if found.rows and MOST in where else ""
+    kept = {
+        n: "cannot be changed in Moodle and stays"
+        for n in people
+        if OPEN in where and found.rows[n][where[OPEN]].strip().casefold() == "no"
+    }
     notes = [*_of_another(name, those, people), *_other_worth(name, those, most, "Moodle")]
     above = [mark.student for mark in those if mark.submitted and mark.score > _figure(most, mark.score)]
     if above:
         notes.append(f"{name}: above Moodle's maximum, and so passed over by it: {', '.join(above)}.")
-    unmatched, said = _enter(found, name, where[GRADE], those, people, missing_as_zero)
+    unmatched, said = _enter(found, name, where[GRADE], those, people, kept, missing_as_zero)
     text = written([found.header, *found.rows], found.delimiter)
     return Exported(text, tuple(unmatched), (*notes, *said))
 
@@ -157,15 +175,7 @@ def _headers(header: list[str], columns: dict[str, str]) -> dict[str, int]:
     return where
 
 
-def _in_moodle(cells: dict[str, str]) -> "Person":
-    """The number is what the identifier ends with, in all languages."""
-    logins = {cells.get(name, "").casefold() for name in MOODLE_LOGINS}
-    number_ = re.search(r"\d*$", cells[IDENTIFIER])[0]
-    kept = "cannot be changed in Moodle and stays" if cells.get(OPEN, "").casefold() == "no" else ""
-    return Person(number_, frozenset(logins - {""}), _names_of(cells.get(NAME, "")), kept)
-
-
-def _of_another(name: str, marks: list[Mark], people: dict[int, "Person"]) -> Iterator[str]:
+def _of_another(name: str, marks: list[Mark], people: dict[int, Enrolled]) -> Iterator[str]:
     """A worksheet does not say of which assignment it is, but the numbers in it are of that one only."""
     numbers = {name_and_number(mark.student)[1] for mark in marks} - {""}
     if numbers and not numbers & {person.number for person in people.values()}:
@@ -183,24 +193,26 @@ def _enter(
     name: str,
     column: int,
     marks: list[Mark],
-    people: dict[int, "Person"],
+    people: dict[int, Enrolled],
+    kept: dict[int, str],
     missing_as_zero: bool,
 ) -> tuple[list[str], list[str]]:
     """Write an assignment's marks into a template: whose mark has found no row, and what a person should know.
 
     A row without a mark stays as it is: an empty cell could take away a mark that somebody has given by hand. Nor
-    is it given 0 while a student's row was not found, which may be any that is left.
+    is it given 0 while a student's row was not found, which may be any that is left. `kept` says of more rows
+    why their marks stay.
     """
     places, unmatched, notes = _match(marks, people)
     replaced, left = 0, 0
-    for n, person in people.items():
+    for n in people:
         cell, mark = found.rows[n][column].strip(), places.get(n)
         score = mark.score if mark and mark.submitted else None
         if score is None and missing_as_zero and cell in NOTHING:
             is_sure = mark is not None or not unmatched
             score, left = (0.0, left) if is_sure else (None, left + 1)
-        if score is not None and person.kept:
-            notes.append(f"{name}: {mark.student if mark else f'row {n + 2}'} {person.kept}.")
+        if score is not None and n in kept:
+            notes.append(f"{name}: {mark.student if mark else f'row {n + 2}'} {kept[n]}.")
         elif score is not None:
             replaced += cell not in NOTHING and _figure(cell) != _figure(number(score))
             found.rows[n][column] = number(score)
@@ -222,22 +234,13 @@ def _figure(cell: str, otherwise: float | None = None) -> float | None:
 # ---- Whose a row is
 
 
-@dataclass(frozen=True)
-class Person:
-    """What a row of a template says of its student."""
-
-    number: str  # the platform's own, which its archives put into the names of files
-    logins: frozenset[str]  # whatever else only they have: logins, numbers of the school, addresses
-    names: frozenset[str]  # as `_names_of` has them
-    kept: str  # why their mark stays as it is there, if it does
-
-
 def _letters(text: str) -> str:
     """The letters and digits of a name, without accents and capitals, as platforms differ in the rest."""
     parts = unicodedata.normalize("NFKD", text.casefold())
     return "".join(letter for letter in parts if letter.isalnum())
 
 
+@cache  # each row is compared with each mark
 def _names_of(first: str, last: str = "") -> frozenset[str]:
     """A name in both orders; "Last, First" may also come as one."""
     if not last:
@@ -245,13 +248,7 @@ def _names_of(first: str, last: str = "") -> frozenset[str]:
     return frozenset({_letters(first + last), _letters(last + first)} - {""})
 
 
-def name_and_number(student: str) -> tuple[str, str]:
-    """An id taken apart: that of Canvas' and Moodle's files ends with the platform's number, "" of others."""
-    found = re.fullmatch(r"(.+)_(\d+)", student)
-    return (found[1], found[2]) if found else (student, "")
-
-
-def _match(marks: list[Mark], people: dict[int, Person]) -> tuple[dict[int, Mark], list[str], list[str]]:
+def _match(marks: list[Mark], people: dict[int, Enrolled]) -> tuple[dict[int, Mark], list[str], list[str]]:
     """An assignment's marks by the number of their row, who is in none, and what to look at."""
     rows: dict[int, list[Mark]] = {}
     unmatched, notes = [], []
@@ -279,7 +276,7 @@ def _match(marks: list[Mark], people: dict[int, Person]) -> tuple[dict[int, Mark
     return places, unmatched, notes
 
 
-def _rows(mark: Mark, people: dict[int, Person]) -> tuple[list[int], list[int]]:
+def _rows(mark: Mark, people: dict[int, Enrolled]) -> tuple[list[int], list[int]]:
     """A student's rows by number or login, and those with the name."""
     name, number = name_and_number(mark.student)
     logins = {text.casefold() for text in (mark.student, mark.email, mark.lms_user_id) if text}
@@ -287,15 +284,16 @@ def _rows(mark: Mark, people: dict[int, Person]) -> tuple[list[int], list[int]]:
     sure = [
         n for n, person in people.items() if (number and person.number == number) or person.logins & logins
     ]
-    return sure, [n for n, person in people.items() if person.names & names]
+    return sure, [n for n, person in people.items() if _names_of(person.first_name, person.last_name) & names]
 
 
-def _doubts(mark: Mark, person: Person) -> Iterator[str]:
+def _doubts(mark: Mark, person: Enrolled) -> Iterator[str]:
     """A number that was read from an id may be another number; then the names say so."""
     name, number = name_and_number(mark.student)
-    if number == person.number and mark.submitted and person.names:
+    names = _names_of(person.first_name, person.last_name)
+    if number == person.number and mark.submitted and names:
         known = {_letters(name), *_names_of(mark.first_name, mark.last_name)} - {""}
-        if not any(_alike(one, other) for one in known for other in person.names):
+        if not any(_alike(one, other) for one in known for other in names):
             yield f"{mark.student} was found by the number {number}, but the name there differs: look at it."
 
 
