@@ -15,9 +15,8 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from exercises.autograder.flags import answered, seen
+from exercises.autograder.flags import ORDINARY, PACKAGE, SOLVES, WATCHED, answered, seen, sentence
 from exercises.autograder.flags.calls import LibraryCallRecorder
-from exercises.autograder.flags.known import ORDINARY, PACKAGE, SOLVES, WATCHED, sentence
 from exercises.autograder.result import Flag
 from transformer_lessons import checks
 
@@ -79,6 +78,15 @@ def test_the_package_and_a_librarys_answer_are_seen(kind, text):
     assert {flag.kind for flag in seen([(LAYER_NORM, text)], PS05, [])} == {kind}
     own = {flag.kind for flag in seen([(None, text)], PS05, [])}
     assert own == ({kind} - {"library"}), "who compares does what the course asks for"
+
+
+def test_what_one_cell_imports_is_seen_where_an_answer_uses_it():
+    for own, used in (
+        ("import transformers as t", "t.Llama"),
+        ("from transformers import Llama", "Llama(3)"),
+    ):
+        flags = seen([(None, own), (LAYER_NORM, used)], PS05, [])
+        assert [(flag.kind, flag.cell) for flag in flags] == [("library", LAYER_NORM)]
 
 
 # What nobody need look at: the assignment, an answer, and a cell of the learner's own.
@@ -228,15 +236,7 @@ RUN = [
         ["read checks/plain.py"],
     ),
     ("%pycat {checks.__file__}", ["read checks/__init__.py"]),
-    (
-        "import importlib\nx = importlib.import_module('transformer_lessons.losses')",
-        ["import transformer_lessons.losses"],
-    ),
-    ("exec('from transformer_' + 'lessons import norms')", ["import transformer_lessons.norms"]),
-    (
-        "def f(*_):\n    import transformer_lessons.encodings\nreport = checks.check('causal_mask', f)",
-        ["import transformer_lessons.encodings"],
-    ),
+    ("def f(*_):\n    import transformer_lessons.encodings\nreport = checks.check('causal_mask', f)", []),
     ("linecache.clearcache()\nchecks.task('no')", []),  # whose traceback the shell reads for
     (
         "import torch\ndef mine(x):\n    return torch.layer_norm(x, (3,))\n"
@@ -248,13 +248,13 @@ WATCHING = """
 import json, sys
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
-from exercises.autograder.flags.calls import LibraryCallRecorder, watch_imports_and_reads
+from exercises.autograder.flags.calls import LibraryCallRecorder, watch_reads
 
 shell = InteractiveShell.instance(config=Config({"HistoryManager": {"enabled": False}}))
 shell.compile.get_code_name = lambda raw, transformed, number: f"<ipython-input-{number}>"
 notes, found = [], []
 shell.user_ns["recorder"] = LibraryCallRecorder(notes)
-watch_imports_and_reads(notes)
+watch_reads(notes)
 output, sys.stdout, sys.stderr = sys.stdout, open("/dev/null", "w"), open("/dev/null", "w")
 for cell in json.load(sys.stdin):
     shell.run_cell(cell)
@@ -264,7 +264,7 @@ json.dump(found, output)
 """
 
 
-def test_what_a_cell_imports_reads_and_calls_is_noted_with_its_line():
+def test_what_a_cell_reads_and_calls_is_noted_with_its_line():
     cells = json.dumps([cell for cell, _ in RUN])
     command = [sys.executable, "-W", "ignore", "-c", WATCHING]
     done = subprocess.run(command, input=cells, capture_output=True, text=True, check=True, cwd=ROOT)
@@ -274,7 +274,6 @@ def test_what_a_cell_imports_reads_and_calls_is_noted_with_its_line():
     ]
     assert sum(len(seen([], PS05, notes)) for notes in noted) == sum(len(want) for _, want in RUN)
     lines = {note["name"]: note["line"] for notes in noted for note in notes}
-    assert lines["transformer_lessons.losses"] == "x = importlib.import_module('transformer_lessons.losses')"
     assert lines["checks/plain.py"] == "x = (resources.files(checks) / 'plain.py').read_text()"
     assert lines[f"{F_}layer_norm"] == "return torch.layer_norm(x, (3,))"
 
@@ -290,11 +289,6 @@ def test_notes_become_flags():
     said = f"When it ran: {sentence(NORM, ['layer_norm'])}"
     assert seen([], PS05, [note()]) == [Flag("library", said)]
     assert seen([], PS01, [note()]) == []
-    imported = note("import", f"{PACKAGE}.masks", "import x")
-    assert seen([], PS01, [imported]) == [
-        Flag("package", f"When it ran, a cell imported {PACKAGE}.masks.", None, "import x")
-    ]
-    assert seen([], PS06, [imported]) == []  # handed over there
     assert seen([], PS01, [note("read", "checks/core.py")]) == [
         Flag("source", f"When it ran, a cell read {PACKAGE}/checks/core.py.")
     ]
@@ -313,8 +307,8 @@ def test_whose_line_it_is_decides():
     "notes",
     [
         *(None, "call", {}, [None], ["call"], [{}], [note() | {"more": 1}], [note(what=3)], [note(name=[])]),
-        *([note(what="else")], [note(name="os.system")], [note(name="layer_norm")], [note("import", "os")]),
-        *([note("import", f"{PACKAGE}.x\n")], [note("read", "<b>.py")], [note("read", "/etc/passwd")]),
+        *([note(what="else")], [note(name="os.system")], [note(name="layer_norm")]),
+        *([note("import", f"{PACKAGE}.masks")], [note("read", "<b>.py")], [note("read", "/etc/passwd")]),
         *([note("read", "a" * 300 + ".py")], [note(line="x" * 201)]),
     ],
 )

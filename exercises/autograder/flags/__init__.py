@@ -1,33 +1,41 @@
 """Hints for a person: what solves a task by a library's call, or gets at the package's own answers.
 
-The text of a submission shows what is imported of the package; `calls` notes what is called, imported and read
-while it runs; `known` is what both look for. No mark depends on them, and whoever wants to can hide.
+The text of a submission shows what is imported of the package; `calls` notes what is called, and what is read of
+its files, while it runs. No mark depends on them, and whoever wants to can hide.
 """
 
 import ast
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
-from exercises.autograder.flags.known import (
-    LINE,
-    MODULES,
-    MOST,
-    OPEN,
-    PACKAGE,
-    READY,
-    sentence,
-    shown,
-    solved,
-)
 from exercises.autograder.result import Flag
 
-__all__ = ["answered", "seen"]
+__all__ = ["LINE", "MOST", "ORDINARY", "PACKAGE", "SOLVES", "WATCHED", "answered", "public", "seen"]
+__all__ += ["sentence"]
 
 PARSED = 100_000  # characters of a cell
 MAGIC = re.compile(r"^(\s*)[%!].*$", re.MULTILINE)
 TASK = re.compile(r"checks\.(?:check|require)\(\s*\"(\w+)\"")
+LINE = 200  # the longest line or name in a flag or a note
+MOST = 100  # flags, and notes
+
+# Other people's models, layers, decoders and scores. Not einops: it moves axes.
+READY = set(
+    "evaluate fairseq flash_attn keras nltk rotary_embedding_torch sacrebleu tensorflow timm torchmetrics "
+    "torchtext torchtune transformers x_transformers xformers".split()
+)
+
+PACKAGE = "transformer_lessons"
+CHECKS = f"{PACKAGE}.checks"
+MODULES = {PACKAGE, CHECKS}  # which may be imported, and of which this may be used:
+OPEN = {
+    f"{PACKAGE}.__version__",
+    *(f"{CHECKS}.{name}" for name in ("check", "require", "tasks", "Report")),
+    *(f"{CHECKS}.{name}" for name in ("try_in_translator", "my_transformer")),
+}
 
 
 def seen(cells: Iterable[tuple[str | None, str]], given: Mapping[str, str], notes: Any) -> list[Flag]:
@@ -36,8 +44,8 @@ def seen(cells: Iterable[tuple[str | None, str]], given: Mapping[str, str], note
     Args:
         cells: grade id (None for a cell of the learner's own) and text of the learner's code cells.
         given: the assignment's own code cells by grade id; what "…imports" imports may be used.
-        notes: what was noted while it ran: a list of {"what": "call", "import" or "read", "name": …, "line": …},
-            from the learner's process. Whatever has another form, means nothing, or is too much, is left out.
+        notes: what was noted while it ran: a list of {"what": "call" or "read", "name": …, "line": …}, from the
+            learner's process. Whatever has another form, means nothing, or is too much, is left out.
     """
     trees = [(cell, text.splitlines(), tree) for cell, text in cells if (tree := _parsed(text))]
     imports = (_parsed(text) for cell, text in given.items() if cell.endswith("imports"))
@@ -46,7 +54,7 @@ def seen(cells: Iterable[tuple[str | None, str]], given: Mapping[str, str], note
     allowed = OPEN | {full for _, full in handed_over} - MODULES
     flags: dict[tuple, Flag] = {}
     for cell, lines, tree in trees:
-        for number, full in _taken(tree, names):
+        for number, full in sorted(_taken(tree, names)):
             if said := _about(full, allowed, is_answer=bool(cell)):
                 flags.setdefault((cell, *said), Flag(*said, cell, shown("".join(lines[number - 1 : number]))))
     tasks = answered(given)
@@ -54,7 +62,7 @@ def seen(cells: Iterable[tuple[str | None, str]], given: Mapping[str, str], note
     for note in kept:
         cell = next((cell for cell, lines, _ in trees if _has(lines, note["line"])), None)
         asked = tasks.get(cell) or set(TASK.findall("\n".join(given.values())))
-        if said := _noted(note["what"], note["name"], asked, allowed):
+        if said := _noted(note["what"], note["name"], asked):
             flags.setdefault((cell, *said), Flag(*said, cell, shown(note["line"])))
     return list(flags.values())[:MOST]
 
@@ -101,27 +109,16 @@ def _imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 def _taken(tree: ast.Module, names: Mapping[str, str]) -> Iterator[tuple[int, str]]:
     """The line and the full name of whatever is imported, or used by a name that an import gave."""
-    left: list[ast.AST] = [tree]
-    while left:
-        node = left.pop()
+    for node in ast.walk(tree):
         match node:
             case ast.Import():
                 yield from ((node.lineno, alias.name) for alias in node.names)
             case ast.ImportFrom(module=str()):
                 yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
-            case ast.Name() | ast.Attribute() if full := _full(node, names):
-                yield node.lineno, full
-            case _:
-                left += reversed(list(ast.iter_child_nodes(node)))
-
-
-def _full(node: ast.AST, names: Mapping[str, str]) -> str:
-    path: list[str] = []
-    while isinstance(node, ast.Attribute):
-        path.append(node.attr)
-        node = node.value
-    root = names.get(node.id, "") if isinstance(node, ast.Name) else ""
-    return ".".join([root, *reversed(path)]) if root else ""
+            case ast.Name() if node.id in names:
+                yield node.lineno, names[node.id]
+            case ast.Attribute(value=ast.Name() as of) if of.id in names:
+                yield node.lineno, f"{names[of.id]}.{node.attr}"
 
 
 def _about(full: str, allowed: set[str], *, is_answer: bool) -> tuple[str, str] | None:
@@ -148,13 +145,108 @@ def _has(lines: list[str], line: str) -> bool:
     return bool(line) and any(text.strip()[:LINE] == line for text in lines)
 
 
-def _noted(what: str, name: str, tasks: set[str], allowed: set[str]) -> tuple[str, str] | None:
+def _noted(what: str, name: str, tasks: set[str]) -> tuple[str, str] | None:
     """Kind and text of the flag that a note deserves, if any."""
     if what == "call" and (those := solved(name, tasks)):
         return "library", f"When it ran: {sentence(name, those)}"
-    is_open = any(f"{full}.".startswith(f"{name}.") for full in allowed)
-    if what == "import" and re.fullmatch(rf"{PACKAGE}(\.[A-Za-z_]\w*)+", name, re.ASCII) and not is_open:
-        return "package", f"When it ran, a cell imported {name}."
     if what == "read" and re.fullmatch(r"[\w/.-]+\.pyc?", name, re.ASCII):
         return "source", f"When it ran, a cell read {PACKAGE}/{name}."
     return None
+
+
+# ---- What solves a task
+
+# What of torch's solves a task. What is not named is a part of an answer, and no answer: nn.Embedding and
+# F.embedding, F.softmax, F.elu, torch.tril, nn.LayerNorm in a layer, F.kl_div, pad_sequence, clip_grad_norm_, …
+ATTENTION = {
+    "torch.nn.functional.scaled_dot_product_attention",
+    "torch.nn.attention.flex_attention.flex_attention",
+}
+HEADS = {"torch.nn.MultiheadAttention", "torch.nn.functional.multi_head_attention_forward"}
+LAYERS = HEADS | {
+    "torch.nn.Transformer",
+    *(f"torch.nn.Transformer{side}{what}" for side in ("Encoder", "Decoder") for what in ("", "Layer")),
+}
+BATCH_NORM = {
+    *("torch.nn.functional.batch_norm", "torch.nn.functional.instance_norm", "torch.nn.SyncBatchNorm"),
+    *(f"torch.nn.{kind}Norm{axes}d" for kind in ("Batch", "Instance") for axes in "123"),
+}
+# All of them, once axes are moved: over the features of one position, or in one group.
+LAYER_NORM = BATCH_NORM | {
+    *("torch.nn.functional.layer_norm", "torch.nn.LayerNorm"),
+    *("torch.nn.functional.group_norm", "torch.nn.GroupNorm"),
+}
+CROSS_ENTROPY = {"torch.nn.functional.cross_entropy", "torch.nn.CrossEntropyLoss"}
+LINEAR = {"torch.nn.functional.linear_cross_entropy", "torch.nn.LinearCrossEntropyLoss"}
+SOLVES: dict[str, set[str]] = {
+    "causal_mask": {"torch.nn.Transformer.generate_square_subsequent_mask"},
+    "masked_self_attention": ATTENTION | HEADS,
+    "scaled_dot_product_attention": ATTENTION | HEADS,
+    "soft_capped_attention": {"torch.nn.attention.flex_attention.flex_attention"},
+    "multi_head": LAYERS,  # the attention within it is handed over
+    "grouped_query": ATTENTION | HEADS,  # enable_gqa
+    "layer_norm": LAYER_NORM,
+    "batch_norm": BATCH_NORM,
+    "masked_batch_norm": BATCH_NORM,
+    "rms_norm": {"torch.nn.functional.rms_norm", "torch.nn.RMSNorm"},
+    **dict.fromkeys(("layer", "decoder_layer", "decoder_layer_step", "transformer"), LAYERS),
+    "label_smoothing": CROSS_ENTROPY,
+    "adam_step": {"torch.optim.Adam", "torch.optim.adam.adam", "torch.optim.AdamW"},
+    "scaled_step": {"torch.amp.GradScaler"},
+    "tiled_attention": ATTENTION | HEADS,
+    "chunked_cross_entropy": CROSS_ENTROPY | LINEAR,
+}
+# What a task is about, or may well use, where it solves another task of the same assignment.
+ORDINARY = {
+    "cached_attention_step": ATTENTION,
+    "attention_test": ATTENTION,
+    "accumulated_gradients": CROSS_ENTROPY,
+}
+WATCHED = {name.rpartition(".")[2]: name for names in SOLVES.values() for name in names}
+# Of what torch's functions and layers call in turn, a part of the name.
+KERNELS = {
+    "scaled_dot_product": "torch.nn.functional.scaled_dot_product_attention",
+    "multi_head_attention": "torch.nn.functional.multi_head_attention_forward",
+    "transformer_encoder_layer": "torch.nn.TransformerEncoderLayer",
+    "layer_norm": "torch.nn.functional.layer_norm",
+    "group_norm": "torch.nn.functional.group_norm",
+    "batch_norm": "torch.nn.functional.batch_norm",
+    "rms_norm": "torch.nn.functional.rms_norm",
+    "cross_entropy_loss": "torch.nn.functional.cross_entropy",
+    "fused_adam": "torch.optim.Adam",
+    "_amp_": "torch.amp.GradScaler",
+}
+
+
+@lru_cache(maxsize=4096)
+def public(name: str) -> str:
+    """What is watched that a name of torch's stands for; "" if nothing is.
+
+    Args:
+        name: with dots or without; whichever of torch's modules it was found in.
+    """
+    for part in reversed(name.split(".")):
+        if part in WATCHED:
+            return WATCHED[part]
+        for fragment, whole in KERNELS.items():
+            if fragment in part:
+                return whole
+    return ""
+
+
+def solved(name: str, tasks: Collection[str]) -> list[str]:
+    """Those of the tasks that something watched solves; none if one of them is about using it."""
+    if any(name in ORDINARY.get(task, ()) for task in tasks):
+        return []
+    return sorted(task for task in tasks if name in SOLVES.get(task, ()))
+
+
+def sentence(name: str, tasks: list[str]) -> str:
+    """Of something watched, for a person."""
+    return f"Uses {name}, which does all or most of what {', '.join(tasks)} asks for."
+
+
+def shown(line: str) -> str:
+    """A line for a person: without control characters, and no longer than fits."""
+    line = line[: 2 * LINE].encode("utf-8", "replace").decode()
+    return "".join(c if c.isprintable() else " " for c in line).strip()[:LINE]

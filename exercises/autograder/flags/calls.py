@@ -1,4 +1,4 @@
-"""Notes of what the learner's code calls, imports and reads, taken where it runs.
+"""Notes of what the learner's code calls, and what it reads of the package, taken where it runs.
 
 That code may forge the notes or stop them: a note is a reason to look, and nothing more.
 """
@@ -12,12 +12,12 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.overrides import TorchFunctionMode
 
 import transformer_lessons
-from exercises.autograder.flags.known import LINE, MODULES, MOST, PACKAGE, public
+from exercises.autograder.flags import LINE, MOST, public
 
-__all__ = ["LibraryCallRecorder", "watch_imports_and_reads"]
+__all__ = ["LibraryCallRecorder", "watch_reads"]
 
 FRAMES = 500
-# Modules that read or import on behalf of whoever calls them.
+# Modules that read on behalf of whoever calls them.
 ON_BEHALF = set(
     "IPython _pyio codecs decorator fileinput importlib inspect io linecache pathlib pkgutil runpy shutil "
     "tokenize zipimport".split()
@@ -79,11 +79,10 @@ class LibraryCallRecorder(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def watch_imports_and_reads(notes: list) -> None:
-    """Note what the learner's cells import of the package's implementation, and what they read of its files.
+def watch_reads(notes: list) -> None:
+    """Note what the learner's cells read of the package's files, other than by importing them.
 
-    From now on, for as long as the process lives. What a visible check imports in turn is not noted, as no cell
-    asks for it. Not seen are modules that were imported and sources that were read before, and other programs.
+    From now on, for as long as the process lives. Not seen are sources that were read before, and other programs.
 
     Args:
         notes: where they go, as plain values, see `flags.seen`.
@@ -91,13 +90,12 @@ def watch_imports_and_reads(notes: list) -> None:
     root = os.path.dirname(os.path.abspath(transformer_lessons.__file__)) + os.sep
 
     def hook(event: str, args: tuple) -> None:
-        if event != "open":  # an import opens a file, too; not all tell so by an event of their own
+        if event != "open":
             return
         try:
             file = _file_in(root, args[0])
-            frame, is_import = _asking(sys._getframe(1)) if file else (None, False)
-            if frame and not (is_import and _module(file) in MODULES):
-                _note(notes, *(("import", _module(file)) if is_import else ("read", file)), _line_of(frame))
+            if file and (frame := _asking(sys._getframe(1))):
+                _note(notes, "read", file, _line_of(frame))
         except Exception:  # whatever it is, the learner's program goes on
             return
 
@@ -112,25 +110,18 @@ def _file_in(root: str, path: Any) -> str:
     return path.removeprefix(root) if path.startswith(root) and path.endswith((".py", ".pyc")) else ""
 
 
-def _module(file: str) -> str:
-    """masks.py is transformer_lessons.masks, and so is __pycache__/masks.cpython-311.pyc."""
-    parts = [part.split(".")[0] for part in file.split(os.sep)]
-    return ".".join([PACKAGE, *(part for part in parts if part not in ("__pycache__", "__init__"))])
-
-
-def _asking(frame: FrameType | None) -> tuple[FrameType | None, bool]:
-    """The learner's cell that a file is opened for, if any, and whether it is for an import."""
-    is_import = False
+def _asking(frame: FrameType | None) -> FrameType | None:
+    """The learner's cell that a file is opened for, if any; an import opens one for itself."""
     for _ in range(FRAMES):
         if frame is None or _is_cell(frame.f_code.co_filename):
-            return frame, is_import
+            return frame
         module, file = str(frame.f_globals.get("__name__")), frame.f_code.co_filename
-        is_import |= module == "importlib._bootstrap" and frame.f_code.co_name == "_find_and_load"
+        is_import = module == "importlib._bootstrap" and frame.f_code.co_name == "_find_and_load"
         is_made = file.startswith("<") and "frozen" not in file  # by exec, for example
-        if not (is_made or module.split(".")[0] in ON_BEHALF):
+        if is_import or not (is_made or module.split(".")[0] in ON_BEHALF):
             break
         frame = frame.f_back
-    return None, is_import
+    return None
 
 
 def _innermost_cell(frame: FrameType | None) -> FrameType | None:

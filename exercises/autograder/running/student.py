@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from exercises.autograder.flags.calls import LibraryCallRecorder, watch_imports_and_reads
+from exercises.autograder.flags.calls import LibraryCallRecorder, watch_reads
 from exercises.autograder.running.cells import Shell, the_shell
 from exercises.autograder.running.remote import TOO_LATE, answers_of, serve, time_limit
 from exercises.autograder.running.wire import DTYPES
@@ -46,7 +46,7 @@ def run(connection: socket.socket) -> None:
     """
     _load_data_in_one_process()
     learner = Learner(the_shell())
-    watch_imports_and_reads(learner.recorder.notes)
+    watch_reads(learner.recorder.notes)
     serve(connection, learner.answer)
 
 
