@@ -111,10 +111,9 @@ def report(options: argparse.Namespace) -> CommandOutput:
     for name in _assignments(course, options.assignments):
         results = [names.result(result) for result in course.results(name)]
         known = [names.mark(mark) for mark in marks.marks(course.gradebook, name)]
-        counted = reports.numbers(name, known, results, aside["quarantined"], aside["failed"])
-        write_text(course.report(name), reports.page(counted))
+        data[name] = reports.numbers(name, known, results, aside["quarantined"], aside["failed"])
+        write_text(course.report(name), reports.page(data[name]))
         lines.append(str(course.report(name)))
-        data[name] = asdict(counted)
     return CommandOutput(lines, data)
 
 

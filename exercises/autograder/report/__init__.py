@@ -9,7 +9,6 @@ content-security policy lets in its own style sheet alone.
 import re
 import statistics
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,77 +16,16 @@ from markupsafe import Markup, escape
 
 from exercises.autograder.course.marks import Mark
 from exercises.autograder.feedback.text import clean, cut, template
-from exercises.autograder.report.questions import Misconception, Question, misconceptions, questions, share
+from exercises.autograder.report.questions import misconceptions, questions, share
 from exercises.autograder.result import Result
 from transformer_lessons.tools import submission
 
-__all__ = ["Bin", "Numbers", "numbers", "page"]
+__all__ = ["numbers", "page"]
 
 BINS = 10
 ELSEWHERE = {"repair", "unsafe", "late"}  # flags that are said in lists of their own
 MOST = 600  # characters of a text about a submission
 LOW = 0.2  # below this, by custom, one looks at what a question asks
-
-
-@dataclass(frozen=True)
-class Bin:
-    """Submissions with a score from `start` on, below `end`: all marked, or `waiting` for a person in part.
-
-    The last holds what is above, too.
-    """
-
-    start: float
-    end: float
-    complete: int
-    waiting: int
-
-
-@dataclass(frozen=True)
-class Numbers:
-    """What there is to know of a class and an assignment; `dataclasses.asdict` gives plain values, for JSON.
-
-    A score is a share: of the points that are marked so far, less the penalty for being late.
-
-    Attributes:
-        assignment: its name.
-        title: for people.
-        worth: the most points that there are to earn.
-        students: all whom the gradebook knows.
-        submitted: those of them with a submission.
-        waiting: submissions of which a part waits for a person.
-        tested: submissions with a result of the tests, of which mistakes are shares.
-        scores: in ascending order; without submissions of which nothing is marked yet.
-        bins: their distribution.
-        mean, median, deviation: of the scores; None if there are none. The deviation is the class's own
-            (divided by n).
-        questions: one for each graded cell.
-        misconceptions: known mistakes, the most frequent first.
-        by_hand, flagged, quarantined, failed, missing, late, repaired, unprotected: lists for a person; of each
-            student the id and the name as far as it is known, or "", and what is to be looked at.
-    """
-
-    assignment: str
-    title: str
-    worth: float
-    students: int
-    submitted: int
-    waiting: int
-    tested: int
-    scores: tuple[float, ...]
-    bins: tuple[Bin, ...]
-    mean: float | None
-    median: float | None
-    deviation: float | None
-    questions: tuple[Question, ...]
-    misconceptions: tuple[Misconception, ...]
-    by_hand: tuple[dict[str, Any], ...]
-    flagged: tuple[dict[str, Any], ...]
-    quarantined: tuple[dict[str, Any], ...]
-    failed: tuple[dict[str, Any], ...]
-    missing: tuple[dict[str, Any], ...]
-    late: tuple[dict[str, Any], ...]
-    repaired: tuple[dict[str, Any], ...]
-    unprotected: tuple[dict[str, Any], ...]
 
 
 def numbers(
@@ -96,8 +34,10 @@ def numbers(
     results: Iterable[Result],
     quarantined: Iterable[Mapping[str, Any]] = (),
     failed: Iterable[Mapping[str, Any]] = (),
-) -> Numbers:
+) -> dict[str, Any]:
     """Count everything.
+
+    A score is a share: of the points that are marked so far, less the penalty for being late.
 
     Args:
         assignment: its name.
@@ -105,25 +45,41 @@ def numbers(
         results: of its tests.
         quarantined: files that were put aside: path, reason, and student and assignment as far as they are known.
         failed: likewise, files that could not be graded for a reason of the grader's.
+
+    Returns:
+        plain values, for JSON:
+        assignment, title: its name, and what people call it.
+        worth: the most points that there are to earn.
+        students, submitted: how many the gradebook knows, and how many of these have a submission.
+        waiting: submissions of which a part waits for a person.
+        tested: submissions with a result of the tests, of which mistakes are shares.
+        scores: in ascending order; without submissions of which nothing is marked yet.
+        bins: their distribution: scores from "start" on, below "end" (the last holds what is above, too), of
+            which all is marked ("complete"), or of which a part is "waiting".
+        mean, median, deviation: of the scores; None if there are none. The deviation is the class's own
+            (divided by n).
+        questions, misconceptions: as `questions` has them.
+        by_hand, flagged, quarantined, failed, missing, late, repaired, unprotected: lists for a person; of each
+            student the id and the name as far as it is known, or "", and what is to be looked at.
     """
     everyone = sorted(marks, key=lambda mark: mark.student)
     results = sorted(results, key=lambda result: result.student)
     submitted = [mark for mark in everyone if mark.submitted]
     about = submission.assignments().get(assignment, {})
     asked = questions(submitted, results, about)
-    return Numbers(
-        assignment=assignment,
-        title=about.get("title") or assignment,
-        worth=max((mark.worth for mark in everyone), default=0.0),
-        students=len(everyone),
-        submitted=len(submitted),
-        waiting=sum(mark.waits for mark in submitted),
-        tested=len(results),
+    return {
+        "assignment": assignment,
+        "title": about.get("title") or assignment,
+        "worth": max((mark.worth for mark in everyone), default=0.0),
+        "students": len(everyone),
+        "submitted": len(submitted),
+        "waiting": sum(mark.waits for mark in submitted),
+        "tested": len(results),
         **_scores(submitted),
-        questions=asked,
-        misconceptions=misconceptions(results, [question.cell for question in asked]),
+        "questions": asked,
+        "misconceptions": misconceptions(results, [question["cell"] for question in asked]),
         **_lists(assignment, everyone, results, quarantined, failed),
-    )
+    }
 
 
 def _scores(submitted: list[Mark]) -> dict[str, Any]:
@@ -135,8 +91,11 @@ def _scores(submitted: list[Mark]) -> dict[str, Any]:
         if score is not None:
             bins[min(int(score * BINS), BINS - 1)][waits] += 1
     return {
-        "scores": tuple(known),
-        "bins": tuple(Bin(n / BINS, (n + 1) / BINS, *counts) for n, counts in enumerate(bins)),
+        "scores": known,
+        "bins": [
+            {"start": n / BINS, "end": (n + 1) / BINS, "complete": complete, "waiting": waiting}
+            for n, (complete, waiting) in enumerate(bins)
+        ],
         "mean": statistics.fmean(known) if known else None,
         "median": statistics.median(known) if known else None,
         "deviation": statistics.pstdev(known) if known else None,
@@ -152,65 +111,62 @@ def _lists(
     results: list[Result],
     quarantined: Iterable[Mapping[str, Any]],
     failed: Iterable[Mapping[str, Any]],
-) -> dict[str, tuple[dict[str, Any], ...]]:
+) -> dict[str, list[dict]]:
     """Who is to be looked at."""
     names = {mark.student: f"{mark.first_name} {mark.last_name}".strip() for mark in everyone}
 
     def row(student: str, **what: Any) -> dict[str, Any]:
         return {"student": student, "name": names.get(student, ""), **what}
 
-    def files(listed: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:
+    def files(listed: Iterable[Mapping[str, Any]]) -> list[dict]:
         """Those of this assignment, and those of which nobody knows the assignment."""
         mine = (file for file in listed if file.get("assignment") in (None, "", assignment))
         keys = ("path", "reason", "assignment")
-        return tuple(
-            row(file.get("student") or "", **{key: file.get(key) or "" for key in keys}) for file in mine
-        )
+        return [row(file.get("student") or "", **{key: file.get(key) or "" for key in keys}) for file in mine]
 
     put_aside, broken = files(quarantined), files(failed)
     known = {file["student"] for file in (*put_aside, *broken)}
+    # Who lost points for it, or is only said to be late: without a due date, no penalty tells of it.
     late = {result.student for result in results if any(flag.kind == "late" for flag in result.flags)}
+    late |= {mark.student for mark in everyone if mark.penalty > 0}
     return {
-        "by_hand": tuple(
+        "by_hand": [
             row(mark.student, cells=[name for name, cell in mark.cells.items() if cell.waits])
             for mark in everyone
             if mark.waits
-        ),
-        "flagged": tuple(
+        ],
+        "flagged": [
             row(result.student, kind=flag.kind, text=flag.text, cell=flag.cell or "", line=flag.line)
             for result in results
             for flag in result.flags
             if flag.kind not in ELSEWHERE
-        ),
+        ],
         "quarantined": put_aside,
         "failed": broken,
-        "missing": tuple(
+        "missing": [
             row(mark.student, quarantined=mark.student in known) for mark in everyone if not mark.submitted
-        ),
-        # Who lost points for it, or is only said to be late: without a due date, no penalty tells of it.
-        "late": tuple(
+        ],
+        "late": [
             row(
                 mark.student,
                 timestamp=mark.timestamp.isoformat(" ", "minutes") if mark.timestamp else "",
                 penalty=mark.penalty,
             )
             for mark in everyone
-            if mark.penalty > 0 or mark.student in late
-        ),
-        "repaired": tuple(
-            row(result.student, repairs=list(result.repairs)) for result in results if result.repairs
-        ),
-        "unprotected": tuple(row(result.student) for result in results if result.isolation != "full"),
+            if mark.student in late
+        ],
+        "repaired": [row(one.student, repairs=list(one.repairs)) for one in results if one.repairs],
+        "unprotected": [row(one.student) for one in results if one.isolation != "full"],
     }
 
 
 # ---- The page
 
 
-def page(numbers: Numbers) -> str:
+def page(numbers: dict[str, Any]) -> str:
     """One HTML page, complete in itself; the same numbers give the same page."""
-    tasks = {question.cell: question.task for question in numbers.questions}
-    fullest = max((bin.complete + bin.waiting for bin in numbers.bins), default=0)
+    tasks = {question["cell"]: question["task"] for question in numbers["questions"]}
+    fullest = max(bin["complete"] + bin["waiting"] for bin in numbers["bins"])
     return TEMPLATE.render(n=numbers, tasks=tasks, fullest=fullest, low=LOW)
 
 

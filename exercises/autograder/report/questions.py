@@ -5,7 +5,6 @@ import re
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from exercises.autograder.course.marks import CellMark, Mark
@@ -13,65 +12,10 @@ from exercises.autograder.result import CellResult, Result
 from transformer_lessons import checks
 from transformer_lessons.checks.message import place
 
-__all__ = ["Misconception", "Question", "misconceptions", "questions", "share"]
+__all__ = ["misconceptions", "questions", "share"]
 
 FEWEST = 5  # submissions; of fewer, a correlation says nothing
 DIGITS = 9  # after which points differ by rounding alone
-
-
-@dataclass(frozen=True)
-class Question:
-    """How a class did on one graded cell.
-
-    Attributes:
-        cell: its grade id.
-        task: the title of its task, or "" where it cannot be told.
-        worth: points.
-        marked: submissions with points for it; the numbers that follow are theirs, None if there are none.
-        waiting: submissions whose answer waits for a person, which is no 0 and counts nowhere else.
-        mean: points.
-        deviation: the standard deviation of the points, of the class itself (divided by n).
-        full, none: shares with all points and with no points.
-        discrimination: see `_discrimination`.
-        requirements: what its checks require: task, sentence, how many submissions met it, and of how many.
-        unfinished: tests that did not come to their end, by status.
-    """
-
-    cell: str
-    task: str
-    worth: float
-    marked: int
-    waiting: int
-    mean: float | None
-    deviation: float | None
-    full: float | None
-    none: float | None
-    discrimination: float | None
-    requirements: tuple[dict[str, Any], ...]
-    unfinished: dict[str, int]
-
-
-@dataclass(frozen=True)
-class Misconception:
-    """A known mistake, and how many submissions make it.
-
-    Attributes:
-        id: "task/mistake".
-        name: what it is, in the words that the student reads; the id if the catalogue does not know it.
-        students: how many make it, wherever and however often.
-        share: of all that were tested.
-        cells: the grade ids of the questions in which it is made, in their order.
-        place: where in the book to read, for people; "" if it is not known.
-        link: the address of that place, or "".
-    """
-
-    id: str
-    name: str
-    students: int
-    share: float
-    cells: tuple[str, ...]
-    place: str = ""
-    link: str = ""
 
 
 def share(cells: Iterable[CellMark], penalty: float = 0.0) -> float | None:
@@ -86,21 +30,29 @@ def share(cells: Iterable[CellMark], penalty: float = 0.0) -> float | None:
     return round(max(0.0, math.fsum(cell.earned for cell in marked) - penalty) / worth, DIGITS)
 
 
-def questions(
-    marks: Sequence[Mark], results: Sequence[Result], about: Mapping[str, Any]
-) -> tuple[Question, ...]:
-    """One for each graded cell, in the order of the assignment; those that it does not know come last."""
+def questions(marks: Sequence[Mark], results: Sequence[Result], about: Mapping[str, Any]) -> list[dict]:
+    """How a class did on each graded cell, in the order of the assignment; cells it does not know come last.
+
+    Returns:
+        of each, its grade id as "cell" and what it is "worth"; and
+        task: the title of its task, or "" where it cannot be told.
+        marked: submissions with points for it; the numbers that follow are theirs, None if there are none.
+        waiting: submissions whose answer waits for a person, which is no 0 and counts nowhere else.
+        mean, deviation: of the points; the deviation is that of the class itself (divided by n).
+        full, none: shares with all points and with no points.
+        discrimination: see `_discrimination`.
+        requirements: what its checks require: task, sentence, how many submissions met it, and of how many.
+        unfinished: tests that did not come to their end, by status.
+    """
     places = {name: number for number, name in enumerate(about.get("cells", ()))}
     names = [name for mark in marks for name in mark.cells]
     names += [cell.cell for result in results for cell in result.cells]
     ordered = sorted(dict.fromkeys(names), key=lambda name: places.get(name, len(places)))
     tasks = {row["task"].split(" ")[0]: row["task"] for row in about.get("tasks", ())}
-    return tuple(_question(cell, tasks, marks, results) for cell in ordered)
+    return [_question(cell, tasks, marks, results) for cell in ordered]
 
 
-def _question(
-    cell: str, tasks: Mapping[str, str], marks: Sequence[Mark], results: Sequence[Result]
-) -> Question:
+def _question(cell: str, tasks: Mapping[str, str], marks: Sequence[Mark], results: Sequence[Result]) -> dict:
     # ps01-4-repaired-test belongs to the task whose title begins with 4.
     number = re.match(r"[^-]+-(\d+)-", cell)
     mine = [mark.cells[cell] for mark in marks if cell in mark.cells]
@@ -108,20 +60,20 @@ def _question(
     marked = [got for got in mine if not got.waits]
     points = [round(got.earned, DIGITS) for got in marked]
     full = [got.earned >= got.worth - 10.0**-DIGITS and got.worth > 0 for got in marked]
-    return Question(
-        cell,
-        tasks.get(number[1], "") if number else "",
-        max((graded.worth for graded in (*mine, *tested)), default=0.0),
-        len(marked),
-        len(mine) - len(marked),
-        mean=statistics.fmean(points) if points else None,
-        deviation=statistics.pstdev(points) if points else None,
-        full=statistics.fmean(full) if points else None,
-        none=statistics.fmean(earned <= 0 for earned in points) if points else None,
-        discrimination=_discrimination(marks, cell),
-        requirements=_requirements(tested),
-        unfinished=dict(sorted(Counter(test.status for test in tested if test.status != "done").items())),
-    )
+    return {
+        "cell": cell,
+        "task": tasks.get(number[1], "") if number else "",
+        "worth": max((graded.worth for graded in (*mine, *tested)), default=0.0),
+        "marked": len(marked),
+        "waiting": len(mine) - len(marked),
+        "mean": statistics.fmean(points) if points else None,
+        "deviation": statistics.pstdev(points) if points else None,
+        "full": statistics.fmean(full) if points else None,
+        "none": statistics.fmean(earned <= 0 for earned in points) if points else None,
+        "discrimination": _discrimination(marks, cell),
+        "requirements": _requirements(tested),
+        "unfinished": dict(sorted(Counter(test.status for test in tested if test.status != "done").items())),
+    }
 
 
 def _discrimination(marks: Sequence[Mark], cell: str) -> float | None:
@@ -148,7 +100,7 @@ def _discrimination(marks: Sequence[Mark], cell: str) -> float | None:
         return None
 
 
-def _requirements(tested: Sequence[CellResult]) -> tuple[dict[str, Any], ...]:
+def _requirements(tested: Sequence[CellResult]) -> list[dict]:
     """A test that did not come to its end met none; what is asked twice is met if it was both times."""
     sentences: dict[tuple[str, str], str] = {}
     met: Counter = Counter()
@@ -157,14 +109,22 @@ def _requirements(tested: Sequence[CellResult]) -> tuple[dict[str, Any], ...]:
         for part in cell.parts:
             sentences.setdefault((part.task, part.requirement), part.sentence)
         met.update({(part.task, part.requirement) for part in cell.parts} - missed)
-    return tuple(
+    return [
         {"task": task, "sentence": sentence, "met": met[task, requirement], "of": len(tested)}
         for (task, requirement), sentence in sentences.items()
-    )
+    ]
 
 
-def misconceptions(results: Sequence[Result], order: Sequence[str]) -> tuple[Misconception, ...]:
-    """The most frequent first; their questions in the order of the assignment."""
+def misconceptions(results: Sequence[Result], order: Sequence[str]) -> list[dict]:
+    """The known mistakes that a class makes, the most frequent first.
+
+    Returns:
+        id: "task/mistake".
+        name: what it is, in the words that the student reads; the id if the catalogue does not know it.
+        students, share: how many make it, wherever and however often, and of all that were tested.
+        cells: the grade ids of the questions in which it is made, in the order of the assignment.
+        place, link: where in the book to read, for people, and its address; "" if it is not known.
+    """
     who: dict[str, set[str]] = {}
     where: dict[str, set[str]] = {}
     for result in results:
@@ -177,8 +137,16 @@ def misconceptions(results: Sequence[Result], order: Sequence[str]) -> tuple[Mis
         task, _, name = mistake.partition("/")
         # None if the catalogue has changed since the grading.
         known = checks.mistake(task, name) if task in checks.tasks() else None
-        said = (known[0], *place(known[1])) if known else (mistake, "", "")
-        cells = tuple(cell for cell in order if cell in where[mistake])
-        number = len(who[mistake])
-        made.append(Misconception(mistake, said[0], number, number / len(results), cells, *said[1:]))
-    return tuple(made)
+        said, where_to_read, link = (known[0], *place(known[1])) if known else (mistake, "", "")
+        made.append(
+            {
+                "id": mistake,
+                "name": said,
+                "students": len(who[mistake]),
+                "share": len(who[mistake]) / len(results),
+                "cells": [cell for cell in order if cell in where[mistake]],
+                "place": where_to_read,
+                "link": link,
+            }
+        )
+    return made
