@@ -333,6 +333,7 @@ def test_all_else_in_a_worksheet_stays():
     [
         ({"student": "x", "email": "MM4@uni.example"}, "504"),
         ({"student": "Zoe Beispiel_99"}, "502"),
+        ({"student": "Beispiel Zoe"}, "502"),
         ({"student": "Gruppe 1-Ada Example_501"}, "501"),
     ],
 )
@@ -341,6 +342,15 @@ def test_moodle_knows_students_by(about, row):
     changed = {who for who, grade in read_as_moodle(exported).items() if grade == "2.25"}
     assert (changed, exported.unmatched) == ({row}, ())
     assert "differs" not in " ".join(exported.notes)
+
+
+def test_an_empty_row_is_nobodys():
+    empty = "," * MOODLE.partition("\n")[0].count(",")
+    exported = csv_text(
+        "moodle", graded(mark("Ada Example_501")), f"{MOODLE}{empty}\r\n", missing_as_zero=True
+    )
+    assert rows_of(exported)[-1] == empty.split(",")
+    assert read_as_moodle(exported)["503"] == "0"
 
 
 def test_a_worksheet_of_another_assignment_is_noticed():
