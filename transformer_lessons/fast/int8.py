@@ -13,8 +13,8 @@ def rounded(x: Tensor) -> tuple[Tensor, Tensor]:
 
 def int8_product(x: Tensor, weight: Tensor, bias: Tensor | None, scale: Tensor) -> Tensor:
     """``x (diag(scale) weight)ᵀ + bias``; the products of whole numbers and their sums are exact."""
-    whole, size = rounded(x)
-    y = torch._int_mm(whole.flatten(0, -2), weight.T).view(*x.shape[:-1], -1) * (size * scale)
+    whole, size = rounded(x.flatten(0, -2))
+    y = torch._int_mm(whole, weight.T).to(x.dtype).mul_(scale).mul_(size).view(*x.shape[:-1], -1)
     return y if bias is None else y.add_(bias)
 
 
