@@ -1,15 +1,20 @@
 """A batch from the files that came in to points, records and pages; what goes wrong with one stays with one."""
 
+import base64
 import copy
+import io
 import json
+import re
 import shutil
-from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 
 import nbformat
 import pytest
+from nbconvert.exporters import HTMLExporter
 from nbgrader.api import Gradebook
+from nbgrader.server_extensions import formgrader
+from PIL import Image, ImageColor
 
 from exercises import release
 from exercises.autograder import __main__ as command
@@ -18,7 +23,7 @@ from exercises.autograder import feedback as pages
 from exercises.autograder.batch import grade, pool
 from exercises.autograder.course import marks
 from exercises.autograder.course.folders import Course
-from exercises.autograder.intake import Quarantined, Received
+from exercises.autograder.intake import Arrival
 
 pytestmark = [pytest.mark.isolated, pytest.mark.nbgrader, pytest.mark.usefixtures("graded_once")]
 
@@ -55,6 +60,19 @@ def solved() -> nbformat.NotebookNode:
             cell.source = answers[cell.id]
         if cell.id == "ps01-7-scale-answer":
             cell.source = "because **variance** adds: <i onclick=x>d_k</i>"
+    return notebook
+
+
+def with_a_plot(notebook: nbformat.NotebookNode, colour: str) -> nbformat.NotebookNode:
+    """An experiment that was run, and a conclusion from what it drew."""
+    file = io.BytesIO()
+    Image.new("RGB", (40, 30), colour).save(file, "png")
+    data = {"image/png": base64.b64encode(file.getvalue()).decode(), "text/html": "<script>x</script>"}
+    for cell in notebook.cells:
+        if cell.id == "ps01-6-run":
+            cell.outputs = [nbformat.v4.new_output("display_data", data=data)]
+        if cell.id == "ps01-6-conclusion":
+            cell.source = "It falls."
     return notebook
 
 
@@ -124,6 +142,28 @@ def test_an_answer_in_words_is_shown_as_it_was_written_and_inert_to_a_grader(gra
     )
 
 
+def test_the_plots_that_a_student_concluded_from_are_seen_by_who_marks_and_on_the_page(tmp_path):
+    """Each student's own, though they wrote the same words."""
+    colours, course = {"ann": "red", "bob": "blue"}, tmp_path / "course"
+    students = {name: with_a_plot(read(RELEASED), colour) for name, colour in colours.items()}
+    assert len(grade.grade(hand_in(tmp_path / "in", **students), course).graded) == 2
+    templates = Path(formgrader.__file__).parent / "templates"
+    exporter = HTMLExporter(template_name="formgrade", extra_template_basedirs=[str(templates)])
+    about = {"student": "", "base_url": "", "submission_id": "", "index": 0, "total": 1}
+    for student, colour in colours.items():
+        marked, _ = exporter.from_filename(
+            str(course / "autograded" / student / NAME / f"{NAME}.ipynb"),
+            {**about, "assignment_id": NAME, "notebook_id": NAME, "notebook_path": ""},
+        )
+        page = (course / "feedback" / student / NAME / f"{NAME}.html").read_text(encoding="utf-8")
+        for html in (marked, page):
+            [shown] = re.findall(r'<img[^>]*src="data:image/png;base64,([^"]+)"', html)
+            image = Image.open(io.BytesIO(base64.b64decode(shown)))
+            assert image.getpixel((9, 9)) == ImageColor.getrgb(colour)
+            assert html.index(shown) < html.index("It falls.")
+            assert "<script>x" not in html
+
+
 def test_what_could_not_be_graded_is_listed_with_a_reason(graded):
     summary, course = graded
     (one,) = summary.quarantined
@@ -137,12 +177,10 @@ def test_what_could_not_be_graded_is_listed_with_a_reason(graded):
 
 def test_what_was_put_right_is_no_longer_listed(tmp_path):
     course = Course(tmp_path)
-    course.list_quarantined(
-        [], [Quarantined(f"{name}.ipynb", name, NAME, "broken") for name in ("ann", "bob")]
-    )
-    course.list_quarantined([Received("ann", NAME, "new.ipynb")], [])
+    course.list_quarantined([], [Arrival(f"{name}.ipynb", name, NAME, "broken") for name in ("ann", "bob")])
+    course.list_quarantined([Arrival("new.ipynb", "ann", NAME)], [])
     assert [entry["path"] for entry in course.left_out()["quarantined"]] == ["bob.ipynb"]
-    course.list_quarantined([], [Quarantined("bob.ipynb", None, None, "empty")])
+    course.list_quarantined([], [Arrival("bob.ipynb", reason="empty")])
     assert [entry["reason"] for entry in course.left_out()["quarantined"]] == ["empty"]
 
 
@@ -241,11 +279,11 @@ def test_what_goes_wrong_with_one_is_noted_and_the_next_follows(tmp_path, monkey
     monkeypatch.setattr(pages, "page", refuses_ann)
     summary = grade.grade(source, tmp_path / "course")
     assert [one.student for one in summary.graded] == ["ann", "bob"]
-    failure = Quarantined("ann/ps01_embeddings_attention.ipynb", "ann", NAME, "ValueError: a hidden line")
-    assert summary.failed == [failure]
+    failure = Arrival("ann/ps01_embeddings_attention.ipynb", "ann", NAME, "ValueError: a hidden line").entry()
+    assert [one.entry() for one in summary.failed] == [failure]
     assert not list((tmp_path / "course" / "feedback" / "ann").rglob("*.html"))
     listed = json.loads((tmp_path / "course" / "not_graded.json").read_text())["failed"]
-    assert listed == [asdict(failure)]
+    assert listed == [failure]
 
     monkeypatch.setattr(pages, "page", page)
     again = grade.grade(None, tmp_path / "course")

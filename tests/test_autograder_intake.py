@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exercises.autograder.intake import Quarantined, Received, files, ingest, submissions
+from exercises.autograder import intake
+from exercises.autograder.intake import Arrival, files, ingest
 from exercises.autograder.intake.cells import CannotBeGraded, Cell, content_of
-from exercises.autograder.intake.matching import Catalogue
 from exercises.autograder.intake.names import safe_id, sender_of
+from exercises.autograder.intake.repair import Catalogue
 
 RELEASE = Path(__file__).parent.parent / "exercises" / "release"
 NAMES = ("ps02_masks", "ps01_embeddings_attention", "ps04_multi_head")
@@ -59,13 +60,13 @@ def archive(tmp_path):
     return make
 
 
-def taken(source: Path, **options) -> dict[str, Received | Quarantined]:
+def taken(source: Path, **options) -> dict[str, Arrival]:
     """Outcomes by path; every path has one."""
     outcomes = list(ingest(source, ASSIGNMENTS, **options))
     by_path = {outcome.path: outcome for outcome in outcomes}
     assert len(by_path) == len(outcomes)
     for outcome in outcomes:
-        if isinstance(outcome, Quarantined):
+        if outcome.reason:
             assert outcome.reason.endswith(".")
         else:
             nbformat.validate(outcome.notebook)
@@ -75,10 +76,10 @@ def taken(source: Path, **options) -> dict[str, Received | Quarantined]:
 
 def students(outcomes: dict) -> dict[str, str | None]:
     """Who was received, by path; None for what was put aside."""
-    return {path: one.student if isinstance(one, Received) else None for path, one in outcomes.items()}
+    return {path: None if one.reason else one.student for path, one in outcomes.items()}
 
 
-def only(outcomes: dict) -> Received | Quarantined:
+def only(outcomes: dict) -> Arrival:
     (outcome,) = outcomes.values()
     return outcome
 
@@ -286,7 +287,7 @@ def test_canvas(archive):
         f"bulk.zip: kurtbob_LATE_124_458_Copy of {PS01}-1.ipynb": "kurtbob_124",
         "bulk.zip: kurtbob_124_text.html": None,
     }
-    assert [one.late for one in found.values() if isinstance(one, Received)] == [False, False, True]
+    assert [one.late for one in found.values() if not one.reason] == [False, False, True]
     typed = found["bulk.zip: kurtbob_124_text.html"]
     assert typed.student == "kurtbob_124"
     assert typed.reason.startswith("The file is a web page")
@@ -336,7 +337,7 @@ def test_two_students_never_become_one(folder, other):
 )
 def test_of_two_by_one_student_the_newer_counts(folder, older, newer):
     found = taken(folder({older: answered(answer="old = 1"), newer: answered(answer="new = 1")}))
-    assert isinstance(found[newer], Received)
+    assert not found[newer].reason
     assert found[newer].repairs == (f"There were 2 notebooks; {newer} counts, because it is the newest.",)
     assert found[older].reason == f"Superseded: {newer} counts instead, because it is the newest."
     assert (found[older].student, found[older].assignment) == (found[newer].student, PS01)
@@ -359,7 +360,7 @@ def test_of_those_that_cannot_be_told_apart_none_counts(folder, paths):
 def test_of_two_the_one_that_is_answered_counts(folder):
     worked_on, untouched = f"ann/Copy of {PS01}.ipynb", f"ann/{PS01} (1).ipynb"
     found = taken(folder({worked_on: answered(), untouched: TEXTS[PS01]}))
-    assert isinstance(found[worked_on], Received)
+    assert not found[worked_on].reason
     assert found[untouched].reason.endswith("because the others are not answered.")
 
 
@@ -430,7 +431,7 @@ def test_a_folder_of_traps(folder, tmp_path):
     Path(os.fsdecode(name)).write_text(answered(), encoding="utf-8")
     root.joinpath(*"123456789ab").mkdir(parents=True)
     found = taken(root)
-    reasons = {path: one.reason[:16] for path, one in found.items() if isinstance(one, Quarantined)}
+    reasons = {path: one.reason[:16] for path, one in found.items() if one.reason}
     assert reasons == {
         f"pipe__{PS01}.ipynb": "This is no ordin",
         f"link__{PS01}.ipynb": "This is a link t",
@@ -439,7 +440,7 @@ def test_a_folder_of_traps(folder, tmp_path):
         "x.ipynb/y.txt": "The file is no n",
         "1/2/3/4/5/6/7/8/9": "More than 8 fold",
     }
-    assert {one.student for one in found.values() if isinstance(one, Received)} == {"ann", "m-ller"}
+    assert {one.student for one in found.values() if not one.reason} == {"ann", "m-ller"}
 
 
 def test_what_must_not_be_read(folder, monkeypatch):
@@ -484,13 +485,13 @@ def test_an_archive_of_traps(archive):
     data = source.read_bytes().replace((20_000_002).to_bytes(4, "little"), (500).to_bytes(4, "little"))
     source.write_bytes(data)
     found = taken(source)
-    reasons = {path[10:14]: one.reason[:26] for path, one in found.items() if isinstance(one, Quarantined)}
+    reasons = {path[10:14]: one.reason[:26] for path, one in found.items() if one.reason}
     assert reasons == {
         "bomb": "The file has 20.0 MB, more",
         "lies": "The file cannot be read in",
         "inne": "The file is a zip archive.",
     }
-    assert {one.student for one in found.values() if isinstance(one, Received)} == {"up", "win"}
+    assert {one.student for one in found.values() if not one.reason} == {"up", "win"}
 
 
 def test_members_that_cannot_be_opened(archive):
@@ -524,18 +525,18 @@ def test_a_damaged_archive_stops_nothing(tmp_path_factory, data):
     for _ in range(data.draw(st.integers(1, 4))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     source.write_bytes(content[: data.draw(st.none() | st.integers(0, len(content)))])
-    assert all(isinstance(one, Quarantined) for one in ingest(source, ASSIGNMENTS))
+    assert all(one.reason for one in ingest(source, ASSIGNMENTS))
 
 
 def test_what_nobody_foresaw_stops_no_other(folder, monkeypatch):
-    really = submissions.repair
+    really = intake.mended
 
-    def repair(cells, released):
+    def mended(cells, released):
         if cells[0].source == "odd":
             raise TypeError("a\nb")
         return really(cells, released)
 
-    monkeypatch.setattr(submissions, "repair", repair)
+    monkeypatch.setattr(intake, "mended", mended)
     odd = json.loads(answered())
     odd["cells"][0]["source"] = "odd"
     found = taken(folder({"a/x.ipynb": answered(), "b/x.ipynb": json.dumps(odd), "c/x.ipynb": answered()}))

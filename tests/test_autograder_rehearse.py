@@ -15,7 +15,7 @@ from exercises.autograder import expected, rehearse, similarity
 from exercises.autograder.batch.pool import InProcessPool
 from exercises.autograder.course import marks
 from exercises.autograder.course.folders import Course
-from exercises.autograder.intake import Quarantined, Received, ingest
+from exercises.autograder.intake import ingest
 from exercises.autograder.intake.cells import normalize_source
 from exercises.autograder.rehearse import ABSENT, KEY, TWICE, UNREADABLE, wrong
 
@@ -113,8 +113,8 @@ def test_the_intake_gets_everything_where_it_belongs(tmp_path):
 
 
 def assert_as_said(found: list, about: dict, student: rehearse.Student) -> None:
-    received = [one for one in found if isinstance(one, Received)]
-    aside = [one for one in found if isinstance(one, Quarantined)]
+    received = [one for one in found if not one.reason]
+    aside = [one for one in found if one.reason]
     trouble = about["trouble"]
     assert len(received) == (trouble != UNREADABLE)
     assert len(aside) == (trouble in (UNREADABLE, TWICE))

@@ -41,7 +41,7 @@ import numpy as np
 from exercises import release
 from exercises.autograder.course.folders import Course
 from exercises.autograder.intake.cells import normalize_source
-from exercises.autograder.intake.matching import is_answer, named
+from exercises.autograder.intake.repair import is_answer, named
 from transformer_lessons.tools.submission import grade_id
 
 __all__ = ["OWN", "Pair", "compare", "of_course", "of_two", "pairs", "side_by_side"]

@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -27,7 +27,7 @@ from exercises.autograder.course.folders import Course
 from exercises.autograder.course.marks import Mark
 from exercises.autograder.course.roster import Enrolled, enrol
 from exercises.autograder.feedback import write_page
-from exercises.autograder.intake import Quarantined
+from exercises.autograder.intake import Arrival
 from exercises.autograder.result import Result
 from exercises.autograder.running.job import Outcome
 from transformer_lessons.data.files import write_json
@@ -67,8 +67,8 @@ class Summary:
     graded: list[Result] = field(default_factory=list)
     unchanged: int = 0
     stale: list[Submission] = field(default_factory=list)
-    quarantined: list[Quarantined] = field(default_factory=list)
-    failed: list[Quarantined] = field(default_factory=list)
+    quarantined: list[Arrival] = field(default_factory=list)
+    failed: list[Arrival] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
     applied: bool = False
 
@@ -110,7 +110,7 @@ def grade(
         _run(grading, new, pool, summary, enter)
         write_feedback(grading, summary)
         summary.graded.sort(key=lambda result: (result.student, result.assignment))
-        failed = [asdict(one) for one in summary.failed]
+        failed = [one.entry() for one in summary.failed]
         write_json(grading.course.not_graded, {**grading.course.left_out(), "failed": failed})
     return summary
 
@@ -209,7 +209,7 @@ def _noted(grading: Grading, one: Submission, summary: Summary) -> Iterator[None
         raise
     except Exception as error:
         path = grading.course.origin(*one).path or "/".join(one)
-        summary.failed.append(Quarantined(path, *one, f"{type(error).__name__}: {error}"))
+        summary.failed.append(Arrival(path, *one, f"{type(error).__name__}: {error}"))
 
 
 def _change(course: Course, one: Submission, after: Result, mark: Mark | None) -> Change | None:

@@ -24,7 +24,7 @@ from exercises.autograder.batch.pool import Pool, run_jobs
 from exercises.autograder.course.folders import Course, write_text
 from exercises.autograder.course.marks import Writer
 from exercises.autograder.course.roster import known
-from exercises.autograder.intake import Quarantined, Received, ingest
+from exercises.autograder.intake import Arrival, ingest
 from exercises.autograder.result import Flag, Result
 from exercises.autograder.running.job import AFTERWARDS, LAST, Job, Outcome, outcome_from_dict
 from exercises.autograder.running.notebook import IsolatedExecute, MasterCell, master_of
@@ -139,7 +139,7 @@ class Grading:
     def __exit__(self, *_) -> None:
         self._writer.close()
 
-    def collect(self, source: Path) -> tuple[list[Received], list[Quarantined]]:
+    def collect(self, source: Path) -> tuple[list[Arrival], list[Arrival]]:
         """Take submissions in; what was there of the same student and assignment is replaced.
 
         Returns:
@@ -150,12 +150,13 @@ class Grading:
         """
         received, quarantined = [], []
         released, earlier = self.assignments.released, self.assignments.earlier()
-        for outcome in ingest(source, released, earlier=earlier, roster=known(self.course)):
-            if isinstance(outcome, Quarantined):
-                quarantined.append(outcome)
+        for arrival in ingest(source, released, earlier=earlier, roster=known(self.course)):
+            if arrival.reason:
+                quarantined.append(arrival)
             else:
-                self.course.keep(outcome)
-                received.append(replace(outcome, notebook=None))
+                self.course.keep(arrival)
+                arrival.notebook = None
+                received.append(arrival)
         self.course.list_quarantined(received, quarantined)
         return received, quarantined
 

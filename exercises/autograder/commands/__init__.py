@@ -5,7 +5,7 @@ What they share is here: what a command says, in lines for people and as data fo
 
 import errno
 from collections.abc import Collection
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from exercises.autograder.batch.grade import Summary
@@ -46,7 +46,7 @@ def stopped(error: ValueError | OSError | KeyboardInterrupt) -> tuple[int, str]:
 def failures(summary: Summary) -> tuple[list[str], list[dict]]:
     """What could not be done, for people and for scripts."""
     lines = [f"FAILED: {one.path}: {one.reason}" for one in summary.failed]
-    return lines, [asdict(one) for one in summary.failed]
+    return lines, [one.entry() for one in summary.failed]
 
 
 def known_names(wanted: list[str], known: Collection[str]) -> list[str]:

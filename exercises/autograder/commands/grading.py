@@ -65,7 +65,7 @@ def collect(options: argparse.Namespace) -> CommandOutput:
     lines += [f"  {one.path}: {one.reason}" for one in aside]
     data = {
         "received": [{"student": one.student, "assignment": one.assignment} for one in taken],
-        "quarantined": [asdict(one) for one in aside],
+        "quarantined": [one.entry() for one in aside],
     }
     return CommandOutput([*lines, f"Next: {ME} grade"], data, LEFT if aside else FINE)
 
@@ -92,7 +92,7 @@ def _graded(summary: grades.Summary) -> CommandOutput:
         "graded": [_brief(result) for result in summary.graded],
         "unchanged": summary.unchanged,
         "stale": [{"student": student, "assignment": name} for student, name in summary.stale],
-        "quarantined": [asdict(one) for one in summary.quarantined],
+        "quarantined": [one.entry() for one in summary.quarantined],
         "failed": failed_data,
     }
     return CommandOutput(lines, data, LEFT if summary.quarantined or summary.failed else FINE)

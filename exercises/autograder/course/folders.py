@@ -13,13 +13,13 @@ not_graded.json                    what could not be graded, and why
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import nbformat
 
 from exercises.autograder import result as results
-from exercises.autograder.intake import Quarantined, Received
+from exercises.autograder.intake import Arrival
 from exercises.autograder.result import Result
 from transformer_lessons.data.files import read_json, replacing, write_json
 
@@ -83,7 +83,7 @@ class Course:
         for path in sorted(self.folder.glob(f"records/*/{assignment}/*.json")):
             yield results.read(path)
 
-    def keep(self, received: Received) -> None:
+    def keep(self, received: Arrival) -> None:
         """Write a submission; what was there of the same student and assignment is replaced."""
         path = self.received(received.student, received.assignment)
         about = {name: getattr(received, name) for name in ("path", "repairs", "timestamp", "late")}
@@ -92,23 +92,25 @@ class Course:
         _update(path.with_name(ORIGIN), json.dumps(about, ensure_ascii=False, indent=2) + "\n")
         _update(path.with_name("timestamp.txt"), received.timestamp or "")  # where nbgrader looks for it
 
-    def origin(self, student: str, assignment: str) -> Received:
+    def origin(self, student: str, assignment: str) -> Arrival:
         """What is known of a submission besides its text."""
         path = self.received(student, assignment).with_name(ORIGIN)
         about = read_json(path) if path.exists() else {"path": ""}
-        return Received(student, assignment, **{**about, "repairs": tuple(about.get("repairs", ()))})
+        about["repairs"] = tuple(about.get("repairs", ()))
+        return Arrival(student=student, assignment=assignment, **about)
 
-    def list_quarantined(self, received: list[Received], quarantined: list[Quarantined]) -> None:
+    def list_quarantined(self, received: list[Arrival], quarantined: list[Arrival]) -> None:
         """Add to the list of what was not graded, from which goes what has been put right."""
         known = self.left_out()
-        paths = {outcome.path for outcome in (*received, *quarantined)}
-        settled = {(outcome.student, outcome.assignment) for outcome in received}
+        paths = {arrival.path for arrival in (*received, *quarantined)}
+        settled = {(arrival.student, arrival.assignment) for arrival in received}
         kept = [
             entry
             for entry in known["quarantined"]
             if entry["path"] not in paths and (entry["student"], entry["assignment"]) not in settled
         ]
-        write_json(self.not_graded, {**known, "quarantined": [*kept, *map(asdict, quarantined)]})
+        kept += [arrival.entry() for arrival in quarantined]
+        write_json(self.not_graded, {**known, "quarantined": kept})
 
     def left_out(self) -> dict[str, list[dict]]:
         """What was "quarantined" and what "failed": path, student, assignment as far as known, and the reason."""

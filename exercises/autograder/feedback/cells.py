@@ -1,17 +1,15 @@
 """A student's cells and what they put out: as text, and as pictures that were drawn anew."""
 
-import base64
-import io
 import re
 from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 from nbformat import NotebookNode
-from PIL import Image
 
 from exercises.autograder.feedback.text import Budget, clean, cut, short, terminal
+from exercises.autograder.running.inert import FORMATS, picture
 
-__all__ = ["Block", "Writer", "picture"]
+__all__ = ["Block", "Writer"]
 
 BYTES = 550_000  # of all cells and outputs
 BESIDE = 800  # bytes of the markup around a cell or an output, and of a picture's description
@@ -19,12 +17,7 @@ SOURCE = 20_000  # characters of a cell
 OUTPUT = 10_000  # characters of an output
 OUTPUTS = 20  # of a cell
 PICTURES = 20  # in all
-FORMATS = {"image/png": "PNG", "image/jpeg": "JPEG"}
 INLINED = re.compile("data:(image/(?:png|jpeg));base64,([A-Za-z0-9+/=]+)")
-ENCODED = 8 << 20  # characters in which a picture may come
-PIXELS = 8_000_000
-SIDE = 1000  # pixels of a picture on the page
-PNG, JPEG = 90_000, 150_000  # bytes of a picture on the page; a larger PNG becomes a JPEG
 
 
 @dataclass(frozen=True)
@@ -88,37 +81,9 @@ class Writer:
     def _picture(self, bundle: dict[str, str], description: str) -> Block:
         kind = next((form for form in FORMATS if form in bundle), None)
         if kind and self._pictures.spend(1):
-            address = picture(kind, bundle[kind])
-            if address and self._bytes.spend(len(address)):
-                return Block("image", Markup('<img src="{}" alt="{}">').format(address, clean(description)))
+            for form, drawn in picture(kind, bundle[kind]).items():
+                address = f"data:{form};base64,{drawn}"
+                if self._bytes.spend(len(address)):
+                    image = Markup('<img src="{}" alt="{}">').format(address, clean(description))
+                    return Block("image", image)
         return Block("note", f"{description} (a picture that cannot be shown)")
-
-
-def picture(kind: str, data: str) -> str | None:
-    """A stranger's picture, decoded and encoded anew on white, so that nothing but pixels is left of it.
-
-    Returns its data address; None if it is none, or too large.
-
-    Args:
-        kind: one of `FORMATS`; the bytes must be of this format, whatever other they may pass for.
-        data: in base 64.
-    """
-    if len(data) > ENCODED:
-        return None
-    try:
-        raw = base64.b64decode("".join(data.split()), validate=True)
-        with Image.open(io.BytesIO(raw), formats=[FORMATS[kind]]) as image:
-            if image.width * image.height > PIXELS:
-                return None
-            pixels = image.convert("RGBA")
-    except Exception:  # of a damaged picture, a decoder raises almost anything
-        return None
-    pixels.thumbnail((SIDE, SIDE))
-    plain = Image.new("RGB", pixels.size, "white")
-    plain.paste(pixels, mask=pixels.getchannel("A"))
-    for form, most in (("png", PNG), ("jpeg", JPEG)):
-        buffer = io.BytesIO()
-        plain.save(buffer, form)
-        if len(encoded := buffer.getvalue()) <= most:
-            return f"data:image/{form};base64,{base64.b64encode(encoded).decode('ascii')}"
-    return None

@@ -1,10 +1,209 @@
 """Submissions, from wherever they come: each file is either ready to be graded or put aside with a reason.
 
-Read `submissions` first, which goes through them and takes one of several. `files` opens folders and archives,
-`cells` reads what a file holds, `names` whose it is, `matching` which cell is which, and of which assignment;
-`repair` mends what is found.
+A source is a notebook, a folder of them, nbgrader's folder `submitted`, or the zip archive in which Canvas or
+Moodle hand out all submissions. Whatever a file holds, it stops no other. `files` opens folders and archives,
+`cells` reads what a file holds, `names` tells whose it is; `repair` tells which cell is which, and of which
+assignment, and mends what is found.
 """
 
-from exercises.autograder.intake.submissions import Quarantined, Received, ingest
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 
-__all__ = ["Quarantined", "Received", "ingest"]
+from nbformat import NotebookNode
+
+from exercises.autograder.intake.cells import CannotBeGraded, cells_of, content_of, normalize_source, shown
+from exercises.autograder.intake.files import Upload, uploads
+from exercises.autograder.intake.names import Sender, sender_of
+from exercises.autograder.intake.repair import Catalogue, Released, mended
+
+__all__ = ["Arrival", "ingest"]
+
+TIMESTAMP = "timestamp.txt"
+MOST_LISTED = 5  # files or names, in a sentence
+WHOSE = (
+    "Nothing says whose this is. Name it STUDENT__ASSIGNMENT.ipynb, or put it into a folder named STUDENT."
+)
+
+
+@dataclass(eq=False)
+class Arrival:
+    """A file that came in: ready to be graded, or put aside until somebody has looked at it.
+
+    Attributes:
+        path: where it came from, for people.
+        student: an id that can be the name of a folder; of one that was put aside, if it is known.
+        assignment: its name, likewise.
+        reason: why it was put aside, and what to do about it; "" if it is ready to be graded.
+        notebook: of format 4.5, repaired; None where the text is not asked for.
+        repairs: what was mended or guessed, one sentence each, for the student.
+        timestamp: what nbgrader's `timestamp.txt` beside it says, if there is one.
+        late: whether Canvas marks it as handed in late.
+        parts, sender: its path inside the source, and what that says.
+    """
+
+    path: str
+    student: str | None = None
+    assignment: str | None = None
+    reason: str = ""
+    notebook: NotebookNode | None = None
+    repairs: tuple[str, ...] = ()
+    timestamp: str | None = None
+    late: bool = False
+    parts: tuple[str, ...] = ()
+    sender: Sender = field(default_factory=Sender)
+
+    def quarantine(self, reason: str) -> None:
+        """Put it aside."""
+        self.reason, self.notebook, self.repairs = reason, None, ()
+
+    def entry(self) -> dict[str, str | None]:
+        """What lists of those that were put aside say of it."""
+        return {name: getattr(self, name) for name in ("path", "student", "assignment", "reason")}
+
+
+def ingest(
+    source: Path,
+    assignments: dict[str, NotebookNode],
+    *,
+    earlier: Mapping[str, list[NotebookNode]] = {},
+    roster: Mapping[str, str] = {},
+) -> Iterator[Arrival]:
+    """What becomes of each file, in the order of their paths; junk such as `.DS_Store` is left out.
+
+    Args:
+        source: a notebook, a folder or a zip archive.
+        assignments: all of the course, by name, as they were handed out: so nothing of a master can come into
+            what is received. What is of none of them is put aside.
+        earlier: by name, versions of assignments that were handed out before and count as well.
+        roster: students' ids by the numbers that the platform puts into the names of files.
+
+    Raises:
+        FileNotFoundError: if there is no such source.
+    """
+    if not source.is_dir() and not source.is_file():
+        raise FileNotFoundError(f"source: expected a notebook, a folder or a zip archive, got {source}")
+    catalogue, arrivals, times = Catalogue(assignments, earlier), [], {}
+    for upload in uploads(source):
+        if upload.parts[-1:] == (TIMESTAMP,) and not upload.problem:
+            times[upload.parts[:-1]] = upload.data
+        else:
+            arrivals.append(_arrival(source, upload, catalogue, roster))
+    _settle(arrivals, catalogue)
+    for arrival in arrivals:
+        # In other folders, and further in, a student may have put a time.
+        folder = arrival.parts[: arrival.sender.depth]
+        if folder and folder in times and not arrival.reason:
+            _put_time(arrival, times[folder])
+        yield arrival
+
+
+def _arrival(source: Path, upload: Upload, catalogue: Catalogue, roster: Mapping) -> Arrival:
+    """Whatever happens while this file is read is said of this file."""
+    arrival = Arrival(_for_people(source, upload.parts), parts=upload.parts)
+    try:
+        if upload.parts:
+            telling = _telling(source, upload.parts, catalogue.assignments)
+            sender = arrival.sender = sender_of(telling, catalogue.assignments, roster)
+            arrival.student, arrival.late = sender.student, sender.late
+            arrival.assignment = next(iter(sender.said), None)
+        _read(arrival, upload, catalogue)
+    except CannotBeGraded as error:
+        arrival.quarantine(str(error))
+    except Exception as error:
+        what = f"{type(error).__name__}: {shown(str(error), most=80)}"
+        arrival.quarantine(f"The file could not be read ({what}). Tell your instructor.")
+    return arrival
+
+
+def _read(arrival: Arrival, upload: Upload, catalogue: Catalogue) -> None:
+    """Find out of which assignment it is, and mend it."""
+    if upload.problem:
+        raise CannotBeGraded(upload.problem)
+    content, notes = content_of(upload.data)
+    cells, more = cells_of(content)
+    said = arrival.sender.said
+    assignment = catalogue.assignment_of(cells, said)
+    if said and assignment not in said:
+        named = " and ".join(said)
+        notes.append(f"The file is named after {named} but holds {assignment}; it was taken as that.")
+    notebook, repairs = mended(cells, catalogue.assignments[assignment])
+    if arrival.student is None:
+        raise CannotBeGraded(WHOSE)
+    arrival.assignment, arrival.notebook = assignment, notebook
+    arrival.repairs = (*arrival.sender.notes, *notes, *more, *repairs)
+
+
+def _telling(source: Path, parts: tuple[str, ...], assignments: dict) -> tuple[str, ...]:
+    """The path inside the source; of a single notebook in nbgrader's folder, the path in there."""
+    above = source.resolve().parts[-3:]
+    return above if parts == (source.name,) and above[-2] in assignments else parts
+
+
+def _for_people(source: Path, parts: tuple[str, ...]) -> str:
+    path = "/".join("".join(letter if letter.isprintable() else "�" for letter in part) for part in parts)
+    if source.is_dir() or not parts or parts == (source.name,):
+        return path or source.name
+    return f"{source.name}: {path}"
+
+
+def _put_time(arrival: Arrival, time: bytes) -> None:
+    """What `timestamp.txt` says, if it can be a time; nbgrader's tree is written by many hands."""
+    text = time[:100].decode("ascii", "replace").strip()
+    if re.fullmatch(r"[0-9A-Za-z :.,+/-]{4,64}", text):
+        arrival.timestamp = text
+    else:
+        arrival.repairs += (f"Its {TIMESTAMP} holds no time: “{shown(text)}”.",)
+
+
+def _settle(arrivals: list[Arrival], catalogue: Catalogue) -> None:
+    """Of one student's notebooks of one assignment only one is graded.
+
+    A pitfall: only files that come together are compared; what was taken in before is not known here.
+    """
+    groups: dict[tuple[str, str], list[Arrival]] = {}
+    for arrival in arrivals:
+        if not arrival.reason:
+            # Not all systems tell capitals from small letters in the names of folders.
+            groups.setdefault((arrival.student.casefold(), arrival.assignment), []).append(arrival)
+    for (student, assignment), group in groups.items():
+        names = sorted({arrival.sender.raw for arrival in group})
+        if len(names) > 1:
+            several = " and ".join(f"“{shown(name)}”" for name in names[:MOST_LISTED])
+            for arrival in group:
+                arrival.quarantine(f"{several} would all be called “{student}”. Give them other names.")
+        elif len(group) > 1:
+            _keep_one(group, *_chosen(group, catalogue.assignments[assignment]))
+
+
+def _keep_one(group: list[Arrival], chosen: Arrival | None, why: str) -> None:
+    """Of one student's notebooks of one assignment the one that counts; none if that cannot be known."""
+    paths = [arrival.path for arrival in group]
+    more = f" and {len(paths) - MOST_LISTED} more" if len(paths) > MOST_LISTED else ""
+    which = f"Nothing tells which is the newest: {', '.join(paths[:MOST_LISTED])}{more}."
+    for arrival in group:
+        if chosen is None:
+            arrival.quarantine(f"{which} Hand in only one. Different students need different names.")
+        elif arrival is not chosen:
+            arrival.quarantine(f"Superseded: {chosen.path} counts instead, because {why}.")
+    if chosen:
+        chosen.repairs += (f"There were {len(group)} notebooks; {chosen.path} counts, because {why}.",)
+
+
+def _chosen(group: list[Arrival], released: Released) -> tuple[Arrival | None, str]:
+    """The one that counts, and why."""
+    given = {normalize_source(cell.source) for cell in released.notebook.cells} | {""}
+    texts = {
+        arrival: [(cell.cell_type, normalize_source(cell.source)) for cell in arrival.notebook.cells]
+        for arrival in group
+    }
+    filled = [arrival for arrival in group if any(text not in given for _, text in texts[arrival])] or group
+    if len(filled) == 1:
+        return filled[0], "the others are not answered"
+    if all(texts[arrival] == texts[filled[0]] for arrival in filled):
+        return filled[0], "they say the same"
+    orders = [arrival.sender.order for arrival in filled]
+    if None in orders or orders.count(max(orders)) > 1:
+        return None, ""
+    return filled[orders.index(max(orders))], "it is the newest"

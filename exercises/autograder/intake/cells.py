@@ -1,7 +1,7 @@
 """What a submitted file holds: the cells of its notebook as plain values, or why it has none, in words that help.
 
-Only what grading needs is looked at: of a cell its type, text, pictures, and the names it may be known by.
-Outputs, widgets, counters and other metadata are left behind, and whatever garbage is in them does not matter.
+Only what grading needs is looked at: of a cell its type, text, pictures, plots, and the names it may be known by.
+Other outputs, widgets, counters and metadata are left behind, and whatever garbage is in them does not matter.
 """
 
 import codecs
@@ -120,9 +120,8 @@ class Cell:
     source: str
     marks: dict = field(default_factory=dict)  # nbgrader's metadata, unchecked
     ids: tuple[str, ...] = ()  # wherever in the file they stood
-    attachments: dict = field(
-        default_factory=dict
-    )  # pictures in its text; of code, the plots that it has drawn
+    attachments: dict = field(default_factory=dict)  # pictures in its text
+    plots: tuple[dict, ...] = ()  # what it had drawn, if it is code
 
     @property
     def grade_id(self) -> str | None:
@@ -204,7 +203,8 @@ def _cell(number: int, cell: object, notes: list[str]) -> Cell:
         source=_source(number, cell.get("source")),
         marks=_marks(metadata),
         ids=tuple(name for name in ids if isinstance(name, str)),
-        attachments=_pictures(number, _plots(cell) or cell.get("attachments"), notes),
+        attachments=_pictures(number, cell.get("attachments"), notes),
+        plots=tuple(_pictures(number, _plots(cell), notes).values()),
     )
 
 
@@ -235,7 +235,7 @@ def _plots(cell: dict) -> dict:
 
 
 def _pictures(number: int, found: object, notes: list[str]) -> dict:
-    """Pictures pasted into a written answer, of kinds that cannot hold a program."""
+    """Pictures of kinds that cannot hold a program, by name."""
     kept, size = {}, 0
     for name, bundle in _dict(found).items():
         texts = {of: _base64(_dict(bundle).get(of)) for of in PICTURES}

@@ -55,7 +55,7 @@ class Sender:
         notes: a sentence for each thing that was changed or guessed.
     """
 
-    raw: str
+    raw: str = ""
     said: tuple[str, ...] = ()
     order: tuple[int, int] | None = None
     late: bool = False

@@ -1,20 +1,26 @@
 """Mending a submission: the assignment's cells as they were released, the student's answers as they are.
 
-Every cell of the assignment is there once afterwards, with the released type, marks and, if locked, text. No text
-of the student's gets lost: what was written into a locked cell, or into a copy, stands there as a cell of their
-own, behind the cell of the assignment that it stood behind.
+A cell is known by the grader's marks or by its id, though names were lost, changed or copied; a locked cell also
+by its text; an answer also by its place: between the cells that stood around the released one. Every cell of the
+assignment is there once afterwards, with the released type, marks and, if locked, text. No text of the student's
+gets lost: what was written into a locked cell, or into a copy, stands there as a cell of their own, behind the
+cell of the assignment that it stood behind.
 """
 
 import copy
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 
 import nbformat
 from nbformat import NotebookNode
+from nbformat.v4 import new_output
 
-from exercises.autograder.intake.cells import Cell, shown
-from exercises.autograder.intake.matching import Match, Released, match
+from exercises.autograder.intake.cells import FRESH, CannotBeGraded, Cell, normalize_source, shown
+from transformer_lessons.tools.submission import grade_id
 
-__all__ = ["repair"]
+__all__ = ["Catalogue", "Released", "is_answer", "mended", "named"]
 
 MARKS = ("grade", "locked", "points", "solution", "task")
 MOST_NAMES = 8  # that a sentence lists
@@ -24,17 +30,174 @@ EARLIER = "It was begun with an earlier version of the assignment, which counts 
 Item = tuple[str | None, Cell | None]
 
 
-def repair(cells: list[Cell], released: Released) -> tuple[NotebookNode, tuple[str, ...]]:
+# ---- Of which assignment, and which cell is which
+
+
+def named(released: NotebookNode) -> dict[str, NotebookNode]:
+    """The cells of an assignment that the grader knows, by grade id, in their order."""
+    return {grade_id(cell): cell for cell in released.cells if grade_id(cell)}
+
+
+def is_answer(released: NotebookNode) -> bool:
+    """Whether a released cell is where an answer belongs."""
+    return not released.metadata.nbgrader.locked
+
+
+class Released:
+    """An assignment: its cells as they are handed out now, by grade id, and each text that these have had.
+
+    Args:
+        notebook: as it is handed out now.
+        earlier: what was handed out before and counts as well.
+    """
+
+    def __init__(self, notebook: NotebookNode, earlier: Iterable[NotebookNode] = ()):
+        self.notebook, self.cells = notebook, named(notebook)
+        self.answers = {name for name, cell in self.cells.items() if is_answer(cell)}
+        self.now = {name: normalize_source(cell.source) for name, cell in self.cells.items()}
+        self._texts = {name: {text} for name, text in self.now.items()}
+        # What was released for trying things out.
+        self.trials: set[str] = set()
+        for version in (notebook, *earlier):
+            self.trials |= {normalize_source(cell.source) for cell in version.cells if not grade_id(cell)}
+            for name, cell in named(version).items():
+                self._texts.get(name, set()).add(normalize_source(cell.source))
+
+    def has(self, name: str, cell: Cell) -> bool:
+        """Whether a text is as it was released, but for what editors change of themselves."""
+        return cell.normalized in self._texts[name]
+
+    def tokens(self) -> Iterator[str]:
+        """What tells it from other assignments: the names of cells, and the texts of locked ones."""
+        for name, texts in self._texts.items():
+            yield from {name} if name in self.answers else {name, *texts}
+
+
+class Catalogue:
+    """The assignments of a course.
+
+    Args:
+        assignments: by name, as they are handed out now.
+        earlier: by name, versions that were handed out before and count as well.
+    """
+
+    def __init__(self, assignments: dict[str, NotebookNode], earlier: Mapping[str, list[NotebookNode]]):
+        self.assignments = {name: Released(now, earlier.get(name, [])) for name, now in assignments.items()}
+        found: dict[str, set[str]] = {}
+        for name, released in self.assignments.items():
+            for key in released.tokens():
+                found.setdefault(key, set()).add(name)
+        # Some texts, such as that of the setup, are in several.
+        self._of = {key: min(those) for key, those in found.items() if len(those) == 1}
+
+    def assignment_of(self, cells: list[Cell], said: Collection[str]) -> str:
+        """The assignment that most cells are of, each by its name or else its text.
+
+        Args:
+            cells: of the notebook.
+            said: what its name and folder say; they decide where the cells do not.
+
+        Raises:
+            CannotBeGraded: if it is of none, or as much of another.
+        """
+        # A set, as copies of a cell say nothing more.
+        keys = {
+            next((name for name in (cell.grade_id, *cell.ids) if name in self._of), cell.normalized)
+            for cell in cells
+        }
+        votes = Counter(self._of[key] for key in keys if key in self._of)
+        if not votes:
+            names = ", ".join(self.assignments)
+            raise CannotBeGraded(
+                f"The notebook holds no cell of an assignment that is graded here ({names}). {FRESH}"
+            )
+        # Somebody may have copied a helper from another assignment, but not half of it.
+        likely = [name for name, number in votes.most_common() if 2 * number > max(votes.values())]
+        confirmed = [name for name in likely if name in said] if len(likely) > 1 else likely
+        if len(confirmed) != 1:
+            both = " and ".join(likely)
+            raise CannotBeGraded(f"The notebook holds cells of {both}. Hand in one notebook for each.")
+        return confirmed[0]
+
+
+@dataclass
+class _Match:
+    """Of each released cell, by grade id, the one that stands for it, how it was recognised, and its copies."""
+
+    cells: dict[str, Cell] = field(default_factory=dict)
+    by: dict[str, str] = field(default_factory=dict)  # "marks", "id", "text" or "place"
+    copies: dict[str, list[Cell]] = field(default_factory=dict)
+
+    def take(self, name: str, fitting: list[Cell], rest: list[Cell], by: str) -> None:
+        """The first of the cells that fit, if any do, is no longer among the rest."""
+        if fitting:
+            self.cells[name], self.by[name] = fitting[0], by
+            rest.remove(fitting[0])
+
+
+def _matched(cells: list[Cell], released: Released) -> _Match:
+    """Recognise the cells of a submission, which are given in its order."""
+    found, names = _Match(), list(released.cells)
+    claims = {
+        cell: next((name for name in (cell.grade_id, *cell.ids) if name in released.cells), None)
+        for cell in cells
+    }
+    for name in names:
+        claiming = [cell for cell in cells if claims[cell] == name]
+        if claiming:
+            cell = found.cells[name] = _that_counts(claiming, name, released)
+            found.by[name] = "marks" if cell.grade_id == name else "id"
+            found.copies[name] = [copy for copy in claiming if copy is not cell]
+    # What was released for trying things out is no answer, wherever it stands.
+    rest = [cell for cell in cells if not claims[cell] and cell.normalized not in released.trials]
+    for name in names:
+        if name not in found.cells and name not in released.answers:
+            found.take(name, [cell for cell in rest if released.has(name, cell)], rest, "text")
+    for name in names:
+        if name not in found.cells and name in released.answers:
+            fitting = [cell for cell in _in_place(name, rest, names, found) if cell.normalized]
+            fitting = [cell for cell in fitting if cell.type == released.cells[name].cell_type]
+            found.take(name, sorted(fitting, key=partial(released.has, name)), rest, "place")
+    return found
+
+
+def _that_counts(copies: list[Cell], name: str, released: Released) -> Cell:
+    """Of copies of an answer the last that was filled in; of a locked cell the first that was not changed."""
+    if name in released.answers:
+        filled = [cell for cell in copies if cell.normalized and not released.has(name, cell)]
+        return filled[-1] if filled else copies[0]
+    return next((cell for cell in copies if released.has(name, cell)), copies[0])
+
+
+def _in_place(name: str, rest: list[Cell], names: list[str], found: _Match) -> list[Cell]:
+    """The cells between those that stood before and after a released one.
+
+    One of the released cells beside must be recognised, or there is no telling where that is.
+    """
+    number = names.index(name)
+    if not {*names[:number][-1:], *names[number + 1 :][:1]} & found.cells.keys():
+        return []
+    places = [found.cells[other].number if other in found.cells else 0 for other in names]
+    after = next((place for place in reversed(places[:number]) if place), 0)
+    before = next((place for place in places[number + 1 :] if place > after), float("inf"))
+    return [cell for cell in rest if after < cell.number < before]
+
+
+# ---- What is made of them
+
+
+def mended(cells: list[Cell], released: Released) -> tuple[NotebookNode, tuple[str, ...]]:
     """A notebook that can be graded, and a sentence for each thing that was mended."""
-    found = match(cells, released)
+    found = _matched(cells, released)
     items = list(_in_order(cells, released, found))
     made = {"nbformat": 4, "nbformat_minor": 5, "metadata": copy.deepcopy(released.notebook.metadata)}
-    mended = nbformat.from_dict({**made, "cells": _made(items, released)})
-    nbformat.validate(mended)
-    return mended, tuple(_sentences(cells, released, found))
+    new = [_released_cell(name, cell, released) if name else _own_cell(cell) for name, cell in items]
+    notebook = nbformat.from_dict({**made, "cells": new})
+    nbformat.validate(notebook)
+    return notebook, tuple(_sentences(cells, released, found))
 
 
-def _in_order(cells: list[Cell], released: Released, found: Match) -> Iterator[Item]:
+def _in_order(cells: list[Cell], released: Released, found: _Match) -> Iterator[Item]:
     """The assignment's cells in its order, behind each the student's own that stood there.
 
     What was written into a locked cell, or into a copy, is such a cell, too.
@@ -48,41 +211,25 @@ def _in_order(cells: list[Cell], released: Released, found: Match) -> Iterator[I
         place = name or place
         like = name or copy_of.get(cell)
         says_nothing_new = like is not None and (released.has(like, cell) or not cell.normalized)
-        if not says_nothing_new and not (name and released.is_answer(name)):
+        if not says_nothing_new and name not in released.answers:
             own[place].append(cell)
     for name in (None, *released.cells):
         yield from [(name, found.cells.get(name))] if name else []
         yield from ((None, cell) for cell in own[name])
 
 
-def _made(items: list[Item], released: Released) -> list[dict]:
-    """The cells of the new notebook."""
-    made, runs = [], {name: cell for name, cell in items if name and name.endswith("-run")}
-    for name, cell in items:
-        made.append(_released_cell(name, cell, released) if name else _own_cell(cell))
-        run = runs.get(str(name).removesuffix("conclusion") + "run")
-        if run and cell and not released.has(name, cell):
-            _add_plots(made[-1], run.attachments)
-    return made
-
-
 def _released_cell(name: str, cell: Cell | None, released: Released) -> dict:
     made = copy.deepcopy(released.cells[name])
-    if not cell and released.is_answer(name) and made.cell_type == "code":
+    if not cell and name in released.answers and made.cell_type == "code":
         made.source = ""  # or it would undo what they have written elsewhere
-    if cell and released.is_answer(name) and not released.has(name, cell):
+    if cell and name in released.answers and not released.has(name, cell):
         made.source = cell.source
         if cell.attachments and made.cell_type != "code":
             made.attachments = cell.attachments
+    if cell and made.cell_type == "code" and name.endswith("-run"):
+        # An experiment is not run again, and a person reads what is concluded from its plots.
+        made.outputs = [new_output("display_data", data=plot) for plot in cell.plots]
     return made
-
-
-def _add_plots(conclusion: dict, plots: dict) -> None:
-    """What is concluded from an experiment is read beside its plots."""
-    new = {name: plot for name, plot in plots.items() if name not in conclusion.get("attachments", {})}
-    if new:
-        conclusion["attachments"] = {**conclusion.get("attachments", {}), **new}
-        conclusion["source"] += "".join(f"\n\n![{name}](attachment:{name})" for name in new)
 
 
 def _own_cell(cell: Cell) -> dict:
@@ -92,7 +239,7 @@ def _own_cell(cell: Cell) -> dict:
     return {**made, "attachments": cell.attachments} if cell.attachments else made
 
 
-def _sentences(cells: list[Cell], released: Released, found: Match) -> Iterator[str]:
+def _sentences(cells: list[Cell], released: Released, found: _Match) -> Iterator[str]:
     """What was mended, for the student."""
     known = found.cells.items()
     if any(released.has(name, cell) and cell.normalized != released.now[name] for name, cell in known):
@@ -110,7 +257,7 @@ def _sentences(cells: list[Cell], released: Released, found: Match) -> Iterator[
             yield f"{taken}, because of where it stands."
     for name, copies in found.copies.items():
         if copies:
-            which = ", the last that was filled in," if released.is_answer(name) else ""
+            which = ", the last that was filled in," if name in released.answers else ""
             counts = f"cell {found.cells[name].number}{which} counts"
             yield f"{name} was there {len(copies) + 1} times; {counts}. Other texts stay as cells of your own."
     missing = [name for name in released.cells if name not in found.cells]
@@ -132,7 +279,7 @@ def _about_cell(name: str, cell: Cell, released: Released, by: str) -> Iterator[
     changed = [mark for mark in MARKS if (cell.marks.get(mark) or 0) != (marks.get(mark) or 0)]
     if by == "marks" and changed:
         yield f"{name} had other marks for the grader ({', '.join(changed)}) and got its own back."
-    if not released.is_answer(name) and not released.has(name, cell):
+    if name not in released.answers and not released.has(name, cell):
         kept = " and what you wrote there stands behind it" if cell.normalized else ""
         yield f"{name} is locked but was changed; the text was put back{kept}."
 

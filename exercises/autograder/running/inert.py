@@ -7,6 +7,7 @@ any of the student's own, and outputs keep only what cannot hold a script. And i
 import base64
 import binascii
 import html
+import io
 import json
 import re
 from collections.abc import Callable
@@ -16,14 +17,20 @@ from markdown_it import MarkdownIt
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 from nbgrader.preprocessors import NbGraderPreprocessor
+from PIL import Image
 
-__all__ = ["SanitizeNotebook", "inert_markdown", "inert_output", "written_bytes"]
+__all__ = ["SanitizeNotebook", "inert_markdown", "inert_output", "picture", "written_bytes"]
 
 ROOM = 600_000  # bytes of all that the student wrote, in the file
 BEGINNING = 1_000  # characters of a text for which there is no room
 LINE_ENDS = re.compile(r"\\(?:[nrf]|u000b|u001[cde]|u0085|u202[89])")  # of which `splitlines` knows, in JSON
 FORMATTED = 100_000  # characters of written answers that are formatted; a parser can be made slow
 
+FORMATS = {"image/png": "PNG", "image/jpeg": "JPEG"}
+ENCODED = 8 << 20  # characters in which a picture may come
+PIXELS = 8_000_000
+SIDE = 1000  # pixels of a picture that is shown
+PNG, JPEG = 90_000, 150_000  # bytes of one; a larger PNG becomes a JPEG
 STARTS = {"image/png": b"\x89PNG\r\n\x1a\n", "image/jpeg": b"\xff\xd8\xff"}
 # Without HTML, and without links to scripts, which this parser refuses by itself.
 MARKDOWN = MarkdownIt("js-default", {"html": False, "maxNesting": 20}).disable("image")
@@ -103,3 +110,33 @@ def _is_inert(mime: str, value: Any) -> bool:
         return base64.b64decode("".join(value).replace("\n", ""), validate=True).startswith(STARTS[mime])
     except (binascii.Error, TypeError, ValueError):
         return False
+
+
+def picture(kind: str, data: str) -> dict[str, str]:
+    """A stranger's picture, decoded and encoded anew on white, so that nothing but pixels is left of it.
+
+    Returns it as the data of an output; nothing if it is no picture, or too large.
+
+    Args:
+        kind: one of `FORMATS`; the bytes must be of this format, whatever other they may pass for.
+        data: in base 64.
+    """
+    if len(data) > ENCODED:
+        return {}
+    try:
+        raw = base64.b64decode("".join(data.split()), validate=True)
+        with Image.open(io.BytesIO(raw), formats=[FORMATS[kind]]) as image:
+            if image.width * image.height > PIXELS:
+                return {}
+            pixels = image.convert("RGBA")
+    except Exception:  # of a damaged picture, a decoder raises almost anything
+        return {}
+    pixels.thumbnail((SIDE, SIDE))
+    plain = Image.new("RGB", pixels.size, "white")
+    plain.paste(pixels, mask=pixels.getchannel("A"))
+    for form, most in (("png", PNG), ("jpeg", JPEG)):
+        buffer = io.BytesIO()
+        plain.save(buffer, form)
+        if len(encoded := buffer.getvalue()) <= most:
+            return {f"image/{form}": base64.b64encode(encoded).decode("ascii")}
+    return {}

@@ -55,10 +55,12 @@ class Job:
 
     @cached_property
     def submission(self) -> str:
-        """A digest of what the student wrote; where it came from, and the course's own text, do not count."""
-        locked = {cell.name for cell in self.master if cell.locked}
-        cells = [cell for cell in json.loads(self.notebook)["cells"] if _name(cell) not in locked]
-        return _digest([[cell["cell_type"], _name(cell), "".join(cell["source"])] for cell in cells])
+        """A digest of what the student wrote and plotted; where it came from does not count."""
+        locked, cells = {cell.name for cell in self.master if cell.locked}, json.loads(self.notebook)["cells"]
+        written = [cell for cell in cells if _name(cell) not in locked]
+        texts = [[cell["cell_type"], _name(cell), "".join(cell["source"])] for cell in written]
+        plots = [cell["outputs"] for cell in cells if cell.get("outputs")]  # only experiments have any
+        return _digest([*texts, *plots])
 
     @cached_property
     def key(self) -> str:

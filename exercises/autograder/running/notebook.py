@@ -27,7 +27,7 @@ from exercises.autograder import flags
 from exercises.autograder import result as results
 from exercises.autograder.box.confine import Limits
 from exercises.autograder.result import CellResult, Flag, Result
-from exercises.autograder.running.inert import written_bytes
+from exercises.autograder.running.inert import picture, written_bytes
 from exercises.autograder.running.runner import Cell
 from exercises.autograder.running.worker import Worker
 from transformer_lessons.tools.submission import grade_id, is_ungraded
@@ -149,16 +149,19 @@ def _worker(limits: Limits, isolated: bool, thread: int) -> Worker:
 def _cells(notebook: NotebookNode, master: dict[str, MasterCell]) -> list[tuple[Cell, NotebookNode]]:
     """What is to be run, with the notebook's cell that shows it; a locked cell once, in the master's words.
 
-    Experiments are not: they take minutes, and a person reads what is concluded from them.
+    Experiments are not, as they take minutes: a person reads what is concluded from the plots that the student's
+    notebook holds.
     """
     found, seen = [], set()
     for shown in notebook.cells:
         if shown.cell_type != "code":
             continue
+        handed_in = shown.outputs
         shown.outputs, shown.execution_count = [], None
         name = grade_id(shown) or ""
         known = master.get(name)
         if known and is_ungraded(name):
+            shown.outputs = _drawn_anew(handed_in)
             continue
         if known is None or not known.locked:
             found.append((Cell(name if known else "", "learner", shown.source), shown))
@@ -167,6 +170,12 @@ def _cells(notebook: NotebookNode, master: dict[str, MasterCell]) -> list[tuple[
             found.append((Cell(name, role, known.source, known.points), shown))
         seen.add(name)
     return found
+
+
+def _drawn_anew(outputs: list[NotebookNode]) -> list[NotebookNode]:
+    """The PNG pictures among what a student's notebook showed, as far as the intake has kept it."""
+    drawn = [picture("image/png", output.get("data", {}).get("image/png", "")) for output in outputs]
+    return [new_output("display_data", data=data) for data in drawn if data]
 
 
 def _settled(cells: list, outcomes: list[dict], room: int) -> tuple[list[CellResult], list[Flag]]:
