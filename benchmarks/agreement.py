@@ -1,9 +1,9 @@
 """Do the autograder and plain nbgrader give the same points? ``python -m benchmarks.agreement`` (half an hour).
 
 Honest submissions, each a mix: answers that are right, untouched, or known mistakes, as
-`exercises.autograder.rehearse` makes them. Each is graded by the boxed processes and by nbgrader's own kernel,
-through nbgrader both times; the CPU seconds of both, all processes included, are a ratio of one run. Then the
-same for one assignment, all answers right, several times.
+`exercises.autograder.rehearse` makes them. Each is graded by the boxed processes and by nbgrader as it comes;
+the CPU seconds of both, all processes included, are a ratio of one run. Then the same for one assignment, all
+answers right, several times.
 
 Writes ``transformer_lessons/records/agreement.json``.
 """
@@ -18,8 +18,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import nbformat
+from nbconvert.exporters import NotebookExporter
 from nbgrader.api import Gradebook
-from nbgrader.converters import Autograde
 from tqdm import tqdm
 from traitlets.config import Config
 
@@ -27,14 +27,14 @@ from benchmarks.measuring import write
 from exercises import release
 from exercises.autograder.box.confine import Limits
 from exercises.autograder.rehearse import passing, submission
-from exercises.autograder.result import read
-from exercises.autograder.running.notebook import worker
+from exercises.autograder.running import job
+from exercises.autograder.running.notebook import master_of, worker
 from transformer_lessons.tools.submission import grade_id, is_ungraded
 
 ALL = 200
 PASSING, TIMES = "ps01_embeddings_attention", 20  # the assignment whose cost is measured when all is right
 PLAIN = Config()  # nbgrader's own
-PLAIN.Autograde.autograde_preprocessors = Autograde.autograde_preprocessors.default()
+PLAIN.Autograde.exporter_class = NotebookExporter
 PLAIN.Execute.timeout = 30
 
 
@@ -44,15 +44,16 @@ def cpu_seconds() -> float:
 
 
 class Course:
-    """A course in a folder of its own, which must not be there yet; `changes` are of nbgrader's configuration."""
+    """A course of plain nbgrader in a folder of its own, which must not be there yet."""
 
-    def __init__(self, root: Path, changes: Config | None = None):
+    def __init__(self, root: Path):
         root.mkdir(parents=True)
-        self._root, self._api = root, release.course(root, changes)
+        self._root, self._api = root, release.course(root, PLAIN)
         self._known: set[str] = set()
+        self.gradebook = f"sqlite:///{root / 'gradebook.db'}"
 
     def grade(self, student: str, assignment: str, notebook: nbformat.NotebookNode) -> tuple[dict, float]:
-        """Points by test, and CPU seconds, without those of a forking process that lives on."""
+        """Points by test, and CPU seconds."""
         if assignment not in self._known:
             self._api.generate_assignment(assignment, force=True)
             self._known.add(assignment)
@@ -65,21 +66,27 @@ class Course:
         done = self._api.autograde(assignment, student)
         spent = cpu_seconds() - before
         assert done["success"], done.get("error") or done.get("log")
-        record = self._root / "records" / student / assignment / f"{assignment}.json"
-        if record.exists():  # the forking process counts what the forked ones took
-            spent += read(record).cpu_seconds
-        with Gradebook(f"sqlite:///{self._root / 'gradebook.db'}") as gradebook:
+        with Gradebook(self.gradebook) as gradebook:
             found = gradebook.find_submission_notebook(assignment, assignment, student).grades
             return {grade.name: grade.auto_score for grade in found}, spent
 
 
+def boxed(gradebook: str, assignment: str, notebook: nbformat.NotebookNode) -> tuple[dict, float]:
+    """Points by test, and CPU seconds, without those of a forking process that lives on."""
+    before = cpu_seconds()
+    master = master_of(gradebook, assignment, assignment)
+    outcome = job.run(job.Job(nbformat.writes(notebook), master))
+    # The forking process counts what the forked ones took.
+    return outcome.scores, cpu_seconds() - before + outcome.result.cpu_seconds
+
+
 def graded_twice(submissions: Iterable[tuple], folder: Path) -> Iterator[dict]:
     """Grade assignments and notebooks both ways; of each, what differs and what it took."""
-    courses = {"autograder": Course(folder / "ours"), "nbgrader": Course(folder / "plain", PLAIN)}
+    course = Course(folder)
     for number, one in enumerate(tqdm(submissions, unit="submission", disable=None)):
         points, seconds = {}, {}
-        for name, course in courses.items():
-            points[name], seconds[name] = course.grade(f"student-{number}", *one)
+        points["nbgrader"], seconds["nbgrader"] = course.grade(f"student-{number}", *one)
+        points["autograder"], seconds["autograder"] = boxed(course.gradebook, *one)
         tests = sorted(set().union(*points.values()))
         by_test = {test: {name: grades.get(test) for name, grades in points.items()} for test in tests}
         yield {

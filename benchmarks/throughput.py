@@ -23,7 +23,7 @@ import nbformat
 import psutil
 from tqdm import tqdm
 
-from benchmarks.agreement import PLAIN, Course
+from benchmarks.agreement import Course
 from benchmarks.measuring import write
 from exercises import release
 from exercises.autograder.rehearse import students
@@ -80,7 +80,7 @@ def rate(number: int, seconds: float) -> dict:
 
 def plain(folder: Path, notebooks: list[nbformat.NotebookNode]) -> dict:
     """The same by plain nbgrader, after its kernel's files have been read once."""
-    course = Course(folder, PLAIN)
+    course = Course(folder)
     course.grade("nobody", ASSIGNMENT, notebooks[0])
     began = time.perf_counter()
     for number, notebook in enumerate(tqdm(notebooks, unit="submission")):

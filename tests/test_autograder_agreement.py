@@ -30,7 +30,7 @@ def without_experiments(number: int) -> tuple[str, nbformat.NotebookNode]:
 
 def test_points_are_those_of_plain_nbgrader(tmp_path, request):
     number = agreement.ALL if request.config.getoption("--full") else 2
-    found = list(agreement.graded_twice(map(without_experiments, range(number)), tmp_path))
+    found = list(agreement.graded_twice(map(without_experiments, range(number)), tmp_path / "course"))
     assert [one["submission"] for one in found] == list(range(number))
     assert sum(one["tests"] for one in found) >= 8 * number
     assert [one["different"] for one in found if one["different"]] == []

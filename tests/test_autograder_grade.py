@@ -5,7 +5,7 @@ import copy
 import io
 import json
 import re
-import shutil
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -15,12 +15,14 @@ from nbconvert.exporters import HTMLExporter
 from nbgrader.api import Gradebook
 from nbgrader.server_extensions import formgrader
 from PIL import Image, ImageColor
+from traitlets.config import Config
 
 from exercises import release
 from exercises.autograder import __main__ as command
 from exercises.autograder import doctor, result
 from exercises.autograder import feedback as pages
 from exercises.autograder.batch import grade, pool
+from exercises.autograder.box.confine import Limits
 from exercises.autograder.course import marks
 from exercises.autograder.course.folders import Course
 from exercises.autograder.intake import Arrival
@@ -291,22 +293,22 @@ def test_what_goes_wrong_with_one_is_noted_and_the_next_follows(tmp_path, monkey
     assert list((tmp_path / "course" / "feedback" / "ann").rglob("*.html"))
 
 
-def test_nbgraders_own_command_gives_the_same(graded, tmp_path):
-    _, course = graded
-    other = tmp_path / "other"
-    shutil.copytree(course / "received", other / "submitted")
-    api = release.course(other)
-    release.generate(MASTER, api)
-    for student in ("ann", "bob", "carl"):
-        assert api.autograde(NAME, student)["success"]
-        ours, theirs = (read(at / "autograded" / student / NAME / f"{NAME}.ipynb") for at in (course, other))
-        assert [cell.source for cell in ours.cells] == [cell.source for cell in theirs.cells]
-        assert [cell.metadata for cell in ours.cells] == [cell.metadata for cell in theirs.cells]
-        kinds = [
-            [o.output_type for cell in one.cells for o in cell.get("outputs", [])] for one in (ours, theirs)
-        ]
-        assert kinds[0] == kinds[1]
-    assert dump(f"sqlite:///{other / 'gradebook.db'}") == dump(f"sqlite:///{course / 'gradebook.db'}")
+def test_nbgraders_own_command_refuses_and_changes_nothing(tmp_path):
+    """It would run students' code unprotected."""
+    course, ran = tmp_path / "course", tmp_path / "ran"
+    notebook = read(RELEASED)
+    notebook.cells.append(nbformat.v4.new_code_cell(f"open({str(ran)!r}, 'w')"))
+    grade.grade(hand_in(tmp_path / "in", ann=notebook), course)
+    submitted = course / "submitted" / "ann" / NAME
+    submitted.mkdir(parents=True)
+    nbformat.write(notebook, submitted / f"{NAME}.ipynb")
+    shown = course / "autograded" / "ann" / NAME / f"{NAME}.ipynb"
+    before = dump(f"sqlite:///{course / 'gradebook.db'}"), shown.read_bytes()
+    done = release.course(course).autograde(NAME, "ann")
+    assert not done["success"]
+    assert "Grade with `python -m exercises.autograder grade`" in done["log"]
+    assert (dump(f"sqlite:///{course / 'gradebook.db'}"), shown.read_bytes()) == before
+    assert not ran.exists()
 
 
 def test_submissions_that_say_the_same_are_run_once(tmp_path, monkeypatch):
@@ -318,6 +320,13 @@ def test_submissions_that_say_the_same_are_run_once(tmp_path, monkeypatch):
     assert [one.student for one in summary.graded] == ["ann", "bob", "carl"]
     assert len(ran) == len(set(ran)) == 3  # the master's too
     assert summary.graded[0].cells == summary.graded[1].cells
+
+
+def test_limits_can_be_configured(tmp_path, monkeypatch):
+    changes = Config({"Limits": {"seconds": 600.0}})
+    monkeypatch.setattr(release, "course", partial(release.course, changes=changes))
+    with grade.opened(tmp_path) as grading:
+        assert grading.limits == Limits(seconds=600)
 
 
 def test_one_command_at_a_time(tmp_path):

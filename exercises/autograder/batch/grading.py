@@ -21,13 +21,14 @@ from nbgrader.apps import NbGraderAPI
 from exercises import release
 from exercises.autograder import result as results
 from exercises.autograder.batch.pool import Pool, run_jobs
+from exercises.autograder.box.confine import Limits
 from exercises.autograder.course.folders import Course, write_text
 from exercises.autograder.course.marks import Writer
 from exercises.autograder.course.roster import known
 from exercises.autograder.intake import Arrival, ingest
 from exercises.autograder.result import Flag, Result
-from exercises.autograder.running.job import AFTERWARDS, LAST, Job, Outcome, outcome_from_dict
-from exercises.autograder.running.notebook import IsolatedExecute, MasterCell, master_of
+from exercises.autograder.running.job import Job, Outcome, outcome_from_dict
+from exercises.autograder.running.notebook import MasterCell, master_of
 from transformer_lessons.data.files import read_json, write_json
 
 __all__ = ["Assignments", "Grading", "Submission", "heed_interruptions"]
@@ -121,16 +122,8 @@ class Grading:
         self.course = course
         api = release.course(course.folder)
         self.assignments = Assignments(course, api)
-        self._limits = IsolatedExecute(config=api.config).limits()
+        self.limits = Limits(**api.config.get("Limits", {}))
         self._isolation = "full" if isolated else "none"
-        self._told = {
-            one.__name__: {
-                name: value
-                for name, value in dict(api.config[one.__name__]).items()
-                if isinstance(value, str | int | float | list)  # without what is lazy in it
-            }
-            for one in (*AFTERWARDS, LAST)
-        }
         self._writer = Writer(course.gradebook, api.config)
 
     def __enter__(self) -> "Grading":
@@ -165,7 +158,7 @@ class Grading:
         return self._job(self.course.received(student, assignment).read_text(encoding="utf-8"), assignment)
 
     def _job(self, text: str, assignment: str) -> Job:
-        return Job(text, self.assignments.master(assignment), self._limits, self._isolation, self._told)
+        return Job(text, self.assignments.master(assignment), self.limits, self._isolation)
 
     def check_masters(self, names: Iterable[str], pool: Pool) -> None:
         """Have the masters graded as if a student had handed them in; a class should not find out first.

@@ -10,16 +10,14 @@ import html
 import io
 import json
 import re
-from collections.abc import Callable
 from typing import Any
 
 from markdown_it import MarkdownIt
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
-from nbgrader.preprocessors import NbGraderPreprocessor
 from PIL import Image
 
-__all__ = ["SanitizeNotebook", "inert_markdown", "inert_output", "picture", "written_bytes"]
+__all__ = ["inert_markdown", "inert_output", "picture", "sanitize", "written_bytes"]
 
 ROOM = 600_000  # bytes of all that the student wrote, in the file
 BEGINNING = 1_000  # characters of a text for which there is no room
@@ -36,36 +34,24 @@ STARTS = {"image/png": b"\x89PNG\r\n\x1a\n", "image/jpeg": b"\xff\xd8\xff"}
 MARKDOWN = MarkdownIt("js-default", {"html": False, "maxNesting": 20}).disable("image")
 
 
-class SanitizeNotebook(NbGraderPreprocessor):
-    """The last step of autograding: marks and checksums are saved by then, and are of the student's own text."""
-
-    def preprocess(self, nb, resources):
-        """All cells, from the first to the last; texts for which no room is left are cut."""
-        self._left, self._formatted = ROOM, FORMATTED
-        return super().preprocess(nb, resources)
-
-    def preprocess_cell(self, cell, resources, cell_index):
-        """Answers in words and outputs of code; locked cells are the course's."""
-        is_code, is_locked = cell.cell_type == "code", cell.metadata.get("nbgrader", {}).get("locked")
-        if is_code:
+def sanitize(notebook: NotebookNode) -> None:
+    """Make what the student wrote and put out inert; texts for which no room is left are cut."""
+    room, formatted = ROOM, FORMATTED
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
             cell.outputs = [inert_output(output) for output in cell.outputs]
-        if not is_locked:
-            cell.pop("attachments", None)
-            cell.source = self._with_room(cell.source, str if is_code else self._inert_answer)
-        return cell, resources
-
-    def _inert_answer(self, text: str) -> str:
-        if len(text) > self._formatted:
-            return _on_one_line(f"<pre>{html.escape(text)}</pre>")
-        self._formatted -= len(text)
-        return inert_markdown(text)
-
-    def _with_room(self, text: str, inert: Callable[[str], str]) -> str:
-        made = inert(text)
-        if written_bytes(made) > self._left:
-            made = inert(text[:BEGINNING] + f"\n# [cut: {len(text):,} characters in all]")
-        self._left -= written_bytes(made)
-        return made
+        if cell.metadata.get("nbgrader", {}).get("locked"):
+            continue  # the course's
+        cell.pop("attachments", None)
+        inert = str if cell.cell_type == "code" else inert_markdown
+        if inert is inert_markdown and len(cell.source) > formatted:
+            inert = _unformatted
+        made = inert(cell.source)
+        if written_bytes(made) > room:
+            made = inert(cell.source[:BEGINNING] + f"\n# [cut: {len(cell.source):,} characters in all]")
+        room -= written_bytes(made)
+        formatted -= len(cell.source) if inert is inert_markdown else 0
+        cell.source = made
 
 
 def written_bytes(value: Any) -> int:
@@ -84,6 +70,10 @@ def inert_markdown(text: str) -> str:
     A pitfall: pictures become the text that calls them.
     """
     return _on_one_line(MARKDOWN.render(text).strip()) if text.strip() else text
+
+
+def _unformatted(text: str) -> str:
+    return _on_one_line(f"<pre>{html.escape(text)}</pre>")
 
 
 def _on_one_line(made: str) -> str:

@@ -1,8 +1,6 @@
 """The grading of one submission, from text to text: whatever runs it knows no student, file or gradebook.
 
-So it can run in another process or on another machine, twice or not at all, and no harm is done. nbgrader's own
-converters do the same steps for `nbgrader autograde` (`exercises/nbgrader_config.py` lists them); they take as
-long as the grading itself, and open the gradebook for each.
+So it can run in another process or on another machine, twice or not at all, and no harm is done.
 """
 
 import hashlib
@@ -13,26 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from nbconvert.preprocessors import ClearMetadataPreprocessor
 from nbformat import NotebookNode
-from nbgrader.preprocessors import IgnorePattern, LimitOutput
-from nbgrader.utils import determine_grade, is_grade, is_solution
-from traitlets.config import Config
 
 import transformer_lessons
 from exercises.autograder.box.confine import Limits
 from exercises.autograder.result import Result, from_dict
 from exercises.autograder.running import notebook
-from exercises.autograder.running.inert import SanitizeNotebook
+from exercises.autograder.running.inert import sanitize
 from exercises.autograder.running.notebook import MasterCell
 from transformer_lessons.tools.submission import grade_id
 
 __all__ = ["Job", "Outcome", "outcome_from_dict", "run"]
 
-# After the execution, as in nbgrader's list; what these are told is all of its configuration that a job has.
-AFTERWARDS = (IgnorePattern, ClearMetadataPreprocessor, LimitOutput)
 DECIDE = ("box", "flags", "running")
-LAST = SanitizeNotebook  # when the points were counted, which depend on the student's own text
 
 
 @dataclass(frozen=True)
@@ -44,14 +35,12 @@ class Job:
         master: the assignment's cells.
         limits: of what it may use.
         isolation: "full", or "none" for running it unprotected.
-        config: nbgrader's configuration, of which `AFTERWARDS` and `LAST` see their parts.
     """
 
     notebook: str
     master: tuple[MasterCell, ...]
     limits: Limits = field(default_factory=Limits)
     isolation: str = "full"
-    config: dict[str, Any] = field(default_factory=dict)
 
     @cached_property
     def submission(self) -> str:
@@ -65,7 +54,7 @@ class Job:
     @cached_property
     def key(self) -> str:
         """Changes with everything that may change the marks."""
-        rest = (asdict(self.limits), self.isolation, self.config, notebook.versions(), _grader())
+        rest = (asdict(self.limits), self.isolation, notebook.versions(), _grader())
         return _digest([self.submission, notebook.digest(self.master), *rest])
 
 
@@ -102,14 +91,14 @@ def run(job: Job) -> Outcome:
     made = nbformat.v4.reads(job.notebook)  # checked at the intake
     _in_the_masters_words(made, job.master)
     result = notebook.run(made, job.master, job.limits, job.isolation)
-    _processed(made, AFTERWARDS, job.config)
-    graded = [cell for cell in made.cells if is_grade(cell)]
-    answers = {grade_id(cell): _digest(cell.source) for cell in graded if is_solution(cell)}
-    scores = {grade_id(cell): determine_grade(cell)[0] for cell in graded}
-    handed_out = {(cell.name, cell.source) for cell in job.master if cell.is_answer}
-    sources = [(grade_id(cell), cell.source) for cell in made.cells]
-    unanswered = tuple(name for name, source in sources if (name, source) in handed_out)
-    _processed(made, (LAST,), job.config)
+    sources = {grade_id(cell): cell.source for cell in made.cells}
+    handed_out = {cell.name: cell.source for cell in job.master if cell.is_answer}
+    unanswered = tuple(name for name, source in handed_out.items() if sources.get(name) == source)
+    by_hand = [cell.name for cell in job.master if cell.is_answer and cell.is_graded]
+    scores = {cell.cell: cell.earned for cell in result.cells}
+    scores |= {name: 0.0 if name in unanswered else None for name in by_hand}
+    answers = {name: _digest(sources[name]) for name in by_hand if name in sources}
+    sanitize(made)  # at last: whether an answer was touched depends on the student's own text
     about = {"key": job.key, "submission": job.submission, "answers": answers}
     return Outcome(replace(result, **about), nbformat.writes(made), scores, unanswered)
 
@@ -120,17 +109,12 @@ def _in_the_masters_words(made: NotebookNode, master: tuple[MasterCell, ...]) ->
     for cell in made.cells:
         if of_master := known.get(grade_id(cell)):
             about = cell.metadata.nbgrader
-            about.checksum, about.locked = of_master.checksum, of_master.locked
+            about.locked = of_master.locked
             about.grade, about.solution = of_master.is_graded, of_master.is_answer
             if of_master.is_graded:
                 about.points = of_master.points
             if of_master.locked:
                 cell.source = of_master.source
-
-
-def _processed(made: NotebookNode, preprocessors: tuple[type, ...], config: dict) -> None:
-    for one in preprocessors:
-        one(config=Config(config))(made, {})  # which does nothing if it is not enabled
 
 
 def _name(cell: dict) -> str | None:

@@ -9,9 +9,8 @@ import hashlib
 import json
 import platform
 import threading
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import nbformat
@@ -19,8 +18,6 @@ import torch
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 from nbgrader.api import Gradebook
-from nbgrader.preprocessors import NbGraderPreprocessor
-from traitlets import Enum, Float, Int, Unicode
 
 import transformer_lessons
 from exercises.autograder import flags
@@ -32,7 +29,7 @@ from exercises.autograder.running.runner import Cell
 from exercises.autograder.running.worker import Worker
 from transformer_lessons.tools.submission import grade_id, is_ungraded
 
-__all__ = ["IsolatedExecute", "MasterCell", "digest", "master_of", "run", "versions", "worker"]
+__all__ = ["MasterCell", "digest", "master_of", "run", "versions", "worker"]
 
 UNSAFE = "Graded without isolation: the student's code could have changed anything, these marks too."
 
@@ -46,7 +43,6 @@ class MasterCell:
         type: "code" or "markdown".
         locked: whether it is the course's text, not the student's.
         source: the text, hidden tests and all; of an answer, what was handed out.
-        checksum: nbgrader's, by which it knows an answer that was not touched.
         points: the most it gives.
         is_graded: whether it gives points, by a test or by a person.
         is_answer: whether it is where an answer belongs.
@@ -56,7 +52,6 @@ class MasterCell:
     type: str
     locked: bool
     source: str
-    checksum: str | None
     points: float = 0.0
     is_graded: bool = False
     is_answer: bool = False
@@ -77,7 +72,7 @@ def master_of(url: str, assignment: str, notebook: str) -> tuple[MasterCell, ...
         answers = {cell.name for cell in known.solution_cells}
         return tuple(
             MasterCell(
-                *(cell.name, cell.cell_type, cell.locked, cell.source, cell.checksum),
+                *(cell.name, cell.cell_type, cell.locked, cell.source),
                 points.get(cell.name, 0.0),
                 is_graded=cell.name in points,
                 is_answer=cell.name in answers,
@@ -194,19 +189,12 @@ def _settled(cells: list, outcomes: list[dict], room: int) -> tuple[list[CellRes
     for number, (cell, shown) in enumerate(cells):
         if cell.role == "test":
             result = found.setdefault(number, CellResult(cell.id, 0.0, cell.points, "missing"))
-            shown.outputs.append(_for_nbgrader(result, number))
+            if result.status != "done":
+                text = f"This test has no result ({result.status}): no points.\n"
+                shown.outputs.append(new_output("stream", name="stdout", text=text))
             if result.status in ("missing", "timeout"):
                 flags.append(Flag(result.status, f"The test {cell.id} has no result.", cell.id))
     return [found[number] for number in sorted(found)], flags
-
-
-def _for_nbgrader(result: CellResult, number: int) -> NotebookNode:
-    """The output from which nbgrader reads a test's points. None is no points, never all of them."""
-    if result.status == "done":
-        text = {"text/plain": repr(result.earned)}
-        return new_output("execute_result", data=text, execution_count=number + 1)
-    text = f"This test has no result ({result.status}): no points."
-    return new_output("error", ename="NoResult", evalue=text, traceback=[text])
 
 
 def _within_bounds(outputs: list, room: int) -> tuple[list[NotebookNode], int]:
@@ -251,31 +239,3 @@ def versions() -> dict[str, str]:
         "torch": torch.__version__,
         "transformer_lessons": transformer_lessons.__version__,
     }
-
-
-class IsolatedExecute(NbGraderPreprocessor):
-    """nbgrader's `Execute`, replaced: runs a submission in its own processes, and writes a `Result` besides."""
-
-    isolation = Enum(
-        ["full", "none"], default_value="full", help="none: run it unprotected, and mark all grades so"
-    ).tag(config=True)
-    records = Unicode(help="the folder for results; by default records/ beside the gradebook").tag(
-        config=True
-    )
-    cell_seconds = Float(30.0, help="the wall-clock time that a cell may take").tag(config=True)
-    seconds = Float(240.0, help="the wall-clock time that a submission may take").tag(config=True)
-    memory = Int(2 << 30, help="bytes that a submission may use beyond Python and torch").tag(config=True)
-
-    def preprocess(self, nb, resources):
-        """Run all code cells of a notebook that nbgrader has sanitised."""
-        about = resources["nbgrader"]
-        master = master_of(about["db_url"], about["assignment"], about["notebook"])
-        result = run(nb, master, self.limits(), self.isolation)
-        result = replace(result, student=about["student"], assignment=about["assignment"])
-        folder = Path(self.records or Path(about["db_url"].removeprefix("sqlite:///")).parent / "records")
-        results.write(folder / result.student / result.assignment / f"{about['notebook']}.json", result)
-        return nb, resources
-
-    def limits(self) -> Limits:
-        """What a submission may use."""
-        return Limits(cell_seconds=self.cell_seconds, seconds=self.seconds, memory=self.memory)
