@@ -2,22 +2,36 @@
 
 import base64
 import copy
+import io
 
 import nbformat
 import pytest
 from lxml import html
 from nbconvert.exporters import HTMLExporter
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+from PIL import Image, PngImagePlugin
 
-from exercises.autograder.running import inert
-from exercises.autograder.running.inert import inert_markdown, inert_output, sanitize
+from exercises.autograder.running import inert, notebook
+from exercises.autograder.running.inert import inert_markdown, inert_output, picture, sanitize
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:Your element with mimetype"),
 ]
 
-PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(20)).decode()
+
+def encoded(image: Image.Image, kind: str, **more) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, kind, **more)
+    return buffer.getvalue()
+
+
+def base64_of(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+SMALL = encoded(Image.new("RGBA", (13, 7), (255, 0, 0, 255)), "png")
+PNG = base64_of(SMALL)
 TEXTS = [
     "<script>hacked()</script>",
     "<img src=x onerror=hacked()>",
@@ -52,7 +66,7 @@ OUTPUTS = [
     {"text/latex": "$\\href{javascript:hacked()}{x}$"},
     {"text/markdown": "<script>hacked()</script>"},
     {"image/png": '"><script>hacked()</script>'},
-    {"image/png": base64.b64encode(b"<script>hacked()</script>").decode()},
+    {"image/png": base64_of(b"<script>hacked()</script>")},
     {"image/png": PNG, "text/plain": "a picture"},
     {"image/jpeg": PNG},
     {"application/vnd.jupyter.widget-view+json": {"model_id": "x"}},
@@ -61,7 +75,7 @@ OUTPUTS = [
 DANGEROUS = {"script", "iframe", "svg", "form", "button", "style", "base", "meta", "object", "embed"}
 
 
-def notebook() -> nbformat.NotebookNode:
+def hostile_notebook() -> nbformat.NotebookNode:
     outputs = [
         new_output("display_data", data=data, metadata={"width": '"><script>hacked()</script>'})
         for data in OUTPUTS
@@ -89,9 +103,10 @@ def found(made: nbformat.NotebookNode) -> list[str]:
 @pytest.mark.parametrize("formatted", [100_000, 0])
 def test_nothing_dangerous_is_left_and_before_there_was(formatted, monkeypatch):
     monkeypatch.setattr(inert, "FORMATTED", formatted)
-    hostile = notebook()
+    hostile = hostile_notebook()
     before = found(copy.deepcopy(hostile))
     assert {"script", "onerror", "javascript:hacked()", "http://evil.example/pixel.png"} <= set(before)
+    hostile.cells[-1].outputs, _ = notebook._within_bounds(hostile.cells[-1].outputs, 200_000)
     sanitize(hostile)
     assert found(hostile) == []
     nbformat.validate(hostile)
@@ -124,3 +139,64 @@ def test_it_stays_small_and_says_what_was_cut():
     assert "[cut: 249,000 characters in all]" in made.cells[0].source
     assert made.cells[-3].source.endswith("\n# [cut: 100,000 characters in all]")
     assert made.cells[-1].source == "the last"
+
+
+# ---- Pictures
+
+
+@pytest.mark.parametrize("kind", ["png", "jpeg"])
+def test_a_picture_is_drawn_anew(kind):
+    data = encoded(Image.new("RGB", (13, 7), "red"), kind)
+    drawn = base64.b64decode(picture(f"image/{kind}", base64_of(data))["image/png"])
+    found = Image.open(io.BytesIO(drawn))
+    assert (found.format, found.size) == ("PNG", (13, 7))
+    assert max(abs(a - b) for a, b in zip(found.getpixel((5, 5)), (255, 0, 0), strict=True)) < 3
+
+
+def test_of_a_picture_only_pixels_are_left():
+    """Of a file that is PNG and HTML at once, of its texts, and of what is transparent."""
+    texts = PngImagePlugin.PngInfo()
+    texts.add_text("Comment", "<script>alert(1)</script>")
+    clear = Image.new("RGBA", (3, 2), (0, 0, 0, 0))
+    data = encoded(clear, "png", pnginfo=texts) + b"<script>alert(2)</script>"
+    made = inert_output(new_output("display_data", data={"image/png": base64_of(data)}))
+    raw = base64.b64decode(made.data["image/png"])
+    assert b"script" not in raw
+    assert Image.open(io.BytesIO(raw)).getpixel((0, 0)) == (255, 255, 255)
+
+
+def test_a_large_picture_is_made_small_enough():
+    noise = Image.effect_noise((600, 400), 100).convert("RGB")
+    [(kind, drawn)] = picture("image/png", base64_of(encoded(noise, "png", compress_level=0))).items()
+    assert kind == "image/jpeg"
+    assert inert.PNG < len(drawn) < 200_000
+    [flat] = picture("image/png", base64_of(encoded(Image.new("RGB", (1500, 900)), "png"))).values()
+    assert Image.open(io.BytesIO(base64.b64decode(flat))).size == (inert.SIDE, 0.6 * inert.SIDE)
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [
+        ("image/png", ""),
+        ("image/png", "no base 64!"),
+        ("image/png", base64_of(b"\x89PNG\r\n\x1a\n<script>alert(1)</script>")),
+        ("image/jpeg", PNG),
+        ("image/png", base64_of(SMALL[:40])),
+        ("image/png", base64_of(encoded(Image.new("1", (3_000, 3_000)), "png"))),
+        ("image/png", base64_of(SMALL + bytes(7 << 20))),
+    ],
+    ids="empty text header png-as-jpeg cut bomb long".split(),
+)
+def test_what_is_no_picture_is_not_shown_and_that_is_said(kind, data):
+    made = inert_output(new_output("display_data", data={kind: data, "text/plain": "<Figure>"}))
+    assert made.data == {"text/plain": "<Figure> (a picture that cannot be shown)"}
+
+
+def test_not_many_pictures_are_drawn_anew_as_that_takes_time(monkeypatch):
+    """A kilobyte can hold millions of pixels."""
+    drawn = []
+    monkeypatch.setattr(inert, "picture", lambda kind, data: drawn.append(kind) or {})
+    outputs = [new_output("display_data", data={"image/png": "x"}) for _ in range(200)]
+    kept, room = notebook._within_bounds(outputs, 200_000)
+    assert len(drawn) <= 21
+    assert (kept[-1].text, room < 0) == ("[cut: the notebook has too much output]\n", True)

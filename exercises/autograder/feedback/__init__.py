@@ -19,13 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from markupsafe import escape
 from nbformat import NotebookNode
 
 from exercises.autograder.course.folders import Course
 from exercises.autograder.course.marks import Mark
-from exercises.autograder.feedback.cells import Block, Writer
-from exercises.autograder.feedback.text import Budget, clean, cut, short, template
+from exercises.autograder.feedback.cells import Block, block, with_pictures
+from exercises.autograder.feedback.text import clean, cut, short, template
 from exercises.autograder.result import CellResult, Part, Result
 from transformer_lessons.data.files import replacing
 from transformer_lessons.tools.submission import grade_id
@@ -33,9 +32,10 @@ from transformer_lessons.tools.submission import grade_id
 __all__ = ["page", "secrets", "write_page"]
 
 BYTES = 1_000_000
+# Characters of each text, and pictures in all: the first of these with which the page is small enough.
+SIZES = ((20_000, 20), (2_000, 4), (200, 2), (20, 0))
 REPAIRS, REPAIR = 20, 500  # at most, and characters of one
-MESSAGES, MESSAGE = 20, 4_000  # of a cell, and characters of one
-SAID = 150_000  # bytes of all messages: they may quote what the student's code said
+MESSAGES = 20  # of a cell
 STATUS = {
     "timeout": "This test was stopped, because your code took longer than it may. It gives no points.",
     "missing": "This test could not come to its end, because your code did not answer. It gives no points.",
@@ -94,7 +94,7 @@ def page(
     comments: Mapping[str, str] = {},
     scores: Mapping[str, float | None] = {},
 ) -> str:
-    """One HTML page, complete in itself, of at most a million bytes.
+    """One HTML page, complete in itself, of at most a million bytes; where that is too few, all texts are cut.
 
     Args:
         notebook: the graded one: the student's cells with their outputs, and the master's tests.
@@ -107,18 +107,20 @@ def page(
     Raises:
         ValueError: if it would be too large, or if a line of a hidden test would be on it.
     """
-    tasks, writer = _tasks(released), Writer()
-    panels = _panels(notebook, released, result, tasks, comments, scores)
+    tasks, cells = _tasks(released), list(with_pictures(notebook.cells))
     title = re.match("# (.+)", released.cells[0].source) if released.cells else None
-    text = TEMPLATE.render(
-        title=title[1] if title else result.assignment,
-        student=short(result.student),
-        panels=list(panels.values()),
-        repairs=[cut(repair, REPAIR) for repair in result.repairs[:REPAIRS]],
-        blocks=list(_blocks(notebook, _given(released), panels, tasks, writer)),
-        writer=writer,
-    )
-    if len(text.encode()) > BYTES:
+    for most, pictures in SIZES:
+        panels = _panels(notebook, released, result, tasks, comments, scores, most)
+        text = TEMPLATE.render(
+            title=title[1] if title else result.assignment,
+            student=short(result.student),
+            panels=list(panels.values()),
+            repairs=[cut(repair, REPAIR) for repair in result.repairs[:REPAIRS]],
+            blocks=list(_blocks(cells, _given(released), panels, tasks, most, pictures)),
+        )
+        if len(text.encode()) <= BYTES:
+            break
+    else:
         raise ValueError(f"page: expected at most {BYTES:,} bytes, got {len(text.encode()):,}")
     shown = " ".join(html.unescape(text).split())
     for line in secrets(notebook, released):
@@ -162,24 +164,27 @@ def _is_theirs(cell: NotebookNode, given: Mapping[str, NotebookNode]) -> bool:
 
 
 def _blocks(
-    notebook: NotebookNode,
+    cells: list[NotebookNode],
     given: Mapping[str, NotebookNode],
     panels: Mapping[str, "Panel"],
     tasks: Mapping[str, str],
-    writer: Writer,
+    most: int,
+    pictures: int,
 ) -> Iterator[tuple[str, Block | None, "Panel | None"]]:
     """The student's cells and what is said of each graded cell, in order; then what has no cell in the notebook.
 
     Each with the heading of its task, where another one begins.
     """
     left, before = dict(panels), ""
-    for cell in notebook.cells:
+    for cell in cells:
         name = grade_id(cell) or ""
-        block = writer.block(cell) if _is_theirs(cell, given) else None
+        theirs = block(cell, most, pictures) if _is_theirs(cell, given) else None
+        if theirs:
+            pictures -= sum(output.kind == "image" for output in theirs.outputs)
         panel = left.pop(name, None)
-        if block or panel:
+        if theirs or panel:
             task = tasks.get(name, before)
-            yield (task if task != before else ""), block, panel
+            yield (task if task != before else ""), theirs, panel
             before = task
     yield from (("", None, panel) for panel in left.values())
 
@@ -232,9 +237,10 @@ def _panels(
     tasks: Mapping[str, str],
     comments: Mapping[str, str],
     scores: Mapping[str, float | None],
+    most: int,
 ) -> dict[str, Panel]:
     """By grade id, in the order of the assignment; then any result of which it knows nothing."""
-    said, panels = Budget(SAID), {}
+    panels = {}
     results = {cell.cell: cell for cell in result.cells}
     answers = {grade_id(cell): cell.source.strip() for cell in notebook.cells}
     graded = {name: cell for name, cell in _given(released).items() if _marks(cell).get("grade")}
@@ -244,9 +250,8 @@ def _panels(
         if _marks(cell).get("solution"):
             about = _written(worth, scores.get(name), answers.get(name, "") not in ("", source.strip()))
         else:
-            about = _tested(
-                results.get(name) or CellResult(name, 0.0, worth, "missing"), scores.get(name), said
-            )
+            tested = results.get(name) or CellResult(name, 0.0, worth, "missing")
+            about = _tested(tested, scores.get(name), most)
             about["visible"] = source
         panels[name] = Panel(number, name, tasks.get(name, ""), comment=comments.get(name) or "", **about)
     return panels
@@ -272,19 +277,18 @@ def _written(worth: float, score: float | None, answered: bool) -> dict[str, Any
     return {"worth": worth, "earned": score, "written": True, "line": line}
 
 
-def _tested(cell: CellResult, score: float | None, said: Budget) -> dict[str, Any]:
+def _tested(cell: CellResult, score: float | None, most: int) -> dict[str, Any]:
     ended = STATUS.get(cell.status, f"This test did not come to its end: {cell.status}.")
     changed = score is not None and score != cell.earned
     line = (
         "A person has looked at this and given these points." if changed else ended * (cell.status != "done")
     )
-    texts = [cut(clean(text), MESSAGE) for text in cell.messages[:MESSAGES]]
     return {
         "earned": score if changed else cell.earned,
         "worth": cell.worth,
         "line": line,
         "parts": cell.parts,
-        "messages": tuple(text for text in texts if said.spend(len(escape(text).encode()) + 100)),
+        "messages": tuple(cut(clean(text), most) for text in cell.messages[:MESSAGES]),
     }
 
 

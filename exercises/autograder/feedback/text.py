@@ -9,7 +9,7 @@ from pathlib import Path
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
-__all__ = ["Budget", "clean", "cut", "points", "short", "template", "terminal"]
+__all__ = ["clean", "cut", "points", "short", "template", "terminal"]
 
 NAME = 200  # characters of a name, or of a picture's description
 
@@ -21,19 +21,6 @@ INVISIBLE = re.compile(
 )
 # What a terminal obeys and does not show: colours and movements; titles and hyperlinks.
 COMMANDS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?")
-
-
-class Budget:
-    """How much of something is left."""
-
-    def __init__(self, size: int):
-        self.left = size
-
-    def spend(self, size: int) -> bool:
-        """Whether it fits; if so, it counts."""
-        fits = size <= self.left
-        self.left -= size if fits else 0
-        return fits
 
 
 def clean(text: str) -> str:

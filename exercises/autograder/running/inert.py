@@ -1,11 +1,11 @@
 """A graded notebook that a person can open: nbgrader's formgrader shows it as HTML on Jupyter's own page.
 
 There a script of a student's would have the instructor's rights. So written answers are turned into HTML without
-any of the student's own, and outputs keep only what cannot hold a script. And it stays small enough to be opened.
+any of the student's own, and of outputs there stay texts, and pictures that were drawn anew; the student's page
+shows the same. And it stays small enough to be opened.
 """
 
 import base64
-import binascii
 import html
 import io
 import json
@@ -17,7 +17,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_output
 from PIL import Image
 
-__all__ = ["inert_markdown", "inert_output", "picture", "sanitize", "written_bytes"]
+__all__ = ["FORMATS", "inert_markdown", "inert_output", "is_picture", "picture", "sanitize", "written_bytes"]
 
 ROOM = 600_000  # bytes of all that the student wrote, in the file
 BEGINNING = 1_000  # characters of a text for which there is no room
@@ -29,17 +29,15 @@ ENCODED = 8 << 20  # characters in which a picture may come
 PIXELS = 8_000_000
 SIDE = 1000  # pixels of a picture that is shown
 PNG, JPEG = 90_000, 150_000  # bytes of one; a larger PNG becomes a JPEG
-STARTS = {"image/png": b"\x89PNG\r\n\x1a\n", "image/jpeg": b"\xff\xd8\xff"}
+NOT_SHOWN = " (a picture that cannot be shown)"
 # Without HTML, and without links to scripts, which this parser refuses by itself.
 MARKDOWN = MarkdownIt("js-default", {"html": False, "maxNesting": 20}).disable("image")
 
 
 def sanitize(notebook: NotebookNode) -> None:
-    """Make what the student wrote and put out inert; texts for which no room is left are cut."""
+    """Make what the student wrote inert, as outputs are by then; texts for which no room is left are cut."""
     room, formatted = ROOM, FORMATTED
     for cell in notebook.cells:
-        if cell.cell_type == "code":
-            cell.outputs = [inert_output(output) for output in cell.outputs]
         if cell.metadata.get("nbgrader", {}).get("locked"):
             continue  # the course's
         cell.pop("attachments", None)
@@ -81,10 +79,14 @@ def _on_one_line(made: str) -> str:
 
 
 def inert_output(output: NotebookNode) -> NotebookNode:
-    """An output without what a browser would run: text and pictures stay."""
+    """An output without what a browser would run: its text, and its picture, drawn anew."""
     if "data" not in output:
         return output
-    kept = {mime: value for mime, value in output.data.items() if _is_inert(mime, value)}
+    kept = {"text/plain": output.data["text/plain"]} if "text/plain" in output.data else {}
+    drawn = (picture(kind, output.data[kind]) for kind in FORMATS if kind in output.data)
+    kept |= next(filter(None, drawn), {})
+    if is_picture(output) and not kept.keys() & FORMATS.keys():
+        kept["text/plain"] = ("".join(kept.get("text/plain", "")) + NOT_SHOWN).strip()
     if not kept:
         return new_output(
             "stream", name="stdout", text=f"[not shown: {', '.join(sorted(output.data))[:200]}]\n"
@@ -93,16 +95,12 @@ def inert_output(output: NotebookNode) -> NotebookNode:
     return output
 
 
-def _is_inert(mime: str, value: Any) -> bool:
-    if mime not in STARTS:
-        return mime == "text/plain"
-    try:
-        return base64.b64decode("".join(value).replace("\n", ""), validate=True).startswith(STARTS[mime])
-    except (binascii.Error, TypeError, ValueError):
-        return False
+def is_picture(output: NotebookNode) -> bool:
+    """Whether it says that it is one."""
+    return bool(output.get("data", {}).keys() & FORMATS.keys())
 
 
-def picture(kind: str, data: str) -> dict[str, str]:
+def picture(kind: str, data: str | list[str]) -> dict[str, str]:
     """A stranger's picture, decoded and encoded anew on white, so that nothing but pixels is left of it.
 
     Returns it as the data of an output; nothing if it is no picture, or too large.
@@ -111,10 +109,11 @@ def picture(kind: str, data: str) -> dict[str, str]:
         kind: one of `FORMATS`; the bytes must be of this format, whatever other they may pass for.
         data: in base 64.
     """
-    if len(data) > ENCODED:
+    text = "".join(data)
+    if len(text) > ENCODED:
         return {}
     try:
-        raw = base64.b64decode("".join(data.split()), validate=True)
+        raw = base64.b64decode("".join(text.split()), validate=True)
         with Image.open(io.BytesIO(raw), formats=[FORMATS[kind]]) as image:
             if image.width * image.height > PIXELS:
                 return {}

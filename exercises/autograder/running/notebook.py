@@ -24,13 +24,14 @@ from exercises.autograder import flags
 from exercises.autograder import result as results
 from exercises.autograder.box.confine import Limits
 from exercises.autograder.result import CellResult, Flag, Result
-from exercises.autograder.running.inert import picture, written_bytes
+from exercises.autograder.running.inert import inert_output, is_picture, written_bytes
 from exercises.autograder.running.runner import Cell
 from exercises.autograder.running.worker import Worker
 from transformer_lessons.tools.submission import grade_id, is_ungraded
 
 __all__ = ["MasterCell", "digest", "master_of", "run", "versions", "worker"]
 
+PICTURE = 10_000  # bytes that a picture counts for at least, as it takes time to draw it anew
 UNSAFE = "Graded without isolation: the student's code could have changed anything, these marks too."
 
 
@@ -156,7 +157,7 @@ def _cells(notebook: NotebookNode, master: dict[str, MasterCell]) -> list[tuple[
         name = grade_id(shown) or ""
         known = master.get(name)
         if known and is_ungraded(name):
-            shown.outputs = _drawn_anew(handed_in)
+            shown.outputs = [inert_output(plot) for plot in handed_in]  # the intake has kept nothing else
             continue
         if known is None or not known.locked:
             found.append((Cell(name if known else "", "learner", shown.source), shown))
@@ -165,12 +166,6 @@ def _cells(notebook: NotebookNode, master: dict[str, MasterCell]) -> list[tuple[
             found.append((Cell(name, role, known.source, known.points), shown))
         seen.add(name)
     return found
-
-
-def _drawn_anew(outputs: list[NotebookNode]) -> list[NotebookNode]:
-    """The PNG pictures among what a student's notebook showed, as far as the intake has kept it."""
-    drawn = [picture("image/png", output.get("data", {}).get("image/png", "")) for output in outputs]
-    return [new_output("display_data", data=data) for data in drawn if data]
 
 
 def _settled(cells: list, outcomes: list[dict], room: int) -> tuple[list[CellResult], list[Flag]]:
@@ -198,10 +193,12 @@ def _settled(cells: list, outcomes: list[dict], room: int) -> tuple[list[CellRes
 
 
 def _within_bounds(outputs: list, room: int) -> tuple[list[NotebookNode], int]:
-    """As many as there is room for; the rest is not even looked at, as that takes time for each."""
+    """As many as there is room for, inert; the rest is not even looked at, as that takes time for each."""
     kept = []
     for output in map(_valid, outputs):
-        room -= written_bytes(output)
+        least = PICTURE if is_picture(output) else 0
+        output = inert_output(output)
+        room -= max(least, written_bytes(output))
         if room < 0:
             kept.append(new_output("stream", name="stdout", text="[cut: the notebook has too much output]\n"))
             break
