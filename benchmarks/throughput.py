@@ -95,7 +95,7 @@ def main() -> None:
     most = parser.parse_args().most
     logging.getLogger("traitlets").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
-    notebooks = [one.notebook for one in students(2 * most, ASSIGNMENT) if one.notebook][:most]
+    notebooks = [handed_in[-1] for _, handed_in in students(2 * most, ASSIGNMENT) if handed_in][:most]
     runs = []
     with tempfile.TemporaryDirectory() as name:
         for number, (size, workers) in enumerate(RUNS):

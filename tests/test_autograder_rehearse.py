@@ -11,7 +11,7 @@ import pytest
 
 from exercises import release
 from exercises.autograder import __main__ as command
-from exercises.autograder import expected, rehearse, similarity
+from exercises.autograder import rehearse, similarity
 from exercises.autograder.batch.pool import InProcessPool
 from exercises.autograder.course import marks
 from exercises.autograder.course.folders import Course
@@ -74,12 +74,12 @@ def test_from_a_rehearsal_to_tables_in_the_guides_six_commands(tmp_path, capsys)
 def test_an_answer_is_what_it_is_said_to_be():
     released, seen = answers(RELEASED[NAME]), Counter()
     mistakes = {(cell, text) for cell, _, text in wrong()}
-    for student in rehearse.students(40, NAME):
-        for cell, text in answers(student.notebook).items() if student.notebook else ():
-            kind = student.kinds[cell]
+    for student, handed_in in rehearse.students(40, NAME):
+        for cell, text in answers(handed_in[-1]).items() if handed_in else ():
+            kind = student["kinds"][cell]
             seen[kind] += 1
             assert (text == released[cell]) == (kind == "untouched")
-            assert student.copied_from or ((cell, text) in mistakes) == (kind == "typical")
+            assert student["copied_from"] or ((cell, text) in mistakes) == (kind == "typical")
             assert "SOLUTION" not in text
     assert min(seen[kind] for kind in ("right", "typical", "untouched")) > 0.05 * seen.total()
     assert 0.4 * seen.total() < seen["right"] < 0.8 * seen.total()
@@ -87,9 +87,10 @@ def test_an_answer_is_what_it_is_said_to_be():
 
 def test_copies_are_there_to_be_found():
     texts, copied = {}, set()
-    for student in rehearse.students(40, NAME):
-        texts[student.name] = answers(student.notebook) if student.notebook else {}
-        copied |= {tuple(sorted((student.name, student.copied_from)))} if student.copied_from else set()
+    for student, handed_in in rehearse.students(40, NAME):
+        name, source = student["name"], student["copied_from"]
+        texts[name] = answers(handed_in[-1]) if handed_in else {}
+        copied |= {tuple(sorted((name, source)))} if source else set()
     found = similarity.pairs(texts, [cell.source for cell in RELEASED[NAME].cells], ["ps01-7-scale-answer"])
     assert {(pair.first, pair.second) for pair in found} == copied
     assert copied
@@ -104,15 +105,16 @@ def test_the_intake_gets_everything_where_it_belongs(tmp_path):
     outcomes: dict[str, list] = {}
     for outcome in ingest(source, RELEASED):
         outcomes.setdefault(outcome.student, []).append(outcome)
-    group = {student.name: student for student in rehearse.students(30, NAME)}
+    group = rehearse.students(30, NAME)
+    assert known == [about for about, _ in group]
     assert outcomes.keys() == {about["student"] for about in known if about["trouble"] != ABSENT}
-    for about in known:
+    for about, handed_in in group:
         if about["trouble"] != ABSENT:
-            assert_as_said(outcomes[about["student"]], about, group[about["name"]])
+            assert_as_said(outcomes[about["student"]], about, handed_in[-1])
     assert any(f"_Copy of {NAME}.ipynb" in one.path for those in outcomes.values() for one in those)
 
 
-def assert_as_said(found: list, about: dict, student: rehearse.Student) -> None:
+def assert_as_said(found: list, about: dict, handed_in: nbformat.NotebookNode) -> None:
     received = [one for one in found if not one.reason]
     aside = [one for one in found if one.reason]
     trouble = about["trouble"]
@@ -122,7 +124,7 @@ def assert_as_said(found: list, about: dict, student: rehearse.Student) -> None:
     for one in received:
         mine, theirs = (
             {cell: normalize_source(text) for cell, text in answers(notebook).items()}
-            for notebook in (student.notebook, one.notebook)
+            for notebook in (handed_in, one.notebook)
         )
         assert mine == theirs or trouble == "a cell cannot be parsed"
         said = " ".join(one.repairs)
@@ -166,9 +168,9 @@ BUILT_UPON = {
 def test_a_slip_in_a_part_costs_nothing_in_a_later_one(assignment, slip, tmp_path, monkeypatch):
     """Of a known slip, or of each, points are lost where it was made, and nowhere else."""
     chosen = [one for one in wrong() if slip in one[1]]
-    monkeypatch.setattr(expected, "wrong", lambda: chosen)
-    results = expected.graded(assignment, tmp_path, isolated=False, pool=InProcessPool())
-    textbook = results.pop(expected.TEXTBOOK)
+    monkeypatch.setattr(rehearse, "wrong", lambda: chosen)
+    results = rehearse.expected(assignment, tmp_path, isolated=False, pool=InProcessPool())
+    textbook = results.pop(rehearse.TEXTBOOK)
     assert textbook.earned == textbook.worth
     assert results
     made = {what: answer.removesuffix("answer") for answer, what, _ in chosen}

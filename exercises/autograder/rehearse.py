@@ -1,32 +1,37 @@
 """Made-up students of mixed quality: an instructor tries the whole way before the first real deadline.
 
 They write the master's answers, known mistakes, or nothing; programs, people and Canvas do to their notebooks
-what these do to real ones.
+what these do to real ones. Others write what textbooks have, or one known mistake: what marks to expect of these.
 """
 
 import ast
 import builtins
 import copy
+import importlib
+import inspect
 import itertools
 import json
 import keyword
 import random
 import re
 import runpy
+import textwrap
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import nbformat
 from nbformat import NotebookNode
 
 from exercises import release
+from exercises.autograder.batch import grade
 from exercises.autograder.export.templates import written
+from exercises.autograder.result import Result
 from transformer_lessons.data.files import replacing, write_json
 
-__all__ = ["KEY", "PROGRAMS", "TEMPLATE", "Student", "passing", "renamed", "students", "submission", "write"]
+__all__ = ["KEY", "PROGRAMS", "TEMPLATE", "expected", "paragraph", "passing", "renamed", "students", "write"]
 __all__ += ["wrong"]
 
 KEY = "what_is_in_it.json"  # beside what is handed in, for whoever wants to compare
@@ -46,41 +51,20 @@ SHARES = {
 LATE = 0.15
 FIRST_USER, FIRST_FILE = 1_000, 50_000  # Canvas's numbers
 NAMING = ("id", "arg", "name", "asname", "attr", "rest")  # fields that hold names, whatever they stand for
-
-
-@dataclass(frozen=True)
-class Student:
-    """A made-up student."""
-
-    number: int
-    notebook: NotebookNode | None = None  # before their program saves it; None if they hand in nothing
-    program: str = ""
-    trouble: str = ""  # with the file; see `SHARES`
-    is_late: bool = False
-    kinds: dict[str, str] = field(default_factory=dict)  # of each answer: "right", "typical" or "untouched"
-    copied_from: str = ""  # the student whose answers these are, a little disguised
-    draft: NotebookNode | None = None  # what they had handed in before, if that was twice
-
-    @property
-    def name(self) -> str:
-        """As Canvas has it."""
-        return _name(self.number)
-
-    @property
-    def user(self) -> int:
-        """Canvas's number of them."""
-        return FIRST_USER + self.number
-
-
-def _name(number: int) -> str:
-    return f"student-{number:03}"
+TEXTBOOK = "As textbooks have it"
+REQUIRED = re.compile(r'checks\.require\("(\w+)", (\w+)\)')
 
 
 # ---- A class and what it writes
 
 
-def students(number: int, assignment: str) -> list[Student]:
+def students(number: int, assignment: str) -> list[tuple[dict[str, Any], list[NotebookNode]]]:
     """A class; the same arguments give the same.
+
+    Returns:
+        of each student what there is to know of them, as `KEY` has it, and what they hand in, before their
+        program saves it: a notebook, nothing, or a draft first. "kinds" says of each answer if it is "right",
+        "typical" (a known mistake) or "untouched"; "copied_from", whose answers these are, a little disguised.
 
     Raises:
         ValueError: for a number below 1, or an assignment that is not there.
@@ -95,18 +79,30 @@ def students(number: int, assignment: str) -> list[Student]:
     found = []
     for n in range(number):
         trouble, chance = troubles.get(n, ""), random.Random(f"{seed} {n}")
+        user = FIRST_USER + n + 1
+        about = {"student": f"{_name(n)}_{user}", "name": _name(n), "user": user}  # first the intake's id
+        about |= {"program": "", "trouble": trouble, "is_late": False, "copied_from": "", "kinds": {}}
         if trouble == ABSENT:
-            found.append(Student(n + 1, trouble=ABSENT))
+            found.append((about, []))
             continue
         source = chance.choice(others) if trouble == COPIED else n
         notebook, kinds = _answered(assignment, random.Random(f"{seed} {source} answers"))
         if trouble == COPIED:
             _disguise(notebook, kinds)
-        program = chance.choices(list(PROGRAMS), (5, 3, 2))[0]
-        copied_from = _name(source + 1) if trouble == COPIED else ""
-        draft = _answered(assignment, chance)[0] if trouble == TWICE else None
-        found.append(Student(n + 1, notebook, program, trouble, n in late, kinds, copied_from, draft))
+            about["copied_from"] = _name(source)
+        about |= {
+            "program": chance.choices(list(PROGRAMS), (5, 3, 2))[0],
+            "is_late": n in late,
+            "kinds": kinds,
+        }
+        drafts = [_answered(assignment, chance)[0]] if trouble == TWICE else []
+        found.append((about, [*drafts, notebook]))
     return found
+
+
+def _name(n: int) -> str:
+    """As Canvas has it."""
+    return f"student-{n + 1:03}"
 
 
 def _troubles(number: int, chance: random.Random) -> dict[int, str]:
@@ -150,18 +146,6 @@ def passing(assignment: str) -> NotebookNode:
     for cell in _answers(notebook, "code"):
         cell.source = solved[cell.id]
     return notebook
-
-
-def submission(number: int) -> tuple[str, NotebookNode]:
-    """An assignment and an honest submission of it; the same number gives the same."""
-    masters = release.masters()
-    assignment, chance = masters[number % len(masters)].parent.name, random.Random(number)
-    notebook, solved = copy.deepcopy(_both(assignment))
-    for cell in _answers(notebook, "code"):
-        right, mistakes = solved[cell.id], [text for answer, _, text in wrong() if answer == cell.id]
-        mistaken = chance.choice(mistakes) if mistakes else right
-        cell.source = chance.choice((right, right, cell.source, mistaken, mistaken))
-    return assignment, notebook
 
 
 def _answers(notebook: NotebookNode, *types: str) -> list[NotebookNode]:
@@ -310,41 +294,87 @@ def write(folder: Path, number: int, assignment: str) -> Path:
     """
     group, source = students(number, assignment), folder / f"{assignment}.zip"
     folder.mkdir(parents=True, exist_ok=True)
-    files = [(student, name, text) for student in group for name, text in _files(student, assignment)]
+    files = [(about, *file) for about, notebooks in group for file in _files(about, notebooks, assignment)]
     with replacing(source) as temporary, zipfile.ZipFile(temporary, "w") as archive:
-        for n, (student, name, text) in enumerate(files, start=FIRST_FILE):
-            late = "_LATE" if student.is_late else ""
-            member = zipfile.ZipInfo(f"{student.name}{late}_{student.user}_{n}_{name}.ipynb")
+        for n, (about, name, text) in enumerate(files, start=FIRST_FILE):
+            late = "_LATE" if about["is_late"] else ""
+            member = zipfile.ZipInfo(f"{about['name']}{late}_{about['user']}_{n}_{name}.ipynb")
             archive.writestr(member, text.encode(), zipfile.ZIP_DEFLATED)
-    write_json(folder / KEY, {"assignment": assignment, "students": [_about(student) for student in group]})
+    write_json(folder / KEY, {"assignment": assignment, "students": [about for about, _ in group]})
     header = ["Student", "ID", "SIS Login ID", "Section", f"{assignment} (1)"]
-    rows = [[student.name, str(student.user), student.name, "Rehearsal", ""] for student in group]
+    rows = [[about["name"], str(about["user"]), about["name"], "Rehearsal", ""] for about, _ in group]
     (folder / TEMPLATE).write_bytes(written([header, *rows]).encode())
     return source
 
 
-def _files(student: Student, assignment: str) -> Iterator[tuple[str, str]]:
+def _files(about: dict, notebooks: list[NotebookNode], assignment: str) -> Iterator[tuple[str, str]]:
     """What a student hands in, by name, as their program saves it."""
-    if student.notebook is None:
-        return
-    chance = random.Random(student.name)
-    if student.draft is not None:
-        yield assignment, _text(student, student.draft, chance)
-    text = _text(student, student.notebook, chance)
-    cut = text[: len(text) * 3 // 5] if student.trouble == UNREADABLE else text
-    is_copy = student.program == "Colab" and student.trouble != TWICE and chance.random() < 0.5
-    again = "-1" if student.trouble == TWICE else ""
-    yield f"{'Copy of ' if is_copy else ''}{assignment}{again}", cut
+    chance = random.Random(about["name"])
+    for again, notebook in zip(("", "-1"), notebooks, strict=False):
+        content = json.loads(nbformat.writes(notebook))
+        _trouble(about["trouble"], content["cells"], chance)
+        text = json.dumps(PROGRAMS[about["program"]](content), indent=1, ensure_ascii=False) + "\n"
+        is_copy = about["program"] == "Colab" and len(notebooks) == 1 and chance.random() < 0.5
+        cut = text[: len(text) * 3 // 5] if about["trouble"] == UNREADABLE else text
+        yield f"{'Copy of ' if is_copy else ''}{assignment}{again}", cut
 
 
-def _text(student: Student, notebook: NotebookNode, chance: random.Random) -> str:
-    content = json.loads(nbformat.writes(notebook))
-    _trouble(student.trouble, content["cells"], chance)
-    return json.dumps(PROGRAMS[student.program](content), indent=1, ensure_ascii=False) + "\n"
+# ---- What marks to expect: of answers as textbooks have them, and of one known slip among right answers.
+# The tests hold the checks to the same answers: ``tests/checks/answers`` and ``tests/typical_answers.py``.
 
 
-def _about(student: Student) -> dict:
-    """What there is to know of a student; the id is the one that the intake gives."""
-    fields = ("program", "trouble", "is_late", "copied_from", "kinds")
-    known = {"student": f"{student.name}_{student.user}", "name": student.name}
-    return known | {name: getattr(student, name) for name in fields}
+def expected(assignment: str, folder: Path, **how: Any) -> dict[str, Result]:
+    """What an assignment's answers get: first the textbooks', then each known slip.
+
+    Args:
+        assignment: its name.
+        folder: in which it is graded.
+        how: see `batch.grade.grade`.
+    """
+    notebook = passing(assignment)
+    texts = {TEXTBOOK: dict(_textbook(notebook))}
+    cells = {cell.id for cell in notebook.cells}
+    texts |= {what: {answer: text} for answer, what, text in wrong() if answer in cells}
+    for number, changed in enumerate(texts.values()):
+        notebook = passing(assignment)
+        for cell in notebook.cells:
+            cell.source = changed.get(cell.id, cell.source)
+        path = folder / "submitted" / f"answer-{number:02}" / assignment / f"{assignment}.ipynb"
+        path.parent.mkdir(parents=True)
+        nbformat.write(notebook, path)
+    with grade.opened(folder) as grading:
+        grading.assignments.master(assignment)
+    summary = grade.grade(folder / "submitted", folder, **how)
+    return dict(zip(texts, sorted(summary.graded, key=lambda result: result.student), strict=True))
+
+
+def paragraph(assignment: str, results: dict[str, Result]) -> str:
+    """For the page for instructors: an assignment's points, and what each slip costs, and where."""
+    marks = [cell.metadata.get("nbgrader", {}) for cell in passing(assignment).cells]
+    by_person = sum(about["points"] for about in marks if about.get("grade") and about.get("solution"))
+    first, costs = results[TEXTBOOK], []
+    for what, result in results.items():
+        lost = dict.fromkeys(cell.cell.split("-")[1] for cell in result.cells if cell.earned < cell.worth)
+        if what != TEXTBOOK and lost:
+            costs.append(f"{what} −{result.worth - result.earned:g} (task {' and '.join(lost)})")
+    return (
+        f"**{assignment}**: {first.worth:g} points by tests, {by_person:g} by a person. "
+        f"Answers as textbooks have them get {first.earned:g}. Known slips: {'; '.join(costs)}."
+    )
+
+
+def _textbook(notebook: NotebookNode) -> Iterator[tuple[str, str]]:
+    """Of each task with a check, but for repairs, the cell of its answer and a textbook's text."""
+    modules = importlib.import_module("tests.checks.answers").MODULES
+    for cell in notebook.cells:
+        found = REQUIRED.search(cell.source) if cell.id.endswith("-check") else None
+        if found and found[2].lower() != "repaired":
+            task, public = found.groups()
+            module = next(module for module in modules if task in module.RIGHT)
+            # The whole module within a function, so that its other names stand in nobody's way.
+            text = textwrap.indent(inspect.getsource(module), "    ")
+            answer = f"    return {module.RIGHT[task][0].__name__}"
+            yield (
+                cell.id.replace("-check", "-answer"),
+                f"def _textbook():\n{text}\n{answer}\n\n{public} = _textbook()",
+            )

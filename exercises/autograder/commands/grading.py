@@ -15,7 +15,6 @@ from nbgrader.api import Gradebook
 from tqdm import tqdm
 
 from exercises.autograder import doctor as doctors
-from exercises.autograder import expected as expectations
 from exercises.autograder import rehearse as rehearsals
 from exercises.autograder.batch import grade as grades
 from exercises.autograder.batch.pool import DaskPool, ProcessPool
@@ -186,8 +185,8 @@ def expected(options: argparse.Namespace) -> CommandOutput:
         options.course = Path(folder)
         with _work(options) as how:
             for name in tqdm(names, unit="assignment", leave=False, disable=None):
-                found[name] = expectations.graded(name, options.course / name, **how)
-    lines = [expectations.paragraph(name, results) for name, results in found.items()]
+                found[name] = rehearsals.expected(name, options.course / name, **how)
+    lines = [rehearsals.paragraph(name, results) for name, results in found.items()]
     data = {name: {what: asdict(one) for what, one in results.items()} for name, results in found.items()}
     return CommandOutput(lines, data)
 
