@@ -3,26 +3,17 @@
 The tasks are short and most have one natural solution, so how much two have in common says little; how many
 others have as much in common with either of them says more. Within a cell two answers are as similar as the
 share s of runs of `RUN` tokens that are in both (Jaccard). If r of the class's n students are at least as
-similar to one of the two, that is worth s² · log2(n/r) bits: nothing where everybody writes the same. Of
-names, a run keeps which are the same, not how they are spelled (Baker: Parameterized duplication in strings,
-SIAM J. Comput. 26, 1997). Layout, comments and what was handed out count for nothing. Cells are added up. A
-pair is reported if its sum is greater by log2(16n) bits than what either of the two has in common with the
-others nearest to them, the first few of these left aside: the good ones resemble each other in all they do.
+similar to one of the two, that is worth s² · log2(n/r) bits. Of names, a run keeps which are the same, not how
+they are spelled (Baker: Parameterized duplication in strings, SIAM J. Comput. 26, 1997). A pair is reported if
+its sum over cells is greater by log2(16n) bits than what either has in common with the others nearest to them,
+the first few of these left aside: the good ones resemble each other in all they do. The same code with the same
+names, whatever its comments and layout, is reported whatever it is worth.
 
-Two who hand in the same code but for comments and layout, with the same names, are reported whatever it is
-worth.
-
-Measured in classes of 100 honest students who were made up: of the masters' answers, those of the checks'
-catalogue and typical mistakes, with idioms and names changed at random (``tests/test_autograder_similarity.py``).
-In nine classes for each of the ten assignments there were 0.08 false pairs on average, and 0.22 in the
-worst two. Where somebody had copied all answers to code and changed comments and line breaks, 99.8% were
-found; with all local names changed, too, 74%: from 51% to 84%, by how much an assignment leaves to choose.
-Real classes may be more alike. 1,000 submissions take 2 seconds.
-
-What it cannot tell: who wrote first, and whether two asked the same friend, page or program. What more than about
-nine share looks like the usual solution. Two or three answers in common are seldom enough, and a copy in which
-every line is written anew, or answers were moved to other cells, is not found. For answers in words there were no
-classes to measure on.
+In nine made-up classes of 100 for each assignment (``tests/test_autograder_similarity.py``) there were 0.08
+false pairs on average, 0.22 in the worst. Of copies of all code, 99.8% were found with comments and line breaks
+changed, 74% with all local names changed. Real classes may be more alike. Not told: who wrote first, and whether
+two asked the same friend, page or program. Seldom found: two or three answers in common, and what was written
+anew.
 """
 
 import builtins
@@ -44,7 +35,7 @@ from exercises.autograder.intake.cells import normalize_source
 from exercises.autograder.intake.repair import is_answer, named
 from transformer_lessons.tools.submission import grade_id
 
-__all__ = ["OWN", "Pair", "compare", "of_course", "of_two", "pairs", "side_by_side"]
+__all__ = ["OWN", "Pair", "of_course", "of_two", "own_runs", "pairs", "shares", "side_by_side"]
 
 OWN = "own cells"  # under which a student's own code cells are compared
 RUN = 5  # tokens, or words
@@ -54,7 +45,8 @@ ROW = 8  # runs of an answer in words that count like a cell, as there is more t
 NEAR = 8  # students at most, with whom anybody has much in common without that saying anything
 COLUMNS = 4096  # runs that are compared at once
 MOST_LINES = 1_000  # of a cell that is shown; comparing takes the square of it at worst
-LEGEND = "= the same   ~ the same but for names, texts and layout   | different   < > only there"
+LEGEND = "= the same   ~ the same but for names, texts and layout   | different"
+WIDTH = 58  # of a side, in characters
 
 # A text is read piece by piece, so that code that cannot be parsed has tokens too.
 PIECE = re.compile(
@@ -69,7 +61,8 @@ PIECE = re.compile(
 )
 PYTHON = {*dir(builtins), *keyword.kwlist}
 
-Runs = dict[str, frozenset[tuple[str, ...]]]  # a student's, by cell
+Texts = dict[str, str]  # a student's answers, by cell
+Runs = dict[str, frozenset[tuple[str, ...]]]  # likewise
 
 
 @dataclass(frozen=True)
@@ -95,9 +88,7 @@ class Pair:
 # ---- Which pairs stand out
 
 
-def pairs(
-    texts: dict[str, dict[str, str]], released: Collection[str], words: Collection[str] = ()
-) -> list[Pair]:
+def pairs(texts: dict[str, Texts], released: Collection[str], words: Collection[str] = ()) -> list[Pair]:
     """The pairs that a person should look at, those with most in common first.
 
     Of several students with the same code each is paired with the first of them, and only that one with others.
@@ -107,67 +98,49 @@ def pairs(
         released: what was handed out; it counts for nothing. More may be added, say a chapter's code.
         words: the cells that are answers in words.
     """
-    given = _Given(released, words)
-    answers = {student: own for student in sorted(texts) if (own := given.answers(texts[student]))}
-    runs = {student: given.runs(own) for student, own in answers.items()}
+    answers, runs = own_runs(texts, released, words)
     first: dict[frozenset, str] = {}
-    like = {student: first.setdefault(given.read(own), student) for student, own in answers.items()}
+    like = {student: first.setdefault(_read(own, words), student) for student, own in answers.items()}
     different = list(first.values())
-    bits = _bits([runs[student] for student in different], given.words)
-    found = {(one, student): 0.0 for student, one in like.items() if one != student and _is_enough(runs[one])}
+    bits = _bits([runs[student] for student in different], words)
+    enough = {student for student, own in runs.items() if sum(map(len, own.values())) >= ENOUGH}
+    found = {(one, student): 0.0 for student, one in like.items() if one != student and one in enough}
     found |= {(different[n], different[m]): float(bits[n, m]) for n, m in _standing_out(bits)}
     made = [
-        Pair(*two, *_shares(*(runs[student] for student in two)), answers[two[0]] == answers[two[1]], worth)
+        Pair(*two, *shares(*(runs[student] for student in two)), answers[two[0]] == answers[two[1]], worth)
         for two, worth in found.items()
     ]
     return sorted(made, key=lambda pair: (-pair.score, -pair.bits, pair.first, pair.second))
 
 
-def compare(
-    first: dict[str, str], second: dict[str, str], released: Collection[str], words: Collection[str] = ()
-) -> Pair:
-    """What two have in common, whatever others have; their names are "first" and "second"."""
-    given = _Given(released, words)
-    ours, theirs = given.answers(first), given.answers(second)
-    return Pair(
-        "first", "second", *_shares(given.runs(ours), given.runs(theirs)), bool(ours) and ours == theirs
+def own_runs(
+    texts: dict[str, Texts], released: Collection[str], words: Collection[str] = ()
+) -> tuple[dict[str, Texts], dict[str, Runs]]:
+    """Of each student who answered anything, by id: the answers, and those runs of them that were not handed out.
+
+    The answers are without what editors change of themselves. For the arguments see `pairs`.
+    """
+    given = {normalize_source(text) for text in released} | {""}
+    common = frozenset().union(*(_runs(text, of) for text in released for of in (_names_aside, _words)))
+    answers, runs = {}, {}
+    for student in sorted(texts):
+        own = {cell: normalize_source(text) for cell, text in texts[student].items()}
+        if own := {cell: text for cell, text in own.items() if text not in given}:
+            answers[student] = own
+            kinds = {cell: _words if cell in words else _names_aside for cell in own}
+            runs[student] = {cell: _runs(text, kinds[cell]) - common for cell, text in own.items()}
+    return answers, runs
+
+
+def _read(answers: Texts, words: Collection[str]) -> frozenset[tuple[str, str]]:
+    """What Python reads of answers in code, names included: comments and line breaks are easily changed."""
+    return frozenset(
+        (cell, text if cell in words else " ".join(_tokens(text)) or text) for cell, text in answers.items()
     )
 
 
-class _Given:
-    """What everybody has: the texts that were handed out, and which cells are to be answered in words."""
-
-    def __init__(self, released: Collection[str], words: Collection[str]):
-        self._texts = {normalize_source(text) for text in released} | {""}
-        self.words = frozenset(words)
-        self._runs = frozenset().union(
-            *(_runs(text, of) for text in released for of in (_names_aside, _words))
-        )
-
-    def answers(self, texts: dict[str, str]) -> dict[str, str]:
-        """What was answered, without what editors change of themselves."""
-        found = {cell: normalize_source(text) for cell, text in texts.items()}
-        return {cell: text for cell, text in found.items() if text not in self._texts}
-
-    def read(self, answers: dict[str, str]) -> frozenset[tuple[str, str]]:
-        """What Python reads of answers in code, names included: comments and line breaks are easily changed."""
-        return frozenset(
-            (cell, text if cell in self.words else " ".join(_tokens(text)) or text)
-            for cell, text in answers.items()
-        )
-
-    def runs(self, answers: dict[str, str]) -> Runs:
-        """Of each answer what is the student's own."""
-        kinds = {cell: _words if cell in self.words else _names_aside for cell in answers}
-        return {cell: _runs(text, kinds[cell]) - self._runs for cell, text in answers.items()}
-
-
-def _is_enough(runs: Runs) -> bool:
-    return sum(map(len, runs.values())) >= ENOUGH
-
-
-def _shares(ours: Runs, theirs: Runs) -> tuple[float, dict[str, float]]:
-    """The share of equal runs in all, and for each cell."""
+def shares(ours: Runs, theirs: Runs) -> tuple[float, dict[str, float]]:
+    """The share of equal runs in all cells that both answered, and in each."""
     cells = [cell for cell in sorted(ours.keys() & theirs.keys()) if ours[cell] | theirs[cell]]
     both = {cell: len(ours[cell] & theirs[cell]) for cell in cells}
     either = {cell: len(ours[cell] | theirs[cell]) for cell in cells}
@@ -175,7 +148,7 @@ def _shares(ours: Runs, theirs: Runs) -> tuple[float, dict[str, float]]:
     return score, {cell: both[cell] / either[cell] for cell in cells}
 
 
-def _bits(runs: list[Runs], words: frozenset[str]) -> np.ndarray:
+def _bits(runs: list[Runs], words: Collection[str]) -> np.ndarray:
     """How surprising is what each pair has in common, (students, students)."""
     number = len(runs)
     total = np.zeros((number, number), np.float32)
@@ -273,15 +246,16 @@ def of_two(course: Course, assignment: str, first: str, second: str) -> str:
         FileNotFoundError: if there is no such assignment, or no submission of one of the two.
     """
     texts, *given = _answers(course, assignment, [first, second])
-    pair = compare(texts[first], texts[second], *given)
-    exact = ", the same text" if pair.exact else ""
-    head = f"{assignment}: {pair.score:.0%} of what both answered is the same{exact}"
-    return f"{head}\n{side_by_side((first, second), (texts[first], texts[second]), pair.cells)}"
+    answers, runs = own_runs(texts, *given)
+    score, by_cell = shares(runs.get(first, {}), runs.get(second, {}))
+    exact = ", the same text" if answers and answers.get(first) == answers.get(second) else ""
+    head = f"{assignment}: {score:.0%} of what both answered is the same{exact}"
+    return f"{head}\n{side_by_side((first, second), (texts[first], texts[second]), by_cell)}"
 
 
 def _answers(
     course: Course, assignment: str, students: list[str]
-) -> tuple[dict[str, dict[str, str]], list[str], set[str]]:
+) -> tuple[dict[str, Texts], list[str], set[str]]:
     """The students' answers by cell, all that was handed out, and which cells are answers in words.
 
     Under one name several versions may have been handed out, and a student may have worked on any.
@@ -296,7 +270,7 @@ def _answers(
     wanted = {name for name, cell in known.items() if is_answer(cell)}
     released = [cell.source for version in versions for cell in version.cells]
     given = {normalize_source(text) for text in released}
-    texts: dict[str, dict[str, str]] = {}
+    texts: dict[str, Texts] = {}
     for student in students:
         path = course.received(student, assignment)
         if not path.exists():
@@ -312,27 +286,20 @@ def _answers(
 # ---- Side by side
 
 
-def side_by_side(
-    names: tuple[str, str],
-    texts: tuple[dict[str, str], dict[str, str]],
-    shares: dict[str, float],
-    width: int = 120,
-) -> str:
+def side_by_side(names: tuple[str, str], texts: tuple[Texts, Texts], by_cell: dict[str, float]) -> str:
     """The answers of two students, cell by cell, with a mark between the lines.
 
     Args:
         names: of the two.
         texts: of their answers, by cell.
-        shares: of what is equal, by cell; cells with the greatest come first.
-        width: of the whole, in characters.
+        by_cell: the share of what is equal; cells with the greatest come first.
     """
-    half = (width - 3) // 2
-    lines = [LEGEND, *_wrapped(names[0], " ", names[1], half)]
-    for cell in sorted(texts[0].keys() | texts[1].keys(), key=lambda cell: (-shares.get(cell, 0.0), cell)):
-        share = f" · {shares[cell]:.0%}" if cell in shares else ""
+    lines = [LEGEND, *_row(names[0], " ", names[1])]
+    for cell in sorted(texts[0].keys() | texts[1].keys(), key=lambda cell: (-by_cell.get(cell, 0.0), cell)):
+        share = f" · {by_cell[cell]:.0%}" if cell in by_cell else ""
         lines += ["", f"── {_shown(cell)}{share} ──"]
         for row in _compared(*(text.get(cell, "").splitlines()[:MOST_LINES] for text in texts)):
-            lines += _wrapped(*row, half)
+            lines += _row(*row)
     return "\n".join(lines) + "\n"
 
 
@@ -341,19 +308,17 @@ def _compared(ours: list[str], theirs: list[str]) -> Iterator[tuple[str, str, st
     # A line's tokens, or all of it if there are none, as in a comment.
     keys = [[" ".join(_names_aside(line)) or line.strip() for line in lines] for lines in (ours, theirs)]
     for kind, a, b, c, d in difflib.SequenceMatcher(None, *keys, autojunk=False).get_opcodes():
-        for left, right in zip_longest(ours[a:b], theirs[c:d]):
-            if left is None or right is None:
-                mark = ">" if left is None else "<"
-            else:
-                mark = "|" if kind == "replace" else "=" if left.strip() == right.strip() else "~"
-            yield left or "", mark, right or ""
+        for left, right in zip_longest(ours[a:b], theirs[c:d], fillvalue=""):
+            mark = "|" if kind != "equal" else "=" if left.strip() == right.strip() else "~"
+            yield left, mark, right
 
 
-def _wrapped(left: str, mark: str, right: str, half: int) -> Iterator[str]:
+def _row(left: str, mark: str, right: str) -> Iterator[str]:
+    """A line of each beside the other's, in as many lines as it takes."""
     sides = [_shown(text) for text in (left, right)]
-    for start in range(0, max(len(side) for side in sides) or 1, half):
-        one, other = (side[start : start + half] for side in sides)
-        yield f"{one:<{half}} {mark if start == 0 else ' '} {other}".rstrip()
+    for start in range(0, max(map(len, sides)) or 1, WIDTH):
+        one, other = (side[start : start + WIDTH] for side in sides)
+        yield f"{one:<{WIDTH}} {mark if start == 0 else ' '} {other}".rstrip()
 
 
 def _shown(text: str) -> str:
