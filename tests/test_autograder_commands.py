@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from nbgrader.api import Gradebook
 from nbgrader.plugins import CsvExportPlugin
-from test_autograder_grade import NAME, RELEASED, WRITTEN, give, hand_in, read, solved
 
 from exercises.autograder import __main__ as command
 from exercises.autograder import doctor
 from exercises.autograder.course import marks
 from exercises.autograder.course.folders import Course
+from tests.submissions import NAME, SOLVED, WRITTEN, give, hand_in, with_answers
 
 pytestmark = [pytest.mark.nbgrader, pytest.mark.usefixtures("graded_once")]
 ROOT = Path(__file__).parent.parent
@@ -36,7 +36,7 @@ def course(tmp_path_factory):
     folder, source = tmp_path_factory.mktemp("commands") / "course", tmp_path_factory.mktemp("in")
     if doctor.problem():
         pytest.skip(doctor.problem())
-    hand_in(source, ann=solved(), bob=read(RELEASED))
+    hand_in(source, ann=with_answers(SOLVED), bob=with_answers())
     (source / "carl").mkdir()
     (source / "carl" / f"{NAME}.ipynb").write_text("nothing")
     where = ["--course", str(folder)]

@@ -17,11 +17,9 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from pathlib import Path
 
-import nbformat
 import psutil
 import pytest
 from sqlalchemy import Engine, event
-from test_autograder_grade import MASTER, NAME, RELEASED, dump, read, solved
 
 from exercises.autograder import __main__ as command
 from exercises.autograder.batch import grade, grading, pool
@@ -31,26 +29,21 @@ from exercises.autograder.course import marks
 from exercises.autograder.course.folders import Course
 from exercises.autograder.running.job import Job, Outcome
 from exercises.autograder.running.worker import WorkerError
+from tests.submissions import NAME, SOLVED, WORTH, dump, hand_in, with_answers
 
 pytestmark = [pytest.mark.isolated, pytest.mark.nbgrader]
 
 ROOT = Path(__file__).parent.parent
-STUDENTS = ("ann", "bob", "carl", "dora")
-ANSWERED = {"carl": "ps01-2-answer", "dora": "ps01-1-answer"}
+ANSWERED = {"ann": SOLVED, "bob": (), "carl": ("ps01-2-answer",), "dora": ("ps01-1-answer",)}
+STUDENTS = tuple(ANSWERED)
 POINTS = 4  # at which the writer is killed; each repetition takes others
 DELAY = 0.005  # seconds by which each repetition kills later than the one before
 
 
 def submissions(folder: Path) -> Path:
     """Four of different worth, one of them late, and a file that is no notebook."""
-    answers = {cell.id: cell.source for cell in read(MASTER).cells}
-    for number, student in enumerate(STUDENTS):
-        notebook = solved() if student == "ann" else read(RELEASED)
-        for cell in notebook.cells:
-            if cell.id == ANSWERED.get(student):
-                cell.source = answers[cell.id]
-        (folder / student).mkdir(parents=True)
-        nbformat.write(notebook, folder / student / f"{NAME}.ipynb")
+    for number, (student, answers) in enumerate(ANSWERED.items()):
+        hand_in(folder, **{student: with_answers({cell: SOLVED[cell] for cell in answers})})
         (folder / student / "timestamp.txt").write_text(f"2026-11-{19 + number // 2} 13:00:00 UTC")
     (folder / "eve").mkdir()
     (folder / "eve" / f"{NAME}.ipynb").write_text("no notebook")
@@ -70,8 +63,7 @@ def undisturbed(tmp_path_factory):
     assert not summary.failed
     assert len(summary.quarantined) == 1
     entries = dump(Course(folder).gradebook)
-    marked = [cell for cell in read(MASTER).cells if cell.metadata.get("nbgrader", {}).get("grade")]
-    assert len([line for line in entries if line.startswith("grade")]) == 4 * len(marked)
+    assert len([line for line in entries if line.startswith("grade")]) == 4 * len(WORTH)
     assert len({one.earned for one in summary.graded}) == 4
     return source, entries, kept.outcomes
 

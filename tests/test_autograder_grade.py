@@ -6,7 +6,6 @@ import io
 import json
 import re
 from functools import partial
-from itertools import chain
 from pathlib import Path
 
 import nbformat
@@ -26,43 +25,29 @@ from exercises.autograder.box.confine import Limits
 from exercises.autograder.course import marks
 from exercises.autograder.course.folders import Course
 from exercises.autograder.intake import Arrival
+from tests.submissions import (
+    MASTER,
+    NAME,
+    RELEASED,
+    SOLVED,
+    TESTED,
+    WORTH,
+    WRITTEN,
+    dump,
+    give,
+    hand_in,
+    read,
+    with_answers,
+    worth,
+)
 
 pytestmark = [pytest.mark.isolated, pytest.mark.nbgrader, pytest.mark.usefixtures("graded_once")]
-
-NAME = "ps01_embeddings_attention"
-WRITTEN = "ps01-7-scale-answer"
-MASTER = release.HERE / "source" / NAME / f"{NAME}.ipynb"
-RELEASED = release.HERE / "release" / NAME / f"{NAME}.ipynb"
-# What each cell is worth, and all that the tests give; the rest waits for a person.
-WORTH = {
-    cell.id: (cell.metadata.nbgrader.points, cell.cell_type)
-    for cell in nbformat.read(MASTER, as_version=4).cells
-    if cell.metadata.get("nbgrader", {}).get("grade")
-}
-TESTED = sum(points for points, kind in WORTH.values() if kind == "code")
-
 
 LIBRARY = """
 def scaled_dot_product_attention(query, key, value, mask=None, **_):
     output = F.scaled_dot_product_attention(query, key, value, mask)
     return output, F.scaled_dot_product_attention(query, key, torch.eye(key.size(-2)).to(key), mask)
 """
-
-
-def read(path: Path) -> nbformat.NotebookNode:
-    return nbformat.read(path, as_version=4)
-
-
-def solved() -> nbformat.NotebookNode:
-    """The released notebook with the master's answers."""
-    answers = {cell.id: cell.source for cell in read(MASTER).cells}
-    notebook = read(RELEASED)
-    for cell in notebook.cells:
-        if cell.metadata.get("nbgrader", {}).get("solution"):
-            cell.source = answers[cell.id]
-        if cell.id == "ps01-7-scale-answer":
-            cell.source = "because **variance** adds: <i onclick=x>d_k</i>"
-    return notebook
 
 
 def with_a_plot(notebook: nbformat.NotebookNode, colour: str) -> nbformat.NotebookNode:
@@ -80,9 +65,8 @@ def with_a_plot(notebook: nbformat.NotebookNode, colour: str) -> nbformat.Notebo
 
 def with_forged_tests() -> nbformat.NotebookNode:
     """One right answer; its test twice, other tests gone, renamed, worth more, and with outputs made up."""
-    notebook, full = read(RELEASED), {cell.id: cell for cell in solved().cells}
+    notebook = with_answers({"ps01-2-answer": SOLVED["ps01-2-answer"]})
     cells = {cell.id: cell for cell in notebook.cells}
-    cells["ps01-2-answer"].source = full["ps01-2-answer"].source
     twice = copy.deepcopy(cells["ps01-2-test"])
     twice.id = "another"
     cells["ps01-1-test"].metadata.nbgrader.grade_id = "renamed"
@@ -99,7 +83,11 @@ def with_forged_tests() -> nbformat.NotebookNode:
 def graded(tmp_path_factory):
     """A graded batch: what it says of itself, and its folder."""
     source, course = tmp_path_factory.mktemp("in"), tmp_path_factory.mktemp("course") / "new"
-    for student, notebook in {"ann": solved(), "bob": read(RELEASED), "carl": with_forged_tests()}.items():
+    for student, notebook in {
+        "ann": with_answers(SOLVED),
+        "bob": with_answers(),
+        "carl": with_forged_tests(),
+    }.items():
         (source / student).mkdir()
         nbformat.write(notebook, source / student / "Copy of homework.ipynb")
     (source / "dora").mkdir()
@@ -138,7 +126,7 @@ def test_an_answer_in_words_is_shown_as_it_was_written_and_inert_to_a_grader(gra
     cells = {
         cell.id: cell.source for cell in read(course / "autograded" / "ann" / NAME / f"{NAME}.ipynb").cells
     }
-    shown = cells["ps01-7-scale-answer"]
+    shown = cells[WRITTEN]
     assert (
         shown == "<div><p>because <strong>variance</strong> adds: &lt;i onclick=x&gt;d_k&lt;/i&gt;</p></div>"
     )
@@ -197,80 +185,30 @@ def test_repairs_and_checks_are_told(graded):
     assert [part.worth for part in embedding.parts] == [1.5, 1.5, 1, 1]
 
 
-def dump(url: str) -> list[str]:
-    """All that the gradebook says of submissions, a line each, sorted; without ids and times of its own."""
-    with Gradebook(url) as book:
-        lines = [f"student {student.id}" for student in book.students]
-        submissions = (book.assignment_submissions(assignment.name) for assignment in book.assignments)
-        for submission in chain.from_iterable(submissions):
-            place = f"{submission.assignment.name} {submission.student.id}"
-            lines.append(f"submission {place} {submission.timestamp}")
-            for notebook in submission.notebooks:
-                lines.append(f"notebook {place} {notebook.name} penalty {notebook.late_submission_penalty}")
-                for grade in notebook.grades:
-                    points = (
-                        grade.auto_score,
-                        grade.manual_score,
-                        grade.extra_credit,
-                        grade.needs_manual_grade,
-                    )
-                    lines.append(f"grade {place} {grade.name} {' '.join(map(str, points))}")
-                for comment in notebook.comments:
-                    words = f"{comment.auto_comment!r} {comment.manual_comment!r}"
-                    lines.append(f"comment {place} {comment.name} {words}")
-    return sorted(lines)
-
-
-def give(course: Path, name: str, student: str, points: float) -> None:
-    """A person marks an answer, as formgrader does."""
-    with Gradebook(f"sqlite:///{course / 'gradebook.db'}") as gradebook:
-        mark = gradebook.find_grade(name, NAME, NAME, student)
-        mark.manual_score, mark.needs_manual_grade = points, False
-        gradebook.db.commit()
-
-
-def hand_in(folder: Path, **notebooks: nbformat.NotebookNode) -> Path:
-    for student, notebook in notebooks.items():
-        (folder / student).mkdir(parents=True, exist_ok=True)
-        nbformat.write(notebook, folder / student / f"{NAME}.ipynb")
-    return folder
-
-
 def test_what_is_graded_is_not_graded_again_until_it_is_handed_in_anew(tmp_path):
     source, course = tmp_path / "in", tmp_path / "course"
-    first = grade.grade(hand_in(source, ann=solved()), course)
+    first = grade.grade(hand_in(source, ann=with_answers(SOLVED)), course)
     assert [one.earned for one in first.graded] == [TESTED]
     give(course, WRITTEN, "ann", 1.5)
 
     again = grade.grade(source, course)
     assert (again.graded, again.unchanged) == ([], 1)
-    told = {cell.id: cell for cell in solved().cells}
-    changed = solved()
-    for cell in changed.cells:
-        if cell.id == "ps01-1-answer":
-            cell.source = read(RELEASED).cells[changed.cells.index(cell)].source
-    [anew] = grade.grade(hand_in(source, ann=changed), course).graded
+    texts = {cell: text for cell, text in SOLVED.items() if cell != "ps01-1-answer"}
+    [anew] = grade.grade(hand_in(source, ann=with_answers(texts)), course).graded
     assert anew.earned == TESTED - worth("ps01-1-test")
     [mark] = marks.marks(f"sqlite:///{course / 'gradebook.db'}", NAME)
     # The answer in words is the one that the person has read.
     assert (mark.cells[WRITTEN].manual, mark.cells[WRITTEN].waits) == (1.5, False)
     assert mark.score == anew.earned + 1.5
 
-    for cell in changed.cells:
-        if cell.id == WRITTEN:
-            assert cell.source == told[WRITTEN].source
-            cell.source = "Because I say so."
-    grade.grade(hand_in(source, ann=changed), course)
+    texts[WRITTEN] = "Because I say so."
+    grade.grade(hand_in(source, ann=with_answers(texts)), course)
     [mark] = marks.marks(f"sqlite:///{course / 'gradebook.db'}", NAME)
     assert (mark.cells[WRITTEN].manual, mark.cells[WRITTEN].waits) == (1.5, True)
 
 
-def worth(name: str) -> float:
-    return WORTH[name][0]
-
-
 def test_what_goes_wrong_with_one_is_noted_and_the_next_follows(tmp_path, monkeypatch):
-    source = hand_in(tmp_path / "in", ann=read(RELEASED), bob=read(RELEASED))
+    source = hand_in(tmp_path / "in", ann=with_answers(), bob=with_answers())
     page = pages.page
 
     def refuses_ann(notebook, released, result, **more):
@@ -315,7 +253,7 @@ def test_submissions_that_say_the_same_are_run_once(tmp_path, monkeypatch):
     ran = []
     run = pool.run
     monkeypatch.setattr(pool, "run", lambda job: ran.append(job.key) or run(job))
-    source = hand_in(tmp_path / "in", ann=read(RELEASED), bob=read(RELEASED), carl=with_forged_tests())
+    source = hand_in(tmp_path / "in", ann=with_answers(), bob=with_answers(), carl=with_forged_tests())
     summary = grade.grade(source, tmp_path / "course")
     assert [one.student for one in summary.graded] == ["ann", "bob", "carl"]
     assert len(ran) == len(set(ran)) == 3  # the master's too
@@ -336,11 +274,8 @@ def test_one_command_at_a_time(tmp_path):
 
 
 def test_a_librarys_call_is_flagged_when_it_runs_and_costs_nothing(tmp_path):
-    notebook = solved()
-    answer = next(cell for cell in notebook.cells if cell.id == "ps01-3-answer")
-    answer.source = LIBRARY
-    nbformat.write(notebook, tmp_path / f"ann__{NAME}.ipynb")
-    (one,) = grade.grade(tmp_path, tmp_path / "course").graded
+    source = hand_in(tmp_path / "in", ann=with_answers(SOLVED | {"ps01-3-answer": LIBRARY}))
+    (one,) = grade.grade(source, tmp_path / "course").graded
     assert next(cell.earned for cell in one.cells if cell.cell == "ps01-3-test") >= 1
     (seen,) = (flag for flag in one.flags if flag.kind == "library")
     assert seen.cell == "ps01-3-answer"
@@ -349,7 +284,7 @@ def test_a_librarys_call_is_flagged_when_it_runs_and_costs_nothing(tmp_path):
 
 def test_without_isolation_every_result_says_so(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(doctor, "problem", lambda: "a problem")
-    nbformat.write(solved(), tmp_path / f"ann__{NAME}.ipynb")
+    nbformat.write(with_answers(SOLVED), tmp_path / f"ann__{NAME}.ipynb")
     arguments = ["grade", str(tmp_path / f"ann__{NAME}.ipynb"), "--course", str(tmp_path / "course")]
     assert command.main(arguments) == 2
     assert not (tmp_path / "course").exists()

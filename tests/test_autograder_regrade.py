@@ -6,13 +6,13 @@ import shutil
 import nbformat
 import pytest
 from nbgrader.api import Gradebook
-from test_autograder_grade import NAME, TESTED, WRITTEN, dump, give, hand_in, read, solved, worth
 
 from exercises import release
 from exercises.autograder import __main__ as command
 from exercises.autograder.batch import grade
 from exercises.autograder.course import marks
 from exercises.autograder.course.folders import Course
+from tests.submissions import NAME, SOLVED, TESTED, WRITTEN, dump, give, hand_in, read, with_answers, worth
 
 pytestmark = [pytest.mark.isolated, pytest.mark.nbgrader, pytest.mark.usefixtures("graded_once")]
 TEST = "ps01-1-test"
@@ -44,16 +44,8 @@ def change(master, name: str, text: str) -> None:
 
 def marked() -> nbformat.NotebookNode:
     """All right, but for a name that the harsher test does not like."""
-    notebook = solved()
+    notebook = with_answers(SOLVED)
     notebook.cells.insert(1, nbformat.v4.new_code_cell("MARKER = 1", id="marker"))
-    return notebook
-
-
-def unanswered() -> nbformat.NotebookNode:
-    notebook = solved()
-    for cell in notebook.cells:
-        if cell.id == "ps01-1-answer":
-            cell.source = "raise NotImplementedError"
     return notebook
 
 
@@ -63,7 +55,8 @@ def yes(changes) -> bool:
 
 def test_a_changed_test_regrades_what_it_concerns_and_shows_it_first(own_masters, tmp_path):
     course = tmp_path / "course"
-    summary = grade.grade(hand_in(tmp_path / "in", ann=marked(), bob=unanswered()), course)
+    stub = with_answers(SOLVED | {"ps01-1-answer": "raise NotImplementedError"})
+    summary = grade.grade(hand_in(tmp_path / "in", ann=marked(), bob=stub), course)
     assert {one.student: one.earned for one in summary.graded} == {"ann": TESTED, "bob": TESTED - FULL}
     give(course, TEST, "bob", 0.5)
     give(course, WRITTEN, "ann", 1.0)
@@ -97,7 +90,7 @@ def test_a_changed_test_regrades_what_it_concerns_and_shows_it_first(own_masters
 
 
 def test_prose_concerns_no_mark_and_the_earlier_version_is_still_taken(own_masters, tmp_path):
-    course, old = tmp_path / "course", solved()
+    course, old = tmp_path / "course", with_answers(SOLVED)
     grade.grade(hand_in(tmp_path / "in", ann=old), course)
     about = [cell.metadata.get("nbgrader", {}) for cell in old.cells if cell.cell_type == "markdown"]
     locked = next(one.grade_id for one in about if one and one.locked)
@@ -109,19 +102,18 @@ def test_prose_concerns_no_mark_and_the_earlier_version_is_still_taken(own_maste
     assert late.repairs == ("It was begun with an earlier version of the assignment, which counts as well.",)
     texts = {cell.id: cell.source for cell in read(Course(course).received("bob", NAME)).cells}
     assert texts[locked].endswith("A sentence that was missing.")
-    assert texts["ps01-1-answer"] == next(cell.source for cell in old.cells if cell.id == "ps01-1-answer")
+    assert texts["ps01-1-answer"] == SOLVED["ps01-1-answer"]
 
-    new, answers = read(release.released(own_masters)), {cell.id: cell.source for cell in old.cells}
+    new = read(release.released(own_masters))
     for cell in new.cells:
-        if cell.metadata.get("nbgrader", {}).get("solution"):
-            cell.source = answers[cell.id]
+        cell.source = SOLVED.get(cell.id, cell.source)
     [of_today] = grade.grade(hand_in(tmp_path / "new", carl=new), course).graded
     assert (of_today.earned, of_today.repairs) == (TESTED, ())
 
 
 def test_a_master_that_loses_a_cell_is_refused_once_there_are_marks(own_masters, tmp_path, capsys):
     course = tmp_path / "course"
-    grade.grade(hand_in(tmp_path / "in", ann=solved()), course)
+    grade.grade(hand_in(tmp_path / "in", ann=with_answers(SOLVED)), course)
     master = read(own_masters)
     master.cells = [cell for cell in master.cells if cell.id != TEST]
     nbformat.write(master, own_masters)
@@ -131,7 +123,7 @@ def test_a_master_that_loses_a_cell_is_refused_once_there_are_marks(own_masters,
 
 def test_a_master_that_does_not_earn_its_points_stops_everything(own_masters, tmp_path, capsys):
     course = tmp_path / "course"
-    grade.grade(hand_in(tmp_path / "in", ann=solved()), course)
+    grade.grade(hand_in(tmp_path / "in", ann=with_answers(SOLVED)), course)
     before = dump(Course(course).gradebook)
     change(own_masters, TEST, "0.25")
     where = ["--course", str(course), "--workers", "1"]
@@ -139,7 +131,7 @@ def test_a_master_that_does_not_earn_its_points_stops_everything(own_masters, tm
     why = f"{NAME}: expected its master to earn all points, {got}"
     assert command.main(["regrade", "--yes", *where]) == 2
     assert capsys.readouterr().err.startswith(why)
-    assert command.main(["grade", str(hand_in(tmp_path / "new", bob=solved())), *where]) == 2
+    assert command.main(["grade", str(hand_in(tmp_path / "new", bob=with_answers(SOLVED))), *where]) == 2
     assert capsys.readouterr().err.startswith(why)
     assert dump(Course(course).gradebook) == before
 
