@@ -81,6 +81,17 @@ def fixed_seed():
     torch.manual_seed(0)
 
 
+@pytest.fixture(scope="session")
+def chromium(request):
+    """What needs a browser is left out where there is none, but for a full run."""
+    from book import browser  # late, as most tests need none
+
+    if browser.find() is None:
+        if request.config.getoption("--full"):
+            pytest.fail("the full tests need Chromium")
+        pytest.skip("needs Chromium")
+
+
 OUTCOMES = {}  # of what was graded in this session
 
 

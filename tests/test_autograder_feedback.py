@@ -3,8 +3,6 @@
 import re
 import unicodedata
 from contextlib import nullcontext, suppress
-from html import unescape
-from html.parser import HTMLParser
 
 import nbformat
 import pytest
@@ -18,6 +16,7 @@ from exercises.autograder.feedback import page, secrets
 from exercises.autograder.feedback.text import clean, terminal
 from exercises.autograder.result import CellResult, Flag, Part, Result
 from exercises.autograder.running.inert import inert_output
+from tests.pages import Reader, shown
 
 MASTERS = release.masters()
 AWAY = "http://127.0.0.1:9/x"  # where nobody listens
@@ -89,12 +88,6 @@ def handed_in(*cells, why: str = "Because.") -> nbformat.NotebookNode:
 
 def made(*cells, result: Result | None = None, **more) -> str:
     return page(handed_in(*cells), RELEASED, result or Result("Ada", "ps99", (DONE,)), **more)
-
-
-def shown(html: str) -> str:
-    """What a reader reads: the text between the tags."""
-    text = re.sub("<style>.*?</style>", "", html, flags=re.DOTALL)
-    return " ".join(unescape(re.sub("<[^>]*>", "", text)).split())
 
 
 SMALL = Image.new("RGBA", (13, 7), (255, 0, 0, 255))
@@ -340,18 +333,6 @@ def hostile_page(*inputs: tuple[str, str]) -> str:
     return page(handed_in(*cells), RELEASED, result, comments={"test": "".join(at.get("comment", []))})
 
 
-class Reader(HTMLParser):
-    """The elements of a page with their attributes."""
-
-    def __init__(self, html: str):
-        super().__init__()
-        self.found = []
-        self.feed(html)
-
-    def handle_starttag(self, tag, attributes):
-        self.found.append((tag, dict(attributes)))
-
-
 @pytest.mark.parametrize(("place", "text"), HOSTILE)
 def test_hostile_input_is_text(place, text):
     """The page has the same elements as one without it, and no attribute that it does not write itself."""
@@ -411,14 +392,6 @@ def test_a_page_that_is_too_large_is_not_made():
 # Runs before any script of a page: what scripts would ask of a person is counted instead.
 HOOK = "window.fired = 0; window.alert = window.confirm = window.prompt = () => { window.fired += 1; };"
 WAIT = "new Promise(done => setTimeout(done, 30))"
-
-
-@pytest.fixture(scope="module")
-def chromium(request):
-    if browser.find() is None:
-        if request.config.getoption("--full"):
-            pytest.fail("the full tests need Chromium")
-        pytest.skip("needs Chromium")
 
 
 @pytest.fixture(scope="module")

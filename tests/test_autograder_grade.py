@@ -26,7 +26,6 @@ from exercises.autograder.course import marks
 from exercises.autograder.course.folders import Course
 from exercises.autograder.intake import Arrival
 from tests.submissions import (
-    MASTER,
     NAME,
     RELEASED,
     SOLVED,

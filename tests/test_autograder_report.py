@@ -5,8 +5,6 @@ import random
 import re
 from dataclasses import replace
 from datetime import datetime
-from html import unescape
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +16,7 @@ from exercises.autograder import report
 from exercises.autograder.course.marks import CellMark, Mark
 from exercises.autograder.report import numbers, page
 from exercises.autograder.result import CellResult, Flag, Part, Result
+from tests.pages import Reader, shown
 
 NAME = "ps01_embeddings_attention"
 FIRST, THIRD, WORDS = "ps01-1-test", "ps01-3-test", "ps01-7-scale-answer"
@@ -323,32 +322,6 @@ def full(text: str = HARMLESS, students: int = 3):
     return numbers(NAME, marks, results, [entry], [entry])
 
 
-def shown(html: str) -> str:
-    """What a reader reads: the text between the tags."""
-    text = re.sub("<style>.*?</style>", "", html, flags=re.DOTALL)
-    return " ".join(unescape(re.sub("<[^>]*>", " ", text)).split())
-
-
-class Reader(HTMLParser):
-    """The elements of a page with their attributes; what is wrong with it is in `wrong`."""
-
-    def __init__(self, html: str):
-        super().__init__()
-        self.found, self.open, self.wrong = [], [], []
-        self.feed(html)
-        self.close()
-        self.wrong += [f"{tag} is not closed" for tag in self.open]
-
-    def handle_starttag(self, tag, attributes):
-        self.found.append((tag, dict(attributes)))
-        if tag != "meta":
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        if not self.open or self.open.pop() != tag:
-            self.wrong.append(f"no end of {tag}")
-
-
 @pytest.mark.parametrize("students", [0, 3, 40])
 def test_a_page_is_in_order_and_loads_nothing(students):
     html = page(full(students=students) if students else numbers(NAME, [], []))
@@ -415,11 +388,7 @@ def test_the_distribution_is_drawn_and_written():
 
 
 @pytest.fixture(scope="module")
-def view(request):
-    if browser.find() is None:
-        if request.config.getoption("--full"):
-            pytest.fail("the full tests need Chromium")
-        pytest.skip("needs Chromium")
+def view(chromium):
     with browser.browser(width=375) as found:
         yield found
 

@@ -363,14 +363,6 @@ def test_masters_and_hidden_tests_are_not_published(site):
 # ---- In a browser
 
 
-@pytest.fixture(scope="module")
-def chromium(request):
-    if browser.find() is None:
-        if request.config.getoption("--full"):
-            pytest.fail("the full tests need Chromium")
-        pytest.skip("needs Chromium")
-
-
 @contextmanager
 def served(folder: Path):
     with server(folder) as made:
