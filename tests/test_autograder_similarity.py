@@ -131,6 +131,9 @@ def spread(code: str, chance: random.Random) -> str:
 def test_what_was_handed_out_is_nothing():
     given = handed(NAME).values()
     assert own_runs({"a": handed(NAME), "b": {}}, given) == ({}, {})
+    assert pairs({f"s{n}": handed(NAME) for n in range(30)}, given) == []
+    assert pairs({"s": masters(NAME)}, given) == []
+    assert pairs({}, given) == []
     again = "\n\n".join(cells_of(NAME, "release")[name].source for name in ("ps01-4-broken", "ps01-0-try"))
     assert pairs({name: {OWN: again} for name in "abc"}, given) == []
     assert len(pairs({name: {OWN: again} for name in "abc"}, [])) == 2
@@ -183,12 +186,6 @@ def test_few_false_pairs_in_a_class_of_a_hundred(master):
     assert sum(honest) <= 0.3 * len(honest)
     assert sum(kept) > 0.8 * len(kept)
     assert sum(changed) > 0.3 * len(changed)
-
-
-def test_untouched_notebooks_are_no_pairs():
-    assert pairs({f"s{n}": handed(NAME) for n in range(30)}, handed(NAME).values()) == []
-    assert pairs({"s": masters(NAME)}, handed(NAME).values()) == []
-    assert pairs({}, {}) == []
 
 
 def test_of_those_with_the_same_text_each_is_paired_with_the_first():
