@@ -107,6 +107,8 @@ def test_the_intake_gets_everything_where_it_belongs(tmp_path):
         outcomes.setdefault(outcome.student, []).append(outcome)
     group = rehearse.students(30, NAME)
     assert known == [about for about, _ in group]
+    assert {about["trouble"] for about in known} == {"", *rehearse.SHARES}
+    assert {about["is_late"] for about in known} == {True, False}
     assert outcomes.keys() == {about["student"] for about in known if about["trouble"] != ABSENT}
     for about, handed_in in group:
         if about["trouble"] != ABSENT:
