@@ -11,7 +11,7 @@ names, whatever its comments and layout, is reported whatever it is worth.
 
 In nine made-up classes of 100 for each assignment (``tests/test_autograder_similarity.py``) there were 0.08
 false pairs on average, 0.22 in the worst. Of copies of all code, 99.8% were found with comments and line breaks
-changed, 74% with all local names changed. Real classes may be more alike. Not told: who wrote first, and whether
+changed, 72% with all local names changed. Real classes may be more alike. Not told: who wrote first, and whether
 two asked the same friend, page or program. Seldom found: two or three answers in common, and what was written
 anew.
 """
