@@ -2,6 +2,7 @@
 
 import math
 import sys
+import tomllib
 from types import SimpleNamespace
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 from torch import nn
 
 from transformer_lessons import checks
-from transformer_lessons.checks.definitions import Call, Mistake, Remark, Requirement, Task, changed, draws
+from transformer_lessons.checks.definitions import Call, Remark, Task, changed, draws
 from transformer_lessons.checks.engine import judge
 from transformer_lessons.checks.message import literal, write
 from transformer_lessons.checks.observe import Seen, alike, same_value
@@ -29,33 +30,65 @@ def calls(*pairs):
 
 
 FACTOR, SHIFT = calls(([1.0, 3.0], 0.0), ([2.0], 0.0)), calls(([0.0, 0.0], 5.0), ([0.0], 7.0))
-TASK = Task(
-    name="affine",
-    right=[affine],
-    arguments=("x", "shift"),
-    requirements=(
-        Requirement("factor", "x is doubled", 2, draws(*FACTOR), lambda: iter(FACTOR), "attention"),
-        Requirement("shift", "shift is added", 1, draws(*SHIFT), lambda: iter(SHIFT), "attention"),
-        Requirement(
-            "gradients", "gradients flow", 1, draws(*FACTOR), lambda: iter(FACTOR), "attention", backward=True
-        ),
-    ),
-    remarks=(Remark("infinity.", Call((torch.tensor([INF]), 0.0))),),
-)
-TASK.__dict__["mistakes"] = (
-    Mistake("halved", "you halve x", "", "", "attention", ("factor",), ("error",), (("2 * x", "x / 2"),)),
-    Mistake("no_shift", "you never shift", "", "", "attention", ("shift",), ("error",), ((" + shift", ""),)),
-    Mistake(
-        "dear",
-        "you are charged for all",
-        "",
-        "",
-        "attention",
-        ("factor", "shift"),
-        ("error",),
-        (("2 * x", "-x"),),
-    ),
-)
+PROBES = {"factor": FACTOR, "shift": SHIFT, "gradients": FACTOR}
+NOTES = """
+[requirements]
+factor = {points = 2, text = "x is doubled", anchor = "attention"}
+shift = {points = 1, text = "shift is added", anchor = "attention"}
+gradients = {points = 1, text = "gradients flow", anchor = "attention", backward = true}
+
+[halved]
+you = "you halve x"
+why = ""
+looks = ""
+anchor = "attention"
+costs = ["factor"]
+symptoms = ["error"]
+ways = [["2 * x", "x / 2"]]
+
+[no_shift]
+you = "you never shift"
+why = ""
+looks = ""
+anchor = "attention"
+costs = ["shift"]
+symptoms = ["error"]
+ways = [[" + shift", ""]]
+
+[dear]
+you = "you are charged for all"
+why = ""
+looks = ""
+anchor = "attention"
+costs = ["factor", "shift"]
+symptoms = ["error"]
+ways = [["2 * x", "-x"]]
+"""
+
+
+def noted(notes):
+    """The task, with these notes in place of a file."""
+    task = Task(
+        name="affine",
+        right=[affine],
+        arguments=("x", "shift"),
+        probes={name: (draws(*shown), lambda shown=shown: iter(shown)) for name, shown in PROBES.items()},
+        remarks=(Remark("infinity.", Call((torch.tensor([INF]), 0.0))),),
+    )
+    task.__dict__["notes"] = tomllib.loads(notes)
+    return task
+
+
+TASK = noted(NOTES)
+
+
+def test_what_is_required_is_probed_and_costs_are_of_what_is_required():
+    with pytest.raises(
+        ValueError, match=r"^affine: probes expected for \['factor', 'speed', 'gradients'\], got"
+    ):
+        _ = noted(NOTES.replace("shift = {", "speed = {")).requirements
+    with pytest.raises(ValueError, match=r"^affine: no_shift costs \['speed'\], which is not required"):
+        _ = noted(NOTES.replace('["shift"]', '["speed"]')).mistakes
 
 
 def verdict_of(answer):

@@ -6,7 +6,7 @@
 A task is the right answer's text and a list of requirements, each shown by a few calls. A known mistake is a
 change of that text. An answer that shows on every call what a changed text shows makes that mistake, and loses
 what it costs; any other is held against each requirement. Read `definitions`, then `engine`, then any file of
-`catalogue/` beside its list in `mistakes/`.
+`catalogue/` beside that of the same name in `mistakes/`.
 """
 
 import sys

@@ -1,7 +1,9 @@
 """What a task consists of: the right answer's text, what is required of it, and the known changes of that text.
 
-A known mistake is no second implementation but a change of the right answer's own text, `"/ math.sqrt(d_k)"` to
-nothing, say. So a list of mistakes reads like a teacher's notes, and whoever adds one writes no Python.
+What is required, for how many points, and the known mistakes stand in ``mistakes/NAME.toml``, which reads like a
+teacher's notes. A mistake is no second implementation but a change of the right answer's own text,
+`"/ math.sqrt(d_k)"` to nothing, say: whoever adds one writes no Python. A requirement also has a probe in
+``catalogue/NAME.py``: the calls that show whether it is met.
 """
 
 import inspect
@@ -19,7 +21,7 @@ from torch import Tensor
 
 from transformer_lessons.checks.local import Local
 
-__all__ = ["Call", "Draw", "Given", "Mistake", "Remark", "Requirement", "Task", "changed", "draws"]
+__all__ = ["Call", "Draw", "Given", "Mistake", "Probe", "Remark", "Requirement", "Task", "changed", "draws"]
 
 Way = tuple[str, ...]  # old text, new text, old, new, …
 
@@ -83,21 +85,21 @@ class Requirement:
 
     Attributes:
         name: a short one, stable: results of grading refer to it.
-        text: what is required, a clause for the message.
-        points: what it is worth.
         calls: made from random numbers. Best where the other requirements are silent: with d_k = 1, nobody sees
             whether scores were scaled.
         small: calls of whole numbers for the message, the smallest first; the first that shows the fault is told.
+        text: what is required, a clause for the message.
+        points: what it is worth.
         anchor: where the book explains it.
         backward: gradients, and arguments left as they were, are judged in place of values.
         needs: a requirement that a constant meets, such as "all finite", counts only where this other one is met.
     """
 
     name: str
-    text: str
-    points: float
     calls: Callable[["Draw"], list[Call]]
     small: Callable[[], Iterable[Call]]
+    text: str
+    points: float
     anchor: str
     backward: bool = False
     needs: str = ""
@@ -136,17 +138,20 @@ class Mistake:
     ways: tuple[Way, ...]
 
 
+Probe = tuple[Callable[["Draw"], list[Call]], Callable[[], Iterable[Call]]]  # calls, and small ones
+
+
 @dataclass(frozen=True, eq=False)
 class Task:
     """Everything that a check knows about one thing to be written.
 
     Attributes:
-        name: as `checks.check` knows it; the mistakes are in ``mistakes/NAME.toml``.
+        name: as `checks.check` knows it; requirements and mistakes are in ``mistakes/NAME.toml``.
         right: the right answer, a function or class, after the parts that it is made of: their text is what
             mistakes change. What else it uses is found in the module of the last one.
         beyond: where the task asks for more than the package has, the change of its text that does it.
         arguments: the names of its positional arguments.
-        requirements: in the order in which a learner should look at them.
+        probes: for each requirement, by its name, its `calls` and its `small` ones.
         results: the names of what it returns, if several.
         remarks: for right answers.
         roles: of a class, for each parameter the words that others have for it, as in "q query queries".
@@ -156,7 +161,7 @@ class Task:
     name: str
     right: Sequence[Callable]
     arguments: tuple[str, ...]
-    requirements: tuple[Requirement, ...]
+    probes: dict[str, Probe]
     beyond: Way = ()
     results: tuple[str, ...] = ("",)
     remarks: tuple[Remark, ...] = ()
@@ -175,12 +180,29 @@ class Task:
         return changed(text, self.beyond) if self.beyond else text
 
     @cached_property
-    def mistakes(self) -> tuple[Mistake, ...]:
-        """The known ones."""
+    def notes(self) -> dict[str, Any]:
+        """The teacher's: ``requirements``, and each mistake."""
         path = files("transformer_lessons.checks") / "mistakes" / f"{self.name}.toml"
-        entries = tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+
+    @cached_property
+    def requirements(self) -> tuple[Requirement, ...]:
+        """In the order in which a learner should look at them; ValueError if others are probed."""
+        noted = self.notes["requirements"]
+        if noted.keys() != self.probes.keys():
+            raise ValueError(f"{self.name}: probes expected for {[*noted]}, got {[*self.probes]}")
+        return tuple(Requirement(name, *self.probes[name], **entry) for name, entry in noted.items())
+
+    @cached_property
+    def mistakes(self) -> tuple[Mistake, ...]:
+        """The known ones; ValueError if one costs a requirement that there is not."""
+        noted = {name: entry for name, entry in self.notes.items() if name != "requirements"}
+        for name, entry in noted.items():
+            if unknown := set(entry["costs"]) - self.probes.keys():
+                raise ValueError(f"{self.name}: {name} costs {sorted(unknown)}, which is not required")
         return tuple(
-            Mistake(name, **{k: _tuples(v) for k, v in entry.items()}) for name, entry in entries.items()
+            Mistake(name, **{key: _tuples(value) for key, value in entry.items()})
+            for name, entry in noted.items()
         )
 
     @property

@@ -136,7 +136,7 @@ def _told(verdict: Verdict, lost: list[Requirement]) -> tuple[str, str, list[str
 
 
 def _agrees(task: Task, adapter: Adapter, call: Call, wish: int) -> bool:
-    everything = Requirement("remark", "", 0, list, list, "")
+    everything = Requirement("remark", list, list, text="", points=0, anchor="")
     right = look(task, task.answer(task.source), everything, call)
     return same_value(look(task, adapter, everything, call, wish), right)
 

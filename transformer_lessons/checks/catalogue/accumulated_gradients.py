@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_lessons.checks.definitions import Call, Draw, Given, Requirement, Task
+from transformer_lessons.checks.definitions import Call, Draw, Given, Task
 
 Batch = tuple[Tensor, Tensor]
 WORDS = 5
@@ -137,54 +137,12 @@ TASK = Task(
     right=[train_accumulated],
     arguments=("module", "batches", "accumulate"),
     broken=("pad_id_zero", "divided_twice", "rest_dropped", "tokens_run_on"),
-    requirements=(
-        Requirement(
-            "step",
-            "a step takes rate times the gradient away from each parameter",
-            points=0.5,
-            calls=step,
-            small=small((1, ONE)),
-            anchor="training-loop",
-        ),
-        Requirement(
-            "padding",
-            "positions whose target is pad_id count for nothing",
-            points=0.5,
-            calls=padding,
-            small=small((1, ([0, 1], [1, 2])), pad=2),
-            anchor="training-loss",
-        ),
-        Requirement(
-            "tokens",
-            "a group's gradient is that of the mean over all its real tokens",
-            points=1,
-            calls=tokens,
-            small=small((2, TWO, OTHER), (1, TWO)),
-            anchor="training-wrong",
-        ),
-        Requirement(
-            "groups",
-            "each group makes one step, with its own gradients and its own number of tokens",
-            points=1,
-            calls=groups,
-            small=small((1, ONE, OTHER), (2, ONE, OTHER), (2, ONE, ONE, OTHER)),
-            anchor="training-loop",
-        ),
-        Requirement(
-            "rest",
-            "batches left over at the end make a last step",
-            points=0.5,
-            calls=rest,
-            small=small((2, ONE), (2, ONE, ONE, OTHER)),
-            anchor="training-loop",
-        ),
-        Requirement(
-            "losses",
-            "it returns a list of each group's loss per real token",
-            points=0.5,
-            calls=returned,
-            small=small((1, ONE, OTHER), (2, TWO, ([1], [1])), numbers="eye", view=losses),
-            anchor="training-wrong",
-        ),
-    ),
+    probes={
+        "step": (step, small((1, ONE))),
+        "padding": (padding, small((1, ([0, 1], [1, 2])), pad=2)),
+        "tokens": (tokens, small((2, TWO, OTHER), (1, TWO))),
+        "groups": (groups, small((1, ONE, OTHER), (2, ONE, OTHER), (2, ONE, ONE, OTHER))),
+        "rest": (rest, small((2, ONE), (2, ONE, ONE, OTHER))),
+        "losses": (returned, small((1, ONE, OTHER), (2, TWO, ([1], [1])), numbers="eye", view=losses)),
+    },
 )

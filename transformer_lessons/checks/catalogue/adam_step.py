@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task
+from transformer_lessons.checks.definitions import Call, Draw, Task
 
 BETAS, RATE, LATE = (0.8, 0.95), 0.5, 3000  # so late that the correction is 1
 
@@ -122,54 +122,12 @@ TASK = Task(
     right=[adam_step],
     arguments=("parameter", "gradient", "first", "second", "step"),
     results=("parameter", "first", "second"),
-    requirements=(
-        Requirement(
-            "moments",
-            "first and second are the running averages of the gradient and of its square",
-            points=1,
-            calls=averages,
-            small=small(view=lambda value: {"first": value[1], "second": value[2]}),
-            anchor="optimiser",
-        ),
-        Requirement(
-            "update",
-            "the parameter moves by −rate · m / √v, where m and v are the new averages",
-            points=1,
-            calls=update,
-            small=small(steps=(100,)),
-            anchor="optimiser",
-        ),
-        Requirement(
-            "correction",
-            "for the update, both averages are divided by 1 − β to the power of the step",
-            points=1.5,
-            calls=correction,
-            small=small(),
-            anchor="optimiser",
-        ),
-        Requirement(
-            "epsilon",
-            "ε is added to the root of the corrected second average, so that nothing is divided by zero",
-            points=0.5,
-            calls=epsilon,
-            small=small(eps=1.0),
-            anchor="optimiser",
-        ),
-        Requirement(
-            "defaults",
-            "betas are (0.9, 0.98) and eps is 1e-9 unless given",
-            points=0.5,
-            calls=defaults,
-            small=small(betas=()),
-            anchor="optimiser",
-        ),
-        Requirement(
-            "kept",
-            "none of the given tensors is changed in place",
-            points=0.5,
-            calls=kept,
-            small=small(edits=True),
-            anchor="optimiser",
-        ),
-    ),
+    probes={
+        "moments": (averages, small(view=lambda value: {"first": value[1], "second": value[2]})),
+        "update": (update, small(steps=(100,))),
+        "correction": (correction, small()),
+        "epsilon": (epsilon, small(eps=1.0)),
+        "defaults": (defaults, small(betas=())),
+        "kept": (kept, small(edits=True)),
+    },
 )

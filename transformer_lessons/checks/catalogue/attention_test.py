@@ -2,7 +2,7 @@
 
 import torch
 
-from transformer_lessons.checks.definitions import Call, Given, Requirement, Task, draws
+from transformer_lessons.checks.definitions import Call, Given, Probe, Task, draws
 
 RIGHT = ("reference", "fused", "additive")
 # By requirement: what the test must find wrong, most of them known mistakes.
@@ -57,50 +57,15 @@ def tried_on(*kinds: str) -> list[Call]:
     return [Call((Given("attention", [kind], shown[kind]),), view=bool) for kind in kinds]
 
 
-def finds(name: str, text: str, points: float, anchor: str) -> Requirement:
-    """A requirement that some wrong implementations fail, and the package's does not."""
-    calls = tried_on(*WRONG[name], "reference")
-    return Requirement(name, text, points, draws(*calls), lambda: iter(calls), anchor)
+def finds(*kinds: str) -> Probe:
+    """The same calls for the requirement and for the message."""
+    calls = tried_on(*kinds)
+    return draws(*calls), lambda: iter(calls)
 
 
 TASK = Task(
     name="attention_test",
     right=[is_right],
     arguments=("attention",),
-    requirements=(
-        Requirement(
-            "right",
-            "implementations that are right pass, however they are written",
-            points=0.5,
-            calls=draws(*tried_on(*RIGHT)),
-            small=lambda: iter(tried_on(*RIGHT)),
-            anchor="clinic-questions",
-        ),
-        finds("formula", "what is not softmax(QKᵀ/√d_k) V fails", 1, "attention-scale"),
-        finds(
-            "mask",
-            "what ignores the mask, reads it the wrong way round, or hides too late fails",
-            0.5,
-            "masks",
-        ),
-        finds("weights", "what returns other weights than it uses fails", 0.5, "vectorised"),
-        finds(
-            "gradients",
-            "what loses a gradient, of the output or of the weights, fails",
-            0.5,
-            "attention-backward",
-        ),
-        finds(
-            "numbers",
-            "what gives NaN, for scores in the thousands or a query without keys, fails",
-            0.5,
-            "saturation",
-        ),
-        finds(
-            "crashes",
-            "what returns no pair, or raises an error, fails; the test itself does not",
-            0.5,
-            "clinic-line",
-        ),
-    ),
+    probes={"right": finds(*RIGHT)} | {name: finds(*kinds, "reference") for name, kinds in WRONG.items()},
 )

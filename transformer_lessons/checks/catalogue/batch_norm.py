@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from transformer_lessons.checks.catalogue.layer_norm import halves
-from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task
+from transformer_lessons.checks.definitions import Call, Draw, Task
 from transformer_lessons.norms import BatchNorm
 
 ROLES = {
@@ -111,38 +111,10 @@ TASK = Task(
     arguments=("x",),
     roles=ROLES,
     broken=("features_mixed", "unbiased", "momentum_reversed", "eps_outside"),
-    requirements=(
-        Requirement(
-            "statistics",
-            "in training, each feature gets mean 0 and variance 1 over all vectors of the batch",
-            points=1,
-            calls=statistics,
-            small=small(),
-            anchor="batch-norm",
-        ),
-        Requirement(
-            "eps",
-            "eps is added to the variance, under the root",
-            points=0.5,
-            calls=small_entries,
-            small=small(options={"eps": 1.0}),
-            anchor="norms-wrong",
-        ),
-        Requirement(
-            "running",
-            "after a batch, running statistics are (1 − momentum) · old + momentum · new, variances unbiased",
-            points=1,
-            calls=running,
-            small=small_running,
-            anchor="batch-norm",
-        ),
-        Requirement(
-            "evaluation",
-            "in evaluation, the running statistics take the batch's place, and stay as they are",
-            points=0.5,
-            calls=evaluation,
-            small=small_evaluation,
-            anchor="batch-norm",
-        ),
-    ),
+    probes={
+        "statistics": (statistics, small()),
+        "eps": (small_entries, small(options={"eps": 1.0})),
+        "running": (running, small_running),
+        "evaluation": (evaluation, small_evaluation),
+    },
 )

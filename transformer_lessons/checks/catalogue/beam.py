@@ -1,13 +1,12 @@
 """Beam search, with a model that one can read. α = 0 hides the length penalty, one beam hides the search."""
 
-from collections.abc import Callable, Iterator
 from itertools import pairwise
 from random import Random
 
 import torch
 
 from transformer_lessons.checks.catalogue.greedy import BOTH, ENDLESS, LONG, SHORT, TINY, model, source
-from transformer_lessons.checks.definitions import Call, Requirement, Task, draws
+from transformer_lessons.checks.definitions import Call, Probe, Task, draws
 from transformer_lessons.decoding import evaluating
 
 # Greedy begins with 3, and the likeliest sentence with 4.
@@ -70,13 +69,9 @@ def call(
     return Call((model(*tables), src), {"beam_size": size, "length_penalty": alpha, "max_length": max_length})
 
 
-def each(*calls: Call) -> dict[str, Callable]:
+def each(*calls: Call) -> Probe:
     """The same calls for the requirement and for the message."""
-
-    def small() -> Iterator[Call]:
-        return iter(calls)
-
-    return {"calls": draws(*calls), "small": small}
+    return draws(*calls), lambda: iter(calls)
 
 
 # By chance, but such that what people get wrong is seen: seeds, beams, α, lengths.
@@ -107,36 +102,10 @@ TASK = Task(
     right=[beam],
     arguments=("model", "src"),
     broken=("not_log_p", "ends_leave_holes", "penalty_multiplied", "first_end_wins"),
-    requirements=(
-        Requirement(
-            "one",
-            "with one beam it is greedy decoding, sentence by sentence, with padding after the end mark",
-            points=0.5,
-            **each(*GREEDY),
-            anchor="beam",
-        ),
-        Requirement(
-            "values",
-            "several beams find sentences with a larger log p",
-            points=1.5,
-            **each(*SEVERAL, call(TRAP, LONG, size=2, rows=(1, 0))),
-            anchor="beam",
-        ),
-        Requirement(
-            "penalty",
-            "finished sentences are compared by log p / lp(n), leave no holes, and end the search when nothing "
-            "else can win",
-            points=1.5,
-            **each(*PENALTY),
-            anchor="length-penalty",
-        ),
-        Requirement(
-            "wide",
-            "a beam may be wider than the vocabulary",
-            points=0.5,
-            **each(*WIDE),
-            anchor="beam",
-            needs="values",
-        ),
-    ),
+    probes={
+        "one": each(*GREEDY),
+        "values": each(*SEVERAL, call(TRAP, LONG, size=2, rows=(1, 0))),
+        "penalty": each(*PENALTY),
+        "wide": each(*WIDE),
+    },
 )

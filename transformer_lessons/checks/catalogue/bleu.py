@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 
-from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task, draws
+from transformer_lessons.checks.definitions import Call, Draw, Task, draws
 
 
 def bleu(candidates, references):
@@ -82,68 +82,13 @@ TASK = Task(
     name="bleu",
     right=[bleu],
     arguments=("candidates", "references"),
-    requirements=(
-        Requirement(
-            "precision",
-            "it is the geometric mean of four precisions, of groups of 1, 2, 3 and 4 tokens, times 100",
-            points=1,
-            calls=one_by_one,
-            small=lambda: iter(ALONE),
-            anchor="bleu",
-        ),
-        Requirement(
-            "corpus",
-            "counts are added up over all sentences before anything is divided",
-            points=1,
-            calls=together,
-            small=lambda: iter(CORPUS),
-            anchor="bleu",
-            needs="precision",
-        ),
-        Requirement(
-            "clipping",
-            "a group is right at most as often as the reference has it",
-            points=0.5,
-            calls=draws(*CLIPPED),
-            small=lambda: iter(CLIPPED),
-            anchor="bleu",
-            needs="precision",
-        ),
-        Requirement(
-            "brevity",
-            "short candidates are punished by exp(1 − r/c), long ones are not rewarded",
-            points=0.5,
-            calls=draws(*SHORT, *LONG),
-            small=lambda: iter([*SHORT, *LONG]),
-            anchor="bleu",
-            needs="precision",
-        ),
-        Requirement(
-            "several",
-            "each group is compared with the reference that has it most often",
-            points=1,
-            calls=draws(*SEVERAL),
-            small=lambda: iter(SEVERAL),
-            anchor="bleu",
-            needs="precision",
-        ),
-        Requirement(
-            "closest",
-            "r adds up, for each candidate, the length that is closest to its own, the shorter of two that are",
-            points=0.5,
-            calls=draws(*CLOSEST),
-            small=lambda: iter(CLOSEST),
-            anchor="bleu",
-            needs="precision",
-        ),
-        Requirement(
-            "nothing",
-            "the score is 0 if no group of some length is right",
-            points=0.5,
-            calls=draws(*NOTHING),
-            small=lambda: iter(NOTHING),
-            anchor="bleu",
-            needs="precision",
-        ),
-    ),
+    probes={
+        "precision": (one_by_one, lambda: iter(ALONE)),
+        "corpus": (together, lambda: iter(CORPUS)),
+        "clipping": (draws(*CLIPPED), lambda: iter(CLIPPED)),
+        "brevity": (draws(*SHORT, *LONG), lambda: iter([*SHORT, *LONG])),
+        "several": (draws(*SEVERAL), lambda: iter(SEVERAL)),
+        "closest": (draws(*CLOSEST), lambda: iter(CLOSEST)),
+        "nothing": (draws(*NOTHING), lambda: iter(NOTHING)),
+    },
 )

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task
+from transformer_lessons.checks.definitions import Call, Draw, Task
 
 
 def cached_attention_step(query, key, value, keys, values, window=None):
@@ -42,40 +42,13 @@ TASK = Task(
     right=[cached_attention_step],
     arguments=("query", "key", "value", "keys", "values", "window"),
     results=("output", "keys", "values"),
-    requirements=(
-        Requirement(
-            "values",
-            "the new position attends to those before it and itself; all keys and values are returned, in order",
-            points=1.5,
-            calls=lambda draw: [call(draw, 4), call(draw, 3, lead=()), call(draw, 2, d_k=7)],
-            small=small(2),
-            anchor="decoding-cache",
+    probes={
+        "values": (lambda draw: [call(draw, 4), call(draw, 3, lead=()), call(draw, 2, d_k=7)], small(2)),
+        "first": (lambda draw: [call(draw, 0), call(draw, 0, lead=())], small(0)),
+        "window": (
+            lambda draw: [call(draw, 5, 3), call(draw, 3, 3), call(draw, 4, 1), call(draw, 2, 7)],
+            small(3, 2),
         ),
-        Requirement(
-            "first",
-            "the first position sees itself alone",
-            points=0.5,
-            calls=lambda draw: [call(draw, 0), call(draw, 0, lead=())],
-            small=small(0),
-            anchor="decoding-cache",
-            needs="values",
-        ),
-        Requirement(
-            "window",
-            "with a window, so many of the latest positions are attended to and kept, the new one among them",
-            points=1.5,
-            calls=lambda draw: [call(draw, 5, 3), call(draw, 3, 3), call(draw, 4, 1), call(draw, 2, 7)],
-            small=small(3, 2),
-            anchor="decoding-cache",
-        ),
-        Requirement(
-            "gradients",
-            "gradients reach all five tensors, and none is changed in place",
-            points=0.5,
-            calls=lambda draw: [call(draw, 3), call(draw, 4, 3)],
-            small=small(2),
-            anchor="decoding-cache",
-            backward=True,
-        ),
-    ),
+        "gradients": (lambda draw: [call(draw, 3), call(draw, 4, 3)], small(2)),
+    },
 )

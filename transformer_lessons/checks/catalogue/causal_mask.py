@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import Tensor
 
-from transformer_lessons.checks.definitions import Call, Remark, Requirement, Task, draws
+from transformer_lessons.checks.definitions import Call, Remark, Task, draws
 from transformer_lessons.masks import causal_mask
 
 
@@ -36,32 +36,11 @@ TASK = Task(
     name="causal_mask",
     right=[causal_mask],
     arguments=("queries", "keys"),
-    requirements=(
-        Requirement(
-            "triangle",
-            "no query sees a later key, and every query sees itself and all before it",
-            points=0.5,
-            calls=draws(*calls((1,), (2,), (3,), (5,))),
-            small=lambda: calls((2,), (3,)),
-            anchor="masks-causal",
-        ),
-        Requirement(
-            "keys",
-            "with more keys than queries, the last query is aligned with the last key",
-            points=0.25,
-            calls=draws(*calls((2, 5), (1, 4), (3, 4), (3, 3))),
-            small=lambda: calls((1, 2), (2, 3), (2, 5)),
-            anchor="masks-cache",
-        ),
-        Requirement(
-            "boolean",
-            "the mask is boolean",
-            points=0.25,
-            calls=draws(*calls((2,), (3,), view=form)),
-            small=lambda: calls((2,), view=form),
-            anchor="masks-convention",
-        ),
-    ),
+    probes={
+        "triangle": (draws(*calls((1,), (2,), (3,), (5,))), lambda: calls((2,), (3,))),
+        "keys": (draws(*calls((2, 5), (1, 4), (3, 4), (3, 3))), lambda: calls((1, 2), (2, 3), (2, 5))),
+        "boolean": (draws(*calls((2,), (3,), view=form)), lambda: calls((2,), view=form)),
+    },
     remarks=(
         Remark(
             "with fewer keys than queries, some queries see nothing in yours; a ValueError would tell.",

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task
+from transformer_lessons.checks.definitions import Call, Draw, Task
 from transformer_lessons.checks.recomputing import checkpoint
 
 
@@ -90,58 +90,18 @@ TASK = Task(
     name="chunked_cross_entropy",
     right=[chunked_cross_entropy],
     arguments=("hidden", "weight", "targets", "chunk", "pad_id"),
-    requirements=(
-        Requirement(
-            "values",
-            "it returns the mean of −log softmax(hidden weightᵀ)[target], over all classes in whatever chunks",
-            points=1,
-            calls=values,
-            small=lambda: iter([*small([1, 2], 4, 2, 1, 3), *small([1, 3], 2, 1, 3)]),
-            anchor="online",
+    probes={
+        "values": (values, lambda: iter([*small([1, 2], 4, 2, 1, 3), *small([1, 3], 2, 1, 3)])),
+        "padding": (
+            padding,
+            lambda: iter([*small([1, 0], 4), *small([0, 2], 4, pad_id=2), *small([2, 2], 4, pad_id=2)]),
         ),
-        Requirement(
-            "padding",
-            "tokens whose target is pad_id count for nothing; without any other, the loss is 0",
-            points=1,
-            calls=padding,
-            small=lambda: iter([*small([1, 0], 4), *small([0, 2], 4, pad_id=2), *small([2, 2], 4, pad_id=2)]),
-            anchor="training-loss",
-            needs="gradients",
+        "any_size": (any_size, lambda: iter([*small([1, 2], 2, far=900.0), *small([1, 2], 2, far=-900.0)])),
+        "gradients": (
+            lambda draw: [call(draw, 5, 13, 4), call(draw, 7, 11, 12, 3)],
+            lambda: small([1, 2], 2),
         ),
-        Requirement(
-            "any_size",
-            "logits of any size give numbers: no overflow, and no NaN",
-            points=0.5,
-            calls=any_size,
-            small=lambda: iter([*small([1, 2], 2, far=900.0), *small([1, 2], 2, far=-900.0)]),
-            anchor="online",
-            needs="gradients",
-        ),
-        Requirement(
-            "gradients",
-            "gradients reach hidden and weight, and no argument is changed",
-            points=0.5,
-            calls=lambda draw: [call(draw, 5, 13, 4), call(draw, 7, 11, 12, 3)],
-            small=lambda: small([1, 2], 2),
-            anchor="costs-measured",
-            backward=True,
-        ),
-        Requirement(
-            "saved",
-            "nothing of the size of all logits is kept for the backward pass",
-            points=1,
-            calls=lambda draw: SAVED,
-            small=lambda: iter(SAVED),
-            anchor="costs-measured",
-        ),
-        Requirement(
-            "peak",
-            "no tensor holds more than chunk classes of logits, and all of them are never there at once",
-            points=1,
-            calls=lambda draw: PEAK,
-            small=lambda: iter(PEAK),
-            anchor="costs-measured",
-            needs="gradients",
-        ),
-    ),
+        "saved": (lambda draw: SAVED, lambda: iter(SAVED)),
+        "peak": (lambda draw: PEAK, lambda: iter(PEAK)),
+    },
 )

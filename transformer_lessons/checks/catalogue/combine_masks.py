@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from transformer_lessons.checks.catalogue.causal_mask import form, matrix
-from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task
+from transformer_lessons.checks.definitions import Call, Draw, Task
 
 
 def combine_masks(*masks):
@@ -123,46 +123,11 @@ TASK = Task(
     name="combine_masks",
     right=[combine_masks],
     arguments=(),
-    requirements=(
-        Requirement(
-            "values",
-            "a key may be seen only if both of two masks allow it",
-            points=1,
-            calls=values,
-            small=small,
-            anchor="masks-combine",
-        ),
-        Requirement(
-            "several",
-            "any number of masks can be given, and the result is boolean",
-            points=0.5,
-            calls=several,
-            small=lambda: itertools.chain(small(), [replace(next(small()), view=form)]),
-            anchor="masks-combine",
-        ),
-        Requirement(
-            "broadcasting",
-            "masks may have other axes of size one, or leave axes out on the left",
-            points=0.5,
-            calls=broadcasting,
-            small=small,
-            anchor="masks-broadcast",
-        ),
-        Requirement(
-            "none",
-            "None allows everything, and if there is no mask at all, the answer is None",
-            points=0.5,
-            calls=none,
-            small=small,
-            anchor="masks-combine",
-        ),
-        Requirement(
-            "refusals",
-            "masks of numbers, and masks that do not fit together, are refused with a ValueError",
-            points=0.5,
-            calls=refusals,
-            small=refused,
-            anchor="masks-convention",
-        ),
-    ),
+    probes={
+        "values": (values, small),
+        "several": (several, lambda: itertools.chain(small(), [replace(next(small()), view=form)])),
+        "broadcasting": (broadcasting, small),
+        "none": (none, small),
+        "refusals": (refusals, refused),
+    },
 )

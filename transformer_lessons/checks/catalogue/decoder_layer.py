@@ -14,7 +14,7 @@ from transformer_lessons.checks.catalogue.layer import (
     source,
     two,
 )
-from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task
+from transformer_lessons.checks.definitions import Call, Draw, Task
 from transformer_lessons.layers import AddAndNorm, DecoderLayer
 
 
@@ -33,47 +33,11 @@ TASK = Task(
     right=[AddAndNorm, DecoderLayer],
     arguments=("x", "memory", "src_mask", "tgt_mask"),
     broken=("causal_unless_masked", "cross_is_self_attention", "dropout_after_norm", "added_to_the_norm"),
-    requirements=(
-        Requirement(
-            "wiring",
-            "self-attention, cross-attention to memory and feed-forward follow each other, each in an Add & Norm "
-            "of its own",
-            points=1,
-            calls=wiring,
-            small=one_target,
-            anchor="layers-wiring",
-        ),
-        Requirement(
-            "causal",
-            "no position sees a later one of the target, nor what tgt_mask hides",
-            points=0.5,
-            calls=causal,
-            small=lambda: small_causal(MEMORY, **BOTH),
-            anchor="layers-wrong",
-        ),
-        Requirement(
-            "source_mask",
-            "src_mask hides positions of memory",
-            points=0.5,
-            calls=source,
-            small=small(MEMORY, masks=(FIRST,), **BOTH),
-            anchor="layers-wrong",
-        ),
-        Requirement(
-            "pre_norm",
-            "with norm_first, each sub-layer reads its norm of the stream and adds to the stream",
-            points=0.5,
-            calls=pre_norm,
-            small=small(MEMORY, norm_first=True, **BOTH),
-            anchor="add-and-norm",
-        ),
-        Requirement(
-            "dropout",
-            "in training, dropout falls on what each sub-layer gives, before the sum, and on nothing else",
-            points=0.5,
-            calls=dropout((16, 1), (16, 1), **BOTH),
-            small=small_training(MEMORY, **BOTH),
-            anchor="residuals-wrong",
-        ),
-    ),
+    probes={
+        "wiring": (wiring, one_target),
+        "causal": (causal, lambda: small_causal(MEMORY, **BOTH)),
+        "source_mask": (source, small(MEMORY, masks=(FIRST,), **BOTH)),
+        "pre_norm": (pre_norm, small(MEMORY, norm_first=True, **BOTH)),
+        "dropout": (dropout((16, 1), (16, 1), **BOTH), small_training(MEMORY, **BOTH)),
+    },
 )

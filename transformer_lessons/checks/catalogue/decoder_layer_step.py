@@ -9,7 +9,7 @@ from torch import Tensor
 
 from transformer_lessons.attention import scaled_dot_product_attention
 from transformer_lessons.checks.catalogue.layer import drawn, shapes, simple
-from transformer_lessons.checks.definitions import Call, Draw, Given, Requirement, Task
+from transformer_lessons.checks.definitions import Call, Draw, Given, Task
 from transformer_lessons.masks import causal_mask
 
 
@@ -104,49 +104,11 @@ TASK = Task(
     right=[decoder_layer_step],
     arguments=("weights", "num_heads", "x", "keys", "values", "memory_keys", "memory_values", "src_mask"),
     results=("output", "keys", "values"),
-    requirements=(
-        Requirement(
-            "first",
-            "a token with nothing before it sees itself and the source, as in the whole layer",
-            points=1.5,
-            calls=first,
-            small=small(earlier=0),
-            anchor="layers-functions",
-        ),
-        Requirement(
-            "later",
-            "a token sees those before it and itself; returned are all keys and values, the new ones last",
-            points=2,
-            calls=later,
-            small=small(),
-            anchor="layers-cache",
-        ),
-        Requirement(
-            "several",
-            "of several new tokens each sees the earlier ones, those before it in x, and itself",
-            points=1.5,
-            calls=several,
-            small=small(new=2),
-            anchor="layers-cache",
-            needs="later",
-        ),
-        Requirement(
-            "mask",
-            "src_mask hides source positions",
-            points=0.5,
-            calls=masked,
-            small=small(earlier=0, mask=[[[[True, False]]]]),
-            anchor="layers-wrong",
-            needs="first",
-        ),
-        Requirement(
-            "gradients",
-            "gradients reach all tensors given, and none is changed in place",
-            points=0.5,
-            calls=later,
-            small=small(),
-            anchor="layers-cache",
-            backward=True,
-        ),
-    ),
+    probes={
+        "first": (first, small(earlier=0)),
+        "later": (later, small()),
+        "several": (several, small(new=2)),
+        "mask": (masked, small(earlier=0, mask=[[[[True, False]]]])),
+        "gradients": (later, small()),
+    },
 )

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.definitions import Call, Draw, Remark, Requirement, Task
+from transformer_lessons.checks.definitions import Call, Draw, Remark, Task
 from transformer_lessons.feed_forward import FeedForward
 
 SET = "for p in layer.parameters(): p.data = -torch.eye(*p.shape) if p.dim() == 2 else torch.zeros(len(p))"
@@ -109,41 +109,12 @@ TASK = Task(
     right=[FeedForward],
     arguments=("x",),
     roles={"W_1": "w1 b1 linear1 fc1 fc dense1 up", "W_2": "w2 b2 linear2 fc2 proj dense2 down"},
-    requirements=(
-        Requirement(
-            "formula",
-            "FFN(x) = max(0, x W_1 + b_1) W_2 + b_2 for every vector, with any number of axes before the last",
-            points=1,
-            calls=formula,
-            small=small(),
-            anchor="feed-forward-layer",
-        ),
-        Requirement(
-            "activation",
-            'activation="gelu" takes GELU, the exact one, in place of ReLU',
-            points=0.5,
-            calls=activation,
-            small=small(**GELU),
-            anchor="feed-forward-activations",
-        ),
-        Requirement(
-            "dropout",
-            "in training, and only then, dropout hits the hidden units, which W_2 reads",
-            points=0.25,
-            calls=dropout,
-            small=small_dropout,
-            anchor="dropout",
-        ),
-        Requirement(
-            "gradients",
-            "gradients reach the input and all weights, and the input is not changed",
-            points=0.25,
-            calls=gradients,
-            small=small(),
-            anchor="feed-forward-layer",
-            backward=True,
-        ),
-    ),
+    probes={
+        "formula": (formula, small()),
+        "activation": (activation, small(**GELU)),
+        "dropout": (dropout, small_dropout),
+        "gradients": (gradients, small()),
+    },
     remarks=(
         Remark(
             "a map of yours has no bias; in the formula, and in the trained translator, both have one.",

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.definitions import Call, Draw, Given, Requirement, Task, draws
+from transformer_lessons.checks.definitions import Call, Draw, Given, Task, draws
 from transformer_lessons.decoding import evaluating
 
 # What follows a token, with which probability: 1 begins a sentence, 2 ends it. LONG ends a step later than SHORT.
@@ -91,46 +91,14 @@ TASK = Task(
     name="greedy",
     right=[greedy],
     arguments=("model", "src"),
-    requirements=(
-        Requirement(
-            "values",
-            "each token is the likeliest one, from the first after bos_id to the end mark",
-            points=1.5,
-            calls=draws(call(SHORT), call(LONG), call(BOTH)),
-            small=small(call(TINY[0]), call(BOTH), call(SHORT), call(LONG)),
-            anchor="greedy",
+    probes={
+        "values": (
+            draws(call(SHORT), call(LONG), call(BOTH)),
+            small(call(TINY[0]), call(BOTH), call(SHORT), call(LONG)),
         ),
-        Requirement(
-            "batch",
-            "each sentence comes out as if it were alone, and after its end mark there is padding",
-            points=1.5,
-            calls=draws(*BATCH),
-            small=small(call(*TINY, rows=(0, 1)), *BATCH),
-            anchor="decoding-batch",
-        ),
-        Requirement(
-            "stopping",
-            "there are at most max_length tokens, and no more columns than the longest sentence needs",
-            points=1,
-            calls=draws(*LENGTHS),
-            small=small(*LENGTHS),
-            anchor="stopping",
-        ),
-        Requirement(
-            "ids",
-            "the special tokens are those of model.config",
-            points=0.5,
-            calls=draws(IDS),
-            small=small(IDS),
-            anchor="greedy",
-        ),
-        Requirement(
-            "evaluation",
-            "the model decodes in evaluation mode, and is left in the mode it came in",
-            points=0.5,
-            calls=modes,
-            small=lambda: iter(modes(None)),
-            anchor="decoding-wrong",
-        ),
-    ),
+        "batch": (draws(*BATCH), small(call(*TINY, rows=(0, 1)), *BATCH)),
+        "stopping": (draws(*LENGTHS), small(*LENGTHS)),
+        "ids": (draws(IDS), small(IDS)),
+        "evaluation": (modes, lambda: iter(modes(None))),
+    },
 )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task
+from transformer_lessons.checks.definitions import Call, Draw, Task
 
 
 def grouped_query_attention(query, key, value, mask=None):
@@ -98,39 +98,10 @@ TASK = Task(
     right=[grouped_query_attention],
     arguments=("query", "key", "value", "mask"),
     results=("output", "weights"),
-    requirements=(
-        Requirement(
-            "sharing",
-            "h/g neighbouring heads of queries use the same head of keys and values",
-            points=2,
-            calls=sharing,
-            small=small(4, 2),
-            anchor="heads-grouped",
-        ),
-        Requirement(
-            "attention",
-            "it is scaled dot-product attention, and returns (output, weights)",
-            points=1,
-            calls=attention,
-            small=lambda: [*small(1, 1, d_k=4)(), *small(2, 2, d_k=4)()],
-            anchor="vectorised",
-        ),
-        Requirement(
-            "mask",
-            "keys where the mask is False get no weight; it broadcasts to (batch, h, queries, keys)",
-            points=1,
-            calls=mask,
-            small=small(2, 1, masks=(ROW, HEADS, SENTENCES)),
-            anchor="masks",
-        ),
-        Requirement(
-            "gradients",
-            "gradients reach query, key and value, and no argument is changed",
-            points=1,
-            calls=gradients,
-            small=small(2, 1),
-            anchor="attention-backward",
-            backward=True,
-        ),
-    ),
+    probes={
+        "sharing": (sharing, small(4, 2)),
+        "attention": (attention, lambda: [*small(1, 1, d_k=4)(), *small(2, 2, d_k=4)()]),
+        "mask": (mask, small(2, 1, masks=(ROW, HEADS, SENTENCES))),
+        "gradients": (gradients, small(2, 1)),
+    },
 )

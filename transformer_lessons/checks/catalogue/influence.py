@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.definitions import Call, Draw, Given, Requirement, Task
+from transformer_lessons.checks.definitions import Call, Draw, Given, Task
 from transformer_lessons.checks.message import literal
 
 FAINT = 1e-9  # a weight that no threshold should hide
@@ -120,68 +120,29 @@ TASK = Task(
     name="influence",
     right=[influence],
     arguments=("model", "x"),
-    requirements=(
-        Requirement(
-            "values",
-            "entry [t, s] is True where the output at t depends on the input at s, and False elsewhere",
-            points=1,
-            calls=values,
-            small=lambda: (replace(given, view=None) for given in (*small(ONE), *hearing_others())),
-            anchor="clinic-questions",
-        ),
-        Requirement(
-            "outputs",
-            "every number of an output counts, also where their gradients add up to zero",
-            points=0.5,
-            calls=outputs,
-            small=lambda: iter(
+    probes={
+        "values": (values, lambda: (replace(given, view=None) for given in (*small(ONE), *hearing_others()))),
+        "outputs": (
+            outputs,
+            lambda: iter(
                 [
                     *small([[0.0], [1.0]], [[1.0], [0.0]], [[1.0], [-1.0]], [[1.0], [2.0]]),
                     *small([[1.0], [2.0]], x=0.0),
                     *small(ONE, kind="mirrored"),
                 ]
             ),
-            anchor="clinic-questions",
-            needs="values",
         ),
-        Requirement(
-            "inputs",
-            "every number of an input counts, also where the entries of a gradient add up to zero",
-            points=0.5,
-            calls=inputs,
-            small=lambda: small([[1.0, -1.0]]),
-            anchor="clinic-questions",
-            needs="values",
-        ),
-        Requirement(
-            "faint",
-            "the faintest influence counts: where there is none, a gradient is exactly zero",
-            points=0.5,
-            calls=faint,
-            small=lambda: small(ONE, size=FAINT),
-            anchor="clinic-case-05",
-        ),
-        Requirement(
-            "deaf",
-            "a model that ignores its input is no problem: all is False",
-            points=0.5,
-            calls=deaf,
-            small=lambda: iter([*small(ONE, kind="deaf"), *small(ONE, kind="constant")]),
-            anchor="clinic-line",
-            needs="values",
-        ),
-        Requirement(
-            "model",
-            "dropout plays no part, and the model is left as it came: its mode, and no gradients in it",
-            points=1,
-            calls=model,
-            small=lambda: iter(
+        "inputs": (inputs, lambda: small([[1.0, -1.0]])),
+        "faint": (faint, lambda: small(ONE, size=FAINT)),
+        "deaf": (deaf, lambda: iter([*small(ONE, kind="deaf"), *small(ONE, kind="constant")])),
+        "model": (
+            model,
+            lambda: iter(
                 [
                     *small(ONE, dropout=0.999, training=True, kind="nested"),
                     *small(ONE, dropout=0.999, kind="nested"),
                 ]
             ),
-            anchor="clinic-case-02",
         ),
-    ),
+    },
 )

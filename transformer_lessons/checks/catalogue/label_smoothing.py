@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task
+from transformer_lessons.checks.definitions import Call, Draw, Task
 from transformer_lessons.losses import label_smoothed_loss
 
 
@@ -96,55 +96,15 @@ TASK = Task(
     right=[label_smoothed_loss],
     arguments=("logits", "targets"),
     results=("loss", "tokens"),
-    requirements=(
-        Requirement(
-            "loss",
-            "without smoothing, the loss is the sum of −log p(right token)",
-            points=1.5,
-            calls=loss,
-            small=small([1], [1, 2], [[1, 2]]),
-            anchor="training-loss",
+    probes={
+        "loss": (loss, small([1], [1, 2], [[1, 2]])),
+        "padding": (padding, small([1, 0])),
+        "smoothing": (smoothing, small([1], smoothing=0.1, sizes=(0.0, 10.0))),
+        "pad_id": (
+            pad_id,
+            lambda: itertools.chain(small([1, 2], pad=2)(), small([1], smoothing=0.1, pad=2)()),
         ),
-        Requirement(
-            "padding",
-            "positions whose target is padding count neither in the sum nor in the number of tokens",
-            points=1,
-            calls=padding,
-            small=small([1, 0]),
-            anchor="training-loss",
-        ),
-        Requirement(
-            "smoothing",
-            "1 − ε of the target goes to the right token, and ε/(V − 1) to every class but padding",
-            points=2,
-            calls=smoothing,
-            small=small([1], smoothing=0.1, sizes=(0.0, 10.0)),
-            anchor="smoothing",
-        ),
-        Requirement(
-            "pad_id",
-            "any class can be the padding",
-            points=0.5,
-            calls=pad_id,
-            small=lambda: itertools.chain(small([1, 2], pad=2)(), small([1], smoothing=0.1, pad=2)()),
-            anchor="training-loss",
-        ),
-        Requirement(
-            "large",
-            "logits in the thousands give the right loss, neither infinity nor NaN",
-            points=0.5,
-            calls=large,
-            small=small([1], sizes=(0.0, 3000.0, 100.0)),
-            anchor="training-loss",
-        ),
-        Requirement(
-            "gradients",
-            "gradients reach the logits, and nothing is changed in place",
-            points=0.5,
-            calls=gradients,
-            small=small([1], [1, 2], pad=2),
-            anchor="training-loss",
-            backward=True,
-        ),
-    ),
+        "large": (large, small([1], sizes=(0.0, 3000.0, 100.0))),
+        "gradients": (gradients, small([1], [1, 2], pad=2)),
+    },
 )

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from transformer_lessons.attention import MultiHeadAttention
 from transformer_lessons.checks.catalogue.residual import SEED, added, config, is_uneven
-from transformer_lessons.checks.definitions import Call, Draw, Given, Requirement, Task
+from transformer_lessons.checks.definitions import Call, Draw, Given, Task
 from transformer_lessons.feed_forward import FeedForward
 from transformer_lessons.layers import AddAndNorm
 
@@ -274,71 +274,23 @@ TASK = Task(
     name="layer",
     right=[Layer],
     arguments=("x", "memory", "memory_mask", "mask"),
-    requirements=(
-        Requirement(
-            "wiring",
-            "self-attention comes first, then the feed-forward network, each in an Add & Norm of its own",
-            points=1.5,
-            calls=plain(),
-            small=small(**ONE),
-            anchor="layers-wiring",
+    probes={
+        "wiring": (plain(), small(**ONE)),
+        "pre_norm": (plain(norm_first=True), small(norm_first=True, **ONE)),
+        "mask": (masked, small(None, None, masks=(FIRST,), **ONE)),
+        "dropout": (dropout((16, 1), **ONE), small_training(**ONE)),
+        "causal": (
+            lambda draw: of_kind(language_model(draw), True) + of_kind(causal(draw), True, True),
+            lambda: of_kind(small_causal(None, **ONE), True),
         ),
-        Requirement(
-            "pre_norm",
-            "with norm_first, each sub-layer reads its norm of the stream and adds to the stream",
-            points=0.5,
-            calls=plain(norm_first=True),
-            small=small(norm_first=True, **ONE),
-            anchor="add-and-norm",
+        "cross": (
+            lambda draw: of_kind(cross(draw), True, True),
+            lambda: of_kind(one_target(norm_first=True), True, True),
         ),
-        Requirement(
-            "mask",
-            "the mask hides keys from every query of the self-attention",
-            points=0.5,
-            calls=masked,
-            small=small(None, None, masks=(FIRST,), **ONE),
-            anchor="layers-wrong",
+        "memory_mask": (
+            lambda draw: of_kind(source(draw), True, True),
+            lambda: of_kind(one_target(FIRST), True, True),
         ),
-        Requirement(
-            "dropout",
-            "in training, dropout falls on what each sub-layer gives, before the sum, and on nothing else",
-            points=0.5,
-            calls=dropout((16, 1), **ONE),
-            small=small_training(**ONE),
-            anchor="residuals-wrong",
-        ),
-        Requirement(
-            "causal",
-            "with causal, no position sees a later one, nor what the mask hides, with a memory or without",
-            points=1,
-            calls=lambda draw: of_kind(language_model(draw), True) + of_kind(causal(draw), True, True),
-            small=lambda: of_kind(small_causal(None, **ONE), True),
-            anchor="layers-wrong",
-        ),
-        Requirement(
-            "cross",
-            "with cross, cross-attention to memory stands between self-attention and feed-forward network, in an "
-            "Add & Norm of its own",
-            points=1,
-            calls=lambda draw: of_kind(cross(draw), True, True),
-            small=lambda: of_kind(one_target(norm_first=True), True, True),
-            anchor="layers-wiring",
-        ),
-        Requirement(
-            "memory_mask",
-            "memory_mask hides positions of memory",
-            points=0.5,
-            calls=lambda draw: of_kind(source(draw), True, True),
-            small=lambda: of_kind(one_target(FIRST), True, True),
-            anchor="layers-wrong",
-        ),
-        Requirement(
-            "parts",
-            "with cross, and only then, there are a cross-attention and its Add & Norm",
-            points=0.5,
-            calls=lambda draw: parts(),
-            small=parts,
-            anchor="layers-wiring",
-        ),
-    ),
+        "parts": (lambda draw: parts(), parts),
+    },
 )

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.definitions import Call, Draw, Remark, Requirement, Task
+from transformer_lessons.checks.definitions import Call, Draw, Remark, Task
 from transformer_lessons.norms import LayerNorm
 
 TWO = {"weight": torch.full((3,), 2.0), "bias": torch.ones(3)}
@@ -100,57 +100,14 @@ TASK = Task(
     right=[LayerNorm],
     arguments=("x",),
     roles={"weight": "weight weights gamma g scale gain a alpha w", "bias": "bias beta b shift offset"},
-    requirements=(
-        Requirement(
-            "centred",
-            "the mean of each vector is taken away",
-            points=0.5,
-            calls=centred,
-            small=small(),
-            anchor="layer-norm",
-        ),
-        Requirement(
-            "variance",
-            "each vector is divided by the root of its variance, the mean of the squares",
-            points=0.5,
-            calls=variance,
-            small=small(),
-            anchor="layer-norm",
-        ),
-        Requirement(
-            "eps",
-            "eps, 1e-5 unless given, is added to the variance, under the root",
-            points=0.5,
-            calls=small_entries,
-            small=large_or_usual,
-            anchor="layer-norm",
-        ),
-        Requirement(
-            "affine",
-            "weight (ones at first) multiplies and bias (zeros at first) is added",
-            points=0.5,
-            calls=with_weights,
-            small=new_or_two,
-            anchor="layer-norm",
-        ),
-        Requirement(
-            "axes",
-            "with any number of axes, only the last one is normalised",
-            points=0.5,
-            calls=axes,
-            small=small((2,), (2, 1), (1, 2), (2, 2)),
-            anchor="norms-by-hand",
-        ),
-        Requirement(
-            "gradients",
-            "gradients reach input, weight and bias, and the input is not changed",
-            points=0.5,
-            calls=gradients,
-            small=small(),
-            anchor="norms-gradient",
-            backward=True,
-        ),
-    ),
+    probes={
+        "centred": (centred, small()),
+        "variance": (variance, small()),
+        "eps": (small_entries, large_or_usual),
+        "affine": (with_weights, new_or_two),
+        "axes": (axes, small((2,), (2, 1), (1, 2), (2, 2))),
+        "gradients": (gradients, small()),
+    },
     remarks=(
         Remark(
             "with float16 inputs above 256 the squares overflow, or the result has another dtype.",

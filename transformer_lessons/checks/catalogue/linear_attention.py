@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task
+from transformer_lessons.checks.definitions import Call, Draw, Task
 
 CAUSAL = {"is_causal": True}
 ENOUGH = {"largest": 14_000}  # bytes; the queries × keys weights would take 41,612
@@ -109,55 +109,12 @@ TASK = Task(
     name="linear_attention",
     right=[linear_attention],
     arguments=("query", "key", "value"),
-    requirements=(
-        Requirement(
-            "formula",
-            "values are averaged with weights φ(q)·φ(k), φ(x) = elu(x) + 1, divided by their sum",
-            points=1.5,
-            calls=formula,
-            small=small(),
-            anchor="linear-kernel",
-        ),
-        Requirement(
-            "causal",
-            "with is_causal, no query sees a later key; the last query is aligned with the last key",
-            points=1,
-            calls=causal,
-            small=small(**CAUSAL),
-            anchor="linear-causal",
-        ),
-        Requirement(
-            "key_mask",
-            "a key whose key_mask is False counts neither above nor below; it broadcasts to (…, keys)",
-            points=1,
-            calls=key_mask,
-            small=small((True, True, False), (False, True, True)),
-            anchor="linear-padding",
-        ),
-        Requirement(
-            "empty",
-            "a query that sees no key gets zeros",
-            points=0.5,
-            calls=empty,
-            small=small((False, False, False)),
-            anchor="linear-function",
-        ),
-        Requirement(
-            "gradients",
-            "gradients reach query, key and value, none is NaN, and no argument is changed",
-            points=0.5,
-            calls=gradients,
-            small=small((True, True, True), (False, False, False)),
-            anchor="linear-function",
-            backward=True,
-        ),
-        Requirement(
-            "cost",
-            "without is_causal, no tensor has queries × keys numbers",
-            points=0.5,
-            calls=cost,
-            small=lambda: [Call((torch.ones(8, 1),) * 3, enough={"largest": 128}, view=size)],
-            anchor="associativity",
-        ),
-    ),
+    probes={
+        "formula": (formula, small()),
+        "causal": (causal, small(**CAUSAL)),
+        "key_mask": (key_mask, small((True, True, False), (False, True, True))),
+        "empty": (empty, small((False, False, False))),
+        "gradients": (gradients, small((True, True, True), (False, False, False))),
+        "cost": (cost, lambda: [Call((torch.ones(8, 1),) * 3, enough={"largest": 128}, view=size)]),
+    },
 )

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task
+from transformer_lessons.checks.definitions import Call, Draw, Task
 
 LEADS = (), (1,), (1, 1), (1, 1, 1)
 FRONTS = (2, 4), (4,), ()  # who expects a certain number of axes is right in one of these
@@ -121,55 +121,12 @@ TASK = Task(
     right=[linear_attention_step],
     arguments=("query", "key", "value", "S", "z"),
     results=("output", "S", "z"),
-    requirements=(
-        Requirement(
-            "state",
-            "φ(k)ᵀv is added to S and φ(k) to z, with φ(x) = elu(x) + 1, and both are returned",
-            points=1,
-            calls=added,
-            small=small(view=state),
-            anchor="recurrent",
-        ),
-        Requirement(
-            "output",
-            "the output is φ(q) S / (φ(q)·z), with S and z of this position",
-            points=1,
-            calls=outputs,
-            small=small(leads=((), (2,))),
-            anchor="recurrent",
-        ),
-        Requirement(
-            "first",
-            "without S and z it starts with an empty memory",
-            points=0.5,
-            calls=first,
-            small=small(3),
-            anchor="recurrent",
-        ),
-        Requirement(
-            "decay",
-            "S and z of before are multiplied by decay, and nothing else is",
-            points=0.5,
-            calls=decayed,
-            small=small(view=state, decay=0.25),
-            anchor="recurrent",
-        ),
-        Requirement(
-            "kept",
-            "the caller's S and z stay as they are, and gradients flow into them",
-            points=0.5,
-            calls=kept,
-            small=small(decay=0.5),
-            anchor="recurrent",
-            backward=True,
-        ),
-        Requirement(
-            "axes",
-            "any number of axes may come in front, also none",
-            points=0.5,
-            calls=axes,
-            small=lambda: [*small(5, LEADS)(), *small(3, LEADS)()],
-            anchor="recurrent",
-        ),
-    ),
+    probes={
+        "state": (added, small(view=state)),
+        "output": (outputs, small(leads=((), (2,)))),
+        "first": (first, small(3)),
+        "decay": (decayed, small(view=state, decay=0.25)),
+        "kept": (kept, small(decay=0.5)),
+        "axes": (axes, lambda: [*small(5, LEADS)(), *small(3, LEADS)()]),
+    },
 )

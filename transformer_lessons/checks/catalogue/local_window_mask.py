@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from transformer_lessons.checks.catalogue.causal_mask import form, matrix
-from transformer_lessons.checks.definitions import Call, Requirement, Task, draws
+from transformer_lessons.checks.definitions import Call, Task, draws
 
 
 def local_window_mask(queries, keys, window):
@@ -46,38 +46,19 @@ TASK = Task(
     name="local_window_mask",
     right=[local_window_mask],
     arguments=("queries", "keys", "window"),
-    requirements=(
-        Requirement(
-            "values",
-            "each query sees `window` keys: its own, and the window − 1 before it",
-            points=1.25,
-            calls=draws(*square(1, 2, 3, length=7), *square(2, 4, length=6)),
-            small=small((2, 2, 1), (2, 2, 2), (3, 3, 1), (3, 3, 2), (4, 4, 2), (4, 4, 3)),
-            anchor="masks-causal",
+    probes={
+        "values": (
+            draws(*square(1, 2, 3, length=7), *square(2, 4, length=6)),
+            small((2, 2, 1), (2, 2, 2), (3, 3, 1), (3, 3, 2), (4, 4, 2), (4, 4, 3)),
         ),
-        Requirement(
-            "wide",
-            "a window wider than the past shows all of the past",
-            points=0.5,
-            calls=draws(*early(2, 3, 5, length=7), *calls((5, 5, 5), (4, 4, 9), (1, 1, 3))),
-            small=small((1, 1, 2), (2, 2, 2), (2, 2, 3), (3, 3, 2), (3, 3, 3), (3, 3, 4)),
-            anchor="masks-causal",
+        "wide": (
+            draws(*early(2, 3, 5, length=7), *calls((5, 5, 5), (4, 4, 9), (1, 1, 3))),
+            small((1, 1, 2), (2, 2, 2), (2, 2, 3), (3, 3, 2), (3, 3, 3), (3, 3, 4)),
         ),
-        Requirement(
-            "more_keys",
-            "with more keys than queries, the last query stands at the last key",
-            points=1,
-            calls=draws(*calls((2, 7, 3), (1, 5, 2), (3, 4, 2), (4, 9, 3), (2, 5, 9))),
-            small=small((1, 2, 1), (1, 3, 2), (2, 3, 1), (2, 4, 2), (2, 3, 9)),
-            anchor="masks-cache",
+        "more_keys": (
+            draws(*calls((2, 7, 3), (1, 5, 2), (3, 4, 2), (4, 9, 3), (2, 5, 9))),
+            small((1, 2, 1), (1, 3, 2), (2, 3, 1), (2, 4, 2), (2, 3, 9)),
         ),
-        Requirement(
-            "boolean",
-            "the mask is boolean",
-            points=0.25,
-            calls=draws(*calls((3, 3, 2), (2, 5, 2), view=form)),
-            small=small((2, 2, 1), view=form),
-            anchor="masks-convention",
-        ),
-    ),
+        "boolean": (draws(*calls((3, 3, 2), (2, 5, 2), view=form)), small((2, 2, 1), view=form)),
+    },
 )

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_lessons.checks.catalogue.batch_norm import ROLES, kept, new, trained
-from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task
+from transformer_lessons.checks.definitions import Call, Draw, Task
 
 
 class MaskedBatchNorm(nn.Module):
@@ -144,55 +144,12 @@ TASK = Task(
     right=[MaskedBatchNorm],
     arguments=("x", "mask"),
     roles=ROLES,
-    requirements=(
-        Requirement(
-            "statistics",
-            "in training, real positions are normalised by the mean and variance of all real positions",
-            points=2,
-            calls=statistics,
-            small=small(),
-            anchor="norms-sentences",
-        ),
-        Requirement(
-            "plain",
-            "without padding, and in evaluation, it is BatchNorm",
-            points=1,
-            calls=plain,
-            small=small({}, {"options": {"eps": 1.0}}, {"training": False}, filled=True),
-            anchor="batch-norm",
-        ),
-        Requirement(
-            "zeros",
-            "padding positions of the output are zero, in training and in evaluation",
-            points=0.5,
-            calls=zeros,
-            small=small({}, BIASED),
-            anchor="norms-sentences",
-        ),
-        Requirement(
-            "running",
-            "the running statistics are those of the real positions, with their number in the correction",
-            points=1,
-            calls=running,
-            small=small({}, {"options": {"momentum": 0.5}}, after=True),
-            anchor="norms-sentences",
-        ),
-        Requirement(
-            "unknown",
-            "whatever padding holds, even NaN, no output and no running statistic shows it",
-            points=1,
-            calls=unknown,
-            small=small({}, {"training": False}, holes=True),
-            anchor="norms-sentences",
-        ),
-        Requirement(
-            "gradients",
-            "gradients reach real positions, weight and bias; at padding they are zero, even where it holds NaN",
-            points=0.5,
-            calls=gradients,
-            small=lambda: [*small()(), *small(holes=True)()],
-            anchor="norms-gradient",
-            backward=True,
-        ),
-    ),
+    probes={
+        "statistics": (statistics, small()),
+        "plain": (plain, small({}, {"options": {"eps": 1.0}}, {"training": False}, filled=True)),
+        "zeros": (zeros, small({}, BIASED)),
+        "running": (running, small({}, {"options": {"momentum": 0.5}}, after=True)),
+        "unknown": (unknown, small({}, {"training": False}, holes=True)),
+        "gradients": (gradients, lambda: [*small()(), *small(holes=True)()]),
+    },
 )

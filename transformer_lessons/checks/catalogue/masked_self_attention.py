@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task
+from transformer_lessons.checks.definitions import Call, Draw, Task
 
 
 def masked_self_attention(x, ids, pad_id):
@@ -127,46 +127,14 @@ TASK = Task(
     right=[masked_self_attention],
     arguments=("x", "ids", "pad_id"),
     broken=("unsqueezed_once", "sized_by_batch", "input_infinite", "padding_overwritten"),
-    requirements=(
-        Requirement(
-            "attention",
-            "outputs are averages, with weights softmax(x xᵀ / √width) over the keys that may be seen",
-            points=0.5,
-            calls=attention,
-            small=small([[5, 6]], [[5, 6, 7]], width=4),
-            anchor="masks-table",
+    probes={
+        "attention": (attention, small([[5, 6]], [[5, 6, 7]], width=4)),
+        "causal": (causal, small([[5, 6]], [[5, 6, 7]])),
+        "padding": (padding, small([[5, 9, 6]], [[5, 0, 9]], [[5, 6, 9]], pad_id=9)),
+        "sentences": (
+            sentences,
+            small([[5, 6], [0, 6]], [[5, 0, 6], [5, 6, 7]], [[5, 0, 6], [5, 6, 7], [5, 6, 0]]),
         ),
-        Requirement(
-            "causal",
-            "no position sees a later one, and all see themselves and those before",
-            points=1,
-            calls=causal,
-            small=small([[5, 6]], [[5, 6, 7]]),
-            anchor="masks-causal",
-        ),
-        Requirement(
-            "padding",
-            "no position sees padding, wherever it stands and whatever its id; padded positions see the words",
-            points=0.5,
-            calls=padding,
-            small=small([[5, 9, 6]], [[5, 0, 9]], [[5, 6, 9]], pad_id=9),
-            anchor="masks-padding",
-        ),
-        Requirement(
-            "sentences",
-            "each sentence has its own padding, however many sentences and heads there are",
-            points=0.5,
-            calls=sentences,
-            small=small([[5, 6], [0, 6]], [[5, 0, 6], [5, 6, 7]], [[5, 0, 6], [5, 6, 7], [5, 6, 0]]),
-            anchor="masks-broadcast",
-        ),
-        Requirement(
-            "empty_rows",
-            "a position that may see nothing gets zeros",
-            points=0.5,
-            calls=empty_rows,
-            small=small([[0, 5]], [[0, 0, 5]]),
-            anchor="empty-rows",
-        ),
-    ),
+        "empty_rows": (empty_rows, small([[0, 5]], [[0, 0, 5]])),
+    },
 )

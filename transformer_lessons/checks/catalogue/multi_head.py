@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from transformer_lessons.attention import MultiHeadAttention, scaled_dot_product_attention
-from transformer_lessons.checks.definitions import Call, Draw, Remark, Requirement, Task
+from transformer_lessons.checks.definitions import Call, Draw, Remark, Task
 
 NAMES = ("W_q", "W_k", "W_v", "W_o")
 # For messages: lines that set matrices, be they four, or three of them in a stack.
@@ -113,49 +113,13 @@ TASK = Task(
         "W_o": "o wo out output proj projection fc dense final merge concat",
     },
     broken=("values_from_query", "keys_viewed", "scaled_by_d_model", "merged_without_transpose"),
-    requirements=(
-        Requirement(
-            "output",
-            "queries, keys and values are projected, attended to, and projected once more",
-            points=1,
-            calls=output,
-            small=small(1),
-            anchor="heads-class",
-        ),
-        Requirement(
-            "heads",
-            "each head has its own d_model / num_heads features of every position",
-            points=2,
-            calls=heads,
-            small=small(2),
-            anchor="reshape",
-        ),
-        Requirement(
-            "cross",
-            "keys and values may be others than the queries, of another length; values are the keys unless given",
-            points=1,
-            calls=cross,
-            small=small(1, [[1, 0], [0, 1], [3, 0]]),
-            anchor="heads-cross",
-        ),
-        Requirement(
-            "mask",
-            "the mask hides keys from every head",
-            points=0.5,
-            calls=mask,
-            small=small(1, mask=[[True, False], [True, True]]),
-            anchor="masks",
-        ),
-        Requirement(
-            "gradients",
-            "gradients reach the inputs and all parameters",
-            points=0.5,
-            calls=gradients,
-            small=small(1),
-            anchor="heads-class",
-            backward=True,
-        ),
-    ),
+    probes={
+        "output": (output, small(1)),
+        "heads": (heads, small(2)),
+        "cross": (cross, small(1, [[1, 0], [0, 1], [3, 0]])),
+        "mask": (mask, small(1, mask=[[True, False], [True, True]])),
+        "gradients": (gradients, small(1)),
+    },
     remarks=(
         Remark(
             "your projections have no biases; the trained translator's have.",

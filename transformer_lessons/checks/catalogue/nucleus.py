@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import torch
 
 from transformer_lessons.checks.catalogue.top_k import how_many
-from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task, draws
+from transformer_lessons.checks.definitions import Call, Draw, Task, draws
 
 
 def nucleus(logits, p):
@@ -39,39 +39,13 @@ TASK = Task(
     name="nucleus",
     right=[nucleus],
     arguments=("logits", "p"),
-    requirements=(
-        Requirement(
-            "values",
-            "the likeliest tokens stay, as few as have p or more together, scaled up to a sum of 1",
-            points=2,
-            calls=rows,
-            small=logits([1.0, 3.0, 2.0], [0.0, 2.0, 1.0, 1.5], p=0.8),
-            anchor="decoding-sampling",
+    probes={
+        "values": (rows, logits([1.0, 3.0, 2.0], [0.0, 2.0, 1.0, 1.5], p=0.8)),
+        "one": (
+            draws(*(Call((torch.tensor(row), p)) for row, p in ONE)),
+            lambda: iter([Call((torch.tensor(row), p)) for row, p in ONE]),
         ),
-        Requirement(
-            "one",
-            "the likeliest token always stays, however likely it is",
-            points=0.5,
-            calls=draws(*(Call((torch.tensor(row), p)) for row, p in ONE)),
-            small=lambda: iter([Call((torch.tensor(row), p)) for row, p in ONE]),
-            anchor="decoding-sampling",
-        ),
-        Requirement(
-            "axes",
-            "each row of the last axis, the vocabulary, is judged by itself",
-            points=1,
-            calls=axes,
-            small=logits([[1.0, 3.0, 2.0], [4.0, 1.0, 0.0]], [[0.0, 0.0, 1.0], [3.0, 1.0, 3.0]], p=0.7),
-            anchor="decoding-sampling",
-        ),
-        Requirement(
-            "ties",
-            "no more tokens stay than are needed, even if several are equally likely",
-            points=0.5,
-            calls=draws(*EQUAL),
-            small=lambda: iter(EQUAL),
-            anchor="decoding-sampling",
-            needs="values",
-        ),
-    ),
+        "axes": (axes, logits([[1.0, 3.0, 2.0], [4.0, 1.0, 0.0]], [[0.0, 0.0, 1.0], [3.0, 1.0, 3.0]], p=0.7)),
+        "ties": (draws(*EQUAL), lambda: iter(EQUAL)),
+    },
 )

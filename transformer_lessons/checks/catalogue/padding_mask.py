@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from transformer_lessons.checks.catalogue.causal_mask import booleans, form
-from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task, draws
+from transformer_lessons.checks.definitions import Call, Draw, Task, draws
 from transformer_lessons.masks import padding_mask
 
 ROWS = ([[5, 0]], [[5, 7], [5, 0]], [[2, 5]], [[1, 5]], [[5, 0, 6]], [[5, 6], [0, 3]])
@@ -65,32 +65,12 @@ TASK = Task(
     name="padding_mask",
     right=[padding_mask],
     arguments=("ids", "pad_id"),
-    requirements=(
-        Requirement(
-            "values",
-            "keys may be seen where ids differ from pad_id, wherever the padding stands",
-            points=0.25,
-            calls=values,
-            small=small(0),
-            anchor="masks-padding",
+    probes={
+        "values": (values, small(0)),
+        "pad_id": (others, small(2, 1, 5)),
+        "shape": (
+            draws(*(Call((torch.tensor(ids), 0), view=shape) for ids in ([[5, 0, 6]], [[0, 5], [6, 7]]))),
+            small(0, view=shape),
         ),
-        Requirement(
-            "pad_id",
-            "any id can be the padding, and 0 can be a word",
-            points=0.25,
-            calls=others,
-            small=small(2, 1, 5),
-            anchor="masks-padding",
-        ),
-        Requirement(
-            "shape",
-            "the mask is boolean, of shape (batch, 1, 1, keys)",
-            points=0.5,
-            calls=draws(
-                *(Call((torch.tensor(ids), 0), view=shape) for ids in ([[5, 0, 6]], [[0, 5], [6, 7]]))
-            ),
-            small=small(0, view=shape),
-            anchor="masks-broadcast",
-        ),
-    ),
+    },
 )

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task
+from transformer_lessons.checks.definitions import Call, Draw, Task
 
 
 def relative_bias(table: Tensor, queries: int, keys: int | None = None) -> Tensor:
@@ -63,39 +63,10 @@ TASK = Task(
     name="relative_bias",
     right=[relative_bias],
     arguments=("table", "queries", "keys"),
-    requirements=(
-        Requirement(
-            "distances",
-            "bias[h, i, j] is the entry of table[h] for the distance j − i, and distance 0 is in the middle",
-            points=2,
-            calls=distances,
-            small=small((2,), (3,)),
-            anchor="positions-distance",
-        ),
-        Requirement(
-            "clipping",
-            "distances beyond the table share its outermost columns",
-            points=1.5,
-            calls=clipping,
-            small=small((2,), (3,), columns=3),
-            anchor="positions-rotary",
-        ),
-        Requirement(
-            "more_keys",
-            "with more keys than queries, the last query stands at the last key",
-            points=1.5,
-            calls=more_keys,
-            small=small((1, 2), (2, 3), (1, 3)),
-            anchor="masks-cache",
-        ),
-        Requirement(
-            "gradients",
-            "gradients reach the table: an entry gets those of all places where it is used",
-            points=1,
-            calls=gradients,
-            small=small((1,), (2,)),
-            anchor="positions-rotary",
-            backward=True,
-        ),
-    ),
+    probes={
+        "distances": (distances, small((2,), (3,))),
+        "clipping": (clipping, small((2,), (3,), columns=3)),
+        "more_keys": (more_keys, small((1, 2), (2, 3), (1, 3))),
+        "gradients": (gradients, small((1,), (2,))),
+    },
 )

@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.definitions import Call, Draw, Given, Requirement, Task
+from transformer_lessons.checks.definitions import Call, Draw, Given, Task
 from transformer_lessons.layers import AddAndNorm
 
 SET = "for n, p in enumerate(layer.parameters()): p.data = torch.ones(3) * (2 - n)"
@@ -165,38 +165,10 @@ TASK = Task(
     beyond=SANDWICH,
     arguments=("x", "sublayer"),
     roles={"norm": "norm ln layernorm"},
-    requirements=(
-        Requirement(
-            "post_norm",
-            "the output is LayerNorm(x + f(x)), and x stays as it was",
-            points=0.5,
-            calls=both,
-            small=small(),
-            anchor="add-and-norm",
-        ),
-        Requirement(
-            "pre_norm",
-            "with norm_first, the output is x + f(LayerNorm(x)), and x stays as it was",
-            points=0.5,
-            calls=lambda draw: both(draw, norm_first=True),
-            small=small(norm_first=True),
-            anchor="add-and-norm",
-        ),
-        Requirement(
-            "sandwich",
-            "with sandwich, the output is x + dropout(norm_after(f(norm(x)))), whatever norm_first says",
-            points=0.75,
-            calls=sandwich,
-            small=small_sandwich,
-            anchor="add-and-norm",
-        ),
-        Requirement(
-            "dropout",
-            "in training, dropout falls on what the sub-layer gives, before the sum, and on nothing else",
-            points=0.25,
-            calls=dropout,
-            small=small_training,
-            anchor="residuals-wrong",
-        ),
-    ),
+    probes={
+        "post_norm": (both, small()),
+        "pre_norm": (lambda draw: both(draw, norm_first=True), small(norm_first=True)),
+        "sandwich": (sandwich, small_sandwich),
+        "dropout": (dropout, small_training),
+    },
 )

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.definitions import Call, Draw, Remark, Requirement, Task
+from transformer_lessons.checks.definitions import Call, Draw, Remark, Task
 from transformer_lessons.variants.today import RMSNorm
 
 SET_TWO = "layer.load_state_dict({'weight': torch.full((3,), 2.)})"
@@ -86,49 +86,13 @@ TASK = Task(
     right=[RMSNorm],
     arguments=("x",),
     roles={"weight": "weight gamma g scale gain a alpha w"},
-    requirements=(
-        Requirement(
-            "size",
-            "each vector is divided by the root of the mean of its squares",
-            points=1,
-            calls=size,
-            small=small((1,)),
-            anchor="rms-norm",
-        ),
-        Requirement(
-            "axes",
-            "with any number of axes, only the last one is averaged over",
-            points=0.5,
-            calls=axes,
-            small=small((2,), (2, 1), (1, 2), (2, 2)),
-            anchor="norms-by-hand",
-        ),
-        Requirement(
-            "eps",
-            "eps, 1e-6 unless given, is added to the mean of the squares, under the root",
-            points=0.5,
-            calls=small_entries,
-            small=large_or_usual,
-            anchor="rms-norm",
-        ),
-        Requirement(
-            "weight",
-            "weight, ones at first, multiplies",
-            points=0.5,
-            calls=with_weight,
-            small=new_or_two,
-            anchor="rms-norm",
-        ),
-        Requirement(
-            "gradients",
-            "gradients reach input and weight, and the input is not changed",
-            points=0.5,
-            calls=gradients,
-            small=small((1,)),
-            anchor="norms-gradient",
-            backward=True,
-        ),
-    ),
+    probes={
+        "size": (size, small((1,))),
+        "axes": (axes, small((2,), (2, 1), (1, 2), (2, 2))),
+        "eps": (small_entries, large_or_usual),
+        "weight": (with_weight, new_or_two),
+        "gradients": (gradients, small((1,))),
+    },
     remarks=(
         Remark(
             "with float16 inputs above 256 the squares overflow, or the result has another dtype.",

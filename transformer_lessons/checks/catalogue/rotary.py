@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.definitions import Call, Draw, Remark, Requirement, Task
+from transformer_lessons.checks.definitions import Call, Draw, Remark, Task
 
 
 def rotate(x: Tensor, positions: Tensor) -> Tensor:
@@ -91,57 +91,20 @@ TASK = Task(
     name="rotary",
     right=[rotate],
     arguments=("x", "positions"),
-    requirements=(
-        Requirement(
-            "turn",
-            "one pair at position t turns by t, from its first entry towards its second",
-            points=1.5,
-            calls=turn,
-            small=small([0, 1], [1]),
-            anchor="positions-rotary",
+    probes={
+        "turn": (turn, small([0, 1], [1])),
+        "pairs": (pairs, small([1], [2], width=4)),
+        "frequencies": (
+            frequencies,
+            lambda: (c for h in (1, 2) for c in small([1], [2], [3], width=4, heads=h)()),
         ),
-        Requirement(
-            "pairs",
-            "entries 2i and 2i + 1 are the pairs, and stay where they are",
-            points=1,
-            calls=pairs,
-            small=small([1], [2], width=4),
-            anchor="costs-rotary",
+        "positions": (positions, small([1], [2], [3, 1], [0, 2])),
+        "batch": (
+            batch,
+            lambda: (c for h in (1, 2, 3) for c in small([[1], [2]], [[0, 1], [1, 2]], heads=h)()),
         ),
-        Requirement(
-            "frequencies",
-            "pair i turns by 10000^(−2i/d_k) per position",
-            points=1,
-            calls=frequencies,
-            small=lambda: (c for h in (1, 2) for c in small([1], [2], [3], width=4, heads=h)()),
-            anchor="frequencies",
-        ),
-        Requirement(
-            "positions",
-            "each vector is turned by its own position, whatever that is",
-            points=1,
-            calls=positions,
-            small=small([1], [2], [3, 1], [0, 2]),
-            anchor="costs-rotary",
-        ),
-        Requirement(
-            "batch",
-            "positions may have the shape (batch, length), for each sentence its own",
-            points=1,
-            calls=batch,
-            small=lambda: (c for h in (1, 2, 3) for c in small([[1], [2]], [[0, 1], [1, 2]], heads=h)()),
-            anchor="costs-rotary",
-        ),
-        Requirement(
-            "gradients",
-            "gradients reach x, and the caller's x is left as it is",
-            points=0.5,
-            calls=gradients,
-            small=small([1], [0, 1]),
-            anchor="positions-rotary",
-            backward=True,
-        ),
-    ),
+        "gradients": (gradients, small([1], [0, 1])),
+    },
     remarks=(
         Remark(
             "positions in the thousands have four right digits in yours; angles in float64 keep all.",

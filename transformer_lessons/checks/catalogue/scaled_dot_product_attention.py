@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from transformer_lessons.attention import scaled_dot_product_attention
-from transformer_lessons.checks.definitions import Call, Draw, Remark, Requirement, Task
+from transformer_lessons.checks.definitions import Call, Draw, Remark, Task
 
 
 def qkv(draw: Draw, queries: int, keys: int, d_k: int, *lead: int, size: float = 1.0) -> tuple[Tensor, ...]:
@@ -139,50 +139,13 @@ TASK = Task(
     arguments=("query", "key", "value", "mask"),
     results=("output", "weights"),
     broken=("keys_viewed", "scaled_by_another_axis", "filled_near_zero", "softmax_over_axis"),
-    requirements=(
-        Requirement(
-            "result",
-            "it returns (output, weights): weights by a softmax over the keys, and the values averaged with them",
-            points=1,
-            calls=result,
-            small=small_result,
-            anchor="vectorised",
-        ),
-        Requirement(
-            "scale",
-            "scores are divided by √d_k before the softmax",
-            points=2,
-            calls=scale,
-            small=small(d_k=4),
-            anchor="attention-scale",
-        ),
-        Requirement(
-            "mask",
-            "keys where the mask is False get no weight, whatever axes the mask has",
-            points=1,
-            calls=mask,
-            small=small(keys=3, masks=([[True, False, True]], [[False, True, True]])),
-            anchor="masks",
-        ),
-        Requirement(
-            "finite",
-            "large scores, and queries that see nothing, give numbers and not NaN",
-            points=1,
-            calls=finite,
-            small=small_finite,
-            anchor="empty-rows",
-            needs="result",
-        ),
-        Requirement(
-            "gradients",
-            "gradients reach query, key and value through both results, and no argument is changed",
-            points=1,
-            calls=gradients,
-            small=small_gradients,
-            anchor="attention-backward",
-            backward=True,
-        ),
-    ),
+    probes={
+        "result": (result, small_result),
+        "scale": (scale, small(d_k=4)),
+        "mask": (mask, small(keys=3, masks=([[True, False, True]], [[False, True, True]]))),
+        "finite": (finite, small_finite),
+        "gradients": (gradients, small_gradients),
+    },
     remarks=(
         Remark(
             "a query that sees nothing gets weights in yours; zeros would say that there is nothing.",

@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task
+from transformer_lessons.checks.definitions import Call, Draw, Task
 
 TRIPLES = [2.0, 3.0, 6.0], [1.0, 4.0, 8.0], [4.0, 4.0, 7.0]  # of the lengths 7, 9 and 9
 
@@ -118,55 +118,38 @@ TASK = Task(
     arguments=("weights", "gradients", "scale", "clean", "rate", "max_norm", "growth"),
     results=("weights", "scale", "clean"),
     broken=("unscaled_in_half", "nan_only", "lengthened", "not_doubled"),
-    requirements=(
-        Requirement(
-            "step",
-            "the step is w − rate · g, with gradients divided by scale, and shortened if they are together "
-            "longer than max_norm",
-            points=0.75,
-            calls=step,
-            small=lambda: small(
+    probes={
+        "step": (
+            step,
+            lambda: small(
                 ([[6.0], [8.0]], (2.0, 0, 1.0, LARGEST, 5)),
                 ([[6.0], [8.0]], (2.0, 0, 1.0, 2.5, 5)),
                 ([[0.0], [0.0]], (2.0, 0, 1.0, 2.5, 5)),
             ),
-            anchor="gpu-precision",
         ),
-        Requirement(
-            "precision",
-            "all is computed in float32: small gradients are not lost, and large ones do not overflow",
-            points=0.75,
-            calls=precision,
-            small=lambda: small(
+        "precision": (
+            precision,
+            lambda: small(
                 ([[0.5], [1.0]], (2.0**24, 0, 2.0**24, LARGEST, 5)),
                 ([[3e4], [4e4]], (1.0, 0, 1.0, 10.0, 5)),
             ),
-            anchor="gpu-precision",
         ),
-        Requirement(
-            "overflow",
-            "if any gradient is infinite or NaN, the weights stay, the scale is halved, and clean is 0",
-            points=0.75,
-            calls=overflow,
-            small=lambda: small(
+        "overflow": (
+            overflow,
+            lambda: small(
                 ([[math.inf], [2.0]], (2.0, 1, 1.0, LARGEST, 5)),
                 ([[2.0], [math.nan]], (2.0, 1, 1.0, LARGEST, 5)),
                 ([[2.0], [math.inf]], (2.0, 1, 1.0, LARGEST, 5)),
                 ([[math.inf, 2.0], [2.0, 2.0]], (2.0, 1, 1.0, LARGEST, 5)),
                 ([[math.inf], [math.inf]], (2.0, 4, 1.0, LARGEST, 5)),
             ),
-            anchor="gpu-precision",
         ),
-        Requirement(
-            "growth",
-            "each other step counts as clean; the growth-th in a row doubles the scale, and clean is 0 again",
-            points=0.75,
-            calls=growth,
-            small=lambda: small(
+        "growth": (
+            growth,
+            lambda: small(
                 ([[2.0], [2.0]], (2.0, 2, 1.0, LARGEST, 3)),
                 ([[2.0], [2.0]], (2.0, 1, 1.0, LARGEST, 3)),
             ),
-            anchor="gpu-precision",
         ),
-    ),
+    },
 )

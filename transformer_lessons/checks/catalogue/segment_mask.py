@@ -8,7 +8,7 @@ from torch import Tensor
 
 from transformer_lessons.checks.catalogue.causal_mask import booleans
 from transformer_lessons.checks.catalogue.padding_mask import shape
-from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task
+from transformer_lessons.checks.definitions import Call, Draw, Task
 from transformer_lessons.masks import segment_mask
 
 SELF = ([[1, 1, 2]], [[0, 3]], [[2, 1]], [[1, 2, 1]], [[1, 2], [1, 1]])
@@ -62,30 +62,9 @@ TASK = Task(
     name="segment_mask",
     right=[segment_mask],
     arguments=("query_segments", "key_segments"),
-    requirements=(
-        Requirement(
-            "values",
-            "a query sees the keys with its own number, and no others",
-            points=1,
-            calls=values,
-            small=small(tuple((rows, rows) for rows in SELF)),
-            anchor="segments",
-        ),
-        Requirement(
-            "cross",
-            "queries are rows and keys are columns, and there may be more or fewer keys",
-            points=0.5,
-            calls=cross,
-            small=small(CROSS),
-            anchor="segments",
-        ),
-        Requirement(
-            "shape",
-            "the mask is boolean, of shape (batch, 1, queries, keys)",
-            points=0.5,
-            calls=shapes,
-            small=small((([[1, 2]], [[1, 2]]), ([[1, 2], [2, 1]], [[1, 2], [2, 1]])), shape),
-            anchor="masks-broadcast",
-        ),
-    ),
+    probes={
+        "values": (values, small(tuple((rows, rows) for rows in SELF))),
+        "cross": (cross, small(CROSS)),
+        "shape": (shapes, small((([[1, 2]], [[1, 2]]), ([[1, 2], [2, 1]], [[1, 2], [2, 1]])), shape)),
+    },
 )

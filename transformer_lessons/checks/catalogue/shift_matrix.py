@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.definitions import Call, Remark, Requirement, Task, draws
+from transformer_lessons.checks.definitions import Call, Remark, Task, draws
 from transformer_lessons.encodings import frequencies, shift_matrix
 
 
@@ -45,32 +45,14 @@ TASK = Task(
     right=[frequencies, shift_matrix],
     arguments=("k", "d_model"),
     broken=("exponent_doubled", "frequency_inverted", "diagonal_in_halves", "sign_lost"),
-    requirements=(
-        Requirement(
-            "turn",
-            "for one pair, PE(t + k) = M_k PE(t), where PE(t) is the column (sin t, cos t)",
-            points=1,
-            calls=draws(*calls((1, 2), (2, 2), (5, 2))),
-            small=small((1, 2), (2, 2)),
-            anchor="positions-shift",
+    probes={
+        "turn": (draws(*calls((1, 2), (2, 2), (5, 2))), small((1, 2), (2, 2))),
+        "pairs": (draws(*calls((1, 4), (2, 6), (5, 10), view=blocks)), small((1, 4), (2, 4))),
+        "frequencies": (
+            draws(*calls((1, 4), (3, 6), (2, 16), view=cosines), *calls((5, 8), view=sines)),
+            small((1, 4), (2, 4), (5, 4), (1, 6)),
         ),
-        Requirement(
-            "pairs",
-            "each sine turns together with its own cosine, and no other pair has a part in it",
-            points=1,
-            calls=draws(*calls((1, 4), (2, 6), (5, 10), view=blocks)),
-            small=small((1, 4), (2, 4)),
-            anchor="positions-shift",
-        ),
-        Requirement(
-            "frequencies",
-            "pair i turns by k·10000^(−2i/d_model)",
-            points=1,
-            calls=draws(*calls((1, 4), (3, 6), (2, 16), view=cosines), *calls((5, 8), view=sines)),
-            small=small((1, 4), (2, 4), (5, 4), (1, 6)),
-            anchor="frequencies",
-        ),
-    ),
+    },
     remarks=(
         Remark(
             "steps of thousands of positions have four right digits in yours; angles in float64 keep all.",

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from transformer_lessons.checks.definitions import Call, Remark, Requirement, Task, draws
+from transformer_lessons.checks.definitions import Call, Remark, Task, draws
 from transformer_lessons.encodings import frequencies, sinusoidal
 
 
@@ -47,32 +47,20 @@ TASK = Task(
     name="sinusoidal",
     right=[frequencies, sinusoidal],
     arguments=("length", "d_model"),
-    requirements=(
-        Requirement(
-            "positions",
-            "the table has a row for each position, from 0 on, and d_model columns",
-            points=0.5,
-            calls=draws(*calls((7, 4), (1, 6), (5, 8), view=rows), *calls((5003, 2), view=shape)),
-            small=small((1, 2), (2, 2), (2, 4), (3, 2)),
-            anchor="sinusoid",
+    probes={
+        "positions": (
+            draws(*calls((7, 4), (1, 6), (5, 8), view=rows), *calls((5003, 2), view=shape)),
+            small((1, 2), (2, 2), (2, 4), (3, 2)),
         ),
-        Requirement(
-            "pairs",
-            "column 2k holds the sine and column 2k + 1 the cosine of the same angle",
-            points=1,
-            calls=draws(*calls((7, 2), (4, 2)), *calls((6, 8), (9, 14), view=lengths)),
-            small=small((2, 2), (2, 4), (3, 4)),
-            anchor="sinusoid",
+        "pairs": (
+            draws(*calls((7, 2), (4, 2)), *calls((6, 8), (9, 14), view=lengths)),
+            small((2, 2), (2, 4), (3, 4)),
         ),
-        Requirement(
-            "frequencies",
-            "the angle of pair k at position t is t·10000^(−2k/d_model)",
-            points=1.5,
-            calls=draws(*calls((9, 4), (7, 6), (5, 16), view=sorted_rows), *calls((11, 8), view=Tensor.abs)),
-            small=small((2, 4), (2, 6), (2, 8)),
-            anchor="frequencies",
+        "frequencies": (
+            draws(*calls((9, 4), (7, 6), (5, 16), view=sorted_rows), *calls((11, 8), view=Tensor.abs)),
+            small((2, 4), (2, 6), (2, 8)),
         ),
-    ),
+    },
     remarks=(
         Remark(
             "positions in the thousands have four right digits in yours; angles in float64 keep all.",

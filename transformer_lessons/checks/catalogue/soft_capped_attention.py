@@ -10,7 +10,7 @@ from torch import Tensor
 
 from transformer_lessons.checks.catalogue import scaled_dot_product_attention as attention
 from transformer_lessons.checks.catalogue.scaled_dot_product_attention import averages, is_finite, qkv
-from transformer_lessons.checks.definitions import Call, Draw, Remark, Requirement, Task
+from transformer_lessons.checks.definitions import Call, Draw, Remark, Task
 
 
 def soft_capped_attention(query, key, value, cap, mask=None):
@@ -88,60 +88,17 @@ TASK = Task(
     right=[soft_capped_attention],
     arguments=("query", "key", "value", "cap", "mask"),
     results=("output", "weights"),
-    requirements=(
-        Requirement(
-            "result",
-            "it returns (output, weights): weights by a softmax over the keys, and the values averaged with them",
-            points=0.5,
-            calls=result,
-            small=lambda: itertools.chain(
-                *(small(2.0, queries=2, keys=3, lead=lead)() for lead in ((), (1,)))
-            ),
-            anchor="vectorised",
+    probes={
+        "result": (
+            result,
+            lambda: itertools.chain(*(small(2.0, queries=2, keys=3, lead=lead)() for lead in ((), (1,)))),
         ),
-        Requirement(
-            "cap",
-            "scores become cap · tanh(scores / cap), before the softmax",
-            points=0.75,
-            calls=cap,
-            small=small(2.0, 1.0, 4.0),
-            anchor="saturation",
-        ),
-        Requirement(
-            "scale",
-            "scores are divided by √d_k, before they are capped",
-            points=0.5,
-            calls=scale,
-            small=lambda: itertools.chain(small(1000.0, d_k=4)(), small(1.0, d_k=4)()),
-            anchor="attention-scale",
-        ),
-        Requirement(
-            "mask",
-            "keys where the mask is False get no weight, however low the cap",
-            points=0.5,
-            calls=mask,
-            small=small(1.0, 2.0, keys=3, masks=([[True, False, True]], [[False, True, True]])),
-            anchor="masks",
-        ),
-        Requirement(
-            "finite",
-            "queries that see nothing give numbers and not NaN",
-            points=0.25,
-            calls=finite,
-            small=small(1.0, masks=([[False, False]],)),
-            anchor="empty-rows",
-            needs="result",
-        ),
-        Requirement(
-            "gradients",
-            "gradients reach query, key and value through both results, and no argument is changed",
-            points=0.5,
-            calls=gradients,
-            small=small(1.0, masks=(None, [[True, False]])),
-            anchor="attention-backward",
-            backward=True,
-        ),
-    ),
+        "cap": (cap, small(2.0, 1.0, 4.0)),
+        "scale": (scale, lambda: itertools.chain(small(1000.0, d_k=4)(), small(1.0, d_k=4)())),
+        "mask": (mask, small(1.0, 2.0, keys=3, masks=([[True, False, True]], [[False, True, True]]))),
+        "finite": (finite, small(1.0, masks=([[False, False]],))),
+        "gradients": (gradients, small(1.0, masks=(None, [[True, False]]))),
+    },
     remarks=(
         Remark(
             "a query that sees nothing gets weights in yours; zeros would say that there is nothing.",

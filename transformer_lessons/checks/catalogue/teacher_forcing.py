@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task
+from transformer_lessons.checks.definitions import Call, Draw, Task
 
 WORDS = range(5, 28)
 
@@ -102,46 +102,11 @@ TASK = Task(
     right=[teacher_forcing],
     arguments=("targets", "bos_id", "eos_id", "pad_id"),
     results=("tgt_in", "tgt_out"),
-    requirements=(
-        Requirement(
-            "shift",
-            "tgt_in is the start mark and the sentence, tgt_out the sentence and the end mark",
-            points=1.5,
-            calls=shift,
-            small=small(([[5, 6]], 1, 2, 0), ([[5, 6], [7, 8]], 1, 2, 0)),
-            anchor="training-teacher-forcing",
-        ),
-        Requirement(
-            "padding",
-            "in both, what comes after the sentence and its mark is padding, up to the longest, and nothing else",
-            points=1,
-            calls=filled,
-            small=small(([[5], [6, 7]], 1, 2, 0), ([[5, 6], []], 1, 2, 0)),
-            anchor="training-teacher-forcing",
-        ),
-        Requirement(
-            "ids",
-            "the marks and the padding are the ids that are given",
-            points=0.5,
-            calls=ids,
-            small=small(([[5], [6, 7]], 3, 4, 9)),
-            anchor="training-teacher-forcing",
-        ),
-        Requirement(
-            "type",
-            "both are tensors of type int64, even if a sentence is empty",
-            points=0.5,
-            calls=int64,
-            small=small(([[5, 6]], 1, 2, 0), ([[5], []], 1, 2, 0), view=types),
-            anchor="training-teacher-forcing",
-        ),
-        Requirement(
-            "kept",
-            "the caller's sentences stay as they are",
-            points=0.5,
-            calls=kept,
-            small=small(([[5, 6]], 1, 2, 0), edits=True),
-            anchor="training-teacher-forcing",
-        ),
-    ),
+    probes={
+        "shift": (shift, small(([[5, 6]], 1, 2, 0), ([[5, 6], [7, 8]], 1, 2, 0))),
+        "padding": (filled, small(([[5], [6, 7]], 1, 2, 0), ([[5, 6], []], 1, 2, 0))),
+        "ids": (ids, small(([[5], [6, 7]], 3, 4, 9))),
+        "type": (int64, small(([[5, 6]], 1, 2, 0), ([[5], []], 1, 2, 0), view=types)),
+        "kept": (kept, small(([[5, 6]], 1, 2, 0), edits=True)),
+    },
 )

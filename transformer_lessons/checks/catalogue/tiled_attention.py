@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task
+from transformer_lessons.checks.definitions import Call, Draw, Task
 from transformer_lessons.checks.recomputing import checkpoint
 
 
@@ -101,58 +101,12 @@ TASK = Task(
     name="tiled_attention",
     right=[tiled_attention],
     arguments=("query", "key", "value", "block"),
-    requirements=(
-        Requirement(
-            "values",
-            "it returns softmax(QKᵀ/√d_k) V, with one tile or several; block need not divide the number of keys",
-            points=1,
-            calls=values,
-            small=lambda: iter([*small(3, 1, 2)(), *small(3, d_k=4)()]),
-            anchor="online",
-        ),
-        Requirement(
-            "any_size",
-            "scores of any size, rising or falling from tile to tile, give numbers and not NaN",
-            points=0.5,
-            calls=large,
-            small=small(2, 1, far=900.0),
-            anchor="online",
-            needs="gradients",
-        ),
-        Requirement(
-            "gradients",
-            "gradients reach query, key and value, and no argument is changed",
-            points=0.5,
-            calls=lambda draw: [call(draw, 7, 11, 4, 2, 3), call(draw, 4, 6, 11)],
-            small=small(2),
-            anchor="costs-measured",
-            backward=True,
-        ),
-        Requirement(
-            "largest",
-            "no tensor holds more scores than queries × block, however many keys there are",
-            points=1,
-            calls=lambda draw: LARGEST,
-            small=lambda: iter(LARGEST),
-            anchor="online",
-            needs="gradients",
-        ),
-        Requirement(
-            "saved",
-            "in training, nothing that grows with queries × keys is kept for the backward pass",
-            points=1.5,
-            calls=lambda draw: SAVED,
-            small=lambda: iter(SAVED),
-            anchor="costs-measured",
-        ),
-        Requirement(
-            "peak",
-            "nor is it there all at once on the way back: a few tiles at a time are computed again",
-            points=1.5,
-            calls=lambda draw: PEAK,
-            small=lambda: iter(PEAK),
-            anchor="costs-measured",
-            needs="gradients",
-        ),
-    ),
+    probes={
+        "values": (values, lambda: iter([*small(3, 1, 2)(), *small(3, d_k=4)()])),
+        "any_size": (large, small(2, 1, far=900.0)),
+        "gradients": (lambda draw: [call(draw, 7, 11, 4, 2, 3), call(draw, 4, 6, 11)], small(2)),
+        "largest": (lambda draw: LARGEST, lambda: iter(LARGEST)),
+        "saved": (lambda draw: SAVED, lambda: iter(SAVED)),
+        "peak": (lambda draw: PEAK, lambda: iter(PEAK)),
+    },
 )

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_lessons.checks.definitions import Call, Draw, Remark, Requirement, Task, draws
+from transformer_lessons.checks.definitions import Call, Draw, Remark, Task, draws
 from transformer_lessons.embeddings import TokenEmbedding
 
 SET = "for p in layer.parameters(): p.data = torch."
@@ -88,41 +88,12 @@ TASK = Task(
     right=[TokenEmbedding],
     arguments=("ids",),
     roles={"weight": "weight weights w e embedding embeddings emb lut table"},
-    requirements=(
-        Requirement(
-            "rows",
-            "each id gets its own row of the weight",
-            points=1.5,
-            calls=rows,
-            small=lambda: small([1], [0, 1], [2, 0], [1, 1, 0]),
-            anchor="tokens-lookup",
-        ),
-        Requirement(
-            "scale",
-            "the rows are multiplied by √d_model",
-            points=1.5,
-            calls=scale,
-            small=small_scale,
-            anchor="tokens-scale",
-        ),
-        Requirement(
-            "start",
-            "the entries of the weight start with mean 0 and variance 1/d_model",
-            points=1,
-            calls=draws(*start((300, 64), (200, 100))),
-            small=lambda: start((300, 64)),
-            anchor="tokens-scale",
-        ),
-        Requirement(
-            "gradients",
-            "each row gets the gradients of all places of its token, added up",
-            points=1,
-            calls=gradients,
-            small=lambda: small([1], [0, 1], [1, 1, 0]),
-            anchor="tokens-lookup",
-            backward=True,
-        ),
-    ),
+    probes={
+        "rows": (rows, lambda: small([1], [0, 1], [2, 0], [1, 1, 0])),
+        "scale": (scale, small_scale),
+        "start": (draws(*start((300, 64), (200, 100))), lambda: start((300, 64))),
+        "gradients": (gradients, lambda: small([1], [0, 1], [1, 1, 0])),
+    },
     remarks=(
         Remark(
             "an id of −1 gives the last row in yours, without an error; F.embedding would tell.",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task
+from transformer_lessons.checks.definitions import Call, Draw, Task
 
 
 def top_k(logits, k):
@@ -48,39 +48,13 @@ TASK = Task(
     name="top_k",
     right=[top_k],
     arguments=("logits", "k"),
-    requirements=(
-        Requirement(
-            "values",
-            "the k likeliest tokens keep their share, scaled up to a sum of 1, and all others have zero",
-            points=1,
-            calls=rows,
-            small=small([0.0, 2.0, 1.0, 3.0], [1.0, 0.0, 3.0]),
-            anchor="decoding-sampling",
+    probes={
+        "values": (rows, small([0.0, 2.0, 1.0, 3.0], [1.0, 0.0, 3.0])),
+        "axes": (axes, small([[0.0, 2.0, 1.0], [3.0, 1.0, 4.0]], [[5.0, 2.0, 1.0], [0.0, 1.0, 2.0]], k=1)),
+        "ties": (ties, small([1.0, 1.0, 1.0, 0.0], view=how_many)),
+        "all": (
+            lambda draw: [Call((draw.normal(2, 3), 5)), Call((draw.normal(3), 3))],
+            small([0.0, 1.0], k=3),
         ),
-        Requirement(
-            "axes",
-            "each row of the last axis, the vocabulary, is judged by itself",
-            points=0.5,
-            calls=axes,
-            small=small([[0.0, 2.0, 1.0], [3.0, 1.0, 4.0]], [[5.0, 2.0, 1.0], [0.0, 1.0, 2.0]], k=1),
-            anchor="decoding-sampling",
-        ),
-        Requirement(
-            "ties",
-            "never more than k tokens stay, even if several are as likely as the k-th",
-            points=0.25,
-            calls=ties,
-            small=small([1.0, 1.0, 1.0, 0.0], view=how_many),
-            anchor="decoding-sampling",
-            needs="values",
-        ),
-        Requirement(
-            "all",
-            "a k larger than the vocabulary keeps all",
-            points=0.25,
-            calls=lambda draw: [Call((draw.normal(2, 3), 5)), Call((draw.normal(3), 3))],
-            small=small([0.0, 1.0], k=3),
-            anchor="decoding-sampling",
-        ),
-    ),
+    },
 )

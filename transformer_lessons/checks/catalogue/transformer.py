@@ -7,7 +7,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.definitions import Call, Draw, Given, Requirement, Task
+from transformer_lessons.checks.definitions import Call, Draw, Given, Task
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.model import Transformer
 
@@ -128,48 +128,20 @@ TASK = Task(
     right=[Transformer],
     beyond=PADDED_ANYWHERE,
     arguments=("src", "tgt_in"),
-    requirements=(
-        Requirement(
-            "logits",
-            "both sides are embedded, encoder and decoder layers follow, and the output projection",
-            points=1,
-            calls=unlike,
-            small=small_logits,
-            anchor="model-hundred-lines",
+    probes={
+        "logits": (unlike, small_logits),
+        "pre_norm": (
+            lambda draw: [call(draw, norm_first=True)],
+            lambda: small([[3, 4], [5, 2]], norm_first=True),
         ),
-        Requirement(
-            "pre_norm",
-            "with norm_first, encoder and decoder each end with a norm",
-            points=0.5,
-            calls=lambda draw: [call(draw, norm_first=True)],
-            small=lambda: small([[3, 4], [5, 2]], norm_first=True),
-            anchor="model-hundred-lines",
+        "padding": (
+            padded,
+            lambda: (case for pad in (0, 6) for case in small([[3, pad], [1, 2, pad]], pad_id=pad)),
         ),
-        Requirement(
-            "padding",
-            "more padding in the source changes nothing, since no position of either side sees it",
-            points=0.5,
-            calls=padded,
-            small=lambda: (case for pad in (0, 6) for case in small([[3, pad], [1, 2, pad]], pad_id=pad)),
-            anchor="model-properties",
+        "positions": (
+            moved,
+            lambda: (c for pad in (0, 6) for c in small([[pad, 3], [pad, 1, 2], [3, pad, 1]], pad_id=pad)),
         ),
-        Requirement(
-            "positions",
-            "padding may stand anywhere in the source: a word's position is the number of words before it",
-            points=1.5,
-            calls=moved,
-            small=lambda: (
-                c for pad in (0, 6) for c in small([[pad, 3], [pad, 1, 2], [3, pad, 1]], pad_id=pad)
-            ),
-            anchor="model-properties",
-        ),
-        Requirement(
-            "tied",
-            "the output projection's matrix is the target's embedding",
-            points=0.5,
-            calls=lambda draw: [tied()],
-            small=lambda: iter([tied()]),
-            anchor="tying",
-        ),
-    ),
+        "tied": (lambda draw: [tied()], lambda: iter([tied()])),
+    },
 )

@@ -1,6 +1,6 @@
 """The paper's learning rate. Width 1 hides d_model."""
 
-from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task, draws
+from transformer_lessons.checks.definitions import Call, Draw, Task, draws
 from transformer_lessons.schedule import warmup_inverse_sqrt
 
 
@@ -23,38 +23,13 @@ TASK = Task(
     name="warmup",
     right=[warmup_inverse_sqrt],
     arguments=("step", "d_model", "warmup_steps"),
-    requirements=(
-        Requirement(
-            "rise",
-            "until warmup_steps the rate is proportional to the step",
-            points=1,
-            calls=rise,
-            small=lambda: calls((1, 1, 4), (2, 1, 4), (4, 1, 4), (40, 1, 4000)),
-            anchor="optimiser",
+    probes={
+        "rise": (rise, lambda: calls((1, 1, 4), (2, 1, 4), (4, 1, 4), (40, 1, 4000))),
+        "fall": (fall, lambda: calls((16, 1, 4), (100, 1, 4))),
+        "width": (
+            draws(*calls((1, 4, 1), (1, 512, 1), (2, 9, 4), (50, 16, 7))),
+            lambda: calls((1, 4, 1), (1, 4, 4), (16, 4, 4)),
         ),
-        Requirement(
-            "fall",
-            "after warmup_steps the rate falls with 1/√step",
-            points=1,
-            calls=fall,
-            small=lambda: calls((16, 1, 4), (100, 1, 4)),
-            anchor="optimiser",
-        ),
-        Requirement(
-            "width",
-            "the rate is divided by √d_model",
-            points=0.5,
-            calls=draws(*calls((1, 4, 1), (1, 512, 1), (2, 9, 4), (50, 16, 7))),
-            small=lambda: calls((1, 4, 1), (1, 4, 4), (16, 4, 4)),
-            anchor="optimiser",
-        ),
-        Requirement(
-            "zero",
-            "step 0 has the rate of step 1",
-            points=0.5,
-            calls=draws(*calls((0, 1, 1))),
-            small=lambda: calls((0, 1, 1)),
-            anchor="optimiser",
-        ),
-    ),
+        "zero": (draws(*calls((0, 1, 1))), lambda: calls((0, 1, 1))),
+    },
 )

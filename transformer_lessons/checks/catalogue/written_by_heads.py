@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import torch
 
-from transformer_lessons.checks.definitions import Call, Draw, Requirement, Task
+from transformer_lessons.checks.definitions import Call, Draw, Task
 
 
 def written_by_heads(heads, weight):
@@ -43,32 +43,9 @@ TASK = Task(
     name="written_by_heads",
     right=[written_by_heads],
     arguments=("heads", "weight"),
-    requirements=(
-        Requirement(
-            "blocks",
-            "head i alone meets block i of the matrix, and what it writes stands at its place, (batch, heads, "
-            "queries, d_model)",
-            points=2,
-            calls=blocks,
-            small=lambda: small((2, 1), (2, 2), (3, 1), (3, 2), is_even=True),
-            anchor="heads-loop",
-        ),
-        Requirement(
-            "turned",
-            "weight is as nn.Linear keeps it, transposed: W_o(x) = x @ weight.T, without a bias",
-            points=1,
-            calls=turned,
-            small=lambda: small((1, 2), (1, 3)),
-            anchor="heads-class",
-        ),
-        Requirement(
-            "gradients",
-            "gradients reach heads and weight, and neither is changed",
-            points=1,
-            calls=gradients,
-            small=lambda: small((2, 1), (2, 2)),
-            anchor="heads-loop",
-            backward=True,
-        ),
-    ),
+    probes={
+        "blocks": (blocks, lambda: small((2, 1), (2, 2), (3, 1), (3, 2), is_even=True)),
+        "turned": (turned, lambda: small((1, 2), (1, 3))),
+        "gradients": (gradients, lambda: small((2, 1), (2, 2))),
+    },
 )
