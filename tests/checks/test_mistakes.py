@@ -4,7 +4,7 @@ import pytest
 
 from checks.conftest import TASKS
 from transformer_lessons import checks
-from transformer_lessons.checks.definitions import changed
+from transformer_lessons.checks.definitions import Draw, changed
 from transformer_lessons.checks.engine import Exam, exam, explained, judge
 from transformer_lessons.checks.message import place
 from transformer_lessons.checks.observe import alike, same_gradients
@@ -24,7 +24,7 @@ def test_the_right_answer_raises_only_where_it_refuses(name):
     this = exam(checks.task(name), 0)
     assert {this.right(n).error for n in range(len(this.calls))} <= {"", "ValueError"}
     requirements = this.task.requirements
-    assert all(place(r.anchor) for r in requirements)
+    assert all(place(r.anchor) and r.cases and r.drawn(Draw(0)) for r in requirements)
     assert {r.needs for r in requirements} <= {"", *(r.name for r in requirements)}
 
 

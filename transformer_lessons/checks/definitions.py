@@ -21,7 +21,7 @@ from torch import Tensor
 
 from transformer_lessons.checks.local import Local
 
-__all__ = ["Call", "Draw", "Given", "Mistake", "Probe", "Remark", "Requirement", "Task", "changed", "draws"]
+__all__ = ["Call", "Draw", "Given", "Mistake", "Remark", "Requirement", "Task", "changed"]
 
 Way = tuple[str, ...]  # old text, new text, old, new, …
 
@@ -79,14 +79,18 @@ class Call:
     setting: str = ""
 
 
+Calls = list[Call] | Callable[["Draw"], list[Call]]
+Probe = tuple[Calls, Iterable[Call]]  # a requirement's calls, and its small ones
+
+
 @dataclass(frozen=True)
 class Requirement:
     """Something that the task's text asks for, with its points. It is met if each of its calls shows it.
 
     Attributes:
         name: a short one, stable: results of grading refer to it.
-        calls: made from random numbers. Best where the other requirements are silent: with d_k = 1, nobody sees
-            whether scores were scaled.
+        calls: a list, or a function that makes it of random numbers. Best where the other requirements are
+            silent: with d_k = 1, nobody sees whether scores were scaled.
         small: calls of whole numbers for the message, the smallest first; the first that shows the fault is told.
         text: what is required, a clause for the message.
         points: what it is worth.
@@ -96,13 +100,22 @@ class Requirement:
     """
 
     name: str
-    calls: Callable[["Draw"], list[Call]]
-    small: Callable[[], Iterable[Call]]
+    calls: Calls
+    small: Iterable[Call]
     text: str
     points: float
     anchor: str
     backward: bool = False
     needs: str = ""
+
+    def drawn(self, draw: "Draw") -> list[Call]:
+        """The calls, with these random numbers."""
+        return self.calls(draw) if callable(self.calls) else self.calls
+
+    @cached_property
+    def cases(self) -> tuple[Call, ...]:
+        """The small calls, made when they are first needed: few answers need them."""
+        return tuple(self.small)
 
 
 @dataclass(frozen=True)
@@ -136,9 +149,6 @@ class Mistake:
     costs: tuple[str, ...]
     symptoms: tuple[str, ...]
     ways: tuple[Way, ...]
-
-
-Probe = tuple[Callable[["Draw"], list[Call]], Callable[[], Iterable[Call]]]  # calls, and small ones
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,11 +261,6 @@ class Draw:
     def mask(self, *shape: int) -> Tensor:
         """A mask in which each row shows a key at least, and hides one if it has two."""
         return self.uniform(*shape).argsort(-1) < (shape[-1] + 1) // 2
-
-
-def draws(*calls: Call) -> Callable[[Draw], list[Call]]:
-    """Calls in which nothing is random."""
-    return lambda draw: list(calls)
 
 
 def changed(source: str, *ways: Way) -> str | None:

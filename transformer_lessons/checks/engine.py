@@ -40,7 +40,7 @@ class Exam:
     def __init__(self, task: Task, seed: int):
         draw = Draw(seed)
         self.task = task
-        self.calls = [(r, call) for r in task.requirements for call in r.calls(draw)]
+        self.calls = [(r, call) for r in task.requirements for call in r.drawn(draw)]
         self._shown: dict[tuple[str, int], Seen] = {}
         self._cotangents: dict[int, list[Tensor]] = {}
 

@@ -136,7 +136,7 @@ def _told(verdict: Verdict, lost: list[Requirement]) -> tuple[str, str, list[str
 
 
 def _agrees(task: Task, adapter: Adapter, call: Call, wish: int) -> bool:
-    everything = Requirement("remark", list, list, text="", points=0, anchor="")
+    everything = Requirement("remark", [], [], text="", points=0, anchor="")
     right = look(task, task.answer(task.source), everything, call)
     return same_value(look(task, adapter, everything, call, wish), right)
 
@@ -148,7 +148,7 @@ def smallest(
     end = time.perf_counter() + SEARCH_SECONDS
     best = SAME, (), ("no small case shows it; larger ones do",)
     for requirement in lost:
-        for call in requirement.small():
+        for call in requirement.cases:
             right = look(task, task.answer(task.source), requirement, call)
             seen = look(task, adapter, requirement, call, wish)
             if right.error in ("", "ValueError") and not meets(requirement, seen, right):

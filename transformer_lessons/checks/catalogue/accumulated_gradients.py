@@ -118,16 +118,12 @@ def table(numbers: str) -> Given:
     )
 
 
-def small(*cases: tuple, numbers: str = "zeros", view: Callable = weights, pad: int = 0) -> Callable:
+def small(*cases: tuple, numbers: str = "zeros", view: Callable = weights, pad: int = 0) -> Iterator[Call]:
     """Of each case the size of groups, and the batches: what is read and what is said."""
-
-    def calls() -> Iterator[Call]:
-        for accumulate, *batches in cases:
-            given = [tuple(torch.tensor([side]) for side in one) for one in batches]
-            args = table(numbers), given, accumulate
-            yield Call(args, {"rate": 1.0, "pad_id": pad}, look=(0,), view=view)
-
-    return calls
+    for accumulate, *batches in cases:
+        given = [tuple(torch.tensor([side]) for side in one) for one in batches]
+        args = table(numbers), given, accumulate
+        yield Call(args, {"rate": 1.0, "pad_id": pad}, look=(0,), view=view)
 
 
 ONE, OTHER, TWO = ([0], [1]), ([1], [2]), ([0, 0], [1, 1])

@@ -103,18 +103,14 @@ def kept(draw: Draw) -> list[Call]:
     return [call(state(draw, 3), 2, different, edits=True)]
 
 
-def small(*, steps: tuple = (1, 2), eps: float = 0.0, betas: tuple = (0.5, 0.75), **how: Any) -> Callable:
+def small(
+    *, steps: tuple = (1, 2), eps: float = 0.0, betas: tuple = (0.5, 0.75), **how: Any
+) -> Iterator[Call]:
     """One number; with such betas, all averages are computed in the head."""
-
-    def cases() -> Iterator[Call]:
-        numbers = itertools.product(steps, ((0.0, 0.0), (4.0, 4.0), (1.0, 16.0)), (2.0, 0.0, 8.0))
-        for step, old, gradient in numbers:
-            kwargs = {"rate": 1.0} | {
-                name: value for name, value in (("betas", betas), ("eps", eps)) if value
-            }
-            yield Call((*(torch.tensor([x]) for x in (3.0, gradient, *old)), step), kwargs, **how)
-
-    return cases
+    numbers = itertools.product(steps, ((0.0, 0.0), (4.0, 4.0), (1.0, 16.0)), (2.0, 0.0, 8.0))
+    for step, old, gradient in numbers:
+        kwargs = {"rate": 1.0} | {name: value for name, value in (("betas", betas), ("eps", eps)) if value}
+        yield Call((*(torch.tensor([x]) for x in (3.0, gradient, *old)), step), kwargs, **how)
 
 
 TASK = Task(

@@ -2,7 +2,7 @@
 
 import torch
 
-from transformer_lessons.checks.definitions import Call, Given, Probe, Task, draws
+from transformer_lessons.checks.definitions import Call, Given, Task
 
 RIGHT = ("reference", "fused", "additive")
 # By requirement: what the test must find wrong, most of them known mistakes.
@@ -57,15 +57,11 @@ def tried_on(*kinds: str) -> list[Call]:
     return [Call((Given("attention", [kind], shown[kind]),), view=bool) for kind in kinds]
 
 
-def finds(*kinds: str) -> Probe:
-    """The same calls for the requirement and for the message."""
-    calls = tried_on(*kinds)
-    return draws(*calls), lambda: iter(calls)
-
+SHOWN = {"right": tried_on(*RIGHT)} | {name: tried_on(*kinds, "reference") for name, kinds in WRONG.items()}
 
 TASK = Task(
     name="attention_test",
     right=[is_right],
     arguments=("attention",),
-    probes={"right": finds(*RIGHT)} | {name: finds(*kinds, "reference") for name, kinds in WRONG.items()},
+    probes={name: (calls, calls) for name, calls in SHOWN.items()},
 )

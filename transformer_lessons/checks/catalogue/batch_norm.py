@@ -1,6 +1,6 @@
 """BatchNorm. ε is silent where entries are tens, and where running variances are."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -84,9 +84,9 @@ def evaluation(draw: Draw) -> list[Call]:
     return [*calls, untrained, left((x,), training=False, state=state)]
 
 
-def small(**more: Any) -> Callable[[], Iterator[Call]]:
+def small(**more: Any) -> Iterator[Call]:
     """Batches of vectors with one feature, of two, and sentences."""
-    return lambda: (call(torch.tensor(rows), **more) for rows in (*ROWS, *PAIRS, *SENTENCES))
+    return (call(torch.tensor(rows), **more) for rows in (*ROWS, *PAIRS, *SENTENCES))
 
 
 def small_running() -> Iterator[Call]:
@@ -114,7 +114,7 @@ TASK = Task(
     probes={
         "statistics": (statistics, small()),
         "eps": (small_entries, small(options={"eps": 1.0})),
-        "running": (running, small_running),
-        "evaluation": (evaluation, small_evaluation),
+        "running": (running, small_running()),
+        "evaluation": (evaluation, small_evaluation()),
     },
 )

@@ -6,7 +6,7 @@ from random import Random
 import torch
 
 from transformer_lessons.checks.catalogue.greedy import BOTH, ENDLESS, LONG, SHORT, TINY, model, source
-from transformer_lessons.checks.definitions import Call, Probe, Task, draws
+from transformer_lessons.checks.definitions import Call, Task
 from transformer_lessons.decoding import evaluating
 
 # Greedy begins with 3, and the likeliest sentence with 4.
@@ -69,11 +69,6 @@ def call(
     return Call((model(*tables), src), {"beam_size": size, "length_penalty": alpha, "max_length": max_length})
 
 
-def each(*calls: Call) -> Probe:
-    """The same calls for the requirement and for the message."""
-    return draws(*calls), lambda: iter(calls)
-
-
 # By chance, but such that what people get wrong is seen: seeds, beams, α, lengths.
 FOUND = (
     *(
@@ -92,6 +87,7 @@ UNPUNISHED = ((0, 2, 0, 5), (36, 2, 0, 5), (0, 3, 0, 3), *((n, 2 + n % 2, 0, 4 +
 GREEDY = [call(SHORT, size=1), call(TRAP, size=1), call(*TINY, size=1, rows=(0, 1)), call(LONG, size=1)]
 SEVERAL = [call(TRAP, size=2), call(LENGTHS, size=2), call(BOTH, size=2), call(ENDLESS, size=2, max_length=4)]
 SEVERAL += [call(chance(n), size=size, alpha=alpha, max_length=most) for n, size, alpha, most in UNPUNISHED]
+SEVERAL += [call(TRAP, LONG, size=2, rows=(1, 0))]
 PENALTY = [call(LENGTHS, size=2, alpha=alpha) for alpha in (1.0, 2.0, 0.6)]
 PENALTY += [call(FAR, size=2, alpha=1.0, max_length=6)]
 PENALTY += [call(chance(n), size=size, alpha=alpha, max_length=most) for n, size, alpha, most in FOUND]
@@ -103,9 +99,9 @@ TASK = Task(
     arguments=("model", "src"),
     broken=("not_log_p", "ends_leave_holes", "penalty_multiplied", "first_end_wins"),
     probes={
-        "one": each(*GREEDY),
-        "values": each(*SEVERAL, call(TRAP, LONG, size=2, rows=(1, 0))),
-        "penalty": each(*PENALTY),
-        "wide": each(*WIDE),
+        "one": (GREEDY, GREEDY),
+        "values": (SEVERAL, SEVERAL),
+        "penalty": (PENALTY, PENALTY),
+        "wide": (WIDE, WIDE),
     },
 )

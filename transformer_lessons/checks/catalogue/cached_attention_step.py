@@ -1,7 +1,7 @@
 """Attention at one new position, with a cache that may have a fixed size."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import torch
 
@@ -25,16 +25,12 @@ def call(draw: Draw, earlier: int, *window: int, d_k: int = 3, lead: tuple[int, 
     return Call((*new, *kept, *window))
 
 
-def small(earlier: int, *window: int) -> Callable[[], Iterator[Call]]:
+def small(earlier: int, *window: int) -> Iterator[Call]:
     """Whole numbers; the values 10, 20, … tell apart what is averaged."""
-
-    def cases() -> Iterator[Call]:
-        for query, key in ((1.0, 0.0), (2.0, 1.0), (1.0, 2.0)):
-            new = [torch.tensor([[number, 0.0]]) for number in (query, key)]
-            kept = torch.tensor([[2.0, 0.0], [0.0, 0.0], [1.0, 0.0]]), torch.tensor([[10.0], [20.0], [30.0]])
-            yield Call((*new, torch.tensor([[40.0]]), *(tensor[:earlier] for tensor in kept), *window))
-
-    return cases
+    for query, key in ((1.0, 0.0), (2.0, 1.0), (1.0, 2.0)):
+        new = [torch.tensor([[number, 0.0]]) for number in (query, key)]
+        kept = torch.tensor([[2.0, 0.0], [0.0, 0.0], [1.0, 0.0]]), torch.tensor([[10.0], [20.0], [30.0]])
+        yield Call((*new, torch.tensor([[40.0]]), *(tensor[:earlier] for tensor in kept), *window))
 
 
 TASK = Task(

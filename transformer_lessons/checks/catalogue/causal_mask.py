@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import Tensor
 
-from transformer_lessons.checks.definitions import Call, Remark, Task, draws
+from transformer_lessons.checks.definitions import Call, Remark, Task
 from transformer_lessons.masks import causal_mask
 
 
@@ -37,9 +37,9 @@ TASK = Task(
     right=[causal_mask],
     arguments=("queries", "keys"),
     probes={
-        "triangle": (draws(*calls((1,), (2,), (3,), (5,))), lambda: calls((2,), (3,))),
-        "keys": (draws(*calls((2, 5), (1, 4), (3, 4), (3, 3))), lambda: calls((1, 2), (2, 3), (2, 5))),
-        "boolean": (draws(*calls((2,), (3,), view=form)), lambda: calls((2,), view=form)),
+        "triangle": (calls((1,), (2,), (3,), (5,)), calls((2,), (3,))),
+        "keys": (calls((2, 5), (1, 4), (3, 4), (3, 3)), calls((1, 2), (2, 3), (2, 5))),
+        "boolean": (calls((2,), (3,), view=form), calls((2,), view=form)),
     },
     remarks=(
         Remark(

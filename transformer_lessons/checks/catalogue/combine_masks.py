@@ -124,10 +124,10 @@ TASK = Task(
     right=[combine_masks],
     arguments=(),
     probes={
-        "values": (values, small),
-        "several": (several, lambda: itertools.chain(small(), [replace(next(small()), view=form)])),
-        "broadcasting": (broadcasting, small),
-        "none": (none, small),
-        "refusals": (refusals, refused),
+        "values": (values, small()),
+        "several": (several, itertools.chain(small(), [replace(next(small()), view=form)])),
+        "broadcasting": (broadcasting, small()),
+        "none": (none, small()),
+        "refusals": (refusals, refused()),
     },
 )

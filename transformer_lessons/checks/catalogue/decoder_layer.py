@@ -34,8 +34,8 @@ TASK = Task(
     arguments=("x", "memory", "src_mask", "tgt_mask"),
     broken=("causal_unless_masked", "cross_is_self_attention", "dropout_after_norm", "added_to_the_norm"),
     probes={
-        "wiring": (wiring, one_target),
-        "causal": (causal, lambda: small_causal(MEMORY, **BOTH)),
+        "wiring": (wiring, one_target()),
+        "causal": (causal, small_causal(MEMORY, **BOTH)),
         "source_mask": (source, small(MEMORY, masks=(FIRST,), **BOTH)),
         "pre_norm": (pre_norm, small(MEMORY, norm_first=True, **BOTH)),
         "dropout": (dropout((16, 1), (16, 1), **BOTH), small_training(MEMORY, **BOTH)),

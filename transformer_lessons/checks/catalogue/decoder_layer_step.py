@@ -1,7 +1,7 @@
 """One step of a decoder layer: new tokens, with keys and values kept. The first step hides what was kept."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import torch
 import torch.nn.functional as F
@@ -75,28 +75,21 @@ def masked(draw: Draw) -> list[Call]:
     return [call(draw, earlier=0, mask=padding), call(draw, earlier=0, mask=draw.mask(2, 1, 1, 4))]
 
 
-def small(new: int = 1, earlier: int = 1, mask: list | None = None) -> Callable[[], Iterator[Call]]:
+def small(new: int = 1, earlier: int = 1, mask: list | None = None) -> Iterator[Call]:
     """All matrices the identity, those of cross-attention twice that."""
     weights = Given("plain", [simple(*BOTH)], SHOWN)
-
-    def cases() -> Iterator[Call]:
-        for rows, heads in itertools.product(([[0, 1, 2], [1, 0, 0]], [[2, 0, 1], [0, 0, 1]]), (1, 3)):
-            x = torch.tensor([rows[:new]]).float()
-            shape = 1, heads, earlier, 3 // heads
-            past = [
-                torch.tensor([row] * earlier).reshape(shape) for row in ([3.0, 0.0, 0.0], [0.0, 5.0, 0.0])
-            ]
-            shape = 1, heads, 2, 3 // heads
-            memory = [
-                torch.tensor(two).reshape(shape)
-                for two in ([[0.0, 3, 0], [0, 0, 1]], [[0.0, 2, 0], [0, 0, 4]])
-            ]
-            past = past if earlier else past[:1] * 2  # at most six lines
-            memory = memory if not earlier and mask is None else memory[:1] * 2
-            masks = () if mask is None else (torch.tensor(mask),)
-            yield Call((weights, heads, x, *past, *memory, *masks))
-
-    return cases
+    for rows, heads in itertools.product(([[0, 1, 2], [1, 0, 0]], [[2, 0, 1], [0, 0, 1]]), (1, 3)):
+        x = torch.tensor([rows[:new]]).float()
+        shape = 1, heads, earlier, 3 // heads
+        past = [torch.tensor([row] * earlier).reshape(shape) for row in ([3.0, 0.0, 0.0], [0.0, 5.0, 0.0])]
+        shape = 1, heads, 2, 3 // heads
+        memory = [
+            torch.tensor(two).reshape(shape) for two in ([[0.0, 3, 0], [0, 0, 1]], [[0.0, 2, 0], [0, 0, 4]])
+        ]
+        past = past if earlier else past[:1] * 2  # at most six lines
+        memory = memory if not earlier and mask is None else memory[:1] * 2
+        masks = () if mask is None else (torch.tensor(mask),)
+        yield Call((weights, heads, x, *past, *memory, *masks))
 
 
 TASK = Task(

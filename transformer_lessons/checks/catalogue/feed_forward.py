@@ -75,18 +75,14 @@ def gradients(draw: Draw) -> list[Call]:
     return [call(draw.normal(5, 5), weights(draw.normal(5, 5), draw.normal(5, 5)))]
 
 
-def small(**options: Any) -> Callable[[], Iterator[Call]]:
+def small(**options: Any) -> Iterator[Call]:
     """Both weights are minus the identity."""
-
-    def cases() -> Iterator[Call]:
-        for row in ([1, -2], [2, -1], [-3, 1]):
-            x = torch.tensor([row]).float()
-            yield call(x, weights(-torch.eye(2), -torch.eye(2)), setting=SET, options=options)
-        for row in ([1, -2, 3], [-1, 2, -3]):
-            state = weights(-torch.eye(2, 3), -torch.eye(3, 2))
-            yield call(torch.tensor([row]).float(), state, setting=SET, options=options)
-
-    return cases
+    for row in ([1, -2], [2, -1], [-3, 1]):
+        x = torch.tensor([row]).float()
+        yield call(x, weights(-torch.eye(2), -torch.eye(2)), setting=SET, options=options)
+    for row in ([1, -2, 3], [-1, 2, -3]):
+        state = weights(-torch.eye(2, 3), -torch.eye(3, 2))
+        yield call(torch.tensor([row]).float(), state, setting=SET, options=options)
 
 
 def rows(output: Tensor) -> dict[str, Any]:
@@ -112,7 +108,7 @@ TASK = Task(
     probes={
         "formula": (formula, small()),
         "activation": (activation, small(**GELU)),
-        "dropout": (dropout, small_dropout),
+        "dropout": (dropout, small_dropout()),
         "gradients": (gradients, small()),
     },
     remarks=(

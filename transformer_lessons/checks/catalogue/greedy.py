@@ -1,11 +1,9 @@
 """Greedy decoding, with a model that one can read: a table of what follows each token."""
 
-from collections.abc import Callable, Iterator
-
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.definitions import Call, Draw, Given, Task, draws
+from transformer_lessons.checks.definitions import Call, Given, Task
 from transformer_lessons.decoding import evaluating
 
 # What follows a token, with which probability: 1 begins a sentence, 2 ends it. LONG ends a step later than SHORT.
@@ -51,26 +49,16 @@ def call(*tables: dict, rows: tuple[int, ...] = (0,), max_length: int = 5, **opt
     return Call((model(*tables, **options), src), {"max_length": max_length})
 
 
-def modes(draw: Draw) -> list[Call]:
-    """A model in training, and one in evaluation: what it says, and in which mode it is left."""
-    both = (
-        Call(
-            (model(SHORT, training=mode), torch.tensor([[3, 4]])), {"max_length": 5}, look=(0,), view=left_in
-        )
-        for mode in (True, False)
-    )
-    return list(both)
+def in_mode(training: bool) -> Call:
+    """A model in training, or in evaluation: what it says, and in which mode it is left."""
+    args = model(SHORT, training=training), torch.tensor([[3, 4]])
+    return Call(args, {"max_length": 5}, look=(0,), view=left_in)
 
 
 def left_in(value: list) -> dict:
     """The tokens, and the mode in which the model is afterwards."""
     tokens, state = value
     return {"tokens": tokens, "the model, afterwards, in training mode": bool(state["is_training"])}
-
-
-def small(*calls: Call) -> Callable[[], Iterator[Call]]:
-    """These."""
-    return lambda: iter(calls)
 
 
 BATCH = [
@@ -85,20 +73,18 @@ LENGTHS = [
     call(SHORT, max_length=8),
     call(ENDLESS, max_length=8),
 ]
-IDS = call(*RENAMED, rows=(0, 1), **OTHER)
+IDS = [call(*RENAMED, rows=(0, 1), **OTHER)]
+MODES = [in_mode(training) for training in (True, False)]
 
 TASK = Task(
     name="greedy",
     right=[greedy],
     arguments=("model", "src"),
     probes={
-        "values": (
-            draws(call(SHORT), call(LONG), call(BOTH)),
-            small(call(TINY[0]), call(BOTH), call(SHORT), call(LONG)),
-        ),
-        "batch": (draws(*BATCH), small(call(*TINY, rows=(0, 1)), *BATCH)),
-        "stopping": (draws(*LENGTHS), small(*LENGTHS)),
-        "ids": (draws(IDS), small(IDS)),
-        "evaluation": (modes, lambda: iter(modes(None))),
+        "values": ([call(SHORT), call(LONG), call(BOTH)], map(call, (TINY[0], BOTH, SHORT, LONG))),
+        "batch": (BATCH, [call(*TINY, rows=(0, 1)), *BATCH]),
+        "stopping": (LENGTHS, LENGTHS),
+        "ids": (IDS, IDS),
+        "evaluation": (MODES, MODES),
     },
 )

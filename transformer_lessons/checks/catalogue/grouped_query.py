@@ -77,20 +77,16 @@ ROW, HEADS, SENTENCES = (
 )
 
 
-def small(heads: int, groups: int, d_k: int = 1, masks: tuple = (None,)) -> Callable[[], Iterator[Call]]:
+def small(heads: int, groups: int, d_k: int = 1, masks: tuple = (None,)) -> Iterator[Call]:
     """One query in each head, two keys; the values 10, 20, … tell apart what is averaged."""
-
-    def cases() -> Iterator[Call]:
-        rest = [0.0] * (d_k - 1)
-        for visible, (q, k) in itertools.product(masks, ((1, 1), (0, 0), (1, 2), (2, 1), (2, 2))):
-            batch = 2 if visible == SENTENCES else 1
-            query = torch.tensor([[[float(q), *rest]]] * heads).repeat(batch, 1, 1, 1)
-            key = torch.tensor([[[0.0, *rest], [float(k + g), *rest]] for g in range(groups)])
-            value = 10 * torch.arange(1.0, 1 + 2 * groups).view(1, groups, 2, 1).repeat(batch, 1, 1, 1)
-            args = query, key.repeat(batch, 1, 1, 1), value
-            yield Call(args if visible is None else (*args, torch.tensor(visible)))
-
-    return cases
+    rest = [0.0] * (d_k - 1)
+    for visible, (q, k) in itertools.product(masks, ((1, 1), (0, 0), (1, 2), (2, 1), (2, 2))):
+        batch = 2 if visible == SENTENCES else 1
+        query = torch.tensor([[[float(q), *rest]]] * heads).repeat(batch, 1, 1, 1)
+        key = torch.tensor([[[0.0, *rest], [float(k + g), *rest]] for g in range(groups)])
+        value = 10 * torch.arange(1.0, 1 + 2 * groups).view(1, groups, 2, 1).repeat(batch, 1, 1, 1)
+        args = query, key.repeat(batch, 1, 1, 1), value
+        yield Call(args if visible is None else (*args, torch.tensor(visible)))
 
 
 TASK = Task(
@@ -100,7 +96,7 @@ TASK = Task(
     results=("output", "weights"),
     probes={
         "sharing": (sharing, small(4, 2)),
-        "attention": (attention, lambda: [*small(1, 1, d_k=4)(), *small(2, 2, d_k=4)()]),
+        "attention": (attention, [*small(1, 1, d_k=4), *small(2, 2, d_k=4)]),
         "mask": (mask, small(2, 1, masks=(ROW, HEADS, SENTENCES))),
         "gradients": (gradients, small(2, 1)),
     },

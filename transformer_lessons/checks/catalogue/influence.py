@@ -121,28 +121,24 @@ TASK = Task(
     right=[influence],
     arguments=("model", "x"),
     probes={
-        "values": (values, lambda: (replace(given, view=None) for given in (*small(ONE), *hearing_others()))),
+        "values": (values, (replace(given, view=None) for given in (*small(ONE), *hearing_others()))),
         "outputs": (
             outputs,
-            lambda: iter(
-                [
-                    *small([[0.0], [1.0]], [[1.0], [0.0]], [[1.0], [-1.0]], [[1.0], [2.0]]),
-                    *small([[1.0], [2.0]], x=0.0),
-                    *small(ONE, kind="mirrored"),
-                ]
-            ),
+            [
+                *small([[0.0], [1.0]], [[1.0], [0.0]], [[1.0], [-1.0]], [[1.0], [2.0]]),
+                *small([[1.0], [2.0]], x=0.0),
+                *small(ONE, kind="mirrored"),
+            ],
         ),
-        "inputs": (inputs, lambda: small([[1.0, -1.0]])),
-        "faint": (faint, lambda: small(ONE, size=FAINT)),
-        "deaf": (deaf, lambda: iter([*small(ONE, kind="deaf"), *small(ONE, kind="constant")])),
+        "inputs": (inputs, small([[1.0, -1.0]])),
+        "faint": (faint, small(ONE, size=FAINT)),
+        "deaf": (deaf, [*small(ONE, kind="deaf"), *small(ONE, kind="constant")]),
         "model": (
             model,
-            lambda: iter(
-                [
-                    *small(ONE, dropout=0.999, training=True, kind="nested"),
-                    *small(ONE, dropout=0.999, kind="nested"),
-                ]
-            ),
+            [
+                *small(ONE, dropout=0.999, training=True, kind="nested"),
+                *small(ONE, dropout=0.999, kind="nested"),
+            ],
         ),
     },
 )

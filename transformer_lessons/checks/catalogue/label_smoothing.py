@@ -1,7 +1,7 @@
 """The smoothed loss. One token hides sums, means and numbers; no smoothing hides where ε goes."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -64,7 +64,7 @@ def pad_id(draw: Draw) -> list[Call]:
     return [hidden(draw, 3, 4, 1, 2), hidden(draw, 6, 3, 4), *everything]
 
 
-def large(draw: Draw) -> list[Call]:
+def large() -> list[Call]:
     """One token that seems impossible, or moderately so."""
     logits = torch.tensor([[[0.0, 3000.0, 5.0]], [[100.0, 0.0, 40.0]]])
     return [call(one, torch.tensor([2]), 0, 0.0, size) for one in logits]
@@ -77,18 +77,14 @@ def gradients(draw: Draw) -> list[Call]:
 
 def small(
     *ids: list, smoothing: float = 0.0, pad: int = 0, sizes: tuple = (0.0, 2.0), classes: int = 3
-) -> Callable[[], Iterator[Call]]:
+) -> Iterator[Call]:
     """Logits that are counted up, the same for each token; a default is not given."""
-
-    def cases() -> Iterator[Call]:
-        for right, row in itertools.product(ids, itertools.product(sizes, repeat=classes)):
-            target = torch.tensor(right)
-            logits = torch.tensor(row).expand(*target.shape, classes).contiguous()
-            yield call(logits, target, pad, smoothing, None)
-            if smoothing == 0.1:
-                yield call(logits, target, pad, None, None)
-
-    return cases
+    for right, row in itertools.product(ids, itertools.product(sizes, repeat=classes)):
+        target = torch.tensor(right)
+        logits = torch.tensor(row).expand(*target.shape, classes).contiguous()
+        yield call(logits, target, pad, smoothing, None)
+        if smoothing == 0.1:
+            yield call(logits, target, pad, None, None)
 
 
 TASK = Task(
@@ -100,11 +96,8 @@ TASK = Task(
         "loss": (loss, small([1], [1, 2], [[1, 2]])),
         "padding": (padding, small([1, 0])),
         "smoothing": (smoothing, small([1], smoothing=0.1, sizes=(0.0, 10.0))),
-        "pad_id": (
-            pad_id,
-            lambda: itertools.chain(small([1, 2], pad=2)(), small([1], smoothing=0.1, pad=2)()),
-        ),
-        "large": (large, small([1], sizes=(0.0, 3000.0, 100.0))),
+        "pad_id": (pad_id, itertools.chain(small([1, 2], pad=2), small([1], smoothing=0.1, pad=2))),
+        "large": (large(), small([1], sizes=(0.0, 3000.0, 100.0))),
         "gradients": (gradients, small([1], [1, 2], pad=2)),
     },
 )

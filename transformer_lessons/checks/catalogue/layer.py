@@ -123,23 +123,19 @@ def simple(*attentions: str, d_ff: int = 3) -> dict[str, Tensor]:
 
 def small(
     *others: Tensor | None, masks: tuple = (None,), attentions: tuple[str, ...], **options
-) -> Callable[[], Iterator[Call]]:
+) -> Iterator[Call]:
     """Cases with `simple` weights; the last for those to whom d_ff is d_model."""
     said = SET_BOTH if attentions[1:] else SET
-
-    def cases() -> Iterator[Call]:
-        for rows, d_ff in (
-            ([[0, 3, 6]], 3),
-            ([[0, 1, 2], [1, 0, 0]], 3),
-            ([[2, 0, 1], [0, 0, 1]], 3),
-            ([[0, 3, 6]], 2),
-        ):
-            for mask in masks:
-                args = torch.tensor([rows]).float(), *others, *(() if mask is None else (torch.tensor(mask),))
-                state = simple(*attentions, d_ff=d_ff)
-                yield Call(args, init=(config(3, 1, d_ff, **options),), state=state, setting=said)
-
-    return cases
+    for rows, d_ff in (
+        ([[0, 3, 6]], 3),
+        ([[0, 1, 2], [1, 0, 0]], 3),
+        ([[2, 0, 1], [0, 0, 1]], 3),
+        ([[0, 3, 6]], 2),
+    ):
+        for mask in masks:
+            args = torch.tensor([rows]).float(), *others, *(() if mask is None else (torch.tensor(mask),))
+            state = simple(*attentions, d_ff=d_ff)
+            yield Call(args, init=(config(3, 1, d_ff, **options),), state=state, setting=said)
 
 
 def numbers(y: Tensor) -> dict[str, list[float]]:
@@ -147,20 +143,16 @@ def numbers(y: Tensor) -> dict[str, list[float]]:
     return {"numbers in it": added(torch.zeros(()))(y)}
 
 
-def small_training(*others: Tensor, attentions: tuple[str, ...]) -> Callable[[], Iterator[Call]]:
+def small_training(*others: Tensor, attentions: tuple[str, ...]) -> Iterator[Call]:
     """Nothing is added to the stream; of what is, next to everything is dropped, or in evaluation nothing."""
-
-    def cases() -> Iterator[Call]:
-        whole = partial(training, torch.tensor([[[0.0, 3.0, 6.0]]]), *others, attentions=attentions)
-        found = [whole(number=0.0, norm_first=first) for first in (False, True)]
-        found += [whole(number=1.0, norm_first=True, rate=0.999)]
-        found += [whole(number=1.0, norm_first=True, mode=False)]
-        yield from (replace(one, view=None) for one in found)
-        shown = Given("plain", [torch.zeros(1, 16, 3)], "torch.zeros(1, 16, 3)")
-        many = Call((shown, *others), init=found[-1].init, state=found[-1].state, setting=found[-1].setting)
-        yield replace(many, training=True, view=numbers)
-
-    return cases
+    whole = partial(training, torch.tensor([[[0.0, 3.0, 6.0]]]), *others, attentions=attentions)
+    found = [whole(number=0.0, norm_first=first) for first in (False, True)]
+    found += [whole(number=1.0, norm_first=True, rate=0.999)]
+    found += [whole(number=1.0, norm_first=True, mode=False)]
+    yield from (replace(one, view=None) for one in found)
+    shown = Given("plain", [torch.zeros(1, 16, 3)], "torch.zeros(1, 16, 3)")
+    many = Call((shown, *others), init=found[-1].init, state=found[-1].state, setting=found[-1].setting)
+    yield replace(many, training=True, view=numbers)
 
 
 ONE = {"attentions": ("self_attention",)}
@@ -226,7 +218,7 @@ def causal(draw: Draw) -> list[Call]:
 
 def small_causal(memory: Tensor | None, **given) -> list[Call]:
     """Without a mask, and with masks that hide something or nothing."""
-    cases = [*small(memory, **given)(), *small(memory, None, masks=(FIRST, ALL), **given)()]
+    cases = [*small(memory, **given), *small(memory, None, masks=(FIRST, ALL), **given)]
     return [case for case in cases if case.args[0].size(1) > 1][::-1]
 
 
@@ -250,7 +242,7 @@ def source(draw: Draw) -> list[Call]:
 
 def one_target(*masks: list, **options) -> list[Call]:
     """One target position, then two."""
-    cases = small(MEMORY, masks=masks or (None,), **BOTH, **options)()
+    cases = small(MEMORY, masks=masks or (None,), **BOTH, **options)
     return sorted(cases, key=lambda case: case.args[0].size(1))
 
 
@@ -281,16 +273,16 @@ TASK = Task(
         "dropout": (dropout((16, 1), **ONE), small_training(**ONE)),
         "causal": (
             lambda draw: of_kind(language_model(draw), True) + of_kind(causal(draw), True, True),
-            lambda: of_kind(small_causal(None, **ONE), True),
+            of_kind(small_causal(None, **ONE), True),
         ),
         "cross": (
             lambda draw: of_kind(cross(draw), True, True),
-            lambda: of_kind(one_target(norm_first=True), True, True),
+            of_kind(one_target(norm_first=True), True, True),
         ),
         "memory_mask": (
             lambda draw: of_kind(source(draw), True, True),
-            lambda: of_kind(one_target(FIRST), True, True),
+            of_kind(one_target(FIRST), True, True),
         ),
-        "parts": (lambda draw: parts(), parts),
+        "parts": (parts(), parts()),
     },
 )

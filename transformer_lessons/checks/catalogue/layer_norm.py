@@ -1,6 +1,6 @@
 """Layer norm. ε is silent where entries are tens; with halves of 10 and −10, so are other deviations."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -71,28 +71,24 @@ def gradients(draw: Draw) -> list[Call]:
     ]
 
 
-def small(*lead: tuple[int, ...], **options) -> Callable[[], Iterator[Call]]:
+def small(*lead: tuple[int, ...], **options) -> Iterator[Call]:
     """Vectors of three whole numbers, in batches of these sizes."""
-
-    def cases() -> Iterator[Call]:
-        for size in lead or ((1,),):
-            for first in range(len(ROWS)):
-                rows = [ROWS[(first + n) % len(ROWS)] for n in range(torch.Size(size).numel())]
-                yield call(torch.tensor(rows).reshape(*size, 3), **options)
-
-    return cases
+    for size in lead or ((1,),):
+        for first in range(len(ROWS)):
+            rows = [ROWS[(first + n) % len(ROWS)] for n in range(torch.Size(size).numel())]
+            yield call(torch.tensor(rows).reshape(*size, 3), **options)
 
 
 def large_or_usual() -> Iterator[Call]:
     """An ε of one, then the one that a layer has unless told otherwise."""
-    yield from small(eps=1.0)()
+    yield from small(eps=1.0)
     yield from (call(torch.tensor([[0.0, 0.0, number]])) for number in (0.1, 0.01, 0.001, 0.002))
 
 
 def new_or_two() -> Iterator[Call]:
     """A new layer, then one whose weight is 2 and whose bias is 1."""
     yield from (Call((torch.tensor([row]),), init=(3,)) for row in ROWS[:2])
-    yield from small(state=TWO, setting=SET_TWO)()
+    yield from small(state=TWO, setting=SET_TWO)
 
 
 TASK = Task(
@@ -103,8 +99,8 @@ TASK = Task(
     probes={
         "centred": (centred, small()),
         "variance": (variance, small()),
-        "eps": (small_entries, large_or_usual),
-        "affine": (with_weights, new_or_two),
+        "eps": (small_entries, large_or_usual()),
+        "affine": (with_weights, new_or_two()),
         "axes": (axes, small((2,), (2, 1), (1, 2), (2, 2))),
         "gradients": (gradients, small()),
     },

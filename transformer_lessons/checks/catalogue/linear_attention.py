@@ -1,7 +1,7 @@
 """Linear attention. Where all keys are alike, the output is the mean of the visible values, whatever φ is."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -90,19 +90,15 @@ def cost(draw: Draw) -> list[Call]:
     return [Call(long, options, enough=ENOUGH, view=size) for options in ({}, {"key_mask": draw.mask(103)})]
 
 
-def small(*keys: tuple[int, ...], **options: Any) -> Callable[[], Iterator[Call]]:
+def small(*keys: tuple[int, ...], **options: Any) -> Iterator[Call]:
     """Whole numbers; the values 10, 20, … tell apart what is averaged. A mask is cut to the number of keys."""
-
-    def cases() -> Iterator[Call]:
-        for n, queries in itertools.product((2, 3), ([[1]], [[1], [0]], [[0, 1], [2, 0]])):
-            for numbers in itertools.product((0.0, 1.0, 2.0, -1.0), repeat=n):
-                key = torch.tensor([[x] + [0.0] * (len(queries[0]) - 1) for x in numbers])
-                args = torch.tensor(queries).float(), key, 10 * torch.arange(1.0, n + 1)[:, None]
-                for mask in keys or [None]:
-                    own = {} if mask is None else {"key_mask": torch.tensor(mask[-n:])}
-                    yield Call(args, options | own)
-
-    return cases
+    for n, queries in itertools.product((2, 3), ([[1]], [[1], [0]], [[0, 1], [2, 0]])):
+        for numbers in itertools.product((0.0, 1.0, 2.0, -1.0), repeat=n):
+            key = torch.tensor([[x] + [0.0] * (len(queries[0]) - 1) for x in numbers])
+            args = torch.tensor(queries).float(), key, 10 * torch.arange(1.0, n + 1)[:, None]
+            for mask in keys or [None]:
+                own = {} if mask is None else {"key_mask": torch.tensor(mask[-n:])}
+                yield Call(args, options | own)
 
 
 TASK = Task(
@@ -115,6 +111,6 @@ TASK = Task(
         "key_mask": (key_mask, small((True, True, False), (False, True, True))),
         "empty": (empty, small((False, False, False))),
         "gradients": (gradients, small((True, True, True), (False, False, False))),
-        "cost": (cost, lambda: [Call((torch.ones(8, 1),) * 3, enough={"largest": 128}, view=size)]),
+        "cost": (cost, [Call((torch.ones(8, 1),) * 3, enough={"largest": 128}, view=size)]),
     },
 )

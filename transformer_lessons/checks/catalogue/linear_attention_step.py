@@ -101,19 +101,15 @@ def axes(draw: Draw) -> list[Call]:
 
 def small(
     given: int = 5, leads: tuple = ((),), view: Callable | None = None, **options: float
-) -> Callable[[], Iterator[Call]]:
+) -> Iterator[Call]:
     """Numbers that can be computed by hand: φ(1) = 2, φ(0) = 1. All five arguments, or three."""
-
-    def cases() -> Iterator[Call]:
-        for lead, (q, k, v) in itertools.product(
-            leads, (([0], [0], [6]), ([0], [1], [6]), ([1, 0], [1, 0], [6]), ([0], [-1], [6]))
-        ):
-            query, key, value = (torch.tensor(x).float().expand(*lead, -1).clone() for x in (q, k, v))
-            key = query if q == k else key  # one line less
-            args = query, key, value, torch.full((*key.shape, 1), 8.0), torch.full_like(key, 4.0)
-            yield Call(args[:given], options, view=view)
-
-    return cases
+    for lead, (q, k, v) in itertools.product(
+        leads, (([0], [0], [6]), ([0], [1], [6]), ([1, 0], [1, 0], [6]), ([0], [-1], [6]))
+    ):
+        query, key, value = (torch.tensor(x).float().expand(*lead, -1).clone() for x in (q, k, v))
+        key = query if q == k else key  # one line less
+        args = query, key, value, torch.full((*key.shape, 1), 8.0), torch.full_like(key, 4.0)
+        yield Call(args[:given], options, view=view)
 
 
 TASK = Task(
@@ -127,6 +123,6 @@ TASK = Task(
         "first": (first, small(3)),
         "decay": (decayed, small(view=state, decay=0.25)),
         "kept": (kept, small(decay=0.5)),
-        "axes": (axes, lambda: [*small(5, LEADS)(), *small(3, LEADS)()]),
+        "axes": (axes, [*small(5, LEADS), *small(3, LEADS)]),
     },
 )

@@ -1,13 +1,13 @@
 """The sliding window. Rows with enough of a past, rows with less, and more keys than queries."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from transformer_lessons.checks.catalogue.causal_mask import form, matrix
-from transformer_lessons.checks.definitions import Call, Task, draws
+from transformer_lessons.checks.definitions import Call, Task
 
 
 def local_window_mask(queries, keys, window):
@@ -37,28 +37,23 @@ def early(*windows: int, length: int) -> list[Call]:
     return [call for w in windows for call in calls((length, length, w), view=rows(0, w - 1))]
 
 
-def small(*sizes: tuple[int, int, int], view: Any = matrix) -> Callable[[], Iterator[Call]]:
-    """Few queries."""
-    return lambda: iter(calls(*sizes, view=view))
-
-
 TASK = Task(
     name="local_window_mask",
     right=[local_window_mask],
     arguments=("queries", "keys", "window"),
     probes={
         "values": (
-            draws(*square(1, 2, 3, length=7), *square(2, 4, length=6)),
-            small((2, 2, 1), (2, 2, 2), (3, 3, 1), (3, 3, 2), (4, 4, 2), (4, 4, 3)),
+            [*square(1, 2, 3, length=7), *square(2, 4, length=6)],
+            calls((2, 2, 1), (2, 2, 2), (3, 3, 1), (3, 3, 2), (4, 4, 2), (4, 4, 3)),
         ),
         "wide": (
-            draws(*early(2, 3, 5, length=7), *calls((5, 5, 5), (4, 4, 9), (1, 1, 3))),
-            small((1, 1, 2), (2, 2, 2), (2, 2, 3), (3, 3, 2), (3, 3, 3), (3, 3, 4)),
+            [*early(2, 3, 5, length=7), *calls((5, 5, 5), (4, 4, 9), (1, 1, 3))],
+            calls((1, 1, 2), (2, 2, 2), (2, 2, 3), (3, 3, 2), (3, 3, 3), (3, 3, 4)),
         ),
         "more_keys": (
-            draws(*calls((2, 7, 3), (1, 5, 2), (3, 4, 2), (4, 9, 3), (2, 5, 9))),
-            small((1, 2, 1), (1, 3, 2), (2, 3, 1), (2, 4, 2), (2, 3, 9)),
+            calls((2, 7, 3), (1, 5, 2), (3, 4, 2), (4, 9, 3), (2, 5, 9)),
+            calls((1, 2, 1), (1, 3, 2), (2, 3, 1), (2, 4, 2), (2, 3, 9)),
         ),
-        "boolean": (draws(*calls((3, 3, 2), (2, 5, 2), view=form)), small((2, 2, 1), view=form)),
+        "boolean": (calls((3, 3, 2), (2, 5, 2), view=form), calls((2, 2, 1), view=form)),
     },
 )

@@ -1,7 +1,7 @@
 """BatchNorm without padding. What only BatchNorm asks for is looked at where nothing is padded."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -125,18 +125,12 @@ def gradients(draw: Draw) -> list[Call]:
     return [*calls, call(x.masked_fill(~mask[..., None], float("nan")), mask, state=state)]
 
 
-def small(
-    *ways: dict, filled: bool = False, holes: bool = False, after: bool = False
-) -> Callable[[], Iterator[Call]]:
+def small(*ways: dict, filled: bool = False, holes: bool = False, after: bool = False) -> Iterator[Call]:
     """One feature, in one sentence, then in two: nothing is padding, it holds NaN, or what is left is shown."""
-
-    def cases() -> Iterator[Call]:
-        for way, (x, mask) in itertools.product(ways or [{}], (ONE, TWO)):
-            mask = torch.tensor(mask) | filled
-            x = torch.where(mask[..., None] | (not holes), torch.tensor(x), float("nan"))
-            yield (left if after else call)(x, mask, **way)
-
-    return cases
+    for way, (x, mask) in itertools.product(ways or [{}], (ONE, TWO)):
+        mask = torch.tensor(mask) | filled
+        x = torch.where(mask[..., None] | (not holes), torch.tensor(x), float("nan"))
+        yield (left if after else call)(x, mask, **way)
 
 
 TASK = Task(
@@ -150,6 +144,6 @@ TASK = Task(
         "zeros": (zeros, small({}, BIASED)),
         "running": (running, small({}, {"options": {"momentum": 0.5}}, after=True)),
         "unknown": (unknown, small({}, {"training": False}, holes=True)),
-        "gradients": (gradients, lambda: [*small()(), *small(holes=True)()]),
+        "gradients": (gradients, [*small(), *small(holes=True)]),
     },
 )

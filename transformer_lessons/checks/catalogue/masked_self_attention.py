@@ -108,18 +108,14 @@ def empty_rows(draw: Draw) -> list[Call]:
     return calls
 
 
-def small(*rows: list, pad_id: int = 0, width: int = 1) -> Callable[[], Iterator[Call]]:
+def small(*rows: list, pad_id: int = 0, width: int = 1) -> Iterator[Call]:
     """One head; vectors of a single number, or of several of which the others are 0."""
-
-    def cases() -> Iterator[Call]:
-        for sentences in rows:
-            ids = torch.tensor(sentences)
-            for numbers in ([1.0, 2.0, 3.0], [0.0, 2.0, 1.0], [2.0, 0.0, 3.0]):
-                x = torch.zeros(*ids.shape, width)
-                x[..., 0] = torch.tensor(numbers[: ids.size(1)])
-                yield Call((x[:, None], ids, pad_id))
-
-    return cases
+    for sentences in rows:
+        ids = torch.tensor(sentences)
+        for numbers in ([1.0, 2.0, 3.0], [0.0, 2.0, 1.0], [2.0, 0.0, 3.0]):
+            x = torch.zeros(*ids.shape, width)
+            x[..., 0] = torch.tensor(numbers[: ids.size(1)])
+            yield Call((x[:, None], ids, pad_id))
 
 
 TASK = Task(

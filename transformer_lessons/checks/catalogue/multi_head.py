@@ -1,6 +1,6 @@
 """Multi-head attention. One head hides how heads are split; three arguments hide the defaults."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
@@ -84,7 +84,7 @@ def gradients(draw: Draw) -> list[Call]:
     return [call(draw, 2, 3), call(draw, 2, 3, 3, 3, other_values=True)]
 
 
-def small(num_heads: int, *others: list, mask: list | None = None) -> Callable[[], Iterator[Call]]:
+def small(num_heads: int, *others: list, mask: list | None = None) -> Iterator[Call]:
     """Identities for weights: attention of the rows. Then weights not alike, and heads of two features."""
     kwargs = {} if mask is None else {"mask": torch.tensor(mask)}
 
@@ -93,13 +93,10 @@ def small(num_heads: int, *others: list, mask: list | None = None) -> Callable[[
         init = len(x[0]), num_heads
         return Call(args, kwargs, init=init, state=multiples(len(x[0]), *factors), setting=setting)
 
-    def cases() -> Iterator[Call]:
-        yield from map(case, ([[0, 2], [2, 0]], [[1, 0], [3, 1]], [[2, 1], [0, 3]]))
-        yield case([[0, 1], [1, 0]], EVEN, (2, 4, 6, 8))
-        if not others:
-            yield case([[0, 1, 0, 0], [2, 0, 0, 1]])
-
-    return cases
+    yield from map(case, ([[0, 2], [2, 0]], [[1, 0], [3, 1]], [[2, 1], [0, 3]]))
+    yield case([[0, 1], [1, 0]], EVEN, (2, 4, 6, 8))
+    if not others:
+        yield case([[0, 1, 0, 0], [2, 0, 0, 1]])
 
 
 TASK = Task(

@@ -1,12 +1,11 @@
 """The nucleus: the fewest tokens that have p together."""
 
 import math
-from collections.abc import Callable, Iterator
 
 import torch
 
 from transformer_lessons.checks.catalogue.top_k import how_many
-from transformer_lessons.checks.definitions import Call, Draw, Task, draws
+from transformer_lessons.checks.definitions import Call, Draw, Task
 
 
 def nucleus(logits, p):
@@ -27,12 +26,12 @@ def axes(draw: Draw) -> list[Call]:
     return [Call((2 * draw.normal(*size), 0.6)) for size in ((4, 7), (2, 3, 5), (5, 5))]
 
 
-def logits(*rows: list, p: float) -> Callable[[], Iterator[Call]]:
+def logits(*rows: list, p: float) -> list[Call]:
     """Whole numbers."""
-    return lambda: iter([Call((torch.tensor(row), p)) for row in rows])
+    return [Call((torch.tensor(row), p)) for row in rows]
 
 
-ONE = [([5.0, 1.0, 0.0], 0.5), ([0.0, 6.0, 1.0], 0.1), ([2.0, 1.0, 0.0], 0.01)]
+ONE = [*logits([5.0, 1.0, 0.0], p=0.5), *logits([0.0, 6.0, 1.0], p=0.1), *logits([2.0, 1.0, 0.0], p=0.01)]
 EQUAL = [Call((torch.zeros(4), 0.6), view=how_many), Call((torch.zeros(5), 0.3), view=how_many)]
 
 TASK = Task(
@@ -41,11 +40,8 @@ TASK = Task(
     arguments=("logits", "p"),
     probes={
         "values": (rows, logits([1.0, 3.0, 2.0], [0.0, 2.0, 1.0, 1.5], p=0.8)),
-        "one": (
-            draws(*(Call((torch.tensor(row), p)) for row, p in ONE)),
-            lambda: iter([Call((torch.tensor(row), p)) for row, p in ONE]),
-        ),
+        "one": (ONE, ONE),
         "axes": (axes, logits([[1.0, 3.0, 2.0], [4.0, 1.0, 0.0]], [[0.0, 0.0, 1.0], [3.0, 1.0, 3.0]], p=0.7)),
-        "ties": (draws(*EQUAL), lambda: iter(EQUAL)),
+        "ties": (EQUAL, EQUAL),
     },
 )

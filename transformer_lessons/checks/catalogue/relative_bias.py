@@ -1,6 +1,6 @@
 """A bias for each distance, which goes beyond the package. Wide tables hide the clipping."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -46,17 +46,13 @@ def gradients(draw: Draw) -> list[Call]:
     return [Call((draw.normal(3, 11), 5)), Call((draw.normal(2, 9), 4))]
 
 
-def small(*sizes: tuple[int, ...], columns: int = 5) -> Callable[[], Iterator[Call]]:
+def small(*sizes: tuple[int, ...], columns: int = 5) -> Iterator[Call]:
     """A table of the distances themselves."""
     c = columns // 2
-
-    def cases() -> Iterator[Call]:
-        for heads in (1, 2):
-            table = torch.arange(-c, c + 1.0) + 10 * torch.arange(heads)[:, None]
-            for size in sizes:
-                yield Call((table, *size))
-
-    return cases
+    for heads in (1, 2):
+        table = torch.arange(-c, c + 1.0) + 10 * torch.arange(heads)[:, None]
+        for size in sizes:
+            yield Call((table, *size))
 
 
 TASK = Task(

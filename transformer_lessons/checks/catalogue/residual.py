@@ -118,7 +118,7 @@ def gives_ones(width: int) -> dict[str, Tensor]:
 def small_sandwich() -> Iterator[Call]:
     """The second norm keeps the first of three numbers."""
     for first in (False, True):
-        for case in small(norm_first=first)():
+        for case in small(norm_first=first):
             given = {"init": (*case.init, True), "state": TWO | AFTER}
             yield replace(case, **given, setting=f"{SET}\n{SET_AFTER}")
     init, said = (config(3, dropout=0.999), True), f"{SEED}\n{SET_ONES}"
@@ -128,18 +128,14 @@ def small_sandwich() -> Iterator[Call]:
     yield replace(even, args=args, init=(*even.init, True), setting=SEED, view=some)
 
 
-def small(*, norm_first: bool = False) -> Callable[[], Iterator[Call]]:
+def small(*, norm_first: bool = False) -> Iterator[Call]:
     """A sub-layer that moves all numbers by one place."""
     rolls = Given("linear", [torch.eye(3).roll(1, 0), torch.zeros(3)], "lambda y: y.roll(1, -1)")
-
-    def cases() -> Iterator[Call]:
-        for row in ([0.0, 3.0, 6.0], [1.0, 2.0, 6.0], [1.0, 1.0, 4.0]):
-            given = config(3, norm_first=norm_first)
-            case = Call((torch.tensor([[row]]), rolls), init=(given,), state=TWO, setting=SET)
-            yield case
-        yield replace(case, edits=True)
-
-    return cases
+    for row in ([0.0, 3.0, 6.0], [1.0, 2.0, 6.0], [1.0, 1.0, 4.0]):
+        given = config(3, norm_first=norm_first)
+        case = Call((torch.tensor([[row]]), rolls), init=(given,), state=TWO, setting=SET)
+        yield case
+    yield replace(case, edits=True)
 
 
 def small_training() -> Iterator[Call]:
@@ -168,7 +164,7 @@ TASK = Task(
     probes={
         "post_norm": (both, small()),
         "pre_norm": (lambda draw: both(draw, norm_first=True), small(norm_first=True)),
-        "sandwich": (sandwich, small_sandwich),
-        "dropout": (dropout, small_training),
+        "sandwich": (sandwich, small_sandwich()),
+        "dropout": (dropout, small_training()),
     },
 )

@@ -1,6 +1,6 @@
 """RMSNorm. ε is silent where entries are tens; with 10 and −10 alone, so are other averages of them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -56,21 +56,17 @@ def gradients(draw: Draw) -> list[Call]:
     ]
 
 
-def small(*lead: tuple[int, ...], setting: str = "", **options) -> Callable[[], Iterator[Call]]:
+def small(*lead: tuple[int, ...], setting: str = "", **options) -> Iterator[Call]:
     """Vectors of three whole numbers, in batches of these sizes."""
-
-    def cases() -> Iterator[Call]:
-        for shape in lead or ((1,), (2,), (2, 2)):
-            for first in range(len(ROWS)):
-                rows = [ROWS[(first + n) % len(ROWS)] for n in range(torch.Size(shape).numel())]
-                yield call(torch.tensor(rows).reshape(*shape, 3), setting=setting, **options)
-
-    return cases
+    for shape in lead or ((1,), (2,), (2, 2)):
+        for first in range(len(ROWS)):
+            rows = [ROWS[(first + n) % len(ROWS)] for n in range(torch.Size(shape).numel())]
+            yield call(torch.tensor(rows).reshape(*shape, 3), setting=setting, **options)
 
 
 def large_or_usual() -> Iterator[Call]:
     """An ε of one, then the one that a layer has unless told otherwise."""
-    yield from small((1,), eps=1.0)()
+    yield from small((1,), eps=1.0)
     yield call(torch.tensor([[0.0, 0.0, 0.1]]))
 
 
@@ -78,7 +74,7 @@ def new_or_two() -> Iterator[Call]:
     """A new layer, then one whose weight is 2."""
     for row in ROWS:
         yield Call((torch.tensor([row]),), init=(3,))
-    yield from small((1,), weight=torch.full((3,), 2.0), setting=SET_TWO)()
+    yield from small((1,), weight=torch.full((3,), 2.0), setting=SET_TWO)
 
 
 TASK = Task(
@@ -89,8 +85,8 @@ TASK = Task(
     probes={
         "size": (size, small((1,))),
         "axes": (axes, small((2,), (2, 1), (1, 2), (2, 2))),
-        "eps": (small_entries, large_or_usual),
-        "weight": (with_weight, new_or_two),
+        "eps": (small_entries, large_or_usual()),
+        "weight": (with_weight, new_or_two()),
         "gradients": (gradients, small((1,))),
     },
     remarks=(

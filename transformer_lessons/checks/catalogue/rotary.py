@@ -74,17 +74,13 @@ def gradients(draw: Draw) -> list[Call]:
     return [Call((draw.normal(2, 3, 5, d), torch.arange(5))) for d in (2, 6)]
 
 
-def small(*places: list, width: int = 2, heads: int = 1) -> Callable[[], Iterator[Call]]:
+def small(*places: list, width: int = 2, heads: int = 1) -> Iterator[Call]:
     """Vectors of ones and zeros, which turn into a cosine and a sine."""
-
-    def cases() -> Iterator[Call]:
-        for given in places:
-            where = torch.tensor(given)
-            for vector in ([1.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0], [1.0, 2.0, 3.0, 4.0]):
-                shape = len(where) if where.dim() == 2 else 1, heads, where.size(-1), width
-                yield Call((torch.tensor(vector[:width]).expand(shape).clone(), where))
-
-    return cases
+    for given in places:
+        where = torch.tensor(given)
+        for vector in ([1.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0], [1.0, 2.0, 3.0, 4.0]):
+            shape = len(where) if where.dim() == 2 else 1, heads, where.size(-1), width
+            yield Call((torch.tensor(vector[:width]).expand(shape).clone(), where))
 
 
 TASK = Task(
@@ -94,15 +90,9 @@ TASK = Task(
     probes={
         "turn": (turn, small([0, 1], [1])),
         "pairs": (pairs, small([1], [2], width=4)),
-        "frequencies": (
-            frequencies,
-            lambda: (c for h in (1, 2) for c in small([1], [2], [3], width=4, heads=h)()),
-        ),
+        "frequencies": (frequencies, (c for h in (1, 2) for c in small([1], [2], [3], width=4, heads=h))),
         "positions": (positions, small([1], [2], [3, 1], [0, 2])),
-        "batch": (
-            batch,
-            lambda: (c for h in (1, 2, 3) for c in small([[1], [2]], [[0, 1], [1, 2]], heads=h)()),
-        ),
+        "batch": (batch, (c for h in (1, 2, 3) for c in small([[1], [2]], [[0, 1], [1, 2]], heads=h))),
         "gradients": (gradients, small([1], [0, 1])),
     },
     remarks=(

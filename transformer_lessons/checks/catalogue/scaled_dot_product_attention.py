@@ -89,7 +89,7 @@ def small(
     masks: tuple = (None,),
     numbers: tuple[float, ...] = (0.0, 2.0, 1.0, 3.0),
     lead: tuple[int, ...] = (),
-) -> Callable[[], Iterator[Call]]:
+) -> Iterator[Call]:
     """Whole numbers; the values 10, 20, … tell apart what is averaged."""
 
     def columns(n: int) -> list[Tensor]:
@@ -101,33 +101,30 @@ def small(
             if any(column)
         ]
 
-    def cases() -> Iterator[Call]:
-        value = 10 * torch.arange(1.0, keys + 1)[:, None]
-        for query, key, visible in itertools.islice(
-            itertools.product(columns(queries), columns(keys), masks), 100
-        ):
-            args = tuple(x.view(*lead, *x.shape) for x in (query, key, value))
-            yield Call(args if visible is None else (*args, torch.tensor(visible)))
-
-    return cases
+    value = 10 * torch.arange(1.0, keys + 1)[:, None]
+    for query, key, visible in itertools.islice(
+        itertools.product(columns(queries), columns(keys), masks), 100
+    ):
+        args = tuple(x.view(*lead, *x.shape) for x in (query, key, value))
+        yield Call(args if visible is None else (*args, torch.tensor(visible)))
 
 
 def small_result() -> Iterator[Call]:
     """Without a batch, then in a batch of one."""
-    yield from small(queries=2, keys=3)()
-    yield from (replace(c, args=tuple(x[None] for x in c.args)) for c in small(queries=2, keys=3)())
+    yield from small(queries=2, keys=3)
+    yield from (replace(c, args=tuple(x[None] for x in c.args)) for c in small(queries=2, keys=3))
 
 
 def small_finite() -> Iterator[Call]:
     """Large scores, and a query that sees nothing, of which numbers are asked for, whichever."""
-    cases = small(numbers=(0.0, 1.0, 900.0), masks=(None, [[False, False]]))()
+    cases = small(numbers=(0.0, 1.0, 900.0), masks=(None, [[False, False]]))
     return (replace(case, view=is_finite) for case in cases)
 
 
 def small_gradients() -> Iterator[Call]:
     """Of one number a vector, and of four."""
-    yield from itertools.islice(small()(), 20)
-    yield from itertools.islice(small(d_k=4)(), 20)
+    yield from itertools.islice(small(), 20)
+    yield from itertools.islice(small(d_k=4), 20)
 
 
 NOTHING = torch.zeros(1, 2, dtype=torch.bool)
@@ -140,11 +137,11 @@ TASK = Task(
     results=("output", "weights"),
     broken=("keys_viewed", "scaled_by_another_axis", "filled_near_zero", "softmax_over_axis"),
     probes={
-        "result": (result, small_result),
+        "result": (result, small_result()),
         "scale": (scale, small(d_k=4)),
         "mask": (mask, small(keys=3, masks=([[True, False, True]], [[False, True, True]]))),
-        "finite": (finite, small_finite),
-        "gradients": (gradients, small_gradients),
+        "finite": (finite, small_finite()),
+        "gradients": (gradients, small_gradients()),
     },
     remarks=(
         Remark(

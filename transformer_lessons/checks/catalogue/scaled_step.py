@@ -121,7 +121,7 @@ TASK = Task(
     probes={
         "step": (
             step,
-            lambda: small(
+            small(
                 ([[6.0], [8.0]], (2.0, 0, 1.0, LARGEST, 5)),
                 ([[6.0], [8.0]], (2.0, 0, 1.0, 2.5, 5)),
                 ([[0.0], [0.0]], (2.0, 0, 1.0, 2.5, 5)),
@@ -129,14 +129,14 @@ TASK = Task(
         ),
         "precision": (
             precision,
-            lambda: small(
+            small(
                 ([[0.5], [1.0]], (2.0**24, 0, 2.0**24, LARGEST, 5)),
                 ([[3e4], [4e4]], (1.0, 0, 1.0, 10.0, 5)),
             ),
         ),
         "overflow": (
             overflow,
-            lambda: small(
+            small(
                 ([[math.inf], [2.0]], (2.0, 1, 1.0, LARGEST, 5)),
                 ([[2.0], [math.nan]], (2.0, 1, 1.0, LARGEST, 5)),
                 ([[2.0], [math.inf]], (2.0, 1, 1.0, LARGEST, 5)),
@@ -146,7 +146,7 @@ TASK = Task(
         ),
         "growth": (
             growth,
-            lambda: small(
+            small(
                 ([[2.0], [2.0]], (2.0, 2, 1.0, LARGEST, 3)),
                 ([[2.0], [2.0]], (2.0, 1, 1.0, LARGEST, 3)),
             ),

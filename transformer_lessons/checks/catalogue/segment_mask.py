@@ -1,6 +1,6 @@
 """The segment mask. What it shows, whatever its axes; and its axes, whatever it shows."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -47,15 +47,11 @@ def shapes(draw: Draw) -> list[Call]:
     return [within(segments, segments, shape), within(segments[:, :2], segments, shape)]
 
 
-def small(pairs: tuple, view: Any = None) -> Callable[[], Iterator[Call]]:
+def small(pairs: tuple, view: Any = None) -> Iterator[Call]:
     """Rows of two or three tokens."""
-
-    def cases() -> Iterator[Call]:
-        for pair in pairs:
-            queries, keys = map(torch.tensor, pair)
-            yield within(queries, keys, view)
-
-    return cases
+    for pair in pairs:
+        queries, keys = map(torch.tensor, pair)
+        yield within(queries, keys, view)
 
 
 TASK = Task(

@@ -1,12 +1,12 @@
 """The matrix that shifts the sinusoidal encoding. Width 2 hides the frequencies; the diagonal hides the signs."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.definitions import Call, Remark, Task, draws
+from transformer_lessons.checks.definitions import Call, Remark, Task
 from transformer_lessons.encodings import frequencies, shift_matrix
 
 
@@ -35,22 +35,17 @@ def sines(matrix: Tensor) -> Tensor:
     return matrix.diagonal(1)[::2].abs()
 
 
-def small(*sizes: tuple[int, int]) -> Callable[[], Iterator[Call]]:
-    """Small steps and widths."""
-    return lambda: iter(calls(*sizes))
-
-
 TASK = Task(
     name="shift_matrix",
     right=[frequencies, shift_matrix],
     arguments=("k", "d_model"),
     broken=("exponent_doubled", "frequency_inverted", "diagonal_in_halves", "sign_lost"),
     probes={
-        "turn": (draws(*calls((1, 2), (2, 2), (5, 2))), small((1, 2), (2, 2))),
-        "pairs": (draws(*calls((1, 4), (2, 6), (5, 10), view=blocks)), small((1, 4), (2, 4))),
+        "turn": (calls((1, 2), (2, 2), (5, 2)), calls((1, 2), (2, 2))),
+        "pairs": (calls((1, 4), (2, 6), (5, 10), view=blocks), calls((1, 4), (2, 4))),
         "frequencies": (
-            draws(*calls((1, 4), (3, 6), (2, 16), view=cosines), *calls((5, 8), view=sines)),
-            small((1, 4), (2, 4), (5, 4), (1, 6)),
+            [*calls((1, 4), (3, 6), (2, 16), view=cosines), *calls((5, 8), view=sines)],
+            calls((1, 4), (2, 4), (5, 4), (1, 6)),
         ),
     },
     remarks=(

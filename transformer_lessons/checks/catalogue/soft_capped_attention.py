@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -70,15 +70,11 @@ def gradients(draw: Draw) -> list[Call]:
     return [Call((*qkv(draw, 3, 4, 2, 2), 1.5)), Call((*qkv(draw, 3, 4, 1, 2), 1.5, draw.mask(2, 3, 4)))]
 
 
-def small(*caps: float, **sizes: Any) -> Callable[[], Iterator[Call]]:
+def small(*caps: float, **sizes: Any) -> Iterator[Call]:
     """Those of plain attention, with caps."""
-
-    def cases() -> Iterator[Call]:
-        for plain, cap in itertools.product(attention.small(**sizes)(), caps):
-            query, key, value, *masks = plain.args
-            yield Call((query, key, value, cap, *masks))
-
-    return cases
+    for plain, cap in itertools.product(attention.small(**sizes), caps):
+        query, key, value, *masks = plain.args
+        yield Call((query, key, value, cap, *masks))
 
 
 NOTHING = torch.zeros(1, 2, dtype=torch.bool)
@@ -91,10 +87,10 @@ TASK = Task(
     probes={
         "result": (
             result,
-            lambda: itertools.chain(*(small(2.0, queries=2, keys=3, lead=lead)() for lead in ((), (1,)))),
+            itertools.chain(*(small(2.0, queries=2, keys=3, lead=lead) for lead in ((), (1,)))),
         ),
         "cap": (cap, small(2.0, 1.0, 4.0)),
-        "scale": (scale, lambda: itertools.chain(small(1000.0, d_k=4)(), small(1.0, d_k=4)())),
+        "scale": (scale, itertools.chain(small(1000.0, d_k=4), small(1.0, d_k=4))),
         "mask": (mask, small(1.0, 2.0, keys=3, masks=([[True, False, True]], [[False, True, True]]))),
         "finite": (finite, small(1.0, masks=([[False, False]],))),
         "gradients": (gradients, small(1.0, masks=(None, [[True, False]]))),

@@ -1,6 +1,5 @@
 """What the decoder reads and says. One length hides padding; 1, 2 and 0 hide whose ids they are."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -92,9 +91,9 @@ def kept(draw: Draw) -> list[Call]:
     return [Call((sentences(draw, 2, 4, 1), 1, 2, 0), edits=True, view=words)]
 
 
-def small(*cases: tuple, **options: Any) -> Callable[[], list[Call]]:
+def small(*cases: tuple, **options: Any) -> list[Call]:
     """Sentences of words from 5 on."""
-    return lambda: [Call(case, **options) for case in cases]
+    return [Call(case, **options) for case in cases]
 
 
 TASK = Task(

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -81,20 +81,16 @@ SAVED = [counted(97, 97, block, 2, saved=SQUARE // 6) for block in (11, 99)]
 PEAK = [counted(97, 97, 11, 2, peak=SQUARE // 2)]
 
 
-def small(*blocks: int, d_k: int = 1, far: float = 1.0) -> Callable[[], Iterator[Call]]:
+def small(*blocks: int, d_k: int = 1, far: float = 1.0) -> Iterator[Call]:
     """Whole numbers; the values 10, 20, … tell apart what is averaged."""
-
-    def cases() -> Iterator[Call]:
-        for block, column in itertools.product(
-            blocks, ([0, 1, 0], [0, 0, 1], [1, 0, 0], [0, -1, -2], [-1, -1, -1])
-        ):
-            query, key = torch.zeros(1, d_k), torch.zeros(3, d_k)
-            query[:, 0], key[:, 0] = 1, far * torch.tensor(column)
-            yield Call((query, key, torch.tensor([[10.0], [20.0], [30.0]]), block))
-        wide = torch.tensor([[1.0], [-1.0]]), far * torch.tensor([[1.0], [2.0], [3.0]])
-        yield Call((*wide, torch.tensor([[10.0], [20.0], [30.0]]), blocks[0]))
-
-    return cases
+    for block, column in itertools.product(
+        blocks, ([0, 1, 0], [0, 0, 1], [1, 0, 0], [0, -1, -2], [-1, -1, -1])
+    ):
+        query, key = torch.zeros(1, d_k), torch.zeros(3, d_k)
+        query[:, 0], key[:, 0] = 1, far * torch.tensor(column)
+        yield Call((query, key, torch.tensor([[10.0], [20.0], [30.0]]), block))
+    wide = torch.tensor([[1.0], [-1.0]]), far * torch.tensor([[1.0], [2.0], [3.0]])
+    yield Call((*wide, torch.tensor([[10.0], [20.0], [30.0]]), blocks[0]))
 
 
 TASK = Task(
@@ -102,11 +98,11 @@ TASK = Task(
     right=[tiled_attention],
     arguments=("query", "key", "value", "block"),
     probes={
-        "values": (values, lambda: iter([*small(3, 1, 2)(), *small(3, d_k=4)()])),
+        "values": (values, [*small(3, 1, 2), *small(3, d_k=4)]),
         "any_size": (large, small(2, 1, far=900.0)),
         "gradients": (lambda draw: [call(draw, 7, 11, 4, 2, 3), call(draw, 4, 6, 11)], small(2)),
-        "largest": (lambda draw: LARGEST, lambda: iter(LARGEST)),
-        "saved": (lambda draw: SAVED, lambda: iter(SAVED)),
-        "peak": (lambda draw: PEAK, lambda: iter(PEAK)),
+        "largest": (LARGEST, LARGEST),
+        "saved": (SAVED, SAVED),
+        "peak": (PEAK, PEAK),
     },
 )

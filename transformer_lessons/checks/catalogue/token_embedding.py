@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_lessons.checks.definitions import Call, Draw, Remark, Task, draws
+from transformer_lessons.checks.definitions import Call, Draw, Remark, Task
 from transformer_lessons.embeddings import TokenEmbedding
 
 SET = "for p in layer.parameters(): p.data = torch."
@@ -89,10 +89,10 @@ TASK = Task(
     arguments=("ids",),
     roles={"weight": "weight weights w e embedding embeddings emb lut table"},
     probes={
-        "rows": (rows, lambda: small([1], [0, 1], [2, 0], [1, 1, 0])),
-        "scale": (scale, small_scale),
-        "start": (draws(*start((300, 64), (200, 100))), lambda: start((300, 64))),
-        "gradients": (gradients, lambda: small([1], [0, 1], [1, 1, 0])),
+        "rows": (rows, small([1], [0, 1], [2, 0], [1, 1, 0])),
+        "scale": (scale, small_scale()),
+        "start": (start((300, 64), (200, 100)), start((300, 64))),
+        "gradients": (gradients, small([1], [0, 1], [1, 1, 0])),
     },
     remarks=(
         Remark(

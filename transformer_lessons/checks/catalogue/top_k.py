@@ -1,7 +1,7 @@
 """The k likeliest tokens. Logits that all differ hide what happens to ties; one row hides the axis."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -31,17 +31,9 @@ def how_many(probabilities: Tensor) -> dict[str, Tensor]:
     return {"the number of tokens that stay": (probabilities > 0).sum(-1), "their sum": probabilities.sum(-1)}
 
 
-def ties(draw: Draw) -> list[Call]:
-    """Several tokens as likely as the k-th."""
-    return [
-        Call((torch.tensor(x), 2), view=how_many)
-        for x in ([1.0, 1.0, 1.0, 0.0], [[2.0, 1.0, 1.0], [0.0, 0.0, 0.0]])
-    ]
-
-
-def small(*logits: list, k: int = 2, view: Callable | None = None) -> Callable[[], Iterator[Call]]:
+def small(*logits: list, k: int = 2, view: Callable | None = None) -> list[Call]:
     """Whole numbers."""
-    return lambda: iter([Call((torch.tensor(x), k), view=view) for x in logits])
+    return [Call((torch.tensor(x), k), view=view) for x in logits]
 
 
 TASK = Task(
@@ -51,7 +43,10 @@ TASK = Task(
     probes={
         "values": (rows, small([0.0, 2.0, 1.0, 3.0], [1.0, 0.0, 3.0])),
         "axes": (axes, small([[0.0, 2.0, 1.0], [3.0, 1.0, 4.0]], [[5.0, 2.0, 1.0], [0.0, 1.0, 2.0]], k=1)),
-        "ties": (ties, small([1.0, 1.0, 1.0, 0.0], view=how_many)),
+        "ties": (
+            small([1.0, 1.0, 1.0, 0.0], [[2.0, 1.0, 1.0], [0.0, 0.0, 0.0]], view=how_many),
+            small([1.0, 1.0, 1.0, 0.0], view=how_many),
+        ),
         "all": (
             lambda draw: [Call((draw.normal(2, 3), 5)), Call((draw.normal(3), 3))],
             small([0.0, 1.0], k=3),

@@ -129,19 +129,13 @@ TASK = Task(
     beyond=PADDED_ANYWHERE,
     arguments=("src", "tgt_in"),
     probes={
-        "logits": (unlike, small_logits),
-        "pre_norm": (
-            lambda draw: [call(draw, norm_first=True)],
-            lambda: small([[3, 4], [5, 2]], norm_first=True),
-        ),
-        "padding": (
-            padded,
-            lambda: (case for pad in (0, 6) for case in small([[3, pad], [1, 2, pad]], pad_id=pad)),
-        ),
+        "logits": (unlike, small_logits()),
+        "pre_norm": (lambda draw: [call(draw, norm_first=True)], small([[3, 4], [5, 2]], norm_first=True)),
+        "padding": (padded, (case for pad in (0, 6) for case in small([[3, pad], [1, 2, pad]], pad_id=pad))),
         "positions": (
             moved,
-            lambda: (c for pad in (0, 6) for c in small([[pad, 3], [pad, 1, 2], [3, pad, 1]], pad_id=pad)),
+            (c for pad in (0, 6) for c in small([[pad, 3], [pad, 1, 2], [3, pad, 1]], pad_id=pad)),
         ),
-        "tied": (lambda draw: [tied()], lambda: iter([tied()])),
+        "tied": ([tied()], [tied()]),
     },
 )

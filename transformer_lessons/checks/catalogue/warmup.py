@@ -1,6 +1,6 @@
 """The paper's learning rate. Width 1 hides d_model."""
 
-from transformer_lessons.checks.definitions import Call, Draw, Task, draws
+from transformer_lessons.checks.definitions import Call, Draw, Task
 from transformer_lessons.schedule import warmup_inverse_sqrt
 
 
@@ -24,12 +24,12 @@ TASK = Task(
     right=[warmup_inverse_sqrt],
     arguments=("step", "d_model", "warmup_steps"),
     probes={
-        "rise": (rise, lambda: calls((1, 1, 4), (2, 1, 4), (4, 1, 4), (40, 1, 4000))),
-        "fall": (fall, lambda: calls((16, 1, 4), (100, 1, 4))),
+        "rise": (rise, calls((1, 1, 4), (2, 1, 4), (4, 1, 4), (40, 1, 4000))),
+        "fall": (fall, calls((16, 1, 4), (100, 1, 4))),
         "width": (
-            draws(*calls((1, 4, 1), (1, 512, 1), (2, 9, 4), (50, 16, 7))),
-            lambda: calls((1, 4, 1), (1, 4, 4), (16, 4, 4)),
+            calls((1, 4, 1), (1, 512, 1), (2, 9, 4), (50, 16, 7)),
+            calls((1, 4, 1), (1, 4, 4), (16, 4, 4)),
         ),
-        "zero": (draws(*calls((0, 1, 1))), lambda: calls((0, 1, 1))),
+        "zero": (calls((0, 1, 1)), calls((0, 1, 1))),
     },
 )

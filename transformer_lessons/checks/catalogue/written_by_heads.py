@@ -44,8 +44,8 @@ TASK = Task(
     right=[written_by_heads],
     arguments=("heads", "weight"),
     probes={
-        "blocks": (blocks, lambda: small((2, 1), (2, 2), (3, 1), (3, 2), is_even=True)),
-        "turned": (turned, lambda: small((1, 2), (1, 3))),
-        "gradients": (gradients, lambda: small((2, 1), (2, 2))),
+        "blocks": (blocks, small((2, 1), (2, 2), (3, 1), (3, 2), is_even=True)),
+        "turned": (turned, small((1, 2), (1, 3))),
+        "gradients": (gradients, small((2, 1), (2, 2))),
     },
 )
