@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 import transformer_lessons
 from transformer_lessons.checks.adapter import Reply, is_handle, leaves
@@ -27,10 +26,6 @@ TEXT = 400  # how much of an error message is passed on
 
 class _NotAFunctionError(Exception):
     """The learner's name stands for something that cannot be called."""
-
-
-class _DeviceError(Exception):
-    """A device was given and never reached torch."""
 
 
 class Local:
@@ -66,7 +61,7 @@ class Local:
         given = {"args": copied(args), "kwargs": copied(kwargs)}
 
         def action() -> Any:
-            with metered(meter) as count, _handed_on(kwargs.get("device")):
+            with metered(meter) as count:
                 result = self._function(target)(*self._objects(given["args"]), **given["kwargs"])
                 count.returned(result)
             bytes_.update(count.memory)
@@ -236,32 +231,6 @@ def _usual_dtype() -> Iterator[None]:
         yield
     finally:
         torch.set_default_dtype(theirs)
-
-
-@contextmanager
-def _handed_on(device: str | None) -> Iterator[None]:
-    """A device that is given must reach torch. (One that is not the CPU would show it, but starts slowly.)"""
-    if device is None:
-        yield
-        return
-    with _Watch(device) as watch:
-        yield
-    if not watch.has_seen:
-        raise _DeviceError("device is never handed on to torch: on a GPU, the result would stay behind")
-
-
-class _Watch(TorchFunctionMode):
-    """Notes whether a device is among the arguments of any of torch's functions."""
-
-    def __init__(self, device: str):
-        super().__init__()
-        self.device, self.has_seen = torch.device(device), False
-
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        devices = [value for value in (*args, *kwargs.values()) if isinstance(value, str | torch.device)]
-        self.has_seen |= any(str(value) == str(self.device) for value in devices)
-        return function(*args, **kwargs)
 
 
 @contextmanager

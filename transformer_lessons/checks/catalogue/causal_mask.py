@@ -48,7 +48,7 @@ TASK = Task(
         ),
         Remark(
             "device is not handed on to torch: on a GPU, the mask would stay behind.",
-            Call((2,), {"device": "cpu"}, view=matrix),
+            Call((2,), {"device": "nowhere"}, view=matrix),  # which torch refuses, if it hears of it
         ),
     ),
 )
