@@ -1,4 +1,4 @@
-"""The tasks, a file each: what is required, and the calls that show it."""
+"""The tasks, a file each: the right answer, and the calls that show whether a requirement is met."""
 
 # In the order of the chapters.
 TASKS = """

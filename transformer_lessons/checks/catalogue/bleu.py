@@ -62,8 +62,12 @@ CORPUS = [
     call(("abcde", ["abcdx"]), ("abcd", ["abcd"]), ("ab", ["ab"])),
 ]
 CLIPPED = [call(("aaaabcd", ["aabcdef"])), call(("abcdabcd", ["abcdefgh"]))]
-SHORT = [call(("abcd", ["abcdefgh"])), call(("abcde", ["abcdexy"]))]
-LONG = [call(("abcdefgh", ["abcdef"])), call(("abcdexy", ["abcde"]))]
+BREVITY = [  # short candidates, then long ones
+    call(("abcd", ["abcdefgh"])),
+    call(("abcde", ["abcdexy"])),
+    call(("abcdefgh", ["abcdef"])),
+    call(("abcdexy", ["abcde"])),
+]
 SEVERAL = [
     call(("abcdef", ["abcdxx", "yyyyef"])),
     call(("aabbcd", ["aaxbcd", "bbbbcd"])),
@@ -86,7 +90,7 @@ TASK = Task(
         "precision": (one_by_one, ALONE),
         "corpus": (together, CORPUS),
         "clipping": (CLIPPED, CLIPPED),
-        "brevity": ([*SHORT, *LONG], [*SHORT, *LONG]),
+        "brevity": (BREVITY, BREVITY),
         "several": (SEVERAL, SEVERAL),
         "closest": (CLOSEST, CLOSEST),
         "nothing": (NOTHING, NOTHING),

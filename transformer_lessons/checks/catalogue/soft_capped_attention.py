@@ -87,7 +87,7 @@ TASK = Task(
     probes={
         "result": (
             result,
-            itertools.chain(*(small(2.0, queries=2, keys=3, lead=lead) for lead in ((), (1,)))),
+            itertools.chain(small(2.0, queries=2, keys=3), small(2.0, queries=2, keys=3, lead=(1,))),
         ),
         "cap": (cap, small(2.0, 1.0, 4.0)),
         "scale": (scale, itertools.chain(small(1000.0, d_k=4), small(1.0, d_k=4))),
