@@ -45,6 +45,20 @@ def test_the_package_is_right(task):
     assert report.score() == known.total
 
 
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize(
+    "result", [lambda x: None, lambda x: (x, x), lambda x: "a"], ids=["none", "two", "text"]
+)
+def test_whatever_is_returned_is_judged(task, result):
+    known = checks.task(task)
+    answer = known.define(known.source)
+    if isinstance(answer, type):
+        answer.forward = lambda self, x=None, *args, **kwargs: result(x)
+    report = checks.check(task, answer if isinstance(answer, type) else lambda x=None, *_, **__: result(x))
+    assert report.score() <= known.total / 4  # for what a new object holds, say
+    assert report.message.startswith(f"{known.public}: ")
+
+
 @pytest.mark.parametrize(("task", "answer"), RIGHT)
 def test_a_right_answer_in_other_words_passes(task, answer):
     for seed in (0, 1):

@@ -1,18 +1,22 @@
 """The rules by which an answer is judged, on a task small enough to see through."""
 
+import linecache
 import math
 import sys
+import time
 import tomllib
+from itertools import count
 from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 
+from checks.conftest import TASKS
 from transformer_lessons import checks
-from transformer_lessons.checks.definitions import Call, Remark, Task, changed
+from transformer_lessons.checks.definitions import Call, Given, Remark, Task, changed
 from transformer_lessons.checks.engine import judge
-from transformer_lessons.checks.message import literal, write
+from transformer_lessons.checks.message import MOST_CASES, Message, cut, literal, write
 from transformer_lessons.checks.observe import Seen, alike, same_value
 from transformer_lessons.checks.states import translations
 from transformer_lessons.masks import padding_mask
@@ -114,6 +118,14 @@ def test_a_slip_costs_itself(answer, lost, names):
     assert tuple(mistake.name for mistake in verdict.mistakes) == names
 
 
+def test_a_slow_machine_finds_as_much(monkeypatch):
+    for clock in ("process_time", "perf_counter", "monotonic"):
+        monkeypatch.setattr(time, clock, count(0, 60).__next__)
+    verdict = verdict_of(lambda x, shift: x / 2)
+    assert len(verdict.mistakes) == 2
+    assert write(TASK, verdict, TASK.local(lambda x, shift: x / 2)).case
+
+
 def test_gradients_of_wrong_values_need_only_arrive():
     assert verdict_of(lambda x, shift: 3 * x + shift).lost == ("factor",)
     assert verdict_of(lambda x, shift: 3 * x.detach() + shift).lost == ("factor", "gradients")
@@ -127,6 +139,98 @@ def test_what_raises_everywhere_says_so_in_the_first_line():
         "affine: it raises AttributeError: 'Tensor' object has no attribute 'missing', at “"
     )
     assert message.head.endswith("(0 of 4 points).")
+
+
+def failing(error):
+    def answer(*args, **kwargs):
+        raise error
+
+    return answer
+
+
+@pytest.mark.parametrize("error", [AssertionError(), NotImplementedError("\n")])
+def test_an_error_without_a_message_has_no_colon(error):
+    report = checks.check("causal_mask", failing(error))
+    raised = f"raises {type(error).__name__}, at “raise error”"
+    assert report.message.startswith(f"causal_mask: it {raised} (0 of ")
+    assert f"# {raised}" in report.message.splitlines()[-3]
+
+
+@pytest.mark.parametrize("name", ["layer", "token_embedding"])
+def test_a_forward_that_is_not_written_yet_is_the_first_line(name):
+    answer = checks.task(name).define(checks.task(name).source)
+    answer.forward = failing(NotImplementedError())
+    report = checks.check(name, answer)
+    assert "it raises NotImplementedError, at" in report.message.splitlines()[0]
+    assert 0 < report.score() <= 1  # for what a new object holds
+
+
+@pytest.mark.parametrize("folder", ["dist-packages", "site-packages"])
+def test_the_line_of_an_error_is_none_of_a_librarys(folder):
+    file = f"/usr/local/lib/python3.12/{folder}/torch/nn/functional.py"
+    text = "def theirs():\n    raise ValueError('no')\n"
+    linecache.cache[file] = len(text), None, text.splitlines(True), file
+    space = {}
+    exec(compile(text, file, "exec"), space)
+
+    def mine(*args, **kwargs):
+        return space["theirs"]()
+
+    assert 'at “return space["theirs"]()”' in checks.check("causal_mask", mine).message
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "told"),
+    [
+        ("causal_mask", torch.ones(2), "hand over the function itself; this is an object of type Tensor"),
+        ("causal_mask", None, "hand over the function itself; this is an object of type NoneType"),
+        ("layer_norm", nn.LayerNorm(5), "hand over the class itself; this is an object of type LayerNorm"),
+    ],
+)
+def test_what_is_no_function_is_said_at_once(name, answer, told):
+    lines = checks.check(name, answer).message.splitlines()
+    assert lines[0].startswith(f"{checks.task(name).public}: {told} (0 of ")
+    assert lines[2].startswith("  Read: ")
+
+
+@pytest.mark.parametrize("base", [object, list])
+def test_a_class_that_is_no_module_is_judged(base):
+    report = checks.check("layer_norm", type("Norm", (base,), {"__init__": lambda self, d_model: None}))
+    assert "it raises AttributeError: 'Norm' object has no attribute 'state_dict'" in report.message
+
+
+def test_weights_that_are_no_tensors_are_judged():
+    class Norm(nn.LayerNorm):
+        def state_dict(self, *args, **kwargs):
+            return {"version": 1}
+
+    assert not checks.check("layer_norm", Norm).passed
+
+
+def test_a_vector_that_nothing_is_expected_for_is_named():
+    names = dict(W_q="asking", W_k="asked", W_v="told", W_o="out")
+    right = checks.task("multi_head").source
+    for name, other in names.items():
+        right = right.replace(f"self.{name}", f"self.{other}")
+    start = "super().__init__()\n"
+    more = right.replace(start, f"{start}        self.sharpness = nn.Parameter(torch.ones(1))\n")
+    message = checks.check("multi_head", checks.task("multi_head").define(more)).message
+    assert "nothing is expected like its sharpness of shape (1,)" in message.splitlines()[0]
+
+
+def test_without_a_case_the_outcome_is_told_in_a_notebook_too():
+    assert "no small case" in Message("f: wrong.", outcome=("no small case shows it",)).html()
+
+
+def test_what_is_long_is_cut_after_a_word_if_there_is_one():
+    assert cut("a" * 111) == "a" * 108 + " …"
+    assert cut("word " * 30) == "word " * 21 + "…"
+
+
+def test_an_integer_beyond_all_floats_is_judged():
+    assert not alike(10**400, 1.0)
+    assert alike(10**400, 10**400)
+    assert not checks.check("warmup", lambda *args, **kwargs: 10**5000).passed
 
 
 def test_a_remark_costs_nothing():
@@ -223,7 +327,13 @@ def test_a_device_must_be_handed_on():
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (torch.tensor([[1.0, 0.25]]), "torch.tensor([[1., 0.2]])"),
+        (torch.tensor([[1.0, 0.25]]), "torch.tensor([[1., 0.25]])"),
+        (torch.tensor([0.1, 1e-6]), "torch.tensor([0.1, 1e-06])"),
+        (torch.tensor([NAN, -INF]), "torch.tensor([float('nan'), float('-inf')])"),
+        (torch.tensor([1], dtype=torch.int32), "torch.tensor([1], dtype=torch.int32)"),
+        (torch.ones(10).half(), "torch.ones(10, dtype=torch.float16)"),
+        (torch.full((2, 5), 0.1).double(), "torch.full((2, 5), 0.10000000149011612, dtype=torch.float64)"),
+        (torch.zeros(0).half(), "torch.zeros(0, dtype=torch.float16)"),
         (torch.tensor([True]), "torch.tensor([True])"),
         (torch.zeros(1, 0, 3), "torch.zeros(1, 0, 3)"),
         (torch.ones(1).half(), "torch.tensor([1.], dtype=torch.float16)"),
@@ -233,6 +343,21 @@ def test_a_device_must_be_handed_on():
 )
 def test_values_are_written_in_python(value, text):
     assert literal(value) == text
+
+
+def same(a, b):
+    if not isinstance(a, torch.Tensor):
+        return type(a) is type(b) and (all(map(same, a, b)) if isinstance(a, list | tuple) else a == b)
+    return a.dtype == b.dtype and torch.allclose(a, b, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_arguments_shown_are_those_that_were_given(name):
+    for requirement in checks.task(name).requirements:
+        for call in requirement.cases[:MOST_CASES]:
+            for arg in (*call.args, *call.kwargs.values()):
+                if not isinstance(arg, Given) and not isinstance(arg, dict):
+                    assert same(eval(literal(arg)), arg), literal(arg)
 
 
 def test_a_score_is_scaled_or_chosen():
@@ -265,6 +390,14 @@ def test_in_a_notebook_the_message_is_shown_with_differences_marked(monkeypatch)
 def test_of_a_right_answer_one_hears_where_the_packages_stands(capsys):
     checks.require("padding_mask", lambda ids, pad_id: (ids != pad_id)[:, None, None])
     assert capsys.readouterr().out == "Compare it with `padding_mask` in transformer_lessons/masks.py.\n"
+
+
+def test_a_remark_is_printed_in_a_terminal(capsys):
+    def ignoring(queries, keys=None, *, device=None):
+        return torch.ones(queries, keys or queries, dtype=torch.bool).tril((keys or queries) - queries)
+
+    checks.require("causal_mask", ignoring)
+    assert "One thing more: " in capsys.readouterr().out
 
 
 def test_the_packages_own_is_no_answer():

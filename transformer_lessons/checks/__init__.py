@@ -122,6 +122,8 @@ def require(task_name: str, candidate: Any, *, seed: int = 0) -> None:
         raise AssertionError(f"{task(task_name).public}: this is the package's own; write yours")
     report = check(task_name, candidate, seed=seed)
     is_shown = _shown(report)
+    if report.passed and "\n" in report.message and not is_shown:  # a remark
+        print(report.message)
     if not report.passed:
         error = AssertionError(report.message)
         told = report.message.splitlines()[0] if is_shown else report.message

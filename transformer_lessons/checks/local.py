@@ -21,11 +21,12 @@ from transformer_lessons.checks.plain import changed, copied, kind, mapped, outg
 __all__ = ["Local"]
 
 PACKAGE = str(Path(transformer_lessons.__file__).parent)
+LIBRARIES = {"site-packages", "dist-packages"}  # as Debian calls them, and Colab
 TEXT = 400  # how much of an error message is passed on
 
 
 class _NotAFunctionError(Exception):
-    """The learner's name stands for something that cannot be called."""
+    """The learner's name stands for something that cannot be called, or for an object in place of its class."""
 
 
 class Local:
@@ -47,7 +48,7 @@ class Local:
         """Make an object; the reply's value is its handle."""
 
         def make() -> str:
-            make = self._given.get(target) or self._function(target)
+            make = self._given.get(target) or self._function(target, "class")
             made = make(*self._objects(copied(args)), **copied(kwargs))
             self._built += 1
             handle = f"{target.replace('.', ' ')}#{self._built}"
@@ -147,10 +148,11 @@ class Local:
             found = getattr(found, attribute)
         return found
 
-    def _function(self, target: str) -> Callable:
+    def _function(self, target: str, wanted: str = "function") -> Callable:
         found = self.find(target)
-        if not callable(found):
-            raise _NotAFunctionError(kind(found))
+        if not callable(found) or (wanted == "class" and isinstance(found, nn.Module)):
+            is_now = f"this is an object of type {type(found).__name__}"
+            raise _NotAFunctionError(f"hand over the {wanted} itself; {is_now}")
         return found
 
     def _guard(self, action: Callable[[], Any], seed: int = 0) -> Reply:
@@ -218,7 +220,8 @@ def _described(error: BaseException) -> dict[str, str]:
 def _line(error: BaseException) -> str:
     """The line of the learner's code where it happened, not the one deep inside torch or this package."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if not f.filename.startswith(PACKAGE) and "site-packages" not in f.filename]
+    theirs = [f for f in frames if not f.filename.startswith(PACKAGE)]
+    own = [f for f in theirs if LIBRARIES.isdisjoint(Path(f.filename).parts)]
     return linecache.getline(own[-1].filename, own[-1].lineno or 0).strip() if own else ""
 
 

@@ -5,14 +5,15 @@ It is built of four parts, and written as text for a terminal and as HTML for a 
 
 import html
 import json
+import math
 import re
-import time
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from itertools import groupby
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from transformer_lessons.checks.adapter import Adapter
@@ -22,9 +23,11 @@ from transformer_lessons.checks.observe import EDITED, WEIGHTS, Seen, alike, sam
 
 __all__ = ["Message", "place", "write"]
 
-SEARCH_SECONDS = 0.5
+MOST_CASES = 250  # that are tried for a requirement
 MOST_DIGITS, WIDTH, FEW_NUMBERS = 7, 110, 9
 SAME = 99  # digits of what prints alike
+NOT_A_FUNCTION = "NotAFunctionError"
+SAY_ALL = (WEIGHTS, NOT_A_FUNCTION)  # errors of the check's, whose messages need no more words
 
 
 @dataclass(frozen=True)
@@ -57,9 +60,9 @@ class Message:
     def html(self) -> str:
         """For a notebook: the numbers that differ are marked."""
         parts = [f"<b>{html.escape(self.head)}</b>"]
-        if self.case:
-            code = html.escape("\n".join(self.case))
-            parts.append(f"<pre>{code}\n{'<br>'.join(_marked(self.outcome))}</pre>")
+        if self.outcome:
+            code = [html.escape(line) + "\n" for line in self.case]
+            parts.append(f"<pre>{''.join(code)}{'<br>'.join(_marked(self.outcome))}</pre>")
         parts += [html.escape(note) + "<br>" for note in self.notes]
         if self.read:
             where, address = map(html.escape, self.read)
@@ -110,7 +113,8 @@ def write(task: Task, verdict: Verdict, adapter: Adapter) -> Message:
         lost = [r for r in lost if r.name in verdict.mistakes[0].costs] or lost
     kept = task.total - task.points(verdict.lost)
     points = f"{kept:g} of {task.total:g} {'point' if task.total == 1 else 'points'}"
-    case, outcome = smallest(task, lost, adapter, verdict.wish)
+    is_called = not verdict.error or verdict.error.error != NOT_A_FUNCTION
+    case, outcome = smallest(task, lost, adapter, verdict.wish) if is_called else ((), ())
     return Message(f"{task.public}: {said} ({points}).", case, outcome, tuple(notes), place(anchor))
 
 
@@ -122,10 +126,9 @@ def _told(verdict: Verdict, lost: list[Requirement]) -> tuple[str, str, list[str
         notes += ["This is not the only line that is wrong."] * bool(verdict.more)
         return first.you, first.anchor, notes
     if verdict.error:
-        line = f", at “{verdict.error.line}”" if verdict.error.line else ""
-        message = cut((verdict.error.message.splitlines() or [""])[0])
-        raised = "" if verdict.error.error == WEIGHTS else f"it raises {verdict.error.error}: "
-        return f"{raised}{message}{line}", lost[0].anchor, []
+        error = verdict.error
+        says = cut(error.message) if error.error in SAY_ALL else f"it {_raised(error)}"
+        return says, lost[0].anchor, []
     if verdict.returned:
         return f"it returns {verdict.returned}", lost[0].anchor, []
     notes = [f"It looks like this mistake: {verdict.like.you}. {verdict.like.looks}"] if verdict.like else []
@@ -145,10 +148,9 @@ def smallest(
     task: Task, lost: list[Requirement], adapter: Adapter, wish: int = 0
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The first small case of a lost requirement whose difference is seen at one decimal, else the plainest."""
-    end = time.perf_counter() + SEARCH_SECONDS
     best = SAME, (), ("no small case shows it; larger ones do",)
     for requirement in lost:
-        for call in requirement.cases:
+        for call in requirement.cases[:MOST_CASES]:
             right = look(task, task.answer(task.source), requirement, call)
             seen = look(task, adapter, requirement, call, wish)
             if right.error in ("", "ValueError") and not meets(requirement, seen, right):
@@ -159,8 +161,6 @@ def smallest(
                     best = digits, pasted(task, call), outcome
                 if digits <= 1:
                     return best[1:]
-            if time.perf_counter() > end:
-                break
         if best[0] < SAME:
             break
     return best[1:]
@@ -207,15 +207,29 @@ def literal(value: Any) -> str:
         return "{" + ", ".join(f"{name!r}: {literal(item)}" for name, item in value.items()) + "}"
     if not isinstance(value, Tensor):
         return repr(value)
+    usual = value.dtype in (torch.float32, torch.int64, torch.bool)
+    shape, dtype = ", ".join(map(str, value.shape)), "" if usual else f", dtype={value.dtype}"
     if not value.numel():
-        return f"torch.zeros{tuple(value.shape)}"
+        return f"torch.zeros({shape}{dtype})"
     if value.numel() > FEW_NUMBERS and (value == value.flatten()[0]).all():
-        number = value.flatten()[0].item()
-        one = isinstance(number, float) and number == 1
-        return f"torch.ones{tuple(value.shape)}" if one else f"torch.full({tuple(value.shape)}, {number!r})"
-    usual = not value.is_floating_point() or str(value.dtype) == "torch.float32"
-    numbers = re.sub(r"(nan|inf)", r"float('\1')", shortened(value, 1))
-    return f"torch.tensor({numbers}{'' if usual else f', dtype={value.dtype}'})"
+        number = _exact(value.flatten()[0])
+        made = f"ones({shape}" if number == "1." else f"full({tuple(value.shape)}, {number}"
+    else:
+        made = f"tensor({_exact(value)}"
+    return f"torch.{made}{dtype})"
+
+
+def _exact(value: Tensor) -> str:
+    """Its numbers with as few digits as make the same tensor."""
+    if value.dim():
+        return f"[{', '.join(map(_exact, value))}]"
+    number = value.item()
+    if not isinstance(number, float) or number.is_integer():
+        return shortened(number, 1)
+    if not math.isfinite(number):
+        return f"float('{number}')"
+    texts = (f"{number:.{digits}g}" for digits in range(1, 18))
+    return next(text for text in texts if torch.tensor(float(text), dtype=value.dtype) == value)
 
 
 def shortened(value: Any, digits: int) -> str:
@@ -239,9 +253,7 @@ def difference(task: Task, requirement: Requirement, seen: Seen, right: Seen) ->
     if seen.error or right.error:
         first = right.value[0] if len(task.results) > 1 and isinstance(right.value, list) else right.value
         wanted = f"{task.results[0]} should be ".lstrip() + cut(shortened(first, 2))
-        message = cut((seen.message.splitlines() or [""])[0])
-        at = f", at “{seen.line}”" if seen.line else ""
-        raised = f"raises {seen.error}: {message}{at}" if seen.error else "nothing is raised"
+        raised = _raised(seen) if seen.error else "nothing is raised"
         return 0, (f"{right.error} should be raised" if right.error else wanted, raised)
     if isinstance(seen.value, dict) and seen.value.get("gradients") is False:
         return 0, ("gradients should flow back, but the result is cut off from its inputs",)
@@ -260,6 +272,12 @@ def difference(task: Task, requirement: Requirement, seen: Seen, right: Seen) ->
     return min(found, default=(SAME, ()), key=lambda pair: pair[0])
 
 
+def _raised(seen: Seen) -> str:
+    """An error: its type, the first line of its message, and where it was raised, as far as there are any."""
+    message = "".join(f": {cut(line)}" for line in seen.message.strip().splitlines()[:1])
+    return f"raises {seen.error}{message}" + (f", at “{seen.line}”" if seen.line else "")
+
+
 def bytes_used(seen: Seen) -> tuple[str, str]:
     """How many there should be, and how many there are."""
     kind, (most, used) = next(iter(seen.memory.items()))
@@ -270,7 +288,8 @@ def bytes_used(seen: Seen) -> tuple[str, str]:
 
 def cut(text: str) -> str:
     """At most `WIDTH` characters, ending with a whole word or number."""
-    return text if len(text) <= WIDTH else text[: WIDTH - 2].rpartition(" ")[0] + " …"
+    start = text[: WIDTH - 2]
+    return text if len(text) <= WIDTH else (start.rpartition(" ")[0] or start) + " …"
 
 
 def values(names: tuple[str, ...], seen: Any, right: Any) -> tuple[int, tuple[str, ...]]:

@@ -14,7 +14,17 @@ from transformer_lessons.checks.adapter import Adapter, Reply, leaves
 from transformer_lessons.checks.definitions import Call, Given, Task
 from transformer_lessons.checks.states import Link, translations
 
-__all__ = ["EDITED", "WEIGHTS", "Seen", "alike", "built", "observe", "same_gradients", "same_value"]
+__all__ = [
+    "EDITED",
+    "WEIGHTS",
+    "Seen",
+    "alike",
+    "built",
+    "observe",
+    "same_gradients",
+    "same_value",
+    "tensors",
+]
 
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 1e-1}
 EDITED = "changed in place"
@@ -76,9 +86,9 @@ def observe(
         reply = adapter.vjp(target, args, kwargs, list(cotangents), meter=bool(call.enough))
     if call.twin and not reply.error:
         other = adapter.call(target, _made(adapter, call.twin), kwargs)
-        view = call.view or (lambda value: value)
-        same = not other.error and alike(view(reply.value), view(other.value))
-        return Seen({"the same": same}, outputs=reply.value)
+        one, two = (_viewed(call, value) for value in (reply.value, other.value))
+        same = {"the same": not other.error and alike(one, two)}
+        return Seen(one if isinstance(one, dict) and "instead" in one else same, outputs=reply.value)
     weights = [adapter.state(args[n]["handle"]).value for n in call.look] if not reply.error else []
     seen = _seen(task, call, reply, weights)
     if cotangents is None or seen.error:
@@ -91,7 +101,10 @@ def _built(adapter: Adapter, task: Task, call: Call, wish: int) -> tuple[Reply, 
     made, own, links = built(adapter, task, call), {}, []
     replies = [made]
     if call.state is not None and not made.error:
-        own = adapter.state(made.value).value
+        state = adapter.state(made.value)
+        if state.error:  # of a class that is no module
+            return state, own, links
+        own = tensors(state)
         links = next(itertools.islice(translations(own, call.state, task.roles), wish, None), [])
         loaded = {name: part for link in links for name, part in link.load(own, call.state).items()}
         replies.append(
@@ -111,13 +124,24 @@ def _unlike(own: dict, wanted: dict) -> Reply:
             return Reply(error={"type": WEIGHTS, "message": message, "line": ""})
     counts = [Counter(tuple(t.shape) for t in s.values() if t.dim() > 1) for s in (own, wanted)]
     shapes = [" and ".join(f"{n} of {shape}" for shape, n in count.items()) for count in counts]
-    message = f"weights cannot be loaded into it: it has {shapes[0]}, and {shapes[1]} are expected"
+    told = f"it has {shapes[0]}, and {shapes[1]} are expected"
+    if counts[0] == counts[1]:  # it is a vector that does not fit
+        known = {tensor.shape for tensor in wanted.values()}
+        spare = [f"{name} of shape {tuple(t.shape)}" for name, t in own.items() if t.shape not in known]
+        more = f"it has {len(own)} parameters, and {len(wanted)} are expected"
+        told = f"nothing is expected like its {' and '.join(spare)}" if spare else more
+    message = f"weights cannot be loaded into it: {told}"
     return Reply(error={"type": WEIGHTS, "message": message, "line": ""} if shapes[0] else None)
 
 
 def built(adapter: Adapter, task: Task, call: Call) -> Reply:
     """A new object of the answer's class; the reply's value is its handle."""
     return adapter.build(task.name, _made(adapter, call.init), _made(adapter, call.options))
+
+
+def tensors(state: Reply) -> dict[str, Tensor]:
+    """The weights and buffers that came; none of what is no module."""
+    return {} if state.error else {n: t for n, t in state.value.items() if isinstance(t, Tensor)}
 
 
 def _made(adapter: Adapter, arg: Any) -> Any:
@@ -148,15 +172,20 @@ def _seen(task: Task, call: Call, reply: Reply, weights: Sequence = ()) -> Seen:
         over = {kind: both for kind, both in used.items() if both[1] > both[0]}
         arrive = {"gradients": any(reply.attached)} if "saved" in call.enough else {}
         value = {**arrive, **{kind: kind not in over for kind in call.enough}}
-        viewed = call.view([reply.value, value]) if call.view else value
+        viewed = _viewed(call, [reply.value, value]) if call.view else value
         return Seen(viewed, memory=over, outputs=reply.value)
-    try:
-        viewed = call.view(value) if call.view else value
-        if call.edits:
-            viewed = {EDITED: list(edited), "value": viewed if call.view else None}
-    except Exception:  # not the tensors that the view expects
-        viewed = {"instead": value}
+    viewed = _viewed(call, value)
+    if call.edits:
+        viewed = {EDITED: list(edited), "value": viewed if call.view else None}
     return Seen(viewed, edited=edited, outputs=reply.value)
+
+
+def _viewed(call: Call, value: Any) -> Any:
+    """What counts of a value, or the value, as “instead”, where the view expects others."""
+    try:
+        return call.view(value) if call.view else value
+    except Exception:
+        return {"instead": value}
 
 
 def _gradients(task: Task, call: Call, reply: Reply, own: dict, links: list[Link]) -> dict[str, Tensor]:
@@ -210,12 +239,19 @@ def alike(a: Any, b: Any) -> bool:
     if isinstance(a, dict) and isinstance(b, dict):
         return a.keys() == b.keys() and all(alike(a[key], b[key]) for key in a)
     if _is_number(a) and _is_number(b):
-        return a == b or math.isclose(a, b, rel_tol=1e-5, abs_tol=1e-7) or (a != a and b != b)
+        return a == b or _is_close(a, b) or (a != a and b != b)
     return type(a) is type(b) and not isinstance(a, Tensor) and a == b
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_close(a: float, b: float) -> bool:
+    try:
+        return math.isclose(a, b, rel_tol=1e-5, abs_tol=1e-7)
+    except OverflowError:  # an integer beyond all floats
+        return False
 
 
 def _alike_tensors(a: Tensor, b: Tensor) -> bool:

@@ -10,6 +10,7 @@ from transformer_lessons.checks.adapter import items
 
 __all__ = ["changed", "copied", "kind", "mapped", "outgoing", "unlike_others"]
 
+MOST_BITS = 1023  # of an integer; Python refuses to print those of some 14,000
 DEPTH = 16  # how deep lists and dicts may nest before the rest is only described
 
 
@@ -34,6 +35,8 @@ def outgoing(value: Any, depth: int = 0) -> Any:
         if described := unlike_others(value):
             return {"opaque": described}
         return value.detach().to("cpu", copy=True).as_subclass(Tensor)
+    if type(value) is int and value.bit_length() > MOST_BITS:
+        return {"opaque": "an int beyond all floats"}
     if value is None or type(value) in (bool, int, float, str):
         return value
     if isinstance(value, float):  # as numpy's float64 is one
