@@ -305,7 +305,7 @@ def test_what_the_checks_said_is_kept_by_requirement(run):
         ("pad_id", 0.5, local.requirements["pad_id"]),
     ]
     assert local.requirements["values"] != local.requirements["pad_id"]
-    assert test["result"]["parts"][0]["sentence"] == checks.sentences("padding_mask")["values"]
+    assert test["result"]["parts"][0]["sentence"] == checks.task("padding_mask").requirements[0].text
 
 
 def test_random_numbers_of_the_tests_cannot_be_known(run):

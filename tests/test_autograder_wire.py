@@ -364,7 +364,6 @@ REPLIES = {
             ("gradients", [None]),
             ("parameters", {"w": 1.0}),
             ("mutated", "all"),
-            ("reseeded", 0),
             ("memory", {"saved": "few"}),
         )
     },

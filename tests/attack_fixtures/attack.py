@@ -145,7 +145,7 @@ def fields(**values):
 def answer(number, value=None, **other):
     """A reply of one's own making."""
     whole = dict(kind="Tensor", error=None, attached=[], gradients=fields(), parameters=fields(), mutated=[],
-                 reseeded=False, memory=fields()) | other
+                 memory=fields()) | other
     return fields(number=number, value=fields(value=value, **whole))
 '''
 LAST = "print(*RAN)"

@@ -34,11 +34,9 @@ __all__ = [
     "Report",
     "Task",
     "check",
-    "mistake",
     "my_transformer",
     "require",
     "scored",
-    "sentences",
     "task",
     "tasks",
     "try_in_translator",
@@ -193,13 +191,3 @@ def _in_notebook() -> bool:
 def _display(text: str) -> None:
     ipython = sys.modules["IPython"]
     ipython.display.display(ipython.display.HTML(text))
-
-
-def sentences(task_name: str) -> dict[str, str]:
-    """What a task requires, by the requirements' names."""
-    return {requirement.name: requirement.text for requirement in task(task_name).requirements}
-
-
-def mistake(task_name: str, name: str) -> tuple[str, str] | None:
-    """What the learner is told of a known mistake, and the anchor to read; None if it is not known."""
-    return next(((m.you, m.anchor) for m in task(task_name).mistakes if m.name == name), None)

@@ -26,7 +26,6 @@ class Reply:
         gradients: for each floating-point argument (see `leaves`), its gradient; None if none arrives.
         parameters: likewise for each parameter of a module.
         mutated: the arguments that were changed in place.
-        reseeded: whether the global random generator was given a seed.
         memory: where it was asked for, bytes: "saved" for the way back, of the "largest" tensor made (and its
             "shape"), and "peak", the most held at once, with the way back if gradients were asked for.
     """
@@ -38,7 +37,6 @@ class Reply:
     gradients: dict[str, Tensor | None] = field(default_factory=dict)
     parameters: dict[str, Tensor | None] = field(default_factory=dict)
     mutated: list[str] = field(default_factory=list)
-    reseeded: bool = False
     memory: dict[str, Any] = field(default_factory=dict)
 
 
@@ -64,12 +62,15 @@ class Adapter(Protocol):
         target: str,
         args: list,
         kwargs: dict,
-        cotangents: list,
+        cotangents: list | None = None,
         *,
         seed: int = 0,
         meter: bool = False,
     ) -> Reply:
-        """Call and go backwards in one request: gradients of the sum of outputs times cotangents."""
+        """Call and go backwards in one request: gradients of the sum of outputs times cotangents.
+
+        Without these, times numbers of which none is like another.
+        """
         ...
 
     def load_state(self, handle: str, state: dict[str, Tensor]) -> Reply:

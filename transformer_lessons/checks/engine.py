@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from transformer_lessons.checks.adapter import Adapter, leaves
+from transformer_lessons.checks.adapter import Adapter
 from transformer_lessons.checks.definitions import Call, Draw, Mistake, Requirement, Task, changed
 from transformer_lessons.checks.observe import Seen, built, observe, same_gradients, same_value, tensors
 from transformer_lessons.checks.states import translations
@@ -42,7 +41,6 @@ class Exam:
         self.task = task
         self.calls = [(r, call) for r in task.requirements for call in r.drawn(draw)]
         self._shown: dict[tuple[str, int], Seen] = {}
-        self._cotangents: dict[int, list[Tensor]] = {}
 
     def shows(self, source: str, number: int) -> Seen:
         """What a text shows on a call."""
@@ -74,19 +72,7 @@ class Exam:
 
 def look(task: Task, adapter: Adapter, requirement: Requirement, call: Call, wish: int = 0) -> Seen:
     """What an answer shows on a call: values, or gradients too; or bytes, forwards and backwards."""
-    if not requirement.backward and not call.enough:
-        return observe(adapter, task, call, wish=wish)
-    return observe(adapter, task, call, _cotangents(task, call), wish)
-
-
-def _cotangents(task: Task, call: Call) -> list[Tensor]:
-    """Numbers to multiply the right answer's outputs by, none like another."""
-    outputs = leaves(observe(task.answer(task.source), task, call).outputs).values()
-    return [
-        torch.arange(1.0, 1 + v.numel()).cos().view(v.shape).to(v.dtype)
-        for v in outputs
-        if v.is_floating_point()
-    ]
+    return observe(adapter, task, call, backward=requirement.backward or bool(call.enough), wish=wish)
 
 
 def meets(requirement: Requirement, seen: Seen, right: Seen) -> bool:

@@ -77,7 +77,7 @@ class Local:
         target: str,
         args: list,
         kwargs: dict,
-        cotangents: list,
+        cotangents: list | None = None,
         *,
         seed: int = 0,
         meter: bool = False,
@@ -157,26 +157,27 @@ class Local:
 
     def _guard(self, action: Callable[[], Any], seed: int = 0) -> Reply:
         """Runs the learner's code so that nothing of it escapes: no exception, print, seed or gradient mode."""
-        own_seed = 0x5EED_0000 + seed  # not a seed that anybody sets by hand
         with _quiet():
-            torch.default_generator.manual_seed(own_seed)
+            torch.default_generator.manual_seed(0x5EED_0000 + seed)  # not one that anybody sets by hand
             try:
                 result = action()
                 value, type_ = outgoing(result), kind(result)
             except (Exception, SystemExit) as error:
                 return Reply(error=_described(error))
-            return Reply(value=value, kind=type_, reseeded=torch.initial_seed() != own_seed)
+            return Reply(value=value, kind=type_)
 
 
 def _replace(reply: Reply, **changes: Any) -> Reply:
     return Reply(**{**vars(reply), **changes})
 
 
-def _gradients(result: Any, cotangents: list, roots: dict[Any, Tensor]) -> dict[Any, Tensor | None]:
-    """Of the sum of results times cotangents; a result of another shape than expected gets other numbers."""
+def _gradients(result: Any, cotangents: list | None, roots: dict) -> dict[Any, Tensor | None]:
+    """Of the sum of results times cotangents; where one is missing or of another shape, times cosines."""
+    outputs = leaves(result).values()
+    cotangents = [None] * len(outputs) if cotangents is None else cotangents
     terms = [
         (tensor * _fitting(cotangent, tensor)).sum()
-        for tensor, cotangent in zip(leaves(result).values(), cotangents, strict=False)
+        for tensor, cotangent in zip(outputs, cotangents, strict=False)
         if tensor.requires_grad
     ]
     trainable = {name: root for name, root in roots.items() if root.requires_grad}
@@ -189,8 +190,8 @@ def _gradients(result: Any, cotangents: list, roots: dict[Any, Tensor]) -> dict[
     return {**dict.fromkeys(roots), **dict(zip(trainable, dense, strict=True))}
 
 
-def _fitting(cotangent: Tensor, tensor: Tensor) -> Tensor:
-    if tensor.shape == cotangent.shape:
+def _fitting(cotangent: Tensor | None, tensor: Tensor) -> Tensor:
+    if cotangent is not None and tensor.shape == cotangent.shape:
         return cotangent.to(tensor.dtype)
     return torch.arange(1.0, 1 + tensor.numel()).cos().view(tensor.shape).to(tensor.dtype)
 

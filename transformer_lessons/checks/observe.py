@@ -58,16 +58,14 @@ class Seen:
     outputs: Any = None
 
 
-def observe(
-    adapter: Adapter, task: Task, call: Call, cotangents: Sequence[Tensor] | None = None, wish: int = 0
-) -> Seen:
+def observe(adapter: Adapter, task: Task, call: Call, *, backward: bool = False, wish: int = 0) -> Seen:
     """Make one call.
 
     Args:
         adapter: to the answer.
         task: of which it is an answer.
         call: what to ask.
-        cotangents: one for each tensor returned; with them, gradients of the sum of products are asked for.
+        backward: whether gradients are asked for, too.
         wish: which of the ways to load weights under other names.
     """
     target, own, links = task.name, {}, []
@@ -80,10 +78,8 @@ def observe(
         return _seen(task, call, adapter.state(target))
     target = f"{target}.{call.method}" if call.method else target
     args, kwargs = _made(adapter, call.args), _made(adapter, call.kwargs)
-    if cotangents is None:
-        reply = adapter.call(target, args, kwargs, meter=bool(call.enough))
-    else:
-        reply = adapter.vjp(target, args, kwargs, list(cotangents), meter=bool(call.enough))
+    ask = adapter.vjp if backward else adapter.call
+    reply = ask(target, args, kwargs, meter=bool(call.enough))
     if call.twin and not reply.error:
         other = adapter.call(target, _made(adapter, call.twin), kwargs)
         one, two = (_viewed(call, value) for value in (reply.value, other.value))
@@ -91,7 +87,7 @@ def observe(
         return Seen(one if isinstance(one, dict) and "instead" in one else same, outputs=reply.value)
     weights = [adapter.state(args[n]["handle"]).value for n in call.look] if not reply.error else []
     seen = _seen(task, call, reply, weights)
-    if cotangents is None or seen.error:
+    if not backward or seen.error:
         return seen
     return replace(seen, gradients=_gradients(task, call, reply, own, links))
 

@@ -136,8 +136,9 @@ def misconceptions(results: Sequence[Result], order: Sequence[str]) -> list[dict
     for mistake in sorted(who, key=lambda mistake: (-len(who[mistake]), mistake)):
         task, _, name = mistake.partition("/")
         # None if the catalogue has changed since the grading.
-        known = checks.mistake(task, name) if task in checks.tasks() else None
-        said, where_to_read, link = (known[0], *place(known[1])) if known else (mistake, "", "")
+        mistakes = checks.task(task).mistakes if task in checks.tasks() else ()
+        known = next((one for one in mistakes if one.name == name), None)
+        said, where_to_read, link = (known.you, *place(known.anchor)) if known else (mistake, "", "")
         made.append(
             {
                 "id": mistake,

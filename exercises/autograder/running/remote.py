@@ -209,6 +209,5 @@ SHAPES = {
     "gradients": _dict_of(Tensor, type(None)),
     "parameters": _dict_of(Tensor, type(None)),
     "mutated": _list_of(str),
-    "reseeded": lambda value: type(value) is bool,
     "memory": lambda value: type(value) is dict and all(map(_is_size, value.values())),
 }

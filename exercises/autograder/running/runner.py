@@ -268,10 +268,10 @@ def _failed(error: BaseException) -> tuple[str, list[str], list[dict]]:
 
 def _parts(scored: list) -> tuple[Part, ...]:
     return tuple(
-        Part(report.task, name, sentence, float(points[name]), report.requirements[name])
+        Part(report.task, one.name, one.text, float(points[one.name]), report.requirements[one.name])
         for report, points in scored
-        for name, sentence in checks.sentences(report.task).items()
-        if name in points
+        for one in checks.task(report.task).requirements
+        if one.name in points
     )
 
 
