@@ -21,7 +21,7 @@ import torch
 from transformer_lessons.checks.adapter import Adapter, Reply
 from transformer_lessons.checks.catalogue import TASKS
 from transformer_lessons.checks.definitions import Mistake, Task
-from transformer_lessons.checks.engine import Verdict, judge
+from transformer_lessons.checks.engine import judge
 from transformer_lessons.checks.local import Local
 from transformer_lessons.checks.message import write
 from transformer_lessons.checks.report import Report, scored
@@ -82,17 +82,11 @@ def check(task_name: str, candidate: Any, *, seed: int = 0) -> Report:
         misconception=verdict.mistakes[0].name if verdict.mistakes else None,
         message=message.text(),
         also=tuple(mistake.name for mistake in verdict.mistakes[1:]),
-        link=_anchor(known, verdict),
+        link=verdict.anchor(known),
         requirements={r.name: r.name not in verdict.lost for r in known.requirements},
         worth={r.name: r.points for r in known.requirements},
         html=message.html(),
     )
-
-
-def _anchor(known: Task, verdict: Verdict) -> str | None:
-    if verdict.mistakes:
-        return verdict.mistakes[0].anchor
-    return next((r.anchor for r in known.requirements if r.name in verdict.lost), None)
 
 
 @contextmanager

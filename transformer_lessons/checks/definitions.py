@@ -33,7 +33,7 @@ class Given:
     Attributes:
         kind: one of `given.BUILDERS`.
         args: what it is built from; may hold other ones.
-        shown: how the message writes it, in Python.
+        shown: how the message writes it, in Python; every small case needs it.
     """
 
     kind: str

@@ -124,6 +124,12 @@ class Verdict:
     returned: str = ""
     more: int = 0
 
+    def anchor(self, task: Task) -> str | None:
+        """Where to read about it."""
+        if self.mistakes:
+            return self.mistakes[0].anchor
+        return next((r.anchor for r in task.requirements if r.name in self.lost), None)
+
 
 def judge(task: Task, adapter: Adapter, seed: int = 0) -> Verdict:
     """Look at an answer, and find out what it does wrong."""
@@ -301,15 +307,12 @@ def _like(this: Exam, seen: list[Seen]) -> Mistake | None:
 def _like_here(this: Exam, seen: list[Seen], name: str) -> Mistake | None:
     """The cheapest mistake that shows the same on every call of one requirement, whatever happens elsewhere."""
     here = [n for n, (r, _) in enumerate(this.calls) if r.name == name and not seen[n].error]
+    if all(this.same(n, seen[n], this.right(n)) for n in here):
+        return None
     fitting = [
         mistake
         for mistake in this.task.mistakes
-        if name in mistake.costs and any(_fits_on(this, seen, here, way) for way in mistake.ways)
+        if name in mistake.costs
+        and any(_fits(this, seen, changed(this.task.source, way), here) for way in mistake.ways)
     ]
     return min(fitting, key=lambda mistake: this.task.points(mistake.costs), default=None)
-
-
-def _fits_on(this: Exam, seen: list[Seen], here: list[int], way: tuple[str, ...]) -> bool:
-    source = changed(this.task.source, way)
-    fits = source is not None and all(this.same(n, seen[n], this.shows(source, n)) for n in here)
-    return fits and not all(this.same(n, seen[n], this.right(n)) for n in here)

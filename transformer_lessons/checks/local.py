@@ -6,6 +6,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ class Local:
 
         bytes_: dict[str, Any] = {}
         reply = self._guard(action, seed)
-        return _replace(reply, mutated=changed(args, kwargs, given), memory=bytes_)
+        return replace(reply, mutated=changed(args, kwargs, given), memory=bytes_)
 
     def vjp(
         self,
@@ -110,7 +111,7 @@ class Local:
             return result
 
         reply = self._guard(forward_and_backward, seed)
-        return _replace(reply, mutated=changed(args, kwargs, given), **extra)
+        return replace(reply, mutated=changed(args, kwargs, given), **extra)
 
     def load_state(self, handle: str, state: dict[str, Tensor]) -> Reply:
         """Load weights into a module, all of them; a second name of one, as tied layers have it, gets it too."""
@@ -161,14 +162,9 @@ class Local:
             torch.default_generator.manual_seed(0x5EED_0000 + seed)  # not one that anybody sets by hand
             try:
                 result = action()
-                value, type_ = outgoing(result), kind(result)
+                return Reply(value=outgoing(result), kind=kind(result))
             except (Exception, SystemExit) as error:
                 return Reply(error=_described(error))
-            return Reply(value=value, kind=type_)
-
-
-def _replace(reply: Reply, **changes: Any) -> Reply:
-    return Reply(**{**vars(reply), **changes})
 
 
 def _gradients(result: Any, cotangents: list | None, roots: dict) -> dict[Any, Tensor | None]:

@@ -108,34 +108,36 @@ def write(task: Task, verdict: Verdict, adapter: Adapter) -> Message:
         remarks = [r.text for r in task.remarks if not _agrees(task, adapter, r.call, verdict.wish)][:2]
         return Message(f"{task.public}: right.", notes=tuple(f"One thing more: {text}" for text in remarks))
     lost = [r for r in task.requirements if r.name in verdict.lost]
-    said, anchor, notes = _told(verdict, lost)
+    said, notes = _told(verdict, lost)
     if verdict.mistakes:
         lost = [r for r in lost if r.name in verdict.mistakes[0].costs] or lost
     kept = task.total - task.points(verdict.lost)
     points = f"{kept:g} of {task.total:g} {'point' if task.total == 1 else 'points'}"
     is_called = not verdict.error or verdict.error.error != NOT_A_FUNCTION
     case, outcome = smallest(task, lost, adapter, verdict.wish) if is_called else ((), ())
-    return Message(f"{task.public}: {said} ({points}).", case, outcome, tuple(notes), place(anchor))
+    return Message(
+        f"{task.public}: {said} ({points}).", case, outcome, tuple(notes), place(verdict.anchor(task))
+    )
 
 
-def _told(verdict: Verdict, lost: list[Requirement]) -> tuple[str, str, list[str]]:
-    """The first line, the anchor, and the sentences below the case."""
+def _told(verdict: Verdict, lost: list[Requirement]) -> tuple[str, list[str]]:
+    """The first line, and the sentences below the case."""
     if verdict.mistakes:
         first, *others = verdict.mistakes
         notes = [first.looks, *(f"Besides, {other.you}." for other in others)]
         notes += ["This is not the only line that is wrong."] * bool(verdict.more)
-        return first.you, first.anchor, notes
+        return first.you, notes
     if verdict.error:
         error = verdict.error
         says = cut(error.message) if error.error in SAY_ALL else f"it {_raised(error)}"
-        return says, lost[0].anchor, []
+        return says, []
     if verdict.returned:
-        return f"it returns {verdict.returned}", lost[0].anchor, []
+        return f"it returns {verdict.returned}", []
     notes = [f"It looks like this mistake: {verdict.like.you}. {verdict.like.looks}"] if verdict.like else []
     if lost[1:]:
         others = f"; also lost: {', '.join(r.name for r in lost[2:])}" if lost[2:] else ""
         notes.append(f"After that: {lost[1].text}{others}.")
-    return f"required is that {lost[0].text}", lost[0].anchor, notes
+    return f"required is that {lost[0].text}", notes
 
 
 def _agrees(task: Task, adapter: Adapter, call: Call, wish: int) -> bool:
@@ -187,19 +189,13 @@ def pasted(task: Task, call: Call) -> tuple[str, ...]:
     made += "" if call.training else ".eval()"
     method = {"": "layer", "state": "layer.state_dict"}.get(call.method, f"layer.{call.method}")
     earlier = [f"layer({', '.join(map(literal, args))})" for args in call.earlier]
-    return (
-        made,
-        *call.setting.splitlines(),
-        *earlier,
-        *lines,
-        f"{method}({', '.join(given)})",
-    )
+    return made, *call.setting.splitlines(), *earlier, *lines, f"{method}({', '.join(given)})"
 
 
 def literal(value: Any) -> str:
     """A value in Python."""
     if isinstance(value, Given):
-        return value.shown or f"checks.given({value.kind!r})"
+        return value.shown
     if isinstance(value, list | tuple):
         inner = ", ".join(map(literal, value))
         return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' * (len(value) == 1)})"
