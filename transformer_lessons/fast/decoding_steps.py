@@ -64,8 +64,8 @@ class CompiledSteps(Steps):
     """`Steps`, compiled for each number of rows and length of the sources: half a minute each, then replayed.
 
     A step of few rows is small operations (230, of three layers), which a GPU is told of more slowly than it does
-    them; here it is told once, as one graph. On a CPU `CPUSteps` needs no compiling. A pitfall: behind the newest key
-    attention finds empty slots, hidden by a mask, so it must not count positions from the last key.
+    them; here it is told once, as one graph. On a CPU `CPUSteps` needs no compiling. A pitfall: behind the newest
+    key attention finds empty slots, hidden by a mask, so it must not count positions from the last key.
 
     Raises:
         ValueError: for attention that has been replaced, as by one with rotary positions.
