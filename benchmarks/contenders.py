@@ -201,8 +201,8 @@ def step_flops(batch: Batch, config: TransformerConfig) -> int:
 def by_ctranslate2(model: Transformer, kind: str = "float32") -> Callable[..., list[list[int]]]:
     """Our model in that engine, on as many threads as torch has; weights of eight bits with "int8".
 
-    In a process of its own: once two pools of OpenMP threads share one, both wait by sleeping, and ours had half
-    of its speed from the engine's first translation on.
+    In a process of its own: two pools of OpenMP threads in one both wait by sleeping. From the engine's first
+    translation on, ours had lost a fifth of its speed, and in int8 half.
     """
     sizes = model.config.source_vocab_size, model.config.target_vocab_size
     process = ProcessPoolExecutor(1, get_context("spawn"))
