@@ -42,11 +42,10 @@ class Table(nn.Module):
         self.register_buffer("logits", logits)
         self.register_buffer("is_training", torch.tensor(False))
 
-    def train(self, mode: bool = True) -> "Table":
-        """Put it into training mode, which `state_dict` tells."""
-        if hasattr(self, "is_training"):
-            self.is_training.fill_(mode)
-        return super().train(mode)
+    def __setattr__(self, name: str, value: object) -> None:
+        if name == "training" and "is_training" in self.__dict__.get("_buffers", ()):
+            self.is_training.fill_(value)  # by `train` or by hand, the mode is something that `state_dict` tells
+        super().__setattr__(name, value)
 
     def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
         """Logits of shape (batch, target, vocab)."""

@@ -29,16 +29,17 @@ def by_parts(model, src, *, max_length):
 
 
 def one_by_one(model, src, *, max_length):
-    """Each sentence by itself, then padded."""
+    """Each sentence by itself, then padded; every module back in its own mode."""
     config, found = model.config, []
-    was_training = model.training
+    modes = {module: module.training for module in model.modules()}
     model.eval()
     for row in src:
         tokens = [config.bos_id]
         while len(tokens) <= max_length and tokens[-1] != config.eos_id:
             tokens.append(int(model(row[None], torch.tensor([tokens]))[0, -1].argmax()))
         found.append(torch.tensor(tokens[1:]))
-    model.train(was_training)
+    for module, was_training in modes.items():
+        module.training = was_training
     return torch.nn.utils.rnn.pad_sequence(found, batch_first=True, padding_value=config.pad_id)
 
 
