@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     chosen = make_parser().parse_args(arguments)
     try:
-        return chosen.run(chosen)
+        return chosen.run(chosen) or 0
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -89,21 +89,24 @@ def make_parser() -> Parser:
     command = add("export", export, "write a model for other programs, which translate the same", model)
     command.add_argument("--format", choices=FORMATS, required=True)
     command.add_argument("directory", type=Path, metavar="DIR", help="a new folder")
-    command = add("symptoms", symptoms, "the mistakes that look like what you see, and where to read more")
+    about = "the mistakes that look like what you see, and where to read more"
+    command = add("symptoms", lambda it: print(told(" ".join(it.word))), about)
     command.add_argument("word", nargs="*", metavar="WORD", help="of what you see, such as NaN")
     add("doctor", doctor, "say what is installed here and whether it works")
     add("oracles", oracles, "compare every component with independent implementations")
     command = add("check-submission", check_submission, "what a notebook lacks before it is handed in")
     command.add_argument("file", type=Path, metavar="FILE.ipynb")
     command.add_argument("--no-run", action="store_true", help="only look at the file, run nothing")
-    command = add("my-transformer", my_transformer, "train a model of your own parts, from assignments")
+    command = add(
+        "my-transformer",
+        lambda it: from_notebooks(it.files, fill=it.fill, output=it.output),
+        "train a model of your own parts, from assignments",
+    )
     rights = "solved assignments, whose code runs with your rights"
     command.add_argument("files", nargs="+", type=Path, metavar="FILE.ipynb", help=rights)
     command.add_argument("--fill", action="store_true", help="our part where yours is missing or wrong")
     command.add_argument("--output", type=Path, default="runs/mine", metavar="DIR", help="(%(default)s)")
-    command = add(
-        "solution", lambda it: print(solution(*it.task)) or 0, "a right answer, for those who gave up"
-    )
+    command = add("solution", lambda it: print(solution(*it.task)), "a right answer, for those who gave up")
     command.add_argument("task", nargs=2, metavar=("ASSIGNMENT", "TASK"), help="such as ps03 4")
     return parser
 
@@ -155,7 +158,7 @@ def chosen_model(directory: Path | None, *, plain: bool = True, int8: bool = Fal
     return NumberWords() if directory is None else task_of(directory / "config.json"), parts
 
 
-def evaluate(chosen: argparse.Namespace) -> int:
+def evaluate(chosen: argparse.Namespace) -> None:
     """``lessons evaluate``."""
     files = (chosen.source, chosen.target)
     if files.count(None) == 1:
@@ -164,7 +167,6 @@ def evaluate(chosen: argparse.Namespace) -> int:
     result = task.evaluate(*parts, chosen.beam, files if chosen.source else None)
     lines = [json.dumps(result, ensure_ascii=False)] if chosen.json else task.report(result)
     print(*lines, sep="\n")
-    return 0
 
 
 def translate(chosen: argparse.Namespace) -> int:
@@ -199,11 +201,10 @@ def read(task: Task, parts: tuple, text: str) -> str | list[str]:
     return sentence
 
 
-def export(chosen: argparse.Namespace) -> int:
+def export(chosen: argparse.Namespace) -> None:
     """``lessons export``."""
     save(run_of(chosen.model), chosen.directory, format=chosen.format)
     print(f"{chosen.directory}: {chosen.format}")
-    return 0
 
 
 def check_submission(chosen: argparse.Namespace) -> int:
@@ -217,18 +218,6 @@ def check_submission(chosen: argparse.Namespace) -> int:
     count = "1 thing" if len(found) == 1 else f"{len(found)} things"
     print(f"{count} to look at" if found else f"{chosen.file.name} is ready to be handed in")
     return int(bool(found))
-
-
-def my_transformer(chosen: argparse.Namespace) -> int:
-    """``lessons my-transformer``."""
-    from_notebooks(chosen.files, fill=chosen.fill, output=chosen.output)
-    return 0
-
-
-def symptoms(chosen: argparse.Namespace) -> int:
-    """``lessons symptoms``."""
-    print(told(" ".join(chosen.word)))
-    return 0
 
 
 def oracles(chosen: argparse.Namespace) -> int:
