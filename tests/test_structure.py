@@ -17,7 +17,8 @@ ROOMS = {
     "trainer": {"data", "fast"},
     "checks": {"variants", "data", "trainer"},  # answers are tried in the trained translator
     "oracles": {"variants", "fast"},
-    "export": {"data", "trainer", "oracles"},  # whose names for our weights are those of the formats
+    # The formats have the oracles' names for our weights, and the page our whole numbers.
+    "export": {"data", "fast", "trainer", "oracles"},
     "records": set(),
     "tools": {"data", "fast", "trainer", "oracles", "export", "checks", "records", "variants"},
 }

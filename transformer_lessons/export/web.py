@@ -8,16 +8,12 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-import torch
-from jaxtyping import Float, Int8
-from torch import Tensor
-
 from transformer_lessons.data.vocabulary import Vocabulary
+from transformer_lessons.fast.int8 import rounded
 from transformer_lessons.model import Transformer
 from transformer_lessons.trainer.checkpoints import Tokeniser
 
 SUPPORTED = {"activation": "relu", "position": "sinusoidal"}  # what model.js can do
-LARGEST = 127  # −128 has no positive counterpart
 
 
 def save(directory: Path, model: Transformer, source: Tokeniser, target: Tokeniser) -> None:
@@ -32,25 +28,13 @@ def script(name: str, content: dict) -> str:
     return f"lessons.addModel({json.dumps(name)}, {values});\n"
 
 
-def quantise(
-    weight: Float[Tensor, "rows columns"],
-) -> tuple[Int8[Tensor, "rows columns"], Float[Tensor, " rows"]]:
-    """A matrix in 8 bits a number, with one scale for each row: ``w ≈ q · s``.
-
-    ``s = max |w| / 127,  q = round(w / s)`` over a row, so ``|w − q · s| ≤ s / 2``
-
-    A pitfall: one scale for the whole matrix would let its largest row take the digits of all others.
-    """
-    scale = weight.abs().amax(1) / LARGEST
-    steps = weight / scale.clamp_min(torch.finfo(weight.dtype).tiny)[:, None]  # a row of zeros stays one
-    return steps.round().to(torch.int8), scale
-
-
 def exported(model: Transformer, source: Tokeniser, target: Tokeniser, dtype: str = "int8") -> dict:
     """A model as plain values: config, tokens, and where each parameter lies in one string of bytes (base64).
 
-    Matrices are int8 (see `quantise`); vectors, one number in a hundred, stay float32, as everything does with
-    ``dtype="float32"``. What is tied is written once, under its first name, and listed under `tied`.
+    A matrix is int8, with a scale for each row: ``w ≈ q · s,  s = max |w| / 127``, so ``|w − q · s| ≤ s / 2``.
+    Vectors, one number in a hundred, stay float32, as everything does with ``dtype="float32"``. What is tied is
+    written once, under its first name, and listed under `tied`. A pitfall: one scale for a whole matrix would let
+    its largest row take the digits of all others.
 
     Raises:
         ValueError: for a model with parts that the page has no code for, or without a list of tokens.
@@ -68,7 +52,8 @@ def exported(model: Transformer, source: Tokeniser, target: Tokeniser, dtype: st
             continue
         parts = {name: parameter.detach().float()}
         if dtype == "int8" and parameter.dim() == 2:
-            parts[name], parts[f"{name}.scale"] = quantise(parts[name])
+            parts[name], scale = rounded(parts[name])
+            parts[f"{name}.scale"] = scale.squeeze(-1)
         for key, tensor in parts.items():
             about = {"shape": list(tensor.shape), "dtype": str(tensor.dtype).removeprefix("torch.")}
             tensors[key] = {**about, "offset": len(data)}
