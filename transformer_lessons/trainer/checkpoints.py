@@ -19,14 +19,13 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_model as load_weights
 from safetensors.torch import save_model as save_weights
-from torch import Tensor, nn
+from torch import Tensor
 
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data.files import brief, read_json, replacing, write_json
 from transformer_lessons.data.subwords import Subwords
 from transformer_lessons.data.vocabulary import Vocabulary
 from transformer_lessons.model import Transformer
-from transformer_lessons.trainer import distributed
 
 PRETRAINED = Path(__file__).parents[1] / "pretrained/number_words"
 TOKENISER = "tokenizer.json"
@@ -86,54 +85,6 @@ def load_model(directory: Path | None = None) -> tuple[Transformer, Tokeniser, T
     except (KeyError, TypeError, RuntimeError, SafetensorError) as error:
         fits = f"model: expected config and weights that fit, got {directory}"
         raise ValueError(f"{fits}: {brief(error)}") from None
-
-
-def save_checkpoint(
-    directory: Path, model: nn.Module, optimizer: torch.optim.Optimizer, progress: dict
-) -> dict:
-    """Write all that `load_checkpoint` needs, whole or not at all; returns the weights, in process 0.
-
-    All processes gather it, process 0 writes. The file is the same whether one process trained, several with
-    a copy each, or a sharded model: any of them can go on.
-    """
-    weights = distributed.full_state_dict(model.state_dict())
-    content = {
-        **progress,
-        "cpu_random_state": torch.get_rng_state(),
-        "cuda_random_states": torch.cuda.get_rng_state_all(),
-        "model": weights,
-        "optimizer": distributed.full_state_dict(optimizer.state_dict()),
-    }
-    if not distributed.rank():
-        with replacing(directory / CHECKPOINT) as temporary:
-            torch.save(content, temporary)
-    return weights
-
-
-def load_checkpoint(directory: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> dict:
-    """Put the state that `save_checkpoint` wrote into model and optimiser; returns its `progress`.
-
-    ValueError if there is no checkpoint, or it is of another model, damaged, or would run code. A pitfall: models
-    of equal shapes may still compute different things.
-    """
-    path = directory / CHECKPOINT
-    if not path.exists():
-        raise ValueError(f"resume: expected a checkpoint, found no {path}")
-    try:
-        # Of several processes, each reads no more than its part.
-        content = torch.load(path, map_location="cpu", weights_only=True, mmap=distributed.world_size() > 1)
-        weights, own = content.pop("model"), model.state_dict()
-        model.load_state_dict({name: distributed.sharded_as(own.get(name), x) for name, x in weights.items()})
-        moments, parameters = content.pop("optimizer"), list(model.parameters())
-        for number, state in moments["state"].items():  # numbered as the parameters are
-            state |= {name: distributed.sharded_as(parameters[number], x) for name, x in state.items()}
-        optimizer.load_state_dict(moments)
-        torch.set_rng_state(content.pop("cpu_random_state"))
-        states = content.pop("cuda_random_states")
-        torch.cuda.set_rng_state_all(states[: torch.cuda.device_count()])  # there may be fewer now
-    except Exception as error:  # for what was never a checkpoint, torch has all kinds of them
-        raise ValueError(f"resume: expected a checkpoint of this model, got {path}: {brief(error)}") from None
-    return content
 
 
 def snapshots(directory: Path) -> list[Path]:

@@ -22,14 +22,14 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from transformer_lessons.data.batches import Batch, Batches
-from transformer_lessons.data.files import replacing
+from transformer_lessons.data.files import brief, replacing
 from transformer_lessons.fast import accelerate, plain
 from transformer_lessons.fast.losses import batch_loss
 from transformer_lessons.fast.recompute import recompute
 from transformer_lessons.losses import label_smoothed_loss
 from transformer_lessons.model import Transformer
 from transformer_lessons.trainer import distributed
-from transformer_lessons.trainer.checkpoints import load_checkpoint, save_checkpoint, save_snapshot
+from transformer_lessons.trainer.checkpoints import CHECKPOINT, save_snapshot
 from transformer_lessons.trainer.config import TrainingConfig, chosen_precision
 
 # Of a step: the target tokens of its whole batch, and what this process computes of it, in parts.
@@ -211,19 +211,57 @@ class Trainer:
         return path.open("a", buffering=1)
 
     def save(self) -> None:
-        """Write the checkpoint, and the weights alone if snapshots are kept; all processes must call it."""
+        """Write the checkpoint, whole or not at all, and the weights alone if snapshots are kept.
+
+        All processes must call it: all gather it, process 0 writes. The file is the same whether one process
+        trained, several with a copy each, or a sharded model: any of them can go on.
+        """
         if self.directory is None:
             return
-        progress = {"step": self.step, "scaler": self.scaler.state_dict(), "history": self.history}
-        weights = save_checkpoint(self.directory, self.model, self.optimizer, progress)
-        if self.config.snapshots and not distributed.rank():
+        weights = distributed.full_state_dict(self.model.state_dict())
+        content = {
+            "step": self.step,
+            "scaler": self.scaler.state_dict(),
+            "history": self.history,
+            "cpu_random_state": torch.get_rng_state(),
+            "cuda_random_states": torch.cuda.get_rng_state_all(),
+            "model": weights,
+            "optimizer": distributed.full_state_dict(self.optimizer.state_dict()),
+        }
+        if distributed.rank():
+            return
+        with replacing(self.directory / CHECKPOINT) as temporary:
+            torch.save(content, temporary)
+        if self.config.snapshots:
             save_snapshot(self.directory, self.step, weights, keep=self.config.snapshots)
 
     def restore(self) -> None:
-        """Go on where the checkpoint in `directory` was written; ValueError if there is none of this model."""
-        progress = load_checkpoint(self.directory, self.model, self.optimizer)
-        self.scaler.load_state_dict(progress["scaler"])
-        self.step, self.history = progress["step"], progress["history"]
+        """Go on where the checkpoint in `directory` was written.
+
+        ValueError if there is none, or it is of another model, damaged, or would run code. A pitfall: models of
+        equal shapes may still compute different things.
+        """
+        path, model = self.directory / CHECKPOINT, self.model
+        if not path.exists():
+            raise ValueError(f"resume: expected a checkpoint, found no {path}")
+        several = distributed.world_size() > 1  # each of which then reads no more than its part
+        try:
+            found = torch.load(path, map_location="cpu", weights_only=True, mmap=several)
+            own = model.state_dict()
+            weights = {name: distributed.sharded_as(own.get(name), x) for name, x in found["model"].items()}
+            model.load_state_dict(weights)
+            moments, parameters = found["optimizer"], list(model.parameters())
+            for number, state in moments["state"].items():  # numbered as the parameters are
+                state |= {name: distributed.sharded_as(parameters[number], x) for name, x in state.items()}
+            self.optimizer.load_state_dict(moments)
+            self.scaler.load_state_dict(found["scaler"])
+            self.step, self.history = found["step"], found["history"]
+            torch.set_rng_state(found["cpu_random_state"])
+            states = found["cuda_random_states"]
+            torch.cuda.set_rng_state_all(states[: torch.cuda.device_count()])  # there may be fewer now
+        except Exception as error:  # for what was never a checkpoint, torch has all kinds of them
+            expected = "resume: expected a checkpoint of this model"
+            raise ValueError(f"{expected}, got {path}: {brief(error)}") from None
 
 
 @contextmanager
