@@ -6,7 +6,6 @@ says how far apart they are, in values and gradients.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from itertools import product
 
 import torch
@@ -29,16 +28,6 @@ class Case:
         options = ", ".join(f"{name}={value}" for name, value in self.options.items())
         return self.component + (f" ({options})" if options else "")
 
-    @property
-    def needs(self) -> str:
-        """The library that the oracle comes from."""
-        return "transformers" if self.oracle.startswith("transformers ") else "torch"
-
-    @property
-    def is_available(self) -> bool:
-        """Whether that library is installed."""
-        return find_spec(self.needs) is not None
-
     def worst(self, dtype: torch.dtype, seeds: int = 3) -> Deviation:
         """The largest deviations over the seeds: agreement at one may be luck. The generator stays as it was."""
         before, found = torch.get_default_dtype(), []
@@ -60,7 +49,7 @@ def is_within(deviation: Deviation, dtype: torch.dtype) -> bool:
 
 
 def cases() -> list[Case]:
-    """All cases, layer by layer. A pitfall: some need a library; ask `Case.is_available`."""
+    """All cases, layer by layer. A pitfall: some import transformers, which the package does not require."""
     from transformer_lessons.oracles.pairs import TABLE
 
     return [
