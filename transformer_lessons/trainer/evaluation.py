@@ -4,7 +4,6 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
-from types import ModuleType
 
 from transformer_lessons import decoding
 from transformer_lessons.data.corpus import in_chunks
@@ -16,11 +15,6 @@ from transformer_lessons.fast import decoding as fast_decoding
 from transformer_lessons.model import Transformer
 from transformer_lessons.trainer import distributed
 from transformer_lessons.trainer.checkpoints import Tokeniser
-
-
-def decoding_of(model: Transformer) -> ModuleType:
-    """`fast.decoding` for a model that `fast.accelerate` has changed; for a plain one, the chapters' own."""
-    return fast_decoding if any(type(part) in PLAIN for part in model.modules()) else decoding
 
 
 def translate(
@@ -51,7 +45,9 @@ def translate(
     if long := [number for number, one in enumerate(ids) if len(one) > most]:
         got = f"{len(long)} longer: number {long[0]} with {len(ids[long[0]])}"
         raise ValueError(f"sentences: expected at most {most} tokens each, got {got}")
-    device, chosen, found = next(model.parameters()).device, decoding_of(model), {}
+    device, found = next(model.parameters()).device, {}
+    is_fast = any(type(part) in PLAIN for part in model.modules())  # as `fast.accelerate` makes it
+    chosen = fast_decoding if is_fast else decoding
     search = chosen.greedy if beam_size == 1 else partial(chosen.beam, beam_size=beam_size)
     for numbers in in_chunks(sorted(range(len(ids)), key=lambda number: len(ids[number])), batch_size):
         src = pad([ids[number] for number in numbers], source.pad_id).to(device)
