@@ -16,7 +16,7 @@ from transformer_lessons.model import Transformer
 from transformer_lessons.trainer.checkpoints import Tokeniser
 from transformer_lessons.trainer.config import TrainingConfig
 from transformer_lessons.trainer.evaluation import evaluate_number_words, say_what_is_left_out, translate
-from transformer_lessons.trainer.text_tasks import FILES, MULTI30K, SMALL, TEXT, WMT14, TextTask
+from transformer_lessons.trainer.text_tasks import MULTI30K, SMALL, TEXT, WMT14, TextTask
 
 
 @dataclass(frozen=True)
@@ -73,20 +73,12 @@ TASKS: dict[str, Task] = {task.name: task for task in (NumberWords(), MULTI30K, 
 
 
 def with_data(task: Task, data: dict) -> Task:
-    """The task with files of one's own, say, by their whole paths; ValueError for what it does not have."""
+    """The task with files of one's own, say; ValueError for what it does not have."""
     for name in sorted(set(data) - set(task.settings)):
         having = [other.name for other in TASKS.values() if name in other.settings]
         expected = f"expected --task {' or '.join(having)}, got {task.name}"
         raise ValueError(f"{name}: " + (expected if having else f"{task.name} has no such setting"))
-    data = {name: resolved(value) if name in FILES else value for name, value in data.items()}
     return replace(task, **data)
-
-
-def resolved(files):
-    """Names of files as whole paths; anything else as it is."""
-    if isinstance(files, list | tuple):
-        return [resolved(file) for file in files]
-    return str(Path(files).resolve()) if files and isinstance(files, str) else files
 
 
 def task_of(config: Path) -> Task:

@@ -57,6 +57,9 @@ class TextTask:
             names = [files] if count == 1 else files
             fits = isinstance(names, list | tuple) and [type(one) for one in names] == [str] * count
             expect(files is None or fits, name, "a file" if count == 1 else "two files", files)
+            if files:
+                paths = [str(Path(one).resolve()) for one in names]
+                object.__setattr__(self, name, paths[0] if count == 1 else paths)
 
     @property
     def settings(self) -> dict:
