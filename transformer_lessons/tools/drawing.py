@@ -68,7 +68,8 @@ def _polyline(points, radius):
     return Path([*vertices, points[-1]], [*codes, Path.LINETO])
 
 
-def _cells(middles, width, height):
+def cells(middles, width, height):
+    """All of one size, around these middles, as one path."""
     corners = [(-0.5, -0.5), (0.5, -0.5), (0.5, 0.5), (-0.5, 0.5), (-0.5, -0.5)]
     vertices = [(x + dx * width, y + dy * height) for x, y in middles for dx, dy in corners]
     return Path(vertices, [Path.MOVETO, *3 * [Path.LINETO], Path.CLOSEPOLY] * len(middles))
@@ -140,7 +141,7 @@ class Canvas:
             if digits is not None and not empty:
                 above.append((self.text, cx, cy, {"words": number(values[i][j], digits), "size": SMALL}))
         for fill, middles in fills.items():
-            self._add(PathPatch, _cells(middles, w, h), fc=fill, ec="rule", lw=0.8)
+            self._add(PathPatch, cells(middles, w, h), fc=fill, ec="rule", lw=0.8)
         for draw, *places, options in above:
             draw(*places, **options)
         self._add(Rectangle, (x, y), w * columns, h * rows, fc="none", ec=role, lw=LINE)
@@ -245,7 +246,7 @@ class Plot(Canvas):
                 run = list(run)
                 fills[role if level > 0 else negative, abs(level)].append((sum(run) / len(run), i, len(run)))
         for fill, runs in fills.items():
-            path = Path.make_compound_path(*(_cells([(x, y)], n, 1) for x, y, n in runs))
+            path = Path.make_compound_path(*(cells([(x, y)], n, 1) for x, y, n in runs))
             self.axes.add_patch(PathPatch(path, fc=fill, ec="none", gid="crisp"))
         self.axes.grid(False)
         self.axes.set(xlim=(-0.5, len(rows[0]) - 0.5), ylim=(len(rows) - 0.5, -0.5))

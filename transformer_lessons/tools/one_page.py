@@ -9,12 +9,11 @@ from functools import cache
 
 import torch
 from matplotlib.patches import FancyBboxPatch, PathPatch, Rectangle
-from matplotlib.path import Path
 
 from transformer_lessons.data import number_words
 from transformer_lessons.decoding import greedy
 from transformer_lessons.tools.attention_maps import attention_maps
-from transformer_lessons.tools.drawing import LINE, SMALL, Canvas, Drawing, number
+from transformer_lessons.tools.drawing import LINE, SMALL, Canvas, Drawing, cells, number
 from transformer_lessons.trainer import checkpoints
 
 NUMBERS = 421, 1021, 43001  # five English words and six steps each: the drawing keeps its shape
@@ -33,7 +32,6 @@ CHAPTERS = {"self-attention": ("03 07", "04"), "cross-attention": ("", "07"), "f
 MAPS = ("em", "encoder", "self"), ("dm", "decoder", "self"), ("cm", "decoder", "cross")
 GRIDS, HEATS = ((190, 374, 19), (104, 374, 17)), ((186, 284, 635), (186, 284, 832))  # of maps, of the stream
 SIDES, STEPS, CROSS, LAST = ("encoder", "decoder"), 6, 590, 940  # first rows of cross-attention, of chances
-SQUARE = (0, 0), (1, 0), (1, 1), (0, 1), (0, 0)
 
 
 @cache
@@ -81,10 +79,9 @@ class Panel(Canvas):
         alike = {}
         for i, j in ((i, j) for i, row in enumerate(rows) for j in range(len(row))):
             look = (role if rows[i][j] > 0 else "mask", round(4 * min(abs(float(rows[i][j])), 2)) / 8)
-            alike.setdefault(look, []).extend((x + cell * (j + u), y + cell * (i + v)) for u, v in SQUARE)
-        for look, corners in sorted(alike.items()):
-            path = Path(corners, [1, 2, 2, 2, 79] * (len(corners) // 5))  # move, three lines, close
-            self._add(PathPatch, path, fc=look, ec="none")
+            alike.setdefault(look, []).append((x + cell * (j + 0.5), y + cell * (i + 0.5)))
+        for look, middles in sorted(alike.items()):
+            self._add(PathPatch, cells(middles, cell, cell), fc=look, ec="none")
 
     def edge(self, x, y, width, height, role="rule", radius=0, line=LINE):
         """The outline of cells or of a pill; of a place that is still free it is dashed."""
