@@ -16,8 +16,6 @@ from pathlib import Path
 
 from transformer_lessons.data.libraries import library
 
-__all__ = ["assignments", "problems_of", "run_cells"]
-
 MOST_BYTES = 5_000_000  # a notebook without pictures has 100,000
 CELL_SECONDS = 300
 
