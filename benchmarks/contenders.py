@@ -18,6 +18,7 @@ from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data.batches import Batch, Batches, TokenBatches
 from transformer_lessons.data.vocabulary import Vocabulary
 from transformer_lessons.encodings import sinusoidal
+from transformer_lessons.fast.cpu_steps import product
 from transformer_lessons.masks import padding_mask
 from transformer_lessons.model import Transformer
 from transformer_lessons.trainer import Trainer, TrainingConfig
@@ -249,18 +250,20 @@ def decoding_products(model: Transformer, rows: int, length: int) -> Step:
 
     Left out are W_k and W_v of the encoder's output, which are needed once, and all of attention.
     """
-    weights = [
-        module.weight
+    linears = [
+        module
         for name, module in [*model.decoder_layers.named_modules(), ("output", model.output)]
         if isinstance(module, nn.Linear) and not name.endswith(("cross_attention.W_k", "cross_attention.W_v"))
     ]
-    vectors = {w.size(1): torch.randn(rows, 1, w.size(1)).to(w) for w in weights}
+    vectors = {one.in_features: torch.randn(rows, one.in_features).to(one.weight) for one in linears}
+    by_kernels = model.output.weight.is_cpu
+    products = [(product(one, rows=rows) if by_kernels else one, vectors[one.in_features]) for one in linears]
 
     @torch.no_grad()
     def multiply() -> int:
         for _ in range(length):
-            for weight in weights:
-                F.linear(vectors[weight.size(1)], weight)
+            for multiply_by, x in products:
+                multiply_by(x)
         return rows * length
 
     return multiply

@@ -44,7 +44,7 @@ class Table(nn.Module):
 
     def __setattr__(self, name: str, value: object) -> None:
         if name == "training" and "is_training" in self.__dict__.get("_buffers", ()):
-            self.is_training.fill_(value)  # by `train` or by hand, the mode is something that `state_dict` tells
+            self.is_training.fill_(value)  # the mode is something that `state_dict` tells
         super().__setattr__(name, value)
 
     def forward(self, src: Tensor, tgt: Tensor) -> Tensor:

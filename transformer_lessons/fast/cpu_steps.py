@@ -1,6 +1,7 @@
 """A step of decoding on a CPU: matrices laid out once for few vectors, few operations, nothing kept is moved."""
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -8,61 +9,69 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from transformer_lessons.attention import scaled_dot_product_attention
-from transformer_lessons.decoding import KeyValueCache
+from transformer_lessons.embeddings import TokenEmbedding, TransformerEmbedding
+from transformer_lessons.encodings import LearnedEncoding, SinusoidalEncoding
 from transformer_lessons.fast import FASTER
 from transformer_lessons.fast.decoding_steps import Steps
 from transformer_lessons.fast.int8 import Int8Linear, int8_product
 from transformer_lessons.fast.kernels import fused_attention
-from transformer_lessons.feed_forward import ACTIVATIONS, FeedForward
+from transformer_lessons.feed_forward import FeedForward
 from transformer_lessons.layers import AddAndNorm, DecoderLayer
 from transformer_lessons.masks import additive
 from transformer_lessons.model import Transformer
 
-KNOWN = {*FASTER, *FASTER.values(), DecoderLayer, AddAndNorm, FeedForward, nn.Linear, Int8Linear}
-PACKED, TALL, MANY_KEYS = 4, 4_096, 16  # rows, outputs, keys from which another layout or attention is sooner
+KNOWN = {*FASTER, *FASTER.values(), DecoderLayer, AddAndNorm, FeedForward, nn.Linear, Int8Linear, nn.Identity}
+KNOWN |= {TransformerEmbedding, TokenEmbedding, SinusoidalEncoding, LearnedEncoding}
+MANY_KEYS = 16  # from which plain products are sooner than the fused kernel
 
 
 def is_supported(model: Transformer) -> bool:
     """Whether it computes in float32 on a CPU that oneDNN knows, by the course's own parts, with no hooks."""
-    for part in (model.output, *list(model.decoder_layers.modules())[1:]):
+    ends = *model.target_embedding.modules(), model.decoder_norm, model.output
+    for part in (*ends, *list(model.decoder_layers.modules())[1:]):
         if type(part) not in KNOWN or part._forward_hooks or part._forward_pre_hooks:
             return False
         if getattr(part, "attention", fused_attention) not in (scaled_dot_product_attention, fused_attention):
-            return False
-        if getattr(part, "activation", torch.relu) not in ACTIVATIONS.values():
             return False
     weight = model.target_embedding.token.weight
     is_known = weight.device.type == "cpu" and weight.dtype == torch.float32
     return is_known and torch.backends.mkldnn.is_available()
 
 
-class Product:
-    """``act(x Wᵀ + b)`` of a linear map, or of several of the same input side by side."""
+def product(
+    *linears: nn.Linear, rows: int, activation: Callable[[Tensor], Tensor] | None = None
+) -> Callable[..., Tensor]:
+    """``act(x Wᵀ + b + plus)`` of a linear map, or of several of the same input side by side: (x, plus) ↦ y."""
 
-    def __init__(self, *linears: nn.Linear, rows: int, activation: str = "none"):
-        def beside(name: str) -> Tensor | None:
-            parts = [getattr(linear, name, None) for linear in linears]
-            return torch.cat(parts) if len(parts) > 1 and parts[0] is not None else parts[0]
+    def beside(name: str) -> Tensor | None:
+        parts = [getattr(linear, name, None) for linear in linears]
+        return torch.cat(parts) if len(parts) > 1 and parts[0] is not None else parts[0]
 
-        self.weight, self.bias, self.scale = map(beside, ("weight", "bias", "scale"))  # `scale` is int8's
-        self.activation, self.is_packed = activation, rows >= PACKED and self.scale is None
-        if self.is_packed:
-            self.weight = torch.ops.mkldnn._reorder_linear_weight(self.weight, rows)
-        elif len(self.weight) > TALL and self.scale is None:
-            self.weight = self.weight.t().contiguous().t()
+    weight, bias, scale = map(beside, ("weight", "bias", "scale"))  # `scale` is int8's
+    if scale is not None:
+        multiply = partial(int8_product, weight=weight, bias=bias, scale=scale)
+    else:
+        multiply = in_parts(weight, bias) if rows == 1 else packed(weight, bias, rows)
 
-    def __call__(self, x: Tensor, plus: Tensor | None = None) -> Tensor:
-        """With `plus` added, which an activation excludes."""
-        matrix = self.weight, self.bias
-        if self.is_packed:
-            linear = torch.ops.mkldnn._linear_pointwise
-            if plus is not None:
-                return linear.binary(x, plus, *matrix, "add")
-            return linear(x, *matrix, self.activation, [], "none")
-        y = F.linear(x, *matrix) if self.scale is None else int8_product(x, *matrix, self.scale)
-        if plus is not None:
-            return y.add_(plus)
-        return y if self.activation == "none" else ACTIVATIONS[self.activation](y)
+    def apply(x: Tensor, plus: Tensor | None = None) -> Tensor:
+        y = multiply(x) if plus is None else multiply(x).add_(plus)
+        return y if activation is None else activation(y)
+
+    return apply
+
+
+def packed(weight: Tensor, bias: Tensor | None, rows: int) -> Callable[[Tensor], Tensor]:
+    """By oneDNN, which lays the matrix out once, for its number of rows."""
+    weight, linear = torch.ops.mkldnn._reorder_linear_weight(weight, rows), torch.ops.mkldnn._linear_pointwise
+    return lambda x: linear.default(x, weight, bias, "none", [], "none")
+
+
+def in_parts(weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
+    """Of a single row, which one thread alone would do: a batch of parts of the matrix, one for each thread."""
+    parts = max(n for n in range(1, torch.get_num_threads() + 1) if len(weight) % n == 0)
+    weight = weight.view(parts, -1, weight.size(1)).mT
+    bias = weight.new_zeros(1) if bias is None else bias.view(parts, 1, -1)
+    return lambda x: torch.baddbmm(bias, x.expand(parts, 1, -1), weight).view(1, -1)
 
 
 class Layer:
@@ -70,20 +79,20 @@ class Layer:
 
     def __init__(self, layer: DecoderLayer, rows: int):
         own, cross, ffn = layer.self_attention, layer.cross_attention, layer.feed_forward
-        name = next(name for name, function in ACTIVATIONS.items() if function is ffn.activation)
         around = layer.add_norm_self, layer.add_norm_cross, layer.add_norm_feed_forward
-        self.norms = [(one.norm.weight.shape, one.norm.weight, one.norm.bias, one.norm.eps) for one in around]
+        self.norms = [one.norm.forward for one in around]  # calling a module takes as long as one row's norm
         self.norm_first = around[0].norm_first
-        self.qkv, self.W_o = Product(own.W_q, own.W_k, own.W_v, rows=rows), Product(own.W_o, rows=rows)
-        self.W_q, self.W_o_cross = Product(cross.W_q, rows=rows), Product(cross.W_o, rows=rows)
-        self.W_1, self.W_2 = Product(ffn.W_1, rows=rows, activation=name), Product(ffn.W_2, rows=rows)
+        self.qkv, self.W_o = product(own.W_q, own.W_k, own.W_v, rows=rows), product(own.W_o, rows=rows)
+        self.W_q, self.W_o_cross = product(cross.W_q, rows=rows), product(cross.W_o, rows=rows)
+        self.W_1 = product(ffn.W_1, rows=rows, activation=ffn.activation)
+        self.W_2 = product(ffn.W_2, rows=rows)
         self.d_k = own.d_k
 
-    def add_norm(self, which: int, x: Tensor, inside: Callable[[Tensor], Tensor], last: Product) -> Tensor:
+    def add_norm(self, which: int, x: Tensor, inside: Callable[[Tensor], Tensor], last: Callable) -> Tensor:
         """`layers.AddAndNorm` around ``last ∘ inside``, without dropout, with the sum in the last product."""
         if self.norm_first:
-            return last(inside(F.layer_norm(x, *self.norms[which])), plus=x)
-        return F.layer_norm(last(inside(x), plus=x), *self.norms[which])
+            return last(inside(self.norms[which](x)), x)
+        return self.norms[which](last(inside(x), x))
 
 
 class CPUSteps(Steps):
@@ -91,73 +100,93 @@ class CPUSteps(Steps):
 
     def __init__(self, model: Transformer, src: Int[Tensor, "batch source"], copies: int = 1):
         super().__init__(model, src, copies)
-        rows = len(self.src_mask)
+        rows = len(src) * copies
+        self.hide()
+        for source in self.source:
+            source.k, source.v = source.k.contiguous(), source.v.contiguous()  # as every step reads them
         self.layers = [Layer(layer, rows) for layer in model.decoder_layers]
-        self.output = Product(model.output, rows=rows)
-        self.past = [KeyValueCache() if copies > 1 else GrowingCache() for _ in self.layers]  # beams move all
+        self.output = product(model.output, rows=rows)
+        self.past = [Past() for _ in self.layers]
 
     @torch.inference_mode()  # a tenth less to do for one row than without gradients alone
     def next_logits(self, token: Int[Tensor, "rows 1"]) -> Float[Tensor, "rows vocab"]:
         """As `decoding.Steps.next_logits`."""
-        x = self.model.target_embedding(token, self.length)[:, 0]
+        embedding = self.model.target_embedding
+        x = embedding.token.forward(token)
+        if embedding.position is not None:
+            x = embedding.position.forward(x, self.length)
+        x = x[:, 0]
         self.length += 1
         for layer, past, source in zip(self.layers, self.past, self.source, strict=True):
             x = self.through(x, layer, past, source)
-        return self.output(self.model.decoder_norm(x))
+        return self.output(self.model.decoder_norm.forward(x))
 
     def through(self, x: Float[Tensor, "rows d_model"], layer: Layer, past, source) -> Tensor:
         """As `decoding.Steps.through`."""
 
         def look_back(y: Tensor) -> Tensor:
-            q, k, v = layer.qkv(y).view(len(y), 3, -1, 1, layer.d_k).unbind(1)  # each (rows, heads, 1, d_k)
-            return attention(q, *past.append(k, v))
+            qkv = layer.qkv(y).view(len(x), 3, -1, 1, layer.d_k).transpose(0, 1)  # (3, rows, heads, 1, d_k)
+            return attention(qkv[0], *past.append(qkv[1:]))
 
         def look_at_source(y: Tensor) -> Tensor:
-            q = layer.W_q(y).view(len(y), -1, 1, layer.d_k)
+            q = layer.W_q(y).view(-1, self.copies, source.k.size(1), layer.d_k).transpose(1, 2)
             return attention(q, source.k, source.v, self.hidden)
 
         x = layer.add_norm(0, x, look_back, layer.W_o)
         x = layer.add_norm(1, x, look_at_source, layer.W_o_cross)
         return layer.add_norm(2, x, layer.W_1, layer.W_2)
 
-    def keep_source(self, rows: Int[Tensor, " kept"]) -> None:
-        """As `Steps.keep_source`."""
-        super().keep_source(rows)
+    def keep_sentences(self, sentences: Int[Tensor, " kept"]) -> None:
+        """As `Steps.keep_sentences`."""
+        super().keep_sentences(sentences)
+        self.hide()
+
+    def hide(self) -> None:
+        """What `attention` adds to the scores of each matrix."""
         mask, heads = self.src_mask[:, 0], self.source[0].k.size(1)
         self.hidden = None if mask.all() else additive(mask).repeat_interleave(heads, dim=0)
 
 
 def attention(
-    q: Float[Tensor, "rows heads 1 d_k"],
+    q: Float[Tensor, "rows heads queries d_k"],
     k: Float[Tensor, "rows heads keys d_k"],
     v: Float[Tensor, "rows heads keys d_k"],
     hidden: Float[Tensor, "#matrices 1 #keys"] | None = None,
-) -> Float[Tensor, "rows d_model"]:
-    """Of one query a row, heads joined."""
-    rows, heads, _, d_k = q.shape
+) -> Float[Tensor, "rows*queries d_model"]:
+    """Of a few queries a row, heads joined."""
+    rows, heads, queries, d_k = q.shape
     if rows == 1 or k.size(2) < MANY_KEYS:
         mask = None if hidden is None else hidden.view(rows, heads, 1, -1)
-        return F.scaled_dot_product_attention(q, k, v, mask).flatten(1)
-    q, k, v = (x.flatten(0, 1) for x in (q, k, v))
-    scores = torch.baddbmm(q.new_zeros(1) if hidden is None else hidden, q, k.mT, alpha=d_k**-0.5)
-    return torch.bmm(scores.softmax(-1), v).view(rows, -1)
+        y = F.scaled_dot_product_attention(q, k, v, mask)
+    else:
+        q, k, v = (x.flatten(0, 1) for x in (q, k, v))
+        scores = torch.baddbmm(q.new_zeros(1) if hidden is None else hidden, q, k.mT, alpha=d_k**-0.5)
+        y = torch.bmm(scores.softmax(-1), v).view(rows, heads, queries, d_k)
+    return y.transpose(1, 2).reshape(rows * queries, heads * d_k)
 
 
-class GrowingCache(KeyValueCache):
-    """Written in place, into room that doubles."""
+class Past:
+    """The keys and values of all positions so far, written in place, into room that doubles."""
 
     def __init__(self):
-        super().__init__()
-        self.length = 0
+        self.kv, self.spare, self.length = None, None, 0
 
-    def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Keep those of a new position too; all of them come back."""
-        if self.k is None:
-            self.k, self.v = k[:, :, :0], v[:, :, :0]
-        if self.length == self.k.size(2):
-            more = 0, 0, 0, max(16, self.length)
-            self.k, self.v = F.pad(self.k, more), F.pad(self.v, more)
-        self.k[:, :, self.length] = k[:, :, 0]
-        self.v[:, :, self.length] = v[:, :, 0]
+    def append(self, kv: Float[Tensor, "2 rows heads 1 d_k"]) -> tuple[Tensor, Tensor]:
+        """Keep those of a new position too; the keys and the values of all come back."""
+        if self.kv is None:
+            self.kv = kv[..., :0, :]
+        if self.length == self.kv.size(3):
+            self.kv = F.pad(self.kv, (0, 0, 0, max(16, self.length)))
+        self.kv.narrow(3, self.length, 1).copy_(kv)
         self.length += 1
-        return self.k[:, :, : self.length], self.v[:, :, : self.length]
+        return self.kv.narrow(3, 0, self.length).unbind(0)
+
+    @torch.inference_mode()
+    def keep(self, rows: Int[Tensor, " kept"]) -> None:
+        """As `KeyValueCache.keep`, to and fro between two pieces of memory: new pages cost more than a copy."""
+        shape = 2, len(rows), *self.kv.shape[2:]
+        if self.spare is None or self.spare.shape != shape:
+            self.spare = self.kv.new_empty(shape)
+        for now, new in zip(self.kv, self.spare, strict=True):
+            torch.index_select(now, 0, rows, out=new)
+        self.kv, self.spare = self.spare, self.kv

@@ -9,31 +9,41 @@ from torch import Tensor
 
 from transformer_lessons import decoding
 from transformer_lessons.attention import scaled_dot_product_attention
-from transformer_lessons.decoding import KeyValueCache
+from transformer_lessons.decoding import KeyValueCache, Newest
 from transformer_lessons.fast.kernels import fused_attention
+from transformer_lessons.layers import DecoderLayer
 from transformer_lessons.model import Transformer
 
 
 class Steps(decoding.Steps):
-    """`decoding.Steps` of `copies` beginnings of each sentence, one below the other; sentences may leave."""
+    """`decoding.Steps` of `copies` beginnings of each sentence, one below the other; sentences may leave.
+
+    A sentence's beginnings look at its source as queries of one sentence: its keys are there, and read, once.
+    """
 
     def __init__(self, model: Transformer, src: Int[Tensor, "batch source"], copies: int = 1):
         super().__init__(model, src)
         self.copies = copies
-        self.keep_source(torch.arange(len(src), device=src.device).repeat_interleave(copies))
+
+    def through(self, x: Newest, layer: DecoderLayer, past: KeyValueCache, source: KeyValueCache) -> Newest:
+        """As `decoding.Steps.through`."""
+        own, cross = layer.self_attention, layer.cross_attention
+
+        def look_at_source(y: Newest) -> Newest:
+            queries = y.view(-1, self.copies, y.size(2))
+            return cross.look(queries, source.k, source.v, self.src_mask).view_as(y)
+
+        x = layer.add_norm_self(x, lambda y: own.look(y, *past.append(*own.keys_and_values(y, y))))
+        x = layer.add_norm_cross(x, look_at_source)
+        return layer.add_norm_feed_forward(x, layer.feed_forward)
 
     def keep_sentences(self, sentences: Int[Tensor, " kept"]) -> None:
         """Go on with these, by their present numbers, each with all of its copies."""
         copies = torch.arange(self.copies, device=sentences.device)
-        rows = (self.copies * sentences[:, None] + copies).flatten()
-        self.keep(rows)
-        self.keep_source(rows)
-
-    def keep_source(self, rows: Int[Tensor, " kept"]) -> None:
-        """Of the source, only these rows; each head's in one piece, as every step reads them."""
-        self.src_mask = self.src_mask[rows]
+        self.keep((self.copies * sentences[:, None] + copies).flatten())
+        self.src_mask = self.src_mask[sentences]
         for source in self.source:
-            source.k, source.v = (x[rows].contiguous() for x in (source.k, source.v))
+            source.keep(sentences)
 
 
 def going_on(is_done: Bool[Tensor, " sentences"]) -> Int[Tensor, " left"] | None:
