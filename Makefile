@@ -38,7 +38,8 @@ setup: $(READY)  ## .venv with the exact versions of requirements.txt (all other
 
 $(READY): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if v >= (3, 11) else f"Python 3.11 or newer is needed, this is {v[0]}.{v[1]}: make PYTHON=python3.12 …")'
-	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
+	@# A venv without pip is what Debian leaves where python3-venv is missing.
+	@$(RUN) -m pip --version > /dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	@# uv installs in a fifth of pip's time; where it cannot (a mirror that only pip is configured for), pip does.
 	@$(RUN) -m pip install --quiet --disable-pip-version-check uv==$(UV)
 	@$(VERSIONS) requirements.txt > $(VENV)/requirements.txt

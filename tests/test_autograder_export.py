@@ -418,7 +418,7 @@ NO_GRADEBOOK = (
             "template: expected 11 cells in each row, got 13 in one",
         ),
         (("canvas", {"ps09": []}, CANVAS), {}, r"for ps09, got Notes, Exercise 3: Attention \(4711\), "),
-        (("canvas", ADA, CANVAS), {"ps9": "x"}, "columns: expected some of ps02_masks, got ps9"),
+        (("canvas", ADA, CANVAS), {"ps9": "x"}, "--column: expected some of ps02_masks, got ps9"),
         (("canvas", ADA, CANVAS), {ASSIGNMENT: "x"}, "template: expected one column for x, got Notes"),
         (
             ("canvas", {ASSIGNMENT: [], "ps02-masks": []}, CANVAS),

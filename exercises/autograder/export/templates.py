@@ -119,7 +119,7 @@ def _titles(
     """The column of each assignment; `columns` says what it is called there, if not in the same letters."""
     assignments, found = list(assignments), {}
     if unknown := [name for name in columns if name not in assignments]:
-        raise ValueError(f"columns: expected some of {', '.join(assignments)}, got {unknown[0]}")
+        raise ValueError(f"--column: expected some of {', '.join(assignments)}, got {unknown[0]}")
     titles = {n: re.sub(r" \(\d+\)$", "", header[n]) for n in range(first, len(header))}
     for name in assignments:
         wanted = columns.get(name, name)
@@ -127,7 +127,7 @@ def _titles(
         those = those or [n for n, title in titles.items() if _letters(title) == _letters(wanted)]
         if len(those) != 1 or those[0] in found.values():
             got = ", ".join(header[n] for n in list(those or titles)[:MOST_TITLES]) or "none"
-            raise ValueError(f"template: expected one column for {wanted}, got {got}; `columns` can name it")
+            raise ValueError(f"template: expected one column for {wanted}, got {got}; --column can name it")
         found[name] = those[0]
     return found
 
@@ -164,7 +164,7 @@ def moodle(
 def _headers(header: list[str], columns: dict[str, str]) -> dict[str, int]:
     """Where what is; versions of Moodle differ in capitals."""
     if unknown := [name for name in columns if name not in KNOWN]:
-        raise ValueError(f"columns: expected some of {', '.join(KNOWN)}, got {unknown[0]}")
+        raise ValueError(f"--column: expected some of {', '.join(KNOWN)}, got {unknown[0]}")
     there = {name.casefold(): n for n, name in enumerate(header)}
     words = {name: columns.get(name, name).casefold() for name in KNOWN}
     where = {name: there[word] for name, word in words.items() if word in there}
