@@ -62,11 +62,12 @@ CORPUS = [
     call(("abcde", ["abcdx"]), ("abcd", ["abcd"]), ("ab", ["ab"])),
 ]
 CLIPPED = [call(("aaaabcd", ["aabcdef"])), call(("abcdabcd", ["abcdefgh"]))]
-BREVITY = [  # short candidates, then long ones
+BREVITY = [  # short candidates, long ones, and both in one corpus
     call(("abcd", ["abcdefgh"])),
     call(("abcde", ["abcdexy"])),
     call(("abcdefgh", ["abcdef"])),
     call(("abcdexy", ["abcde"])),
+    call(("abcd", ["abcdef"]), ("abcdef", ["abcd"])),
 ]
 SEVERAL = [
     call(("abcdef", ["abcdxx", "yyyyef"])),

@@ -45,6 +45,6 @@ TASK = Task(
             lambda draw: [call(draw, 5, 3), call(draw, 3, 3), call(draw, 4, 1), call(draw, 2, 7)],
             small(3, 2),
         ),
-        "gradients": (lambda draw: [call(draw, 3), call(draw, 4, 3)], small(2)),
+        "gradients": (lambda draw: [call(draw, 3), call(draw, 3, 3)], small(2)),
     },
 )

@@ -73,7 +73,7 @@ LENGTHS = [
     call(SHORT, max_length=8),
     call(ENDLESS, max_length=8),
 ]
-IDS = [call(*RENAMED, rows=(0, 1), **OTHER)]
+IDS = [call(*RENAMED, rows=(0, 1), **OTHER), call(RENAMED[0], **OTHER)]
 MODES = [in_mode(training) for training in (True, False)]
 
 TASK = Task(
