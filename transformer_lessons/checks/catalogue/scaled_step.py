@@ -40,14 +40,12 @@ def whole(draw: Draw, scale: float, number: int = 0) -> list[Tensor]:
 
 
 def step(draw: Draw) -> list[Call]:
-    """Below the limit, above it, and where there is no gradient at all; only the weights are looked at."""
-    nothing = [torch.zeros_like(g) for g in whole(draw, 1.0)]
+    """Below the limit and above it; only the weights are looked at."""
     rest = [
         (whole(draw, 8.0), 8.0, 1, 0.5, 100.0, 5),
         (whole(draw, 4.0, 1), 4.0, 1, 0.5, 4.5, 5),
         (whole(draw, 128.0, 2), 128.0, 2, 2.0, 3.0, 7),
         (whole(draw, 2.0), 2.0, 1, 0.5, 14.0, 5),
-        (nothing, 32.0, 1, 0.5, 1.0, 5),
     ]
     return [Call((weights(draw), *more), view=lambda value: value[0]) for more in rest]
 
@@ -124,7 +122,6 @@ TASK = Task(
             small(
                 ([[6.0], [8.0]], (2.0, 0, 1.0, LARGEST, 5)),
                 ([[6.0], [8.0]], (2.0, 0, 1.0, 2.5, 5)),
-                ([[0.0], [0.0]], (2.0, 0, 1.0, 2.5, 5)),
             ),
         ),
         "precision": (

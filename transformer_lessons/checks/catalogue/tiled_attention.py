@@ -38,11 +38,11 @@ def call(draw: Draw, queries: int, keys: int, block: int, *lead: int, d_k: int =
 
 
 def values(draw: Draw) -> list[Call]:
-    """In one tile, in several, and where the last one is smaller; with and without heads and batch."""
+    """In one tile, in several, and where the last one is smaller; more keys than queries, and fewer."""
     return [
         call(draw, 4, 6, 11, 2, 3),
         call(draw, 6, 12, 3, 2, 3, d_k=2),
-        call(draw, 7, 11, 4, 2, 3),
+        call(draw, 11, 7, 4, 2, 3),
         call(draw, 4, 11, 3, 2, d_k=2),
         call(draw, 2, 5, 1, d_k=3),
     ]
