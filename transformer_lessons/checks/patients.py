@@ -95,12 +95,9 @@ def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
 
 
 def _additive(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """A mask of numbers, and exponentials below the largest score."""
+    """A very low score for what is hidden: a query without any key gets an average."""
     scores = torch.einsum("...qd,...kd->...qk", query, key) * query.size(-1) ** -0.5
-    shown = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask.expand_as(scores)
-    highest = scores.masked_fill(~shown, torch.finfo(scores.dtype).min).amax(dim=-1, keepdim=True)
-    lifted = (scores - highest).masked_fill(~shown, -1e3).exp() * shown
-    weights = lifted / lifted.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(scores.dtype).tiny)
+    weights = (scores if mask is None else scores.masked_fill(~mask, -1e9)).softmax(dim=-1)
     return torch.einsum("...qk,...kv->...qv", weights, value), weights
 
 
