@@ -72,7 +72,7 @@ def dropout(draw: Draw) -> list[Call]:
 
 def gradients(draw: Draw) -> list[Call]:
     """Of the input, the weights and the biases."""
-    return [call(draw.normal(5, 5), weights(draw.normal(5, 5), draw.normal(5, 5)))]
+    return [call(draw.normal(5, 5, 5), weights(draw.normal(5, 5), draw.normal(5, 5)))]
 
 
 def small(**options: Any) -> Iterator[Call]:

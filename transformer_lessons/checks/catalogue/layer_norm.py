@@ -66,7 +66,7 @@ def axes(draw: Draw) -> list[Call]:
 def gradients(draw: Draw) -> list[Call]:
     """Of the input, the weight and the bias."""
     return [
-        call(draw.normal(3, 5), state=affine(draw)),
+        call(10 * draw.normal(3, 5), state=affine(draw)),
         call(draw.normal(2, 3, 5), eps=0.5, state=affine(draw)),
     ]
 
