@@ -336,7 +336,7 @@ def first_at_first(table, queries, keys=None):
 
 
 def clipped_on_one_side(table, queries, keys=None):
-    """A slip that is on no list."""
+    """The end on the right is left to chance."""
     keys = queries if keys is None else keys
     c = table.size(1) // 2
     distance = torch.arange(keys)[None] - torch.arange(keys - queries, keys)[:, None]
@@ -403,7 +403,7 @@ WRONG = {
     ],
     "relative_bias": [
         (first_at_first, {"more_keys"}, {"first_to_first"}),
-        (clipped_on_one_side, {"clipping"}, set()),
+        (clipped_on_one_side, {"clipping"}, {"clipped_on_one_side"}),
         (one_column_early, {"distances"}, {"middle_missed"}),
         (backwards_and_detached, {"distances", "gradients"}, {"sign_turned", "gradient_lost"}),
     ],

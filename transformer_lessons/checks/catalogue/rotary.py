@@ -57,7 +57,7 @@ def frequencies(draw: Draw) -> list[Call]:
 
 def positions(draw: Draw) -> list[Call]:
     """They do not follow one another; and once there are as many vectors as heads and sentences."""
-    given = [(draw.normal(2, 3, 4, 2), torch.tensor([3, 11, 7, 20]))]
+    given = [(draw.normal(2, 3, 4, 2), torch.tensor([3, 11, 5003, 20]))]
     given += [(draw.normal(3, 3, 3, 2), torch.arange(3) + 11), (draw.normal(2, 3, 1, 2), torch.tensor([5]))]
     return [Call(args, view=turns(args[0])) for args in given]
 
@@ -91,7 +91,7 @@ TASK = Task(
         "turn": (turn, small([0, 1], [1])),
         "pairs": (pairs, small([1], [2], width=4)),
         "frequencies": (frequencies, (c for h in (1, 2) for c in small([1], [2], [3], width=4, heads=h))),
-        "positions": (positions, small([1], [2], [3, 1], [0, 2])),
+        "positions": (positions, small([1], [2], [3, 1], [0, 2], [5003])),
         "batch": (batch, (c for h in (1, 2, 3) for c in small([[1], [2]], [[0, 1], [1, 2]], heads=h))),
         "gradients": (gradients, small([1], [0, 1])),
     },
