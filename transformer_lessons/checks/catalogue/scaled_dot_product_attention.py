@@ -56,7 +56,7 @@ def scale(draw: Draw) -> list[Call]:
 
 def mask(draw: Draw) -> list[Call]:
     """Of any number of axes; one hides nothing, and one hides high scores where low ones stay visible."""
-    full, row, low = qkv(draw, 3, 4, 1, 2, 2), qkv(draw, 3, 4, 1), qkv(draw, 3, 4, 1, 2, size=4.0)
+    full, row, low = qkv(draw, 3, 4, 1, 2, 2), qkv(draw, 3, 4, 1), qkv(draw, 3, 4, 1, 2, size=3.0)
     given = [(*full, draw.mask(*shape)) for shape in ((2, 2, 3, 4), (2, 1, 1, 4), (3, 4))]
     given += [(*row, draw.mask(3, 4)), (*row, torch.ones(3, 4, dtype=torch.bool)), (*low, draw.mask(2, 3, 4))]
     given.append((*qkv(draw, 3, 5, 7, 2, 2), draw.mask(2, 1, 1, 5)))  # sizes that are all different
