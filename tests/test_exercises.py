@@ -26,7 +26,7 @@ from exercises.autograder.course.marks import CellMark
 from exercises.autograder.running.runner import _executed
 from tests.broken_programs import BROKEN
 from tests.typical_answers import TYPICAL, WRONG
-from transformer_lessons.checks import patients
+from transformer_lessons.checks import specimens
 from transformer_lessons.checks.catalogue import attention_test
 from transformer_lessons.tools.submission import is_ungraded
 
@@ -281,7 +281,7 @@ def test_what_ps10_says_of_tests_that_look_at_shapes():
             return False
         return shapes == [(2, 3, 7, 5), (2, 3, 7, 11)]
 
-    wrong = [patients.attention(kind) for kinds in attention_test.WRONG.values() for kind in kinds]
+    wrong = [specimens.attention(kind) for kinds in attention_test.WRONG.values() for kind in kinds]
     assert (len(wrong), sum(map(has_the_shapes, wrong))) == (15, 13)
     master = next(master for master in MASTERS if master.stem == "ps10_bug_clinic")
     text = next(cell.source for cell in read(master).cells if cell.id == "ps10-6-text")

@@ -52,14 +52,14 @@ class Call:
         training: the mode the object is in.
         method: what of the object is called, if not the object itself; "state" asks for its weights and buffers.
         earlier: calls of the object before the one that counts, each a tuple of arguments.
-        look: numbers of the `Given` arguments whose weights are looked at afterwards: the value is then a list of
-            what was returned and of these.
-        enough: bytes that are enough, by "saved" (for the backward pass, which there has to be), "largest" (of a
+        weights_after: numbers of the `Given` arguments whose weights count, too, after the call: the value is a
+            list of what was returned and of these.
+        limits: bytes that are enough, by "saved" (for the backward pass, which there has to be), "largest" (of a
             tensor) or "peak", forwards and backwards: the value is, of each, whether no more than half as much
             again was used; a view sees a list of what was returned and of that.
         edits: what counts is which arguments were changed in place, and of the value what `view` sees.
         view: what counts of the value, if not all of it: its shape, or whether all of it is finite.
-        twin: other arguments: the value is then whether the answer, or what counts of it, is the same for them.
+        same_as: other arguments: the value is then whether what counts of the answer is the same for them.
         setting: for the message, the line of Python that puts `state` into ``layer``.
     """
 
@@ -71,11 +71,11 @@ class Call:
     training: bool = False
     method: str = ""
     earlier: tuple[tuple, ...] = ()
-    look: tuple[int, ...] = ()
-    enough: dict[str, int] = field(default_factory=dict)
+    weights_after: tuple[int, ...] = ()
+    limits: dict[str, int] = field(default_factory=dict)
     edits: bool = False
     view: Callable[[Any], Any] | None = None
-    twin: tuple | None = None
+    same_as: tuple | None = None
     setting: str = ""
 
 

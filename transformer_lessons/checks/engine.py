@@ -56,10 +56,10 @@ class Exam:
         """What the right answer shows."""
         return self.shows(self.task.source, number)
 
-    def look(self, adapter: Adapter, number: int, wish: int = 0) -> Seen:
+    def look(self, adapter: Adapter, number: int, naming: int = 0) -> Seen:
         """What an answer shows on a call."""
         requirement, call = self.calls[number]
-        return look(self.task, adapter, requirement, call, wish)
+        return look(self.task, adapter, requirement, call, naming)
 
     def same(self, number: int, a: Seen, b: Seen) -> bool:
         """Whether two answers show the same on a call."""
@@ -70,9 +70,10 @@ class Exam:
         return meets(self.calls[number][0], seen, self.right(number))
 
 
-def look(task: Task, adapter: Adapter, requirement: Requirement, call: Call, wish: int = 0) -> Seen:
+def look(task: Task, adapter: Adapter, requirement: Requirement, call: Call, naming: int = 0) -> Seen:
     """What an answer shows on a call: values, or gradients too; or bytes, forwards and backwards."""
-    return observe(adapter, task, call, backward=requirement.backward or bool(call.enough), wish=wish)
+    backward = requirement.backward or bool(call.limits)
+    return observe(adapter, task, call, backward=backward, naming=naming)
 
 
 def meets(requirement: Requirement, seen: Seen, right: Seen) -> bool:
@@ -111,7 +112,7 @@ class Verdict:
         mistakes: the known ones that it makes, the first to be told first.
         like: a known one that is seen on most calls, if none was recognised.
         error: what it showed, if it shows nothing but errors.
-        wish: which of the ways to load weights under other names fits it.
+        naming: which of the ways to load weights under other names fits it.
         returned: what it returns on every call in place of the tensors that are asked for, in words.
         more: how many other mistakes it makes, to be told when this one is repaired.
     """
@@ -120,7 +121,7 @@ class Verdict:
     mistakes: tuple[Mistake, ...] = ()
     like: Mistake | None = None
     error: Seen | None = None
-    wish: int = 0
+    naming: int = 0
     returned: str = ""
     more: int = 0
 
@@ -134,9 +135,9 @@ class Verdict:
 def judge(task: Task, adapter: Adapter, seed: int = 0) -> Verdict:
     """Look at an answer, and find out what it does wrong."""
     this = exam(task, seed)
-    wish = _wish(this, adapter)
-    seen = [this.look(adapter, number, wish) for number in range(len(this.calls))]
-    return replace(explained(this, seen), wish=wish)
+    naming = _naming(this, adapter)
+    seen = [this.look(adapter, number, naming) for number in range(len(this.calls))]
+    return replace(explained(this, seen), naming=naming)
 
 
 def explained(this: Exam, seen: list[Seen]) -> Verdict:
@@ -152,7 +153,7 @@ def explained(this: Exam, seen: list[Seen]) -> Verdict:
         kept = {r.name for r, call in this.calls if call.method == "state"} - missed
         return Verdict(tuple(name for name in names if name not in kept), error=seen[asked[0]])
     returned = _returned(this, seen)
-    mistakes = _known(this, seen) or _left(this, seen) or (() if returned else _pair(this, seen, missed))
+    mistakes = _known(this, seen) or _broken(this, seen) or (() if returned else _pair(this, seen, missed))
     if not mistakes and returned:
         return Verdict(lost, returned=returned)
     if not mistakes:
@@ -188,7 +189,7 @@ def _instead(outputs: Any, right: Any) -> str:
     )
 
 
-def _wish(this: Exam, adapter: Adapter) -> int:
+def _naming(this: Exam, adapter: Adapter) -> int:
     """The way to load weights under other names that makes the first call right; the first if none does."""
     number = next((n for n, (_, call) in enumerate(this.calls) if call.state is not None), None)
     if number is None:
@@ -218,7 +219,7 @@ def _known(this: Exam, seen: list[Seen]) -> tuple[Mistake, ...]:
     return tuple(sorted(fitting, key=lambda mistake: task.points(mistake.costs))[:1])
 
 
-def _left(this: Exam, seen: list[Seen]) -> tuple[Mistake, ...]:
+def _broken(this: Exam, seen: list[Seen]) -> tuple[Mistake, ...]:
     """The mistakes that are left in the program to be repaired, the fewest that explain all calls, or none."""
     made = [mistake for mistake in this.task.mistakes if mistake.name in this.task.broken]
     for count in range(2, len(made) + 1):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from transformer_lessons.checks import patients
+from transformer_lessons.checks import specimens
 from transformer_lessons.config import TransformerConfig
 
 __all__ = ["BUILDERS", "table"]
@@ -134,6 +134,6 @@ BUILDERS: dict[str, Callable] = {
     "plain": plain,
     "perceptron": perceptron,
     "used": used,
-    "mixer": patients.mixer,
-    "attention": patients.attention,
+    "mixer": specimens.mixer,
+    "attention": specimens.attention,
 }

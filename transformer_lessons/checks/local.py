@@ -16,8 +16,8 @@ from torch import Tensor, nn
 import transformer_lessons
 from transformer_lessons.checks.adapter import Reply, is_handle, leaves
 from transformer_lessons.checks.given import BUILDERS
-from transformer_lessons.checks.meter import metered
-from transformer_lessons.checks.plain import changed, copied, kind, mapped, outgoing
+from transformer_lessons.checks.memory import metered
+from transformer_lessons.checks.transfer import changed, copied, kind, mapped, outgoing
 
 __all__ = ["Local"]
 

@@ -105,7 +105,7 @@ def place(anchor: str, book: str | None = None) -> tuple[str, str]:
 def write(task: Task, verdict: Verdict, adapter: Adapter) -> Message:
     """All that is to be told about an answer."""
     if not verdict.lost:
-        remarks = [r.text for r in task.remarks if not _agrees(task, adapter, r.call, verdict.wish)][:2]
+        remarks = [r.text for r in task.remarks if not _agrees(task, adapter, r.call, verdict.naming)][:2]
         return Message(f"{task.public}: right.", notes=tuple(f"One thing more: {text}" for text in remarks))
     lost = [r for r in task.requirements if r.name in verdict.lost]
     said, notes = _told(verdict, lost)
@@ -114,7 +114,7 @@ def write(task: Task, verdict: Verdict, adapter: Adapter) -> Message:
     kept = task.total - task.points(verdict.lost)
     points = f"{kept:g} of {task.total:g} {'point' if task.total == 1 else 'points'}"
     is_called = not verdict.error or verdict.error.error != NOT_A_FUNCTION
-    case, outcome = smallest(task, lost, adapter, verdict.wish) if is_called else ((), ())
+    case, outcome = smallest(task, lost, adapter, verdict.naming) if is_called else ((), ())
     return Message(
         f"{task.public}: {said} ({points}).", case, outcome, tuple(notes), place(verdict.anchor(task))
     )
@@ -140,21 +140,21 @@ def _told(verdict: Verdict, lost: list[Requirement]) -> tuple[str, list[str]]:
     return f"required is that {lost[0].text}", notes
 
 
-def _agrees(task: Task, adapter: Adapter, call: Call, wish: int) -> bool:
+def _agrees(task: Task, adapter: Adapter, call: Call, naming: int) -> bool:
     everything = Requirement("remark", [], [], text="", points=0, anchor="")
     right = look(task, task.answer(task.source), everything, call)
-    return same_value(look(task, adapter, everything, call, wish), right)
+    return same_value(look(task, adapter, everything, call, naming), right)
 
 
 def smallest(
-    task: Task, lost: list[Requirement], adapter: Adapter, wish: int = 0
+    task: Task, lost: list[Requirement], adapter: Adapter, naming: int = 0
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The first small case of a lost requirement whose difference is seen at one decimal, else the plainest."""
     best = SAME, (), ("no small case shows it; larger ones do",)
     for requirement in lost:
         for call in requirement.cases[:MOST_CASES]:
             right = look(task, task.answer(task.source), requirement, call)
-            seen = look(task, adapter, requirement, call, wish)
+            seen = look(task, adapter, requirement, call, naming)
             if right.error in ("", "ValueError") and not meets(requirement, seen, right):
                 digits, outcome = difference(task, requirement, seen, right)
                 if digits < best[0]:

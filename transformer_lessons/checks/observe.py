@@ -58,7 +58,7 @@ class Seen:
     outputs: Any = None
 
 
-def observe(adapter: Adapter, task: Task, call: Call, *, backward: bool = False, wish: int = 0) -> Seen:
+def observe(adapter: Adapter, task: Task, call: Call, *, backward: bool = False, naming: int = 0) -> Seen:
     """Make one call.
 
     Args:
@@ -66,11 +66,11 @@ def observe(adapter: Adapter, task: Task, call: Call, *, backward: bool = False,
         task: of which it is an answer.
         call: what to ask.
         backward: whether gradients are asked for, too.
-        wish: which of the ways to load weights under other names.
+        naming: which of the ways to load weights under other names.
     """
     target, own, links = task.name, {}, []
     if call.init is not None:
-        reply, own, links = _built(adapter, task, call, wish)
+        reply, own, links = _built(adapter, task, call, naming)
         if reply.error:
             return _failed(reply)
         target = reply.value
@@ -79,20 +79,20 @@ def observe(adapter: Adapter, task: Task, call: Call, *, backward: bool = False,
     target = f"{target}.{call.method}" if call.method else target
     args, kwargs = _made(adapter, call.args), _made(adapter, call.kwargs)
     ask = adapter.vjp if backward else adapter.call
-    reply = ask(target, args, kwargs, meter=bool(call.enough))
-    if call.twin and not reply.error:
-        other = adapter.call(target, _made(adapter, call.twin), kwargs)
+    reply = ask(target, args, kwargs, meter=bool(call.limits))
+    if call.same_as and not reply.error:
+        other = adapter.call(target, _made(adapter, call.same_as), kwargs)
         one, two = (_viewed(call, value) for value in (reply.value, other.value))
         same = {"the same": not other.error and alike(one, two)}
         return Seen(one if isinstance(one, dict) and "instead" in one else same, outputs=reply.value)
-    weights = [adapter.state(args[n]["handle"]).value for n in call.look] if not reply.error else []
+    weights = [adapter.state(args[n]["handle"]).value for n in call.weights_after] if not reply.error else []
     seen = _seen(task, call, reply, weights)
     if not backward or seen.error:
         return seen
     return replace(seen, gradients=_gradients(task, call, reply, own, links))
 
 
-def _built(adapter: Adapter, task: Task, call: Call, wish: int) -> tuple[Reply, dict, list[Link]]:
+def _built(adapter: Adapter, task: Task, call: Call, naming: int) -> tuple[Reply, dict, list[Link]]:
     """An object of the answer's class with the call's weights; its own ones, and which of these are which."""
     made, own, links = built(adapter, task, call), {}, []
     replies = [made]
@@ -101,7 +101,7 @@ def _built(adapter: Adapter, task: Task, call: Call, wish: int) -> tuple[Reply, 
         if state.error:  # of a class that is no module
             return state, own, links
         own = tensors(state)
-        links = next(itertools.islice(translations(own, call.state, task.roles), wish, None), [])
+        links = next(itertools.islice(translations(own, call.state, task.roles), naming, None), [])
         loaded = {name: part for link in links for name, part in link.load(own, call.state).items()}
         replies.append(
             _unlike(own, call.state) if not links else adapter.load_state(made.value, {**own, **loaded})
@@ -162,12 +162,12 @@ def _seen(task: Task, call: Call, reply: Reply, weights: Sequence = ()) -> Seen:
     if reply.error:
         return _failed(reply)
     edited = tuple(_name(task, path) for path in reply.mutated)
-    value = [reply.value, *weights] if call.look else reply.value
-    if call.enough:
-        used = {kind: (3 * most // 2, reply.memory[kind]) for kind, most in call.enough.items()}
+    value = [reply.value, *weights] if call.weights_after else reply.value
+    if call.limits:
+        used = {kind: (3 * most // 2, reply.memory[kind]) for kind, most in call.limits.items()}
         over = {kind: both for kind, both in used.items() if both[1] > both[0]}
-        arrive = {"gradients": any(reply.attached)} if "saved" in call.enough else {}
-        value = {**arrive, **{kind: kind not in over for kind in call.enough}}
+        arrive = {"gradients": any(reply.attached)} if "saved" in call.limits else {}
+        value = {**arrive, **{kind: kind not in over for kind in call.limits}}
         viewed = _viewed(call, [reply.value, value]) if call.view else value
         return Seen(viewed, memory=over, outputs=reply.value)
     viewed = _viewed(call, value)

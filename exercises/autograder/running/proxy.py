@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 from exercises.autograder.running.remote import Connection, Remote, reply_of
 from exercises.autograder.running.wire import WireError
 from transformer_lessons.checks.adapter import Reply, items, leaves
-from transformer_lessons.checks.plain import mapped
+from transformer_lessons.checks.transfer import mapped
 
 __all__ = ["LearnerError", "Name", "Object", "answered"]
 

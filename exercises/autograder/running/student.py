@@ -21,7 +21,7 @@ from exercises.autograder.running.remote import TOO_LATE, answers_of, serve, tim
 from exercises.autograder.running.wire import DTYPES
 from transformer_lessons.checks.adapter import Reply, is_handle
 from transformer_lessons.checks.local import Local
-from transformer_lessons.checks.plain import copied, outgoing, unlike_others
+from transformer_lessons.checks.transfer import copied, outgoing, unlike_others
 
 __all__ = ["TimeLimitError", "run"]
 

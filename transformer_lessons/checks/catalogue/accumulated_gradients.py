@@ -66,7 +66,7 @@ def train(
 ) -> Call:
     """A table of logits, a row for each token that is read."""
     module = Given("embedding", [draw.normal(WORDS, WORDS)])
-    return Call((module, batches, accumulate), {"rate": rate, "pad_id": pad}, look=(0,), view=view)
+    return Call((module, batches, accumulate), {"rate": rate, "pad_id": pad}, weights_after=(0,), view=view)
 
 
 def ones(draw: Draw, number: int) -> list[Batch]:
@@ -123,7 +123,7 @@ def small(*cases: tuple, numbers: str = "zeros", view: Callable = weights, pad: 
     for accumulate, *batches in cases:
         given = [tuple(torch.tensor([side]) for side in one) for one in batches]
         args = table(numbers), given, accumulate
-        yield Call(args, {"rate": 1.0, "pad_id": pad}, look=(0,), view=view)
+        yield Call(args, {"rate": 1.0, "pad_id": pad}, weights_after=(0,), view=view)
 
 
 ONE, OTHER, TWO = ([0], [1]), ([1], [2]), ([0, 0], [1, 1])

@@ -53,7 +53,7 @@ def is_right(attention):
 
 def tried_on(*kinds: str) -> list[Call]:
     """The test is called with each of these; no answer is a no."""
-    shown = {kind: f"checks.patients.attention({kind!r})" for kind in kinds}
+    shown = {kind: f"checks.specimens.attention({kind!r})" for kind in kinds}
     return [Call((Given("attention", [kind], shown[kind]),), view=bool) for kind in kinds]
 
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from transformer_lessons.checks.checkpointing import checkpoint
 from transformer_lessons.checks.definitions import Call, Draw, Task
-from transformer_lessons.checks.recomputing import checkpoint
 
 
 def chunked_cross_entropy(hidden, weight, targets, chunk, pad_id):
@@ -49,7 +49,8 @@ def padding(draw: Draw) -> list[Call]:
         real = targets != pad_id
         calls.append(
             Call(
-                (hidden, weight, targets, 12, pad_id), twin=(hidden[real], weight, targets[real], 12, pad_id)
+                (hidden, weight, targets, 12, pad_id),
+                same_as=(hidden[real], weight, targets[real], 12, pad_id),
             )
         )
     nothing = torch.full((4,), 2)
@@ -72,7 +73,7 @@ def is_finite(value: Tensor) -> bool:
 def counted(chunk: int, **columns: int) -> Call:
     """53 tokens and 101 classes; so many columns of 53 logits are enough."""
     enough = {kind: 53 * 4 * number for kind, number in columns.items()}
-    return Call((torch.ones(53, 2), torch.ones(101, 2), torch.full((53,), 7), chunk, 0), enough=enough)
+    return Call((torch.ones(53, 2), torch.ones(101, 2), torch.full((53,), 7), chunk, 0), limits=enough)
 
 
 SAVED = [counted(13, saved=25)]

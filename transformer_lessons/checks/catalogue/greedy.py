@@ -52,7 +52,7 @@ def call(*tables: dict, rows: tuple[int, ...] = (0,), max_length: int = 5, **opt
 def in_mode(training: bool) -> Call:
     """A model in training, or in evaluation: what it says, and in which mode it is left."""
     args = model(SHORT, training=training), torch.tensor([[3, 4]])
-    return Call(args, {"max_length": 5}, look=(0,), view=left_in)
+    return Call(args, {"max_length": 5}, weights_after=(0,), view=left_in)
 
 
 def left_in(value: list) -> dict:

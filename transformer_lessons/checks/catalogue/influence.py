@@ -24,14 +24,15 @@ def influence(model, x):
 
 
 def call(pattern: Tensor, weight: Tensor, x: Tensor, **options: Any) -> Call:
-    """A model y = tanh(pattern · x · weightᵀ), or another of `patients.mixer`."""
+    """A model y = tanh(pattern · x · weightᵀ), or another of `specimens.mixer`."""
     known = {"dropout": 0.0, "training": False, "kind": "plain", **options}
     said = "".join(f", {name}={value!r}" for name, value in options.items())
     is_tiny = bool(pattern.abs().max() <= 10 * FAINT)
     entries = f"{FAINT} * {literal(pattern / FAINT)}" if is_tiny else literal(pattern)
-    shown = f"checks.patients.mixer({entries}, {literal(weight)}{said})  # y = tanh(pattern x weightᵀ)"
+    shown = f"checks.specimens.mixer({entries}, {literal(weight)}{said})  # y = tanh(pattern x weightᵀ)"
     model = Given("mixer", [pattern, weight, *known.values()], shown)
-    return Call((model, x), look=(0,), view=left) if known["dropout"] else Call((model, x), view=Tensor.bool)
+    seen = {"weights_after": (0,), "view": left} if known["dropout"] else {"view": Tensor.bool}
+    return Call((model, x), **seen)
 
 
 def left(value: list) -> dict[str, Any]:

@@ -173,7 +173,7 @@ def masked(draw: Draw) -> list[Call]:
     """The first positions when the last one changes, which is hidden, and when another one does."""
     mask = torch.tensor([True, True, False]).expand(2, 1, 1, 3)
     plain = call(draw, draw.normal(2, 3, 6), None, None, mask, **ONE)
-    return [replace(plain, twin=changed_at(plain, 0, place), view=lambda y: y[:, :1]) for place in (2, 1)]
+    return [replace(plain, same_as=changed_at(plain, 0, place), view=lambda y: y[:, :1]) for place in (2, 1)]
 
 
 def changed_at(call: Call, argument: int, place: int) -> tuple:
@@ -199,7 +199,7 @@ def language_model(draw: Draw) -> list[Call]:
     """Without a memory: the first positions when the last one changes, without a mask and with one."""
     mask = torch.ones(2, 1, 1, 3, dtype=torch.bool)
     plain = [call(draw, draw.normal(2, 3, 6), None, None, m, **ONE) for m in (None, mask)]
-    return [replace(one, twin=changed_at(one, 0, 2), view=lambda y: y[:, :2]) for one in plain]
+    return [replace(one, same_as=changed_at(one, 0, 2), view=lambda y: y[:, :2]) for one in plain]
 
 
 def causal(draw: Draw) -> list[Call]:
@@ -211,9 +211,9 @@ def causal(draw: Draw) -> list[Call]:
     masked = two(draw, 3, None, torch.tensor([False, True, True]).expand(2, 1, 1, 3), sources=3)
     masked = silenced(masked, "cross_attention.W_o")
     hidden, seen = (changed_at(masked, 0, place) for place in (0, 1))
-    calls = [replace(plain, twin=changed_at(plain, 0, 2), view=lambda y: y[:, :2])]
-    calls += [replace(masked, twin=twin, view=lambda y: y[:, 2]) for twin in (hidden, seen)]
-    return [*calls, replace(masked, twin=changed_at(masked, 0, 2), view=lambda y: y[:, 1])]
+    calls = [replace(plain, same_as=changed_at(plain, 0, 2), view=lambda y: y[:, :2])]
+    calls += [replace(masked, same_as=twin, view=lambda y: y[:, 2]) for twin in (hidden, seen)]
+    return [*calls, replace(masked, same_as=changed_at(masked, 0, 2), view=lambda y: y[:, 1])]
 
 
 def small_causal(memory: Tensor | None, **given) -> list[Call]:
@@ -225,7 +225,7 @@ def small_causal(memory: Tensor | None, **given) -> list[Call]:
 def sees_all(draw: Draw) -> Call:
     """The first of several target positions, when the last one of the source changes."""
     first = silenced(two(draw, 3), "self_attention.W_o")
-    return replace(first, twin=changed_at(first, 1, 3), view=lambda y: y[:, :1])
+    return replace(first, same_as=changed_at(first, 1, 3), view=lambda y: y[:, :1])
 
 
 def cross(draw: Draw) -> list[Call]:
@@ -237,7 +237,7 @@ def source(draw: Draw) -> list[Call]:
     """A source position that is hidden changes, and one that is not."""
     masked = two(draw, 1, torch.tensor([True, True, True, False]).expand(2, 1, 1, 4))
     masked = silenced(masked, "self_attention.W_o")
-    return [replace(masked, twin=changed_at(masked, 1, place)) for place in (3, 1)]
+    return [replace(masked, same_as=changed_at(masked, 1, place)) for place in (3, 1)]
 
 
 def one_target(*masks: list, **options) -> list[Call]:

@@ -87,7 +87,7 @@ def size(value: list) -> str:
 def cost(draw: Draw) -> list[Call]:
     """About a hundred queries and keys, with few features."""
     long = draw.normal(101, 5), draw.normal(103, 5), draw.normal(103, 1)
-    return [Call(long, options, enough=ENOUGH, view=size) for options in ({}, {"key_mask": draw.mask(103)})]
+    return [Call(long, options, limits=ENOUGH, view=size) for options in ({}, {"key_mask": draw.mask(103)})]
 
 
 def small(*keys: tuple[int, ...], **options: Any) -> Iterator[Call]:
@@ -111,6 +111,6 @@ TASK = Task(
         "key_mask": (key_mask, small((True, True, False), (False, True, True))),
         "empty": (empty, small((False, False, False))),
         "gradients": (gradients, small((True, True, True), (False, False, False))),
-        "cost": (cost, [Call((torch.ones(8, 1),) * 3, enough={"largest": 128}, view=size)]),
+        "cost": (cost, [Call((torch.ones(8, 1),) * 3, limits={"largest": 128}, view=size)]),
     },
 )

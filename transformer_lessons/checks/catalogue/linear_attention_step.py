@@ -71,8 +71,8 @@ def first(draw: Draw) -> list[Call]:
     """The same as with an old state of zeros; with and without decay."""
     given = [new(draw, *lead) for lead in FRONTS]
     twins = [(*args, torch.zeros(*args[1].shape, 5), torch.zeros_like(args[1])) for args in given]
-    calls = [Call(args, twin=twin, view=started) for args, twin in zip(given, twins, strict=True)]
-    return [*calls, Call(given[0], {"decay": 0.5}, twin=twins[0], view=started)]
+    calls = [Call(args, same_as=twin, view=started) for args, twin in zip(given, twins, strict=True)]
+    return [*calls, Call(given[0], {"decay": 0.5}, same_as=twins[0], view=started)]
 
 
 def decayed(draw: Draw) -> list[Call]:

@@ -41,7 +41,9 @@ def changed_at(draw: Draw, x: Tensor, *places: int) -> Tensor:
 
 def twins(draw: Draw, x: Tensor, ids: Tensor, pad_id: int, changes: dict, view: Callable) -> list[Call]:
     """For each change of positions, whether the outputs looked at stay the same."""
-    return [Call((x, ids, pad_id), twin=(changed_at(draw, x, *at), ids, pad_id), view=view) for at in changes]
+    return [
+        Call((x, ids, pad_id), same_as=(changed_at(draw, x, *at), ids, pad_id), view=view) for at in changes
+    ]
 
 
 def alike(draw: Draw, ids: Tensor, pad_id: int) -> Call:
@@ -83,8 +85,8 @@ def sentences(draw: Draw) -> list[Call]:
         ids[0, 1] = ids[1, 2] = 0
         kept = outputs(0, length - 1, sentence=0)
         calls += [
-            Call((x, ids, 0), twin=(x[:1], ids[:1], 0), view=kept),
-            Call((x, ids, 0), twin=(x[1:], ids[1:], 0), view=kept),
+            Call((x, ids, 0), same_as=(x[:1], ids[:1], 0), view=kept),
+            Call((x, ids, 0), same_as=(x[1:], ids[1:], 0), view=kept),
         ]
     return calls
 

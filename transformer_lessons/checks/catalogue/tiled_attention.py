@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from transformer_lessons.checks.checkpointing import checkpoint
 from transformer_lessons.checks.definitions import Call, Draw, Task
-from transformer_lessons.checks.recomputing import checkpoint
 
 
 def tiled_attention(query, key, value, block):
@@ -64,7 +64,7 @@ def is_finite(value: Tensor) -> bool:
 def counted(queries: int, keys: int, block: int, width: int, **enough: int) -> Call:
     """Inputs of ones, as only bytes count."""
     shapes = (queries, width), (keys, width), (keys, width)
-    return Call((*(torch.ones(*shape) for shape in shapes), block), enough=enough)
+    return Call((*(torch.ones(*shape) for shape in shapes), block), limits=enough)
 
 
 # Of few queries and many keys: a tile is told from whole rows, from two tiles, and from block tiles. Then of many

@@ -72,7 +72,7 @@ def padded(draw: Draw) -> list[Call]:
         src, tgt = one.args
         src[0, 2:] = pad[0]
         twins = torch.cat([src, pad], dim=1), torch.cat([src, 0 * pad + 5], dim=1)
-        found += [replace(one, twin=(twin, tgt)) for twin in twins]
+        found += [replace(one, same_as=(twin, tgt)) for twin in twins]
     return found
 
 
@@ -84,9 +84,9 @@ def moved(draw: Draw) -> list[Call]:
         src, tgt = one.args
         src[0], src[1] = torch.tensor([1, 2, 3, 4]), torch.tensor([2, 2, 5, 1])
         pads = torch.full((2, 2), pad)
-        found.append(replace(one, twin=(torch.cat([pads, src], dim=1), tgt)))
+        found.append(replace(one, same_as=(torch.cat([pads, src], dim=1), tgt)))
     within = torch.cat([src[:, :1], pads, src[:, 1:], pads[:, :1]], dim=1)
-    return [*found, *(replace(one, twin=(other, tgt)) for other in (within, src.flip(1)))]
+    return [*found, *(replace(one, same_as=(other, tgt)) for other in (within, src.flip(1)))]
 
 
 def of_state(state: dict[str, Tensor]) -> dict[str, bool]:

@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from transformer_lessons import checks
-from transformer_lessons.checks.meter import metered
+from transformer_lessons.checks.memory import metered
 
 N, WIDTH = 31, 7
 SQUARE, LINE = N * N * 8, N * WIDTH * 8
