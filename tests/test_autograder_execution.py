@@ -36,8 +36,7 @@ def run(worker):
         for number, cell in enumerate(cells):
             role, source, *points = ("learner", cell) if isinstance(cell, str) else cell
             made.append(Cell(f"cell-{number}", role, source, *points))
-        *outcomes, took = worker.grade(made)
-        assert took["in_time"]
+        *outcomes, _ = worker.grade(made)
         assert [outcome["cell"] for outcome in outcomes] == list(range(len(cells)))
         return [outcome | {"outputs": json.loads(outcome["outputs"])} for outcome in outcomes]
 
@@ -334,7 +333,7 @@ def test_tests_that_end_leave_a_hole_not_a_mark(worker):
     ]
     *outcomes, took = worker.grade(cells)
     assert [outcome["cell"] for outcome in outcomes] == [0, 1]
-    assert took["in_time"]
+    assert took["seconds"] < 20, "their end was noticed"
     *outcomes, _ = worker.grade(cells[:2])
     assert outcomes[1]["result"]["earned"] == 1
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from exercises.autograder.box.usage import Watchdog, filled, processes_below
+from exercises.autograder.running.forker import Watchdog, filled, processes_below
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/task/self/children").exists()

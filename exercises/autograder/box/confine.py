@@ -136,7 +136,7 @@ def end(boxed: SandboxedProcess) -> float:
     """End all that is in a box; the CPU seconds that it took."""
     boxed.connection.close()
     os.kill(boxed.pid, boxed.stop)
-    return waited(boxed.pid)[1]
+    return waited(boxed.pid)
 
 
 def forked(work: Callable[[], None], close: tuple) -> int:
@@ -152,10 +152,10 @@ def forked(work: Callable[[], None], close: tuple) -> int:
         os._exit(0)
 
 
-def waited(pid: int) -> tuple[int, float]:
-    """How a child ended, and the CPU seconds that it and its own children took."""
-    _, status, usage = os.wait4(pid, 0)
-    return os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime
+def waited(pid: int) -> float:
+    """The CPU seconds that a child and its own children took, once it has ended."""
+    _, _, usage = os.wait4(pid, 0)
+    return usage.ru_utime + usage.ru_stime
 
 
 def _hear(connection: socket.socket, expected: bytes) -> None:

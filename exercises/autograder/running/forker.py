@@ -9,12 +9,14 @@ import gc
 import json
 import math
 import os
+import re
 import resource
 import select
 import signal
 import socket
 import sys
 import time
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import torch
@@ -30,18 +32,18 @@ from exercises.autograder.box.confine import (
     spawn_sandboxed,
     waited,
 )
-from exercises.autograder.box.usage import Watchdog, filled
 from exercises.autograder.running import cells, runner, student
 from exercises.autograder.running.wire import send
 from transformer_lessons import checks
 
-__all__ = ["main"]
+__all__ = ["Watchdog", "filled", "main", "processes_below"]
 
 KILL_AFTER_SECONDS = 5.0  # seconds after which tests that should have ended by themselves are ended
 TESTS_MEMORY = 3 << 28  # bytes that a test may use, whatever the learner's process sends
-OWN_MEMORY = 1 << 29  # bytes of Python and torch that a learner's process may copy
 POLL_SECONDS = 0.05  # seconds between two looks at the memory of a box
 MOST = 65_536  # bytes of a request
+PROCESSES = Path("/proc")
+FILLED = re.compile(r"^Rss(?:Anon|Shmem):\s+(\d+) kB$", re.MULTILINE)  # without files, which are read-only
 
 
 def main(grader: socket.socket) -> None:
@@ -86,16 +88,16 @@ class _Job:
         theirs.close()
         self._control.close()
         try:
-            in_time = self._supply(ours, began + self._limits.seconds + KILL_AFTER_SECONDS)
+            self._supply(ours, began + self._limits.seconds + KILL_AFTER_SECONDS)
         finally:
             self._end_learner()
             ours.close()
             os.kill(tests, signal.SIGKILL)
-            self._cpu += waited(tests)[1]
-        return {"seconds": time.monotonic() - began, "cpu_seconds": self._cpu, "in_time": in_time}
+            self._cpu += waited(tests)
+        return {"seconds": time.monotonic() - began, "cpu_seconds": self._cpu}
 
-    def _supply(self, tests: socket.socket, deadline: float) -> bool:
-        """A learner's process for each byte that the tests send; whether they ended in time."""
+    def _supply(self, tests: socket.socket, deadline: float) -> None:
+        """A learner's process for each byte that the tests send, until they end or their time is over."""
         while (left := deadline - time.monotonic()) > 0:
             ready, _, _ = select.select([tests], [], [], min(left, POLL_SECONDS if self._learner else left))
             if not ready:
@@ -103,14 +105,13 @@ class _Job:
                     self._end_learner()
                 continue
             if not tests.recv(1):
-                return True
+                return
             self._end_learner()
             self._learner = self._started((tests,))
             most, already = self._limits.memory + self._limits.scratch, filled(os.getpid())
             self._watch = Watchdog(self._learner.pid, most, already, self._limits.processes)
             socket.send_fds(tests, [b"."], [self._learner.connection.fileno()])
             self._learner.connection.close()
-        return False
 
     def _started(self, others: tuple) -> SandboxedProcess:
         """A learner's process, in its box."""
@@ -138,6 +139,61 @@ def _supplied(supply: socket.socket) -> socket.socket:
     if not files:
         raise ConfinementError("no process for the learner's code could be started")
     return socket.socket(fileno=files[0])
+
+
+# ---- What the processes of a box hold together: many small ones are one large one. The kernel holds each of them
+# to limits of its own.
+
+
+class Watchdog:
+    """Looks at a box, again and again.
+
+    Args:
+        keeper: the process whose descendants are in the box.
+        memory: bytes they may fill together; a page that two of them share counts twice.
+        already: bytes of each that do not count, as it began with them.
+        processes: how many there may be; the kernel holds a box to that, too, unless its user is root outside.
+    """
+
+    def __init__(self, keeper: int, memory: int, already: int, processes: int):
+        self._keeper, self._memory, self._already = keeper, memory, already
+        self._processes = processes
+        self._before = False
+
+    def exceeded(self) -> bool:
+        """Whether they are too many or fill too much, now and at the last look.
+
+        Twice, as a child that is about to start another program is a copy of its parent for a moment.
+        """
+        pids = processes_below(self._keeper)
+        held = sum(max(0, filled(pid) - self._already) for pid in pids[: self._processes])
+        now = held > self._memory or len(pids) > self._processes
+        before, self._before = self._before, now
+        return now and before
+
+
+def processes_below(pid: int) -> list[int]:
+    """The children of all threads of a process, and theirs."""
+    try:
+        found = [
+            int(word)
+            for thread in (PROCESSES / str(pid) / "task").iterdir()
+            for word in (thread / "children").read_text().split()
+        ]
+    except OSError:  # it has just ended
+        return []
+    return [*found, *(other for child in found for other in processes_below(child))]
+
+
+def filled(pid: int) -> int:
+    """The bytes of memory that a process fills, files that are mapped not counted; 0 if it has ended."""
+    try:
+        return 1024 * sum(map(int, FILLED.findall((PROCESSES / str(pid) / "status").read_text())))
+    except OSError:
+        return 0
+
+
+# ---- Before the first fork
 
 
 def _warm_up() -> None:
