@@ -21,56 +21,33 @@ __all__ = [
 
 USER, NETWORK, MOUNTS, IPC, PROCESSES = 0x10000000, 0x40000000, 0x20000, 0x08000000, 0x20000000
 HOST_NAME, CGROUP = 0x04000000, 0x02000000
-READ_ONLY, NO_SUID, NO_DEVICES, NO_EXEC, REMOUNT, BIND, RECURSIVE, PRIVATE = (
-    1,
-    2,
-    4,
-    8,
-    32,
-    4096,
-    16384,
-    1 << 18,
-)
+READ_ONLY, NO_SUID, NO_DEVICES, NO_EXEC, REMOUNT = 1, 2, 4, 8, 32
+BIND, RECURSIVE, PRIVATE = 4096, 16384, 1 << 18
 DETACH = 2
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 4, 22, 38
 SIGKILL = 9
 
 MACHINE = platform.machine()
-# The numbers of system calls, as the kernel counts them.
+# System calls, with their numbers on x86_64 and on aarch64.
+CALLS = """
+    ptrace 101 117, pivot_root 155 41, mount 165 40, umount2 166 39, swapon 167 224, reboot 169 142,
+    init_module 175 105, delete_module 176 106, finit_module 313 273, kexec_load 246 104, acct 163 89,
+    add_key 248 217, request_key 249 218, keyctl 250 219, unshare 272 97, setns 308 268, bpf 321 280,
+    perf_event_open 298 241, open_by_handle_at 304 265, process_vm_readv 310 270, kcmp 312 272,
+    process_vm_writev 311 271, userfaultfd 323 282, io_uring_setup 425 425, io_uring_enter 426 426,
+    io_uring_register 427 427, open_tree 428 428, move_mount 429 429, fsopen 430 430, fsmount 432 432,
+    pidfd_getfd 438 438, mount_setattr 442 442, chroot 161 51, personality 135 92, quotactl 179 60,
+    memfd_create 319 279, shmget 29 194, msgget 68 186, semget 64 190, syslog 103 116, setsid 112 157,
+    open_tree_attr 467 467, clone 56 220, clone3 435 435, socket 41 198, socketpair 53 199, prctl 157 167
+"""
+_SPLIT = [call.split() for call in CALLS.split(",")]
 NUMBERS = {
-    "x86_64": {
-        **{"ptrace": 101, "pivot_root": 155, "mount": 165, "umount2": 166, "swapon": 167, "reboot": 169},
-        **{"init_module": 175, "delete_module": 176, "finit_module": 313, "kexec_load": 246, "acct": 163},
-        **{"add_key": 248, "request_key": 249, "keyctl": 250, "unshare": 272, "setns": 308, "bpf": 321},
-        **{"perf_event_open": 298, "open_by_handle_at": 304, "process_vm_readv": 310, "kcmp": 312},
-        **{"process_vm_writev": 311, "userfaultfd": 323, "io_uring_setup": 425, "io_uring_enter": 426},
-        **{"io_uring_register": 427, "open_tree": 428, "move_mount": 429, "fsopen": 430, "fsmount": 432},
-        **{"pidfd_getfd": 438, "mount_setattr": 442, "chroot": 161, "personality": 135, "quotactl": 179},
-        **{"memfd_create": 319, "shmget": 29, "msgget": 68, "semget": 64},
-        **{"syslog": 103, "setsid": 112, "open_tree_attr": 467},
-        **{"clone": 56, "clone3": 435, "socket": 41, "socketpair": 53, "prctl": 157},
-    },
-    "aarch64": {
-        **{"ptrace": 117, "pivot_root": 41, "mount": 40, "umount2": 39, "swapon": 224, "reboot": 142},
-        **{"init_module": 105, "delete_module": 106, "finit_module": 273, "kexec_load": 104, "acct": 89},
-        **{"add_key": 217, "request_key": 218, "keyctl": 219, "unshare": 97, "setns": 268, "bpf": 280},
-        **{"perf_event_open": 241, "open_by_handle_at": 265, "process_vm_readv": 270, "kcmp": 272},
-        **{"process_vm_writev": 271, "userfaultfd": 282, "io_uring_setup": 425, "io_uring_enter": 426},
-        **{"io_uring_register": 427, "open_tree": 428, "move_mount": 429, "fsopen": 430, "fsmount": 432},
-        **{"pidfd_getfd": 438, "mount_setattr": 442, "chroot": 51, "personality": 92, "quotactl": 60},
-        **{"memfd_create": 279, "shmget": 194, "msgget": 186, "semget": 190},
-        **{"syslog": 116, "setsid": 157, "open_tree_attr": 467},
-        **{"clone": 220, "clone3": 435, "socket": 198, "socketpair": 199, "prctl": 167},
-    },
+    "x86_64": {name: int(number) for name, number, _ in _SPLIT},
+    "aarch64": {name: int(number) for name, _, number in _SPLIT},
 }
 AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # how a filter knows the machine
-JUDGED = {
-    "clone",
-    "clone3",
-    "socket",
-    "socketpair",
-    "prctl",
-}  # by their arguments, or with another answer than "not permitted"
+# By their arguments, or with another answer than "not permitted".
+JUDGED = {"clone", "clone3", "socket", "socketpair", "prctl"}
 LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446  # on all machines
 
 _libc = ctypes.CDLL(None, use_errno=True)
