@@ -10,96 +10,58 @@ __all__ = ["CellResult", "Flag", "Part", "Result", "cell_from_dict", "read", "wr
 
 @dataclass(frozen=True)
 class Flag:
-    """Something for a person to look at; it never changes a mark.
+    """Something for a person to look at; it never changes a mark."""
 
-    Attributes:
-        kind: in one word: "missing", "timeout", "library", "package", "repair", "unsafe", …
-        text: one sentence that says what was seen.
-        cell: the grade id of the cell it concerns, or None.
-        line: the line of the student's code, or "".
-    """
-
-    kind: str
-    text: str
-    cell: str | None = None
-    line: str = ""
+    kind: str  # in one word: "missing", "timeout", "library", "package", "repair", "unsafe", …
+    text: str  # one sentence that says what was seen
+    cell: str | None = None  # the grade id of the cell it concerns, or None
+    line: str = ""  # the line of the student's code, or ""
 
 
 @dataclass(frozen=True)
 class Part:
-    """One requirement of a check, as a test cell counted it.
+    """One requirement of a check, as a test cell counted it."""
 
-    Attributes:
-        task: the name of the check's task.
-        requirement: its id there.
-        sentence: what is required, in words for the student.
-        worth: the points it can give.
-        met: whether it gave them.
-    """
-
-    task: str
-    requirement: str
-    sentence: str
-    worth: float
-    met: bool
+    task: str  # the name of the check's task
+    requirement: str  # its id there
+    sentence: str  # what is required, in words for the student
+    worth: float  # the points it can give
+    met: bool  # whether it gave them
 
 
 @dataclass(frozen=True)
 class CellResult:
-    """The outcome of one test cell.
+    """The outcome of one test cell."""
 
-    Attributes:
-        cell: its grade id.
-        earned: points.
-        worth: the most it can give.
-        status: "done" if the test ran to its end, else why not: "error", "missing", "timeout".
-        messages: what the checks in it said of the student's code; a diagnosis, for the student.
-        parts: points per requirement, of the checks that were scored.
-        mistakes: the known mistakes that these recognised, "task/mistake".
-    """
-
-    cell: str
-    earned: float
-    worth: float
-    status: str = "done"
+    cell: str  # its grade id
+    earned: float  # points
+    worth: float  # the most it can give
+    status: str = "done"  # "done" if the test ran to its end, else why not: "error", "missing", "timeout"
+    # What the checks in it said of the student's code; a diagnosis, for the student
     messages: tuple[str, ...] = ()
-    parts: tuple[Part, ...] = ()
-    mistakes: tuple[str, ...] = ()
+    parts: tuple[Part, ...] = ()  # points per requirement, of the checks that were scored
+    mistakes: tuple[str, ...] = ()  # the known mistakes that these recognised, "task/mistake"
 
 
 @dataclass(frozen=True)
 class Result:
-    """One submission's outcome.
+    """One submission's outcome."""
 
-    Attributes:
-        student, assignment: whose, and of what.
-        cells: one for each automatically graded test cell, in the order of the master.
-        flags: for a person.
-        repairs: what the intake mended, one sentence each.
-        isolation: what held the student's code: "full", or "none" where a person insisted.
-        seconds: wall-clock seconds of the execution.
-        cpu_seconds: of both processes together.
-        versions: of what the marks may depend on, by name.
-        key: of the grading in the course's journal, which changes with all that it depends on.
-        submission: a digest of what the student wrote.
-        path: where it came from, for people.
-        timestamp: when it was handed in, as far as that is known.
-        answers: a digest of each graded answer, by grade id: a person has to look again if it changes.
-    """
-
-    student: str
-    assignment: str
+    student: str  # whose
+    assignment: str  # of what
+    # One for each automatically graded test cell, in the order of the master
     cells: tuple[CellResult, ...] = ()
-    flags: tuple[Flag, ...] = ()
-    repairs: tuple[str, ...] = ()
-    isolation: str = "full"
-    seconds: float = 0.0
-    cpu_seconds: float = 0.0
-    versions: dict[str, str] = field(default_factory=dict)
-    key: str = ""
-    submission: str = ""
-    path: str = ""
-    timestamp: str | None = None
+    flags: tuple[Flag, ...] = ()  # for a person
+    repairs: tuple[str, ...] = ()  # what the intake mended, one sentence each
+    isolation: str = "full"  # what held the student's code: "full", or "none" where a person insisted
+    seconds: float = 0.0  # wall-clock seconds of the execution
+    cpu_seconds: float = 0.0  # of both processes together
+    versions: dict[str, str] = field(default_factory=dict)  # of what the marks may depend on, by name
+    key: str = ""  # of the grading in the course's journal, which changes with all that it depends on
+    submission: str = ""  # a digest of what the student wrote
+    path: str = ""  # where it came from, for people
+    timestamp: str | None = None  # when it was handed in, as far as that is known
+    # A digest of each graded answer, by grade id: a person has to look again if it changes
     answers: dict[str, str] = field(default_factory=dict)
 
     @property

@@ -67,22 +67,14 @@ Runs = dict[str, frozenset[tuple[str, ...]]]  # likewise
 
 @dataclass(frozen=True)
 class Pair:
-    """Two submissions that have much in common.
+    """Two submissions that have much in common."""
 
-    Attributes:
-        first, second: the students, in the order of their ids.
-        score: the share of runs of tokens that both have; of all in cells that both answered.
-        cells: the same for each of these cells.
-        exact: whether all their answers are the same text, but for white space at the ends of lines.
-        bits: how surprising it is in its class.
-    """
-
-    first: str
+    first: str  # of the students, in the order of their ids
     second: str
-    score: float
-    cells: dict[str, float]
-    exact: bool
-    bits: float = 0.0
+    score: float  # the share of runs of tokens that both have; of all in cells that both answered
+    cells: dict[str, float]  # the same for each of these cells
+    exact: bool  # whether all their answers are the same text, but for white space at the ends of lines
+    bits: float = 0.0  # how surprising it is in its class
 
 
 # ---- Which pairs stand out

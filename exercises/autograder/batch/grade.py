@@ -52,25 +52,17 @@ class Change(NamedTuple):
 
 @dataclass
 class Summary:
-    """What became of a batch, or of a regrading.
+    """What became of a batch, or of a regrading."""
 
-    Attributes:
-        graded: the results that were entered now.
-        unchanged: how many submissions had been graded before.
-        stale: those that an earlier master or grader graded; a regrading runs them again.
-        quarantined: what was put aside at the intake.
-        failed: what could not be graded, or given back, for a reason that is the grader's.
-        changes: of a regrading, those whose points differ.
-        applied: whether a regrading was entered.
-    """
-
-    graded: list[Result] = field(default_factory=list)
-    unchanged: int = 0
+    graded: list[Result] = field(default_factory=list)  # the results that were entered now
+    unchanged: int = 0  # how many submissions had been graded before
+    # Those that an earlier master or grader graded; a regrading runs them again
     stale: list[Submission] = field(default_factory=list)
-    quarantined: list[Arrival] = field(default_factory=list)
+    quarantined: list[Arrival] = field(default_factory=list)  # what was put aside at the intake
+    # What could not be graded, or given back, for a reason that is the grader's
     failed: list[Arrival] = field(default_factory=list)
-    changes: list[Change] = field(default_factory=list)
-    applied: bool = False
+    changes: list[Change] = field(default_factory=list)  # of a regrading, those whose points differ
+    applied: bool = False  # whether a regrading was entered
 
 
 def grade(

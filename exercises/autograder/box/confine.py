@@ -48,38 +48,24 @@ class ConfinementError(Exception):
 
 @dataclass
 class SandboxedProcess:
-    """A process in a box.
+    """A process in a box."""
 
-    Attributes:
-        pid: of the keeper of its box, or its own where there is no box.
-        connection: to it.
-        stop: the signal that ends it: the keeper stays a moment longer, to know what time it took.
-    """
-
-    pid: int
-    connection: socket.socket
+    pid: int  # of the keeper of its box, or its own where there is no box
+    connection: socket.socket  # to it
+    # The signal that ends it: the keeper stays a moment longer, to know what time it took
     stop: int = signal.SIGTERM
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a submission may use.
+    """What a submission may use."""
 
-    Attributes:
-        cell_seconds: the wall-clock time of one cell, of the learner's or of the tests.
-        seconds: likewise of the whole submission.
-        memory: bytes, beyond what Python and torch take by themselves.
-        scratch: bytes of files.
-        processes: processes and threads together.
-        output: bytes of output in the graded notebook, pictures included.
-    """
-
-    cell_seconds: float = 30.0
-    seconds: float = 240.0
-    memory: int = 2 << 30
-    scratch: int = 64 << 20
-    processes: int = 64
-    output: int = 200_000
+    cell_seconds: float = 30.0  # the wall-clock time of one cell, of the learner's or of the tests
+    seconds: float = 240.0  # likewise of the whole submission
+    memory: int = 2 << 30  # bytes, beyond what Python and torch take by themselves
+    scratch: int = 64 << 20  # bytes of files
+    processes: int = 64  # processes and threads together
+    output: int = 200_000  # bytes of output in the graded notebook, pictures included
 
 
 def readable_folders() -> list[str]:

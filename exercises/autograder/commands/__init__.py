@@ -18,17 +18,11 @@ ME = "python -m exercises.autograder"
 
 @dataclass
 class CommandOutput:
-    """What a command says.
+    """What a command says."""
 
-    Attributes:
-        lines: for people.
-        data: for scripts.
-        code: the exit code.
-    """
-
-    lines: list[str] = field(default_factory=list)
-    data: dict[str, Any] = field(default_factory=dict)
-    code: int = FINE
+    lines: list[str] = field(default_factory=list)  # for people
+    data: dict[str, Any] = field(default_factory=dict)  # for scripts
+    code: int = FINE  # the exit code
 
 
 def stopped(error: ValueError | OSError | KeyboardInterrupt) -> tuple[int, str]:

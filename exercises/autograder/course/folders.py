@@ -30,13 +30,9 @@ ORIGIN = "origin.json"  # beside a submission: what is known of it besides its t
 
 @dataclass(frozen=True)
 class Course:
-    """One folder; an assignment has one notebook, of its name.
+    """One folder; an assignment has one notebook, of its name."""
 
-    Attributes:
-        folder: need not be there yet.
-    """
-
-    folder: Path
+    folder: Path  # need not be there yet
 
     @property
     def gradebook(self) -> str:

@@ -37,21 +37,14 @@ POINTS = (Grade.auto_score, Grade.manual_score, Grade.extra_credit, Grade.needs_
 
 @dataclass(frozen=True)
 class CellMark:
-    """What a submission got for one graded cell.
+    """What a submission got for one graded cell."""
 
-    Attributes:
-        auto, manual, extra: points of the tests, of a person instead, and of a person on top.
-        worth: the most it gives, but for what is extra.
-        waits: whether a person has yet to look at it.
-        written: whether it is an answer in words.
-    """
-
-    auto: float | None
-    manual: float | None
-    extra: float | None
-    worth: float
-    waits: bool
-    written: bool
+    auto: float | None  # points of the tests
+    manual: float | None  # of a person instead
+    extra: float | None  # of a person on top
+    worth: float  # the most it gives, but for what is extra
+    waits: bool  # whether a person has yet to look at it
+    written: bool  # whether it is an answer in words
 
     @property
     def earned(self) -> float:
@@ -61,32 +54,21 @@ class CellMark:
 
 @dataclass(frozen=True)
 class Mark:
-    """A student's mark for one assignment; students who handed in nothing have one too.
+    """A student's mark for one assignment; students who handed in nothing have one too."""
 
-    Attributes:
-        student: the id.
-        first_name, last_name, email, lms_user_id: as nbgrader has them, or "".
-        assignment: its name.
-        submitted: whether anything of theirs is in the gradebook.
-        timestamp: when it was handed in, in UTC, or None.
-        penalty: for being late.
-        worth: the most that there is to earn.
-        cells: by grade id, in the order of the assignment.
-        comments: a person's, by grade id.
-    """
-
-    student: str
+    student: str  # the id
+    # As nbgrader has them, or "":
     first_name: str
     last_name: str
     email: str
     lms_user_id: str
-    assignment: str
-    submitted: bool
-    timestamp: datetime | None
-    penalty: float
-    worth: float
-    cells: dict[str, CellMark] = field(default_factory=dict)
-    comments: dict[str, str] = field(default_factory=dict)
+    assignment: str  # its name
+    submitted: bool  # whether anything of theirs is in the gradebook
+    timestamp: datetime | None  # when it was handed in, in UTC, or None
+    penalty: float  # for being late
+    worth: float  # the most that there is to earn
+    cells: dict[str, CellMark] = field(default_factory=dict)  # by grade id, in the order of the assignment
+    comments: dict[str, str] = field(default_factory=dict)  # a person's, by grade id
 
     @property
     def raw(self) -> float:

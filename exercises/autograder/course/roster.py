@@ -41,20 +41,15 @@ WORTH = "Points Possible"  # Canvas's row of what assignments are worth
 
 @dataclass(frozen=True)
 class Enrolled:
-    """Somebody of the class.
+    """Somebody of the class."""
 
-    Attributes:
-        number: what the platform puts into the names of files, "" if it has none.
-        student: the id, "" where nothing in the row can be one.
-        logins: whatever only they have, in small letters.
-    """
-
-    number: str
-    student: str
+    number: str  # what the platform puts into the names of files, "" if it has none
+    student: str  # the id, "" where nothing in the row can be one
     first_name: str = ""
     last_name: str = ""
     email: str = ""
     lms_user_id: str = ""
+    # Whatever only they have, in small letters
     logins: frozenset[str] = field(default=frozenset(), compare=False)
 
 

@@ -49,19 +49,14 @@ DECIMALS = 5  # that Moodle keeps; Canvas shows two
 
 @dataclass(frozen=True)
 class Exported:
-    """A table, and what a person should know of it.
+    """A table, and what a person should know of it."""
 
-    Attributes:
-        text: the CSV.
-        unmatched: students who have a mark that is not in it, as the template has no row that is surely theirs.
-        notes: a sentence for each thing to look at.
-        encoding: for writing the text. Excel reads UTF-8 only behind a byte order mark ("utf-8-sig"), which
-            Moodle removes; Canvas does not, and then fails to know the column LastName.
-    """
-
-    text: str
+    text: str  # the CSV
+    # Students who have a mark that is not in it, as the template has no row that is surely theirs
     unmatched: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # a sentence for each thing to look at
+    # For writing the text. Excel reads UTF-8 only behind a byte order mark ("utf-8-sig"), which Moodle
+    # removes; Canvas does not, and then fails to know the column LastName.
     encoding: str = "utf-8-sig"
 
     @property

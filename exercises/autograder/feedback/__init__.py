@@ -194,33 +194,19 @@ def _blocks(
 
 @dataclass(frozen=True)
 class Panel:
-    """What is said of one graded cell.
+    """What is said of one graded cell."""
 
-    Attributes:
-        number: its place among them, for its anchor.
-        name: its grade id.
-        task: the heading of its task.
-        worth: the most it can give.
-        earned: points; None while a person has not marked it.
-        written: whether a person marks it.
-        line: why there are no points, in words; or "".
-        visible: what a student may see of the test.
-        parts: the requirements.
-        messages: what the checks said.
-        comment: a person's.
-    """
-
-    number: int
-    name: str
-    task: str
-    worth: float
-    earned: float | None
-    written: bool = False
-    line: str = ""
-    visible: str = ""
-    parts: tuple[Part, ...] = ()
-    messages: tuple[str, ...] = ()
-    comment: str = ""
+    number: int  # its place among them, for its anchor
+    name: str  # its grade id
+    task: str  # the heading of its task
+    worth: float  # the most it can give
+    earned: float | None  # points; None while a person has not marked it
+    written: bool = False  # whether a person marks it
+    line: str = ""  # why there are no points, in words; or ""
+    visible: str = ""  # what a student may see of the test
+    parts: tuple[Part, ...] = ()  # the requirements
+    messages: tuple[str, ...] = ()  # what the checks said
+    comment: str = ""  # a person's
 
     @property
     def state(self) -> str:

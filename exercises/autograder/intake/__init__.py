@@ -29,30 +29,19 @@ WHOSE = (
 
 @dataclass(eq=False)
 class Arrival:
-    """A file that came in: ready to be graded, or put aside until somebody has looked at it.
+    """A file that came in: ready to be graded, or put aside until somebody has looked at it."""
 
-    Attributes:
-        path: where it came from, for people.
-        student: an id that can be the name of a folder; of one that was put aside, if it is known.
-        assignment: its name, likewise.
-        reason: why it was put aside, and what to do about it; "" if it is ready to be graded.
-        notebook: of format 4.5, repaired; None where the text is not asked for.
-        repairs: what was mended or guessed, one sentence each, for the student.
-        timestamp: what nbgrader's `timestamp.txt` beside it says, if there is one.
-        late: whether Canvas marks it as handed in late.
-        parts, sender: its path inside the source, and what that says.
-    """
-
-    path: str
+    path: str  # where it came from, for people
+    # An id that can be the name of a folder; of one that was put aside, if it is known
     student: str | None = None
-    assignment: str | None = None
-    reason: str = ""
-    notebook: NotebookNode | None = None
-    repairs: tuple[str, ...] = ()
-    timestamp: str | None = None
-    late: bool = False
-    parts: tuple[str, ...] = ()
-    sender: Sender = field(default_factory=Sender)
+    assignment: str | None = None  # its name, likewise
+    reason: str = ""  # why it was put aside, and what to do about it; "" if it is ready to be graded
+    notebook: NotebookNode | None = None  # of format 4.5, repaired; None where the text is not asked for
+    repairs: tuple[str, ...] = ()  # what was mended or guessed, one sentence each, for the student
+    timestamp: str | None = None  # what nbgrader's `timestamp.txt` beside it says, if there is one
+    late: bool = False  # whether Canvas marks it as handed in late
+    parts: tuple[str, ...] = ()  # its path inside the source
+    sender: Sender = field(default_factory=Sender)  # what that says
 
     def quarantine(self, reason: str) -> None:
         """Put it aside."""

@@ -42,26 +42,19 @@ NOBODY = re.compile(r"(untitled|unbenannt|notebook|submission)\d*|", re.IGNORECA
 
 @dataclass(frozen=True)
 class Sender:
-    """What a path says.
+    """What a path says."""
 
-    Attributes:
-        raw: who sent it, as the path has it, "" if it does not tell. Two that differ are two students, even if
-            their ids are equal.
-        said: the assignments that the path names.
-        order: of two files by one student, the greater is the later; None if the path does not tell.
-        late: whether Canvas marks it as handed in late.
-        number: of the platform, "" if the path has none.
-        depth: how deep nbgrader's folder of the submission lies, in which it says when that was; else 0.
-        notes: a sentence for each thing that was changed or guessed.
-    """
-
+    # Who sent it, as the path has it, "" if it does not tell. Two that differ are two students, even if their
+    # ids are equal.
     raw: str = ""
-    said: tuple[str, ...] = ()
+    said: tuple[str, ...] = ()  # the assignments that the path names
+    # Of two files by one student, the greater is the later; None if the path does not tell
     order: tuple[int, int] | None = None
-    late: bool = False
-    number: str = ""
+    late: bool = False  # whether Canvas marks it as handed in late
+    number: str = ""  # of the platform, "" if the path has none
+    # How deep nbgrader's folder of the submission lies, in which it says when that was; else 0
     depth: int = 0
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # a sentence for each thing that was changed or guessed
 
     @property
     def student(self) -> str | None:

@@ -28,19 +28,12 @@ DECIDE = ("box", "flags", "running")
 
 @dataclass(frozen=True)
 class Job:
-    """What a grading depends on.
+    """What a grading depends on."""
 
-    Attributes:
-        notebook: the submission as JSON, mended.
-        master: the assignment's cells.
-        limits: of what it may use.
-        isolation: "full", or "none" for running it unprotected.
-    """
-
-    notebook: str
-    master: tuple[MasterCell, ...]
-    limits: Limits = field(default_factory=Limits)
-    isolation: str = "full"
+    notebook: str  # the submission as JSON, mended
+    master: tuple[MasterCell, ...]  # the assignment's cells
+    limits: Limits = field(default_factory=Limits)  # of what it may use
+    isolation: str = "full"  # "full", or "none" for running it unprotected
 
     @cached_property
     def submission(self) -> str:
@@ -60,19 +53,12 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a grading gives.
+    """What a grading gives."""
 
-    Attributes:
-        result: without a student.
-        notebook: the submission with its outputs, as JSON; it is safe to look at.
-        scores: points by grade id; None where a person has to give them.
-        unanswered: the answers that are as they were handed out.
-    """
-
-    result: Result
-    notebook: str
-    scores: dict[str, float | None]
-    unanswered: tuple[str, ...]
+    result: Result  # without a student
+    notebook: str  # the submission with its outputs, as JSON; it is safe to look at
+    scores: dict[str, float | None]  # points by grade id; None where a person has to give them
+    unanswered: tuple[str, ...]  # the answers that are as they were handed out
 
 
 def outcome_from_dict(found: dict) -> Outcome:

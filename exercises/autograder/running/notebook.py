@@ -37,25 +37,15 @@ UNSAFE = "Graded without isolation: the student's code could have changed anythi
 
 @dataclass(frozen=True)
 class MasterCell:
-    """A cell of an assignment as the gradebook keeps it: this is run and counted, whatever a submission says.
+    """A cell of an assignment as the gradebook keeps it: this is run and counted, whatever a submission says."""
 
-    Attributes:
-        name: its grade id.
-        type: "code" or "markdown".
-        locked: whether it is the course's text, not the student's.
-        source: the text, hidden tests and all; of an answer, what was handed out.
-        points: the most it gives.
-        is_graded: whether it gives points, by a test or by a person.
-        is_answer: whether it is where an answer belongs.
-    """
-
-    name: str
-    type: str
-    locked: bool
-    source: str
-    points: float = 0.0
-    is_graded: bool = False
-    is_answer: bool = False
+    name: str  # its grade id
+    type: str  # "code" or "markdown"
+    locked: bool  # whether it is the course's text, not the student's
+    source: str  # the text, hidden tests and all; of an answer, what was handed out
+    points: float = 0.0  # the most it gives
+    is_graded: bool = False  # whether it gives points, by a test or by a person
+    is_answer: bool = False  # whether it is where an answer belongs
 
 
 def master_of(url: str, assignment: str, notebook: str) -> tuple[MasterCell, ...]:

@@ -44,19 +44,12 @@ GONE = (PeerGoneError, WireError)
 
 @dataclass(frozen=True)
 class Cell:
-    """A code cell, as the grader knows it.
+    """A code cell, as the grader knows it."""
 
-    Attributes:
-        id: the grade id; "" for a cell of the learner's own.
-        role: "learner", "instructor" (locked, run by both) or "test" (run here only).
-        source: the master's text if it is locked, else the learner's.
-        points: the most that a test gives.
-    """
-
-    id: str
-    role: str
-    source: str
-    points: float = 0.0
+    id: str  # the grade id; "" for a cell of the learner's own
+    role: str  # "learner", "instructor" (locked, run by both) or "test" (run here only)
+    source: str  # the master's text if it is locked, else the learner's
+    points: float = 0.0  # the most that a test gives
 
 
 def run(control: socket.socket, supply: Callable[[], socket.socket]) -> None:
@@ -84,19 +77,12 @@ def _reseed() -> None:
 
 @dataclass
 class TestRunner:
-    """Goes through a notebook's cells from top to bottom.
+    """Goes through a notebook's cells from top to bottom."""
 
-    Attributes:
-        cells: all code cells, in the notebook's order.
-        supply: gives a connection to a fresh learner's process.
-        cell_seconds: how long a cell may take.
-        end: when all must be over, by `time.monotonic`.
-    """
-
-    cells: list[Cell]
-    supply: Callable[[], socket.socket]
-    cell_seconds: float
-    end: float
+    cells: list[Cell]  # all code cells, in the notebook's order
+    supply: Callable[[], socket.socket]  # gives a connection to a fresh learner's process
+    cell_seconds: float  # how long a cell may take
+    end: float  # when all must be over, by `time.monotonic`
     _names: dict[str, Any] = field(default_factory=lambda: {"__name__": "tests", "__builtins__": builtins})
     _run_here: set[int] = field(default_factory=set)
     # What ran in the learner's process without ending it, and how long it may take if it has to run again.
