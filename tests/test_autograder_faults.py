@@ -25,7 +25,7 @@ from exercises.autograder import __main__ as command
 from exercises.autograder.batch import grade, grading, pool
 from exercises.autograder.commands import grading as commands
 from exercises.autograder.commands import stopped
-from exercises.autograder.course import marks
+from exercises.autograder.course import folders, marks
 from exercises.autograder.course.folders import Course
 from exercises.autograder.running.job import Job, Outcome
 from exercises.autograder.running.worker import WorkerError
@@ -423,7 +423,7 @@ class Locking(Replaying):
 
     def __init__(self, outcomes: dict, path: Path):
         super().__init__(outcomes)
-        self.other = sqlite3.connect(path, isolation_level=None)
+        self.other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self.is_locked = False
 
     def submit(self, job: Job) -> Future:
@@ -433,30 +433,18 @@ class Locking(Replaying):
         return super().submit(job)
 
 
-def test_a_locked_gradebook_is_waited_for_a_minute(undisturbed, tmp_path, monkeypatch):
+def test_a_locked_gradebook_is_waited_for_and_at_last_given_up(undisturbed, tmp_path, monkeypatch):
     source, expected, outcomes = undisturbed
     with grade.opened(tmp_path) as grading:
         grading.assignments.master(NAME)
-    impatient = property(lambda course: f"sqlite:///{course.folder / 'gradebook.db'}?timeout=0.01")
-    monkeypatch.setattr(Course, "gradebook", impatient)
-    locking, waited = Locking(outcomes, tmp_path / "gradebook.db"), []
-
-    monkeypatch.setattr(marks, "sleep", waited.append)
-    with pytest.raises(OSError, match="The gradebook is in use: close what has it open") as error:
-        grade.grade(source, tmp_path, pool=locking)
-    assert 60 < sum(waited) < 70
+    locking = Locking(outcomes, tmp_path / "gradebook.db")
+    with monkeypatch.context() as impatient:
+        impatient.setattr(folders, "PATIENCE", 0.2)
+        with pytest.raises(OSError, match="The gradebook is in use: close what has it open") as error:
+            grade.grade(source, tmp_path, pool=locking)
     assert stopped(error.value)[0] == 3
 
-    def wait(seconds: float) -> None:
-        waited.append(seconds)
-        if len(waited) == 3:
-            locking.other.execute("ROLLBACK")
-
-    waited.clear()
-    monkeypatch.setattr(marks, "sleep", wait)
-    locking.other.execute("ROLLBACK")
-    locking.is_locked = False
+    threading.Timer(1.0, locking.other.execute, ["ROLLBACK"]).start()
     assert grade.grade(source, tmp_path, pool=locking).failed == []
-    assert waited == [0.125, 0.25, 0.5]
     assert dump(Course(tmp_path).gradebook) == expected
     locking.other.close()

@@ -25,6 +25,7 @@ from transformer_lessons.data.files import read_json, replacing, write_json
 
 __all__ = ["Course", "write_text"]
 
+PATIENCE = 30  # seconds for which a gradebook that another program has locked is waited for
 ORIGIN = "origin.json"  # beside a submission: what is known of it besides its text
 
 
@@ -37,7 +38,7 @@ class Course:
     @property
     def gradebook(self) -> str:
         """The address of nbgrader's database."""
-        return f"sqlite:///{self.folder / 'gradebook.db'}"
+        return f"sqlite:///{self.folder / 'gradebook.db'}?timeout={PATIENCE}"
 
     @property
     def journal(self) -> Path:
