@@ -89,7 +89,7 @@ class Course:
 def boxed(gradebook: str, assignment: str, notebook: nbformat.NotebookNode) -> tuple[dict, float]:
     """Points by test, and CPU seconds, without those of a forking process that lives on."""
     before = cpu_seconds()
-    master = master_of(gradebook, assignment, assignment)
+    master = master_of(gradebook, assignment)
     outcome = job.run(job.Job(nbformat.writes(notebook), master))
     # The forking process counts what the forked ones took.
     return outcome.scores, cpu_seconds() - before + outcome.result.cpu_seconds

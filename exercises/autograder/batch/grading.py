@@ -92,7 +92,7 @@ class Assignments:
             if not told.exists() or told.read_text() != digest:
                 self._tell(name)
                 write_text(told, digest)
-            self._known[name] = master_of(self._course.gradebook, name, name)
+            self._known[name] = master_of(self._course.gradebook, name)
         return self._known[name]
 
     def _tell(self, name: str) -> None:

@@ -46,9 +46,10 @@ class Job:
 
     @cached_property
     def key(self) -> str:
-        """Changes with everything that may change the marks."""
+        """Changes with everything that may change the marks, and not with the course's prose."""
+        cells = [cell for cell in self.master if cell.type == "code" or cell.is_graded or cell.is_answer]
         rest = (asdict(self.limits), self.isolation, notebook.versions(), _grader())
-        return _digest([self.submission, notebook.digest(self.master), *rest])
+        return _digest([self.submission, [asdict(cell) for cell in cells], *rest])
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,10 @@ its box, and what its process sends is shown, but decides nothing.
 """
 
 import atexit
-import hashlib
 import json
 import platform
 import threading
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -29,7 +28,7 @@ from exercises.autograder.running.runner import Cell
 from exercises.autograder.running.worker import Worker
 from transformer_lessons.tools.submission import grade_id, is_ungraded
 
-__all__ = ["MasterCell", "digest", "master_of", "run", "versions", "worker"]
+__all__ = ["MasterCell", "master_of", "run", "versions", "worker"]
 
 PICTURE = 10_000  # bytes that a picture counts for at least, as it takes time to draw it anew
 UNSAFE = "Graded without isolation: the student's code could have changed anything, these marks too."
@@ -48,8 +47,8 @@ class MasterCell:
     is_answer: bool = False  # whether it is where an answer belongs
 
 
-def master_of(url: str, assignment: str, notebook: str) -> tuple[MasterCell, ...]:
-    """The cells of an assignment's notebook.
+def master_of(url: str, assignment: str) -> tuple[MasterCell, ...]:
+    """The cells of an assignment, whose notebook is called like it.
 
     Args:
         url: of the gradebook's database.
@@ -58,7 +57,7 @@ def master_of(url: str, assignment: str, notebook: str) -> tuple[MasterCell, ...
         MissingEntry: if the gradebook does not know it.
     """
     with Gradebook(url) as gradebook:
-        known = gradebook.find_notebook(notebook, assignment)
+        known = gradebook.find_notebook(assignment, assignment)
         points = {cell.name: float(cell.max_score) for cell in known.grade_cells}
         answers = {cell.name for cell in known.solution_cells}
         return tuple(
@@ -70,12 +69,6 @@ def master_of(url: str, assignment: str, notebook: str) -> tuple[MasterCell, ...
             )
             for cell in known.source_cells
         )
-
-
-def digest(master: tuple[MasterCell, ...]) -> str:
-    """Changes with all that a mark depends on; not with the course's prose."""
-    counted = [asdict(cell) for cell in master if cell.type == "code" or cell.is_graded or cell.is_answer]
-    return hashlib.sha256(json.dumps(counted).encode()).hexdigest()
 
 
 def run(notebook: NotebookNode, master: tuple[MasterCell, ...], limits: Limits, isolation: str) -> Result:
