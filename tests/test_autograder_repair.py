@@ -123,15 +123,6 @@ def test_marks_lost_or_moved_elsewhere_but_ids_kept():
     assert mend(elsewhere)[1] == ()
 
 
-def test_format_3_is_converted():
-    old = json.loads(json.dumps(nbformat.reads(json.dumps(handed_in()), as_version=3)))
-    heading = {"cell_type": "heading", "level": 3, "source": ["My notes"], "metadata": {}}
-    old["worksheets"].append({"cells": [heading], "metadata": {}})
-    mended, _ = repair(old, PS01)
-    assert_whole(mended, PS01)
-    assert sources(mended) == [*sources(handed_in()), "### My notes"]
-
-
 def change(name: str, **fields):
     return lambda nb: cell_of(nb, name).update(fields)
 
@@ -400,9 +391,9 @@ def test_what_cannot_be_graded(change, reason):
     assert str(caught.value).startswith(reason)
 
 
-def test_format_3_with_garbage():
-    with pytest.raises(CannotBeGraded, match=r"^The file is of an old format and cannot be converted"):
-        repair({"nbformat": 3, "worksheets": [{"cells": [7]}]}, PS01)
+def test_format_3():
+    with pytest.raises(CannotBeGraded, match=r"^The file is of a format that ended in 2015\. Download"):
+        repair({"nbformat": 3, "worksheets": [{"cells": []}]}, PS01)
 
 
 JSON = st.recursive(

@@ -10,8 +10,6 @@ import re
 from dataclasses import dataclass, field
 from functools import cached_property
 
-import nbformat
-
 __all__ = [
     "AGAIN",
     "FRESH",
@@ -147,7 +145,7 @@ def whole(text: str) -> str:
 
 
 def cells_of(content: dict) -> tuple[list[Cell], list[str]]:
-    """The cells of a notebook of format 3 or later, and a sentence for each thing that was mended.
+    """The cells of a notebook, and a sentence for each thing that was mended.
 
     Args:
         content: what JSON can express.
@@ -156,11 +154,11 @@ def cells_of(content: dict) -> tuple[list[Cell], list[str]]:
         CannotBeGraded: if there are none, too many, or if what stands there is no cell.
     """
     notes: list[str] = []
-    if "worksheets" in content and "cells" not in content:
-        content = _from_version_3(content)
     found = content.get("cells")
     if not isinstance(found, list):
-        raise CannotBeGraded(f"The file is no notebook: it has no cells. {AGAIN}")
+        old = "worksheets" in content
+        what = "is of a format that ended in 2015" if old else "is no notebook: it has no cells"
+        raise CannotBeGraded(f"The file {what}. {AGAIN}")
     _refuse_too_many(len(found), MOST_CELLS, "cells")
     cells = [_cell(number, cell, notes) for number, cell in enumerate(found, start=1)]
     # What takes a minute to be read, parsed and written several times holds up all the others.
@@ -173,15 +171,6 @@ def _refuse_too_many(number: int, most: int, what: str) -> None:
     if number > most:
         many = f"The notebook has {number:,} {what}, more than {most:,}."
         raise CannotBeGraded(f"{many} Delete what it does not need; data do not belong in a notebook.")
-
-
-def _from_version_3(content: dict) -> dict:
-    """A notebook as they were until 2015; nbformat draws ids anew each time, so these are left out."""
-    try:
-        made = nbformat.reads(json.dumps(content), as_version=4)
-    except Exception:  # of many kinds, as it expects a valid file
-        raise CannotBeGraded(f"The file is of an old format and cannot be converted. {AGAIN}") from None
-    return {**made, "cells": [{**cell, "id": None} for cell in made.cells]}
 
 
 def _dict(value: object) -> dict:
