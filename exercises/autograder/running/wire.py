@@ -65,14 +65,14 @@ def send(connection: socket.socket, value: Any, deadline: float) -> None:
         WireError: if the value is too large, too deep, or of another kind. Nothing was sent then.
         PeerGoneError: if the other side does not read it in time, or has ended.
     """
-    tensors: list[Tensor] = []
-    encoded = _encoded(value, tensors, _Count(), 0)
-    if sum(tensor.nbytes for tensor in tensors) > TENSOR_BYTES:
+    frame = _Frame()
+    encoded = _encoded(value, frame, 0)
+    if sum(tensor.nbytes for tensor in frame.tensors) > TENSOR_BYTES:
         raise WireError(f"tensors: expected at most {TENSOR_BYTES:,} bytes in all")
     header = json.dumps(encoded, ensure_ascii=False).encode("utf-8", "replace")
     if len(header) > HEADER_BYTES:
         raise WireError(f"value: expected at most {HEADER_BYTES:,} bytes beside tensors, got {len(header):,}")
-    parts = [_bytes_of(tensor) for tensor in tensors]
+    parts = [_bytes_of(tensor) for tensor in frame.tensors]
     start = LENGTHS.pack(len(header), sum(map(len, parts))) + header
     if sum(map(len, parts)) <= SMALL:
         start, parts = b"".join([start, *parts]), []
@@ -94,18 +94,20 @@ def receive(connection: socket.socket, deadline: float) -> Any:
         encoded = json.loads(bytes(_read(connection, header_bytes, deadline)))
     except (ValueError, RecursionError) as error:
         raise WireError(f"header: no JSON: {type(error).__name__}") from None
-    data = memoryview(_read(connection, tensor_bytes, deadline))
-    value, rest = _decoded(encoded, data, _Count(), 0)
-    if len(rest):
-        raise WireError(f"frame: {len(rest):,} bytes too many")
+    frame = _Frame(_read(connection, tensor_bytes, deadline))
+    value = _decoded(encoded, frame, 0)
+    if len(frame.left):
+        raise WireError(f"frame: {len(frame.left):,} bytes too many")
     return value
 
 
-class _Count:
-    """How many values a frame holds so far."""
+class _Frame:
+    """How many values there are so far; of one to be sent, its tensors, and of one that came, the bytes left."""
 
-    def __init__(self):
+    def __init__(self, data: bytes | bytearray = b""):
         self.values = 0
+        self.tensors: list[Tensor] = []
+        self.left = memoryview(data)
 
     def one_more(self, depth: int) -> None:
         self.values += 1
@@ -122,19 +124,19 @@ def _is_scalar(value: Any) -> bool:
     return value is None or type(value) in (bool, float) or (type(value) is str and len(value) <= TEXT)
 
 
-def _encoded(value: Any, tensors: list[Tensor], count: _Count, depth: int) -> Any:
+def _encoded(value: Any, frame: _Frame, depth: int) -> Any:
     """What stands in the header."""
-    count.one_more(depth)
+    frame.one_more(depth)
     if _is_scalar(value):
         return value
     if type(value) is list:
-        return [_encoded(item, tensors, count, depth + 1) for item in value]
+        return [_encoded(item, frame, depth + 1) for item in value]
     if type(value) is dict and all(type(name) is str for name in value):
-        return {"dict": {name: _encoded(item, tensors, count, depth + 1) for name, item in value.items()}}
+        return {"dict": {name: _encoded(item, frame, depth + 1) for name, item in value.items()}}
     if isinstance(value, Tensor) and value.layout is torch.strided and value.dtype in NAMES:
         plain = value.detach().as_subclass(Tensor).cpu().resolve_conj().resolve_neg()
         order = _order(plain)
-        tensors.append(plain.permute(order).contiguous())
+        frame.tensors.append(plain.permute(order).contiguous())
         is_usual = order == sorted(order)
         return {"tensor": [NAMES[plain.dtype], list(plain.shape), *([] if is_usual else [order])]}
     raise WireError(f"value: expected plain values, got {type(value).__name__}")
@@ -152,31 +154,22 @@ def _bytes_of(tensor: Tensor) -> memoryview:
     return memoryview(flat.view(torch.uint8).numpy()) if flat.numel() else memoryview(b"")
 
 
-def _decoded(encoded: Any, data: memoryview, count: _Count, depth: int) -> tuple[Any, memoryview]:
-    """A value, and the bytes that are left."""
-    count.one_more(depth)
+def _decoded(encoded: Any, frame: _Frame, depth: int) -> Any:
+    """The value that stands in the header."""
+    frame.one_more(depth)
     if _is_scalar(encoded):
-        return encoded, data
+        return encoded
     if type(encoded) is list:
-        return _all_decoded(encoded, data, count, depth)
+        return [_decoded(item, frame, depth + 1) for item in encoded]
     if type(encoded) is dict and encoded.keys() == {"dict"} and type(encoded["dict"]) is dict:
-        values, data = _all_decoded(list(encoded["dict"].values()), data, count, depth)
-        return dict(zip(encoded["dict"], values, strict=True)), data
+        return {name: _decoded(item, frame, depth + 1) for name, item in encoded["dict"].items()}
     if type(encoded) is dict and encoded.keys() == {"tensor"}:
-        return _tensor(encoded["tensor"], data)
+        return _tensor(encoded["tensor"], frame)
     raise WireError("header: no value")
 
 
-def _all_decoded(encoded: list, data: memoryview, count: _Count, depth: int) -> tuple[list, memoryview]:
-    values = []
-    for item in encoded:
-        value, data = _decoded(item, data, count, depth + 1)
-        values.append(value)
-    return values, data
-
-
-def _tensor(described: Any, data: memoryview) -> tuple[Tensor, memoryview]:
-    """A tensor from the first of the bytes."""
+def _tensor(described: Any, frame: _Frame) -> Tensor:
+    """A tensor from the first of the bytes that are left."""
     if type(described) is not list or len(described) not in (2, 3) or described[0] not in NAMES.values():
         raise WireError("tensor: no dtype and shape")
     dtype, shape, *orders = DTYPES[described[0]], *described[1:]
@@ -191,17 +184,17 @@ def _tensor(described: Any, data: memoryview) -> tuple[Tensor, memoryview]:
     if type(order) is not list or any(type(axis) is not int for axis in order) or sorted(order) != axes:
         raise WireError("tensor: no order of axes")
     size = math.prod(shape) * dtype.itemsize
-    if size > len(data):
-        raise WireError(f"tensor: {size:,} bytes are described, {len(data):,} came")
+    if size > len(frame.left):
+        raise WireError(f"tensor: {size:,} bytes are described, {len(frame.left):,} came")
     if not size:
         try:
-            return torch.empty(shape, dtype=dtype), data
+            return torch.empty(shape, dtype=dtype)
         except RuntimeError:  # of an axis that is 0 and others that are out of all bounds
             raise WireError("tensor: no shape") from None
-    raw = torch.frombuffer(data[:size], dtype=torch.uint8)
+    raw, frame.left = torch.frombuffer(frame.left[:size], dtype=torch.uint8), frame.left[size:]
     # Of booleans, bytes other than 0 and 1 are neither True nor False.
     found = raw != 0 if dtype is torch.bool else raw.clone().view(dtype)
-    return found.reshape([shape[axis] for axis in order]).permute([*map(order.index, axes)]), data[size:]
+    return found.reshape([shape[axis] for axis in order]).permute([*map(order.index, axes)])
 
 
 def _write(connection: socket.socket, data: bytes | memoryview, deadline: float) -> None:
