@@ -252,8 +252,8 @@ from exercises.autograder.flags.calls import LibraryCallRecorder, watch_reads
 
 shell = InteractiveShell.instance(config=Config({"HistoryManager": {"enabled": False}}))
 shell.compile.get_code_name = lambda raw, transformed, number: f"<ipython-input-{number}>"
-notes, found = [], []
-shell.user_ns["recorder"] = LibraryCallRecorder(notes)
+shell.user_ns["recorder"] = recorder = LibraryCallRecorder()
+notes, found = recorder.notes, []
 watch_reads(notes)
 output, sys.stdout, sys.stderr = sys.stdout, open("/dev/null", "w"), open("/dev/null", "w")
 for cell in json.load(sys.stdin):
@@ -320,7 +320,8 @@ def test_notes_are_bounded():
     many = [note("read", f"{number}.py", "x" * 200) for number in range(10**5)]
     assert len(seen([], PS05, many)) == 100
     (flag,) = seen([], PS05, [note(line="\x1b[0m\ud800\n<b>")])
-    assert flag.line == "[0m? <b>"
-    with LibraryCallRecorder([note(name=str(number)) for number in range(100)]) as recorder:
+    assert flag.line == "[0m  <b>"
+    with LibraryCallRecorder() as recorder:
+        recorder.notes += [note(name=str(number)) for number in range(100)]
         F.layer_norm(torch.ones(3), (3,))
     assert len(recorder.notes) == 100

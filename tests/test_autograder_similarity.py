@@ -327,13 +327,13 @@ def test_side_by_side_by_hand():
     lines = side_by_side(("ann\x1b[2J", "bob"), (ours, theirs), {"b": 0.5}).splitlines()
     rows = [(line[:58].rstrip(), line[59:60], line[61:]) for line in lines[1:] if line[:2] not in ("", "──")]
     assert rows == [
-        ("ann�[2J", " ", "bob"),
+        ("ann⟨U+001B⟩[2J", " ", "bob"),
         ("x = f(1)", "~", "yy = f(1)  # why"),
         ("same()", "=", "same()"),
         ("# mine", "|", "import other"),
         (f"only_here{'3' * 49}", "|", ""),
         ("3" * 11, "", ""),
         ("left", "|", ""),
-        ("", "|", "tab here �[2Jgone"),
+        ("", "|", "tab here ⟨U+001B⟩[2Jgone"),
     ]
     assert [line for line in lines if line.startswith("──")] == ["── b · 50% ──", "── a ──", "── c ──"]

@@ -31,6 +31,7 @@ import numpy as np
 
 from exercises import release
 from exercises.autograder.course.folders import Course
+from exercises.autograder.feedback.text import clean
 from exercises.autograder.intake.cells import normalize_source
 from exercises.autograder.intake.repair import is_answer, named
 from transformer_lessons.tools.submission import grade_id
@@ -289,7 +290,7 @@ def side_by_side(names: tuple[str, str], texts: tuple[Texts, Texts], by_cell: di
     lines = [LEGEND, *_row(names[0], " ", names[1])]
     for cell in sorted(texts[0].keys() | texts[1].keys(), key=lambda cell: (-by_cell.get(cell, 0.0), cell)):
         share = f" · {by_cell[cell]:.0%}" if cell in by_cell else ""
-        lines += ["", f"── {_shown(cell)}{share} ──"]
+        lines += ["", f"── {clean(cell)}{share} ──"]
         for row in _compared(*(text.get(cell, "").splitlines()[:MOST_LINES] for text in texts)):
             lines += _row(*row)
     return "\n".join(lines) + "\n"
@@ -307,12 +308,7 @@ def _compared(ours: list[str], theirs: list[str]) -> Iterator[tuple[str, str, st
 
 def _row(left: str, mark: str, right: str) -> Iterator[str]:
     """A line of each beside the other's, in as many lines as it takes."""
-    sides = [_shown(text) for text in (left, right)]
+    sides = [clean(text.expandtabs(4)) for text in (left, right)]
     for start in range(0, max(map(len, sides)) or 1, WIDTH):
         one, other = (side[start : start + WIDTH] for side in sides)
         yield f"{one:<{WIDTH}} {mark if start == 0 else ' '} {other}".rstrip()
-
-
-def _shown(text: str) -> str:
-    """Without what a terminal would obey."""
-    return "".join(letter if letter.isprintable() else "�" for letter in text.expandtabs(4))

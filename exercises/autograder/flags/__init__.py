@@ -248,5 +248,4 @@ def sentence(name: str, tasks: list[str]) -> str:
 
 def shown(line: str) -> str:
     """A line for a person: without control characters, and no longer than fits."""
-    line = line[: 2 * LINE].encode("utf-8", "replace").decode()
-    return "".join(c if c.isprintable() else " " for c in line).strip()[:LINE]
+    return "".join(c if c.isprintable() else " " for c in line[: 2 * LINE]).strip()[:LINE]

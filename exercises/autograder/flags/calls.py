@@ -5,6 +5,7 @@ That code may forge the notes or stop them: a note is a reason to look, and noth
 
 import os
 import sys
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
@@ -45,14 +46,11 @@ class LibraryCallRecorder(TorchFunctionMode):
 
     A call on a few numbers takes about 2.5 times as long, 2.2 times because there is a mode at all; an encoder
     layer on 64 · 64 · 64 numbers takes as long as without.
-
-    Args:
-        notes: a list to go on with; what is added are plain values, see `flags.seen`.
     """
 
-    def __init__(self, notes: list | None = None):
+    def __init__(self):
         super().__init__()
-        self.notes: list[dict[str, str]] = [] if notes is None else notes
+        self.notes: list[dict[str, str]] = []  # see `flags.seen`
         self._known: set[str] = set()
         self._handles: list = []
 
@@ -70,7 +68,9 @@ class LibraryCallRecorder(TorchFunctionMode):
     def _calls(self, name: str) -> None:
         self._known.add(name)
         if whole := public(name):
-            _note(self.notes, "call", whole, _line_of(_innermost_cell(sys._getframe(1))))
+            callers = _callers(sys._getframe(1))
+            cell = next((one for one in callers if _is_cell(one.f_code.co_filename)), None)
+            _note(self.notes, "call", whole, _line_of(cell))
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         name = getattr(func, "__name__", None)
@@ -112,24 +112,23 @@ def _file_in(root: str, path: Any) -> str:
 
 def _asking(frame: FrameType | None) -> FrameType | None:
     """The learner's cell that a file is opened for, if any; an import opens one for itself."""
-    for _ in range(FRAMES):
-        if frame is None or _is_cell(frame.f_code.co_filename):
-            return frame
-        module, file = str(frame.f_globals.get("__name__")), frame.f_code.co_filename
-        is_import = module == "importlib._bootstrap" and frame.f_code.co_name == "_find_and_load"
+    for caller in _callers(frame):
+        module, file = str(caller.f_globals.get("__name__")), caller.f_code.co_filename
+        if _is_cell(file):
+            return caller
+        is_import = module == "importlib._bootstrap" and caller.f_code.co_name == "_find_and_load"
         is_made = file.startswith("<") and "frozen" not in file  # by exec, for example
         if is_import or not (is_made or module.split(".")[0] in ON_BEHALF):
             break
-        frame = frame.f_back
     return None
 
 
-def _innermost_cell(frame: FrameType | None) -> FrameType | None:
+def _callers(frame: FrameType | None) -> Iterator[FrameType]:
     for _ in range(FRAMES):
-        if frame is None or _is_cell(frame.f_code.co_filename):
-            return frame
+        if frame is None:
+            return
+        yield frame
         frame = frame.f_back
-    return None
 
 
 def _line_of(frame: FrameType | None) -> str:
