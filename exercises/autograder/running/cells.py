@@ -17,7 +17,7 @@ from IPython.core.displaypub import DisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
-__all__ = ["Shell", "the_shell"]
+__all__ = ["Shell", "error_output", "the_shell"]
 
 TEXT = 20_000  # the longest text that one output keeps
 OUTPUTS = 200  # of one cell
@@ -132,10 +132,7 @@ class Shell(InteractiveShell):
 
     def _showtraceback(self, etype, evalue, stb):
         name = str(getattr(etype, "__name__", etype))[:200]
-        traceback = [str(line)[:TEXT] for line in stb]
-        self.outputs.add(
-            {"output_type": "error", "ename": name, "evalue": _text(evalue), "traceback": traceback}
-        )
+        self.outputs.add(error_output(name, _text(evalue), [str(line)[:TEXT] for line in stb]))
 
     def run(self, source: str) -> list[dict]:
         """Run one cell; its outputs, of which an exception is one."""
@@ -166,6 +163,12 @@ class Shell(InteractiveShell):
             self._loop = asyncio.new_event_loop()
             asyncio.set_event_loop(self._loop)
         return self._loop
+
+
+def error_output(name: str, text: str, traceback: list[str] | None = None) -> dict:
+    """What a cell shows that ends with an error."""
+    lines = [f"{name}: {text}"] if traceback is None else traceback
+    return {"output_type": "error", "ename": name, "evalue": text, "traceback": lines}
 
 
 def _text(value: object) -> str:

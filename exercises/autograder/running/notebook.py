@@ -22,6 +22,7 @@ import transformer_lessons
 from exercises.autograder import flags
 from exercises.autograder import result as results
 from exercises.autograder.box.confine import Limits
+from exercises.autograder.intake.cells import whole
 from exercises.autograder.result import CellResult, Flag, Result
 from exercises.autograder.running.inert import inert_output, is_picture, written_bytes
 from exercises.autograder.running.runner import Cell
@@ -193,8 +194,7 @@ def _decoded(text: str) -> list:
     """A list of what should be outputs; the learner's process may have sent anything."""
     try:
         # Twice, as an escape can express half a character, which no file can hold.
-        text = json.dumps(json.loads(text), ensure_ascii=False)
-        found = json.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+        found = json.loads(whole(json.dumps(json.loads(text), ensure_ascii=False)))
     except (ValueError, RecursionError):
         found = None
     return found if isinstance(found, list) else ["unreadable"]

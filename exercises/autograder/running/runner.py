@@ -29,6 +29,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 from torch import Tensor
 
 from exercises.autograder.result import CellResult, Part
+from exercises.autograder.running.cells import error_output
 from exercises.autograder.running.proxy import LearnerError, Name, answered
 from exercises.autograder.running.remote import GRACE, Connection, time_limit
 from exercises.autograder.running.wire import PeerGoneError, WireError, receive, send
@@ -121,7 +122,7 @@ class TestRunner:
             connection.allow(seconds)
             outputs = connection.ask("cell", [cell.source], {})
         except GONE as error:
-            return json.dumps([_error_output("Stopped", f"This cell was ended: {error}.")])
+            return json.dumps([error_output("Stopped", f"This cell was ended: {error}.")])
         in_time = time.monotonic() - began < seconds
         self._done.append((cell, self.cell_seconds if in_time else SHORT))
         return outputs if type(outputs) is str else NOTHING
@@ -243,7 +244,7 @@ def _failed(error: BaseException) -> tuple[str, list[str], list[dict]]:
     """Of a test that raised: status, what the student is told, and what the instructor is shown."""
     name = type(error).__name__
     trace = "".join(traceback.format_exception(error))[-5 * TEXT :]  # the learner's message may be long
-    shown = [_error_output(name, str(error)[:TEXT], trace)]
+    shown = [error_output(name, str(error)[:TEXT], [trace])]
     if isinstance(error, _TestTimeLimitError):
         return "timeout", ["The test took too long."], shown
     if isinstance(error, GONE):
@@ -269,10 +270,6 @@ def _mistakes(scored: list) -> tuple[str, ...]:
 def _plain(result: CellResult) -> dict:
     """What can be sent, which is without tuples."""
     return json.loads(json.dumps(asdict(result)))
-
-
-def _error_output(name: str, text: str, trace: str | None = None) -> dict:
-    return {"output_type": "error", "ename": name, "evalue": text, "traceback": [trace or f"{name}: {text}"]}
 
 
 @cache

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from exercises.autograder.flags.calls import LibraryCallRecorder, watch_reads
-from exercises.autograder.running.cells import Shell, the_shell
+from exercises.autograder.running.cells import Shell, error_output, the_shell
 from exercises.autograder.running.remote import TOO_LATE, answers_of, serve, time_limit
 from exercises.autograder.running.wire import DTYPES
 from transformer_lessons.checks.adapter import Reply, is_handle
@@ -101,7 +101,7 @@ class Learner:
         try:
             outputs = self._shell.run(source)
         except TimeLimitError:
-            outputs = [*self._shell.outputs, _error("TimeLimitError", TOO_LATE["message"])]
+            outputs = [*self._shell.outputs, error_output("TimeLimitError", TOO_LATE["message"])]
         self._renew()
         text = json.dumps(outputs, default=str)
         cut = {"output_type": "stream", "name": "stdout", "text": "[cut: too much output]\n"}
@@ -189,7 +189,3 @@ def _plain_items(kind: type, value: Any, depth: int, most: int) -> list | dict:
         values = [_plain(item, depth, most) for item in dict.values(value)]
         return dict(zip(map(str, items), values, strict=True))
     return sorted(items, key=str) if kind in (set, frozenset) else items
-
-
-def _error(name: str, text: str) -> dict:
-    return {"output_type": "error", "ename": name, "evalue": text, "traceback": [f"{name}: {text}"]}
