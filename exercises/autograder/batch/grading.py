@@ -33,7 +33,7 @@ from transformer_lessons.data.files import read_json, write_json
 
 __all__ = ["Assignments", "Grading", "Submission", "heed_interruptions"]
 
-Submission = tuple[str, str]  # student and assignment
+Submission = tuple[str | None, str]  # student, None for the master itself, and assignment
 _interrupted = threading.Event()
 
 
@@ -153,11 +153,12 @@ class Grading:
         self.course.list_quarantined(received, quarantined)
         return received, quarantined
 
-    def job(self, student: str, assignment: str) -> Job:
-        """What is to be done for a submission that was taken in."""
-        return self._job(self.course.received(student, assignment).read_text(encoding="utf-8"), assignment)
-
-    def _job(self, text: str, assignment: str) -> Job:
+    def job(self, student: str | None, assignment: str) -> Job:
+        """What is to be done for a submission that was taken in; the master itself is nobody's."""
+        if student is None:
+            text = nbformat.writes(nbformat.read(self.assignments.masters[assignment], as_version=4))
+        else:
+            text = self.course.received(student, assignment).read_text(encoding="utf-8")
         return Job(text, self.assignments.master(assignment), self.limits, self._isolation)
 
     def check_masters(self, names: Iterable[str], pool: Pool) -> None:
@@ -166,15 +167,9 @@ class Grading:
         Raises:
             ValueError: if one does not earn all its points on this machine.
         """
-        for name in sorted(set(names)):
-            text = nbformat.writes(nbformat.read(self.assignments.masters[name], as_version=4))
-            job = self._job(text, name)
-            outcome = self.found(job.key)
-            if outcome is None:
-                [(_, outcome)] = run_jobs(pool, iter([job]))
-                if isinstance(outcome, Exception):
-                    raise outcome
-                self._keep(job.key, outcome)
+        for (_, name), outcome in self.outcomes([(None, name) for name in sorted(set(names))], pool):
+            if isinstance(outcome, Exception):
+                raise outcome
             lost = [cell.cell for cell in outcome.result.cells if cell.earned < cell.worth]
             if lost:
                 raise ValueError(
@@ -209,7 +204,8 @@ class Grading:
         jobs = (self.job(*those[0]) for those in list(alike.values()))
         for job, outcome in run_jobs(pool, jobs):
             if isinstance(outcome, Outcome):
-                self._keep(job.key, outcome)
+                self._entry(job.key).parent.mkdir(parents=True, exist_ok=True)
+                write_json(self._entry(job.key), asdict(outcome))
             if _interrupted.is_set():
                 raise KeyboardInterrupt
             yield from ((one, outcome) for one in alike[job.key])
@@ -222,12 +218,6 @@ class Grading:
             return outcome_from_dict(read_json(self._entry(key)))
         except (FileNotFoundError, ValueError, TypeError, KeyError, AttributeError):
             return None
-
-    def _keep(self, key: str, outcome: Outcome) -> None:
-        """On return it is on disk, whole."""
-        path = self._entry(key)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, asdict(outcome))
 
     def _entry(self, key: str) -> Path:
         return self.course.journal / key[:2] / f"{key}.json"
