@@ -21,12 +21,12 @@ from typing import Any
 import nbformat
 from nbformat import NotebookNode
 
-from exercises.autograder.course.folders import Course
+from exercises.autograder.course.folders import Course, write_text
 from exercises.autograder.course.marks import Mark
 from exercises.autograder.feedback.cells import Block, block, with_pictures
 from exercises.autograder.feedback.text import clean, cut, short, template
+from exercises.autograder.intake.repair import named
 from exercises.autograder.result import CellResult, Part, Result
-from transformer_lessons.data.files import replacing
 from transformer_lessons.tools.submission import grade_id
 
 __all__ = ["page", "secrets", "write_page"]
@@ -57,7 +57,6 @@ def write_page(course: Course, result: Result, released: NotebookNode, mark: Mar
         ValueError: if something would be on the page that must not be; the page before is removed then.
     """
     path = course.page(result.student, result.assignment)
-    path.parent.mkdir(parents=True, exist_ok=True)
     # Of written answers that were marked, and of tests whose points a person has changed.
     scores = {
         name: cell.earned
@@ -70,8 +69,7 @@ def write_page(course: Course, result: Result, released: NotebookNode, mark: Mar
     except ValueError:
         path.unlink(missing_ok=True)
         raise
-    with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    write_text(path, text)
     return path
 
 
@@ -116,7 +114,7 @@ def page(
             student=short(result.student),
             panels=list(panels.values()),
             repairs=[cut(repair, REPAIR) for repair in result.repairs[:REPAIRS]],
-            blocks=list(_blocks(cells, _given(released), panels, tasks, most, pictures)),
+            blocks=list(_blocks(cells, named(released), panels, tasks, most, pictures)),
         )
         if len(text.encode()) <= BYTES:
             break
@@ -134,7 +132,7 @@ def secrets(notebook: NotebookNode, released: NotebookNode) -> list[str]:
 
     A line of Python's own words alone, such as ``except Exception:``, tells nothing, and is in many a traceback.
     """
-    ours, known, tests = _given(released), [cell.source for cell in released.cells], []
+    ours, known, tests = named(released), [cell.source for cell in released.cells], []
     for cell in notebook.cells:
         (known if _is_theirs(cell, ours) else tests).append(cell.source)
     blocks = [block for text in tests for block in SECRET.findall(text)]
@@ -150,11 +148,6 @@ def secrets(notebook: NotebookNode, released: NotebookNode) -> list[str]:
 def _marks(cell: NotebookNode) -> Mapping[str, Any]:
     """What nbgrader says of a cell."""
     return cell.metadata.get("nbgrader", {})
-
-
-def _given(released: NotebookNode) -> dict[str, NotebookNode]:
-    """The cells of an assignment by grade id, as they were given out."""
-    return {name: cell for cell in released.cells if (name := grade_id(cell))}
 
 
 def _is_theirs(cell: NotebookNode, given: Mapping[str, NotebookNode]) -> bool:
@@ -229,7 +222,7 @@ def _panels(
     panels = {}
     results = {cell.cell: cell for cell in result.cells}
     answers = {grade_id(cell): cell.source.strip() for cell in notebook.cells}
-    graded = {name: cell for name, cell in _given(released).items() if _marks(cell).get("grade")}
+    graded = {name: cell for name, cell in named(released).items() if _marks(cell).get("grade")}
     for number, name in enumerate(graded | results, 1):
         cell = graded.get(name, NotebookNode(source="", metadata={}))
         worth, source = float(_marks(cell).get("points", 0)), cell.source
