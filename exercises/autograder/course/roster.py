@@ -13,7 +13,6 @@ What is read, by its columns, here and by `export`, which fills marks in:
 `roster.json` in the course's folder keeps the numbers. Moodle gives none of them out twice, so they add up.
 """
 
-import codecs
 import csv
 import io
 import re
@@ -73,9 +72,8 @@ def template_text(path: Path) -> str:
             more, such as long numbers.
         FileNotFoundError: if there is none.
     """
-    data = path.read_bytes()
     try:
-        return data.removeprefix(codecs.BOM_UTF8).decode("utf-8")
+        return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError:
         expected = "expected a CSV file in UTF-8, as it was downloaded"
         raise ValueError(f"template: {expected}, got another encoding in {path.name}") from None
@@ -87,14 +85,13 @@ def sheet(template: str) -> Sheet:
     Raises:
         ValueError: if it has no table.
     """
-    text = template.removeprefix("\ufeff")
-    delimiter = max(",;", key=text.partition("\n")[0].count)
+    delimiter = max(",;", key=template.partition("\n")[0].count)
     try:
-        rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if row]
+        rows = [row for row in csv.reader(io.StringIO(template, newline=""), delimiter=delimiter) if row]
     except csv.Error:
         rows = []
     if not rows or len(rows[0]) < 2:
-        raise ValueError(f"template: expected a table in CSV, got {text[:60]!r}")
+        raise ValueError(f"template: expected a table in CSV, got {template[:60]!r}")
     width = len(rows[0])
     if any(cell.strip() for row in rows for cell in row[width:]):
         raise ValueError(f"template: expected {width} cells in each row, got {max(map(len, rows))} in one")

@@ -61,7 +61,7 @@ def csv_text(
     if template is not None or columns:
         raise ValueError(f"template, columns: expected none for the format {format}")
     rows = (_generic if format == "generic" else _questions)(marks, 0.0 if missing_as_zero else None)
-    return Exported(table(rows), notes=notes)
+    return Exported(table(rows).encode("utf-8-sig"), notes=notes)
 
 
 def _waiting(marks: dict[str, list[Mark]]) -> Iterator[str]:

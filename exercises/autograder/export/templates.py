@@ -51,18 +51,12 @@ DECIMALS = 5  # that Moodle keeps; Canvas shows two
 class Exported:
     """A table, and what a person should know of it."""
 
-    text: str  # the CSV
+    # The CSV. Excel reads UTF-8 only behind a byte order mark ("utf-8-sig"), which Moodle removes; Canvas does
+    # not, and then fails to know the column LastName.
+    data: bytes
     # Students who have a mark that is not in it, as the template has no row that is surely theirs
     unmatched: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()  # a sentence for each thing to look at
-    # For writing the text. Excel reads UTF-8 only behind a byte order mark ("utf-8-sig"), which Moodle
-    # removes; Canvas does not, and then fails to know the column LastName.
-    encoding: str = "utf-8-sig"
-
-    @property
-    def data(self) -> bytes:
-        """The file; written as text, its line ends could change."""
-        return self.text.encode(self.encoding)
 
 
 def number(value: float) -> str:
@@ -104,8 +98,8 @@ def canvas(
         unmatched += alone
         notes += [*_other_worth(name, those, worth, "Canvas"), *said]
     rows = [[row[n] for n in (*range(about), *where.values())] for row in (found.header, *found.rows)]
-    text = written(rows, found.delimiter)
-    return Exported(text, tuple(dict.fromkeys(unmatched)), tuple(dict.fromkeys(notes)), "utf-8")
+    data = written(rows, found.delimiter).encode()
+    return Exported(data, tuple(dict.fromkeys(unmatched)), tuple(dict.fromkeys(notes)))
 
 
 def _titles(
@@ -152,8 +146,8 @@ def moodle(
     if above:
         notes.append(f"{name}: above Moodle's maximum, and so passed over by it: {', '.join(above)}.")
     unmatched, said = _enter(found, name, where[GRADE], those, people, kept, missing_as_zero)
-    text = written([found.header, *found.rows], found.delimiter)
-    return Exported(text, tuple(unmatched), (*notes, *said))
+    data = written([found.header, *found.rows], found.delimiter).encode("utf-8-sig")
+    return Exported(data, tuple(unmatched), (*notes, *said))
 
 
 def _headers(header: list[str], columns: dict[str, str]) -> dict[str, int]:
