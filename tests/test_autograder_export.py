@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from exercises.autograder.course.marks import CellMark, Mark
 from exercises.autograder.course.pseudonyms import KEY_FILE, Pseudonyms
-from exercises.autograder.export import FORMATS, Exported, csv_text, safe, table, template_text
+from exercises.autograder.course.roster import template_text
+from exercises.autograder.export import FORMATS, Exported, csv_text, safe, table
 from exercises.autograder.result import CellResult, Flag, Result
 
 FIXTURES = Path(__file__).parent / "export_fixtures"

@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     heed_interruptions()
     name = options.command.replace("-", "_")
     try:
-        said = getattr(grading if name in grading.__all__ else reporting, name)(options)
+        said = getattr(grading if hasattr(grading, name) else reporting, name)(options)
     except (ValueError, OSError, KeyboardInterrupt) as error:
         code, text = stopped(error)
         print(text, file=sys.stderr)

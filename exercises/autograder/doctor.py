@@ -22,8 +22,6 @@ from exercises.autograder.box.confine import (
     spawn_sandboxed,
 )
 
-__all__ = ["Layer", "layers", "problem", "report"]
-
 ROOT = Path(__file__).resolve().parents[2]
 PROBE = """
 import sys

@@ -31,9 +31,6 @@ from exercises.autograder.export.templates import written
 from exercises.autograder.result import Result
 from transformer_lessons.data.files import replacing, write_json
 
-__all__ = ["KEY", "PROGRAMS", "TEMPLATE", "expected", "paragraph", "passing", "renamed", "students", "write"]
-__all__ += ["wrong"]
-
 KEY = "what_is_in_it.json"  # beside what is handed in, for whoever wants to compare
 TEMPLATE = "gradebook.csv"  # likewise, for `export` to fill in
 MARKS = re.compile(r"^[ \t]*### (BEGIN|END) SOLUTION[ \t]*\n?", re.MULTILINE)

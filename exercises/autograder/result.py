@@ -5,8 +5,6 @@ from pathlib import Path
 
 from transformer_lessons.data.files import read_json, write_json
 
-__all__ = ["CellResult", "Flag", "Part", "Result", "cell_from_dict", "read", "write"]
-
 
 @dataclass(frozen=True)
 class Flag:

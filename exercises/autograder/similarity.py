@@ -36,8 +36,6 @@ from exercises.autograder.intake.cells import normalize_source
 from exercises.autograder.intake.repair import is_answer, named
 from transformer_lessons.tools.submission import grade_id
 
-__all__ = ["OWN", "Pair", "of_course", "of_two", "own_runs", "pairs", "shares", "side_by_side"]
-
 OWN = "own cells"  # under which a student's own code cells are compared
 RUN = 5  # tokens, or words
 FAR = 20  # tokens, so that a run hangs together with its neighbourhood alone

@@ -32,8 +32,6 @@ from exercises.autograder.result import Result
 from exercises.autograder.running.job import Outcome
 from transformer_lessons.data.files import write_json
 
-__all__ = ["Change", "Summary", "grade", "opened", "regrade", "write_feedback"]
-
 
 class Change(NamedTuple):
     """A submission whose points would be others.

@@ -31,8 +31,6 @@ from exercises.autograder.running.job import Job, Outcome, outcome_from_dict
 from exercises.autograder.running.notebook import MasterCell, master_of
 from transformer_lessons.data.files import read_json, write_json
 
-__all__ = ["Assignments", "Grading", "Submission", "heed_interruptions"]
-
 Submission = tuple[str | None, str]  # student, None for the master itself, and assignment
 _interrupted = threading.Event()
 

@@ -25,8 +25,6 @@ from multiprocessing import connection, forkserver
 from exercises.autograder.running.job import Job, Outcome, run
 from exercises.autograder.running.worker import WorkerError
 
-__all__ = ["DaskPool", "InProcessPool", "Pool", "ProcessPool", "run_jobs"]
-
 CONNECT = 10.0  # seconds
 TRIES = 3  # of a job that was alone when its worker died
 DEATHS = (BrokenExecutor, WorkerError)  # of a worker, or of its forking process

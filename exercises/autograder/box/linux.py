@@ -6,19 +6,6 @@ import platform
 import struct
 from collections.abc import Iterable
 
-__all__ = [
-    "die_with_parent",
-    "drop_capabilities",
-    "landlock",
-    "landlock_version",
-    "mount",
-    "pivot_root",
-    "restrict_calls",
-    "set_dumpable",
-    "unmount",
-    "unshare",
-]
-
 USER, NETWORK, MOUNTS, IPC, PROCESSES = 0x10000000, 0x40000000, 0x20000, 0x08000000, 0x20000000
 HOST_NAME, CGROUP = 0x04000000, 0x02000000
 READ_ONLY, NO_SUID, NO_DEVICES, NO_EXEC, REMOUNT = 1, 2, 4, 8, 32

@@ -10,8 +10,6 @@ from typing import Any
 
 from exercises.autograder.batch.grade import Summary
 
-__all__ = ["LEFT", "ME", "CommandOutput", "failures", "known_names", "stopped"]
-
 FINE, LEFT, REFUSED, HALFWAY, INTERRUPTED = 0, 1, 2, 3, 130
 ME = "python -m exercises.autograder"
 

@@ -26,8 +26,6 @@ from exercises.autograder.result import Result
 from exercises.release import masters
 from transformer_lessons.data.files import read_json
 
-__all__ = ["collect", "doctor", "expected", "grade", "regrade", "rehearse", "release"]
-
 
 def doctor(options: argparse.Namespace) -> CommandOutput:
     """Can students' code be confined on this machine?"""

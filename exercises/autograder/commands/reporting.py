@@ -15,11 +15,10 @@ from exercises.autograder.commands import FINE, LEFT, ME, CommandOutput, failure
 from exercises.autograder.course import marks
 from exercises.autograder.course.folders import Course, write_text
 from exercises.autograder.course.pseudonyms import Pseudonyms
-from exercises.autograder.export import csv_text, template_text
+from exercises.autograder.course.roster import template_text
+from exercises.autograder.export import csv_text
 from exercises.autograder.running.transformer import boxed_transformer
 from transformer_lessons.data.files import replacing
-
-__all__ = ["export", "feedback", "my_transformer", "report", "similarity", "status"]
 
 
 class _Openly:

@@ -23,8 +23,6 @@ from exercises.autograder.intake import Arrival
 from exercises.autograder.result import Result
 from transformer_lessons.data.files import read_json, replacing, write_json
 
-__all__ = ["Course", "write_text"]
-
 PATIENCE = 30  # seconds for which a gradebook that another program has locked is waited for
 ORIGIN = "origin.json"  # beside a submission: what is known of it besides its text
 

@@ -26,8 +26,6 @@ from traitlets.config import Config
 
 from exercises.autograder.running.job import Outcome
 
-__all__ = ["CellMark", "Mark", "Writer", "in_utc", "marks"]
-
 ABOUT = ("first_name", "last_name", "email", "lms_user_id")  # of a student
 POINTS = (Grade.auto_score, Grade.manual_score, Grade.extra_credit, Grade.needs_manual_grade)
 

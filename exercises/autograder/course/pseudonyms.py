@@ -22,8 +22,6 @@ from pathlib import Path
 from exercises.autograder.course.marks import Mark
 from exercises.autograder.result import Flag, Result
 
-__all__ = ["KEY_FILE", "Pseudonyms"]
-
 KEY_FILE = "pseudonyms.key"
 KEY_BYTES = 32
 LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"  # 32 that are not easily taken for each other

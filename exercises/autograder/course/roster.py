@@ -26,9 +26,6 @@ from exercises.autograder.course.folders import Course
 from exercises.autograder.intake.names import safe_id
 from transformer_lessons.data.files import read_json, write_json
 
-__all__ = ["CANVAS", "MOODLE", "WORTH", "Enrolled", "Sheet", "enrol", "known", "name_and_number"]
-__all__ += ["read", "sheet", "students", "template_text"]
-
 NAMES = ("first_name", "last_name", "email", "lms_user_id")  # as nbgrader calls them
 # What somebody logs in with; the first column that is filled in is the id.
 MOODLE = ("Email address", "Username", "ID number")  # in its grading worksheet

@@ -11,11 +11,8 @@ from dataclasses import replace
 from datetime import UTC
 
 from exercises.autograder.course.marks import CellMark, Mark
-from exercises.autograder.course.roster import template_text
 from exercises.autograder.export import templates
 from exercises.autograder.export.templates import Exported, number, written
-
-__all__ = ["FORMATS", "Exported", "csv_text", "template_text"]
 
 FILLED = {"canvas": templates.canvas, "moodle": templates.moodle}
 FORMATS = ("generic", "questions", *FILLED)
@@ -42,7 +39,7 @@ def csv_text(
         format: one of `FORMATS`. "generic" has a row for a student and assignment, "questions" one for a student
             with all graded cells; "canvas" and "moodle" fill in a template.
         marks: by assignment; Moodle's grading worksheet takes one assignment only.
-        template: what Canvas or Moodle exported; `template_text` reads it.
+        template: what Canvas or Moodle exported; `roster.template_text` reads it.
         columns: what a template calls its columns, where it does not say so itself: the title of our assignment
             in Canvas, or Moodle's word, in its language, for an English header.
         missing_as_zero: give 0 where nothing was handed in.

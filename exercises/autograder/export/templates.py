@@ -36,8 +36,6 @@ from exercises.autograder.course.roster import (
     students,
 )
 
-__all__ = ["Exported", "canvas", "moodle", "number", "written"]
-
 NOTHING = ("", "-")  # what platforms write for no mark
 MOST_TITLES = 20  # that a message lists
 KEPT = ("EX", "N/A")  # what Canvas has for whoever is excused, or whose work does not count

@@ -29,8 +29,6 @@ from exercises.autograder.intake.repair import named
 from exercises.autograder.result import CellResult, Part, Result
 from transformer_lessons.tools.submission import grade_id
 
-__all__ = ["page", "secrets", "write_page"]
-
 BYTES = 1_000_000
 # Characters of each text, and pictures in all: the first of these with which the page is small enough.
 SIZES = ((20_000, 20), (2_000, 4), (200, 2), (20, 0))

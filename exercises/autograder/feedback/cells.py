@@ -11,8 +11,6 @@ from nbformat.v4 import new_output
 from exercises.autograder.feedback.text import clean, cut, short, terminal
 from exercises.autograder.running.inert import FORMATS, inert_output
 
-__all__ = ["Block", "block", "with_pictures"]
-
 PASTED = 20  # pictures in all written answers
 INLINED = re.compile("data:(image/(?:png|jpeg));base64,([A-Za-z0-9+/=]+)")
 

@@ -9,8 +9,6 @@ from pathlib import Path
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
-__all__ = ["clean", "cut", "points", "short", "template", "terminal"]
-
 NAME = 200  # characters of a name, or of a picture's description
 
 # Controls, also of direction; zero width; fillers; selectors and tags, which can carry a text; lone surrogates.

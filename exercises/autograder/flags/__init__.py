@@ -13,9 +13,6 @@ from typing import Any
 
 from exercises.autograder.result import Flag
 
-__all__ = ["LINE", "MOST", "ORDINARY", "PACKAGE", "SOLVES", "WATCHED", "answered", "public", "seen"]
-__all__ += ["sentence"]
-
 PARSED = 100_000  # characters of a cell
 MAGIC = re.compile(r"^(\s*)[%!].*$", re.MULTILINE)
 TASK = re.compile(r"checks\.(?:check|require)\(\s*\"(\w+)\"")

@@ -18,8 +18,6 @@ from exercises.autograder.intake.files import Upload, uploads
 from exercises.autograder.intake.names import Sender, sender_of
 from exercises.autograder.intake.repair import Catalogue, Released, mended
 
-__all__ = ["Arrival", "ingest"]
-
 TIMESTAMP = "timestamp.txt"
 MOST_LISTED = 5  # files or names, in a sentence
 WHOSE = (

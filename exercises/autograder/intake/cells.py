@@ -10,20 +10,6 @@ import re
 from dataclasses import dataclass, field
 from functools import cached_property
 
-__all__ = [
-    "AGAIN",
-    "FRESH",
-    "MOST_BYTES",
-    "CannotBeGraded",
-    "Cell",
-    "cells_of",
-    "content_of",
-    "normalize_source",
-    "shown",
-    "too_large",
-    "whole",
-]
-
 MOST_BYTES = 20_000_000  # JSON of this size takes at most 0.5 GB in memory
 AGAIN = "Download the notebook again (in Colab: File › Download › Download .ipynb) and hand it in again."
 FRESH = "Copy your answers into a fresh notebook of the assignment and hand that in."

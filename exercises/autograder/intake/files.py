@@ -15,8 +15,6 @@ from pathlib import Path
 
 from exercises.autograder.intake.cells import MOST_BYTES, too_large
 
-__all__ = ["Upload", "uploads"]
-
 MOST_FILES = 20_000
 MOST_FOLDERS = 8  # one in another
 # What systems, Jupyter and nbgrader's exchange leave behind; nobody hands these in, and nobody is told of them.

@@ -20,8 +20,6 @@ from dataclasses import dataclass, replace
 
 from exercises.autograder.intake.cells import shown
 
-__all__ = ["Sender", "safe_id", "sender_of"]
-
 LONGEST_ID = 60  # characters; a folder's name may have 255 bytes
 # What was typed into Canvas instead of uploaded comes as …_text.html or …_link.html, without the file's number.
 UPLOADED = r"(?:(?P<file>\d+)_(?P<rest>.+)|(?:text|link)\.html)"

@@ -20,8 +20,6 @@ from nbformat.v4 import new_output
 from exercises.autograder.intake.cells import FRESH, CannotBeGraded, Cell, normalize_source, shown
 from transformer_lessons.tools.submission import grade_id
 
-__all__ = ["Catalogue", "Released", "is_answer", "mended", "named"]
-
 MARKS = ("grade", "locked", "points", "solution", "task")
 MOST_NAMES = 8  # that a sentence lists
 EARLIER = "It was begun with an earlier version of the assignment, which counts as well."

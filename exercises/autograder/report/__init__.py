@@ -20,8 +20,6 @@ from exercises.autograder.report.questions import misconceptions, questions, sha
 from exercises.autograder.result import Result
 from transformer_lessons.tools import submission
 
-__all__ = ["numbers", "page"]
-
 BINS = 10
 ELSEWHERE = {"repair", "unsafe", "late"}  # flags that are said in lists of their own
 MOST = 600  # characters of a text about a submission

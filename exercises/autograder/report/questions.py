@@ -12,8 +12,6 @@ from exercises.autograder.result import CellResult, Result
 from transformer_lessons import checks
 from transformer_lessons.checks.message import place
 
-__all__ = ["misconceptions", "questions", "share"]
-
 FEWEST = 5  # submissions; of fewer, a correlation says nothing
 DIGITS = 9  # after which points differ by rounding alone
 

@@ -17,8 +17,6 @@ from IPython.core.displaypub import DisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
-__all__ = ["Shell", "error_output", "the_shell"]
-
 TEXT = 20_000  # the longest text that one output keeps
 OUTPUTS = 200  # of one cell
 PICTURES = 150_000  # the longest picture, in base64

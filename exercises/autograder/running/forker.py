@@ -36,8 +36,6 @@ from exercises.autograder.running import cells, runner, student
 from exercises.autograder.running.wire import send
 from transformer_lessons import checks
 
-__all__ = ["Watchdog", "filled", "main", "processes_below"]
-
 KILL_AFTER_SECONDS = 5.0  # seconds after which tests that should have ended by themselves are ended
 TESTS_MEMORY = 3 << 28  # bytes that a test may use, whatever the learner's process sends
 POLL_SECONDS = 0.05  # seconds between two looks at the memory of a box

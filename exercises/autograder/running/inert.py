@@ -17,8 +17,6 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_output
 from PIL import Image
 
-__all__ = ["FORMATS", "inert_markdown", "inert_output", "is_picture", "picture", "sanitize", "written_bytes"]
-
 ROOM = 600_000  # bytes of all that the student wrote, in the file
 BEGINNING = 1_000  # characters of a text for which there is no room
 LINE_ENDS = re.compile(r"\\(?:[nrf]|u000b|u001[cde]|u0085|u202[89])")  # of which `splitlines` knows, in JSON

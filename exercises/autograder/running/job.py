@@ -21,8 +21,6 @@ from exercises.autograder.running.inert import sanitize
 from exercises.autograder.running.notebook import MasterCell
 from transformer_lessons.tools.submission import grade_id
 
-__all__ = ["Job", "Outcome", "outcome_from_dict", "run"]
-
 DECIDE = ("box", "flags", "running")
 
 

@@ -29,8 +29,6 @@ from exercises.autograder.running.runner import Cell
 from exercises.autograder.running.worker import Worker
 from transformer_lessons.tools.submission import grade_id, is_ungraded
 
-__all__ = ["MasterCell", "master_of", "run", "versions", "worker"]
-
 PICTURE = 10_000  # bytes that a picture counts for at least, as it takes time to draw it anew
 UNSAFE = "Graded without isolation: the student's code could have changed anything, these marks too."
 

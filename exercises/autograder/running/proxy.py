@@ -18,8 +18,6 @@ from exercises.autograder.running.wire import WireError
 from transformer_lessons.checks.adapter import Reply, items, leaves
 from transformer_lessons.checks.transfer import mapped
 
-__all__ = ["LearnerError", "Name", "Object", "answered"]
-
 
 class LearnerError(Exception):
     """An error of the learner's code, of a type that is not Python's own."""

@@ -19,9 +19,6 @@ from torch import Tensor
 from exercises.autograder.running.wire import PeerGoneError, WireError, receive, send
 from transformer_lessons.checks.adapter import Adapter, Reply
 
-__all__ = ["GRACE", "TOO_LATE", "Connection", "Remote", "TooLateError", "answers_of", "reply_of", "serve"]
-__all__ += ["time_limit"]
-
 VERBS = ("build", "call", "vjp", "load_state", "state", "train", "to")
 TOO_LATE = {"type": "TimeLimitError", "message": "this took too long", "line": ""}
 TOO_LARGE = {"type": "ResultError", "message": "", "line": ""}

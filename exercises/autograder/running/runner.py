@@ -35,8 +35,6 @@ from exercises.autograder.running.remote import GRACE, Connection, time_limit
 from exercises.autograder.running.wire import PeerGoneError, WireError, receive, send
 from transformer_lessons import checks
 
-__all__ = ["Cell", "TestRunner", "run"]
-
 TEXT = 4_000  # of a message
 SHORT = 1.0  # seconds for a cell that was stopped before, when it has to run again
 NOTHING = "[]"  # outputs, as JSON

@@ -23,8 +23,6 @@ from transformer_lessons.checks.adapter import Reply, is_handle
 from transformer_lessons.checks.local import Local
 from transformer_lessons.checks.transfer import copied, outgoing, unlike_others
 
-__all__ = ["TimeLimitError", "run"]
-
 MOST_NAMES = 2_000  # whose values the tests may look at
 MOST_VALUES = 200_000  # numbers and letters in them, all together
 MOST_ITEMS = 10_000  # of a list or dict

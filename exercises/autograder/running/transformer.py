@@ -23,8 +23,6 @@ from transformer_lessons.model import Transformer
 from transformer_lessons.trainer.checkpoints import load_model, save_model
 from transformer_lessons.trainer.tasks import NumberWords
 
-__all__ = ["boxed_transformer"]
-
 LIMITS = Limits(seconds=600.0)
 
 

@@ -25,8 +25,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["PeerGoneError", "WireError", "receive", "send"]
-
 HEADER_BYTES = 2 << 20
 TENSOR_BYTES = 64 << 20
 VALUES = 20_000  # in one frame: tensors, numbers, lists and what they hold

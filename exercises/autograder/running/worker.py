@@ -17,8 +17,6 @@ from exercises.autograder.box.confine import HOME, Limits
 from exercises.autograder.running.runner import Cell
 from exercises.autograder.running.wire import PeerGoneError, WireError, receive, send
 
-__all__ = ["Worker", "WorkerError"]
-
 ROOT = Path(__file__).resolve().parents[3]
 START = 120.0  # seconds for Python and torch to be imported on a slow machine
 # Python is told to take nothing from its environment; it finds the autograder where this file lies.
