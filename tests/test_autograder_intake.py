@@ -232,13 +232,6 @@ def test_a_single_notebook(folder):
     )
 
 
-def test_a_source_that_is_none(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    for name in ("nowhere", "pipe"):
-        with pytest.raises(FileNotFoundError, match="expected a notebook, a folder or a zip archive, got"):
-            list(ingest(tmp_path / name, ASSIGNMENTS))
-
-
 def test_nbgraders_folder(folder):
     root = folder(
         {

@@ -82,7 +82,6 @@ def grade(
         pool: where the work is done; this process by itself.
 
     Raises:
-        FileNotFoundError: if there is no such source.
         ValueError: if the master itself does not earn all points here, for a class that cannot be, or if another
             command is at work on the course.
     """

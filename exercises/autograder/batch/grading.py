@@ -135,9 +135,6 @@ class Grading:
 
         Returns:
             what was taken in, without the notebooks, and what was put aside.
-
-        Raises:
-            FileNotFoundError: if there is no such source.
         """
         received, quarantined = [], []
         released, earlier = self.assignments.released, self.assignments.earlier()

@@ -65,12 +65,7 @@ def ingest(
             what is received. What is of none of them is put aside.
         earlier: by name, versions of assignments that were handed out before and count as well.
         roster: students' ids by the numbers that the platform puts into the names of files.
-
-    Raises:
-        FileNotFoundError: if there is no such source.
     """
-    if not source.is_dir() and not source.is_file():
-        raise FileNotFoundError(f"source: expected a notebook, a folder or a zip archive, got {source}")
     catalogue, arrivals, times = Catalogue(assignments, earlier), [], {}
     for upload in uploads(source):
         if upload.parts[-1:] == (TIMESTAMP,) and not upload.problem:
