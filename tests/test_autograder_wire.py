@@ -256,7 +256,7 @@ TASKS = ("scaled_dot_product_attention", "token_embedding", "influence", "chunke
 # A learner's process: the right answer of each task under its name, and its first known mistake.
 LEARNER = """
 import socket, sys
-from exercises.autograder.running.remote import answers_of, serve
+from exercises.autograder.running.remote import serve
 from transformer_lessons import checks
 from transformer_lessons.checks.definitions import changed
 names = {}
@@ -268,8 +268,9 @@ for name in sys.argv[2:]:
 names["huge"] = lambda x: [0] * 100_000
 names["ends"] = lambda x: __import__("os")._exit(0)
 names["waits"] = lambda x: __import__("time").sleep(60)
-answers = answers_of(checks.Local(names))
-serve(socket.socket(fileno=int(sys.argv[1])), lambda verb, args, kwargs, _: answers[verb](*args, **kwargs))
+local = checks.Local(names)
+end = socket.socket(fileno=int(sys.argv[1]))
+serve(end, lambda verb, args, kwargs, _: vars(getattr(local, verb)(*args, **kwargs)))
 """
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from torch import Tensor
 
 from exercises.autograder.running.wire import PeerGoneError, WireError, receive, send
-from transformer_lessons.checks.adapter import Adapter, Reply
+from transformer_lessons.checks.adapter import Reply
 
 VERBS = ("build", "call", "vjp", "load_state", "state", "train", "to")
 TOO_LATE = {"type": "TimeLimitError", "message": "this took too long", "line": ""}
@@ -158,15 +158,6 @@ def serve(connection: socket.socket, answer: Callable[[str, list, dict, float], 
         except WireError as error:
             sorry = Reply(error={**TOO_LARGE, "message": f"your result is too large: {error}"})
             send(connection, {"number": request["number"], "value": vars(sorry)}, math.inf)
-
-
-def answers_of(adapter: Adapter) -> dict[str, Callable[..., dict]]:
-    """What `serve` may be asked of an adapter, by verb."""
-    return {verb: _plain(getattr(adapter, verb)) for verb in VERBS}
-
-
-def _plain(method: Callable[..., Reply]) -> Callable[..., dict]:
-    return lambda *args, **kwargs: vars(method(*args, **kwargs))
 
 
 def reply_of(value: Any) -> Reply:

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 
 from exercises.autograder.flags.calls import LibraryCallRecorder, watch_reads
 from exercises.autograder.running.cells import Shell, error_output, the_shell
-from exercises.autograder.running.remote import TOO_LATE, answers_of, serve, time_limit
+from exercises.autograder.running.remote import TOO_LATE, serve, time_limit
 from exercises.autograder.running.wire import DTYPES
 from transformer_lessons.checks.adapter import Reply, is_handle
 from transformer_lessons.checks.local import Local
@@ -73,26 +73,24 @@ class Learner:
     def __init__(self, shell: Shell):
         self._shell = shell
         self.recorder = LibraryCallRecorder()
-        self._renew()
+        self._local = Local(shell.user_ns)
 
     def answer(self, verb: str, args: list, kwargs: dict, seconds: float) -> Any:
         """The plain value that answers a request, in time."""
         try:
             with time_limit(seconds, TimeLimitError):
-                if verb in self._own:
-                    return self._own[verb](*args, **kwargs)
+                if verb == "notes":
+                    return self.recorder.notes
+                if verb in ("cell", "values"):
+                    return getattr(self, f"_{verb}")(*args, **kwargs)
                 with self.recorder:
-                    return self._tested[verb](*args, **kwargs)
+                    if verb == "apply":
+                        return self._apply(*args, **kwargs)
+                    return vars(getattr(self._local, verb)(*args, **kwargs))
         except TimeLimitError:
             return vars(Reply(error=TOO_LATE))
         except Exception as error:  # of what is asked outside an adapter's care
             return vars(Reply(error={"type": type(error).__name__, "message": str(error)[:400], "line": ""}))
-
-    def _renew(self) -> None:
-        """A cell may define anything anew: objects made for earlier tests are let go."""
-        self._local = Local(self._shell.user_ns)
-        self._own = {"cell": self._cell, "values": self._values, "notes": lambda: self.recorder.notes}
-        self._tested = {"apply": self._apply, **answers_of(self._local)}
 
     def _cell(self, source: str) -> str:
         """Run a cell; its outputs as JSON."""
@@ -100,7 +98,7 @@ class Learner:
             outputs = self._shell.run(source)
         except TimeLimitError:
             outputs = [*self._shell.outputs, error_output("TimeLimitError", TOO_LATE["message"])]
-        self._renew()
+        self._local = Local(self._shell.user_ns)  # objects made for earlier tests are let go
         text = json.dumps(outputs, default=str)
         cut = {"output_type": "stream", "name": "stdout", "text": "[cut: too much output]\n"}
         return text if len(text) <= MOST_OUTPUT else json.dumps([cut])
