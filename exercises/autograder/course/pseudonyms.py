@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from exercises.autograder.course.marks import Mark
+from exercises.autograder.course.marks import ABOUT, Mark
 from exercises.autograder.result import Flag, Result
 
 KEY_FILE = "pseudonyms.key"
@@ -48,7 +48,7 @@ class Pseudonyms:
 
     def mark(self, mark: Mark) -> Mark:
         """A mark that says nothing of who has it."""
-        nobody = dict.fromkeys(("first_name", "last_name", "email", "lms_user_id"), "")
+        nobody = dict.fromkeys(ABOUT, "")
         return replace(mark, student=self.of(mark.student), comments={}, **nobody)
 
     def result(self, result: Result) -> Result:

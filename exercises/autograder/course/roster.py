@@ -23,10 +23,10 @@ from pathlib import Path
 from nbgrader.api import Gradebook
 
 from exercises.autograder.course.folders import Course
+from exercises.autograder.course.marks import ABOUT
 from exercises.autograder.intake.names import safe_id
 from transformer_lessons.data.files import read_json, write_json
 
-NAMES = ("first_name", "last_name", "email", "lms_user_id")  # as nbgrader calls them
 # What somebody logs in with; the first column that is filled in is the id.
 MOODLE = ("Email address", "Username", "ID number")  # in its grading worksheet
 CANVAS = ("SIS Login ID", "SIS User ID")  # in the gradebook that it exports
@@ -152,7 +152,7 @@ def read(path: Path) -> list[Enrolled]:
     if ids is None:
         raise ValueError(
             f"roster: expected Moodle's grading worksheet, Canvas's gradebook, or the columns id, "
-            f"{', '.join(NAMES)}; got {', '.join(found.header[:8])}"
+            f"{', '.join(ABOUT)}; got {', '.join(found.header[:8])}"
         )
     people: list[Enrolled] = []
     rows: dict[tuple[str, str], int] = {}  # of ids and numbers
@@ -204,6 +204,6 @@ def enrol(course: Course, people: Collection[Enrolled]) -> None:
         )
     with Gradebook(course.gradebook) as gradebook:
         for person in people:
-            about = {name: getattr(person, name) for name in NAMES if getattr(person, name)}
+            about = {name: getattr(person, name) for name in ABOUT if getattr(person, name)}
             gradebook.update_or_create_student(person.student, **about)
     write_json(course.folder / "roster.json", {**before, **numbers})

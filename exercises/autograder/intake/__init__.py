@@ -124,7 +124,7 @@ def _telling(source: Path, parts: tuple[str, ...], assignments: dict) -> tuple[s
 
 
 def _for_people(source: Path, parts: tuple[str, ...]) -> str:
-    path = "/".join("".join(letter if letter.isprintable() else "�" for letter in part) for part in parts)
+    path = "/".join(shown(part, len(part)) for part in parts)
     if source.is_dir() or not parts or parts == (source.name,):
         return path or source.name
     return f"{source.name}: {path}"

@@ -37,8 +37,8 @@ class Job:
     def submission(self) -> str:
         """A digest of what the student wrote and plotted; where it came from does not count."""
         locked, cells = {cell.name for cell in self.master if cell.locked}, json.loads(self.notebook)["cells"]
-        written = [cell for cell in cells if _name(cell) not in locked]
-        texts = [[cell["cell_type"], _name(cell), "".join(cell["source"])] for cell in written]
+        written = [cell for cell in cells if grade_id(cell) not in locked]
+        texts = [[cell["cell_type"], grade_id(cell), "".join(cell["source"])] for cell in written]
         plots = [cell["outputs"] for cell in cells if cell.get("outputs")]  # only experiments have any
         return _digest([*texts, *plots])
 
@@ -100,10 +100,6 @@ def _in_the_masters_words(made: NotebookNode, master: tuple[MasterCell, ...]) ->
                 about.points = of_master.points
             if of_master.locked:
                 cell.source = of_master.source
-
-
-def _name(cell: dict) -> str | None:
-    return cell["metadata"].get("nbgrader", {}).get("grade_id")
 
 
 def _digest(value: Any) -> str:
