@@ -18,6 +18,7 @@ HERE = Path(__file__).resolve().parents[1]
 COURSE = Path(os.environ.get("TRANSFORMER_LESSONS_COURSE") or HERE / "_nbgrader").absolute()
 REHEARSAL = COURSE / "rehearsal"
 FORMATS = ("generic", "questions", "canvas", "moodle")
+REPORTING = ("status", "feedback", "report", "export", "similarity", "my-transformer")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -29,9 +30,9 @@ def main(arguments: list[str] | None = None) -> int:
     from exercises.autograder.commands import grading, reporting, stopped
 
     heed_interruptions()
-    name = options.command.replace("-", "_")
+    room = reporting if options.command in REPORTING else grading
     try:
-        said = getattr(grading if hasattr(grading, name) else reporting, name)(options)
+        said = getattr(room, options.command.replace("-", "_"))(options)
     except (ValueError, OSError, KeyboardInterrupt) as error:
         code, text = stopped(error)
         print(text, file=sys.stderr)
