@@ -128,7 +128,7 @@ def test_pseudonyms_everywhere(course, capsys):
     page = Course(course).report(NAME).read_text(encoding="utf-8")
     status = json.dumps(said(capsys, "status", *where))
     said(capsys, "export", *where)
-    table = (course / "export" / "generic.csv").read_text(encoding="utf-8")
+    table = (course / "export" / "table.csv").read_text(encoding="utf-8")
     for text in (report, page, status, table):
         assert not re.search(r"\b(ann|bob|carl|dora|Dora|Example|example)\b", text)
         assert "student-" in text

@@ -1,4 +1,4 @@
-"""Marks as CSV: tables for spreadsheets, and what Canvas and Moodle exported, filled in by `templates`.
+"""Marks as CSV: a table for spreadsheets, and what Canvas and Moodle exported, filled in by `templates`.
 
 A spreadsheet takes a text that begins with = + - @, a tab or a line break for a formula, and a student may call
 themselves so; such a text gets an apostrophe in front, as OWASP advises
@@ -8,14 +8,13 @@ as Canvas or Moodle wrote it, since they look for it when they read it again.
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC
 
 from exercises.autograder.course.marks import CellMark, Mark
 from exercises.autograder.export import templates
 from exercises.autograder.export.templates import Exported, number, written
 
 FILLED = {"canvas": templates.canvas, "moodle": templates.moodle}
-FORMATS = ("generic", "questions", *FILLED)
+FORMATS = ("table", *FILLED)
 Row = dict[str, str | float | None]
 # The last four are full-width letters, which East Asian spreadsheets read as the first four.
 FORMULA = frozenset("=+-@＝＋－＠")
@@ -36,8 +35,8 @@ def csv_text(
     are missing from a score, which the notes say.
 
     Args:
-        format: one of `FORMATS`. "generic" has a row for a student and assignment, "questions" one for a student
-            with all graded cells; "canvas" and "moodle" fill in a template.
+        format: one of `FORMATS`. "table" has a row for each student with a column for each graded cell; "canvas"
+            and "moodle" fill in a template.
         marks: by assignment; Moodle's grading worksheet takes one assignment only.
         template: what Canvas or Moodle exported; `roster.template_text` reads it.
         columns: what a template calls its columns, where it does not say so itself: the title of our assignment
@@ -49,16 +48,15 @@ def csv_text(
     """
     if not marks:
         raise ValueError("marks: expected at least one assignment, got none")
-    notes = tuple(_waiting(marks))
     if format in FILLED:
         if template is None:
             raise ValueError(f"template: expected the file that {format.title()} exports, got none")
-        filled = FILLED[format](marks, template, columns or {}, missing_as_zero)
-        return replace(filled, notes=(*notes, *filled.notes))
-    if template is not None or columns:
+        made = FILLED[format](marks, template, columns or {}, missing_as_zero)
+    elif template is not None or columns:
         raise ValueError(f"template, columns: expected none for the format {format}")
-    rows = (_generic if format == "generic" else _questions)(marks, 0.0 if missing_as_zero else None)
-    return Exported(table(rows).encode("utf-8-sig"), notes=notes)
+    else:
+        made = Exported(table(_rows(marks, 0.0 if missing_as_zero else None)).encode("utf-8-sig"))
+    return replace(made, notes=(*_waiting(marks), *made.notes))
 
 
 def _waiting(marks: dict[str, list[Mark]]) -> Iterator[str]:
@@ -71,30 +69,9 @@ def _waiting(marks: dict[str, list[Mark]]) -> Iterator[str]:
             yield f"{name}: in {of_all} a person has yet to mark {', '.join(cells)}; these scores are not final."
 
 
-def _generic(marks: dict[str, list[Mark]], nothing: float | None) -> list[Row]:
-    """A row for each student and assignment."""
-    return [
-        {
-            "assignment": mark.assignment,
-            **_about(mark),
-            "email": mark.email,
-            "lms id": mark.lms_user_id,
-            "submitted": "yes" if mark.submitted else "no",
-            "timestamp": f"{mark.timestamp.replace(tzinfo=UTC):%FT%TZ}" if mark.timestamp else "",
-            "raw points": mark.raw if mark.submitted else nothing,
-            "penalty": mark.penalty if mark.submitted else nothing,
-            "score": mark.score if mark.submitted else nothing,
-            "worth": mark.worth,
-            "waits": "yes" if mark.waits else "no",
-        }
-        for those in marks.values()
-        for mark in those
-    ]
-
-
-def _questions(marks: dict[str, list[Mark]], nothing: float | None) -> list[Row]:
+def _rows(marks: dict[str, list[Mark]], nothing: float | None) -> list[Row]:
     """A row for each student, with the points of every graded cell; of several assignments one behind another."""
-    rows: dict[str, Row] = {mark.student: _about(mark) for those in marks.values() for mark in those}
+    rows: dict[str, Row] = {}
     for name, those in marks.items():
         before = f"{name}: " if len(marks) > 1 else ""
         cells = dict.fromkeys(cell for mark in those for cell in mark.cells)
@@ -103,12 +80,14 @@ def _questions(marks: dict[str, list[Mark]], nothing: float | None) -> list[Row]
             given |= {"penalty": mark.penalty, "score": mark.score}
             given = given if mark.submitted else dict.fromkeys(given, nothing)
             points = {**given, "worth": mark.worth}
-            rows[mark.student] |= {before + column: value for column, value in points.items()}
+            row = rows.setdefault(mark.student, _about(mark))
+            row |= {before + column: value for column, value in points.items()}
     return [row for _, row in sorted(rows.items())]
 
 
 def _about(mark: Mark) -> Row:
-    return {"student": mark.student, "last name": mark.last_name, "first name": mark.first_name}
+    about = {"student": mark.student, "last name": mark.last_name, "first name": mark.first_name}
+    return {**about, "email": mark.email, "lms id": mark.lms_user_id}
 
 
 def _given(cell: CellMark | None) -> float | None:
