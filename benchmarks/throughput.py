@@ -95,7 +95,7 @@ def main() -> None:
     most = parser.parse_args().most
     logging.getLogger("traitlets").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
-    notebooks = [handed_in[-1] for _, handed_in in students(2 * most, ASSIGNMENT) if handed_in][:most]
+    notebooks = [notebook for _, notebook in students(2 * most, ASSIGNMENT) if notebook][:most]
     runs = []
     with tempfile.TemporaryDirectory() as name:
         for number, (size, workers) in enumerate(RUNS):

@@ -15,9 +15,9 @@ from exercises.autograder import rehearse, similarity
 from exercises.autograder.batch.pool import InProcessPool
 from exercises.autograder.course import marks
 from exercises.autograder.course.folders import Course
-from exercises.autograder.intake import ingest
+from exercises.autograder.intake import Arrival, ingest
 from exercises.autograder.intake.cells import normalize_source
-from exercises.autograder.rehearse import ABSENT, KEY, TWICE, UNREADABLE, wrong
+from exercises.autograder.rehearse import ABSENT, DELETED, KEY, UNPARSABLE, UNREADABLE, wrong
 
 NAME = "ps01_embeddings_attention"
 GUIDE, MORE = (
@@ -75,7 +75,7 @@ def test_an_answer_is_what_it_is_said_to_be():
     released, seen = answers(RELEASED[NAME]), Counter()
     mistakes = {(cell, text) for cell, _, text in wrong()}
     for student, handed_in in rehearse.students(40, NAME):
-        for cell, text in answers(handed_in[-1]).items() if handed_in else ():
+        for cell, text in answers(handed_in).items() if handed_in else ():
             kind = student["kinds"][cell]
             seen[kind] += 1
             assert (text == released[cell]) == (kind == "untouched")
@@ -89,7 +89,7 @@ def test_copies_are_there_to_be_found():
     texts, copied = {}, set()
     for student, handed_in in rehearse.students(40, NAME):
         name, source = student["name"], student["copied_from"]
-        texts[name] = answers(handed_in[-1]) if handed_in else {}
+        texts[name] = answers(handed_in) if handed_in else {}
         copied |= {tuple(sorted((name, source)))} if source else set()
     found = similarity.pairs(texts, [cell.source for cell in RELEASED[NAME].cells], ["ps01-7-scale-answer"])
     assert {(pair.first, pair.second) for pair in found} == copied
@@ -102,37 +102,31 @@ def test_copies_are_there_to_be_found():
 def test_the_intake_gets_everything_where_it_belongs(tmp_path):
     source = rehearse.write(tmp_path / "new", 30, NAME)
     known = json.loads((source.parent / KEY).read_text(encoding="utf-8"))["students"]
-    outcomes: dict[str, list] = {}
-    for outcome in ingest(source, RELEASED):
-        outcomes.setdefault(outcome.student, []).append(outcome)
+    arrivals = {arrival.student: arrival for arrival in ingest(source, RELEASED)}
     group = rehearse.students(30, NAME)
     assert known == [about for about, _ in group]
     assert {about["trouble"] for about in known} == {"", *rehearse.SHARES}
     assert {about["is_late"] for about in known} == {True, False}
-    assert outcomes.keys() == {about["student"] for about in known if about["trouble"] != ABSENT}
+    assert arrivals.keys() == {about["student"] for about in known if about["trouble"] != ABSENT}
     for about, handed_in in group:
-        if about["trouble"] != ABSENT:
-            assert_as_said(outcomes[about["student"]], about, handed_in[-1])
-    assert any(f"_Copy of {NAME}.ipynb" in one.path for those in outcomes.values() for one in those)
+        if handed_in is not None:
+            assert_as_said(arrivals[about["student"]], about, handed_in)
+    assert any(f"_Copy of {NAME}.ipynb" in arrival.path for arrival in arrivals.values())
 
 
-def assert_as_said(found: list, about: dict, handed_in: nbformat.NotebookNode) -> None:
-    received = [one for one in found if not one.reason]
-    aside = [one for one in found if one.reason]
-    trouble = about["trouble"]
-    assert len(received) == (trouble != UNREADABLE)
-    assert len(aside) == (trouble in (UNREADABLE, TWICE))
-    assert all("breaks off" in one.reason or "Superseded" in one.reason for one in aside)
-    for one in received:
-        mine, theirs = (
-            {cell: normalize_source(text) for cell, text in answers(notebook).items()}
-            for notebook in (handed_in, one.notebook)
-        )
-        assert mine == theirs or trouble == "a cell cannot be parsed"
-        said = " ".join(one.repairs)
-        assert ("-test was missing and was put back" in said) == (trouble == "a test is deleted")
-        assert ("had lost the grader's marks" in said) == (about["program"] == "VS Code")
-        assert one.late == about["is_late"]
+def assert_as_said(arrival: Arrival, about: dict, handed_in: nbformat.NotebookNode) -> None:
+    trouble, said = about["trouble"], " ".join(arrival.repairs)
+    assert ("breaks off" in arrival.reason) == bool(arrival.reason) == (trouble == UNREADABLE)
+    if arrival.reason:
+        return
+    mine, theirs = (
+        {cell: normalize_source(text) for cell, text in answers(notebook).items()}
+        for notebook in (handed_in, arrival.notebook)
+    )
+    assert mine == theirs or trouble == UNPARSABLE
+    assert ("-test was missing and was put back" in said) == (trouble == DELETED)
+    assert ("had lost the grader's marks" in said) == (about["program"] == "VS Code")
+    assert arrival.late == about["is_late"]
 
 
 def test_the_same_arguments_write_the_same_bytes(tmp_path):

@@ -34,17 +34,10 @@ from transformer_lessons.data.files import replacing, write_json
 KEY = "what_is_in_it.json"  # beside what is handed in, for whoever wants to compare
 TEMPLATE = "gradebook.csv"  # likewise, for `export` to fill in
 MARKS = re.compile(r"^[ \t]*### (BEGIN|END) SOLUTION[ \t]*\n?", re.MULTILINE)
-ABSENT, COPIED, TWICE, UNREADABLE = "hands in nothing", "copied", "handed in twice", "cut off"
+ABSENT, COPIED, UNREADABLE = "hands in nothing", "copied", "cut off"
+DELETED, UNPARSABLE = "a test is deleted", "a cell cannot be parsed"
 # The share of the class with each trouble; at least one, as far as there are students for all.
-SHARES = {
-    UNREADABLE: 0.02,
-    "a test is deleted": 0.04,
-    COPIED: 0.04,
-    ABSENT: 0.06,
-    TWICE: 0.04,
-    "a cell cannot be parsed": 0.04,
-    "a cell of their own": 0.06,
-}
+SHARES = {UNREADABLE: 0.02, DELETED: 0.04, COPIED: 0.04, ABSENT: 0.06, UNPARSABLE: 0.04}
 LATE = 0.15
 FIRST_USER, FIRST_FILE = 1_000, 50_000  # Canvas's numbers
 NAMING = ("id", "arg", "name", "asname", "attr", "rest")  # fields that hold names, whatever they stand for
@@ -55,13 +48,13 @@ REQUIRED = re.compile(r'checks\.require\("(\w+)", (\w+)\)')
 # ---- A class and what it writes
 
 
-def students(number: int, assignment: str) -> list[tuple[dict[str, Any], list[NotebookNode]]]:
+def students(number: int, assignment: str) -> list[tuple[dict[str, Any], NotebookNode | None]]:
     """A class; the same arguments give the same.
 
     Returns:
-        of each student what there is to know of them, as `KEY` has it, and what they hand in, before their
-        program saves it: a notebook, nothing, or a draft first. "kinds" says of each answer if it is "right",
-        "typical" (a known mistake) or "untouched"; "copied_from", whose answers these are, a little disguised.
+        of each student what there is to know of them, as `KEY` has it, and what they hand in, if anything, before
+        their program saves it. "kinds" says of each answer if it is "right", "typical" (a known mistake) or
+        "untouched"; "copied_from", whose answers these are, with comments before them.
     """
     seed = f"{assignment} {number}"
     chance = random.Random(seed)
@@ -71,24 +64,25 @@ def students(number: int, assignment: str) -> list[tuple[dict[str, Any], list[No
     found = []
     for n in range(number):
         trouble, chance = troubles.get(n, ""), random.Random(f"{seed} {n}")
-        user = FIRST_USER + n + 1
+        program, user = chance.choices(list(PROGRAMS), (5, 3, 2))[0], FIRST_USER + n + 1
         about = {"student": f"{_name(n)}_{user}", "name": _name(n), "user": user}  # first the intake's id
-        about |= {"program": "", "trouble": trouble, "is_late": False, "copied_from": "", "kinds": {}}
-        if trouble == ABSENT:
-            found.append((about, []))
-            continue
-        source = chance.choice(others) if trouble == COPIED else n
-        notebook, kinds = _answered(assignment, random.Random(f"{seed} {source} answers"))
-        if trouble == COPIED:
-            _disguise(notebook, kinds)
-            about["copied_from"] = _name(source)
         about |= {
-            "program": chance.choices(list(PROGRAMS), (5, 3, 2))[0],
+            "program": program,
+            "trouble": trouble,
             "is_late": n in late,
-            "kinds": kinds,
+            "copied_from": "",
+            "kinds": {},
         }
-        drafts = [_answered(assignment, chance)[0]] if trouble == TWICE else []
-        found.append((about, [*drafts, notebook]))
+        notebook = None
+        if trouble != ABSENT:
+            source = chance.choice(others) if trouble == COPIED else n
+            notebook, about["kinds"] = _answered(assignment, random.Random(f"{seed} {source} answers"))
+        if trouble == COPIED:
+            about["copied_from"] = _name(source)
+            for cell in _answers(notebook, "code"):
+                if about["kinds"][cell.id] != "untouched":
+                    cell.source = f"# my solution\n{cell.source}"
+        found.append((about, notebook))
     return found
 
 
@@ -119,13 +113,6 @@ def _answered(assignment: str, chance: random.Random) -> tuple[NotebookNode, dic
             text = MARKS.sub("", solved[cell.id]).strip("\n")
             cell.source = renamed(text, chance, 0.5) if cell.cell_type == "code" else text
     return notebook, kinds
-
-
-def _disguise(notebook: NotebookNode, kinds: dict[str, str]) -> None:
-    """A comment before every answer in code."""
-    for cell in _answers(notebook, "code"):
-        if kinds[cell.id] != "untouched":
-            cell.source = f"# my solution\n{cell.source}"
 
 
 def passing(assignment: str) -> NotebookNode:
@@ -247,19 +234,11 @@ PROGRAMS = {"JupyterLab": _run, "Colab": _of_colab, "VS Code": _of_vs_code}
 def _trouble(trouble: str, cells: list[dict], chance: random.Random) -> None:
     """What a person does to a notebook's cells; most troubles are none with these."""
     marks = [(cell, cell["metadata"].get("nbgrader", {})) for cell in cells if cell["cell_type"] == "code"]
-    if trouble == "a test is deleted":
+    if trouble == DELETED:
         cells.remove(chance.choice([cell for cell, about in marks if about.get("grade")]))
-    if trouble not in ("a cell cannot be parsed", "a cell of their own"):
-        return
-    answers = [cell for cell, about in marks if about.get("solution")]
-    filled = [cell for cell in answers if "your answer goes here" not in "".join(cell["source"])]
-    answer = chance.choice(filled or answers)
-    if trouble == "a cell cannot be parsed":
+    elif trouble == UNPARSABLE:
+        answer = chance.choice([cell for cell, about in marks if about.get("solution")])
         answer["source"] = "".join(answer["source"]) + "\nprint('done'"
-    else:
-        text = "def show(name, x):\n    print(name, tuple(x.shape), x.dtype, x.min().item(), x.max().item())"
-        own = {"cell_type": "code", "id": f"own-{chance.randrange(10**6):06}", "metadata": {}, "source": text}
-        cells.insert(cells.index(answer), {**own, "execution_count": None, "outputs": []})
 
 
 # ---- What Canvas hands out
@@ -277,12 +256,13 @@ def write(folder: Path, number: int, assignment: str) -> Path:
     """
     group, source = students(number, assignment), folder / f"{assignment}.zip"
     folder.mkdir(parents=True, exist_ok=True)
-    files = [(about, *file) for about, notebooks in group for file in _files(about, notebooks, assignment)]
     with replacing(source) as temporary, zipfile.ZipFile(temporary, "w") as archive:
-        for n, (about, name, text) in enumerate(files, start=FIRST_FILE):
-            late = "_LATE" if about["is_late"] else ""
-            member = zipfile.ZipInfo(f"{about['name']}{late}_{about['user']}_{n}_{name}.ipynb")
-            archive.writestr(member, text.encode(), zipfile.ZIP_DEFLATED)
+        for n, (about, notebook) in enumerate(group, start=FIRST_FILE):
+            if notebook is not None:
+                late, copied = "_LATE" * about["is_late"], "Copy of " * (about["program"] == "Colab")
+                name = f"{about['name']}{late}_{about['user']}_{n}_{copied}{assignment}.ipynb"
+                text = _saved(about, notebook).encode()
+                archive.writestr(zipfile.ZipInfo(name), text, zipfile.ZIP_DEFLATED)
     write_json(folder / KEY, {"assignment": assignment, "students": [about for about, _ in group]})
     header = ["Student", "ID", "SIS Login ID", "Section", f"{assignment} (1)"]
     rows = [[about["name"], str(about["user"]), about["name"], "Rehearsal", ""] for about, _ in group]
@@ -290,16 +270,12 @@ def write(folder: Path, number: int, assignment: str) -> Path:
     return source
 
 
-def _files(about: dict, notebooks: list[NotebookNode], assignment: str) -> Iterator[tuple[str, str]]:
-    """What a student hands in, by name, as their program saves it."""
-    chance = random.Random(about["name"])
-    for again, notebook in zip(("", "-1"), notebooks, strict=False):
-        content = json.loads(nbformat.writes(notebook))
-        _trouble(about["trouble"], content["cells"], chance)
-        text = json.dumps(PROGRAMS[about["program"]](content), indent=1, ensure_ascii=False) + "\n"
-        is_copy = about["program"] == "Colab" and len(notebooks) == 1 and chance.random() < 0.5
-        cut = text[: len(text) * 3 // 5] if about["trouble"] == UNREADABLE else text
-        yield f"{'Copy of ' if is_copy else ''}{assignment}{again}", cut
+def _saved(about: dict, notebook: NotebookNode) -> str:
+    """What a student hands in, as their program saves it."""
+    content = json.loads(nbformat.writes(notebook))
+    _trouble(about["trouble"], content["cells"], random.Random(about["name"]))
+    text = json.dumps(PROGRAMS[about["program"]](content), indent=1, ensure_ascii=False) + "\n"
+    return text[: len(text) * 3 // 5] if about["trouble"] == UNREADABLE else text
 
 
 # ---- What marks to expect: of answers as textbooks have them, and of one known slip among right answers.
