@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 
 import nbformat
 import pytest
@@ -12,6 +13,7 @@ from test_autograder_inert import base64_of, encoded
 
 from book import browser
 from exercises import release
+from exercises.autograder.course.marks import CellMark, Mark
 from exercises.autograder.feedback import page, secrets
 from exercises.autograder.feedback.text import clean, terminal
 from exercises.autograder.result import CellResult, Flag, Part, Result
@@ -125,14 +127,28 @@ def test_points_requirements_and_messages():
     )
 
 
+def by_hand(comments: dict[str, str], **cells: CellMark) -> Mark:
+    """What the gradebook says of Ada."""
+    about = {"first_name": "", "last_name": "", "email": "", "lms_user_id": "", "assignment": "ps99"}
+    about |= {"submitted": True, "timestamp": None, "penalty": 0.0, "worth": 5.0}
+    return Mark("Ada", **about, cells=cells, comments=comments)
+
+
 def test_a_persons_points_and_comments():
-    text = shown(made(scores={"why": 2.25}, comments={"why": "Nearly.\nRead chapter 3.", "test": "Good."}))
+    comments = {"why": "Nearly.\nRead chapter 3.", "test": "Good."}
+    why = CellMark(None, 2.25, None, 3.0, waits=False, written=True)
+    test = CellMark(1.5, None, None, 2.0, waits=False, written=False)
+    text = shown(made(mark=by_hand(comments, why=why, test=test)))
     assert "2.25 of 3 points for written answers" in text
     assert "2 · Why? why 2.25 of 3" in text
     assert "Comment Nearly. Read chapter 3." in text
     assert "Comment Good." in text
     assert "waits" not in text
-    assert "waits for a person" in shown(made(scores={"why": None}))
+    assert "A person has looked" not in text
+    changed = made(mark=by_hand({}, why=replace(why, waits=True), test=replace(test, manual=2.0)))
+    assert "waits for a person" in shown(changed)
+    assert "2 of 2 points counted by the tests" in shown(changed)
+    assert "A person has looked at this and given these points." in shown(changed)
 
 
 @pytest.mark.parametrize("why", ["", " ", "*Your answer goes here.*"])
@@ -190,7 +206,7 @@ PLANTED = f"line 3\n\n--->  {HIDDEN}\n"
         ([output("stream", name="stdout", text=PLANTED)], {}),
         ([output("error", ename="E", evalue="", traceback=[PLANTED.replace(",", ",\x1b[31m")])], {}),
         ([output("display_data", data={"image/png": RED, "text/plain": PLANTED})], {}),
-        ([], {"comments": {"why": PLANTED}}),
+        ([], {"mark": by_hand({"why": PLANTED})}),
         ([], {"result": Result("Ada", "ps99", (CellResult("test", 0, 2, "error", (PLANTED,)),))}),
     ],
     ids="stdout traceback picture comment message".split(),
@@ -273,16 +289,15 @@ def test_outputs_and_pictures():
         output("execute_result", data={"text/plain": "   a\n0  1"}),
         output("stream", name="stderr", text="50%\rWarning\n"),
         output("error", ename="ValueError", evalue="seven", traceback=[]),
-        markdown_cell("see ![x](attachment:a.png)", attachments={"a.png": {"image/png": RED}}),
         markdown_cell(f"see ![x](data:image/png;base64,{RED}) there"),
     )
     assert 'alt="&lt;Figure 640&gt;">' in html
-    assert html.count('<img src="data:image/png;base64,') == 3
-    assert html.count(RED) == 0, "drawn anew"
+    assert html.count('<img src="data:image/png;base64,') == 1
+    assert html.count(RED) == 0, "drawn anew, or left out"
     assert '<pre class="text">   a\n0  1</pre>' in html
     assert '<pre class="text">Warning</pre>' in html
     assert '<pre class="error">ValueError: seven</pre>' in html
-    assert "see ![x]((a picture, see below)) there" in html
+    assert "see ![x]((a picture)) there" in html
 
 
 HOSTILE = [
@@ -330,7 +345,8 @@ def hostile_page(*inputs: tuple[str, str]) -> str:
     others = [CellResult(name, 1, 2) for name in at.get("cell", [])]
     name = " ".join(at.get("student", ["Ada"]))
     result = Result(name, name, (tested, *others), repairs=tuple(at.get("repair", [])))
-    return page(handed_in(*cells), RELEASED, result, comments={"test": "".join(at.get("comment", []))})
+    comments = {"test": "".join(at.get("comment", []))}
+    return page(handed_in(*cells), RELEASED, result, mark=by_hand(comments))
 
 
 @pytest.mark.parametrize(("place", "text"), HOSTILE)
@@ -363,7 +379,8 @@ def test_where_there_is_too_much_all_texts_are_cut_until_the_page_is_small():
     """No cell is left out, nor what a test said."""
     noise = base64_of(encoded(Image.effect_noise((500, 500), 100), "jpeg"))
     cells = [
-        markdown_cell("&<\"'" * 50_000, attachments={f"{n}.jpg": {"image/jpeg": noise} for n in range(30)}),
+        markdown_cell("&<\"'" * 50_000),
+        *(output("display_data", data={"image/jpeg": noise}) for _ in range(30)),
         *(output("stream", name="stdout", text=f"stream {n} " + "&" * 9_000) for n in range(40)),
         *(markdown_cell(f"cell {n} " + "*&*" * 50) for n in range(1_900)),
     ]
@@ -384,7 +401,7 @@ def test_a_page_of_an_ordinary_size_is_whole():
 
 def test_a_page_that_is_too_large_is_not_made():
     with pytest.raises(ValueError, match="at most 1,000,000 bytes"):
-        made(comments={"why": "long " * 300_000})
+        made(mark=by_hand({"why": "long " * 300_000}))
 
 
 # ---- In a browser

@@ -23,7 +23,7 @@ from nbformat import NotebookNode
 
 from exercises.autograder.course.folders import Course, write_text
 from exercises.autograder.course.marks import Mark
-from exercises.autograder.feedback.cells import Block, block, with_pictures
+from exercises.autograder.feedback.cells import Block, block
 from exercises.autograder.feedback.text import clean, cut, short, template
 from exercises.autograder.intake.repair import named
 from exercises.autograder.result import CellResult, Part, Result
@@ -55,15 +55,8 @@ def write_page(course: Course, result: Result, released: NotebookNode, mark: Mar
         ValueError: if something would be on the page that must not be; the page before is removed then.
     """
     path = course.page(result.student, result.assignment)
-    # Of written answers that were marked, and of tests whose points a person has changed.
-    scores = {
-        name: cell.earned
-        for name, cell in (mark.cells if mark else {}).items()
-        if not cell.waits and (cell.written or cell.manual is not None or cell.extra)
-    }
-    comments = mark.comments if mark else {}
     try:
-        text = page(_notebook(course, result), released, result, comments=comments, scores=scores)
+        text = page(_notebook(course, result), released, result, mark=mark)
     except ValueError:
         path.unlink(missing_ok=True)
         raise
@@ -87,8 +80,7 @@ def page(
     released: NotebookNode,
     result: Result,
     *,
-    comments: Mapping[str, str] = {},
-    scores: Mapping[str, float | None] = {},
+    mark: Mark | None = None,
 ) -> str:
     """One HTML page, complete in itself, of at most a million bytes; where that is too few, all texts are cut.
 
@@ -96,23 +88,21 @@ def page(
         notebook: the graded one: the student's cells with their outputs, and the master's tests.
         released: the assignment as it was given out.
         result: of the grading.
-        comments: a person's, by grade id.
-        scores: a person's points by grade id: for written answers, absent or None while not marked; and for
-            tests, where a person has given others.
+        mark: what the gradebook says of it: a person's points and comments.
 
     Raises:
         ValueError: if it would be too large, or if a line of a hidden test would be on it.
     """
-    tasks, cells = _tasks(released), list(with_pictures(notebook.cells))
+    tasks = _tasks(released)
     title = re.match("# (.+)", released.cells[0].source) if released.cells else None
     for most, pictures in SIZES:
-        panels = _panels(notebook, released, result, tasks, comments, scores, most)
+        panels = _panels(notebook, released, result, mark, tasks, most)
         text = TEMPLATE.render(
             title=title[1] if title else result.assignment,
             student=short(result.student),
             panels=list(panels.values()),
             repairs=[cut(repair, REPAIR) for repair in result.repairs[:REPAIRS]],
-            blocks=list(_blocks(cells, named(released), panels, tasks, most, pictures)),
+            blocks=list(_blocks(notebook.cells, named(released), panels, tasks, most, pictures)),
         )
         if len(text.encode()) <= BYTES:
             break
@@ -211,9 +201,8 @@ def _panels(
     notebook: NotebookNode,
     released: NotebookNode,
     result: Result,
+    mark: Mark | None,
     tasks: Mapping[str, str],
-    comments: Mapping[str, str],
-    scores: Mapping[str, float | None],
     most: int,
 ) -> dict[str, Panel]:
     """By grade id, in the order of the assignment; then any result of which it knows nothing."""
@@ -223,15 +212,23 @@ def _panels(
     graded = {name: cell for name, cell in named(released).items() if _marks(cell).get("grade")}
     for number, name in enumerate(graded | results, 1):
         cell = graded.get(name, NotebookNode(source="", metadata={}))
-        worth, source = float(_marks(cell).get("points", 0)), cell.source
+        worth, source, score = float(_marks(cell).get("points", 0)), cell.source, _by_person(mark, name)
         if _marks(cell).get("solution"):
-            about = _written(worth, scores.get(name), answers.get(name, "") not in ("", source.strip()))
+            about = _written(worth, score, answers.get(name, "") not in ("", source.strip()))
         else:
             tested = results.get(name) or CellResult(name, 0.0, worth, "missing")
-            about = _tested(tested, scores.get(name), most)
-            about["visible"] = source
-        panels[name] = Panel(number, name, tasks.get(name, ""), comment=comments.get(name) or "", **about)
+            about = _tested(tested, score, most) | {"visible": source}
+        comment = mark.comments.get(name, "") if mark else ""
+        panels[name] = Panel(number, name, tasks.get(name, ""), comment=comment, **about)
     return panels
+
+
+def _by_person(mark: Mark | None, name: str) -> float | None:
+    """The points for an answer in words, once it is marked; of a test, those that a person has given instead."""
+    cell = mark.cells.get(name) if mark else None
+    if cell is None or cell.waits or not (cell.written or cell.manual is not None or cell.extra):
+        return None
+    return cell.earned
 
 
 def _tasks(released: NotebookNode) -> dict[str, str]:
@@ -255,13 +252,13 @@ def _written(worth: float, score: float | None, answered: bool) -> dict[str, Any
 
 
 def _tested(cell: CellResult, score: float | None, most: int) -> dict[str, Any]:
-    ended = STATUS.get(cell.status, f"This test did not come to its end: {cell.status}.")
-    changed = score is not None and score != cell.earned
-    line = (
-        "A person has looked at this and given these points." if changed else ended * (cell.status != "done")
-    )
+    line = ""
+    if score is not None and score != cell.earned:
+        line = "A person has looked at this and given these points."
+    elif cell.status != "done":
+        line = STATUS.get(cell.status, f"This test did not come to its end: {cell.status}.")
     return {
-        "earned": score if changed else cell.earned,
+        "earned": cell.earned if score is None else score,
         "worth": cell.worth,
         "line": line,
         "parts": cell.parts,

@@ -1,18 +1,15 @@
 """A student's cells and what they put out, as a page shows them: text, and pictures that were drawn anew."""
 
 import re
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from markupsafe import Markup
 from nbformat import NotebookNode
-from nbformat.v4 import new_output
 
 from exercises.autograder.feedback.text import clean, cut, short, terminal
-from exercises.autograder.running.inert import FORMATS, inert_output
+from exercises.autograder.running.inert import FORMATS
 
-PASTED = 20  # pictures in all written answers
-INLINED = re.compile("data:(image/(?:png|jpeg));base64,([A-Za-z0-9+/=]+)")
+INLINED = re.compile("data:image/[a-z+]+;base64,[A-Za-z0-9+/=]+")  # a picture, in the text of an answer
 
 
 @dataclass(frozen=True)
@@ -22,23 +19,6 @@ class Block:
     kind: str
     body: Markup | str
     outputs: tuple["Block", ...] = ()
-
-
-def with_pictures(cells: Iterable[NotebookNode]) -> Iterator[NotebookNode]:
-    """The cells of a graded notebook; pictures that were pasted into written answers are now outputs of these."""
-    left = PASTED
-    for cell in cells:
-        if cell.cell_type != "markdown":
-            yield cell
-            continue
-        pasted = [*cell.get("attachments", {}).values()]
-        pasted += [{match[1]: match[2]} for match in INLINED.finditer(cell.source)]
-        outputs = [inert_output(new_output("display_data", data=bundle)) for bundle in pasted[:left]]
-        if len(pasted) > left:
-            outputs.append(new_output("stream", text="(more pictures are left out)"))
-        left -= min(left, len(pasted))
-        source = INLINED.sub("(a picture, see below)", cell.source)
-        yield NotebookNode({**cell, "source": source, "outputs": outputs})
 
 
 def block(cell: NotebookNode, most: int, pictures: int) -> Block:
@@ -59,7 +39,8 @@ def block(cell: NotebookNode, most: int, pictures: int) -> Block:
             pictures -= 1
         elif text := _text(output, most):
             shown.append(Block("error" if output.output_type == "error" else "text", text))
-    return Block(cell.cell_type, cut(clean(cell.source), most), tuple(shown))
+    source = INLINED.sub("(a picture)", cell.source)
+    return Block(cell.cell_type, cut(clean(source), most), tuple(shown))
 
 
 def _text(output: NotebookNode, most: int) -> str:
