@@ -1,8 +1,7 @@
 """Flags for a person: ways to get at an answer without writing it are seen, and honest work is left alone."""
 
-import importlib.util
+import importlib
 import json
-import pkgutil
 import re
 import subprocess
 import sys
@@ -21,8 +20,6 @@ from exercises.autograder.result import Flag
 from transformer_lessons import checks
 
 ROOT = Path(__file__).parents[1]
-ATTENTION = "torch.nn.functional.scaled_dot_product_attention"
-NORM = "torch.nn.functional.layer_norm"
 
 
 def code_cells(path: Path) -> list[tuple[str | None, str, bool]]:
@@ -49,11 +46,9 @@ def test_the_tables_name_what_there_is():
     asked = set().union(*(tasks for given in GIVEN.values() for tasks in answered(given).values()))
     assert SOLVES.keys() | ORDINARY.keys() <= {*checks.tasks()}
     assert SOLVES.keys() <= asked | {"rms_norm"}  # which is for readers of chapter 9, in no assignment
-    assert len(WATCHED) == len(set().union(*SOLVES.values())), "two have the same last name"
-    new = {"torch.nn.functional.linear_cross_entropy", "torch.nn.LinearCrossEntropyLoss"}
-    slow = {name for name in WATCHED.values() if name.startswith("torch.nn.attention.")}  # to import
-    assert all(pkgutil.resolve_name(name) for name in WATCHED.values() if name not in new | slow)
-    assert all(importlib.util.find_spec(name.rpartition(".")[0]) for name in slow)
+    rooms = (F, torch.optim, torch.amp, importlib.import_module("torch.nn.attention.flex_attention"))
+    there = {name for name in WATCHED if any(hasattr(room, name) for room in rooms)}
+    assert there >= WATCHED - {"linear_cross_entropy"}, "which newer versions have"
 
 
 # --- In the text -----------------------------------------------------------------------------------------------
@@ -164,20 +159,19 @@ def scaler(x):
     return moved
 
 
-F_ = "torch.nn.functional."
 CALLS = {
-    "function": (lambda x: F.layer_norm(x, (6,)), {f"{F_}layer_norm"}),
-    "module": (lambda x: nn.Sequential(nn.LayerNorm(6).double())(x), {f"{F_}layer_norm"}),
-    "overload": (lambda x: torch.ops.aten.layer_norm.default(x, (6,)), {f"{F_}layer_norm"}),
-    "computed again": (lambda x: checkpoint(F.rms_norm, x, (6,), use_reentrant=False), {f"{F_}rms_norm"}),
-    "batch": (lambda x: nn.BatchNorm1d(6).double()(x.flatten(0, 1)), {f"{F_}batch_norm"}),
-    "attention": (lambda x: F.scaled_dot_product_attention(x, x, x), {ATTENTION}),
+    "function": (lambda x: F.layer_norm(x, (6,)), {"layer_norm"}),
+    "module": (lambda x: nn.Sequential(nn.LayerNorm(6).double())(x), {"layer_norm"}),
+    "overload": (lambda x: torch.ops.aten.layer_norm.default(x, (6,)), {"layer_norm"}),
+    "computed again": (lambda x: checkpoint(F.rms_norm, x, (6,), use_reentrant=False), {"rms_norm"}),
+    "batch": (lambda x: nn.BatchNorm1d(6).double()(x.flatten(0, 1)), {"batch_norm"}),
+    "attention": (lambda x: F.scaled_dot_product_attention(x, x, x), {"scaled_dot_product_attention"}),
     "layer": (
         lambda x: nn.TransformerEncoderLayer(6, 2, 3, dropout=0.0).double()(x),
-        {f"{F_}multi_head_attention_forward", f"{F_}layer_norm"},
+        {"multi_head_attention_forward", "layer_norm"},
     ),
-    "optimizer": (adam, {"torch.optim.Adam"}),
-    "scaler": (scaler, {"torch.amp.GradScaler"}),
+    "optimizer": (adam, {"Adam"}),
+    "scaler": (scaler, {"GradScaler"}),
     "by hand": (layer_by_hand, set()),
     "parts": (lambda x: F.gelu(F.linear(x, x[0, :3])).softmax(-1).log() @ F.normalize(x[:, :3]), set()),
 }
@@ -241,7 +235,7 @@ RUN = [
     (
         "import torch\ndef mine(x):\n    return torch.layer_norm(x, (3,))\n"
         "with recorder:\n    mine(torch.ones(3))",
-        [f"call {F_}layer_norm"],
+        ["call layer_norm"],
     ),
 ]
 WATCHING = """
@@ -275,18 +269,18 @@ def test_what_a_cell_reads_and_calls_is_noted_with_its_line():
     assert sum(len(seen([], PS05, notes)) for notes in noted) == sum(len(want) for _, want in RUN)
     lines = {note["name"]: note["line"] for notes in noted for note in notes}
     assert lines["checks/plain.py"] == "x = (resources.files(checks) / 'plain.py').read_text()"
-    assert lines[f"{F_}layer_norm"] == "return torch.layer_norm(x, (3,))"
+    assert lines["layer_norm"] == "return torch.layer_norm(x, (3,))"
 
 
 # --- Notes that come from there --------------------------------------------------------------------------------
 
 
-def note(what="call", name=NORM, line="") -> dict:
+def note(what="call", name="layer_norm", line="") -> dict:
     return {"what": what, "name": name, "line": line}
 
 
 def test_notes_become_flags():
-    said = f"When it ran: {sentence(NORM, ['layer_norm'])}"
+    said = f"When it ran: {sentence('layer_norm', ['layer_norm'])}"
     assert seen([], PS05, [note()]) == [Flag("library", said)]
     assert seen([], PS01, [note()]) == []
     assert seen([], PS01, [note("read", "checks/core.py")]) == [
@@ -296,8 +290,8 @@ def test_notes_become_flags():
 
 def test_whose_line_it_is_decides():
     """In one assignment F.cross_entropy is what a task is about, and solves another."""
-    loss, calls = "torch.nn.functional.cross_entropy", "    return F.cross_entropy(a, b)"
-    noted = [note(name=loss, line=calls.strip())]
+    calls = "    return F.cross_entropy(a, b)"
+    noted = [note(name="cross_entropy", line=calls.strip())]
     for cell, kinds in (("ps07-2-loss-answer", ["library"]), ("ps07-3-answer", []), (None, [])):
         flags = seen([("ps07-2-rate-answer", "pass"), (cell, f"def f(a, b):\n{calls}")], PS07, noted)
         assert [(flag.kind, flag.cell) for flag in flags] == [(kind, cell) for kind in kinds]
@@ -307,7 +301,7 @@ def test_whose_line_it_is_decides():
     "notes",
     [
         *(None, "call", {}, [None], ["call"], [{}], [note() | {"more": 1}], [note(what=3)], [note(name=[])]),
-        *([note(what="else")], [note(name="os.system")], [note(name="layer_norm")]),
+        *([note(what="else")], [note(name="os.system")], [note(name="LayerNorm")]),
         *([note("import", f"{PACKAGE}.masks")], [note("read", "<b>.py")], [note("read", "/etc/passwd")]),
         *([note("read", "a" * 300 + ".py")], [note(line="x" * 201)]),
     ],

@@ -153,45 +153,26 @@ def _noted(what: str, name: str, tasks: set[str]) -> tuple[str, str] | None:
 
 # ---- What solves a task
 
-# What of torch's solves a task. What is not named is a part of an answer, and no answer: nn.Embedding and
-# F.embedding, F.softmax, F.elu, torch.tril, nn.LayerNorm in a layer, F.kl_div, pad_sequence, clip_grad_norm_, …
-ATTENTION = {
-    "torch.nn.functional.scaled_dot_product_attention",
-    "torch.nn.attention.flex_attention.flex_attention",
-}
-HEADS = {"torch.nn.MultiheadAttention", "torch.nn.functional.multi_head_attention_forward"}
-LAYERS = HEADS | {
-    "torch.nn.Transformer",
-    *(f"torch.nn.Transformer{side}{what}" for side in ("Encoder", "Decoder") for what in ("", "Layer")),
-}
-BATCH_NORM = {
-    *("torch.nn.functional.batch_norm", "torch.nn.functional.instance_norm", "torch.nn.SyncBatchNorm"),
-    *(f"torch.nn.{kind}Norm{axes}d" for kind in ("Batch", "Instance") for axes in "123"),
-}
-# All of them, once axes are moved: over the features of one position, or in one group.
-LAYER_NORM = BATCH_NORM | {
-    *("torch.nn.functional.layer_norm", "torch.nn.LayerNorm"),
-    *("torch.nn.functional.group_norm", "torch.nn.GroupNorm"),
-}
-CROSS_ENTROPY = {"torch.nn.functional.cross_entropy", "torch.nn.CrossEntropyLoss"}
-LINEAR = {"torch.nn.functional.linear_cross_entropy", "torch.nn.LinearCrossEntropyLoss"}
+# Functions of torch's, and optimizers, that solve a task; layers call these. What is not named is a part of an
+# answer, and no answer: F.embedding, F.softmax, F.elu, torch.tril, F.kl_div, pad_sequence, clip_grad_norm_, …
+ATTENTION = {"scaled_dot_product_attention", "flex_attention"}
+HEADS = {"multi_head_attention_forward"}  # which nn.Transformer and its layers call, too
+BATCH_NORM = {"batch_norm", "instance_norm"}
+CROSS_ENTROPY = {"cross_entropy", "linear_cross_entropy"}
 SOLVES: dict[str, set[str]] = {
-    "causal_mask": {"torch.nn.Transformer.generate_square_subsequent_mask"},
-    "masked_self_attention": ATTENTION | HEADS,
-    "scaled_dot_product_attention": ATTENTION | HEADS,
-    "soft_capped_attention": {"torch.nn.attention.flex_attention.flex_attention"},
-    "multi_head": LAYERS,  # the attention within it is handed over
-    "grouped_query": ATTENTION | HEADS,  # enable_gqa
-    "layer_norm": LAYER_NORM,
-    "batch_norm": BATCH_NORM,
-    "masked_batch_norm": BATCH_NORM,
-    "rms_norm": {"torch.nn.functional.rms_norm", "torch.nn.RMSNorm"},
-    **dict.fromkeys(("layer", "decoder_layer", "decoder_layer_step", "transformer"), LAYERS),
-    "label_smoothing": CROSS_ENTROPY,
-    "adam_step": {"torch.optim.Adam", "torch.optim.adam.adam", "torch.optim.AdamW"},
-    "scaled_step": {"torch.amp.GradScaler"},
-    "tiled_attention": ATTENTION | HEADS,
-    "chunked_cross_entropy": CROSS_ENTROPY | LINEAR,
+    **dict.fromkeys(("masked_self_attention", "scaled_dot_product_attention"), ATTENTION | HEADS),
+    **dict.fromkeys(("grouped_query", "tiled_attention"), ATTENTION | HEADS),  # the first by enable_gqa
+    "soft_capped_attention": {"flex_attention"},
+    "multi_head": HEADS,  # the attention within it is handed over
+    **dict.fromkeys(("layer", "decoder_layer", "decoder_layer_step", "transformer"), HEADS),
+    # All of them, once axes are moved: over the features of one position, or in one group.
+    "layer_norm": BATCH_NORM | {"layer_norm", "group_norm"},
+    **dict.fromkeys(("batch_norm", "masked_batch_norm"), BATCH_NORM),
+    "rms_norm": {"rms_norm"},
+    "label_smoothing": {"cross_entropy"},
+    "chunked_cross_entropy": CROSS_ENTROPY,
+    "adam_step": {"Adam", "AdamW"},
+    "scaled_step": {"GradScaler"},
 }
 # What a task is about, or may well use, where it solves another task of the same assignment.
 ORDINARY = {
@@ -199,19 +180,16 @@ ORDINARY = {
     "attention_test": ATTENTION,
     "accumulated_gradients": CROSS_ENTROPY,
 }
-WATCHED = {name.rpartition(".")[2]: name for names in SOLVES.values() for name in names}
-# Of what torch's functions and layers call in turn, a part of the name.
+WATCHED = set().union(*SOLVES.values())
+# A part of the names of the kernels that these call in turn.
 KERNELS = {
-    "scaled_dot_product": "torch.nn.functional.scaled_dot_product_attention",
-    "multi_head_attention": "torch.nn.functional.multi_head_attention_forward",
-    "transformer_encoder_layer": "torch.nn.TransformerEncoderLayer",
-    "layer_norm": "torch.nn.functional.layer_norm",
-    "group_norm": "torch.nn.functional.group_norm",
-    "batch_norm": "torch.nn.functional.batch_norm",
-    "rms_norm": "torch.nn.functional.rms_norm",
-    "cross_entropy_loss": "torch.nn.functional.cross_entropy",
-    "fused_adam": "torch.optim.Adam",
-    "_amp_": "torch.amp.GradScaler",
+    "scaled_dot_product": "scaled_dot_product_attention",
+    "multi_head_attention": "multi_head_attention_forward",
+    "transformer_encoder_layer": "multi_head_attention_forward",
+    **{name: name for name in ("layer_norm", "group_norm", "batch_norm", "rms_norm")},
+    "cross_entropy_loss": "cross_entropy",
+    "fused_adam": "Adam",
+    "_amp_": "GradScaler",
 }
 
 
@@ -224,7 +202,7 @@ def public(name: str) -> str:
     """
     for part in reversed(name.split(".")):
         if part in WATCHED:
-            return WATCHED[part]
+            return part
         for fragment, whole in KERNELS.items():
             if fragment in part:
                 return whole
@@ -240,7 +218,7 @@ def solved(name: str, tasks: Collection[str]) -> list[str]:
 
 def sentence(name: str, tasks: list[str]) -> str:
     """Of something watched, for a person."""
-    return f"Uses {name}, which does all or most of what {', '.join(tasks)} asks for."
+    return f"Uses torch's {name}, which does all or most of what {', '.join(tasks)} asks for."
 
 
 def shown(line: str) -> str:
