@@ -23,15 +23,11 @@ from nbformat import NotebookNode
 
 from exercises.autograder.course.folders import Course, write_text
 from exercises.autograder.course.marks import Mark
-from exercises.autograder.feedback.cells import Block, block
-from exercises.autograder.feedback.text import clean, cut, short, template
+from exercises.autograder.feedback.text import Block, block, cut, short, template
 from exercises.autograder.intake.repair import named
 from exercises.autograder.result import CellResult, Part, Result
 from transformer_lessons.tools.submission import grade_id
 
-BYTES = 1_000_000
-# Characters of each text, and pictures in all: the first of these with which the page is small enough.
-SIZES = ((20_000, 20), (2_000, 4), (200, 2), (20, 0))
 REPAIRS, REPAIR = 20, 500  # at most, and characters of one
 MESSAGES = 20  # of a cell
 STATUS = {
@@ -82,7 +78,7 @@ def page(
     *,
     mark: Mark | None = None,
 ) -> str:
-    """One HTML page, complete in itself, of at most a million bytes; where that is too few, all texts are cut.
+    """One HTML page, complete in itself; long texts are cut, and outputs were bounded when they were graded.
 
     Args:
         notebook: the graded one: the student's cells with their outputs, and the master's tests.
@@ -91,23 +87,18 @@ def page(
         mark: what the gradebook says of it: a person's points and comments.
 
     Raises:
-        ValueError: if it would be too large, or if a line of a hidden test would be on it.
+        ValueError: if a line of a hidden test would be on it.
     """
     tasks = _tasks(released)
     title = re.match("# (.+)", released.cells[0].source) if released.cells else None
-    for most, pictures in SIZES:
-        panels = _panels(notebook, released, result, mark, tasks, most)
-        text = TEMPLATE.render(
-            title=title[1] if title else result.assignment,
-            student=short(result.student),
-            panels=list(panels.values()),
-            repairs=[cut(repair, REPAIR) for repair in result.repairs[:REPAIRS]],
-            blocks=list(_blocks(notebook.cells, named(released), panels, tasks, most, pictures)),
-        )
-        if len(text.encode()) <= BYTES:
-            break
-    else:
-        raise ValueError(f"page: expected at most {BYTES:,} bytes, got {len(text.encode()):,}")
+    panels = _panels(notebook, released, result, mark, tasks)
+    text = TEMPLATE.render(
+        title=title[1] if title else result.assignment,
+        student=short(result.student),
+        panels=list(panels.values()),
+        repairs=[cut(repair, REPAIR) for repair in result.repairs[:REPAIRS]],
+        blocks=list(_blocks(notebook.cells, named(released), panels, tasks)),
+    )
     shown = " ".join(html.unescape(text).split())
     for line in secrets(notebook, released):
         if line in shown:
@@ -149,8 +140,6 @@ def _blocks(
     given: Mapping[str, NotebookNode],
     panels: Mapping[str, "Panel"],
     tasks: Mapping[str, str],
-    most: int,
-    pictures: int,
 ) -> Iterator[tuple[str, Block | None, "Panel | None"]]:
     """The student's cells and what is said of each graded cell, in order; then what has no cell in the notebook.
 
@@ -159,9 +148,7 @@ def _blocks(
     left, before = dict(panels), ""
     for cell in cells:
         name = grade_id(cell) or ""
-        theirs = block(cell, most, pictures) if _is_theirs(cell, given) else None
-        if theirs:
-            pictures -= sum(output.kind == "image" for output in theirs.outputs)
+        theirs = block(cell) if _is_theirs(cell, given) else None
         panel = left.pop(name, None)
         if theirs or panel:
             task = tasks.get(name, before)
@@ -203,7 +190,6 @@ def _panels(
     result: Result,
     mark: Mark | None,
     tasks: Mapping[str, str],
-    most: int,
 ) -> dict[str, Panel]:
     """By grade id, in the order of the assignment; then any result of which it knows nothing."""
     panels = {}
@@ -217,7 +203,7 @@ def _panels(
             about = _written(worth, score, answers.get(name, "") not in ("", source.strip()))
         else:
             tested = results.get(name) or CellResult(name, 0.0, worth, "missing")
-            about = _tested(tested, score, most) | {"visible": source}
+            about = _tested(tested, score) | {"visible": source}
         comment = mark.comments.get(name, "") if mark else ""
         panels[name] = Panel(number, name, tasks.get(name, ""), comment=comment, **about)
     return panels
@@ -251,7 +237,7 @@ def _written(worth: float, score: float | None, answered: bool) -> dict[str, Any
     return {"worth": worth, "earned": score, "written": True, "line": line}
 
 
-def _tested(cell: CellResult, score: float | None, most: int) -> dict[str, Any]:
+def _tested(cell: CellResult, score: float | None) -> dict[str, Any]:
     line = ""
     if score is not None and score != cell.earned:
         line = "A person has looked at this and given these points."
@@ -262,7 +248,7 @@ def _tested(cell: CellResult, score: float | None, most: int) -> dict[str, Any]:
         "worth": cell.worth,
         "line": line,
         "parts": cell.parts,
-        "messages": tuple(cut(clean(text), most) for text in cell.messages[:MESSAGES]),
+        "messages": tuple(cut(text) for text in cell.messages[:MESSAGES]),
     }
 
 

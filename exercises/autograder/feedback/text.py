@@ -1,16 +1,23 @@
-"""Text from strangers, made harmless: nothing invisible, nothing that a terminal obeys; and pages of it."""
+"""What strangers wrote, made harmless, and pages of it: text in which nothing is invisible and which no terminal
+obeys; cells as such texts, with pictures that were drawn anew.
+"""
 
 import base64
 import hashlib
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
+from nbformat import NotebookNode
+
+from exercises.autograder.running.inert import FORMATS, is_picture
 
 NAME = 200  # characters of a name, or of a picture's description
-
+MOST = 20_000  # of a cell, or of an output
+INLINED = re.compile("data:image/[a-z+]+;base64,[A-Za-z0-9+/=]+")  # a picture, in the text of an answer
 # Controls, also of direction; zero width; fillers; selectors and tags, which can carry a text; lone surrogates.
 INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u070f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
@@ -35,7 +42,7 @@ def short(text: str) -> str:
     return text if len(text) <= NAME else text[: NAME - 1] + "…"
 
 
-def cut(text: str, most: int) -> str:
+def cut(text: str, most: int = MOST) -> str:
     """Beginning and end of a text that is too long, and how much is missing between them."""
     if len(text) <= most:
         return text
@@ -52,6 +59,47 @@ def terminal(text: str) -> str:
 def points(value: float | None) -> str:
     """At most two digits behind the point."""
     return "–" if value is None else f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+# ---- Cells
+
+
+@dataclass(frozen=True)
+class Block:
+    """One cell, "code", "markdown" or "raw", or one output, "text", "error" or "image"."""
+
+    kind: str
+    body: Markup | str
+    outputs: tuple["Block", ...] = ()
+
+
+def block(cell: NotebookNode) -> Block:
+    """A cell of a graded notebook, whose outputs are inert, with these."""
+    outputs = (_image(one.data) if is_picture(one) else _text(one) for one in cell.get("outputs", []))
+    source = INLINED.sub("(a picture)", cell.source)
+    return Block(cell.cell_type, cut(source), tuple(output for output in outputs if output.body))
+
+
+def _text(output: NotebookNode) -> Block:
+    """What an output that is no picture says."""
+    if output.output_type == "stream":
+        text = output.text
+    elif output.output_type == "error":
+        text = "\n".join(output.traceback) or f"{output.ename}: {output.evalue}"
+    else:
+        text = output.data.get("text/plain", "")
+    kind = "error" if output.output_type == "error" else "text"
+    return Block(kind, cut(terminal(text).strip("\n")))
+
+
+def _image(data: NotebookNode) -> Block:
+    kind = next(form for form in FORMATS if form in data)
+    address = f"data:{kind};base64,{data[kind]}"
+    description = short(terminal(data.get("text/plain", ""))) or "a picture"
+    return Block("image", Markup('<img src="{}" alt="{}">').format(address, clean(description)))
+
+
+# ---- Pages
 
 
 def template(path: Path, filters: Mapping[str, Callable]) -> Template:
