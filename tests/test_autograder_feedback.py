@@ -300,30 +300,15 @@ def test_outputs_and_pictures():
     assert "see ![x]((a picture)) there" in html
 
 
+STRANGE = (
+    "</title></pre></td><script>alert(1)</script><img src=x onerror=alert(1)> \"'><style>body {}</style>"
+    f" <base href={AWAY}> [x](javascript:alert(1)) &lt;b&gt; &#8238; {{{{7*191}}}} \u202e\u2066\ufeff\x00\x1b[31m"
+)
+PLACES = "markdown code raw stream error student cell task sentence status message repair comment".split()
 HOSTILE = [
-    ("markdown", "<script>alert(1)</script>"),
-    ("markdown", f"<img src=x onerror=alert(1)> <img src={AWAY}>"),
-    ("markdown", "<iframe srcdoc='<script>parent.alert(1)</script>'></iframe>"),
-    ("markdown", f"<style>@import url({AWAY}); body {{ display: none }}</style><base href={AWAY}/>"),
-    ("markdown", f"[x](javascript:alert(1)) <javascript:alert(1)> ![tracker]({AWAY})"),
+    *((place, text) for text in (STRANGE, "W" * 3_000) for place in PLACES),
     ("markdown", f"![svg](data:image/svg+xml;base64,{base64_of(b'<svg onload=alert(1) />')})"),
-    ("markdown", f"![png](data:image/png;base64,{base64_of(b'<script>alert(1)</script>')})"),
-    ("markdown", "&lt;script&gt;alert(1)&lt;/script&gt; &#8238;reversed {{7*191}} {% for x in y %}"),
-    ("code", "if admin: # \u202e } \u2066if False\u2069 \u2066 <script>alert(1)</script>"),
-    ("raw", "\x00<\x00s\x00c\x00r\x00i\x00p\x00t> %00<script%00> \ufeff<img src=x onerror=alert(1)>"),
-    ("stream", "\x1b[31m<\x1b[0mimg src=x onerror=alert(1)>"),
     ("stream", "\x1b]8;;javascript:alert(1)\x1b\\click\x1b]8;;\x1b\\ <\x1b]0;x\x07script>alert(1)</script>"),
-    ("error", "<script>alert(1)</script>"),
-    ("student", "Ada </title><script>alert(1)</script>"),
-    ("student", '"><img src=x onerror=alert(1)> \u202ehtml'),
-    ("cell", '"><script>alert(1)</script>'),
-    ("task", "</code><img src=x onerror=alert(1)>"),
-    ("sentence", "</td><script>alert(1)</script>"),
-    ("status", "</p><script>alert(1)</script>"),
-    ("message", "<img src=x onerror=alert(1)>\n\n    </pre><script>alert(1)</script>"),
-    ("repair", "</li><script>alert(1)</script>"),
-    ("comment", "<img src=x onerror=alert(1)>"),
-    *((place, "W" * 3_000) for place in "markdown code stream student cell sentence repair comment".split()),
 ]
 
 
@@ -351,22 +336,16 @@ def hostile_page(*inputs: tuple[str, str]) -> str:
 
 @pytest.mark.parametrize(("place", "text"), HOSTILE)
 def test_hostile_input_is_text(place, text):
-    """The page has the same elements as one without it, and no attribute that it does not write itself."""
+    """The page has no other elements than without it, and no attribute that it does not write itself."""
     html = hostile_page((place, text))
     found = Reader(html).found
-    assert {tag for tag, _ in found} <= {tag for tag, _ in Reader(made()).found} | {
-        "tr",
-        "td",
-        "ul",
-        "li",
-        "b",
-        "code",
-    }
+    known = {tag for tag, _ in Reader(made()).found} | set("tr td ul li b code".split())
+    assert {tag for tag, _ in found} <= known
     assert sum(tag in ("style", "meta", "title", "body") for tag, _ in found) == 8
     for _, attributes in found:
         assert not any(name.startswith("on") or name == "style" for name in attributes), attributes
         assert attributes.get("href", "#").startswith("#")
-        assert attributes.get("src", "data:image/png;").startswith("data:image/png;"), attributes
+        assert "src" not in attributes
     assert "1337" not in html
     assert not re.search("[\u202a-\u202e\u2066-\u2069\u200b-\u200f\ufeff\x00\x1b]", html)
     html.encode()
@@ -416,7 +395,7 @@ def test_in_a_browser_hostile_input_does_nothing(view, tmp_path):
     view.evaluate(WAIT)
     assert view.evaluate("window.fired") == 0
     assert view.evaluate("document.title") == title
-    assert title.startswith("Ada </title><script>")
+    assert title.startswith("</title></pre></td><script>")
     assert away(view) == []
     # Not even an attempt was stopped: the policy says so on the console.
     assert view.problems == []
