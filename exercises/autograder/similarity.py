@@ -20,7 +20,6 @@ import builtins
 import difflib
 import keyword
 import re
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -42,7 +41,6 @@ FAR = 20  # tokens, so that a run hangs together with its neighbourhood alone
 ENOUGH = 25  # runs, about 30 tokens, without which even the same text says nothing
 ROW = 8  # runs of an answer in words that count like a cell, as there is more to choose
 NEAR = 8  # students at most, with whom anybody has much in common without that saying anything
-COLUMNS = 4096  # runs that are compared at once
 MOST_LINES = 1_000  # of a cell that is shown; comparing takes the square of it at worst
 LEGEND = "= the same   ~ the same but for names, texts and layout   | different"
 WIDTH = 58  # of a side, in characters
@@ -142,10 +140,11 @@ def shares(ours: Runs, theirs: Runs) -> tuple[float, dict[str, float]]:
 def _bits(runs: list[Runs], words: Collection[str]) -> np.ndarray:
     """How surprising is what each pair has in common, (students, students)."""
     number = len(runs)
-    total = np.zeros((number, number), np.float32)
+    total = np.zeros((number, number))
     for cell in sorted(set(chain.from_iterable(runs))):
         own = [some.get(cell, frozenset()) for some in runs]
-        shared, sizes = _in_both(own), np.array([len(some) for some in own], np.float32)
+        sizes = np.array([len(some) for some in own])
+        shared = np.array([[len(one & other) for other in own] for one in own])
         share = shared / np.maximum(sizes[:, None] + sizes - shared, 1)
         nearest = np.sort(share, axis=1)
         rank = np.stack([number - np.searchsorted(*row) for row in zip(nearest, share, strict=True)])
@@ -153,21 +152,6 @@ def _bits(runs: list[Runs], words: Collection[str]) -> np.ndarray:
         total += worth * shared / ROW if cell in words else worth
     np.fill_diagonal(total, 0)
     return total
-
-
-def _in_both(own: list[frozenset]) -> np.ndarray:
-    """How many runs each pair has in common, (students, students)."""
-    shared = np.zeros((len(own), len(own)), np.float32)
-    counts = Counter(chain.from_iterable(own))
-    columns = [run for run, count in counts.items() if count > 1]  # nobody shares what one student alone has
-    for start in range(0, len(columns), COLUMNS):
-        places = {run: n for n, run in enumerate(columns[start : start + COLUMNS])}
-        table = np.zeros((len(own), len(places)), np.float32)
-        for student, some in enumerate(own):
-            table[student, [places[run] for run in some if run in places]] = 1
-        shared += table @ table.T
-    np.fill_diagonal(shared, [len(some) for some in own])
-    return shared
 
 
 def _standing_out(bits: np.ndarray) -> list[list[int]]:

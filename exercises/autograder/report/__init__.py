@@ -8,6 +8,7 @@ content-security policy lets in its own style sheet alone.
 
 import re
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -84,15 +85,12 @@ def _scores(submitted: list[Mark]) -> dict[str, Any]:
     """Each score, their distribution and what sums it up."""
     scores = [(share(mark.cells.values(), mark.penalty), mark.waits) for mark in submitted]
     known = sorted(score for score, _ in scores if score is not None)
-    bins = [[0, 0] for _ in range(BINS)]
-    for score, waits in scores:
-        if score is not None:
-            bins[min(int(score * BINS), BINS - 1)][waits] += 1
+    count = Counter((min(int(s * BINS), BINS - 1), waits) for s, waits in scores if s is not None)
     return {
         "scores": known,
         "bins": [
-            {"start": n / BINS, "end": (n + 1) / BINS, "complete": complete, "waiting": waiting}
-            for n, (complete, waiting) in enumerate(bins)
+            {"start": n / BINS, "end": (n + 1) / BINS, "complete": count[n, False], "waiting": count[n, True]}
+            for n in range(BINS)
         ],
         "mean": statistics.fmean(known) if known else None,
         "median": statistics.median(known) if known else None,
