@@ -173,8 +173,6 @@ def test_canvas_gets_back_what_it_needs_and_no_other_column():
         ({"student": "somebody", "lms_user_id": "106"}, "106"),
         ({"student": "JAN"}, "106"),
         ({"student": "x", "email": "Lia@uni.example"}, "105"),
-        ({"student": "x", "first_name": "Zoe", "last_name": "BEISPIEL"}, "102"),
-        ({"student": "Jan Voorbeeld_77777"}, "106"),
         ({"student": "mustermax_104", "first_name": "Max", "last_name": "Muster"}, "104"),
     ],
 )
@@ -190,11 +188,11 @@ def test_canvas_knows_students_by(about, row):
     ("marks", "unmatched", "note"),
     [
         ([mark("nobody")], ("nobody",), ""),
-        ([mark("x", first_name="Max", last_name="Muster")], ("x",), "x: the rows 6 and 7 have that name"),
+        ([mark("x", first_name="Ada", last_name="Example")], ("x",), ""),
         ([mark("exampleada_101", email="zoe")], ("exampleada_101",), "the rows 4 and 5 are both theirs"),
         (
-            [mark("exampleada_101"), mark("Ada Example")],
-            ("exampleada_101", "Ada Example"),
+            [mark("exampleada_101"), mark("ada@uni.example")],
+            ("exampleada_101", "ada@uni.example"),
             "are both in row 4",
         ),
     ],
@@ -210,17 +208,6 @@ def test_an_id_from_a_class_list_does_not_stand_in_the_way_of_the_one_that_hande
     exported = canvas(mark("ada", None, email="ada@uni.example"), mark("exampleada_101"))
     assert read_as_canvas(exported)["101"] == {"ps02 masks (4710)": "7.5"}
     assert exported.unmatched == ()
-
-
-def test_a_number_with_another_name_is_doubted():
-    doubted = canvas(mark("doe_101"))
-    assert doubted.notes[0] == "doe_101 was found by the number 101, but the name there differs: look at it."
-    assert read_as_canvas(doubted)["101"] == {"ps02 masks (4710)": "7.5"}
-    assert len(canvas(mark("da_101")).notes) == 2, "two letters are in many names"
-    assert len(canvas(mark("ada_101")).notes) == 1
-    assert canvas(mark("exampleada_101")).notes == (
-        f"{ASSIGNMENT}: 1 of the marks that were there have become other ones.",
-    )
 
 
 ATTENTION = "Exercise 3: Attention (4711)"
@@ -255,7 +242,7 @@ def test_canvas_gets_zeros_only_where_nothing_is_and_nobody_could_be_meant():
 
 
 def test_canvas_may_separate_by_semicolons_and_split_names():
-    marks = graded(mark("exampleada_101"), mark("x", 7.5, first_name="zoë", last_name="beispiel"))
+    marks = graded(mark("exampleada_101"), mark("beispielzoe_102"))
     exported = csv_text("canvas", marks, CANVAS_NAMES)
     found = read_as_canvas(exported, ";")
     assert found == {"101": {"ps02 masks (4710)": "7.5"}, "102": {"ps02 masks (4710)": "7.5"}}
@@ -286,8 +273,6 @@ def test_moodle_gets_a_mark_by_the_number_of_the_participant():
     ("about", "row"),
     [
         ({"student": "x", "email": "MM4@uni.example"}, "504"),
-        ({"student": "Zoe Beispiel_99"}, "502"),
-        ({"student": "Beispiel Zoe"}, "502"),
         ({"student": "Gruppe 1-Ada Example_501"}, "501"),
     ],
 )
@@ -295,7 +280,6 @@ def test_moodle_knows_students_by(about, row):
     exported = moodle(mark(score=2.25, **about))
     changed = {who for who, grade in read_as_moodle(exported).items() if grade == "2.25"}
     assert (changed, exported.unmatched) == ({row}, ())
-    assert "differs" not in " ".join(exported.notes)
 
 
 def test_an_empty_row_is_nobodys():
@@ -306,23 +290,11 @@ def test_an_empty_row_is_nobodys():
     assert read_as_moodle(exported)["503"] == "0"
 
 
-def test_a_worksheet_of_another_assignment_is_noticed():
-    question = f"{ASSIGNMENT}: the worksheet has none of the files' numbers; is it that of this assignment?"
-    for marks in (
-        [mark("Ada Example_77"), mark("zoe")],
-        [mark("Ada Example_77"), mark("Zoë Beispiel_78", None)],
-    ):
-        assert moodle(*marks).notes[0] == question
-    for marks in ([mark("Ada Example_77"), mark("Zoë Beispiel_502")], [mark("ada example")]):
-        assert question not in moodle(*marks).notes
-
-
 def test_moodle_says_what_it_would_not_take():
     exported = moodle(mark("Ada Example_501", 11.0), mark("Lia Esempio_505", 8.0), mark("x_504", worth=10.0))
     assert read_as_moodle(exported)["505"] == ""
     assert exported.notes == (
         f"{ASSIGNMENT}: above Moodle's maximum, and so passed over by it: Ada Example_501.",
-        "x_504 was found by the number 504, but the name there differs: look at it.",
         f"{ASSIGNMENT}: Lia Esempio_505 cannot be changed in Moodle and stays.",
     )
     assert moodle(mark("Ada Example_501", 10.0)).notes == ()

@@ -12,17 +12,16 @@ says: the columns that it needs are called in the language of whoever uploads it
 student in this one assignment, and also in the names of the files. Without a word a row is passed over that is
 above the maximum, locked, or was marked in Moodle after the download.
 
-A row is a student's if a number or a login says so, and else if a name does that nobody else has. What is said
-twice has to agree: a mark in the wrong row is worse than one that is missing, which is named.
+A row is a student's if the platform's number, a login or an address says so; a name alone does not. What is
+said twice has to agree: a mark in the wrong row is worse than one that is missing, which is named.
 """
 
 import csv
 import io
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
 
 from exercises.autograder.course.marks import Mark
 from exercises.autograder.course.roster import (
@@ -94,7 +93,7 @@ def canvas(
         kept = {n: f"is {cell} in Canvas, which stays" for n, cell in cells.items() if cell in KEPT}
         alone, said = _enter(found, name, column, those, people, kept, missing_as_zero)
         unmatched += alone
-        notes += [*_other_worth(name, those, worth, "Canvas"), *said]
+        notes += _other_worth(name, those, worth, "Canvas") + said
     rows = [[row[n] for n in (*range(about), *where.values())] for row in (found.header, *found.rows)]
     data = written(rows, found.delimiter).encode()
     return Exported(data, tuple(dict.fromkeys(unmatched)), tuple(dict.fromkeys(notes)))
@@ -119,6 +118,12 @@ def _titles(
     return found
 
 
+def _letters(title: str) -> str:
+    """A title's letters and digits, without accents and capitals."""
+    parts = unicodedata.normalize("NFKD", title.casefold())
+    return "".join(letter for letter in parts if letter.isalnum())
+
+
 def moodle(
     marks: dict[str, list[Mark]], template: str, columns: dict[str, str], missing_as_zero: bool
 ) -> Exported:
@@ -139,7 +144,7 @@ def moodle(
         for n in people
         if OPEN in where and found.rows[n][where[OPEN]].strip().casefold() == "no"
     }
-    notes = [*_of_another(name, those, people), *_other_worth(name, those, most, "Moodle")]
+    notes = _other_worth(name, those, most, "Moodle")
     above = [mark.student for mark in those if mark.submitted and mark.score > _figure(most, mark.score)]
     if above:
         notes.append(f"{name}: above Moodle's maximum, and so passed over by it: {', '.join(above)}.")
@@ -162,17 +167,12 @@ def _headers(header: list[str], columns: dict[str, str]) -> dict[str, int]:
     return where
 
 
-def _of_another(name: str, marks: list[Mark], people: dict[int, Enrolled]) -> Iterator[str]:
-    """A worksheet does not say of which assignment it is, but the numbers in it are of that one only."""
-    numbers = {name_and_number(mark.student)[1] for mark in marks} - {""}
-    if numbers and not numbers & {person.number for person in people.values()}:
-        yield f"{name}: the worksheet has none of the files' numbers; is it that of this assignment?"
-
-
-def _other_worth(name: str, marks: list[Mark], cell: str, where: str) -> Iterator[str]:
+def _other_worth(name: str, marks: list[Mark], cell: str, where: str) -> list[str]:
     ours = marks[0].worth if marks else 0.0
-    if marks and (there := _figure(cell, ours)) != ours:
-        yield f"{name}: it is worth {number(ours)}, but {number(there)} in {where}; points were not scaled."
+    there = _figure(cell, ours)
+    if not marks or there == ours:
+        return []
+    return [f"{name}: it is worth {number(ours)}, but {number(there)} in {where}; points were not scaled."]
 
 
 def _enter(
@@ -221,35 +221,19 @@ def _figure(cell: str, otherwise: float | None = None) -> float | None:
 # ---- Whose a row is
 
 
-def _letters(text: str) -> str:
-    """The letters and digits of a name, without accents and capitals, as platforms differ in the rest."""
-    parts = unicodedata.normalize("NFKD", text.casefold())
-    return "".join(letter for letter in parts if letter.isalnum())
-
-
-@cache  # each row is compared with each mark
-def _names_of(first: str, last: str = "") -> frozenset[str]:
-    """A name in both orders; "Last, First" may also come as one."""
-    if not last:
-        last, _, first = first.partition(",")
-    return frozenset({_letters(first + last), _letters(last + first)} - {""})
-
-
 def _match(marks: list[Mark], people: dict[int, Enrolled]) -> tuple[dict[int, Mark], list[str], list[str]]:
     """An assignment's marks by the number of their row, who is in none, and what to look at."""
     rows: dict[int, list[Mark]] = {}
     unmatched, notes = [], []
     for mark in marks:
-        sure, likely = _rows(mark, people)
-        those = sure or likely
+        those = _rows(mark, people)
         if len(those) == 1:
             rows.setdefault(those[0], []).append(mark)
         elif mark.submitted:
             unmatched.append(mark.student)
             if those:
-                what = "are both theirs, by number or login" if sure else "have that name"
                 listed = " and ".join(str(row + 2) for row in those)  # as a spreadsheet counts, with a header
-                notes.append(f"{mark.student}: the rows {listed} {what}.")
+                notes.append(f"{mark.student}: the rows {listed} are both theirs, by number or login.")
     places = {}
     for row, those in rows.items():
         submitted = [mark for mark in those if mark.submitted]
@@ -259,32 +243,13 @@ def _match(marks: list[Mark], people: dict[int, Enrolled]) -> tuple[dict[int, Ma
             notes.append(f"{' and '.join(ids)} are both in row {row + 2}; none was entered.")
         else:
             places[row] = (submitted or those)[0]
-            notes += _doubts(places[row], people[row])
     return places, unmatched, notes
 
 
-def _rows(mark: Mark, people: dict[int, Enrolled]) -> tuple[list[int], list[int]]:
-    """A student's rows by number or login, and those with the name."""
-    name, number = name_and_number(mark.student)
+def _rows(mark: Mark, people: dict[int, Enrolled]) -> list[int]:
+    """A student's rows, by number or login."""
+    _, number = name_and_number(mark.student)
     logins = {text.casefold() for text in (mark.student, mark.email, mark.lms_user_id) if text}
-    names = _names_of(mark.first_name, mark.last_name) | _names_of(name)
-    sure = [
+    return [
         n for n, person in people.items() if (number and person.number == number) or person.logins & logins
     ]
-    return sure, [n for n, person in people.items() if _names_of(person.first_name, person.last_name) & names]
-
-
-def _doubts(mark: Mark, person: Enrolled) -> Iterator[str]:
-    """A number that was read from an id may be another number; then the names say so."""
-    name, number = name_and_number(mark.student)
-    names = _names_of(person.first_name, person.last_name)
-    if number == person.number and mark.submitted and names:
-        known = {_letters(name), *_names_of(mark.first_name, mark.last_name)} - {""}
-        if not any(_alike(one, other) for one in known for other in names):
-            yield f"{mark.student} was found by the number {number}, but the name there differs: look at it."
-
-
-def _alike(one: str, other: str) -> bool:
-    """Whether one contains the other: Moodle puts a group's name in front, and somebody may leave one out."""
-    shorter, longer = sorted((one, other), key=len)
-    return one == other or (len(shorter) > 2 and shorter in longer)
