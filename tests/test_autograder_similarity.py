@@ -143,9 +143,8 @@ def test_what_was_handed_out_is_nothing():
 def test_names_layout_and_comments_do_not_matter(seed, name):
     chance, text = random.Random(seed), code_of(NAME)[name]
     changed = "# mine\n" + spread(renamed(spread(text, chance), chance), chance)
-    answers, runs = own_runs({"a": {name: text}, "b": {name: changed}}, handed(NAME).values(), [SCALE])
+    _, runs = own_runs({"a": {name: text}, "b": {name: changed}}, handed(NAME).values(), [SCALE])
     assert shares(runs["a"], runs["b"]) == (1.0, {name: 1.0})
-    assert answers["a"] != answers["b"]
 
 
 @pytest.mark.parametrize("piece", ['"', '"""', "\\", "a.", "\ud800"])
@@ -169,7 +168,7 @@ def test_copies_stand_out_and_honest_work_does_not():
     found = pairs(texts, handed(NAME).values())
     assert len(names_of(found) & made) >= 9  # one may be too short to say anything
     assert len(names_of(found) - made) <= 1
-    assert all(pair.score == 1 and not pair.exact for pair in found if (pair.first, pair.second) in made)
+    assert all(pair.score == 1 and pair.exact for pair in found if (pair.first, pair.second) in made)
 
 
 @pytest.mark.full
@@ -188,7 +187,8 @@ def test_few_false_pairs_in_a_class_of_a_hundred(master):
     assert sum(changed) > 0.3 * len(changed)
 
 
-def test_of_those_with_the_same_text_each_is_paired_with_the_first():
+def test_of_those_with_the_same_code_each_is_paired_with_the_first():
+    """Also in a class of two, and when all have it."""
     texts = a_class(NAME, 12, seed=0)
     texts |= {name: masters(NAME) for name in ("zoe", "amy", "kim")}
     texts["pat"] = {name: renamed(text, random.Random(0)) for name, text in masters(NAME).items()}
@@ -196,14 +196,10 @@ def test_of_those_with_the_same_text_each_is_paired_with_the_first():
     assert [(pair.first, pair.second) for pair in found if pair.exact] == [("amy", "kim"), ("amy", "zoe")]
     others = {name for pair in found if not pair.exact for name in (pair.first, pair.second)}
     assert not {"kim", "zoe"} & others
-
-
-def test_the_same_text_is_found_in_a_class_of_two_and_when_all_have_it():
-    assert names_of(pairs({"b": masters(NAME), "a": masters(NAME)}, handed(NAME).values())) == {("a", "b")}
     everybody = {f"s{number}": masters(NAME) for number in range(1, 9)}
-    assert names_of(pairs(everybody, handed(NAME).values())) == {
-        ("s1", f"s{number}") for number in range(2, 9)
-    }
+    assert names_of(pairs(everybody, handed(NAME).values())) == {("s1", f"s{n}") for n in range(2, 9)}
+    two = pairs({"b": masters(NAME), "a": masters(NAME)}, handed(NAME).values())
+    assert names_of(two) == {("a", "b")}
 
 
 def test_a_short_answer_says_nothing():
@@ -303,20 +299,13 @@ def test_what_an_earlier_version_handed_out_counts_for_nothing(tmp_path):
     assert of_course(course, NAME) == []
 
 
-def test_an_unknown_student_is_said(a_course):
-    with pytest.raises(FileNotFoundError, match="zoe: expected a submission of ps01_embeddings_attention"):
-        of_two(a_course, NAME, "ann", "zoe")
-
-
 def test_two_of_a_course_side_by_side(a_course):
     text = of_two(a_course, NAME, "ann", "bob")
     assert text.startswith(f"{NAME}: 100% of what both answered is the same\n=")
     assert f"── {ATTENTION} · 100% ──" in text
     assert " ~ " in text.split("──", 1)[1]
     assert " | " not in text.split("──", 1)[1]
-    assert of_two(a_course, NAME, "ann", "ann").startswith(
-        f"{NAME}: 100% of what both answered is the same, the"
-    )
+    assert "the same, all of it but for" in of_two(a_course, NAME, "ann", "ann")
 
 
 def test_side_by_side_by_hand():

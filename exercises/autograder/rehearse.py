@@ -66,13 +66,8 @@ def students(number: int, assignment: str) -> list[tuple[dict[str, Any], Noteboo
         trouble, chance = troubles.get(n, ""), random.Random(f"{seed} {n}")
         program, user = chance.choices(list(PROGRAMS), (5, 3, 2))[0], FIRST_USER + n + 1
         about = {"student": f"{_name(n)}_{user}", "name": _name(n), "user": user}  # first the intake's id
-        about |= {
-            "program": program,
-            "trouble": trouble,
-            "is_late": n in late,
-            "copied_from": "",
-            "kinds": {},
-        }
+        about |= {"program": program, "trouble": trouble, "is_late": n in late}
+        about |= {"copied_from": "", "kinds": {}}
         notebook = None
         if trouble != ABSENT:
             source = chance.choice(others) if trouble == COPIED else n

@@ -43,6 +43,7 @@ ROW = 8  # runs of an answer in words that count like a cell, as there is more t
 NEAR = 8  # students at most, with whom anybody has much in common without that saying anything
 MOST_LINES = 1_000  # of a cell that is shown; comparing takes the square of it at worst
 LEGEND = "= the same   ~ the same but for names, texts and layout   | different"
+EXACT = "all of it but for comments and layout"
 WIDTH = 58  # of a side, in characters
 
 # A text is read piece by piece, so that code that cannot be parsed has tokens too.
@@ -60,6 +61,7 @@ PYTHON = {*dir(builtins), *keyword.kwlist}
 
 Texts = dict[str, str]  # a student's answers, by cell
 Runs = dict[str, frozenset[tuple[str, ...]]]  # likewise
+Read = frozenset[tuple[str, str]]  # likewise, what is read of them
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ class Pair:
     second: str
     score: float  # the share of runs of tokens that both have; of all in cells that both answered
     cells: dict[str, float]  # the same for each of these cells
-    exact: bool  # whether all their answers are the same text, but for white space at the ends of lines
+    exact: bool  # whether all their answers are the same, but for comments and layout
     bits: float = 0.0  # how surprising it is in its class
 
 
@@ -87,16 +89,16 @@ def pairs(texts: dict[str, Texts], released: Collection[str], words: Collection[
         released: what was handed out; it counts for nothing. More may be added, say a chapter's code.
         words: the cells that are answers in words.
     """
-    answers, runs = own_runs(texts, released, words)
-    first: dict[frozenset, str] = {}
-    like = {student: first.setdefault(_read(own, words), student) for student, own in answers.items()}
+    read, runs = own_runs(texts, released, words)
+    first: dict[Read, str] = {}
+    like = {student: first.setdefault(own, student) for student, own in read.items()}
     different = list(first.values())
     bits = _bits([runs[student] for student in different], words)
     enough = {student for student, own in runs.items() if sum(map(len, own.values())) >= ENOUGH}
     found = {(one, student): 0.0 for student, one in like.items() if one != student and one in enough}
     found |= {(different[n], different[m]): float(bits[n, m]) for n, m in _standing_out(bits)}
     made = [
-        Pair(*two, *shares(*(runs[student] for student in two)), answers[two[0]] == answers[two[1]], worth)
+        Pair(*two, *shares(*(runs[student] for student in two)), like[two[0]] == like[two[1]], worth)
         for two, worth in found.items()
     ]
     return sorted(made, key=lambda pair: (-pair.score, -pair.bits, pair.first, pair.second))
@@ -104,28 +106,23 @@ def pairs(texts: dict[str, Texts], released: Collection[str], words: Collection[
 
 def own_runs(
     texts: dict[str, Texts], released: Collection[str], words: Collection[str] = ()
-) -> tuple[dict[str, Texts], dict[str, Runs]]:
-    """Of each student who answered anything, by id: the answers, and those runs of them that were not handed out.
+) -> tuple[dict[str, Read], dict[str, Runs]]:
+    """Of each student who answered anything, by id: what is read of it, and those runs that were not handed out.
 
-    The answers are without what editors change of themselves. For the arguments see `pairs`.
+    Read are words, and of code what Python reads, names included: comments and line breaks are easily changed.
+    For the arguments see `pairs`.
     """
     given = {normalize_source(text) for text in released} | {""}
     common = frozenset().union(*(_runs(text, of) for text in released for of in (_names_aside, _words)))
-    answers, runs = {}, {}
+    read, runs = {}, {}
     for student in sorted(texts):
         own = {cell: normalize_source(text) for cell, text in texts[student].items()}
         if own := {cell: text for cell, text in own.items() if text not in given}:
-            answers[student] = own
+            code = {cell: " ".join(_tokens(text)) or text for cell, text in own.items() if cell not in words}
+            read[student] = frozenset((own | code).items())
             kinds = {cell: _words if cell in words else _names_aside for cell in own}
             runs[student] = {cell: _runs(text, kinds[cell]) - common for cell, text in own.items()}
-    return answers, runs
-
-
-def _read(answers: Texts, words: Collection[str]) -> frozenset[tuple[str, str]]:
-    """What Python reads of answers in code, names included: comments and line breaks are easily changed."""
-    return frozenset(
-        (cell, text if cell in words else " ".join(_tokens(text)) or text) for cell, text in answers.items()
-    )
+    return read, runs
 
 
 def shares(ours: Runs, theirs: Runs) -> tuple[float, dict[str, float]]:
@@ -217,9 +214,9 @@ def of_two(course: Course, assignment: str, first: str, second: str) -> str:
         FileNotFoundError: if there is no submission of one of the two.
     """
     texts, *given = _answers(course, assignment, [first, second])
-    answers, runs = own_runs(texts, *given)
+    read, runs = own_runs(texts, *given)
     score, by_cell = shares(runs.get(first, {}), runs.get(second, {}))
-    exact = ", the same text" if answers and answers.get(first) == answers.get(second) else ""
+    exact = f", {EXACT}" if read and read.get(first) == read.get(second) else ""
     head = f"{assignment}: {score:.0%} of what both answered is the same{exact}"
     return f"{head}\n{side_by_side((first, second), (texts[first], texts[second]), by_cell)}"
 

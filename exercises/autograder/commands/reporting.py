@@ -146,7 +146,7 @@ def similarity(options: argparse.Namespace) -> CommandOutput:
     found = similarities.of_course(course, options.assignment)
     renamed = [replace(one, first=names.of(one.first), second=names.of(one.second)) for one in found]
     lines = [
-        f"{one.score:4.0%}  {one.first}  {one.second}  {'the same text' if one.exact else _cells(one)}"
+        f"{one.score:4.0%}  {one.first}  {one.second}  {similarities.EXACT if one.exact else _cells(one)}"
         for one in renamed
     ]
     last = f"Pairs that stand out: {len(found)}. Side by side: {ME} similarity {options.assignment} ONE OTHER"
