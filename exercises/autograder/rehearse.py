@@ -293,11 +293,9 @@ def expected(assignment: str, folder: Path, **how: Any) -> dict[str, Result]:
         notebook = passing(assignment)
         for cell in notebook.cells:
             cell.source = changed.get(cell.id, cell.source)
-        path = folder / "submitted" / f"answer-{number:02}" / assignment / f"{assignment}.ipynb"
-        path.parent.mkdir(parents=True)
+        path = folder / "submitted" / f"answer-{number:02}__{assignment}.ipynb"
+        path.parent.mkdir(parents=True, exist_ok=True)
         nbformat.write(notebook, path)
-    with grade.opened(folder) as grading:
-        grading.assignments.master(assignment)
     summary = grade.grade(folder / "submitted", folder, **how)
     return dict(zip(texts, sorted(summary.graded, key=lambda result: result.student), strict=True))
 
