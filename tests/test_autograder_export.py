@@ -53,21 +53,12 @@ def dicts_of(exported: Exported) -> list[dict[str, str]]:
 
 
 def read_as_canvas(exported: Exported, delimiter: str = ",") -> dict[str, dict[str, str]]:
-    """What Canvas would import, after its `gradebook_importer.rb`: by id, login or name, marks by title."""
+    """What Canvas would import, after its `gradebook_importer.rb`: by id, marks by title."""
     text = exported.data.decode("utf-8")  # it leaves a byte order mark where it is
     header, *rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-    has_names = header[:2] == ["LastName", "FirstName"]
-    about = header.index("Section") + 1
-    assert has_names or header[:2] == ["Student", "ID"]
-    assert header[about - 2] == "SIS Login ID"
-    found = {}
-    for row in rows:
-        if "Points Possible" in row[0] or not any(row) or "Manual Posting" in row:
-            continue
-        who = row[header.index("ID")] or row[about - 2] or row[0]
-        assert who not in found
-        found[who] = dict(zip(header[about:], row[about:], strict=True))
-    return found
+    who, about = header.index("ID"), header.index("Section") + 1
+    assert header[0] in ("Student", "LastName")
+    return {row[who]: dict(zip(header[about:], row[about:], strict=True)) for row in rows if row[who]}
 
 
 def read_as_moodle(exported: Exported) -> dict[str, str]:
