@@ -40,7 +40,6 @@ def questions(marks: Sequence[Mark], results: Sequence[Result], about: Mapping[s
         full, none: shares with all points and with no points.
         discrimination: see `_discrimination`.
         requirements: what its checks require: task, sentence, how many submissions met it, and of how many.
-        unfinished: tests that did not come to their end, by status.
     """
     places = {name: number for number, name in enumerate(about.get("cells", ()))}
     names = [name for mark in marks for name in mark.cells]
@@ -70,7 +69,6 @@ def _question(cell: str, tasks: Mapping[str, str], marks: Sequence[Mark], result
         "none": statistics.fmean(earned <= 0 for earned in points) if points else None,
         "discrimination": _discrimination(marks, cell),
         "requirements": _requirements(tested),
-        "unfinished": dict(sorted(Counter(test.status for test in tested if test.status != "done").items())),
     }
 
 
