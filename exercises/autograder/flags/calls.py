@@ -6,6 +6,8 @@ That code may forge the notes or stop them: a note is a reason to look, and noth
 import os
 import sys
 from collections.abc import Iterator
+from itertools import islice
+from traceback import walk_stack
 from types import FrameType
 from typing import Any
 
@@ -108,7 +110,7 @@ def _file_in(root: str, path: Any) -> str:
     return path.removeprefix(root) if path.startswith(root) and path.endswith((".py", ".pyc")) else ""
 
 
-def _asking(frame: FrameType | None) -> FrameType | None:
+def _asking(frame: FrameType) -> FrameType | None:
     """The learner's cell that a file is opened for, if any; an import opens one for itself."""
     for caller in _callers(frame):
         module, file = str(caller.f_globals.get("__name__")), caller.f_code.co_filename
@@ -121,12 +123,8 @@ def _asking(frame: FrameType | None) -> FrameType | None:
     return None
 
 
-def _callers(frame: FrameType | None) -> Iterator[FrameType]:
-    for _ in range(FRAMES):
-        if frame is None:
-            return
-        yield frame
-        frame = frame.f_back
+def _callers(frame: FrameType) -> Iterator[FrameType]:
+    return (caller for caller, _ in islice(walk_stack(frame), FRAMES))
 
 
 def _line_of(frame: FrameType | None) -> str:
