@@ -350,33 +350,18 @@ def test_a_template_is_read_in_utf_8(tmp_path):
 # Pseudonyms
 
 
-@pytest.fixture
-def secret(tmp_path) -> Pseudonyms:
-    return Pseudonyms(tmp_path)
-
-
 def test_a_pseudonym_is_stable_for_a_course_and_another_one_elsewhere(tmp_path):
-    here, again, there = (Pseudonyms(tmp_path / name) for name in ("one", "one", "two"))
-    assert here.of("exampleada_101") == again.of("exampleada_101")
-    assert here.of("exampleada_101") != there.of("exampleada_101")
-    assert here.of("exampleada_101") != here.of("exampleada_102")
-    assert re.fullmatch(r"student-[0-9a-hjkmnp-tv-z]{8}", here.of("exampleada_101"))
-
-
-def test_the_key_is_its_owners_alone_and_made_once(tmp_path):
-    course = tmp_path / "new" / "course"
     before = os.umask(0)
     try:
-        Pseudonyms(course)
+        here, again, there = (Pseudonyms(tmp_path / name) for name in ("one", "one", "two"))
     finally:
         os.umask(before)
-    path = course / KEY_FILE
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    text = path.read_text(encoding="ascii")
-    assert re.fullmatch("[0-9a-f]{64}\n", text)
-    Pseudonyms(course)
-    assert path.read_text(encoding="ascii") == text
-    assert [one.name for one in course.iterdir()] == [KEY_FILE], "nothing else is stored"
+    assert here.of("exampleada_101") == again.of("exampleada_101")
+    assert here.of("exampleada_101") not in (there.of("exampleada_101"), here.of("exampleada_102"))
+    assert re.fullmatch(r"student-[0-9a-hjkmnp-tv-z]{8}", here.of("exampleada_101"))
+    [key] = (tmp_path / "one").iterdir()  # nothing else is stored
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    assert re.fullmatch("[0-9a-f]{64}\n", key.read_text(encoding="ascii"))
 
 
 def test_a_damaged_key_is_refused_and_not_replaced_or_shown(tmp_path):
@@ -388,9 +373,13 @@ def test_a_damaged_key_is_refused_and_not_replaced_or_shown(tmp_path):
     assert (tmp_path / KEY_FILE).read_bytes() == content
 
 
-def test_a_result_is_nobodys(secret):
+def test_a_result_is_nobodys(tmp_path):
     """Whatever is said of it may name its student."""
-    student, path = "exampleada_101", "all.zip: exampleada_101_7_my homework.ipynb"
+    secret, student, path = (
+        Pseudonyms(tmp_path),
+        "exampleada_101",
+        "all.zip: exampleada_101_7_my homework.ipynb",
+    )
     flags = (
         Flag("library", f"{student} calls torch.softmax.", "q1", f"# by {student}"),
         Flag("failed", f"OSError: /course/received/{student}/ps02_masks/ps02_masks.ipynb"),
