@@ -193,6 +193,13 @@ def test_of_those_with_the_same_code_each_is_paired_with_the_first():
     assert names_of(two) == {("a", "b")}
 
 
+def test_words_are_read_as_they_are():
+    """Python would take what stands between two apostrophes for a text, which is not compared."""
+    texts = {student: {SCALE: f"It's {student}, that's it."} for student in ("ann", "bob")}
+    read, _ = own_runs(texts, [], [SCALE])
+    assert read["ann"] != read["bob"]
+
+
 def test_a_short_answer_says_nothing():
     texts = {f"s{number}": {"ps01-1-answer": masters(NAME)["ps01-1-answer"]} for number in range(9)}
     assert pairs(texts, handed(NAME).values()) == []
