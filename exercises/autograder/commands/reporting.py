@@ -43,16 +43,12 @@ def _assignments(course: Course, wanted: list[str]) -> list[str]:
 def status(options: argparse.Namespace) -> CommandOutput:
     """What is graded, and what waits for whom."""
     course, names = _seen(options)
+    aside = Counter(one["assignment"] for those in course.left_out().values() for one in those)
+    wanted = sorted({assignment for _, assignment in course.submissions()} | (aside.keys() - {None}))
     with grades.opened(options.course) as grading:
-        found = [_status(grading, names, name) for name in _named(course)]
+        found = [_status(grading, names, name) | {"aside": aside[name]} for name in wanted]
     lines = [line for one in found for line in _status_lines(one)]
     return CommandOutput(lines or [f"Nothing was taken in yet: {ME} grade SOURCE"], {"assignments": found})
-
-
-def _named(course: Course) -> list[str]:
-    """The assignments of which there is anything."""
-    aside = {one["assignment"] for those in course.left_out().values() for one in those}
-    return sorted({assignment for _, assignment in course.submissions()} | (aside - {None}))
 
 
 def _status(grading: Grading, names: Pseudonyms | _Openly, name: str) -> dict:
@@ -66,14 +62,12 @@ def _status(grading: Grading, names: Pseudonyms | _Openly, name: str) -> dict:
     handed_in = {student for student, _ in submissions}
     # Repairs and lateness are told elsewhere.
     flagged = (any(f.kind not in ("repair", "late") for f in one.flags) for one in course.results(name))
-    aside = [one for those in course.left_out().values() for one in those if one["assignment"] == name]
     return {
         "assignment": name,
         "received": len(submissions),
         **{state: states[state] for state in ("graded", "waiting", "stale")},
         "by_hand": sum(mark.waits for mark in known),
         "flagged": sum(flagged),
-        "aside": len(aside),
         "missing": sorted(names.of(mark.student) for mark in known if mark.student not in handed_in),
     }
 
