@@ -171,16 +171,17 @@ def test_tests_see_plain_values_functions_and_nothing_else(run):
     assert test["result"]["earned"] == 1
 
 
-def test_a_tensor_that_cannot_be_sent_costs_no_points_elsewhere(run):
+def test_a_value_that_cannot_be_sent_costs_no_points_elsewhere(run):
     *_, test = run(
         "import torch\nx = torch.zeros(3)\nanswer = 4\nnested = torch.nested.nested_tensor([x, x])\n"
         "quantized = torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)\n"
         "meta, sparse, small = x.to('meta'), x.to_sparse(), x.to(torch.float8_e4m3fn)\n"
-        "listed, unsigned = [meta], x.numpy().astype('uint16')",
+        "listed, unsigned = [meta], x.numpy().astype('uint16')\n"
+        "huge, long, longer, wide = 2**70, list(range(9_000)), list(range(9_500)), torch.zeros(10**6)",
         (
             "test",
-            "odd = [nested, quantized, meta, sparse, small, listed, unsigned]\n"
-            "assert answer == 4 and {type(one).__name__ for one in odd} == {'Name'}\n1",
+            "odd = [nested, quantized, meta, sparse, small, listed, unsigned, huge, longer, wide]\n"
+            "assert answer == 4 and len(long) == 9_000 and {type(one).__name__ for one in odd} == {'Name'}\n1",
             1,
         ),
     )

@@ -14,7 +14,6 @@ import os
 import random
 import re
 import socket
-import symtable
 import time
 import traceback
 from collections.abc import Callable
@@ -83,7 +82,6 @@ class TestRunner:
     cell_seconds: float  # how long a cell may take
     end: float  # when all must be over, by `time.monotonic`
     _names: dict[str, Any] = field(default_factory=lambda: {"__name__": "tests", "__builtins__": builtins})
-    _run_here: set[int] = field(default_factory=set)
     # What ran in the learner's process without ending it, and how long it may take if it has to run again.
     _done: list[tuple[Cell, float]] = field(default_factory=list)
     _connection: Connection | None = None
@@ -96,6 +94,8 @@ class TestRunner:
                 if cell.role == "test":
                     outcome["result"] = _plain(CellResult(cell.id, 0.0, cell.points, "timeout"))
             else:
+                if cell.role == "instructor":
+                    self._run_here(cell)
                 outcome = self._tested(cell) if cell.role == "test" else {"outputs": self._run_there(cell)}
             yield {"cell": number, **outcome}
         yield {"notes": self._notes()}
@@ -103,9 +103,7 @@ class TestRunner:
     def _notes(self) -> list:
         """What the learner's process noted for a person to look at; hints, that it may forge."""
         try:
-            connection = self._learner()
-            connection.allow(self._seconds())
-            notes = connection.ask("notes", [], {})
+            notes = self._ask("notes")
         except GONE:
             return []
         return notes if type(notes) is list else []
@@ -124,6 +122,11 @@ class TestRunner:
         in_time = time.monotonic() - began < seconds
         self._done.append((cell, self.cell_seconds if in_time else SHORT))
         return outputs if type(outputs) is str else NOTHING
+
+    def _ask(self, verb: str) -> Any:
+        connection = self._learner()
+        connection.allow(self._seconds())
+        return connection.ask(verb, [], {})
 
     def _seconds(self) -> float:
         return max(0.1, min(self.cell_seconds, self.end - time.monotonic()))
@@ -155,6 +158,13 @@ class TestRunner:
 
     # The tests
 
+    def _run_here(self, cell: Cell) -> None:
+        """Run a cell of the instructor's, as tests need what it defines; what is missing then, they will say."""
+        quiet, limit = io.StringIO(), time_limit(self._seconds(), _TestTimeLimitError)
+        with suppress(BaseException), redirect_stdout(quiet), redirect_stderr(quiet), limit:
+            _executed(cell.source, cell.id, self._names)
+        _reseed()  # it may have set a seed that everybody knows
+
     def _tested(self, cell: Cell) -> dict:
         """Run a test cell; never raises because of what it finds."""
         printed, lost = io.StringIO(), ""
@@ -185,31 +195,16 @@ class TestRunner:
 
     def _ask_for_names(self, cell: Cell) -> dict[str, Any]:
         """The learner's names that a test mentions, also in a string; never one of the tests' own."""
-        names, texts = _mentioned(cell.source)
-        self._run_setup(names)
-        connection = self._learner()
-        connection.allow(self._seconds())
         # Of all that is defined there: to ask for some would tell the learner's process what a test looks at.
-        found = answered(connection.ask("values", [], {}))
+        found = answered(self._ask("values"))
         if type(found) is not dict or not all(type(x) is list and len(x) == 2 for x in found.values()):
             raise WireError("reply: no values")
-        wanted = (names | texts) - set(dir(builtins)) - set(keyword.kwlist) - self._names.keys()
+        wanted = _mentioned(cell.source) - set(dir(builtins)) - set(keyword.kwlist) - self._names.keys()
         return {
-            name: what if kind == "plain" else Name(connection, name, what == "class")
+            name: what if kind == "plain" else Name(self._connection, name, what == "class")
             for name, (kind, what) in found.items()
             if name in wanted
         }
-
-    def _run_setup(self, mentioned: set[str]) -> None:
-        """Run here those of the instructor's own cells that define what is mentioned, with what they need."""
-        for number, cell in enumerate(self.cells):
-            new = cell.role == "instructor" and number not in self._run_here
-            if new and mentioned & _defined(cell.source):
-                self._run_here.add(number)
-                self._run_setup(_mentioned(cell.source)[0])
-                with suppress(Exception):  # as in a notebook: what is missing then, the test will say
-                    _executed(cell.source, cell.id, self._names)
-                _reseed()  # it may have set a seed that everybody knows
 
 
 def _executed(source: str, name: str, names: dict[str, Any]) -> Any:
@@ -276,18 +271,9 @@ def _python(source: str) -> str:
     return TransformerManager().transform_cell(source)
 
 
-def _mentioned(source: str) -> tuple[set[str], set[str]]:
-    """The names that a cell uses, and the words in its texts, as in ``globals()["answer"]``."""
-    nodes = list(ast.walk(ast.parse(_python(source))))
-    texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
-    words = {word for text in texts for word in re.findall(r"[^\W\d]\w*", text)}
-    return {node.id for node in nodes if isinstance(node, ast.Name)}, words
-
-
-def _defined(source: str) -> set[str]:
-    """What a cell defines at its top level: functions, classes, imports, and names that are assigned."""
-    symbols = symtable.symtable(_python(source), "cell", "exec").get_symbols()
-    return {symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported()}
+def _mentioned(source: str) -> set[str]:
+    """The words of a cell, of its names and its texts, as in ``globals()["answer"]``."""
+    return set(re.findall(r"[^\W\d]\w*", source))
 
 
 class _TestTimeLimitError(BaseException):

@@ -6,7 +6,8 @@ It holds no secrets, and what it replies is not believed: it is what the learner
 import json
 import numbers
 import socket
-from collections.abc import Callable, Sized
+from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from typing import Any
 
@@ -19,17 +20,16 @@ from exercises.autograder.flags.calls import LibraryCallRecorder, watch_reads
 from exercises.autograder.running.cells import Shell, error_output, the_shell
 from exercises.autograder.running.remote import TOO_LATE, serve, time_limit
 from exercises.autograder.running.wire import DTYPES
-from transformer_lessons.checks.adapter import Reply, is_handle
+from transformer_lessons.checks.adapter import Reply, is_handle, items
 from transformer_lessons.checks.local import Local
 from transformer_lessons.checks.transfer import copied, outgoing, unlike_others
 
 MOST_NAMES = 2_000  # whose values the tests may look at
-MOST_VALUES = 200_000  # numbers and letters in them, all together
+MOST_LETTERS = 200_000  # of them all together; a number in a tensor counts as a letter,
+EACH = 15  # and any other value as so many, as a frame holds fewer of these
 MOST_ITEMS = 10_000  # of a list or dict
 MOST_OUTPUT = 400_000  # characters of one cell's outputs, as JSON
 DEPTH = 8
-SCALAR: dict[type, Callable] = {str: str.__str__, int: int.__int__, float: float.__float__}
-BUILT_IN = (*SCALAR, list, tuple, set, frozenset, range, dict)
 
 
 class TimeLimitError(BaseException):
@@ -79,13 +79,11 @@ class Learner:
         """The plain value that answers a request, in time."""
         try:
             with time_limit(seconds, TimeLimitError):
-                if verb == "notes":
-                    return self.recorder.notes
-                if verb in ("cell", "values"):
-                    return getattr(self, f"_{verb}")(*args, **kwargs)
+                if verb == "cell":
+                    return self._cell(*args)
                 with self.recorder:
-                    if verb == "apply":
-                        return self._apply(*args, **kwargs)
+                    if verb in ("values", "notes", "apply"):
+                        return getattr(self, f"_{verb}")(*args)
                     return vars(getattr(self._local, verb)(*args, **kwargs))
         except TimeLimitError:
             return vars(Reply(error=TOO_LATE))
@@ -108,15 +106,20 @@ class Learner:
 
         All of them, as far as they can be sent together: small values first.
         """
-        found, left = {}, MOST_VALUES
         own = {name: value for name, value in self._shell.user_ns.items() if self._is_own(name)}
-        for name, value in sorted(own.items(), key=lambda item: _size(item[1]))[:MOST_NAMES]:
-            try:
-                found[name] = ["plain", _plain(value, 0, left)]
-                left -= _size(value)
-            except TypeError:
-                found[name] = ["object", "class" if isinstance(value, type) else "object"]
+        plain, found, left = {}, {}, MOST_LETTERS
+        for name, value in own.items():
+            with suppress(Exception):  # of a value that is no plain one
+                plain[name] = _plain(value)
+        sizes = {name: _size(plain.get(name)) for name in own}
+        for name in sorted(own, key=sizes.get)[:MOST_NAMES]:
+            left -= sizes[name]
+            kind = "class" if isinstance(own[name], type) else "object"
+            found[name] = ["plain", plain[name]] if name in plain and left >= 0 else ["object", kind]
         return found
+
+    def _notes(self) -> list:
+        return self.recorder.notes
 
     def _is_own(self, name: Any) -> bool:
         """Whether a cell has defined this, and not the shell."""
@@ -134,54 +137,54 @@ class Learner:
         return {"reply": vars(reply), "after": outgoing(given)}
 
 
-def _kind(value: Any) -> type | None:
-    """Which built-in type a value is of, or derived from.
-
-    Methods of a class that the learner has written may never come back, so they are not called: that type's are.
-    """
-    return next((kind for kind in BUILT_IN if issubclass(type(value), kind)), None)
-
-
-def _size(value: Any) -> int:
-    """About how many numbers or letters a value has; 1 of what has no length."""
-    if kind := _kind(value):
-        return kind.__len__(value) if issubclass(kind, Sized) else 1
-    if type(value).__module__ == "__main__" or not isinstance(value, Tensor | np.ndarray):
-        return 1
-    return value.numel() if isinstance(value, Tensor) else value.size
+def _size(plain: Any) -> int:
+    """How many letters a plain value has, as `EACH` counts them."""
+    if isinstance(plain, Tensor | str):
+        return EACH + (len(plain) if isinstance(plain, str) else plain.numel())
+    return EACH + sum(_size(item) for _, item in items(plain))
 
 
-def _plain(value: Any, depth: int, most: int) -> Any:
+def _whole(number: int) -> int:
+    number = int.__int__(number)
+    if not -(2**63) <= number < 2**63:
+        raise TypeError("a number of more than 64 bits")
+    return number
+
+
+SCALAR: dict[type, Callable] = {str: str.__str__, int: _whole, float: float.__float__}
+BUILT_IN = (*SCALAR, list, tuple, set, frozenset, range, dict)
+
+
+def _plain(value: Any, depth: int = 0) -> Any:
     """A value as the tests may see it: a number, a text, a tensor or array, or lists and dicts of these.
 
     Raises:
         TypeError: for anything else, or more than can be sent.
     """
-    if _size(value) > most:
-        raise TypeError("too large a value")
     if value is None or type(value) in (bool, np.bool_):
         return None if value is None else bool(value)
-    kind = _kind(value)
-    if kind in SCALAR:
-        return SCALAR[kind](value)
+    # Methods of a class that the learner has written may never come back, so they are not called: of what is
+    # derived from a built-in type, that type's are, and nothing else is a value.
+    kind = next((kind for kind in BUILT_IN if issubclass(type(value), kind)), None)
     if kind:
-        return _plain_items(kind, value, depth + 1, most)
+        return SCALAR[kind](value) if kind in SCALAR else _plain_items(kind, value, depth + 1)
     if type(value).__module__ == "__main__":
         raise TypeError("a class of the learner's")
     if isinstance(value, numbers.Real):
-        return int(value) if isinstance(value, numbers.Integral) else float(value)
+        return _whole(int(value)) if isinstance(value, numbers.Integral) else float(value)
     if isinstance(value, np.ndarray):
         value = torch.from_numpy(value.copy())
-    if isinstance(value, Tensor) and value.dtype in DTYPES.values() and not unlike_others(value):
+    is_usual = isinstance(value, Tensor) and value.dtype in DTYPES.values() and not unlike_others(value)
+    if is_usual and value.numel() <= MOST_LETTERS:
         return value.detach().cpu().clone()
     raise TypeError(f"{type(value).__name__} is no plain value")
 
 
-def _plain_items(kind: type, value: Any, depth: int, most: int) -> list | dict:
+def _plain_items(kind: type, value: Any, depth: int) -> list | dict:
     if depth > DEPTH or kind.__len__(value) > MOST_ITEMS:
         raise TypeError("too deep, or too many values")
-    items = [_plain(item, depth, most) for item in kind.__iter__(value)]
+    items = [_plain(item, depth) for item in kind.__iter__(value)]
     if kind is dict:
-        values = [_plain(item, depth, most) for item in dict.values(value)]
+        values = [_plain(item, depth) for item in dict.values(value)]
         return dict(zip(map(str, items), values, strict=True))
     return sorted(items, key=str) if kind in (set, frozenset) else items
