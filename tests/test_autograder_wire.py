@@ -57,11 +57,8 @@ def test_plain_values_arrive(ends):
     for value in (*numbers, "", "ψ\n\x00\ud7ff", [], {}, [[]], {"": [None]}):
         found = crossed(ends, value)
         assert (found, type(found)) == (value, type(value))
-
-
-def test_lone_surrogates_and_nan_do_not_stop_a_frame(ends):
     assert crossed(ends, "a\ud800b") == "a?b"
-    assert math.isnan(crossed(ends, float("nan")))
+    assert math.isnan(crossed(ends, math.nan))
 
 
 @pytest.mark.parametrize("dtype", wire.DTYPES.values(), ids=wire.DTYPES)
@@ -226,29 +223,6 @@ def test_who_says_nothing_reads_nothing_or_ends_is_noticed_in_time(ends):
         receive(ours, soon())
 
 
-def test_a_trickle_does_not_put_off_the_deadline(ends):
-    """A byte now and then is not an answer."""
-    ours, theirs = ends
-    stop = threading.Event()
-
-    def trickle():
-        for byte in frame("x" * 1000):
-            if stop.wait(0.02):
-                return
-            theirs.send(bytes([byte]))
-
-    thread = threading.Thread(target=trickle)
-    thread.start()
-    try:
-        began = time.monotonic()
-        with pytest.raises(PeerGoneError, match="too long"):
-            receive(ours, soon(0.3))
-        assert time.monotonic() - began < 3
-    finally:
-        stop.set()
-        thread.join()
-
-
 # ---- The adapter
 
 # A function, a module, one that is given objects, one whose memory counts; masters are graded with all others.
@@ -266,8 +240,6 @@ for name in sys.argv[2:]:
     for mistake in task.mistakes[:1]:
         names[f"wrong_{name}"] = task.define(changed(task.source, mistake.ways[0]))
 names["huge"] = lambda x: [0] * 100_000
-names["ends"] = lambda x: __import__("os")._exit(0)
-names["waits"] = lambda x: __import__("time").sleep(60)
 local = checks.Local(names)
 end = socket.socket(fileno=int(sys.argv[1]))
 serve(end, lambda verb, args, kwargs, _: vars(getattr(local, verb)(*args, **kwargs)))
@@ -275,28 +247,14 @@ serve(end, lambda verb, args, kwargs, _: vars(getattr(local, verb)(*args, **kwar
 
 
 @pytest.fixture(scope="module")
-def started():
-    """Starts learners' processes and ends them."""
-    running = []
-
-    def start() -> Connection:
-        ours, theirs = socket.socketpair()
-        command = [sys.executable, "-c", LEARNER, str(theirs.fileno()), *TASKS]
-        running.append((subprocess.Popen(command, pass_fds=[theirs.fileno()], cwd=ROOT), ours))
+def learner():
+    """A learner's process, which takes seconds to start."""
+    ours, theirs = socket.socketpair()
+    command = [sys.executable, "-c", LEARNER, str(theirs.fileno()), *TASKS]
+    with subprocess.Popen(command, pass_fds=[theirs.fileno()], cwd=ROOT) as process, ours:
         theirs.close()
-        return Connection(ours, seconds=600)
-
-    yield start
-    for process, end in running:
-        end.close()
+        yield Connection(ours, seconds=600)
         process.kill()
-        process.wait()
-
-
-@pytest.fixture(scope="module")
-def learner(started):
-    """A process that stays as it is: starting one takes seconds."""
-    return started()
 
 
 def test_checks_say_over_a_socket_what_they_say_here(learner, no_shape_checks):
@@ -319,28 +277,6 @@ def test_what_cannot_be_sent_is_the_learners_error_and_the_next_call_works(learn
     assert missing.error["type"] == "NameError"
     found = Remote(learner, "right_scaled_dot_product_attention").call("f", [torch.ones(1, 2)] * 3, {})
     assert found.value[0].shape == (1, 2)
-
-
-def test_a_process_that_ends_or_waits_is_over_for_good(started):
-    ended = started()
-    for _ in range(2):
-        with pytest.raises(PeerGoneError, match="has ended"):
-            Remote(ended, "ends").call("f", [1], {})
-    waiting = started()
-    assert Remote(waiting, "nowhere").call("f", [], {}).error  # it has started
-    waiting.allow(0.5)
-    began = time.monotonic()
-    for _ in range(2):
-        with pytest.raises(PeerGoneError, match="took too long"):
-            Remote(waiting, "waits").call("f", [1], {})
-    assert time.monotonic() - began < 5
-
-
-def test_without_time_left_nobody_is_asked_and_nothing_is_over(learner):
-    learner.allow(0)
-    assert Remote(learner, "waits").call("f", [1], {}).error["type"] == "TimeLimitError"
-    learner.allow(600)
-    assert Remote(learner, "nowhere").call("f", [], {}).error["type"] == "NameError"
 
 
 PLAIN = vars(Reply(value=1, kind="int"))

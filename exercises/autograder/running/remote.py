@@ -25,10 +25,6 @@ TOO_LARGE = {"type": "ResultError", "message": "", "line": ""}
 GRACE = 1.5  # seconds in which a process that is told to stop has to do so
 
 
-class TooLateError(Exception):
-    """The time for requests is used up; the learner's process was not asked, and is still there."""
-
-
 @contextmanager
 def time_limit(seconds: float, error: type[BaseException]) -> Iterator[None]:
     """Raises in what runs within, however deep in Python, when the time is over.
@@ -72,20 +68,17 @@ class Connection:
     def ask(self, verb: str, args: list, kwargs: dict) -> Any:
         """One request, and the value of its reply.
 
-        The other process is told how much time is left, and should then say itself that it took too long. If it
-        does not in `GRACE`, it is over.
+        The other process is told how much time is left, and should then say itself that it took too long, which
+        it does at once if there is none. If it does not in `GRACE`, it is over.
 
         Raises:
             WireError: if the reply breaks the rules. Every later request raises the same.
             PeerGoneError: if the learner's process has ended or does not answer; likewise.
-            TooLateError: if no time was left to ask.
         """
         if self.over:
             raise self.over
-        left = self._deadline - time.monotonic()
-        if left <= 0:
-            raise TooLateError
-        number, deadline = next(self._numbers), self._deadline + GRACE
+        left = max(0.0, self._deadline - time.monotonic())
+        number, deadline = next(self._numbers), time.monotonic() + left + GRACE
         request = {"number": number, "seconds": left, "verb": verb, "args": args, "kwargs": kwargs}
         try:
             send(self._socket, request, deadline)
@@ -107,10 +100,7 @@ def _asks(verb: str) -> Callable[..., Reply]:
     """A method of an adapter that has the other process's adapter do it."""
 
     def ask(self: "Remote", target: str, *args: Any, **kwargs: Any) -> Reply:
-        try:
-            value = self._connection.ask(verb, [self._known(target), *args], kwargs)
-        except TooLateError:
-            return Reply(error=TOO_LATE)
+        value = self._connection.ask(verb, [self._known(target), *args], kwargs)
         try:
             return reply_of(value)
         except WireError as error:

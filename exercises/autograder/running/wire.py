@@ -15,11 +15,11 @@ raise is `WireError` (what came breaks these rules) and `PeerGoneError` (nothing
 
 import json
 import math
-import select
 import socket
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -31,7 +31,7 @@ VALUES = 20_000  # in one frame: tensors, numbers, lists and what they hold
 DEPTH = 24
 TEXT = 1 << 19  # the longest string
 AXES = 16
-SMALL = 1 << 16  # bytes of tensors that are copied to be sent with the header, which costs less than a call
+LEAST = 0.001  # seconds that are waited if there is no time left: what has come already is read
 LENGTHS = struct.Struct("<QQ")
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype
@@ -65,16 +65,13 @@ def send(connection: socket.socket, value: Any, deadline: float) -> None:
     """
     frame = _Frame()
     encoded = _encoded(value, frame, 0)
-    if sum(tensor.nbytes for tensor in frame.tensors) > TENSOR_BYTES:
+    size = sum(tensor.nbytes for tensor in frame.tensors)
+    if size > TENSOR_BYTES:
         raise WireError(f"tensors: expected at most {TENSOR_BYTES:,} bytes in all")
     header = json.dumps(encoded, ensure_ascii=False).encode("utf-8", "replace")
     if len(header) > HEADER_BYTES:
         raise WireError(f"value: expected at most {HEADER_BYTES:,} bytes beside tensors, got {len(header):,}")
-    parts = [_bytes_of(tensor) for tensor in frame.tensors]
-    start = LENGTHS.pack(len(header), sum(map(len, parts))) + header
-    if sum(map(len, parts)) <= SMALL:
-        start, parts = b"".join([start, *parts]), []
-    for part in (start, *parts):
+    for part in (LENGTHS.pack(len(header), size) + header, *map(_bytes_of, frame.tensors)):
         _write(connection, part, deadline)
 
 
@@ -196,35 +193,30 @@ def _tensor(described: Any, frame: _Frame) -> Tensor:
 
 
 def _write(connection: socket.socket, data: bytes | memoryview, deadline: float) -> None:
-    left = memoryview(data)
-    while left:
-        try:
-            left = left[connection.send(left[: 1 << 20], socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL) :]
-        except BlockingIOError:
-            _wait(deadline, "read", lambda seconds: select.select([], [connection], [], seconds)[1])
-        except OSError as error:
-            raise PeerGoneError(f"the other process has ended: {error}") from None
+    with _in_time(connection, deadline, "read"):
+        connection.sendall(data)  # the time is that of all together
 
 
 def _read(connection: socket.socket, size: int, deadline: float) -> bytearray:
     found = bytearray(size)
     left = memoryview(found)
     while left:
-        try:
-            got = connection.recv_into(left, flags=socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            _wait(deadline, "answer", lambda seconds: select.select([connection], [], [], seconds)[0])
-            continue
-        except OSError as error:
-            raise PeerGoneError(f"the other process has ended: {error}") from None
+        with _in_time(connection, deadline, "answer"):
+            got = connection.recv_into(left)
         if not got:
             raise PeerGoneError("the other process has ended")
         left = left[got:]
     return found
 
 
-def _wait(deadline: float, what: str, ready: Callable[[float | None], list]) -> None:
-    """Until the socket is ready; who sends a byte at a time waits each time."""
+@contextmanager
+def _in_time(connection: socket.socket, deadline: float, what: str) -> Iterator[None]:
+    """Whoever sends or takes a byte at a time is waited for until the same deadline."""
     seconds = deadline - time.monotonic()
-    if seconds <= 0 or not ready(None if math.isinf(seconds) else seconds):
-        raise PeerGoneError(f"the other process took too long to {what}")
+    try:
+        connection.settimeout(None if math.isinf(seconds) else max(seconds, LEAST))
+        yield
+    except TimeoutError:
+        raise PeerGoneError(f"the other process took too long to {what}") from None
+    except OSError as error:
+        raise PeerGoneError(f"the other process has ended: {error}") from None

@@ -1,6 +1,7 @@
 """The grader's end of the forking process: one submission after the other, each in processes of its own."""
 
 import json
+import math
 import os
 import socket
 import subprocess
@@ -75,9 +76,9 @@ class Worker:
         ours, theirs = socket.socketpair()
         request = {"folder": self._folder.name, "limits": asdict(self.limits), "isolated": self.isolated}
         notes: dict = {"notes": []}
+        with theirs:
+            socket.send_fds(self._line, [json.dumps(request).encode()], [theirs.fileno()])
         with ours:
-            with theirs:
-                socket.send_fds(self._line, [json.dumps(request).encode()], [theirs.fileno()])
             for outcome in self._outcomes(ours, cells):
                 if "notes" in outcome:
                     notes = outcome
@@ -91,13 +92,11 @@ class Worker:
     def _outcomes(self, tests: socket.socket, cells: list[Cell]) -> Iterator[dict]:
         """What the tests send, until they end; how long that may take is the forking process's to decide."""
         job = {"cells": len(cells), "cell_seconds": self.limits.cell_seconds, "seconds": self.limits.seconds}
-        forever = float("inf")
         try:
-            send(tests, job, forever)
-            for cell in cells:
-                send(tests, asdict(cell), forever)
+            for part in (job, *map(asdict, cells)):
+                send(tests, part, math.inf)
             for _ in range(len(cells) + 1):
-                yield receive(tests, forever)
+                yield receive(tests, math.inf)
         except PeerGoneError:
             return
         except WireError as error:
