@@ -8,7 +8,6 @@ import asyncio
 import builtins
 import getpass
 import io
-import subprocess
 import sys
 from typing import Any
 
@@ -113,20 +112,8 @@ class Shell(InteractiveShell):
         raise SystemExit
 
     def system(self, cmd):
-        """A command after ``!``, its output collected."""
-        done = subprocess.run(
-            self.var_expand(cmd, depth=1),
-            shell=True,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-        )
-        sys.stdout.write(done.stdout)
-        self.user_ns["_exit_code"] = done.returncode
-
-    system_raw = system_piped = system
+        """A command after ``!``, its output collected; IPython's own wants a terminal."""
+        sys.stdout.write(self.getoutput(cmd, split=False, depth=1))
 
     def _showtraceback(self, etype, evalue, stb):
         name = str(getattr(etype, "__name__", etype))[:200]

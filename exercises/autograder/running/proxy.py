@@ -45,42 +45,39 @@ class Name(Remote):
     def __repr__(self) -> str:
         return "?"  # a test may look for letters in it
 
-    def __getattr__(self, attribute: str) -> "Method":
-        return Method(self._connection, f"{self._name}.{_public(attribute)}")
-
-
-class Method(Name):
-    """An attribute of something of the learner's, to be called; what it is else, a test cannot know."""
-
-    def __bool__(self) -> bool:
-        raise TypeError(
-            f"{self._name.rpartition('.')[2]}: a test can call an attribute, not look at its value"
-        )
+    def __getattr__(self, attribute: str) -> "Object":
+        return getattr(Object(self._connection, self._name), attribute)
 
 
 class Object:
-    """An object of one of the learner's classes.
+    """An object of one of the learner's classes, or an attribute of something, which a test can only call.
 
     Args:
         connection: to the process in which it lives.
-        handle: what it is called there.
+        target: what it is called there.
     """
 
-    def __init__(self, connection: Connection, handle: str):
-        if type(handle) is not str:
+    def __init__(self, connection: Connection, target: str):
+        if type(target) is not str:
             raise WireError("reply: no handle")
-        self._connection, self.handle = connection, handle
+        self._connection, self.target = connection, target
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The object, called."""
-        return _called(self._connection, self.handle, args, kwargs)
+        return _called(self._connection, self.target, args, kwargs)
 
-    def __getattr__(self, attribute: str) -> Method:
-        return Method(self._connection, f"{self.handle}.{_public(attribute)}")
+    def __getattr__(self, attribute: str) -> "Object":
+        if attribute.startswith("_"):
+            raise AttributeError(attribute)
+        return Object(self._connection, f"{self.target}.{attribute}")
+
+    def __bool__(self) -> bool:
+        what = self.target.rpartition(".")[2]
+        raise TypeError(f"{what}: a test can call what is the learner's, not look at its value")
 
     def train(self, mode: bool = True) -> "Object":
         """A module into training mode."""
-        _shown(Remote(self._connection, self.handle).train(self.handle, mode))
+        _shown(Remote(self._connection, self.target).train(self.target, mode))
         return self
 
     def eval(self) -> "Object":
@@ -102,15 +99,8 @@ def _called(connection: Connection, target: str, args: tuple, kwargs: dict) -> A
         _shown(reply)
         return reply
 
-    def gradients(cotangents: list[Tensor]) -> list[Tensor | None]:
-        reply = asked(cotangents)
-        found = [reply.gradients.get(path) for path in inputs]
-        if any(g is not None and g.shape != x.shape for g, x in zip(found, inputs.values(), strict=True)):
-            raise LearnerError("a gradient has another shape than what it is of")
-        return found
-
     reply = asked([])
-    flat = iter(_Attached.apply(reply, gradients, *inputs.values()))
+    flat = iter(_Attached.apply(reply, asked, list(inputs), *inputs.values()))
     return _as(reply.kind, mapped(reply.value, lambda *_: next(flat), ""))
 
 
@@ -118,12 +108,12 @@ class _Attached(torch.autograd.Function):
     """The node of the graph here that stands for the graph there."""
 
     @staticmethod
-    def forward(ctx, reply, gradients, *inputs):
+    def forward(ctx, reply, asked, paths, *inputs):
         """The tensors that came; some of them no gradient can flow back from."""
         found = list(leaves(reply.value).values())
         if len(reply.attached) != len(found):
             raise WireError("reply: attached to other outputs")
-        ctx.gradients = gradients
+        ctx.asked, ctx.paths = asked, paths
         ctx.mark_non_differentiable(*(x for x, flows in zip(found, reply.attached, strict=True) if not flows))
         return tuple(found)
 
@@ -131,7 +121,8 @@ class _Attached(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, *cotangents):
         """Ask for the gradients."""
-        return None, None, *ctx.gradients(list(cotangents))
+        arrived = ctx.asked(list(cotangents)).gradients
+        return None, None, None, *(arrived.get(path) for path in ctx.paths)
 
 
 def _applied(connection: Connection, target: str, args: list, kwargs: dict) -> Any:
@@ -162,7 +153,7 @@ def _take_over(mine: Any, theirs: Any) -> None:
 
 def _sent(args: tuple) -> list:
     """Arguments as the adapter takes them; tuples arrive as lists."""
-    return [{"handle": arg.handle} if isinstance(arg, Object) else _lists(arg) for arg in args]
+    return [{"handle": arg.target} if isinstance(arg, Object) else _lists(arg) for arg in args]
 
 
 def _lists(value: Any) -> Any:
@@ -194,9 +185,3 @@ def _shown(reply: Reply) -> Any:
 
 def _as(kind: str, value: Any) -> Any:
     return tuple(value) if kind == "tuple" and isinstance(value, list) else value
-
-
-def _public(attribute: str) -> str:
-    if attribute.startswith("_"):
-        raise AttributeError(attribute)
-    return attribute
