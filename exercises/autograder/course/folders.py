@@ -85,7 +85,6 @@ class Course:
         # The text first: without the rest it can be graded, but not the other way round.
         _update(path, nbformat.writes(received.notebook) + "\n")
         _update(path.with_name(ORIGIN), json.dumps(about, ensure_ascii=False, indent=2) + "\n")
-        _update(path.with_name("timestamp.txt"), received.timestamp or "")  # where nbgrader looks for it
 
     def origin(self, student: str, assignment: str) -> Arrival:
         """What is known of a submission besides its text."""
@@ -122,8 +121,6 @@ def write_text(path: Path, text: str) -> None:
 
 
 def _update(path: Path, text: str) -> None:
-    """Likewise, but leave it alone if it says so already; there is none if there is nothing to say."""
-    if not text:
-        path.unlink(missing_ok=True)
-    elif not path.exists() or path.read_text(encoding="utf-8") != text:
+    """Likewise, but leave it alone if it says so already."""
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
         write_text(path, text)
