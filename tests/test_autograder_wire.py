@@ -141,23 +141,24 @@ FORGED = {
     "brackets": frame(b"[" * 100_000),
     "an integer of 65 bits": frame(2**64),
     "a plain object": frame({"a": 1}),
-    "two tags": frame({"dict": {}, "tensor": ["bool", []]}),
+    "two tags": frame({"dict": {}, "tensor": ["bool", [], []]}),
     "a dict that is a list": frame({"dict": [1]}),
-    "no such dtype": frame({"tensor": ["object", [1]]}, b"12345678"),
-    "a dtype that is a list": frame({"tensor": [["int8"], [1]]}, b"1"),
-    "no shape": frame({"tensor": ["int8"]}, b"1"),
-    "a negative axis": frame({"tensor": ["int8", [-1]]}, b"1"),
-    "an axis that is true": frame({"tensor": ["int8", [True]]}, b"1"),
-    "many axes": frame({"tensor": ["int8", [1] * 17]}, b"1"),
+    "no such dtype": frame({"tensor": ["object", [1], [0]]}, b"12345678"),
+    "a dtype that is a list": frame({"tensor": [["int8"], [1], [0]]}, b"1"),
+    "no order": frame({"tensor": ["int8", [1]]}, b"1"),
+    "a shape that is a number": frame({"tensor": ["int8", 1, [0]]}, b"1"),
+    "a negative axis": frame({"tensor": ["int8", [-1], [0]]}, b"1"),
+    "an axis that is true": frame({"tensor": ["int8", [True], [0]]}, b"1"),
+    "many axes": frame({"tensor": ["int8", [1] * 17, list(range(17))]}, b"1"),
     "an axis twice": frame({"tensor": ["int8", [1, 2], [1, 1]]}, b"12"),
     "an axis too many": frame({"tensor": ["int8", [2], [1, 0]]}, b"12"),
     "an order with an axis that is true": frame({"tensor": ["int8", [1, 2], [True, 0]]}, b"12"),
-    "no order": frame({"tensor": ["int8", [2], 0]}, b"12"),
+    "an order that is a number": frame({"tensor": ["int8", [2], 0]}, b"12"),
     "two orders": frame({"tensor": ["int8", [2], [0], [0]]}, b"12"),
-    "more than came": frame({"tensor": ["float64", [2]]}, b"12345678"),
-    "less than came": frame({"tensor": ["int8", [1]]}, b"12"),
-    "nothing of far too much": frame({"tensor": ["int8", [0, 2**62, 2**62]]}),
-    "more than there is": frame({"tensor": ["int8", [2**62, 2**62]]}, b"1"),
+    "more than came": frame({"tensor": ["float64", [2], [0]]}, b"12345678"),
+    "less than came": frame({"tensor": ["int8", [1], [0]]}, b"12"),
+    "nothing of far too much": frame({"tensor": ["int8", [0, 2**62, 2**62], [0, 1, 2]]}),
+    "more than there is": frame({"tensor": ["int8", [2**62, 2**62], [0, 1]]}, b"1"),
 }
 
 
@@ -171,7 +172,7 @@ def test_forged_frames_are_refused(ends, forged):
 
 def test_booleans_are_true_or_false_whatever_came(ends):
     ours, theirs = ends
-    theirs.sendall(frame({"tensor": ["bool", [3]]}, bytes([0, 1, 77])))
+    theirs.sendall(frame({"tensor": ["bool", [3], [0]]}, bytes([0, 1, 77])))
     found = receive(ours, soon())
     assert found.tolist() == [False, True, True]
     assert found.view(torch.uint8).tolist() == [0, 1, 1]

@@ -248,7 +248,7 @@ def change(connection, reply):
     if "kind" not in (reply["value"] if type(reply["value"]) is dict else ()): return reply
     RAN[:] = ["attack ran"]
     size = 60 << 20
-    raw(connection, answer(reply["number"], [{"tensor": ["uint8", [size]]}, 1], kind="tuple"), claimed=size)
+    raw(connection, answer(reply["number"], [{"tensor": ["uint8", [size], [0]]}, 1], kind="tuple"), claimed=size)
     for _ in range(60): connection.sendall(bytes(1 << 20))
 forge(change)
 """,

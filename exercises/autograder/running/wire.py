@@ -6,8 +6,7 @@ all tensors in the order in which the header names them. In the header
     None, bool, int, float, str   stand for themselves,
     [value, …]                    for a list,
     {"dict": {name: value, …}}    for a dict with string keys,
-    {"tensor": [dtype, shape]}    for a tensor; with its axes in the order in which they lie in memory
-                                  behind the shape, if that is another.
+    {"tensor": [dtype, shape, order]}    for a tensor; the order is that of its axes in memory.
 
 Whoever sends a frame may be hostile: everything is bounded before it is read or built, and all that a reader can
 raise is `WireError` (what came breaks these rules) and `PeerGoneError` (nothing comes, or nobody reads).
@@ -132,8 +131,7 @@ def _encoded(value: Any, frame: _Frame, depth: int) -> Any:
         plain = value.detach().as_subclass(Tensor).cpu().resolve_conj().resolve_neg()
         order = _order(plain)
         frame.tensors.append(plain.permute(order).contiguous())
-        is_usual = order == sorted(order)
-        return {"tensor": [NAMES[plain.dtype], list(plain.shape), *([] if is_usual else [order])]}
+        return {"tensor": [NAMES[plain.dtype], list(plain.shape), order]}
     raise WireError(f"value: expected plain values, got {type(value).__name__}")
 
 
@@ -165,19 +163,11 @@ def _decoded(encoded: Any, frame: _Frame, depth: int) -> Any:
 
 def _tensor(described: Any, frame: _Frame) -> Tensor:
     """A tensor from the first of the bytes that are left."""
-    if type(described) is not list or len(described) not in (2, 3) or described[0] not in NAMES.values():
-        raise WireError("tensor: no dtype and shape")
-    dtype, shape, *orders = DTYPES[described[0]], *described[1:]
-    if (
-        type(shape) is not list
-        or len(shape) > AXES
-        or not all(type(n) is int and 0 <= n < 2**63 for n in shape)
-    ):
-        raise WireError("tensor: no shape")
-    axes = list(range(len(shape)))
-    order = orders[0] if orders else axes
-    if type(order) is not list or any(type(axis) is not int for axis in order) or sorted(order) != axes:
-        raise WireError("tensor: no order of axes")
+    if type(described) is not list or len(described) != 3 or described[0] not in NAMES.values():
+        raise WireError("tensor: no dtype, shape and order")
+    dtype, shape, order = DTYPES[described[0]], *described[1:]
+    if not all(map(_are_sizes, (shape, order))) or sorted(order) != list(range(len(shape))):
+        raise WireError("tensor: no shape and order")
     size = math.prod(shape) * dtype.itemsize
     if size > len(frame.left):
         raise WireError(f"tensor: {size:,} bytes are described, {len(frame.left):,} came")
@@ -189,7 +179,12 @@ def _tensor(described: Any, frame: _Frame) -> Tensor:
     raw, frame.left = torch.frombuffer(frame.left[:size], dtype=torch.uint8), frame.left[size:]
     # Of booleans, bytes other than 0 and 1 are neither True nor False.
     found = raw != 0 if dtype is torch.bool else raw.clone().view(dtype)
-    return found.reshape([shape[axis] for axis in order]).permute([*map(order.index, axes)])
+    return found.reshape([shape[axis] for axis in order]).permute([*map(order.index, range(len(order)))])
+
+
+def _are_sizes(found: Any) -> bool:
+    is_short = type(found) is list and len(found) <= AXES
+    return is_short and all(type(size) is int and 0 <= size < 2**63 for size in found)
 
 
 def _write(connection: socket.socket, data: bytes | memoryview, deadline: float) -> None:
