@@ -100,9 +100,7 @@ def found(made: nbformat.NotebookNode) -> list[str]:
     return seen
 
 
-@pytest.mark.parametrize("formatted", [100_000, 0])
-def test_nothing_dangerous_is_left_and_before_there_was(formatted, monkeypatch):
-    monkeypatch.setattr(inert, "FORMATTED", formatted)
+def test_nothing_dangerous_is_left_and_before_there_was():
     hostile = hostile_notebook()
     before = found(copy.deepcopy(hostile))
     assert {"script", "onerror", "javascript:hacked()", "http://evil.example/pixel.png"} <= set(before)

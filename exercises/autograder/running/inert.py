@@ -6,7 +6,6 @@ shows the same. And it stays small enough to be opened.
 """
 
 import base64
-import html
 import io
 import json
 import re
@@ -20,7 +19,7 @@ from PIL import Image
 ROOM = 600_000  # bytes of all that the student wrote, in the file
 BEGINNING = 1_000  # characters of a text for which there is no room
 LINE_ENDS = re.compile(r"\\(?:[nrf]|u000b|u001[cde]|u0085|u202[89])")  # of which `splitlines` knows, in JSON
-FORMATTED = 100_000  # characters of written answers that are formatted; a parser can be made slow
+FORMATTED = 100_000  # characters of all written answers, as a parser can be made slow
 
 FORMATS = {"image/png": "PNG", "image/jpeg": "JPEG"}
 ENCODED = 8 << 20  # characters in which a picture may come
@@ -34,20 +33,22 @@ MARKDOWN = MarkdownIt("js-default", {"html": False, "maxNesting": 20}).disable("
 
 def sanitize(notebook: NotebookNode) -> None:
     """Make what the student wrote inert, as outputs are by then; texts for which no room is left are cut."""
-    room, formatted = ROOM, FORMATTED
+    room, letters = ROOM, FORMATTED
     for cell in notebook.cells:
         if cell.metadata.get("nbgrader", {}).get("locked"):
             continue  # the course's
         cell.pop("attachments", None)
-        inert = str if cell.cell_type == "code" else inert_markdown
-        if inert is inert_markdown and len(cell.source) > formatted:
-            inert = _unformatted
-        made = inert(cell.source)
-        if written_bytes(made) > room:
-            made = inert(cell.source[:BEGINNING] + f"\n# [cut: {len(cell.source):,} characters in all]")
-        room -= written_bytes(made)
-        formatted -= len(cell.source) if inert is inert_markdown else 0
-        cell.source = made
+        is_code, short = cell.cell_type == "code", _beginning(cell.source)
+        text = cell.source if is_code or len(cell.source) <= letters else short
+        inert = str if is_code else inert_markdown
+        made = inert(text)
+        cell.source = made if written_bytes(made) <= room else inert(short)
+        room -= written_bytes(cell.source)
+        letters -= 0 if is_code else len(text)
+
+
+def _beginning(text: str) -> str:
+    return f"{text[:BEGINNING]}\n# [cut: {len(text):,} characters in all]"
 
 
 def written_bytes(value: Any) -> int:
@@ -65,15 +66,8 @@ def inert_markdown(text: str) -> str:
 
     A pitfall: pictures become the text that calls them.
     """
-    return _on_one_line(MARKDOWN.render(text).strip()) if text.strip() else text
-
-
-def _unformatted(text: str) -> str:
-    return _on_one_line(f"<pre>{html.escape(text)}</pre>")
-
-
-def _on_one_line(made: str) -> str:
-    return f"<div>{made}</div>".replace("\0", "").replace("\n", "&#10;")
+    made = MARKDOWN.render(text).strip()
+    return f"<div>{made}</div>".replace("\0", "").replace("\n", "&#10;") if text.strip() else text
 
 
 def inert_output(output: NotebookNode) -> NotebookNode:
