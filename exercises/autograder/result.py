@@ -1,7 +1,8 @@
 """What grading a submission gives: points, what the student is told, and what a person should look at."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, is_dataclass
 from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
 
 from transformer_lessons.data.files import read_json, write_json
 
@@ -87,20 +88,20 @@ def read(path: Path) -> Result:
         FileNotFoundError: if there is none.
     """
     try:
-        return from_dict(read_json(path))
+        return rebuilt(Result, read_json(path))
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"{path.name}: expected a grading result, got {error}") from None
 
 
-def from_dict(found: dict) -> Result:
-    """A result from the plain values that `dataclasses.asdict` makes of one."""
-    cells = tuple(cell_from_dict(cell) for cell in found["cells"])
-    flags = tuple(Flag(**flag) for flag in found["flags"])
-    return Result(**{**found, "cells": cells, "flags": flags, "repairs": tuple(found["repairs"])})
+def rebuilt(kind: Any, plain: Any) -> Any:
+    """What `dataclasses.asdict`, and JSON, have made plain; `kind` is the dataclass, or what a field of one is.
 
-
-def cell_from_dict(found: dict) -> CellResult:
-    """Likewise of one test cell."""
-    parts = tuple(Part(**part) for part in found["parts"])
-    told = {name: tuple(found[name]) for name in ("messages", "mistakes")}
-    return CellResult(**{**found, **told, "parts": parts})
+    Raises:
+        AttributeError, KeyError, TypeError: if it is nothing of this kind.
+    """
+    if is_dataclass(kind):
+        kinds = get_type_hints(kind)
+        return kind(**{name: rebuilt(kinds[name], value) for name, value in plain.items()})
+    if get_origin(kind) is tuple:
+        return tuple(rebuilt(get_args(kind)[0], value) for value in plain)
+    return plain

@@ -37,7 +37,7 @@ class Reply:
     gradients: dict[str, Tensor | None] = field(default_factory=dict)
     parameters: dict[str, Tensor | None] = field(default_factory=dict)
     mutated: list[str] = field(default_factory=list)
-    memory: dict[str, Any] = field(default_factory=dict)
+    memory: dict[str, int | list[int]] = field(default_factory=dict)
 
 
 @runtime_checkable

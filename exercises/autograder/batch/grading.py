@@ -25,7 +25,7 @@ from exercises.autograder.course.marks import Writer
 from exercises.autograder.course.roster import known
 from exercises.autograder.intake import Arrival, ingest
 from exercises.autograder.result import Flag, Result
-from exercises.autograder.running.job import Job, Outcome, outcome_from_dict
+from exercises.autograder.running.job import Job, Outcome
 from exercises.autograder.running.notebook import MasterCell, master_of
 from transformer_lessons.data.files import read_json, write_json
 
@@ -194,7 +194,7 @@ class Grading:
     def found(self, key: str) -> Outcome | None:
         """What a grading gave, or None; a file that cannot be read counts as none, and is replaced."""
         try:
-            return outcome_from_dict(read_json(self._entry(key)))
+            return results.rebuilt(Outcome, read_json(self._entry(key)))
         except (FileNotFoundError, ValueError, TypeError, KeyError, AttributeError):
             return None
 

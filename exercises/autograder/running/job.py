@@ -15,7 +15,7 @@ from nbformat import NotebookNode
 
 import transformer_lessons
 from exercises.autograder.box.confine import Limits
-from exercises.autograder.result import Result, from_dict
+from exercises.autograder.result import Result
 from exercises.autograder.running import notebook
 from exercises.autograder.running.inert import sanitize
 from exercises.autograder.running.notebook import MasterCell
@@ -58,13 +58,6 @@ class Outcome:
     notebook: str  # the submission with its outputs, as JSON; it is safe to look at
     scores: dict[str, float | None]  # points by grade id; None where a person has to give them
     unanswered: tuple[str, ...]  # the answers that are as they were handed out
-
-
-def outcome_from_dict(found: dict) -> Outcome:
-    """An outcome from the plain values that `dataclasses.asdict` makes of one."""
-    return Outcome(
-        **{**found, "result": from_dict(found["result"]), "unanswered": tuple(found["unanswered"])}
-    )
 
 
 def run(job: Job) -> Outcome:

@@ -158,7 +158,7 @@ def _settled(cells: list, outcomes: list[dict], room: int) -> tuple[list[CellRes
         cell, shown = cells[number]
         shown.outputs, room = _within_bounds(_decoded(outcome["outputs"]), room)
         if cell.role == "test":
-            found[number] = results.cell_from_dict(outcome["result"])
+            found[number] = results.rebuilt(CellResult, outcome["result"])
         else:
             shown.execution_count = number + 1
         if outcome.get("lost"):
