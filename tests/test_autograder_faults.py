@@ -4,6 +4,7 @@ The measure is a canonical dump of the gradebook, which must be that of an undis
 """
 
 import errno
+import itertools
 import json
 import os
 import signal
@@ -27,7 +28,8 @@ from exercises.autograder.commands import grading as commands
 from exercises.autograder.commands import stopped
 from exercises.autograder.course import folders, marks
 from exercises.autograder.course.folders import Course
-from exercises.autograder.running.job import Job, Outcome
+from exercises.autograder.running import job as jobs
+from exercises.autograder.running.job import Job
 from exercises.autograder.running.worker import WorkerError
 from tests.submissions import NAME, SOLVED, WORTH, dump, hand_in, with_answers
 
@@ -51,51 +53,26 @@ def submissions(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
-    """What there is to hand in, the dump of an undisturbed run, and what each grading gave, by its key."""
+def undisturbed(tmp_path_factory, graded_once):
+    """What there is to hand in, and the dump of an undisturbed run; what was graded then is not run again."""
     source, folder = (
         submissions(tmp_path_factory.mktemp("in") / "all"),
         tmp_path_factory.mktemp("c") / "course",
     )
-    kept = Recording()
-    summary = grade.grade(source, folder, pool=kept)
+    summary = grade.grade(source, folder)
     assert [one.student for one in summary.graded] == list(STUDENTS)
     assert not summary.failed
     assert len(summary.quarantined) == 1
     entries = dump(Course(folder).gradebook)
     assert len([line for line in entries if line.startswith("grade")]) == 4 * len(WORTH)
     assert len({one.earned for one in summary.graded}) == 4
-    return source, entries, kept.outcomes
-
-
-class Recording(pool.InProcessPool):
-    """Keeps what each job gave."""
-
-    def __init__(self):
-        self.outcomes: dict[str, Outcome] = {}
-
-    def submit(self, job: Job) -> Future:
-        future = super().submit(job)
-        self.outcomes[job.key] = future.result()
-        return future
-
-
-class Replaying(pool.InProcessPool):
-    """Gives again what was kept, so that a run takes a second."""
-
-    def __init__(self, outcomes: dict[str, Outcome]):
-        self._outcomes = outcomes
-
-    def submit(self, job: Job) -> Future:
-        future: Future = Future()
-        future.set_result(self._outcomes[job.key])
-        return future
+    return source, entries
 
 
 def assert_goes_on(folder: Path, undisturbed: tuple) -> grade.Summary:
     """The next command does what is left, and the gradebook says what it says after an undisturbed run."""
-    source, expected, outcomes = undisturbed
-    summary = grade.grade(source, folder, pool=Replaying(outcomes))
+    source, expected = undisturbed
+    summary = grade.grade(source, folder)
     assert (len(summary.quarantined), summary.failed) == (1, [])
     assert dump(Course(folder).gradebook) == expected
     return summary
@@ -104,7 +81,7 @@ def assert_goes_on(folder: Path, undisturbed: tuple) -> grade.Summary:
 # ---- The process that writes
 
 
-def in_a_child(last: int | None, source: Path, folder: Path, outcomes: dict) -> tuple[int, int]:
+def in_a_child(last: int | None, source: Path, folder: Path) -> tuple[int, int]:
     """Grade in a child that ends without a word at the last of these steps; its exit code, and how many it did.
 
     A step is done before and after each change of a file's name, and before each commit.
@@ -128,7 +105,7 @@ def in_a_child(last: int | None, source: Path, folder: Path, outcomes: dict) -> 
 
         Path.replace = counted
         event.listen(Engine, "commit", lambda _: done())
-        os._exit(3 if grade.grade(source, folder, pool=Replaying(outcomes)).failed else 0)
+        os._exit(3 if grade.grade(source, folder).failed else 0)
 
     child = context.Process(target=run)
     child.start()
@@ -138,8 +115,8 @@ def in_a_child(last: int | None, source: Path, folder: Path, outcomes: dict) -> 
 
 
 def test_the_writer_is_killed_at_any_step(undisturbed, tmp_path, repetition):
-    source, expected, outcomes = undisturbed
-    code, total = in_a_child(None, source, tmp_path / "whole", outcomes)
+    source, expected = undisturbed
+    code, total = in_a_child(None, source, tmp_path / "whole")
     assert code == 0
     assert dump(Course(tmp_path / "whole").gradebook) == expected
     assert total > 60
@@ -147,7 +124,7 @@ def test_the_writer_is_killed_at_any_step(undisturbed, tmp_path, repetition):
     assert len(few) == POINTS
     for last in sorted(few):
         folder = tmp_path / str(last)
-        code, _ = in_a_child(last, source, folder, outcomes)
+        code, _ = in_a_child(last, source, folder)
         assert code == -signal.SIGKILL
         assert set(dump(Course(folder).gradebook)) <= {*expected}, (
             "a submission is entered whole or not at all"
@@ -160,7 +137,7 @@ def test_the_writer_is_killed_at_any_step(undisturbed, tmp_path, repetition):
 
 
 def test_a_submission_is_entered_whole_or_not_at_all(undisturbed, tmp_path, monkeypatch):
-    source, expected, outcomes = undisturbed
+    source, expected = undisturbed
     score = marks._score
 
     def fails_once(*_, **more):
@@ -168,7 +145,7 @@ def test_a_submission_is_entered_whole_or_not_at_all(undisturbed, tmp_path, monk
         raise ZeroDivisionError
 
     monkeypatch.setattr(marks, "_score", fails_once)
-    [one] = grade.grade(source, tmp_path, pool=Replaying(outcomes)).failed
+    [one] = grade.grade(source, tmp_path).failed
     entries = dump(Course(tmp_path).gradebook)
     assert set(entries) == {line for line in expected if f" {one.student}" not in line}
     assert_goes_on(tmp_path, undisturbed)
@@ -212,8 +189,9 @@ def kill_in_turn(
             return
 
 
-def test_workers_and_their_forking_processes_are_killed(undisturbed, tmp_path, repetition):
-    source, expected, _ = undisturbed
+def test_workers_and_their_forking_processes_are_killed(undisturbed, tmp_path, monkeypatch, repetition):
+    source, expected = undisturbed
+    monkeypatch.setattr(pool, "run", jobs.run)  # in processes of their own
     local, killed, stop = pool.ProcessPool(2), [], threading.Event()
     killer = threading.Thread(target=kill_in_turn, args=(local, tmp_path, killed, stop, repetition * DELAY))
     killer.start()
@@ -232,35 +210,33 @@ def test_workers_and_their_forking_processes_are_killed(undisturbed, tmp_path, r
 
 
 class Dying(pool.InProcessPool):
-    """Workers die of one job, and of whatever is done beside it."""
+    """Workers die of the third job, after the master's and ann's, and of whatever is done beside it."""
 
     width = 2
 
-    def __init__(self, bad: str, outcomes: dict, error: Exception):
-        self._bad, self._outcomes, self._error, self._running = bad, outcomes, error, []
+    def __init__(self, error: Exception):
+        self._error, self._keys, self._running = error, {}, []
 
     def submit(self, job: Job) -> Future:
+        self._keys[job.key] = None
         future: Future = Future()
         self._running = [*(one for one in self._running if not one[1].done()), (job, future)]
         threading.Timer(0.05, self._end).start()
         return future
 
     def _end(self) -> None:
-        broken = any(job.key == self._bad for job, _ in self._running)
+        bad = list(self._keys)[2:3]
+        broken = any([job.key] == bad for job, _ in self._running)
         for job, future in self._running:
             if not future.done():
-                if broken:
-                    future.set_exception(self._error)
-                else:
-                    future.set_result(self._outcomes[job.key])
+                future.set_exception(self._error) if broken else future.set_result(pool.run(job))
 
 
 def test_a_job_that_workers_die_of_is_given_up_alone(undisturbed, tmp_path):
-    source, _, outcomes = undisturbed
-    bad = list(outcomes)[2]  # after the master's, and ann's
+    source, _ = undisturbed
     for error in (BrokenProcessPool("killed"), WorkerError("its forking process has ended")):
         folder = tmp_path / type(error).__name__
-        summary = grade.grade(source, folder, pool=Dying(bad, outcomes, error))
+        summary = grade.grade(source, folder, pool=Dying(error))
         assert [one.student for one in summary.graded] == [name for name in STUDENTS if name != "bob"]
         assert [one.path for one in summary.failed] == [f"bob/{NAME}.ipynb"]
         assert_goes_on(folder, undisturbed)
@@ -269,11 +245,10 @@ def test_a_job_that_workers_die_of_is_given_up_alone(undisturbed, tmp_path):
 # ---- A cluster
 
 
-def test_a_cluster_does_the_work(undisturbed, tmp_path, monkeypatch):
+def test_a_cluster_does_the_work(undisturbed, tmp_path):
     """In threads of this process, where jobs are answered from memory: processes take long to start."""
-    source, expected, outcomes = undisturbed
+    source, expected = undisturbed
     distributed = pytest.importorskip("distributed")
-    monkeypatch.setattr(pool, "run", lambda job: outcomes[job.key])
     threads = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
     with distributed.LocalCluster(**threads) as made:
         dask = pool.DaskPool(made.scheduler_address)
@@ -285,8 +260,9 @@ def test_a_cluster_does_the_work(undisturbed, tmp_path, monkeypatch):
 
 
 @pytest.mark.full
-def test_a_worker_is_lost_then_the_scheduler(undisturbed, tmp_path):
-    source, expected, _ = undisturbed
+def test_a_worker_is_lost_then_the_scheduler(undisturbed, tmp_path, monkeypatch):
+    source, expected = undisturbed
+    monkeypatch.setattr(pool, "run", jobs.run)  # likewise
     distributed = pytest.importorskip("distributed")
 
     def losing(folder: Path, act) -> threading.Thread:
@@ -327,7 +303,7 @@ def test_nobody_at_the_address(monkeypatch):
 
 
 def test_the_command_is_killed_and_nothing_of_it_stays_and_then_it_goes_on(undisturbed, tmp_path, repetition):
-    source, _, _ = undisturbed
+    source, _ = undisturbed
     line = [sys.executable, "-m", "exercises.autograder", "grade", str(source), "--course", str(tmp_path)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -345,19 +321,24 @@ def test_the_command_is_killed_and_nothing_of_it_stays_and_then_it_goes_on(undis
     assert_goes_on(tmp_path, undisturbed)
 
 
-class Interrupting(Replaying):
+class Interrupting(pool.InProcessPool):
     """Somebody presses Ctrl-C at the third job."""
 
+    def __init__(self):
+        self._jobs = itertools.count(1)
+
     def submit(self, job: Job) -> Future:
-        if job.key == list(self._outcomes)[2]:
+        if next(self._jobs) == 3:
             os.kill(os.getpid(), signal.SIGINT)
         return super().submit(job)
 
 
 def test_the_command_is_interrupted_and_then_goes_on(undisturbed, tmp_path, monkeypatch, capsys):
-    source, _, outcomes = undisturbed
-    monkeypatch.setattr(commands, "ProcessPool", lambda workers: Interrupting(outcomes))
+    source, _ = undisturbed
+    monkeypatch.setattr(commands, "ProcessPool", lambda workers: Interrupting())
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs have none
     assert command.main(["grade", str(source), "--course", str(tmp_path)]) == 130
+    signal.signal(signal.SIGINT, before)
     said = capsys.readouterr().err
     assert said.splitlines()[-1] == "Stopped. What was done is kept: the same command goes on from there."
     assert len(list(tmp_path.glob("journal/*/*.json"))) >= 1
@@ -368,7 +349,7 @@ def test_the_command_is_interrupted_and_then_goes_on(undisturbed, tmp_path, monk
 
 
 def test_a_full_disk_stops_the_batch_and_leaves_nothing_half_written(undisturbed, tmp_path, monkeypatch):
-    source, expected, outcomes = undisturbed
+    source, expected = undisturbed
     room, sync, stops = [0], os.fsync, []
 
     def full(file):
@@ -381,7 +362,7 @@ def test_a_full_disk_stops_the_batch_and_leaves_nothing_half_written(undisturbed
     while len(stops) < 50:
         room[0] = 6
         try:
-            summary = grade.grade(source, tmp_path, pool=Replaying(outcomes))
+            summary = grade.grade(source, tmp_path)
             break
         except OSError as error:
             stops.append(stopped(error))
@@ -395,11 +376,10 @@ def test_a_full_disk_stops_the_batch_and_leaves_nothing_half_written(undisturbed
     assert dump(Course(tmp_path).gradebook) == expected
 
 
-class Locking(Replaying):
+class Locking(pool.InProcessPool):
     """Has another program take the gradebook for itself as soon as the first job is done."""
 
-    def __init__(self, outcomes: dict, path: Path):
-        super().__init__(outcomes)
+    def __init__(self, path: Path):
         self.other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self.is_locked = False
 
@@ -411,10 +391,10 @@ class Locking(Replaying):
 
 
 def test_a_locked_gradebook_is_waited_for_and_at_last_given_up(undisturbed, tmp_path, monkeypatch):
-    source, expected, outcomes = undisturbed
+    source, expected = undisturbed
     with grade.opened(tmp_path) as grading:
         grading.assignments.master(NAME)
-    locking = Locking(outcomes, tmp_path / "gradebook.db")
+    locking = Locking(tmp_path / "gradebook.db")
     with monkeypatch.context() as impatient:
         impatient.setattr(folders, "PATIENCE", 0.2)
         with pytest.raises(OSError, match="The gradebook is in use: close what has it open") as error:

@@ -128,17 +128,14 @@ def regrade(
     with opened(folder, isolated=isolated) as grading:
         _sorted_out(grading, summary, assignments)
         grading.check_masters((assignment for _, assignment in summary.stale), pool)
-        # The notebooks stay in the journal until they are wanted.
-        done: dict[Submission, Result] = {}
-        _run(grading, summary.stale, pool, summary, lambda one, outcome: done.update({one: outcome.result}))
-        again, of = [one for one in summary.stale if one in done], _marks(grading.course)
-        compared = (_change(grading.course, one, done[one], of(one[1]).get(one[0])) for one in again)
+        done: dict[Submission, Outcome] = {}
+        _run(grading, summary.stale, pool, summary, done.__setitem__)
+        again, of = sorted(done), _marks(grading.course)
+        compared = (_change(grading.course, one, done[one].result, of(one[1]).get(one[0])) for one in again)
         summary.changes = [change for change in compared if change]
         summary.applied = bool(done) and apply(summary.changes)
         if summary.applied:
-            for one in again:
-                if outcome := grading.found(done[one].key):
-                    summary.graded.append(grading.enter(*one, outcome))
+            summary.graded = [grading.enter(*one, done[one]) for one in again]
             write_feedback(grading, summary)
     return summary
 
