@@ -106,6 +106,9 @@ class Cell:
     ids: tuple[str, ...] = ()  # wherever in the file they stood
     attachments: dict = field(default_factory=dict)  # pictures in its text
     plots: tuple[dict, ...] = ()  # what it had drawn, if it is code
+    # Found out by `repair`: the cell of the assignment that it stands for, or is a copy of, and how that is known
+    name: str | None = None
+    by: str = ""  # "marks", "id", "text" or "place"
 
     @property
     def grade_id(self) -> str | None:

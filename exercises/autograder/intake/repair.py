@@ -10,7 +10,6 @@ cell of the assignment that it stood behind.
 import copy
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 
 import nbformat
@@ -23,9 +22,6 @@ from transformer_lessons.tools.submission import grade_id
 MARKS = ("grade", "locked", "points", "solution", "task")
 MOST_NAMES = 8  # that a sentence lists
 EARLIER = "It was begun with an earlier version of the assignment, which counts as well."
-
-# A cell of the notebook in the making: its grade id, or None, and what the student handed in of it, or None.
-Item = tuple[str | None, Cell | None]
 
 
 # ---- Of which assignment, and which cell is which
@@ -118,44 +114,33 @@ class Catalogue:
         return confirmed[0]
 
 
-@dataclass
-class _Match:
-    """Of each released cell, by grade id, the one that stands for it, how it was recognised, and its copies."""
+def _matched(cells: list[Cell], released: Released) -> dict[str, Cell]:
+    """Recognise the cells of a submission, which are given in its order; by grade id, those that count."""
+    found: dict[str, Cell] = {}
+    for cell in cells:
+        known = (name for name in (cell.grade_id, *cell.ids) if name in released.cells)
+        cell.name = next(known, None)
+        cell.by = "marks" if cell.name == cell.grade_id else "id"
+    for name in released.cells:
+        if copies := [cell for cell in cells if cell.name == name]:
+            found[name] = _that_counts(copies, name, released)
 
-    cells: dict[str, Cell] = field(default_factory=dict)
-    by: dict[str, str] = field(default_factory=dict)  # "marks", "id", "text" or "place"
-    copies: dict[str, list[Cell]] = field(default_factory=dict)
-
-    def take(self, name: str, fitting: list[Cell], rest: list[Cell], by: str) -> None:
-        """The first of the cells that fit, if any do, is no longer among the rest."""
+    def take(name: str, fitting: list[Cell], by: str) -> None:
         if fitting:
-            self.cells[name], self.by[name] = fitting[0], by
-            rest.remove(fitting[0])
+            cell = found[name] = fitting[0]
+            cell.name, cell.by = name, by
+            rest.remove(cell)
 
-
-def _matched(cells: list[Cell], released: Released) -> _Match:
-    """Recognise the cells of a submission, which are given in its order."""
-    found, names = _Match(), list(released.cells)
-    claims = {
-        cell: next((name for name in (cell.grade_id, *cell.ids) if name in released.cells), None)
-        for cell in cells
-    }
-    for name in names:
-        claiming = [cell for cell in cells if claims[cell] == name]
-        if claiming:
-            cell = found.cells[name] = _that_counts(claiming, name, released)
-            found.by[name] = "marks" if cell.grade_id == name else "id"
-            found.copies[name] = [copy for copy in claiming if copy is not cell]
     # What was released for trying things out is no answer, wherever it stands.
-    rest = [cell for cell in cells if not claims[cell] and cell.normalized not in released.trials]
-    for name in names:
-        if name not in found.cells and name not in released.answers:
-            found.take(name, [cell for cell in rest if released.has(name, cell)], rest, "text")
-    for name in names:
-        if name not in found.cells and name in released.answers:
-            fitting = [cell for cell in _in_place(name, rest, names, found) if cell.normalized]
-            fitting = [cell for cell in fitting if cell.type == released.cells[name].cell_type]
-            found.take(name, sorted(fitting, key=partial(released.has, name)), rest, "place")
+    rest = [cell for cell in cells if not cell.name and cell.normalized not in released.trials]
+    missing = [name for name in released.cells if name not in found]
+    for name in missing:
+        if name not in released.answers:
+            take(name, [cell for cell in rest if released.has(name, cell)], "text")
+    for name in missing:
+        if name in released.answers:
+            in_place = _in_place(name, rest, released, found)
+            take(name, sorted(in_place, key=partial(released.has, name)), "place")
     return found
 
 
@@ -167,18 +152,20 @@ def _that_counts(copies: list[Cell], name: str, released: Released) -> Cell:
     return next((cell for cell in copies if released.has(name, cell)), copies[0])
 
 
-def _in_place(name: str, rest: list[Cell], names: list[str], found: _Match) -> list[Cell]:
-    """The cells between those that stood before and after a released one.
+def _in_place(name: str, rest: list[Cell], released: Released, found: dict[str, Cell]) -> list[Cell]:
+    """The cells of the same type, but blank ones, between those that stood before and after a released one.
 
     One of the released cells beside must be recognised, or there is no telling where that is.
     """
+    names = list(released.cells)
     number = names.index(name)
-    if not {*names[:number][-1:], *names[number + 1 :][:1]} & found.cells.keys():
+    if not {*names[:number][-1:], *names[number + 1 :][:1]} & found.keys():
         return []
-    places = [found.cells[other].number if other in found.cells else 0 for other in names]
+    places = [found[other].number if other in found else 0 for other in names]
     after = next((place for place in reversed(places[:number]) if place), 0)
     before = next((place for place in places[number + 1 :] if place > after), float("inf"))
-    return [cell for cell in rest if after < cell.number < before]
+    same = [cell for cell in rest if cell.type == released.cells[name].cell_type and cell.normalized]
+    return [cell for cell in same if after < cell.number < before]
 
 
 # ---- What is made of them
@@ -187,33 +174,28 @@ def _in_place(name: str, rest: list[Cell], names: list[str], found: _Match) -> l
 def mended(cells: list[Cell], released: Released) -> tuple[NotebookNode, tuple[str, ...]]:
     """A notebook that can be graded, and a sentence for each thing that was mended."""
     found = _matched(cells, released)
-    items = list(_in_order(cells, released, found))
     made = {"nbformat": 4, "nbformat_minor": 5, "metadata": copy.deepcopy(released.notebook.metadata)}
-    new = [_released_cell(name, cell, released) if name else _own_cell(cell) for name, cell in items]
-    notebook = nbformat.from_dict({**made, "cells": new})
+    notebook = nbformat.from_dict({**made, "cells": list(_in_order(cells, released, found))})
     nbformat.validate(notebook)
     return notebook, tuple(_sentences(cells, released, found))
 
 
-def _in_order(cells: list[Cell], released: Released, found: _Match) -> Iterator[Item]:
+def _in_order(cells: list[Cell], released: Released, found: dict[str, Cell]) -> Iterator[dict]:
     """The assignment's cells in its order, behind each the student's own that stood there.
 
     What was written into a locked cell, or into a copy, is such a cell, too.
     """
-    name_of = {cell: name for name, cell in found.cells.items()}
-    copy_of = {cell: name for name, copies in found.copies.items() for cell in copies}
     own: dict[str | None, list[Cell]] = {name: [] for name in (None, *released.cells)}
     place = None
     for cell in cells:
-        name = name_of.get(cell)
-        place = name or place
-        like = name or copy_of.get(cell)
-        says_nothing_new = like is not None and (released.has(like, cell) or not cell.normalized)
-        if not says_nothing_new and name not in released.answers:
+        counts = found.get(cell.name) is cell
+        place = cell.name if counts else place
+        says_nothing_new = cell.name and (released.has(cell.name, cell) or not cell.normalized)
+        if not says_nothing_new and not (counts and cell.name in released.answers):
             own[place].append(cell)
-    for name in (None, *released.cells):
-        yield from [(name, found.cells.get(name))] if name else []
-        yield from ((None, cell) for cell in own[name])
+    for name, theirs in own.items():
+        yield from [_released_cell(name, found.get(name), released)] if name else []
+        yield from map(_own_cell, theirs)
 
 
 def _released_cell(name: str, cell: Cell | None, released: Released) -> dict:
@@ -237,45 +219,45 @@ def _own_cell(cell: Cell) -> dict:
     return {**made, "attachments": cell.attachments} if cell.attachments else made
 
 
-def _sentences(cells: list[Cell], released: Released, found: _Match) -> Iterator[str]:
+def _sentences(cells: list[Cell], released: Released, found: dict[str, Cell]) -> Iterator[str]:
     """What was mended, for the student."""
-    known = found.cells.items()
-    if any(released.has(name, cell) and cell.normalized != released.now[name] for name, cell in known):
+    if any(
+        released.has(name, cell) and cell.normalized != released.now[name] for name, cell in found.items()
+    ):
         yield EARLIER
     for cell in cells:
         if cell.grade_id is not None and cell.grade_id not in released.cells:
             marked = f"Cell {cell.number} was marked as “{shown(cell.grade_id)}”"
             yield f"{marked}, which is no cell of the assignment; the mark was taken off."
-    lost = [name for name, by in found.by.items() if by in ("id", "text")]
+    lost = [name for name, cell in found.items() if cell.by in ("id", "text")]
     if lost:
         yield f"{_listed(lost)} had lost the grader's marks and got them back."
-    for name, by in found.by.items():
-        if by == "place":
-            taken = f"Cell {found.cells[name].number} had no marks of the grader; it was taken as {name}"
+    for name, cell in found.items():
+        if cell.by == "place":
+            taken = f"Cell {cell.number} had no marks of the grader; it was taken as {name}"
             yield f"{taken}, because of where it stands."
-    for name, copies in found.copies.items():
-        if copies:
+        if (copies := sum(other.name == name for other in cells)) > 1:
             which = ", the last that was filled in," if name in released.answers else ""
-            counts = f"cell {found.cells[name].number}{which} counts"
-            yield f"{name} was there {len(copies) + 1} times; {counts}. Other texts stay as cells of your own."
-    missing = [name for name in released.cells if name not in found.cells]
+            counts = f"cell {cell.number}{which} counts"
+            yield f"{name} was there {copies} times; {counts}. Other texts stay as cells of your own."
+    missing = [name for name in released.cells if name not in found]
     if missing:
         was = "was" if len(missing) == 1 else "were"
         yield f"{_listed(missing)} {was} missing and {was} put back."
-    for name, cell in known:
-        yield from _about_cell(name, cell, released, found.by[name])
-    places = [found.cells[name].number for name in released.cells if name in found.cells]
+    for cell in found.values():
+        yield from _about_cell(cell, released)
+    places = [found[name].number for name in released.cells if name in found]
     if places != sorted(places):
         yield "The assignment's cells stood in another order and were put back into their own."
 
 
-def _about_cell(name: str, cell: Cell, released: Released, by: str) -> Iterator[str]:
-    now = released.cells[name]
+def _about_cell(cell: Cell, released: Released) -> Iterator[str]:
+    name, now = cell.name, released.cells[cell.name]
     if cell.type != now.cell_type:
         yield f"{name} was a {cell.type} cell and was turned back into a {now.cell_type} cell."
     marks = now.metadata.nbgrader
     changed = [mark for mark in MARKS if (cell.marks.get(mark) or 0) != (marks.get(mark) or 0)]
-    if by == "marks" and changed:
+    if cell.by == "marks" and changed:
         yield f"{name} had other marks for the grader ({', '.join(changed)}) and got its own back."
     if name not in released.answers and not released.has(name, cell):
         kept = " and what you wrote there stands behind it" if cell.normalized else ""
