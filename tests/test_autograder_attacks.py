@@ -9,6 +9,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 import socket
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from functools import cache
 from pathlib import Path
 
 import nbformat
+import psutil
 import pytest
 from nbgrader.api import Gradebook
 
@@ -178,9 +180,7 @@ def removed(made: Surroundings) -> None:
     """Close and delete."""
     for listener in made.listeners:
         listener.close()
-    for path in sorted(made.folder.rglob("*"), reverse=True):
-        path.unlink()
-    made.folder.rmdir()
+    shutil.rmtree(made.folder)
 
 
 def marked_files() -> list[str]:
@@ -191,16 +191,10 @@ def marked_files() -> list[str]:
     return [str(path) for path in [*found, *Path(sys.prefix).glob(f"lib/*/site-packages/**/*{MARK}*")]]
 
 
-def lingering() -> list[str]:
+def lingering() -> list[int]:
     """Processes that an attack has left behind."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and LINGERS.encode() in (entry / "cmdline").read_bytes().split(b"\0"):
-                found.append(entry.name)
-        except OSError:
-            continue
-    return found
+    found = psutil.process_iter(["cmdline"])
+    return [process.pid for process in found if LINGERS in (process.info["cmdline"] or ())]
 
 
 # The run
@@ -208,25 +202,15 @@ def lingering() -> list[str]:
 
 @dataclass
 class Graded:
-    """What came back of a submission.
+    """What came back of a submission."""
 
-    Attributes:
-        earned: by test.
-        shown: what the learner's cells showed, by number.
-        told: the messages of tests.
-        all: everything.
-        slowest: the seconds between two outcomes.
-        memory: the most that the tests' process held, in MiB.
-        left: the processes that were still there afterwards.
-    """
-
-    earned: dict[str, float] = field(default_factory=dict)
-    shown: dict[int, str] = field(default_factory=dict)
-    told: str = ""
+    earned: dict[str, float] = field(default_factory=dict)  # by test
+    shown: dict[int, str] = field(default_factory=dict)  # what the learner's cells showed, by number
+    told: str = ""  # the messages of tests
     all: str = ""
-    slowest: float = 0.0
-    memory: int = 0
-    left: list[int] = field(default_factory=list)
+    slowest: float = 0.0  # the seconds between two outcomes
+    memory: int = 0  # the most that the tests' process held, in MiB
+    left: list[int] = field(default_factory=list)  # the processes that were still there afterwards
 
 
 class Bench:
@@ -266,8 +250,9 @@ class Bench:
 
     def _watch(self, found: Graded, over: threading.Event) -> None:
         """The tests' process is a child of the forking one, and so is the keeper of a box, which is small."""
+        started = forker()
         while not over.wait(0.05):
-            for pid in children(forker()):
+            for pid in children(started):
                 try:
                     status = Path(f"/proc/{pid}/status").read_text()
                 except OSError:
@@ -286,11 +271,8 @@ def children(pid: int | None) -> list[int]:
 
 def forker() -> int | None:
     """The forking process: a child of this one, by what it was started with."""
-    for task in Path("/proc/self/task").iterdir():
-        for word in (task / "children").read_text().split():
-            if b"exercises.autograder.running.forker" in Path(f"/proc/{word}/cmdline").read_bytes():
-                return int(word)
-    return None
+    name = "exercises.autograder.running.forker"
+    return next((one.pid for one in psutil.Process().children() if name in "".join(one.cmdline())), None)
 
 
 @pytest.fixture(scope="module")

@@ -322,18 +322,26 @@ def test_two_students_never_become_one(folder, other):
 
 
 @pytest.mark.parametrize(
-    ("older", "newer"),
+    ("other", "counts", "why"),
     [
-        (f"ann/{PS01} (2).ipynb", f"ann/{PS01} (10).ipynb"),
-        (f"ann_1_99_{PS01}-1.ipynb", "ann_LATE_1_100_Untitled.ipynb"),
+        (f"ann/{PS01} (2).ipynb", f"ann/{PS01} (10).ipynb", "it is the newest"),
+        (f"ann_1_99_{PS01}-1.ipynb", "ann_LATE_1_100_Untitled.ipynb", "it is the newest"),
+        (f"ann/{PS01} (1).ipynb", f"ann/Copy of {PS01}.ipynb", "the others are not answered"),
+        ("ann/b.ipynb", "ann/a.ipynb", "they say the same"),
     ],
 )
-def test_of_two_by_one_student_the_newer_counts(folder, older, newer):
-    found = taken(folder({older: answered(answer="old = 1"), newer: answered(answer="new = 1")}))
-    assert not found[newer].reason
-    assert found[newer].repairs == (f"There were 2 notebooks; {newer} counts, because it is the newest.",)
-    assert found[older].reason == f"Superseded: {newer} counts instead, because it is the newest."
-    assert (found[older].student, found[older].assignment) == (found[newer].student, PS01)
+def test_of_two_by_one_student_one_counts(folder, other, counts, why):
+    mine = answered(answer="new = 1")
+    texts = {
+        "it is the newest": answered(answer="old = 1"),
+        "the others are not answered": TEXTS[PS01],
+        "they say the same": mine.replace("\\n", " \\n"),
+    }
+    found = taken(folder({other: texts[why], counts: mine}))
+    assert not found[counts].reason
+    assert found[counts].repairs[-1] == f"There were 2 notebooks; {counts} counts, because {why}."
+    assert found[other].reason == f"Superseded: {counts} counts instead, because {why}."
+    assert (found[other].student, found[other].assignment) == (found[counts].student, PS01)
 
 
 @pytest.mark.parametrize(
@@ -348,18 +356,6 @@ def test_of_those_that_cannot_be_told_apart_none_counts(folder, paths):
     for outcome in found.values():
         assert outcome.reason.startswith("Nothing tells which is the newest: ")
         assert all(path in outcome.reason for path in paths)
-
-
-def test_of_two_the_one_that_is_answered_counts(folder):
-    worked_on, untouched = f"ann/Copy of {PS01}.ipynb", f"ann/{PS01} (1).ipynb"
-    found = taken(folder({worked_on: answered(), untouched: TEXTS[PS01]}))
-    assert not found[worked_on].reason
-    assert found[untouched].reason.endswith("because the others are not answered.")
-
-
-def test_of_two_that_say_the_same_one_counts(folder):
-    found = taken(folder({"ann/a.ipynb": answered(), "ann/b.ipynb": answered().replace("\\n", " \\n")}))
-    assert students(found) == {"ann/a.ipynb": "ann", "ann/b.ipynb": None}
 
 
 # ---- Of which assignment
