@@ -4,7 +4,6 @@ Magics, `!commands`, top-level ``await``, ``display`` and inline figures work as
 person at a keyboard does not.
 """
 
-import asyncio
 import builtins
 import getpass
 import io
@@ -99,10 +98,7 @@ class Shell(InteractiveShell):
     display_pub_class = _Publisher
     displayhook_class = _Hook
 
-    def __init__(self, *args, **kwargs):
-        self.outputs, self._loop = Outputs(), None
-        super().__init__(*args, **kwargs)
-        self.colors = "nocolor"
+    outputs = Outputs()  # of the cell that runs
 
     def enable_gui(self, gui=None):
         """There is none."""
@@ -126,7 +122,7 @@ class Shell(InteractiveShell):
         sys.stdout, sys.stderr = _Stream("stdout", self), _Stream("stderr", self)
         builtins.input = getpass.getpass = _no_keyboard
         try:
-            self._event_loop().run_until_complete(self._run(source))
+            self.loop_runner(self._run(source))  # one loop for all cells, as tasks may go on
         finally:
             sys.stdout, sys.stderr, builtins.input, getpass.getpass = before
         return list(self.outputs)
@@ -141,13 +137,6 @@ class Shell(InteractiveShell):
         )
         self.events.trigger("post_execute")  # inline figures are drawn by these
         self.events.trigger("post_run_cell", result)
-
-    def _event_loop(self) -> asyncio.AbstractEventLoop:
-        """One for all cells, as tasks may go on; made at first need, which is after the fork."""
-        if self._loop is None or self._loop.is_closed():
-            self._loop = asyncio.new_event_loop()
-            asyncio.set_event_loop(self._loop)
-        return self._loop
 
 
 def error_output(name: str, text: str, traceback: list[str] | None = None) -> dict:
@@ -170,6 +159,7 @@ def _no_keyboard(*_: Any) -> str:
 def the_shell() -> Shell:
     """The process's shell, in which figures are drawn inline; of history, a file and a thread, there is none."""
     if not Shell.initialized():
-        shell = Shell.instance(config=Config({"HistoryManager": {"enabled": False}}))
+        settings = {"HistoryManager": {"enabled": False}, "InteractiveShell": {"colors": "nocolor"}}
+        shell = Shell.instance(config=Config(settings))
         shell.run_line_magic("matplotlib", "inline")
     return Shell.instance()

@@ -20,10 +20,9 @@ from nbgrader.api import Gradebook
 
 import transformer_lessons
 from exercises.autograder import flags
-from exercises.autograder import result as results
 from exercises.autograder.box.confine import Limits
 from exercises.autograder.intake.cells import whole
-from exercises.autograder.result import CellResult, Flag, Result
+from exercises.autograder.result import CellResult, Flag, Result, rebuilt
 from exercises.autograder.running.inert import inert_output, is_picture, written_bytes
 from exercises.autograder.running.runner import Cell
 from exercises.autograder.running.worker import Worker
@@ -158,7 +157,7 @@ def _settled(cells: list, outcomes: list[dict], room: int) -> tuple[list[CellRes
         cell, shown = cells[number]
         shown.outputs, room = _within_bounds(_decoded(outcome["outputs"]), room)
         if cell.role == "test":
-            found[number] = results.rebuilt(CellResult, outcome["result"])
+            found[number] = rebuilt(CellResult, outcome["result"])
         else:
             shown.execution_count = number + 1
         if outcome.get("lost"):
