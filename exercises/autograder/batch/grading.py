@@ -218,6 +218,6 @@ class Grading:
         write_text(self.course.autograded(student, assignment), outcome.notebook)
         seen = results.read(record).answers if record.exists() else {}  # which a person may have marked
         new = {name for name, text in result.answers.items() if seen.get(name) != text}
-        self._writer.enter(student, assignment, outcome, new, about.timestamp)
+        self._writer.enter(replace(outcome, result=result), new)
         results.write(record, result)
         return result

@@ -152,22 +152,18 @@ class Writer:
         """Close the database."""
         self._gradebook.close()
 
-    def enter(
-        self, student: str, assignment: str, outcome: Outcome, new: set[str], timestamp: str | None = None
-    ) -> None:
+    def enter(self, outcome: Outcome, new: set[str]) -> None:
         """Enter a grading in one transaction; marks and comments of a person stay.
 
         Args:
-            student, assignment: whose and of what; the notebook is called like the assignment.
-            outcome: of the grading.
+            outcome: its result says whose and of what; the notebook is called like the assignment.
             new: the answers that a person has not seen yet, by grade id; all of them at a first grading.
-            timestamp: when it was handed in.
 
         Raises:
             OSError: if another program keeps the database for itself for too long.
         """
         try:
-            self._enter(student, assignment, outcome, new, timestamp)
+            self._enter(outcome, new)
             self._commit()
         except OperationalError as error:
             if "locked" not in str(error):
@@ -177,18 +173,16 @@ class Writer:
         finally:
             self._gradebook.db.rollback()
 
-    def _enter(
-        self, student: str, assignment: str, outcome: Outcome, new: set[str], timestamp: str | None
-    ) -> None:
-        book, session = self._gradebook, self._gradebook.db
-        book.update_or_create_student(student)
+    def _enter(self, outcome: Outcome, new: set[str]) -> None:
+        book, session, result = self._gradebook, self._gradebook.db, outcome.result
+        book.update_or_create_student(result.student)
         session.flush()
         with session.no_autoflush:
-            submission = book.update_or_create_submission(assignment, student)
-        if timestamp:
-            submission.timestamp = in_utc(timestamp)
+            submission = book.update_or_create_submission(result.assignment, result.student)
+        if result.timestamp:
+            submission.timestamp = in_utc(result.timestamp)
         session.flush()
-        [notebook] = [notebook for notebook in submission.notebooks if notebook.name == assignment]
+        [notebook] = [notebook for notebook in submission.notebooks if notebook.name == result.assignment]
         grades = select(Grade, BaseCell.name).join(BaseCell, Grade.cell_id == BaseCell.id)
         for grade, name in session.execute(grades.where(Grade.notebook_id == notebook.id)):
             _score(grade, outcome.scores.get(name), is_new=name in new)
