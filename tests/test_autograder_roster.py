@@ -115,14 +115,6 @@ def test_what_is_no_roster_is_refused(tmp_path, text, said):
 # ---- Who sent a file
 
 
-def test_the_number_in_a_path_decides():
-    roster = {"501": ADA}
-    moodle = sender_of(("Ada Example_501_assignsubmission_file_", f"{MASKS}.ipynb"), [MASKS], roster)
-    canvas = sender_of((f"exampleada_LATE_501_77_{MASKS}.ipynb",), [MASKS], roster)
-    assert (moodle.student, canvas.student, canvas.late, canvas.order) == (ADA, ADA, True, (77, 0))
-    assert moodle.notes == canvas.notes == ()
-
-
 def test_whoever_is_not_on_the_roster_keeps_the_number_and_it_is_said():
     path = ("Eve_9_assignsubmission_file_", f"{MASKS}.ipynb")
     sender = sender_of(path, [MASKS], {"501": ADA})

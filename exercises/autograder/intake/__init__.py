@@ -176,11 +176,8 @@ def _keep_one(group: list[Arrival], chosen: Arrival | None, why: str) -> None:
 def _chosen(group: list[Arrival], released: Released) -> tuple[Arrival | None, str]:
     """The one that counts, and why."""
     given = {normalize_source(cell.source) for cell in released.notebook.cells} | {""}
-    texts = {
-        arrival: [(cell.cell_type, normalize_source(cell.source)) for cell in arrival.notebook.cells]
-        for arrival in group
-    }
-    filled = [arrival for arrival in group if any(text not in given for _, text in texts[arrival])] or group
+    texts = {one: [normalize_source(cell.source) for cell in one.notebook.cells] for one in group}
+    filled = [arrival for arrival in group if not given.issuperset(texts[arrival])] or group
     if len(filled) == 1:
         return filled[0], "the others are not answered"
     if all(texts[arrival] == texts[filled[0]] for arrival in filled):

@@ -8,6 +8,7 @@ import builtins
 import getpass
 import io
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from typing import Any
 
 from IPython.core.displayhook import DisplayHook
@@ -118,13 +119,8 @@ class Shell(InteractiveShell):
     def run(self, source: str) -> list[dict]:
         """Run one cell; its outputs, of which an exception is one."""
         self.outputs = Outputs()
-        before = sys.stdout, sys.stderr, builtins.input, getpass.getpass
-        sys.stdout, sys.stderr = _Stream("stdout", self), _Stream("stderr", self)
-        builtins.input = getpass.getpass = _no_keyboard
-        try:
+        with redirect_stdout(_Stream("stdout", self)), redirect_stderr(_Stream("stderr", self)):
             self.loop_runner(self._run(source))  # one loop for all cells, as tasks may go on
-        finally:
-            sys.stdout, sys.stderr, builtins.input, getpass.getpass = before
         return list(self.outputs)
 
     async def _run(self, source: str) -> None:
@@ -162,4 +158,5 @@ def the_shell() -> Shell:
         settings = {"HistoryManager": {"enabled": False}, "InteractiveShell": {"colors": "nocolor"}}
         shell = Shell.instance(config=Config(settings))
         shell.run_line_magic("matplotlib", "inline")
+        builtins.input = getpass.getpass = _no_keyboard
     return Shell.instance()

@@ -151,26 +151,26 @@ def _cells(notebook: NotebookNode, master: dict[str, MasterCell]) -> list[tuple[
 
 def _settled(cells: list, outcomes: list[dict], room: int) -> tuple[list[CellResult], list[Flag]]:
     """Put outputs into the notebook, of tests first, as there may not be room for all; points and flags."""
-    flags, found = [], {}
+    tests = [number for number, (cell, _) in enumerate(cells) if cell.role == "test"]
+    found = {n: CellResult(cells[n][0].id, 0.0, cells[n][0].points, "missing") for n in tests}
+    flags = []
     for outcome in sorted(outcomes, key=lambda outcome: "result" not in outcome):
         number = outcome["cell"]
         cell, shown = cells[number]
         shown.outputs, room = _within_bounds(_decoded(outcome["outputs"]), room)
-        if cell.role == "test":
+        if number in found:
             found[number] = rebuilt(CellResult, outcome["result"])
         else:
             shown.execution_count = number + 1
         if outcome.get("lost"):
             flags.append(Flag("ended", outcome["lost"], cell.id or None))
-    for number, (cell, shown) in enumerate(cells):
-        if cell.role == "test":
-            result = found.setdefault(number, CellResult(cell.id, 0.0, cell.points, "missing"))
-            if result.status != "done":
-                text = f"This test has no result ({result.status}): no points.\n"
-                shown.outputs.append(new_output("stream", name="stdout", text=text))
-            if result.status in ("missing", "timeout"):
-                flags.append(Flag(result.status, f"The test {cell.id} has no result.", cell.id))
-    return [found[number] for number in sorted(found)], flags
+    for number, result in found.items():
+        if result.status != "done":
+            text = f"This test has no result ({result.status}): no points.\n"
+            cells[number][1].outputs.append(new_output("stream", name="stdout", text=text))
+        if result.status in ("missing", "timeout"):
+            flags.append(Flag(result.status, f"The test {result.cell} has no result.", result.cell))
+    return list(found.values()), flags
 
 
 def _within_bounds(outputs: list, room: int) -> tuple[list[NotebookNode], int]:
