@@ -195,7 +195,8 @@ def test_changes_in_place_are_seen(run):
         (
             "test",
             "import torch\nx, numbers, inner = torch.zeros(2), [1, 2], {'a': [1]}\n"
-            "leaves(x, numbers, inner)\nassert (x.tolist(), numbers, inner) == ([0, 0], [1, 2], {'a': [1]})\n"
+            "leaves(x, numbers, inner=(inner,))\n"
+            "assert (x.tolist(), numbers, inner) == ([0, 0], [1, 2], {'a': [1]})\n"
             "changes(x, numbers, inner)\nassert (x.tolist(), numbers, inner) == ([1, 1], [1, 2, 9], {'a': [5]})",
             2,
         ),

@@ -151,12 +151,8 @@ def _take_over(mine: Any, theirs: Any) -> None:
 
 
 def _sent(args: tuple) -> list:
-    """Arguments as the adapter takes them; tuples arrive as lists."""
-    return [{"handle": arg.target} if isinstance(arg, Object) else _lists(arg) for arg in args]
-
-
-def _lists(value: Any) -> Any:
-    return [_lists(item) for item in value] if isinstance(value, tuple) else value
+    """Arguments as the adapter takes them."""
+    return [{"handle": arg.target} if isinstance(arg, Object) else arg for arg in args]
 
 
 def answered(value: Any) -> Any:

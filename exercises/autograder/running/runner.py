@@ -92,7 +92,7 @@ class TestRunner:
             if time.monotonic() >= self.end:
                 outcome = {"outputs": NOTHING, "lost": "The submission's time was used up."}
                 if cell.role == "test":
-                    outcome["result"] = _plain(CellResult(cell.id, 0.0, cell.points, "timeout"))
+                    outcome["result"] = asdict(CellResult(cell.id, 0.0, cell.points, "timeout"))
             else:
                 if cell.role == "instructor":
                     self._run_here(cell)
@@ -179,7 +179,7 @@ class TestRunner:
         result = CellResult(cell.id, earned, cell.points, status, kept, _parts(scored), _mistakes(scored))
         if printed.getvalue():
             shown = [{"output_type": "stream", "name": "stdout", "text": printed.getvalue()[:TEXT]}, *shown]
-        return {"outputs": json.dumps(shown), "result": _plain(result), "lost": lost}
+        return {"outputs": json.dumps(shown), "result": asdict(result), "lost": lost}
 
     def _score(self, cell: Cell) -> float:
         with time_limit(self._seconds() + GRACE + 0.2, _TestTimeLimitError):
@@ -258,11 +258,6 @@ def _parts(scored: list) -> tuple[Part, ...]:
 def _mistakes(scored: list) -> tuple[str, ...]:
     reports = [report for report, _ in scored if report.misconception]
     return tuple(f"{report.task}/{one}" for report in reports for one in (report.misconception, *report.also))
-
-
-def _plain(result: CellResult) -> dict:
-    """What can be sent, which is without tuples."""
-    return json.loads(json.dumps(asdict(result)))
 
 
 @cache

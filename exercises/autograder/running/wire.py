@@ -4,7 +4,7 @@ A frame is two lengths (of the header and of the bytes, 8 bytes each, little-end
 all tensors in the order in which the header names them. In the header
 
     None, bool, int, float, str   stand for themselves,
-    [value, …]                    for a list,
+    [value, …]                    for a list, or a tuple, which arrives as a list,
     {"dict": {name: value, …}}    for a dict with string keys,
     {"tensor": [dtype, shape, order]}    for a tensor; the order is that of its axes in memory.
 
@@ -123,7 +123,7 @@ def _encoded(value: Any, frame: _Frame, depth: int) -> Any:
     frame.one_more(depth)
     if _is_scalar(value):
         return value
-    if type(value) is list:
+    if type(value) in (list, tuple):
         return [_encoded(item, frame, depth + 1) for item in value]
     if type(value) is dict and all(type(name) is str for name in value):
         return {"dict": {name: _encoded(item, frame, depth + 1) for name, item in value.items()}}
