@@ -30,7 +30,6 @@ VALUES = 20_000  # in one frame: tensors, numbers, lists and what they hold
 DEPTH = 24
 TEXT = 1 << 19  # the longest string
 AXES = 16
-LEAST = 0.001  # seconds that are waited if there is no time left: what has come already is read
 LENGTHS = struct.Struct("<QQ")
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype
@@ -206,10 +205,12 @@ def _read(connection: socket.socket, size: int, deadline: float) -> bytearray:
 
 @contextmanager
 def _in_time(connection: socket.socket, deadline: float, what: str) -> Iterator[None]:
-    """Whoever sends or takes a byte at a time is waited for until the same deadline."""
+    """Whoever sends or takes a byte at a time is waited for until the same deadline, and no moment longer."""
     seconds = deadline - time.monotonic()
     try:
-        connection.settimeout(None if math.isinf(seconds) else max(seconds, LEAST))
+        if seconds <= 0:
+            raise TimeoutError
+        connection.settimeout(None if math.isinf(seconds) else seconds)
         yield
     except TimeoutError:
         raise PeerGoneError(f"the other process took too long to {what}") from None
