@@ -283,6 +283,14 @@ def test_what_cannot_be_sent_is_the_learners_error_and_the_next_call_works(learn
     assert found.value[0].shape == (1, 2)
 
 
+def test_without_time_left_nobody_is_asked_and_nothing_is_over(learner):
+    """Or the calls that a check still has to make would take the time, and the points, of those before."""
+    learner.allow(0)
+    assert Remote(learner, "nowhere").call("f", [], {}).error["type"] == "TimeLimitError"
+    learner.allow(600)
+    assert Remote(learner, "nowhere").call("f", [], {}).error["type"] == "NameError"
+
+
 PLAIN = vars(Reply(value=1, kind="int"))
 REPLIES = {
     "nothing": None,

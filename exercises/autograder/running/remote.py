@@ -67,8 +67,8 @@ class Connection:
     def ask(self, verb: str, args: list, kwargs: dict) -> Any:
         """One request, and the value of its reply.
 
-        The other process is told how much time is left, and should then say itself that it took too long, which
-        it does at once if there is none. If it does not in `GRACE`, it is over.
+        The other process is told how much time is left, and should then say itself that it took too long; if
+        there is none, that is said here. If it does not in `GRACE`, it is over.
 
         Raises:
             WireError: if the reply breaks the rules. Every later request raises the same.
@@ -76,8 +76,10 @@ class Connection:
         """
         if self.over:
             raise self.over
-        left = max(0.0, self._deadline - time.monotonic())
-        number, deadline = next(self._numbers), time.monotonic() + left + GRACE
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            return vars(Reply(error=TOO_LATE))
+        number, deadline = next(self._numbers), self._deadline + GRACE
         request = {"number": number, "seconds": left, "verb": verb, "args": args, "kwargs": kwargs}
         try:
             send(self._socket, request, deadline)
