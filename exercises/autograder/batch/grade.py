@@ -9,9 +9,8 @@ to look again.
 
 import fcntl
 import re
-import sys
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -156,7 +155,7 @@ def opened(folder: Path, *, isolated: bool = True) -> Iterator[Grading]:
         for path in folder.rglob(".*"):  # what a command that was killed had begun to write
             if re.fullmatch(r"\..+\.\d+", path.name) and path.is_file():
                 path.unlink()
-        with Grading(Course(folder), isolated=isolated) as grading:
+        with closing(Grading(Course(folder), isolated=isolated)) as grading:
             yield grading
 
 
@@ -177,13 +176,12 @@ def _run(
     use: Callable[[Submission, Outcome], None],
 ) -> None:
     """Use what gradings give, as it comes. Whatever goes wrong with one is noted, and the next one follows."""
-    with tqdm(total=len(wanted), unit="submission", disable=not sys.stderr.isatty()) as bar:
-        for one, outcome in grading.outcomes(wanted, pool):
-            with _noted(grading, one, summary):
-                if isinstance(outcome, Exception):
-                    raise outcome
-                use(one, outcome)
-            bar.update()
+    outcomes = grading.outcomes(wanted, pool)
+    for one, outcome in tqdm(outcomes, total=len(wanted), unit="submission", disable=None):
+        with _noted(grading, one, summary):
+            if isinstance(outcome, Exception):
+                raise outcome
+            use(one, outcome)
 
 
 @contextmanager

@@ -95,7 +95,7 @@ class Assignments:
 
 
 class Grading:
-    """A course while it is graded; a context manager that closes its gradebook.
+    """A course while it is graded.
 
     Args:
         course: its folder.
@@ -110,10 +110,8 @@ class Grading:
         self._isolation = "full" if isolated else "none"
         self._writer = Writer(course.gradebook, api.config)
 
-    def __enter__(self) -> "Grading":
-        return self
-
-    def __exit__(self, *_) -> None:
+    def close(self) -> None:
+        """Close the gradebook."""
         self._writer.close()
 
     def collect(self, source: Path) -> tuple[list[Arrival], list[Arrival]]:
