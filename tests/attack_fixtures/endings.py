@@ -65,7 +65,7 @@ raise SystemExit
         """
 RAN[:] = ["attack ran"]
 names = (
-    "StopIteration AssertionError MemoryError RecursionError TimeoutError PeerGoneError WireError TooLateError "
+    "StopIteration AssertionError MemoryError RecursionError TimeoutError PeerGoneError WireError "
     "TimeLimitError _TestTimeLimitError LearnerError KeyboardInterrupt SystemExit GeneratorExit BaseException "
     "ExceptionGroup UnicodeDecodeError Warning __import__ print"
 ).split()
