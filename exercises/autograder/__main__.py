@@ -26,8 +26,10 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     logging.getLogger("traitlets").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")  # of nbgrader's libraries about each other
-    from exercises.autograder.commands import grading, reporting, stopped  # nbgrader takes a second to import
+    from exercises.autograder.batch.grading import heed_interruptions  # nbgrader takes a second to import
+    from exercises.autograder.commands import grading, reporting, stopped
 
+    heed_interruptions()
     room = reporting if options.command in REPORTING else grading
     try:
         said = getattr(room, options.command.replace("-", "_"))(options)
