@@ -18,7 +18,7 @@ PROGRAM = """
 import sys
 from dataclasses import replace
 from exercises.autograder.__main__ import main
-from transformer_lessons.checks import assembly
+from transformer_lessons.checks.translator import assembly
 assembly.SETTINGS = replace(assembly.SETTINGS, steps=2)
 assembly.number_words.held_out = lambda: (7, 421)
 for number, file in enumerate(sys.argv[2:]):

@@ -22,8 +22,8 @@ from exercises.autograder.running import wire
 from exercises.autograder.running.remote import Connection, Remote
 from exercises.autograder.running.wire import PeerGoneError, WireError, receive, send
 from transformer_lessons import checks
-from transformer_lessons.checks.adapter import Adapter, Reply
 from transformer_lessons.checks.definitions import changed
+from transformer_lessons.checks.learner.adapter import Adapter, Reply
 
 ROOT = Path(__file__).parents[1]
 

@@ -24,8 +24,8 @@ TORCH = (
         "plain",
         "what copies and sends values, replaced",
         """
-from transformer_lessons.checks import local, plain
-local.outgoing = local.copied = plain.outgoing = lambda value, *rest: value
+from transformer_lessons.checks.learner import local, transfer
+local.outgoing = local.copied = transfer.outgoing = lambda value, *rest: value
 mine('student').copied = lambda value: value
 """,
         alone=True,

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from transformer_lessons.checks import Adapter, Local
-from transformer_lessons.checks.adapter import is_opaque, leaves
+from transformer_lessons.checks.learner.adapter import is_opaque, leaves
 
 
 class Affine(nn.Module):

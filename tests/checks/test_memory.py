@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from transformer_lessons import checks
-from transformer_lessons.checks.memory import metered
+from transformer_lessons.checks.learner.memory import Meter
 
 N, WIDTH = 31, 7
 SQUARE, LINE = N * N * 8, N * WIDTH * 8
@@ -32,10 +32,7 @@ def matrix(*shape):
 
 
 def test_nothing_is_counted_unless_asked_for():
-    with metered(False) as count:
-        result = matrix(N, N) @ matrix(N, N)
-        count.returned(result)
-    assert count.memory == {}
+    assert checks.Local({"f": lambda x: x @ x}).call("f", [matrix(N, N)], {}).memory == {}
 
 
 def test_the_largest_tensor_and_the_peak_of_a_product():
@@ -135,7 +132,7 @@ def test_a_checkpoint_keeps_little_and_pays_on_the_way_back(reentrant):
     assert SQUARE <= plain["saved"] <= SQUARE + LINE
     if reentrant:  # refuses the gradients that a check asks for
         leaf = q.clone().requires_grad_()
-        with metered(True) as count:
+        with Meter() as count:
             result = checkpoint(attend, leaf, use_reentrant=True)
             count.returned(result)
             result.sum().backward()
@@ -188,7 +185,7 @@ def test_gradients_of_arguments_and_parameters_come_from_one_backward_pass():
 
 
 def test_the_meter_holds_on_to_nothing():
-    with metered(True) as count:
+    with Meter() as count:
         tensor = matrix(N, N) * 2
         count.returned(tensor)
         seen = weakref.ref(tensor)

@@ -9,7 +9,7 @@ import torch
 
 from exercises import release
 from transformer_lessons import checks
-from transformer_lessons.checks import assembly
+from transformer_lessons.checks.translator import assembly
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data.batches import make_batch
 from transformer_lessons.losses import label_smoothed_loss

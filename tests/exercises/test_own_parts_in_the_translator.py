@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from transformer_lessons import checks
-from transformer_lessons.checks import definitions, translator
-from transformer_lessons.checks.translator import PARTS, read_aloud
+from transformer_lessons.checks import definitions
+from transformer_lessons.checks.translator import reading
+from transformer_lessons.checks.translator.reading import PARTS, read_aloud
 
 ROOT = Path(__file__).parents[2]
 
@@ -96,7 +97,7 @@ def test_maps_show_where_attention_looks():
         last = table.split("</tr>")[-2]  # zwanzig
         return sum(map(float, re.findall(r'title="([0-9.]+)"', last)[5:]))
 
-    everything = translator.looks(
+    everything = reading.looks(
         checks.task("padding_mask"), lambda ids, pad_id: torch.ones(2, 1, 1, ids.size(1)).bool()
     )
     yours, before = everything.split("<caption>before")
@@ -106,5 +107,5 @@ def test_maps_show_where_attention_looks():
 
 def test_an_attention_that_keeps_its_weights_to_itself_has_no_map():
     task = checks.task("scaled_dot_product_attention")
-    alone = translator.looks(task, lambda *given: without_the_root(*given)[0])
+    alone = reading.looks(task, lambda *given: without_the_root(*given)[0])
     assert alone.count("<caption>") == 1

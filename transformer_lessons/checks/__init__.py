@@ -6,7 +6,8 @@
 A task is the right answer's text and a list of requirements, each shown by a few calls. A known mistake is a
 change of that text. An answer that shows on every call what a changed text shows makes that mistake, and loses
 what it costs; any other is held against each requirement. Read `definitions`, then `engine`, then any file of
-`catalogue/` beside that of the same name in `mistakes/`.
+`catalogue/` beside that of the same name in `mistakes/`. `learner/` is the way to an answer, wherever it lives;
+`translator/` puts answers into a whole model.
 """
 
 import sys
@@ -18,11 +19,12 @@ from typing import Any
 
 import torch
 
-from transformer_lessons.checks.adapter import Adapter, Reply
 from transformer_lessons.checks.catalogue import TASKS
 from transformer_lessons.checks.definitions import Mistake, Task
 from transformer_lessons.checks.engine import judge
-from transformer_lessons.checks.local import Local
+from transformer_lessons.checks.learner import given, specimens  # messages call them `checks.given`
+from transformer_lessons.checks.learner.adapter import Adapter, Reply
+from transformer_lessons.checks.learner.local import Local
 from transformer_lessons.checks.message import write
 from transformer_lessons.checks.report import Report, scored
 
@@ -34,9 +36,11 @@ __all__ = [
     "Report",
     "Task",
     "check",
+    "given",
     "my_transformer",
     "require",
     "scored",
+    "specimens",
     "task",
     "tasks",
     "try_in_translator",
@@ -136,13 +140,15 @@ def try_in_translator(task_name: str, candidate: Any) -> None:
     Raises:
         ValueError: if there is no such task, or the translator has no such part.
     """
-    from transformer_lessons.checks import translator  # loads a model, which most programs do not need
+    from transformer_lessons.checks.translator import (
+        reading,  # loads a model, which most programs do not need
+    )
 
-    known = translator.part(task(task_name))
+    known = reading.part(task(task_name))
     try:
-        print(translator.tell(known, translator.read_aloud(known, candidate)))
-        if task_name in translator.LOOKS and _in_notebook():
-            _display(translator.looks(known, candidate))
+        print(reading.tell(known, reading.read_aloud(known, candidate)))
+        if task_name in reading.LOOKS and _in_notebook():
+            _display(reading.looks(known, candidate))
     except Exception as error:
         said = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
         print(f"The trained translator breaks down with your {known.public}.\n{said}")
@@ -163,7 +169,7 @@ def my_transformer(
     Raises:
         ValueError: for no notebooks, for files that are none, and for parts that are not right, without `fill`.
     """
-    from transformer_lessons.checks.assembly import from_notebooks
+    from transformer_lessons.checks.translator.assembly import from_notebooks
 
     from_notebooks(paths, fill=fill, output=output)
 

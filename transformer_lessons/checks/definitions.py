@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.local import Local
+from transformer_lessons.checks.learner.local import Local
 
 __all__ = ["Call", "Draw", "Given", "Mistake", "Remark", "Requirement", "Task", "changed"]
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from torch import Tensor
 
-from transformer_lessons.checks.adapter import Adapter
 from transformer_lessons.checks.definitions import Call, Draw, Mistake, Requirement, Task, changed
+from transformer_lessons.checks.learner.adapter import Adapter
 from transformer_lessons.checks.observe import Seen, built, observe, same_gradients, same_value, tensors
 from transformer_lessons.checks.states import translations
 

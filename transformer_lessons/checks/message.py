@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.adapter import Adapter
 from transformer_lessons.checks.definitions import Call, Given, Requirement, Task
 from transformer_lessons.checks.engine import Verdict, look, meets
+from transformer_lessons.checks.learner.adapter import Adapter
 from transformer_lessons.checks.observe import EDITED, WEIGHTS, Seen, alike, same_value
 
 __all__ = ["Message", "place", "write"]

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.adapter import Adapter, Reply, leaves
 from transformer_lessons.checks.definitions import Call, Given, Task
+from transformer_lessons.checks.learner.adapter import Adapter, Reply, leaves
 from transformer_lessons.checks.states import Link, translations
 
 __all__ = [

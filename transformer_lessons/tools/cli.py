@@ -15,9 +15,9 @@ from pathlib import Path
 import torch
 
 from transformer_lessons import __version__
-from transformer_lessons.checks.assembly import from_notebooks
 from transformer_lessons.checks.solution import solution
 from transformer_lessons.checks.symptoms import told
+from transformer_lessons.checks.translator.assembly import from_notebooks
 from transformer_lessons.data.corpus import in_chunks
 from transformer_lessons.export import FORMATS, save
 from transformer_lessons.fast import accelerate

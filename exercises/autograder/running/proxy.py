@@ -14,8 +14,8 @@ from torch.autograd.function import once_differentiable
 
 from exercises.autograder.running.remote import KINDS, Connection, Remote, reply_of
 from exercises.autograder.running.wire import WireError
-from transformer_lessons.checks.adapter import Reply, items, leaves
-from transformer_lessons.checks.transfer import mapped
+from transformer_lessons.checks.learner.adapter import Reply, items, leaves
+from transformer_lessons.checks.learner.transfer import mapped
 
 
 class LearnerError(Exception):

@@ -15,7 +15,7 @@ from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from exercises.autograder.running.wire import PeerGoneError, WireError, receive, send
-from transformer_lessons.checks.adapter import Reply
+from transformer_lessons.checks.learner.adapter import Reply
 
 VERBS = ("build", "call", "vjp", "load_state", "state", "train", "to")
 TOO_LATE = {"type": "TimeLimitError", "message": "this took too long", "line": ""}

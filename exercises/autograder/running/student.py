@@ -20,9 +20,9 @@ from exercises.autograder.flags.calls import LibraryCallRecorder, watch_reads
 from exercises.autograder.running.cells import Shell, error_output, the_shell
 from exercises.autograder.running.remote import TOO_LATE, serve, time_limit
 from exercises.autograder.running.wire import DTYPES
-from transformer_lessons.checks.adapter import Reply, is_handle, items
-from transformer_lessons.checks.local import Local
-from transformer_lessons.checks.transfer import copied, outgoing, unlike_others
+from transformer_lessons.checks.learner.adapter import Reply, is_handle, items
+from transformer_lessons.checks.learner.local import Local
+from transformer_lessons.checks.learner.transfer import copied, outgoing, unlike_others
 
 MOST_NAMES = 2_000  # whose values the tests may look at
 MOST_LETTERS = 200_000  # of them all together; a number in a tensor counts as a letter,

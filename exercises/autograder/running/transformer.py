@@ -16,7 +16,7 @@ import torch
 from exercises.autograder.box.confine import HOME, Limits, end, spawn_sandboxed
 from exercises.autograder.running.wire import PeerGoneError, WireError, receive, send
 from transformer_lessons import checks
-from transformer_lessons.checks.assembly import SETTINGS, cells_of
+from transformer_lessons.checks.translator.assembly import SETTINGS, cells_of
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data import number_words
 from transformer_lessons.model import Transformer

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.checkpointing import checkpoint
+from transformer_lessons.checks.catalogue.checkpointing import checkpoint
 from transformer_lessons.checks.definitions import Call, Draw, Task
 
 

@@ -19,8 +19,8 @@ from torch import nn
 from tqdm import tqdm
 
 from transformer_lessons import checks, training
-from transformer_lessons.checks import own_parts, translator
-from transformer_lessons.checks.own_parts import Own
+from transformer_lessons.checks.translator import own_parts, reading
+from transformer_lessons.checks.translator.own_parts import Own
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data import number_words
 from transformer_lessons.data.batches import Batches
@@ -129,7 +129,7 @@ def assembled(own: Mapping[str, Part], config: TransformerConfig) -> Iterator[Tr
     with ExitStack() as stack:
         for part in own.values():
             inject(own, part.names)
-        for task in translator.FORWARD:
+        for task in reading.FORWARD:
             if task in own:
                 stack.enter_context(own_parts.installed(inner, checks.task(task), own[task].own))
         yield model
@@ -187,17 +187,17 @@ def from_notebooks(
     with assembled(own, config) as model:
         losses = train(model, "yours")
         spoken = {name: own[name].own for name in ("greedy", "beam") if name in own}
-        heard = {name: translator.heard(name, one, model) for name, one in spoken.items()}
+        heard = {name: reading.heard(name, one, model) for name, one in spoken.items()}
     saved = Transformer(config)
     saved.load_state_dict(model.state_dict())
     with assembled({}, config) as reference:
         compare(losses, train(reference, "the package's"))
     result = evaluate_number_words(saved, source, target, number_words.held_out())
     print(f"\n{result['exact_match']:.1%} of {result['n']:,} numbers that it was not trained on.")
-    for name, words in (heard or {"greedy": translator.heard("", None, saved)}).items():
+    for name, words in (heard or {"greedy": reading.heard("", None, saved)}).items():
         print(f"\n{name}:")
-        for number, one in zip(translator.NUMBERS, words, strict=True):
-            print(f"{number:>9,}  {translator.shown(one)}")
+        for number, one in zip(reading.NUMBERS, words, strict=True):
+            print(f"{number:>9,}  {reading.shown(one)}")
     save_model(Path(output), saved, source, target, task=NumberWords.name, training=asdict(SETTINGS))
     print(f"\nSaved. Go on with: lessons translate --model {output} 421")
 

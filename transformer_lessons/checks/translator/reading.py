@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from transformer_lessons import decoding
 from transformer_lessons.attention import MultiHeadAttention
 from transformer_lessons.checks.definitions import Task
-from transformer_lessons.checks.own_parts import CLASSES, FUNCTIONS, TRAINING, installed, kept
+from transformer_lessons.checks.translator.own_parts import CLASSES, FUNCTIONS, TRAINING, installed, kept
 from transformer_lessons.data import number_words
 from transformer_lessons.data.vocabulary import Vocabulary, pad
 from transformer_lessons.model import Transformer

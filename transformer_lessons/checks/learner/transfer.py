@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.adapter import items
+from transformer_lessons.checks.learner.adapter import items
 
-__all__ = ["changed", "copied", "kind", "mapped", "outgoing", "unlike_others"]
+__all__ = ["copied", "edits", "kind", "mapped", "outgoing", "unlike_others"]
 
 MOST_BITS = 1023  # of an integer; Python refuses to print those of some 14,000
 DEPTH = 16  # how deep lists and dicts may nest before the rest is only described
@@ -74,12 +74,8 @@ def _short(name: torch.dtype | torch.layout) -> str:
     return str(name).removeprefix("torch.")
 
 
-def changed(args: list, kwargs: dict, given: dict) -> list[str]:
-    """The paths of arguments that are no longer what they were."""
-    return [*_changes(args, given["args"], ""), *_changes(kwargs, given["kwargs"], "")]
-
-
-def _changes(before: Any, after: Any, path: str) -> list[str]:
+def edits(before: Any, after: Any, path: str = "") -> list[str]:
+    """The paths of what is no longer what it was."""
     if isinstance(before, Tensor):
         return [] if isinstance(after, Tensor) and _same(before, after) else [path]
     if type(before) in (bool, int, float, str):
@@ -89,9 +85,9 @@ def _changes(before: Any, after: Any, path: str) -> list[str]:
     if inner.keys() != now.keys():  # a list that grew, say
         return [path]
     return [
-        change
+        edit
         for name, item in inner.items()
-        for change in _changes(item, now[name], f"{path}.{name}" if path else name)
+        for edit in edits(item, now[name], f"{path}.{name}" if path else name)
     ]
 
 

@@ -5,7 +5,7 @@ import linecache
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 import transformer_lessons
-from transformer_lessons.checks.adapter import Reply, is_handle, leaves
-from transformer_lessons.checks.given import BUILDERS
-from transformer_lessons.checks.memory import metered
-from transformer_lessons.checks.transfer import changed, copied, kind, mapped, outgoing
+from transformer_lessons.checks.learner.adapter import Reply, is_handle, leaves
+from transformer_lessons.checks.learner.given import BUILDERS
+from transformer_lessons.checks.learner.memory import Meter
+from transformer_lessons.checks.learner.transfer import copied, edits, kind, mapped, outgoing
 
 __all__ = ["Local"]
 
@@ -60,18 +60,7 @@ class Local:
 
     def call(self, target: str, args: list, kwargs: dict, *, seed: int = 0, meter: bool = False) -> Reply:
         """Call, with copies of the arguments."""
-        given = {"args": copied(args), "kwargs": copied(kwargs)}
-
-        def action() -> Any:
-            with metered(meter) as count:
-                result = self._function(target)(*self._objects(given["args"]), **given["kwargs"])
-                count.returned(result)
-            bytes_.update(count.memory)
-            return result
-
-        bytes_: dict[str, Any] = {}
-        reply = self._guard(action, seed)
-        return replace(reply, mutated=changed(args, kwargs, given), memory=bytes_)
+        return self._ask(target, (args, kwargs), (copied(args), copied(kwargs)), None, seed, meter)
 
     def vjp(
         self,
@@ -92,26 +81,44 @@ class Local:
             roots[path] = tensor.clone().requires_grad_()
             return roots[path].clone()  # not the leaf itself, which nobody may edit in place
 
-        given = {"args": mapped(args, tracked, ""), "kwargs": mapped(kwargs, tracked, "")}
-        extra: dict[str, Any] = {}
-
-        def forward_and_backward() -> Any:
-            found = self._function(target)
-            parameters = dict(_module(found).named_parameters()) if _module(found) else {}
+        def backward(result: Any, parameters: dict[str, Tensor]) -> dict[str, Any]:
             both = {("gradients", path): root for path, root in roots.items()}
             both |= {("parameters", name): parameter for name, parameter in parameters.items()}
-            with metered(meter) as count:
-                result = found(*self._objects(given["args"]), **given["kwargs"])
-                count.returned(result)
-                arrived = _gradients(result, cotangents, both)
-            extra["memory"] = count.memory
-            for kind_ in ("gradients", "parameters"):
-                extra[kind_] = {name: value for (k, name), value in arrived.items() if k == kind_}
-            extra["attached"] = [tensor.requires_grad for tensor in leaves(result).values()]
+            fields: dict[str, Any] = {"gradients": {}, "parameters": {}}
+            for (field, name), gradient in _gradients(result, cotangents, both).items():
+                fields[field][name] = gradient
+            return fields | {"attached": [tensor.requires_grad for tensor in leaves(result).values()]}
+
+        given = mapped(args, tracked, ""), mapped(kwargs, tracked, "")
+        return self._ask(target, (args, kwargs), given, backward, seed, meter)
+
+    def _ask(
+        self,
+        target: str,
+        before: tuple[list, dict],
+        given: tuple[list, dict],
+        backward: Callable[[Any, dict], dict] | None,
+        seed: int,
+        meter: bool,
+    ) -> Reply:
+        """Call with what is given, which was made of what was there before, and go backwards if asked to."""
+        seen: dict[str, Any] = {}
+
+        def action() -> Any:
+            found, counted = self._function(target), Meter() if meter else None
+            parameters = _parameters(found) if backward else {}
+            with counted or nullcontext():
+                result = found(*self._objects(given[0]), **given[1])
+                if counted:
+                    counted.returned(result)
+                if backward:
+                    seen.update(backward(result, parameters))
+            seen["memory"] = counted.memory if counted else {}
             return result
 
-        reply = self._guard(forward_and_backward, seed)
-        return replace(reply, mutated=changed(args, kwargs, given), **extra)
+        reply = self._guard(action, seed)
+        edited = [*edits(before[0], given[0]), *edits(before[1], given[1])]
+        return replace(reply, mutated=edited, **seen)
 
     def load_state(self, handle: str, state: dict[str, Tensor]) -> Reply:
         """Load weights into a module, all of them; a second name of one, as tied layers have it, gets it too."""
@@ -199,9 +206,10 @@ def _load(module: nn.Module, state: dict[str, Tensor]) -> None:
     module.load_state_dict({**tied, **state})
 
 
-def _module(found: Any) -> nn.Module | None:
+def _parameters(found: Any) -> dict[str, Tensor]:
+    """Of a module, or of the one whose method this is."""
     owner = getattr(found, "__self__", found)
-    return owner if isinstance(owner, nn.Module) else None
+    return dict(owner.named_parameters()) if isinstance(owner, nn.Module) else {}
 
 
 def _described(error: BaseException) -> dict[str, str]:
@@ -223,25 +231,19 @@ def _line(error: BaseException) -> str:
 
 
 @contextmanager
-def _usual_dtype() -> Iterator[None]:
-    """New tensors are float32, as exercises say, whatever a notebook has set, or an answer sets."""
+def _quiet() -> Iterator[None]:
+    """Nothing is printed, and what the code sets is put back; new tensors are float32, as exercises say."""
     theirs = torch.get_default_dtype()
     torch.set_default_dtype(torch.float32)
     try:
-        yield
+        with (
+            torch.random.fork_rng(devices=[]),
+            torch.enable_grad(),
+            warnings.catch_warnings(),
+            redirect_stdout(io.StringIO()),
+            redirect_stderr(io.StringIO()),
+        ):
+            warnings.simplefilter("ignore")
+            yield
     finally:
         torch.set_default_dtype(theirs)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    with (
-        _usual_dtype(),
-        torch.random.fork_rng(devices=[]),
-        torch.enable_grad(),
-        warnings.catch_warnings(),
-        redirect_stdout(io.StringIO()),
-        redirect_stderr(io.StringIO()),
-    ):
-        warnings.simplefilter("ignore")
-        yield
