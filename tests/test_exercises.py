@@ -26,8 +26,8 @@ from exercises.autograder.course.marks import CellMark
 from exercises.autograder.running.runner import _executed
 from tests.broken_programs import BROKEN
 from tests.typical_answers import TYPICAL, WRONG
+from transformer_lessons.checks import specimens
 from transformer_lessons.checks.catalogue import attention_test
-from transformer_lessons.checks.learner import specimens
 from transformer_lessons.tools.submission import is_ungraded
 
 MASTERS = release.masters()

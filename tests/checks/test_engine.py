@@ -14,10 +14,11 @@ from torch import nn
 
 from checks.conftest import TASKS
 from transformer_lessons import checks
+from transformer_lessons.checks.answer import Answer
 from transformer_lessons.checks.definitions import Call, Given, Remark, Task, changed
 from transformer_lessons.checks.engine import judge
 from transformer_lessons.checks.message import MOST_CASES, Message, cut, literal, write
-from transformer_lessons.checks.observe import Seen, alike, same_value
+from transformer_lessons.checks.seen import Seen, alike, same_value
 from transformer_lessons.checks.states import translations
 from transformer_lessons.masks import padding_mask
 
@@ -75,7 +76,6 @@ def noted(notes):
     task = Task(
         name="affine",
         right=[affine],
-        arguments=("x", "shift"),
         probes={name: (shown, shown) for name, shown in PROBES.items()},
         remarks=(Remark("infinity.", Call((torch.tensor([INF]), 0.0))),),
     )
@@ -95,8 +95,12 @@ def test_what_is_required_is_probed_and_costs_are_of_what_is_required():
         _ = noted(NOTES.replace('["shift"]', '["speed"]')).mistakes
 
 
-def verdict_of(answer):
-    return judge(TASK, TASK.local(answer))
+def answer_of(function):
+    return Answer(TASK, TASK.local(function))
+
+
+def verdict_of(function):
+    return judge(answer_of(function))
 
 
 @pytest.mark.parametrize(
@@ -123,7 +127,7 @@ def test_a_slow_machine_finds_as_much(monkeypatch):
         monkeypatch.setattr(time, clock, count(0, 60).__next__)
     verdict = verdict_of(lambda x, shift: x / 2)
     assert len(verdict.mistakes) == 2
-    assert write(TASK, verdict, TASK.local(lambda x, shift: x / 2)).case
+    assert write(answer_of(lambda x, shift: x / 2), verdict).case
 
 
 def test_gradients_of_wrong_values_need_only_arrive():
@@ -134,7 +138,7 @@ def test_gradients_of_wrong_values_need_only_arrive():
 def test_what_raises_everywhere_says_so_in_the_first_line():
     verdict = verdict_of(lambda x, shift: x.missing)
     assert verdict.error.error == "AttributeError"
-    message = write(TASK, verdict, TASK.local(lambda x, shift: x.missing))
+    message = write(answer_of(lambda x, shift: x.missing), verdict)
     assert message.head.startswith(
         "affine: it raises AttributeError: 'Tensor' object has no attribute 'missing', at “"
     )
@@ -234,10 +238,10 @@ def test_an_integer_beyond_all_floats_is_judged():
 
 
 def test_a_remark_costs_nothing():
-    adapter = TASK.local(lambda x, shift: 2 * x.clamp(max=1e30) + shift)
-    verdict = judge(TASK, adapter)
+    answer = answer_of(lambda x, shift: 2 * x.clamp(max=1e30) + shift)
+    verdict = judge(answer)
     assert verdict.lost == ()
-    assert write(TASK, verdict, adapter).text() == "affine: right.\n\n  One thing more: infinity."
+    assert write(answer, verdict).text() == "affine: right.\n\n  One thing more: infinity."
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,12 @@ import pytest
 
 from checks.conftest import TASKS
 from transformer_lessons import checks
+from transformer_lessons.checks.answer import Answer
 from transformer_lessons.checks.definitions import Draw, changed
-from transformer_lessons.checks.engine import Exam, exam, explained, judge
+from transformer_lessons.checks.engine import Diagnosis, judge
+from transformer_lessons.checks.exam import Exam, exam_of
 from transformer_lessons.checks.message import place
-from transformer_lessons.checks.observe import alike, same_gradients
+from transformer_lessons.checks.seen import alike, meets, same_gradients
 from transformer_lessons.checks.symptoms import SYMPTOMS, difference
 
 MISTAKES = [
@@ -21,9 +23,9 @@ MISTAKES = [
 @pytest.mark.parametrize("name", TASKS)
 def test_the_right_answer_raises_only_where_it_refuses(name):
     """If it raised elsewhere, whatever raises there would be right."""
-    this = exam(checks.task(name), 0)
-    assert {this.right(n).error for n in range(len(this.calls))} <= {"", "ValueError"}
-    requirements = this.task.requirements
+    exam = exam_of(checks.task(name), 0)
+    assert {exam.right(n).error for n in range(len(exam.calls))} <= {"", "ValueError"}
+    requirements = exam.task.requirements
     assert all(place(r.anchor) and r.cases and r.drawn(Draw(0)) for r in requirements)
     assert {r.needs for r in requirements} <= {"", *(r.name for r in requirements)}
 
@@ -36,8 +38,8 @@ def test_a_mistake_shows_and_gets_its_own_name(task, mistake):
     for way in mistake.ways:
         text = changed(task.source, way)
         assert text, f"{way}: not in the right answer's text, or overlapping"
-        this = exam(task, 0)
-        verdict = explained(this, [this.shows(text, number) for number in range(len(this.calls))])
+        exam = exam_of(task, 0)
+        verdict = Diagnosis(exam, [exam.shows(text, number) for number in range(len(exam.calls))]).verdict()
         assert verdict.mistakes == (mistake,), f"{way}: {[found.name for found in verdict.mistakes]}"
 
 
@@ -54,22 +56,22 @@ def test_a_mistake_is_shown_as_the_patch_that_mends_it(task, mistake):
 def test_a_mistake_is_named_on_every_seed(task, mistake):
     for way in mistake.ways:
         for seed in range(1, 30):
-            verdict = judge(task, task.answer(changed(task.source, way)), seed)
+            verdict = judge(Answer(task, task.answer(changed(task.source, way))), seed)
             assert verdict.mistakes == (mistake,), f"seed {seed}, {way}"
 
 
 @pytest.mark.parametrize(("task", "mistake"), MISTAKES)
 def test_a_mistake_costs_what_it_spoils(task, mistake):
-    this = exam(task, 0)
+    exam = exam_of(task, 0)
     for number, way in enumerate(mistake.ways):
         text = changed(task.source, way)
         for requirement in task.requirements:
-            calls = [n for n, (r, _) in enumerate(this.calls) if r is requirement]
+            calls = [n for n, (r, _) in enumerate(exam.calls) if r is requirement]
             if requirement.name in mistake.costs:
-                is_met = all(this.meets(n, this.shows(text, n)) for n in calls)
+                is_met = all(meets(exam.calls[n][1], exam.shows(text, n), exam.right(n)) for n in calls)
                 assert number or not is_met, f"costs {requirement.name}, but meets it"
                 continue
-            crashes = all(this.shows(text, n).error and not this.right(n).error for n in calls)
+            crashes = all(exam.shows(text, n).error and not exam.right(n).error for n in calls)
             assert not crashes, f"{way} crashes wherever {requirement.name} is looked at, and is not charged"
             assert not is_constant(task, text, calls), (
                 f"{way}: {requirement.name} does not depend on the input"
@@ -81,10 +83,10 @@ OTHER = {}
 
 def is_constant(task, text, calls) -> bool:
     """Whether a text shows the same for other arguments where the right answer does not."""
-    this, other = exam(task, 0), OTHER.setdefault(task.name, Exam(task, 1))
-    a, b = ([one.shows(text, n) for n in calls] for one in (this, other))
-    rights = [(this.right(n), other.right(n)) for n in calls]
-    if this.calls[calls[0]][0].backward:
+    exam, other = exam_of(task, 0), OTHER.setdefault(task.name, Exam(task, 1))
+    a, b = ([one.shows(text, n) for n in calls] for one in (exam, other))
+    rights = [(exam.right(n), other.right(n)) for n in calls]
+    if exam.calls[calls[0]][0].backward:
         return all(map(same_flows, a, b)) and not all(same_flows(*two) for two in rights)
     same = all(alike(x.value, y.value) and not x.error for x, y in zip(a, b, strict=True))
     return same and not any(alike(x.value, y.value) for x, y in rights)

@@ -19,10 +19,10 @@ from typing import Any
 
 import torch
 
+from transformer_lessons.checks.answer import Answer
 from transformer_lessons.checks.catalogue import TASKS
 from transformer_lessons.checks.definitions import Mistake, Task
 from transformer_lessons.checks.engine import judge
-from transformer_lessons.checks.learner import given, specimens  # messages call them `checks.given`
 from transformer_lessons.checks.learner.adapter import Adapter, Reply
 from transformer_lessons.checks.learner.local import Local
 from transformer_lessons.checks.message import write
@@ -36,11 +36,9 @@ __all__ = [
     "Report",
     "Task",
     "check",
-    "given",
     "my_transformer",
     "require",
     "scored",
-    "specimens",
     "task",
     "tasks",
     "try_in_translator",
@@ -76,9 +74,10 @@ def check(task_name: str, candidate: Any, *, seed: int = 0) -> Report:
     """
     known = task(task_name)
     adapter = candidate if isinstance(candidate, Adapter) else known.local(candidate)
+    answer = Answer(known, adapter)
     with _one_thread():
-        verdict = judge(known, adapter, seed)
-        message = write(known, verdict, adapter)
+        verdict = judge(answer, seed)
+        message = write(answer, verdict)
     return Report(
         task=task_name,
         passed=not verdict.lost,

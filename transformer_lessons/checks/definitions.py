@@ -11,7 +11,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any
@@ -61,6 +61,7 @@ class Call:
         view: what counts of the value, if not all of it: its shape, or whether all of it is finite.
         same_as: other arguments: the value is then whether what counts of the answer is the same for them.
         setting: for the message, the line of Python that puts `state` into ``layer``.
+        backward: gradients, and arguments left as they were, are judged in place of values (`Requirement`).
     """
 
     args: tuple
@@ -77,6 +78,7 @@ class Call:
     view: Callable[[Any], Any] | None = None
     same_as: tuple | None = None
     setting: str = ""
+    backward: bool = False
 
 
 Calls = list[Call] | Callable[["Draw"], list[Call]]
@@ -95,7 +97,7 @@ class Requirement:
         text: what is required, a clause for the message.
         points: what it is worth.
         anchor: where the book explains it.
-        backward: gradients, and arguments left as they were, are judged in place of values.
+        backward: whether gradients are judged (`Call.backward`).
         needs: a requirement that a constant meets, such as "all finite", counts only where this other one is met.
     """
 
@@ -110,12 +112,15 @@ class Requirement:
 
     def drawn(self, draw: "Draw") -> list[Call]:
         """The calls, with these random numbers."""
-        return self.calls(draw) if callable(self.calls) else self.calls
+        return self._judged(self.calls(draw) if callable(self.calls) else self.calls)
 
     @cached_property
-    def cases(self) -> tuple[Call, ...]:
+    def cases(self) -> list[Call]:
         """The small calls, made when they are first needed: few answers need them."""
-        return tuple(self.small)
+        return self._judged(self.small)
+
+    def _judged(self, calls: Iterable[Call]) -> list[Call]:
+        return [replace(call, backward=self.backward) for call in calls]
 
 
 @dataclass(frozen=True)
@@ -160,7 +165,6 @@ class Task:
         right: the right answer, a function or class, after the parts that it is made of: their text is what
             mistakes change. What else it uses is found in the module of the last one.
         beyond: where the task asks for more than the package has, the change of its text that does it.
-        arguments: the names of its positional arguments.
         probes: for each requirement, by its name, its `calls` and its `small` ones.
         results: the names of what it returns, if several.
         remarks: for right answers.
@@ -170,7 +174,6 @@ class Task:
 
     name: str
     right: Sequence[Callable]
-    arguments: tuple[str, ...]
     probes: dict[str, Probe]
     beyond: Way = ()
     results: tuple[str, ...] = ("",)
@@ -182,6 +185,12 @@ class Task:
     def public(self) -> str:
         """What the answer is called in its text."""
         return self.right[-1].__name__
+
+    @cached_property
+    def arguments(self) -> tuple[str, ...]:
+        """The names of its positional arguments: of a class, of its `forward`."""
+        named = inspect.signature(getattr(self.right[-1], "forward", self.right[-1])).parameters.values()
+        return tuple(p.name for p in named if p.kind is p.POSITIONAL_OR_KEYWORD and p.name != "self")
 
     @cached_property
     def source(self) -> str:
@@ -219,6 +228,10 @@ class Task:
     def total(self) -> float:
         """The points of all requirements."""
         return sum(requirement.points for requirement in self.requirements)
+
+    def texts(self, mistake: Mistake) -> list[str]:
+        """The right answer's text with a mistake, in each way to make it."""
+        return [text for way in mistake.ways if (text := changed(self.source, way))]
 
     def points(self, names: Iterable[str]) -> float:
         """Those of some requirements."""

@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from transformer_lessons.checks.answer import Answer
 from transformer_lessons.checks.definitions import Call, Given, Requirement, Task
-from transformer_lessons.checks.engine import Verdict, look, meets
-from transformer_lessons.checks.learner.adapter import Adapter
-from transformer_lessons.checks.observe import EDITED, WEIGHTS, Seen, alike, same_value
+from transformer_lessons.checks.engine import Verdict
+from transformer_lessons.checks.seen import EDITED, WEIGHTS, Seen, alike, meets, same_value
 
 __all__ = ["Message", "place", "write"]
 
@@ -102,10 +102,14 @@ def place(anchor: str, book: str | None = None) -> tuple[str, str]:
     return where, f"{_places()['book'] if book is None else book}{page}#{anchor}"
 
 
-def write(task: Task, verdict: Verdict, adapter: Adapter) -> Message:
+def write(answer: Answer, verdict: Verdict) -> Message:
     """All that is to be told about an answer."""
+    task = answer.task
     if not verdict.lost:
-        remarks = [r.text for r in task.remarks if not _agrees(task, adapter, r.call, verdict.naming)][:2]
+        right = _right(task)
+        remarks = [r.text for r in task.remarks if not same_value(answer.shows(r.call), right.shows(r.call))][
+            :2
+        ]
         return Message(f"{task.public}: right.", notes=tuple(f"One thing more: {text}" for text in remarks))
     lost = [r for r in task.requirements if r.name in verdict.lost]
     said, notes = _told(verdict, lost)
@@ -114,7 +118,7 @@ def write(task: Task, verdict: Verdict, adapter: Adapter) -> Message:
     kept = task.total - task.points(verdict.lost)
     points = f"{kept:g} of {task.total:g} {'point' if task.total == 1 else 'points'}"
     is_called = not verdict.error or verdict.error.error != NOT_A_FUNCTION
-    case, outcome = smallest(task, lost, adapter, verdict.naming) if is_called else ((), ())
+    case, outcome = smallest(answer, lost) if is_called else ((), ())
     return Message(
         f"{task.public}: {said} ({points}).", case, outcome, tuple(notes), place(verdict.anchor(task))
     )
@@ -140,27 +144,23 @@ def _told(verdict: Verdict, lost: list[Requirement]) -> tuple[str, list[str]]:
     return f"required is that {lost[0].text}", notes
 
 
-def _agrees(task: Task, adapter: Adapter, call: Call, naming: int) -> bool:
-    everything = Requirement("remark", [], [], text="", points=0, anchor="")
-    right = look(task, task.answer(task.source), everything, call)
-    return same_value(look(task, adapter, everything, call, naming), right)
+def _right(task: Task) -> Answer:
+    return Answer(task, task.answer(task.source))
 
 
-def smallest(
-    task: Task, lost: list[Requirement], adapter: Adapter, naming: int = 0
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def smallest(answer: Answer, lost: list[Requirement]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The first small case of a lost requirement whose difference is seen at one decimal, else the plainest."""
+    reference = _right(answer.task)
     best = SAME, (), ("no small case shows it; larger ones do",)
     for requirement in lost:
         for call in requirement.cases[:MOST_CASES]:
-            right = look(task, task.answer(task.source), requirement, call)
-            seen = look(task, adapter, requirement, call, naming)
-            if right.error in ("", "ValueError") and not meets(requirement, seen, right):
-                digits, outcome = difference(task, requirement, seen, right)
+            right, seen = reference.shows(call), answer.shows(call)
+            if right.error in ("", "ValueError") and not meets(call, seen, right):
+                digits, outcome = difference(answer.task.results, call, seen, right)
                 if digits < best[0]:
                     if seen.error == WEIGHTS:  # that they do not fit shows where they are looked at
                         call = replace(call, args=(), kwargs={}, earlier=(), setting="", method="state")
-                    best = digits, pasted(task, call), outcome
+                    best = digits, pasted(answer.task, call), outcome
                 if digits <= 1:
                     return best[1:]
         if best[0] < SAME:
@@ -242,13 +242,13 @@ def shortened(value: Any, digits: int) -> str:
     return str(value)
 
 
-def difference(task: Task, requirement: Requirement, seen: Seen, right: Seen) -> tuple[int, tuple[str, ...]]:
+def difference(results: tuple[str, ...], call: Call, seen: Seen, right: Seen) -> tuple[int, tuple[str, ...]]:
     """With how many decimals it is seen, and the lines that tell what should be and what is."""
     if seen.error == WEIGHTS:
         return 0, (seen.message,)
     if seen.error or right.error:
-        first = right.value[0] if len(task.results) > 1 and isinstance(right.value, list) else right.value
-        wanted = f"{task.results[0]} should be ".lstrip() + cut(shortened(first, 2))
+        first = right.value[0] if len(results) > 1 and isinstance(right.value, list) else right.value
+        wanted = f"{results[0]} should be ".lstrip() + cut(shortened(first, 2))
         raised = _raised(seen) if seen.error else "nothing is raised"
         return 0, (f"{right.error} should be raised" if right.error else wanted, raised)
     if isinstance(seen.value, dict) and seen.value.get("gradients") is False:
@@ -256,11 +256,11 @@ def difference(task: Task, requirement: Requirement, seen: Seen, right: Seen) ->
     if seen.memory:
         return 0, bytes_used(seen)
     is_of_edits = isinstance(right.value, dict) and EDITED in right.value
-    if seen.edited != right.edited and (requirement.backward or is_of_edits):
+    if seen.edited != right.edited and (call.backward or is_of_edits):
         are = "is" if len(seen.edited) == 1 else "are"
         return 0, (f"{', '.join(seen.edited)} should stay as given, but {are} changed in place",)
-    if not requirement.backward:
-        return values(task.results, seen.value, right.value)
+    if not call.backward:
+        return values(results, seen.value, right.value)
     if bool(seen.gradients) != bool(right.gradients):
         return 0, ("gradients should flow back, but the result is cut off from its inputs",)
     names = [name for name in right.gradients if name in seen.gradients]

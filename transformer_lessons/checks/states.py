@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["Link", "translations"]
+__all__ = ["Link", "State", "translations"]
 
 State = dict[str, Tensor]
 MOST_ORDERS = 24  # of parameters of the same shape

@@ -131,7 +131,6 @@ ONE, OTHER, TWO = ([0], [1]), ([1], [2]), ([0, 0], [1, 1])
 TASK = Task(
     name="accumulated_gradients",
     right=[train_accumulated],
-    arguments=("module", "batches", "accumulate"),
     broken=("pad_id_zero", "divided_twice", "rest_dropped", "tokens_run_on"),
     probes={
         "step": (step, small((1, ONE))),

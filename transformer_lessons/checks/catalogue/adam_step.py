@@ -116,7 +116,6 @@ def small(
 TASK = Task(
     name="adam_step",
     right=[adam_step],
-    arguments=("parameter", "gradient", "first", "second", "step"),
     results=("parameter", "first", "second"),
     probes={
         "moments": (averages, small(view=lambda value: {"first": value[1], "second": value[2]})),

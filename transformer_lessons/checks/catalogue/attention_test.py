@@ -62,6 +62,5 @@ SHOWN = {"right": tried_on(*RIGHT)} | {name: tried_on(*kinds, "reference") for n
 TASK = Task(
     name="attention_test",
     right=[is_right],
-    arguments=("attention",),
     probes={name: (calls, calls) for name, calls in SHOWN.items()},
 )

@@ -108,7 +108,6 @@ def small_evaluation() -> Iterator[Call]:
 TASK = Task(
     name="batch_norm",
     right=[BatchNorm],
-    arguments=("x",),
     roles=ROLES,
     broken=("features_mixed", "unbiased", "momentum_reversed", "eps_outside"),
     probes={

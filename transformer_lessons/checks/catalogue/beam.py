@@ -96,7 +96,6 @@ WIDE = [call(TRAP, size=9, max_length=3), call(LENGTHS, size=20)]
 TASK = Task(
     name="beam",
     right=[beam],
-    arguments=("model", "src"),
     broken=("not_log_p", "ends_leave_holes", "penalty_multiplied", "first_end_wins"),
     probes={
         "one": (GREEDY, GREEDY),

@@ -86,7 +86,6 @@ NOTHING = [call(("abcd", ["abce"])), call(("abc", ["abc"])), call(("", ["abcd"])
 TASK = Task(
     name="bleu",
     right=[bleu],
-    arguments=("candidates", "references"),
     probes={
         "precision": (one_by_one, ALONE),
         "corpus": (together, CORPUS),

@@ -36,7 +36,6 @@ def small(earlier: int, *window: int) -> Iterator[Call]:
 TASK = Task(
     name="cached_attention_step",
     right=[cached_attention_step],
-    arguments=("query", "key", "value", "keys", "values", "window"),
     results=("output", "keys", "values"),
     probes={
         "values": (lambda draw: [call(draw, 4), call(draw, 3, lead=()), call(draw, 2, d_k=7)], small(2)),

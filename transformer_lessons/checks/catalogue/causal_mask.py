@@ -35,7 +35,6 @@ def calls(*sizes: tuple[int, ...], view: Any = matrix, **options: Any) -> list[C
 TASK = Task(
     name="causal_mask",
     right=[causal_mask],
-    arguments=("queries", "keys"),
     probes={
         "triangle": (calls((1,), (2,), (3,), (5,)), calls((2,), (3,))),
         "keys": (calls((2, 5), (1, 4), (3, 4), (3, 3)), calls((1, 2), (2, 3), (2, 5))),

@@ -122,7 +122,6 @@ def refused() -> Iterator[Call]:
 TASK = Task(
     name="combine_masks",
     right=[combine_masks],
-    arguments=(),
     probes={
         "values": (values, small()),
         "several": (several, itertools.chain(small(), [replace(next(small()), view=form)])),

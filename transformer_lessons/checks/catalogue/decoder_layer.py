@@ -31,7 +31,6 @@ def pre_norm(draw: Draw) -> list[Call]:
 TASK = Task(
     name="decoder_layer",
     right=[AddAndNorm, DecoderLayer],
-    arguments=("x", "memory", "src_mask", "tgt_mask"),
     broken=("causal_unless_masked", "cross_is_self_attention", "dropout_after_norm", "added_to_the_norm"),
     probes={
         "wiring": (wiring, one_target()),

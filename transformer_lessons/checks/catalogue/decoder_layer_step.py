@@ -95,7 +95,6 @@ def small(new: int = 1, earlier: int = 1, mask: list | None = None) -> Iterator[
 TASK = Task(
     name="decoder_layer_step",
     right=[decoder_layer_step],
-    arguments=("weights", "num_heads", "x", "keys", "values", "memory_keys", "memory_values", "src_mask"),
     results=("output", "keys", "values"),
     probes={
         "first": (first, small(earlier=0)),

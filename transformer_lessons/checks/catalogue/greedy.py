@@ -79,7 +79,6 @@ MODES = [in_mode(training) for training in (True, False)]
 TASK = Task(
     name="greedy",
     right=[greedy],
-    arguments=("model", "src"),
     probes={
         "values": ([call(SHORT), call(LONG), call(BOTH)], map(call, (TINY[0], BOTH, SHORT, LONG))),
         "batch": (BATCH, [call(*TINY, rows=(0, 1)), *BATCH]),

@@ -92,7 +92,6 @@ def small(heads: int, groups: int, d_k: int = 1, masks: tuple = (None,)) -> Iter
 TASK = Task(
     name="grouped_query",
     right=[grouped_query_attention],
-    arguments=("query", "key", "value", "mask"),
     results=("output", "weights"),
     probes={
         "sharing": (sharing, small(4, 2)),

@@ -120,7 +120,6 @@ ONE = [[1.0]]
 TASK = Task(
     name="influence",
     right=[influence],
-    arguments=("model", "x"),
     probes={
         "values": (values, (replace(given, view=None) for given in (*small(ONE), *hearing_others()))),
         "outputs": (

@@ -90,7 +90,6 @@ def small(
 TASK = Task(
     name="label_smoothing",
     right=[label_smoothed_loss],
-    arguments=("logits", "targets"),
     results=("loss", "tokens"),
     probes={
         "loss": (loss, small([1], [1, 2], [[1, 2]])),

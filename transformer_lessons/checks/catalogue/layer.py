@@ -265,7 +265,6 @@ def parts() -> list[Call]:
 TASK = Task(
     name="layer",
     right=[Layer],
-    arguments=("x", "memory", "memory_mask", "mask"),
     probes={
         "wiring": (plain(), small(**ONE)),
         "pre_norm": (plain(norm_first=True), small(norm_first=True, **ONE)),

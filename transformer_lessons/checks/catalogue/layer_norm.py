@@ -94,7 +94,6 @@ def new_or_two() -> Iterator[Call]:
 TASK = Task(
     name="layer_norm",
     right=[LayerNorm],
-    arguments=("x",),
     roles={"weight": "weight weights gamma g scale gain a alpha w", "bias": "bias beta b shift offset"},
     probes={
         "centred": (centred, small()),

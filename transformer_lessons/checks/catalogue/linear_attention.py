@@ -104,7 +104,6 @@ def small(*keys: tuple[int, ...], **options: Any) -> Iterator[Call]:
 TASK = Task(
     name="linear_attention",
     right=[linear_attention],
-    arguments=("query", "key", "value"),
     probes={
         "formula": (formula, small()),
         "causal": (causal, small(**CAUSAL)),

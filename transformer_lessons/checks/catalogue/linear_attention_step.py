@@ -115,7 +115,6 @@ def small(
 TASK = Task(
     name="linear_attention_step",
     right=[linear_attention_step],
-    arguments=("query", "key", "value", "S", "z"),
     results=("output", "S", "z"),
     probes={
         "state": (added, small(view=state)),

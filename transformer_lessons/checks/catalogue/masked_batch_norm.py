@@ -136,7 +136,6 @@ def small(*ways: dict, filled: bool = False, holes: bool = False, after: bool = 
 TASK = Task(
     name="masked_batch_norm",
     right=[MaskedBatchNorm],
-    arguments=("x", "mask"),
     roles=ROLES,
     probes={
         "statistics": (statistics, small()),

@@ -123,7 +123,6 @@ def small(*rows: list, pad_id: int = 0, width: int = 1) -> Iterator[Call]:
 TASK = Task(
     name="masked_self_attention",
     right=[masked_self_attention],
-    arguments=("x", "ids", "pad_id"),
     broken=("unsqueezed_once", "sized_by_batch", "input_infinite", "padding_overwritten"),
     probes={
         "attention": (attention, small([[5, 6]], [[5, 6, 7]], width=4)),

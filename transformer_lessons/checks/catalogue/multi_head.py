@@ -102,7 +102,6 @@ def small(num_heads: int, *others: list, mask: list | None = None) -> Iterator[C
 TASK = Task(
     name="multi_head",
     right=[scaled_dot_product_attention, MultiHeadAttention],
-    arguments=("query", "key", "value", "mask"),
     roles={
         "W_q": "q wq query queries toq qkv",
         "W_k": "k wk key keys tok qkv kv",

@@ -37,7 +37,6 @@ EQUAL = [Call((torch.zeros(4), 0.6), view=how_many), Call((torch.zeros(5), 0.3),
 TASK = Task(
     name="nucleus",
     right=[nucleus],
-    arguments=("logits", "p"),
     probes={
         "values": (rows, logits([1.0, 3.0, 2.0], [0.0, 2.0, 1.0, 1.5], p=0.8)),
         "one": (ONE, ONE),

@@ -60,7 +60,6 @@ def small(*pad_ids: int, view: Any = keys_seen) -> Iterator[Call]:
 TASK = Task(
     name="padding_mask",
     right=[padding_mask],
-    arguments=("ids", "pad_id"),
     probes={
         "values": (values, small(0)),
         "pad_id": (others, small(2, 1, 5)),

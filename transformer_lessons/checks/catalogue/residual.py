@@ -159,7 +159,6 @@ TASK = Task(
     name="residual",
     right=[AddAndNorm],
     beyond=SANDWICH,
-    arguments=("x", "sublayer"),
     roles={"norm": "norm ln layernorm"},
     probes={
         "post_norm": (both, small()),

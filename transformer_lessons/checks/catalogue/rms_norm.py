@@ -80,7 +80,6 @@ def new_or_two() -> Iterator[Call]:
 TASK = Task(
     name="rms_norm",
     right=[RMSNorm],
-    arguments=("x",),
     roles={"weight": "weight gamma g scale gain a alpha w"},
     probes={
         "size": (size, small((1,))),

@@ -86,7 +86,6 @@ def small(*places: list, width: int = 2, heads: int = 1) -> Iterator[Call]:
 TASK = Task(
     name="rotary",
     right=[rotate],
-    arguments=("x", "positions"),
     probes={
         "turn": (turn, small([0, 1], [1])),
         "pairs": (pairs, small([1], [2], width=4)),

@@ -133,7 +133,6 @@ HALF = tuple(x.half() for x in (torch.ones(1, 2), torch.ones(2, 2), torch.ones(2
 TASK = Task(
     name="scaled_dot_product_attention",
     right=[scaled_dot_product_attention],
-    arguments=("query", "key", "value", "mask"),
     results=("output", "weights"),
     broken=("keys_viewed", "scaled_by_another_axis", "filled_near_zero", "softmax_over_axis"),
     probes={

@@ -113,7 +113,6 @@ LARGEST = 1000.0
 TASK = Task(
     name="scaled_step",
     right=[scaled_step],
-    arguments=("weights", "gradients", "scale", "clean", "rate", "max_norm", "growth"),
     results=("weights", "scale", "clean"),
     broken=("unscaled_in_half", "nan_only", "lengthened", "not_doubled"),
     probes={

@@ -57,7 +57,6 @@ def small(pairs: tuple, view: Any = None) -> Iterator[Call]:
 TASK = Task(
     name="segment_mask",
     right=[segment_mask],
-    arguments=("query_segments", "key_segments"),
     probes={
         "values": (values, small(tuple((rows, rows) for rows in SELF))),
         "cross": (cross, small(CROSS)),

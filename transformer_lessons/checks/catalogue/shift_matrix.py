@@ -38,7 +38,6 @@ def sines(matrix: Tensor) -> Tensor:
 TASK = Task(
     name="shift_matrix",
     right=[frequencies, shift_matrix],
-    arguments=("k", "d_model"),
     broken=("exponent_doubled", "frequency_inverted", "diagonal_in_halves", "sign_lost"),
     probes={
         "turn": (calls((1, 2), (2, 2), (5, 2)), calls((1, 2), (2, 2))),

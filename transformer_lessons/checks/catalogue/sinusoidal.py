@@ -46,7 +46,6 @@ def small(*sizes: tuple[int, int]) -> list[Call]:
 TASK = Task(
     name="sinusoidal",
     right=[frequencies, sinusoidal],
-    arguments=("length", "d_model"),
     probes={
         "positions": (
             [*calls((7, 4), (1, 6), (5, 8), view=rows), *calls((5003, 2), view=shape)],

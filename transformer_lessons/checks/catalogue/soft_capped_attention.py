@@ -82,7 +82,6 @@ NOTHING = torch.zeros(1, 2, dtype=torch.bool)
 TASK = Task(
     name="soft_capped_attention",
     right=[soft_capped_attention],
-    arguments=("query", "key", "value", "cap", "mask"),
     results=("output", "weights"),
     probes={
         "result": (

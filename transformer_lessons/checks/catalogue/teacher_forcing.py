@@ -99,7 +99,6 @@ def small(*cases: tuple, **options: Any) -> list[Call]:
 TASK = Task(
     name="teacher_forcing",
     right=[teacher_forcing],
-    arguments=("targets", "bos_id", "eos_id", "pad_id"),
     results=("tgt_in", "tgt_out"),
     probes={
         "shift": (shift, small(([[5, 6]], 1, 2, 0), ([[5, 6], [7, 8]], 1, 2, 0))),

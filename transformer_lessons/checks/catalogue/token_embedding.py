@@ -86,7 +86,6 @@ def small_scale() -> Iterator[Call]:
 TASK = Task(
     name="token_embedding",
     right=[TokenEmbedding],
-    arguments=("ids",),
     roles={"weight": "weight weights w e embedding embeddings emb lut table"},
     probes={
         "rows": (rows, small([1], [0, 1], [2, 0], [1, 1, 0])),

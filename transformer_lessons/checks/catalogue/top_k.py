@@ -39,7 +39,6 @@ def small(*logits: list, k: int = 2, view: Callable | None = None) -> list[Call]
 TASK = Task(
     name="top_k",
     right=[top_k],
-    arguments=("logits", "k"),
     probes={
         "values": (rows, small([0.0, 2.0, 1.0, 3.0], [1.0, 0.0, 3.0])),
         "axes": (axes, small([[0.0, 2.0, 1.0], [3.0, 1.0, 4.0]], [[5.0, 2.0, 1.0], [0.0, 1.0, 2.0]], k=1)),

@@ -127,7 +127,6 @@ TASK = Task(
     name="transformer",
     right=[Transformer],
     beyond=PADDED_ANYWHERE,
-    arguments=("src", "tgt_in"),
     probes={
         "logits": (unlike, small_logits()),
         "pre_norm": (lambda draw: [call(draw, norm_first=True)], small([[3, 4], [5, 2]], norm_first=True)),

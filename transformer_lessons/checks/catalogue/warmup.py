@@ -22,7 +22,6 @@ def fall(draw: Draw) -> list[Call]:
 TASK = Task(
     name="warmup",
     right=[warmup_inverse_sqrt],
-    arguments=("step", "d_model", "warmup_steps"),
     probes={
         "rise": (rise, calls((1, 1, 4), (2, 1, 4), (4, 1, 4), (40, 1, 4000))),
         "fall": (fall, calls((16, 1, 4), (100, 1, 4))),

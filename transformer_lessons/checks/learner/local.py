@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 import transformer_lessons
+from transformer_lessons.checks.given import BUILDERS
 from transformer_lessons.checks.learner.adapter import Reply, is_handle, leaves
-from transformer_lessons.checks.learner.given import BUILDERS
 from transformer_lessons.checks.learner.memory import Meter
 from transformer_lessons.checks.learner.transfer import copied, edits, kind, mapped, outgoing
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from transformer_lessons.checks.learner import specimens
+from transformer_lessons.checks import specimens
 from transformer_lessons.config import TransformerConfig
 
 __all__ = ["BUILDERS", "table"]

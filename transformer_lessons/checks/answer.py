@@ -1,0 +1,197 @@
+"""An answer to a task, wherever it lives, and what it shows on a call."""
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from transformer_lessons.checks.definitions import Call, Given, Task
+from transformer_lessons.checks.learner.adapter import Adapter, Reply, leaves
+from transformer_lessons.checks.seen import EDITED, WEIGHTS, Seen, alike, same_value
+from transformer_lessons.checks.states import Link, State, translations
+
+__all__ = ["Answer"]
+
+MOST_NAMINGS = 32  # that are tried
+
+
+class Answer:
+    """An answer to a task.
+
+    Args:
+        task: of which it is an answer.
+        adapter: to where it lives.
+
+    Attributes:
+        naming: which of the ways to load weights under other names fits it; see `find_naming`.
+    """
+
+    def __init__(self, task: Task, adapter: Adapter):
+        self.task, self.adapter, self.naming = task, adapter, 0
+
+    def shows(self, call: Call) -> Seen:
+        """What it shows on a call: values, or gradients too; or bytes, forwards and backwards."""
+        target, own, links = self.task.name, {}, []
+        if call.init is not None:
+            reply, own, links = self._built(call)
+            if reply.error:
+                return _failed(reply)
+            target = reply.value
+        if call.method == "state":
+            return self._seen(call, self.adapter.state(target))
+        target = f"{target}.{call.method}" if call.method else target
+        args, kwargs = self._sent(call.args), self._sent(call.kwargs)
+        ask = self.adapter.vjp if call.backward or call.limits else self.adapter.call
+        reply = ask(target, args, kwargs, meter=bool(call.limits))
+        if reply.error:
+            return _failed(reply)
+        if call.same_as:
+            return _twins(call, reply, self.adapter.call(target, self._sent(call.same_as), kwargs))
+        weights = [self.adapter.state(args[n]["handle"]).value for n in call.weights_after]
+        seen = self._seen(call, reply, weights)
+        return replace(seen, gradients=self._gradients(call, reply, own, links)) if call.backward else seen
+
+    def find_naming(self, call: Call, right: Seen) -> None:
+        """Of the ways to load weights under other names, take the one that makes a call right, else the first."""
+        made = self._new(call)
+        own = {} if made.error else _tensors(self.adapter.state(made.value))
+        ways = list(itertools.islice(self._namings(own, call), MOST_NAMINGS)) if own else []
+        if len(ways) < 2:
+            return
+
+        def is_right(naming: int) -> bool:
+            self.naming = naming
+            return same_value(self.shows(call), right)
+
+        fitting = [number for number, links in enumerate(ways) if links] or [0]
+        self.naming = next(filter(is_right, fitting), fitting[0])
+
+    def _namings(self, own: State, call: Call) -> Iterator[list[Link]]:
+        return translations(own, call.state, self.task.roles)
+
+    def _new(self, call: Call) -> Reply:
+        """A new object of the answer's class; the reply's value is its handle."""
+        return self.adapter.build(self.task.name, self._sent(call.init), self._sent(call.options))
+
+    def _built(self, call: Call) -> tuple[Reply, State, list[Link]]:
+        """An object with the call's weights, or an error; its own weights, and which of these are which."""
+        made, own, links = self._new(call), {}, []
+        if made.error:
+            return made, own, links
+        replies = []
+        if call.state is not None:
+            state = self.adapter.state(made.value)
+            if state.error:  # of a class that is no module
+                return state, own, links
+            own = _tensors(state)
+            links = next(itertools.islice(self._namings(own, call), self.naming, None), [])
+            loaded = {name: part for link in links for name, part in link.load(own, call.state).items()}
+            fits = (
+                self.adapter.load_state(made.value, {**own, **loaded}) if links else _unlike(own, call.state)
+            )
+            replies.append(fits)
+        replies.append(self.adapter.train(made.value, call.training))
+        replies += [self.adapter.call(made.value, list(args), {}) for args in call.earlier]
+        return next((reply for reply in replies if reply.error), made), own, links
+
+    def _sent(self, arg: Any) -> Any:
+        """What is sent for an argument: plain values, or the handle of an object that was made for it."""
+        if isinstance(arg, list | tuple):
+            return [self._sent(item) for item in arg]
+        if isinstance(arg, dict):
+            return {str(name): self._sent(item) for name, item in arg.items()}
+        if not isinstance(arg, Given):
+            return arg
+        reply = self.adapter.build(f"given.{arg.kind}", [self._sent(inner) for inner in arg.args], {})
+        if reply.error:
+            raise RuntimeError(f"given.{arg.kind}: {reply.error['message']}")
+        return {"handle": reply.value}
+
+    def _seen(self, call: Call, reply: Reply, weights: Sequence[State] = ()) -> Seen:
+        if reply.error:
+            return _failed(reply)
+        if call.limits:
+            return _counted(call, reply)
+        edited = tuple(map(self._name, reply.mutated))
+        viewed = _viewed(call, [reply.value, *weights] if call.weights_after else reply.value)
+        if call.edits:
+            viewed = {EDITED: list(edited), "value": viewed if call.view else None}
+        return Seen(viewed, edited=edited, outputs=reply.value)
+
+    def _gradients(self, call: Call, reply: Reply, own: State, links: list[Link]) -> dict[str, Tensor]:
+        """Of arguments and wanted parameters: zero where none arrives, none at all if no result has any."""
+        if not any(reply.attached):
+            return {}
+        given = {**leaves(list(call.args)), **leaves(call.kwargs)}
+        gradients = {
+            self._name(path): torch.zeros_like(given[path]) if gradient is None else gradient
+            for path, gradient in reply.gradients.items()
+        }
+        arrived = {name: gradient for name, gradient in reply.parameters.items() if name in own}
+        flows = {n: torch.zeros_like(own[n]) if g is None else g for n, g in arrived.items()}
+        for link in links:
+            if flows.keys() >= set(link.own):  # a buffer has none
+                gradients |= link.back(flows, call.state)
+        return gradients
+
+    def _name(self, path: str) -> str:
+        """“0.1” is a part of the first argument."""
+        first, *rest = path.split(".")
+        names = dict(zip(map(str, itertools.count()), self.task.arguments, strict=False))
+        return ".".join([names.get(first, first), *rest])
+
+
+def _failed(reply: Reply) -> Seen:
+    return Seen(error=reply.error["type"], message=reply.error["message"], line=reply.error["line"])
+
+
+def _tensors(state: Reply) -> State:
+    """The weights and buffers that came; none of what is no module."""
+    return {} if state.error else {n: t for n, t in state.value.items() if isinstance(t, Tensor)}
+
+
+def _twins(call: Call, reply: Reply, other: Reply) -> Seen:
+    """Whether what counts is the same for other arguments."""
+    one, two = _viewed(call, reply.value), _viewed(call, other.value)
+    same = {"the same": not other.error and alike(one, two)}
+    return Seen(one if isinstance(one, dict) and "instead" in one else same, outputs=reply.value)
+
+
+def _counted(call: Call, reply: Reply) -> Seen:
+    """Whether half as much again as is enough was enough; and whether a gradient flows back, if one has to."""
+    used = {kind: (3 * most // 2, reply.memory[kind]) for kind, most in call.limits.items()}
+    over = {kind: both for kind, both in used.items() if both[1] > both[0]}
+    arrive = {"gradients": any(reply.attached)} if "saved" in call.limits else {}
+    value = {**arrive, **{kind: kind not in over for kind in call.limits}}
+    viewed = _viewed(call, [reply.value, value]) if call.view else value
+    return Seen(viewed, memory=over, outputs=reply.value)
+
+
+def _viewed(call: Call, value: Any) -> Any:
+    """What counts of a value, or the value, as “instead”, where the view expects others."""
+    try:
+        return call.view(value) if call.view else value
+    except Exception:
+        return {"instead": value}
+
+
+def _unlike(own: State, wanted: State) -> Reply:
+    """Complains of matrices that are none of the wanted ones; an answer without any may have its reasons."""
+    for name in wanted:
+        if name in own and own[name].shape != wanted[name].shape:
+            message = f"{name} has shape {tuple(own[name].shape)}; expected is {tuple(wanted[name].shape)}"
+            return Reply(error={"type": WEIGHTS, "message": message, "line": ""})
+    counts = [Counter(tuple(t.shape) for t in s.values() if t.dim() > 1) for s in (own, wanted)]
+    shapes = [" and ".join(f"{n} of {shape}" for shape, n in count.items()) for count in counts]
+    told = f"it has {shapes[0]}, and {shapes[1]} are expected"
+    if counts[0] == counts[1]:  # it is a vector that does not fit
+        known = {tensor.shape for tensor in wanted.values()}
+        spare = [f"{name} of shape {tuple(t.shape)}" for name, t in own.items() if t.shape not in known]
+        more = f"it has {len(own)} parameters, and {len(wanted)} are expected"
+        told = f"nothing is expected like its {' and '.join(spare)}" if spare else more
+    message = f"weights cannot be loaded into it: {told}"
+    return Reply(error={"type": WEIGHTS, "message": message, "line": ""} if shapes[0] else None)

@@ -1,0 +1,47 @@
+"""The calls of a task, and what each text shows on them."""
+
+from functools import lru_cache
+
+from transformer_lessons.checks.answer import Answer
+from transformer_lessons.checks.definitions import Draw, Task
+from transformer_lessons.checks.seen import Seen
+
+__all__ = ["Exam", "exam_of"]
+
+
+class Exam:
+    """The calls of a task for one seed, and what each text shows on them: looked at when needed, once.
+
+    Args:
+        task: of which it is the exam.
+        seed: of the arguments.
+
+    Attributes:
+        calls: each with the requirement that it shows.
+    """
+
+    def __init__(self, task: Task, seed: int):
+        draw = Draw(seed)
+        self.task = task
+        self.calls = [(r, call) for r in task.requirements for call in r.drawn(draw)]
+        self._shown: dict[tuple[str, int], Seen] = {}
+
+    def shows(self, source: str, number: int) -> Seen:
+        """What a text shows on a call."""
+        if (source, number) not in self._shown:
+            try:
+                answer = Answer(self.task, self.task.answer(source))
+            except SyntaxError as error:
+                raise ValueError(f"{self.task.name}: a change makes no Python of it: {source}") from error
+            self._shown[source, number] = answer.shows(self.calls[number][1])
+        return self._shown[source, number]
+
+    def right(self, number: int) -> Seen:
+        """What the right answer shows."""
+        return self.shows(self.task.source, number)
+
+
+@lru_cache(maxsize=64)
+def exam_of(task: Task, seed: int) -> Exam:
+    """Kept, as most checks of a session have seed 0."""
+    return Exam(task, seed)

@@ -1,0 +1,130 @@
+"""What one call of an answer showed, when two answers show the same, and when that is what is required."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from transformer_lessons.checks.definitions import Call
+
+__all__ = ["EDITED", "WEIGHTS", "Seen", "alike", "meets", "same", "same_gradients", "same_value"]
+
+EDITED = "changed in place"
+WEIGHTS = "WeightsError"  # those of the answer are none of the wanted ones
+TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 1e-1}
+# Which function of a library notices is chance; so is a learner's assert.
+SHAPES = dict.fromkeys(
+    ["RuntimeError", "ValueError", "IndexError", "AssertionError", "EinopsError"], "shapes"
+)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one call showed.
+
+    Attributes:
+        value: what came back, as `Call.view` sees it.
+        error, message, line: of the exception, if one came instead, and the line of the answer.
+        gradients: by the names of arguments and parameters; empty if nothing can be differentiated.
+        edited: the arguments that were changed in place.
+        memory: where bytes are counted, those allowed and those used, if these are more.
+        outputs: what came back, without view.
+    """
+
+    value: Any = None
+    error: str = ""
+    message: str = ""
+    line: str = ""
+    gradients: dict[str, Tensor] = field(default_factory=dict)
+    edited: tuple[str, ...] = ()
+    memory: dict[str, tuple[int, int]] = field(default_factory=dict)
+    outputs: Any = None
+
+
+def same(call: Call, a: Seen, b: Seen) -> bool:
+    """Whether two answers show the same on a call."""
+    return same_value(a, b) and (not call.backward or same_gradients(a, b))
+
+
+def meets(call: Call, seen: Seen, right: Seen) -> bool:
+    """Whether what is seen is what is required. Where a ValueError is, no other error will do.
+
+    Gradients of values that are wrong already, which is another requirement's affair, need only arrive, and be
+    more than NaN.
+    """
+    if not call.backward:
+        return same_value(seen, right) and (right.error != "ValueError" or seen.error == "ValueError")
+    if same_value(seen, right):
+        return same_gradients(seen, right)
+    wanted = _arriving(right)
+    wanted = wanted & seen.gradients.keys() or wanted  # they may have no biases
+    return not seen.error and seen.edited == right.edited and _arriving(seen) >= wanted
+
+
+def _arriving(seen: Seen) -> set[str]:
+    flows = seen.gradients.items()
+    return {name for name, gradient in flows if gradient.any() and not gradient.isnan().all()}
+
+
+def same_value(a: Seen, b: Seen) -> bool:
+    """The same result, or both fail in the same way, whatever the words."""
+    if a.error or b.error:
+        return SHAPES.get(a.error, a.error) == SHAPES.get(b.error, b.error)
+    return alike(a.value, b.value)
+
+
+def same_gradients(a: Seen, b: Seen) -> bool:
+    """The same gradients, and the same arguments changed; parameters of only one of the two are not compared."""
+    both = a.gradients.keys() & b.gradients.keys()
+    same = bool(a.gradients) == bool(b.gradients) and a.edited == b.edited
+    return same and all(alike(a.gradients[name], b.gradients[name]) for name in both)
+
+
+def alike(a: Any, b: Any) -> bool:
+    """Whether two values are the same to the precision of the coarser; NaN and infinity equal only themselves.
+
+    A number may come as a tensor without axes, and a float of another width is as good.
+    """
+    if isinstance(a, Tensor) != isinstance(b, Tensor) and (_is_number(a) or _is_number(b)):
+        a, b = (x.item() if isinstance(x, Tensor) and not x.dim() else x for x in (a, b))
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return _alike_tensors(a, b)
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(alike, a, b))
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(alike(a[key], b[key]) for key in a)
+    if _is_number(a) and _is_number(b):
+        return a == b or _is_close(a, b) or (a != a and b != b)
+    return type(a) is type(b) and not isinstance(a, Tensor) and a == b
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_close(a: float, b: float) -> bool:
+    try:
+        return math.isclose(a, b, rel_tol=1e-5, abs_tol=1e-7)
+    except OverflowError:  # an integer beyond all floats
+        return False
+
+
+def _alike_tensors(a: Tensor, b: Tensor) -> bool:
+    floating = a.is_floating_point() and b.is_floating_point()
+    if a.shape != b.shape or (a.dtype != b.dtype and not floating):
+        return False
+    if a.dtype == b.dtype and torch.equal(a, b):
+        return True
+    if not floating:
+        return False
+    tolerance = max(TOLERANCE.get(a.dtype, 1e-1), TOLERANCE.get(b.dtype, 1e-1))
+    a, b = a.double(), b.double()
+    finite = b.isfinite()
+    if not torch.equal(a.isfinite(), finite) or not torch.equal(
+        a[~finite].nan_to_num(), b[~finite].nan_to_num()
+    ):
+        return False
+    scale = b[finite].abs().max().clamp(min=1).item() if finite.any() else 1.0
+    return bool(((a - b)[finite].abs() <= tolerance * scale).all())
