@@ -17,9 +17,10 @@ from transformer_lessons import checks
 from transformer_lessons.checks.answer import Answer
 from transformer_lessons.checks.definitions import Call, Given, Remark, Task, changed
 from transformer_lessons.checks.engine import judge
-from transformer_lessons.checks.message import MOST_CASES, Message, cut, literal, write
+from transformer_lessons.checks.message import MOST_CASES, Message, write
 from transformer_lessons.checks.seen import Seen, alike, same_value
 from transformer_lessons.checks.states import translations
+from transformer_lessons.checks.words import cut, literal
 from transformer_lessons.masks import padding_mask
 
 NAN, INF = math.nan, math.inf

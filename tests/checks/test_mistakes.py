@@ -4,7 +4,7 @@ import pytest
 
 from checks.conftest import TASKS
 from transformer_lessons import checks
-from transformer_lessons.checks.answer import Answer
+from transformer_lessons.checks.answer import defined
 from transformer_lessons.checks.definitions import Draw, changed
 from transformer_lessons.checks.engine import Diagnosis, judge
 from transformer_lessons.checks.exam import Exam, exam_of
@@ -56,7 +56,7 @@ def test_a_mistake_is_shown_as_the_patch_that_mends_it(task, mistake):
 def test_a_mistake_is_named_on_every_seed(task, mistake):
     for way in mistake.ways:
         for seed in range(1, 30):
-            verdict = judge(Answer(task, task.answer(changed(task.source, way))), seed)
+            verdict = judge(defined(task, changed(task.source, way)), seed)
             assert verdict.mistakes == (mistake,), f"seed {seed}, {way}"
 
 

@@ -2,7 +2,7 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from transformer_lessons.checks.learner.adapter import Adapter, Reply, leaves
 from transformer_lessons.checks.seen import EDITED, WEIGHTS, Seen, alike, same_value
 from transformer_lessons.checks.states import Link, State, translations
 
-__all__ = ["Answer"]
+__all__ = ["Answer", "defined"]
 
 MOST_NAMINGS = 32  # that are tried
 
@@ -59,7 +59,7 @@ class Answer:
         """Of the ways to load weights under other names, take the one that makes a call right, else the first."""
         made = self._new(call)
         own = {} if made.error else _tensors(self.adapter.state(made.value))
-        ways = list(itertools.islice(self._namings(own, call), MOST_NAMINGS)) if own else []
+        ways = list(itertools.islice(translations(own, call.state, self.task.roles), MOST_NAMINGS))
         if len(ways) < 2:
             return
 
@@ -69,9 +69,6 @@ class Answer:
 
         fitting = [number for number, links in enumerate(ways) if links] or [0]
         self.naming = next(filter(is_right, fitting), fitting[0])
-
-    def _namings(self, own: State, call: Call) -> Iterator[list[Link]]:
-        return translations(own, call.state, self.task.roles)
 
     def _new(self, call: Call) -> Reply:
         """A new object of the answer's class; the reply's value is its handle."""
@@ -88,12 +85,11 @@ class Answer:
             if state.error:  # of a class that is no module
                 return state, own, links
             own = _tensors(state)
-            links = next(itertools.islice(self._namings(own, call), self.naming, None), [])
+            ways = translations(own, call.state, self.task.roles)
+            links = next(itertools.islice(ways, self.naming, None), [])
             loaded = {name: part for link in links for name, part in link.load(own, call.state).items()}
-            fits = (
-                self.adapter.load_state(made.value, {**own, **loaded}) if links else _unlike(own, call.state)
-            )
-            replies.append(fits)
+            loading = self.adapter.load_state(made.value, {**own, **loaded}) if links else None
+            replies.append(loading or _unlike(own, call.state))
         replies.append(self.adapter.train(made.value, call.training))
         replies += [self.adapter.call(made.value, list(args), {}) for args in call.earlier]
         return next((reply for reply in replies if reply.error), made), own, links
@@ -143,6 +139,11 @@ class Answer:
         first, *rest = path.split(".")
         names = dict(zip(map(str, itertools.count()), self.task.arguments, strict=False))
         return ".".join([names.get(first, first), *rest])
+
+
+def defined(task: Task, source: str) -> Answer:
+    """What a text defines."""
+    return Answer(task, task.answer(source))
 
 
 def _failed(reply: Reply) -> Seen:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from transformer_lessons.checks.learner.local import Local
 
-__all__ = ["Call", "Draw", "Given", "Mistake", "Remark", "Requirement", "Task", "changed"]
+__all__ = ["Call", "Draw", "Given", "Mistake", "Remark", "Requirement", "Task", "calls", "changed"]
 
 Way = tuple[str, ...]  # old text, new text, old, new, …
 
@@ -79,6 +79,11 @@ class Call:
     same_as: tuple | None = None
     setting: str = ""
     backward: bool = False
+
+
+def calls(*cases: tuple, **shared: Any) -> list[Call]:
+    """A call for each of these arguments; what else a `Call` has is the same for all."""
+    return [Call(case, **shared) for case in cases]
 
 
 Calls = list[Call] | Callable[["Draw"], list[Call]]

@@ -8,14 +8,12 @@ import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
-
-from torch import Tensor
 
 from transformer_lessons.checks.answer import Answer
 from transformer_lessons.checks.definitions import Call, Mistake, Task, changed
 from transformer_lessons.checks.exam import Exam, exam_of
 from transformer_lessons.checks.seen import Seen, meets, same
+from transformer_lessons.checks.words import instead
 
 __all__ = ["Diagnosis", "Verdict", "judge"]
 
@@ -129,7 +127,7 @@ class Diagnosis:
         for number in asked:
             one, right = self._seen[number], self._exam.right(number).outputs
             if not one.error and right is not None:
-                found.add(_instead(one.outputs, right))
+                found.add(instead(one.outputs, right))
         return found.pop() if len(found) == 1 else ""
 
     def _cheapest(self, fitting: Iterable[tuple[Mistake, ...]]) -> tuple[Mistake, ...]:
@@ -213,18 +211,6 @@ class Diagnosis:
         costly = [m for m in self._task.mistakes if first in m.costs]
         fitting = [(m,) for m in costly if any(self._is(text, here) for text in self._task.texts(m))]
         return next(iter(self._cheapest(fitting)), None)
-
-
-def _instead(outputs: Any, right: Any) -> str:
-    if outputs is None:
-        return "None: is there a return at the end?"
-    if isinstance(outputs, dict) and outputs.keys() == {"opaque"}:
-        return outputs["opaque"]
-    if isinstance(right, Tensor):
-        return "a list or tuple; one tensor is asked for" * isinstance(outputs, list)
-    return "one tensor; several things are asked for" * (
-        isinstance(right, list) and isinstance(outputs, Tensor)
-    )
 
 
 def _is_python(source: str) -> bool:

@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from transformer_lessons.checks.answer import Answer
+from transformer_lessons.checks.answer import defined
 from transformer_lessons.checks.definitions import Draw, Task
 from transformer_lessons.checks.seen import Seen
 
@@ -30,7 +30,7 @@ class Exam:
         """What a text shows on a call."""
         if (source, number) not in self._shown:
             try:
-                answer = Answer(self.task, self.task.answer(source))
+                answer = defined(self.task, source)
             except SyntaxError as error:
                 raise ValueError(f"{self.task.name}: a change makes no Python of it: {source}") from error
             self._shown[source, number] = answer.shows(self.calls[number][1])

@@ -86,11 +86,6 @@ def table(*tables: dict, training: bool = False, **settings: int) -> Table:
     return Table(*tables, **settings).train(training)
 
 
-def table_of(tables: list[dict], training: bool, settings: dict) -> Table:
-    """The same from plain values."""
-    return table(*tables, training=training, **settings)
-
-
 def config(settings: dict) -> TransformerConfig:
     """A model's configuration, with two vocabularies of 7 tokens unless it says otherwise."""
     return TransformerConfig(**{"source_vocab_size": 7, "target_vocab_size": 7, **settings})
@@ -128,7 +123,7 @@ def used(module: nn.Module) -> nn.Module:
 
 BUILDERS: dict[str, Callable] = {
     "config": config,
-    "table": table_of,
+    "table": lambda tables, training, settings: table(*tables, training=training, **settings),
     "linear": linear,
     "embedding": embedding,
     "plain": plain,

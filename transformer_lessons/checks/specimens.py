@@ -73,15 +73,11 @@ def attention(kind: str) -> Callable:
 
 def _changed(kind: str) -> Callable:
     """The package's own function, with the change that makes the mistake."""
-    from transformer_lessons.checks.catalogue.scaled_dot_product_attention import (
-        TASK,
-    )  # which imports this file
-    from transformer_lessons.checks.definitions import changed
+    from transformer_lessons.checks import definitions, task  # which import this file
 
-    ways = {mistake.name: mistake.ways[0] for mistake in TASK.mistakes}
-    space = dict(vars(attention_module))
-    exec(changed(TASK.source, {**ways, **MORE}[kind]), space)
-    return space[TASK.public]
+    known = task("scaled_dot_product_attention")
+    ways = {mistake.name: mistake.ways[0] for mistake in known.mistakes}
+    return known.define(definitions.changed(known.source, {**ways, **MORE}[kind]))
 
 
 def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:

@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import Tensor
 
-from transformer_lessons.checks.definitions import Call, Remark, Task
+from transformer_lessons.checks.definitions import Call, Remark, Task, calls
 from transformer_lessons.masks import causal_mask
 
 
@@ -27,17 +27,15 @@ def form(mask: Tensor) -> dict[str, Any]:
     return {"dtype": str(mask.dtype), "hides some keys and shows others": not shown.all()}
 
 
-def calls(*sizes: tuple[int, ...], view: Any = matrix, **options: Any) -> list[Call]:
-    """A call for each number of queries (and keys)."""
-    return [Call(size, options, view=view) for size in sizes]
-
-
 TASK = Task(
     name="causal_mask",
     right=[causal_mask],
     probes={
-        "triangle": (calls((1,), (2,), (3,), (5,)), calls((2,), (3,))),
-        "keys": (calls((2, 5), (1, 4), (3, 4), (3, 3)), calls((1, 2), (2, 3), (2, 5))),
+        "triangle": (calls((1,), (2,), (3,), (5,), view=matrix), calls((2,), (3,), view=matrix)),
+        "keys": (
+            calls((2, 5), (1, 4), (3, 4), (3, 3), view=matrix),
+            calls((1, 2), (2, 3), (2, 5), view=matrix),
+        ),
         "boolean": (calls((2,), (3,), view=form), calls((2,), view=form)),
     },
     remarks=(

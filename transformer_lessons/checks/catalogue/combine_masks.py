@@ -1,7 +1,5 @@
 """One mask of several. Here, and nowhere else, it is asked for that what makes no sense is refused."""
 
-import itertools
-from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
@@ -89,44 +87,42 @@ def tensors(*masks: list | None) -> Call:
     return call(*(None if mask is None else torch.tensor(mask) for mask in masks))
 
 
-def small() -> Iterator[Call]:
-    """Masks of two or three keys."""
-    a, b, row = [[True, False], [True, True]], [[True, True], [False, True]], [False, True]
-    yield from (
-        tensors([True, False], [True, True]),
-        tensors([True, False], [False, True]),
-        tensors([True, True], [True, False]),
-    )
-    yield from (tensors([True, True, False], [True, False, True], [False, True, True]), tensors(a))
-    yield from (tensors([True, True], [True, True], [True, False]), tensors(a, row), tensors(row, a))
-    yield from (
-        tensors(a, [[[[True, True]]], [[[False, True]]]]),
-        tensors([[[[True, True]]], [[[False, True]]]], b),
-    )
-    yield from (tensors([True, False], None), tensors(None, [True, False]), tensors(), tensors(None))
-    yield tensors([True, False], None, [True, True])
-    yield tensors([True, True], None, [True, False])
-
-
-def refused() -> Iterator[Call]:
-    """Numbers, and two lengths."""
-    yield from (
-        tensors([1.0, 0.0]),
-        tensors([True, True], [1.0, 0.0]),
-        tensors([1, 0]),
-        tensors([True, True], [1, 0]),
-    )
-    yield tensors([True, True], [True, False, True])
-
+T, F = True, False
+SQUARE, OTHER, ROW, SENTENCES = [[T, F], [T, T]], [[T, T], [F, T]], [F, T], [[[[T, T]]], [[[F, T]]]]
+SMALL = [
+    tensors([T, F], [T, T]),
+    tensors([T, F], [F, T]),
+    tensors([T, T], [T, F]),
+    tensors([T, T, F], [T, F, T], [F, T, T]),
+    tensors(SQUARE),
+    tensors([T, T], [T, T], [T, F]),
+    tensors(SQUARE, ROW),
+    tensors(ROW, SQUARE),
+    tensors(SQUARE, SENTENCES),
+    tensors(SENTENCES, OTHER),
+    tensors([T, F], None),
+    tensors(None, [T, F]),
+    tensors(),
+    tensors(None),
+    tensors([T, F], None, [T, T]),
+    tensors([T, T], None, [T, F]),
+]
+REFUSED = [  # numbers, and two lengths
+    tensors([1.0, 0.0]),
+    tensors([T, T], [1.0, 0.0]),
+    tensors([1, 0]),
+    tensors([T, T], [1, 0]),
+    tensors([T, T], [T, F, T]),
+]
 
 TASK = Task(
     name="combine_masks",
     right=[combine_masks],
     probes={
-        "values": (values, small()),
-        "several": (several, itertools.chain(small(), [replace(next(small()), view=form)])),
-        "broadcasting": (broadcasting, small()),
-        "none": (none, small()),
-        "refusals": (refusals, refused()),
+        "values": (values, SMALL),
+        "several": (several, [*SMALL, replace(SMALL[0], view=form)]),
+        "broadcasting": (broadcasting, SMALL),
+        "none": (none, SMALL),
+        "refusals": (refusals, REFUSED),
     },
 )

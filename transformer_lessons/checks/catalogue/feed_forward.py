@@ -15,6 +15,7 @@ from transformer_lessons.feed_forward import FeedForward
 SET = "for p in layer.parameters(): p.data = -torch.eye(*p.shape) if p.dim() == 2 else torch.zeros(len(p))"
 SET_ONES = "for p in layer.parameters(): p.data.fill_(p.dim() - 1)  # weights 1, biases 0"
 GELU = {"activation": "gelu"}
+BIASES = {"W_1.bias": torch.ones(2), "W_2.bias": torch.ones(2)}
 
 
 def weights(W_1: Tensor, W_2: Tensor) -> dict[str, Tensor]:
@@ -113,12 +114,7 @@ TASK = Task(
     remarks=(
         Remark(
             "a map of yours has no bias; in the formula, and in the trained translator, both have one.",
-            Call(
-                (torch.ones(1, 2),),
-                init=(2, 2),
-                state={"W_1.weight": torch.eye(2), "W_2.weight": torch.eye(2)}
-                | {"W_1.bias": torch.ones(2), "W_2.bias": torch.ones(2)},
-            ),
+            call(torch.ones(1, 2), weights(torch.eye(2), torch.eye(2)) | BIASES),
         ),
     ),
 )

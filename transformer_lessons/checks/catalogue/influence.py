@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from transformer_lessons.checks.definitions import Call, Draw, Given, Task
-from transformer_lessons.checks.message import literal
+from transformer_lessons.checks.words import literal
 
 FAINT = 1e-9  # a weight that no threshold should hide
 NEARLY_ALL = 1 - 1e-9  # the share that dropout takes from a model that must not be left in training mode

@@ -1,6 +1,6 @@
 """Layer norm. ε is silent where entries are tens; with halves of 10 and −10, so are other deviations."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -71,12 +71,24 @@ def gradients(draw: Draw) -> list[Call]:
     ]
 
 
-def small(*lead: tuple[int, ...], **options) -> Iterator[Call]:
-    """Vectors of three whole numbers, in batches of these sizes."""
+def batches(rows: Sequence[list[float]], *lead: tuple[int, ...]) -> Iterator[Tensor]:
+    """Vectors of three numbers, each of them first once, in batches of these sizes, or alone."""
     for size in lead or ((1,),):
-        for first in range(len(ROWS)):
-            rows = [ROWS[(first + n) % len(ROWS)] for n in range(torch.Size(size).numel())]
-            yield call(torch.tensor(rows).reshape(*size, 3), **options)
+        for first in range(len(rows)):
+            some = [rows[(first + n) % len(rows)] for n in range(torch.Size(size).numel())]
+            yield torch.tensor(some).reshape(*size, 3)
+
+
+def small(*lead: tuple[int, ...], **options) -> Iterator[Call]:
+    """Whole numbers."""
+    return (call(x, **options) for x in batches(ROWS, *lead))
+
+
+def overflow(call: Callable[..., Call]) -> Remark:
+    """On squares of large numbers."""
+    large = torch.tensor([[300.0, 600.0, 900.0]]).half()
+    text = "with float16 inputs above 256 the squares overflow, or the result has another dtype."
+    return Remark(text, call(large, view=lambda y: [str(y.dtype), y]))
 
 
 def large_or_usual() -> Iterator[Call]:
@@ -103,10 +115,5 @@ TASK = Task(
         "axes": (axes, small((2,), (2, 1), (1, 2), (2, 2))),
         "gradients": (gradients, small()),
     },
-    remarks=(
-        Remark(
-            "with float16 inputs above 256 the squares overflow, or the result has another dtype.",
-            call(torch.tensor([[300.0, 600.0, 900.0]]).half(), view=lambda y: [str(y.dtype), y]),
-        ),
-    ),
+    remarks=(overflow(call),),
 )

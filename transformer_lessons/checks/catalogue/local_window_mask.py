@@ -1,13 +1,13 @@
 """The sliding window. Rows with enough of a past, rows with less, and more keys than queries."""
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from transformer_lessons.checks.catalogue.causal_mask import form, matrix
-from transformer_lessons.checks.definitions import Call, Task
+from transformer_lessons.checks.definitions import Call, Task, calls
 
 
 def local_window_mask(queries, keys, window):
@@ -22,19 +22,17 @@ def rows(start: int | None, end: int | None = None) -> Callable[[Tensor], Tensor
     return lambda mask: matrix(mask)[start:end]
 
 
-def calls(*sizes: tuple[int, int, int], view: Any = matrix) -> list[Call]:
-    """A call for each queries, keys and window."""
-    return [Call(size, view=view) for size in sizes]
+masks = partial(calls, view=matrix)
 
 
 def square(*windows: int, length: int) -> list[Call]:
     """With as many keys as queries, the rows that have enough of a past."""
-    return [call for w in windows for call in calls((length, length, w), view=rows(w - 1))]
+    return [Call((length, length, w), view=rows(w - 1)) for w in windows]
 
 
 def early(*windows: int, length: int) -> list[Call]:
     """And those that have not."""
-    return [call for w in windows for call in calls((length, length, w), view=rows(0, w - 1))]
+    return [Call((length, length, w), view=rows(0, w - 1)) for w in windows]
 
 
 TASK = Task(
@@ -43,15 +41,15 @@ TASK = Task(
     probes={
         "values": (
             [*square(1, 2, 3, length=7), *square(2, 4, length=6)],
-            calls((2, 2, 1), (2, 2, 2), (3, 3, 1), (3, 3, 2), (4, 4, 2), (4, 4, 3)),
+            masks((2, 2, 1), (2, 2, 2), (3, 3, 1), (3, 3, 2), (4, 4, 2), (4, 4, 3)),
         ),
         "wide": (
-            [*early(2, 3, 5, length=7), *calls((5, 5, 5), (4, 4, 9), (1, 1, 3))],
-            calls((1, 1, 2), (2, 2, 2), (2, 2, 3), (3, 3, 2), (3, 3, 3), (3, 3, 4)),
+            [*early(2, 3, 5, length=7), *masks((5, 5, 5), (4, 4, 9), (1, 1, 3))],
+            masks((1, 1, 2), (2, 2, 2), (2, 2, 3), (3, 3, 2), (3, 3, 3), (3, 3, 4)),
         ),
         "more_keys": (
-            calls((2, 7, 3), (1, 5, 2), (3, 4, 2), (4, 9, 3), (2, 5, 9)),
-            calls((1, 2, 1), (1, 3, 2), (2, 3, 1), (2, 4, 2), (2, 3, 9)),
+            masks((2, 7, 3), (1, 5, 2), (3, 4, 2), (4, 9, 3), (2, 5, 9)),
+            masks((1, 2, 1), (1, 3, 2), (2, 3, 1), (2, 4, 2), (2, 3, 9)),
         ),
         "boolean": (calls((3, 3, 2), (2, 5, 2), view=form), calls((2, 2, 1), view=form)),
     },

@@ -1,18 +1,12 @@
 """The matrix that shifts the sinusoidal encoding. Width 2 hides the frequencies; the diagonal hides the signs."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.definitions import Call, Remark, Task
+from transformer_lessons.checks.definitions import Call, Remark, Task, calls
 from transformer_lessons.encodings import frequencies, shift_matrix
-
-
-def calls(*sizes: tuple[int, int], view: Callable[[Tensor], Any] | None = None) -> list[Call]:
-    """A call for each step and width."""
-    return [Call(size, view=view) for size in sizes]
 
 
 def blocks(matrix: Tensor) -> dict[str, Any]:

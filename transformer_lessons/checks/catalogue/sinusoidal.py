@@ -1,17 +1,11 @@
 """The sinusoidal encoding. Width 2 hides the frequencies; sorted rows hide the order of columns."""
 
-from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
 
-from transformer_lessons.checks.definitions import Call, Remark, Task
+from transformer_lessons.checks.definitions import Call, Remark, Task, calls
 from transformer_lessons.encodings import frequencies, sinusoidal
-
-
-def calls(*sizes: tuple[int, int], view: Callable[[Tensor], Any] | None = None) -> list[Call]:
-    """A call for each length and width."""
-    return [Call(size, view=view) for size in sizes]
 
 
 def rows(table: Tensor) -> dict[str, Any]:

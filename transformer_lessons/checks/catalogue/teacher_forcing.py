@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.definitions import Call, Draw, Task
+from transformer_lessons.checks.definitions import Call, Draw, Task, calls
 
 WORDS = range(5, 28)
 
@@ -91,20 +91,15 @@ def kept(draw: Draw) -> list[Call]:
     return [Call((sentences(draw, 2, 4, 1), 1, 2, 0), edits=True, view=words)]
 
 
-def small(*cases: tuple, **options: Any) -> list[Call]:
-    """Sentences of words from 5 on."""
-    return [Call(case, **options) for case in cases]
-
-
 TASK = Task(
     name="teacher_forcing",
     right=[teacher_forcing],
     results=("tgt_in", "tgt_out"),
     probes={
-        "shift": (shift, small(([[5, 6]], 1, 2, 0), ([[5, 6], [7, 8]], 1, 2, 0))),
-        "padding": (filled, small(([[5], [6, 7]], 1, 2, 0), ([[5, 6], []], 1, 2, 0))),
-        "ids": (ids, small(([[5], [6, 7]], 3, 4, 9))),
-        "type": (int64, small(([[5, 6]], 1, 2, 0), ([[5], []], 1, 2, 0), view=types)),
-        "kept": (kept, small(([[5, 6]], 1, 2, 0), edits=True)),
+        "shift": (shift, calls(([[5, 6]], 1, 2, 0), ([[5, 6], [7, 8]], 1, 2, 0))),
+        "padding": (filled, calls(([[5], [6, 7]], 1, 2, 0), ([[5, 6], []], 1, 2, 0))),
+        "ids": (ids, calls(([[5], [6, 7]], 3, 4, 9))),
+        "type": (int64, calls(([[5, 6]], 1, 2, 0), ([[5], []], 1, 2, 0), view=types)),
+        "kept": (kept, calls(([[5, 6]], 1, 2, 0), edits=True)),
     },
 )

@@ -5,9 +5,9 @@ import math
 from collections.abc import Iterator
 
 import torch
-from torch import Tensor
 
 from transformer_lessons.checks.catalogue.checkpointing import checkpoint
+from transformer_lessons.checks.catalogue.chunked_cross_entropy import is_finite
 from transformer_lessons.checks.definitions import Call, Draw, Task
 
 
@@ -54,11 +54,6 @@ def large(draw: Draw) -> list[Call]:
     apart = torch.tensor([[1.0], [100.0], [0.01]])
     pairs = (one, 900 * steps), (one, -900 * steps), (one, -4e4 - steps), (apart, 30 * steps)
     return [Call((q, k, draw.normal(8, 5), 3), view=is_finite) for q, k in pairs]
-
-
-def is_finite(value: Tensor) -> bool:
-    """Whether there is neither NaN nor infinity in it."""
-    return bool(value.isfinite().all())
 
 
 def counted(queries: int, keys: int, block: int, width: int, **enough: int) -> Call:

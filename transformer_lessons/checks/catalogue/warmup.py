@@ -1,12 +1,7 @@
 """The paper's learning rate. Width 1 hides d_model."""
 
-from transformer_lessons.checks.definitions import Call, Draw, Task
+from transformer_lessons.checks.definitions import Call, Draw, Task, calls
 from transformer_lessons.schedule import warmup_inverse_sqrt
-
-
-def calls(*cases: tuple[int, int, int]) -> list[Call]:
-    """Of step, d_model and warmup_steps."""
-    return [Call(case) for case in cases]
 
 
 def rise(draw: Draw) -> list[Call]:

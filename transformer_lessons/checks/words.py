@@ -1,0 +1,103 @@
+"""Values, results and errors as a message writes them."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from transformer_lessons.checks.definitions import Given
+from transformer_lessons.checks.learner.adapter import is_opaque
+from transformer_lessons.checks.seen import Seen
+
+__all__ = ["FEW_NUMBERS", "WIDTH", "cut", "described", "instead", "literal", "raised", "shortened"]
+
+FEW_NUMBERS, WIDTH = 9, 110
+
+
+def literal(value: Any) -> str:
+    """A value in Python."""
+    if isinstance(value, Given):
+        return value.shown
+    if isinstance(value, list | tuple):
+        inner = ", ".join(map(literal, value))
+        return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' * (len(value) == 1)})"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name!r}: {literal(item)}" for name, item in value.items()) + "}"
+    if not isinstance(value, Tensor):
+        return repr(value)
+    usual = value.dtype in (torch.float32, torch.int64, torch.bool)
+    shape, dtype = ", ".join(map(str, value.shape)), "" if usual else f", dtype={value.dtype}"
+    if not value.numel():
+        return f"torch.zeros({shape}{dtype})"
+    if value.numel() > FEW_NUMBERS and (value == value.flatten()[0]).all():
+        number = _exact(value.flatten()[0])
+        made = f"ones({shape}" if number == "1." else f"full({tuple(value.shape)}, {number}"
+    else:
+        made = f"tensor({_exact(value)}"
+    return f"torch.{made}{dtype})"
+
+
+def _exact(value: Tensor) -> str:
+    """Its numbers with as few digits as make the same tensor."""
+    if value.dim():
+        return f"[{', '.join(map(_exact, value))}]"
+    number = value.item()
+    if not isinstance(number, float) or number.is_integer():
+        return shortened(number, 1)
+    if not math.isfinite(number):
+        return f"float('{number}')"
+    texts = (f"{number:.{digits}g}" for digits in range(1, 18))
+    return next(text for text in texts if torch.tensor(float(text), dtype=value.dtype) == value)
+
+
+def shortened(value: Any, digits: int) -> str:
+    """Nested lists of numbers with so many decimals at most: 0.25 with one is 0.2, and 2 is 2."""
+    if isinstance(value, Tensor):
+        value = value.tolist()
+    if isinstance(value, list):
+        return "[" + ", ".join(shortened(item, digits) for item in value) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name}: {shortened(item, digits)}" for name, item in value.items()) + "}"
+    if isinstance(value, float) and abs(value) < 1e15:  # neither NaN nor infinity
+        text = f"{value:.{digits}f}".rstrip("0")
+        return "0." if text in ("-0.", "0.") else text
+    return str(value)
+
+
+def cut(text: str) -> str:
+    """At most `WIDTH` characters, ending with a whole word or number."""
+    start = text[: WIDTH - 2]
+    return text if len(text) <= WIDTH else (start.rpartition(" ")[0] or start) + " …"
+
+
+def raised(seen: Seen) -> str:
+    """An error: its type, the first line of its message, and where it was raised, as far as there are any."""
+    message = "".join(f": {cut(line)}" for line in seen.message.strip().splitlines()[:1])
+    return f"raises {seen.error}{message}" + (f", at “{seen.line}”" if seen.line else "")
+
+
+def described(value: Any) -> str:
+    """What came back, in words."""
+    if isinstance(value, dict) and value.keys() == {"instead"}:
+        return described(value["instead"])
+    if is_opaque(value):
+        return value["opaque"]
+    if isinstance(value, Tensor):
+        return f"one tensor of shape {tuple(value.shape)}"
+    if isinstance(value, list):
+        return f"a {'tuple' if any(isinstance(part, Tensor) for part in value) else 'list'} of {len(value)}"
+    return str(value)[:60]
+
+
+def instead(outputs: Any, right: Any) -> str:
+    """What came back in place of a tensor, or of several; nothing if that is what it is."""
+    if outputs is None:
+        return "None: is there a return at the end?"
+    if is_opaque(outputs):
+        return outputs["opaque"]
+    if isinstance(right, Tensor):
+        return "a list or tuple; one tensor is asked for" * isinstance(outputs, list)
+    return "one tensor; several things are asked for" * (
+        isinstance(right, list) and isinstance(outputs, Tensor)
+    )
