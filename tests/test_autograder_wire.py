@@ -267,7 +267,7 @@ def test_checks_say_over_a_socket_what_they_say_here(learner, no_shape_checks):
         assert isinstance(Remote(learner, name), Adapter)
         assert checks.check(name, Remote(learner, f"right_{name}"), seed=3).passed, name
         for mistake in task.mistakes[:1]:
-            here = checks.check(name, task.answer(changed(task.source, mistake.ways[0])), seed=3)
+            here = checks.check(name, task.define(changed(task.source, mistake.ways[0])), seed=3)
             there = checks.check(name, Remote(learner, f"wrong_{name}"), seed=3)
             assert (there.message, there.misconception) == (here.message, mistake.name)
             assert there.requirements == here.requirements

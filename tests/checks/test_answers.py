@@ -39,7 +39,7 @@ def test_every_task_has_right_answers_of_other_people():
 @pytest.mark.parametrize("task", TASKS)
 def test_the_package_is_right(task):
     known = checks.task(task)
-    report = checks.check(task, known.answer(known.source))
+    report = checks.check(task, known.define(known.source))
     assert report.passed
     assert report.message == f"{known.public}: right."
     assert report.score() == known.total

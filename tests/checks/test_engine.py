@@ -97,7 +97,7 @@ def test_what_is_required_is_probed_and_costs_are_of_what_is_required():
 
 
 def answer_of(function):
-    return Answer(TASK, TASK.local(function))
+    return Answer(TASK, function)
 
 
 def verdict_of(function):

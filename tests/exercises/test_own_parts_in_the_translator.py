@@ -15,12 +15,6 @@ from transformer_lessons.checks.translator.reading import PARTS, read_aloud
 ROOT = Path(__file__).parents[2]
 
 
-def answer(task: checks.Task, text: str):
-    """What a text defines."""
-    local = task.answer(text)
-    return local.find(task.name)
-
-
 def is_as_before(task, own) -> bool:
     return all(said.own == said.before for said in read_aloud(task, own))
 
@@ -28,11 +22,11 @@ def is_as_before(task, own) -> bool:
 @pytest.mark.parametrize("name", PARTS)
 def test_the_right_part_says_the_same_and_a_known_mistake_is_heard(name):
     task = checks.task(name)
-    assert is_as_before(task, answer(task, task.source))
+    assert is_as_before(task, task.define(task.source))
 
     def is_heard(mistake, way):
         try:
-            return not is_as_before(task, answer(task, definitions.changed(task.source, way)))
+            return not is_as_before(task, task.define(definitions.changed(task.source, way)))
         except Exception:  # the learner would see it
             return True
 

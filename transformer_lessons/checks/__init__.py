@@ -73,8 +73,7 @@ def check(task_name: str, candidate: Any, *, seed: int = 0) -> Report:
         ValueError: if there is no such task.
     """
     known = task(task_name)
-    adapter = candidate if isinstance(candidate, Adapter) else known.local(candidate)
-    answer = Answer(known, adapter)
+    answer = Answer(known, candidate)
     with _one_thread():
         verdict = judge(answer, seed)
         message = write(answer, verdict)

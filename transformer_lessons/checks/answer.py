@@ -4,6 +4,7 @@ import itertools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from transformer_lessons.checks.definitions import Call, Given, Task
 from transformer_lessons.checks.learner.adapter import Adapter, Reply, leaves
+from transformer_lessons.checks.learner.local import Local
 from transformer_lessons.checks.seen import EDITED, WEIGHTS, Seen, alike, same_value
 from transformer_lessons.checks.states import Link, State, translations
 
@@ -24,14 +26,17 @@ class Answer:
 
     Args:
         task: of which it is an answer.
-        adapter: to where it lives.
+        candidate: a function or class, or an `Adapter` to where it lives.
 
     Attributes:
+        adapter: to where it lives.
         naming: which of the ways to load weights under other names fits it; see `find_naming`.
     """
 
-    def __init__(self, task: Task, adapter: Adapter):
-        self.task, self.adapter, self.naming = task, adapter, 0
+    def __init__(self, task: Task, candidate: Any):
+        self.task, self.naming = task, 0
+        is_there = isinstance(candidate, Adapter)
+        self.adapter = candidate if is_there else Local({task.name: candidate})
 
     def shows(self, call: Call) -> Seen:
         """What it shows on a call: values, or gradients too; or bytes, forwards and backwards."""
@@ -141,9 +146,10 @@ class Answer:
         return ".".join([names.get(first, first), *rest])
 
 
+@cache
 def defined(task: Task, source: str) -> Answer:
     """What a text defines."""
-    return Answer(task, task.answer(source))
+    return Answer(task, task.define(source))
 
 
 def _failed(reply: Reply) -> Seen:

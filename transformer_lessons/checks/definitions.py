@@ -12,14 +12,12 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cached_property
 from importlib.resources import files
 from typing import Any
 
 import torch
 from torch import Tensor
-
-from transformer_lessons.checks.learner.local import Local
 
 __all__ = ["Call", "Draw", "Given", "Mistake", "Remark", "Requirement", "Task", "calls", "changed"]
 
@@ -242,20 +240,11 @@ class Task:
         """Those of some requirements."""
         return sum(requirement.points for requirement in self.requirements if requirement.name in set(names))
 
-    def local(self, answer: Any) -> Local:
-        """An adapter for an answer in this process."""
-        return Local({self.name: answer})
-
     def define(self, source: str) -> Any:
         """What a text defines, where the right answer's module defines the rest."""
         space = dict(vars(sys.modules[self.right[-1].__module__]))
         exec(compile(source, f"<{self.name}>", "exec"), space)
         return space[self.public]
-
-    @cache  # noqa: B019 (tasks live as long as the process)
-    def answer(self, source: str) -> Local:
-        """An adapter for what a text defines."""
-        return self.local(self.define(source))
 
 
 class Draw:

@@ -16,7 +16,8 @@ import torch
 from exercises.autograder.box.confine import HOME, Limits, end, spawn_sandboxed
 from exercises.autograder.running.wire import PeerGoneError, WireError, receive, send
 from transformer_lessons import checks
-from transformer_lessons.checks.translator.assembly import SETTINGS, cells_of
+from transformer_lessons.checks.translator.assembly import SETTINGS
+from transformer_lessons.checks.translator.notebooks import cells_of
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data import number_words
 from transformer_lessons.model import Transformer
@@ -35,7 +36,7 @@ def boxed_transformer(paths: list[Path], *, fill: bool, output: Path, limits: Li
         ValueError: for files that are no notebooks, and for what goes wrong in the box.
         ConfinementError: if there can be no box.
     """
-    texts = {path.name: json.dumps({"cells": cells_of(path)}) for path in paths}
+    texts = {path.name: json.dumps({"cells": list(map(vars, cells_of(path)))}) for path in paths}
     torch.set_num_threads(1)  # a process with threads cannot fork safely
     checks.check("transformer", None)  # what torch wants to know of the machine, which a box does not show
     with TemporaryDirectory(prefix="box-") as folder:

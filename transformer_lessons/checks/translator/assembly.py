@@ -3,16 +3,13 @@
 The notebooks' code runs here, with all that you may do: it is for notebooks of your own.
 """
 
-import ast
-import io
-import json
-import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stdout
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
@@ -20,6 +17,7 @@ from tqdm import tqdm
 
 from transformer_lessons import checks, training
 from transformer_lessons.checks.translator import own_parts, reading
+from transformer_lessons.checks.translator.notebooks import PARTS, Part, found_in
 from transformer_lessons.checks.translator.own_parts import Own
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data import number_words
@@ -30,94 +28,11 @@ from transformer_lessons.trainer.config import TrainingConfig
 from transformer_lessons.trainer.evaluation import evaluate_number_words
 from transformer_lessons.trainer.tasks import NumberWords
 
-__all__ = ["Part", "found_in", "from_notebooks"]
+__all__ = ["from_notebooks"]
 
 SETTINGS = TrainingConfig(steps=150, warmup_steps=50, schedule="inverse_sqrt")
 WHOLE = "transformer"
-PARTS = """
-transformer layer residual multi_head scaled_dot_product_attention padding_mask causal_mask
-feed_forward layer_norm token_embedding sinusoidal teacher_forcing label_smoothing warmup greedy beam
-""".split()
-CHECK = re.compile(r'checks\.require\("(\w+)", (\w+)\)')
-DEFINITIONS = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
 PRINTED = (1, 10, 50, 100, 150)  # steps
-
-
-class Part(NamedTuple):
-    """What a notebook has for one task."""
-
-    task: str
-    own: Any  # None, if it is not there
-    notebook: str
-    names: dict[str, Any]  # all that the notebook defines
-    problem: str = ""  # of the check's message the first line; nothing, if it is right
-
-
-def found_in(path: Path) -> Iterator[Part]:
-    """A notebook's answers to tasks that a Transformer has parts for, checked.
-
-    Raises:
-        ValueError: for a file that is not there or no notebook.
-    """
-    code = [cell for cell in cells_of(path) if cell["cell_type"] == "code"]
-    names: dict[str, Any] = {"__name__": path.stem}
-    errors = {}
-    for cell in code:
-        try:
-            with redirect_stdout(io.StringIO()):
-                exec(compile(definitions(cell), f"{path.name}, {name_of(cell)}", "exec"), names)
-        except (Exception, SystemExit) as error:
-            errors[name_of(cell)] = f"{type(error).__name__}: {error}"
-    # The first to be checked is the learner's own; a later one repairs somebody else's.
-    checked = reversed(CHECK.findall("\n".join(cell["source"] for cell in code)))
-    for task, name in dict(checked).items():
-        if task in PARTS:
-            problem = problem_of(task, names[name]) if name in names else said(errors, name)
-            yield Part(task, names.get(name), path.name, names, problem)
-
-
-def cells_of(path: Path) -> list[dict[str, Any]]:
-    """A notebook's cells without their outputs.
-
-    Raises:
-        ValueError: for a file that is not there or no notebook.
-    """
-    try:
-        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-        return [
-            {"cell_type": c["cell_type"], "metadata": c["metadata"], "source": "".join(c["source"])}
-            for c in cells
-        ]
-    except FileNotFoundError:
-        raise ValueError(f"file: expected a notebook, got {path}, which is not there") from None
-    except (OSError, ValueError, KeyError, TypeError):
-        raise ValueError(f"file: expected a notebook (.ipynb, format 4), got {path}") from None
-
-
-def name_of(cell: dict) -> str:
-    """The grade id."""
-    return cell["metadata"].get("nbgrader", {}).get("grade_id", "")
-
-
-def definitions(cell: dict) -> ast.Module:
-    """What a cell defines: an answer all of it, a cell of the learner's own its functions, a check nothing."""
-    about = cell["metadata"].get("nbgrader")
-    if about and not name_of(cell).endswith("-imports"):
-        is_answer = about.get("solution", False) and not name_of(cell).endswith("-run")
-        return ast.parse(cell["source"] if is_answer else "")
-    nodes = [node for node in ast.parse(cell["source"]).body if isinstance(node, DEFINITIONS)]
-    return ast.Module(nodes, type_ignores=[])
-
-
-def problem_of(task: str, own: Any) -> str:
-    """The first line of what its check says, or nothing."""
-    report = checks.check(task, own)
-    return "" if report.passed else report.message.splitlines()[0]
-
-
-def said(errors: Mapping[str, str], name: str) -> str:
-    """Why a name is not there."""
-    return f"{name} is not defined" + "".join(f" ({cell}: {text})" for cell, text in errors.items())
 
 
 @contextmanager
@@ -139,11 +54,7 @@ def whole(theirs: nn.Module, model: Transformer) -> Own:
     """A learner's model, which computes in the place of the package's."""
     own = Own(theirs, model, checks.task(WHOLE).roles)
     own.config = model.config
-
-    def forward(src, tgt_in):
-        return own.train(model.training)(src, tgt_in)
-
-    model.forward = forward
+    model.forward = lambda src, tgt_in: own.train(model.training)(src, tgt_in)
     return own
 
 
@@ -160,10 +71,7 @@ def train(model: Transformer, title: str) -> list[float]:
     pairs = number_words.pairs(number_words.training_numbers(SETTINGS.training_pairs, SETTINGS.seed))
     endless = Batches(pairs, SETTINGS.batch_size, seed=SETTINGS.seed)
     batches = [endless[step] for step in range(SETTINGS.steps)]
-
-    def progress(steps: Iterable[int]) -> Iterable[int]:
-        return tqdm(steps, title, file=sys.stderr)
-
+    progress = partial(tqdm, desc=title, file=sys.stderr)
     return training.train(model, batches, SETTINGS.learning_rate, SETTINGS.steps, progress=progress)
 
 

@@ -168,15 +168,12 @@ def looks(task: Task, own: Any) -> str:
     said = ["<bos>", *number_words.german_tokens(421)]
     words = [source.tokens[i] for i in src[0].tolist()] if which == CROSS else said
     tgt = torch.tensor([[target.tokens.index(word) for word in said]]).expand(2, -1)
-    translator, tables = copy.deepcopy(trained()[0]), []
+    translator = copy.deepcopy(trained()[0])
     before = look(translator, src, tgt, which)
     with installed(translator, task, own):
-        for title, weights in (
-            (f"your {task.public}", look(translator, src, tgt, which)),
-            ("before", before),
-        ):
-            if weights is not None:
-                tables.append(table(title, said, words, weights))
+        now = look(translator, src, tgt, which)
+    maps = {f"your {task.public}": now, "before": before}
+    tables = [table(title, said, words, one) for title, one in maps.items() if one is not None]
     where = "the source" if which == CROSS else "what it has said"
     gap = '<div style="display:flex;flex-wrap:wrap;gap:1.5em">'
     return f"<p>Where the decoder's last layer looks in {where}:</p>{gap}{''.join(tables)}</div>"
