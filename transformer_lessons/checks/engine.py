@@ -108,20 +108,18 @@ class Diagnosis:
     @cached_property
     def _wrong(self) -> list[int]:
         """The calls on which a mistake can be seen; an error tells little."""
-        return [
-            n for n in self._all if not self._seen[n].error and not self._matches_on(self._task.source, n)
-        ]
+        return [n for n in self._all if not self._seen[n].error and not self._fits_on(self._task.source, n)]
 
     def _call(self, number: int) -> Call:
         return self._exam.calls[number][1]
 
-    def _matches_on(self, source: str, number: int) -> bool:
+    def _fits_on(self, source: str, number: int) -> bool:
         """Whether the answer shows on a call what a text does."""
         return same(self._call(number), self._seen[number], self._exam.shows(source, number))
 
-    def _matches(self, source: str, numbers: Iterable[int] | None = None) -> bool:
+    def _fits(self, source: str, numbers: Iterable[int] | None = None) -> bool:
         """Whether it shows on some calls, or on all, what a text does."""
-        return all(self._matches_on(source, n) for n in (self._all if numbers is None else numbers))
+        return all(self._fits_on(source, n) for n in (self._all if numbers is None else numbers))
 
     def _returned(self, asked: list[int]) -> str:
         """What comes back on every call in place of what is asked for, if it is always the same."""
@@ -143,9 +141,7 @@ class Diagnosis:
 
     def _one(self) -> tuple[Mistake, ...]:
         """The mistake that shows the same on every call, as a tuple of one, or none."""
-        return self._cheapest(
-            (m,) for m in self._task.mistakes if any(map(self._matches, self._task.texts(m)))
-        )
+        return self._cheapest((m,) for m in self._task.mistakes if any(map(self._fits, self._task.texts(m))))
 
     def _several(self) -> tuple[Mistake, ...]:
         """Of the mistakes in the program to be repaired, the fewest that explain all calls, or none."""
@@ -156,7 +152,7 @@ class Diagnosis:
                     # In one order or another: a change may take away the text that the next one looks for.
                     orders = (changed(self._task.source, *order) for order in itertools.permutations(ways))
                     source = next(filter(None, orders), None)
-                    if source and _is_python(source) and self._matches(source):
+                    if source and _is_python(source) and self._fits(source):
                         return some
         return ()
 
@@ -167,7 +163,7 @@ class Diagnosis:
         for pair, source, order in self._pairs():
             if len(tried) == MOST_WORK // (WORK_OF_A_TEXT + parameters):
                 break
-            if source not in tried and _is_python(source) and self._matches(source, order):
+            if source not in tried and _is_python(source) and self._fits(source, order):
                 fitting.append(pair)
             tried.add(source)
         return self._cheapest(fitting)
@@ -177,7 +173,7 @@ class Diagnosis:
         right, mistakes = self._task.source, self._task.mistakes
         for one, a in [(mistake, way) for mistake in self._likeliest() for way in mistake.ways]:
             alone = changed(right, a)
-            order = sorted(self._all, key=lambda n: bool(alone) and self._matches_on(alone, n))
+            order = sorted(self._all, key=lambda n: bool(alone) and self._fits_on(alone, n))
             for other, b in [(m, way) for m in mistakes for way in m.ways if m is not one]:
                 for source in dict.fromkeys([changed(right, a, b), changed(right, b, a)]):
                     if source:
@@ -196,7 +192,7 @@ class Diagnosis:
         return max(map(self._agreement_of, self._task.texts(mistake)), default=(0, 0.0))
 
     def _agreement_of(self, source: str) -> tuple[int, float]:
-        agree = sum(self._matches_on(source, n) for n in self._wrong)
+        agree = sum(self._fits_on(source, n) for n in self._wrong)
         if not agree:
             return 0, 0.0
         exam = self._exam
@@ -210,10 +206,10 @@ class Diagnosis:
         if calls >= FEWEST_CALLS and share >= SMALLEST_SHARE and first in mistake.costs:
             return mistake
         here = [n for n in self._all if self._exam.calls[n][0].name == first and not self._seen[n].error]
-        if self._matches(self._task.source, here):
+        if self._fits(self._task.source, here):
             return None
         costly = [m for m in self._task.mistakes if first in m.costs]
-        fitting = [(m,) for m in costly if any(self._matches(text, here) for text in self._task.texts(m))]
+        fitting = [(m,) for m in costly if any(self._fits(text, here) for text in self._task.texts(m))]
         return next(iter(self._cheapest(fitting)), None)
 
 
