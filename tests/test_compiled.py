@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch._dynamo.utils import counters
 
+from tests.models import talkative
 from transformer_lessons import decoding
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data import number_words
@@ -25,20 +26,6 @@ from transformer_lessons.model import Transformer
 from transformer_lessons.trainer import Trainer, TrainingConfig
 
 BACKENDS = {"eager": "aot_eager", "inductor": "inductor"}
-SIZES = {"d_model": 15, "num_heads": 3, "d_ff": 23, "num_encoder_layers": 2, "num_decoder_layers": 2}
-
-
-def talkative() -> Transformer:
-    """Untrained, with weights so large and a vocabulary so small that sentences end at different times."""
-    torch.manual_seed(1)
-    model = Transformer(TransformerConfig(17, 7, **SIZES, max_length=13, dropout=0.0, norm_first=True))
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() == 2:
-                parameter.normal_(std=2 / parameter.size(1) ** 0.5)
-    return model.double()
-
-
 SRC = torch.tensor([[3, 5, 7, 11, 4], [6, 7, 0, 0, 0], [0, 0, 0, 0, 0]])
 INPUTS = SRC, torch.tensor([[1, 4, 5, 6], [1, 3, 0, 0], [1, 5, 0, 0]])
 CHANGES = {
@@ -51,7 +38,7 @@ CHANGES = {
 def deviation(name: str, backend: str) -> float:
     """The largest between compiled and not, of values and gradients."""
     torch.compiler.reset()
-    module, found = CHANGES[name](talkative()), []
+    module, found = CHANGES[name](talkative(6, norm_first=True)), []
     for call in (module, torch.compile(module, backend=backend, fullgraph=True)):
         module.zero_grad()
         output = call(*INPUTS)
@@ -84,7 +71,7 @@ def decoded() -> dict:
     """Are tokens the same? How often was something compiled, for which numbers of rows?"""
     torch.compiler.reset()
     counters.clear()
-    rows, model, same = set(), accelerate(talkative()), []
+    rows, model, same = set(), accelerate(talkative(6, norm_first=True)), []
     compiled = decoding_steps._compiled
 
     def watched():

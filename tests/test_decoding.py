@@ -8,29 +8,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.models import sentences, talkative
 from transformer_lessons import decoding
 from transformer_lessons.decoding import beam, greedy, likeliest, lp, sample
-from transformer_lessons.model import Transformer, TransformerConfig
+from transformer_lessons.model import Transformer
 
 PAD, BOS, EOS = 0, 1, 2
-SIZES = {"d_model": 15, "num_heads": 3, "d_ff": 23, "num_encoder_layers": 2, "num_decoder_layers": 3}
-
-
-def untrained(seed: int, source: int = 17, target: int = 7, **changes) -> Transformer:
-    """With weights so large, and a vocabulary so small, that sentences differ and end."""
-    torch.manual_seed(seed)
-    changes = {**SIZES, "max_length": 13, "tie_embeddings": False, **changes}
-    model = Transformer(TransformerConfig(source, target, **changes)).double()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() == 2:
-                parameter.normal_(std=2 / parameter.size(1) ** 0.5)
-    return model
 
 
 def sources() -> Tensor:
-    ids, lengths = torch.randint(3, 17, (7, 11)), torch.tensor([11, 7, 5, 3, 2, 1, 11])
-    return ids.masked_fill(torch.arange(11) >= lengths[:, None], PAD)
+    return sentences([11, 7, 5, 3, 2, 1, 11])
 
 
 def real(row: list[int]) -> list[int]:
@@ -67,7 +54,7 @@ def exhaustive(model: Transformer, row: Tensor, alpha: float, max_length: int) -
 @pytest.mark.parametrize("decode", [greedy, beam])
 def test_the_cache_saves_its_work(decode):
     """The keys of the source are computed once, and of the target those of one token a step."""
-    model, src, seen = untrained(1), sources()[:1], {"self_attention": [], "cross_attention": []}
+    model, src, seen = talkative(1), sources()[:1], {"self_attention": [], "cross_attention": []}
     for name, lengths in seen.items():
         attention = getattr(model.decoder_layers[1], name)
         attention.W_k.register_forward_hook(lambda module, x, y, seen=lengths: seen.append(y.size(1)))
@@ -81,7 +68,7 @@ def test_the_cache_saves_its_work(decode):
 def test_a_beam_as_wide_as_everything_finds_the_best_of_all_sentences(alpha):
     """Five tokens: 1 + 4 + 16 sentences end within three, 64 are cut off there: 85 in all."""
     sizes = {"d_model": 6, "d_ff": 7, "num_encoder_layers": 1, "num_decoder_layers": 2}
-    model = untrained(1, 7, 5, **sizes)
+    model = talkative(1, source_vocab_size=7, target_vocab_size=5, **sizes)
     src = torch.tensor([[3, 4, 5, 6, 3], [6, 5, 3, 0, 0], [4, 0, 0, 0, 0]])
     said = beam(model, src, beam_size=85, length_penalty=alpha, max_length=3)
     assert list(map(real, said.tolist())) == [exhaustive(model, row, alpha, 3) for row in src]
@@ -89,7 +76,7 @@ def test_a_beam_as_wide_as_everything_finds_the_best_of_all_sentences(alpha):
 
 @pytest.mark.parametrize("decode", [greedy, beam])
 def test_the_mode_is_restored_and_no_graph_is_kept(decode):
-    model, src = untrained(2, dropout=0.5), sources()[:2]
+    model, src = talkative(2, dropout=0.5), sources()[:2]
     grad_modes = []
     model.encoder_layers[0].register_forward_hook(lambda *_: grad_modes.append(torch.is_grad_enabled()))
     for training in (True, False):
@@ -197,7 +184,7 @@ def test_the_likeliest_are_those_that_transformers_leaves(cut):
 
 
 def test_drawn_sentences_are_as_frequent_as_likely():
-    model, draws = untrained(3, target=5).eval(), 4_000
+    model, draws = talkative(3, target_vocab_size=5).eval(), 4_000
     src = torch.tensor([[5, 7, 11]])
     torch.manual_seed(0)
     drawn = sample(model, src.expand(draws, -1), max_length=2, temperature=2.5, top_k=3).tolist()
@@ -215,7 +202,7 @@ def test_drawn_sentences_are_as_frequent_as_likely():
 
 
 def test_cold_or_cut_to_one_token_sampling_is_greedy():
-    model, src = untrained(0), sources()
+    model, src = talkative(0), sources()
     expected = greedy(model, src, max_length=9).tolist()
     for options in ({"temperature": 1e-9}, {"top_k": 1}, {"top_p": 1e-9}):
         assert sample(model, src, max_length=9, **options).tolist() == expected

@@ -9,10 +9,11 @@ import torch
 import torch.nn.functional as F
 from compare import assert_same_function
 from conftest import assert_close
-from test_model import config, new_model
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from tests import models
+from tests.models import new_model, sentences
 from transformer_lessons import decoding
 from transformer_lessons.attention import MultiHeadAttention, scaled_dot_product_attention
 from transformer_lessons.data.batches import Batch, make_batch
@@ -27,6 +28,7 @@ from transformer_lessons.fast.losses import batch_loss, projected_loss
 from transformer_lessons.fast.recompute import recompute
 from transformer_lessons.losses import label_smoothed_loss
 from transformer_lessons.model import Transformer
+from transformer_lessons.variants import rotary_attention
 
 CHOICES = [{}, {"norm_first": True, "position": "learned", "activation": "gelu"}]
 CHANGES = pytest.mark.parametrize("changes", CHOICES, ids=["post-norm", "pre-norm"])
@@ -302,18 +304,9 @@ def test_recomputed_gradients_are_the_same_bits(is_autocast):
 # --- Decoding
 
 
-def talkative(seed: int, **changes) -> tuple[Transformer, Tensor]:
-    """Untrained, but with weights so large, and a vocabulary so small, that sentences differ and end."""
-    torch.manual_seed(seed)
-    model = Transformer(
-        config(target_vocab_size=7, tie_embeddings=False, norm_first=True, **changes)
-    ).double()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() == 2:
-                parameter.normal_(std=2 / parameter.size(1) ** 0.5)
-    src, lengths = torch.randint(3, 17, (11, 11)), torch.tensor([11, 7, 5, 3, 2, 1, 11, 4, 4, 8, 6])
-    return model, src.masked_fill(torch.arange(11) >= lengths[:, None], 0)
+def talkative(seed: int) -> tuple[Transformer, Tensor]:
+    """A model whose sentences differ and end, and what it is to translate."""
+    return models.talkative(seed, norm_first=True), sentences([11, 7, 5, 3, 2, 1, 11, 4, 4, 8, 6])
 
 
 @pytest.mark.parametrize(
@@ -386,17 +379,11 @@ def test_int8_rounds_each_row_of_weights_and_each_vector_by_itself(bias):
     x[1, 1] = 0.0
     expected = linear(x)
 
-    def levels(vector: Tensor) -> tuple[list[int], float]:
-        size = max(vector.abs().max().item(), 1e-30) / 127
-        return [round(entry / size) for entry in vector.tolist()], size
+    def levels(vectors: Tensor) -> Tensor:
+        size = vectors.detach().double().abs().amax(-1, keepdim=True).clamp_min(1e-30) / 127
+        return (vectors.double() / size).round() * size
 
-    by_hand = torch.zeros(2, 3, 5, dtype=torch.float64)
-    for where in [(a, b) for a in range(2) for b in range(3)]:
-        for out, row in enumerate(linear.weight.detach()):
-            (q, scale), (w, row_scale) = levels(x[where]), levels(row)
-            by_hand[(*where, out)] = sum(a * b for a, b in zip(q, w, strict=True)) * scale * row_scale
-    by_hand += linear.bias.detach() if bias else 0.0
-
+    by_hand = levels(x) @ levels(linear.weight).T + (linear.bias.double() if bias else 0.0)
     rounded = quantize(nn.Sequential(linear))
     assert type(rounded[0]) is Int8Linear
     assert rounded[0].weight.dtype == torch.int8
@@ -411,7 +398,7 @@ def test_int8_rounds_each_row_of_weights_and_each_vector_by_itself(bias):
     [
         lambda model: setattr(model.decoder_layers[1].cross_attention, "W_o", Adapter(15, 15)),
         lambda model: model.decoder_layers[0].add_norm_self.register_forward_hook(lambda *_: None),
-        lambda model: setattr(model.decoder_layers[1].self_attention, "attention", by_distance),
+        lambda model: setattr(model.decoder_layers[1].self_attention, "attention", rotary_attention),
         lambda model: model.double(),
     ],
     ids=["adapter", "hook", "attention", "float64"],
@@ -424,25 +411,8 @@ def test_only_what_is_known_takes_steps_on_a_cpu(change):
     assert type(steps_of(model, src)) is Steps
 
 
-def by_distance(q, k, v, mask=None, *, is_causal=False):
-    """Attention that knows distances: the last query stands where the last key does."""
-    own, others = torch.arange(q.size(-2))[:, None] + k.size(-2) - q.size(-2), torch.arange(k.size(-2))
-    scores = q @ k.mT - (own - others).abs()
-    return scores.masked_fill(others > own, -torch.inf).softmax(-1) @ v, None
-
-
-def test_attention_that_knows_distances_is_decoded_right_and_not_compiled():
+def test_attention_that_knows_distances_is_not_compiled():
     model, src = talkative(1)
-    for layer in model.decoder_layers:
-        layer.self_attention.attention = by_distance
-    whole = torch.full((len(src), 1), 1)
-    mask = (src != 0)[:, None, None]
-    with torch.no_grad():
-        memory = model.eval().encode(src, mask)
-        for _ in range(13):
-            whole = torch.cat([whole, model.output(model.decode(whole, memory, mask))[:, -1:].argmax(-1)], 1)
-    for found in (greedy(model, src, max_length=13), decoding.greedy(model, src, max_length=13)):
-        real = found != 0
-        assert torch.equal(found[real], whole[:, 1 : 1 + found.size(1)][real])
+    model.decoder_layers[1].self_attention.attention = rotary_attention
     with pytest.raises(ValueError, match=r"^compiled: expected the attention of the course, got"):
         greedy(model, src, max_length=13, compiled=True)

@@ -4,39 +4,20 @@ import pytest
 import torch
 from conftest import assert_close
 
+from tests.models import config, new_model, sentences
 from transformer_lessons.fast import accelerate, plain
-from transformer_lessons.model import Transformer, TransformerConfig
-from transformer_lessons.oracles.measure import perturb
+from transformer_lessons.model import Transformer
 from transformer_lessons.tools.attention_maps import attention_maps
-
-SRC_VOCAB, TGT_VOCAB = 17, 19
-# Three sentence pairs, padded on the right with 0.
-SOURCE_LENGTHS, TARGET_LENGTHS = (7, 3, 5), (4, 11, 1)
-
-
-def config(**changes) -> TransformerConfig:
-    vocabularies = {"source_vocab_size": SRC_VOCAB, "target_vocab_size": TGT_VOCAB}
-    sizes = {"d_model": 15, "num_heads": 3, "d_ff": 23, "num_encoder_layers": 2, "num_decoder_layers": 3}
-    return TransformerConfig(**{**vocabularies, **sizes, "dropout": 0.0, "max_length": 13, **changes})
-
-
-def new_model(dtype=torch.float64, **changes) -> Transformer:
-    return perturb(Transformer(config(**changes))).to(dtype)
-
-
-def sentences(vocab: int, lengths) -> torch.Tensor:
-    ids = torch.randint(3, vocab, (len(lengths), max(lengths)))
-    return ids.masked_fill(torch.arange(max(lengths)) >= torch.tensor(lengths)[:, None], 0)
 
 
 @pytest.fixture
 def src():
-    return sentences(SRC_VOCAB, SOURCE_LENGTHS)
+    return sentences((7, 3, 5))
 
 
 @pytest.fixture
 def tgt():
-    return sentences(TGT_VOCAB, TARGET_LENGTHS)
+    return sentences((4, 11, 1), 19)
 
 
 def test_a_source_of_nothing_but_padding(src, tgt):
@@ -62,7 +43,7 @@ def test_nothing_is_left_on_another_device(changes):
     src, tgt = (torch.ones(2, length, dtype=torch.int64, device="meta") for length in (7, 11))
     logits = model(src, tgt)
     logits.sum().backward()
-    assert (logits.device.type, logits.shape) == ("meta", (2, 11, TGT_VOCAB))
+    assert (logits.device.type, logits.shape) == ("meta", (2, 11, 19))
     assert {parameter.grad.device.type for parameter in model.parameters()} == {"meta"}
 
 

@@ -3,16 +3,15 @@
 How many are drawn, and that they are the same at every run, says the profile in `conftest`.
 """
 
-import inspect
-
 import pytest
 import torch
 import torch.nn.functional as F
 from compare import assert_same_function
 from conftest import assert_close
-from hypothesis import assume, given
+from hypothesis import assume, given, register_random
 from hypothesis import strategies as st
 
+from tests.models import sentences
 from transformer_lessons.attention import scaled_dot_product_attention
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.decoding import Steps
@@ -37,22 +36,15 @@ F64 = torch.float64
 VOCAB, MAX_LENGTH = 19, 13
 
 
-def for_all(**drawn):
-    """`given`, with torch's random numbers drawn too: a failure is shrunk and repeated with the same ones."""
+class TorchRandom:
+    """What Hypothesis has to know of torch's generator, to set it before each example and where it draws."""
 
-    def decorate(test):
-        def seeded(seed, **arguments):
-            torch.manual_seed(seed)
-            test(**arguments)
+    seed = staticmethod(torch.manual_seed)
+    getstate, setstate = staticmethod(torch.get_rng_state), staticmethod(torch.set_rng_state)
 
-        seeded.__name__, seeded.__doc__ = test.__name__, test.__doc__
-        seed = inspect.Parameter("seed", inspect.Parameter.KEYWORD_ONLY)
-        others = [p.replace(kind=p.KEYWORD_ONLY) for p in inspect.signature(test).parameters.values()]
-        seeded.__signature__ = inspect.Signature([*others, seed])
-        return given(seed=st.integers(0, 999), **drawn)(seeded)
 
-    return decorate
-
+TORCH = TorchRandom()  # by a name, as Hypothesis alone does not keep it
+register_random(TORCH)
 
 # --- What is drawn
 
@@ -69,6 +61,7 @@ def masks(rows: int, columns: int):
 @st.composite
 def attentions(draw):
     """Query, key and value in float64, and a mask."""
+    draw(st.random_module())
     queries, keys, d_k, d_v = (draw(sizes) for _ in range(4))
     batch = draw(st.sampled_from([(), (1,), (2,), (2, 3)]))
     shapes = (queries, 2 * d_k), (keys, 2 * d_k), (keys, d_v)
@@ -78,6 +71,7 @@ def attentions(draw):
 @st.composite
 def models(draw):
     """Every choice that a config offers, small; plain, by kernels, or with the parts of today."""
+    draw(st.random_module())
     heads = draw(st.sampled_from([2, 6]))
     choices = {
         "d_ff": st.integers(2, 11),
@@ -92,12 +86,6 @@ def models(draw):
     config = TransformerConfig(17, VOCAB, **fixed, **{name: draw(choice) for name, choice in choices.items()})
     made = draw(st.sampled_from([lambda model: model, accelerate, lambda model: modern(model, 2)]))
     return perturb(made(Transformer(config))).double()
-
-
-def sentences(lengths: list[int], vocab: int = 17) -> torch.Tensor:
-    """Random ids, padded on the right with 0."""
-    ids = torch.randint(3, vocab, (len(lengths), max(lengths)))
-    return ids * (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None])
 
 
 # --- The forms of attention, called alike: ``attend(query, key, value, mask)``
@@ -128,7 +116,7 @@ def each(*names: str):
 
 
 @each(*FORMS, *LINEAR)
-@for_all(queries=near_a_chunk, past=st.sampled_from([0, 0, 1, 64]), data=st.data())
+@given(queries=near_a_chunk, past=st.sampled_from([0, 0, 1, 64]), data=st.data())
 def test_later_keys_and_values_never_change_earlier_outputs(attend, queries, past, data):
     past = 0 if attend is LINEAR["recurrent"] else past
     kept = data.draw(st.integers(0, queries), label="kept")
@@ -141,7 +129,7 @@ def test_later_keys_and_values_never_change_earlier_outputs(attend, queries, pas
     assert kept == queries or not torch.equal(before, after)
 
 
-@for_all(
+@given(
     model=models(), pairs=st.lists(st.tuples(sizes, sizes), min_size=1, max_size=3), more=st.integers(0, 5)
 )
 def test_padding_batch_mates_and_later_tokens_change_nothing(model, pairs, more):
@@ -156,7 +144,7 @@ def test_padding_batch_mates_and_later_tokens_change_nothing(model, pairs, more)
     assert torch.equal(model(src, changed)[:, :-1], model(src, tgt)[:, :-1])
 
 
-@for_all(model=models(), source=sizes, rows=st.integers(1, 3), steps=sizes)
+@given(model=models(), source=sizes, rows=st.integers(1, 3), steps=sizes)
 def test_with_a_cache_a_token_gets_what_it_gets_without(model, source, rows, steps):
     src, tgt = sentences([source]).expand(rows, -1), torch.randint(3, VOCAB, (rows, steps))
     cached, kept = Steps(model, src), torch.randint(rows, (rows,))
@@ -169,7 +157,7 @@ def test_with_a_cache_a_token_gets_what_it_gets_without(model, source, rows, ste
 # --- Order is visible through positions alone
 
 
-@for_all(
+@given(
     order=st.integers(2, 7).flatmap(lambda n: st.permutations(range(n))),
     position=st.sampled_from([None, "rotary", SinusoidalEncoding, LearnedEncoding]),
 )
@@ -184,7 +172,7 @@ def test_an_encoder_layer_follows_a_permutation_unless_it_is_told_positions(orde
     assert torch.allclose(moved, layer(embed(ids), mask)[:, order], rtol=0, atol=1e-10) == (position is None)
 
 
-@for_all(t=st.integers(0, 50), s=st.integers(0, 50), d_k=sizes.map(lambda n: 2 * n))
+@given(t=st.integers(0, 50), s=st.integers(0, 50), d_k=sizes.map(lambda n: 2 * n))
 def test_sinusoids_and_rotations_see_the_distance(t, s, d_k):
     table = sinusoidal(101, d_k, dtype=F64)
     assert_close(table[t + s], shift_matrix(s, d_k, dtype=F64) @ table[t])
@@ -204,7 +192,7 @@ def torchs(q, k, v, mask):
 
 
 @each("step by step", "fused", "in tiles")
-@for_all(inputs=attentions(), has_mask=st.booleans(), is_causal=st.booleans())
+@given(inputs=attentions(), has_mask=st.booleans(), is_causal=st.booleans())
 def test_every_form_equals_torchs_under_any_mask(attend, inputs, has_mask, is_causal):
     *qkv, mask = inputs
     given, mask = (mask, mask) if has_mask else (None, torch.ones_like(mask))
@@ -215,7 +203,7 @@ def test_every_form_equals_torchs_under_any_mask(attend, inputs, has_mask, is_ca
     )
 
 
-@for_all(length=near_a_chunk, hidden=st.sampled_from([0.0, 0.5, 1.0]), data=st.data())
+@given(length=near_a_chunk, hidden=st.sampled_from([0.0, 0.5, 1.0]), data=st.data())
 def test_linear_attention_is_its_recurrence_cut_anywhere(length, hidden, data):
     cut = data.draw(st.integers(0, length), label="cut")
     q, k, v = torch.randn(3, 2, length, 5, dtype=F64)
@@ -231,7 +219,7 @@ def test_linear_attention_is_its_recurrence_cut_anywhere(length, hidden, data):
 
 
 @each(*FORMS)
-@for_all(inputs=attentions(), dtype=st.sampled_from([F64, torch.float32, torch.float16, torch.bfloat16]))
+@given(inputs=attentions(), dtype=st.sampled_from([F64, torch.float32, torch.float16, torch.bfloat16]))
 def test_a_query_without_any_key_gives_zeros_and_finite_gradients(attend, inputs, dtype):
     *qkv, mask = inputs
     mask[-1] = False

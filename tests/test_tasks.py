@@ -7,7 +7,6 @@ import json
 import random
 import re
 import sys
-from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -19,14 +18,13 @@ import torch
 from transformer_lessons import records
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data import multi30k
-from transformer_lessons.data.batches import TokenBatches
 from transformer_lessons.data.number_words import english, english_tokens, german, german_tokens, held_out
 from transformer_lessons.fast import decoding as fast_decoding
 from transformer_lessons.schedule import warmup_inverse_sqrt
 from transformer_lessons.tools import cli
 from transformer_lessons.trainer import TrainingConfig, average_checkpoints, configs, evaluation, snapshots
 from transformer_lessons.trainer.checkpoints import load_model
-from transformer_lessons.trainer.tasks import TASKS, NumberWords, batches
+from transformer_lessons.trainer.tasks import NumberWords
 from transformer_lessons.trainer.text_tasks import MULTI30K, WMT14
 
 SIZES = {"d_model": 32, "num_heads": 2, "d_ff": 32, "num_encoder_layers": 1, "num_decoder_layers": 1}
@@ -89,6 +87,7 @@ def test_languages_of_ones_own_from_the_first_step_to_a_translation(folder, less
     words = [lessons("translate", "--model", run, *how, english(7))[1] for how in ways]
     assert words[0] == words[1]
     assert all(len(word.splitlines()) == 1 for word in words)
+    assert lessons("translate", "--model", run, " ")[2].endswith("text: expected a sentence, got nothing\n")
     write(folder / "a.de", ["etwas"] * 300)  # other pairs would be held out
     assert lessons("evaluate", "--model", run)[2].endswith("a.de have changed since the run began\n")
     assert lessons("translate", "--model", run, english(7))[1] == words[0]
@@ -235,21 +234,6 @@ def test_a_task_by_name_from_the_first_step_to_a_translation(captions, lessons, 
     assert code == 2
     assert re.search(r"TRANSFORMER_LESSONS_DATA: expected a folder with (wmt14/)?test.*\.de\.gz, got ", error)
     assert not (captions / "run").exists()
-
-
-@pytest.mark.parametrize("task", TASKS.values(), ids=lambda task: task.name)
-def test_every_task_is_whole(task, captions):
-    if task.name == "text":
-        task = replace(task, source="a.en.gz", target="a.de")
-    source, target = task.tokenisers()
-    training = TrainingConfig(training_pairs=100, tokens=200)
-    found = batches(task.pairs(source, target, training), task.sizes["max_length"], training)
-    assert isinstance(found, TokenBatches)
-    assert len(found.pairs) == 100
-    with pytest.raises(ValueError, match="expected"):
-        task.read(" \n")
-    said = german_tokens(21) if task.name == "number-words" else german(21)
-    assert task.write(target.decode(target.encode(said))) == german(21)
 
 
 def test_settings_are_those_of_records_and_of_the_paper():
