@@ -93,11 +93,8 @@ def test_a_wrong_word_gets_one_line_and_exit_code_2(run, command, complaint):
         ('{"data": {"colour": 1}}', "colour: number-words has no such setting"),
         ('{"data": 5}', "data: expected an object, got 5"),
         ('{"task": []}', r"task: expected one of number-words, .*, got \[\]"),
-        ('{"training": {"seed": 1700000000000000000}}', "seed: expected below 4,294,967,296, got 17000"),
-        ('{"model": {"d_model": 21}}', "num_heads: expected a divisor of d_model = 21, got 4"),
         ('{"model": {"max_length": 1}}', "pairs: expected some of at most 1 tokens a side, got none"),
         ('{"training": {"batch_size": 99999}}', "batch_size: expected 1 to 20000"),
-        ('{"training": {"recompute": "yes"}}', "recompute: expected bool, got 'yes'"),
     ],
 )
 @pytest.mark.usefixtures("no_shape_checks")
@@ -373,9 +370,6 @@ def test_doctor(run, monkeypatch):
     assert facts["trained model"] == "421 is vierhunderteinundzwanzig"
     monkeypatch.setattr(doctor, "translations", lambda *_: ["zwölf"])
     assert "421 is zwölf, which is wrong\nsomething is wrong with this installation\n" in run("doctor")[1]
-    monkeypatch.setattr(doctor, "load_model", lambda: load_model(Path("empty")))
-    code, _, error = run("doctor")
-    assert (code, error[:54]) == (2, "lessons doctor: model: expected a folder with config.j")
 
 
 def test_ctrl_c_and_help(run, monkeypatch):

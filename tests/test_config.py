@@ -30,7 +30,6 @@ def test_presets_take_changes(preset):
     [
         ({"source_vocab_size": 0}, "source_vocab_size: expected 1 or more, got 0"),
         ({"d_model": 15.0}, "d_model: expected int, got 15.0"),
-        ({"num_heads": True}, "num_heads: expected int, got True"),
         ({"num_decoder_layers": None}, "num_decoder_layers: expected int, got None"),
         ({"num_heads": 4}, "num_heads: expected a divisor of d_model = 15, got 4"),
         ({"dropout": 1}, "dropout: expected 0 or more, below 1, got 1"),
@@ -38,7 +37,6 @@ def test_presets_take_changes(preset):
         ({"dropout": "0.1"}, "dropout: expected float, got '0.1'"),
         ({"activation": "swish"}, "activation: expected one of relu, gelu, got 'swish'"),
         ({"position": "rotary"}, "position: expected one of sinusoidal, learned, got 'rotary'"),
-        ({"tie_embeddings": 1}, "tie_embeddings: expected bool, got 1"),
         ({"pad_id": -1}, r"pad_id, bos_id, eos_id: expected three different ids, 0 to 16, got \(-1, 1, 2\)"),
         ({"bos_id": 17}, r"pad_id, bos_id, eos_id: expected three different ids, 0 to 16, got \(0, 17, 2\)"),
         ({"eos_id": 0}, r"pad_id, bos_id, eos_id: expected three different ids, 0 to 16, got \(0, 1, 0\)"),

@@ -8,7 +8,6 @@ import sys
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 import torch
 
@@ -141,9 +140,8 @@ def losses(folder: Path) -> list[float]:
 
 
 @needs_gloo
-@pytest.mark.parametrize("how", ["interrupted", pytest.param("killed", marks=pytest.mark.full)])
-def test_the_command_is_stopped_and_one_process_goes_on_by_the_same_words(tmp_path, monkeypatch, capsys, how):
-    """Ctrl-C to all leaves a checkpoint of the last step; a death ends all, and leaves the one before."""
+def test_the_command_is_stopped_and_one_process_goes_on_by_the_same_words(tmp_path, monkeypatch, capsys):
+    """Ctrl-C to all leaves a checkpoint of the last step; what a death leaves is the page's."""
     sizes = {"d_model": 16, "num_heads": 2, "d_ff": 8, "num_encoder_layers": 1, "num_decoder_layers": 1}
     training = {"training_pairs": 999, "checkpoint_every": 5, "steps": 60, "warmup_steps": 5}
     settings = {"model": {**sizes, "dropout": 0.0}, "training": training}
@@ -156,16 +154,11 @@ def test_the_command_is_stopped_and_one_process_goes_on_by_the_same_words(tmp_pa
         while len(losses(tmp_path / "run")) < 7:
             assert process.poll() is None, process.stderr.read()
             time.sleep(0.02)
-        if how == "killed":
-            psutil.Process(process.pid).children()[1].kill()
-        else:
-            process.send_signal(signal.SIGINT)  # torchrun passes it on
+        process.send_signal(signal.SIGINT)  # torchrun passes it on
         _, complaints = process.communicate(timeout=120)
     assert process.returncode != 0
-    assert ("SIGKILL" if how == "killed" else "to go on: lessons train --resume --output") in complaints
-    step = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)["step"]
-    assert 5 <= step < 60
-    assert step >= 7 if how == "interrupted" else step % 5 == 0
+    assert "to go on: lessons train --resume --output" in complaints
+    assert 7 <= torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)["step"] < 60
     result = {"exact_match": 0.0, "n": 1000, "errors": {}, "examples": []}
     monkeypatch.setattr(NumberWords, "evaluate", lambda *given: result)
     assert cli.main(here) == 0

@@ -12,6 +12,9 @@ from transformer_lessons.oracles.measure import Deviation, compare, distance, pe
 from transformer_lessons.oracles.names import halves
 
 F64 = torch.float64
+WITHOUT_GRADIENTS = (
+    "schedule.warmup_inverse_sqrt decoding.greedy decoding.beam variants.attention_backward".split()
+)
 
 
 @pytest.mark.parametrize("dtype", [F64, torch.float32])
@@ -19,6 +22,7 @@ F64 = torch.float64
 def test_equal_to_its_oracle(case, dtype):
     deviation = case.worst(dtype)
     assert is_within(deviation, dtype), deviation
+    assert (deviation.gradient is None) == (case.component in WITHOUT_GRADIENTS)
 
 
 def test_the_oracles_are_of_several_kinds():
@@ -26,12 +30,6 @@ def test_the_oracles_are_of_several_kinds():
     assert {case.component.split(".")[0] for case in cases()} == {*canon.split(), "fast", "variants"}
     assert {case.oracle.startswith("transformers ") for case in cases()} == {False, True}
     assert len({case.name for case in cases()}) == len(cases()) == 54
-
-
-def test_all_but_tokens_rates_and_written_gradients_are_compared_in_their_gradients():
-    without = {case.component for case in cases() if case.worst(F64, seeds=1).gradient is None}
-    values_only = "schedule.warmup_inverse_sqrt decoding.greedy decoding.beam variants.attention_backward"
-    assert without == set(values_only.split())
 
 
 # --- The measure itself
@@ -62,13 +60,6 @@ def test_equal_values_with_another_gradient_are_seen():
     assert compare(lambda x, y: 2 * x, lambda x, y: 2 * x + 0 * y, [x, y]) == Deviation(0.0, 0.0)
 
 
-class Detached(LayerNorm):
-    """Right values; the scale learns nothing through x."""
-
-    def forward(self, x):
-        return super().forward(x.detach()) + x - x.detach()
-
-
 class Doubled(LayerNorm):
     """Right values; the shift's gradient is doubled."""
 
@@ -88,12 +79,11 @@ def of_norm(kind: type) -> Deviation:
     return compare(*modules, [torch.randn(5, 7, dtype=F64)], modules)
 
 
-def test_a_wrong_gradient_of_input_or_parameter_is_seen():
+def test_a_wrong_gradient_of_a_parameter_is_seen():
     assert is_within(of_norm(LayerNorm), F64)
-    for wrong in (Detached, Doubled):
-        found = of_norm(wrong)
-        assert found.value <= 1e-10
-        assert found.gradient > 1e-3
+    found = of_norm(Doubled)
+    assert found.value <= 1e-10
+    assert found.gradient > 1e-3
 
 
 def test_a_mistake_that_initial_values_hide_is_seen():
