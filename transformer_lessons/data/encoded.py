@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from transformer_lessons.data.files import replacing
 
@@ -24,10 +23,9 @@ class EncodedPairs(Sequence[Pair]):
         numbers: which pairs were chosen; None for all.
     """
 
-    def __init__(self, ids: Tensor, ends: Tensor, numbers: np.ndarray | None = None):
+    def __init__(self, ids: np.ndarray, ends: np.ndarray, numbers: np.ndarray | None = None):
         self.ids, self.ends = ids, ends
         self.numbers = np.arange(len(ends) // 2) if numbers is None else numbers
-        self._ids, self._ends = ids.numpy(), ends.numpy()
 
     @classmethod
     def of(cls, pairs: Iterable[Pair]) -> "EncodedPairs":
@@ -37,30 +35,31 @@ class EncodedPairs(Sequence[Pair]):
             for sentence in pair:
                 ids.extend(sentence)
                 lengths.append(len(sentence))
-        return cls(torch.from_numpy(np.array(ids)), torch.from_numpy(np.cumsum(lengths)))
+        return cls(np.array(ids), np.cumsum(lengths))
 
     @classmethod
     def load(cls, path: Path) -> "EncodedPairs":
         """What `save` wrote, mapped into memory."""
-        return cls(**torch.load(path, mmap=True, weights_only=True))
+        found = torch.load(path, mmap=True, weights_only=True)
+        return cls(found["ids"].numpy(), found["ends"].numpy())
 
     def save(self, path: Path) -> None:
         """Write all pairs, also those that were not chosen; the whole file or none."""
         with replacing(path) as temporary:
-            torch.save({"ids": self.ids, "ends": self.ends}, temporary)
+            torch.save({"ids": torch.from_numpy(self.ids), "ends": torch.from_numpy(self.ends)}, temporary)
 
     def __len__(self) -> int:
         return len(self.numbers)
 
     def __getitem__(self, place: int) -> Pair:
         number = 2 * self.numbers[place]
-        start, middle, end = self._ends[number : number + 3].tolist()
-        return self._ids[start:middle].tolist(), self._ids[middle:end].tolist()
+        start, middle, end = self.ends[number : number + 3].tolist()
+        return self.ids[start:middle].tolist(), self.ids[middle:end].tolist()
 
     @property
     def sizes(self) -> np.ndarray:
         """How many ids each pair has: a row a pair, source and target."""
-        return np.diff(self._ends).reshape(-1, 2)[self.numbers]
+        return np.diff(self.ends).reshape(-1, 2)[self.numbers]
 
     def chosen(self, which: slice | np.ndarray) -> "EncodedPairs":
         """Some of the pairs: a slice, or True for each that stays. Nothing is copied."""

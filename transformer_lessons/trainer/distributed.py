@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils._pytree import tree_map
 
 from transformer_lessons.data.batches import Batch
 
@@ -106,14 +107,12 @@ def full_state_dict(state: dict) -> dict:
     """A state dict with whole tensors. Of a sharded model they come one by one to the CPU of process 0."""
 
     def gathered(value):
-        if isinstance(value, dict):
-            return full_state_dict(value)
         if not hasattr(value, "full_tensor"):
             return value
         tensor = value.full_tensor()
         return None if rank() else tensor.cpu()
 
-    return {name: gathered(value) for name, value in state.items()}
+    return tree_map(gathered, state)
 
 
 def sharded_as(other: Tensor | None, tensor: Tensor) -> Tensor:
