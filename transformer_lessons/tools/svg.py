@@ -149,9 +149,6 @@ def _style(style: str) -> str:
             value = f"var(--{_ROLES[value]})"
         elif key == "font-weight":
             value = "600"
-        elif key == "font":  # until matplotlib 3.9
-            kept += ["font-weight:600"] * ("700 " in value)
-            key, value = "font-size", re.search(r"[\d.]+px", value)[0]
         if key != "font-family":
             kept.append(f"{key}:{_rounded(value)}")
     return ";".join(sorted(kept))
