@@ -116,6 +116,21 @@ def graded_once():
 
 
 @pytest.fixture
+def lessons(capsys):
+    """The command line, in this process: its exit code, what it printed, and what it complained of."""
+    from transformer_lessons.tools import cli
+
+    def command(*arguments: str) -> tuple[int, str, str]:
+        try:
+            code = cli.main(arguments)
+        except SystemExit as leave:
+            code = leave.code
+        return code, *capsys.readouterr()
+
+    return command
+
+
+@pytest.fixture
 def no_shape_checks():
     """Users run without the import hook: tests of the package's own messages do too."""
     jaxtyping.config.update("jaxtyping_disable", True)

@@ -37,20 +37,6 @@ def elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.fixture
-def run(capsys):
-    """The command, in this process: its exit code, what it printed, and what it complained of."""
-
-    def command(*arguments: str) -> tuple[int, str, str]:
-        try:
-            code = cli.main(arguments)
-        except SystemExit as leave:
-            code = leave.code
-        return code, *capsys.readouterr()
-
-    return command
-
-
 def parsed(*words: str) -> argparse.Namespace:
     return cli.make_parser().parse_args(words)
 
@@ -77,8 +63,8 @@ def parsed(*words: str) -> argparse.Namespace:
         ("translate forty-towo", "number: expected digits or English number words, got 'towo'"),
     ],
 )
-def test_a_wrong_word_gets_one_line_and_exit_code_2(run, command, complaint):
-    code, out, error = run(*shlex.split(command))
+def test_a_wrong_word_gets_one_line_and_exit_code_2(lessons, command, complaint):
+    code, out, error = lessons(*shlex.split(command))
     (line,) = [line for line in error.splitlines() if not line.startswith("model: ")]
     assert (code, out) == (2, "")
     assert complaint in line
@@ -98,9 +84,9 @@ def test_a_wrong_word_gets_one_line_and_exit_code_2(run, command, complaint):
     ],
 )
 @pytest.mark.usefixtures("no_shape_checks")
-def test_a_config_that_makes_no_sense(run, content, complaint):
+def test_a_config_that_makes_no_sense(lessons, content, complaint):
     Path("config.json").write_text(content)
-    code, _, error = run("train", "--config", "config.json", "--output", "run")
+    code, _, error = lessons("train", "--config", "config.json", "--output", "run")
     assert code == 2
     assert len(error.splitlines()) == 1
     assert re.search(complaint, error)
@@ -152,7 +138,7 @@ def test_what_is_not_said_is_as_the_help_says():
 
 
 @pytest.mark.parametrize("beam", ["1", "3"])
-def test_translate_words_and_digits_with_and_without_the_faster_parts(run, monkeypatch, beam):
+def test_translate_words_and_digits_with_and_without_the_faster_parts(lessons, monkeypatch, beam):
     used, name = [], "greedy" if beam == "1" else "beam"
     for module in (decoding, fast_decoding):
         original = getattr(module, name)
@@ -164,19 +150,19 @@ def test_translate_words_and_digits_with_and_without_the_faster_parts(run, monke
 
         monkeypatch.setattr(module, name, noted)
     for text in (["421"], [english(421)], ["--plain", "Four", "Hundred", "Twenty-One"], ["--int8", "421"]):
-        code, out, error = run("translate", "--beam", beam, *text)
+        code, out, error = lessons("translate", "--beam", beam, *text)
         assert (code, out) == (0, "vierhunderteinundzwanzig\n")
         assert error == "model: the one that comes with the package\n"
     fast = ("fast.decoding", True)
     assert used == [fast, fast, ("decoding", False), fast]
 
 
-def test_translate_lines_in_their_places(run, monkeypatch):
+def test_translate_lines_in_their_places(lessons, monkeypatch):
     numbers = [*range(0, 999_999, 9_973)]
     lines = [english(n) for n in numbers]
     lines[67], lines[70] = "zwölf", ""
     monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(lines)))
-    code, out, error = run("translate")
+    code, out, error = lessons("translate")
     assert code == 2
     assert "line 68: number: expected digits or English number words, got 'zwölf'\n" in error
     assert "line 71: number: expected digits or English number words, got nothing\n" in error
@@ -184,15 +170,15 @@ def test_translate_lines_in_their_places(run, monkeypatch):
     right = [line == german(n) for line, n in zip(out.splitlines(), numbers, strict=True)]
     assert sum(right) >= 0.95 * len(numbers)
     monkeypatch.setattr(sys, "stdin", io.StringIO("zwölf\n\n"))
-    assert run("translate")[:2] == (2, "\n\n")
+    assert lessons("translate")[:2] == (2, "\n\n")
 
 
-def test_at_a_terminal_each_line_is_answered_at_once(run, monkeypatch):
+def test_at_a_terminal_each_line_is_answered_at_once(lessons, monkeypatch):
     terminal, asked, original = io.StringIO("12\nzwölf\n3\n"), [], cli.translations
     terminal.isatty = lambda: True
     monkeypatch.setattr(sys, "stdin", terminal)
     monkeypatch.setattr(cli, "translations", lambda *given: asked.append(terminal.tell()) or original(*given))
-    assert run("translate")[:2] == (2, "zwölf\n\ndrei\n")
+    assert lessons("translate")[:2] == (2, "zwölf\n\ndrei\n")
     assert asked == [3, 9, 11]  # how far it has been read
 
 
@@ -224,7 +210,7 @@ def judged(monkeypatch) -> list[int]:
 
 
 @pytest.fixture
-def train(run, judged):
+def train(lessons, judged):
     """``lessons train`` with settings that take a moment, with dropout, so that the random state matters."""
     sizes = {"d_model": 6, "num_heads": 3, "d_ff": 5, "num_encoder_layers": 1, "num_decoder_layers": 1}
     training = {"steps": 7, "batch_size": 5, "training_pairs": 53, "warmup_steps": 2, "checkpoint_every": 3}
@@ -233,7 +219,7 @@ def train(run, judged):
         settings = {"model": {**sizes, "dropout": 0.1}, "training": {**training, **changes}}
         Path("small.json").write_text(json.dumps(settings))
         given = () if "--resume" in more else ("--config", "small.json")
-        return run("train", "--device", "cpu", *given, *more)
+        return lessons("train", "--device", "cpu", *given, *more)
 
     return command
 
@@ -258,7 +244,7 @@ def same(one: str | Path, other: str | Path) -> bool:
     return all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
-def test_a_run_says_how_it_ended_and_is_not_discarded(train, run, judged):
+def test_a_run_says_how_it_ended_and_is_not_discarded(train, lessons, judged):
     said = "runs/number-words: 50.0% exact match on 2 numbers never trained on\n"
     assert train()[:2] == (0, said)
     record = json.loads((FOLDER / "record.json").read_text())
@@ -276,14 +262,14 @@ def test_a_run_says_how_it_ended_and_is_not_discarded(train, run, judged):
     assert train("--overwrite", "--plain")[0] == 0
     assert train("--overwrite", "--seed", "1")[0] == 0
     assert (FOLDER / "weights.safetensors").read_bytes() != before
-    _, out, error = run("evaluate", "--beam", "3")
+    _, out, error = lessons("evaluate", "--beam", "3")
     assert error == "model: runs/number-words\n"
     assert out.splitlines()[1:] == ["     1 × wrong part", "       5: zwölf instead of fünf"]
-    assert '"got": "zwölf"' in run("evaluate", "--json")[1]
+    assert '"got": "zwölf"' in lessons("evaluate", "--json")[1]
     assert judged == [1, 1, 1, 3, 1]
 
 
-def test_a_config_that_is_given_to_go_on_must_say_what_the_run_has(train, run, steps):
+def test_a_config_that_is_given_to_go_on_must_say_what_the_run_has(train, lessons, steps):
     steps[1].append(4)
     train()
     again = ("--resume", "--config", "small.json")
@@ -295,7 +281,7 @@ def test_a_config_that_is_given_to_go_on_must_say_what_the_run_has(train, run, s
     ):
         Path("other.json").write_text(json.dumps(content))
         command = ("train", "--resume", "--config", "other.json", "--output", str(FOLDER))
-        assert run(*command) == (2, "", complaint)
+        assert lessons(*command) == (2, "", complaint)
     # What the config leaves open may have come from elsewhere; how a model is held may change.
     assert train(*again, shard=True)[0] == 0
 
@@ -361,30 +347,30 @@ def test_a_missing_device_is_named_with_those_that_are_here(monkeypatch):
 # ---- What else there is
 
 
-def test_doctor(run, monkeypatch):
-    code, out, _ = run("doctor")
+def test_doctor(lessons, monkeypatch):
+    code, out, _ = lessons("doctor")
     facts = dict(re.split(r"\s{2,}|(?<=^.{20}) ", line, maxsplit=1) for line in out.splitlines()[:-1])
     assert (code, out.splitlines()[-1]) == (0, "all is well")
     assert facts["torch"] == torch.__version__
     assert facts["numpy"] == version("numpy")
     assert facts["trained model"] == "421 is vierhunderteinundzwanzig"
     monkeypatch.setattr(doctor, "translations", lambda *_: ["zwölf"])
-    assert "421 is zwölf, which is wrong\nsomething is wrong with this installation\n" in run("doctor")[1]
+    assert "421 is zwölf, which is wrong\nsomething is wrong with this installation\n" in lessons("doctor")[1]
 
 
-def test_ctrl_c_and_help(run, monkeypatch):
-    assert run("--version")[:2] == (0, f"transformer-lessons {__version__}\n")
-    assert all(command in run("--help")[1] for command in ("train", "evaluate", "translate", "doctor"))
+def test_ctrl_c_and_help(lessons, monkeypatch):
+    assert lessons("--version")[:2] == (0, f"transformer-lessons {__version__}\n")
+    assert all(command in lessons("--help")[1] for command in ("train", "evaluate", "translate", "doctor"))
 
     def interrupted(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(cli, "load_model", interrupted)
-    assert run("evaluate")[0] == 130
+    assert lessons("evaluate")[0] == 130
 
 
 @pytest.mark.usefixtures("no_shape_checks")
-def test_oracles_prints_a_line_for_each(run, monkeypatch):
+def test_oracles_prints_a_line_for_each(lessons, monkeypatch):
     class Known(Case):
         def worst(self, dtype):
             if isinstance(self.make, Exception):
@@ -397,12 +383,12 @@ def test_oracles_prints_a_line_for_each(run, monkeypatch):
         Known("a", "b", Deviation(1e-7, 1e-7)),
     ]
     monkeypatch.setattr(cli, "cases", lambda: found[:2])
-    code, out, error = run("oracles")
+    code, out, error = lessons("oracles")
     assert code == 0
     assert out.splitlines()[2].split() == "norms.Ours (beams=2) nn.Theirs 2.5e-11 – 2.5e-11 –".split()
     assert out.splitlines()[3] == "1 comparisons, none out of bounds (1e-10 in float64, 1e-5 in float32)"
     assert error == "skipped: 1 of 2, which need transformers\n"
     monkeypatch.setattr(cli, "cases", lambda: found)
-    code, out, _ = run("oracles")
+    code, out, _ = lessons("oracles")
     assert (code, out.splitlines()[3][-13:]) == (1, "OUT OF BOUNDS")
     assert "2 comparisons, 1 out of bounds" in out

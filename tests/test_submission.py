@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer_lessons.tools import cli, submission
+from transformer_lessons.tools import submission
 
 NAME = "ps01_embeddings_attention"
 RELEASED = Path(__file__).parent.parent / "exercises" / "release" / NAME / f"{NAME}.ipynb"
@@ -42,13 +42,13 @@ def notebook() -> dict:
 
 
 @pytest.fixture
-def check(tmp_path, capsys):
+def check(tmp_path, lessons):
     """The command, on a notebook written to a file: its exit code, what it printed, and its complaints."""
 
     def command(content: dict | str, *more: str, name: str = f"{NAME}.ipynb") -> tuple[int, str, str]:
         path = tmp_path / name
         path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
-        return cli.main(["check-submission", str(path), *more]), *capsys.readouterr()
+        return lessons("check-submission", str(path), *more)
 
     return command
 
@@ -112,15 +112,15 @@ NO_NOTEBOOK = ["{", '{"cells": 3}', '{"cells": [7]}', '{"cells": [{"cell_type": 
 NO_NOTEBOOK += ['{"cells": [{"cell_type": "code", "source": "", "metadata": 7}]}']
 
 
-def test_a_file_that_is_none(check, capsys):
+def test_a_file_that_is_none(check, lessons):
     for text in [*NO_NOTEBOOK, '{"cells": []}']:
         code, out, error = check(text, "--no-run")
         wanted = "a notebook (.ipynb, format 4), got " if text in NO_NOTEBOOK else "one of ps01"
         assert (code, out) == (2, "")
         assert error.startswith(f"lessons check-submission: file: expected {wanted}")
         assert error.count("\n") == 1
-    assert cli.main(["check-submission", "nowhere.ipynb"]) == 2
-    assert "nowhere.ipynb" in capsys.readouterr().err
+    code, _, error = lessons("check-submission", "nowhere.ipynb")
+    assert (code, "nowhere.ipynb" in error) == (2, True)
 
 
 def test_the_visible_checks_are_run_and_repeated(check):

@@ -21,7 +21,6 @@ from transformer_lessons.data import multi30k
 from transformer_lessons.data.number_words import english, english_tokens, german, german_tokens, held_out
 from transformer_lessons.fast import decoding as fast_decoding
 from transformer_lessons.schedule import warmup_inverse_sqrt
-from transformer_lessons.tools import cli
 from transformer_lessons.trainer import TrainingConfig, average_checkpoints, configs, evaluation, snapshots
 from transformer_lessons.trainer.checkpoints import load_model
 from transformer_lessons.trainer.tasks import NumberWords
@@ -51,14 +50,9 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def lessons(capsys):
-    """The command, in this process: its exit code, what it printed, and what it complained of."""
-
-    def command(*arguments: str) -> tuple[int, str, str]:
-        code = cli.main([*arguments, *(["--device", "cpu"] if arguments[0] == "train" else [])])
-        return code, *capsys.readouterr()
-
-    return command
+def lessons(lessons):
+    """The command line, which trains on the CPU."""
+    return lambda what, *more: lessons(what, *(["--device", "cpu"] if what == "train" else []), *more)
 
 
 OWN = ("--config", "small.json", "--source", "a.en.gz", "--target", "a.de")
