@@ -9,12 +9,12 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data.libraries import library
 from transformer_lessons.data.subwords import Subwords
 from transformer_lessons.data.vocabulary import BOS, EOS, PAD, Vocabulary
 from transformer_lessons.model import Transformer
 from transformer_lessons.oracles.names import MARIAN, renamed
+from transformer_lessons.oracles.names import marian_settings as settings
 from transformer_lessons.trainer.checkpoints import Tokeniser
 
 
@@ -45,30 +45,6 @@ def to_huggingface(model: Transformer) -> nn.Module:
     theirs.load_state_dict(to_marian(model.state_dict()), strict=False)  # positions and a bias of 0 are there
     theirs.generation_config.max_length = 1 + c.max_length  # with the start mark
     return theirs
-
-
-def settings(c: TransformerConfig) -> dict:
-    """What they call it."""
-    sides = {"attention_heads": c.num_heads, "ffn_dim": c.d_ff}
-    return {
-        "vocab_size": c.source_vocab_size,
-        "decoder_vocab_size": c.target_vocab_size,
-        "share_encoder_decoder_embeddings": c.shared_vocabulary,
-        "tie_word_embeddings": c.tie_embeddings,
-        "d_model": c.d_model,
-        "encoder_layers": c.num_encoder_layers,
-        "decoder_layers": c.num_decoder_layers,
-        **{f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in sides.items()},
-        "dropout": c.dropout,
-        "activation_function": c.activation,
-        "scale_embedding": True,
-        "max_position_embeddings": c.max_length,
-        "pad_token_id": c.pad_id,
-        "bos_token_id": c.bos_id,
-        "decoder_start_token_id": c.bos_id,
-        "eos_token_id": c.eos_id,
-        "forced_eos_token_id": None,
-    }
 
 
 def to_marian(state: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from transformer_lessons.export.huggingface import settings, to_marian
+from transformer_lessons.export.huggingface import to_marian
 from transformer_lessons.model import Transformer
-from transformer_lessons.oracles.names import layer_to_torch
+from transformer_lessons.oracles.names import layer_to_torch, marian_settings
 
 # Of transformers' models: computed, a second name of tied weights, and a bias that is 0 unless it was trained.
 NOT_WEIGHTS = ("embed_positions.weight", "model.shared.weight", "final_logits_bias")
@@ -36,7 +36,7 @@ def take_over(model: Transformer, theirs: nn.Module) -> None:
     else:
         translate, others = to_marian, theirs.state_dict()
         expect("norm_first", c.norm_first, type(theirs).__name__.startswith("Pegasus"))
-        for name, value in settings(c).items():
+        for name, value in marian_settings(c).items():
             if name not in WITHOUT_EFFECT:
                 expect(name, value, getattr(theirs.config, name, value))
         expect("final_logits_bias", 0.0, others["final_logits_bias"].abs().max().item())

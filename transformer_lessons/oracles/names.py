@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from transformer_lessons.config import TransformerConfig
+
 TORCH = {
     "encoder_layers": "encoder.layers",
     "decoder_layers": "decoder.layers",
@@ -51,6 +53,30 @@ LLAMA = {
     "layers.": "model.layers.",
     "output": "lm_head",
 }
+
+
+def marian_settings(c: TransformerConfig) -> dict:
+    """Our config as Marian's, and Pegasus', call it."""
+    sides = {"attention_heads": c.num_heads, "ffn_dim": c.d_ff}
+    return {
+        "vocab_size": c.source_vocab_size,
+        "decoder_vocab_size": c.target_vocab_size,
+        "share_encoder_decoder_embeddings": c.shared_vocabulary,
+        "tie_word_embeddings": c.tie_embeddings,
+        "d_model": c.d_model,
+        "encoder_layers": c.num_encoder_layers,
+        "decoder_layers": c.num_decoder_layers,
+        **{f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in sides.items()},
+        "dropout": c.dropout,
+        "activation_function": c.activation,
+        "scale_embedding": True,
+        "max_position_embeddings": c.max_length,
+        "pad_token_id": c.pad_id,
+        "bos_token_id": c.bos_id,
+        "decoder_start_token_id": c.bos_id,
+        "eos_token_id": c.eos_id,
+        "forced_eos_token_id": None,
+    }
 
 
 def renamed(state: dict, names: dict[str, str]) -> dict:

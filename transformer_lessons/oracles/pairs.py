@@ -331,12 +331,8 @@ def marian_pair() -> tuple[Transformer, nn.Module, Callable]:
     from transformers import MarianConfig, MarianMTModel
 
     ours = Transformer(TransformerConfig.base(VOCAB, **SIZES, **STACKS))
-    options = {"pad_token_id": 0, "decoder_start_token_id": 1, "eos_token_id": 2, "forced_eos_token_id": None}
-    options |= {"vocab_size": VOCAB, "d_model": D_MODEL, "dropout": 0.0, "max_position_embeddings": 13}
-    options |= {"scale_embedding": True, "activation_function": "relu", "attn_implementation": "eager"}
-    for stack, layers in (("encoder", 2), ("decoder", 3)):
-        options |= {f"{stack}_layers": layers, f"{stack}_ffn_dim": D_FF, f"{stack}_attention_heads": HEADS}
-    theirs = MarianMTModel(MarianConfig(**options))
+    settings = names.marian_settings(ours.config)
+    theirs = MarianMTModel(MarianConfig(**settings, attn_implementation="eager"))
     places = [f"model.{stack}.embed_positions.weight" for stack in ("encoder", "decoder")]
     fixed = {**dict.fromkeys(places, sinusoidal(13, D_MODEL)), "final_logits_bias": torch.zeros(1, VOCAB)}
 
