@@ -1,6 +1,5 @@
 """One command changes the repository's address wherever it stands, and nothing else."""
 
-import json
 import os
 import subprocess
 
@@ -9,13 +8,10 @@ import pytest
 from book import repository
 
 OLD, NEW = "https://github.com/old-owner/old-name", "https://github.com/New-Owner/new.name"
-NOTEBOOK = json.dumps(
-    {"cells": [{"source": [f'%pip install "git+{OLD}"\n', "π"]}]}, ensure_ascii=False, indent=1
-)
 FILES = {
     "pyproject.toml": f'[project.urls]\nRepository = "{OLD}"\n',
     "README.md": f"[book](https://old-owner.github.io/old-name/intro.html), {OLD}.\r\n{OLD}.git {OLD}/issues\n",
-    "chapter one.ipynb": NOTEBOOK,
+    "chapter one.ipynb": rf'{{"source": ["%pip install \"git+{OLD}\"\n", "π"]}}',
     "colab.md": "https://colab.research.google.com/github/old-owner/old-name/blob/main/a.ipynb\n",
     "ssh.txt": "git@github.com:old-owner/old-name.git https://raw.githubusercontent.com/old-owner/old-name/main/x",
     "run": f"#!/bin/sh\necho {OLD}\n",
@@ -46,28 +42,17 @@ def contents(folder):
 def test_every_form_of_the_address_is_rewritten_and_back_again(project):
     before = contents(project)
     assert set(repository.set_repository(NEW, project)) == set(FILES)
-    wanted = {
-        name: text.replace("old-owner/old-name", "New-Owner/new.name").replace(
-            "old-owner.github.io/old-name", "New-Owner.github.io/new.name"
-        )
-        for name, text in FILES.items()
-    }
-    assert contents(project) == before | wanted
+    for name, text in FILES.items():
+        wanted = text.replace("old-owner.github.io/old-name", "New-Owner.github.io/new.name")
+        assert contents(project)[name] == wanted.replace("old-owner/old-name", "New-Owner/new.name")
     assert os.access(project / "run", os.X_OK)
     assert repository.set_repository(NEW, project) == []
     repository.set_repository(f"{OLD}.git/", project)
     assert contents(project) == before
 
 
-def test_a_name_that_begins_with_the_old_one_is_not_extended_twice(project):
-    for _ in range(2):
-        repository.set_repository(f"{OLD}-2", project)
-    assert f"{OLD}-2-2" not in "".join(contents(project).values())
-
-
 @pytest.mark.parametrize(
-    "url",
-    ["", "https://gitlab.com/a/b", "https://github.com/a", "https://github.com/a/b/tree/main", OLD + '"c'],
+    "url", ["https://gitlab.com/a/b", "https://github.com/a", f"{OLD}/tree/main", OLD + '"c']
 )
 def test_other_addresses_are_refused(url, project):
     before = contents(project)
@@ -78,13 +63,8 @@ def test_other_addresses_are_refused(url, project):
 
 def test_this_repository_has_no_other_form_of_its_address():
     """A form that the command does not know would be left behind."""
-    settings = (repository.ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    old = repository.ADDRESS.fullmatch(settings.split('Repository = "')[1].split('"')[0]).groups()
-    search = ["git", "grep", "-lzI", "/".join(old)]
-    listed = subprocess.run(
-        search, cwd=repository.ROOT, capture_output=True, check=True, encoding="utf-8"
-    ).stdout
-    names = listed.split("\0")[:-1]
+    old = repository.address()
+    names = repository.files_with("/".join(old))
     assert {"_config.yml", "pyproject.toml", "CITATION.cff"} <= set(names)
     for name in names:
         text = (repository.ROOT / name).read_text(encoding="utf-8")
