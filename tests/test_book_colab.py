@@ -8,7 +8,6 @@ import ast
 import importlib.util
 import json
 import re
-import subprocess
 import sys
 import tomllib
 import types
@@ -170,52 +169,28 @@ def test_what_a_chapter_installs_for_itself_is_complete(monkeypatch):
 # ---- Training that outlives a machine
 
 
-@pytest.fixture
-def colab_with_drive(monkeypatch):
-    """As if on Colab: what was mounted, what was installed, and which commands were given."""
-    done = {"mounted": [], "installed": [], "commands": []}
-    colab, drive = types.ModuleType("google.colab"), types.SimpleNamespace(mount=done["mounted"].append)
-    colab.drive = drive
+@pytest.mark.parametrize("is_on_drive", [False, True])
+def test_a_run_goes_on_from_where_its_checkpoints_are(is_on_drive, monkeypatch, tmp_path):
+    """Chapter 16's cell with its switches set, and a folder where Colab would mount a drive."""
+    mounted, installed, commands = [], [], []
+    colab = types.ModuleType("google.colab")
+    colab.drive = types.SimpleNamespace(mount=mounted.append)
     monkeypatch.setitem(sys.modules, "google", types.ModuleType("google"))
     monkeypatch.setitem(sys.modules, "google.colab", colab)
-    monkeypatch.setattr(cli, "main", lambda command: done["commands"].append(command) or 0)
-    return done
-
-
-def train(done: dict, on_drive: bool, drive: Path) -> None:
-    """Run chapter 16's cell with its switches set, and with `drive` where Colab would mount one."""
-    cell = installing_cells()["16"].replace("/content/drive/MyDrive", str(drive))
-    switched = cell.replace("TRAIN, ON_DRIVE = False, False", f"TRAIN, ON_DRIVE = True, {on_drive}")
+    monkeypatch.setattr(cli, "main", lambda command: commands.append(command) or 0)
+    cell = installing_cells()["16"].replace("/content/drive/MyDrive", str(tmp_path))
+    switched = cell.replace("TRAIN, ON_DRIVE = False, False", f"TRAIN, ON_DRIVE = True, {is_on_drive}")
     assert switched != cell
-    kernel = types.SimpleNamespace(run_line_magic=lambda _, line: done["installed"].append(line))
+    kernel = types.SimpleNamespace(run_line_magic=lambda _, line: installed.append(line))
     namespace = {"sys": sys, "Path": Path, "get_ipython": lambda: kernel}
     exec(TransformerManager().transform_cell(switched), namespace)
-
-
-def test_a_run_on_drive_goes_on_from_its_checkpoint(colab_with_drive, tmp_path):
-    """The first machine went away: before its first checkpoint, or after one."""
-    runs = []
-    for name in (None, "config.json", "checkpoint.pt"):
-        if name:
-            (tmp_path / "multi30k").mkdir(exist_ok=True)
-            (tmp_path / "multi30k" / name).touch()
-        train(colab_with_drive, True, tmp_path)
-        trained, translated = colab_with_drive["commands"][-2:]
-        folder = str(tmp_path / "multi30k")
-        assert trained[:5] == ["train", "--task", "multi30k", "--output", folder]
-        assert translated[:3] == ["translate", "--model", folder]
-        runs += trained[5:]
-    assert runs == ["--resume-or-start"] * 3  # which of the two: see tests/test_runs.py
-    assert colab_with_drive["mounted"] == ["/content/drive"] * 3
-    for arguments in colab_with_drive["commands"]:  # as the command line understands them
+    folder = str(tmp_path / "multi30k" if is_on_drive else Path("runs/multi30k"))
+    assert (mounted, len(installed)) == (["/content/drive"] * is_on_drive, 1)
+    trained, translated = commands
+    assert trained == ["train", "--task", "multi30k", "--output", folder, "--resume-or-start"]
+    assert translated[:3] == ["translate", "--model", folder]
+    for arguments in commands:  # as the command line understands them
         assert cli.make_parser().parse_args(arguments).command == arguments[0]
-
-
-def test_without_drive_nothing_is_mounted(colab_with_drive, tmp_path):
-    train(colab_with_drive, False, tmp_path)
-    assert colab_with_drive["mounted"] == []
-    assert colab_with_drive["commands"][0][4] == str(Path("runs/multi30k"))
-    assert len(colab_with_drive["installed"]) == 1
 
 
 # ---- A GPU where it is used
@@ -285,53 +260,3 @@ def test_colabs_versions_are_within_the_packages_bounds(image):
     for bound in bounds:
         if bound.name in image.versions:
             assert bound.specifier.contains(image.versions[bound.name]), bound
-
-
-# ---- With a package index: does an installer agree?
-
-
-@pytest.fixture
-def index():
-    """Skips where there is none; `uv` reads addresses and certificates from its own and pip's settings."""
-    command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "-"]
-    done = subprocess.run(command, input="wadler_lindig", capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip("needs a package index")
-
-
-def imitate(image: Image, folder: Path) -> Path:
-    """A folder that says of itself that all of the image's packages are installed in it."""
-    for name, version in image.versions.items():
-        about = folder / f"{name.replace('-', '_')}-{version}.dist-info"
-        about.mkdir(parents=True)
-        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-        (about / "INSTALLER").write_text("pip\n")
-        (about / "RECORD").write_text("")
-    return folder
-
-
-def dry_run(image: Image, folder: Path, *asked: str) -> dict[str, set[str]]:
-    """What an installer that follows dependencies would install (+) and remove (-) on such a machine."""
-    target = ["--target", str(imitate(image, folder)), "--python-version", image.python]
-    command = [sys.executable, "-m", "uv", "pip", "install", "--dry-run", *target, *asked]
-    command += ["--python-platform", "x86_64-unknown-linux-gnu", "--color", "never"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=120)
-    assert done.returncode == 0, done.stderr
-    changes = re.findall(r"^ ([-+~]) ([^=\s]+)", done.stderr, re.MULTILINE)
-    return {sign: {canonicalize_name(name) for kind, name in changes if kind == sign} for sign in "+-~"}
-
-
-@pytest.mark.full
-@on_every_image
-def test_a_dry_run_on_colab_lists_only_ours(image, tmp_path, index, monkeypatch):
-    """It may follow all dependencies, and comes to what the cell asks for without."""
-    (command,) = run_on_colab(setup_cell(), image, monkeypatch)
-    ours = asked_for(command) - {OURS}
-    found = dry_run(image, tmp_path, "--requirements", "pyproject.toml")
-    assert found == {"+": ours, "-": set(), "~": set()}
-
-
-@pytest.mark.full
-def test_a_dry_run_of_what_chapter_15_installs_lists_only_that(tmp_path, index):
-    found = dry_run(LISTED, tmp_path, "sacrebleu")
-    assert found == {"+": {"sacrebleu", "portalocker", "colorama"}, "-": set(), "~": set()}
