@@ -132,7 +132,7 @@ pdf: setup  ## the whole book as _build/transformer-lessons.pdf (two minutes, ne
 
 serve: setup  ## look at the built book on http://127.0.0.1:8000 (another port: PORT=…)
 	@test -f _build/html/index.html || $(MAKE) book
-	$(RUN) -m book.serve $(PORT)
+	$(RUN) -m http.server --bind 127.0.0.1 --directory _build/html $(PORT)
 
 audit: setup  ## ask PyPI for known vulnerabilities in requirements.txt (needs the network)
 	@grep -v '^-e' requirements.txt > $(VENV)/audited.txt
