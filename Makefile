@@ -85,7 +85,7 @@ test-full: setup lint  ## the long tests too: all seeds and mutants (hours; goes
 
 notebooks: setup  ## execute all notebooks and store their outputs, normalised, and the README's picture, which is one
 	$(RUN) -m book.notebooks
-	$(RUN) -m book.picture
+	$(RUN) -m book.pictures readme
 
 model: setup  ## retrain the committed number-words model; afterwards: make notebooks
 	$(RUN) -m transformer_lessons train --task number-words --seed 0 --output runs/pretrained --overwrite

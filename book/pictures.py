@@ -1,0 +1,103 @@
+"""Pictures that are files: ``python -m book.pictures NAME …`` takes them anew.
+
+`readme` is a drawing of chapter 0, for light pages and dark ones. `translator`, of the built site (``make
+book``), is how the live translator starts, for readers without JavaScript and the PDF, and the room it needs:
+what stands below must not move when its script has run. `grading` is what instructors see of a made-up class;
+it takes a minute, and a machine on which students' code can be confined.
+"""
+
+import argparse
+import io
+import re
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from PIL import Image
+
+from book.browser import LAPTOP, PHONE, TABLET, browser
+from book.build import HTML
+from book.notebooks import CHAPTERS
+from book.site import drawing
+from transformer_lessons.tools.svg import PALETTE
+
+STATIC = Path(__file__).parent / "_static"
+LIGHT, DARK = ("".join(f"--{role}:{colours[mode]};" for role, colours in PALETTE.items()) for mode in (0, 1))
+STYLE = f"""<style>svg{{{LIGHT}background:var(--paper);fill:var(--ink);font-family:system-ui,sans-serif}}
+@media(prefers-color-scheme:dark){{svg{{{DARK}}}}}</style>"""
+TALL = 4000  # pixels, so that all of a figure is seen at once
+HEIGHTS = """\
+/* The room that each figure needs when its script has run; `python -m book.pictures translator` measures it. */
+
+[data-explorable="translator"] {{ min-height: {laptop}px; }}
+
+@media (max-width: {narrow}px) {{
+  [data-explorable="translator"] {{ min-height: {phone}px; }}
+}}
+"""
+STUDENT, ASSIGNMENT = "student-003_1003", "ps01_embeddings_attention"
+WIDTH, MARGIN, SHARPNESS, COLOURS = 720, 20, 2, 64
+# Where each picture begins and ends: a task with a mistake that has a name, and the report up to its first table.
+GRADING = {
+    "feedback": (f"feedback/{STUDENT}/{ASSIGNMENT}/{ASSIGNMENT}.html", "h3:nth-of-type(2)", "#graded-2"),
+    "report": (f"report/{ASSIGNMENT}.html", "header", "#scores ~ .scroll"),
+}
+
+
+def readme() -> None:
+    """A drawing takes its colours from the page that it stands in; a file brings its own."""
+    html = drawing(str(CHAPTERS / "00_on_one_page.ipynb"), "fig-0-2")
+    svg = re.search(r'<svg.*?viewBox="0 0 (\d+) (\d+)".*?>(.*?)</svg>', html, re.DOTALL)
+    width, height, content = int(svg[1]) + 1, int(svg[2]), svg[3]  # of the frame's line, half lies outside
+    xmlns = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+    size = f'viewBox="0 0 {width} {height}" width="{1.5 * width:g}" height="{1.5 * height:g}"'
+    path = STATIC / "cross_attention.svg"
+    path.write_text(f"<svg {xmlns} {size}>{STYLE}{content}</svg>\n", encoding="utf-8")
+
+
+def image(screenshot: bytes) -> Image.Image:
+    """What Playwright has taken."""
+    return Image.open(io.BytesIO(screenshot)).convert("RGB")
+
+
+def translator() -> None:
+    """Before anybody touches it, on a laptop; of a phone, only the height."""
+    pictures = {}
+    for name, width in (("laptop", LAPTOP), ("phone", PHONE)):
+        with browser(width=width, height=TALL) as view:
+            view.open(HTML / "explorables" / "translator.html")
+            figure = view.page.locator(".lessons-explorable")
+            figure.evaluate("(one) => { one.style.minHeight = 0; }")
+            pictures[name] = image(figure.screenshot())
+    heights = {name: picture.height for name, picture in pictures.items()}
+    style = HEIGHTS.format(**heights, narrow=TABLET)
+    (STATIC / "explorables" / "heights.css").write_text(style, encoding="utf-8")
+    pictures["laptop"].save(STATIC / "stills" / "translator.webp", lossless=True, method=6)
+    width, height = pictures["laptop"].size
+    print(f'its page, book/explorables/translator.md, should say width="{width}" height="{height}"')
+
+
+def grading() -> None:
+    """A task on a student's page, and the top of the report, in few colours."""
+    from exercises.autograder.__main__ import main as autograder  # which takes seconds to import
+
+    with TemporaryDirectory() as folder, browser(width=WIDTH, device_scale_factor=SHARPNESS) as view:
+        where = ["--course", folder]
+        if autograder(["rehearse", "20", *where]) > 1 or autograder(["report", *where]):
+            raise SystemExit("grading failed")
+        for name, (page, first, last) in GRADING.items():
+            view.open(Path(folder) / page)
+            start, end = (view.page.locator(one).first.bounding_box() for one in (first, last))
+            height = end["y"] + end["height"] - start["y"] + 2 * MARGIN
+            place = {"x": 0, "y": start["y"] - MARGIN, "width": WIDTH, "height": height}
+            picture = image(view.page.screenshot(clip=place, full_page=True)).quantize(COLOURS)
+            picture.save(STATIC / f"{name}.png", optimize=True)
+            print(f"{name}.png: {picture.width} × {picture.height}")
+
+
+PICTURES = {work.__name__: work for work in (readme, translator, grading)}
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m book.pictures")
+    parser.add_argument("names", metavar="NAME", nargs="+", choices=PICTURES, help=", ".join(PICTURES))
+    for name in parser.parse_args().names:
+        PICTURES[name]()
