@@ -106,13 +106,10 @@ def svg(panel: one_page.Panel) -> str:
 
 
 def one_page_script() -> str:
-    """Of chapter 0. Styles that come again and again stand in it once."""
-    data = {"base": both(one_page.base), "parts": parts(), "chapters": pages()}
-    text, styles = dumps({**data, "runs": [sentence(n) for n in one_page.NUMBERS]}), {}
-    text = re.sub(
-        r' style=\\"([^"]*)\\"', lambda found: f"~{styles.setdefault(found[1], len(styles))}~", text
-    )
-    return f"lessons.onePage = {text};\nlessons.onePage.styles = {json.dumps(list(styles))};\n"
+    """Of chapter 0."""
+    runs = [sentence(n) for n in one_page.NUMBERS]
+    data = {"base": both(one_page.base), "parts": parts(), "chapters": pages(), "runs": runs}
+    return f"lessons.onePage = {dumps(data)};\n"
 
 
 def heads_script() -> str:

@@ -6,17 +6,16 @@ const pages = new URL("../../chapters/", document.currentScript.src);
 lessons.live.begin("one_page", (figure) => {
   const { add, set, colour } = lessons.live;
   const { element } = lessons.page;
-  const { base, runs, parts, chapters, styles } = lessons.onePage;
+  const { base, runs, parts, chapters } = lessons.onePage;
   const still = matchMedia("(prefers-reduced-motion: reduce)");
   const host = figure.place.parentElement;
   host.classList.add("one-page");
   const names = ["The encoder, from words down to memory", "The decoder, from the words so far down to the next"];
   const state = { run: runs[0], at: 2, look: 2, pinned: null, moving: null }; // as in the still drawing
-  const filled = (svg) => svg.replace(/~(\d+)~/g, (_, i) => ` style="${styles[i]}"`);
 
   const panels = figure.still.map((one, side) => {
     const panel = figure.panel(one.viewBox.baseVal.height, names[side]);
-    add(panel, "g", { "aria-hidden": true }).innerHTML = filled(base[side]);
+    add(panel, "g", { "aria-hidden": true }).innerHTML = base[side];
     return { panel, moving: add(panel, "g", { "aria-hidden": true }), hot: add(panel, "g", {}), top: add(panel, "g", {}) };
   });
 
@@ -98,8 +97,8 @@ lessons.live.begin("one_page", (figure) => {
     const { run, at, look } = state;
     const { sentence, rows: all, steps, looks } = run.layers;
     const shown = all.slice(0, at + 1).map((row, k) => (isNew && k === at ? `<g class="fresh">${row}</g>` : row));
-    panels[0].moving.innerHTML = filled(sentence[0]);
-    panels[1].moving.innerHTML = filled([sentence[1], ...shown, steps[at], looks[look]].join(""));
+    panels[0].moving.innerHTML = sentence[0];
+    panels[1].moving.innerHTML = [sentence[1], ...shown, steps[at], looks[look]].join("");
     [...rows.children].forEach((row, k) => {
       set(row, { "aria-label": run.looks[k], "aria-pressed": k === look, tabindex: k === look ? 0 : -1 });
       row.style.display = k > at ? "none" : "";
