@@ -380,11 +380,10 @@ def test_nothing_is_wider_than_the_screen(browser, width):
     browser.page.set_viewport_size({"width": 375, "height": 800})
 
 
-def test_it_asks_nobody_and_says_when_it_has_translated(browser, page):
-    """How long that takes, `make site-check` says: a busy machine tells nothing."""
+def test_it_translates_at_once_and_asks_nobody(browser, page):
+    """How long a slow phone is busy with it, Lighthouse says (`make site-check`)."""
     browser.open(page.with_name("own.html"))
     assert "which is right" in said(browser)
-    assert browser.page.evaluate("performance.getEntriesByName('translated').length") == 1
     assert browser.requests
     assert all(address.startswith("file:") for address in browser.requests)
 

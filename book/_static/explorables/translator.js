@@ -171,7 +171,6 @@
       this._showTokens();
       this._showChances();
       this._showMaps();
-      performance.mark("translated");
       clearTimeout(this.later);
       this.later = setTimeout(() => this._showTree()); // five times the work of the translation: not before it
     }
