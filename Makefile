@@ -125,7 +125,7 @@ site-check: book  ## the built site in Chromium: accessible, light, nothing move
 
 screenshots: setup  ## pictures of built pages in _build/screenshots: light, dark, phone, paper; some: PAGES='chapters/04_masks'
 	@test -f _build/html/index.html || $(MAKE) book
-	$(RUN) -m book.screenshots $(PAGES) --output _build/screenshots
+	$(RUN) -m book.screenshots $(PAGES)
 
 pdf: setup  ## the whole book as _build/transformer-lessons.pdf (two minutes, needs Chromium and a Chinese font)
 	$(RUN) -m book.pdf
