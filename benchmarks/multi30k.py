@@ -13,13 +13,12 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import RECORDS
 from benchmarks.contenders import real_tokens
+from benchmarks.measuring import write
 from transformer_lessons.data.batches import Batches, TokenBatches
-from transformer_lessons.data.files import write_json
 from transformer_lessons.trainer import TrainingConfig
 from transformer_lessons.trainer.evaluation import evaluate_bleu
-from transformer_lessons.trainer.runs import new_trainer, run, versions
+from transformer_lessons.trainer.runs import new_trainer, run
 from transformer_lessons.trainer.tasks import TASKS, Task, batches
 
 
@@ -68,16 +67,10 @@ if __name__ == "__main__":
     task, device = TASKS["multi30k"], torch.device("cpu")
     sizes, tokenisers = dict(task.sizes), task.tokenisers()
     data = batches(task.pairs(*tokenisers, task.training), sizes["max_length"], task.training)
-    write_json(
-        RECORDS / "multi30k.json",
-        {
-            "entries": [
-                {
-                    "made_with": {**versions(device), "threads": torch.get_num_threads()},
-                    "settings": {"model": sizes, "training": asdict(task.training)},
-                    "runs": [measure(task, tokenisers, sizes, task.training, device)],
-                    "data": about(data, len(tokenisers[0])),
-                }
-            ]
-        },
+    write(
+        "multi30k",
+        settings={"model": sizes, "training": asdict(task.training)},
+        run=measure(task, tokenisers, sizes, task.training, device),
+        data=about(data, len(tokenisers[0])),
+        made_with={"threads": torch.get_num_threads()},
     )

@@ -234,7 +234,7 @@ def test_settings_are_those_of_records_and_of_the_paper():
     config = json.loads((files("transformer_lessons") / "pretrained/number_words/config.json").read_text())
     assert NumberWords.sizes.items() <= config["model"].items()
     assert NumberWords.training == TrainingConfig(**config["training"])
-    (entry,) = records.read("multi30k")["entries"]
+    entry = records.read("multi30k")
     assert entry["settings"]["model"] == MULTI30K.sizes
     assert TrainingConfig(**entry["settings"]["training"]) == MULTI30K.training
     assert entry["data"]["vocabulary"] == MULTI30K.vocab_size
