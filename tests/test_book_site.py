@@ -27,6 +27,7 @@ from fontTools.ttLib import TTFont
 from PIL import Image
 
 from book import browser
+from book.site import FIGURE, figure_scripts
 from transformer_lessons import __version__
 
 ROOT = Path(__file__).parents[1]
@@ -64,6 +65,10 @@ class Page:
     @cached_property
     def ids(self) -> list[str]:
         return [attributes["id"] for _, attributes in self.tags if "id" in attributes]
+
+    @property
+    def classes(self) -> list[str]:
+        return [attributes["class"] for _, attributes in self.tags if "class" in attributes]
 
     def values(self, tag: str, name: str) -> list[str]:
         return [attributes[name] for found, attributes in self.tags if found == tag and name in attributes]
@@ -172,25 +177,24 @@ def test_neither_pages_nor_their_style_sheets_fetch_from_another_server(site):
 
 def test_fonts_of_icons_hold_those_that_pages_show(site):
     fonts = sorted((site.html / "_static").rglob("fa-*.woff2"))
-    held = {code for path in fonts for code in TTFont(path).getBestCmap()}
+    held = {chr(code) for path in fonts for code in TTFont(path).getBestCmap()}
     assert sum(path.stat().st_size for path in fonts) < 20_000
     style = (site.html / "_static" / "styles" / "pydata-sphinx-theme.css").read_text(encoding="utf-8")
-    classes = {
-        name for page in site.pages.values() for _, tag in page.tags for name in tag.get("class", "").split()
-    }
-    codes = {
-        name: re.search(rf'\.{name}:before[^}}]*content:"\\(\w+)', style)
-        for name in classes
-        if name[:3] == "fa-"
-    }
-    icons = {name: int(code[1], 16) for name, code in codes.items() if code}
+    rules = re.findall(r'\.(fa-[\w-]+):before[^}]*content:"\\(\w+)', style)
+    names = {name for page in site.pages.values() for names in page.classes for name in names.split()}
+    icons = {chr(int(code, 16)) for name, code in rules if name in names}
     assert len(icons) >= 8
     # Of notes and warnings, by the theme's own rules.
-    icons |= {
-        sign: ord(sign)
-        for sign in re.findall(r'--pst-icon-(?:info-circle|exclamation-triangle):"(.)"', style)
-    }
-    assert set(icons.values()) <= held
+    icons |= {*re.findall(r'--pst-icon-(?:info-circle|exclamation-triangle):"(.)"', style)}
+    assert icons <= held
+
+
+def test_a_figures_scripts_are_where_it_stands(site):
+    for name, page in site.pages.items():
+        figures = set(FIGURE.findall(page.text))
+        wanted = {path for figure in figures for path in figure_scripts(*figure)}
+        scripts = {urlsplit(src).path.partition("_static/")[2] for src in page.values("script", "src")}
+        assert {path for path in scripts if path.startswith(("live/", "explorables/"))} == wanted, name
 
 
 # ---- The reference

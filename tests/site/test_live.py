@@ -6,13 +6,10 @@ import math
 import re
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 
 import nbformat
 import pytest
 import torch
-from docutils import nodes
-from docutils.utils import new_document
 
 from book import live_data, site
 from book.browser import PHONE, Browser, find
@@ -113,32 +110,6 @@ def drag(browser: Browser, selector: str, *way: float, finger: bool = False) -> 
         for at in points[1:]:
             browser.page.mouse.move(**at)
         browser.page.mouse.up()
-
-
-def test_scripts_are_small_and_only_where_a_figure_stands():
-    assert all((STATIC / "live" / f"{name}.js").stat().st_size <= 8000 for name in FIGURES)
-    assert len((STATIC / "live" / "live.js").read_text(encoding="utf-8").splitlines()) <= 200
-    added = []
-    app = SimpleNamespace(add_css_file=added.append, add_js_file=lambda script, **_: added.append(script))
-    for body in ({}, {"body": "<p>none</p>"}, {"body": 2 * DIV.format("masks")}):
-        assert added == []
-        site.add_figures(app, "one", "page.html", body, None)
-    assert added == ["live/live.css", "explorables/page.js", "live/live.js", "live/masks.js"]
-    app.builder = SimpleNamespace(name="singlehtml")
-    site.add_figures(app, "one", "page.html", {"body": '<div data-explorable="translator">'}, None)
-    assert len(added) == 4  # on paper it is a picture
-    with pytest.raises(ValueError, match=r"expected a script _static/live/none\.js"):
-        site.add_figures(app, "one", "page.html", {"body": DIV.format("none")}, None)
-
-
-def test_a_figure_can_be_linked():
-    document, metadata = new_document("one"), {}
-    document.settings.env = SimpleNamespace(docname="one", metadata={"one": metadata})
-    document += nodes.container("", nodes.raw("", STILL, format="html"), nb_element="cell_code")
-    site.Notebooks(document).number_figures()
-    assert document[0]["ids"] == ["fig-3-2"]
-    assert metadata["myst_slugs"]["fig-3-2"][1:] == ("fig-3-2", "Figure 3.2")
-    assert 'id="fig' not in document[0].astext()
 
 
 @needs_chromium
