@@ -22,19 +22,6 @@ def rewrite(text: str, old: tuple[str, str], new: tuple[str, str]) -> str:
     return re.sub(ours, lambda found: f"{new[0]}{found[1]}{new[1]}", text)
 
 
-def address(root: Path = ROOT) -> tuple[str, str]:
-    """OWNER and NAME that are in use."""
-    settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
-    return ADDRESS.fullmatch(settings["project"]["urls"]["Repository"]).groups()
-
-
-def files_with(words: str, root: Path = ROOT) -> list[str]:
-    """The tracked text files that have these words."""
-    search = ["git", "grep", "--files-with-matches", "--null", "-I", "--fixed-strings", "-e", words]
-    found = subprocess.run(search, cwd=root, capture_output=True, check=True, encoding="utf-8")
-    return found.stdout.split("\0")[:-1]
-
-
 def set_repository(url: str, root: Path = ROOT) -> list[str]:
     """Rewrite the address everywhere below `root`; the files that changed.
 
@@ -43,8 +30,12 @@ def set_repository(url: str, root: Path = ROOT) -> list[str]:
     """
     if not (new := ADDRESS.fullmatch(url.strip())):
         raise ValueError(f"expected https://github.com/NAME/REPO, got {url!r}")
-    old, changed = address(root), []
-    for name in sorted(files_with(old[1], root), key=lambda name: name == "pyproject.toml"):
+    settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    old = ADDRESS.fullmatch(settings["project"]["urls"]["Repository"]).groups()
+    search = ["git", "grep", "--files-with-matches", "--null", "-I", "--fixed-strings", "-e", old[1]]
+    listed = subprocess.run(search, cwd=root, capture_output=True, check=True, encoding="utf-8").stdout
+    changed = []
+    for name in sorted(listed.split("\0")[:-1], key=lambda name: name == "pyproject.toml"):
         text = (root / name).read_bytes().decode()
         if (rewritten := rewrite(text, old, new.groups())) != text:
             (root / name).write_bytes(rewritten.encode())

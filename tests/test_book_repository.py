@@ -59,13 +59,3 @@ def test_other_addresses_are_refused(url, project):
     with pytest.raises(ValueError, match=r"expected https://github\.com/NAME/REPO, got "):
         repository.set_repository(url, project)
     assert contents(project) == before
-
-
-def test_this_repository_has_no_other_form_of_its_address():
-    """A form that the command does not know would be left behind."""
-    old = repository.address()
-    names = repository.files_with("/".join(old))
-    assert {"_config.yml", "pyproject.toml", "CITATION.cff"} <= set(names)
-    for name in names:
-        text = (repository.ROOT / name).read_text(encoding="utf-8")
-        assert "/".join(old) not in repository.rewrite(text, old, ("new-owner", "new-name")), name
