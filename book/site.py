@@ -24,7 +24,6 @@ SOUGHT = {
     "chapters/05_positions": ["positional encoding"],
     "chapters/07_heads_and_cross_attention": ["multi-head", "multi-head attention", "cross-attention"],
 }
-EQUATIONS = nodes.math | nodes.math_block
 ANCHOR = re.compile(r'<a id="([\w:-]+)"></a>')
 FIGURE_ID = re.compile(r'(<figure class="drawing[^"]*") id="(fig-[\w-]+)"')
 FIGURE_STYLE = re.compile(r"<style>\.drawing\{.*?</style>", re.DOTALL)
@@ -32,11 +31,11 @@ BORROWED = re.compile(r'<div data-drawing="([\w/]+)#([\w-]+)"></div>')
 
 
 def configure(app, config):
-    """Jupyter Book puts all below `_static` on every page; MathJax is for equations, figures for theirs.
+    """Jupyter Book puts all below `_static` on every page; a figure's is for its page, MathJax for equations.
 
     At the foot of each page stands which release of the package its notebooks install.
     """
-    own = ("vendor/", "explorables/", "live/")
+    own = ("vendor/", "explorables/", "live/", config.mathjax_path)
     config.html_js_files = [path for path in config.html_js_files if not str(path).startswith(own)]
     config.html_css_files = [path for path in config.html_css_files if not str(path).startswith(own)]
     config.html_theme_options["extra_footer"] += f" · Version {__version__}"
@@ -162,14 +161,6 @@ def drawing(path: str, name: str) -> str:
     return found
 
 
-def load_mathjax_when_needed(app, pagename, templatename, context, doctree):
-    """A script of ours loads MathJax when an equation comes near the screen; pages without any need neither."""
-    has_equations = doctree is not None and any(doctree.findall(lambda node: isinstance(node, EQUATIONS)))
-    left_out = ("mathjax",) if has_equations else ("mathjax", "equations.js")
-    scripts = context["script_files"]
-    context["script_files"] = [s for s in scripts if not any(name in str(s.filename) for name in left_out)]
-
-
 def unfold_launch_button(app, pagename, templatename, context, doctree):
     """The theme hides launch buttons in a menu behind a rocket; of a single one, a reader should see the name."""
     own = {"text": "Open in Colab", "tooltip": "Run this page as a notebook"}
@@ -195,7 +186,6 @@ def setup(app):
     app.add_transform(Notebooks)
     app.connect("html-page-context", add_figures)
     app.connect("html-page-context", tell_the_template)
-    app.connect("html-page-context", load_mathjax_when_needed, priority=501)  # after Sphinx's, 500
     app.connect("html-page-context", unfold_launch_button, priority=502)  # after the theme's 501
     app.connect("build-finished", finish, priority=900)  # when the theme has written its styles
     return {"parallel_read_safe": True, "parallel_write_safe": True}
