@@ -43,6 +43,7 @@ def print_page(view: Browser, page: Path, to: Path) -> None:
     Raises:
         RuntimeError: if a picture is missing.
     """
+    view.page.set_default_timeout(0)  # a whole book takes half a minute to open, and on a busy machine more
     view.open(page)
     if missing := view.page.evaluate(PREPARE):
         raise RuntimeError(f"{page.name}: pictures are missing: {', '.join(missing)}")
