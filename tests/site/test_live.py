@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from book import live_data, site
-from book.browser import PHONE, Browser, find
+from book.browser import PHONE, Browser
 from book.browser import browser as open_browser
 from transformer_lessons.attention import scaled_dot_product_attention
 from transformer_lessons.data import number_words
@@ -47,11 +47,9 @@ HEAD = """<!doctype html><html lang="en"><meta charset="utf-8"><title>live</titl
 <meta name="viewport" content="width=device-width"><link rel="stylesheet" href="live/live.css">
 <style>* { box-sizing: border-box }</style>"""
 
-needs_chromium = pytest.mark.skipif(find() is None, reason="no Chromium on the PATH")
-
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory):
+def opened(tmp_path_factory, chromium):
     folder = tmp_path_factory.mktemp("live")
     for part in ("live", "explorables"):
         shutil.copytree(STATIC / part, folder / part)
@@ -112,7 +110,6 @@ def drag(browser: Browser, selector: str, *way: float, finger: bool = False) -> 
         browser.page.mouse.up()
 
 
-@needs_chromium
 @pytest.mark.parametrize("name", FIGURES)
 def test_it_takes_the_stills_place_and_fits(opened, name):
     browser = opened(name)
@@ -138,13 +135,11 @@ def test_it_takes_the_stills_place_and_fits(opened, name):
     assert numbers(said(browser))
 
 
-@needs_chromium
 def test_without_scripts_the_still_stays(opened):
     browser = opened("masks", scripted=False)
     assert each(browser, "svg, .lessons-live", "one.checkVisibility()") == [True, True]
 
 
-@needs_chromium
 @pytest.mark.parametrize("d_k", [2, 32])
 def test_a_moved_query_gets_the_packages_weights(opened, d_k):
     keys, values = torch.tensor([[-1.0, 2], [0, 1], [1, 1]]), torch.tensor([[0.0, 0], [0, 10], [10, 0]])
@@ -165,7 +160,6 @@ def test_a_moved_query_gets_the_packages_weights(opened, d_k):
     assert said(browser).startswith("Query (2.0, 1.0)")
 
 
-@needs_chromium
 @pytest.mark.parametrize("finger", [False, True])
 def test_a_query_is_dragged(opened, finger):
     browser = opened("attention")
@@ -174,7 +168,6 @@ def test_a_query_is_dragged(opened, finger):
         assert said(browser).startswith(f"Query ({place})")
 
 
-@needs_chromium
 @pytest.mark.parametrize("kind", ["none", "padding", "causal", "both"])
 def test_masks_and_their_weights_are_the_packages(opened, kind):
     browser = opened("masks")
@@ -195,7 +188,6 @@ def test_masks_and_their_weights_are_the_packages(opened, kind):
     assert said(browser).startswith(f"{mask.sum()} of 25 scores are left. zwanzig takes ")
 
 
-@needs_chromium
 def test_a_mask_is_drawn_by_hand(opened):
     browser = opened("masks")
     press(browser, " ", CELL)  # BOS may no longer look at itself
@@ -230,7 +222,6 @@ def test_the_masks_scores_are_the_trained_translators():
     assert written == pytest.approx(found["scores"].flatten().tolist(), abs=0.0501)
 
 
-@needs_chromium
 def test_the_hands_and_the_product_are_the_packages(opened):
     browser, encoding = opened("clocks"), SinusoidalEncoding(128, 31)(torch.zeros(1, 31, 128))[0].double()
 
@@ -255,7 +246,6 @@ def test_the_hands_and_the_product_are_the_packages(opened):
     check(3, 1)
 
 
-@needs_chromium
 def test_merges_are_those_of_byte_pair_encoding(opened):
     browser = opened("merges")
     found = browser.page.evaluate(
@@ -270,7 +260,6 @@ def test_merges_are_those_of_byte_pair_encoding(opened):
     assert "en" in said(browser)
 
 
-@needs_chromium
 def test_weights_by_hand_are_attention(opened):
     browser = opened("hand")
     keys, queries = (torch.tensor(rows, dtype=torch.float64) for rows in (KEYS, SOLVED["mirror"]))
@@ -279,7 +268,6 @@ def test_weights_by_hand_are_attention(opened):
     assert torch.allclose(torch.tensor(found, dtype=torch.float64), expected, atol=1e-12)
 
 
-@needs_chromium
 def test_puzzles_can_be_solved_with_keys_and_pointer(opened):
     browser = opened("hand")
     assert said(browser).startswith("Solved (itself). b gives 0.97 to b, ")
@@ -303,7 +291,6 @@ def test_puzzles_can_be_solved_with_keys_and_pointer(opened):
         assert each(browser, ":focus", "one.getAttribute('aria-label')") == [f"query of {focused}"]
 
 
-@needs_chromium
 def test_a_box_of_the_whole_model_lights_up_the_lines_that_the_drawing_names(opened):
     chapter = STATIC.parent / "chapters" / "12_the_whole_model.ipynb"
     [code] = [

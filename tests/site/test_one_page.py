@@ -10,14 +10,13 @@ import pytest
 import torch
 
 from book import live_data
-from book.browser import PHONE, find
+from book.browser import PHONE
 from book.browser import browser as open_browser
 from transformer_lessons.tools import one_page
 from transformer_lessons.tools.attention_maps import attention_maps
 from transformer_lessons.trainer import checkpoints
 
 STATIC = Path(live_data.__file__).parent / "_static"
-needs_chromium = pytest.mark.skipif(find() is None, reason="no Chromium on the PATH")
 STATUS = "document.querySelector('[role=status]').textContent"
 SHOWN = "[...document.querySelectorAll('figure > svg')].map((one) => one.checkVisibility())"
 CLASHES = """[...document.querySelectorAll(".choose button")].flatMap((number) => {
@@ -54,7 +53,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture
-def browser(folder):
+def browser(folder, chromium):
     with open_browser(width=PHONE) as opened:
         opened.open(folder / "live.html")
         yield opened
@@ -92,7 +91,6 @@ def test_the_page_shows_these_numbers_and_is_light(folder):
             assert ("the one that goes wrong" in run["states"][k]) == ((run["n"], k) == (43001, 4))
 
 
-@needs_chromium
 def test_keys_step_through_it(browser):
     def press(key, selector=""):
         if selector:
@@ -112,7 +110,6 @@ def test_keys_step_through_it(browser):
     assert press("Enter") == "Step 3 of 6. The row of “vier” looks most at “and” (0.53)."
 
 
-@needs_chromium
 @pytest.mark.parametrize("width", [320, 375, 1280])
 def test_in_no_state_is_a_word_cut_or_hidden(browser, width):
     browser.page.set_viewport_size({"width": width, "height": 800})
@@ -125,7 +122,6 @@ def test_in_no_state_is_a_word_cut_or_hidden(browser, width):
     assert browser.page.evaluate(f"{small}.length") == 0
 
 
-@needs_chromium
 def test_without_scripts_and_on_paper_the_still_stands(browser, folder):
     assert browser.page.evaluate(SHOWN) == [False, False]
     browser.page.emulate_media(media="print")

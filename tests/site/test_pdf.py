@@ -6,7 +6,6 @@ from PIL import Image
 
 from book import pdf
 from book.browser import browser as open_browser
-from book.browser import find
 
 PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>A book</title><body>
 <h1>First</h1><p>Text.</p><details><summary>Answer</summary><h2>Unfolded</h2></details>
@@ -15,11 +14,9 @@ PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>A book</ti
 <h1 style="break-before: page">Second</h1><a href="#first">back</a>
 </body></html>"""
 
-pytestmark = pytest.mark.skipif(find() is None, reason="no Chromium on the PATH")
-
 
 @pytest.fixture
-def page(tmp_path):
+def page(tmp_path, chromium):
     (tmp_path / "_static").mkdir()
     Image.new("RGB", (5, 3)).save(tmp_path / "_static" / "still.png")
     (tmp_path / "index.html").write_text(PAGE, encoding="utf-8")

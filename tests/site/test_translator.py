@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from book.browser import PHONE, Browser, find
+from book.browser import PHONE, Browser
 from book.browser import browser as open_browser
 from book.site import EXPLORABLES, FIGURE, TRAINED
 from transformer_lessons.attention import MultiHeadAttention
@@ -30,8 +30,6 @@ PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>translator
 MODELS = ("float32", "small")  # beside the page's own
 NUMBERS = (0, 1, 21, 421, 1_001, 43_001, 101_010, 121_212, 777_777, 999_999)
 LONGEST = 24  # tokens, as in the page
-
-pytestmark = pytest.mark.skipif(find() is None, reason="no Chromium on the PATH")
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +65,7 @@ def page(tmp_path_factory, trained, small):
 
 
 @pytest.fixture(scope="module")
-def browser(page):
+def browser(page, chromium):
     with open_browser(width=PHONE) as opened:
         opened.open(page)
         assert opened.problems == []
