@@ -65,8 +65,12 @@
     addEventListener("beforeprint", () => window.MathJax?.typeset?.(all().filter((place) => !isTypeset(place))));
   }
 
-  /* For whoever needs the whole page as it will be, such as a printer of it. */
-  window.typesetEquations = () => inTurn(all(), setTimeout);
+  /* For whoever needs the whole page as it will be, such as a printer of it: at once, which lays the page out once. */
+  window.typesetEquations = () =>
+    (last = last
+      .then(load)
+      .then(() => MathJax.typesetPromise(all().filter((place) => !isTypeset(place))))
+      .then(() => all().forEach(markWide)));
 
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", begin);
   else begin();
