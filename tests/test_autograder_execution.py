@@ -358,4 +358,8 @@ def test_what_the_machine_cannot_do_is_said_and_a_killed_worker_is_started_anew(
     assert len(list(worker.grade(cell))) == 2
     worker._process.kill()
     worker._process.wait()
+    with monkeypatch.context() as patch:
+        patch.setattr(worker, "_start", lambda: None)  # it was alive when it was asked
+        with pytest.raises(WorkerError, match="Broken pipe"):
+            list(worker.grade(cell))
     assert len(list(worker.grade(cell))) == 2

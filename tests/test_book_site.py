@@ -214,9 +214,9 @@ def public_modules() -> set[str]:
         name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         if f"{name.partition('.')[2]}.".startswith(tuple(f"{unlisted}." for unlisted in UNLISTED)):
             continue
-        module, folder = import_module(name), import_module(name.rpartition(".")[0] or name)
+        module, *folders = (import_module(name.rsplit(".", n)[0]) for n in range(name.count(".") + 1))
         own = [thing for thing in vars(module).values() if getattr(thing, "__module__", "") == name]
-        if (own or hasattr(module, "__all__")) and not hasattr(folder, "__all__"):
+        if (own or hasattr(module, "__all__")) and not any(hasattr(folder, "__all__") for folder in folders):
             found.add(name)
     return found
 

@@ -76,9 +76,12 @@ class Worker:
         ours, theirs = socket.socketpair()
         request = {"folder": self._folder.name, "limits": asdict(self.limits), "isolated": self.isolated}
         notes: dict = {"notes": []}
-        with theirs:
-            socket.send_fds(self._line, [json.dumps(request).encode()], [theirs.fileno()])
         with ours:
+            with theirs:
+                try:
+                    socket.send_fds(self._line, [json.dumps(request).encode()], [theirs.fileno()])
+                except OSError as error:  # it was alive when it was asked
+                    raise WorkerError(f"the forking process: {error}") from None
             for outcome in self._outcomes(ours, cells):
                 if "notes" in outcome:
                     notes = outcome
