@@ -223,6 +223,20 @@ def test_a_vector_that_nothing_is_expected_for_is_named():
     assert "nothing is expected like its sharpness of shape (1,)" in message.splitlines()[0]
 
 
+@pytest.mark.parametrize(
+    ("task", "result", "told"),
+    [
+        ("causal_mask", None, "None: is there a return at the end?"),
+        ("causal_mask", 3, "something of type int; one tensor is asked for"),
+        ("causal_mask", [[True]], "a list or tuple; one tensor is asked for"),
+        ("scaled_dot_product_attention", torch.ones(2), "one tensor; several things are asked for"),
+    ],
+)
+def test_what_comes_back_in_place_of_what_is_asked_for_is_named(task, result, told):
+    public = checks.task(task).public
+    assert checks.check(task, lambda *_, **__: result).message.startswith(f"{public}: it returns {told} (0 of")
+
+
 def test_without_a_case_the_outcome_is_told_in_a_notebook_too():
     assert "no small case" in Message("f: wrong.", outcome=("no small case shows it",)).html()
 

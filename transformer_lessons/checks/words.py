@@ -96,8 +96,10 @@ def instead(outputs: Any, right: Any) -> str:
         return "None: is there a return at the end?"
     if is_opaque(outputs):
         return outputs["opaque"]
-    if isinstance(right, Tensor):
-        return "a list or tuple; one tensor is asked for" * isinstance(outputs, list)
-    return "one tensor; several things are asked for" * (
-        isinstance(right, list) and isinstance(outputs, Tensor)
-    )
+    if isinstance(outputs, Tensor):
+        return "one tensor; several things are asked for" if isinstance(right, list) else ""
+    is_number = isinstance(outputs, int | float) and isinstance(right, Tensor) and not right.dim()
+    if not isinstance(right, Tensor) or is_number:
+        return ""
+    what = "a list or tuple" if isinstance(outputs, list) else f"something of type {type(outputs).__name__}"
+    return f"{what}; one tensor is asked for"
