@@ -234,7 +234,9 @@ def test_a_vector_that_nothing_is_expected_for_is_named():
 )
 def test_what_comes_back_in_place_of_what_is_asked_for_is_named(task, result, told):
     public = checks.task(task).public
-    assert checks.check(task, lambda *_, **__: result).message.startswith(f"{public}: it returns {told} (0 of")
+    assert checks.check(task, lambda *_, **__: result).message.startswith(
+        f"{public}: it returns {told} (0 of"
+    )
 
 
 def test_without_a_case_the_outcome_is_told_in_a_notebook_too():
