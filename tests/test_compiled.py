@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch._dynamo.utils import counters
 
 from tests.models import talkative
 from transformer_lessons import decoding
@@ -50,7 +49,7 @@ def deviation(name: str, backend: str) -> float:
 def trained(backend: str, **settings) -> dict:
     """Losses of steps of the `Trainer`, not compiled and compiled, in batches of different shapes."""
     torch.compiler.reset()
-    counters.clear()
+    torch._dynamo.utils.counters.clear()
     source, target = number_words.vocabularies()
     pairs, losses, own = number_words.pairs(number_words.training_numbers(307, 0)), [], torch.compile
     torch.compile = partial(own, backend=backend)
@@ -63,14 +62,14 @@ def trained(backend: str, **settings) -> dict:
         trainer = Trainer(model, TokenBatches(pairs, 211, seed=0), config)
         losses.append([trainer.train_step()["loss"] for _ in range(12)])
     torch.compile = own
-    graphs = counters["stats"]["unique_graphs"]
+    graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
     return {"losses": losses, "graphs": graphs, "name": next(iter(model.state_dict()))}
 
 
 def decoded() -> dict:
     """Are tokens the same? How often was something compiled, for which numbers of rows?"""
     torch.compiler.reset()
-    counters.clear()
+    torch._dynamo.utils.counters.clear()
     rows, model, same = set(), accelerate(talkative(3, norm_first=True, num_decoder_layers=2)), []
     compiled = decoding_steps._compiled
 
@@ -83,6 +82,7 @@ def decoded() -> dict:
         expected = decoding.greedy(model, other, max_length=13)
         same.append(fast.greedy(model, other, max_length=13, compiled=True).tolist() == expected.tolist())
     decoding_steps._compiled = compiled
+    counters = torch._dynamo.utils.counters
     graphs = {"graphs": counters["stats"]["unique_graphs"], "breaks": list(counters["graph_break"])}
     return {"same": same, **graphs, "rows": sorted(rows), "length": expected.size(1)}
 
