@@ -177,11 +177,15 @@ def test_a_value_that_cannot_be_sent_costs_no_points_elsewhere(run):
         "quantized = torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)\n"
         "meta, sparse, small = x.to('meta'), x.to_sparse(), x.to(torch.float8_e4m3fn)\n"
         "listed, unsigned = [meta], x.numpy().astype('uint16')\n"
-        "huge, long, longer, wide = 2**70, list(range(9_000)), list(range(9_500)), torch.zeros(10**6)",
+        "huge, long, longer, wide = 2**70, list(range(9_000)), list(range(9_500)), torch.zeros(10**6)\n"
+        "keys, endless, deep = {'k' * 3_000_000: 1}, range(10**20), [[0] * 9_000] * 9_000\n"
+        "globals().update({f'name{n}': x for n in range(2_000)})\ndef late(): return 5",
         (
             "test",
             "odd = [nested, quantized, meta, sparse, small, listed, unsigned, huge, longer, wide]\n"
-            "assert answer == 4 and len(long) == 9_000 and {type(one).__name__ for one in odd} == {'Name'}\n1",
+            "odd += [keys, endless, deep]\n"
+            "assert answer == 4 and late() == 5 and len(long) == 9_000\n"
+            "assert {type(one).__name__ for one in odd} == {'Name'}\n1",
             1,
         ),
     )

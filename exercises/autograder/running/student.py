@@ -8,6 +8,7 @@ import numbers
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
@@ -20,14 +21,14 @@ from exercises.autograder.flags.calls import LibraryCallRecorder, watch_reads
 from exercises.autograder.running.cells import Shell, error_output, the_shell
 from exercises.autograder.running.remote import TOO_LATE, serve, time_limit
 from exercises.autograder.running.wire import DTYPES
-from transformer_lessons.checks.learner.adapter import Reply, is_handle, items
+from transformer_lessons.checks.learner.adapter import Reply, is_handle
 from transformer_lessons.checks.learner.local import Local
 from transformer_lessons.checks.learner.transfer import copied, outgoing, unlike_others
 
 MOST_NAMES = 2_000  # whose values the tests may look at
 MOST_LETTERS = 200_000  # of them all together; a number in a tensor counts as a letter,
 EACH = 15  # and any other value as so many, as a frame holds fewer of these
-MOST_ITEMS = 10_000  # of a list or dict
+SMALL = 2_000  # of a small value; these go first
 MOST_OUTPUT = 400_000  # characters of one cell's outputs, as JSON
 DEPTH = 8
 
@@ -104,18 +105,18 @@ class Learner:
     def _values(self) -> dict[str, list]:
         """Of the names that were defined: ``["plain", value]``, or ``["object", kind]`` of any other.
 
-        All of them, as far as they can be sent together: small values first.
+        All of them, as far as they can be sent together: functions and classes first, and small values.
         """
         own = {name: value for name, value in self._shell.user_ns.items() if self._is_own(name)}
-        plain, found, left = {}, {}, MOST_LETTERS
-        for name, value in own.items():
-            with suppress(Exception):  # of a value that is no plain one
-                plain[name] = _plain(value)
-        sizes = {name: _size(plain.get(name)) for name in own}
-        for name in sorted(own, key=sizes.get)[:MOST_NAMES]:
-            left -= sizes[name]
-            kind = "class" if isinstance(own[name], type) else "object"
-            found[name] = ["plain", plain[name]] if name in plain and left >= 0 else ["object", kind]
+        names = sorted(own, key=lambda name: not callable(own[name]))[:MOST_NAMES]
+        found = {name: ["object", "class" if isinstance(own[name], type) else "object"] for name in names}
+        left = MOST_LETTERS
+        for most in (SMALL, MOST_LETTERS):
+            for name in [name for name in found if found[name][0] == "object"]:
+                room = _Room(min(most, left))
+                with suppress(Exception):  # of a value that is no plain one, or too large
+                    value, left = _plain(own[name], room), left - room.taken
+                    found[name] = ["plain", value]
         return found
 
     def _notes(self) -> list:
@@ -137,11 +138,17 @@ class Learner:
         return {"reply": vars(reply), "after": outgoing(given)}
 
 
-def _size(plain: Any) -> int:
-    """How many letters a plain value has, as `EACH` counts them."""
-    if isinstance(plain, Tensor | str):
-        return EACH + (len(plain) if isinstance(plain, str) else plain.numel())
-    return EACH + sum(_size(item) for _, item in items(plain))
+@dataclass
+class _Room:
+    """For plain values, in letters as `EACH` counts them."""
+
+    most: int
+    taken: int = 0
+
+    def take(self, letters: int) -> None:
+        self.taken += letters
+        if self.taken > self.most:
+            raise TypeError("more than can be sent")
 
 
 def _whole(number: int) -> int:
@@ -155,36 +162,44 @@ SCALAR: dict[type, Callable] = {str: str.__str__, int: _whole, float: float.__fl
 BUILT_IN = (*SCALAR, list, tuple, set, frozenset, range, dict)
 
 
-def _plain(value: Any, depth: int = 0) -> Any:
+def _plain(value: Any, room: _Room, depth: int = 0) -> Any:
     """A value as the tests may see it: a number, a text, a tensor or array, or lists and dicts of these.
 
     Raises:
         TypeError: for anything else, or more than can be sent.
     """
+    room.take(EACH)
     if value is None or type(value) in (bool, np.bool_):
         return None if value is None else bool(value)
     # Methods of a class that the learner has written may never come back, so they are not called: of what is
     # derived from a built-in type, that type's are, and nothing else is a value.
     kind = next((kind for kind in BUILT_IN if issubclass(type(value), kind)), None)
+    if kind in SCALAR:
+        room.take(str.__len__(value) if kind is str else 0)
+        return SCALAR[kind](value)
     if kind:
-        return SCALAR[kind](value) if kind in SCALAR else _plain_items(kind, value, depth + 1)
+        return _plain_items(kind, value, room, depth + 1)
     if type(value).__module__ == "__main__":
         raise TypeError("a class of the learner's")
     if isinstance(value, numbers.Real):
         return _whole(int(value)) if isinstance(value, numbers.Integral) else float(value)
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray) and value.size <= room.most:
         value = torch.from_numpy(value.copy())
-    is_usual = isinstance(value, Tensor) and value.dtype in DTYPES.values() and not unlike_others(value)
-    if is_usual and value.numel() <= MOST_LETTERS:
+    if isinstance(value, Tensor) and value.dtype in DTYPES.values() and not unlike_others(value):
+        room.take(value.numel())
         return value.detach().cpu().clone()
     raise TypeError(f"{type(value).__name__} is no plain value")
 
 
-def _plain_items(kind: type, value: Any, depth: int) -> list | dict:
-    if depth > DEPTH or kind.__len__(value) > MOST_ITEMS:
+def _plain_items(kind: type, value: Any, room: _Room, depth: int) -> list | dict:
+    if depth > DEPTH or kind.__len__(value) * EACH > room.most:
         raise TypeError("too deep, or too many values")
-    items = [_plain(item, depth) for item in kind.__iter__(value)]
-    if kind is dict:
-        values = [_plain(item, depth) for item in dict.values(value)]
-        return dict(zip(map(str, items), values, strict=True))
-    return sorted(items, key=str) if kind in (set, frozenset) else items
+    if kind is not dict:
+        items = [_plain(item, room, depth) for item in kind.__iter__(value)]
+        return sorted(items, key=str) if kind in (set, frozenset) else items
+    made = {}
+    for key, item in dict.items(value):
+        name = str(_plain(key, _Room(room.most), depth))
+        room.take(len(name))
+        made[name] = _plain(item, room, depth)
+    return made
