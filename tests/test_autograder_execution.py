@@ -344,6 +344,13 @@ def test_tests_that_end_leave_a_hole_not_a_mark(worker):
     assert outcomes[1]["result"]["earned"] == 1
 
 
+def test_where_cells_run_again_that_takes_none_of_a_tests_time(run, worker, monkeypatch):
+    monkeypatch.setattr(worker, "limits", Limits(cell_seconds=0.5, seconds=60))
+    slow = ["import os, time; time.sleep(0.45)"] * 6
+    *_, ended, after = run(*slow, "def ends(): os._exit(0)", ("test", "ends()", 1), ("test", "1", 1))
+    assert [one["result"]["status"] for one in (ended, after)] == ["missing", "done"]
+
+
 def test_a_submissions_time_is_limited_too(worker, monkeypatch):
     monkeypatch.setattr(worker, "limits", Limits(cell_seconds=5, seconds=3))
     loop = [Cell("", "learner", "while True: pass")] * 4
