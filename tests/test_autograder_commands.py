@@ -12,8 +12,8 @@ from nbgrader.plugins import CsvExportPlugin
 
 from exercises.autograder import __main__ as command
 from exercises.autograder import doctor
-from exercises.autograder.course import marks
 from exercises.autograder.course.folders import Course
+from exercises.autograder.intake import in_utc
 from tests.submissions import NAME, SOLVED, WRITTEN, give, hand_in, with_answers
 
 pytestmark = [pytest.mark.nbgrader, pytest.mark.usefixtures("graded_once")]
@@ -76,7 +76,7 @@ def test_what_is_due_is_in_utc(course):
     ],
 )
 def test_times_in_utc(text, expected):
-    assert str(marks.in_utc(text)) == expected
+    assert str(in_utc(text)) == expected
 
 
 def test_the_status_counts_what_waits_for_whom(course, capsys):
@@ -160,6 +160,7 @@ def test_wrong_words_about_a_course(course, capsys):
     for words, text in {
         ("report", "ps99"): f"ASSIGNMENT: expected one of {NAME}, got ps99",
         ("export", "--template", "none.csv"): "--template: expected a CSV file, got none.csv",
+        ("export", "--column", "Total"): "--column: expected OURS=THEIRS, got Total",
         ("similarity", NAME, "ann"): "STUDENT: expected two ids",
         ("similarity", NAME, "ann", "nobody"): f"nobody: expected a submission of {NAME}, there is none",
     }.items():

@@ -232,6 +232,9 @@ def test_a_single_notebook(folder):
     )
 
 
+NO_TIMES = ("soon", "2026-13-45 12:00:00", "0001-01-01 00:00:00 +1400")
+
+
 def test_nbgraders_folder(folder):
     root = folder(
         {
@@ -244,6 +247,8 @@ def test_nbgraders_folder(folder):
             f"bob/{PS01}/helper.py": "x = 1",
             f"cem/{PS01}/{PS01}.ipynb": answered(),
             f"cem/{PS01}/timestamp.txt": "<script>",
+            **{f"{time}/{PS01}/{PS01}.ipynb": answered() for time in NO_TIMES},
+            **{f"{time}/{PS01}/timestamp.txt": time for time in NO_TIMES},
             ".DS_Store": "x",
         }
     )
@@ -254,7 +259,9 @@ def test_nbgraders_folder(folder):
         f"bob/{PS01}/helper.py": None,
         f"bob/{PS01}/{PS01}.ipynb": None,
         f"cem/{PS01}/{PS01}.ipynb": "cem",
+        **{f"{time}/{PS01}/{PS01}.ipynb": time.replace(":", "-").replace("+", "-") for time in NO_TIMES},
     }
+    assert not any(found[f"{time}/{PS01}/{PS01}.ipynb"].timestamp for time in NO_TIMES)
     ann, empty, cem = (found[f"{name}/{PS01}/{PS01}.ipynb"] for name in ("ann", "bob", "cem"))
     assert ann.timestamp == "2026-11-21 10:00:00 UTC"
     assert (cem.timestamp, cem.repairs) == (None, ("Its timestamp.txt holds no time: “<script>”.",))

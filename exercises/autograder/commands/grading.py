@@ -19,8 +19,8 @@ from exercises.autograder import rehearse as rehearsals
 from exercises.autograder.batch import grade as grades
 from exercises.autograder.batch.pool import DaskPool, ProcessPool
 from exercises.autograder.commands import FINE, LEFT, ME, CommandOutput, failures, known_names
-from exercises.autograder.course.marks import in_utc
 from exercises.autograder.course.roster import Enrolled, enrol, read
+from exercises.autograder.intake import in_utc
 from exercises.autograder.rehearse import KEY, TEMPLATE
 from exercises.autograder.result import Result
 from exercises.release import masters

@@ -120,6 +120,8 @@ def export(options: argparse.Namespace) -> CommandOutput:
         name: [names.mark(mark) for mark in marks.marks(course.gradebook, name)]
         for name in _assignments(course, options.assignments)
     }
+    if wrong := [one for one in options.column if "=" not in one]:
+        raise ValueError(f"--column: expected OURS=THEIRS, got {wrong[0]}")
     columns = dict(one.split("=", 1) for one in options.column) or None
     made = csv_text(options.format, known, template, columns=columns, missing_as_zero=options.missing_as_zero)
     path = options.to or course.folder / "export" / f"{options.format}.csv"

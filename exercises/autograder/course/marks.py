@@ -4,12 +4,9 @@ Only the process that the instructor has started opens it. Whatever is entered t
 that was stopped anywhere is graded again without a thought.
 """
 
-import re
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 
-from dateutil.parser import parse
-from dateutil.tz import gettz
 from nbgrader.api import (
     Assignment,
     BaseCell,
@@ -24,6 +21,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import OperationalError
 from traitlets.config import Config
 
+from exercises.autograder.intake import in_utc
 from exercises.autograder.running.job import Outcome
 
 ABOUT = ("first_name", "last_name", "email", "lms_user_id")  # of a student
@@ -208,23 +206,3 @@ def _score(grade: Grade, score: float | None, *, is_new: bool) -> None:
     elif is_new or grade.auto_score != score:
         grade.needs_manual_grade = True
     grade.auto_score = score
-
-
-def in_utc(text: str) -> datetime:
-    """A time as nbgrader keeps it: in UTC, without saying so.
-
-    Not by nbgrader's `parse_utc`, to which "+0100" behind a time is a hundred seconds.
-
-    Args:
-        text: "2026-12-01 12:00:00 +0100", "… UTC" or "… Europe/Berlin"; in UTC if it names no zone.
-
-    Raises:
-        ValueError: if it is no time.
-    """
-    words = text.split()
-    named = gettz(words[2]) if len(words) == 3 and not re.match(r"[+-]?\d", words[2]) else None
-    try:
-        found = parse(" ".join(words[:2])).replace(tzinfo=named) if named else parse(text)
-    except OverflowError as error:
-        raise ValueError(str(error)) from None
-    return found.astimezone(UTC).replace(tzinfo=None) if found.tzinfo else found

@@ -9,8 +9,11 @@ assignment, and mends what is found.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
+from dateutil.parser import parse
+from dateutil.tz import gettz
 from nbformat import NotebookNode
 
 from exercises.autograder.intake.cells import CannotBeGraded, cells_of, content_of, normalize_source, shown
@@ -133,10 +136,32 @@ def _for_people(source: Path, parts: tuple[str, ...]) -> str:
 def _put_time(arrival: Arrival, time: bytes) -> None:
     """What `timestamp.txt` says, if it can be a time; nbgrader's tree is written by many hands."""
     text = time[:100].decode("ascii", "replace").strip()
-    if re.fullmatch(r"[0-9A-Za-z :.,+/-]{4,64}", text):
+    is_plain = re.fullmatch(r"[0-9A-Za-z :.,+/-]{4,64}", text)
+    try:
+        in_utc(text if is_plain else "")
         arrival.timestamp = text
-    else:
+    except ValueError:
         arrival.repairs += (f"Its {TIMESTAMP} holds no time: “{shown(text)}”.",)
+
+
+def in_utc(text: str) -> datetime:
+    """A time as nbgrader keeps it: in UTC, without saying so.
+
+    Not by nbgrader's `parse_utc`, to which "+0100" behind a time is a hundred seconds.
+
+    Args:
+        text: "2026-12-01 12:00:00 +0100", "… UTC" or "… Europe/Berlin"; in UTC if it names no zone.
+
+    Raises:
+        ValueError: if it is no time.
+    """
+    words = text.split()
+    named = gettz(words[2]) if len(words) == 3 and not re.match(r"[+-]?\d", words[2]) else None
+    try:
+        found = parse(" ".join(words[:2])).replace(tzinfo=named) if named else parse(text)
+        return found.astimezone(UTC).replace(tzinfo=None) if found.tzinfo else found
+    except ArithmeticError as error:
+        raise ValueError(str(error)) from None
 
 
 def _settle(arrivals: list[Arrival], catalogue: Catalogue) -> None:
