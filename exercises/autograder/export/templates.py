@@ -162,7 +162,7 @@ def _headers(header: list[str], columns: dict[str, str]) -> dict[str, int]:
     where = {name: there[word] for name, word in words.items() if word in there}
     if missing := [columns.get(name, name) for name in NEEDED if name not in where]:
         expected = f"a grading worksheet of Moodle, with the columns {', '.join(missing)}"
-        other = "`columns` can name them in another language"
+        other = "--column can name them in another language"
         raise ValueError(f"template: expected {expected}, got {', '.join(header[:8])}; {other}")
     return where
 
