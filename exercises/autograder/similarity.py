@@ -20,6 +20,7 @@ import builtins
 import difflib
 import keyword
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -140,8 +141,7 @@ def _bits(runs: list[Runs], words: Collection[str]) -> np.ndarray:
     total = np.zeros((number, number))
     for cell in sorted(set(chain.from_iterable(runs))):
         own = [some.get(cell, frozenset()) for some in runs]
-        sizes = np.array([len(some) for some in own])
-        shared = np.array([[len(one & other) for other in own] for one in own])
+        sizes, shared = np.array([len(some) for some in own]), _in_both(own)
         share = shared / np.maximum(sizes[:, None] + sizes - shared, 1)
         nearest = np.sort(share, axis=1)
         rank = np.stack([number - np.searchsorted(*row) for row in zip(nearest, share, strict=True)])
@@ -149,6 +149,18 @@ def _bits(runs: list[Runs], words: Collection[str]) -> np.ndarray:
         total += worth * shared / ROW if cell in words else worth
     np.fill_diagonal(total, 0)
     return total
+
+
+def _in_both(own: list[frozenset]) -> np.ndarray:
+    """How many runs each pair has in common, (students, students): one product of a table of who has which."""
+    counts = Counter(chain.from_iterable(own))
+    columns = {run: n for n, run in enumerate(run for run, count in counts.items() if count > 1)}
+    table = np.zeros((len(own), len(columns)), np.float32)
+    for student, some in enumerate(own):
+        table[student, [columns[run] for run in some if run in columns]] = 1
+    shared = table @ table.T
+    np.fill_diagonal(shared, [len(some) for some in own])  # also those that a student has alone
+    return shared
 
 
 def _standing_out(bits: np.ndarray) -> list[list[int]]:
