@@ -115,7 +115,7 @@ def test_what_is_no_roster_is_refused(tmp_path, text, said):
 # ---- Who sent a file
 
 
-def test_whoever_is_not_on_the_roster_keeps_the_number_and_it_is_said():
+def test_a_student_who_is_not_on_the_roster_keeps_the_number_and_it_is_said():
     path = ("Eve_9_assignsubmission_file_", f"{MASKS}.ipynb")
     sender = sender_of(path, [MASKS], {"501": ADA})
     assert (sender.student, sender.notes) == ("Eve_9", ("The number 9 is not on the course's roster.",))

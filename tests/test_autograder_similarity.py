@@ -81,7 +81,7 @@ def ways(assignment: str) -> dict[str, list[str]]:
 def a_class(assignment: str, number: int, seed: int, usual: float = 0.5) -> dict[str, dict[str, str]]:
     """Honest students. The better write the usual answers, so these come together; `usual` is their share in all.
 
-    Whoever repairs a broken program changes the wrong lines only; all else is in words of the student's own.
+    A student who repairs a broken program changes the wrong lines only; all else is in the student's own words.
     """
     texts = {}
     for n in range(number):

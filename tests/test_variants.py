@@ -170,7 +170,7 @@ def test_extend_writes_what_the_whole_model_would_choose():
 
 
 @pytest.mark.parametrize("ahead", [1, 3, 20])
-def test_speculation_writes_the_models_own_text_whoever_drafts(ahead):
+def test_speculation_writes_the_models_own_text_with_any_draft(ahead):
     model, ids = language_model(), torch.randint(13, (1, 3))
     expected = extend(model, ids, lambda logits: logits.argmax(dim=-1), 17)
     for draft in (language_model(seed=1, num_decoder_layers=1), model):

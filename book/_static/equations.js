@@ -65,7 +65,7 @@
     addEventListener("beforeprint", () => window.MathJax?.typeset?.(all().filter((place) => !isTypeset(place))));
   }
 
-  /* For whoever needs the whole page as it will be, such as a printer of it: at once, which lays the page out once. */
+  /* For a printer, which needs the whole page as it will be: all at once, which lays the page out once. */
   window.typesetEquations = () =>
     (last = last
       .then(load)

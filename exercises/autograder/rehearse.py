@@ -31,7 +31,7 @@ from exercises.autograder.export.templates import written
 from exercises.autograder.result import Result
 from transformer_lessons.data.files import replacing, write_json
 
-KEY = "what_is_in_it.json"  # beside what is handed in, for whoever wants to compare
+KEY = "what_is_in_it.json"  # beside what is handed in, for a comparison
 TEMPLATE = "gradebook.csv"  # likewise, for `export` to fill in
 MARKS = re.compile(r"^[ \t]*### (BEGIN|END) SOLUTION[ \t]*\n?", re.MULTILINE)
 ABSENT, COPIED, UNREADABLE = "hands in nothing", "copied", "cut off"

@@ -2,7 +2,7 @@
 
 What is required, for how many points, and the known mistakes stand in ``mistakes/NAME.toml``, which reads like a
 teacher's notes. A mistake is no second implementation but a change of the right answer's own text,
-`"/ math.sqrt(d_k)"` to nothing, say: whoever adds one writes no Python. A requirement also has a probe in
+`"/ math.sqrt(d_k)"` to nothing, say: adding one takes no Python. A requirement also has a probe in
 ``catalogue/NAME.py``: the calls that show whether it is met.
 """
 

@@ -2,8 +2,8 @@
 
 A student's pseudonym is a keyed digest of the id, HMAC-SHA256 (RFC 2104): one and the same for a course, and
 another one in every other course. Only the key is stored: in `pseudonyms.key` in the course's folder, for its
-owner's eyes (mode 0600), made once. So this is no anonymity: whoever has the key and a list of the ids
-can undo it, and whoever loses the key gets other pseudonyms. To break the tie for good, delete the key.
+owner's eyes (mode 0600), made once. So this is no anonymity: a person with the key and a list of the ids
+can undo it, and without the key there will be other pseudonyms. To break the tie for good, delete the key.
 
 Left out are names, addresses, the LMS's ids, a person's comments, and every sentence about a submission, as it
 may hold the names of people and files. What stays are kinds, times, points and the digests of a submission, by

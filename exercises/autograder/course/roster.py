@@ -177,7 +177,7 @@ def known(course: Course) -> dict[str, str]:
 
 
 def enrol(course: Course, people: Collection[Enrolled]) -> None:
-    """Have the course and the gradebook know the class, also whoever never hands anything in.
+    """Have the course and the gradebook know the class, also students who never hand anything in.
 
     Raises:
         ValueError: if somebody has been taken in before under another id, or has another id on an earlier

@@ -8,7 +8,7 @@ no mark stays as it is, and so do EX, for an excused student, N/A, and what an a
 
 **Moodle**: in the assignment's settings allow "Offline grading worksheet" as a type of feedback, and download it
 from the list of submissions. https://github.com/moodle/moodle/tree/MOODLE_405_STABLE/mod/assign/feedback/offline
-says: the columns that it needs are called in the language of whoever uploads it. The identifier's number is of a
+says: the columns that it needs are called in the language of its uploader. The identifier's number is of a
 student in this one assignment, and also in the names of the files. Without a word a row is passed over that is
 above the maximum, locked, or was marked in Moodle after the download.
 
@@ -37,7 +37,7 @@ from exercises.autograder.course.roster import (
 
 NOTHING = ("", "-")  # what platforms write for no mark
 MOST_TITLES = 20  # that a message lists
-KEPT = ("EX", "N/A")  # what Canvas has for whoever is excused, or whose work does not count
+KEPT = ("EX", "N/A")  # what Canvas has for students who are excused, or whose work does not count
 IDENTIFIER, GRADE, CHANGED = NEEDED = ("Identifier", "Grade", "Last modified (grade)")
 NAME, MOST, OPEN = "Full name", "Maximum grade", "Grade can be changed"
 KNOWN = (*NEEDED, NAME, MOST, OPEN, *MOODLE, "Student ID")

@@ -1,7 +1,7 @@
 """Hints for a person: what solves a task by a library's call, or gets at the package's own answers.
 
 The text of a submission shows what is imported of the package; `calls` notes what is called, and what is read of
-its files, while it runs. No mark depends on them, and whoever wants to can hide.
+its files, while it runs. No mark depends on them, and a student who wants to can hide.
 """
 
 import ast

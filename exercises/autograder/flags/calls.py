@@ -18,7 +18,7 @@ import transformer_lessons
 from exercises.autograder.flags import LINE, MOST, public
 
 FRAMES = 500
-# Modules that read on behalf of whoever calls them.
+# Modules that read on behalf of their callers.
 ON_BEHALF = set(
     "IPython _pyio codecs decorator fileinput importlib inspect io linecache pathlib pkgutil runpy shutil "
     "tokenize zipimport".split()

@@ -150,7 +150,7 @@ def _file_name(name: str, assignments: Collection[str]) -> tuple[str | None, str
 def safe_id(raw: str) -> str | None:
     """A student's name or number as the name of a folder that nbgrader accepts; None if nothing is left of it.
 
-    A pitfall: two names may become the same id; whoever collects them must look.
+    A pitfall: two names may become the same id; the caller must look.
     """
     letters = unicodedata.normalize("NFC", raw)
     # Letters with their marks and numbers of all scripts. nbgrader does not allow + and searches by patterns.

@@ -8,7 +8,7 @@ all tensors in the order in which the header names them. In the header
     {"dict": {name: value, …}}    for a dict with string keys,
     {"tensor": [dtype, shape, order]}    for a tensor; the order is that of its axes in memory.
 
-Whoever sends a frame may be hostile: everything is bounded before it is read or built, and all that a reader can
+The sender of a frame may be hostile: everything is bounded before it is read or built, and all that a reader can
 raise is `WireError` (what came breaks these rules) and `PeerGoneError` (nothing comes, or nobody reads).
 """
 
@@ -205,7 +205,7 @@ def _read(connection: socket.socket, size: int, deadline: float) -> bytearray:
 
 @contextmanager
 def _in_time(connection: socket.socket, deadline: float, what: str) -> Iterator[None]:
-    """Whoever sends or takes a byte at a time is waited for until the same deadline, and no moment longer."""
+    """A peer that sends or takes a byte at a time is waited for until the same deadline, and no moment longer."""
     seconds = deadline - time.monotonic()
     try:
         if seconds <= 0:

@@ -39,7 +39,7 @@ def sharing(draw: Draw) -> list[Call]:
 
 
 def attention(draw: Draw) -> list[Call]:
-    """As many heads of keys as of queries, and all of them alike: whoever shares what, it is the same."""
+    """As many heads of keys as of queries, and all of them alike: which of them share makes no difference."""
     calls = []
     for heads, queries, keys, d_k in ((3, 3, 5, 4), (2, 4, 3, 6), (1, 1, 2, 3)):
         query, key, value = qkv(draw, heads, 1, queries, keys, d_k)

@@ -47,7 +47,7 @@ def twins(draw: Draw, x: Tensor, ids: Tensor, pad_id: int, changes: dict, view: 
 
 
 def alike(draw: Draw, ids: Tensor, pad_id: int) -> Call:
-    """All vectors alike: whoever averages some of them, with whatever weights, gets the same once more."""
+    """All vectors alike: an average of some of them, with whatever weights, is the same vector once more."""
     x = draw.normal(1, 1, 1, 3).expand(1, 1, ids.size(1), 3)
     return Call((x.contiguous(), ids, pad_id))
 
