@@ -24,16 +24,13 @@ def solution(assignment: str, number: str) -> str:
         raise ValueError(f"assignment: expected one of {', '.join(known)}, got {assignment!r}")
     solved = known[name]["checks"]
     if number not in solved:
-        raise ValueError(
-            f"task: expected one of {', '.join(solved)} of {name}, whose checks know an answer, got {number!r}"
-        )
-    return "\n\n".join(
-        f"{task.source.rstrip()}\n\n{held_to(task)}" for task in map(checks.task, solved[number])
-    )
+        wanted = f"one of {', '.join(solved)} of {name}, whose checks know an answer"
+        raise ValueError(f"task: expected {wanted}, got {number!r}")
+    tasks = map(checks.task, solved[number])
+    return "\n\n".join(f"{task.source.rstrip()}\n\n{held_to(task)}" for task in tasks)
 
 
 def held_to(task: checks.Task) -> str:
     """The requirements, a line each."""
-    return (
-        "It is right because\n- " + ";\n- ".join(requirement.text for requirement in task.requirements) + "."
-    )
+    reasons = ";\n- ".join(requirement.text for requirement in task.requirements)
+    return f"It is right because\n- {reasons}."
