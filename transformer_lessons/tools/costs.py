@@ -125,7 +125,8 @@ class Held(TorchDispatchMode):
         self.sizes, self.now, self.peak = {}, 0, 0
 
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
-        result = operation(*args, **(kwargs or {}))
+        asks_device = operation is torch.ops.prim.device.default  # more than half of all: answered at once
+        result = args[0].fake_device if asks_device else operation(*args, **(kwargs or {}))
         for tensor in tree_leaves(result):
             if isinstance(tensor, Tensor) and (tensor.is_floating_point() or tensor.dtype == torch.int8):
                 storage = tensor.untyped_storage()
@@ -178,8 +179,7 @@ def training_memory(
         if recompute:
             recompute_layers(model)
         weights = sum(parameter.nbytes for parameter in model.parameters())
-        src = torch.ones(shape.sentences, shape.source, dtype=torch.long)
-        tgt = torch.ones(shape.sentences, shape.target, dtype=torch.long)
+        src, tgt = (torch.ones(shape.sentences, n, dtype=torch.long) for n in (shape.source, shape.target))
         at = [held.now]
         with torch.autocast("cpu", getattr(torch, precision), enabled=precision != "float32"):
             src_mask = padding_mask(src, config.pad_id)
