@@ -127,14 +127,16 @@ def regrade(
     with opened(folder, isolated=isolated) as grading:
         _sorted_out(grading, summary, assignments)
         grading.check_masters((assignment for _, assignment in summary.stale), pool)
-        done: dict[Submission, Outcome] = {}
-        _run(grading, summary.stale, pool, summary, done.__setitem__)
+        # The notebooks stay in the journal until they are wanted: a thousand would fill the memory.
+        done: dict[Submission, Result] = {}
+        _run(grading, summary.stale, pool, summary, lambda one, outcome: done.update({one: outcome.result}))
         again, of = sorted(done), _marks(grading.course)
-        compared = (_change(grading.course, one, done[one].result, of(one[1]).get(one[0])) for one in again)
+        compared = (_change(grading.course, one, done[one], of(one[1]).get(one[0])) for one in again)
         summary.changes = [change for change in compared if change]
         summary.applied = bool(done) and apply(summary.changes)
         if summary.applied:
-            summary.graded = [grading.enter(*one, done[one]) for one in again]
+            kept = ((one, grading.found(done[one].key)) for one in again)
+            summary.graded = [grading.enter(*one, outcome) for one, outcome in kept if outcome]
             write_feedback(grading, summary)
     return summary
 
