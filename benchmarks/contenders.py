@@ -131,6 +131,7 @@ def our_steps(batches: Batches | TokenBatches, config: TransformerConfig, *, dev
     options = {"compile": on_gpu, "precision": "bfloat16" if on_gpu else "float32"}
     how = TrainingConfig(steps=10**6, smoothing=SMOOTHING, clip_norm=CLIP, peak_learning_rate=1e-4, **options)
     trainer = Trainer(Transformer(config), batches, how, device=torch.device(device))
+    trainer.add_gradients = trainer._add_gradients  # launched anew
 
     def step() -> int:
         tokens = real_tokens(batches[trainer.step])
@@ -255,9 +256,8 @@ def decoding_products(model: Transformer, rows: int, length: int) -> Step:
         for name, module in [*model.decoder_layers.named_modules(), ("output", model.output)]
         if isinstance(module, nn.Linear) and not name.endswith(("cross_attention.W_k", "cross_attention.W_v"))
     ]
-    vectors = {one.in_features: torch.randn(rows, one.in_features).to(one.weight) for one in linears}
-    by_kernels = model.output.weight.is_cpu
-    products = [(product(one, rows=rows) if by_kernels else one, vectors[one.in_features]) for one in linears]
+    vectors = {one.in_features: torch.randn(rows, one.in_features) for one in linears}
+    products = [(product(one, rows=rows), vectors[one.in_features]) for one in linears]
 
     @torch.no_grad()
     def multiply() -> int:

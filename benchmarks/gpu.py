@@ -25,6 +25,7 @@ from benchmarks.measuring import measure, options
 from benchmarks.peers import on_full_batches, translating
 from transformer_lessons.attention import scaled_dot_product_attention
 from transformer_lessons.config import TransformerConfig
+from transformer_lessons.fast.graphs import recorded
 from transformer_lessons.fast.kernels import fused_attention
 from transformer_lessons.model import Transformer
 from transformer_lessons.norms import LayerNorm
@@ -50,20 +51,6 @@ def median_seconds(work: Callable[[], object], at_least: float = 0.5) -> float:
     from torch.utils.benchmark import Timer
 
     return Timer("work()", globals={"work": work}).blocked_autorange(min_run_time=at_least).median
-
-
-def at_once(work: Callable[[], object], device: torch.device) -> Callable[[], object]:
-    """The same work, on a GPU launched as one graph: what is timed is then the work and not its orders."""
-    if device.type == "cpu":
-        return work
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        work()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        work()
-    return graph.replay
 
 
 # --- The card
@@ -117,7 +104,9 @@ def roofline(device: torch.device, rows: int, d: int = 512, d_ff: int = 2048) ->
         }
     with torch.no_grad():
         for one in found.values():
-            one["seconds"] = median_seconds(at_once(one.pop("work"), device))
+            work = one.pop("work")
+            work()
+            one["seconds"] = median_seconds(recorded(work, device))  # of the work, not of its orders
     return found
 
 
@@ -128,12 +117,14 @@ def step_of(trainer: Trainer) -> dict:
     """A step's time, its kernels and the time of each kind of them, and the memory at the peak."""
     prepared, device = trainer.prepare(0), trainer.device
     step = partial(trainer.train_step, prepared)
-    for _ in range(3):  # compiles, and finds the fastest kernels
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    for _ in range(3):  # compiles, finds the fastest kernels, and is recorded
         step()
     found = {"seconds": median_seconds(step, 1.0)}
     if device.type == "cpu":
         return found
-    torch.cuda.reset_peak_memory_stats()
+    peak = torch.cuda.max_memory_allocated()
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as watched:
         step()
         torch.cuda.synchronize()
@@ -145,19 +136,21 @@ def step_of(trainer: Trainer) -> dict:
             (k for k, names in KINDS.items() if any(n in kernel.name.lower() for n in names)), "the rest"
         )
         spent[kind] += kernel.time_range.elapsed_us() / 1e6
-    peak = torch.cuda.max_memory_allocated()
     return found | {"kernels": len(kernels), "kernel_seconds": spent, "peak_bytes": peak}
 
 
 def trained_by(
-    device: torch.device, config: TransformerConfig, batches: Same, *, tf32=False, **settings
+    device: torch.device, config: TransformerConfig, batches: Same, *, tf32=False, anew=False, **settings
 ) -> dict:
-    """A step of a new model, with these settings of training."""
+    """A step of a new model, with these settings of training, replayed unless it is launched anew each time."""
     gc.collect()  # the one before holds memory
     torch.compiler.reset()  # graphs of other sizes count against the number that is allowed
     torch.set_float32_matmul_precision("high" if tf32 else "highest")
     how = TrainingConfig(peak_learning_rate=1e-5, **settings)
-    return step_of(Trainer(Transformer(config), batches, how, device=device))
+    trainer = Trainer(Transformer(config), batches, how, device=device)
+    if anew:
+        trainer.add_gradients = trainer._add_gradients
+    return step_of(trainer)
 
 
 def base_and_big(device: torch.device, configs: dict[str, TransformerConfig], rows: int, length: int) -> dict:
@@ -167,6 +160,7 @@ def base_and_big(device: torch.device, configs: dict[str, TransformerConfig], ro
         "float32, as the chapters write it": {"plain": True},
         "fused kernels": {},
         "tf32": {"tf32": True},
+        "bfloat16, each step launched anew": {**fast, "anew": True},
         "bfloat16": fast,
         fastest: {**fast, "compile": True},
         "bfloat16, recomputed": {**fast, "recompute": True},
@@ -183,8 +177,8 @@ def number_words(device: torch.device) -> dict:
     task = TASKS["number-words"]
     size = len(task.tokenisers()[1])
     config, batches = TransformerConfig(size, size, **task.sizes), Same(64, 12, size)
-    ways = {"eager": False, "compiled": True}
-    return {way: trained_by(device, config, batches, compile=is_on) for way, is_on in ways.items()}
+    ways = {"launched anew": {"anew": True}, "replayed": {}, "replayed, compiled": {"compile": True}}
+    return {way: trained_by(device, config, batches, **settings) for way, settings in ways.items()}
 
 
 # --- Attention at length
@@ -227,10 +221,10 @@ def captions(device: torch.device, steps: int) -> dict:
     """Multi30k with the task's own recipe, in bfloat16: each way from the first batch to the last step."""
     task, found = TASKS["multi30k"], {}
     tokenisers = task.tokenisers()
-    for way, settings in {"eager": {}, "compiled": {"compile": True}}.items():
-        config = replace(task.training, steps=steps, precision="bfloat16", **settings)
-        torch.compiler.reset()
-        found[way] = multi30k.measure(task, tokenisers, dict(task.sizes), config, device)
+    for way in ("replayed", "launched anew"):
+        config = replace(task.training, steps=steps, precision="bfloat16")
+        anew = way == "launched anew"
+        found[way] = multi30k.measure(task, tokenisers, dict(task.sizes), config, device, anew=anew)
     return found
 
 
@@ -248,7 +242,7 @@ def parts(device: torch.device, rounds: int, quick: bool = False) -> dict[str, C
         "attention": partial(attention, device, 256 if quick else 16384),
         "captions": partial(captions, device, 3 if quick else 2000),
         **{f"greedy, {count} of 50": partial(decode, count, 50) for count in (1, 32, 8 if quick else 1024)},
-        "training": partial(
+        "training, launched anew": partial(
             on_full_batches, QUICK if quick else BASE, 4 if quick else 200, 128, rounds, device.type
         ),
     }

@@ -22,11 +22,15 @@ from transformer_lessons.trainer.runs import new_trainer, run
 from transformer_lessons.trainer.tasks import TASKS, Task, batches
 
 
-def measure(task: Task, tokenisers: tuple, sizes: dict, config: TrainingConfig, device: torch.device) -> dict:
-    """One run from one seed."""
+def measure(
+    task: Task, tokenisers: tuple, sizes: dict, config: TrainingConfig, device: torch.device, *, anew=False
+) -> dict:
+    """One run from one seed; `anew`: a GPU's steps are not replayed."""
     started = time.perf_counter()
     directory = Path(f"runs/multi30k-benchmark/{config.seed}")
     trainer = new_trainer(task, tokenisers, sizes, config, device, directory)
+    if anew:
+        trainer.add_gradients = trainer._add_gradients
     prepared = time.perf_counter()
     if not run(trainer, task, tokenisers):
         raise KeyboardInterrupt

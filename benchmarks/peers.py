@@ -32,6 +32,7 @@ from benchmarks.contenders import (
     without_cache,
 )
 from benchmarks.measuring import OURS, compared, interleave, matrices, measure, options, share
+from transformer_lessons import decoding
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data import number_words
 from transformer_lessons.data.batches import Batches, TokenBatches
@@ -114,11 +115,11 @@ def translating(config: TransformerConfig, rows: int, length: int, rounds: int, 
         OURS: partial(by_ours, greedy),
         "Marian, cached": by_marian,
         "ours, without a cache": partial(by_ours, without_cache),
-        "its products alone": decoding_products(own, rows, length),
     }
     if device != "cpu":
-        contenders["ours, compiled"] = partial(by_ours, greedy, compiled=True)
+        contenders["ours, launched anew"] = partial(by_ours, decoding.greedy)
     else:
+        contenders["its products alone"] = decoding_products(own, rows, length)
         contenders["ours, int8"] = partial(by_ours, greedy, quantize(deepcopy(own)))
         contenders[ENGINE] = partial(by_engine, by_ctranslate2(own))
         contenders[f"{ENGINE}, int8"] = partial(by_engine, by_ctranslate2(own, "int8"))

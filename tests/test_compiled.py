@@ -1,4 +1,4 @@
-"""What is compiled says what is not: one graph of a model, one of a step of decoding for each number of rows.
+"""What is compiled says what is not: one graph of a model, and few of a step of training.
 
 Run as a script, this file prints a line for each case: ``eager`` traces, which takes seconds; ``inductor``
 compiles, which takes many minutes.
@@ -14,12 +14,10 @@ import pytest
 import torch
 
 from tests.models import talkative
-from transformer_lessons import decoding
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data import number_words
 from transformer_lessons.data.batches import TokenBatches
-from transformer_lessons.fast import accelerate, decoding_steps
-from transformer_lessons.fast import decoding as fast
+from transformer_lessons.fast import accelerate
 from transformer_lessons.fast.recompute import recompute
 from transformer_lessons.model import Transformer
 from transformer_lessons.trainer import Trainer, TrainingConfig
@@ -66,36 +64,11 @@ def trained(backend: str, **settings) -> dict:
     return {"losses": losses, "graphs": graphs, "name": next(iter(model.state_dict()))}
 
 
-def decoded() -> dict:
-    """Are tokens the same? How often was something compiled, for which numbers of rows?"""
-    torch.compiler.reset()
-    torch._dynamo.utils.counters.clear()
-    rows, model, same = set(), accelerate(talkative(3, norm_first=True, num_decoder_layers=2)), []
-    compiled = decoding_steps._compiled
-
-    def watched():
-        return lambda steps, last: rows.add(len(last)) or compiled()(steps, last)
-
-    decoding_steps._compiled = watched
-    src = torch.randint(3, 17, (11, 5))
-    for other in (src, src.roll(3, 0).flip(1)):  # the second time nothing new has to be compiled
-        expected = decoding.greedy(model, other, max_length=13)
-        same.append(fast.greedy(model, other, max_length=13, compiled=True).tolist() == expected.tolist())
-    decoding_steps._compiled = compiled
-    counters = torch._dynamo.utils.counters
-    graphs = {"graphs": counters["stats"]["unique_graphs"], "breaks": list(counters["graph_break"])}
-    return {"same": same, **graphs, "rows": sorted(rows), "length": expected.size(1)}
-
-
 def main(kind: str) -> None:
     for name in CHANGES:
         print(json.dumps([name, deviation(name, BACKENDS[kind])]))
     print(json.dumps(["training", trained(kind)]))
     print(json.dumps(["training, recomputing", trained(kind, recompute=True)]))
-    if kind == "eager":
-        traced = partial(torch.compile, backend="eager", fullgraph=True)
-        torch.compile = lambda function, options, **others: traced(function, **others)
-    print(json.dumps(["greedy", decoded()]))
 
 
 # --- The tests, which run it in another process: here shapes are checked, which cannot be compiled
@@ -122,14 +95,6 @@ def test_a_compiled_step_is_the_same_step(compiled, name):
     assert other == pytest.approx(plain, rel=0, abs=1e-10)
     assert 1 <= found["graphs"] <= 8  # eight layers of two kinds share them
     assert found["name"] == "source_embedding.token.weight"  # as without compilation
-
-
-def test_decoding_is_compiled_once_for_each_number_of_rows(compiled):
-    found = compiled["greedy"]
-    assert found["same"] == [True, True]
-    assert found["graphs"] == len(found["rows"]) >= 2
-    assert found["breaks"] == []
-    assert found["length"] > 5  # more steps than graphs: a step's length is no shape
 
 
 if __name__ == "__main__":

@@ -409,10 +409,3 @@ def test_only_what_is_known_takes_steps_on_a_cpu(change):
     assert type(steps_of(model, torch.tensor([[3], [0]]))) is Steps  # nothing to look at
     change(model)
     assert type(steps_of(model, src)) is Steps
-
-
-def test_attention_that_knows_distances_is_not_compiled():
-    model, src = talkative(1)
-    model.decoder_layers[1].self_attention.attention = rotary_attention
-    with pytest.raises(ValueError, match=r"^compiled: expected the attention of the course, got"):
-        greedy(model, src, max_length=13, compiled=True)

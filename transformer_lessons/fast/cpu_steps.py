@@ -25,17 +25,22 @@ KNOWN |= {TransformerEmbedding, TokenEmbedding, SinusoidalEncoding, LearnedEncod
 MANY_KEYS = 16  # from which plain products are sooner than the fused kernel
 
 
-def is_supported(model: Transformer) -> bool:
-    """Whether it computes in float32 on a CPU that oneDNN knows, by the course's own parts, with no hooks."""
+def is_known(model: Transformer) -> bool:
+    """Whether its decoder computes by the course's own parts, with no hooks."""
     ends = *model.target_embedding.modules(), model.decoder_norm, model.output
     for part in (*ends, *list(model.decoder_layers.modules())[1:]):
         if type(part) not in KNOWN or part._forward_hooks or part._forward_pre_hooks:
             return False
         if getattr(part, "attention", fused_attention) not in (scaled_dot_product_attention, fused_attention):
             return False
-    weight = model.target_embedding.token.weight
-    is_known = weight.device.type == "cpu" and weight.dtype == torch.float32
-    return is_known and torch.backends.mkldnn.is_available()
+    return True
+
+
+def is_packable(weight: Tensor) -> bool:
+    """Whether oneDNN multiplies by it."""
+    return (
+        weight.device.type == "cpu" and weight.dtype == torch.float32 and torch.backends.mkldnn.is_available()
+    )
 
 
 def product(
@@ -96,7 +101,7 @@ class Layer:
 
 
 class CPUSteps(Steps):
-    """`Steps` of a model that `is_supported`."""
+    """`Steps` of a model that `is_known`, with weights that are `is_packable`."""
 
     def __init__(self, model: Transformer, src: Int[Tensor, "batch source"], copies: int = 1):
         super().__init__(model, src, copies)

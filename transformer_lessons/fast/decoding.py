@@ -5,19 +5,19 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from transformer_lessons.decoding import evaluating, lp
-from transformer_lessons.fast.cpu_steps import CPUSteps, is_supported
-from transformer_lessons.fast.decoding_steps import CompiledSteps, Steps, going_on
+from transformer_lessons.fast.cpu_steps import CPUSteps, is_known, is_packable
+from transformer_lessons.fast.decoding_steps import ReplayedSteps, Steps, going_on
 from transformer_lessons.model import Transformer
 
 
 @torch.no_grad()
 def greedy(
-    model: Transformer, src: Int[Tensor, "batch source"], *, max_length: int, compiled: bool = False
+    model: Transformer, src: Int[Tensor, "batch source"], *, max_length: int
 ) -> Int[Tensor, "batch length"]:
-    """The tokens of `decoding.greedy`; `compiled` is for a GPU and few shapes (see `CompiledSteps`)."""
+    """The tokens of `decoding.greedy`."""
     config = model.config
     with evaluating(model):
-        steps = CompiledSteps(model, src, max_length) if compiled else steps_of(model, src)
+        steps = steps_of(model, src)
         tokens = src.new_full((len(src), 1 + max_length), config.pad_id, dtype=torch.long)
         tokens[:, 0], length, said = config.bos_id, 1, tokens.clone()
         rows = torch.arange(len(src), device=src.device)  # those not done yet, and some that are
@@ -57,9 +57,14 @@ def beam(
 
 
 def steps_of(model: Transformer, src: Int[Tensor, "batch source"], copies: int = 1) -> Steps:
-    """The quickest that need no compiling; for `CPUSteps` every sentence must have a token to look at."""
-    is_empty = (src == model.config.pad_id).all(1)
-    return (CPUSteps if is_supported(model) and not is_empty.any() else Steps)(model, src, copies)
+    """The quickest; for `CPUSteps` every sentence must have a token to look at."""
+    kind = Steps
+    if is_known(model):
+        if src.device.type == "cuda":
+            kind = ReplayedSteps
+        elif is_packable(model.target_embedding.token.weight) and (src != model.config.pad_id).any(1).all():
+            kind = CPUSteps
+    return kind(model, src, copies)
 
 
 class BeamSearch:

@@ -1,18 +1,20 @@
 """The model as decoding sees it: asked for one next token after another, of the sentences that are not done."""
 
-from collections.abc import Callable
-from functools import cache
+import weakref
+from functools import partial
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Int
 from torch import Tensor
 
 from transformer_lessons import decoding
-from transformer_lessons.attention import scaled_dot_product_attention
 from transformer_lessons.decoding import KeyValueCache, Newest
-from transformer_lessons.fast.kernels import fused_attention
+from transformer_lessons.fast.graphs import Replayed
 from transformer_lessons.layers import DecoderLayer
 from transformer_lessons.model import Transformer
+
+ROOM = 64  # positions that a cache on a GPU begins with
 
 
 class Steps(decoding.Steps):
@@ -49,18 +51,18 @@ class Steps(decoding.Steps):
 def going_on(is_done: Bool[Tensor, " sentences"]) -> Int[Tensor, " left"] | None:
     """The numbers of the sentences that are not done, if they are half of all or fewer; else None.
 
-    Dropping rows copies what is kept, and a step is compiled for each number of rows. Waiting for half of them, a
-    batch of b has at most log₂ b + 1 sizes, and less than twice the work is done that must be.
+    Dropping rows copies what is kept, and a GPU records a step for each number of rows. Waiting for half of them,
+    a batch of b has at most log₂ b + 1 sizes, and less than twice the work is done that must be.
     """
     left = (~is_done).nonzero().squeeze(1)
     return left if 2 * len(left) <= len(is_done) else None
 
 
 class Slots(KeyValueCache):
-    """Room for all positions from the start, written in place: no step changes a shape or moves what is kept."""
+    """Room for more positions than there are, written in place: few steps change a shape or move what is kept."""
 
-    def __init__(self, like: tuple[Tensor, Tensor], room: int, position: Int[Tensor, "1"]):
-        super().__init__(*(x.new_zeros(*x.shape[:2], room, x.size(3)) for x in like))
+    def __init__(self, like: tuple[Tensor, Tensor], position: Int[Tensor, "1"]):
+        super().__init__(*(x.new_zeros(*x.shape[:2], ROOM, x.size(3)) for x in like))
         self.position = position
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -69,57 +71,60 @@ class Slots(KeyValueCache):
         self.v.index_copy_(2, self.position, v)
         return self.k, self.v, torch.arange(self.k.size(2), device=k.device) <= self.position
 
+    def keep(self, rows: Int[Tensor, " kept"]) -> None:
+        """As `KeyValueCache.keep`, in place."""
+        if len(rows) != len(self.k):
+            return super().keep(rows)
+        self.k.copy_(self.k[rows])
+        self.v.copy_(self.v[rows])
 
-class CompiledSteps(Steps):
-    """`Steps`, compiled for each number of rows and length of the sources: half a minute each, then replayed.
+    def double(self) -> None:
+        """Twice the room."""
+        self.k, self.v = (F.pad(x, (0, 0, 0, x.size(2))) for x in (self.k, self.v))
 
-    A step of few rows is small operations (230, of three layers), which a GPU is told of more slowly than it does
-    them; here it is told once, as one graph. On a CPU `CPUSteps` needs no compiling. A pitfall: behind the newest
-    key attention finds empty slots, hidden by a mask, so it must not count positions from the last key.
 
-    Raises:
-        ValueError: for attention that has been replaced, as by one with rotary positions.
+class ReplayedSteps(Steps):
+    """`Steps` for a GPU, which is told of a step's operations once and replays them (`graphs`).
+
+    A step of few rows is small operations, some forty a layer, which a GPU is told of more slowly than it does
+    them. A pitfall: behind the newest key attention finds empty slots, hidden by a mask, so it must not count
+    positions from the last key.
     """
 
-    def __init__(self, model: Transformer, src: Int[Tensor, "batch source"], max_length: int):
-        super().__init__(model, src)
+    def __init__(self, model: Transformer, src: Int[Tensor, "batch source"], copies: int = 1):
+        super().__init__(model, src, copies)
         self.position = torch.zeros(1, dtype=torch.long, device=src.device)
-        start = model.target_embedding.token.weight.new_zeros(len(self.src_mask), 1, model.config.d_model)
+        start = model.target_embedding.token.weight.new_zeros(len(src) * copies, 1, model.config.d_model)
         own = [layer.self_attention for layer in model.decoder_layers]
-        for attend in (attention.attention for attention in own):
-            if attend not in (scaled_dot_product_attention, fused_attention):
-                raise ValueError(f"compiled: expected the attention of the course, got {attend}")
-        self.past = [Slots(a.keys_and_values(start, start), max_length, self.position) for a in own]
-        self._stay()
+        self.past = [Slots(attention.keys_and_values(start, start), self.position) for attention in own]
+        self._record_anew()
 
     def next_logits(self, token: Int[Tensor, "rows 1"]) -> Tensor:
-        """As `decoding.Steps.next_logits`."""
-        last = token.clone(memory_format=torch.contiguous_format)  # strides are part of a shape
-        return _compiled()(self, last)
+        """As `decoding.Steps.next_logits`; the next call overwrites it."""
+        if self.length == self.past[0].k.size(2):
+            for past in self.past:
+                past.double()
+            self._record_anew()
+        self.length += 1
+        return self.step(token)
 
     def keep_sentences(self, sentences: Tensor) -> None:
         """As `Steps.keep_sentences`."""
         super().keep_sentences(sentences)
-        self._stay()
+        self._record_anew()
 
-    def _stay(self) -> None:
-        """Say that these are written in place: a graph may then be replayed on them without copies."""
-        for tensor in (self.position, *(x for one in self.past + self.source for x in (one.k, one.v))):
-            torch._dynamo.mark_static_address(tensor, guard=False)
+    def _record_anew(self) -> None:
+        """What was recorded reads and writes tensors that are others now."""
+        # That knows these steps by a proxy: in a ring of references, their memory would wait for the collector.
+        self.step = Replayed(partial(type(self)._step, weakref.proxy(self)), self.position.device)
 
-
-def _next_logits(steps: CompiledSteps, token: Tensor) -> Tensor:
-    """`decoding.Steps.next_logits`, whose length is a number: a compiler would compile a step for each."""
-    model, embedding = steps.model, steps.model.target_embedding
-    x = embedding.token(token)
-    if embedding.position is not None:
-        x = x + embedding.position.table[steps.position]
-    for kept in zip(model.decoder_layers, steps.past, steps.source, strict=True):
-        x = steps.through(x, *kept)
-    steps.position.add_(1)
-    return model.output(model.decoder_norm(x))[:, -1]
-
-
-@cache
-def _compiled() -> Callable:
-    return torch.compile(_next_logits, dynamic=False, options={"triton.cudagraphs": True})
+    def _step(self, token: Int[Tensor, "rows 1"]) -> Tensor:
+        """`decoding.Steps.next_logits`, whose length is a number, and would be recorded as such."""
+        model, embedding = self.model, self.model.target_embedding
+        x = embedding.token(token)
+        if embedding.position is not None:
+            x = x + embedding.position.table[self.position]
+        for kept in zip(model.decoder_layers, self.past, self.source, strict=True):
+            x = self.through(x, *kept)
+        self.position.add_(1)
+        return model.output(model.decoder_norm(x))[:, -1]

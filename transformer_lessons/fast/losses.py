@@ -14,6 +14,7 @@ from transformer_lessons.model import Transformer
 # Rows of logits that `projected_loss` has at one time. With fewer, products get small; with more, a processor's
 # caches do. A GPU's are small anyway, and each part costs it a pass over the gradient of the weights.
 PART, ON_GPU = 512, 4096
+COUNTS = ("cpu",)  # where the number of real tokens is known without waiting for it
 _compiled = cache(lambda: torch.compile(hidden_loss, dynamic=True))  # one, as it remembers its graphs
 
 
@@ -22,12 +23,16 @@ def batch_loss(
 ) -> tuple[Float[Tensor, ""], Int[Tensor, ""], Int[Tensor, ""]]:
     """`losses.label_smoothed_loss` of a batch, the number of its real target tokens, and how many were right.
 
-    Only positions that have a target are projected to the vocabulary. `compiled` is for what follows the decoder.
+    On a CPU only positions that have a target are projected to the vocabulary. A GPU would have to be waited for
+    until it has said how many these are. `compiled` is for what follows the decoder.
     """
     src_mask, real = padding_mask(batch.src, model.config.pad_id), batch.tgt_out != model.config.pad_id
-    hidden = model.decode(batch.tgt_in, model.encode(batch.src, src_mask), src_mask)[real]
-    last = _compiled() if compiled else hidden_loss
-    loss, right = last(model, hidden, batch.tgt_out[real], smoothing)
+    hidden = model.decode(batch.tgt_in, model.encode(batch.src, src_mask), src_mask)
+    if hidden.device.type in COUNTS:
+        hidden, targets = hidden[real], batch.tgt_out[real]
+    else:
+        hidden, targets = hidden.flatten(0, 1), batch.tgt_out.flatten()
+    loss, right = (_compiled() if compiled else hidden_loss)(model, hidden, targets, smoothing)
     return loss, real.sum(), right
 
 
@@ -37,7 +42,7 @@ def hidden_loss(
     targets: Int[Tensor, " tokens"],
     smoothing: float = 0.1,
 ) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
-    """`losses.label_smoothed_loss` of the decoder's output, without padding, and how many tokens were right.
+    """`losses.label_smoothed_loss` of the decoder's output, and how many tokens were right.
 
     In parts where that can be: not if somebody has changed the output, not if a compiler sees to it, and not in
     float16, in which small gradients would be zero before they are scaled.
@@ -125,8 +130,9 @@ class _SmoothedLoss(torch.autograd.Function):
         total = scores.logsumexp(-1, keepdim=True)
         ctx.save_for_backward(logits, total, targets)
         ctx.pad_id, ctx.smoothing = pad_id, smoothing
-        right = (logits.argmax(-1) == targets).sum()
-        return (total.squeeze(-1) - _expected(scores, targets, pad_id, smoothing)).sum(), right
+        real = targets != pad_id
+        right = ((logits.argmax(-1) == targets) & real).sum()
+        return ((total.squeeze(-1) - _expected(scores, targets, pad_id, smoothing)) * real).sum(), right
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -137,24 +143,26 @@ class _SmoothedLoss(torch.autograd.Function):
         p = (logits - total).exp()
         others = (token != ctx.pad_id).to(p.dtype)
         right = (token == targets[:, None]).to(p.dtype)
-        difference = (p - share * others - (1 - ctx.smoothing) * right) * gradient
+        real = (targets != ctx.pad_id)[:, None]
+        difference = (p - share * others - (1 - ctx.smoothing) * right) * (gradient * real)
         return difference.to(logits.dtype), None, None, None
 
 
 def _loss_of(logits: Tensor, targets: Tensor, pad_id: int, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
-    """The sum, how many are right, and p, which takes the place of the logits.
+    """The sum, how many are right, and p, which takes the place of the logits; of padding all are zero.
 
     With scores s, which are the logits less the largest, ``log p = s − log Σ exp s``; and as q adds up to one,
     ``−Σ q log p = log Σ exp s − Σ q s``. So each exponential is taken once, and nothing is written twice.
     """
     largest, which = logits.max(-1, keepdim=True)
-    right = (which.squeeze(-1) == targets).sum()
+    real = targets != pad_id
+    right = ((which.squeeze(-1) == targets) & real).sum()
     scores = logits.sub_(largest)
     expected = _expected(scores, targets, pad_id, smoothing)
     p = scores.exp_()
     total = p.sum(-1, keepdim=True)
-    loss = total.log().squeeze(-1) - expected
-    return loss.sum(), right, p.div_(total)
+    loss = (total.log().squeeze(-1) - expected) * real
+    return loss.sum(), right, p.div_(total.masked_fill_(~real[:, None], torch.inf))
 
 
 def _expected(scores: Tensor, targets: Tensor, pad_id: int, smoothing: float) -> Tensor:
@@ -166,12 +174,12 @@ def _expected(scores: Tensor, targets: Tensor, pad_id: int, smoothing: float) ->
 
 
 def _difference(p: Tensor, targets: Tensor, pad_id: int, smoothing: float) -> Tensor:
-    """p − q, in the place of p."""
-    share = smoothing / (p.size(-1) - 1)
+    """p − q, in the place of p; of padding, nothing."""
+    real = (targets != pad_id)[:, None].to(p.dtype)
+    share = smoothing / (p.size(-1) - 1) * real
     p.sub_(share)
-    p[:, pad_id] += share
-    right = torch.full_like(targets[:, None], smoothing - 1, dtype=p.dtype)
-    return p.scatter_add_(-1, targets[:, None], right)
+    p[:, pad_id] += share[:, 0]
+    return p.scatter_add_(-1, targets[:, None], (smoothing - 1) * real)
 
 
 def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:

@@ -24,6 +24,7 @@ from tqdm import tqdm
 from transformer_lessons.data.batches import Batch, Batches
 from transformer_lessons.data.files import brief, replacing
 from transformer_lessons.fast import accelerate, plain
+from transformer_lessons.fast.graphs import Replayed, rounded
 from transformer_lessons.fast.losses import batch_loss
 from transformer_lessons.fast.recompute import recompute
 from transformer_lessons.losses import label_smoothed_loss
@@ -89,10 +90,15 @@ class Trainer:
             recompute(model)
         loss = BatchLoss(model, config)
         self.loss = distributed.parallelise(loss, layers, self.device, shard=config.shard)
+        self.add_gradients = self._add_gradients
+        is_alone = self.device.type == "cuda" and distributed.world_size() == 1
+        if is_alone and not (config.plain or config.recompute):
+            self.add_gradients = Replayed(self._add_gradients, self.device)
         # Adam with the paper's β₁, β₂ and ε (§5.3), with decoupled weight decay (Loshchilov and Hutter 2019):
         # θ ← θ − lr · (m̂ / (√v̂ + ε) + weight_decay · θ), in one pass.
         how = {"betas": (0.9, 0.98), "eps": 1e-9, "weight_decay": config.weight_decay, "fused": True}
-        self.optimizer = torch.optim.AdamW(model.parameters(), lr=0.0, **how)  # each step sets the rate
+        self.parameters = list(model.parameters())  # to find them takes as long as to clip them
+        self.optimizer = torch.optim.AdamW(self.parameters, lr=0.0, **how)  # each step sets the rate
         self.precision = chosen_precision(config.precision, self.device)
         # Small float16 gradients would become zero: the loss is scaled up, and the gradients down again.
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision == torch.float16)
@@ -105,15 +111,16 @@ class Trainer:
         FloatingPointError if the loss or, but in float16, its gradient is not finite; the weights stay as before.
         """
         started = time.perf_counter()
-        self.model.train()
+        if not self.model.training:
+            self.model.train()
         tokens, parts = self.prepare(self.step) if prepared is None else prepared
-        loss, right = self._backward(tokens, parts)
-        if not math.isfinite(loss):
-            raise FloatingPointError(f"the loss became {loss} at step {self.step + 1}: train more gently")
+        sums = self._backward(tokens, parts)
         self.scaler.unscale_(self.optimizer)
         most = math.inf if self.config.clip_norm is None else self.config.clip_norm
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), most)
-        norm = float(distributed.full_tensor(norm))
+        norm = distributed.full_tensor(nn.utils.clip_grad_norm_(self.parameters, most))
+        loss, right, norm = torch.cat([sums, norm[None]]).tolist()  # at once: each time a GPU is waited for
+        if not math.isfinite(loss):
+            raise FloatingPointError(f"the loss became {loss} at step {self.step + 1}: train more gently")
         if not math.isfinite(norm) and not self.scaler.is_enabled():
             raise FloatingPointError(f"the gradient became {norm} at step {self.step + 1}: train more gently")
         rate = self.config.learning_rate(self.step + 1)
@@ -136,26 +143,34 @@ class Trainer:
         """What this process has to compute in a step, counted from 0."""
         batch = self.batches[step]
         parts = distributed.own_parts(batch, self.config.accumulate)
+        if isinstance(self.add_gradients, Replayed):
+            parts = [rounded(part, self.model.config.pad_id) for part in parts]
         if self.device.type == "cuda":  # which can then copy by itself, from memory that stays where it is
             with torch.cuda.device(self.device):
                 parts = [Batch(*(ids.pin_memory() for ids in part)) for part in parts]
         return int((batch.tgt_out != self.model.config.pad_id).sum()), parts
 
-    def _backward(self, tokens: int, parts: list[Batch]) -> tuple[float, int]:
+    def _backward(self, tokens: int, parts: list[Batch]) -> Tensor:
         """Gradients of the loss per token, part by part; loss and right tokens of the whole batch."""
-        self.optimizer.zero_grad()
-        device, is_lower = self.device.type, self.precision != torch.float32
+        # What is replayed adds to the same tensors each time.
+        self.optimizer.zero_grad(set_to_none=not isinstance(self.add_gradients, Replayed))
+        device, dtype = self.device.type, self.parameters[0].dtype
         sums = torch.zeros(2, dtype=torch.float64 if device != "mps" else None, device=self.device)
+        # Gradients are averaged over the processes, where a sum is wanted.
+        factor = torch.full((), distributed.world_size() / tokens, dtype=dtype, device=self.device)
         for number, part in enumerate(parts, start=1):
             # Of copies, gradients cross between processes once a step, with those of the last part.
             self.loss.require_backward_grad_sync = number == len(parts)
-            with torch.autocast(device, self.precision, enabled=is_lower):
-                loss, _, right = self.loss(part.to(self.device, non_blocking=device == "cuda"))
-            # Gradients are averaged over the processes, where a sum is wanted.
-            self.scaler.scale(loss * (distributed.world_size() / tokens)).backward()
-            sums += torch.stack([loss.detach(), right])
-        loss, right = distributed.summed(sums).tolist()
-        return loss, int(right)
+            sums += self.add_gradients(*part.to(self.device, non_blocking=device == "cuda"), factor)
+        return distributed.summed(sums)
+
+    def _add_gradients(self, *batch_and_factor: Tensor) -> Tensor:
+        """Those of a part, to what the parts before have added; its loss and right tokens."""
+        *batch, factor = batch_and_factor
+        with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
+            loss, _, right = self.loss(Batch(*batch))
+        self.scaler.scale(loss * factor).backward()
+        return torch.stack([loss.detach(), right])
 
     def run(self, *, progress: bool = True) -> bool:
         """Train to the last step; True if it got there, False if Ctrl-C (or SIGTERM) came first.
@@ -250,9 +265,11 @@ class Trainer:
             own = model.state_dict()
             weights = {name: distributed.sharded_as(own.get(name), x) for name, x in found["model"].items()}
             model.load_state_dict(weights)
-            moments, parameters = found["optimizer"], list(model.parameters())
+            moments = found["optimizer"]
             for number, state in moments["state"].items():  # numbered as the parameters are
-                state |= {name: distributed.sharded_as(parameters[number], x) for name, x in state.items()}
+                state |= {
+                    name: distributed.sharded_as(self.parameters[number], x) for name, x in state.items()
+                }
             self.optimizer.load_state_dict(moments)
             self.scaler.load_state_dict(found["scaler"])
             self.step, self.history = found["step"], found["history"]

@@ -1,0 +1,215 @@
+"""What a GPU is told once: recorded and replayed, a step is the same step.
+
+Without a GPU a tape takes the graph's part: it keeps every operation that was done, with the tensors of each, and
+does them again on these very tensors, as a graph does.
+"""
+
+import weakref
+
+import pytest
+import torch
+from conftest import assert_close
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from tests.models import new_model, sentences, talkative
+from transformer_lessons import decoding
+from transformer_lessons.data import number_words
+from transformer_lessons.data.batches import Batch, TokenBatches
+from transformer_lessons.fast import accelerate, decoding_steps, graphs, losses
+from transformer_lessons.fast import decoding as fast
+from transformer_lessons.fast.decoding_steps import ReplayedSteps, Steps
+from transformer_lessons.fast.graphs import Replayed, recorded, rounded
+from transformer_lessons.model import Transformer, TransformerConfig
+from transformer_lessons.trainer import Trainer, TrainingConfig
+from transformer_lessons.variants import rotary_attention
+
+CUDA = torch.device("cuda")
+# Whose results are numbers that Python waits for, or shapes that depend on them: no graph can hold these.
+WAITS = {"_local_scalar_dense", "nonzero", "masked_select"}
+
+
+class Tape(TorchDispatchMode):
+    """Every operation, with the tensors that it read and those that it gave."""
+
+    def __init__(self):
+        super().__init__()
+        self.operations = []
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        assert operation.overloadpacket.__name__ not in WAITS
+        result = operation(*args, **kwargs or {})
+        self.operations.append((operation, args, kwargs or {}, result))
+        return result
+
+    def play(self) -> None:
+        for operation, args, kwargs, result in self.operations:
+            again = tree_leaves(operation(*args, **kwargs))
+            for old, new in zip(tree_leaves(result), again, strict=True):
+                if torch.is_tensor(old) and old.data_ptr() != new.data_ptr():
+                    old.detach().copy_(new)
+
+
+def taped(work, device, pool=None):
+    """`graphs.recorded` on a CPU, but that recording does the work for the first time."""
+    tape = Tape()
+    with tape:
+        result = work()
+    calls = []
+
+    def replay():
+        if calls:
+            with torch.no_grad():
+                tape.play()
+        calls.append(1)
+        return result
+
+    return replay
+
+
+@pytest.fixture
+def tape(monkeypatch) -> None:
+    monkeypatch.setattr(graphs, "recorded", taped)
+    monkeypatch.setattr(losses, "COUNTS", ())
+
+
+@pytest.fixture
+def gpu(request) -> torch.device:
+    if not torch.cuda.is_available():
+        (pytest.fail if request.config.getoption("--full") else pytest.skip)("no CUDA device here")
+    return CUDA
+
+
+def test_each_shape_is_recorded_when_it_comes_again(tape, monkeypatch):
+    seen = []
+    double = Replayed(lambda x: seen.append(len(x)) or 2 * x, torch.device("cpu"))
+    for length in (3, 5, 3, 3, 5, 5, 3):
+        x = torch.randn(length)
+        assert_close(double(x), 2 * x)
+    assert seen == [3, 5, 3, 5]
+    monkeypatch.setattr(graphs, "MOST", 2)
+    for length in (2, 2, 2, 3):
+        assert_close(double(torch.ones(length)), 2 * torch.ones(length))
+    assert seen == [3, 5, 3, 5, 2, 2, 2]  # one too many, so it is not recorded
+    assert recorded(seen.pop, torch.device("cpu")) == seen.pop  # nothing to record
+
+
+def test_a_rounded_batch_has_the_same_loss():
+    model, pairs = accelerate(new_model()), [(7, 5), (3, 12), (5, 2)]
+    src, tgt = (sentences([pair[side] for pair in pairs]) for side in (0, 1))
+    batch = Batch(src, tgt, tgt.roll(-1, 1) * (tgt != 0))
+    more = rounded(batch, 0)
+    assert [ids.shape for ids in more] == [(8, 7), (8, 12), (8, 12)]
+    found = [losses.batch_loss(model, one, 0.1) for one in (batch, more)]
+    for ours, expected in zip(*found, strict=True):
+        assert_close(ours.double(), expected.double())
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("change", ["", "hook"])
+def test_padding_that_is_not_left_out_counts_nothing(tape, smoothing, change):
+    model, found = new_model(), []
+    if change:
+        model.output.register_forward_hook(lambda module, given, y: y.tanh())
+    src, tgt = sentences([5, 7, 2]), sentences([4, 9, 3])
+    batch = Batch(src, tgt, tgt.roll(-1, 1) * (tgt != 0))
+    for where in ((), ("cpu",)):
+        losses.COUNTS = where
+        model.zero_grad()
+        loss, tokens, right = losses.batch_loss(model, batch, smoothing)
+        loss.backward()
+        found.append([loss.detach(), tokens, right, *(p.grad for p in model.parameters())])
+    for ours, expected in zip(*found, strict=True):
+        assert_close(ours.double(), expected.double())
+
+
+def trainers(device, dtype=torch.float32, **settings) -> tuple[Trainer, Trainer]:
+    """One as on a GPU, whose steps are replayed, and one that takes each anew."""
+    source, target = number_words.vocabularies()
+    pairs = number_words.pairs(number_words.training_numbers(307, 0))
+    how = TrainingConfig(**{"steps": 90, "tokens": 211, "warmup_steps": 5, "seed": 1} | settings)
+    made = []
+    for is_replayed in (True, False):
+        torch.manual_seed(0)
+        sizes = TransformerConfig(len(source), len(target), 15, 3, 17, 2, 2, dropout=0.0, max_length=15)
+        trainer = Trainer(Transformer(sizes).to(device, dtype), TokenBatches(pairs, 211, seed=0), how)
+        work = trainer._add_gradients
+        trainer.add_gradients = Replayed(work, trainer.device) if is_replayed else work
+        made.append(trainer)
+    return tuple(made)
+
+
+def assert_same_steps(ours: Trainer, anew: Trainer, count: int, close: float) -> None:
+    for _ in range(count):
+        one, other = ours.train_step(), anew.train_step()
+        for name in ("loss", "gradient_norm"):
+            assert one[name] == pytest.approx(other[name], rel=close), (one, other)
+        assert one["accuracy"] == pytest.approx(other["accuracy"], abs=close)
+    assert len(ours.add_gradients.recordings) > 2
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_replayed_training_is_the_same_training(tape, accumulate):
+    assert_same_steps(*trainers("cpu", torch.float64, accumulate=accumulate), 40, 1e-9)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("compile", [False, True])
+def test_on_a_gpu_replayed_training_is_the_same_training(gpu, precision, compile):
+    close = {"float32": 1e-4, "bfloat16": 0.05, "float16": 0.01}[precision]
+    assert_same_steps(*trainers(gpu, precision=precision, compile=compile), 40, close)
+
+
+def test_on_a_gpu_a_resumed_run_is_replayed_too(gpu, tmp_path):
+    whole, first, rest = (trainers(gpu, steps=steps, checkpoint_every=17)[0] for steps in (60, 60, 60))
+    first.directory = rest.directory = tmp_path
+    for _ in range(31):
+        first.train_step()
+    first.save()
+    rest.restore()
+    losses = [[one.train_step()["loss"] for _ in range(29)] for one in (first, rest)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+    assert losses[0] == pytest.approx([whole.train_step()["loss"] for _ in range(60)][31:], rel=1e-4)
+
+
+# --- Decoding
+
+
+@pytest.mark.parametrize("changes", [{}, {"norm_first": True, "position": "learned"}], ids=str)
+@pytest.mark.parametrize("copies", [1, 2])
+def test_replayed_steps_are_steps(tape, monkeypatch, changes, copies):
+    monkeypatch.setattr(decoding_steps, "ROOM", 4)
+    model, src = accelerate(new_model(**changes, max_length=37)).eval(), sentences([5, 3, 7, 1, 4])
+    with torch.no_grad():
+        both = Steps(model, src, copies), ReplayedSteps(model, src, copies)
+        for step in range(36):
+            token = torch.randint(3, 19, (copies * len(both[0].src_mask), 1))
+            expected, ours = (one.next_logits(token) for one in both)
+            assert_close(ours, expected)
+            if step in (3, 9):
+                kept = torch.arange(len(token)).flip(0) // 2  # as in beam search
+                for one in both:
+                    one.keep(kept)
+            if step == 12:
+                for one in both:
+                    one.keep_sentences(torch.tensor([0, 3]))
+    gone = weakref.ref(both[1])
+    del both, one
+    assert gone() is None  # and its memory is free
+
+
+@pytest.mark.parametrize("seed", [7, 11])
+def test_on_a_gpu_the_canons_tokens(gpu, seed):
+    model, src = (
+        talkative(seed, norm_first=True).to(gpu),
+        sentences([11, 7, 5, 3, 2, 1, 11, 4, 4, 8, 6]).to(gpu),
+    )
+    options = {"beam_size": 4, "length_penalty": 0.6, "max_length": 13}
+    expected = decoding.greedy(model, src, max_length=13), decoding.beam(model, src, **options)
+    accelerate(model)
+    assert type(fast.steps_of(model, src)) is ReplayedSteps
+    for _ in range(2):
+        assert torch.equal(fast.greedy(model, src, max_length=13), expected[0])
+        assert torch.equal(fast.beam(model, src, **options), expected[1])
+    model.decoder_layers[1].self_attention.attention = rotary_attention
+    assert type(fast.steps_of(model, src)) is Steps
