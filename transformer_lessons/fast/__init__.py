@@ -1,19 +1,44 @@
 """The same numbers sooner: other parts in the canon's places, with the same weights under the same names.
 
 `accelerate` puts PyTorch's kernels into a model, `plain` takes them out again. `losses` never holds all logits,
-`recompute` trades time for memory, `decoding` drops what is done.
+`recompute` trades time for memory, `decoding` drops what is done, `graphs` gives a GPU its orders once.
 """
 
 import torch
 from torch import nn
 
-from transformer_lessons.attention import MultiHeadAttention
+from transformer_lessons.attention import MultiHeadAttention, scaled_dot_product_attention
+from transformer_lessons.embeddings import TokenEmbedding, TransformerEmbedding
+from transformer_lessons.encodings import LearnedEncoding, SinusoidalEncoding
 from transformer_lessons.fast.dropout import Dropout
-from transformer_lessons.fast.kernels import FusedLayerNorm, FusedMultiHeadAttention
+from transformer_lessons.fast.int8 import Int8Linear
+from transformer_lessons.fast.kernels import FusedLayerNorm, FusedMultiHeadAttention, fused_attention
+from transformer_lessons.feed_forward import FeedForward
+from transformer_lessons.layers import AddAndNorm, DecoderLayer, EncoderLayer
+from transformer_lessons.model import Transformer
 from transformer_lessons.norms import LayerNorm
 
 FASTER = {MultiHeadAttention: FusedMultiHeadAttention, LayerNorm: FusedLayerNorm, nn.Dropout: Dropout}
 PLAIN = {fast: canonical for canonical, fast in FASTER.items()}
+KNOWN = {
+    *FASTER,
+    *PLAIN,
+    Transformer,
+    EncoderLayer,
+    DecoderLayer,
+    AddAndNorm,
+    FeedForward,
+    TransformerEmbedding,
+}
+KNOWN |= {
+    TokenEmbedding,
+    SinusoidalEncoding,
+    LearnedEncoding,
+    nn.Linear,
+    Int8Linear,
+    nn.Identity,
+    nn.ModuleList,
+}
 
 
 def accelerate(model: nn.Module) -> nn.Module:
@@ -30,6 +55,16 @@ def accelerate(model: nn.Module) -> nn.Module:
 def plain(model: nn.Module) -> nn.Module:
     """The model itself, as the chapters build it; cuDNN's attention, which `accelerate` turned off, stays off."""
     return _exchange(model, PLAIN)
+
+
+def is_known(*modules: nn.Module) -> bool:
+    """Whether all compute as the course's own parts do, with nothing that has to be called in between."""
+    for module in modules:
+        attend = getattr(module, "attention", fused_attention)
+        is_ours = type(module) in KNOWN and attend in (scaled_dot_product_attention, fused_attention)
+        if not is_ours or module._forward_hooks or module._forward_pre_hooks:
+            return False
+    return True
 
 
 def _exchange(model: nn.Module, classes: dict[type, type]) -> nn.Module:

@@ -8,32 +8,13 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from transformer_lessons.attention import scaled_dot_product_attention
-from transformer_lessons.embeddings import TokenEmbedding, TransformerEmbedding
-from transformer_lessons.encodings import LearnedEncoding, SinusoidalEncoding
-from transformer_lessons.fast import FASTER
 from transformer_lessons.fast.decoding_steps import Steps
-from transformer_lessons.fast.int8 import Int8Linear, int8_product
-from transformer_lessons.fast.kernels import fused_attention
-from transformer_lessons.feed_forward import FeedForward
-from transformer_lessons.layers import AddAndNorm, DecoderLayer
+from transformer_lessons.fast.int8 import int8_product
+from transformer_lessons.layers import DecoderLayer
 from transformer_lessons.masks import additive
 from transformer_lessons.model import Transformer
 
-KNOWN = {*FASTER, *FASTER.values(), DecoderLayer, AddAndNorm, FeedForward, nn.Linear, Int8Linear, nn.Identity}
-KNOWN |= {TransformerEmbedding, TokenEmbedding, SinusoidalEncoding, LearnedEncoding}
 MANY_KEYS = 16  # from which plain products are sooner than the fused kernel
-
-
-def is_known(model: Transformer) -> bool:
-    """Whether its decoder computes by the course's own parts, with no hooks."""
-    ends = *model.target_embedding.modules(), model.decoder_norm, model.output
-    for part in (*ends, *list(model.decoder_layers.modules())[1:]):
-        if type(part) not in KNOWN or part._forward_hooks or part._forward_pre_hooks:
-            return False
-        if getattr(part, "attention", fused_attention) not in (scaled_dot_product_attention, fused_attention):
-            return False
-    return True
 
 
 def is_packable(weight: Tensor) -> bool:

@@ -5,7 +5,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from transformer_lessons.decoding import evaluating, lp
-from transformer_lessons.fast.cpu_steps import CPUSteps, is_known, is_packable
+from transformer_lessons.fast import is_known
+from transformer_lessons.fast.cpu_steps import CPUSteps, is_packable
 from transformer_lessons.fast.decoding_steps import ReplayedSteps, Steps, going_on
 from transformer_lessons.model import Transformer
 
@@ -58,8 +59,8 @@ def beam(
 
 def steps_of(model: Transformer, src: Int[Tensor, "batch source"], copies: int = 1) -> Steps:
     """The quickest; for `CPUSteps` every sentence must have a token to look at."""
-    kind = Steps
-    if is_known(model):
+    kind, decoder = Steps, (model.target_embedding, model.decoder_layers, model.decoder_norm, model.output)
+    if is_known(*(part for one in decoder for part in one.modules())):
         if src.device.type == "cuda":
             kind = ReplayedSteps
         elif is_packable(model.target_embedding.token.weight) and (src != model.config.pad_id).any(1).all():

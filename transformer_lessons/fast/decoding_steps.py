@@ -61,12 +61,14 @@ def going_on(is_done: Bool[Tensor, " sentences"]) -> Int[Tensor, " left"] | None
 class Slots(KeyValueCache):
     """Room for more positions than there are, written in place: few steps change a shape or move what is kept."""
 
-    def __init__(self, like: tuple[Tensor, Tensor], position: Int[Tensor, "1"]):
-        super().__init__(*(x.new_zeros(*x.shape[:2], ROOM, x.size(3)) for x in like))
+    def __init__(self, position: Int[Tensor, "1"]):
+        super().__init__()
         self.position = position
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Keep those of the position; all slots come back, and the mask that hides what is not filled yet."""
+        if self.k is None:
+            self.k, self.v = (x.new_zeros(*x.shape[:2], ROOM, x.size(3)) for x in (k, v))
         self.k.index_copy_(2, self.position, k)
         self.v.index_copy_(2, self.position, v)
         return self.k, self.v, torch.arange(self.k.size(2), device=k.device) <= self.position
@@ -94,14 +96,12 @@ class ReplayedSteps(Steps):
     def __init__(self, model: Transformer, src: Int[Tensor, "batch source"], copies: int = 1):
         super().__init__(model, src, copies)
         self.position = torch.zeros(1, dtype=torch.long, device=src.device)
-        start = model.target_embedding.token.weight.new_zeros(len(src) * copies, 1, model.config.d_model)
-        own = [layer.self_attention for layer in model.decoder_layers]
-        self.past = [Slots(attention.keys_and_values(start, start), self.position) for attention in own]
+        self.past = [Slots(self.position) for _ in model.decoder_layers]
         self._record_anew()
 
     def next_logits(self, token: Int[Tensor, "rows 1"]) -> Tensor:
         """As `decoding.Steps.next_logits`; the next call overwrites it."""
-        if self.length == self.past[0].k.size(2):
+        if self.length and self.length == self.past[0].k.size(2):
             for past in self.past:
                 past.double()
             self._record_anew()

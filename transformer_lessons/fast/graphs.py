@@ -14,7 +14,6 @@ from torch import Tensor
 from transformer_lessons.data.batches import Batch
 
 Result = TypeVar("Result")
-MOST = 200  # shapes that are recorded: of each a GPU holds some megabytes
 
 
 def recorded(
@@ -67,12 +66,12 @@ class Replayed:
         return replay()
 
     def _record(self, shapes: tuple, inputs: tuple[Tensor, ...]) -> None:
-        """Unless there are many, or the memory could be needed for a step that is not recorded."""
+        """Unless the memory may be needed for steps that are not recorded."""
         free, total = 1, 1
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
             free, total = torch.cuda.mem_get_info(self.device)
-        self.is_recording = 2 * free > total and len(self.recordings) < MOST
+        self.is_recording = 2 * free > total
         if self.is_recording:
             own = [x.clone() for x in inputs]
             self.recordings[shapes] = own, recorded(partial(self.work, *own), self.device, self.pool)

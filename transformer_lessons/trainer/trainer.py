@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 from transformer_lessons.data.batches import Batch, Batches
 from transformer_lessons.data.files import brief, replacing
-from transformer_lessons.fast import accelerate, plain
+from transformer_lessons.fast import accelerate, is_known, plain
 from transformer_lessons.fast.graphs import Replayed, rounded
 from transformer_lessons.fast.losses import batch_loss
 from transformer_lessons.fast.recompute import recompute
@@ -92,7 +92,7 @@ class Trainer:
         self.loss = distributed.parallelise(loss, layers, self.device, shard=config.shard)
         self.add_gradients = self._add_gradients
         is_alone = self.device.type == "cuda" and distributed.world_size() == 1
-        if is_alone and not (config.plain or config.recompute):
+        if is_alone and is_known(*model.modules()) and not (config.plain or config.recompute):
             self.add_gradients = Replayed(self._add_gradients, self.device)
         # Adam with the paper's β₁, β₂ and ε (§5.3), with decoupled weight decay (Loshchilov and Hutter 2019):
         # θ ← θ − lr · (m̂ / (√v̂ + ε) + weight_decay · θ), in one pass.
