@@ -8,37 +8,13 @@ import torch
 from torch import nn
 
 from transformer_lessons.attention import MultiHeadAttention, scaled_dot_product_attention
-from transformer_lessons.embeddings import TokenEmbedding, TransformerEmbedding
-from transformer_lessons.encodings import LearnedEncoding, SinusoidalEncoding
 from transformer_lessons.fast.dropout import Dropout
-from transformer_lessons.fast.int8 import Int8Linear
 from transformer_lessons.fast.kernels import FusedLayerNorm, FusedMultiHeadAttention, fused_attention
-from transformer_lessons.feed_forward import FeedForward
-from transformer_lessons.layers import AddAndNorm, DecoderLayer, EncoderLayer
-from transformer_lessons.model import Transformer
 from transformer_lessons.norms import LayerNorm
 
 FASTER = {MultiHeadAttention: FusedMultiHeadAttention, LayerNorm: FusedLayerNorm, nn.Dropout: Dropout}
 PLAIN = {fast: canonical for canonical, fast in FASTER.items()}
-KNOWN = {
-    *FASTER,
-    *PLAIN,
-    Transformer,
-    EncoderLayer,
-    DecoderLayer,
-    AddAndNorm,
-    FeedForward,
-    TransformerEmbedding,
-}
-KNOWN |= {
-    TokenEmbedding,
-    SinusoidalEncoding,
-    LearnedEncoding,
-    nn.Linear,
-    Int8Linear,
-    nn.Identity,
-    nn.ModuleList,
-}
+OF_TORCH = nn.Linear, nn.Dropout, nn.Identity, nn.ModuleList
 
 
 def accelerate(model: nn.Module) -> nn.Module:
@@ -58,11 +34,14 @@ def plain(model: nn.Module) -> nn.Module:
 
 
 def is_known(*modules: nn.Module) -> bool:
-    """Whether all compute as the course's own parts do, with nothing that has to be called in between."""
+    """Whether all are the canon's parts, torch's or these faster ones, with nothing to be called in between."""
     for module in modules:
+        home, _, name = type(module).__module__.partition(".")
+        is_ours = home == __package__.partition(".")[0] and not name.startswith(("variants", "checks"))
         attend = getattr(module, "attention", fused_attention)
-        is_ours = type(module) in KNOWN and attend in (scaled_dot_product_attention, fused_attention)
-        if not is_ours or module._forward_hooks or module._forward_pre_hooks:
+        if not (is_ours or type(module) in OF_TORCH) or module._forward_hooks or module._forward_pre_hooks:
+            return False
+        if attend not in (scaled_dot_product_attention, fused_attention):
             return False
     return True
 

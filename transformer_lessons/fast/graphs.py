@@ -48,15 +48,16 @@ class Replayed:
     """
 
     def __init__(self, work: Callable[..., Result], device: torch.device):
-        self.work, self.device, self.is_recording = work, device, True
-        self.seen, self.recordings = set(), {}
+        self.work, self.device = work, device
+        self.seen, self.recordings, self.is_recording = set(), {}, True
         self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
 
     def __call__(self, *inputs: Tensor) -> Result:
         """work(*inputs)."""
         shapes = tuple(x.shape for x in inputs)
-        if shapes in self.seen and shapes not in self.recordings and self.is_recording:
-            self._record(shapes, inputs)
+        if shapes in self.seen and shapes not in self.recordings and self.has_room():
+            own = [x.clone() for x in inputs]
+            self.recordings[shapes] = own, recorded(partial(self.work, *own), self.device, self.pool)
         if shapes not in self.recordings:
             self.seen.add(shapes)
             return self.work(*inputs)
@@ -65,16 +66,13 @@ class Replayed:
             mine.copy_(given)
         return replay()
 
-    def _record(self, shapes: tuple, inputs: tuple[Tensor, ...]) -> None:
-        """Unless the memory may be needed for steps that are not recorded."""
-        free, total = 1, 1
-        if self.device.type == "cuda":
+    def has_room(self) -> bool:
+        """Whether half of the memory is free, for steps that are not recorded; if not, nothing more will be."""
+        if self.is_recording and self.device.type == "cuda":
             torch.cuda.empty_cache()
             free, total = torch.cuda.mem_get_info(self.device)
-        self.is_recording = 2 * free > total
-        if self.is_recording:
-            own = [x.clone() for x in inputs]
-            self.recordings[shapes] = own, recorded(partial(self.work, *own), self.device, self.pool)
+            self.is_recording = 2 * free > total
+        return self.is_recording
 
 
 def rounded(batch: Batch, pad_id: int, multiple: int = 8) -> Batch:

@@ -267,9 +267,8 @@ class Trainer:
             model.load_state_dict(weights)
             moments = found["optimizer"]
             for number, state in moments["state"].items():  # numbered as the parameters are
-                state |= {
-                    name: distributed.sharded_as(self.parameters[number], x) for name, x in state.items()
-                }
+                weight = self.parameters[number]
+                state |= {name: distributed.sharded_as(weight, x) for name, x in state.items()}
             self.optimizer.load_state_dict(moments)
             self.scaler.load_state_dict(found["scaler"])
             self.step, self.history = found["step"], found["history"]
