@@ -253,7 +253,7 @@ def test_a_notebook_imports_what_colab_has_or_it_has_installed(monkeypatch):
 def test_colabs_versions_are_within_the_packages_bounds(image):
     assert SpecifierSet(PROJECT["requires-python"]).contains(image.python)
     # The extra `submission` looks at a notebook's file, which lies on one's own machine.
-    extras = [PROJECT["optional-dependencies"][name] for name in ("plot", "subwords", "multi30k")]
+    extras = [PROJECT["optional-dependencies"][name] for name in ("chapters", "multi30k")]
     bounds = [Requirement(line) for line in sum(extras, PROJECT["dependencies"])]
     checked = {bound.name for bound in bounds if bound.name in image.versions}
     assert {"torch", "numpy", "matplotlib"} <= checked

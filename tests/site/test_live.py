@@ -16,7 +16,7 @@ from book.browser import PHONE, Browser
 from book.browser import browser as open_browser
 from transformer_lessons.attention import scaled_dot_product_attention
 from transformer_lessons.data import number_words
-from transformer_lessons.data.byte_pair import FIRST_BYTE, BytePairEncoding
+from transformer_lessons.data.byte_pair import BytePairEncoding
 from transformer_lessons.encodings import SinusoidalEncoding
 from transformer_lessons.masks import causal_mask, combine, padding_mask
 from transformer_lessons.tools.drawing import Canvas, Drawing
@@ -252,7 +252,7 @@ def test_merges_are_those_of_byte_pair_encoding(opened):
         "lessons.merges.learn(lessons.merges.EXAMPLE.words, [1, 10, 1, 1, 1, 1], 9)"
     )
     words = browser.page.evaluate("lessons.merges.EXAMPLE.words")
-    encoding = BytePairEncoding.train([*words, *9 * [words[1]]], FIRST_BYTE + 256 + 9)
+    encoding = BytePairEncoding.train([*words, *9 * [words[1]]], 259 + 9)
     assert [step["made"] for step in found[1:]] == [token.decode() for token in encoding.tokens[-9:]]
     spelt = ["".join(pieces) for pieces in found[-1]["words"]]
     assert spelt == words

@@ -1,7 +1,6 @@
-"""Byte-pair encoding for real use: the `tokenizers` library, with the interface of `BytePairEncoding`.
+"""Byte-pair encoding for runs: the `tokenizers` library, kept in one file, used as `BytePairEncoding` is.
 
-What `byte_pair` does in the open, this does in compiled code and keeps in one file. It needs
-``pip install "transformer-lessons[subwords]"``.
+It needs ``pip install "transformer-lessons[text]"``.
 """
 
 from collections.abc import Iterable
@@ -34,7 +33,7 @@ class Subwords:
 
         A pitfall: languages that share an embedding need one encoding, trained on both: ``[*english, *german]``.
         """
-        tokenizers = library("tokenizers", extra="subwords")
+        tokenizers = library("tokenizers", extra="text")
         byte_level = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
         tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
         tokenizer.pre_tokenizer, tokenizer.decoder = byte_level, tokenizers.decoders.ByteLevel()
@@ -50,7 +49,7 @@ class Subwords:
     @classmethod
     def load(cls, path: Path) -> "Subwords":
         """Read a tokenizer.json; ValueError if the library cannot."""
-        tokenizers, content = library("tokenizers", extra="subwords"), path.read_bytes()
+        tokenizers, content = library("tokenizers", extra="text"), path.read_bytes()
         try:
             return cls(tokenizers.Tokenizer.from_buffer(content))
         except Exception as error:  # the library has no narrower one

@@ -3,6 +3,7 @@
 from functools import cache
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -47,11 +48,14 @@ def hidden_loss(
     In parts where that can be: not if somebody has changed the output, not if a compiler sees to it, and not in
     float16, in which small gradients would be zero before they are scaled.
     """
-    options = {"pad_id": model.config.pad_id, "smoothing": smoothing}
+    pad_id = model.config.pad_id
     is_product = is_plain(model.output) and model.output.bias is None
     if is_product and not torch.compiler.is_compiling() and _computed_in(hidden) != torch.float16:
-        return projected_loss(hidden, model.output.weight, targets, **options)
-    return _SmoothedLoss.apply(model.output(hidden), targets, *options.values())
+        return projected_loss(hidden, model.output.weight, targets, pad_id=pad_id, smoothing=smoothing)
+    logits, real = model.output(hidden), targets != pad_id
+    log_p = logits.log_softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
+    right = ((logits.argmax(-1) == targets) & real).sum()
+    return -(_expected(log_p, targets, pad_id, smoothing) * real).sum(), right
 
 
 def _computed_in(x: Tensor) -> torch.dtype:
@@ -118,36 +122,6 @@ class _ProjectedLoss(torch.autograd.Function):
         return of_hidden * gradient, of_weight * gradient, None, None, None, None
 
 
-class _SmoothedLoss(torch.autograd.Function):
-    """Of all logits at once: ``∂L / ∂logits = p − q``, for which nothing else as large as they are is kept.
-
-    Nothing is written in place either, so that a compiler needs few passes over them.
-    """
-
-    @staticmethod
-    def forward(ctx, logits, targets, pad_id, smoothing):
-        scores = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        total = scores.logsumexp(-1, keepdim=True)
-        ctx.save_for_backward(logits, total, targets)
-        ctx.pad_id, ctx.smoothing = pad_id, smoothing
-        real = targets != pad_id
-        right = ((logits.argmax(-1) == targets) & real).sum()
-        return ((total.squeeze(-1) - _expected(scores, targets, pad_id, smoothing)) * real).sum(), right
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx, gradient, _):
-        logits, total, targets = ctx.saved_tensors
-        token = torch.arange(logits.size(-1), device=logits.device)
-        share = ctx.smoothing / (logits.size(-1) - 1)
-        p = (logits - total).exp()
-        others = (token != ctx.pad_id).to(p.dtype)
-        right = (token == targets[:, None]).to(p.dtype)
-        real = (targets != ctx.pad_id)[:, None]
-        difference = (p - share * others - (1 - ctx.smoothing) * right) * (gradient * real)
-        return difference.to(logits.dtype), None, None, None
-
-
 def _loss_of(logits: Tensor, targets: Tensor, pad_id: int, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
     """The sum, how many are right, and p, which takes the place of the logits; of padding all are zero.
 
@@ -167,7 +141,8 @@ def _loss_of(logits: Tensor, targets: Tensor, pad_id: int, smoothing: float) -> 
 
 def _expected(scores: Tensor, targets: Tensor, pad_id: int, smoothing: float) -> Tensor:
     """``Σ_c q_t(c) s_t(c)`` of each token t."""
-    right = (1 - smoothing) * scores.gather(-1, targets[:, None]).squeeze(-1)
+    # As `gather`, whose gradient a compiler would write as a matrix of its own.
+    right = (smoothing - 1) * F.nll_loss(scores, targets, reduction="none")
     if not smoothing:
         return right
     return right + smoothing / (scores.size(-1) - 1) * (scores.sum(-1) - scores[:, pad_id])
