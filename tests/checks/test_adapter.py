@@ -63,9 +63,9 @@ def test_build_depends_on_the_seed_alone(local):
 
 def test_state_that_does_not_fit_is_an_error(local):
     handle = local.build("Affine", [3], {}).value
-    error = local.load_state(handle, {"weight": torch.eye(3)}).error
+    error = local.load_state(handle, {"weights": torch.eye(3)}).error
     assert error["type"] == "RuntimeError"
-    assert "Missing key" in error["message"]
+    assert "Unexpected key" in error["message"]
 
 
 def test_gradients_of_arguments_and_parameters_are_autograds(local):

@@ -325,7 +325,7 @@ def test_weights_find_their_places_under_other_names(own):
     wide, narrow = len(own) == 1, len(own) == 6
     rows = 6 if wide else 1 if narrow else 2
     state = {name: torch.zeros(rows, 2) for name in own}
-    links = next(translations(state, WANTED, ROLES))
+    links = next(translations(state, WANTED, ROLES, state))
     loaded = {name: part for link in links for name, part in link.load(state, WANTED).items()}
     assert torch.equal(torch.cat(list(loaded.values())), torch.cat(list(WANTED.values())))
     back = {name: part for link in links for name, part in link.back(loaded, WANTED).items()}
@@ -333,7 +333,7 @@ def test_weights_find_their_places_under_other_names(own):
 
 
 def test_the_wanted_names_are_taken_as_they_are_so_that_exchanged_weights_show():
-    assert len(list(translations(WANTED, WANTED, ROLES))) == 1
+    assert len(list(translations(WANTED, WANTED, ROLES, WANTED))) == 1
 
 
 def test_a_device_must_be_handed_on():

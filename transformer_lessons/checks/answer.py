@@ -2,7 +2,7 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -63,8 +63,8 @@ class Answer:
     def find_naming(self, call: Call, right: Seen) -> None:
         """Of the ways to load weights under other names, take the one that makes a call right, else the first."""
         made = self._new(call)
-        own = {} if made.error else _tensors(self.adapter.state(made.value))
-        ways = list(itertools.islice(translations(own, call.state, self.task.roles), MOST_NAMINGS))
+        state = made if made.error else self.adapter.state(made.value)
+        ways = list(itertools.islice(self._translations(state, call), MOST_NAMINGS))
         if len(ways) < 2:
             return
 
@@ -74,6 +74,9 @@ class Answer:
 
         fitting = [number for number, links in enumerate(ways) if links] or [0]
         self.naming = next(filter(is_right, fitting), fitting[0])
+
+    def _translations(self, state: Reply, call: Call) -> Iterator[list[Link]]:
+        return translations(_tensors(state), call.state, self.task.roles, state.parameters)
 
     def _new(self, call: Call) -> Reply:
         """A new object of the answer's class; the reply's value is its handle."""
@@ -89,11 +92,10 @@ class Answer:
             state = self.adapter.state(made.value)
             if state.error:  # of a class that is no module
                 return state, own, links
-            own = _tensors(state)
-            ways = translations(own, call.state, self.task.roles)
+            own, ways = _tensors(state), self._translations(state, call)
             links = next(itertools.islice(ways, self.naming, None), [])
             loaded = {name: part for link in links for name, part in link.load(own, call.state).items()}
-            loading = self.adapter.load_state(made.value, {**own, **loaded}) if links else None
+            loading = self.adapter.load_state(made.value, loaded) if links else None
             replies.append(loading or _unlike(own, call.state))
         replies.append(self.adapter.train(made.value, call.training))
         replies += [self.adapter.call(made.value, list(args), {}) for args in call.earlier]

@@ -6,7 +6,7 @@ and value as good as three. The words in the names tell which is which, or else 
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -58,14 +58,18 @@ class Link:
         return tensor.T if self.transposed else tensor
 
 
-def translations(own: State, wanted: State, roles: dict[str, str]) -> Iterator[list[Link]]:
-    """Lists of links, the likeliest first; only one if names and shapes are as wanted: exchanges must show."""
+def translations(
+    own: State, wanted: State, roles: dict[str, str], parameters: Iterable[str]
+) -> Iterator[list[Link]]:
+    """Lists of links, the likeliest first; only one if names and shapes are as wanted: exchanges must show.
+
+    Under other names only `parameters` can be what is wanted: no buffer, and none of them twice.
+    """
     known = [n for n in wanted if n in own]
     if known and all(own[n].shape == wanted[n].shape for n in known):
         yield [Link((n,), (n,)) for n in known]
         return
-    if all(tensor.dim() for tensor in wanted.values()):
-        own = {name: tensor for name, tensor in own.items() if tensor.dim()}  # not a root kept as a buffer
+    own = {name: own[name] for name in parameters if name in own}
     if links := _by_words(own, wanted, roles):
         turned = [Link(link.own, link.wanted, own[link.own[0]].dim() == 2) for link in links]
         for way in links, turned:  # which is which is the same for all calls, whatever their sizes

@@ -24,7 +24,7 @@ class Reply:
         error: None, or ``{"type", "message", "line"}`` of the exception (`line`: of the learner's source).
         attached: for each tensor returned, whether a gradient can flow back from it.
         gradients: for each floating-point argument (see `leaves`), its gradient; None if none arrives.
-        parameters: likewise for each parameter of a module.
+        parameters: likewise for each parameter of a module, by all of its names.
         mutated: the arguments that were changed in place.
         memory: where it was asked for, bytes: "saved" for the way back, of the "largest" tensor made (and its
             "shape"), and "peak", the most held at once, with the way back if gradients were asked for.
@@ -74,11 +74,11 @@ class Adapter(Protocol):
         ...
 
     def load_state(self, handle: str, state: dict[str, Tensor]) -> Reply:
-        """Load weights into a module, all of them."""
+        """Load weights into a module; those that are not named stay."""
         ...
 
     def state(self, handle: str) -> Reply:
-        """The weights and buffers of a module, by name."""
+        """The weights and buffers of a module, by name; as `parameters` the names of weights, one for each."""
         ...
 
     def train(self, handle: str, mode: bool = True) -> Reply:

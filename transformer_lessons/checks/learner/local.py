@@ -121,12 +121,20 @@ class Local:
         return replace(reply, mutated=edited, **seen)
 
     def load_state(self, handle: str, state: dict[str, Tensor]) -> Reply:
-        """Load weights into a module, all of them; a second name of one, as tied layers have it, gets it too."""
+        """Load weights into a module; a second name of one, as tied layers have it, gets it too, others stay."""
         return self._guard(lambda: _load(self.find(handle), copied(state)))
 
     def state(self, handle: str) -> Reply:
-        """The weights and buffers of a module, by name."""
-        return self._guard(lambda: dict(self.find(handle).state_dict()))
+        """The weights and buffers of a module, by name; as `parameters` the names of weights, one for each."""
+        names: list[str] = []
+
+        def action() -> dict[str, Tensor]:
+            module = self.find(handle)
+            state = dict(module.state_dict())
+            names.extend(name for name, _ in module.named_parameters())
+            return state
+
+        return replace(self._guard(action), parameters=dict.fromkeys(names))
 
     def train(self, handle: str, mode: bool = True) -> Reply:
         """Put a module into training or evaluation mode."""
@@ -203,13 +211,14 @@ def _load(module: nn.Module, state: dict[str, Tensor]) -> None:
     places = {name: (tensor.data_ptr(), tensor.shape) for name, tensor in module.state_dict().items()}
     known = {places[name]: tensor for name, tensor in state.items() if name in places}
     tied = {name: known[place] for name, place in places.items() if place in known and place[0]}
-    module.load_state_dict({**tied, **state})
+    module.load_state_dict({**module.state_dict(), **tied, **state})
 
 
 def _parameters(found: Any) -> dict[str, Tensor]:
     """Of a module, or of the one whose method this is."""
     owner = getattr(found, "__self__", found)
-    return dict(owner.named_parameters()) if isinstance(owner, nn.Module) else {}
+    is_module = isinstance(owner, nn.Module)
+    return dict(owner.named_parameters(remove_duplicate=False)) if is_module else {}
 
 
 def _described(error: BaseException) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -39,8 +40,8 @@ def outgoing(value: Any, depth: int = 0) -> Any:
         return {"opaque": "an int beyond all floats"}
     if value is None or type(value) in (bool, int, float, str):
         return value
-    if isinstance(value, float):  # as numpy's float64 is one
-        return float(value)
+    if depth < DEPTH and isinstance(value, np.generic):  # one number or truth value of numpy's
+        return outgoing(value.item(), depth + 1)
     if depth < DEPTH and isinstance(value, list | tuple):
         return [outgoing(item, depth + 1) for item in value]
     if depth < DEPTH and isinstance(value, dict):

@@ -51,17 +51,20 @@ class Own(nn.Module):
             self.register_parameter(name, parameter)
         self.theirs = [theirs]  # in a list, it is no part of the model
         own, wanted = theirs.state_dict(), self.state_dict()
-        self.links = next(translations(own, wanted, roles), [])
+        parameters = [name for name, _ in theirs.named_parameters()]
+        self.links = next(translations(own, wanted, roles, parameters), [])
         if wanted and not self.links:
-            raise ValueError(f"parameters: the translator has {list(wanted)}, yours are {list(own)}")
+            raise ValueError(f"parameters: the translator has {list(wanted)}, yours are {parameters}")
         self.train(replaced.training)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the learner's code says."""
         [theirs], wanted = self.theirs, self.state_dict(keep_vars=True)
-        own = theirs.state_dict()
+        own = theirs.state_dict(keep_vars=True)
         state = {name: x for link in self.links for name, x in link.load(own, wanted).items()}
-        return functional_call(theirs, state, args, kwargs, tie_weights=False)  # the state ties them
+        loaded = {id(own[name]): x for name, x in state.items()}
+        also = {name: loaded[id(x)] for name, x in own.items() if id(x) in loaded}  # second names
+        return functional_call(theirs, also | state, args, kwargs, tie_weights=False)
 
     def train(self, mode: bool = True) -> "Own":
         """Both train, or neither does."""
