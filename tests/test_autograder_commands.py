@@ -4,15 +4,19 @@ import csv
 import json
 import re
 import shlex
+from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 from nbgrader.api import Gradebook
-from nbgrader.plugins import CsvExportPlugin
+from nbgrader.plugins import BasePlugin, CsvExportPlugin
+from traitlets.config import Config
 
 from exercises.autograder import __main__ as command
 from exercises.autograder import doctor
 from exercises.autograder.course.folders import Course
+from exercises.autograder.course.marks import Writer, marks
 from exercises.autograder.intake import in_utc
 from tests.submissions import NAME, SOLVED, WRITTEN, give, hand_in, with_answers
 
@@ -58,6 +62,26 @@ def test_only_a_rehearsal_goes_to_its_own_folder_by_itself():
     assert defaults == {command.COURSE}
     assert command._parser().parse_args(["rehearse", "5"]).course == command.COURSE / "rehearsal"
     assert command._parser().parse_args(["rehearse", "5", "--course", "x"]).course == Path("x")
+
+
+def test_what_is_taken_off_is_of_points_by_hand_too(course):
+    class Half(BasePlugin):
+        def late_submission_penalty(self, student_id, score, total_seconds_late):
+            return score / 2
+
+    url, policy = Course(course).gradebook, Config()
+    policy.AssignLatePenalties.plugin_class = Half
+    for config, part in ((policy, 0.5), (Config(), 0.0)):
+        with Gradebook(url) as book:
+            book.update_or_create_submission(NAME, "ann", timestamp=datetime(2026, 12, 1, 11, 0, 1))
+        with closing(Writer(url, config)) as writer:
+            writer.renew_penalties()
+        [mark] = [mark for mark in marks(url, NAME) if mark.student == "ann"]
+        assert mark.late
+        assert mark.raw > mark.cells[WRITTEN].manual == 1.5
+        assert mark.penalty == part * mark.raw
+    with Gradebook(url) as book:
+        book.update_or_create_submission(NAME, "ann", timestamp=None)
 
 
 def test_what_is_due_is_in_utc(course):

@@ -64,6 +64,7 @@ CELLS = {
     "an error": ("1 / 0", "division by zero"),
     "no Python": ("def f(:", "invalid syntax"),
     "a keyboard": ("input()", "nobody is at the keyboard"),
+    "a module of one's own": ("open('own.py', 'w').write('x = 7')\nimport own; own.x", "7"),
     "a warning": ("import warnings; warnings.warn('careful')", "careful"),
     "the end": ("exit()", ""),
     "a source": ("def f(): return 7\nimport inspect; inspect.getsource(f)", "'def f(): return 7\\n'"),

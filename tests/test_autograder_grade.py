@@ -62,9 +62,11 @@ def with_a_plot(notebook: nbformat.NotebookNode, colour: str) -> nbformat.Notebo
 
 
 def without_a_test() -> nbformat.NotebookNode:
-    """One right answer, and one test less."""
+    """One right answer, one test less, and an answer in words below its place."""
     notebook = with_answers({"ps01-2-answer": SOLVED["ps01-2-answer"]})
     notebook.cells = [cell for cell in notebook.cells if cell.id != "ps01-4-repaired-test"]
+    place = [cell.id for cell in notebook.cells].index(WRITTEN)
+    notebook.cells.insert(place + 1, nbformat.v4.new_markdown_cell("It stays as large."))
     return notebook
 
 
@@ -92,10 +94,13 @@ def test_points_are_earned_records_kept_and_pages_written(graded):
     assert totals == {"ann": TESTED, "bob": 0, "carl": worth("ps01-2-test")}
     with Gradebook(f"sqlite:///{course / 'gradebook.db'}") as gradebook:
         assert {s["student"]: s["score"] for s in gradebook.submission_dicts(NAME)} == totals
-        ann = gradebook.find_submission_notebook(NAME, NAME, "ann")
-        waiting = {grade.name for grade in ann.grades if grade.needs_manual_grade}
-    assert waiting == {name for name, (_, kind) in WORTH.items() if kind == "markdown"}
-    assert waiting == {"ps01-6-conclusion", "ps01-7-scale-answer", "ps01-7-empty-answer"}
+        waiting = {}
+        for student in totals:
+            grades = gradebook.find_submission_notebook(NAME, NAME, student).grades
+            waiting[student] = {grade.name for grade in grades if grade.needs_manual_grade}
+    assert waiting["ann"] == {name for name, (_, kind) in WORTH.items() if kind == "markdown"}
+    assert waiting["ann"] == {"ps01-6-conclusion", "ps01-7-scale-answer", "ps01-7-empty-answer"}
+    assert (waiting["bob"], waiting["carl"]) == (set(), {WRITTEN})
     for one in summary.graded:
         assert result.read(course / "records" / one.student / NAME / f"{NAME}.json") == one
         assert one.isolation == "full"

@@ -293,6 +293,14 @@ def test_canvas(archive):
     assert typed.reason.startswith("The file is a web page")
 
 
+def test_a_packed_folder_is_a_classs_if_its_files_are_named_after_students(archive):
+    names = (f"ann_{PS01}", f"bob__{PS02}", "cem")
+    found = taken(archive({f"handed in/{name}.ipynb": answered() for name in names}))
+    assert [*students(found).values()] == ["ann", "bob", "cem"]
+    of_ann = {f"ann/{PS01}.ipynb": answered(), f"ann/{PS02} last.ipynb": answered(PS02)}
+    assert {*students(taken(archive(of_ann))).values()} == {"ann"}
+
+
 def test_nobody_can_say_when_they_handed_in(folder):
     """As late days are counted from it."""
     early, late = "2020-01-01 00:00:00 UTC", "2026-12-24 10:00:00 UTC"

@@ -350,7 +350,7 @@ def test_of_an_experiment_the_plots_are_kept_and_nothing_else():
     for name in ("ps01-6-run", "ps01-1-answer"):
         cell_of(notebook, name)["outputs"] = [plot, None, {"data": 7}, {"text": "epoch 1"}, *[plot] * 9]
     cells = {cell.id: cell for cell in repair(notebook, PS01)[0].cells}
-    assert [output.data for output in cells["ps01-6-run"].outputs] == [bundle] * 4
+    assert [output.data for output in cells["ps01-6-run"].outputs] == [bundle] * 8
     assert cells["ps01-1-answer"].outputs == []
 
 

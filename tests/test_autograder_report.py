@@ -35,6 +35,7 @@ def mark(student: str, points: dict | None, penalty: float = 0.0, **more) -> Mar
     }
     about = {"first_name": "", "last_name": "", "email": "", "lms_user_id": "", "assignment": NAME, **more}
     when = {"submitted": points is not None, "timestamp": datetime(2026, 3, 5, 17, 4), "penalty": penalty}
+    when["late"] = penalty > 0
     return Mark(student, **{**when, **about}, worth=12.0, cells=cells)
 
 
@@ -239,10 +240,11 @@ def test_flags_but_for_those_that_other_lists_repeat():
 
 def test_late():
     marks = [mark("a", {FIRST: 1}, penalty=2.5), mark("b", {FIRST: 1}), mark("c", {}, timestamp=None)]
+    marks.append(mark("d", {FIRST: 1}, late=True))  # and nothing is taken off for it
     found = numbers(NAME, marks, [result("c", flags=(Flag("late", "Late."),))])
-    late = [("a", "2026-03-05 17:04", 2.5), ("c", "", 0.0)]
+    late = [("a", "2026-03-05 17:04", 2.5), ("c", "", 0.0), ("d", "2026-03-05 17:04", 0.0)]
     assert rows_of(found["late"], "student", "timestamp", "penalty") == late
-    assert "Late 2 −2.5 points in all" in shown(page(found))
+    assert "Late 3 −2.5 points in all" in shown(page(found))
 
 
 def test_what_was_not_graded():

@@ -6,9 +6,11 @@ What they share is here: what a command says, in lines for people and as data fo
 import errno
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from exercises.autograder.batch.grade import Summary
+from exercises.autograder.course.folders import Course
 
 FINE, LEFT, REFUSED, HALFWAY, INTERRUPTED = 0, 1, 2, 3, 130
 ME = "python -m exercises.autograder"
@@ -39,6 +41,13 @@ def failures(summary: Summary) -> tuple[list[str], list[dict]]:
     """What could not be done, for people and for scripts."""
     lines = [f"FAILED: {one.path}: {one.reason}" for one in summary.failed]
     return lines, [one.entry() for one in summary.failed]
+
+
+def a_course(folder: Path) -> Course:
+    """The course in a folder; ValueError if there is none."""
+    if not (folder / "gradebook.db").exists():
+        raise ValueError(f"--course: expected a course's folder, got {folder}, which has no gradebook.db")
+    return Course(folder)
 
 
 def known_names(wanted: list[str], known: Collection[str]) -> list[str]:

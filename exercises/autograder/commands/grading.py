@@ -1,6 +1,7 @@
 """From the assignment to the marks: the commands that change a course."""
 
 import argparse
+import re
 import shlex
 import shutil
 import sys
@@ -18,7 +19,7 @@ from exercises.autograder import doctor as doctors
 from exercises.autograder import rehearse as rehearsals
 from exercises.autograder.batch import grade as grades
 from exercises.autograder.batch.pool import DaskPool, ProcessPool
-from exercises.autograder.commands import FINE, LEFT, ME, CommandOutput, failures, known_names
+from exercises.autograder.commands import FINE, LEFT, ME, CommandOutput, a_course, failures, known_names
 from exercises.autograder.course.roster import Enrolled, enrol, read
 from exercises.autograder.intake import in_utc
 from exercises.autograder.rehearse import KEY, TEMPLATE
@@ -71,6 +72,8 @@ def grade(options: argparse.Namespace) -> CommandOutput:
     """Grade what is new."""
     people = _people(options)
     with _work(options) as how:
+        if not options.source:
+            a_course(options.course)
         return _graded(grades.grade(options.source, options.course, people=people, **how))
 
 
@@ -198,14 +201,17 @@ def _masters(wanted: list[str]) -> list[str]:
 
 def _people(options: argparse.Namespace) -> list[Enrolled]:
     """The class, if there is a roster; refused before anything is written, as is a source that is not there."""
-    if options.source and not options.source.exists():
-        raise ValueError(f"source: expected a notebook, a folder or a zip archive, got {options.source}")
+    expected = {"source": "a notebook, a folder or a zip archive", "roster": "a CSV file"}
+    for name, what in expected.items():
+        if (path := getattr(options, name)) and not path.exists():
+            raise ValueError(f"{name}: expected {what}, got {path}, which is not there")
     return read(options.roster) if options.roster else []
 
 
 def _due(text: str | None) -> datetime | None:
     try:
-        return in_utc(text) if text else None
+        # 1/12 is in January to some.
+        return in_utc(text if re.match(r"\d{4}-\d", text) else "") if text else None
     except ValueError:
         raise ValueError(f"--due: expected a time such as '2026-12-01 23:59 +0100', got {text!r}") from None
 

@@ -11,7 +11,7 @@ from exercises.autograder import report as reports
 from exercises.autograder import similarity as similarities
 from exercises.autograder.batch import grade as grades
 from exercises.autograder.batch.grading import Grading
-from exercises.autograder.commands import FINE, LEFT, ME, CommandOutput, failures, known_names
+from exercises.autograder.commands import FINE, LEFT, ME, CommandOutput, a_course, failures, known_names
 from exercises.autograder.course import marks
 from exercises.autograder.course.folders import Course, write_text
 from exercises.autograder.course.pseudonyms import Pseudonyms
@@ -29,10 +29,9 @@ class _Openly:
 
 def _seen(options: argparse.Namespace) -> tuple[Course, Pseudonyms | _Openly]:
     """The course, and how its students are called."""
-    if not (options.course / "gradebook.db").exists():
-        found = f"got {options.course}, which has no gradebook.db"
-        raise ValueError(f"--course: expected a course's folder, {found}")
-    return Course(options.course), Pseudonyms(options.course) if options.pseudonyms else _Openly()
+    course = a_course(options.course)
+    grades.renew_penalties(course)
+    return course, Pseudonyms(options.course) if options.pseudonyms else _Openly()
 
 
 def _assignments(course: Course, wanted: list[str]) -> list[str]:
@@ -83,11 +82,13 @@ def _status_lines(one: dict) -> Iterator[str]:
     }
     yield from (f"  {one[name]:4} {what}" for name, what in todo.items() if one[name])
     if missing := one["missing"]:
-        yield f"  {len(missing):4} students of whom there is nothing: {', '.join(missing[:20])}"
+        more = f" and {len(missing) - 20} more" if len(missing) > 20 else ""
+        yield f"  {len(missing):4} students of whom there is nothing: {', '.join(missing[:20])}{more}"
 
 
 def feedback(options: argparse.Namespace) -> CommandOutput:
     """Write all pages anew."""
+    grades.renew_penalties(a_course(options.course))
     summary = grades.Summary()
     with grades.opened(options.course) as grading:
         wanted = grades.write_feedback(grading, summary, anew=True)

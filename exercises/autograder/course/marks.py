@@ -62,6 +62,7 @@ class Mark:
     worth: float  # the most that there is to earn
     cells: dict[str, CellMark] = field(default_factory=dict)  # by grade id, in the order of the assignment
     comments: dict[str, str] = field(default_factory=dict)  # a person's, by grade id
+    late: bool = False  # whether it was handed in after it was due
 
     @property
     def raw(self) -> float:
@@ -111,6 +112,7 @@ def marks(url: str, assignment: str) -> list[Mark]:
                         if name in given
                     },
                     {name: text for name, (text,) in comments.get(student.id, {}).items() if text},
+                    late=bool(submission and submission.total_seconds_late),
                 )
             )
         return found
@@ -190,6 +192,15 @@ class Writer:
         session.flush()
         session.expire(notebook)
         notebook.late_submission_penalty = self._penalty(submission, notebook.score)
+
+    def renew_penalties(self) -> None:
+        """As they are now: points by hand, a date or the policy may have changed since the grading."""
+        with self._gradebook.db.no_autoflush:
+            for notebook in self._gradebook.db.scalars(select(SubmittedNotebook)).all():
+                penalty = self._penalty(notebook.assignment, notebook.score)
+                if penalty != notebook.late_submission_penalty:
+                    notebook.late_submission_penalty = penalty
+        self._commit()
 
     def _penalty(self, submission: SubmittedAssignment, score: float) -> float | None:
         """What nbgrader's late policy takes off; its plugin is the instructor's choice."""

@@ -17,7 +17,7 @@ import csv
 import io
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from nbgrader.api import Gradebook
@@ -179,28 +179,26 @@ def known(course: Course) -> dict[str, str]:
 def enrol(course: Course, people: Collection[Enrolled]) -> None:
     """Have the course and the gradebook know the class, also students who never hand anything in.
 
+    Who has been taken in before under the name and number of a file keeps that as an id.
+
     Raises:
-        ValueError: if somebody has been taken in before under another id, or has another id on an earlier
-            roster: nobody would know that the two are one.
+        ValueError: if somebody has another id on an earlier roster: nobody would know that the two are one.
     """
     if not people:
         return
+    there = {student for student, _ in course.submissions()} - {person.student for person in people}
+    taken_in = {number: student for student in there if (number := name_and_number(student)[1])}
+    people = [replace(person, student=taken_in.get(person.number, person.student)) for person in people]
     numbers = {person.number: person.student for person in people if person.number}
     before = known(course)
     changed = [
         f"{before[n]} is {numbers[n]} now" for n in sorted(numbers) if before.get(n, numbers[n]) != numbers[n]
     ]
-    there = {student for student, _ in course.submissions()}
-    changed += [
-        f"{student} is there already"
-        for student in sorted(there - set(numbers.values()))
-        if name_and_number(student)[1] in numbers
-    ]
     if changed:
         more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
         raise ValueError(
-            f"roster: expected those who were taken in under the id that they have, got {'; '.join(changed[:3])}"
-            f"{more}. A roster is for the first hand-in on: use another course's folder, or go on without."
+            f"roster: expected everybody under the id that they have, got {'; '.join(changed[:3])}{more}: "
+            "use another course's folder, or the roster of before."
         )
     with Gradebook(course.gradebook) as gradebook:
         for person in people:

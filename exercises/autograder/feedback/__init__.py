@@ -200,7 +200,8 @@ def _panels(
         cell = graded.get(name, NotebookNode(source="", metadata={}))
         worth, source, score = float(_marks(cell).get("points", 0)), cell.source, _by_person(mark, name)
         if _marks(cell).get("solution"):
-            about = _written(worth, score, answers.get(name, "") not in ("", source.strip()))
+            asked = mark and name in mark.cells and (mark.cells[name].waits or score is not None)
+            about = _written(worth, score, asked or answers.get(name, "") not in ("", source.strip()))
         else:
             tested = results.get(name) or CellResult(name, 0.0, worth, "missing")
             about = _tested(tested, score) | {"visible": source}

@@ -7,7 +7,7 @@ assignment, and mends what is found.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +17,7 @@ from dateutil.tz import gettz
 from nbformat import NotebookNode
 
 from exercises.autograder.intake.cells import CannotBeGraded, cells_of, content_of, normalize_source, shown
-from exercises.autograder.intake.files import Upload, uploads
+from exercises.autograder.intake.files import Upload, members, uploads
 from exercises.autograder.intake.names import Sender, sender_of
 from exercises.autograder.intake.repair import Catalogue, Released, mended
 
@@ -70,11 +70,12 @@ def ingest(
         roster: students' ids by the numbers that the platform puts into the names of files.
     """
     catalogue, arrivals, times = Catalogue(assignments, earlier), [], {}
+    depth = int(_is_class_folder(source, assignments))
     for upload in uploads(source):
         if upload.parts[-1:] == (TIMESTAMP,) and not upload.problem:
             times[upload.parts[:-1]] = upload.data
         else:
-            arrivals.append(_arrival(source, upload, catalogue, roster))
+            arrivals.append(_arrival(source, upload, catalogue, roster, depth))
     _settle(arrivals, catalogue)
     for arrival in arrivals:
         # In other folders, and further in, a student may have put a time.
@@ -84,12 +85,20 @@ def ingest(
         yield arrival
 
 
-def _arrival(source: Path, upload: Upload, catalogue: Catalogue, roster: Mapping) -> Arrival:
-    """Whatever happens while this file is read is said of this file."""
+def _is_class_folder(source: Path, assignments: Collection[str]) -> bool:
+    """Whether an archive is a folder, packed, of files that are named after students, and none of a student's."""
+    paths = members(source)
+    tops = {path[0] for path in paths} - {*assignments}
+    senders = {sender_of(path[1:], assignments).raw for path in paths if len(path) == 2} - {""}
+    return len(tops) == 1 and len(senders) == len(paths) > 2
+
+
+def _arrival(source: Path, upload: Upload, catalogue: Catalogue, roster: Mapping, depth: int) -> Arrival:
+    """Whatever happens while this file is read is said of this file; `depth` folders around it say nothing."""
     arrival = Arrival(_for_people(source, upload.parts), parts=upload.parts)
     try:
         if upload.parts:
-            telling = _telling(source, upload.parts, catalogue.assignments)
+            telling = _telling(source, upload.parts, catalogue.assignments)[depth:]
             sender = arrival.sender = sender_of(telling, catalogue.assignments, roster)
             arrival.student, arrival.late = sender.student, sender.late
             arrival.assignment = next(iter(sender.said), None)

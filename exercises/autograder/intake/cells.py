@@ -17,16 +17,17 @@ FRESH = "Copy your answers into a fresh notebook of the assignment and hand that
 BEGINNINGS = {
     rb"%PDF": f"The file is a PDF, which cannot be run. {AGAIN}",
     rb"PK\x03\x04": "The file is a zip archive. Unpack it and hand in the notebook itself.",
-    rb"\s*<[!?a-zA-Z]": f"The file is a web page, as a browser's “Save page as” makes it. {AGAIN}",
+    rb"\s*<[!?a-zA-Z]": f"The file is a web page: saved by a browser, or typed into the platform. {AGAIN}",
 }
 MOST_CELLS = 2_000
 MOST_OF_CELL = 500_000  # characters; the box takes no longer text at once, see `running.wire`
 MOST_CHARACTERS = 1_000_000  # of all cells together
 MOST_LINES = 40_000  # likewise; a line costs about as much as 25 characters
 MOST_OF_PICTURES = 5_000_000  # characters, of one cell
-MOST_PLOTS = 4  # of one cell
+MOST_PLOTS = 8  # of one cell
 LONGEST_NAME = 200
-PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+PLOTS = ("image/png", "image/jpeg")
+PICTURES = (*PLOTS, "image/gif", "image/webp")
 
 
 class CannotBeGraded(Exception):  # noqa: N818 -- nothing went wrong in the program
@@ -208,8 +209,9 @@ def _plots(cell: dict) -> dict:
     """What code has drawn, which a person looks at where it was an experiment."""
     outputs = cell.get("outputs") if cell.get("cell_type") == "code" else None
     data = [_dict(_dict(output).get("data")) for output in outputs] if isinstance(outputs, list) else []
-    drawn = [{"image/png": bundle["image/png"]} for bundle in data if "image/png" in bundle]
-    return {f"plot-{number}.png": plot for number, plot in enumerate(drawn[:MOST_PLOTS], start=1)}
+    kinds = [next((kind for kind in PLOTS if kind in bundle), None) for bundle in data]
+    drawn = [{kind: bundle[kind]} for kind, bundle in zip(kinds, data, strict=True) if kind]
+    return {f"plot-{number}": plot for number, plot in enumerate(drawn[:MOST_PLOTS], start=1)}
 
 
 def _pictures(number: int, found: object, notes: list[str]) -> dict:

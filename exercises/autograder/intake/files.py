@@ -101,6 +101,14 @@ def _in_archive(source: Path) -> Iterator[Upload]:
                 yield _member(archive, info, parts)
 
 
+def members(source: Path) -> list[tuple[str, ...]]:
+    """The paths in an archive, without junk; none of what is no archive."""
+    with suppress(Exception), zipfile.ZipFile(source) as archive:
+        paths = [_parts(info) for info in archive.infolist() if not info.is_dir()]
+        return [parts for parts in paths if parts and not _is_junk(parts)]
+    return []
+
+
 def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, parts: tuple[str, ...]) -> Upload:
     # Of the other methods Python unpacks everything at once, however much that is.
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):

@@ -122,9 +122,9 @@ def _lists(
 
     put_aside, broken = files(quarantined), files(failed)
     known = {file["student"] for file in (*put_aside, *broken)}
-    # Who lost points for it, or is only said to be late: without a due date, no penalty tells of it.
+    # Who handed in after the due date, or is said to by Canvas: without a date, nothing else tells.
     late = {result.student for result in results if any(flag.kind == "late" for flag in result.flags)}
-    late |= {mark.student for mark in everyone if mark.penalty > 0}
+    late |= {mark.student for mark in everyone if mark.late}
     return {
         "by_hand": [
             row(mark.student, cells=[name for name, cell in mark.cells.items() if cell.waits])

@@ -57,7 +57,7 @@ class Outcome:
     result: Result  # without a student
     notebook: str  # the submission with its outputs, as JSON; it is safe to look at
     scores: dict[str, float | None]  # points by grade id; None where a person has to give them
-    unanswered: tuple[str, ...]  # the answers that are as they were handed out
+    unanswered: tuple[str, ...]  # the answers that are as they were handed out, without own words beside them
 
 
 def run(job: Job) -> Outcome:
@@ -71,7 +71,8 @@ def run(job: Job) -> Outcome:
     result = notebook.run(made, job.master, job.limits, job.isolation)
     sources = {grade_id(cell): cell.source for cell in made.cells}
     handed_out = {cell.name: cell.source for cell in job.master if cell.is_answer}
-    unanswered = tuple(name for name, source in handed_out.items() if sources.get(name) == source)
+    same = (name for name, source in handed_out.items() if sources.get(name) == source)
+    unanswered = tuple(name for name in same if name not in _beside_own_words(made))
     by_hand = [cell.name for cell in job.master if cell.is_answer and cell.is_graded]
     scores = {cell.cell: cell.earned for cell in result.cells}
     scores |= {name: 0.0 if name in unanswered else None for name in by_hand}
@@ -79,6 +80,16 @@ def run(job: Job) -> Outcome:
     sanitize(made)  # at last: whether an answer was touched depends on the student's own text
     about = {"key": job.key, "submission": job.submission, "answers": answers}
     return Outcome(replace(result, **about), nbformat.writes(made), scores, unanswered)
+
+
+def _beside_own_words(made: NotebookNode) -> set[str]:
+    """Answers in words with a text of the student's own right before or behind them, which may be meant."""
+    words = [cell.cell_type == "markdown" for cell in made.cells]
+    own = [is_words and not grade_id(cell) for cell, is_words in zip(made.cells, words, strict=True)]
+    beside = zip(made.cells, words, [False, *own], [*own[1:], False], strict=False)
+    return {
+        grade_id(cell) or "" for cell, is_words, before, behind in beside if is_words and (before or behind)
+    }
 
 
 def _in_the_masters_words(made: NotebookNode, master: tuple[MasterCell, ...]) -> None:

@@ -6,6 +6,7 @@ It holds no secrets, and what it replies is not believed: it is what the learner
 import json
 import numbers
 import socket
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -44,6 +45,7 @@ def run(connection: socket.socket) -> None:
         connection: to the tests' process.
     """
     _load_data_in_one_process()
+    sys.path.insert(0, "")  # as in Jupyter: what a cell has written may be imported
     learner = Learner(the_shell())
     watch_reads(learner.recorder.notes)
     serve(connection, learner.answer)
