@@ -122,6 +122,16 @@ def test_a_flag_says_where_and_a_thing_is_said_once_in_a_cell():
     assert len(seen([(f"{n}-answer", f"import {taken}") for n in range(500)], PS05, [])) == 100
 
 
+def test_an_answer_that_stands_elsewhere_is_seen():
+    handed_out = "def layer_norm(x):\n    raise NotImplementedError('your answer goes here')"
+    own = "def layer_norm(x):\n    return x" + ".mT" * 900
+    [flag] = seen([(LAYER_NORM, handed_out), (None, own)], PS05, [])
+    assert (flag.kind, flag.cell) == ("elsewhere", LAYER_NORM)
+    assert "layer_norm" in flag.text
+    for left_alone in ([(LAYER_NORM, own), (None, own)], [(LAYER_NORM, handed_out)], [(None, own)]):
+        assert seen(left_alone, PS05, []) == []
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -54,6 +54,9 @@ def seen(cells: Iterable[tuple[str | None, str]], given: Mapping[str, str], note
         for number, full in sorted(_taken(tree, names)):
             if said := _about(full, allowed, is_answer=bool(cell)):
                 flags.setdefault((cell, *said), Flag(*said, cell, shown("".join(lines[number - 1 : number]))))
+    for cell, name in _elsewhere([(cell, tree) for cell, _, tree in trees]):
+        text = f"Left open here, where it counts: {shown(name)}, which a cell of the student's own defines."
+        flags["elsewhere", name] = Flag("elsewhere", text, cell)
     tasks = answered(given)
     kept = [note for note in notes[:MOST] if _is_note(note)] if type(notes) is list else []
     for note in kept:
@@ -116,6 +119,19 @@ def _taken(tree: ast.Module, names: Mapping[str, str]) -> Iterator[tuple[int, st
                 yield node.lineno, names[node.id]
             case ast.Attribute(value=ast.Name() as of) if of.id in names:
                 yield node.lineno, f"{names[of.id]}.{node.attr}"
+
+
+def _elsewhere(trees: Iterable[tuple[str | None, ast.Module]]) -> Iterator[tuple[str, str]]:
+    """Answers that still raise what was handed out, by cell and name, of which another cell has a definition."""
+    found: dict[str, dict[str | None, bool]] = {}
+    for cell, tree in trees:
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                names = (inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name))
+                found.setdefault(node.name, {})[cell] = "NotImplementedError" in names
+    for name, places in found.items():
+        if not places.get(None, True):
+            yield from ((cell, name) for cell, is_open in places.items() if cell and is_open)
 
 
 def _about(full: str, allowed: set[str], *, is_answer: bool) -> tuple[str, str] | None:
