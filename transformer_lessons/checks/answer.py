@@ -134,11 +134,10 @@ class Answer:
             self._name(path): torch.zeros_like(given[path]) if gradient is None else gradient
             for path, gradient in reply.gradients.items()
         }
-        arrived = {name: gradient for name, gradient in reply.parameters.items() if name in own}
-        flows = {n: torch.zeros_like(own[n]) if g is None else g for n, g in arrived.items()}
+        flows = {name: torch.zeros_like(tensor) for name, tensor in own.items()}  # a buffer gets none
+        flows |= {name: g for name, g in reply.parameters.items() if g is not None}
         for link in links:
-            if flows.keys() >= set(link.own):  # a buffer has none
-                gradients |= link.back(flows, call.state)
+            gradients |= link.back(flows, call.state)
         return gradients
 
     def _name(self, path: str) -> str:

@@ -63,13 +63,16 @@ def translations(
 ) -> Iterator[list[Link]]:
     """Lists of links, the likeliest first; only one if names and shapes are as wanted: exchanges must show.
 
-    Under other names only `parameters` can be what is wanted: no buffer, and none of them twice.
+    Under other names only `parameters` can be what is wanted, none of them twice, and running statistics.
     """
     known = [n for n in wanted if n in own]
     if known and all(own[n].shape == wanted[n].shape for n in known):
-        yield [Link((n,), (n,)) for n in known]
+        left = {name: own[name] for name in parameters if name in own and name not in known}
+        more = _by_words(left, {name: wanted[name] for name in wanted if name not in known}, roles)
+        yield [*(Link((n,), (n,)) for n in known), *more]
         return
-    own = {name: own[name] for name in parameters if name in own}
+    has_buffers = "running_mean" in wanted  # as a norm over the batch has; a count is none of them
+    own = {n: t for n, t in own.items() if n in parameters or (has_buffers and t.dim())}
     if links := _by_words(own, wanted, roles):
         turned = [Link(link.own, link.wanted, own[link.own[0]].dim() == 2) for link in links]
         for way in links, turned:  # which is which is the same for all calls, whatever their sizes

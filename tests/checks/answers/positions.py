@@ -53,6 +53,18 @@ class Projected(nn.Module):
         return self.embed(F.one_hot(ids, self.embed.in_features).float()) * self.root
 
 
+class ScaledByBuffer(nn.Module):
+    """The root as a buffer beside a parameter of another name; it is no weight, though as wide as one."""
+
+    def __init__(self, vocab_size, d_model):
+        super().__init__()
+        self.theta = nn.Parameter(torch.randn(vocab_size, d_model) * d_model**-0.5)
+        self.register_buffer("scale", torch.full((d_model,), d_model**0.5))
+
+    def forward(self, ids):
+        return self.theta[ids] * self.scale
+
+
 class Indexed(OneHot):
     def forward(self, ids):
         rows = [torch.stack([self.table[i] for i in sentence]) for sentence in ids]
@@ -355,7 +367,7 @@ def backwards_and_detached(table, queries, keys=None):
 
 
 RIGHT = {
-    "token_embedding": [Annotated, Inherited, OneHot, Projected, Indexed],
+    "token_embedding": [Annotated, Inherited, OneHot, Projected, ScaledByBuffer, Indexed],
     "sinusoidal": [
         of_the_annotated_transformer,
         of_dive_into_deep_learning,
