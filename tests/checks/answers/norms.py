@@ -31,6 +31,28 @@ class LayerNormByFunction(LayerNorm):
         return F.layer_norm(x, self.gamma.shape, self.gamma, self.beta, self.eps)
 
 
+class LayerNormOfTwoNames(nn.LayerNorm):
+    """Each parameter as the assignment calls it, and as the formula does."""
+
+    def __init__(self, d_model, eps=1e-5):
+        super().__init__(d_model, eps)
+        self.gamma, self.beta = self.weight, self.bias
+
+    def forward(self, x):
+        return F.layer_norm(x, self.gamma.shape, self.gamma, self.beta, self.eps)
+
+
+class LayerNormOfGammaAndBias(nn.LayerNorm):
+    """One name as in the formula, one as in torch."""
+
+    def __init__(self, d_model, eps=1e-5):
+        super().__init__(d_model, eps)
+        self.weight, self.gamma = None, self.weight
+
+    def forward(self, x):
+        return F.layer_norm(x, self.gamma.shape, self.gamma, self.bias, self.eps)
+
+
 class LayerNormByMoments(nn.Module):
     """The mean of the squares less the square of the mean, in numbers that allow it."""
 
@@ -60,6 +82,19 @@ class UnbiasedAndDetached(LayerNorm):
     def forward(self, x):
         std = (x.var(-1, keepdim=True) + self.eps).sqrt().detach()
         return self.gamma * (x - x.mean(-1, keepdim=True)) / std + self.beta
+
+
+class Frozen(LayerNorm):
+    """γ is no parameter, so it never learns."""
+
+    def __init__(self, d_model, eps=1e-5):
+        super().__init__(d_model, eps)
+        del self.gamma
+        self.bias = self.beta
+        self.register_buffer("weight", torch.ones(d_model))
+
+    def forward(self, x):
+        return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
 
 
 class MeanDeviation(LayerNorm):
@@ -274,7 +309,14 @@ class BiasLeftOver(BySums):
 
 
 RIGHT = {
-    "layer_norm": [LayerNorm, LayerNormOfTorch, LayerNormByFunction, LayerNormByMoments],
+    "layer_norm": [
+        LayerNorm,
+        LayerNormOfTorch,
+        LayerNormByFunction,
+        LayerNormOfTwoNames,
+        LayerNormOfGammaAndBias,
+        LayerNormByMoments,
+    ],
     "rms_norm": [LlamaRMSNorm, RMSNormOfTorch, RMSNormByLength, RMSNormByFunction],
     "batch_norm": [BatchNormOfTorch, BatchNorm],
     "masked_batch_norm": [OnRows, BySums, Picked],
@@ -284,6 +326,7 @@ WRONG = {
     "layer_norm": [
         (AnnotatedLayerNorm, {"variance", "eps"}, {"unbiased_eps_outside"}),
         (UnbiasedAndDetached, {"variance", "gradients"}, {"unbiased", "detached"}),
+        (Frozen, {"gradients"}, {"affine_cut_off"}),
         (MeanDeviation, {"variance"}, set()),
         (Zeros, {"centred", "variance", "eps", "affine", "axes", "gradients"}, set()),
     ],
