@@ -33,6 +33,12 @@ def new(width: int) -> dict[str, Tensor]:
     return {"weight": ones, "bias": zeros, "running_mean": zeros, "running_var": ones}
 
 
+AFFINE = {
+    "state": new(1) | {"weight": torch.tensor([2.0]), "bias": torch.ones(1)},
+    "setting": "layer.weight.data.fill_(2.)\nlayer.bias.data.fill_(1.)",
+}
+
+
 def call(
     x: Tensor, *, training: bool = True, state: dict | None = None, options: Any = (), **more: Any
 ) -> Call:
@@ -111,7 +117,7 @@ TASK = Task(
     roles=ROLES,
     broken=("features_mixed", "unbiased", "momentum_reversed", "eps_outside"),
     probes={
-        "statistics": (statistics, small()),
+        "statistics": (statistics, [*small(), call(torch.tensor(ROWS[0]), **AFFINE)]),
         "eps": (small_entries, small(options={"eps": 1.0})),
         "running": (running, small_running()),
         "evaluation": (evaluation, small_evaluation()),

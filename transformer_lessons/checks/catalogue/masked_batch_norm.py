@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from transformer_lessons.checks.catalogue.batch_norm import ROLES, kept, new, trained
+from transformer_lessons.checks.catalogue.batch_norm import AFFINE, ROLES, kept, new, trained
 from transformer_lessons.checks.definitions import Call, Draw, Task
 
 
@@ -45,13 +45,6 @@ class MaskedBatchNorm(nn.Module):
 
 ONE = [[[0.0], [4.0], [6.0]]], [[True, True, False]]
 TWO = [[[0.0], [2.0], [9.0]], [[4.0], [9.0], [9.0]]], [[True, True, False], [True, False, False]]
-
-
-BIASED = {
-    "state": new(1) | {"bias": torch.ones(1)},
-    "setting": "layer.bias.data.fill_(1.)",
-    "training": False,
-}
 
 
 def call(x: Tensor, mask: Tensor, *, training: bool = True, state: dict | None = None, **more: Any) -> Call:
@@ -139,8 +132,8 @@ TASK = Task(
     roles=ROLES,
     probes={
         "statistics": (statistics, small()),
-        "plain": (plain, small({}, {"options": {"eps": 1.0}}, {"training": False}, filled=True)),
-        "zeros": (zeros, small({}, BIASED)),
+        "plain": (plain, small({}, {"options": {"eps": 1.0}}, {"training": False}, AFFINE, filled=True)),
+        "zeros": (zeros, small({}, AFFINE | {"training": False})),
         "running": (running, small({}, {"options": {"momentum": 0.5}}, after=True)),
         "unknown": (unknown, small({}, {"training": False}, holes=True)),
         "gradients": (gradients, [*small(), *small(holes=True)]),

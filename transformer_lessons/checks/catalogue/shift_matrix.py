@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.definitions import Call, Remark, Task, calls
+from transformer_lessons.checks.definitions import Task, calls
 from transformer_lessons.encodings import frequencies, shift_matrix
 
 
@@ -41,10 +41,4 @@ TASK = Task(
             calls((1, 4), (2, 4), (5, 4), (1, 6)),
         ),
     },
-    remarks=(
-        Remark(
-            "steps of thousands of positions have four right digits in yours; angles in float64 keep all.",
-            Call((5003, 14)),
-        ),
-    ),
 )
