@@ -53,8 +53,8 @@ def halves(draw: Draw, *shape: int) -> Tensor:
 
 def small_entries(draw: Draw) -> list[Call]:
     """With entries of hundredths, or all alike, ε is much."""
-    constant = torch.full((2, 3), 2.0)
-    return [call(0.01 * halves(draw, 3, 6)), call(halves(draw, 3, 6), eps=0.5), Call((constant,), init=(3,))]
+    constant = torch.full((2, 4), 2.0)  # of four, as the fourth part of a number is not rounded
+    return [call(0.01 * halves(draw, 3, 6)), call(halves(draw, 3, 6), eps=0.5), Call((constant,), init=(4,))]
 
 
 def with_weights(draw: Draw) -> list[Call]:

@@ -73,7 +73,7 @@ def small(*lists: list, width: int = 1, **options) -> Iterator[Call]:
     for ids in lists:
         weight = torch.tensor([[10.0], [20.0], [30.0]]) if width == 1 else torch.ones(3, width)
         written = "tensor([[10.], [20.], [30.]])" if width == 1 else f"ones(3, {width})"
-        yield call(weight, torch.tensor([ids]), setting=SET + written, **options)
+        yield call(weight, torch.atleast_2d(torch.tensor(ids)), setting=SET + written, **options)
 
 
 def small_scale() -> Iterator[Call]:
@@ -88,7 +88,7 @@ TASK = Task(
     right=[TokenEmbedding],
     roles={"weight": "weight weights w e embedding embeddings emb lut table"},
     probes={
-        "rows": (rows, small([1], [0, 1], [2, 0], [1, 1, 0])),
+        "rows": (rows, small([1], [0, 1], [2, 0], [1, 1, 0], [[0], [1]])),
         "scale": (scale, small_scale()),
         "start": (start((300, 64), (200, 100)), start((300, 64))),
         "gradients": (gradients, small([1], [0, 1], [1, 1, 0])),
