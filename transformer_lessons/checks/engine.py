@@ -144,17 +144,25 @@ class Diagnosis:
         return self._cheapest((m,) for m in self._task.mistakes if any(map(self._fits, self._task.texts(m))))
 
     def _several(self) -> tuple[Mistake, ...]:
-        """Of the mistakes in the program to be repaired, the fewest that explain all calls, or none."""
+        """Of the mistakes in the program to be repaired, the fewest that explain all calls, or none.
+
+        Other ones, as few, may explain them too: then all that may be there are found.
+        """
         made = [mistake for mistake in self._task.mistakes if mistake.name in self._task.broken]
         for count in range(2, len(made) + 1):
-            for some in itertools.combinations(made, count):
-                for ways in itertools.product(*(mistake.ways for mistake in some)):
-                    # In one order or another: a change may take away the text that the next one looks for.
-                    orders = (changed(self._task.source, *order) for order in itertools.permutations(ways))
-                    source = next(filter(None, orders), None)
-                    if source and _is_python(source) and self._fits(source):
-                        return some
+            sets = itertools.combinations(made, count)
+            if found := [m for some in sets if any(map(self._fits, self._together(some))) for m in some]:
+                return tuple(dict.fromkeys(found))
         return ()
+
+    def _together(self, some: tuple[Mistake, ...]) -> Iterator[str]:
+        """The right answer's text with all of these mistakes, in each of their ways."""
+        for ways in itertools.product(*(mistake.ways for mistake in some)):
+            # In one order or another: a change may take away the text that the next one looks for.
+            orders = (changed(self._task.source, *order) for order in itertools.permutations(ways))
+            source = next(filter(None, orders), None)
+            if source and _is_python(source):
+                yield source
 
     def _pair(self) -> tuple[Mistake, ...]:
         """One of the likeliest mistakes together with any other, or none."""

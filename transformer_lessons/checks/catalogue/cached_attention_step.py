@@ -42,7 +42,7 @@ TASK = Task(
         "first": (lambda draw: [call(draw, 0), call(draw, 0, lead=())], small(0)),
         "window": (
             lambda draw: [call(draw, 5, 3), call(draw, 3, 3), call(draw, 4, 1), call(draw, 2, 7)],
-            small(3, 2),
+            [*small(3, 2), *small(2, 2)],
         ),
         "gradients": (lambda draw: [call(draw, 3), call(draw, 3, 3)], small(2)),
     },

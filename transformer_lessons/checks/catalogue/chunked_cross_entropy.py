@@ -24,15 +24,8 @@ def chunked_cross_entropy(hidden, weight, targets, chunk, pad_id):
 
 def call(draw: Draw, tokens: int, vocab: int, chunk: int, pad_id: int = 0, width: int = 7) -> Call:
     """Targets all over the vocabulary; none is padding, if that is 0."""
-    return Call(
-        (
-            draw.normal(tokens, width),
-            draw.normal(vocab, width),
-            draw.integers(1, vocab, tokens),
-            chunk,
-            pad_id,
-        )
-    )
+    hidden, weight = draw.normal(tokens, width), draw.normal(vocab, width)
+    return Call((hidden, weight, draw.integers(1, vocab, tokens), chunk, pad_id))
 
 
 def values(draw: Draw) -> list[Call]:
@@ -47,12 +40,8 @@ def padding(draw: Draw) -> list[Call]:
         hidden, weight = draw.normal(7, 5), draw.normal(11, 5)
         targets = torch.tensor([pad_id, 4, other, 5, pad_id, 9, pad_id])
         real = targets != pad_id
-        calls.append(
-            Call(
-                (hidden, weight, targets, 12, pad_id),
-                same_as=(hidden[real], weight, targets[real], 12, pad_id),
-            )
-        )
+        alone = hidden[real], weight, targets[real], 12, pad_id
+        calls.append(Call((hidden, weight, targets, 12, pad_id), same_as=alone))
     nothing = torch.full((4,), 2)
     return [*calls, Call((draw.normal(4, 5), draw.normal(7, 5), nothing, 8, 2))]
 

@@ -80,10 +80,10 @@ def outputs(draw: Draw) -> list[Call]:
 
 
 def inputs(draw: Draw) -> list[Call]:
-    """The entries of each gradient add up to zero: the first two of them, or the last two."""
+    """The entries of each gradient add up to zero, the first two or the last two; or all but one are zero."""
     column = large(draw, 2, 1).abs()
-    both = column * torch.tensor([1.0, -1.0, 0.0, 0.0])
-    return [call(some(draw), weight, large(draw, 5, 4)) for weight in (both, both.flip(1))]
+    both, one = (column * torch.tensor([1.0, second, 0.0, 0.0]) for second in (-1.0, 0.0))
+    return [call(some(draw), weight, large(draw, 5, 4)) for weight in (both, both.flip(1), one)]
 
 
 def faint(draw: Draw) -> list[Call]:
@@ -116,7 +116,7 @@ def hearing_others() -> Iterator[Call]:
     yield call(torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.ones(1, 1), torch.full((2, 1), 0.5))
 
 
-ONE = [[1.0]]
+ONE, NESTED = [[1.0]], {"dropout": 0.999, "kind": "nested"}
 TASK = Task(
     name="influence",
     right=[influence],
@@ -130,15 +130,9 @@ TASK = Task(
                 *small(ONE, kind="mirrored"),
             ],
         ),
-        "inputs": (inputs, small([[1.0, -1.0]])),
+        "inputs": (inputs, small([[1.0, -1.0]], [[1.0, 0.0]])),
         "faint": (faint, small(ONE, size=FAINT)),
         "deaf": (deaf, [*small(ONE, kind="deaf"), *small(ONE, kind="constant")]),
-        "model": (
-            model,
-            [
-                *small(ONE, dropout=0.999, training=True, kind="nested"),
-                *small(ONE, dropout=0.999, kind="nested"),
-            ],
-        ),
+        "model": (model, [shown for on in (True, False) for shown in small(ONE, training=on, **NESTED)]),
     },
 )

@@ -119,7 +119,7 @@ TASK = Task(
     probes={
         "state": (added, small(view=state)),
         "output": (outputs, small(leads=((), (2,)))),
-        "first": (first, small(3)),
+        "first": (first, [*small(3), *small(3, decay=0.5)]),
         "decay": (decayed, small(view=state, decay=0.25)),
         "kept": (kept, small(decay=0.5)),
         "axes": (axes, [*small(5, LEADS), *small(3, LEADS)]),
