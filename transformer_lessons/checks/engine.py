@@ -144,10 +144,7 @@ class Diagnosis:
         return self._cheapest((m,) for m in self._task.mistakes if any(map(self._fits, self._task.texts(m))))
 
     def _several(self) -> tuple[Mistake, ...]:
-        """Of the mistakes in the program to be repaired, the fewest that explain all calls, or none.
-
-        Other ones, as few, may explain them too: then all that may be there are found.
-        """
+        """Of the mistakes in the program to be repaired, the fewest that explain all calls: any that may."""
         made = [mistake for mistake in self._task.mistakes if mistake.name in self._task.broken]
         for count in range(2, len(made) + 1):
             sets = itertools.combinations(made, count)

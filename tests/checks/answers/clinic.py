@@ -1,5 +1,6 @@
 """Instruments: what depends on what, and tests of attention."""
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -123,6 +124,11 @@ def with_the_kernel(attention):
         return False
 
 
+def in_numpy(attention):
+    """One of numpy's truth values."""
+    return np.all([holds(question, attention) for question in (right_values, hidden, numbers)])
+
+
 def by_the_shapes(attention):
     try:
         output, weights = attention(*(torch.randn(2, n, 5) for n in (3, 4, 4)))
@@ -147,9 +153,14 @@ def always(attention):
     return True
 
 
+def an_object(attention):
+    """Neither a yes nor a no."""
+    return object()
+
+
 RIGHT = {
     "influence": [by_jacobian, by_changing, by_backward],
-    "attention_test": [in_steps, with_the_kernel],
+    "attention_test": [in_steps, with_the_kernel, in_numpy],
 }
 WRONG = {
     "influence": [
@@ -160,6 +171,7 @@ WRONG = {
     "attention_test": [
         (by_the_shapes, {"formula", "mask", "weights", "gradients", "numbers"}, {"shapes_only"}),
         (without_gradients, {"gradients"}, {"gradients_overlooked"}),
+        (an_object, {"right", "formula", "mask", "weights", "gradients", "numbers", "crashes"}, set()),
         (always, {"formula", "mask", "weights", "gradients", "numbers", "crashes"}, {"always_true"}),
     ],
 }

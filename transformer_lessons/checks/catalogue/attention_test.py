@@ -3,6 +3,7 @@
 import torch
 
 from transformer_lessons.checks.definitions import Call, Given, Task
+from transformer_lessons.checks.learner.adapter import is_opaque
 
 RIGHT = ("reference", "fused", "additive")
 # By requirement: what the test must find wrong, most of them known mistakes.
@@ -52,9 +53,10 @@ def is_right(attention):
 
 
 def tried_on(*kinds: str) -> list[Call]:
-    """The test is called with each of these; no answer is a no."""
+    """The test is called with each of these; None is a no, and what is no value is itself."""
     shown = {kind: f"checks.specimens.attention({kind!r})" for kind in kinds}
-    return [Call((Given("attention", [kind], shown[kind]),), view=bool) for kind in kinds]
+    given = [Given("attention", [kind], shown[kind]) for kind in kinds]
+    return [Call((one,), view=lambda said: said if is_opaque(said) else bool(said)) for one in given]
 
 
 SHOWN = {"right": tried_on(*RIGHT)} | {name: tried_on(*kinds, "reference") for name, kinds in WRONG.items()}

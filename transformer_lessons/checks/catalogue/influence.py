@@ -111,17 +111,14 @@ def small(*weights: list, size: float = 1.0, x: float = 0.5, **options: Any) -> 
             yield call(pattern, weight, torch.full((2, weight.size(1)), x), **options)
 
 
-def hearing_others() -> Iterator[Call]:
-    """Two positions, each of which hears the other alone."""
-    yield call(torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.ones(1, 1), torch.full((2, 1), 0.5))
-
-
+# Two positions, each of which hears the other alone.
+CROSSED = call(torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.ones(1, 1), torch.full((2, 1), 0.5))
 ONE, NESTED = [[1.0]], {"dropout": 0.999, "kind": "nested"}
 TASK = Task(
     name="influence",
     right=[influence],
     probes={
-        "values": (values, (replace(given, view=None) for given in (*small(ONE), *hearing_others()))),
+        "values": (values, (replace(given, view=None) for given in (*small(ONE), CROSSED))),
         "outputs": (
             outputs,
             [
