@@ -64,20 +64,21 @@ def unlike(draw: Draw) -> list[Call]:
 
 
 def padded(draw: Draw) -> list[Call]:
-    """More padding changes nothing, whatever its id; another word instead of some does."""
-    calls = [call(draw), call(draw, pad_id=6)]
-    pads = [torch.full((2, 2), pad) for pad in (0, 6)]
+    """Padding behind the second sentence changes nothing, whatever its id and the first one; more words do."""
     found = []
-    for one, pad in zip(calls, pads, strict=True):
+    for pad in (0, 6):
+        one = call(draw, pad_id=pad)
         src, tgt = one.args
-        src[0, 2:] = pad[0]
-        twins = torch.cat([src, pad], dim=1), torch.cat([src, 0 * pad + 5], dim=1)
-        found += [replace(one, same_as=(twin, tgt)) for twin in twins]
+        twins = (torch.cat([src, torch.tensor([[5, 5], [more, more]])], dim=1) for more in (pad, 5))
+        found += [replace(one, same_as=(twin, tgt), view=lambda y: y[1:]) for twin in twins]
     return found
 
 
 def moved(draw: Draw) -> list[Call]:
-    """Padding on the left, whatever its id, and in between changes nothing; another order of the words does."""
+    """Padding on the left, whatever its id, and in between changes nothing; another order of the words does.
+
+    So does a word in place of padding, also where the other sentence has some.
+    """
     found = []
     for pad in (0, 6):
         one = call(draw, pad_id=pad)
@@ -86,7 +87,10 @@ def moved(draw: Draw) -> list[Call]:
         pads = torch.full((2, 2), pad)
         found.append(replace(one, same_as=(torch.cat([pads, src], dim=1), tgt)))
     within = torch.cat([src[:, :1], pads, src[:, 1:], pads[:, :1]], dim=1)
-    return [*found, *(replace(one, same_as=(other, tgt)) for other in (within, src.flip(1)))]
+    sides = torch.stack([torch.cat([pads[0], src[0]]), torch.cat([src[1], pads[1]])])
+    short = replace(one, args=(torch.tensor([[pad, 1, 2], [pad, 3, 4]]), tgt), view=lambda y: y[1:])
+    longer = replace(short, same_as=(torch.tensor([[pad, 1, 2], [5, 3, 4]]), tgt))
+    return [*found, *(replace(one, same_as=(other, tgt)) for other in (within, sides, src.flip(1))), longer]
 
 
 def of_state(state: dict[str, Tensor]) -> dict[str, bool]:
@@ -100,16 +104,17 @@ def tied() -> Call:
     return Call((), init=(config(),), state=state, method="state", view=of_state)
 
 
-def small(src: list[list[int]], **changes) -> Iterator[Call]:
-    """Weights that everybody can make again."""
+def small(src: list[list], **changes) -> Iterator[Call]:
+    """Weights that everybody can make again; of each case the source, one sentence or several."""
     sizes = shapes(**changes)
     state = {n: torch.arange(1.0 * size.numel()).cos().view(size) for n, size in sizes.items()}
     state = {n: p if p.dim() > 1 else torch.ones_like(p) for n, p in state.items()}
     state |= {"output.weight": state["target_embedding.token.weight"], "output.bias": torch.ones(7)}
-    for row in src:
+    for rows in map(torch.tensor, src):
+        rows = rows.view(-1, rows.size(-1))
         for tgt in ([1], [1, 2]):
-            given = (config(**changes),)
-            yield Call((torch.tensor([row]), torch.tensor([tgt])), init=given, state=state, setting=SET)
+            args, given = (rows, torch.tensor([tgt] * len(rows))), (config(**changes),)
+            yield Call(args, init=given, state=state, setting=SET)
 
 
 def small_logits() -> Iterator[Call]:
@@ -130,10 +135,13 @@ TASK = Task(
     probes={
         "logits": (unlike, small_logits()),
         "pre_norm": (lambda draw: [call(draw, norm_first=True)], small([[3, 4], [5, 2]], norm_first=True)),
-        "padding": (padded, (case for pad in (0, 6) for case in small([[3, pad], [1, 2, pad]], pad_id=pad))),
+        "padding": (
+            padded,
+            (c for p in (0, 6) for c in small([[3, p], [1, 2, p], [[3, 4], [3, p]]], pad_id=p)),
+        ),
         "positions": (
             moved,
-            (c for pad in (0, 6) for c in small([[pad, 3], [pad, 1, 2], [3, pad, 1]], pad_id=pad)),
+            (c for p in (0, 6) for c in small([[p, 3], [p, 1, 2], [3, p, 1], [[1, 2], [p, 3]]], pad_id=p)),
         ),
         "tied": ([tied()], [tied()]),
     },
