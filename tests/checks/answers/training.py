@@ -295,7 +295,7 @@ WRONG = {
         (zeros_of_that_shape, {"shift", "padding", "ids", "type", "kept"}, set()),
     ],
     "warmup": [
-        (divides_by_zero, {"zero"}, set()),
+        (divides_by_zero, {"zero"}, {"step_zero"}),
         (width_of_the_fall_only, {"width"}, set()),
         (one_number, {"rise", "fall", "width", "zero"}, set()),
     ],

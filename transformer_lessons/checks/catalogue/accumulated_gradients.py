@@ -1,6 +1,7 @@
 """Steps from several batches. Batches of one token hide what is divided; one group hides what is set back."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -93,8 +94,10 @@ def tokens(draw: Draw) -> list[Call]:
 
 
 def groups(draw: Draw) -> list[Call]:
-    """Several, of one token or of two."""
-    return [train(draw, ones(draw, 4), 2), train(draw, ones(draw, 3), 1), train(draw, ones(draw, 9), 3)]
+    """Several, of one token or of two; and one of a module that comes with old gradients."""
+    calls = [train(draw, ones(draw, size * 3), size) for size in (1, 2, 3)]
+    module, *others = calls[0].args
+    return [*calls, replace(calls[0], args=(Given("used", [module]), *others))]
 
 
 def rest(draw: Draw) -> list[Call]:

@@ -59,11 +59,6 @@ def later(draw: Draw) -> list[Call]:
     return [call(draw), call(draw, earlier=5)]
 
 
-def first(draw: Draw) -> list[Call]:
-    """One token with nothing before it."""
-    return [call(draw, earlier=0), call(draw, earlier=0)]
-
-
 def several(draw: Draw) -> list[Call]:
     """A prompt, and several tokens that come later."""
     return [call(draw, new=3, earlier=0), call(draw, new=2), call(draw, new=3, earlier=3)]
@@ -72,7 +67,7 @@ def several(draw: Draw) -> list[Call]:
 def masked(draw: Draw) -> list[Call]:
     """Padding of the source."""
     padding = torch.tensor([[True, True, False, False], [True, True, True, False]])[:, None, None]
-    return [call(draw, earlier=0, mask=padding), call(draw, earlier=0, mask=draw.mask(2, 1, 1, 4))]
+    return [call(draw, earlier=n, mask=mask) for n, mask in ((0, padding), (3, draw.mask(2, 1, 1, 4)))]
 
 
 def small(new: int = 1, earlier: int = 1, mask: list | None = None) -> Iterator[Call]:
@@ -97,10 +92,10 @@ TASK = Task(
     right=[decoder_layer_step],
     results=("output", "keys", "values"),
     probes={
-        "first": (first, small(earlier=0)),
+        "first": (lambda draw: [call(draw, earlier=0), call(draw, earlier=0)], small(earlier=0)),
         "later": (later, small()),
         "several": (several, small(new=2)),
-        "mask": (masked, small(earlier=0, mask=[[[[True, False]]]])),
+        "mask": (masked, [case for n in (0, 1) for case in small(earlier=n, mask=[[[[True, False]]]])]),
         "gradients": (later, small()),
     },
 )

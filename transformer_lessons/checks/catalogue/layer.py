@@ -98,12 +98,9 @@ def dropout(*sizes: tuple[int, ...], attentions: tuple[str, ...]) -> Callable[[D
 
     def calls(draw: Draw) -> list[Call]:
         x, *others = (draw.normal(*size, 3) for size in sizes)
-        whole, given = (
-            partial(training, x, *others, attentions=attentions),
-            {"number": 1.0, "norm_first": True},
-        )
+        whole = partial(training, x, *others, attentions=attentions)
         found = [whole(number=0.0, norm_first=first) for first in (False, True)]
-        found += [whole(**given, mode=mode) for mode in (True, False)]
+        found += [whole(number=1.0, norm_first=True, mode=mode) for mode in (True, False)]
         zeros, post = torch.zeros_like(x), {"number": 1.0, "norm_first": False, "attentions": attentions}
         even = replace(training(zeros, *others, **post), view=is_uneven)
         return [*found, even, replace(even, training=False)]
@@ -124,16 +121,14 @@ def simple(*attentions: str, d_ff: int = 3) -> dict[str, Tensor]:
 def small(
     *others: Tensor | None, masks: tuple = (None,), attentions: tuple[str, ...], **options
 ) -> Iterator[Call]:
-    """Cases with `simple` weights; the last for those to whom d_ff is d_model."""
+    """Cases with `simple` weights, as many sentences as masks; the last for those to whom d_ff is d_model."""
     said = SET_BOTH if attentions[1:] else SET
-    for rows, d_ff in (
-        ([[0, 3, 6]], 3),
-        ([[0, 1, 2], [1, 0, 0]], 3),
-        ([[2, 0, 1], [0, 0, 1]], 3),
-        ([[0, 3, 6]], 2),
-    ):
+    inputs = [[0, 3, 6]], [[0, 1, 2], [1, 0, 0]], [[2, 0, 1], [0, 0, 1]], [[0, 3, 6]]
+    for rows, d_ff in zip(inputs, (3, 3, 3, 2), strict=True):
         for mask in masks:
-            args = torch.tensor([rows]).float(), *others, *(() if mask is None else (torch.tensor(mask),))
+            args = torch.tensor([rows]).float(), *others
+            if mask is not None:
+                args = (*(x if x is None else x.expand(len(mask), -1, -1) for x in args), torch.tensor(mask))
             state = simple(*attentions, d_ff=d_ff)
             yield Call(args, init=(config(3, 1, d_ff, **options),), state=state, setting=said)
 
@@ -160,6 +155,8 @@ BOTH = {"attentions": ("self_attention", "cross_attention")}
 MEMORY = torch.tensor([[[3.0, 0.0, 0.0], [0.0, 0.0, 1.0]]])
 FIRST = [[[[True, False]]]]
 ALL = [[[[True, True]]]]
+SECOND = [*ALL, *FIRST]
+OWN = [[[[True, True], [True, True]]], [[[True, True], [False, True]]]]
 
 
 def silenced(plain: Call, *sublayers: str) -> Call:
@@ -170,10 +167,22 @@ def silenced(plain: Call, *sublayers: str) -> Call:
 
 
 def masked(draw: Draw) -> list[Call]:
-    """The first positions when the last one changes, which is hidden, and when another one does."""
-    mask = torch.tensor([True, True, False]).expand(2, 1, 1, 3)
-    plain = call(draw, draw.normal(2, 3, 6), None, None, mask, **ONE)
-    return [replace(plain, same_as=changed_at(plain, 0, place), view=lambda y: y[:, :1]) for place in (2, 1)]
+    """One query of either sentence."""
+    return hidden_from(call(draw, draw.normal(2, 3, 6), None, None, hides(1, 2, 0), **ONE), 1, 2, 0)
+
+
+def hides(query: int, key: int, others: int) -> Tensor:
+    """A mask for two sentences that hides a key from one query of the second, and from others another one."""
+    mask = torch.arange(3).expand(2, 1, 3, 3) != others
+    mask[1, 0, query] = torch.arange(3) != key
+    return mask
+
+
+def hidden_from(masked: Call, query: int, key: int, others: int) -> list[Call]:
+    """What the query gives when either key changes, which is hidden, and not; and in the first sentence."""
+    places = (1, key), (1, others), (0, others)
+    twins = [(sentence, changed_at(masked, 0, place)) for sentence, place in places]
+    return [replace(masked, same_as=twin, view=lambda y, n=n: y[n, query]) for n, twin in twins]
 
 
 def changed_at(call: Call, argument: int, place: int) -> tuple:
@@ -203,22 +212,23 @@ def language_model(draw: Draw) -> list[Call]:
 
 
 def causal(draw: Draw) -> list[Call]:
-    """The first positions when a later one changes, and the last when one does that is hidden, or is not.
+    """The first positions when a later one changes, and the last when an earlier one does that may be hidden.
 
     Whatever cross-attention does.
     """
     plain = silenced(two(draw, 3, sources=3), "cross_attention.W_o")
-    masked = two(draw, 3, None, torch.tensor([False, True, True]).expand(2, 1, 1, 3), sources=3)
-    masked = silenced(masked, "cross_attention.W_o")
-    hidden, seen = (changed_at(masked, 0, place) for place in (0, 1))
+    masked = silenced(two(draw, 3, None, hides(2, 0, 1), sources=3), "cross_attention.W_o")
     calls = [replace(plain, same_as=changed_at(plain, 0, 2), view=lambda y: y[:, :2])]
-    calls += [replace(masked, same_as=twin, view=lambda y: y[:, 2]) for twin in (hidden, seen)]
-    return [*calls, replace(masked, same_as=changed_at(masked, 0, 2), view=lambda y: y[:, 1])]
+    return [
+        *calls,
+        *hidden_from(masked, 2, 0, 1),
+        replace(masked, same_as=changed_at(masked, 0, 2), view=lambda y: y[:, 1]),
+    ]
 
 
 def small_causal(memory: Tensor | None, **given) -> list[Call]:
     """Without a mask, and with masks that hide something or nothing."""
-    cases = [*small(memory, **given), *small(memory, None, masks=(FIRST, ALL), **given)]
+    cases = [*small(memory, **given), *small(memory, None, masks=(OWN, FIRST, ALL), **given)]
     return [case for case in cases if case.args[0].size(1) > 1][::-1]
 
 
@@ -234,10 +244,16 @@ def cross(draw: Draw) -> list[Call]:
 
 
 def source(draw: Draw) -> list[Call]:
-    """A source position that is hidden changes, and one that is not."""
-    masked = two(draw, 1, torch.tensor([True, True, True, False]).expand(2, 1, 1, 4))
-    masked = silenced(masked, "self_attention.W_o")
-    return [replace(masked, same_as=changed_at(masked, 1, place)) for place in (3, 1)]
+    """A source position changes that is hidden from one of the sentences."""
+    mask = torch.tensor([[True, False, True, True], [True, True, True, False]])[:, None, None]
+    masked = silenced(two(draw, 1, mask), "self_attention.W_o")
+    calls = [(masked, 1, 3), (masked, 1, 1), (masks_both(masked), 0, 1)]
+    return [replace(one, same_as=changed_at(one, 1, at), view=lambda y, n=n: y[n]) for one, n, at in calls]
+
+
+def masks_both(case: Call) -> Call:
+    """With a mask for the target, too, that hides nothing."""
+    return replace(case, args=(*case.args, torch.tensor(ALL)[..., : case.args[0].size(1)]))
 
 
 def one_target(*masks: list, **options) -> list[Call]:
@@ -268,7 +284,7 @@ TASK = Task(
     probes={
         "wiring": (plain(), small(**ONE)),
         "pre_norm": (plain(norm_first=True), small(norm_first=True, **ONE)),
-        "mask": (masked, small(None, None, masks=(FIRST,), **ONE)),
+        "mask": (masked, small(None, None, masks=(FIRST, OWN), **ONE)),
         "dropout": (dropout((16, 1), **ONE), small_training(**ONE)),
         "causal": (
             lambda draw: of_kind(language_model(draw), True) + of_kind(causal(draw), True, True),
@@ -280,7 +296,7 @@ TASK = Task(
         ),
         "memory_mask": (
             lambda draw: of_kind(source(draw), True, True),
-            of_kind(one_target(FIRST), True, True),
+            of_kind([*one_target(FIRST, SECOND), *map(masks_both, one_target(FIRST))], True, True),
         ),
         "parts": (parts(), parts()),
     },

@@ -57,8 +57,8 @@ def call(draw: Draw, **options) -> Call:
 
 
 def training(draw: Draw, number: float, *, norm_first: bool, is_training: bool = True) -> Call:
-    """In training, half of what a sub-layer of this number gives is dropped."""
-    args, given = (draw.normal(8, 5), constant(5, number)), config(5, norm_first=norm_first, dropout=0.5)
+    """In training, a quarter of what a sub-layer of this number gives is dropped."""
+    args, given = (draw.normal(8, 5), constant(5, number)), config(5, norm_first=norm_first, dropout=0.25)
     return Call(args, init=(given,), training=is_training, view=added(args[0]) if number else None)
 
 
@@ -79,7 +79,7 @@ def uneven(*shape: int) -> Call:
 
 
 def dropout(draw: Draw) -> list[Call]:
-    """The stream is whole; what is added is dropped, or twice as large; and in evaluation nothing is."""
+    """The stream is whole; what is added is dropped, or larger; and in evaluation nothing is."""
     calls = [training(draw, 0.0, norm_first=first) for first in (False, True)]
     calls += [training(draw, 1.0, norm_first=True, is_training=mode) for mode in (True, False)]
     reads = {"norm.weight": torch.zeros(5), "norm.bias": torch.ones(5)}  # ones, and gives their mean

@@ -1,7 +1,6 @@
 """A step with a scaled loss. Whole numbers and powers of two hide what float16 rounds where it is not asked."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
@@ -40,14 +39,15 @@ def whole(draw: Draw, scale: float, number: int = 0) -> list[Tensor]:
 
 
 def step(draw: Draw) -> list[Call]:
-    """Below the limit and above it; only the weights are looked at."""
+    """Below the limit and above it; only the weights are looked at, and those given stay."""
     rest = [
         (whole(draw, 8.0), 8.0, 1, 0.5, 100.0, 5),
         (whole(draw, 4.0, 1), 4.0, 1, 0.5, 4.5, 5),
         (whole(draw, 128.0, 2), 128.0, 2, 2.0, 3.0, 7),
         (whole(draw, 2.0), 2.0, 1, 0.5, 14.0, 5),
     ]
-    return [Call((weights(draw), *more), view=lambda value: value[0]) for more in rest]
+    calls = [Call((weights(draw), *more), view=lambda value: value[0]) for more in rest]
+    return [*calls, replace(calls[0], edits=True)]
 
 
 def direction(value: list) -> Tensor:
@@ -101,15 +101,21 @@ def growth(draw: Draw) -> list[Call]:
     return [counted(4, 5), counted(3, 5), counted(0, 1), counted(0, 3, 2.0**20), counted(2, 3, 2.0**20)]
 
 
-def small(*cases: tuple[list[list[float]], tuple]) -> Iterator[Call]:
-    """Weights of 10 and of 20 in two tensors; gradients, then scale, clean, rate, max_norm and growth."""
-    for gradients, rest in cases:
-        found = [torch.tensor(g).half() for g in gradients]
-        start = [torch.full(g.shape, size) for g, size in zip(found, (10.0, 20.0), strict=True)]
-        yield Call((start, found, *rest))
+def small(
+    first: list,
+    second: list,
+    scale: float = 2.0,
+    clean: int = 1,
+    rate: float = 1.0,
+    most: float = 1000.0,
+    growth: int = 5,
+) -> Call:
+    """Two tensors of gradients, and weights of 10 and of 20."""
+    found = [torch.tensor(g).half() for g in (first, second)]
+    start = [torch.full(g.shape, size) for g, size in zip(found, (10.0, 20.0), strict=True)]
+    return Call((start, found, scale, clean, rate, most, growth))
 
 
-LARGEST = 1000.0
 TASK = Task(
     name="scaled_step",
     right=[scaled_step],
@@ -118,34 +124,22 @@ TASK = Task(
     probes={
         "step": (
             step,
-            small(
-                ([[6.0], [8.0]], (2.0, 0, 1.0, LARGEST, 5)),
-                ([[6.0], [8.0]], (2.0, 0, 1.0, 2.5, 5)),
-            ),
+            [small([6.0], [8.0]), small([6.0], [8.0], most=2.5), replace(small([6.0], [8.0]), edits=True)],
         ),
         "precision": (
             precision,
-            small(
-                ([[0.5], [1.0]], (2.0**24, 0, 2.0**24, LARGEST, 5)),
-                ([[3e4], [4e4]], (1.0, 0, 1.0, 10.0, 5)),
-            ),
+            [small([0.5], [1.0], 2.0**24, rate=2.0**24), small([3e4], [4e4], 1.0, most=10.0)],
         ),
         "overflow": (
             overflow,
-            small(
-                ([[math.inf], [2.0]], (2.0, 1, 1.0, LARGEST, 5)),
-                ([[2.0], [math.nan]], (2.0, 1, 1.0, LARGEST, 5)),
-                ([[2.0], [math.inf]], (2.0, 1, 1.0, LARGEST, 5)),
-                ([[math.inf, 2.0], [2.0, 2.0]], (2.0, 1, 1.0, LARGEST, 5)),
-                ([[math.inf], [math.inf]], (2.0, 4, 1.0, LARGEST, 5)),
-            ),
+            [
+                small([math.inf], [2.0]),
+                small([2.0], [math.nan]),
+                small([2.0], [math.inf]),
+                small([math.inf, 2.0], [2.0, 2.0]),
+                small([math.inf], [math.inf], clean=4),
+            ],
         ),
-        "growth": (
-            growth,
-            small(
-                ([[2.0], [2.0]], (2.0, 2, 1.0, LARGEST, 3)),
-                ([[2.0], [2.0]], (2.0, 1, 1.0, LARGEST, 3)),
-            ),
-        ),
+        "growth": (growth, [small([2.0], [2.0], clean=2, growth=3), small([2.0], [2.0], growth=3)]),
     },
 )
