@@ -341,7 +341,7 @@ WRONG = {
     "written_by_heads": [
         (written_through_rows, {"turned"}, {"not_turned"}),
         (written_by_the_last_head_first, {"blocks"}, set()),
-        (written_and_merged, {"blocks", "turned"}, {"added_up"}),
+        (written_and_merged, {"blocks"}, {"added_up"}),
         (written_without_history, {"gradients"}, {"detached"}),
         (zeros, {"blocks", "turned", "gradients"}, set()),
     ],

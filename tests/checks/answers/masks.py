@@ -282,7 +282,7 @@ WRONG = {
     "local_window_mask": [
         (window_of_training, {"more_keys", "boolean"}, {"first_aligned", "numbers"}),
         (window_with_a_sink, {"values", "more_keys"}, set()),
-        (window_of_ones, {"values", "wide", "more_keys", "boolean"}, {"all_visible"}),
+        (window_of_ones, {"values", "wide", "more_keys"}, {"all_visible"}),
     ],
     "segment_mask": [
         (segments_without_heads, {"shape"}, {"no_heads_axis"}),

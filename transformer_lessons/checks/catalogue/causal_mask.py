@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import Tensor
 
-from transformer_lessons.checks.definitions import Call, Remark, Task, calls
+from transformer_lessons.checks.definitions import Task, calls
 from transformer_lessons.masks import causal_mask
 
 
@@ -38,14 +38,4 @@ TASK = Task(
         ),
         "boolean": (calls((2,), (3,), view=form), calls((2,), view=form)),
     },
-    remarks=(
-        Remark(
-            "with fewer keys than queries, some queries see nothing in yours; a ValueError would tell.",
-            Call((3, 2), view=lambda mask: None),
-        ),
-        Remark(
-            "device is not handed on to torch: on a GPU, the mask would stay behind.",
-            Call((2,), {"device": "nowhere"}, view=matrix),  # which torch refuses, if it hears of it
-        ),
-    ),
 )

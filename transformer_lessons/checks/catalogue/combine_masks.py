@@ -120,7 +120,7 @@ TASK = Task(
     right=[combine_masks],
     probes={
         "values": (values, SMALL),
-        "several": (several, [*SMALL, replace(SMALL[0], view=form)]),
+        "several": (several, [replace(SMALL[0], view=form), *SMALL]),
         "broadcasting": (broadcasting, SMALL),
         "none": (none, SMALL),
         "refusals": (refusals, REFUSED),

@@ -53,9 +53,9 @@ def alike(draw: Draw, ids: Tensor, pad_id: int) -> Call:
 
 
 def attention(draw: Draw) -> list[Call]:
-    """The last position of one sentence sees everything, whatever the masks; a match so clear shows all."""
+    """The last position of one sentence sees everything, whatever the masks; and all vectors alike."""
     given = [(draw.normal(1, h, n, d), words(draw, 1, n), 0) for h, n, d in ((1, 4, 3), (3, 5, 2))]
-    return [Call(args, view=outputs(-1)) for args in given]
+    return [*(Call(args, view=outputs(-1)) for args in given), alike(draw, words(draw, 1, 4), 0)]
 
 
 def causal(draw: Draw) -> list[Call]:
@@ -64,7 +64,7 @@ def causal(draw: Draw) -> list[Call]:
     for heads, length in ((1, 5), (2, 4)):
         x, ids = draw.normal(1, heads, length, 3), words(draw, 1, length)
         calls += twins(draw, x, ids, 0, [(2,), (3,), (1,), (0,)], outputs(1))
-        calls += [*twins(draw, x, ids, 0, [(length - 1,)], outputs(0, 1, 2)), alike(draw, ids, 0)]
+        calls += twins(draw, x, ids, 0, [(length - 1,)], outputs(0, 1, 2))
     return calls
 
 
@@ -86,7 +86,8 @@ def sentences(draw: Draw) -> list[Call]:
         kept = outputs(0, length - 1, sentence=0)
         calls += [
             Call((x, ids, 0), same_as=(x[:1], ids[:1], 0), view=kept),
-            Call((x, ids, 0), same_as=(x[1:], ids[1:], 0), view=kept),
+            Call((x, ids, 0), same_as=(x[1:], ids[1:], 0), view=outputs(0, length - 1, sentence=-1)),
+            Call((x, ids, 0), same_as=(x[1:], ids[1:], 0), view=kept),  # which is another sentence
         ]
     return calls
 

@@ -89,7 +89,7 @@ TASK = Task(
             itertools.chain(small(2.0, queries=2, keys=3), small(2.0, queries=2, keys=3, lead=(1,))),
         ),
         "cap": (cap, small(2.0, 1.0, 4.0)),
-        "scale": (scale, itertools.chain(small(1000.0, d_k=4), small(1.0, d_k=4))),
+        "scale": (scale, [*small(1000.0, d_k=4), *small(1.0, d_k=4), *small(1000.0, d_k=2)]),
         "mask": (mask, small(1.0, 2.0, keys=3, masks=([[True, False, True]], [[False, True, True]]))),
         "finite": (finite, small(1.0, masks=([[False, False]],))),
         "gradients": (gradients, small(1.0, masks=(None, [[True, False]]))),
