@@ -11,7 +11,7 @@ WRONG = {
     "formula": ("no_scale", "scaled_by_d_k", "softmax_over_queries", "keys_averaged"),
     "mask": ("mask_ignored", "mask_inverted", "masked_after_softmax"),
     "weights": ("scores_returned", "weights_unmasked"),
-    "gradients": ("weights_detached", "no_gradient"),
+    "gradients": ("returned_weights_detached", "no_gradient"),
     "numbers": ("overflowing", "empty_rows_nan"),
     "crashes": ("output_only", "crashing"),
 }

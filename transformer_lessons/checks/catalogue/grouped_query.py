@@ -39,12 +39,12 @@ def sharing(draw: Draw) -> list[Call]:
 
 
 def attention(draw: Draw) -> list[Call]:
-    """As many heads of keys as of queries, and all of them alike: which of them share makes no difference."""
+    """Heads of keys that are all alike: who shares them makes no difference. And a mask that hides nothing."""
     calls = []
-    for heads, queries, keys, d_k in ((3, 3, 5, 4), (2, 4, 3, 6), (1, 1, 2, 3)):
-        query, key, value = qkv(draw, heads, 1, queries, keys, d_k)
-        calls.append(Call((query, key.repeat(1, heads, 1, 1), value.repeat(1, heads, 1, 1))))
-    return calls
+    for heads, groups, *sizes in ((3, 3, 3, 5, 4), (2, 2, 4, 3, 6), (1, 1, 1, 2, 3), (4, 2, 3, 5, 4)):
+        query, key, value = qkv(draw, heads, 1, *sizes)
+        calls.append(Call((query, key.repeat(1, groups, 1, 1), value.repeat(1, groups, 1, 1))))
+    return [*calls, Call((*calls[0].args, torch.ones(3, 5, dtype=torch.bool)))]
 
 
 def averages(mask: Tensor) -> Callable[[list[Tensor]], dict]:
@@ -94,8 +94,8 @@ TASK = Task(
     right=[grouped_query_attention],
     results=("output", "weights"),
     probes={
-        "sharing": (sharing, small(4, 2)),
-        "attention": (attention, [*small(1, 1, d_k=4), *small(2, 2, d_k=4)]),
+        "sharing": (sharing, [*small(4, 2), *small(6, 2)]),
+        "attention": (attention, [*small(1, 1, d_k=4, masks=(None, [[True, True]])), *small(2, 1, d_k=4)]),
         "mask": (mask, small(2, 1, masks=(ROW, HEADS, SENTENCES))),
         "gradients": (gradients, small(2, 1)),
     },

@@ -42,24 +42,30 @@ def averages(args: tuple[Tensor, ...]) -> Callable[[list[Tensor]], dict[str, Any
 
 
 def result(draw: Draw) -> list[Call]:
-    """Averages, whatever the scores; and a match so clear that the scale is nothing."""
+    """Averages, whatever the scores; a match so clear that the scale is nothing; the best of large ones wins."""
     plain = [qkv(draw, 3, keys, 2, *lead) for keys, lead in ((4, (2,)), (7, ()), (4, (2, 3)), (3, (2,)))]
     clear = 9 * torch.eye(3)[[1, 2, 0, 1]], 9 * torch.eye(3)[[2, 0, 1]], draw.normal(3, 5)
-    return [*(Call(args, view=averages(args)) for args in plain), Call(clear)]
+    large = torch.tensor([[8.0]]), torch.tensor([[8.0], [9.0], [10.0]]), draw.normal(3, 5)
+    # With d_k = 1, whatever the scale.
+    best = Call(large, view=lambda results: results[1].argmax(-1))
+    return [*(Call(args, view=averages(args)) for args in plain), Call(clear), best]
 
 
 def scale(draw: Draw) -> list[Call]:
-    """The first has sizes that are all different."""
+    """The first has sizes that are all different; the last, a mask that hides nothing."""
     given = qkv(draw, 3, 5, 7, 2, 2), qkv(draw, 3, 4, 2, 2, 3), qkv(draw, 3, 3, 3, 3)
-    return [Call(args) for args in (*given, qkv(draw, 3, 4, 7))]
+    masked = *qkv(draw, 3, 4, 7), torch.ones(3, 4, dtype=torch.bool)
+    return [Call(args) for args in (*given, masked)]
 
 
 def mask(draw: Draw) -> list[Call]:
-    """Of any number of axes; one hides nothing, and one hides high scores where low ones stay visible."""
+    """Of any number of axes; one hides nothing, and two hide high scores where low, or very low ones, stay."""
     full, row, low = qkv(draw, 3, 4, 1, 2, 2), qkv(draw, 3, 4, 1), qkv(draw, 3, 4, 1, 2, size=3.0)
+    lowest = torch.full((3, 1), -12.0), torch.full((3, 1), 12.0), draw.normal(3, 5)
     given = [(*full, draw.mask(*shape)) for shape in ((2, 2, 3, 4), (2, 1, 1, 4), (3, 4))]
     given += [(*row, draw.mask(3, 4)), (*row, torch.ones(3, 4, dtype=torch.bool)), (*low, draw.mask(2, 3, 4))]
     given.append((*qkv(draw, 3, 5, 7, 2, 2), draw.mask(2, 1, 1, 5)))  # sizes that are all different
+    given.append((*lowest, torch.ones(3, 3, dtype=torch.bool).tril()))
     return [*(Call(args, view=averages(args)) for args in given), Call(given[3], edits=True)]
 
 
@@ -109,26 +115,19 @@ def small(
         yield Call(args if visible is None else (*args, torch.tensor(visible)))
 
 
-def small_result() -> Iterator[Call]:
-    """Without a batch, then in a batch of one."""
-    yield from small(queries=2, keys=3)
-    yield from (replace(c, args=tuple(x[None] for x in c.args)) for c in small(queries=2, keys=3))
+def small_mask() -> Iterator[Call]:
+    """For one query, for two sentences, and where a very low score stays visible."""
+    yield from small(keys=3, masks=([[True, False, True]], [[False, True, True]]))
+    given = torch.ones(2, 1, 1), torch.ones(2, 2, 1), torch.tensor([[[10.0], [20.0]]] * 2)
+    yield Call((*given, torch.tensor([[[True, False]], [[False, True]]])))
+    yield from small(numbers=(-12.0, 12.0), masks=([[True, False]],))
 
 
 def small_finite() -> Iterator[Call]:
     """Large scores, and a query that sees nothing, of which numbers are asked for, whichever."""
-    cases = small(numbers=(0.0, 1.0, 900.0), masks=(None, [[False, False]]))
+    cases = *small(numbers=(0.0, 1.0, 900.0)), *small(masks=([[False, False]],))
     return (replace(case, view=is_finite) for case in cases)
 
-
-def small_gradients() -> Iterator[Call]:
-    """Of one number a vector, and of four."""
-    yield from itertools.islice(small(), 20)
-    yield from itertools.islice(small(d_k=4), 20)
-
-
-NOTHING = torch.zeros(1, 2, dtype=torch.bool)
-HALF = tuple(x.half() for x in (torch.ones(1, 2), torch.ones(2, 2), torch.ones(2, 1)))
 
 TASK = Task(
     name="scaled_dot_product_attention",
@@ -136,20 +135,24 @@ TASK = Task(
     results=("output", "weights"),
     broken=("keys_viewed", "scaled_by_another_axis", "filled_near_zero", "softmax_over_axis"),
     probes={
-        "result": (result, small_result()),
-        "scale": (scale, small(d_k=4)),
-        "mask": (mask, small(keys=3, masks=([[True, False, True]], [[False, True, True]]))),
+        "result": (
+            result,
+            [
+                *small(queries=2, keys=3),
+                *small(queries=2, keys=3, lead=(1,)),
+                *small(d_k=2),
+                *small(numbers=(8.0, 9.0)),
+            ],
+        ),
+        "scale": (scale, [*small(d_k=4), *small(d_k=2), *small(d_k=4, masks=([[True, True]],))]),
+        "mask": (mask, small_mask()),
         "finite": (finite, small_finite()),
-        "gradients": (gradients, small_gradients()),
+        "gradients": (gradients, [*itertools.islice(small(), 20), *itertools.islice(small(d_k=4), 20)]),
     },
     remarks=(
         Remark(
             "a query that sees nothing gets weights in yours; zeros would say that there is nothing.",
-            Call((torch.ones(1, 2), torch.ones(2, 2), torch.ones(2, 1), NOTHING)),
-        ),
-        Remark(
-            "with float16 inputs it fails, or gives NaN or another dtype: torch.finfo(scores.dtype).min fits.",
-            Call((*HALF, torch.tensor([[True, False]])), view=lambda value: [str(value[0].dtype), value]),
+            Call((torch.ones(1, 2), torch.ones(2, 2), torch.ones(2, 1), torch.zeros(1, 2, dtype=torch.bool))),
         ),
     ),
 )

@@ -77,8 +77,6 @@ def small(*caps: float, **sizes: Any) -> Iterator[Call]:
         yield Call((query, key, value, cap, *masks))
 
 
-NOTHING = torch.zeros(1, 2, dtype=torch.bool)
-
 TASK = Task(
     name="soft_capped_attention",
     right=[soft_capped_attention],
@@ -97,7 +95,15 @@ TASK = Task(
     remarks=(
         Remark(
             "a query that sees nothing gets weights in yours; zeros would say that there is nothing.",
-            Call((torch.ones(1, 2), torch.ones(2, 2), torch.ones(2, 1), 1.0, NOTHING)),
+            Call(
+                (
+                    torch.ones(1, 2),
+                    torch.ones(2, 2),
+                    torch.ones(2, 1),
+                    1.0,
+                    torch.zeros(1, 2, dtype=torch.bool),
+                )
+            ),
         ),
     ),
 )
