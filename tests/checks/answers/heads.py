@@ -53,7 +53,7 @@ def split_by_view(x, num_heads):
 
 
 class LastHeadFirst(nn.Module):
-    """A slip that is on no list: the heads are put side by side in the opposite order."""
+    """The heads are put side by side in the opposite order."""
 
     def __init__(self, d_model, num_heads):
         super().__init__()
@@ -346,7 +346,7 @@ WRONG = {
         (zeros, {"blocks", "turned", "gradients"}, set()),
     ],
     "multi_head": [
-        (LastHeadFirst, {"heads"}, set()),
+        (LastHeadFirst, {"heads"}, {"heads_reversed"}),
         (ValuesUnprojected, {"output"}, {"projection_missing"}),
     ],
     "grouped_query": [

@@ -54,18 +54,9 @@ def broadcasting(draw: Draw) -> list[Call]:
     past = torch.ones(1, 1, 3, 4, dtype=torch.bool).tril(1)
     padding = torch.arange(4) < torch.tensor([[4], [2]])
     padding = padding[:, None, None, :]
-    pairs = (
-        (padding, past),
-        (past, padding),
-        (past[0, 0], padding),
-        (padding, past[0, 0]),
-        (past, padding[1, 0, 0]),
-    )
-    return [
-        *(call(*pair) for pair in pairs),
-        call(draw.mask(5, 3, 4), padding),
-        call(draw.mask(4, 4), padding),
-    ]
+    pairs = [(padding, past), (past, padding), (past[0, 0], padding), (padding, past[0, 0])]
+    pairs += [(past, padding[1, 0, 0]), (draw.mask(5, 3, 4), padding), (draw.mask(4, 4), padding)]
+    return [call(*pair) for pair in pairs]
 
 
 def none(draw: Draw) -> list[Call]:

@@ -10,23 +10,17 @@ from transformer_lessons.attention import MultiHeadAttention, scaled_dot_product
 from transformer_lessons.checks.definitions import Call, Draw, Remark, Task
 
 NAMES = ("W_q", "W_k", "W_v", "W_o")
-# For messages: lines that set matrices, be they four, or three of them in a stack.
-EYES = "for p in layer.parameters(): "
-EYES += "p.data = torch.eye(p.size(-1)).repeat(len(p) // p.size(-1), 1) if p.dim() == 2 else 0 * p"
-EVEN = "n = iter((2, 4, 6, 8))\nfor p in sorted(layer.parameters(), key=lambda p: -p.dim()): "
-EVEN += "p.data = torch.cat([next(n) * torch.eye(2) for _ in p[::2]]) if p.dim() == 2 else 0 * p"
+# For messages: rows of all matrices, be they four, or three of them in a stack; and the line that sets them.
+EYES, TWICE = "torch.eye(2).repeat(4, 1)", "torch.eye(4).repeat(4, 1)"
+EVEN = "torch.cat([n * torch.eye(2) for n in (2, 4, 6, 8)])"
+SKEW = "torch.arange(16.0).view(8, 2) % 5"
+SET = "for p in layer.parameters(): p.data = torch.stack([next(rows) for _ in p]) if p.dim() == 2 else 0 * p"
 
 
-def multiples(width: int, *factors: float, bias: float = 0.0) -> dict[str, Tensor]:
-    """Of the identity, for W_q, W_k, W_v and W_o."""
-    matrices = {f"{n}.weight": f * torch.eye(width) for n, f in zip(NAMES, factors, strict=True)}
-    return matrices | {f"{n}.bias": torch.full((width,), bias) for n in NAMES}
-
-
-def weights(draw: Draw, d_model: int) -> dict[str, Tensor]:
-    """Four projections; their biases are zero, so that those who have none are right."""
-    matrices = {f"{n}.weight": draw.normal(d_model, d_model) / d_model**0.5 for n in NAMES}
-    return matrices | {f"{n}.bias": torch.zeros(d_model) for n in NAMES}
+def projections(rows: Tensor, bias: float = 0.0) -> dict[str, Tensor]:
+    """W_q, W_k, W_v and W_o one below the other; their biases are zero, so that those who have none are right."""
+    matrices = {f"{n}.weight": matrix for n, matrix in zip(NAMES, rows.chunk(4), strict=True)}
+    return matrices | {f"{n}.bias": torch.full((rows.size(1),), bias) for n in NAMES}
 
 
 def call(
@@ -45,7 +39,10 @@ def call(
     query = draw.normal(2, queries, d_model)
     key = draw.normal(2, keys, d_model) if keys else query
     value = draw.normal(2, keys, d_model) if other_values else key
-    kwargs, state = {} if mask is None else {"mask": mask}, weights(draw, d_model)
+    kwargs, state = (
+        {} if mask is None else {"mask": mask},
+        projections(draw.normal(4 * d_model, d_model) / d_model**0.5),
+    )
     return Call((query, key, value)[:given], kwargs, init=(d_model, heads), state=state)
 
 
@@ -85,18 +82,19 @@ def gradients(draw: Draw) -> list[Call]:
 
 
 def small(num_heads: int, *others: list, mask: list | None = None) -> Iterator[Call]:
-    """Identities for weights: attention of the rows. Then weights not alike, and heads of two features."""
+    """Identities for weights: attention of the rows. Then others, not alike or not symmetric; and wider heads."""
     kwargs = {} if mask is None else {"mask": torch.tensor(mask)}
 
-    def case(x: list, setting: str = EYES, factors: tuple[float, ...] = (1, 1, 1, 1)) -> Call:
-        args = tuple(torch.tensor([rows]).float() for rows in (x, *others))
-        init = len(x[0]), num_heads
-        return Call(args, kwargs, init=init, state=multiples(len(x[0]), *factors), setting=setting)
+    def case(x: list, rows: str = EYES) -> Call:
+        args = tuple(torch.tensor([vectors]).float() for vectors in (x, *others))
+        state = projections(eval(rows))  # what the message writes is what is loaded
+        setting = f"rows = iter({rows})\n{SET}"
+        return Call(args, kwargs, init=(len(x[0]), num_heads), state=state, setting=setting)
 
     yield from map(case, ([[0, 2], [2, 0]], [[1, 0], [3, 1]], [[2, 1], [0, 3]]))
-    yield case([[0, 1], [1, 0]], EVEN, (2, 4, 6, 8))
+    yield from (case([[0, 1], [1, 0]], rows) for rows in (EVEN, SKEW))
     if not others:
-        yield case([[0, 1, 0, 0], [2, 0, 0, 1]])
+        yield case([[0, 1, 0, 0], [2, 0, 0, 1]], TWICE)
 
 
 TASK = Task(
@@ -119,7 +117,7 @@ TASK = Task(
     remarks=(
         Remark(
             "your projections have no biases; the trained translator's have.",
-            Call((torch.ones(1, 1, 2),), init=(2, 1), state=multiples(2, 1, 1, 1, 1, bias=1.0)),
+            Call((torch.ones(1, 1, 2),), init=(2, 1), state=projections(torch.eye(2).repeat(4, 1), bias=1.0)),
         ),
     ),
 )
