@@ -62,7 +62,7 @@ def soft_capped_attention(query, key, value, cap, mask=None):
     weights = (cap * (scores / cap).tanh()).softmax(-1)
     return weights @ value, weights
 """,
-        "you cap after masking, which lifts hidden scores up to −cap; cap first, then mask",
+        "your hidden scores are −cap (filled with it, or masked before they are capped)",
     ),
     (
         "ps02-2-causal-check",
