@@ -76,7 +76,7 @@ def _values(names: tuple[str, ...], seen: Any, right: Any) -> Difference:
         return next((one for one in found if one != HIDDEN), HIDDEN)
     if forms := _forms(seen, right):
         return _two(name, *forms)
-    for digits in range(1, MOST_DIGITS + 1):
+    for digits in range(3 if isinstance(right, float) else 1, MOST_DIGITS + 1):  # 0.125 is no 0.1 by hand
         should, has = (shortened(x, digits).replace("float('nan')", "nan") for x in (right, seen))
         if should != has and len(should) <= WIDTH:
             return _two(name, should, has, digits + _is_near(seen, right))

@@ -4,6 +4,8 @@ Only the process that the instructor has started opens it. Whatever is entered t
 that was stopped anywhere is graded again without a thought.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -162,8 +164,13 @@ class Writer:
         Raises:
             OSError: if another program keeps the database for itself for too long.
         """
-        try:
+        with self._transaction():
             self._enter(outcome, new)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        try:
+            yield
             self._commit()
         except OperationalError as error:
             if "locked" not in str(error):
@@ -195,12 +202,13 @@ class Writer:
 
     def renew_penalties(self) -> None:
         """As they are now: points by hand, a date or the policy may have changed since the grading."""
-        with self._gradebook.db.no_autoflush:
-            for notebook in self._gradebook.db.scalars(select(SubmittedNotebook)).all():
-                penalty = self._penalty(notebook.assignment, notebook.score)
-                if penalty != notebook.late_submission_penalty:
-                    notebook.late_submission_penalty = penalty
-        self._commit()
+        dated = select(SubmittedAssignment).where(SubmittedAssignment.timestamp.is_not(None))
+        with self._transaction():
+            for submission in self._gradebook.db.scalars(dated).all():
+                for notebook in submission.notebooks:
+                    penalty = self._penalty(submission, notebook.score)
+                    if penalty != notebook.late_submission_penalty:
+                        notebook.late_submission_penalty = penalty
 
     def _penalty(self, submission: SubmittedAssignment, score: float) -> float | None:
         """What nbgrader's late policy takes off; its plugin is the instructor's choice."""

@@ -46,7 +46,7 @@ def outgoing(value: Any, depth: int = 0) -> Any:
         return [outgoing(item, depth + 1) for item in value]
     if depth < DEPTH and isinstance(value, dict):
         return {str(name): outgoing(item, depth + 1) for name, item in value.items()}
-    return {"opaque": f"a {kind(value)}"}
+    return {"opaque": f"{'an' if kind(value)[0] in 'aeiou' else 'a'} {kind(value)}"}
 
 
 def kind(value: Any) -> str:
