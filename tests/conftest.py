@@ -16,7 +16,7 @@ ROOMS = {module.name for module in pkgutil.iter_modules(transformer_lessons.__pa
 jaxtyping.install_import_hook([f"transformer_lessons.{room}" for room in ROOMS], "beartype.beartype")
 
 
-pytest_plugins = ["passes"]  # what passed in a full run that was cut is not run again
+pytest_plugins = ["passes", "warm_kernels"]  # a full run goes on where it was cut; quick kernels of chapters
 
 
 def pytest_addoption(parser):

@@ -1,0 +1,55 @@
+"""On Linux a chapter's kernel is forked from a process that has imported torch: two seconds less for each."""
+
+import multiprocessing
+import os
+import sys
+
+import pytest
+from jupyter_client.provisioning import local_provisioner
+
+# The package first: it settles how threads wait. The compiler, because torch's first optimizer imports it.
+MODULES = ["transformer_lessons", "torch._dynamo", "matplotlib.pyplot", "ipykernel.kernelapp"]
+
+
+def serve(connection_file, folder, environment, ready):
+    from ipykernel.kernelapp import IPKernelApp
+
+    os.setsid()  # jupyter_client ends a kernel's whole group of processes: it must not be that of the tests
+    ready.send(True)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    IPKernelApp.launch_instance(["-f", connection_file, f"--IPKernelApp.parent_handle={os.getppid()}"])
+
+
+class Kernel:
+    """What jupyter_client asks of a process that it has started."""
+
+    stdin = stdout = stderr = None
+
+    def __init__(self, command, cwd, env, **_):
+        forks = multiprocessing.get_context("forkserver")
+        forks.set_forkserver_preload(MODULES)
+        ready, ours = forks.Pipe(duplex=False)
+        self.process = forks.Process(target=serve, args=(command[-1], cwd or os.getcwd(), env, ours))
+        self.process.start()
+        ready.recv()
+        self.pid, self.kill, self.terminate = self.process.pid, self.process.kill, self.process.terminate
+
+    def poll(self):
+        return self.process.exitcode
+
+    def wait(self):
+        self.process.join()
+        return self.process.exitcode
+
+    def send_signal(self, number):
+        os.kill(self.pid, number)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def warm_kernels():
+    with pytest.MonkeyPatch.context() as patch:
+        if sys.platform == "linux":
+            patch.setattr(local_provisioner, "launch_kernel", Kernel)
+        yield
