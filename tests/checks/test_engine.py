@@ -2,6 +2,7 @@
 
 import linecache
 import math
+import re
 import sys
 import time
 import tomllib
@@ -12,6 +13,7 @@ import pytest
 import torch
 from torch import nn
 
+from checks.answers.attention import Stacked, scaled_first
 from checks.conftest import TASKS
 from transformer_lessons import checks
 from transformer_lessons.checks.answer import Answer
@@ -414,6 +416,25 @@ def test_a_remark_is_printed_in_a_terminal(capsys):
 
     checks.require("scaled_dot_product_attention", without_zeros)
     assert "One thing more: " in capsys.readouterr().out
+
+
+def test_several_things_are():
+    def scores_for_weights(query, key, value, mask=None):
+        return scaled_first(query, key, value, mask)[0], query @ key.mT
+
+    message = checks.check("scaled_dot_product_attention", scores_for_weights).message
+    assert re.search(r"# weights should be (.*)\n +# weights are {7}(?!\1)", message)
+
+
+def test_a_gradient_is_that_of_the_answers_own_parameter():
+    class BiasUnused(Stacked):
+        def attend(self, *args):
+            return super().attend(
+                *(x - b for x, b in zip(args, self.in_proj_bias.chunk(3), strict=False)), args[3]
+            )
+
+    message = checks.check("multi_head", BiasUnused).message
+    assert "# gradient of in_proj_bias (W_v.bias) should be [" in message
 
 
 def test_the_packages_own_is_no_answer():

@@ -58,7 +58,10 @@ class Answer:
             return _twins(call, reply, self.adapter.call(target, self._sent(call.same_as), kwargs))
         weights = [self.adapter.state(args[n]["handle"]).value for n in call.weights_after]
         seen = self._seen(call, reply, weights)
-        return replace(seen, gradients=self._gradients(call, reply, own, links)) if call.backward else seen
+        if not call.backward:
+            return seen
+        names = {wanted: name for link in links for wanted, name in link.names().items()}
+        return replace(seen, gradients=self._gradients(call, reply, own, links), names=names)
 
     def find_naming(self, call: Call, right: Seen) -> None:
         """Of the ways to load weights under other names, take the one that makes a call right, else the first."""

@@ -1,5 +1,6 @@
 """What should be, and what is: one below the other, with as few decimals as show that they differ."""
 
+import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from transformer_lessons.checks.words import FEW_NUMBERS, WIDTH, cut, described,
 __all__ = ["HIDDEN", "Difference", "difference"]
 
 MOST_DIGITS = 7
+PLURAL = re.compile(r"(different )?[a-z]*[^as]s( of .*)? ")  # weights, rows of zeros; no bias, no loss
 
 
 class Difference(NamedTuple):
@@ -47,7 +49,8 @@ def difference(results: tuple[str, ...], call: Call, seen: Seen, right: Seen) ->
     if bool(seen.gradients) != bool(right.gradients):
         return CUT_OFF
     both = [name for name in right.gradients if name in seen.gradients]
-    return _plainest(_values((f"gradient of {n}",), seen.gradients[n], right.gradients[n]) for n in both)
+    named = {name: f"gradient of {seen.names.get(name, name)}" for name in both}
+    return _plainest(_values((named[n],), seen.gradients[n], right.gradients[n]) for n in both)
 
 
 def _plainest(found: Iterable[Difference]) -> Difference:
@@ -104,4 +107,5 @@ def _is_near(seen: Any, right: Any) -> bool:
 
 
 def _two(name: str, should: str, has: str, digits: int = 0) -> Difference:
-    return Difference(digits, (f"{name}should be {should}", f"{name}is        {has}"))
+    verb = "are" if PLURAL.fullmatch(name) else "is"
+    return Difference(digits, (f"{name}should be {should}", f"{name}{verb:<10}{has}"))

@@ -70,7 +70,7 @@ class Message:
 
 def _marked(outcome: tuple[str, ...]) -> list[str]:
     """The lines of what should be and what is, with what differs between them marked."""
-    parted = [re.fullmatch(r"(.*?should be |.*?is {8})(.*)", line) for line in outcome]
+    parted = [re.fullmatch(r"(.*?should be |.*?(?:is {8}|are {7}))(.*)", line) for line in outcome]
     numbers = [re.findall(r"[-\w.]+|[^-\w.]+", found[2]) for found in parted if found]
     if len(numbers) != 2 or len(numbers[0]) != len(numbers[1]):
         return [html.escape(line) for line in outcome]

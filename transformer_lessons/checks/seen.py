@@ -28,6 +28,7 @@ class Seen:
         value: what came back, as `Call.view` sees it.
         error, message, line: of the exception, if one came instead, and the line of the answer.
         gradients: by the names of arguments and parameters; empty if nothing can be differentiated.
+        names: those that the answer has for such parameters, where they are others.
         edited: the arguments that were changed in place.
         memory: where bytes are counted, those allowed and those used, if these are more.
         outputs: what came back, without view.
@@ -38,6 +39,7 @@ class Seen:
     message: str = ""
     line: str = ""
     gradients: dict[str, Tensor] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
     edited: tuple[str, ...] = ()
     memory: dict[str, tuple[int, int]] = field(default_factory=dict)
     outputs: Any = None

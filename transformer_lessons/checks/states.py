@@ -49,6 +49,11 @@ class Link:
         parts = whole.split([len(state[name]) for name in self.wanted])
         return dict(zip(self.wanted, parts, strict=True))
 
+    def names(self) -> dict[str, str]:
+        """What the wanted ones are called in the answer."""
+        whole = " and ".join(self.own)
+        return {name: whole if len(self.wanted) == 1 else f"{whole} ({name})" for name in self.wanted}
+
     def _parts(self, own: State, state: State) -> list[Tensor]:
         """Its own ones as rows of the wanted ones; axes of one around a vector are left out."""
         parts = [self._turned(own[name]) for name in self.own]

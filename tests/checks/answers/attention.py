@@ -219,6 +219,22 @@ def divided_in_place(query, key, value, mask=None):
     return annotated(query, key * math.sqrt(query.size(-1)), value, mask)
 
 
+def one_less_the_mask(query, key, value, mask=None):
+    bias = 0 if mask is None else (1 - mask) * -1e9
+    weights = (query @ key.mT / math.sqrt(query.size(-1)) + bias).softmax(-1)
+    return weights @ value, weights
+
+
+def softmax_by_hand(query, key, value, mask=None):
+    """The maximum is that of all rows."""
+    scores = query @ key.mT / math.sqrt(query.size(-1))
+    if mask is not None:
+        scores = torch.where(mask, scores, -1e9)
+    powers = torch.exp(scores - scores.max())
+    weights = powers / powers.sum(-1, keepdim=True)
+    return weights @ value, weights
+
+
 def zeros(query, key, value, mask=None):
     return torch.zeros(*query.shape[:-1], value.size(-1)), torch.zeros(*query.shape[:-1], key.size(-2))
 
@@ -386,6 +402,8 @@ WRONG = {
         (over_queries, {"result"}, {"softmax_over_queries"}),
         (one_axis_more, {"mask"}, {"mask_one_axis_more"}),
         (divided_in_place, {"gradients"}, {"in_place"}),
+        (one_less_the_mask, {"mask"}, {"mask_as_truth"}),
+        (softmax_by_hand, {"finite"}, {"one_maximum_for_all"}),
         (zeros, {"result", "scale", "mask", "finite", "gradients"}, set()),
         (not_written, {"result", "scale", "mask", "finite", "gradients"}, set()),
     ],

@@ -13,6 +13,7 @@ NAMES = ("W_q", "W_k", "W_v", "W_o")
 # For messages: rows of all matrices, be they four, or three of them in a stack; and the line that sets them.
 EYES, TWICE = "torch.eye(2).repeat(4, 1)", "torch.eye(4).repeat(4, 1)"
 EVEN = "torch.cat([n * torch.eye(2) for n in (2, 4, 6, 8)])"
+KEYS = [[1, 0], [0, 1], [3, 0]]
 SKEW = "torch.arange(16.0).view(8, 2) % 5"
 SET = "for p in layer.parameters(): p.data = torch.stack([next(rows) for _ in p]) if p.dim() == 2 else 0 * p"
 
@@ -110,7 +111,7 @@ TASK = Task(
     probes={
         "output": (output, small(1)),
         "heads": (heads, small(2)),
-        "cross": (cross, small(1, [[1, 0], [0, 1], [3, 0]])),
+        "cross": (cross, [*small(1, KEYS), *small(1, KEYS, [[0, 1], [2, 0], [0, 3]])]),
         "mask": (mask, small(1, mask=[[True, False], [True, True]])),
         "gradients": (gradients, small(1)),
     },

@@ -125,7 +125,8 @@ def small_mask() -> Iterator[Call]:
 
 def small_finite() -> Iterator[Call]:
     """Large scores, and a query that sees nothing, of which numbers are asked for, whichever."""
-    cases = *small(numbers=(0.0, 1.0, 900.0)), *small(masks=([[False, False]],))
+    large = (0.0, 1.0, 900.0)
+    cases = *small(numbers=large), *small(masks=([[False, False]],)), *small(numbers=large, queries=2)
     return (replace(case, view=is_finite) for case in cases)
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from transformer_lessons.checks.catalogue import scaled_dot_product_attention as attention
 from transformer_lessons.checks.catalogue.scaled_dot_product_attention import averages, is_finite, qkv
-from transformer_lessons.checks.definitions import Call, Draw, Remark, Task
+from transformer_lessons.checks.definitions import Call, Draw, Task
 
 
 def soft_capped_attention(query, key, value, cap, mask=None):
@@ -92,18 +92,4 @@ TASK = Task(
         "finite": (finite, small(1.0, masks=([[False, False]],))),
         "gradients": (gradients, small(1.0, masks=(None, [[True, False]]))),
     },
-    remarks=(
-        Remark(
-            "a query that sees nothing gets weights in yours; zeros would say that there is nothing.",
-            Call(
-                (
-                    torch.ones(1, 2),
-                    torch.ones(2, 2),
-                    torch.ones(2, 1),
-                    1.0,
-                    torch.zeros(1, 2, dtype=torch.bool),
-                )
-            ),
-        ),
-    ),
 )

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_lessons.checks.definitions import Call, Draw, Remark, Task
+from transformer_lessons.checks.definitions import Call, Draw, Task
 from transformer_lessons.embeddings import TokenEmbedding
 
 SET = "for p in layer.parameters(): p.data = torch."
@@ -93,10 +93,4 @@ TASK = Task(
         "start": (start((300, 64), (200, 100)), start((300, 64))),
         "gradients": (gradients, small([1], [0, 1], [1, 1, 0])),
     },
-    remarks=(
-        Remark(
-            "an id of −1 gives the last row in yours, without an error; F.embedding would tell.",
-            Call((torch.tensor([[-1]]),), init=(2, 1), view=lambda vectors: None),
-        ),
-    ),
 )
