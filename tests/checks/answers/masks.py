@@ -128,6 +128,15 @@ def combined_without_a_check(*masks):
     return combined
 
 
+def combined_after_a_look_at_keys(*masks):
+    """Masks that differ in their queries are left to torch."""
+    masks = [mask for mask in masks if mask is not None]
+    assert all(mask.dtype == torch.bool for mask in masks)
+    if len({mask.size(-1) for mask in masks} - {1}) > 1:
+        raise ValueError("masks for other keys")
+    return reduce(torch.logical_and, masks) if masks else None
+
+
 def combined_by_sum(*masks):
     masks = [mask for mask in masks if mask is not None]
     refused(masks)
@@ -272,6 +281,7 @@ WRONG = {
     ],
     "combine_masks": [
         (combined_without_a_check, {"refusals"}, {"unchecked"}),
+        (combined_after_a_look_at_keys, {"refusals"}, {"left_to_torch"}),
         (combined_by_sum, {"values"}, {"or_for_and"}),
         (combined_as_odd, {"values", "several", "broadcasting", "none"}, set()),
     ],

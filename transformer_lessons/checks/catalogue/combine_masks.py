@@ -68,9 +68,8 @@ def none(draw: Draw) -> list[Call]:
 def refusals(draw: Draw) -> list[Call]:
     """Masks of numbers, and masks that do not fit."""
     a = draw.mask(2, 1, 3, 4)
-    return [
-        call(*masks) for masks in ((a, a.float()), (a.float(),), (a, a.long()), (a, draw.mask(2, 1, 3, 5)))
-    ]
+    others = a.float(), a.long(), draw.mask(2, 1, 3, 5), draw.mask(2, 1, 2, 4)
+    return [call(a.float()), *(call(a, other) for other in others)]
 
 
 def tensors(*masks: list | None) -> Call:
@@ -98,12 +97,13 @@ SMALL = [
     tensors([T, F], None, [T, T]),
     tensors([T, T], None, [T, F]),
 ]
-REFUSED = [  # numbers, and two lengths
+REFUSED = [  # numbers, other lengths
     tensors([1.0, 0.0]),
     tensors([T, T], [1.0, 0.0]),
     tensors([1, 0]),
     tensors([T, T], [1, 0]),
     tensors([T, T], [T, F, T]),
+    tensors(SQUARE, [[T, F], [T, T], [F, T]]),
 ]
 
 TASK = Task(
