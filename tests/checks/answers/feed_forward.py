@@ -94,6 +94,11 @@ class LeakyRelu(Annotated):
             self.activation = nn.LeakyReLU(0.1)
 
 
+class AMatrixOut(Annotated):
+    def forward(self, x):
+        return super().forward(x.view(-1, x.size(-1)))
+
+
 class AlwaysDropping(Annotated):
     def forward(self, x):
         return self.w_2(F.dropout(self.activation(self.w_1(x)), self.dropout.p))
@@ -125,6 +130,7 @@ WRONG = {
     "feed_forward": [
         (NoActivation, {"formula", "activation"}, {"no_activation"}),
         (LeakyRelu, {"formula"}, set()),
+        (AMatrixOut, {"formula"}, {"axes_flattened"}),
         (AlwaysDropping, {"dropout"}, {"dropout_in_evaluation"}),
         (ResidualAndTanh, {"formula", "activation"}, {"residual_added", "gelu_by_tanh"}),
         (Nothing, {"formula", "activation", "dropout", "gradients"}, set()),

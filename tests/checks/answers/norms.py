@@ -281,6 +281,14 @@ class Picked(BySums):
         return y
 
 
+class WrittenOver(BySums):
+    """As BySums, where padding of the caller's is set to zero."""
+
+    def forward(self, x, mask):
+        x[~mask] = 0
+        return super().forward(x, mask)
+
+
 class Multiplied(BySums):
     def forward(self, x, mask):
         m = mask[:, :, None].float()
@@ -343,6 +351,7 @@ WRONG = {
         (Zeros, {"statistics", "eps", "running", "evaluation"}, set()),
     ],
     "masked_batch_norm": [
+        (WrittenOver, {"gradients"}, {"input_edited"}),
         (Multiplied, {"unknown"}, {"padding_multiplied"}),
         (BiasLeftOver, {"plain", "zeros"}, {"unbiased", "padding_not_zeroed"}),
         (OneMore, {"statistics", "plain"}, set()),

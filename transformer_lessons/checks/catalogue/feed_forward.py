@@ -77,8 +77,8 @@ def gradients(draw: Draw) -> list[Call]:
 
 
 def small(**options: Any) -> Iterator[Call]:
-    """Both weights are minus the identity."""
-    for row in ([1, -2], [2, -1], [-3, 1]):
+    """Both weights are minus the identity; once with another axis."""
+    for row in ([1, -2], [2, -1], [-3, 1], [[1, -2]]):
         x = torch.tensor([row]).float()
         yield call(x, weights(-torch.eye(2), -torch.eye(2)), setting=SET, options=options)
     for row in ([1, -2, 3], [-1, 2, -3]):
