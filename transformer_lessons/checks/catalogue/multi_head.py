@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from transformer_lessons.attention import MultiHeadAttention, scaled_dot_product_attention
-from transformer_lessons.checks.definitions import Call, Draw, Remark, Task
+from transformer_lessons.checks.definitions import Call, Draw, Task
 
 NAMES = ("W_q", "W_k", "W_v", "W_o")
 # For messages: rows of all matrices, be they four, or three of them in a stack; and the line that sets them.
@@ -18,10 +18,10 @@ SKEW = "torch.arange(16.0).view(8, 2) % 5"
 SET = "for p in layer.parameters(): p.data = torch.stack([next(rows) for _ in p]) if p.dim() == 2 else 0 * p"
 
 
-def projections(rows: Tensor, bias: float = 0.0) -> dict[str, Tensor]:
+def projections(rows: Tensor) -> dict[str, Tensor]:
     """W_q, W_k, W_v and W_o one below the other; their biases are zero, so that those who have none are right."""
     matrices = {f"{n}.weight": matrix for n, matrix in zip(NAMES, rows.chunk(4), strict=True)}
-    return matrices | {f"{n}.bias": torch.full((rows.size(1),), bias) for n in NAMES}
+    return matrices | {f"{n}.bias": torch.zeros(rows.size(1)) for n in NAMES}
 
 
 def call(
@@ -115,10 +115,4 @@ TASK = Task(
         "mask": (mask, small(1, mask=[[True, False], [True, True]])),
         "gradients": (gradients, small(1)),
     },
-    remarks=(
-        Remark(
-            "your projections have no biases; the trained translator's have.",
-            Call((torch.ones(1, 1, 2),), init=(2, 1), state=projections(torch.eye(2).repeat(4, 1), bias=1.0)),
-        ),
-    ),
 )
