@@ -290,6 +290,13 @@ class Stacked(nn.Module):
         return torch.cat(heads, dim=-1)
 
 
+class MaskedAlone(Stacked):
+    """The mask is used if there is one head only: a slip that is on no list."""
+
+    def attend(self, q, k, v, mask):
+        return super().attend(q, k, v, mask if self.num_heads == 1 else None)
+
+
 class StackedOtherwise(Stacked):
     """Values, keys, queries."""
 
@@ -413,6 +420,7 @@ WRONG = {
         (capped_without_scale, {"scale", "mask"}, {"no_scale", "mask_inverted"}),
     ],
     "multi_head": [
+        (MaskedAlone, {"mask"}, set()),
         (StackedOtherwise, {"output"}, {"projections_exchanged"}),
         (ViewAlone, {"heads"}, {"split_without_transpose"}),
         (WithWeights, {"output"}, set()),

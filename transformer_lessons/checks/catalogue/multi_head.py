@@ -71,10 +71,12 @@ def cross(draw: Draw) -> list[Call]:
 
 
 def mask(draw: Draw) -> list[Call]:
-    """With all axes, without those of batch and heads, and of padding."""
+    """With all axes, without those of batch and heads, and of padding; for two heads, one that leaves one key."""
     padding = torch.tensor([[True, True, False], [True, True, True]])[:, None, None, :]
     masks = draw.mask(2, 1, 3, 3), torch.ones(3, 3, dtype=torch.bool).tril(), padding
-    return [replace(call(draw, 1, 5, mask=one), view=alone) for one in masks]
+    calls = [call(draw, 1, 5, mask=one) for one in masks]
+    calls.append(call(draw, 2, 3, mask=torch.eye(3, dtype=torch.bool)[[1, 0, 1]]))
+    return [replace(one, view=alone) for one in calls]
 
 
 def gradients(draw: Draw) -> list[Call]:
@@ -112,7 +114,7 @@ TASK = Task(
         "output": (output, small(1)),
         "heads": (heads, small(2)),
         "cross": (cross, [*small(1, KEYS), *small(1, KEYS, [[0, 1], [2, 0], [0, 3]])]),
-        "mask": (mask, small(1, mask=[[True, False], [True, True]])),
+        "mask": (mask, [one for n in (1, 2) for one in small(n, mask=[[True, False], [True, True]])]),
         "gradients": (gradients, small(1)),
     },
 )
