@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from exercises import release
 from exercises.autograder.course.folders import Course
-from exercises.autograder.flags import answered
 from exercises.autograder.rehearse import renamed
+from exercises.autograder.running.flags import answered
 from exercises.autograder.similarity import (
     OWN,
     Pair,

@@ -21,7 +21,7 @@ from exercises.autograder.running.inert import sanitize
 from exercises.autograder.running.notebook import MasterCell
 from transformer_lessons.tools.submission import grade_id
 
-DECIDE = ("box", "flags", "running")
+DECIDE = ("box", "running")
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,10 @@ from nbformat.v4 import new_output
 from nbgrader.api import Gradebook
 
 import transformer_lessons
-from exercises.autograder import flags
 from exercises.autograder.box.confine import Limits
 from exercises.autograder.intake.cells import whole
 from exercises.autograder.result import CellResult, Flag, Result, rebuilt
+from exercises.autograder.running import flags
 from exercises.autograder.running.inert import inert_output, is_picture, written_bytes
 from exercises.autograder.running.runner import Cell
 from exercises.autograder.running.worker import Worker

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from exercises.autograder.flags.calls import LibraryCallRecorder, watch_reads
 from exercises.autograder.running.cells import Shell, error_output, the_shell
+from exercises.autograder.running.flags import LibraryCallRecorder
 from exercises.autograder.running.remote import TOO_LATE, serve, time_limit
 from exercises.autograder.running.wire import DTYPES
 from transformer_lessons.checks.learner.adapter import Reply, is_handle
@@ -46,9 +46,7 @@ def run(connection: socket.socket) -> None:
     """
     _load_data_in_one_process()
     sys.path.insert(0, "")  # as in Jupyter: what a cell has written may be imported
-    learner = Learner(the_shell())
-    watch_reads(learner.recorder.notes)
-    serve(connection, learner.answer)
+    serve(connection, Learner(the_shell()).answer)
 
 
 def _load_data_in_one_process() -> None:
