@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from exercises.autograder.course.marks import CellMark, Mark
 from exercises.autograder.course.pseudonyms import KEY_FILE, Pseudonyms
-from exercises.autograder.course.roster import template_text
+from exercises.autograder.course.roster import read, template_text
 from exercises.autograder.export import FORMATS, Exported, csv_text, safe, table
 from exercises.autograder.result import CellResult, Flag, Result
 
@@ -341,10 +341,13 @@ def test_what_is_no_template_is_refused(arguments, columns, message):
 def test_a_template_is_read_in_utf_8(tmp_path):
     path = tmp_path / "grades.csv"
     path.write_bytes(CANVAS.encode("cp1252"))
-    with pytest.raises(ValueError, match=r"template: expected a CSV file in UTF-8.* in grades\.csv"):
+    with pytest.raises(ValueError, match=r"template: expected a CSV file in UTF-8.*; grades\.csv is none"):
         template_text(path)
     path.write_bytes(CANVAS.encode("utf-8-sig"))
     assert template_text(path) == CANVAS
+    path.write_bytes(b"PK\x03\x04\xff")
+    with pytest.raises(ValueError, match=r"roster: expected a CSV file"):
+        read(path)
 
 
 # Pseudonyms

@@ -25,7 +25,6 @@ from sqlalchemy import Engine, event
 from exercises.autograder import __main__ as command
 from exercises.autograder.batch import grade, grading, pool
 from exercises.autograder.commands import grading as commands
-from exercises.autograder.commands import stopped
 from exercises.autograder.course import folders, marks
 from exercises.autograder.course.folders import Course
 from exercises.autograder.running import job as jobs
@@ -287,7 +286,7 @@ def test_a_worker_is_lost_then_the_scheduler(undisturbed, tmp_path, monkeypatch)
             grade.grade(source, second, pool=dask)
         thread.join()
         dask.close()
-    assert stopped(error.value)[0] == 3
+    assert command.stopped(error.value)[0] == 3
     assert_goes_on(second, undisturbed)
 
 
@@ -302,15 +301,28 @@ def test_nobody_at_the_address(monkeypatch):
 # ---- The command
 
 
-def test_the_command_is_killed_and_nothing_of_it_stays_and_then_it_goes_on(undisturbed, tmp_path, repetition):
-    source, _ = undisturbed
-    line = [sys.executable, "-m", "exercises.autograder", "grade", str(source), "--course", str(tmp_path)]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+def started(source: Path, folder: Path, until: str) -> subprocess.Popen:
+    """The command, at work until there is such a file; it leads a group, as in a terminal."""
+    line = [sys.executable, "-m", "exercises.autograder", "grade", str(source), "--course", str(folder)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "start_new_session": True}
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen([*line, "--workers", "1"], cwd=ROOT, env=environment, **pipes)
-    while not list(tmp_path.glob("journal/*/*.json")):
+    while not list(folder.glob(until)):
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
+    return process
+
+
+def test_ctrl_c_while_workers_start_is_told_by_the_command_alone(undisturbed, tmp_path):
+    process = started(undisturbed[0], tmp_path, "received")
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate()
+    assert said.endswith("Stopped. What was done is kept: the same command goes on from there.\n")
+    assert "Traceback" not in said
+
+
+def test_the_command_is_killed_and_nothing_of_it_stays_and_then_it_goes_on(undisturbed, tmp_path, repetition):
+    process = started(undisturbed[0], tmp_path, "journal/*/*.json")
     time.sleep(repetition * DELAY)
     below = descendants(process.pid)
     process.kill()
@@ -385,7 +397,7 @@ def test_a_full_disk_stops_the_batch_and_leaves_nothing_half_written(undisturbed
             summary = grade.grade(source, tmp_path)
             break
         except OSError as error:
-            stops.append(stopped(error))
+            stops.append(command.stopped(error))
         for path in tmp_path.rglob("*.json"):
             json.loads(path.read_text(encoding="utf-8"))
         assert not [path for path in tmp_path.rglob(".*.*.*") if path.is_file()]
@@ -419,7 +431,7 @@ def test_a_locked_gradebook_is_waited_for_and_at_last_given_up(undisturbed, tmp_
         impatient.setattr(folders, "PATIENCE", 0.2)
         with pytest.raises(OSError, match="The gradebook is in use: close what has it open") as error:
             grade.grade(source, tmp_path, pool=locking)
-    assert stopped(error.value)[0] == 3
+    assert command.stopped(error.value)[0] == 3
 
     threading.Timer(1.0, locking.other.execute, ["ROLLBACK"]).start()
     assert grade.grade(source, tmp_path, pool=locking).failed == []

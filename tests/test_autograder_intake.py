@@ -246,6 +246,7 @@ def test_nbgraders_folder(folder):
             f"bob/{PS01}/{PS01}.ipynb": "",
             f"bob/{PS01}/helper.py": "x = 1",
             f"cem/{PS01}/{PS01}.ipynb": answered(),
+            f"cem/{PS01}/README.md": "helper.py is of a friend",
             f"cem/{PS01}/timestamp.txt": "<script>",
             **{f"{time}/{PS01}/{PS01}.ipynb": answered() for time in NO_TIMES},
             **{f"{time}/{PS01}/timestamp.txt": time for time in NO_TIMES},
@@ -276,6 +277,7 @@ def test_canvas(archive):
                 f"smithann_123_456_{PS01}.ipynb": answered(),
                 f"smithann_99_457_{PS01}.ipynb": answered(),
                 f"kurtbob_LATE_124_458_Copy of {PS01}-1.ipynb": answered(),
+                "kurtbob_124_459_plot.png": "x",
                 "kurtbob_124_text.html": "<html>",
                 f"__MACOSX/._smithann_123_456_{PS01}.ipynb": "x",
             }
@@ -471,6 +473,18 @@ def test_too_many_files(folder, monkeypatch):
     found = taken(folder({f"{name}/{PS01}.ipynb": answered() for name in "abc"}))
     assert students(found) == {f"a/{PS01}.ipynb": "a", f"b/{PS01}.ipynb": "b", "all": None}
     assert found["all"].reason == "There are more than 2 files. The rest was not looked at."
+
+
+def test_one_notebook_that_a_student_has_packed_is_theirs(folder, archive):
+    packed = archive({f"work/{PS01}.ipynb": answered(), "work/README.md": "x"}).read_bytes()
+    two = archive({"a.ipynb": answered(), "b.ipynb": answered()}).read_bytes()
+    huge = archive({"a.ipynb": b" " * 20_000_001}).read_bytes()
+    handed_in = {"ann": packed, "bob": two, "cem": packed[:-9], "dan": huge}
+    found = taken(folder({f"{name}__{PS01}.zip": data for name, data in handed_in.items()}))
+    assert [one.student for one in found.values() if not one.reason] == ["ann"]
+    reasons = {one.student: one.reason[:26] for one in found.values() if one.reason}
+    zipped = "The file is a zip archive."
+    assert reasons == {"bob": zipped, "cem": zipped, "dan": "The file has 20.0 MB, more"}
 
 
 def test_an_archive_of_traps(archive):

@@ -103,6 +103,7 @@ def test_a_login_counts_where_no_address_is_shown(tmp_path):
             "Identifier,Grade\nParticipant 1,\n",
             "Email address or Username or ID number in row 2, got nothing",
         ),
+        ("x\n1\n", "a table in CSV, got"),
         ("id,email\nada,\nAda,\n", "everybody once, got ada in the rows 2 and 3"),
         ("id,lms_user_id\nada,7\nzoe,7\n", "everybody once, got 7 in the rows 2 and 3"),
     ],

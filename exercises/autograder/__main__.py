@@ -6,6 +6,7 @@ stopped by Ctrl-C, likewise.
 """
 
 import argparse
+import errno
 import json
 import logging
 import os
@@ -26,12 +27,12 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     logging.getLogger("traitlets").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")  # of nbgrader's libraries about each other
-    from exercises.autograder.batch.grading import heed_interruptions  # nbgrader takes a second to import
-    from exercises.autograder.commands import grading, reporting, stopped
-
-    heed_interruptions()
-    room = reporting if options.command in REPORTING else grading
     try:
+        from exercises.autograder.batch.grading import heed_interruptions  # nbgrader takes a second to import
+        from exercises.autograder.commands import grading, reporting
+
+        heed_interruptions()
+        room = reporting if options.command in REPORTING else grading
         said = getattr(room, options.command.replace("-", "_"))(options)
     except (ValueError, OSError, KeyboardInterrupt) as error:
         code, text = stopped(error)
@@ -39,6 +40,18 @@ def main(arguments: list[str] | None = None) -> int:
         return code
     print(json.dumps(said.data, ensure_ascii=False, indent=2) if options.json else "\n".join(said.lines))
     return said.code
+
+
+def stopped(error: ValueError | OSError | KeyboardInterrupt) -> tuple[int, str]:
+    """The exit code and what is said if a command ends before its end."""
+    again = "What was done is kept: the same command goes on from there."
+    if isinstance(error, KeyboardInterrupt):
+        return 130, f"Stopped. {again}"
+    if isinstance(error, ValueError | FileNotFoundError):
+        return 2, str(error)
+    if error.errno == errno.ENOSPC:
+        return 3, f"There is no room left on the disk: make some. {again}"
+    return 3, f"{error}. {again}"
 
 
 def _parser() -> argparse.ArgumentParser:

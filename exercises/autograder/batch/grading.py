@@ -98,6 +98,8 @@ class Assignments:
         try:
             release.generate(self.masters[name], self._api)
         except RuntimeError as error:
+            if _interrupted.is_set():  # nbgrader takes Ctrl-C for an error
+                raise KeyboardInterrupt from None
             last = str(error).strip().splitlines()[-1]
             refused = re.search("Cannot add or remove cells[^\n]*", str(error))
             raise ValueError(

@@ -64,7 +64,10 @@ class ProcessPool:
         self._executor: ProcessPoolExecutor | None = None
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload([run.__module__])
+        # Ctrl-C is left to this process: what is started with a signal ignored ignores it, too.
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         forkserver.ensure_running()
+        signal.signal(signal.SIGINT, before)
 
     def submit(self, job: Job) -> Future:
         """Have a job done by the next process that is free."""
@@ -79,6 +82,8 @@ class ProcessPool:
 
     def close(self) -> None:
         """End the processes; what they are at is lost."""
+        # Or a process that is just being started would complain that nobody waits for it any more.
+        os.kill(forkserver._forkserver._forkserver_pid, signal.SIGKILL)
         self._stop()
         self._folder.cleanup()
 
@@ -94,8 +99,7 @@ class ProcessPool:
 
 
 def _begin(folder: str) -> None:
-    """In a new worker: leave Ctrl-C to the process that started it, and end with that one, however it ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """In a new worker: end with the process that started it, however that ends."""
     warnings.simplefilter("ignore")  # of nbgrader's libraries about each other
     tempfile.tempdir = folder
     parent = multiprocessing.parent_process()

@@ -1,9 +1,8 @@
 """The commands of ``python -m exercises.autograder``: `grading` changes a course, `reporting` shows it.
 
-What they share is here: what a command says, in lines for people and as data for scripts, and how it ends.
+What they share is here: what a command says, in lines for people and as data for scripts.
 """
 
-import errno
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 from exercises.autograder.batch.grade import Summary
 from exercises.autograder.course.folders import Course
 
-FINE, LEFT, REFUSED, HALFWAY, INTERRUPTED = 0, 1, 2, 3, 130
+FINE, LEFT = 0, 1
 ME = "python -m exercises.autograder"
 
 
@@ -23,18 +22,6 @@ class CommandOutput:
     lines: list[str] = field(default_factory=list)  # for people
     data: dict[str, Any] = field(default_factory=dict)  # for scripts
     code: int = FINE  # the exit code
-
-
-def stopped(error: ValueError | OSError | KeyboardInterrupt) -> tuple[int, str]:
-    """The exit code and what is said if a command ends before its end."""
-    again = "What was done is kept: the same command goes on from there."
-    if isinstance(error, KeyboardInterrupt):
-        return INTERRUPTED, f"Stopped. {again}"
-    if isinstance(error, ValueError | FileNotFoundError):
-        return REFUSED, str(error)
-    if error.errno == errno.ENOSPC:
-        return HALFWAY, f"There is no room left on the disk: make some. {again}"
-    return HALFWAY, f"{error}. {again}"
 
 
 def failures(summary: Summary) -> tuple[list[str], list[dict]]:

@@ -61,8 +61,8 @@ class Sheet:
     delimiter: str
 
 
-def template_text(path: Path) -> str:
-    """What Canvas or Moodle exported.
+def template_text(path: Path, of: str = "template") -> str:
+    """What Canvas or Moodle exported; a message calls it what it is `of`.
 
     Raises:
         ValueError: for a file that is not in UTF-8: a spreadsheet has written it anew, and may have changed
@@ -73,11 +73,11 @@ def template_text(path: Path) -> str:
         return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError:
         expected = "expected a CSV file in UTF-8, as it was downloaded"
-        raise ValueError(f"template: {expected}, got another encoding in {path.name}") from None
+        raise ValueError(f"{of}: {expected}; {path.name} is none") from None
 
 
-def sheet(template: str) -> Sheet:
-    """Read a template; Canvas, and Excel in many countries, also separate by semicolons.
+def sheet(template: str, of: str = "template") -> Sheet:
+    """Read a table of a template, say; Canvas, and Excel in many countries, also separate by semicolons.
 
     Raises:
         ValueError: if it has no table.
@@ -88,10 +88,10 @@ def sheet(template: str) -> Sheet:
     except csv.Error:
         rows = []
     if not rows or len(rows[0]) < 2:
-        raise ValueError(f"template: expected a table in CSV, got {template[:60]!r}")
+        raise ValueError(f"{of}: expected a table in CSV, got {template[:60]!r}")
     width = len(rows[0])
     if any(cell.strip() for row in rows for cell in row[width:]):
-        raise ValueError(f"template: expected {width} cells in each row, got {max(map(len, rows))} in one")
+        raise ValueError(f"{of}: expected {width} cells in each row, got {max(map(len, rows))} in one")
     header = [cell.strip() for cell in rows[0]]
     return Sheet(header, [[*row, *[""] * width][:width] for row in rows[1:]], delimiter)
 
@@ -147,7 +147,7 @@ def read(path: Path) -> list[Enrolled]:
         FileNotFoundError: if there is no such file.
         ValueError: if it is of no known layout, or somebody in it has no id, or another one's.
     """
-    found = sheet(template_text(path))
+    found = sheet(template_text(path, "roster"), "roster")
     ids = next((LAYOUTS[name] for name in LAYOUTS if name in found.header), None)
     if ids is None:
         raise ValueError(

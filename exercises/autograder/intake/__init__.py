@@ -17,11 +17,12 @@ from dateutil.tz import gettz
 from nbformat import NotebookNode
 
 from exercises.autograder.intake.cells import CannotBeGraded, cells_of, content_of, normalize_source, shown
-from exercises.autograder.intake.files import Upload, members, uploads
+from exercises.autograder.intake.files import Upload, members, unpacked, uploads
 from exercises.autograder.intake.names import Sender, sender_of
 from exercises.autograder.intake.repair import Catalogue, Released, mended
 
 TIMESTAMP = "timestamp.txt"
+ANSWERS = (".ipynb", ".zip", ".html", ".pdf")  # what an answer may be handed in as, rightly or not
 MOST_LISTED = 5  # files or names, in a sentence
 WHOSE = (
     "Nothing says whose this is. Name it STUDENT__ASSIGNMENT.ipynb, or put it into a folder named STUDENT."
@@ -60,7 +61,9 @@ def ingest(
     earlier: Mapping[str, list[NotebookNode]] = {},
     roster: Mapping[str, str] = {},
 ) -> Iterator[Arrival]:
-    """What becomes of each file, in the order of their paths; junk such as `.DS_Store` is left out.
+    """What becomes of each file, in the order of their paths.
+
+    Left out are junk such as `.DS_Store`, and what lies beside a student's notebook: a README, a plot.
 
     Args:
         source: a notebook, a folder or a zip archive.
@@ -77,12 +80,24 @@ def ingest(
         else:
             arrivals.append(_arrival(source, upload, catalogue, roster, depth))
     _settle(arrivals, catalogue)
+    taken = {(arrival.sender.raw, arrival.assignment) for arrival in arrivals if not arrival.reason}
     for arrival in arrivals:
+        if arrival.reason and _is_beside(arrival, taken):
+            continue
         # In other folders, and further in, a student may have put a time.
         folder = arrival.parts[: arrival.sender.depth]
         if folder and folder in times and not arrival.reason:
             _put_time(arrival, times[folder])
         yield arrival
+
+
+def _is_beside(arrival: Arrival, taken: Collection[tuple[str, str | None]]) -> bool:
+    """Whether it is named like nothing that could be an answer, and its student has a notebook that is one."""
+    is_other = not arrival.path.lower().endswith(ANSWERS)
+    return is_other and any(
+        student == arrival.sender.raw and arrival.assignment in (None, assignment)
+        for student, assignment in taken
+    )
 
 
 def _is_class_folder(source: Path, assignments: Collection[str]) -> bool:
@@ -115,7 +130,7 @@ def _read(arrival: Arrival, upload: Upload, catalogue: Catalogue) -> None:
     """Find out of which assignment it is, and mend it."""
     if upload.problem:
         raise CannotBeGraded(upload.problem)
-    content, notes = content_of(upload.data)
+    content, notes = content_of(unpacked(upload.data))
     cells, more = cells_of(content)
     said = arrival.sender.said
     assignment = catalogue.assignment_of(cells, said)

@@ -16,7 +16,7 @@ FRESH = "Copy your answers into a fresh notebook of the assignment and hand that
 # What a file may be instead of a notebook, told by how it begins.
 BEGINNINGS = {
     rb"%PDF": f"The file is a PDF, which cannot be run. {AGAIN}",
-    rb"PK\x03\x04": "The file is a zip archive. Unpack it and hand in the notebook itself.",
+    rb"PK\x03\x04": "The file is a zip archive. One notebook in it would do; better hand in the notebook itself.",
     rb"\s*<[!?a-zA-Z]": f"The file is a web page: saved by a browser, or typed into the platform. {AGAIN}",
 }
 MOST_CELLS = 2_000

@@ -5,6 +5,7 @@ believed. What cannot be read comes out as a file with a problem, so that one fi
 """
 
 import errno
+import io
 import os
 import stat
 import zipfile
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from zipfile import ZipFile, ZipInfo
 
 from exercises.autograder.intake.cells import MOST_BYTES, too_large
 
@@ -89,27 +91,40 @@ def _file(path: Path, parts: tuple[str, ...]) -> Upload:
 
 def _in_archive(source: Path) -> Iterator[Upload]:
     try:
-        archive = zipfile.ZipFile(source)
+        archive = ZipFile(source)
     except Exception as error:  # of damaged archives, of about ten kinds
         why = f"The archive cannot be read ({error}). Download it again, or unpack it and give the folder."
         yield Upload((), problem=why)
         return
     with archive:
-        for info in archive.infolist():
-            parts = _parts(info)
-            if not info.is_dir() and parts and not _is_junk(parts):
-                yield _member(archive, info, parts)
+        for parts, info in _members(archive):
+            yield _member(archive, info, parts)
 
 
 def members(source: Path) -> list[tuple[str, ...]]:
     """The paths in an archive, without junk; none of what is no archive."""
-    with suppress(Exception), zipfile.ZipFile(source) as archive:
-        paths = [_parts(info) for info in archive.infolist() if not info.is_dir()]
-        return [parts for parts in paths if parts and not _is_junk(parts)]
+    with suppress(Exception), ZipFile(source) as archive:
+        return [parts for parts, _ in _members(archive)]
     return []
 
 
-def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, parts: tuple[str, ...]) -> Upload:
+def unpacked(data: bytes) -> bytes:
+    """The one notebook in an archive that a student has packed; all else as it is."""
+    with suppress(Exception), ZipFile(io.BytesIO(data)) as archive:
+        found = [(info, parts) for parts, info in _members(archive) if parts[-1].lower().endswith(".ipynb")]
+        if len(found) == 1:
+            return _member(archive, *found[0]).data or data
+    return data
+
+
+def _members(archive: ZipFile) -> Iterator[tuple[tuple[str, ...], ZipInfo]]:
+    for info in archive.infolist():
+        parts = _parts(info)
+        if not info.is_dir() and parts and not _is_junk(parts):
+            yield parts, info
+
+
+def _member(archive: ZipFile, info: ZipInfo, parts: tuple[str, ...]) -> Upload:
     # Of the other methods Python unpacks everything at once, however much that is.
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         return Upload(parts, problem=f"It is packed by a method that is not read here. {UNPACK}")
@@ -125,7 +140,7 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, parts: tuple[str, .
     return Upload(parts, bytes(data))
 
 
-def _parts(info: zipfile.ZipInfo) -> tuple[str, ...]:
+def _parts(info: ZipInfo) -> tuple[str, ...]:
     """The path of a member; of old archives, whose names are in no stated encoding, UTF-8 is the likeliest."""
     name = info.filename
     if not info.flag_bits & 0x800:

@@ -134,7 +134,7 @@ def _in_folder(raw: str, name: str, assignments: Collection[str]) -> Sender:
 
 def _file_name(name: str, assignments: Collection[str]) -> tuple[str | None, str, tuple[int, int] | None]:
     """The assignment in the name of a file, what else there is, and its order among repeated downloads."""
-    whole = re.sub(r"\.(ipynb|json|txt)\b", "", name, flags=re.IGNORECASE)
+    whole = re.sub(r"\.(ipynb|json|txt|zip)\b", "", name, flags=re.IGNORECASE)
     stem = COPY.sub("", whole)
     for assignment in sorted(assignments, key=len, reverse=True):
         found = re.search(re.escape(assignment).replace("_", "[ _-]"), stem, re.IGNORECASE)

@@ -26,6 +26,9 @@ import sys
 from runpy import run_module
 
 sys.path.insert(0, sys.argv[2])
+from exercises.autograder.box import linux
+
+linux.die_with_parent()  # at once, as what is imported then takes seconds
 run_module("exercises.autograder.running.forker", run_name="__main__")
 """
 
