@@ -46,11 +46,10 @@ SAID = {
 
 
 class Layer(NamedTuple):
-    """One layer of isolation: whether this machine has it, and whether learners' code is not run without it."""
+    """One layer of isolation, and whether this machine has it; learners' code is not run without it."""
 
     name: str
     there: bool
-    needed: bool
     found: str
     advice: str = ""
 
@@ -58,34 +57,18 @@ class Layer(NamedTuple):
 @cache
 def problem() -> str | None:
     """Why learners' code cannot be confined here; None if it can."""
-    missing = [layer for layer in layers() if layer.needed and not layer.there]
-    return "; ".join(f"{layer.name}: {layer.found}" for layer in missing) or None
+    return "; ".join(f"{layer.name}: {layer.found}" for layer in layers() if not layer.there) or None
 
 
 def layers() -> list[Layer]:
-    """All layers of the box, outermost first."""
+    """All layers of the box but Landlock, without which the files are hidden, too."""
     if platform.system() != "Linux" or linux.MACHINE not in linux.NUMBERS:
         found = f"{platform.system()} on {platform.machine()}"
-        return [
-            Layer("system", False, True, found, "Grade on Linux on x86_64 or aarch64, or in a container.")
-        ]
+        return [Layer("system", False, found, "Grade on Linux on x86_64 or aarch64, or in a container.")]
     seen = _seen()
     if "error" in seen:
-        return [Layer("namespaces", False, True, seen["error"], ADVICE), *_others()]
-    return [*(Layer(name, seen[name], True, said[not seen[name]]) for name, said in SAID.items()), *_others()]
-
-
-def _others() -> list[Layer]:
-    """What is good to have; learners' code is confined without."""
-    version, root = linux.landlock_version(), os.geteuid() == 0
-    landlock = f"version {version}" if version else "missing; the files are hidden all the same"
-    kernel = "Linux 5.13 or newer, started with `landlock` among the words of `lsm=`."
-    user = "root: learners' code runs as another user, but an ordinary one is safer"
-    other = "Grade as a user of its own."
-    return [
-        Layer("Landlock", bool(version), False, landlock, "" if version else kernel),
-        Layer("user", not root, False, user if root else "an ordinary user", other if root else ""),
-    ]
+        return [Layer("namespaces", False, seen["error"], ADVICE)]
+    return [Layer(name, seen[name], said[not seen[name]]) for name, said in SAID.items()]
 
 
 def _seen() -> dict:
@@ -139,8 +122,7 @@ def report() -> str:
     """For a person: each layer, what was found, and what to do."""
     lines = []
     for layer in layers():
-        mark = "yes" if layer.there else "NO" if layer.needed else "no"
-        lines.append(f"{mark:>3}  {layer.name}: {layer.found}")
+        lines.append(f"{'yes' if layer.there else 'NO':>3}  {layer.name}: {layer.found}")
         if layer.advice:
             lines.append(f"     {layer.advice}")
     can = "CANNOT" if problem() else "can"

@@ -23,7 +23,7 @@ from nbformat import NotebookNode
 
 from exercises.autograder.course.folders import Course, write_text
 from exercises.autograder.course.marks import Mark
-from exercises.autograder.feedback.text import Block, block, cut, short, template
+from exercises.autograder.feedback.text import cut, short, template
 from exercises.autograder.intake.repair import named
 from exercises.autograder.result import CellResult, Part, Result
 from transformer_lessons.tools.submission import grade_id
@@ -35,6 +35,7 @@ STATUS = {
     "missing": "This test could not come to its end, because your code did not answer. It gives no points.",
     "error": "This test ended with an error before its points were counted. It gives no points.",
 }
+INLINED = re.compile("data:image/[a-z+]+;base64,[A-Za-z0-9+/=]+")  # a picture, in the text of an answer
 SECRET = re.compile(r"### BEGIN HIDDEN TESTS\n(.*?)(?:### END HIDDEN TESTS|\Z)", re.DOTALL)
 ORDINARY = {*keyword.kwlist, *dir(builtins)}
 
@@ -140,7 +141,7 @@ def _blocks(
     given: Mapping[str, NotebookNode],
     panels: Mapping[str, "Panel"],
     tasks: Mapping[str, str],
-) -> Iterator[tuple[str, Block | None, "Panel | None"]]:
+) -> Iterator[tuple[str, NotebookNode | None, "Panel | None"]]:
     """The student's cells and what is said of each graded cell, in order; then what has no cell in the notebook.
 
     Each with the heading of its task, where another one begins.
@@ -148,7 +149,7 @@ def _blocks(
     left, before = dict(panels), ""
     for cell in cells:
         name = grade_id(cell) or ""
-        theirs = block(cell) if _is_theirs(cell, given) else None
+        theirs = cell if _is_theirs(cell, given) else None
         panel = left.pop(name, None)
         if theirs or panel:
             task = tasks.get(name, before)
@@ -253,4 +254,5 @@ def _tested(cell: CellResult, score: float | None) -> dict[str, Any]:
     }
 
 
-TEMPLATE = template(Path(__file__).parent / "page.html", {})
+FILTERS = {"source": lambda cell: cut(INLINED.sub("(a picture)", cell.source))}
+TEMPLATE = template(Path(__file__).parent / "page.html", FILTERS)

@@ -1,12 +1,11 @@
 """What strangers wrote, made harmless, and pages of it: text in which nothing is invisible and which no terminal
-obeys; cells as such texts, with pictures that were drawn anew.
+obeys; outputs as such texts, or as pictures that were drawn anew.
 """
 
 import base64
 import hashlib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined, Template
@@ -17,7 +16,6 @@ from exercises.autograder.running.inert import FORMATS, is_picture
 
 NAME = 200  # characters of a name, or of a picture's description
 MOST = 20_000  # of a cell, or of an output
-INLINED = re.compile("data:image/[a-z+]+;base64,[A-Za-z0-9+/=]+")  # a picture, in the text of an answer
 # Controls, also of direction; zero width; fillers; selectors and tags, which can carry a text; lone surrogates.
 INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u070f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
@@ -61,42 +59,17 @@ def points(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}".rstrip("0").rstrip(".")
 
 
-# ---- Cells
-
-
-@dataclass(frozen=True)
-class Block:
-    """One cell, "code", "markdown" or "raw", or one output, "text", "error" or "image"."""
-
-    kind: str
-    body: Markup | str
-    outputs: tuple["Block", ...] = ()
-
-
-def block(cell: NotebookNode) -> Block:
-    """A cell of a graded notebook, whose outputs are inert, with these."""
-    outputs = (_image(one.data) if is_picture(one) else _text(one) for one in cell.get("outputs", []))
-    source = INLINED.sub("(a picture)", cell.source)
-    return Block(cell.cell_type, cut(source), tuple(output for output in outputs if output.body))
-
-
-def _text(output: NotebookNode) -> Block:
-    """What an output that is no picture says."""
-    if output.output_type == "stream":
-        text = output.text
-    elif output.output_type == "error":
-        text = "\n".join(output.traceback) or f"{output.ename}: {output.evalue}"
-    else:
-        text = output.data.get("text/plain", "")
-    kind = "error" if output.output_type == "error" else "text"
-    return Block(kind, cut(terminal(text).strip("\n")))
-
-
-def _image(data: NotebookNode) -> Block:
-    kind = next(form for form in FORMATS if form in data)
-    address = f"data:{kind};base64,{data[kind]}"
-    description = short(terminal(data.get("text/plain", ""))) or "a picture"
-    return Block("image", Markup('<img src="{}" alt="{}">').format(address, clean(description)))
+def output(of: NotebookNode) -> tuple[str, Markup | str]:
+    """An output of a graded notebook, which is inert: "image", "error" or "text", and what it shows."""
+    data = of.get("data", {})
+    text = of.get("text") or data.get("text/plain", "")
+    if is_picture(of):
+        kind = next(form for form in FORMATS if form in data)
+        picture = Markup('<img src="data:{};base64,{}" alt="{}">')
+        return "image", picture.format(kind, data[kind], clean(short(terminal(text))) or "a picture")
+    if of.output_type == "error":
+        return "error", cut(terminal("\n".join(of.traceback) or f"{of.ename}: {of.evalue}").strip("\n"))
+    return "text", cut(terminal(text).strip("\n"))
 
 
 # ---- Pages
@@ -118,7 +91,7 @@ def template(path: Path, filters: Mapping[str, Callable]) -> Template:
         lstrip_blocks=True,
         finalize=lambda value: value if isinstance(value, Markup) else clean(str(value)),
     )
-    environment.filters |= {"points": points, "short": short, **filters}
+    environment.filters |= {"points": points, "short": short, "output": output, **filters}
     style = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode("ascii")
     environment.globals |= {"style": Markup(style), "digest": f"sha256-{digest}"}

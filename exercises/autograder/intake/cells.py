@@ -1,7 +1,7 @@
 """What a submitted file holds: the cells of its notebook as plain values, or why it has none, in words that help.
 
-Only what grading needs is looked at: of a cell its type, text, pictures, plots, and the names it may be known by.
-Other outputs, widgets, counters and metadata are left behind, and whatever garbage is in them does not matter.
+Only what grading needs is looked at: of a cell its type, text, plots, and the names it may be known by.
+Other outputs, attachments, widgets, counters and metadata are left behind, and garbage in them does not matter.
 """
 
 import codecs
@@ -23,11 +23,9 @@ MOST_CELLS = 2_000
 MOST_OF_CELL = 500_000  # characters; the box takes no longer text at once, see `running.wire`
 MOST_CHARACTERS = 1_000_000  # of all cells together
 MOST_LINES = 40_000  # likewise; a line costs about as much as 25 characters
-MOST_OF_PICTURES = 5_000_000  # characters, of one cell
 MOST_PLOTS = 8  # of one cell
-LONGEST_NAME = 200
+MOST_OF_PLOTS = 5_000_000  # characters, likewise
 PLOTS = ("image/png", "image/jpeg")
-PICTURES = (*PLOTS, "image/gif", "image/webp")
 
 
 class CannotBeGraded(Exception):  # noqa: N818 -- nothing went wrong in the program
@@ -105,7 +103,6 @@ class Cell:
     source: str
     marks: dict = field(default_factory=dict)  # nbgrader's metadata, unchecked
     ids: tuple[str, ...] = ()  # wherever in the file they stood
-    attachments: dict = field(default_factory=dict)  # pictures in its text
     plots: tuple[dict, ...] = ()  # what it had drawn, if it is code
     # Found out by `repair`: the cell of the assignment that it stands for, or is a copy of, and how that is known
     name: str | None = None
@@ -176,14 +173,15 @@ def _cell(number: int, cell: object, notes: list[str]) -> Cell:
     if type_ not in ("code", "markdown", "raw"):
         notes.append(f"Cell {number} was of no known type and was kept as text that is not run.")
         type_ = "raw"
+    if cell.get("attachments"):
+        notes.append(f"Pictures in the text of cell {number} were left out: an answer is words.")
     return Cell(
         number=number,
         type=type_,
         source=_source(number, cell.get("source")),
         marks=_marks(metadata),
         ids=tuple(name for name in ids if isinstance(name, str)),
-        attachments=_pictures(number, cell.get("attachments"), notes),
-        plots=tuple(_pictures(number, _plots(cell), notes).values()),
+        plots=_plots(number, cell, notes),
     )
 
 
@@ -205,28 +203,19 @@ def _marks(metadata: dict, depth: int = 2) -> dict:
     return next((marks for marks in (_marks(value, depth - 1) for value in inner) if marks), {})
 
 
-def _plots(cell: dict) -> dict:
-    """What code has drawn, which a person looks at where it was an experiment."""
+def _plots(number: int, cell: dict, notes: list[str]) -> tuple[dict, ...]:
+    """What code has drawn, which a person looks at where it was an experiment; of kinds that hold no program."""
     outputs = cell.get("outputs") if cell.get("cell_type") == "code" else None
     data = [_dict(_dict(output).get("data")) for output in outputs] if isinstance(outputs, list) else []
     kinds = [next((kind for kind in PLOTS if kind in bundle), None) for bundle in data]
-    drawn = [{kind: bundle[kind]} for kind, bundle in zip(kinds, data, strict=True) if kind]
-    return {f"plot-{number}": plot for number, plot in enumerate(drawn[:MOST_PLOTS], start=1)}
-
-
-def _pictures(number: int, found: object, notes: list[str]) -> dict:
-    """Pictures of kinds that cannot hold a program, by name."""
-    kept, size = {}, 0
-    for name, bundle in _dict(found).items():
-        texts = {of: _base64(_dict(bundle).get(of)) for of in PICTURES}
-        if len(name) <= LONGEST_NAME and any(texts.values()):
-            kept[whole(name)] = {of: text for of, text in texts.items() if text}
-            size += sum(map(len, texts.values()))
-    if size > MOST_OF_PICTURES:
-        kept = {}
-    if found and (not kept or len(kept) < len(_dict(found))):
-        notes.append(f"Pictures in cell {number} were left out: too large, or not PNG, JPEG, GIF or WebP.")
-    return kept
+    drawn = [(kind, _base64(bundle[kind])) for kind, bundle in zip(kinds, data, strict=True) if kind]
+    drawn = drawn[:MOST_PLOTS]
+    kept = [{kind: text} for kind, text in drawn if text]
+    if sum(len(text) for _, text in drawn) > MOST_OF_PLOTS:
+        kept = []
+    if len(kept) < len(drawn):
+        notes.append(f"Plots of cell {number} were left out: too large, or not PNG or JPEG.")
+    return tuple(kept)
 
 
 def _base64(text: object) -> str:

@@ -204,8 +204,6 @@ def _released_cell(name: str, cell: Cell | None, released: Released) -> dict:
         made.source = ""  # or it would undo what they have written elsewhere
     if cell and name in released.answers and not released.has(name, cell):
         made.source = cell.source
-        if cell.attachments and made.cell_type != "code":
-            made.attachments = cell.attachments
     if cell and made.cell_type == "code" and name.endswith("-run"):
         # An experiment is not run again, and a person reads what is concluded from its plots.
         made.outputs = [new_output("display_data", data=plot) for plot in cell.plots]
@@ -216,7 +214,7 @@ def _own_cell(cell: Cell) -> dict:
     made = {"cell_type": cell.type, "id": f"own-{cell.number}", "metadata": {}, "source": cell.source}
     if cell.type == "code":
         return {**made, "outputs": [], "execution_count": None}
-    return {**made, "attachments": cell.attachments} if cell.attachments else made
+    return made
 
 
 def _sentences(cells: list[Cell], released: Released, found: dict[str, Cell]) -> Iterator[str]:
