@@ -1,5 +1,7 @@
 """Honest work gets the points that plain nbgrader gives; masters get all of them, whatever they print."""
 
+from contextlib import closing
+
 import nbformat
 import pytest
 
@@ -84,7 +86,7 @@ def cells(assignment: str) -> list[Cell]:
 @pytest.mark.full
 def test_masters_get_full_marks_each_time():
     """Whatever numbers the tests draw."""
-    with Worker(Limits()) as worker:
+    with closing(Worker(Limits())) as worker:
         for _ in range(100):
             for master in release.masters():
                 *outcomes, _ = worker.grade(cells(master.parent.name))

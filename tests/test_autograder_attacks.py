@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import astuple, dataclass, field
 from functools import cache
 from pathlib import Path
@@ -289,7 +290,7 @@ def around() -> Iterator[Surroundings]:
 
 @pytest.fixture(scope="module")
 def bench(around) -> Iterator[Bench]:
-    with Worker(LIMITS) as worker:
+    with closing(Worker(LIMITS)) as worker:
         list(worker.grade([]))  # now it has started
         yield Bench(worker, around)
 

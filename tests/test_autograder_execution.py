@@ -2,6 +2,7 @@
 
 import json
 import time
+from contextlib import closing
 
 import pytest
 
@@ -17,7 +18,7 @@ SECONDS = 2.0
 
 @pytest.fixture(scope="module")
 def worker():
-    with Worker(Limits(cell_seconds=20, seconds=100)) as made:
+    with closing(Worker(Limits(cell_seconds=20, seconds=100))) as made:
         yield made
 
 

@@ -361,7 +361,7 @@ def test_a_pseudonym_is_stable_for_a_course_and_another_one_elsewhere(tmp_path):
         os.umask(before)
     assert here.of("exampleada_101") == again.of("exampleada_101")
     assert here.of("exampleada_101") not in (there.of("exampleada_101"), here.of("exampleada_102"))
-    assert re.fullmatch(r"student-[0-9a-hjkmnp-tv-z]{8}", here.of("exampleada_101"))
+    assert re.fullmatch("student-[0-9a-f]{10}", here.of("exampleada_101"))
     [key] = (tmp_path / "one").iterdir()  # nothing else is stored
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     assert re.fullmatch("[0-9a-f]{64}\n", key.read_text(encoding="ascii"))

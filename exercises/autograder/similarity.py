@@ -240,10 +240,9 @@ def _answers(
 
     Under one name several versions may have been handed out, and a student may have worked on any.
     """
-    paths = [*sorted((course.folder / "released" / assignment).rglob("*.ipynb"))]
+    earlier = sorted((course.folder / "released" / assignment).glob("*.ipynb"))
     current = release.HERE / "release" / assignment / f"{assignment}.ipynb"
-    paths += [current] if current.exists() else []
-    versions = [nbformat.read(path, as_version=4) for path in paths]
+    versions = [nbformat.read(path, as_version=4) for path in (*earlier, current)]
     known = {name: cell for version in versions for name, cell in named(version).items()}
     wanted = {name for name, cell in known.items() if is_answer(cell)}
     released = [cell.source for version in versions for cell in version.cells]

@@ -215,7 +215,7 @@ class Grading:
             return None
 
     def _entry(self, key: str) -> Path:
-        return self.course.journal / key[:2] / f"{key}.json"
+        return self.course.folder / "journal" / key[:2] / f"{key}.json"
 
     def enter(self, student: str, assignment: str, outcome: Outcome) -> Result:
         """Give a student what their submission got; marks of a person stay."""

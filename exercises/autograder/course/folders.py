@@ -3,7 +3,7 @@
 gradebook.db                       nbgrader's
 roster.json                        students' ids by the platform's numbers, if there was a roster
 received/STUDENT/ASSIGNMENT/       what was taken in, mended; the originals stay where they are
-journal/KEY.json                   what each grading gave, before anything else is done with it
+journal/KE/KEY.json                what each grading gave, before anything else is done with it
 autograded/STUDENT/ASSIGNMENT/     the notebook with its outputs, which formgrader shows
 records/STUDENT/ASSIGNMENT/        a `Result`, as JSON
 feedback/STUDENT/ASSIGNMENT/       the page that the student gets
@@ -37,11 +37,6 @@ class Course:
     def gradebook(self) -> str:
         """The address of nbgrader's database."""
         return f"sqlite:///{self.folder / 'gradebook.db'}?timeout={PATIENCE}"
-
-    @property
-    def journal(self) -> Path:
-        """The folder for what gradings gave."""
-        return self.folder / "journal"
 
     @property
     def not_graded(self) -> Path:

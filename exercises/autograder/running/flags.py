@@ -71,7 +71,8 @@ def seen(cells: Iterable[tuple[str | None, str]], given: Mapping[str, str], note
     tasks = answered(given)
     kept = [note for note in notes[:MOST] if _is_note(note)] if type(notes) is list else []
     for note in kept:
-        cell = next((cell for cell, lines, _ in trees if _has(lines, note["line"])), None)
+        where = (cell for cell, lines, _ in trees if note["line"] in (line.strip()[:LINE] for line in lines))
+        cell = next(where, None) if note["line"] else None
         asked = tasks.get(cell) or set(TASK.findall("\n".join(given.values())))
         if those := solved(note["name"], asked):
             text = f"When it ran: {sentence(note['name'], those)}"
@@ -161,10 +162,6 @@ def _is_note(note: Any) -> bool:
     if type(note) is not dict or note.keys() != {"name", "line"}:
         return False
     return all(type(value) is str and len(value) <= LINE for value in note.values())
-
-
-def _has(lines: list[str], line: str) -> bool:
-    return bool(line) and any(text.strip()[:LINE] == line for text in lines)
 
 
 # ---- What solves a task

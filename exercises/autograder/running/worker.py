@@ -38,7 +38,7 @@ class WorkerError(Exception):
 
 
 class Worker:
-    """A forking process, started at first need; a context manager that ends it.
+    """A forking process, started at first need.
 
     Args:
         limits: of what each submission may use.
@@ -50,12 +50,6 @@ class Worker:
         self._process: subprocess.Popen | None = None
         self._line: socket.socket
         self._folder = TemporaryDirectory(prefix="box-", ignore_cleanup_errors=True)
-
-    def __enter__(self) -> "Worker":
-        return self
-
-    def __exit__(self, *_) -> None:
-        self.close()
 
     def close(self) -> None:
         """End the process and all that it has forked."""
