@@ -11,7 +11,7 @@ from jupyter_client.provisioning import local_provisioner
 MODULES = ["transformer_lessons", "torch._dynamo", "matplotlib.pyplot", "ipykernel.kernelapp"]
 
 
-def serve(connection_file, folder, environment, ready):
+def serve(options, folder, environment, ready):
     from ipykernel.kernelapp import IPKernelApp
 
     os.setsid()  # jupyter_client ends a kernel's whole group of processes: it must not be that of the tests
@@ -19,7 +19,7 @@ def serve(connection_file, folder, environment, ready):
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
-    IPKernelApp.launch_instance(["-f", connection_file, f"--IPKernelApp.parent_handle={os.getppid()}"])
+    IPKernelApp.launch_instance([*options, f"--IPKernelApp.parent_handle={os.getppid()}"])
 
 
 class Kernel:
@@ -30,8 +30,9 @@ class Kernel:
     def __init__(self, command, cwd, env, **_):
         forks = multiprocessing.get_context("forkserver")
         forks.set_forkserver_preload(MODULES)
+        options = command[command.index("-f") :]  # the connection's file, and what nbgrader adds
         ready, ours = forks.Pipe(duplex=False)
-        self.process = forks.Process(target=serve, args=(command[-1], cwd or os.getcwd(), env, ours))
+        self.process = forks.Process(target=serve, args=(options, cwd or os.getcwd(), env, ours))
         self.process.start()
         ready.recv()
         self.pid, self.kill, self.terminate = self.process.pid, self.process.kill, self.process.terminate
