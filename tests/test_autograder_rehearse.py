@@ -12,12 +12,12 @@ import pytest
 from exercises import release
 from exercises.autograder import __main__ as command
 from exercises.autograder import rehearse, similarity
-from exercises.autograder.batch.pool import InProcessPool
 from exercises.autograder.course import marks
 from exercises.autograder.course.folders import Course
 from exercises.autograder.intake import Arrival, ingest
 from exercises.autograder.intake.cells import normalize_source
 from exercises.autograder.rehearse import ABSENT, DELETED, KEY, UNPARSABLE, UNREADABLE, wrong
+from tests.expected import TEXTBOOK, expected, paragraph
 
 NAME = "ps01_embeddings_attention"
 GUIDE, MORE = (
@@ -138,50 +138,30 @@ def test_the_same_arguments_write_the_same_bytes(tmp_path):
 # --- What to expect ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.isolated
-@pytest.mark.nbgrader
-def test_a_textbook_is_right_and_a_slip_costs_what_the_guide_says(capsys):
-    assert command.main(["expected", "ps02_masks", "--workers", "1"]) == 0
-    (told,) = capsys.readouterr().out.splitlines()
-    assert f"- {told}\n" in MORE
-    assert "25 points by tests, 8 by a person. Answers as textbooks have them get 25." in told
-    assert "a window one too wide −1.25 (task 4)" in told
-
-
-# Parts that a later task of the set uses, and a slip in each.
-BUILT_UPON = {
+# Parts that a later task of the set uses, and a slip in each; and a set with all its slips.
+QUICK = {
     "ps03_positions": "an exponent for each column",
     "ps04_multi_head": "rows of a matrix that is kept transposed",
     "ps06_layers_model": "cross-attention drawn as self-attention",
+    "ps02_masks": "",
 }
 
 
 @pytest.mark.nbgrader
 @pytest.mark.parametrize(
     ("assignment", "slip"),
-    [*BUILT_UPON.items(), *(pytest.param(m.parent.name, "", marks=pytest.mark.full) for m in MASTERS)],
+    [*QUICK.items(), *(pytest.param(m.parent.name, "", marks=pytest.mark.full) for m in MASTERS)],
 )
-def test_a_slip_in_a_part_costs_nothing_in_a_later_one(assignment, slip, tmp_path, monkeypatch):
-    """Of a known slip, or of each, points are lost where it was made, and nowhere else."""
-    chosen = [one for one in wrong() if slip in one[1]]
-    monkeypatch.setattr(rehearse, "wrong", lambda: chosen)
-    results = rehearse.expected(assignment, tmp_path, isolated=False, pool=InProcessPool())
-    textbook = results.pop(rehearse.TEXTBOOK)
+def test_a_slip_costs_what_the_guide_says_and_nothing_in_a_later_task(assignment, slip, tmp_path):
+    slips = [one for one in wrong() if slip in one[1]]
+    results = expected(assignment, tmp_path, slips)
+    assert slip or f"- {paragraph(assignment, results)}\n" in MORE
+    textbook = results.pop(TEXTBOOK)
     assert textbook.earned == textbook.worth
     assert results
-    made = {what: answer.removesuffix("answer") for answer, what, _ in chosen}
+    made = {what: answer.removesuffix("answer") for answer, what, _ in slips}
     for what, result in results.items():
         lost = {cell.cell for cell in result.cells if cell.earned < cell.worth}
         tests = {cell.cell for cell in result.cells if cell.cell.startswith(made[what])}
         assert lost <= tests, what
         assert lost or not tests, what  # an encore is not graded
-
-
-@pytest.mark.isolated
-@pytest.mark.nbgrader
-@pytest.mark.full
-def test_the_guide_says_what_to_expect_of_every_assignment(capsys):
-    assert command.main(["expected"]) == 0
-    told = capsys.readouterr().out.splitlines()
-    assert len(told) == len(MASTERS)
-    assert all(f"- {line}\n" in MORE for line in told)

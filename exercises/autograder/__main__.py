@@ -103,7 +103,6 @@ def _parser() -> argparse.ArgumentParser:
     one = command("rehearse", "a dry run with students who do not exist", rehearsal, work)
     one.add_argument("number", type=int, metavar="N", help="of students")
     one.add_argument("--assignment", default="ps01_embeddings_attention", metavar="ASSIGNMENT")
-    command("expected", "what textbooks' answers get, and what each known slip costs", work, every)
     one = command("my-transformer", "lessons my-transformer for a student's notebooks, in a box")
     one.add_argument("files", nargs="+", type=Path, metavar="FILE.ipynb")
     own = "the package's part where theirs is missing or wrong"

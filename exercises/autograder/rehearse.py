@@ -1,21 +1,18 @@
 """Made-up students of mixed quality: an instructor tries the whole way before the first real deadline.
 
 They write the master's answers, known mistakes, or nothing; programs, people and Canvas do to their notebooks
-what these do to real ones. Others write what textbooks have, or one known mistake: what marks to expect of these.
+what these do to real ones.
 """
 
 import ast
 import builtins
 import copy
-import importlib
-import inspect
 import itertools
 import json
 import keyword
 import random
 import re
 import runpy
-import textwrap
 import zipfile
 from collections.abc import Iterator
 from functools import cache
@@ -26,9 +23,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from exercises import release
-from exercises.autograder.batch import grade
 from exercises.autograder.export.templates import written
-from exercises.autograder.result import Result
 from transformer_lessons.data.files import replacing, write_json
 
 KEY = "what_is_in_it.json"  # beside what is handed in, for a comparison
@@ -41,8 +36,6 @@ SHARES = {UNREADABLE: 0.02, DELETED: 0.04, COPIED: 0.04, ABSENT: 0.06, UNPARSABL
 LATE = 0.15
 FIRST_USER, FIRST_FILE = 1_000, 50_000  # Canvas's numbers
 NAMING = ("id", "arg", "name", "asname", "attr", "rest")  # fields that hold names, whatever they stand for
-TEXTBOOK = "As textbooks have it"
-REQUIRED = re.compile(r'checks\.require\("(\w+)", (\w+)\)')
 
 
 # ---- A class and what it writes
@@ -271,62 +264,3 @@ def _saved(about: dict, notebook: NotebookNode) -> str:
     _trouble(about["trouble"], content["cells"], random.Random(about["name"]))
     text = json.dumps(PROGRAMS[about["program"]](content), indent=1, ensure_ascii=False) + "\n"
     return text[: len(text) * 3 // 5] if about["trouble"] == UNREADABLE else text
-
-
-# ---- What marks to expect: of answers as textbooks have them, and of one known slip among right answers.
-# The tests hold the checks to the same answers: ``tests/checks/answers`` and ``tests/typical_answers.py``.
-
-
-def expected(assignment: str, folder: Path, **how: Any) -> dict[str, Result]:
-    """What an assignment's answers get: first the textbooks', then each known slip.
-
-    Args:
-        assignment: its name.
-        folder: in which it is graded.
-        how: see `batch.grade.grade`.
-    """
-    notebook = passing(assignment)
-    texts = {TEXTBOOK: dict(_textbook(notebook))}
-    cells = {cell.id for cell in notebook.cells}
-    texts |= {what: {answer: text} for answer, what, text in wrong() if answer in cells}
-    for number, changed in enumerate(texts.values()):
-        notebook = passing(assignment)
-        for cell in notebook.cells:
-            cell.source = changed.get(cell.id, cell.source)
-        path = folder / "submitted" / f"answer-{number:02}__{assignment}.ipynb"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        nbformat.write(notebook, path)
-    summary = grade.grade(folder / "submitted", folder, **how)
-    return dict(zip(texts, sorted(summary.graded, key=lambda result: result.student), strict=True))
-
-
-def paragraph(assignment: str, results: dict[str, Result]) -> str:
-    """For the page for instructors: an assignment's points, and what each slip costs, and where."""
-    marks = [cell.metadata.get("nbgrader", {}) for cell in passing(assignment).cells]
-    by_person = sum(about["points"] for about in marks if about.get("grade") and about.get("solution"))
-    first, costs = results[TEXTBOOK], []
-    for what, result in results.items():
-        lost = dict.fromkeys(cell.cell.split("-")[1] for cell in result.cells if cell.earned < cell.worth)
-        if what != TEXTBOOK and lost:
-            costs.append(f"{what} −{result.worth - result.earned:g} (task {' and '.join(lost)})")
-    return (
-        f"**{assignment}**: {first.worth:g} points by tests, {by_person:g} by a person. "
-        f"Answers as textbooks have them get {first.earned:g}. Known slips: {'; '.join(costs)}."
-    )
-
-
-def _textbook(notebook: NotebookNode) -> Iterator[tuple[str, str]]:
-    """Of each task with a check, but for repairs, the cell of its answer and a textbook's text."""
-    modules = importlib.import_module("tests.checks.answers").MODULES
-    for cell in notebook.cells:
-        found = REQUIRED.search(cell.source) if cell.id.endswith("-check") else None
-        if found and found[2].lower() != "repaired":
-            task, public = found.groups()
-            module = next(module for module in modules if task in module.RIGHT)
-            # The whole module within a function, so that its other names stand in nobody's way.
-            text = textwrap.indent(inspect.getsource(module), "    ")
-            answer = f"    return {module.RIGHT[task][0].__name__}"
-            yield (
-                cell.id.replace("-check", "-answer"),
-                f"def _textbook():\n{text}\n{answer}\n\n{public} = _textbook()",
-            )

@@ -9,11 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from nbgrader.api import Gradebook
-from tqdm import tqdm
 
 from exercises.autograder import doctor as doctors
 from exercises.autograder import rehearse as rehearsals
@@ -177,19 +174,6 @@ def rehearse(options: argparse.Namespace) -> CommandOutput:
         f"  {ME} export --course {course} --format canvas --template {template}",
     ]
     return said
-
-
-def expected(options: argparse.Namespace) -> CommandOutput:
-    """Grade what textbooks say, and right answers with one known slip among them."""
-    names, found = _masters(options.assignments), {}
-    with TemporaryDirectory() as folder:
-        options.course = Path(folder)
-        with _work(options) as how:
-            for name in tqdm(names, unit="assignment", leave=False, disable=None):
-                found[name] = rehearsals.expected(name, options.course / name, **how)
-    lines = [rehearsals.paragraph(name, results) for name, results in found.items()]
-    data = {name: {what: asdict(one) for what, one in results.items()} for name, results in found.items()}
-    return CommandOutput(lines, data)
 
 
 # ---- What these share

@@ -164,8 +164,25 @@ class Writer:
         Raises:
             OSError: if another program keeps the database for itself for too long.
         """
+        book, session, result = self._gradebook, self._gradebook.db, outcome.result
         with self._transaction():
-            self._enter(outcome, new)
+            book.update_or_create_student(result.student)
+            session.flush()
+            with session.no_autoflush:
+                submission = book.update_or_create_submission(result.assignment, result.student)
+            if result.timestamp:
+                submission.timestamp = in_utc(result.timestamp)
+            session.flush()
+            [notebook] = [notebook for notebook in submission.notebooks if notebook.name == result.assignment]
+            grades = select(Grade, BaseCell.name).join(BaseCell, Grade.cell_id == BaseCell.id)
+            for grade, name in session.execute(grades.where(Grade.notebook_id == notebook.id)):
+                _score(grade, outcome.scores.get(name), is_new=name in new)
+            told = select(Comment, BaseCell.name).join(BaseCell, Comment.cell_id == BaseCell.id)
+            for comment, name in session.execute(told.where(Comment.notebook_id == notebook.id)):
+                comment.auto_comment = "No response." if name in outcome.unanswered else None
+            session.flush()
+            session.expire(notebook)
+            notebook.late_submission_penalty = self._penalty(submission, notebook.score)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -179,26 +196,6 @@ class Writer:
             raise OSError(in_use) from None
         finally:
             self._gradebook.db.rollback()
-
-    def _enter(self, outcome: Outcome, new: set[str]) -> None:
-        book, session, result = self._gradebook, self._gradebook.db, outcome.result
-        book.update_or_create_student(result.student)
-        session.flush()
-        with session.no_autoflush:
-            submission = book.update_or_create_submission(result.assignment, result.student)
-        if result.timestamp:
-            submission.timestamp = in_utc(result.timestamp)
-        session.flush()
-        [notebook] = [notebook for notebook in submission.notebooks if notebook.name == result.assignment]
-        grades = select(Grade, BaseCell.name).join(BaseCell, Grade.cell_id == BaseCell.id)
-        for grade, name in session.execute(grades.where(Grade.notebook_id == notebook.id)):
-            _score(grade, outcome.scores.get(name), is_new=name in new)
-        told = select(Comment, BaseCell.name).join(BaseCell, Comment.cell_id == BaseCell.id)
-        for comment, name in session.execute(told.where(Comment.notebook_id == notebook.id)):
-            comment.auto_comment = "No response." if name in outcome.unanswered else None
-        session.flush()
-        session.expire(notebook)
-        notebook.late_submission_penalty = self._penalty(submission, notebook.score)
 
     def renew_penalties(self) -> None:
         """As they are now: points by hand, a date or the policy may have changed since the grading."""
