@@ -56,7 +56,7 @@ def test_from_a_rehearsal_to_tables_in_the_guides_six_commands(tmp_path, capsys)
     assert "<h1" in page
     students = json.loads((course / "what_is_in_it.json").read_text())["students"]
     assert len(students) == 5
-    with (course / "export" / "canvas.csv").open(encoding="utf-8") as file:
+    with (course / "export" / "filled_gradebook.csv").open(encoding="utf-8") as file:
         rows = {f"{row['Student']}_{row['ID']}": row[f"{NAME} (1)"] for row in csv.DictReader(file)}
     known = {one.student: one for one in marks.marks(Course(course).gradebook, NAME)}
     assert set(known) == {one["student"] for one in students}

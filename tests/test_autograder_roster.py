@@ -158,7 +158,7 @@ def test_one_student_has_one_id_in_all_assignments(tmp_path, course, capsys):
     assert known(course) == {"501": ADA, "502": ZOE, "611": ADA, "612": ZOE, "613": eve}
     for name, numbers in hand_ins.items():
         filled = ("--template", tmp_path / f"{name}.csv", "--to", tmp_path / "filled.csv")
-        run("export", name, "--format", "moodle", *filled)
+        run("export", name, *filled)
         with (tmp_path / "filled.csv").open(encoding="utf-8-sig", newline="") as file:
             marks = {row["Identifier"]: row["Grade"] for row in csv.DictReader(file)}
         given = {f"Participant {n}": "" if one == "eve" else "0" for one, n in numbers.items()}

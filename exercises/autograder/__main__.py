@@ -18,7 +18,6 @@ from typing import Any
 HERE = Path(__file__).resolve().parents[1]
 COURSE = Path(os.environ.get("TRANSFORMER_LESSONS_COURSE") or HERE / "_nbgrader").absolute()
 REHEARSAL = COURSE / "rehearsal"
-FORMATS = ("table", "canvas", "moodle")
 REPORTING = ("status", "feedback", "report", "export", "similarity", "my-transformer")
 
 
@@ -90,8 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     command("report", "a page about the class", course, named, every)
 
     one = command("export", "marks as CSV", course, named, every)
-    one.add_argument("--format", choices=FORMATS, default="table", help="(%(default)s)")
-    one.add_argument("--template", type=Path, help="the CSV that Canvas or Moodle exports, to be filled in")
+    one.add_argument("--template", type=Path, help="the CSV of Canvas or Moodle, to be filled in")
     called = "what the template calls an assignment, or a column in another language"
     one.add_argument("--column", action="append", default=[], metavar="OURS=THEIRS", help=called)
     one.add_argument("--to", type=Path, help="the file to write; by default in the course's folder")

@@ -171,7 +171,7 @@ def rehearse(options: argparse.Namespace) -> CommandOutput:
     said.lines[-1:] = [
         f"Students' pages are in {folder / 'feedback'}. Next:",
         f"  {ME} report --course {course}",
-        f"  {ME} export --course {course} --format canvas --template {template}",
+        f"  {ME} export --course {course} --template {template}",
     ]
     return said
 

@@ -123,9 +123,10 @@ def export(options: argparse.Namespace) -> CommandOutput:
     }
     if wrong := [one for one in options.column if "=" not in one]:
         raise ValueError(f"--column: expected OURS=THEIRS, got {wrong[0]}")
-    columns = dict(one.split("=", 1) for one in options.column) or None
-    made = csv_text(options.format, known, template, columns=columns, missing_as_zero=options.missing_as_zero)
-    path = options.to or course.folder / "export" / f"{options.format}.csv"
+    columns = dict(one.split("=", 1) for one in options.column)
+    made = csv_text(known, template, columns=columns, missing_as_zero=options.missing_as_zero)
+    name = f"filled_{options.template.name}" if template else "table.csv"
+    path = options.to or course.folder / "export" / name
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
         temporary.write_bytes(made.data)

@@ -6,15 +6,13 @@ themselves so; such a text gets an apostrophe in front, as OWASP advises
 as Canvas or Moodle wrote it, since they look for it when they read it again.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from exercises.autograder.course.marks import CellMark, Mark
-from exercises.autograder.export import templates
-from exercises.autograder.export.templates import Exported, number, written
+from exercises.autograder.course.roster import sheet
+from exercises.autograder.export.templates import IDENTIFIER, Exported, canvas, moodle, number, written
 
-FILLED = {"canvas": templates.canvas, "moodle": templates.moodle}
-FORMATS = ("table", *FILLED)
 Row = dict[str, str | float | None]
 # The last four are full-width letters, which East Asian spreadsheets read as the first four.
 FORMULA = frozenset("=+-@＝＋－＠")
@@ -22,21 +20,18 @@ LINE_BREAKS = frozenset("\t\r\n\0")
 
 
 def csv_text(
-    format: str,
     marks: dict[str, list[Mark]],
     template: str | None = None,
     *,
-    columns: dict[str, str] | None = None,
+    columns: Mapping[str, str] = {},
     missing_as_zero: bool = False,
 ) -> Exported:
-    """Marks as CSV.
+    """Marks as CSV: a row for each student with a column for each graded cell, or a template, filled in.
 
     Where nothing was handed in, there is no number, as 0 would be a mark; and answers that nobody has marked yet
     are missing from a score, which the notes say.
 
     Args:
-        format: one of `FORMATS`. "table" has a row for each student with a column for each graded cell; "canvas"
-            and "moodle" fill in a template.
         marks: by assignment; Moodle's grading worksheet takes one assignment only.
         template: what Canvas or Moodle exported; `roster.template_text` reads it.
         columns: what a template calls its columns, where it does not say so itself: the title of our assignment
@@ -48,14 +43,13 @@ def csv_text(
     """
     if not marks:
         raise ValueError("marks: expected at least one assignment, got none")
-    if format in FILLED:
-        if template is None:
-            raise ValueError(f"template: expected the file that {format.title()} exports, got none")
-        made = FILLED[format](marks, template, columns or {}, missing_as_zero)
-    elif template is not None or columns:
-        raise ValueError(f"template, columns: expected none for the format {format}")
-    else:
+    if template is None:
+        if columns:
+            raise ValueError("--column: expected a template, whose columns it names, got none")
         made = Exported(table(_rows(marks, 0.0 if missing_as_zero else None)).encode("utf-8-sig"))
+    else:
+        is_moodles = columns.get(IDENTIFIER, IDENTIFIER) in sheet(template).header
+        made = (moodle if is_moodles else canvas)(marks, template, columns, missing_as_zero)
     return replace(made, notes=(*_waiting(marks), *made.notes))
 
 

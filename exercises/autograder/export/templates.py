@@ -20,7 +20,7 @@ import csv
 import io
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from exercises.autograder.course.marks import Mark
@@ -70,7 +70,7 @@ def written(rows: Iterable[list[str]], delimiter: str = ",") -> str:
 
 
 def canvas(
-    marks: dict[str, list[Mark]], template: str, columns: dict[str, str], missing_as_zero: bool
+    marks: dict[str, list[Mark]], template: str, columns: Mapping[str, str], missing_as_zero: bool
 ) -> Exported:
     """What Canvas exported, with the columns of our assignments only, filled in.
 
@@ -80,8 +80,9 @@ def canvas(
     found = sheet(template)
     has_name = {"Student"} <= set(found.header) or {"LastName", "FirstName"} <= set(found.header)
     if not has_name or not {"ID", "Section"} <= set(found.header):
-        expected = "a gradebook exported from Canvas, with the columns Student, ID and Section"
-        raise ValueError(f"template: expected {expected}, got {', '.join(found.header[:8])}")
+        expected = "a gradebook of Canvas, with the columns Student, ID and Section"
+        other = f"or a worksheet of Moodle, with {IDENTIFIER}, which --column can name in another language"
+        raise ValueError(f"template: expected {expected}, {other}; got {', '.join(found.header[:8])}")
     about = found.header.index("Section") + 1
     where = _titles(marks, found.header, about, columns)
     people = students(found, CANVAS)
@@ -100,7 +101,7 @@ def canvas(
 
 
 def _titles(
-    assignments: Iterable[str], header: list[str], first: int, columns: dict[str, str]
+    assignments: Iterable[str], header: list[str], first: int, columns: Mapping[str, str]
 ) -> dict[str, int]:
     """The column of each assignment; `columns` says what it is called there, if not in the same letters."""
     assignments, found = list(assignments), {}
@@ -125,7 +126,7 @@ def _letters(title: str) -> str:
 
 
 def moodle(
-    marks: dict[str, list[Mark]], template: str, columns: dict[str, str], missing_as_zero: bool
+    marks: dict[str, list[Mark]], template: str, columns: Mapping[str, str], missing_as_zero: bool
 ) -> Exported:
     """A grading worksheet, filled in; all else in it stays as it is.
 
@@ -153,7 +154,7 @@ def moodle(
     return Exported(data, tuple(unmatched), (*notes, *said))
 
 
-def _headers(header: list[str], columns: dict[str, str]) -> dict[str, int]:
+def _headers(header: list[str], columns: Mapping[str, str]) -> dict[str, int]:
     """Where what is; versions of Moodle differ in capitals."""
     if unknown := [name for name in columns if name not in KNOWN]:
         raise ValueError(f"--column: expected some of {', '.join(KNOWN)}, got {unknown[0]}")
