@@ -421,7 +421,7 @@ WRONG = {
         (WithoutSum, {"post_norm"}, {"no_residual_in_post_norm"}),
         (OneNormTwice, {"sandwich"}, {"second_norm_missing"}),
         (AfterTheSum, {"sandwich"}, {"norm_after_the_sum"}),
-        (DropsOnBothSides, {"sandwich"}, {"dropped_before_the_second_norm"}),
+        (DropsOnBothSides, {"dropout"}, {"dropped_before_the_second_norm"}),
     ],
     "layer": [
         (DropsInside, {"dropout"}, {"dropout_within"}),

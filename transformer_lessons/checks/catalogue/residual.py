@@ -16,9 +16,10 @@ AFTER = {"norm_after.weight": torch.tensor([3.0, 0.0, 0.0]), "norm_after.bias": 
 SET_ONES = "layer.norm_after.weight.data, layer.norm_after.bias.data = torch.zeros(3), torch.ones(3)"
 SET_AFTER = "layer.norm_after.weight.data = torch.tensor([3., 0., 0.])"
 SANDWICH = (
-    "config: TransformerConfig):\n        super().__init__()\n",
-    "config: TransformerConfig, sandwich=False):\n        super().__init__()\n"
-    "        self.norm_after = LayerNorm(config.d_model) if sandwich else None\n",
+    "config: TransformerConfig)",
+    "config: TransformerConfig, sandwich=False)",
+    "        self.dropout = nn",
+    "        self.norm_after = LayerNorm(config.d_model) if sandwich else None\n        self.dropout = nn",
     "        if self.norm_first:\n",
     "        if self.norm_after is not None:\n"
     "            return x + self.dropout(self.norm_after(sublayer(self.norm(x))))\n        if self.norm_first:\n",
@@ -82,11 +83,15 @@ def dropout(draw: Draw) -> list[Call]:
     """The stream is whole; what is added is dropped, or larger; and in evaluation nothing is."""
     calls = [training(draw, 0.0, norm_first=first) for first in (False, True)]
     calls += [training(draw, 1.0, norm_first=True, is_training=mode) for mode in (True, False)]
-    reads = {"norm.weight": torch.zeros(5), "norm.bias": torch.ones(5)}  # ones, and gives their mean
-    mean = replace(
-        calls[2], args=(calls[2].args[0], linear(torch.ones(5, 5) / 5, torch.zeros(5))), state=reads
-    )
-    return [*calls, mean, uneven(8, 5), replace(uneven(8, 5), training=False)]
+    x, _ = calls[2].args
+    mean = replace(calls[2], args=(x, linear(torch.ones(5, 5) / 5, torch.zeros(5))), state=norm("norm", 0.0))
+    # The second norm gives ones whatever it is given; or, of ones without holes, nothing.
+    ones = replace(calls[2], state=norm("norm", 1.0) | norm("norm_after", 0.0))
+    even = replace(uneven(8, 5), state=norm("norm", 0.0) | norm("norm_after", 1.0))
+    even = replace(even, args=(torch.zeros(8, 5), linear(torch.eye(5), torch.zeros(5))))
+    both = [replace(one, init=(*one.init, True)) for one in (ones, even)]
+    calls += [mean, *both, replace(both[0], training=False), uneven(8, 5)]
+    return [*calls, replace(calls[-1], training=False)]
 
 
 def both(draw: Draw, **options) -> list[Call]:
@@ -101,18 +106,12 @@ def sandwich(draw: Draw) -> list[Call]:
         plain = call(draw, norm_first=first)
         state = plain.state | {"norm_after.weight": draw.normal(5), "norm_after.bias": draw.normal(5)}
         calls.append(replace(plain, init=(*plain.init, True), state=state))
-    # The second norm gives ones whatever it is given; or, of ones without holes, nothing.
-    dropped = training(draw, 1.0, norm_first=True)
-    dropped = replace(dropped, init=(*dropped.init, True), state=gives_ones(5))
-    even = uneven(8, 5)
-    return [*calls, replace(calls[0], edits=True), dropped, replace(even, init=(*even.init, True))]
+    return [*calls, replace(calls[0], edits=True)]
 
 
-def gives_ones(width: int) -> dict[str, Tensor]:
-    """Norms of which the second one gives ones."""
-    ones, zeros = torch.ones(width), torch.zeros(width)
-    ends = {"norm.weight": ones, "norm.bias": zeros}
-    return ends | {"norm_after.weight": zeros, "norm_after.bias": ones}
+def norm(name: str, weight: float, width: int = 5) -> dict[str, Tensor]:
+    """A norm as it is at first, with weight 1; with 0 it gives ones, whatever it is given."""
+    return {f"{name}.weight": torch.full((width,), weight), f"{name}.bias": torch.full((width,), 1 - weight)}
 
 
 def small_sandwich() -> Iterator[Call]:
@@ -121,11 +120,6 @@ def small_sandwich() -> Iterator[Call]:
         for case in small(norm_first=first):
             given = {"init": (*case.init, True), "state": TWO | AFTER}
             yield replace(case, **given, setting=f"{SET}\n{SET_AFTER}")
-    init, said = (config(3, dropout=0.999), True), f"{SEED}\n{SET_ONES}"
-    yield replace(case, init=init, state=gives_ones(3), training=True, setting=said)
-    even, ones = uneven(1, 3), Given("linear", [torch.zeros(3, 3), torch.ones(3)], "lambda y: 0 * y + 1")
-    args = (torch.zeros(1, 3), ones)
-    yield replace(even, args=args, init=(*even.init, True), setting=SEED, view=some)
 
 
 def small(*, norm_first: bool = False) -> Iterator[Call]:
@@ -147,7 +141,11 @@ def small_training() -> Iterator[Call]:
         yield Call((x, sublayer), init=(config(3, norm_first=first, dropout=rate),), **given)
     for first in (True, False):
         yield Call((x, ones), init=(config(3, norm_first=first, dropout=0.5),), setting=SEED)
-    yield replace(uneven(1, 3), args=(torch.zeros(1, 3), ones), setting=SEED, view=some)
+    even = replace(uneven(1, 3), args=(torch.zeros(1, 3), ones), setting=SEED, view=some)
+    yield from (even, replace(even, init=(*even.init, True)))
+    both = {"state": norm("norm", 1.0, 3) | norm("norm_after", 0.0, 3), "setting": f"{SEED}\n{SET_ONES}"}
+    for rate, training in ((0.999, True), (0.5, False)):
+        yield Call((x, ones), init=(config(3, dropout=rate), True), training=training, **both)
 
 
 def some(y: Tensor) -> str:
