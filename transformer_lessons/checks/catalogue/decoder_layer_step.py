@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from transformer_lessons.attention import scaled_dot_product_attention
-from transformer_lessons.checks.catalogue.layer import drawn, shapes, simple
+from transformer_lessons.checks.catalogue.layer import VALUES, drawn, shapes, simple
 from transformer_lessons.checks.definitions import Call, Draw, Given, Task
 from transformer_lessons.masks import causal_mask
 
@@ -42,7 +42,7 @@ def decoder_layer_step(weights, num_heads, x, keys, values, memory_keys, memory_
 BOTH = ("self_attention", "cross_attention")
 SIZES = shapes(6, 5, *BOTH)
 SHOWN = (
-    "{n: torch.eye(3) * (1 + n.count('cross')) if p.dim() > 1 else torch.ones(3) * ('norm.w' in n) * n.count('e')"
+    f"{{n: {VALUES}"
     " for n, p in DecoderLayer(TransformerConfig(7, 7, d_model=3, num_heads=1, d_ff=3)).state_dict().items()}"
 )
 

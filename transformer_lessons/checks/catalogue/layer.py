@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_lessons.attention import MultiHeadAttention
-from transformer_lessons.checks.catalogue.residual import SEED, added, config, is_uneven
+from transformer_lessons.checks.catalogue.residual import SEED, added, config, is_uneven, some
 from transformer_lessons.checks.definitions import Call, Draw, Given, Task
 from transformer_lessons.feed_forward import FeedForward
 from transformer_lessons.layers import AddAndNorm
@@ -42,8 +42,10 @@ class Layer(nn.Module):
 
 ONES = ("W_o.bias", "W_1.bias")  # what makes a sub-layer give ones if matrices are zero, and W_2 the identity
 EACH = "for n, p in layer.named_parameters(): p.data = "
-SET = EACH + "torch.eye(*p.shape) if p.dim() > 1 else torch.ones(3) * ('norm.w' in n) * n.count('e')"
-SET_BOTH = SET.replace("torch.eye(*p.shape)", "torch.eye(*p.shape) * (1 + n.count('cross'))")
+VALUES = (  # of a parameter p with the name n: not one is like another
+    "torch.eye(*p.shape) * (1 + n.count('cross') + n.count('W_v')) if p.dim() > 1"
+    " else torch.arange(1, len(p) + 1.) ** (n.count('e') - 1) * ('norm.w' in n or 'o.b' in n)"
+)
 SILENT = EACH + "torch.ones_like(p) * ('norm.w' in n)"
 GIVES_ONES = (
     EACH + "torch.eye(3) if 'W_2.w' in n else torch.ones_like(p) * n.endswith(('norm.weight', {}, {}))"
@@ -109,28 +111,23 @@ def dropout(*sizes: tuple[int, ...], attentions: tuple[str, ...]) -> Callable[[D
 
 
 def simple(*attentions: str, d_ff: int = 3) -> dict[str, Tensor]:
-    """Matrices are identities, those of cross-attention twice that, biases zero, and no norm is like another."""
-    return {
-        name: (1 + name.count("cross")) * torch.eye(*size)
-        if len(size) > 1
-        else torch.ones(size) * ("norm.w" in name) * name.count("e")
-        for name, size in shapes(3, d_ff, *attentions).items()
-    }
+    """Matrices are multiples of identities, and only norms and the attentions' last maps have vectors."""
+    sizes = {name: torch.empty(size) for name, size in shapes(3, d_ff, *attentions).items()}
+    return {n: eval(VALUES, {"torch": torch, "n": n, "p": p}) for n, p in sizes.items()}
 
 
 def small(
     *others: Tensor | None, masks: tuple = (None,), attentions: tuple[str, ...], **options
 ) -> Iterator[Call]:
     """Cases with `simple` weights, as many sentences as masks; the last for those to whom d_ff is d_model."""
-    said = SET_BOTH if attentions[1:] else SET
     inputs = [[0, 3, 6]], [[0, 1, 2], [1, 0, 0]], [[2, 0, 1], [0, 0, 1]], [[0, 3, 6]]
-    for rows, d_ff in zip(inputs, (3, 3, 3, 2), strict=True):
+    for rows, heads, d_ff in zip(inputs, (1, 1, 3, 1), (3, 3, 3, 2), strict=True):
         for mask in masks:
             args = torch.tensor([rows]).float(), *others
             if mask is not None:
                 args = (*(x if x is None else x.expand(len(mask), -1, -1) for x in args), torch.tensor(mask))
             state = simple(*attentions, d_ff=d_ff)
-            yield Call(args, init=(config(3, 1, d_ff, **options),), state=state, setting=said)
+            yield Call(args, init=(config(3, heads, d_ff, **options),), state=state, setting=EACH + VALUES)
 
 
 def numbers(y: Tensor) -> dict[str, list[float]]:
@@ -147,7 +144,8 @@ def small_training(*others: Tensor, attentions: tuple[str, ...]) -> Iterator[Cal
     yield from (replace(one, view=None) for one in found)
     shown = Given("plain", [torch.zeros(1, 16, 3)], "torch.zeros(1, 16, 3)")
     many = Call((shown, *others), init=found[-1].init, state=found[-1].state, setting=found[-1].setting)
-    yield replace(many, training=True, view=numbers)
+    post = replace(many, init=found[0].init, view=some)
+    yield from (replace(many, training=True, view=numbers), replace(post, training=True), post)
 
 
 ONE = {"attentions": ("self_attention",)}

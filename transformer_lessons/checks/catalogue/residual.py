@@ -9,12 +9,12 @@ from torch import Tensor
 from transformer_lessons.checks.definitions import Call, Draw, Given, Task
 from transformer_lessons.layers import AddAndNorm
 
-SET = "for n, p in enumerate(layer.parameters()): p.data = torch.ones(3) * (2 - n)"
+SET = "for n, p in enumerate(layer.parameters()): p.data = torch.arange(1., 4) * (2 - n)"
 SEED = "torch.manual_seed(0x5EED0000)"  # as the check has it before each call
-TWO = {"norm.weight": torch.full((3,), 2.0), "norm.bias": torch.ones(3)}
+TWO = {"norm.weight": 2 * torch.arange(1.0, 4), "norm.bias": torch.arange(1.0, 4)}
 AFTER = {"norm_after.weight": torch.tensor([3.0, 0.0, 0.0]), "norm_after.bias": torch.zeros(3)}
 SET_ONES = "layer.norm_after.weight.data, layer.norm_after.bias.data = torch.zeros(3), torch.ones(3)"
-SET_AFTER = "layer.norm_after.weight.data = torch.tensor([3., 0., 0.])"
+SET_AFTER = "layer.norm_after.weight.data, layer.norm_after.bias.data = torch.tensor([[3., 0, 0], [0, 0, 0]])"
 SANDWICH = (
     "config: TransformerConfig)",
     "config: TransformerConfig, sandwich=False)",
