@@ -99,12 +99,12 @@ def defaults(draw: Draw) -> list[Call]:
 
 
 def small(
-    *, steps: tuple = (1, 2), eps: float = 0.0, betas: tuple = (0.5, 0.75), **how: Any
+    *, steps: tuple = (1, 2), eps: float = 0.0, betas: tuple = (0.25, 0.75), least: float = 0.0, **how: Any
 ) -> Iterator[Call]:
     """One number; with such betas, all averages are computed in the head."""
-    numbers = itertools.product(steps, ((0.0, 0.0), (4.0, 4.0), (1.0, 16.0)), (2.0, 0.0, 8.0))
+    numbers = itertools.product(steps, ((0.0, 0.0), (4.0, 4.0), (1.0, 16.0)), (2.0, least, 8.0))
     for step, old, gradient in numbers:
-        kwargs = {"rate": 1.0} | {name: value for name, value in (("betas", betas), ("eps", eps)) if value}
+        kwargs = {"rate": 0.5} | {name: value for name, value in (("betas", betas), ("eps", eps)) if value}
         yield Call((*(torch.tensor([x]) for x in (3.0, gradient, *old)), step), kwargs, **how)
 
 
@@ -117,7 +117,7 @@ TASK = Task(
         "update": (update, small(steps=(100,))),
         "correction": (correction, small()),
         "epsilon": (epsilon, small(eps=1.0)),
-        "defaults": (defaults, small(betas=())),
+        "defaults": (defaults, small(betas=(), least=1e-9)),
         "kept": (lambda draw: [call(state(draw, 3), 2, different, edits=True)], small(edits=True)),
     },
 )
