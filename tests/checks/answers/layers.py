@@ -440,7 +440,7 @@ WRONG = {
         (TwoSlips, {"wiring", "causal", "source_mask"}, {"cross_is_self_attention", "causal_unless_masked"}),
     ],
     "decoder_layer_step": [
-        (last_token_only, {"several"}, set()),
+        (last_token_only, {"several"}, {"last_alone"}),
         (values_first, {"later"}, {"keys_and_values_exchanged"}),
         (output_only, {"later"}, {"output_alone"}),
     ],
