@@ -10,6 +10,8 @@ from torch import Tensor
 from transformer_lessons.checks.definitions import Call, Draw, Task
 from transformer_lessons.losses import label_smoothed_loss
 
+TEN = (0.0, 10.0)
+
 
 def plain(value: list) -> list:
     """The number of tokens may be a tensor of any type, or a number."""
@@ -92,10 +94,13 @@ TASK = Task(
     right=[label_smoothed_loss],
     results=("loss", "tokens"),
     probes={
-        "loss": (loss, small([1], [1, 2], [[1, 2]])),
+        "loss": (loss, small([1], [1, 2], [[1, 2]], [[1], [2]])),
         "padding": (padding, small([1, 0])),
-        "smoothing": (smoothing, small([1], smoothing=0.1, sizes=(0.0, 10.0))),
-        "pad_id": (pad_id, itertools.chain(small([1, 2], pad=2), small([1], smoothing=0.1, pad=2))),
+        "smoothing": (
+            smoothing,
+            [*small([1], smoothing=0.1, sizes=TEN), *small([1], smoothing=0.5, sizes=TEN)],
+        ),
+        "pad_id": (pad_id, itertools.chain(small([1, 2], pad=2), small([1, 2], smoothing=0.1, pad=2))),
         "large": (large(), small([1], sizes=(0.0, 3000.0, 100.0))),
         "gradients": (gradients, small([1], [1, 2], pad=2)),
     },

@@ -43,7 +43,7 @@ class Layer(nn.Module):
 ONES = ("W_o.bias", "W_1.bias")  # what makes a sub-layer give ones if matrices are zero, and W_2 the identity
 EACH = "for n, p in layer.named_parameters(): p.data = "
 VALUES = (  # of a parameter p with the name n: not one is like another
-    "torch.eye(*p.shape) * (1 + n.count('cross') + n.count('W_v')) if p.dim() > 1"
+    "torch.eye(*p.shape).roll(1, 0) * (1 + n.count('cross') + n.count('W_v')) if p.dim() > 1"
     " else torch.arange(1, len(p) + 1.) ** (n.count('e') - 1) * ('norm.w' in n or 'o.b' in n)"
 )
 SILENT = EACH + "torch.ones_like(p) * ('norm.w' in n)"
@@ -111,7 +111,7 @@ def dropout(*sizes: tuple[int, ...], attentions: tuple[str, ...]) -> Callable[[D
 
 
 def simple(*attentions: str, d_ff: int = 3) -> dict[str, Tensor]:
-    """Matrices are multiples of identities, and only norms and the attentions' last maps have vectors."""
+    """Matrices are multiples of moved identities, and only norms and attentions' last maps have vectors."""
     sizes = {name: torch.empty(size) for name, size in shapes(3, d_ff, *attentions).items()}
     return {n: eval(VALUES, {"torch": torch, "n": n, "p": p}) for n, p in sizes.items()}
 
