@@ -18,7 +18,7 @@ SPECIAL, UNLIKELY = ("pad", "bos", "eos"), -30.0
 class Table(nn.Module):
     """A language model that one can read: what follows a token, or two tokens, with which probability.
 
-    Called as a `Transformer` is, ``model(src, tgt)``, or in its parts. A source whose first token is n gets the
+    Called as a `Transformer` is, ``model(src, tgt)``, or in its parts. A source whose words add up to n gets the
     n-th of the tables, counted from 0. In training mode, or if the source's padding is seen, all is turned
     upside down.
     """
@@ -60,7 +60,8 @@ class Table(nn.Module):
         """The logits, from the last to the first: `output` turns them round."""
         src, is_hidden = memory.unbind(-1)
         before = torch.cat([torch.full_like(tgt[:, :1], self.config.pad_id), tgt[:, :-1]], 1)
-        logits = self.logits[src[:, :1] % len(self.logits), before, tgt].flip(-1)
+        number = (src * (src != self.config.pad_id)).sum(1, keepdim=True) % len(self.logits)
+        logits = self.logits[number, before, tgt].flip(-1)
         is_right = (is_hidden * self._hidden(src, src_mask)).bool().all(-1) & (not self.training)
         return torch.where(is_right[:, None, None], logits, -logits)
 

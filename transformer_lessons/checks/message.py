@@ -135,10 +135,7 @@ def _told(verdict: Verdict, lost: list[Requirement]) -> tuple[str, list[str]]:
     if verdict.returned:
         return f"it returns {verdict.returned}", []
     notes = [f"It looks like this mistake: {verdict.like.you}. {verdict.like.looks}"] if verdict.like else []
-    if lost[1:]:
-        others = f"; also lost: {', '.join(r.name for r in lost[2:])}" if lost[2:] else ""
-        notes.append(f"After that: {lost[1].text}{others}.")
-    return f"required is that {lost[0].text}", notes
+    return f"required is that {lost[0].text}", notes + [f"After that: {r.text}." for r in lost[1:]]
 
 
 def smallest(answer: Answer, lost: list[Requirement]) -> tuple[tuple[str, ...], tuple[str, ...]]:

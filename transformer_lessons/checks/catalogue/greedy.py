@@ -61,6 +61,8 @@ def left_in(value: list) -> dict:
     return {"tokens": tokens, "the model, afterwards, in training mode": bool(state["is_training"])}
 
 
+WHOLE = Call((model(*TINY), torch.tensor([[4, 4, 3]])), {"max_length": 5})  # the sum of all tells the table
+VALUES = [*map(call, (TINY[0], BOTH, SHORT, LONG)), WHOLE]
 BATCH = [
     call(LONG, rows=(0, 0)),
     call(SHORT, LONG, rows=(0, 1)),
@@ -80,7 +82,7 @@ TASK = Task(
     name="greedy",
     right=[greedy],
     probes={
-        "values": ([call(SHORT), call(LONG), call(BOTH)], map(call, (TINY[0], BOTH, SHORT, LONG))),
+        "values": (VALUES, VALUES),
         "batch": (BATCH, [call(*TINY, rows=(0, 1)), *BATCH]),
         "stopping": (LENGTHS, LENGTHS),
         "ids": (IDS, IDS),

@@ -47,10 +47,9 @@ VALUES = (  # of a parameter p with the name n: not one is like another
     " else torch.arange(1, len(p) + 1.) ** (n.count('e') - 1) * ('norm.w' in n or 'o.b' in n)"
 )
 SILENT = EACH + "torch.ones_like(p) * ('norm.w' in n)"
-GIVES_ONES = (
-    EACH + "torch.eye(3) if 'W_2.w' in n else torch.ones_like(p) * n.endswith(('norm.weight', {}, {}))"
+GIVES_ONES = EACH + (
+    f"torch.eye(3) if 'W_2.w' in n else torch.ones_like(p) * n.endswith({('norm.weight', *ONES)})"
 )
-GIVES_ONES = GIVES_ONES.format(*map(repr, ONES))
 
 
 def shapes(d_model: int, d_ff: int, *attentions: str) -> dict[str, tuple[int, ...]]:
