@@ -81,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     one = command("collect", "take submissions in, without grading them", course, roster)
     one.add_argument("source", type=Path, help="a notebook, a folder, nbgrader's submitted/ or a zip")
     one = command("grade", "grade what is new", course, work, roster)
-    one.add_argument("source", type=Path, nargs="?", help="likewise; or else what was taken in before")
+    one.add_argument("source", type=Path, nargs="?", help="as for `collect`; without it, what was taken in")
     one = command("regrade", "grade again what a changed master concerns", course, work, every)
     one.add_argument("--yes", action="store_true", help="enter what changes without asking")
     command("status", "what is graded, and what waits for whom", course, named)

@@ -89,8 +89,7 @@ def make_parser() -> Parser:
     command = add("export", export, "write a model for other programs, which translate the same", model)
     command.add_argument("--format", choices=FORMATS, required=True)
     command.add_argument("directory", type=Path, metavar="DIR", help="a new folder")
-    about = "the mistakes that look like what you see, and where to read more"
-    command = add("symptoms", lambda it: print(told(" ".join(it.word))), about)
+    command = add("symptoms", lambda it: print(told(" ".join(it.word))), "mistakes that look like what you see")
     command.add_argument("word", nargs="*", metavar="WORD", help="of what you see, such as NaN")
     add("doctor", doctor, "say what is installed here and whether it works")
     add("oracles", oracles, "compare every component with independent implementations")
@@ -106,8 +105,9 @@ def make_parser() -> Parser:
     command.add_argument("files", nargs="+", type=Path, metavar="FILE.ipynb", help=rights)
     command.add_argument("--fill", action="store_true", help="our part where yours is missing or wrong")
     command.add_argument("--output", type=Path, default="runs/mine", metavar="DIR", help="(%(default)s)")
-    command = add("solution", lambda it: print(solution(*it.task)), "a right answer, for those who gave up")
-    command.add_argument("task", nargs=2, metavar=("ASSIGNMENT", "TASK"), help="such as ps03 4")
+    command = add("solution", lambda it: print(solution(it.assignment, it.task)), "a right answer to a task")
+    command.add_argument("assignment", metavar="ASSIGNMENT", help="such as ps03")
+    command.add_argument("task", metavar="TASK", help="its number, such as 4")
     return parser
 
 
