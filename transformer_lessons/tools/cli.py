@@ -89,9 +89,7 @@ def make_parser() -> Parser:
     command = add("export", export, "write a model for other programs, which translate the same", model)
     command.add_argument("--format", choices=FORMATS, required=True)
     command.add_argument("directory", type=Path, metavar="DIR", help="a new folder")
-    command = add(
-        "symptoms", lambda it: print(told(" ".join(it.word))), "mistakes that look like what you see"
-    )
+    command = add("symptoms", lambda it: print(told(" ".join(it.word))), "mistakes, by what you see")
     command.add_argument("word", nargs="*", metavar="WORD", help="of what you see, such as NaN")
     add("doctor", doctor, "say what is installed here and whether it works")
     add("oracles", oracles, "compare every component with independent implementations")
