@@ -70,7 +70,8 @@ class Diagnosis:
 
     def __init__(self, exam: Exam, seen: list[Seen]):
         self._exam, self._task, self._seen = exam, exam.task, seen
-        self._all = range(len(seen))
+        # Where the answer is wrong comes first: there most mistakes show something else, and are soon ruled out.
+        self._all = sorted(range(len(seen)), key=lambda n: self._fits_on(exam.task.source, n))
 
     def verdict(self) -> Verdict:
         """The mistakes that it is, what they are worth, or what it is like."""
@@ -79,7 +80,7 @@ class Diagnosis:
             return Verdict(())
         lost = tuple(r.name for r in requirements if r.name in missed or r.needs in missed)
         # What a new object holds does not ask its methods, which may be stubs.
-        asked = [n for n in self._all if self._call(n).method != "state"]
+        asked = [n for n in sorted(self._all) if self._call(n).method != "state"]
         if all(self._seen[n].error for n in asked):
             kept = {r.name for r, call in self._exam.calls if call.method == "state"} - missed
             return Verdict(
