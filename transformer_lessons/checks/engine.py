@@ -198,10 +198,9 @@ class Diagnosis:
         return max(map(self._agreement_of, self._task.texts(mistake)), default=(0, 0.0))
 
     def _agreement_of(self, source: str) -> tuple[int, float]:
-        agree = sum(self._fits_on(source, n) for n in self._wrong)
+        exam, agree = self._exam, sum(self._fits_on(source, n) for n in self._wrong)
         if not agree:
             return 0, 0.0
-        exam = self._exam
         shows = sum(not same(self._call(n), exam.shows(source, n), exam.right(n)) for n in self._all)
         return agree, agree / max(1, shows)
 
