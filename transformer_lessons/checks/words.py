@@ -87,7 +87,7 @@ def described(value: Any) -> str:
         return f"one tensor of shape {tuple(value.shape)}"
     if isinstance(value, list):
         return f"a {'tuple' if any(isinstance(part, Tensor) for part in value) else 'list'} of {len(value)}"
-    return f"a dict of {', '.join(value)}" if isinstance(value, dict) else str(value)[:60]
+    return (f"a dict of {', '.join(value)}" if isinstance(value, dict) else str(value))[:60]
 
 
 def instead(outputs: Any, right: Any) -> str:
