@@ -7,6 +7,7 @@ import json
 import random
 import re
 import sys
+from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from transformer_lessons.fast import decoding as fast_decoding
 from transformer_lessons.schedule import warmup_inverse_sqrt
 from transformer_lessons.trainer import TrainingConfig, average_checkpoints, configs, evaluation, snapshots
 from transformer_lessons.trainer.checkpoints import load_model
+from transformer_lessons.trainer.runs import changed_by
 from transformer_lessons.trainer.tasks import NumberWords
 from transformer_lessons.trainer.text_tasks import MULTI30K, WMT14
 
@@ -238,6 +240,9 @@ def test_settings_are_those_of_records_and_of_the_paper():
     assert entry["settings"]["model"] == MULTI30K.sizes
     assert TrainingConfig(**entry["settings"]["training"]) == MULTI30K.training
     assert entry["data"]["vocabulary"] == MULTI30K.vocab_size
+    task, *long = changed_by(configs.find("multi30k-long"), MULTI30K, MULTI30K.sizes, MULTI30K.training)
+    settings = {"data": task.settings, "model": long[0], "training": asdict(long[1])}
+    assert records.read("multi30k_long")["settings"] == settings
     # §5.1, §5.3, §5.4, Table 3 and §6.1; the schedule is equation 3.
     training, vocab_size = WMT14.training, WMT14.vocab_size
     assert TransformerConfig(vocab_size, vocab_size, **WMT14.sizes) == TransformerConfig.base()
