@@ -177,7 +177,7 @@ class Diagnosis:
     def _pairs(self) -> Iterator[tuple[tuple[Mistake, Mistake], str, list[int]]]:
         """Two mistakes, the text with both, and the calls, those that the first one does not explain in front."""
         right, mistakes = self._task.source, self._task.mistakes
-        for one, a in [(mistake, way) for mistake in self._likeliest() for way in mistake.ways]:
+        for one, a in [(mistake, way) for mistake in self._likeliest for way in mistake.ways]:
             alone = changed(right, a)
             order = sorted(self._all, key=lambda n: bool(alone) and self._fits_on(alone, n))
             for other, b in [(m, way) for m in mistakes for way in m.ways if m is not one]:
@@ -185,11 +185,17 @@ class Diagnosis:
                     if source:
                         yield (one, other), source, order
 
+    @cached_property
     def _likeliest(self) -> list[Mistake]:
-        """Those that explain most calls; then, as two may hide each other, those that cost what is missed."""
+        """Those that explain most; then, as two may hide each other, those that cost what is missed.
+
+        One call of each requirement is enough to tell: to build a layer on all of them, in all ways, takes seconds.
+        """
+        first = {self._exam.calls[n][0].name: n for n in reversed(self._wrong)}.values()
 
         def rank(mistake: Mistake) -> tuple[int, bool]:
-            return -self._agreement(mistake)[0], self._missed.isdisjoint(mistake.costs)
+            explained = [sum(self._fits_on(text, n) for n in first) for text in self._task.texts(mistake)]
+            return -max(explained, default=0), self._missed.isdisjoint(mistake.costs)
 
         return sorted(self._task.mistakes, key=rank)[:LIKELIEST]
 
@@ -206,7 +212,7 @@ class Diagnosis:
 
     def _like(self, first: str) -> Mistake | None:
         """The mistake that is seen on most calls where it shows, or on all of the first lost requirement's."""
-        agreements = [(self._agreement(mistake), mistake) for mistake in self._task.mistakes]
+        agreements = [(self._agreement(mistake), mistake) for mistake in self._likeliest]
         (calls, share), mistake = max(agreements, key=lambda pair: pair[0], default=((0, 0.0), None))
         if calls >= FEWEST_CALLS and share >= SMALLEST_SHARE and first in mistake.costs:
             return mistake

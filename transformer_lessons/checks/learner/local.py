@@ -208,10 +208,11 @@ def _fitting(cotangent: Tensor | None, tensor: Tensor) -> Tensor:
 
 
 def _load(module: nn.Module, state: dict[str, Tensor]) -> None:
-    places = {name: (tensor.data_ptr(), tensor.shape) for name, tensor in module.state_dict().items()}
+    own = module.state_dict()
+    places = {name: (tensor.data_ptr(), tensor.shape) for name, tensor in own.items()}
     known = {places[name]: tensor for name, tensor in state.items() if name in places}
     tied = {name: known[place] for name, place in places.items() if place in known and place[0]}
-    module.load_state_dict({**module.state_dict(), **tied, **state})
+    module.load_state_dict({**own, **tied, **state})
 
 
 def _parameters(found: Any) -> dict[str, Tensor]:
