@@ -143,20 +143,20 @@ class Mistake:
         you: what was done, "you …", and what belongs there.
         why: why people do it.
         looks: what it looks like from outside.
-        anchor: where the book explains it.
         costs: the requirements that it costs.
-        symptoms: under which of `symptoms.SYMPTOMS` the page lists it.
         ways: to write it; in each, old and new texts in turn, all changed at once, wherever an old text stands.
+        anchor: where the book explains it: without one, where it explains the first requirement that it costs.
+        symptoms: under which of `symptoms.SYMPTOMS` the page lists it.
     """
 
     name: str
     you: str
     why: str
     looks: str
-    anchor: str
     costs: tuple[str, ...]
-    symptoms: tuple[str, ...]
     ways: tuple[Way, ...]
+    anchor: str
+    symptoms: tuple[str, ...] = ("right shape, wrong numbers",)
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,10 +218,12 @@ class Task:
     @cached_property
     def mistakes(self) -> tuple[Mistake, ...]:
         """The known ones; ValueError if one costs a requirement that there is not."""
+        required = self.notes["requirements"]
         noted = {name: entry for name, entry in self.notes.items() if name != "requirements"}
         for name, entry in noted.items():
-            if unknown := set(entry["costs"]) - self.probes.keys():
+            if unknown := set(entry["costs"]) - required.keys():
                 raise ValueError(f"{self.name}: {name} costs {sorted(unknown)}, which is not required")
+            entry.setdefault("anchor", required[entry["costs"][0]]["anchor"])
         return tuple(
             Mistake(name, **{key: _tuples(value) for key, value in entry.items()})
             for name, entry in noted.items()

@@ -189,7 +189,7 @@ class Diagnosis:
     def _likeliest(self) -> list[Mistake]:
         """Those that explain most; then, as two may hide each other, those that cost what is missed.
 
-        One call of each requirement is enough to tell: to build a layer on all of them, in all ways, takes seconds.
+        One call of each requirement tells: to make a layer for all of them, in all ways, takes seconds.
         """
         first = {self._exam.calls[n][0].name: n for n in reversed(self._wrong)}.values()
 
