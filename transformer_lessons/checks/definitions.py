@@ -224,10 +224,7 @@ class Task:
             if unknown := set(entry["costs"]) - required.keys():
                 raise ValueError(f"{self.name}: {name} costs {sorted(unknown)}, which is not required")
             entry.setdefault("anchor", required[entry["costs"][0]]["anchor"])
-        return tuple(
-            Mistake(name, **{key: _tuples(value) for key, value in entry.items()})
-            for name, entry in noted.items()
-        )
+        return tuple(Mistake(name, **_tuples(entry)) for name, entry in noted.items())
 
     @property
     def total(self) -> float:
@@ -295,4 +292,6 @@ def changed(source: str, *ways: Way) -> str | None:
 
 
 def _tuples(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _tuples(inner) for key, inner in value.items()}
     return tuple(map(_tuples, value)) if isinstance(value, list) else value

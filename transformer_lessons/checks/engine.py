@@ -187,10 +187,8 @@ class Diagnosis:
 
     @cached_property
     def _likeliest(self) -> list[Mistake]:
-        """Those that explain most; then, as two may hide each other, those that cost what is missed.
-
-        One call of each requirement tells: to make a layer for all of them, in all ways, takes seconds.
-        """
+        """Those that explain most; then, as two may hide each other, those that cost what is missed."""
+        # One call of each requirement tells: on all of them, in all ways, a layer takes seconds.
         first = {self._exam.calls[n][0].name: n for n in reversed(self._wrong)}.values()
 
         def rank(mistake: Mistake) -> tuple[int, bool]:
@@ -199,21 +197,16 @@ class Diagnosis:
 
         return sorted(self._task.mistakes, key=rank)[:LIKELIEST]
 
-    def _agreement(self, mistake: Mistake) -> tuple[int, float]:
-        """How many of the wrong calls it explains, and their share of those where it shows; its best way."""
-        return max(map(self._agreement_of, self._task.texts(mistake)), default=(0, 0.0))
-
-    def _agreement_of(self, source: str) -> tuple[int, float]:
+    def _agreement(self, source: str) -> tuple[int, float]:
+        """How many of the wrong calls a text explains, and their share of those where its change shows."""
         exam, agree = self._exam, sum(self._fits_on(source, n) for n in self._wrong)
-        if not agree:
-            return 0, 0.0
         shows = sum(not same(self._call(n), exam.shows(source, n), exam.right(n)) for n in self._all)
         return agree, agree / max(1, shows)
 
     def _like(self, first: str) -> Mistake | None:
         """The mistake that is seen on most calls where it shows, or on all of the first lost requirement's."""
-        agreements = [(self._agreement(mistake), mistake) for mistake in self._likeliest]
-        (calls, share), mistake = max(agreements, key=lambda pair: pair[0], default=((0, 0.0), None))
+        found = [(self._agreement(text), m) for m in self._likeliest for text in self._task.texts(m)]
+        (calls, share), mistake = max(found, key=lambda pair: pair[0], default=((0, 0.0), None))
         if calls >= FEWEST_CALLS and share >= SMALLEST_SHARE and first in mistake.costs:
             return mistake
         here = [n for n in self._all if self._exam.calls[n][0].name == first and not self._seen[n].error]

@@ -130,8 +130,7 @@ def _told(verdict: Verdict, lost: list[Requirement]) -> tuple[str, list[str]]:
         return first.you, notes
     if verdict.error:
         error = verdict.error
-        says = cut(error.message) if error.error in SAY_ALL else f"it {raised(error)}"
-        return says, []
+        return cut(error.message) if error.error in SAY_ALL else f"it {raised(error)}", []
     if verdict.returned:
         return f"it returns {verdict.returned}", []
     notes = [f"It looks like this mistake: {verdict.like.you}. {verdict.like.looks}"] if verdict.like else []
