@@ -3,6 +3,7 @@
 import transformer_lessons  # before torch: it settles how torch's threads wait
 
 # isort: split
+import gc
 import pkgutil
 
 import jaxtyping
@@ -52,6 +53,13 @@ def no_isolation() -> str | None:
     from exercises.autograder import doctor
 
     return doctor.problem()
+
+
+def pytest_collection_finish():
+    """What is there by now stays: Python need not look through it for cycles again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 def pytest_collection_modifyitems(config, items):

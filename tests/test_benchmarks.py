@@ -98,6 +98,7 @@ def test_sentences_of_any_length_beside_others(monkeypatch):
 
 def test_what_a_gpu_is_asked_runs_anywhere(monkeypatch):
     monkeypatch.setattr(torch, "compile", lambda function, **options: function)  # which takes its time
+    monkeypatch.setattr(gpu.gc, "collect", lambda: None)
     monkeypatch.setattr(gpu, "median_seconds", lambda work, at_least=0.5: [work(), 1.0][1])
     monkeypatch.setattr(gpu.Trainer, "train_step", lambda self, prepared: asked.append(self.config))
     asked, parts = [], gpu.parts(torch.device("cpu"), rounds=1, quick=True)

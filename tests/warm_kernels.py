@@ -1,5 +1,6 @@
 """On Linux a chapter's kernel is forked from a process that has imported torch: two seconds less for each."""
 
+import gc
 import multiprocessing
 import os
 import sys
@@ -14,6 +15,7 @@ MODULES = ["transformer_lessons", "torch._dynamo", "matplotlib.pyplot", "ipykern
 def serve(options, folder, environment, ready):
     from ipykernel.kernelapp import IPKernelApp
 
+    gc.freeze()
     os.setsid()  # jupyter_client ends a kernel's whole group of processes: it must not be that of the tests
     ready.send(True)
     os.environ.clear()
