@@ -128,8 +128,7 @@ def _told(verdict: Verdict, lost: list[Requirement]) -> tuple[str, list[str]]:
         notes = [first.looks, *(f"Besides, {other.you}." for other in others)]
         notes += ["This is not the only line that is wrong."] * bool(verdict.more)
         return first.you, notes
-    if verdict.error:
-        error = verdict.error
+    if error := verdict.error:
         return cut(error.message) if error.error in SAY_ALL else f"it {raised(error)}", []
     if verdict.returned:
         return f"it returns {verdict.returned}", []

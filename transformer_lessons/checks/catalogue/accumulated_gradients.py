@@ -40,7 +40,7 @@ def weights(value: list) -> dict[str, Tensor]:
 
 def losses(value: list) -> Tensor:
     """What is returned, whether floats or tensors."""
-    return torch.tensor([float(loss) for loss in value[0]])
+    return torch.tensor([*map(float, value[0])]) if isinstance(value[0], list) else value[0]
 
 
 def steps(value: list) -> int:

@@ -41,8 +41,8 @@ TASK = Task(
         "values": (lambda draw: [call(draw, 4), call(draw, 3, lead=()), call(draw, 2, d_k=7)], small(2)),
         "first": (lambda draw: [call(draw, 0), call(draw, 0, lead=())], small(0)),
         "window": (
-            lambda draw: [call(draw, 5, 3), call(draw, 3, 3), call(draw, 4, 1), call(draw, 2, 7)],
-            [*small(3, 2), *small(2, 2)],
+            lambda draw: [call(draw, 5, 3), call(draw, 3, 3), call(draw, 4, 1), call(draw, 2, 4)],
+            [*small(3, 2), *small(2, 2), *small(2, 4)],
         ),
         "gradients": (lambda draw: [call(draw, 3), call(draw, 3, 3)], small(2)),
     },

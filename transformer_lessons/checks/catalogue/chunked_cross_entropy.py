@@ -65,7 +65,7 @@ def counted(chunk: int, **columns: int) -> Call:
     return Call((torch.ones(53, 2), torch.ones(101, 2), torch.full((53,), 7), chunk, 0), limits=enough)
 
 
-SAVED = [counted(13, saved=25)]
+SAVED = [counted(13, saved=36)]
 PEAK = [counted(13, largest=13, peak=90)]
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -58,6 +59,7 @@ def outputs(draw: Draw) -> list[Call]:
     """With and without a state before. No feature of a key is small, nor a divisor: who adds 1e-6 is right."""
     given = [(new(draw, *lead), old(draw, *lead)) for lead in (*FRONTS, (5,))]  # as many as values
     given = [((q, k.abs() + 1, v), two) for (q, k, v), two in given]
+    given += [((-q.abs() - 2, k, v), two) for (q, k, v), two in given[:1]]  # and a divisor below 1
     return [Call(args, view=read(args[0])) for three, two in given for args in ((*three, *two), three)]
 
 
@@ -76,9 +78,10 @@ def first(draw: Draw) -> list[Call]:
 
 
 def decayed(draw: Draw) -> list[Call]:
-    """With keys of zeros: whatever φ is, φ(0) is the same for all features."""
+    """With keys of zeros: whatever φ is, φ(0) is the same for all features. Once nothing decays."""
     given = [(new(draw, *lead), old(draw, *lead)) for lead in FRONTS]
-    return [Call((q, 0 * k, v, *both), {"decay": 0.25}, view=state) for (q, k, v), both in given]
+    calls = [Call((q, 0 * k, v, *both), {"decay": 0.25}, view=state) for (q, k, v), both in given]
+    return [*calls, replace(calls[0], kwargs={})]
 
 
 def kept(draw: Draw) -> list[Call]:
@@ -104,7 +107,7 @@ def small(
 ) -> Iterator[Call]:
     """Numbers that can be computed by hand: φ(1) = 2, φ(0) = 1. All five arguments, or three."""
     for lead, (q, k, v) in itertools.product(
-        leads, (([0], [0], [6]), ([0], [1], [6]), ([1, 0], [1, 0], [6]), ([0], [-1], [6]))
+        leads, (([0], [0], [6]), ([0], [1], [6]), ([1, 0], [1, 0], [6]), ([0], [-1], [6]), ([-1], [0], [6]))
     ):
         query, key, value = (torch.tensor(x).float().expand(*lead, -1).clone() for x in (q, k, v))
         key = query if q == k else key  # one line less
@@ -118,9 +121,9 @@ TASK = Task(
     results=("output", "S", "z"),
     probes={
         "state": (added, small(view=state)),
-        "output": (outputs, small(leads=((), (2,)))),
+        "output": (outputs, [*small(leads=((), (2,))), *small(3)]),
         "first": (first, [*small(3), *small(3, decay=0.5)]),
-        "decay": (decayed, small(view=state, decay=0.25)),
+        "decay": (decayed, [*small(view=state, decay=0.25), *small(view=state)]),
         "kept": (kept, small(decay=0.5)),
         "axes": (axes, [*small(5, LEADS), *small(3, LEADS)]),
     },

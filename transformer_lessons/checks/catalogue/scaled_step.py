@@ -41,7 +41,7 @@ def whole(draw: Draw, scale: float, number: int = 0) -> list[Tensor]:
 def step(draw: Draw) -> list[Call]:
     """Below the limit and above it; only the weights are looked at, and those given stay."""
     rest = [
-        (whole(draw, 8.0), 8.0, 1, 0.5, 100.0, 5),
+        (whole(draw, 8.0), 8.0, 1, 0.5, 1000.0, 5),
         (whole(draw, 4.0, 1), 4.0, 1, 0.5, 4.5, 5),
         (whole(draw, 128.0, 2), 128.0, 2, 2.0, 3.0, 7),
         (whole(draw, 2.0), 2.0, 1, 0.5, 14.0, 5),
@@ -82,12 +82,9 @@ def overflow(draw: Draw) -> list[Call]:
         found[tensor].view(-1)[place] = bad
         calls.append(overflown(weights(draw), found, 16.0, 3))
     everywhere = [torch.full_like(g, math.inf) for g in whole(draw, 1.0)]
-    large = Call((weights(draw), [torch.full_like(g, 6e4) for g in everywhere], 8.0, 2, 0.5, 7.0, 5))
-    return [
-        *calls,
-        overflown(weights(draw), everywhere, 8.0, 2),
-        replace(large, view=lambda value: value[1] < 8.0),
-    ]
+    large = weights(draw), [torch.full_like(g, 6e4) for g in everywhere], 8.0, 2, 0.5, 7.0, 5
+    halved = Call(large, view=lambda value: bool(value[1] < 8.0))
+    return [*calls, overflown(weights(draw), everywhere, 1.0, 2), halved]
 
 
 def growth(draw: Draw) -> list[Call]:
@@ -133,7 +130,7 @@ TASK = Task(
         "overflow": (
             overflow,
             [
-                small([math.inf], [2.0]),
+                small([math.inf], [2.0], 1.0),
                 small([2.0], [math.nan]),
                 small([2.0], [math.inf]),
                 small([math.inf, 2.0], [2.0, 2.0]),

@@ -16,6 +16,7 @@ SET += "torch.arange(1. * p.numel()).cos().view_as(p) if p.dim() > 1 else 0 * p 
 OWN = "for n, p in layer.named_parameters(): p.data = "
 OWN += "(torch.arange(1. * p.numel()) + sum(map(ord, n))).cos().view_as(p)"
 MOST = {"num_encoder_layers": 2, "num_decoder_layers": 2}  # weights for those that have too many are at hand
+PRE = {**MOST, "norm_first": True}
 PADDED_ANYWHERE = (
     "        x = self.source_embedding(src)\n",
     """        e, is_real = self.source_embedding, src != self.config.pad_id
@@ -134,7 +135,7 @@ TASK = Task(
     beyond=PADDED_ANYWHERE,
     probes={
         "logits": (unlike, small_logits()),
-        "pre_norm": (lambda draw: [call(draw, norm_first=True)], small([[3, 4], [5, 2]], norm_first=True)),
+        "pre_norm": (lambda draw: [call(draw, **PRE)], small([[3, 4], [5, 2]], **PRE)),
         "padding": (
             padded,
             (c for p in (0, 6) for c in small([[3, p], [1, 2, p], [[3, 4], [3, p]]], pad_id=p)),
