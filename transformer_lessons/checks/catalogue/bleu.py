@@ -31,8 +31,7 @@ def bleu(candidates, references):
 
 def call(*pairs: tuple[str, list[str]]) -> Call:
     """A corpus, its sentences written as letters."""
-    candidates = [list(candidate) for candidate, _ in pairs]
-    return Call((candidates, [[list(one) for one in several] for _, several in pairs]))
+    return Call(([list(one) for one, _ in pairs], [[list(one) for one in several] for _, several in pairs]))
 
 
 def varied(draw: Draw) -> list[tuple[list[int], list[list[int]]]]:
@@ -57,6 +56,7 @@ def together(draw: Draw) -> list[Call]:
 
 
 ALONE = [call(("abcde", ["abcdf"])), call(("abcdefgh", ["abcdxfgh"])), call(("aabcd", ["aabcd"]))]
+ALONE += [Call(([[5, 6, 7, 8, 1, 11]], [[[5, 6, 7, 8, 11, 1]]]))]  # groups are no strings of digits
 CORPUS = [
     call(("abcd", ["abcd"]), ("xyxy", ["zzzz"])),
     call(("abcde", ["abcdx"]), ("abcd", ["abcd"]), ("ab", ["ab"])),

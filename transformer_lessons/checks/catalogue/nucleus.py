@@ -32,7 +32,7 @@ def logits(*rows: list, p: float) -> list[Call]:
 
 
 ONE = [*logits([5.0, 1.0, 0.0], p=0.5), *logits([0.0, 6.0, 1.0], p=0.1), *logits([2.0, 1.0, 0.0], p=0.01)]
-EQUAL = [Call((torch.zeros(4), 0.6), view=how_many), Call((torch.zeros(5), 0.3), view=how_many)]
+EQUAL = [Call((torch.zeros(n), p), view=how_many) for n, p in ((4, 0.6), (5, 0.3), (4, 1.0))]
 
 TASK = Task(
     name="nucleus",
