@@ -43,11 +43,11 @@ TASK = Task(
         "values": (rows, small([0.0, 2.0, 1.0, 3.0], [1.0, 0.0, 3.0])),
         "axes": (axes, small([[0.0, 2.0, 1.0], [3.0, 1.0, 4.0]], [[5.0, 2.0, 1.0], [0.0, 1.0, 2.0]], k=1)),
         "ties": (
-            small([1.0, 1.0, 1.0, 0.0], [[2.0, 1.0, 1.0], [0.0, 0.0, 0.0]], view=how_many),
+            small([1.0, 1.0, 1.0, 0.0], [2.0, 1.0, 1.0], [0.0, 0.0, 0.0], view=how_many),
             small([1.0, 1.0, 1.0, 0.0], view=how_many),
         ),
         "all": (
-            lambda draw: [Call((draw.normal(2, 3), 5)), Call((draw.normal(3), 3))],
+            lambda draw: [Call((draw.normal(4), 5)), Call((draw.normal(3), 3))],
             small([0.0, 1.0], k=3),
         ),
     },
