@@ -75,8 +75,8 @@ def test_a_mistake_costs_what_it_spoils(task, mistake):
                 continue
             crashes = all(exam.shows(text, n).error and not exam.right(n).error for n in calls)
             assert not crashes, f"{way} crashes wherever {requirement.name} is looked at, and is not charged"
-            is_shown = number or not is_constant(task, text, calls)
-            assert is_shown, f"{way}: {requirement.name} does not depend on the input"
+            depends = number or not is_constant(task, text, calls)
+            assert depends, f"{way}: {requirement.name} does not depend on the input"
 
 
 OTHER = {}
