@@ -1,7 +1,5 @@
 """Each known mistake shows, gets its own name, and costs what it spoils and nothing else."""
 
-from functools import partial
-
 import pytest
 
 from checks.conftest import TASKS
@@ -85,12 +83,22 @@ OTHER = {}
 def is_constant(task, text, calls) -> bool:
     """Whether a text shows the same for other arguments where the right answer does not."""
     exam, other = exam_of(task, 0), OTHER.setdefault(task.name, Exam(task, 1))
-    a, b = (map(partial(one.shows, text), calls) for one in (exam, other))  # the first that differs is enough
+    backward = exam.calls[calls[0]][0].backward
+    same = same_flows if backward else same_values
+    if all(same(exam.shows(text, n), exam.right(n)) for n in calls):
+        return False  # it follows the right answer
+    if not all(same(exam.shows(text, n), other.shows(text, n)) for n in calls):
+        return False
     rights = [(exam.right(n), other.right(n)) for n in calls]
-    if exam.calls[calls[0]][0].backward:
-        return all(map(same_flows, a, b)) and not all(same_flows(*two) for two in rights)
-    same = all(alike(x.value, y.value) and not x.error for x, y in zip(a, b, strict=True))
-    return same and not any(alike(x.value, y.value) for x, y in rights)
+    return not (
+        all(same_flows(x, y) for x, y in rights)
+        if backward
+        else any(alike(x.value, y.value) for x, y in rights)
+    )
+
+
+def same_values(a, b) -> bool:
+    return alike(a.value, b.value) and not a.error
 
 
 def same_flows(a, b) -> bool:

@@ -12,8 +12,9 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib.resources import files
+from types import CodeType
 from typing import Any
 
 import torch
@@ -242,7 +243,7 @@ class Task:
     def define(self, source: str) -> Any:
         """What a text defines, where the right answer's module defines the rest."""
         space = dict(vars(sys.modules[self.right[-1].__module__]))
-        exec(compile(source, f"<{self.name}>", "exec"), space)
+        exec(program(source), space)
         return space[self.public]
 
 
@@ -267,6 +268,15 @@ class Draw:
     def mask(self, *shape: int) -> Tensor:
         """A mask in which each row shows a key at least, and hides one if it has two."""
         return self.uniform(*shape).argsort(-1) < (shape[-1] + 1) // 2
+
+
+@lru_cache(maxsize=500)
+def program(source: str) -> CodeType | None:
+    """What Python makes of a text; None where two changes were made in lines that do not go together."""
+    try:
+        return compile(source, "<changed>", "exec")
+    except SyntaxError:
+        return None
 
 
 def changed(source: str, *ways: Way) -> str | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from transformer_lessons.checks.answer import Answer
-from transformer_lessons.checks.definitions import Call, Mistake, Task, changed
+from transformer_lessons.checks.definitions import Call, Mistake, Task, changed, program
 from transformer_lessons.checks.exam import Exam, exam_of
 from transformer_lessons.checks.seen import Seen, meets, same
 from transformer_lessons.checks.words import instead
@@ -159,7 +159,7 @@ class Diagnosis:
             # In one order or another: a change may take away the text that the next one looks for.
             orders = (changed(self._task.source, *order) for order in itertools.permutations(ways))
             source = next(filter(None, orders), None)
-            if source and _is_python(source):
+            if source and program(source):
                 yield source
 
     def _pair(self) -> tuple[Mistake, ...]:
@@ -169,7 +169,7 @@ class Diagnosis:
         for pair, source, order in self._pairs():
             if len(tried) == MOST_WORK // (WORK_OF_A_TEXT + parameters):
                 break
-            if source not in tried and _is_python(source) and self._fits(source, order):
+            if source not in tried and program(source) and self._fits(source, order):
                 fitting.append(pair)
             tried.add(source)
         return self._cheapest(fitting)
@@ -215,12 +215,3 @@ class Diagnosis:
         costly = [m for m in self._task.mistakes if first in m.costs]
         fitting = [(m,) for m in costly if any(self._fits(text, here) for text in self._task.texts(m))]
         return next(iter(self._cheapest(fitting)), None)
-
-
-def _is_python(source: str) -> bool:
-    """Two changes may be made in lines that do not go together."""
-    try:
-        compile(source, "<pair>", "exec")
-    except SyntaxError:
-        return False
-    return True

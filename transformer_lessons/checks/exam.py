@@ -3,7 +3,7 @@
 from functools import lru_cache
 
 from transformer_lessons.checks.answer import defined
-from transformer_lessons.checks.definitions import Draw, Task
+from transformer_lessons.checks.definitions import Draw, Task, program
 from transformer_lessons.checks.seen import Seen
 
 __all__ = ["Exam", "exam_of"]
@@ -29,11 +29,9 @@ class Exam:
     def shows(self, source: str, number: int) -> Seen:
         """What a text shows on a call."""
         if (source, number) not in self._shown:
-            try:
-                answer = defined(self.task, source)
-            except SyntaxError as error:
-                raise ValueError(f"{self.task.name}: a change makes no Python of it: {source}") from error
-            self._shown[source, number] = answer.shows(self.calls[number][1])
+            if not program(source):
+                raise ValueError(f"{self.task.name}: a change makes no Python of it: {source}")
+            self._shown[source, number] = defined(self.task, source).shows(self.calls[number][1])
         return self._shown[source, number]
 
     def right(self, number: int) -> Seen:

@@ -234,10 +234,14 @@ def _described(error: BaseException) -> dict[str, str]:
 
 def _line(error: BaseException) -> str:
     """The line of the learner's code where it happened, not the one deep inside torch or this package."""
-    frames = traceback.extract_tb(error.__traceback__)
-    theirs = [f for f in frames if not f.filename.startswith(PACKAGE)]
-    own = [f for f in theirs if LIBRARIES.isdisjoint(Path(f.filename).parts)]
-    return linecache.getline(own[-1].filename, own[-1].lineno or 0).strip() if own else ""
+    places = [(frame.f_code.co_filename, number) for frame, number in traceback.walk_tb(error.__traceback__)]
+    theirs = [place for place in places if not place[0].startswith(PACKAGE)]
+    own = [place for place in theirs if LIBRARIES.isdisjoint(Path(place[0]).parts)]
+    if not own:
+        return ""
+    name, number = own[-1]
+    linecache.checkcache(name)  # a file may have been edited since it was read
+    return linecache.getline(name, number or 0).strip()
 
 
 @contextmanager
