@@ -18,7 +18,7 @@ def build(folder: Path = ROOT, builder: str = "html") -> Path:
 
     A failure ends the process with Jupyter Book's exit code.
     """
-    gc.set_threshold(100_000, 20, 100)  # pages are trees of many objects that stay: a fifth of the time was this
+    gc.set_threshold(100_000, 20, 100)  # pages are trees that stay: a fifth of the time went to cycles
     from jupyter_book.cli.main import main as jupyter_book  # its own import is slow, and warns
 
     from book import generated

@@ -11,6 +11,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from importlib.resources import files
@@ -273,10 +274,8 @@ class Draw:
 @lru_cache(maxsize=500)
 def program(source: str) -> CodeType | None:
     """What Python makes of a text; None where two changes were made in lines that do not go together."""
-    try:
+    with suppress(SyntaxError):
         return compile(source, "<changed>", "exec")
-    except SyntaxError:
-        return None
 
 
 def changed(source: str, *ways: Way) -> str | None:

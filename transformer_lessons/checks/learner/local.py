@@ -237,9 +237,7 @@ def _line(error: BaseException) -> str:
     places = [(frame.f_code.co_filename, number) for frame, number in traceback.walk_tb(error.__traceback__)]
     theirs = [place for place in places if not place[0].startswith(PACKAGE)]
     own = [place for place in theirs if LIBRARIES.isdisjoint(Path(place[0]).parts)]
-    if not own:
-        return ""
-    name, number = own[-1]
+    name, number = own[-1] if own else ("", 0)
     linecache.checkcache(name)  # a file may have been edited since it was read
     return linecache.getline(name, number or 0).strip()
 
