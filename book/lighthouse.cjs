@@ -4,7 +4,7 @@
 
 const isLaptop = process.env.DEVICE === "laptop";
 const CHAPTERS = ["chapters/03_scaled_dot_product_attention", "chapters/05_positions"];
-const PAGES = ["index", ...CHAPTERS, "explorables/translator", "exercises", "reference"];
+const PAGES = ["index", ...CHAPTERS, "explorables/translator", "exercises", "reference", "reference_rooms"];
 const atLeast = (minScore) => ["error", { minScore, aggregationMethod: "median" }];
 const atMost = (maxNumericValue) => ["error", { maxNumericValue, aggregationMethod: "median" }];
 
