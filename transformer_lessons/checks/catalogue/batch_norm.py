@@ -73,7 +73,7 @@ def statistics(draw: Draw) -> list[Call]:
 def small_entries(draw: Draw) -> list[Call]:
     """With entries of hundredths, or an ε of 0.5, ε is much. Half of them are negative."""
     x = halves(draw, 5, 6).T
-    return [call(0.01 * x), call(x, options={"eps": 0.5})]
+    return [call(0.01 * x), call(x[None], options={"eps": 0.5})]
 
 
 def running(draw: Draw) -> list[Call]:

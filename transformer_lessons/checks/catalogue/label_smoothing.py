@@ -43,6 +43,7 @@ def loss(draw: Draw) -> list[Call]:
 def hidden(draw: Draw, pad_id: int, *lengths: int) -> Call:
     """The right tokens of real positions are certain, so that the loss is that of padding: none."""
     ids = targets(draw, pad_id, 7, *lengths, length=4)
+    ids = ids if len(lengths) > 1 else ids[0]
     certain = 60 * torch.nn.functional.one_hot(ids, 7) + draw.normal(*ids.shape, 7)
     return call(draw.normal(*ids.shape, 7).where((ids == pad_id)[..., None], certain), ids, pad_id, 0.0)
 
@@ -54,25 +55,28 @@ def padding(draw: Draw) -> list[Call]:
 
 def smoothing(draw: Draw) -> list[Call]:
     """One token, with several ε, among them the default."""
-    calls = [(draw.normal(1, 7), targets(draw, 0, 7, 1)[0], epsilon) for epsilon in (0.3, None, 0.8, 0.1)]
-    return [call(logits, ids, 0, epsilon, size) for logits, ids, epsilon in calls]
+    calls = [(draw.normal(1, 1, 7), targets(draw, 0, 7, 1), epsilon) for epsilon in (0.3, None, 0.8, 0.1)]
+    at = (..., 0, ..., 0)  # in a batch, and without
+    return [call(x[n], ids[n], 0, epsilon, size) for n, (x, ids, epsilon) in zip(at, calls, strict=True)]
 
 
 def pad_id(draw: Draw) -> list[Call]:
     """In the middle, at the end; with everything at once."""
     everything = [call(draw.normal(3, 5, 7), targets(draw, pad, 7, 5, 2, 4), pad, 0.2) for pad in (3, 6)]
-    return [hidden(draw, 3, 4, 1, 2), hidden(draw, 6, 3, 4), *everything]
+    return [hidden(draw, 3, 4, 1, 2), hidden(draw, 6, 3), *everything]
 
 
 def large() -> list[Call]:
     """One token that seems impossible, or moderately so."""
-    logits = torch.tensor([[[0.0, 3000.0, 5.0]], [[100.0, 0.0, 40.0]]])
-    return [call(one, torch.tensor([2]), 0, 0.0, size) for one in logits]
+    ids = torch.tensor([2])
+    some = call(torch.tensor([[0.0, 3000.0, 5.0]]), ids, 0, 0.0, size)
+    return [some, call(torch.tensor([[[100.0, 0.0, 40.0]]]), ids[None], 0, 0.0, size)]
 
 
 def gradients(draw: Draw) -> list[Call]:
     """Of everything."""
-    return [call(draw.normal(2, 4, 5), targets(draw, 2, 5, 4, 2), 2, epsilon) for epsilon in (0.1, 0.0)]
+    ids = targets(draw, 2, 5, 4, 2)
+    return [call(draw.normal(*t.shape, 5), t, 2, e) for t, e in ((ids, 0.1), (ids, 0.0), (ids[1], 0.1))]
 
 
 def small(

@@ -1,6 +1,7 @@
 """Layer norm. ε is silent where entries are tens; with halves of 10 and −10, so are other deviations."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -32,12 +33,12 @@ def means(y: Tensor) -> Tensor:
 
 def centred(draw: Draw) -> list[Call]:
     """The mean alone is looked at; once in a new layer, as weights of another shape cannot be loaded."""
-    return [call(10 * draw.normal(3, 5), view=means), Call((10 * draw.normal(4, 7),), init=(7,), view=means)]
+    return [replace(one, view=means) for one in variance(draw)]
 
 
 def variance(draw: Draw) -> list[Call]:
     """With entries of tens, ε is nothing."""
-    return [call(10 * draw.normal(3, 5)), Call((10 * draw.normal(4, 7),), init=(7,))]
+    return [call(10 * draw.normal(3, 5)), Call((10 * draw.normal(1, 4, 7),), init=(7,))]
 
 
 def held(width: int) -> Call:
@@ -54,13 +55,14 @@ def halves(draw: Draw, *shape: int) -> Tensor:
 def small_entries(draw: Draw) -> list[Call]:
     """With entries of hundredths, or all alike, ε is much."""
     constant = torch.full((2, 4), 2.0)  # of four, as the fourth part of a number is not rounded
-    return [call(0.01 * halves(draw, 3, 6)), call(halves(draw, 3, 6), eps=0.5), Call((constant,), init=(4,))]
+    x, more = 0.01 * halves(draw, 3, 6), halves(draw, 1, 3, 6)
+    return [call(x), call(more, eps=0.5), Call((constant,), init=(4,))]
 
 
 def with_weights(draw: Draw) -> list[Call]:
     """A new layer, and one with weights, which multiply what has no mean any more."""
     x, state = 10 * halves(draw, 3, 6), {"weight": draw.uniform(6) + 0.5, "bias": draw.normal(6)}
-    return [held(6), Call((x,), init=(6,)), call(x + 20, state=state)]
+    return [held(6), Call((x,), init=(6,)), call(x[None] + 20, state=state)]
 
 
 def axes(draw: Draw) -> list[Call]:

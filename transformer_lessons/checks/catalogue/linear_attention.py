@@ -55,6 +55,7 @@ def key_mask(draw: Draw) -> list[Call]:
     """For all, for each sentence, for each head; with is_causal, too."""
     masks = [draw.mask(*shape) for shape in ((5,), (2, 1, 5), (2, 3, 5), (3, 5))]
     calls = [Call(alike(draw, 4, 5, 2, 3), {"key_mask": mask}) for mask in masks]
+    calls.append(Call(alike(draw, 4, 5, 2), {"key_mask": draw.mask(2, 5)}))
     seen = draw.mask(2, 1, 5)
     seen[..., 0] = True  # no query sees nothing
     calls.append(Call(alike(draw, 5, 5, 2, 3), {**CAUSAL, "key_mask": seen}))
@@ -66,8 +67,9 @@ def key_mask(draw: Draw) -> list[Call]:
 def empty(draw: Draw) -> list[Call]:
     """A sentence whose keys are all hidden; a first query whose only key is. Which rows are zero?"""
     hidden = torch.tensor([[False], [True]]).expand(2, 5)
-    options = {"key_mask": hidden}, {**CAUSAL, "key_mask": torch.arange(5) > 0}
-    return [Call(qkv(draw, 5, 5, 2), own, view=lambda output: (output == 0).all(-1)) for own in options]
+    first, some = {**CAUSAL, "key_mask": torch.arange(5) > 0}, {"key_mask": hidden}
+    given = (first, 2), (first, 2, 3), (some, 2)
+    return [Call(qkv(draw, 5, 5, *n), own, view=lambda output: (output == 0).all(-1)) for own, *n in given]
 
 
 def gradients(draw: Draw) -> list[Call]:
@@ -86,8 +88,9 @@ def size(value: list) -> str:
 
 def cost(draw: Draw) -> list[Call]:
     """About a hundred queries and keys, with few features."""
-    long = draw.normal(101, 5), draw.normal(103, 5), draw.normal(103, 1)
-    return [Call(long, options, limits=ENOUGH, view=size) for options in ({}, {"key_mask": draw.mask(103)})]
+    long = draw.normal(1, 101, 5), draw.normal(1, 103, 5), draw.normal(1, 103, 1)
+    given = (long, {}), ([x[None] for x in long], {"key_mask": draw.mask(103)})
+    return [Call(tuple(args), options, limits=ENOUGH, view=size) for args, options in given]
 
 
 def small(*keys: tuple[int, ...], **options: Any) -> Iterator[Call]:

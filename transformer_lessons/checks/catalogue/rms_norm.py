@@ -22,7 +22,7 @@ def call(x: Tensor, *, eps: float | None = None, weight: Tensor | None = None, *
 
 def size(draw: Draw) -> list[Call]:
     """Entries of tens, whose mean is not zero."""
-    return [call(10 * draw.normal(*shape) + 5) for shape in ((3, 5), (4, 2))]
+    return [call(10 * draw.normal(*shape) + 5) for shape in ((3, 5), (1, 4, 2))]
 
 
 def signs(draw: Draw, *shape: int) -> Tensor:
@@ -46,7 +46,7 @@ def small_entries(draw: Draw) -> list[Call]:
 def with_weight(draw: Draw) -> list[Call]:
     """A new layer, and one with a weight like no other."""
     x = 10 * signs(draw, 3, 5)
-    return [Call((x,), init=(5,)), call(x, weight=draw.uniform(5) + 0.5)]
+    return [Call((x,), init=(5,)), call(x[None], weight=draw.uniform(5) + 0.5)]
 
 
 def gradients(draw: Draw) -> list[Call]:

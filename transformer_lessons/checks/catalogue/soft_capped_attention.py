@@ -41,33 +41,36 @@ def result(draw: Draw) -> list[Call]:
 
 def cap(draw: Draw) -> list[Call]:
     """Scores far above the cap, and far below."""
-    sizes = ((3.0, 2.0), (0.5, 0.3), (1.0, 5))
-    return [Call((*qkv(draw, 3, 4, 1, 2, size=size), cap)) for size, cap in sizes]
+    sizes = (3.0, 2.0, (2,)), (0.5, 0.3, (2, 2)), (1.0, 5, ())
+    return [Call((*qkv(draw, 3, 4, 1, *lead, size=size), cap)) for size, cap, lead in sizes]
 
 
 def scale(draw: Draw) -> list[Call]:
     """The first has sizes that are all different, and a mask; in the others no score comes near the cap."""
     everything = (*qkv(draw, 3, 5, 7, 2, 2), 1.5, draw.mask(2, 1, 1, 5))
-    return [Call(everything), *(Call((*qkv(draw, 3, 4, d_k, 2), 20.0)) for d_k in (7, 2))]
+    return [Call(everything), *(Call((*qkv(draw, 3, 4, *sizes), 20.0)) for sizes in ((7, 2), (2,)))]
 
 
 def mask(draw: Draw) -> list[Call]:
     """Of any number of axes; with a low cap, hidden scores that were capped would be near."""
     full, row = qkv(draw, 3, 4, 1, 2, 2), qkv(draw, 3, 4, 1)
-    given = [(full, 1.5, draw.mask(*shape)) for shape in ((2, 2, 3, 4), (2, 1, 1, 4), (3, 4))]
+    given = [(full, 1.5, draw.mask(*shape)) for shape in ((2, 2, 3, 4), (2, 1, 1, 4))]
+    given += [(qkv(draw, 3, 4, 1, 2), 1.5, draw.mask(3, 4))]
     given += [(row, 0.1, draw.mask(3, 4)), (row, 50.0, torch.ones(3, 4, dtype=torch.bool))]
     return [averaged(*args) for args in given]
 
 
 def finite(draw: Draw) -> list[Call]:
     """A query that sees nothing."""
-    empty = draw.mask(2, 3, 4) & torch.tensor([True, False, True])[:, None]
-    return [Call((*qkv(draw, 3, 4, 1, 2), 1.5, empty), view=is_finite)]
+    some, leads = torch.tensor([True, False, True])[:, None], ((2,), (2, 2), ())
+    given = [(*qkv(draw, 3, 4, 1, *lead), 1.5, draw.mask(*lead, 3, 4) & some) for lead in leads]
+    return [Call(args, view=is_finite) for args in given]
 
 
 def gradients(draw: Draw) -> list[Call]:
     """With and without a mask."""
-    return [Call((*qkv(draw, 3, 4, 2, 2), 1.5)), Call((*qkv(draw, 3, 4, 1, 2), 1.5, draw.mask(2, 3, 4)))]
+    masked = [(*qkv(draw, 3, 4, 1, *lead), 1.5, draw.mask(*lead, 3, 4)) for lead in ((2, 2), ())]
+    return [Call((*qkv(draw, 3, 4, 2, 2), 1.5)), *map(Call, masked)]
 
 
 def small(*caps: float, **sizes: Any) -> Iterator[Call]:

@@ -53,13 +53,15 @@ def large(draw: Draw) -> list[Call]:
     one, steps = torch.ones(3, 1), torch.arange(8.0)[:, None]
     apart = torch.tensor([[1.0], [100.0], [0.01]])
     pairs = (one, 900 * steps), (one, -900 * steps), (one, -4e4 - steps), (apart, 30 * steps)
-    return [Call((q, k, draw.normal(8, 5), 3), view=is_finite) for q, k in pairs]
+    at = (..., None, (None, None), ...)  # with axes in front, and without
+    given = [(q[n], k[n], draw.normal(8, 5)[n], 3) for n, (q, k) in zip(at, pairs, strict=True)]
+    return [Call(args, view=is_finite) for args in given]
 
 
-def counted(queries: int, keys: int, block: int, width: int, **enough: int) -> Call:
+def counted(queries: int, keys: int, block: int, width: int, *lead: int, **enough: int) -> Call:
     """Inputs of ones, as only bytes count."""
-    shapes = (queries, width), (keys, width), (keys, width)
-    return Call((*(torch.ones(*shape) for shape in shapes), block), limits=enough)
+    inputs = (torch.ones(*lead, n, width) for n in (queries, keys, keys))
+    return Call((*inputs, block), limits=enough)
 
 
 # Of few queries and many keys: a tile is told from whole rows, from two tiles, and from block tiles. Then of many
@@ -68,12 +70,12 @@ LARGEST = [
     counted(11, 67, 11, 2, largest=67 * 2 * 4),
     counted(3, 129, 29, 1, largest=129 * 4 * 4 // 3),
     counted(11, 67, 34, 2, largest=11 * 34 * 4),
-    counted(8, 66, 3, 1, largest=66 * 4 * 4 // 3),
-    counted(97, 97, 11, 2, largest=33 * 97 * 4),
+    counted(8, 66, 3, 1, 1, 1, largest=66 * 4 * 4 // 3),
+    counted(97, 97, 11, 2, 1, largest=33 * 97 * 4),
 ]
 SQUARE = 97 * 97 * 4
-SAVED = [counted(97, 97, block, 2, saved=SQUARE // 6) for block in (11, 99)]
-PEAK = [counted(97, 97, 11, 2, peak=SQUARE // 2)]
+SAVED = [counted(97, 97, *sizes, saved=SQUARE // 6) for sizes in ((11, 2), (99, 2, 1, 1), (11, 2, 1))]
+PEAK = [counted(97, 97, 11, 2, *lead, peak=SQUARE // 2) for lead in ((), (1, 1), (1,))]
 
 
 def small(*blocks: int, d_k: int = 1, far: float = 1.0) -> Iterator[Call]:
@@ -94,7 +96,7 @@ TASK = Task(
     probes={
         "values": (values, [*small(3, 1, 2), *small(3, d_k=4)]),
         "any_size": (large, small(2, 1, far=900.0)),
-        "gradients": (lambda draw: [call(draw, 7, 11, 4, 2, 3), call(draw, 4, 6, 11)], small(2)),
+        "gradients": (lambda draw: [call(draw, 7, 11, 4, *lead) for lead in ((2, 3), (), (2,))], small(2)),
         "largest": (LARGEST, LARGEST),
         "saved": (SAVED, SAVED),
         "peak": (PEAK, PEAK),

@@ -16,14 +16,15 @@ def top_k(logits, k):
     return kept.softmax(-1)
 
 
-def rows(draw: Draw) -> list[Call]:
-    """One row."""
-    return [Call((3 * draw.normal(7), k)) for k in (3, 1, 5)]
+def rows(*numbers: float) -> Callable[[Draw], list[Call]]:
+    """One row, by itself or not."""
+    given = list(zip(((7,), (1, 7), (7,)), numbers, strict=True))
+    return lambda draw: [Call((2 * draw.normal(*size), k)) for size, k in given]
 
 
-def axes(draw: Draw) -> list[Call]:
+def axes(k: float) -> Callable[[Draw], list[Call]]:
     """Several rows, among them as many as tokens."""
-    return [Call((3 * draw.normal(*size), 2)) for size in ((4, 7), (2, 3, 5), (5, 5))]
+    return lambda draw: [Call((2 * draw.normal(*size), k)) for size in ((4, 7), (2, 3, 5), (5, 5))]
 
 
 def how_many(probabilities: Tensor) -> dict[str, Tensor]:
@@ -31,24 +32,20 @@ def how_many(probabilities: Tensor) -> dict[str, Tensor]:
     return {"the number of tokens that stay": (probabilities > 0).sum(-1), "their sum": probabilities.sum(-1)}
 
 
-def small(*logits: list, k: int = 2, view: Callable | None = None) -> list[Call]:
+def small(k: float, *logits: list, view: Callable | None = None) -> list[Call]:
     """Whole numbers."""
     return [Call((torch.tensor(x), k), view=view) for x in logits]
 
+
+EQUAL = small(2, [1.0, 1.0, 1.0, 0.0], [[2.0, 1.0, 1.0]], [0.0, 0.0, 0.0], view=how_many)
 
 TASK = Task(
     name="top_k",
     right=[top_k],
     probes={
-        "values": (rows, small([0.0, 2.0, 1.0, 3.0], [1.0, 0.0, 3.0])),
-        "axes": (axes, small([[0.0, 2.0, 1.0], [3.0, 1.0, 4.0]], [[5.0, 2.0, 1.0], [0.0, 1.0, 2.0]], k=1)),
-        "ties": (
-            small([1.0, 1.0, 1.0, 0.0], [2.0, 1.0, 1.0], [0.0, 0.0, 0.0], view=how_many),
-            small([1.0, 1.0, 1.0, 0.0], view=how_many),
-        ),
-        "all": (
-            lambda draw: [Call((draw.normal(4), 5)), Call((draw.normal(3), 3))],
-            small([0.0, 1.0], k=3),
-        ),
+        "values": (rows(3, 1, 5), small(2, [0.0, 2.0, 1.0, 3.0], [1.0, 0.0, 3.0])),
+        "axes": (axes(2), small(1, [[0.0, 2.0, 1.0], [3.0, 1.0, 4.0]], [[5.0, 2.0, 1.0], [0.0, 1.0, 2.0]])),
+        "ties": (EQUAL, EQUAL[:1]),
+        "all": (lambda draw: [Call((draw.normal(4), 5)), Call((draw.normal(1, 3), 3))], small(3, [0.0, 1.0])),
     },
 )
