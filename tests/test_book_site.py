@@ -242,7 +242,9 @@ def test_every_module_with_something_public_is_in_the_reference():
     pages = [(ROOT / "book" / f"{page}.md").read_text(encoding="utf-8") for page in REFERENCE]
     listed = re.findall(r"automodule:: (\S+)", "".join(pages))
     assert len(listed) > 30
-    assert sorted(listed) == sorted(public_modules()), "give a new module its place in book/reference_rooms.md"
+    assert sorted(listed) == sorted(public_modules()), (
+        "give a new module its place in book/reference_rooms.md"
+    )
 
 
 def test_the_reference_says_what_the_docstrings_say(site):
