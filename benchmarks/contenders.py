@@ -11,7 +11,6 @@ from tempfile import TemporaryDirectory
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from transformer_lessons import export
 from transformer_lessons.config import TransformerConfig
@@ -184,17 +183,6 @@ class Same(Batches):
 
     def __getitem__(self, step: int) -> Batch:
         return self.batch
-
-
-def step_flops(batch: Batch, config: TransformerConfig) -> int:
-    """Operations of our forward and backward pass where nothing is padding, as torch counts them.
-
-    A causal kernel leaves out the later half of the scores, and is given the whole of them here, as is usual.
-    """
-    model = Transformer(config).to("meta")
-    with FlopCounterMode(display=False) as counter:
-        model(batch.src.to("meta"), batch.tgt_in.to("meta")).sum().backward()
-    return counter.get_total_flops()
 
 
 # --- Decoding

@@ -9,14 +9,14 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import contenders, experiments, gpu, measuring, peers, table3
-from benchmarks.contenders import PyTorch, Same, peer_steps, step_flops
+from benchmarks.contenders import PyTorch, Same, peer_steps
 from benchmarks.measuring import OURS
 from transformer_lessons import records
 from transformer_lessons.data import number_words
 from transformer_lessons.data.batches import make_batch
 from transformer_lessons.fast.decoding import greedy
-from transformer_lessons.fast.losses import batch_loss
 from transformer_lessons.model import Transformer, TransformerConfig
+from transformer_lessons.tools.costs import BatchShape, training_operations
 from transformer_lessons.trainer import TrainingConfig
 
 WIDTHS = {"d_model": 16, "num_heads": 2, "d_ff": 23, "max_length": 29}
@@ -49,13 +49,11 @@ def test_a_part_is_measured_again_beside_the_others(tmp_path, monkeypatch, capsy
     assert capsys.readouterr().err == "b 4\n"
 
 
-def test_the_operations_of_a_step_are_those_that_torch_counts():
-    batch, model = Same(3, 11, 31).batch, Transformer(TINY)
-    products = contenders.products_alone(batch, TINY)
-    for work in (lambda: batch_loss(model, batch, 0.1)[0].backward(), products):
-        with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
-            work()
-        assert counter.get_total_flops() == step_flops(batch, TINY)
+def test_products_alone_are_those_of_a_step():
+    products = contenders.products_alone(Same(3, 11, 31).batch, TINY)
+    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+        products()
+    assert counter.get_total_flops() == training_operations(TINY, BatchShape(3, 11, 11))
 
 
 def test_a_peer_has_our_sizes_and_learns():
