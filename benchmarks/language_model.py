@@ -4,14 +4,11 @@ A `LanguageModel` and a smaller one that drafts for it read ``transformer_lesson
 chapter's own cells. Their weights go into ``transformer_lessons/pretrained/this_book``, and what happened on the
 way into ``transformer_lessons/records/language_model.json``; the chapter shows both.
 
-The text is the prose of the chapters as it was on 2026-11-25: ``--text`` writes it anew, of today's chapters.
+The text is the prose of the chapters as it was on 2026-11-25, without code, tables, displayed formulas and links.
 """
 
 import argparse
-import re
-import time
 
-import nbformat
 import torch
 from safetensors.torch import save_file
 from tqdm import tqdm
@@ -19,38 +16,18 @@ from tqdm import tqdm
 from benchmarks import RECORDS
 from benchmarks.experiments import chapter
 from benchmarks.measuring import write
-from book.notebooks import chapters
 from transformer_lessons.data.files import replacing
 from transformer_lessons.variants.language_model import speculate
 
-PACKAGE = RECORDS.parent
-TEXT, PRETRAINED = PACKAGE / "data" / "this_book.txt", PACKAGE / "pretrained" / "this_book"
+PRETRAINED = RECORDS.parent / "pretrained" / "this_book"
 STEPS, EVERY, SAYS_AT, PROMPT = {"model": 800, "draft": 500}, 50, (50, 200, 400, 800), "A softmax"
-MARKUP = (  # of Markdown, what goes, and what stands in its place
-    (r"(?s:\$\$.*?\$\$|```.*?```)|<[^>]*>", ""),
-    (r"!\[[^\]]*\]\([^)]*\)|(?m:^\|.*$)", ""),
-    (r"\[([^\]]*)\]\([^)]*\)", r"\1"),
-    (r"[*`]", ""),
-    (r"\n{3,}", "\n\n"),
-)
-
-
-def prose() -> str:
-    """The chapters' words, without code, tables, displayed formulas and links."""
-    text = ""
-    for path in chapters():
-        for cell in nbformat.read(path, as_version=4).cells:
-            text += f"{cell.source}\n\n" if cell.cell_type == "markdown" else ""
-    for pattern, replacement in MARKUP:
-        text = re.sub(pattern, replacement, text)
-    return text
 
 
 def trained(name: str, book: dict) -> tuple[torch.nn.Module, dict]:
-    """One of the two models, and its record: losses on both parts of the text, seconds, what it says."""
+    """One of the two models, and its record: losses on both parts of the text, what it says."""
     torch.manual_seed(0)
     model = book["new_model"](**book["SIZES"][name])
-    losses, held_out, says, started = [], {}, {}, time.perf_counter()
+    losses, held_out, says = [], {}, {}
     steps = book["train_on"](book["training"], model, STEPS[name])
     for step, loss in enumerate(tqdm(steps, name, total=STEPS[name]), start=1):
         losses.append(round(loss, 3))
@@ -60,18 +37,12 @@ def trained(name: str, book: dict) -> tuple[torch.nn.Module, dict]:
             with torch.random.fork_rng():  # or the next batches would be those of the first steps
                 torch.manual_seed(0)
                 says[step] = book["said"](model, PROMPT, 60)
-    seconds = round(time.perf_counter() - started, 1)
-    return model, {"losses": losses, "held_out": held_out, "says": says, "seconds": seconds}
+    return model, {"losses": losses, "held_out": held_out, "says": says}
 
 
 def main() -> None:
-    """Train both and store them, or write the text anew."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--text", action="store_true", help="write the text of today's chapters instead")
-    if parser.parse_args().text:
-        with replacing(TEXT) as temporary:
-            temporary.write_text(prose(), encoding="utf-8")
-        return
+    """Train both and store them."""
+    argparse.ArgumentParser(prog="python -m benchmarks.language_model", description=__doc__).parse_args()
     book = chapter("19_a_language_model")
     book["speculate"] = speculate  # the package's is the chapter's, word for word
     PRETRAINED.mkdir(exist_ok=True)
