@@ -152,11 +152,6 @@ def successors() -> dict:
     found = each(successor, [*runs, *product(book["AT_RATES"], book["RATES"], range(3))])
     changes = {name: ones for (name, rate), ones in found.items() if rate is None}
     return {
-        "tokens": len(book["TRAIN"]),
-        "held_out": len(book["HELD"]),
-        "steps": book["STEPS"],
-        "length": book["LENGTH"],
-        "rate": book["RATE"],
         "changes": {
             name: {key: values(ones, key) for key in ("loss", "long")} for name, ones in changes.items()
         },
