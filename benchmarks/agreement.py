@@ -3,7 +3,7 @@
 Honest submissions, each a mix: answers that are right, untouched, or known mistakes, as
 `exercises.autograder.rehearse` makes them. Each is graded by the boxed processes and by nbgrader as it comes;
 the CPU seconds of both, all processes included, are a ratio of one run. Then the same for one assignment, all
-answers right, several times.
+answers right, several times. (``pytest tests/test_autograder_agreement.py`` compares the first two.)
 
 Writes ``transformer_lessons/records/agreement.json``.
 """
@@ -123,16 +123,13 @@ def spent(found: list[dict]) -> dict:
 
 def main() -> None:
     """Compare, print what differs, and write the record."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--submissions", type=int, default=ALL, metavar="N", help="fewer, to try it")
-    count = parser.parse_args().submissions
+    argparse.ArgumentParser(prog="python -m benchmarks.agreement", description=__doc__).parse_args()
     logging.getLogger("traitlets").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
     list(worker(Limits(), True).grade([]))  # started before anything is counted
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        found = list(graded_twice([submission(number) for number in range(count)], folder / "mixed"))
-        right = list(graded_twice([(PASSING, passing(PASSING))] * TIMES, folder / "passing"))
+        found = list(graded_twice([submission(number) for number in range(ALL)], Path(name) / "mixed"))
+        right = list(graded_twice([(PASSING, passing(PASSING))] * TIMES, Path(name) / "passing"))
     result = {
         "submissions": len(found),
         "tests": sum(one["tests"] for one in found),
@@ -141,8 +138,7 @@ def main() -> None:
         "passing": {"assignment": PASSING, "times": TIMES, **spent(right)},
     }
     print(json.dumps(result, indent=1))
-    if count >= ALL:
-        write("agreement", **result)
+    write("agreement", **result)
 
 
 if __name__ == "__main__":
