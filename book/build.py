@@ -23,7 +23,7 @@ def build(folder: Path = ROOT, builder: str = "html") -> Path:
 
     from book import generated
 
-    generated.write("mistakes.md")
+    generated.write_pages()
     paths = [str(ROOT / "book"), "--config", str(ROOT / "_config.yml"), "--path-output", str(folder)]
     jupyter_book(["build", *paths, "--builder", builder, *STRICT], standalone_mode=False)
     return folder / "_build" / builder / "index.html"

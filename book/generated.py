@@ -1,9 +1,9 @@
-"""Files that are made of what the package and the chapters know: ``python -m book.generated``.
+"""What is made of what the package and the chapters know.
 
-`mistakes.md` is written whenever the book is built. Points and minutes in `exercises.md` are those of the
-released notebooks. An anchor's name has no chapter number in it, so the checks' messages keep it when chapters
-move; where it stands is read from the chapters, into ``transformer_lessons/checks/places.json``. Tests hold both
-against this.
+Whenever the book is built, it writes `mistakes.md`, and `exercises.md` with points and minutes of the released
+notebooks. An anchor's name has no chapter number in it, so the checks' messages keep it when chapters move; where
+it stands is read from the chapters, by ``python -m book.generated``, into
+``transformer_lessons/checks/places.json``. A test compares.
 """
 
 import json
@@ -20,6 +20,7 @@ from transformer_lessons.data.files import read_json, replacing
 from transformer_lessons.tools import submission
 
 BOOK = Path(__file__).parent
+PLACES = BOOK.parent / "transformer_lessons" / "checks" / "places.json"
 HOME = "https://transformer-lessons.github.io/transformer-lessons/"  # `make set-repository` keeps it right
 LAST = "right shape, wrong numbers"  # which hundreds of mistakes show
 ANCHOR = re.compile(r'<a id="(?!ch\d\d-|eq:)([^"]+)"></a>')
@@ -46,10 +47,7 @@ def exercises() -> str:
     assignments = submission.assignments()
     for one in assignments.values():
         one["numbers"] = ", ".join(re.findall(r"[0-9]+", one["chapters"]))
-    return (
-        TEMPLATES.get_template("exercises.md.jinja").render(assignments=assignments, sums=sums).rstrip()
-        + "\n"
-    )
+    return TEMPLATES.get_template("exercises.md.jinja").render(assignments=assignments, sums=sums)
 
 
 def sums(assignments) -> str:
@@ -83,19 +81,13 @@ def without_markdown(title: str) -> str:
     return re.sub(r"[`$*\\{}]", "", title)
 
 
-FILES = {
-    "exercises.md": exercises,
-    "mistakes.md": mistakes,
-    "../transformer_lessons/checks/places.json": places,
-}
-
-
-def write(name: str) -> None:
-    """Write one of these files, by its name as seen from the book's folder."""
-    with replacing(BOOK / name) as temporary:
-        temporary.write_text(FILES[name](), encoding="utf-8")
+def write_pages() -> None:
+    """What a build needs beside what is committed."""
+    for name, text in (("exercises.md", exercises()), ("mistakes.md", mistakes())):
+        with replacing(BOOK / name) as temporary:
+            temporary.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    for name in FILES:
-        write(name)
+    with replacing(PLACES) as temporary:
+        temporary.write_text(places(), encoding="utf-8")

@@ -35,8 +35,8 @@ CONFIG = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
 HOME = CONFIG["sphinx"]["config"]["html_baseurl"]
 COLAB = CONFIG["repository"]["url"].replace("github.com", "colab.research.google.com/github") + "/blob/main/"
 CHAPTERS = sorted(path.stem for path in (ROOT / "book" / "chapters").glob("*.ipynb"))
-MISTAKES = ROOT / "book" / "mistakes.md"  # which the build writes
-PAGES = {path.stem for path in (ROOT / "book").glob("*.md")} | {"mistakes"}
+MADE = ["exercises", "mistakes"]  # pages that the build writes
+PAGES = {path.stem for path in (ROOT / "book").glob("*.md")}.union(MADE)
 EXPLORABLES = {path.stem for path in (ROOT / "book" / "explorables").glob("*.md")}
 # Attributes by which a page makes the browser fetch something (an <a href> waits for a click).
 FETCHED = {("link", "href"), ("object", "data"), ("use", "href"), ("image", "href")} | {
@@ -89,7 +89,7 @@ class Site:
 def digest_of_sources() -> str:
     """Of all that a build reads, and of the versions that build it."""
     paths = [path for folder in ("book", "transformer_lessons") for path in (ROOT / folder).rglob("*")]
-    paths = [path for path in paths if path.is_file() and path.suffix != ".pyc" and path != MISTAKES]
+    paths = [path for path in paths if path.is_file() and path.suffix != ".pyc" and path.stem not in MADE]
     found = sha256()
     for path in sorted([*paths, ROOT / "_config.yml", ROOT / "requirements.txt"]):
         found.update(f"{path.relative_to(ROOT)}\0{path.stat().st_size}\0".encode() + path.read_bytes())

@@ -95,7 +95,11 @@ def test_a_config_that_makes_no_sense(lessons, content, complaint):
 
 PAGES = {
     path.name: path.read_text(encoding="utf-8")
-    for path in (ROOT / "README.md", *(ROOT / "book").glob("*.md"))
+    for path in (
+        ROOT / "README.md",
+        *(ROOT / "book").glob("*.md"),
+        *(ROOT / "book").glob("_templates/*.jinja"),
+    )
 }
 SHOWN = [
     (name, match[1])

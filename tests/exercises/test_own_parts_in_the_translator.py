@@ -47,7 +47,7 @@ def test_a_lost_root_is_read(capsys):
     )
     assert said.endswith("3 of 5 as before.\n")
     beginning = "\n".join(said.splitlines()[2:6])
-    for page in "README.md", "book/exercises.md":
+    for page in "README.md", "book/_templates/exercises.md.jinja":
         assert beginning in (ROOT / page).read_text(encoding="utf-8")
 
 
