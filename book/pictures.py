@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 from PIL import Image
 
-from book.browser import LAPTOP, PHONE, TABLET, browser
+from book.browser import LAPTOP, PHONE, browser
 from book.build import HTML
 from book.notebooks import CHAPTERS
 from book.site import drawing
@@ -25,15 +25,6 @@ LIGHT, DARK = ("".join(f"--{role}:{colours[mode]};" for role, colours in PALETTE
 STYLE = f"""<style>svg{{{LIGHT}background:var(--paper);fill:var(--ink);font-family:system-ui,sans-serif}}
 @media(prefers-color-scheme:dark){{svg{{{DARK}}}}}</style>"""
 TALL = 4000  # pixels, so that all of a figure is seen at once
-HEIGHTS = """\
-/* The room that each figure needs when its script has run; `python -m book.pictures translator` measures it. */
-
-[data-explorable="translator"] {{ min-height: {laptop}px; }}
-
-@media (max-width: {narrow}px) {{
-  [data-explorable="translator"] {{ min-height: {phone}px; }}
-}}
-"""
 STUDENT, ASSIGNMENT = "student-003_1003", "ps01_embeddings_attention"
 WIDTH, MARGIN, SHARPNESS, COLOURS = 720, 20, 2, 64
 # Where each picture begins and ends: a task with a mistake that has a name, and the report up to its first table.
@@ -68,12 +59,10 @@ def translator() -> None:
             figure = view.page.locator(".lessons-explorable")
             figure.evaluate("(one) => { one.style.minHeight = 0; }")
             pictures[name] = image(figure.screenshot())
-    heights = {name: picture.height for name, picture in pictures.items()}
-    style = HEIGHTS.format(**heights, narrow=TABLET)
-    (STATIC / "explorables" / "heights.css").write_text(style, encoding="utf-8")
     pictures["laptop"].save(STATIC / "stills" / "translator.webp", lossless=True, method=6)
     width, height = pictures["laptop"].size
     print(f'its page, book/explorables/translator.md, should say width="{width}" height="{height}"')
+    print(f"explorables.css should give it {height}px, and {pictures['phone'].height}px on a phone")
 
 
 def grading() -> None:

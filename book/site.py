@@ -14,7 +14,7 @@ from transformer_lessons import __version__
 
 STATIC = Path(__file__).parent / "_static"
 FIGURE = re.compile(r'data-(live|explorable)="([\w-]+)"')
-STYLES = {"live": ["live/live.css"], "explorable": ["explorables/heights.css", "explorables/explorables.css"]}
+STYLES = {"live": "live/live.css", "explorable": "explorables/explorables.css"}
 TRAINED = "number_words"  # the model that comes with the package, as a script
 EXPLORABLES = {"translator": ("page", "model", "numbers", TRAINED, "translator")}
 MADE = ("one_page", "heads")  # live figures that show what the build computes
@@ -66,8 +66,7 @@ def add_figures(app, pagename, templatename, context, doctree):
     for kind, name in dict.fromkeys(FIGURE.findall(context.get("body", ""))):
         if kind == "explorable" and app.builder.name == "singlehtml":
             continue
-        for style in STYLES[kind]:
-            app.add_css_file(style)
+        app.add_css_file(STYLES[kind])
         for script in figure_scripts(kind, name):
             app.add_js_file(script, loading_method="defer")
 

@@ -169,7 +169,7 @@ def test_neither_pages_nor_their_style_sheets_fetch_from_another_server(site):
         assert foreign(page) == [], name
         links = [tag["href"] for kind, tag in page.tags if tag.get("rel") == "stylesheet"]
         sheets |= {(page.path.parent / urlsplit(link).path).resolve() for link in links}
-    assert {sheet.name for sheet in sheets} == {"site.css", "heights.css", "explorables.css", "live.css"}
+    assert {sheet.name for sheet in sheets} == {"site.css", "explorables.css", "live.css"}
     for sheet in sheets:
         text = sheet.read_text(encoding="utf-8")
         assert not re.findall(r"(?:url\(|@import)\s*[\"']?(?:https?:)?//[^)]*", text), sheet.name
