@@ -11,7 +11,7 @@ from torch import nn
 
 from book.browser import PHONE, Browser
 from book.browser import browser as open_browser
-from book.site import EXPLORABLES, FIGURE, TRAINED
+from book.site import EXPLORABLES, TRAINED
 from transformer_lessons.attention import MultiHeadAttention
 from transformer_lessons.data import number_words
 from transformer_lessons.data.vocabulary import Vocabulary, pad
@@ -57,18 +57,21 @@ def page(tmp_path_factory, trained, small):
     models = {TRAINED: (trained, "int8"), "float32": (trained, "float32"), "small": (small, "float32")}
     for name, (model, dtype) in models.items():
         (folder / f"{name}.js").write_text(script(name, exported(*model, dtype)), encoding="utf-8")
-    *before, last = EXPLORABLES["translator"]
-    for name, more in (("index.html", MODELS), ("own.html", ())):
-        scripts = "".join(f'<script src="{name}.js"></script>' for name in (*before, *more, last))
-        (folder / name).write_text(PAGE.replace("{scripts}", scripts), encoding="utf-8")
-    return folder / "index.html"
+    scripts = "".join(f'<script src="{name}.js"></script>' for name in EXPLORABLES["translator"])
+    (folder / "index.html").write_text(PAGE.replace("{scripts}", scripts), encoding="utf-8")
+    return folder
 
 
 @pytest.fixture(scope="module")
 def browser(page, chromium):
+    """It translates at once, and asks nobody; how long a slow phone is busy, `make site-check` says."""
     with open_browser(width=PHONE) as opened:
-        opened.open(page)
+        opened.open(page / "index.html")
+        assert "which is right" in said(opened)
         assert opened.problems == []
+        assert all(address.startswith("file:") for address in opened.requests)
+        for name in MODELS:
+            opened.page.add_script_tag(path=page / f"{name}.js")
         yield opened
 
 
@@ -376,18 +379,3 @@ def test_nothing_is_wider_than_the_screen(browser, width):
       .filter((one) => Math.min(one.offsetWidth, one.offsetHeight) < 24).length""")
     assert small == 0  # for fingers: WCAG 2.2, target size
     browser.page.set_viewport_size({"width": 375, "height": 800})
-
-
-def test_it_translates_at_once_and_asks_nobody(browser, page):
-    """How long a slow phone is busy with it, Lighthouse says (`make site-check`)."""
-    browser.open(page.with_name("own.html"))
-    assert "which is right" in said(browser)
-    assert browser.requests
-    assert all(address.startswith("file:") for address in browser.requests)
-
-
-def test_each_script_is_on_some_page():
-    pages = (path.read_text(encoding="utf-8") for path in (SCRIPTS.parents[1] / "explorables").glob("*.md"))
-    assert sorted(name for page in pages for _, name in FIGURE.findall(page)) == sorted(EXPLORABLES)
-    used = {script for scripts in EXPLORABLES.values() for script in scripts}
-    assert used == {path.stem for path in SCRIPTS.glob("*.js")} | {TRAINED}
