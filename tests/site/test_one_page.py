@@ -18,7 +18,6 @@ from transformer_lessons.trainer import checkpoints
 
 STATIC = Path(live_data.__file__).parent / "_static"
 STATUS = "document.querySelector('[role=status]').textContent"
-SHOWN = "[...document.querySelectorAll('figure > svg')].map((one) => one.checkVisibility())"
 CLASHES = """[...document.querySelectorAll(".choose button")].flatMap((number) => {
   number.click();
   return [...Array(5).fill("button"), ...Array(5).fill(".next")].flatMap((one) => {
@@ -46,7 +45,6 @@ def folder(tmp_path_factory):
     page = '<!doctype html><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
     page += f'<link rel="stylesheet" href="live/live.css">{still}'
     page += '<div class="lessons-live" data-live="one_page">Moves.</div>'
-    (made / "still.html").write_text(page, encoding="utf-8")
     page += "".join(f'<script src="live/{script}" defer></script>' for script in scripts)
     (made / "live.html").write_text(page, encoding="utf-8")
     return made
@@ -120,11 +118,3 @@ def test_in_no_state_is_a_word_cut_or_hidden(browser, width):
     )
     small += f".filter((one) => one.width && Math.min(one.width, one.height) < {24 if width > 320 else 20})"
     assert browser.page.evaluate(f"{small}.length") == 0
-
-
-def test_without_scripts_and_on_paper_the_still_stands(browser, folder):
-    assert browser.page.evaluate(SHOWN) == [False, False]
-    browser.page.emulate_media(media="print")
-    assert browser.page.evaluate(SHOWN) == [True, True]
-    browser.open(folder / "still.html")
-    assert browser.page.evaluate(SHOWN) == [True, True]
