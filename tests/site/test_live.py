@@ -4,28 +4,24 @@ import html
 import itertools
 import math
 import re
-import shutil
 from pathlib import Path
 
 import nbformat
 import pytest
 import torch
+from live_pages import opening
 
-from book import live_data, site
-from book.browser import PHONE, Browser
-from book.browser import browser as open_browser
+from book import site
+from book.browser import Browser
 from transformer_lessons.attention import scaled_dot_product_attention
 from transformer_lessons.data import number_words
 from transformer_lessons.data.byte_pair import BytePairEncoding
 from transformer_lessons.encodings import SinusoidalEncoding
 from transformer_lessons.masks import causal_mask, combine, padding_mask
-from transformer_lessons.tools.drawing import Canvas, Drawing
 from transformer_lessons.trainer import checkpoints
 
 STATIC = Path(site.__file__).parent / "_static"
 FIGURES = ("attention", "clocks", "hand", "heads", "masks", "merges")
-DIV = '<div class="lessons-live" data-live="{}" id="live">On the site, this moves.</div>'
-STILL = Drawing(Canvas(40), number="3.2", caption="What to see.", alt="A still.")._repr_html_()
 IDS = torch.tensor([[1, 34, 33, 23, 0]])  # BOS ein und zwanzig PAD
 KEYS = [[3, 0], [1, 3], [-3, 2], [-3, -2], [1, -3]]
 SOLVED = {
@@ -43,31 +39,12 @@ INSIDE = """(box, text) => {
 }"""
 BOX = "one.getBoundingClientRect()"
 PANEL = f"one.closest('svg').{BOX[4:]}"
-HEAD = """<!doctype html><html lang="en"><meta charset="utf-8"><title>live</title>
-<meta name="viewport" content="width=device-width"><link rel="stylesheet" href="live/live.css">
-<style>* { box-sizing: border-box }</style>"""
 
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory, chromium):
-    folder = tmp_path_factory.mktemp("live")
-    for part in ("live", "explorables"):
-        shutil.copytree(STATIC / part, folder / part)
-    live_data.write(folder / "live", "heads")
-    with open_browser(width=PHONE, has_touch=True) as browser:
-
-        def open_(name: str, scripted=True, still=STILL) -> Browser:
-            loaded = site.figure_scripts("live", name) if scripted else ()
-            tags = "".join(f'<script src="{script}" defer></script>' for script in loaded)
-            (folder / "page.html").write_text(
-                f"{HEAD}<body>{still}{DIV.format(name)}{tags}", encoding="utf-8"
-            )
-            browser.page.set_viewport_size({"width": 375, "height": 800})
-            browser.page.emulate_media(media="screen")
-            browser.open(folder / "page.html")
-            return browser
-
-        yield open_
+    with opening(tmp_path_factory.mktemp("live")) as opened:
+        yield opened
 
 
 def each(browser: Browser, selector: str, value: str) -> list:

@@ -3,15 +3,13 @@
 import gzip
 import json
 import re
-import shutil
 from pathlib import Path
 
 import pytest
 import torch
+from live_pages import opening
 
 from book import live_data
-from book.browser import PHONE
-from book.browser import browser as open_browser
 from transformer_lessons.tools import one_page
 from transformer_lessons.tools.attention_maps import attention_maps
 from transformer_lessons.trainer import checkpoints
@@ -35,27 +33,17 @@ CLASHES = """[...document.querySelectorAll(".choose button")].flatMap((number) =
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    made = tmp_path_factory.mktemp("one_page")
-    shutil.copytree(STATIC / "live", made / "live")
-    shutil.copy(STATIC / "explorables" / "page.js", made / "live")
-    live_data.write(made / "live", "one_page")
-    still = one_page.figure(421, at=2, number="0.1", caption="What to see.", alt="A still.")._repr_html_()
-    scripts = ("page.js", "live.js", "one_page.data.js", "one_page.js")
-    page = '<!doctype html><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-    page += f'<link rel="stylesheet" href="live/live.css">{still}'
-    page += '<div class="lessons-live" data-live="one_page">Moves.</div>'
-    page += "".join(f'<script src="live/{script}" defer></script>' for script in scripts)
-    (made / "live.html").write_text(page, encoding="utf-8")
-    return made
+def opened(tmp_path_factory, chromium):
+    with opening(tmp_path_factory.mktemp("live")) as opened:
+        yield opened
 
 
 @pytest.fixture
-def browser(folder, chromium):
-    with open_browser(width=PHONE) as opened:
-        opened.open(folder / "live.html")
-        yield opened
-        assert opened.problems == []
+def browser(opened):
+    still = one_page.figure(421, at=2, number="0.1", caption="What to see.", alt="A still.")._repr_html_()
+    browser = opened("one_page", still=still)
+    yield browser
+    assert browser.problems == []
 
 
 @pytest.mark.parametrize("n", one_page.NUMBERS)
@@ -73,8 +61,8 @@ def test_a_row_is_what_the_model_computes_when_it_is_the_last(n):
             torch.testing.assert_close(one[name][k, : len(weights)], weights, atol=1e-5, rtol=1e-4)
 
 
-def test_the_page_shows_these_numbers_and_is_light(folder):
-    script = (folder / "live" / "one_page.data.js").read_text(encoding="utf-8")
+def test_the_page_shows_these_numbers_and_is_light():
+    script = live_data.one_page_script()
     assert len(gzip.compress(script.encode())) < 60_000
     assert (STATIC / "live/one_page.js").stat().st_size <= 10_000
     for run in json.loads(re.search(r"lessons.onePage = (.*);", script)[1])["runs"]:

@@ -1,0 +1,39 @@
+"""A page with one live figure below its still, opened as often as one likes."""
+
+import shutil
+from contextlib import contextmanager
+from pathlib import Path
+
+from book import live_data, site
+from book.browser import PHONE, Browser
+from book.browser import browser as open_browser
+from transformer_lessons.tools.drawing import Canvas, Drawing
+
+STATIC = Path(site.__file__).parent / "_static"
+STILL = Drawing(Canvas(40), number="3.2", caption="What to see.", alt="A still.")._repr_html_()
+PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>live</title>
+<meta name="viewport" content="width=device-width"><link rel="stylesheet" href="live/live.css">
+<style>* {{ box-sizing: border-box }}</style>
+<body>{still}<div class="lessons-live" data-live="{name}" id="live">On the site, this moves.</div>{scripts}"""
+
+
+@contextmanager
+def opening(folder: Path):
+    """A function that opens the page of a figure by its name, in one browser."""
+    for part in ("live", "explorables"):
+        shutil.copytree(STATIC / part, folder / part)
+    with open_browser(width=PHONE, has_touch=True) as browser:
+
+        def open_(name: str, scripted=True, still=STILL) -> Browser:
+            if name in site.MADE and not (folder / "live" / f"{name}.data.js").exists():
+                live_data.write(folder / "live", name)
+            loaded = site.figure_scripts("live", name) if scripted else ()
+            scripts = "".join(f'<script src="{script}" defer></script>' for script in loaded)
+            page = PAGE.format(still=still, name=name, scripts=scripts)
+            (folder / "page.html").write_text(page, encoding="utf-8")
+            browser.page.set_viewport_size({"width": 375, "height": 800})
+            browser.page.emulate_media(media="screen")
+            browser.open(folder / "page.html")
+            return browser
+
+        yield open_
