@@ -12,7 +12,7 @@ its parts with larger models, compiled, in bfloat16 and with fused optimisers.
 
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 
@@ -181,5 +181,4 @@ if __name__ == "__main__":
     torch.manual_seed(0)
     made_with = {name: version(name) for name in ("transformers", "ctranslate2", "x-transformers")}
     made_with |= {"threads": torch.get_num_threads(), "rounds": chosen.rounds}
-    more = {"made_with": made_with, "settings": asdict(SMALL)}
-    measure("peers", parts(chosen.rounds), chosen.only, "cpu", **more)
+    measure("peers", parts(chosen.rounds), chosen.only, "cpu", made_with=made_with)
