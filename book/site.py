@@ -26,7 +26,6 @@ SOUGHT = {
 }
 ANCHOR = re.compile(r'<a id="([\w:-]+)"></a>')
 FIGURE_ID = re.compile(r'(<figure class="drawing[^"]*") id="(fig-[\w-]+)"')
-FIGURE_STYLE = re.compile(r"<style>\.drawing\{.*?</style>", re.DOTALL)
 BORROWED = re.compile(r'<div data-drawing="([\w/]+)#([\w-]+)"></div>')
 
 
@@ -114,18 +113,13 @@ class Notebooks(SphinxTransform):
         """``[Figure 3.4](#fig-3-4)`` leads to the cell whose output is that drawing, from other pages too.
 
         Sphinx does not look into outputs: the cell takes the drawing's id, and the drawing has none on the site.
-        Of the rules that each drawing brings for notebooks, a page needs one copy.
         """
-        style = None
-        for cell in [
-            box for box in self.document.findall(nodes.container) if box.get("nb_element") == "cell_code"
-        ]:
+        boxes = self.document.findall(nodes.container)
+        for cell in [box for box in boxes if box.get("nb_element") == "cell_code"]:
             for output in cell.findall(nodes.raw):
                 text = output.astext()
                 for _, name in FIGURE_ID.findall(text):
                     self.name(cell, name, f"Figure {'.'.join(name.split('-')[1:])}", cell.line or 0)
-                text = FIGURE_STYLE.sub("", text) if style else text
-                style = style or FIGURE_STYLE.search(text)
                 output.rawsource = FIGURE_ID.sub(r"\1", text)
                 output[:] = [nodes.Text(output.rawsource)]
 
