@@ -12,7 +12,6 @@ from sphinx.transforms import SphinxTransform
 from book.finish import finish
 from transformer_lessons import __version__
 
-STATIC = Path(__file__).parent / "_static"
 FIGURE = re.compile(r'data-(live|explorable)="([\w-]+)"')
 STYLES = {"live": "live/live.css", "explorable": "explorables/explorables.css"}
 TRAINED = "number_words"  # the model that comes with the package, as a script
@@ -74,8 +73,6 @@ def figure_scripts(kind: str, name: str) -> list[str]:
     """What a figure needs, in order; of a live one, what it shows may be in a file of its own."""
     if kind == "explorable":
         return [f"explorables/{script}.js" for script in EXPLORABLES[name]]
-    if not (STATIC / "live" / f"{name}.js").exists():
-        raise ValueError(f"data-live: expected a script _static/live/{name}.js, found none")
     data = [f"live/{name}.data.js"] if name in MADE else []
     return ["explorables/page.js", "live/live.js", *data, f"live/{name}.js"]
 
