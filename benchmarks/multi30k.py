@@ -31,7 +31,10 @@ def measure(
     task: Task, tokenisers: tuple, sizes: dict, config: TrainingConfig, device: torch.device, *, anew=False
 ) -> dict:
     """One run from one seed; `anew`: a GPU's steps are not replayed."""
-    trainer = new_trainer(task, tokenisers, sizes, config, device, Path("runs/multi30k-benchmark"))
+    directory = Path(
+        f"runs/multi30k-benchmark/{config.seed}"
+    )  # snapshots of another seed would be averaged in
+    trainer = new_trainer(task, tokenisers, sizes, config, device, directory)
     if anew:
         trainer.add_gradients = trainer._add_gradients
     started = time.perf_counter()
