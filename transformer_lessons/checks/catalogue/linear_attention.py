@@ -47,8 +47,8 @@ def formula(draw: Draw) -> list[Call]:
 
 def causal(draw: Draw) -> list[Call]:
     """As many keys as queries, and more; no axes in front, or one, or two."""
-    sizes = (5, 5, 2, 3), (3, 7, 2), (4, 4), (1, 5, 2), (7, 7, 7)
-    return [Call(alike(draw, *size), CAUSAL) for size in sizes]
+    calls = [(alike(draw, *size), CAUSAL) for size in ((5, 5, 2, 3), (3, 7, 2), (4, 4), (1, 5, 2), (7, 7, 7))]
+    return list(itertools.starmap(Call, [*calls, (calls[1][0], {**CAUSAL, "key_mask": torch.ones(7) > 0})]))
 
 
 def key_mask(draw: Draw) -> list[Call]:

@@ -42,7 +42,8 @@ def result(draw: Draw) -> list[Call]:
 def cap(draw: Draw) -> list[Call]:
     """Scores far above the cap, and far below."""
     sizes = (3.0, 2.0, (2,)), (0.5, 0.3, (2, 2)), (1.0, 5, ())
-    return [Call((*qkv(draw, 3, 4, 1, *lead, size=size), cap)) for size, cap, lead in sizes]
+    calls = [Call((*qkv(draw, 3, 4, 1, *lead, size=size), cap)) for size, cap, lead in sizes]
+    return [*calls, Call((*calls[0].args, torch.ones(3, 4, dtype=torch.bool)))]
 
 
 def scale(draw: Draw) -> list[Call]:
