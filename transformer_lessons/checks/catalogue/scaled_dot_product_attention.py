@@ -24,11 +24,8 @@ def averages(args: tuple[Tensor, ...]) -> Callable[[list[Tensor]], dict[str, Any
 
     def view(results: list[Tensor]) -> dict[str, Any]:
         output, weights = results
-        hidden = (
-            ~torch.broadcast_to(masks[0], weights.shape)
-            if masks
-            else torch.zeros_like(weights, dtype=torch.bool)
-        )
+        visible = masks[0] if masks else torch.tensor(True)
+        hidden = ~visible.broadcast_to(weights.shape)
         return {
             "output.shape": list(output.shape),
             "weights.shape": list(weights.shape),
@@ -83,8 +80,11 @@ def finite(draw: Draw) -> list[Call]:
 
 
 def gradients(draw: Draw) -> list[Call]:
-    """With and without heads."""
-    return [Call(args) for args in (qkv(draw, 3, 4, 1), qkv(draw, 3, 4, 1, 2, 3), qkv(draw, 3, 4, 3, 2))]
+    """With and without heads; the last with a mask that hides nothing."""
+    masked = *qkv(draw, 3, 4, 3, 2), torch.ones(3, 4, dtype=torch.bool)
+    return [
+        Call(args) for args in (qkv(draw, 3, 4, 1), qkv(draw, 3, 4, 1, 2, 3), qkv(draw, 3, 4, 3, 2), masked)
+    ]
 
 
 def small(
