@@ -16,7 +16,7 @@ from exercises.autograder.course import marks
 from exercises.autograder.course.folders import Course
 from exercises.autograder.intake import Arrival, ingest
 from exercises.autograder.intake.cells import normalize_source
-from exercises.autograder.rehearse import ABSENT, DELETED, KEY, UNPARSABLE, UNREADABLE, wrong
+from exercises.autograder.rehearse import ABSENT, DELETED, KEY, UNREADABLE, wrong
 from tests.expected import TEXTBOOK, expected, paragraph
 
 NAME = "ps01_embeddings_attention"
@@ -111,7 +111,6 @@ def test_the_intake_gets_everything_where_it_belongs(tmp_path):
     for about, handed_in in group:
         if handed_in is not None:
             assert_as_said(arrivals[about["student"]], about, handed_in)
-    assert any(f"_Copy of {NAME}.ipynb" in arrival.path for arrival in arrivals.values())
 
 
 def assert_as_said(arrival: Arrival, about: dict, handed_in: nbformat.NotebookNode) -> None:
@@ -123,9 +122,8 @@ def assert_as_said(arrival: Arrival, about: dict, handed_in: nbformat.NotebookNo
         {cell: normalize_source(text) for cell, text in answers(notebook).items()}
         for notebook in (handed_in, arrival.notebook)
     )
-    assert mine == theirs or trouble == UNPARSABLE
+    assert mine == theirs
     assert ("-test was missing and was put back" in said) == (trouble == DELETED)
-    assert ("had lost the grader's marks" in said) == (about["program"] == "VS Code")
     assert arrival.late == about["is_late"]
 
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from exercises.autograder.intake import repair as repairs
 from exercises.autograder.intake.cells import CannotBeGraded, cells_of, normalize_source
-from exercises.autograder.rehearse import PROGRAMS
 from transformer_lessons.tools.submission import grade_id
 
 RELEASE = Path(__file__).parent.parent / "exercises" / "release"
@@ -41,7 +40,20 @@ def handed_in(released=PS01) -> dict:
     return notebook
 
 
-of_colab, of_vs_code = PROGRAMS["Colab"], PROGRAMS["VS Code"]
+def of_colab(notebook: dict) -> dict:
+    """Format 4.0, ids in the metadata, and Colab's own fields."""
+    for cell in notebook["cells"]:
+        cell["metadata"].update(id=cell.pop("id"), colab={"base_uri": "https://localhost:8080/"})
+    notebook["metadata"] = {"colab": {"provenance": []}, "kernelspec": {"name": "python3"}}
+    return {**notebook, "nbformat_minor": 0}
+
+
+def of_vs_code(notebook: dict) -> dict:
+    """Without ids and without the grader's marks."""
+    for cell in notebook["cells"]:
+        del cell["id"]
+        cell["metadata"] = {"vscode": {"languageId": "python"}}
+    return notebook
 
 
 def cell_of(notebook: dict, name: str) -> dict:

@@ -5,7 +5,7 @@ import itertools
 import random
 import re
 import time
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import nbformat
@@ -33,6 +33,7 @@ from tests.typical_answers import WRONG
 
 HERE = Path(__file__).parent
 NAME = "ps01_embeddings_attention"
+all_renamed = partial(renamed, often=1.0)
 ATTENTION = "ps01-3-answer"
 SCALE = "ps01-7-scale-answer"
 
@@ -90,7 +91,7 @@ def a_class(assignment: str, number: int, seed: int, usual: float = 0.5) -> dict
         texts[f"student-{n:04}"] = {}
         for name, text in ways(assignment).items():
             kind = text[0] if chance.random() < skill else chance.choice(text)
-            own = kind if "repaired" in kind else renamed(reworded(kind, chance, often), chance, 0.5)
+            own = kind if "repaired" in kind else renamed(reworded(kind, chance, often), chance)
             if chance.random() < 0.6 + 0.4 * skill:
                 texts[f"student-{n:04}"][name] = own
     return texts
@@ -101,7 +102,7 @@ def copies(texts: dict[str, dict[str, str]], number: int, *, rename: bool) -> se
     students, chance = sorted(texts), random.Random(0)
     found = set()
     for first, second in zip(students[: 2 * number : 2], students[1 : 2 * number : 2], strict=True):
-        disguise = renamed if rename else spread
+        disguise = all_renamed if rename else spread
         texts[second] = {name: disguise(text, chance) for name, text in texts[first].items()}
         found.add((first, second))
     return found
@@ -133,7 +134,7 @@ def test_what_was_handed_out_is_nothing():
 @given(st.integers(0, 10**6), st.sampled_from(sorted(code_of(NAME))))
 def test_names_layout_and_comments_do_not_matter(seed, name):
     chance, text = random.Random(seed), code_of(NAME)[name]
-    changed = "# mine\n" + spread(renamed(text, chance), chance)
+    changed = "# mine\n" + spread(all_renamed(text, chance), chance)
     _, runs = own_runs({"a": {name: text}, "b": {name: changed}}, handed(NAME).values(), [SCALE])
     assert shares(runs["a"], runs["b"]) == (1.0, {name: 1.0})
 
@@ -182,7 +183,8 @@ def test_of_those_with_the_same_code_each_is_paired_with_the_first():
     """Also in a class of two, and when all have it."""
     texts = a_class(NAME, 12, seed=0)
     texts |= {name: masters(NAME) for name in ("zoe", "amy", "kim")}
-    texts["pat"] = {name: renamed(text, random.Random(0)) for name, text in masters(NAME).items()}
+    code = {name: all_renamed(text, random.Random(0)) for name, text in code_of(NAME).items()}
+    texts["pat"] = masters(NAME) | code
     found = pairs(texts, handed(NAME).values(), words=[SCALE])
     assert [(pair.first, pair.second) for pair in found if pair.exact] == [("amy", "kim"), ("amy", "zoe")]
     others = {name for pair in found if not pair.exact for name in (pair.first, pair.second)}
@@ -273,7 +275,7 @@ def a_course(tmp_path_factory):
         "def helper(a, b):\n    first = a @ b.mT\n    return first.softmax(-1) / first.amax(-1).clamp(min=3)"
     )
     mine = {name: reworded(text, random.Random(7), 0.9) for name, text in code_of(NAME).items()}
-    theirs = {name: renamed(text, random.Random(1)) for name, text in mine.items()}
+    theirs = {name: all_renamed(text, random.Random(1)) for name, text in mine.items()}
     written = {SCALE: masters(NAME)[SCALE]}
     hand_in(course, "ann", mine | written, own=helper)
     hand_in(course, "bob", theirs | written, own=helper.replace("first", "second"))
