@@ -130,8 +130,7 @@ def _read(arrival: Arrival, upload: Upload, catalogue: Catalogue) -> None:
     """Find out of which assignment it is, and mend it."""
     if upload.problem:
         raise CannotBeGraded(upload.problem)
-    content, notes = content_of(unpacked(upload.data))
-    cells, more = cells_of(content)
+    cells, notes = cells_of(content_of(unpacked(upload.data)))
     said = arrival.sender.said
     assignment = catalogue.assignment_of(cells, said)
     if said and assignment not in said:
@@ -141,7 +140,7 @@ def _read(arrival: Arrival, upload: Upload, catalogue: Catalogue) -> None:
     if arrival.student is None:
         raise CannotBeGraded(WHOSE)
     arrival.assignment, arrival.notebook = assignment, notebook
-    arrival.repairs = (*arrival.sender.notes, *notes, *more, *repairs)
+    arrival.repairs = (*arrival.sender.notes, *notes, *repairs)
 
 
 def _telling(source: Path, parts: tuple[str, ...], assignments: dict) -> tuple[str, ...]:

@@ -32,8 +32,8 @@ class CannotBeGraded(Exception):  # noqa: N818 -- nothing went wrong in the prog
     """A submission that a person has to see to; the message is for the student, and says what to do."""
 
 
-def content_of(data: bytes) -> tuple[dict, list[str]]:
-    """The JSON object in a file, and a sentence for each thing that had to be mended to read it.
+def content_of(data: bytes) -> dict:
+    """The JSON object in a file.
 
     Raises:
         CannotBeGraded: if there is none.
@@ -45,16 +45,14 @@ def content_of(data: bytes) -> tuple[dict, list[str]]:
     for beginning, reason in BEGINNINGS.items():
         if re.match(beginning, data.removeprefix(codecs.BOM_UTF8)):
             raise CannotBeGraded(reason)
-    text, notes = _text(data)
+    text = data.decode("utf-8-sig", "replace")
     try:
         content = json.loads(text)
-    except RecursionError:
-        raise CannotBeGraded(f"The file is no notebook: it is nested too deeply. {FRESH}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CannotBeGraded(_what_is_broken(text, error)) from None
     if not isinstance(content, dict):
         raise CannotBeGraded(f"The file is no notebook: it holds no JSON object. {AGAIN}")
-    return content, notes
+    return content
 
 
 def too_large(size: int) -> str:
@@ -70,28 +68,12 @@ def shown(text: str, most: int = 40) -> str:
     return "".join(letter if letter.isprintable() else "�" for letter in text[:most].strip())
 
 
-def _text(data: bytes) -> tuple[str, list[str]]:
-    """The text: in UTF-8, or in what programs on Windows write instead."""
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return data.decode("utf-16", "replace"), ["The file was written in UTF-16 and was read as that."]
-    try:
-        return data.decode("utf-8-sig"), []
-    except UnicodeDecodeError:
-        note = (
-            "The file was not written in UTF-8; it was read as Windows-1252. Letters such as ä may be wrong."
-        )
-        return data.decode("cp1252", "replace"), [note]
-
-
-def _what_is_broken(text: str, error: ValueError) -> str:
-    if re.search(r"^<{7} ", text, re.MULTILINE):
-        return f"The file holds the marks of a merge conflict (<<<<<<<). {FRESH}"
+def _what_is_broken(text: str, error: Exception) -> str:
     if not text.lstrip().startswith("{"):
         return f"The file is no notebook: it begins with “{shown(text.lstrip())}”. {AGAIN}"
     if "Unterminated" in str(error) or getattr(error, "pos", 0) >= len(text.rstrip()) - 1:
         return f"The file breaks off after {len(text):,} characters. {AGAIN}"
-    what = shown(getattr(error, "msg", str(error)), most=80)
-    return f"The file is damaged at line {getattr(error, 'lineno', 1)}: {what}. {AGAIN}"
+    return f"The file is damaged: {shown(str(error), most=80)}. {AGAIN}"
 
 
 @dataclass(eq=False)
