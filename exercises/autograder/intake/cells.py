@@ -19,10 +19,9 @@ BEGINNINGS = {
     rb"PK\x03\x04": "The file is a zip archive. One notebook in it would do; better hand in the notebook itself.",
     rb"\s*<[!?a-zA-Z]": f"The file is a web page: saved by a browser, or typed into the platform. {AGAIN}",
 }
-MOST_CELLS = 2_000
-MOST_OF_CELL = 500_000  # characters; the box takes no longer text at once, see `running.wire`
-MOST_CHARACTERS = 1_000_000  # of all cells together
-MOST_LINES = 40_000  # likewise; a line costs about as much as 25 characters
+# Of a notebook, in characters; to be read, parsed and written, a line costs about as much as 25, a cell as 250.
+# The box takes no longer text at once, see `running.wire`.
+LONGEST, LINE, CELL = 500_000, 25, 250
 MOST_PLOTS = 8  # of one cell
 MOST_OF_PLOTS = 5_000_000  # characters, likewise
 PLOTS = ("image/png", "image/jpeg")
@@ -128,18 +127,17 @@ def cells_of(content: dict) -> tuple[list[Cell], list[str]]:
         old = "worksheets" in content
         what = "is of a format that ended in 2015" if old else "is no notebook: it has no cells"
         raise CannotBeGraded(f"The file {what}. {AGAIN}")
-    _refuse_too_many(len(found), MOST_CELLS, "cells")
+    _refuse_if_too_long(CELL * len(found))
     cells = [_cell(number, cell, notes) for number, cell in enumerate(found, start=1)]
     # What takes a minute to be read, parsed and written several times holds up all the others.
-    _refuse_too_many(sum(len(cell.source) for cell in cells), MOST_CHARACTERS, "characters")
-    _refuse_too_many(sum(cell.source.count("\n") + 1 for cell in cells), MOST_LINES, "lines")
+    _refuse_if_too_long(sum(CELL + len(cell.source) + LINE * cell.source.count("\n") for cell in cells))
     return cells, list(dict.fromkeys(notes))
 
 
-def _refuse_too_many(number: int, most: int, what: str) -> None:
-    if number > most:
-        many = f"The notebook has {number:,} {what}, more than {most:,}."
-        raise CannotBeGraded(f"{many} Delete what it does not need; data do not belong in a notebook.")
+def _refuse_if_too_long(length: int) -> None:
+    if length > LONGEST:
+        much = "The notebook has too many cells, lines or characters"
+        raise CannotBeGraded(f"{much}. Delete what it does not need; data do not belong in a notebook.")
 
 
 def _dict(value: object) -> dict:
@@ -171,9 +169,7 @@ def _source(number: int, source: object) -> str:
     lines = source if isinstance(source, list) else ["" if source is None else source]
     if not all(isinstance(line, str) for line in lines):
         raise CannotBeGraded(f"The text of cell {number} is no text. {FRESH}")
-    text = whole("".join(lines))
-    _refuse_too_many(len(text), MOST_OF_CELL, f"characters in cell {number}")
-    return text
+    return whole("".join(lines))
 
 
 def _marks(metadata: dict, depth: int = 2) -> dict:
