@@ -17,7 +17,7 @@ from dateutil.tz import gettz
 from nbformat import NotebookNode
 
 from exercises.autograder.intake.cells import CannotBeGraded, cells_of, content_of, normalize_source, shown
-from exercises.autograder.intake.files import Upload, members, unpacked, uploads
+from exercises.autograder.intake.files import Upload, unpacked, uploads
 from exercises.autograder.intake.names import Sender, sender_of
 from exercises.autograder.intake.repair import Catalogue, Released, mended
 
@@ -73,12 +73,11 @@ def ingest(
         roster: students' ids by the numbers that the platform puts into the names of files.
     """
     catalogue, arrivals, times = Catalogue(assignments, earlier), [], {}
-    depth = int(_is_class_folder(source, assignments))
     for upload in uploads(source):
         if upload.parts[-1:] == (TIMESTAMP,) and not upload.problem:
             times[upload.parts[:-1]] = upload.data
         else:
-            arrivals.append(_arrival(source, upload, catalogue, roster, depth))
+            arrivals.append(_arrival(source, upload, catalogue, roster))
     _settle(arrivals, catalogue)
     taken = {(arrival.sender.raw, arrival.assignment) for arrival in arrivals if not arrival.reason}
     for arrival in arrivals:
@@ -100,21 +99,12 @@ def _is_beside(arrival: Arrival, taken: Collection[tuple[str, str | None]]) -> b
     )
 
 
-def _is_class_folder(source: Path, assignments: Collection[str]) -> bool:
-    """Whether an archive is a folder, packed, of files that are named after students, and none of a student's."""
-    paths = members(source)
-    tops = {path[0] for path in paths} - {*assignments}
-    senders = {sender_of(path[1:], assignments).raw for path in paths if len(path) == 2} - {""}
-    return len(tops) == 1 and len(senders) == len(paths) > 2
-
-
-def _arrival(source: Path, upload: Upload, catalogue: Catalogue, roster: Mapping, depth: int) -> Arrival:
-    """Whatever happens while this file is read is said of this file; `depth` folders around it say nothing."""
+def _arrival(source: Path, upload: Upload, catalogue: Catalogue, roster: Mapping) -> Arrival:
+    """Whatever happens while this file is read is said of this file."""
     arrival = Arrival(_for_people(source, upload.parts), parts=upload.parts)
     try:
         if upload.parts:
-            telling = _telling(source, upload.parts, catalogue.assignments)[depth:]
-            sender = arrival.sender = sender_of(telling, catalogue.assignments, roster)
+            sender = arrival.sender = sender_of(upload.parts, catalogue.assignments, roster)
             arrival.student, arrival.late = sender.student, sender.late
             arrival.assignment = next(iter(sender.said), None)
         _read(arrival, upload, catalogue)
@@ -141,12 +131,6 @@ def _read(arrival: Arrival, upload: Upload, catalogue: Catalogue) -> None:
         raise CannotBeGraded(WHOSE)
     arrival.assignment, arrival.notebook = assignment, notebook
     arrival.repairs = (*arrival.sender.notes, *notes, *repairs)
-
-
-def _telling(source: Path, parts: tuple[str, ...], assignments: dict) -> tuple[str, ...]:
-    """The path inside the source; of a single notebook in nbgrader's folder, the path in there."""
-    above = source.resolve().parts[-3:]
-    return above if parts == (source.name,) and above[-2] in assignments else parts
 
 
 def _for_people(source: Path, parts: tuple[str, ...]) -> str:
@@ -214,7 +198,9 @@ def _keep_one(group: list[Arrival], chosen: Arrival | None, why: str) -> None:
     which = f"Nothing tells which is the newest: {', '.join(paths[:MOST_LISTED])}{more}."
     for arrival in group:
         if chosen is None:
-            arrival.quarantine(f"{which} Hand in only one. Different students need different names.")
+            arrival.quarantine(
+                f"{which} Hand in only one. Different students need different names, and no folder around all."
+            )
         elif arrival is not chosen:
             arrival.quarantine(f"Superseded: {chosen.path} counts instead, because {why}.")
     if chosen:

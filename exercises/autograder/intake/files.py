@@ -18,7 +18,6 @@ from zipfile import ZipFile, ZipInfo
 from exercises.autograder.intake.cells import MOST_BYTES, too_large
 
 MOST_FILES = 20_000
-MOST_FOLDERS = 8  # one in another
 # What systems, Jupyter and nbgrader's exchange leave behind; nobody hands these in, and nobody is told of them.
 JUNK_FOLDERS = ("__MACOSX", ".ipynb_checkpoints", "__pycache__")
 JUNK_FILES = (".DS_Store", "Thumbs.db", "desktop.ini", "submission_secret.txt")
@@ -59,10 +58,6 @@ def _in_folder(source: Path) -> Iterator[Upload]:
     failed: list[OSError] = []
     for folder, folders, names in os.walk(source, onerror=failed.append):
         inside = Path(folder).relative_to(source).parts
-        if len(inside) > MOST_FOLDERS:
-            yield Upload(inside, problem=f"More than {MOST_FOLDERS} folders stand one in another. {ITSELF}")
-            folders.clear()
-            continue
         folders[:] = sorted(name for name in folders if name not in JUNK_FOLDERS)
         links = [name for name in folders if Path(folder, name).is_symlink()]
         for name in sorted([*names, *links]):
@@ -99,13 +94,6 @@ def _in_archive(source: Path) -> Iterator[Upload]:
     with archive:
         for parts, info in _members(archive):
             yield _member(archive, info, parts)
-
-
-def members(source: Path) -> list[tuple[str, ...]]:
-    """The paths in an archive, without junk; none of what is no archive."""
-    with suppress(Exception), ZipFile(source) as archive:
-        return [parts for parts, _ in _members(archive)]
-    return []
 
 
 def unpacked(data: bytes) -> bytes:
