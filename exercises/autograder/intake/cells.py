@@ -23,7 +23,6 @@ BEGINNINGS = {
 # The box takes no longer text at once, see `running.wire`.
 LONGEST, LINE, CELL = 500_000, 25, 250
 MOST_PLOTS = 8  # of one cell
-MOST_OF_PLOTS = 5_000_000  # characters, likewise
 PLOTS = ("image/png", "image/jpeg")
 
 
@@ -84,7 +83,7 @@ class Cell:
     source: str
     marks: dict = field(default_factory=dict)  # nbgrader's metadata, unchecked
     ids: tuple[str, ...] = ()  # wherever in the file they stood
-    plots: tuple[dict, ...] = ()  # what it had drawn, if it is code
+    plots: tuple[dict, ...] = ()  # what it had drawn
     # Found out by `repair`: the cell of the assignment that it stands for, or is a copy of, and how that is known
     name: str | None = None
     by: str = ""  # "marks", "id", "text" or "place"
@@ -159,45 +158,28 @@ def _cell(number: int, cell: object, notes: list[str]) -> Cell:
         number=number,
         type=type_,
         source=_source(number, cell.get("source")),
-        marks=_marks(metadata),
+        marks=_dict(metadata.get("nbgrader")),
         ids=tuple(name for name in ids if isinstance(name, str)),
-        plots=_plots(number, cell, notes),
+        plots=_plots(cell),
     )
 
 
 def _source(number: int, source: object) -> str:
-    lines = source if isinstance(source, list) else ["" if source is None else source]
-    if not all(isinstance(line, str) for line in lines):
+    text = _joined("" if source is None else source)
+    if text is None:
         raise CannotBeGraded(f"The text of cell {number} is no text. {FRESH}")
-    return whole("".join(lines))
+    return text
 
 
-def _marks(metadata: dict, depth: int = 2) -> dict:
-    """nbgrader's metadata; some programs move what they do not know one or two levels down."""
-    found = metadata.get("nbgrader")
-    if isinstance(found, dict):
-        return found
-    inner = [value for value in metadata.values() if isinstance(value, dict)] if depth else []
-    return next((marks for marks in (_marks(value, depth - 1) for value in inner) if marks), {})
+def _joined(lines: object) -> str | None:
+    """A text, or the lines of one; None if it is neither."""
+    lines = lines if isinstance(lines, list) else [lines]
+    return whole("".join(lines)) if all(isinstance(line, str) for line in lines) else None
 
 
-def _plots(number: int, cell: dict, notes: list[str]) -> tuple[dict, ...]:
-    """What code has drawn, which a person looks at where it was an experiment; of kinds that hold no program."""
-    outputs = cell.get("outputs") if cell.get("cell_type") == "code" else None
+def _plots(cell: dict) -> tuple[dict, ...]:
+    """What a cell has drawn, which a person looks at where it was an experiment; grading draws it anew."""
+    outputs = cell.get("outputs")
     data = [_dict(_dict(output).get("data")) for output in outputs] if isinstance(outputs, list) else []
-    kinds = [next((kind for kind in PLOTS if kind in bundle), None) for bundle in data]
-    drawn = [(kind, _base64(bundle[kind])) for kind, bundle in zip(kinds, data, strict=True) if kind]
-    drawn = drawn[:MOST_PLOTS]
-    kept = [{kind: text} for kind, text in drawn if text]
-    if sum(len(text) for _, text in drawn) > MOST_OF_PLOTS:
-        kept = []
-    if len(kept) < len(drawn):
-        notes.append(f"Plots of cell {number} were left out: too large, or not PNG or JPEG.")
-    return tuple(kept)
-
-
-def _base64(text: object) -> str:
-    """A picture's text, "" if it is none."""
-    lines = text if isinstance(text, list) else [text]
-    is_text = all(isinstance(line, str) and re.fullmatch(r"[A-Za-z0-9+/=\s]+", line) for line in lines)
-    return "".join(lines) if is_text else ""
+    drawn = [{kind: _joined(bundle[kind])} for bundle in data for kind in PLOTS if kind in bundle]
+    return tuple(plot for plot in drawn[:MOST_PLOTS] if None not in plot.values())
