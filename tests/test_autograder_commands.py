@@ -146,19 +146,6 @@ def test_tables_agree_with_nbgraders_own(course, capsys, tmp_path):
     assert ours["ann"] > 20
 
 
-def test_pseudonyms_everywhere(course, capsys):
-    where = ["--course", str(course), "--pseudonyms"]
-    report = json.dumps(said(capsys, "report", *where)[NAME])
-    page = Course(course).report(NAME).read_text(encoding="utf-8")
-    status = json.dumps(said(capsys, "status", *where))
-    said(capsys, "export", *where)
-    table = (course / "export" / "table.csv").read_text(encoding="utf-8")
-    for text in (report, page, status, table):
-        assert not re.search(r"\b(ann|bob|carl|dora|Dora|Example|example)\b", text)
-        assert "student-" in text
-    assert said(capsys, "similarity", NAME, *where) == {"pairs": []}
-
-
 @pytest.mark.parametrize(
     ("words", "text"),
     [
@@ -215,7 +202,7 @@ def test_the_guide_names_commands_and_options_that_there_are():
     helps = command._parser()._subparsers._group_actions[0].choices.values()
     known = {option for one in helps for action in one._actions for option in action.option_strings}
     assert told <= known
-    assert {"--pseudonyms", "--json", "--workers"} <= told
+    assert {"--json", "--workers"} <= told
 
 
 def test_the_guides_late_policy_is_one(tmp_path):

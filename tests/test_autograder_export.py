@@ -1,12 +1,7 @@
-"""Marks as tables: what Canvas, Moodle and spreadsheets read there, and reports without anybody's name."""
+"""Marks as tables: what Canvas, Moodle and spreadsheets read there."""
 
 import csv
 import io
-import json
-import os
-import re
-import stat
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -14,10 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exercises.autograder.course.marks import CellMark, Mark
-from exercises.autograder.course.pseudonyms import KEY_FILE, Pseudonyms
 from exercises.autograder.course.roster import read, template_text
 from exercises.autograder.export import Exported, csv_text, safe, table
-from exercises.autograder.result import CellResult, Flag, Result
 
 FIXTURES = Path(__file__).parent / "export_fixtures"
 ASSIGNMENT = "ps02_masks"
@@ -345,49 +338,3 @@ def test_a_template_is_read_in_utf_8(tmp_path):
     path.write_bytes(b"PK\x03\x04\xff")
     with pytest.raises(ValueError, match=r"roster: expected a CSV file"):
         read(path)
-
-
-# Pseudonyms
-
-
-def test_a_pseudonym_is_stable_for_a_course_and_another_one_elsewhere(tmp_path):
-    before = os.umask(0)
-    try:
-        here, again, there = (Pseudonyms(tmp_path / name) for name in ("one", "one", "two"))
-    finally:
-        os.umask(before)
-    assert here.of("exampleada_101") == again.of("exampleada_101")
-    assert here.of("exampleada_101") not in (there.of("exampleada_101"), here.of("exampleada_102"))
-    assert re.fullmatch("student-[0-9a-f]{10}", here.of("exampleada_101"))
-    [key] = (tmp_path / "one").iterdir()  # nothing else is stored
-    assert stat.S_IMODE(key.stat().st_mode) == 0o600
-    assert re.fullmatch("[0-9a-f]{64}\n", key.read_text(encoding="ascii"))
-
-
-def test_a_damaged_key_is_refused_and_not_replaced_or_shown(tmp_path):
-    (tmp_path / KEY_FILE).write_bytes(content := b"\xff" * 64)
-    with pytest.raises(
-        ValueError, match=r"pseudonyms\.key: expected a key of 64 hexadecimal digits, got something"
-    ):
-        Pseudonyms(tmp_path)
-    assert (tmp_path / KEY_FILE).read_bytes() == content
-
-
-def test_a_result_is_nobodys(tmp_path):
-    """Whatever is said of it may name its student."""
-    secret, student, path = (
-        Pseudonyms(tmp_path),
-        "exampleada_101",
-        "all.zip: exampleada_101_7_my homework.ipynb",
-    )
-    flags = (
-        Flag("library", f"{student} calls torch.softmax.", "q1", f"# by {student}"),
-        Flag("failed", f"OSError: /course/received/{student}/ps02_masks/ps02_masks.ipynb"),
-    )
-    cells = (CellResult("q1", 1.0, 2.0, messages=(f"NameError: {student} is not defined",)),)
-    after = secret.result(Result(student, ASSIGNMENT, cells, flags, (f"{path} counts.",), path=path))
-    assert after.student == after.path == secret.of(student)
-    text = json.dumps(asdict(after)).replace(after.student, "").casefold()
-    assert not re.search("ada|example|101|homework", text)
-    assert [(flag.kind, flag.cell) for flag in after.flags] == [("library", "q1"), ("failed", None)]
-    assert (after.cells[0].earned, len(after.repairs)) == (1.0, 1)

@@ -3,7 +3,7 @@
 import argparse
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 from nbgrader.api import MissingEntry
 
@@ -14,24 +14,17 @@ from exercises.autograder.batch.grading import Grading
 from exercises.autograder.commands import FINE, LEFT, ME, CommandOutput, a_course, failures, known_names
 from exercises.autograder.course import marks
 from exercises.autograder.course.folders import Course, write_text
-from exercises.autograder.course.pseudonyms import Pseudonyms
 from exercises.autograder.course.roster import template_text
 from exercises.autograder.export import csv_text
 from exercises.autograder.running.transformer import boxed_transformer
 from transformer_lessons.data.files import replacing
 
 
-class _Openly:
-    """Students as they are called, where `Pseudonyms` are not asked for."""
-
-    of = mark = result = not_graded = staticmethod(lambda shown: shown)
-
-
-def _seen(options: argparse.Namespace) -> tuple[Course, Pseudonyms | _Openly]:
-    """The course, and how its students are called."""
+def _seen(options: argparse.Namespace) -> Course:
+    """The course, with what is taken off for being late as it is now."""
     course = a_course(options.course)
     grades.renew_penalties(course)
-    return course, Pseudonyms(options.course) if options.pseudonyms else _Openly()
+    return course
 
 
 def _assignments(course: Course, wanted: list[str]) -> list[str]:
@@ -41,16 +34,16 @@ def _assignments(course: Course, wanted: list[str]) -> list[str]:
 
 def status(options: argparse.Namespace) -> CommandOutput:
     """What is graded, and what waits for whom."""
-    course, names = _seen(options)
+    course = _seen(options)
     aside = Counter(one["assignment"] for those in course.left_out().values() for one in those)
     wanted = sorted({assignment for _, assignment in course.submissions()} | (aside.keys() - {None}))
     with grades.opened(options.course) as grading:
-        found = [_status(grading, names, name) | {"aside": aside[name]} for name in wanted]
+        found = [_status(grading, name) | {"aside": aside[name]} for name in wanted]
     lines = [line for one in found for line in _status_lines(one)]
     return CommandOutput(lines or [f"Nothing was taken in yet: {ME} grade SOURCE"], {"assignments": found})
 
 
-def _status(grading: Grading, names: Pseudonyms | _Openly, name: str) -> dict:
+def _status(grading: Grading, name: str) -> dict:
     """Of one assignment: what came in, what is graded, and what waits for `grade`, `regrade` or a person."""
     course, submissions = grading.course, grading.course.submissions(name)
     states = Counter(grading.state(*one) for one in submissions)
@@ -67,7 +60,7 @@ def _status(grading: Grading, names: Pseudonyms | _Openly, name: str) -> dict:
         **{state: states[state] for state in ("graded", "waiting", "stale")},
         "by_hand": sum(mark.waits for mark in known),
         "flagged": sum(flagged),
-        "missing": sorted(names.of(mark.student) for mark in known if mark.student not in handed_in),
+        "missing": [mark.student for mark in known if mark.student not in handed_in],
     }
 
 
@@ -88,7 +81,7 @@ def _status_lines(one: dict) -> Iterator[str]:
 
 def feedback(options: argparse.Namespace) -> CommandOutput:
     """Write all pages anew."""
-    grades.renew_penalties(a_course(options.course))
+    _seen(options)
     summary = grades.Summary()
     with grades.opened(options.course) as grading:
         wanted = grades.write_feedback(grading, summary, anew=True)
@@ -100,11 +93,10 @@ def feedback(options: argparse.Namespace) -> CommandOutput:
 
 def report(options: argparse.Namespace) -> CommandOutput:
     """A page about the class, for each assignment."""
-    (course, names), lines, data = _seen(options), [], {}
-    aside = {kind: [names.not_graded(one) for one in those] for kind, those in course.left_out().items()}
+    course, lines, data = _seen(options), [], {}
+    aside = course.left_out()
     for name in _assignments(course, options.assignments):
-        results = [names.result(result) for result in course.results(name)]
-        known = [names.mark(mark) for mark in marks.marks(course.gradebook, name)]
+        known, results = marks.marks(course.gradebook, name), course.results(name)
         data[name] = reports.numbers(name, known, results, aside["quarantined"], aside["failed"])
         write_text(course.report(name), reports.page(data[name]))
         lines.append(str(course.report(name)))
@@ -113,14 +105,11 @@ def report(options: argparse.Namespace) -> CommandOutput:
 
 def export(options: argparse.Namespace) -> CommandOutput:
     """Marks as CSV."""
-    course, names = _seen(options)
+    course = _seen(options)
     if options.template and not options.template.is_file():
         raise ValueError(f"--template: expected a CSV file, got {options.template}")
     template = template_text(options.template) if options.template else None
-    known = {
-        name: [names.mark(mark) for mark in marks.marks(course.gradebook, name)]
-        for name in _assignments(course, options.assignments)
-    }
+    known = {name: marks.marks(course.gradebook, name) for name in _assignments(course, options.assignments)}
     if wrong := [one for one in options.column if "=" not in one]:
         raise ValueError(f"--column: expected OURS=THEIRS, got {wrong[0]}")
     columns = dict(one.split("=", 1) for one in options.column)
@@ -137,23 +126,22 @@ def export(options: argparse.Namespace) -> CommandOutput:
 
 def similarity(options: argparse.Namespace) -> CommandOutput:
     """Pairs of submissions that a person should look at; or two of them side by side."""
-    course, names = _seen(options)
+    course = _seen(options)
     _assignments(course, [options.assignment])
     if options.students:
         return _side_by_side(options, course)
     found = similarities.of_course(course, options.assignment)
-    renamed = [replace(one, first=names.of(one.first), second=names.of(one.second)) for one in found]
     lines = [
         f"{one.score:4.0%}  {one.first}  {one.second}  {similarities.EXACT if one.exact else _cells(one)}"
-        for one in renamed
+        for one in found
     ]
     last = f"Pairs that stand out: {len(found)}. Side by side: {ME} similarity {options.assignment} ONE OTHER"
-    return CommandOutput([*lines, last], {"pairs": [asdict(one) for one in renamed]})
+    return CommandOutput([*lines, last], {"pairs": [asdict(one) for one in found]})
 
 
 def _side_by_side(options: argparse.Namespace, course: Course) -> CommandOutput:
-    if len(options.students) != 2 or options.pseudonyms:
-        raise ValueError("STUDENT: expected two ids, without --pseudonyms, as their code may name them")
+    if len(options.students) != 2:
+        raise ValueError(f"STUDENT: expected two ids, got {', '.join(options.students)}")
     text = similarities.of_two(course, options.assignment, *options.students)
     return CommandOutput([text], {"text": text})
 

@@ -1,9 +1,8 @@
 """A class's numbers for an assignment, and the page about them: one file, which loads and runs nothing.
 
-The numbers are counted from marks, results and the list of what was not graded, and from nothing else: who
-replaces the names in those has replaced them here. Names of students and files, and what their code says, are
-hostile until shown to be text. On the page they are nothing else: the template escapes them, and the page's
-content-security policy lets in its own style sheet alone.
+The numbers are counted from marks, results and the list of what was not graded, and from nothing else. Names
+of students and files, and what their code says, are hostile until shown to be text. On the page they are nothing
+else: the template escapes them, and the page's content-security policy lets in its own style sheet alone.
 """
 
 import re
