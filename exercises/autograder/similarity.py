@@ -9,9 +9,9 @@ its sum over cells is greater by log2(16n) bits than what either has in common w
 the first few of these left aside: the good ones resemble each other in all they do. The same code with the same
 names, whatever its comments and layout, is reported whatever it is worth.
 
-In nine made-up classes of 100 for each assignment (``tests/test_autograder_similarity.py``) there were 0.08
-false pairs on average, 0.22 in the worst. Of copies of all code, 99.8% were found with comments and line breaks
-changed, 72% with all local names changed. Real classes may be more alike. Not told: who wrote first, and whether
+In nine made-up classes of 100 for each assignment (``tests/test_autograder_similarity.py``) there were 0.02
+false pairs on average, 0.11 in the worst. Of copies of all code, all were found with comments and line breaks
+changed, 71% with all local names changed. Real classes may be more alike. Not told: who wrote first, and whether
 two asked the same friend, page or program. Seldom found: two or three answers in common, and what was written
 anew.
 """
