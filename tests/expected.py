@@ -12,7 +12,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from exercises import release
+from benchmarks.agreement import passing
 from exercises.autograder.batch import grade
 from exercises.autograder.result import Result
 from tests.checks.answers import MODULES
@@ -42,19 +42,6 @@ def expected(assignment: str, folder: Path, slips: list[tuple[str, str, str]]) -
         nbformat.write(notebook, path)
     summary = grade.grade(folder / "submitted", folder, isolated=False)
     return dict(zip(texts, sorted(summary.graded, key=lambda result: result.student), strict=True))
-
-
-def passing(assignment: str) -> NotebookNode:
-    """A submission with the master's answers in code."""
-    solved, notebook = (
-        nbformat.read(release.HERE / kind / assignment / f"{assignment}.ipynb", as_version=4)
-        for kind in ("source", "release")
-    )
-    code = {cell.id: cell.source for cell in solved.cells if cell.cell_type == "code"}
-    for cell in notebook.cells:
-        if cell.metadata.get("nbgrader", {}).get("solution"):
-            cell.source = code.get(cell.id, cell.source)
-    return notebook
 
 
 def paragraph(assignment: str, results: dict[str, Result]) -> str:
