@@ -7,7 +7,6 @@ stopped by Ctrl-C, likewise.
 
 import argparse
 import errno
-import json
 import logging
 import os
 import sys
@@ -35,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
         code, text = stopped(error)
         print(text, file=sys.stderr)
         return code
-    print(json.dumps(said.data, ensure_ascii=False, indent=2) if options.json else "\n".join(said.lines))
+    print("\n".join(said.lines))
     return said.code
 
 
@@ -58,7 +57,6 @@ def _parser() -> argparse.ArgumentParser:
         epilog=__doc__.split("\n\n")[1],
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    json_too = _option("--json", action="store_true", help="say it as JSON, for scripts")
     course = _option("--course", type=Path, default=COURSE, help="its folder (%(default)s)")
     rehearsal = _option("--course", type=Path, default=REHEARSAL, help="its folder (%(default)s)")
     roster = _option("--roster", type=Path, metavar="CSV", help="the class, as Canvas or Moodle exports it")
@@ -70,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     work.add_argument("--unsafe-no-isolation", action="store_true", help=unsafe)
 
     def command(name: str, help: str, *parents: argparse.ArgumentParser) -> argparse.ArgumentParser:
-        return commands.add_parser(name, help=help, parents=[*parents, json_too])
+        return commands.add_parser(name, help=help, parents=parents)
 
     command("doctor", "can students' code be confined on this machine?", course)
     one = command("release", "have the gradebook know an assignment", course, every)

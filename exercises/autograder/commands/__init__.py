@@ -1,12 +1,11 @@
 """The commands of ``python -m exercises.autograder``: `grading` changes a course, `reporting` shows it.
 
-What they share is here: what a command says, in lines for people and as data for scripts.
+What they share is here.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from exercises.autograder.batch.grade import Summary
 from exercises.autograder.course.folders import Course
@@ -15,19 +14,16 @@ FINE, LEFT = 0, 1
 ME = "python -m exercises.autograder"
 
 
-@dataclass
-class CommandOutput:
+class CommandOutput(NamedTuple):
     """What a command says."""
 
-    lines: list[str] = field(default_factory=list)  # for people
-    data: dict[str, Any] = field(default_factory=dict)  # for scripts
+    lines: list[str]
     code: int = FINE  # the exit code
 
 
-def failures(summary: Summary) -> tuple[list[str], list[dict]]:
-    """What could not be done, for people and for scripts."""
-    lines = [f"FAILED: {one.path}: {one.reason}" for one in summary.failed]
-    return lines, [one.entry() for one in summary.failed]
+def failures(summary: Summary) -> list[str]:
+    """What could not be done."""
+    return [f"FAILED: {one.path}: {one.reason}" for one in summary.failed]
 
 
 def a_course(folder: Path) -> Course:

@@ -7,8 +7,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import datetime
 
 from nbgrader.api import Gradebook
 
@@ -28,7 +27,7 @@ from transformer_lessons.data.files import read_json
 def doctor(options: argparse.Namespace) -> CommandOutput:
     """Can students' code be confined on this machine?"""
     problem = doctors.problem()
-    return CommandOutput([doctors.report()], {"problem": problem}, LEFT if problem else FINE)
+    return CommandOutput([doctors.report()], LEFT if problem else FINE)
 
 
 def release(options: argparse.Namespace) -> CommandOutput:
@@ -45,8 +44,7 @@ def release(options: argparse.Namespace) -> CommandOutput:
     until = f", due {due:%Y-%m-%d %H:%M} UTC" if due else ""
     lines = [f"The gradebook knows {len(names)} assignments{until}. Hand out:"]
     lines += [f"exercises/release/{name}/{name}.ipynb" for name in names]
-    data = {"assignments": names, "due": due and due.replace(tzinfo=UTC).isoformat()}
-    return CommandOutput([*lines, f"Then: {ME} grade SOURCE"], data)
+    return CommandOutput([*lines, f"Then: {ME} grade SOURCE"])
 
 
 def collect(options: argparse.Namespace) -> CommandOutput:
@@ -58,11 +56,7 @@ def collect(options: argparse.Namespace) -> CommandOutput:
     mended = sum(bool(one.repairs) for one in taken)
     lines = [f"Taken in: {len(taken)}, of which {mended} were mended. Put aside: {len(aside)}."]
     lines += [f"  {one.path}: {one.reason}" for one in aside]
-    data = {
-        "received": [{"student": one.student, "assignment": one.assignment} for one in taken],
-        "quarantined": [one.entry() for one in aside],
-    }
-    return CommandOutput([*lines, f"Next: {ME} grade"], data, LEFT if aside else FINE)
+    return CommandOutput([*lines, f"Next: {ME} grade"], LEFT if aside else FINE)
 
 
 def grade(options: argparse.Namespace) -> CommandOutput:
@@ -75,9 +69,8 @@ def grade(options: argparse.Namespace) -> CommandOutput:
 
 
 def _graded(summary: grades.Summary) -> CommandOutput:
-    failed, failed_data = failures(summary)
     lines = [_line(result) for result in summary.graded]
-    lines += [f"not graded: {one.path}: {one.reason}" for one in summary.quarantined] + failed
+    lines += [f"not graded: {one.path}: {one.reason}" for one in summary.quarantined] + failures(summary)
     before = f" {summary.unchanged} were graded before." if summary.unchanged else ""
     lines.append(f"Graded: {len(summary.graded)}.{before}")
     if summary.stale:
@@ -85,14 +78,7 @@ def _graded(summary: grades.Summary) -> CommandOutput:
             f"{len(summary.stale)} were graded by an earlier master or grader; what would change: {ME} regrade"
         )
     lines.append(f"Next: mark answers in words (nbgrader formgrader), then {ME} feedback, report, export")
-    data = {
-        "graded": [_brief(result) for result in summary.graded],
-        "unchanged": summary.unchanged,
-        "stale": [{"student": student, "assignment": name} for student, name in summary.stale],
-        "quarantined": [one.entry() for one in summary.quarantined],
-        "failed": failed_data,
-    }
-    return CommandOutput(lines, data, LEFT if summary.quarantined or summary.failed else FINE)
+    return CommandOutput(lines, LEFT if summary.quarantined or summary.failed else FINE)
 
 
 def _line(result: Result) -> str:
@@ -101,24 +87,18 @@ def _line(result: Result) -> str:
     return f"{result.student}  {result.assignment}  {result.earned:g} of {result.worth:g}{noted}"
 
 
-def _brief(result: Result) -> dict:
-    flags = [asdict(flag) for flag in result.flags]
-    about = {"student": result.student, "assignment": result.assignment, "path": result.path}
-    return {**about, "earned": result.earned, "worth": result.worth, "flags": flags}
-
-
 def regrade(options: argparse.Namespace) -> CommandOutput:
     """Grade again what a changed master or grader concerns; it is entered if that is confirmed."""
     shown: list[str] = []
 
     def apply(changes: list[grades.Change]) -> bool:
         shown.extend(_changes(changes))
-        return options.yes or (not options.json and _confirmed(shown))
+        return options.yes or _confirmed(shown)
 
     with _work(options) as how:
         found = grades.regrade(options.course, options.assignments, apply, **how)
-    failed, failed_data = failures(found)
-    lines = failed if found.applied and not options.yes else shown + failed  # or else they were seen already
+    lines = [] if found.applied and not options.yes else shown  # or else they were seen already
+    lines += failures(found)
     lines.append(
         f"Looked at again: {len(found.stale)}; {found.unchanged} depend on nothing that has changed."
     )
@@ -126,14 +106,7 @@ def regrade(options: argparse.Namespace) -> CommandOutput:
         lines.append(
             "It is entered." if found.applied else f"Nothing was entered. To do so: {ME} regrade --yes"
         )
-    data = {
-        "affected": len(found.stale),
-        "unchanged": found.unchanged,
-        "changes": [change._asdict() for change in found.changes],
-        "applied": found.applied,
-        "failed": failed_data,
-    }
-    return CommandOutput(lines, data, LEFT if found.failed else FINE)
+    return CommandOutput(lines, LEFT if found.failed else FINE)
 
 
 def _changes(changes: list[grades.Change]) -> Iterator[str]:

@@ -3,7 +3,6 @@
 import argparse
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict
 
 from nbgrader.api import MissingEntry
 
@@ -38,43 +37,31 @@ def status(options: argparse.Namespace) -> CommandOutput:
     aside = Counter(one["assignment"] for those in course.left_out().values() for one in those)
     wanted = sorted({assignment for _, assignment in course.submissions()} | (aside.keys() - {None}))
     with grades.opened(options.course) as grading:
-        found = [_status(grading, name) | {"aside": aside[name]} for name in wanted]
-    lines = [line for one in found for line in _status_lines(one)]
-    return CommandOutput(lines or [f"Nothing was taken in yet: {ME} grade SOURCE"], {"assignments": found})
+        lines = [line for name in wanted for line in _status(grading, name, aside[name])]
+    return CommandOutput(lines or [f"Nothing was taken in yet: {ME} grade SOURCE"])
 
 
-def _status(grading: Grading, name: str) -> dict:
-    """Of one assignment: what came in, what is graded, and what waits for `grade`, `regrade` or a person."""
+def _status(grading: Grading, name: str, aside: int) -> Iterator[str]:
+    """Of one assignment: what is graded, and what waits for `grade`, `regrade` or a person."""
     course, submissions = grading.course, grading.course.submissions(name)
     states = Counter(grading.state(*one) for one in submissions)
     try:
         known = marks.marks(course.gradebook, name)
     except MissingEntry:
         known = []
-    handed_in = {student for student, _ in submissions}
     # Repairs and lateness are told elsewhere.
     flagged = (any(f.kind not in ("repair", "late") for f in one.flags) for one in course.results(name))
-    return {
-        "assignment": name,
-        "received": len(submissions),
-        **{state: states[state] for state in ("graded", "waiting", "stale")},
-        "by_hand": sum(mark.waits for mark in known),
-        "flagged": sum(flagged),
-        "missing": [mark.student for mark in known if mark.student not in handed_in],
-    }
-
-
-def _status_lines(one: dict) -> Iterator[str]:
-    yield f"{one['assignment']}: {one['graded']} of {one['received']} graded"
+    yield f"{name}: {states['graded']} of {len(submissions)} graded"
     todo = {
-        "waiting": f"new, for {ME} grade",
-        "stale": f"graded by an earlier master or grader, for {ME} regrade",
-        "by_hand": "with answers to read, for nbgrader formgrader",
-        "flagged": f"flagged for you to look at, in {ME} report",
-        "aside": "put aside or failed, in not_graded.json",
+        f"new, for {ME} grade": states["waiting"],
+        f"graded by an earlier master or grader, for {ME} regrade": states["stale"],
+        "with answers to read, for nbgrader formgrader": sum(mark.waits for mark in known),
+        f"flagged for you to look at, in {ME} report": sum(flagged),
+        "put aside or failed, in not_graded.json": aside,
     }
-    yield from (f"  {one[name]:4} {what}" for name, what in todo.items() if one[name])
-    if missing := one["missing"]:
+    yield from (f"  {number:4} {what}" for what, number in todo.items() if number)
+    handed_in = {student for student, _ in submissions}
+    if missing := [mark.student for mark in known if mark.student not in handed_in]:
         more = f" and {len(missing) - 20} more" if len(missing) > 20 else ""
         yield f"  {len(missing):4} students of whom there is nothing: {', '.join(missing[:20])}{more}"
 
@@ -85,22 +72,21 @@ def feedback(options: argparse.Namespace) -> CommandOutput:
     summary = grades.Summary()
     with grades.opened(options.course) as grading:
         wanted = grades.write_feedback(grading, summary, anew=True)
-    lines, failed = failures(summary)
-    pages = wanted - len(failed)
-    lines.append(f"{pages} pages are in {options.course / 'feedback'}.")
-    return CommandOutput(lines, {"pages": pages, "failed": failed}, LEFT if failed else FINE)
+    failed = failures(summary)
+    said = f"{wanted - len(failed)} pages are in {options.course / 'feedback'}."
+    return CommandOutput([*failed, said], LEFT if failed else FINE)
 
 
 def report(options: argparse.Namespace) -> CommandOutput:
     """A page about the class, for each assignment."""
-    course, lines, data = _seen(options), [], {}
+    course, lines = _seen(options), []
     aside = course.left_out()
     for name in _assignments(course, options.assignments):
         known, results = marks.marks(course.gradebook, name), course.results(name)
-        data[name] = reports.numbers(name, known, results, aside["quarantined"], aside["failed"])
-        write_text(course.report(name), reports.page(data[name]))
+        numbers = reports.numbers(name, known, results, aside["quarantined"], aside["failed"])
+        write_text(course.report(name), reports.page(numbers))
         lines.append(str(course.report(name)))
-    return CommandOutput(lines, data)
+    return CommandOutput(lines)
 
 
 def export(options: argparse.Namespace) -> CommandOutput:
@@ -120,8 +106,7 @@ def export(options: argparse.Namespace) -> CommandOutput:
     with replacing(path) as temporary:
         temporary.write_bytes(made.data)
     lines = [*made.notes, *(f"no row for {student}" for student in made.unmatched), str(path)]
-    data = {"file": str(path), "notes": made.notes, "unmatched": made.unmatched}
-    return CommandOutput(lines, data, LEFT if made.unmatched else FINE)
+    return CommandOutput(lines, LEFT if made.unmatched else FINE)
 
 
 def similarity(options: argparse.Namespace) -> CommandOutput:
@@ -136,14 +121,13 @@ def similarity(options: argparse.Namespace) -> CommandOutput:
         for one in found
     ]
     last = f"Pairs that stand out: {len(found)}. Side by side: {ME} similarity {options.assignment} ONE OTHER"
-    return CommandOutput([*lines, last], {"pairs": [asdict(one) for one in found]})
+    return CommandOutput([*lines, last])
 
 
 def _side_by_side(options: argparse.Namespace, course: Course) -> CommandOutput:
     if len(options.students) != 2:
         raise ValueError(f"STUDENT: expected two ids, got {', '.join(options.students)}")
-    text = similarities.of_two(course, options.assignment, *options.students)
-    return CommandOutput([text], {"text": text})
+    return CommandOutput([similarities.of_two(course, options.assignment, *options.students)])
 
 
 def _cells(pair: similarities.Pair) -> str:
