@@ -127,16 +127,15 @@ def test_locked_cells_are_the_courses():
     assert cell.source == "<details>hint</details>"
 
 
-def test_it_stays_small_and_says_what_was_cut():
-    texts = ["\n" * 19_000 + "<" * 230_000, "short", "é" * 190_000, "\"'<>&" * 20_000, "the last"]
-    cells = [make(text) for text in texts for make in (new_markdown_cell, new_code_cell)]
-    made = new_notebook(cells=cells)
+def test_what_would_keep_the_parser_is_cut_and_that_is_said():
+    texts = ["\n" * 19_000 + "<" * 90_000, "short", "é" * 98_000, "the last"]
+    made = new_notebook(cells=[make(text) for text in texts for make in (new_markdown_cell, new_code_cell)])
     sanitize(made)
-    assert len(nbformat.writes(made).encode()) < inert.ROOM + 5_000
-    assert [cell.source for cell in made.cells[2:4]] == ["<div><p>short</p></div>", "short"]
-    assert "[cut: 249,000 characters in all]" in made.cells[0].source
-    assert made.cells[-3].source.endswith("\n# [cut: 100,000 characters in all]")
-    assert made.cells[-1].source == "the last"
+    first, _, short, *_, cut, _, last, _ = (cell.source for cell in made.cells)
+    assert "[cut: 109,000 characters in all]" in first
+    assert (short, last) == ("<div><p>short</p></div>", "<div><p>the last</p></div>")
+    assert cut.count("é") == 98_000
+    assert [cell.source for cell in made.cells[1::2]] == texts
 
 
 # ---- Pictures

@@ -180,14 +180,14 @@ def _texts(notebook, cells):
 
 def _much(notebook, cells):
     """As much as may be handed in, in what takes longest and becomes longest in a file."""
-    notebook.cells.append(new_markdown_cell("\n" * 19_000 + "<" * 230_000))
-    notebook.cells.append(new_markdown_cell("[" * 230_000))
-    notebook.cells.append(new_code_cell("#" + "\n" * 19_000 + "x=" * 100_000))
-    notebook.cells.append(new_code_cell("'" + "é" * 240_000 + "'"))
+    notebook.cells.append(new_markdown_cell("\n" * 4_000 + "<" * 50_000))
+    notebook.cells.append(new_markdown_cell("[" * 80_000))
+    notebook.cells.append(new_code_cell("#" + "\n" * 3_000 + "x=" * 20_000))
+    notebook.cells.append(new_code_cell("'" + "é" * 70_000 + "'"))
 
 
 def _too_much(notebook, cells):
-    notebook.cells.append(new_code_cell("#" + "\n" * 40_000))
+    notebook.cells.append(new_code_cell("#" + "\n" * 20_000))
 
 
 def _half_characters(notebook, cells):

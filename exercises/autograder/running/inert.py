@@ -2,24 +2,19 @@
 
 There a script of a student's would have the instructor's rights. So written answers are turned into HTML without
 any of the student's own, and of outputs there stay texts, and pictures that were drawn anew; the student's page
-shows the same. And it stays small enough to be opened.
+shows the same.
 """
 
 import base64
 import io
-import json
-import re
-from typing import Any
 
 from markdown_it import MarkdownIt
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 from PIL import Image
 
-ROOM = 600_000  # bytes of all that the student wrote, in the file
-BEGINNING = 1_000  # characters of a text for which there is no room
-LINE_ENDS = re.compile(r"\\(?:[nrf]|u000b|u001[cde]|u0085|u202[89])")  # of which `splitlines` knows, in JSON
 FORMATTED = 100_000  # characters of all written answers, as a parser can be made slow
+BEGINNING = 1_000  # of a text that is longer
 
 FORMATS = {"image/png": "PNG", "image/jpeg": "JPEG"}
 ENCODED = 8 << 20  # characters in which a picture may come
@@ -32,33 +27,17 @@ MARKDOWN = MarkdownIt("js-default", {"html": False, "maxNesting": 20}).disable("
 
 
 def sanitize(notebook: NotebookNode) -> None:
-    """Make what the student wrote inert, as outputs are by then; texts for which no room is left are cut."""
-    room, letters = ROOM, FORMATTED
+    """Make written answers inert, as outputs are by then; what is too long for the parser is cut."""
+    letters = FORMATTED
     for cell in notebook.cells:
-        if cell.metadata.get("nbgrader", {}).get("locked"):
-            continue  # the course's
+        if cell.cell_type == "code" or cell.metadata.get("nbgrader", {}).get("locked"):
+            continue  # shown as text, or the course's
         cell.pop("attachments", None)
-        is_code, short = cell.cell_type == "code", _beginning(cell.source)
-        text = cell.source if is_code or len(cell.source) <= letters else short
-        inert = str if is_code else inert_markdown
-        made = inert(text)
-        cell.source = made if written_bytes(made) <= room else inert(short)
-        room -= written_bytes(cell.source)
-        letters -= 0 if is_code else len(text)
-
-
-def _beginning(text: str) -> str:
-    return f"{text[:BEGINNING]}\n# [cut: {len(text):,} characters in all]"
-
-
-def written_bytes(value: Any) -> int:
-    """At most so many bytes a text or an output takes in a notebook's file, which has a line for each line of it.
-
-    Raises:
-        RecursionError: if it is nested too deep to be written.
-    """
-    text = json.dumps(value, indent=1)
-    return len(text) + 8 * text.count("\n") + 16 * len(LINE_ENDS.findall(text))
+        text = cell.source
+        if len(text) > letters:
+            text = f"{text[:BEGINNING]}\n# [cut: {len(text):,} characters in all]"
+        letters -= len(text)
+        cell.source = inert_markdown(text)
 
 
 def inert_markdown(text: str) -> str:

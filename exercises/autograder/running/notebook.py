@@ -23,7 +23,7 @@ from exercises.autograder.box.confine import Limits
 from exercises.autograder.intake.cells import whole
 from exercises.autograder.result import CellResult, Flag, Result, rebuilt
 from exercises.autograder.running import flags
-from exercises.autograder.running.inert import inert_output, is_picture, written_bytes
+from exercises.autograder.running.inert import inert_output, is_picture
 from exercises.autograder.running.runner import Cell
 from exercises.autograder.running.worker import Worker
 from transformer_lessons.tools.submission import grade_id, is_ungraded
@@ -179,7 +179,8 @@ def _within_bounds(outputs: list, room: int) -> tuple[list[NotebookNode], int]:
     for output in map(_valid, outputs):
         least = PICTURE if is_picture(output) else 0
         output = inert_output(output)
-        room -= max(least, written_bytes(output))
+        text = json.dumps(output, indent=1)
+        room -= max(least, len(text) + 8 * text.count("\n"))  # as each line stands further in, in the file
         if room < 0:
             kept.append(new_output("stream", name="stdout", text="[cut: the notebook has too much output]\n"))
             break
@@ -202,7 +203,7 @@ def _valid(output: Any) -> NotebookNode:
     try:
         node = nbformat.from_dict(output)
         nbformat.validate(node, ref="output", version=4)
-        written_bytes(node)
+        json.dumps(node)  # or it is nested too deep to be written
         return node
     except Exception:
         return new_output("stream", name="stdout", text="[an output that cannot be read]\n")
