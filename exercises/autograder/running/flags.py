@@ -9,7 +9,6 @@ import re
 import sys
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from functools import lru_cache
 from itertools import islice
 from traceback import walk_stack
 from types import FrameType
@@ -194,32 +193,14 @@ ORDINARY = {
     "accumulated_gradients": CROSS_ENTROPY,
 }
 WATCHED = set().union(*SOLVES.values())
-# A part of the names of the kernels that these call in turn.
-KERNELS = {
-    "scaled_dot_product": "scaled_dot_product_attention",
-    "multi_head_attention": "multi_head_attention_forward",
-    "transformer_encoder_layer": "multi_head_attention_forward",
-    **{name: name for name in ("layer_norm", "group_norm", "batch_norm", "rms_norm")},
-    "cross_entropy_loss": "cross_entropy",
-    "fused_adam": "Adam",
-    "_amp_": "GradScaler",
-}
 
 
-@lru_cache(maxsize=4096)
 def public(name: str) -> str:
-    """What is watched that a name of torch's stands for; "" if nothing is.
-
-    Args:
-        name: with dots or without; whichever of torch's modules it was found in.
-    """
-    for part in reversed(name.split(".")):
-        if part in WATCHED:
-            return part
-        for fragment, whole in KERNELS.items():
-            if fragment in part:
-                return whole
-    return ""
+    """What is watched that a name of torch's stands for; "" if nothing is."""
+    whole = (
+        "GradScaler" if name.startswith("_amp_") else name.partition(".")[0]
+    )  # a scaler calls kernels only
+    return whole if whole in WATCHED else ""
 
 
 def solved(name: str, tasks: Collection[str]) -> list[str]:
