@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 from exercises.autograder.box import linux
 from exercises.autograder.box.confine import (
@@ -30,45 +29,32 @@ from exercises.autograder.doctor import probe
 probe()
 """
 ADVICE = (
-    "On Ubuntu `sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0`, on Debian `sudo sysctl "
+    "Grade on Linux on x86_64 or aarch64, or in a container. On Ubuntu `sudo sysctl "
+    "kernel.apparmor_restrict_unprivileged_userns=0`, on Debian `sudo sysctl "
     "kernel.unprivileged_userns_clone=1`, and where it is 0 `sudo sysctl user.max_user_namespaces=10000`. In a "
     "container, allow user namespaces: with Docker `--security-opt seccomp=unconfined --security-opt "
     "apparmor=unconfined`."
 )
-# What is said of what the probe sees, if it is so, and if not.
-SAID = {
-    "files": ("only Python, libraries and a scratch folder are there", "files are visible"),
-    "Python": ("all that it imports from is there", "not all that it imports from is there"),
-    "network": ("no connection can be made", "a connection could be made"),
-    "processes": ("no other process is visible", "other processes are visible"),
-    "system calls": ("dangerous system calls are refused", "all system calls are possible"),
+# The layers of isolation that the probe looks at, all but Landlock, without which the files are hidden, too; and
+# what is said where one is missing. Learners' code is not run then.
+MISSING = {
+    "files": "files are visible",
+    "Python": "not all that it imports from is there",
+    "network": "a connection could be made",
+    "processes": "other processes are visible",
+    "system calls": "all system calls are possible",
 }
-
-
-class Layer(NamedTuple):
-    """One layer of isolation, and whether this machine has it; learners' code is not run without it."""
-
-    name: str
-    there: bool
-    found: str
-    advice: str = ""
 
 
 @cache
 def problem() -> str | None:
     """Why learners' code cannot be confined here; None if it can."""
-    return "; ".join(f"{layer.name}: {layer.found}" for layer in layers() if not layer.there) or None
-
-
-def layers() -> list[Layer]:
-    """All layers of the box but Landlock, without which the files are hidden, too."""
     if platform.system() != "Linux" or linux.MACHINE not in linux.NUMBERS:
-        found = f"{platform.system()} on {platform.machine()}"
-        return [Layer("system", False, found, "Grade on Linux on x86_64 or aarch64, or in a container.")]
+        return f"system: {platform.system()} on {platform.machine()}"
     seen = _seen()
     if "error" in seen:
-        return [Layer("namespaces", False, seen["error"], ADVICE)]
-    return [Layer(name, seen[name], said[not seen[name]]) for name, said in SAID.items()]
+        return f"namespaces: {seen['error']}"
+    return "; ".join(f"{name}: {said}" for name, said in MISSING.items() if not seen[name]) or None
 
 
 def _seen() -> dict:
@@ -119,11 +105,7 @@ def exposed(folders: list[Path]) -> list[str]:
 
 
 def report() -> str:
-    """For a person: each layer, what was found, and what to do."""
-    lines = []
-    for layer in layers():
-        lines.append(f"{'yes' if layer.there else 'NO':>3}  {layer.name}: {layer.found}")
-        if layer.advice:
-            lines.append(f"     {layer.advice}")
-    can = "CANNOT" if problem() else "can"
-    return "\n".join([*lines, "", f"Learners' code {can} be confined here."])
+    """For a person: whether there is a box here, and if not, what is missing and what to do."""
+    if found := problem():
+        return f"{found}\n{ADVICE}\n\nLearners' code CANNOT be confined here."
+    return "Learners' code can be confined here."
