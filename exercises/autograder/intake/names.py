@@ -7,7 +7,6 @@
     First Last_NUMBER_assignsubmission_file_any name.ipynb      Moodle, without
     STUDENT__ASSIGNMENT.ipynb                                   collected by hand
     STUDENT/any name.ipynb                                      likewise, in folders
-    STUDENT_ASSIGNMENT.ipynb, STUDENT.ipynb                     likewise, without
 
 The student's id is what a roster says of the number that Canvas and Moodle put there. Without one it is the name
 and the number, by which namesakes differ.
@@ -18,24 +17,14 @@ import unicodedata
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from exercises.autograder.intake.cells import shown
-
 LONGEST_ID = 60  # characters; a folder's name may have 255 bytes
 # What was typed into Canvas instead of uploaded comes as …_text.html or …_link.html, without the file's number.
 UPLOADED = r"(?:(?P<file>\d+)_(?P<rest>.+)|(?:text|link)\.html)"
 CANVAS = re.compile(rf"(?P<name>.+?)(?P<late>_LATE)?_(?P<user>\d+)_{UPLOADED}")
 ANONYMOUS = re.compile(rf"(?P<late>LATE_)?(?P<name>anon)_(?P<user>[^\W_]+)_{UPLOADED}")
 MOODLE = re.compile(r"(?P<name>.+?)_(?P<user>\d+)_assignsubmission_[a-z]+_?(?P<rest>.*)")
-# “Copy of …” as Colab says it in several languages, “-Copy1” as Jupyter does, “ - Copy” as Windows does.
-COPY = re.compile(
-    r"^(cop(y|i[ea])|cópia|kopi[ae]) (of|von|de|di|van|av|z) |^[“\"](?=.*的副本)|[”\"]?的副本"
-    r"| ?- ?(cop(y|ie)|kopie) ?\(?\d*\)?$",
-    re.IGNORECASE,
-)
 # What a browser, or Canvas, puts behind a name that it has seen before.
-REPEATED = re.compile(r" ?\((\d{1,9})\)|-(\d{1,9})")
-# What programs call a notebook that nobody has named; no student is called so.
-NOBODY = re.compile(r"(untitled|unbenannt|notebook|submission)\d*|", re.IGNORECASE)
+REPEATED = re.compile(r" ?\((\d{1,9})\)|-(\d{1,9})|")
 
 
 @dataclass(frozen=True)
@@ -52,7 +41,7 @@ class Sender:
     number: str = ""  # of the platform, "" if the path has none
     # How deep nbgrader's folder of the submission lies, in which it says when that was; else 0
     depth: int = 0
-    notes: tuple[str, ...] = ()  # a sentence for each thing that was changed or guessed
+    notes: tuple[str, ...] = ()  # a sentence for each thing to look at
 
     @property
     def student(self) -> str | None:
@@ -77,10 +66,7 @@ def sender_of(parts: tuple[str, ...], assignments: Collection[str], roster: Mapp
     elif roster and sender.number:
         note = f"The number {sender.number} is not on the course's roster."
         sender = replace(sender, notes=(*sender.notes, note))
-    if sender.student in (sender.raw, None):
-        return sender
-    note = f"“{shown(sender.raw)}” cannot be the name of a folder; “{sender.student}” is used instead."
-    return replace(sender, notes=(*sender.notes, note))
+    return sender
 
 
 def _from_platform(parts: tuple[str, ...], place: int, assignments: Collection[str]) -> Sender | None:
@@ -113,38 +99,31 @@ def _canvas_match(name: str, assignments: Collection[str]) -> re.Match | None:
 
 def _by_hand(parts: tuple[str, ...], assignments: Collection[str]) -> Sender:
     """Files that no platform has named."""
-    assignment, rest, order = _file_name(parts[-1], assignments)
-    has_both = assignment and rest and "__" in parts[-1]
-    if len(parts) > 1 and parts[-2] not in assignments and not has_both:
+    student, _, rest = parts[-1].partition("__")
+    sender = _in_folder(student, rest, assignments)
+    if sender.said and student not in assignments:
+        return sender
+    if len(parts) > 1 and parts[-2] not in assignments:
         return _in_folder(parts[-2], parts[-1], assignments)
-    folders = [part for part in parts[-2:-1] if part in assignments]
-    said = tuple(dict.fromkeys(filter(None, (*folders, assignment))))
-    raw = rest if assignment else rest.partition("__")[0]
-    if NOBODY.fullmatch(raw):
-        return Sender("", said)
-    guess = f"“{shown(raw)}” was taken as the student's name, after the name of the file."
-    return Sender(raw, said, order, notes=() if assignment else (guess,))
+    said = (*parts[-2:-1], *_in_folder("", parts[-1], assignments).said)
+    return Sender("", tuple(dict.fromkeys(said)))
 
 
 def _in_folder(raw: str, name: str, assignments: Collection[str]) -> Sender:
     """Somebody known otherwise; the number of a file counts if the assignment is all else that is in its name."""
-    assignment, rest, order = _file_name(name, assignments)
-    return Sender(raw, tuple(filter(None, [assignment])), None if rest else order)
+    assignment, order = _file_name(name, assignments)
+    return Sender(raw, tuple(filter(None, [assignment])), order)
 
 
-def _file_name(name: str, assignments: Collection[str]) -> tuple[str | None, str, tuple[int, int] | None]:
-    """The assignment in the name of a file, what else there is, and its order among repeated downloads."""
-    whole = re.sub(r"\.(ipynb|json|txt|zip)\b", "", name, flags=re.IGNORECASE)
-    stem = COPY.sub("", whole)
+def _file_name(name: str, assignments: Collection[str]) -> tuple[str | None, tuple[int, int] | None]:
+    """The assignment in the name of a file, and its order among repeated downloads, if nothing else is in it."""
+    stem = re.sub(r"\.(ipynb|json|txt|zip)\b", "", name, flags=re.IGNORECASE)
     for assignment in sorted(assignments, key=len, reverse=True):
         found = re.search(re.escape(assignment).replace("_", "[ _-]"), stem, re.IGNORECASE)
         if found:
-            before, after = stem[: found.start()], stem[found.end() :]
-            again = REPEATED.fullmatch(after)
-            rest = " ".join(filter(None, (part.strip(" _-.") for part in (before, "" if again else after))))
-            number = int(again[1] or again[2]) if again else 0
-            return assignment, rest, (0, number) if stem == whole else None
-    return None, stem, None
+            again = REPEATED.fullmatch(stem[found.end() :])
+            return assignment, (0, int(again[1] or again[2] or 0)) if again and not found.start() else None
+    return None, None
 
 
 def safe_id(raw: str) -> str | None:
