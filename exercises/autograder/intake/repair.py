@@ -16,7 +16,7 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 
-from exercises.autograder.intake.cells import FRESH, CannotBeGraded, Cell, normalize_source, shown
+from exercises.autograder.intake.cells import FRESH, CannotBeGraded, Cell, normalize_source
 from transformer_lessons.tools.submission import grade_id
 
 MARKS = ("grade", "locked", "points", "solution", "task")
@@ -223,10 +223,6 @@ def _sentences(cells: list[Cell], released: Released, found: dict[str, Cell]) ->
         released.has(name, cell) and cell.normalized != released.now[name] for name, cell in found.items()
     ):
         yield EARLIER
-    for cell in cells:
-        if cell.grade_id is not None and cell.grade_id not in released.cells:
-            marked = f"Cell {cell.number} was marked as “{shown(cell.grade_id)}”"
-            yield f"{marked}, which is no cell of the assignment; the mark was taken off."
     lost = [name for name, cell in found.items() if cell.by in ("id", "text")]
     if lost:
         yield f"{_listed(lost)} had lost the grader's marks and got them back."
@@ -244,9 +240,6 @@ def _sentences(cells: list[Cell], released: Released, found: dict[str, Cell]) ->
         yield f"{_listed(missing)} {was} missing and {was} put back."
     for cell in found.values():
         yield from _about_cell(cell, released)
-    places = [found[name].number for name in released.cells if name in found]
-    if places != sorted(places):
-        yield "The assignment's cells stood in another order and were put back into their own."
 
 
 def _about_cell(cell: Cell, released: Released) -> Iterator[str]:
