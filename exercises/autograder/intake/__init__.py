@@ -157,15 +157,13 @@ def in_utc(text: str) -> datetime:
     Not by nbgrader's `parse_utc`, to which "+0100" behind a time is a hundred seconds.
 
     Args:
-        text: "2026-12-01 12:00:00 +0100", "… UTC" or "… Europe/Berlin"; in UTC if it names no zone.
+        text: "2026-12-01 12:00:00 +0100", "… UTC" or "… CET"; in UTC if it names no zone.
 
     Raises:
         ValueError: if it is no time.
     """
-    words = text.split()
-    named = gettz(words[2]) if len(words) == 3 and not re.match(r"[+-]?\d", words[2]) else None
     try:
-        found = parse(" ".join(words[:2])).replace(tzinfo=named) if named else parse(text)
+        found = parse(text, tzinfos=lambda name, seconds: gettz(name) if seconds is None else seconds)
         return found.astimezone(UTC).replace(tzinfo=None) if found.tzinfo else found
     except ArithmeticError as error:
         raise ValueError(str(error)) from None
