@@ -6,7 +6,6 @@ stopped by Ctrl-C, likewise.
 """
 
 import argparse
-import errno
 import logging
 import os
 import sys
@@ -45,8 +44,6 @@ def stopped(error: ValueError | OSError | KeyboardInterrupt) -> tuple[int, str]:
         return 130, f"Stopped. {again}"
     if isinstance(error, ValueError | FileNotFoundError):
         return 2, str(error)
-    if error.errno == errno.ENOSPC:
-        return 3, f"There is no room left on the disk: make some. {again}"
     return 3, f"{error}. {again}"
 
 

@@ -23,7 +23,6 @@ from exercises.autograder.intake.repair import Catalogue, Released, mended
 
 TIMESTAMP = "timestamp.txt"
 ANSWERS = (".ipynb", ".zip", ".html", ".pdf")  # what an answer may be handed in as, rightly or not
-MOST_LISTED = 5  # files or names, in a sentence
 WHOSE = (
     "Nothing says whose this is. Name it STUDENT__ASSIGNMENT.ipynb, or put it into a folder named STUDENT."
 )
@@ -182,7 +181,7 @@ def _settle(arrivals: list[Arrival], catalogue: Catalogue) -> None:
     for (student, assignment), group in groups.items():
         names = sorted({arrival.sender.raw for arrival in group})
         if len(names) > 1:
-            several = " and ".join(f"“{shown(name)}”" for name in names[:MOST_LISTED])
+            several = " and ".join(f"“{shown(name)}”" for name in names)
             for arrival in group:
                 arrival.quarantine(f"{several} would all be called “{student}”. Give them other names.")
         elif len(group) > 1:
@@ -191,9 +190,7 @@ def _settle(arrivals: list[Arrival], catalogue: Catalogue) -> None:
 
 def _keep_one(group: list[Arrival], chosen: Arrival | None, why: str) -> None:
     """Of one student's notebooks of one assignment the one that counts; none if that cannot be known."""
-    paths = [arrival.path for arrival in group]
-    more = f" and {len(paths) - MOST_LISTED} more" if len(paths) > MOST_LISTED else ""
-    which = f"Nothing tells which is the newest: {', '.join(paths[:MOST_LISTED])}{more}."
+    which = f"Nothing tells which is the newest: {', '.join(arrival.path for arrival in group)}."
     for arrival in group:
         if chosen is None:
             arrival.quarantine(

@@ -136,8 +136,5 @@ def safe_id(raw: str) -> str | None:
     kept = "".join(
         letter if letter in " ._-@" or unicodedata.category(letter)[0] in "LMN" else "-" for letter in letters
     )
-    kept = kept.strip(" .-")
-    if len(kept) > LONGEST_ID:
-        # The end stays, as Canvas's and Moodle's numbers are there; a mark may meet another letter now.
-        kept = unicodedata.normalize("NFC", kept[: LONGEST_ID - 20] + kept[-20:])
-    return kept or None
+    # The end stays, as Canvas's and Moodle's numbers are there.
+    return kept.strip(" .-")[-LONGEST_ID:].lstrip(" .-") or None
