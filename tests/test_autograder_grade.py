@@ -105,7 +105,6 @@ def test_points_are_earned_records_kept_and_pages_written(graded):
         assert result.read(course / "records" / one.student / NAME / f"{NAME}.json") == one
         assert one.isolation == "full"
         assert one.seconds > 0
-        assert one.cpu_seconds > 0
         page = (course / "feedback" / one.student / NAME / f"{NAME}.html").read_text(encoding="utf-8")
         assert "Content-Security-Policy" in page
         assert one.student in page

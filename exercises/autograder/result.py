@@ -54,7 +54,6 @@ class Result:
     repairs: tuple[str, ...] = ()  # what the intake mended, one sentence each
     isolation: str = "full"  # what held the student's code: "full", or "none" where a person insisted
     seconds: float = 0.0  # wall-clock seconds of the execution
-    cpu_seconds: float = 0.0  # of both processes together
     versions: dict[str, str] = field(default_factory=dict)  # of what the marks may depend on, by name
     key: str = ""  # of the grading in the course's journal, which changes with all that it depends on
     submission: str = ""  # a digest of what the student wrote

@@ -91,7 +91,6 @@ def run(notebook: NotebookNode, master: tuple[MasterCell, ...], limits: Limits, 
         (*noticed, *([] if isolation == "full" else [Flag("unsafe", UNSAFE)])),
         isolation=isolation,
         seconds=round(took["seconds"], 3),
-        cpu_seconds=round(took["cpu_seconds"], 3),
         versions=versions(),
     )
 
