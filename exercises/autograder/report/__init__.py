@@ -45,7 +45,7 @@ def numbers(
         failed: likewise, files that could not be graded for a reason of the grader's.
 
     Returns:
-        plain values, for JSON:
+        plain values, for the page:
         assignment, title: its name, and what people call it.
         worth: the most points that there are to earn.
         students, submitted: how many the gradebook knows, and how many of these have a submission.
