@@ -101,7 +101,7 @@ def _by_hand(parts: tuple[str, ...], assignments: Collection[str]) -> Sender:
     """Files that no platform has named."""
     student, _, rest = parts[-1].partition("__")
     sender = _in_folder(student, rest, assignments)
-    if sender.said and student not in assignments:
+    if sender.said:
         return sender
     if len(parts) > 1 and parts[-2] not in assignments:
         return _in_folder(parts[-2], parts[-1], assignments)
