@@ -19,7 +19,8 @@ import pytest
 import torch
 
 from exercises.autograder.running import wire
-from exercises.autograder.running.remote import Connection, Remote
+from exercises.autograder.running.proxy import Name
+from exercises.autograder.running.remote import Connection
 from exercises.autograder.running.wire import PeerGoneError, WireError, receive, send
 from transformer_lessons import checks
 from transformer_lessons.checks.definitions import changed
@@ -264,31 +265,31 @@ def learner():
 def test_checks_say_over_a_socket_what_they_say_here(learner, no_shape_checks):
     for name in TASKS:
         task = checks.task(name)
-        assert isinstance(Remote(learner, name), Adapter)
-        assert checks.check(name, Remote(learner, f"right_{name}"), seed=3).passed, name
+        assert isinstance(Name(learner, name), Adapter)
+        assert checks.check(name, Name(learner, f"right_{name}"), seed=3).passed, name
         for mistake in task.mistakes[:1]:
             here = checks.check(name, task.define(changed(task.source, mistake.ways[0])), seed=3)
-            there = checks.check(name, Remote(learner, f"wrong_{name}"), seed=3)
+            there = checks.check(name, Name(learner, f"wrong_{name}"), seed=3)
             assert (there.message, there.misconception) == (here.message, mistake.name)
             assert there.requirements == here.requirements
 
 
 def test_what_cannot_be_sent_is_the_learners_error_and_the_next_call_works(learner):
-    reply = Remote(learner, "huge").call("f", [1], {})
+    reply = Name(learner, "huge").call("f", [1], {})
     assert reply.error["type"] == "ResultError"
     assert "your result is too large" in reply.error["message"]
-    missing = Remote(learner, "nowhere").call("f", [1], {})
+    missing = Name(learner, "nowhere").call("f", [1], {})
     assert missing.error["type"] == "NameError"
-    found = Remote(learner, "right_scaled_dot_product_attention").call("f", [torch.ones(1, 2)] * 3, {})
+    found = Name(learner, "right_scaled_dot_product_attention").call("f", [torch.ones(1, 2)] * 3, {})
     assert found.value[0].shape == (1, 2)
 
 
 def test_without_time_left_nobody_is_asked_and_nothing_is_over(learner):
     """Or the calls that a check still has to make would take the time, and the points, of those before."""
     learner.allow(0)
-    assert Remote(learner, "nowhere").call("f", [], {}).error["type"] == "TimeLimitError"
+    assert Name(learner, "nowhere").call("f", [], {}).error["type"] == "TimeLimitError"
     learner.allow(600)
-    assert Remote(learner, "nowhere").call("f", [], {}).error["type"] == "NameError"
+    assert Name(learner, "nowhere").call("f", [], {}).error["type"] == "NameError"
 
 
 PLAIN = vars(Reply(value=1, kind="int"))
@@ -327,7 +328,7 @@ def test_forged_replies_end_the_conversation(forged):
         send(theirs, forged, time.monotonic() + 5)
         for _ in range(2):  # and what comes after is not even read
             with pytest.raises(WireError, match="reply"):
-                Remote(learner, "f").call("f", [], {})
+                Name(learner, "f").call("f", [], {})
         receive(theirs, time.monotonic() + 5)
         theirs.setblocking(False)
         with pytest.raises(BlockingIOError):

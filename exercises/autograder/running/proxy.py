@@ -6,34 +6,53 @@ arguments; of attributes, only methods are there; and what a module's parameters
 """
 
 import builtins
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from exercises.autograder.running.remote import KINDS, Connection, Remote, reply_of
+from exercises.autograder.running.remote import KINDS, Connection, reply_of
 from exercises.autograder.running.wire import WireError
 from transformer_lessons.checks.learner.adapter import Reply, items, leaves
 from transformer_lessons.checks.learner.transfer import mapped
+
+VERBS = ("build", "call", "vjp", "load_state", "state", "train", "to")
 
 
 class LearnerError(Exception):
     """An error of the learner's code, of a type that is not Python's own."""
 
 
-class Name(Remote):
+def _asks(verb: str) -> Callable[..., Reply]:
+    """A method of an adapter that has the other process's adapter do it."""
+
+    def ask(self: "Name", target: str, *args: Any, **kwargs: Any) -> Reply:
+        return self._connection.reply(verb, self._known(target), *args, **kwargs)
+
+    return ask
+
+
+class Name:
     """One of the learner's names: an `Adapter` for the checks, and called like what it stands for.
 
     Args:
         connection: to the process in which it is defined.
-        name: what it is called there.
+        name: what it is called there; what a check calls it does not matter.
         is_class: whether calling it makes an object.
     """
 
+    build, call, vjp, load_state, state, train, to = map(_asks, VERBS)
+
     def __init__(self, connection: Connection, name: str, is_class: bool = False):
-        super().__init__(connection, name)
-        self._is_class = is_class
+        self._connection, self._name, self._is_class = connection, name, is_class
+
+    def _known(self, target: str) -> str:
+        """Handles and given objects keep their names; anything else is what the check calls the learner's."""
+        if "#" in target or target.startswith("given."):
+            return target
+        return ".".join([self._name, *target.split(".")[1:]])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What the learner's function returns; raises the error that it raises."""
@@ -76,7 +95,7 @@ class Object:
 
     def train(self, mode: bool = True) -> "Object":
         """A module into training mode."""
-        _shown(Remote(self._connection, self.target).train(self.target, mode))
+        _shown(self._connection.reply("train", self.target, mode))
         return self
 
     def eval(self) -> "Object":
@@ -90,11 +109,10 @@ def _called(connection: Connection, target: str, args: tuple, kwargs: dict) -> A
     inputs = {path: x for path, x in {**leaves(sent), **leaves(kwargs)}.items() if x.requires_grad}
     if not inputs or not torch.is_grad_enabled():
         return _applied(connection, target, sent, kwargs)
-    remote = Remote(connection, target.partition(".")[0])
     plain = [mapped(given, lambda _, tensor: tensor.detach().clone(), "") for given in (sent, kwargs)]
 
     def asked(cotangents: list[Tensor]) -> Reply:
-        reply = remote.vjp(target, *plain, cotangents)
+        reply = connection.reply("vjp", target, *plain, cotangents)
         _shown(reply)
         return reply
 

@@ -1,4 +1,4 @@
-"""The checks' adapter over a socket: `Remote` where the tests run, `serve` where the learner's code does.
+"""The checks' adapter over a socket: `Connection` where the tests run, `serve` where the learner's code does.
 
 Each request carries a number, and so must its reply: one that was written ahead of time is out of step and ends
 the conversation. What is not exactly a `Reply` does, too.
@@ -17,9 +17,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from exercises.autograder.running.wire import PeerGoneError, WireError, receive, send
 from transformer_lessons.checks.learner.adapter import Reply
 
-VERBS = ("build", "call", "vjp", "load_state", "state", "train", "to")
 TOO_LATE = {"type": "TimeLimitError", "message": "this took too long", "line": ""}
-TOO_LARGE = {"type": "ResultError", "message": "", "line": ""}
 KINDS = get_type_hints(Reply)
 GRACE = 1.5  # seconds in which a process that is told to stop has to do so
 
@@ -91,44 +89,19 @@ class Connection:
             raise
         return answer["value"]
 
+    def reply(self, verb: str, target: str, *args: Any, **kwargs: Any) -> Reply:
+        """Likewise what the adapter of the other process replies."""
+        value = self.ask(verb, [target, *args], kwargs)
+        try:
+            return reply_of(value)
+        except WireError as error:
+            self.over = error
+            raise
+
     def close(self) -> None:
         """Nothing more will be asked; the other side, reading, learns that it is over."""
         self.over = self.over or PeerGoneError("closed")
         self._socket.close()
-
-
-def _asks(verb: str) -> Callable[..., Reply]:
-    """A method of an adapter that has the other process's adapter do it."""
-
-    def ask(self: "Remote", target: str, *args: Any, **kwargs: Any) -> Reply:
-        value = self._connection.ask(verb, [self._known(target), *args], kwargs)
-        try:
-            return reply_of(value)
-        except WireError as error:
-            self._connection.over = error
-            raise
-
-    return ask
-
-
-class Remote:
-    """One of the learner's names, an `Adapter` for `checks.check` in place of what it stands for.
-
-    Args:
-        connection: to the process in which the name is defined.
-        name: of the function or class there. What the check calls it does not matter.
-    """
-
-    build, call, vjp, load_state, state, train, to = map(_asks, VERBS)
-
-    def __init__(self, connection: Connection, name: str):
-        self._connection, self._name = connection, name
-
-    def _known(self, target: str) -> str:
-        """Handles and given objects keep their names; anything else is what the check calls the learner's."""
-        if "#" in target or target.startswith("given."):
-            return target
-        return ".".join([self._name, *target.split(".")[1:]])
 
 
 def serve(connection: socket.socket, answer: Callable[[str, list, dict, float], Any]) -> None:
@@ -147,8 +120,8 @@ def serve(connection: socket.socket, answer: Callable[[str, list, dict, float], 
         try:
             send(connection, {"number": request["number"], "value": value}, math.inf)
         except WireError as error:
-            sorry = Reply(error={**TOO_LARGE, "message": f"your result is too large: {error}"})
-            send(connection, {"number": request["number"], "value": vars(sorry)}, math.inf)
+            too_large = {"type": "ResultError", "message": f"your result is too large: {error}", "line": ""}
+            send(connection, {"number": request["number"], "value": vars(Reply(error=too_large))}, math.inf)
 
 
 def reply_of(value: Any) -> Reply:
