@@ -102,7 +102,7 @@ def _outcomes(cells: list[Cell], limits: Limits, isolation: str) -> tuple[list[d
     once more; had the student's code a part in that, it ends again.
     """
     for _ in range(2):
-        *outcomes, took = worker(limits, isolation == "full").grade(cells)
+        *outcomes, took = _worker(limits, isolation == "full", threading.get_ident()).grade(cells)
         heard = {outcome["cell"] for outcome in outcomes}
         tests = {number for number, cell in enumerate(cells) if cell.role == "test"}
         if tests <= heard or took["seconds"] > limits.seconds / 2:
@@ -110,13 +110,9 @@ def _outcomes(cells: list[Cell], limits: Limits, isolation: str) -> tuple[list[d
     return outcomes, took
 
 
-def worker(limits: Limits, isolated: bool) -> Worker:
-    """The forking process of these limits; one serves all submissions of this thread."""
-    return _worker(limits, isolated, threading.get_ident())
-
-
 @cache
 def _worker(limits: Limits, isolated: bool, thread: int) -> Worker:
+    """The forking process of these limits; one serves all submissions of a thread."""
     made = Worker(limits, isolated=isolated)
     atexit.register(made.close)
     return made

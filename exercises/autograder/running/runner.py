@@ -200,7 +200,8 @@ class TestRunner:
         found = answered(self._ask("values"))
         if type(found) is not dict or not all(type(x) is list and len(x) == 2 for x in found.values()):
             raise WireError("reply: no values")
-        wanted = _mentioned(cell.source) - set(dir(builtins)) - set(keyword.kwlist) - self._names.keys()
+        words = set(re.findall(r"[^\W\d]\w*", cell.source))  # as in ``globals()["answer"]``
+        wanted = words - set(dir(builtins)) - set(keyword.kwlist) - self._names.keys()
         return {
             name: what if kind == "plain" else Name(self._connection, name, what == "class")
             for name, (kind, what) in found.items()
@@ -265,11 +266,6 @@ def _mistakes(scored: list) -> tuple[str, ...]:
 def _python(source: str) -> str:
     """A cell without what only a notebook understands."""
     return TransformerManager().transform_cell(source)
-
-
-def _mentioned(source: str) -> set[str]:
-    """The words of a cell, of its names and its texts, as in ``globals()["answer"]``."""
-    return set(re.findall(r"[^\W\d]\w*", source))
 
 
 class _TestTimeLimitError(BaseException):

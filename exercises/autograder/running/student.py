@@ -107,7 +107,9 @@ class Learner:
 
         All of them, as far as they can be sent together: functions and classes first, and small values.
         """
-        own = {name: value for name, value in self._shell.user_ns.items() if self._is_own(name)}
+        hidden, user = self._shell.user_ns_hidden, self._shell.user_ns
+        names = (name for name in user if type(name) is str and not name.startswith("_"))
+        own = {name: user[name] for name in names if name not in hidden}  # the shell's
         names = sorted(own, key=lambda name: not callable(own[name]))[:MOST_NAMES]
         found = {name: ["object", "class" if isinstance(own[name], type) else "object"] for name in names}
         left = MOST_LETTERS
@@ -121,10 +123,6 @@ class Learner:
 
     def _notes(self) -> list:
         return self.recorder.notes
-
-    def _is_own(self, name: Any) -> bool:
-        """Whether a cell has defined this, and not the shell."""
-        return type(name) is str and not name.startswith("_") and name not in self._shell.user_ns_hidden
 
     def _apply(self, target: str, args: list, kwargs: dict) -> dict:
         """Call, and show what the arguments are afterwards: a test may look whether they changed."""

@@ -70,7 +70,8 @@ def send(connection: socket.socket, value: Any, deadline: float) -> None:
     if len(header) > HEADER_BYTES:
         raise WireError(f"value: expected at most {HEADER_BYTES:,} bytes beside tensors, got {len(header):,}")
     for part in (LENGTHS.pack(len(header), size) + header, *map(_bytes_of, frame.tensors)):
-        _write(connection, part, deadline)
+        with _in_time(connection, deadline, "read"):
+            connection.sendall(part)  # the time is that of all together
 
 
 def receive(connection: socket.socket, deadline: float) -> Any:
@@ -184,11 +185,6 @@ def _tensor(described: Any, frame: _Frame) -> Tensor:
 def _are_sizes(found: Any) -> bool:
     is_short = type(found) is list and len(found) <= AXES
     return is_short and all(type(size) is int and 0 <= size < 2**63 for size in found)
-
-
-def _write(connection: socket.socket, data: bytes | memoryview, deadline: float) -> None:
-    with _in_time(connection, deadline, "read"):
-        connection.sendall(data)  # the time is that of all together
 
 
 def _read(connection: socket.socket, size: int, deadline: float) -> bytearray:
