@@ -37,7 +37,7 @@ def answers(notebook) -> dict[str, str]:
 @pytest.mark.isolated
 @pytest.mark.nbgrader
 def test_from_a_rehearsal_to_tables_in_the_guides_six_commands(tmp_path, capsys):
-    """The commands of the guide's first block, with five students and in another folder."""
+    """The commands of the guide's first block, with ten students and in another folder."""
     block = re.search(r"six commands.*?```bash\n(.*?)```", GUIDE, re.DOTALL)[1]
     block = block.replace("\\\n", "").strip().splitlines()
     assert len(block) == 6
@@ -45,7 +45,7 @@ def test_from_a_rehearsal_to_tables_in_the_guides_six_commands(tmp_path, capsys)
     assert [words[0] for words in ours] == ["doctor", "rehearse", "report", "export"]
     course, called, told = tmp_path / "a rehearsal", [], []
     for words in ours:
-        words = [re.sub(".*/rehearsal", str(course), "5" if word == "20" else word) for word in words]
+        words = [re.sub(".*/rehearsal", str(course), "10" if word == "20" else word) for word in words]
         called.append(words)
         more = ["--course", str(course), "--workers", "1"] if words[0] == "rehearse" else []
         assert command.main([*words, *more]) in ((1,) if words[0] == "rehearse" else (0,))
@@ -55,7 +55,7 @@ def test_from_a_rehearsal_to_tables_in_the_guides_six_commands(tmp_path, capsys)
     page = (course / "report" / f"{NAME}.html").read_text(encoding="utf-8")
     assert "<h1" in page
     students = json.loads((course / "what_is_in_it.json").read_text())["students"]
-    assert len(students) == 5
+    assert len(students) == 10
     with (course / "export" / "filled_gradebook.csv").open(encoding="utf-8") as file:
         rows = {f"{row['Student']}_{row['ID']}": row[f"{NAME} (1)"] for row in csv.DictReader(file)}
     known = {one.student: one for one in marks.marks(Course(course).gradebook, NAME)}
@@ -105,7 +105,7 @@ def test_the_intake_gets_everything_where_it_belongs(tmp_path):
     arrivals = {arrival.student: arrival for arrival in ingest(source, RELEASED)}
     group = rehearse.students(30, NAME)
     assert known == [about for about, _ in group]
-    assert {about["trouble"] for about in known} == {"", *rehearse.SHARES}
+    assert {about["trouble"] for about in known} == {"", *rehearse.TROUBLES.values()}
     assert {about["is_late"] for about in known} == {True, False}
     assert arrivals.keys() == {about["student"] for about in known if about["trouble"] != ABSENT}
     for about, handed_in in group:
@@ -123,7 +123,7 @@ def assert_as_said(arrival: Arrival, about: dict, handed_in: nbformat.NotebookNo
         for notebook in (handed_in, arrival.notebook)
     )
     assert mine == theirs
-    assert ("-test was missing and was put back" in said) == (trouble == DELETED)
+    assert ("Missing, and put back: " in said) == (trouble == DELETED)
     assert arrival.late == about["is_late"]
 
 

@@ -25,9 +25,9 @@ TEMPLATE = "gradebook.csv"  # likewise, for `export` to fill in
 MARKS = re.compile(r"^[ \t]*### (BEGIN|END) SOLUTION[ \t]*\n?", re.MULTILINE)
 ABSENT, COPIED, UNREADABLE = "hands in nothing", "copied", "cut off"
 DELETED = "a test is deleted"
-# The share of the class with each trouble; at least one, as far as there are students for all.
-SHARES = {UNREADABLE: 0.02, DELETED: 0.04, COPIED: 0.04, ABSENT: 0.06}
-LATE = 0.15
+# Of each twenty students, which have what trouble, and which are late.
+TROUBLES = {1: DELETED, 6: UNREADABLE, 7: COPIED, 9: ABSENT}
+LATE = {5, 14, 18}
 FIRST_USER, FIRST_FILE = 1_000, 50_000  # Canvas's numbers
 
 
@@ -42,17 +42,13 @@ def students(number: int, assignment: str) -> list[tuple[dict[str, Any], Noteboo
         "kinds" says of each answer if it is "right", "typical" (a known mistake) or "untouched"; "copied_from",
         whose answers these are, with comments before them.
     """
-    seed = f"{assignment} {number}"
-    chance = random.Random(seed)
-    troubles = _troubles(number, chance)
-    others = [n for n in range(number) if n not in troubles]
-    late = chance.sample(range(number), max(round(LATE * number), int(number > 4)))
-    found = []
+    seed, found = f"{assignment} {number}", []
+    others = [n for n in range(number) if n % 20 not in TROUBLES]
     for n in range(number):
-        trouble, chance = troubles.get(n, ""), random.Random(f"{seed} {n}")
+        trouble, chance = TROUBLES.get(n % 20, ""), random.Random(f"{seed} {n}")
         user = FIRST_USER + n + 1
         about = {"student": f"{_name(n)}_{user}", "name": _name(n), "user": user}  # first the intake's id
-        about |= {"trouble": trouble, "is_late": n in late, "copied_from": "", "kinds": {}}
+        about |= {"trouble": trouble, "is_late": n % 20 in LATE, "copied_from": "", "kinds": {}}
         notebook = None
         if trouble != ABSENT:
             source = chance.choice(others) if trouble == COPIED else n
@@ -69,13 +65,6 @@ def students(number: int, assignment: str) -> list[tuple[dict[str, Any], Noteboo
 def _name(n: int) -> str:
     """As Canvas has it."""
     return f"student-{n + 1:03}"
-
-
-def _troubles(number: int, chance: random.Random) -> dict[int, str]:
-    """Who has which trouble, of two thirds of the class at most; one of each before there are more of any."""
-    more = [trouble for trouble, share in SHARES.items() for _ in range(round(share * number) - 1)]
-    order = chance.sample(range(number), number)
-    return dict(zip(order[: number * 2 // 3], [*SHARES, *more], strict=False))
 
 
 def _answered(assignment: str, chance: random.Random) -> tuple[NotebookNode, dict[str, str]]:
@@ -170,7 +159,7 @@ def write(folder: Path, number: int, assignment: str) -> Path:
 def _saved(about: dict, notebook: NotebookNode) -> str:
     """The file that a student hands in, with what happened to it."""
     if about["trouble"] == DELETED:
-        tests = [cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("grade")]
+        tests = [cell for cell in notebook.cells if cell.id.endswith("-test")]
         notebook.cells.remove(random.Random(about["name"]).choice(tests))
     text = nbformat.writes(notebook) + "\n"
     return text[: len(text) * 3 // 5] if about["trouble"] == UNREADABLE else text
