@@ -113,7 +113,7 @@ def test_what_programs_change(released):
     """Colab nothing that matters, others lose all names; ten tests of ps10 have the same text."""
     locked = sum(cell.metadata.nbgrader.locked for cell in released.cells if grade_id(cell))
     answers = sum(cell.metadata.nbgrader.solution for cell in released.cells if grade_id(cell))
-    lost = f"{locked} cells had lost the grader's marks and got them back."
+    lost = f"The grader's marks were lost and were put back: {locked} cells."
     for program, said in (of_colab, []), (of_vs_code, [lost]):
         notebook = program(handed_in(released))
         mended, repairs = mend(notebook, released)
@@ -128,7 +128,7 @@ def test_marks_lost_but_ids_kept():
         cell["metadata"] = {}
     mended, repairs = mend(notebook)
     assert (sources(mended), order(mended)) == (sources(notebook), order(PS01))
-    assert repairs == (f"{MARKED} cells had lost the grader's marks and got them back.",)
+    assert repairs == (f"The grader's marks were lost and were put back: {MARKED} cells.",)
 
 
 def change(name: str, **fields):
@@ -154,10 +154,10 @@ def remove(*names: str):
 @pytest.mark.parametrize(
     ("spoil", "sentences"),
     [
-        (remove("ps01-3-test"), ["The cell ps01-3-test was missing and was put back."]),
+        (remove("ps01-3-test"), ["Missing, and put back: ps01-3-test."]),
         (
             remove(*TESTS),
-            ["The cells ps01-4-defects-test and ps01-4-repaired-test were missing and were put back."],
+            ["Missing, and put back: ps01-4-defects-test, ps01-4-repaired-test."],
         ),
         (
             change("ps01-1-answer", cell_type="markdown"),
@@ -187,7 +187,7 @@ def remove(*names: str):
         ),
         (
             mark("ps01-5-capped-answer", grade_id="mine"),
-            ["The cell ps01-5-capped-answer had lost the grader's marks and got them back."],
+            ["The grader's marks were lost and were put back: ps01-5-capped-answer."],
         ),
     ],
 )
@@ -234,7 +234,7 @@ def test_a_missing_answer_does_not_undo_what_was_written_elsewhere(place):
     notebook["cells"].insert(place, own("def scaled_dot_product_attention(q, k, v):\n    return q"))
     mended, repairs = mend(notebook)
     assert mended.cells[order(mended).index("ps01-3-answer")].source == ""
-    assert repairs == ("The cell ps01-3-answer was missing and was put back.",)
+    assert repairs == ("Missing, and put back: ps01-3-answer.",)
 
 
 def test_of_copies_of_an_answer_the_last_that_was_filled_in_counts():
@@ -298,7 +298,7 @@ def test_an_answer_is_known_by_its_place():
     assert repairs == (
         taken.format(6, "ps01-1-answer"),
         taken.format(place + 2, "ps01-7-scale-answer"),
-        "The cell ps01-1-text was missing and was put back.",
+        "Missing, and put back: ps01-1-text.",
     )
 
 

@@ -223,9 +223,8 @@ def _sentences(cells: list[Cell], released: Released, found: dict[str, Cell]) ->
         released.has(name, cell) and cell.normalized != released.now[name] for name, cell in found.items()
     ):
         yield EARLIER
-    lost = [name for name, cell in found.items() if cell.by in ("id", "text")]
-    if lost:
-        yield f"{_listed(lost)} had lost the grader's marks and got them back."
+    if lost := [name for name, cell in found.items() if cell.by in ("id", "text")]:
+        yield f"The grader's marks were lost and were put back: {_listed(lost)}."
     for name, cell in found.items():
         if cell.by == "place":
             taken = f"Cell {cell.number} had no marks of the grader; it was taken as {name}"
@@ -234,10 +233,8 @@ def _sentences(cells: list[Cell], released: Released, found: dict[str, Cell]) ->
             which = ", the last that was filled in," if name in released.answers else ""
             counts = f"cell {cell.number}{which} counts"
             yield f"{name} was there {copies} times; {counts}. Other texts stay as cells of your own."
-    missing = [name for name in released.cells if name not in found]
-    if missing:
-        was = "was" if len(missing) == 1 else "were"
-        yield f"{_listed(missing)} {was} missing and {was} put back."
+    if missing := [name for name in released.cells if name not in found]:
+        yield f"Missing, and put back: {_listed(missing)}."
     for cell in found.values():
         yield from _about_cell(cell, released)
 
@@ -257,8 +254,4 @@ def _about_cell(cell: Cell, released: Released) -> Iterator[str]:
 
 def _listed(names: list[str]) -> str:
     """A few cells by name, many by their number."""
-    if len(names) > MOST_NAMES:
-        return f"{len(names)} cells"
-    if len(names) == 1:
-        return f"The cell {names[0]}"
-    return f"The cells {', '.join(names[:-1])} and {names[-1]}"
+    return ", ".join(names) if len(names) <= MOST_NAMES else f"{len(names)} cells"
