@@ -14,6 +14,7 @@ import logging
 import os
 import random
 import tempfile
+import threading
 import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -102,7 +103,7 @@ class Course:
 
 def boxed(gradebook: str, assignment: str, notebook: nbformat.NotebookNode) -> tuple[dict, float]:
     """Points by test, and CPU seconds, without those of a forking process that lives on."""
-    forking = worker(Limits(), True)
+    forking = worker(Limits(), True, threading.get_ident())
     forking._start()
     forker = psutil.Process(forking._process.pid)
     before = cpu_seconds() + forked_seconds(forker)
