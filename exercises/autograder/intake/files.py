@@ -118,14 +118,11 @@ def _member(archive: ZipFile, info: ZipInfo, parts: tuple[str, ...]) -> Upload:
         return Upload(parts, problem=f"It is packed by a method that is not read here. {UNPACK}")
     try:
         with archive.open(info) as file:
-            data = bytearray()
-            while len(data) <= MOST_BYTES and (piece := file.read(1 << 20)):
-                data += piece
+            return Upload(parts, file.read(MOST_BYTES + 1))
     except Exception as error:  # likewise; also of one that is encrypted
         return Upload(
             parts, problem=f"The file cannot be read in the archive ({error or type(error).__name__})."
         )
-    return Upload(parts, bytes(data))
 
 
 def _parts(info: ZipInfo) -> tuple[str, ...]:
