@@ -403,7 +403,7 @@ class Locking(pool.InProcessPool):
 def test_a_locked_gradebook_is_waited_for_and_at_last_given_up(undisturbed, tmp_path, monkeypatch):
     source, expected = undisturbed
     with grade.opened(tmp_path) as grading:
-        grading.assignments.master(NAME)
+        grading.master(NAME)
     locking = Locking(tmp_path / "gradebook.db")
     with monkeypatch.context() as impatient:
         impatient.setattr(folders, "PATIENCE", 0.2)

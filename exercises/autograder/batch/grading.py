@@ -14,7 +14,6 @@ from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
-from nbgrader.apps import NbGraderAPI
 
 from exercises import release
 from exercises.autograder import result as results
@@ -32,36 +31,35 @@ from transformer_lessons.data.files import read_json, write_json
 Submission = tuple[str | None, str]  # student, None for the master itself, and assignment
 
 
-class Assignments:
-    """All of a course.
+class Grading:
+    """A course while it is graded.
 
     Args:
-        course: its folder, where what was handed out is kept.
-        api: nbgrader, configured for it.
+        course: its folder.
+        isolated: False runs the students' code unprotected, and marks every grade so.
     """
 
-    def __init__(self, course: Course, api: NbGraderAPI):
-        self._course, self._api = course, api
+    def __init__(self, course: Course, *, isolated: bool = True):
+        self.course, self._api = course, release.course(course.folder)
         self.masters = {path.parent.name: path for path in release.masters()}
         self._known: dict[str, tuple[MasterCell, ...]] = {}
+        self.limits = Limits(**self._api.config.get("Limits", {}))
+        self._isolation = "full" if isolated else "none"
+        self._writer = Writer(course.gradebook, self._api.config)
+
+    def close(self) -> None:
+        """Close the gradebook."""
+        self._writer.close()
+
+    # Assignments
 
     @cached_property
     def released(self) -> dict[str, NotebookNode]:
-        """By name, as they are handed out now."""
+        """By name, the assignments as they are handed out now."""
         return {
             name: nbformat.read(release.released(master), as_version=4)
             for name, master in self.masters.items()
         }
-
-    def earlier(self) -> dict[str, list[NotebookNode]]:
-        """By name, the versions that were handed out before, as far as this course was graded with them."""
-        found: dict[str, list[NotebookNode]] = {}
-        for path in sorted(self._course.folder.glob("released/*/*.ipynb")):
-            name = path.parent.name
-            version = nbformat.read(path, as_version=4)
-            if name in self.released and version != self.released[name]:
-                found.setdefault(name, []).append(version)
-        return found
 
     def master(self, name: str) -> tuple[MasterCell, ...]:
         """The cells of an assignment as they are now, of which the gradebook is told if they have changed.
@@ -71,12 +69,12 @@ class Assignments:
         """
         if name not in self._known:
             path = self.masters[name]
-            told = self._course.folder / "released" / name / "master.sha256"
+            told = self.course.folder / "released" / name / "master.sha256"
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
             if not told.exists() or told.read_text() != digest:
                 self._tell(name)
                 write_text(told, digest)
-            self._known[name] = master_of(self._course.gradebook, name)
+            self._known[name] = master_of(self.course.gradebook, name)
         return self._known[name]
 
     def _tell(self, name: str) -> None:
@@ -89,28 +87,9 @@ class Assignments:
             raise ValueError(f"{name}: nbgrader refuses its master: {why}") from error
         text = release.released(self.masters[name]).read_text(encoding="utf-8")
         version = hashlib.sha256(text.encode()).hexdigest()[:12]
-        write_text(self._course.folder / "released" / name / f"{version}.ipynb", text)
+        write_text(self.course.folder / "released" / name / f"{version}.ipynb", text)
 
-
-class Grading:
-    """A course while it is graded.
-
-    Args:
-        course: its folder.
-        isolated: False runs the students' code unprotected, and marks every grade so.
-    """
-
-    def __init__(self, course: Course, *, isolated: bool = True):
-        self.course = course
-        api = release.course(course.folder)
-        self.assignments = Assignments(course, api)
-        self.limits = Limits(**api.config.get("Limits", {}))
-        self._isolation = "full" if isolated else "none"
-        self._writer = Writer(course.gradebook, api.config)
-
-    def close(self) -> None:
-        """Close the gradebook."""
-        self._writer.close()
+    # Submissions
 
     def collect(self, source: Path) -> tuple[list[Arrival], list[Arrival]]:
         """Take submissions in; what was there of the same student and assignment is replaced.
@@ -119,8 +98,8 @@ class Grading:
             what was taken in, without the notebooks, and what was put aside.
         """
         received, quarantined = [], []
-        released, earlier = self.assignments.released, self.assignments.earlier()
-        for arrival in ingest(source, released, earlier=earlier, roster=known(self.course)):
+        earlier = {name: self.course.versions(name) for name in self.released}
+        for arrival in ingest(source, self.released, earlier=earlier, roster=known(self.course)):
             if arrival.reason:
                 quarantined.append(arrival)
             else:
@@ -133,10 +112,10 @@ class Grading:
     def job(self, student: str | None, assignment: str) -> Job:
         """What is to be done for a submission that was taken in; the master itself is nobody's."""
         if student is None:
-            text = nbformat.writes(nbformat.read(self.assignments.masters[assignment], as_version=4))
+            text = nbformat.writes(nbformat.read(self.masters[assignment], as_version=4))
         else:
             text = self.course.received(student, assignment).read_text(encoding="utf-8")
-        return Job(text, self.assignments.master(assignment), self.limits, self._isolation)
+        return Job(text, self.master(assignment), self.limits, self._isolation)
 
     def check_masters(self, names: Iterable[str], pool: Pool) -> None:
         """Have the masters graded as if a student had handed them in; a class should not find out first.

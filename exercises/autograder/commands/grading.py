@@ -36,7 +36,7 @@ def release(options: argparse.Namespace) -> CommandOutput:
     names = _masters(options.assignments)
     with grades.opened(options.course) as grading:
         for name in names:
-            grading.assignments.master(name)
+            grading.master(name)
         if due:
             with Gradebook(grading.course.gradebook) as gradebook:
                 for name in names:

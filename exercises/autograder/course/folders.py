@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import nbformat
+from nbformat import NotebookNode
 
 from exercises.autograder import result as results
 from exercises.autograder.intake import Arrival
@@ -62,6 +63,11 @@ class Course:
     def report(self, assignment: str) -> Path:
         """The page about the class."""
         return self.folder / "report" / f"{assignment}.html"
+
+    def versions(self, assignment: str) -> list[NotebookNode]:
+        """What was handed out as this assignment since there are submissions."""
+        paths = sorted((self.folder / "released" / assignment).glob("*.ipynb"))
+        return [nbformat.read(path, as_version=4) for path in paths]
 
     def submissions(self, assignment: str = "*") -> list[tuple[str, str]]:
         """Student and assignment of all that was taken in, sorted."""
@@ -116,6 +122,6 @@ def write_text(path: Path, text: str) -> None:
 
 
 def _update(path: Path, text: str) -> None:
-    """Likewise, but leave it alone if it says so already."""
+    """Likewise, but leave it alone if it says so already: so a batch goes on where little of the disk is left."""
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         write_text(path, text)
