@@ -20,7 +20,6 @@ import builtins
 import difflib
 import keyword
 import re
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -74,7 +73,6 @@ class Pair:
     score: float  # the share of runs of tokens that both have; of all in cells that both answered
     cells: dict[str, float]  # the same for each of these cells
     exact: bool  # whether all their answers are the same, but for comments and layout
-    bits: float = 0.0  # how surprising it is in its class
 
 
 # ---- Which pairs stand out
@@ -96,13 +94,10 @@ def pairs(texts: dict[str, Texts], released: Collection[str], words: Collection[
     different = list(first.values())
     bits = _bits([runs[student] for student in different], words)
     enough = {student for student, own in runs.items() if sum(map(len, own.values())) >= ENOUGH}
-    found = {(one, student): 0.0 for student, one in like.items() if one != student and one in enough}
-    found |= {(different[n], different[m]): float(bits[n, m]) for n, m in _standing_out(bits)}
-    made = [
-        Pair(*two, *shares(*(runs[student] for student in two)), like[two[0]] == like[two[1]], worth)
-        for two, worth in found.items()
-    ]
-    return sorted(made, key=lambda pair: (-pair.score, -pair.bits, pair.first, pair.second))
+    found = [(one, student) for student, one in like.items() if one != student and one in enough]
+    found += [(different[n], different[m]) for n, m in _standing_out(bits)]
+    made = [Pair(a, b, *shares(runs[a], runs[b]), like[a] == like[b]) for a, b in found]
+    return sorted(made, key=lambda pair: (-pair.score, pair.first, pair.second))
 
 
 def own_runs(
@@ -141,7 +136,8 @@ def _bits(runs: list[Runs], words: Collection[str]) -> np.ndarray:
     total = np.zeros((number, number))
     for cell in sorted(set(chain.from_iterable(runs))):
         own = [some.get(cell, frozenset()) for some in runs]
-        sizes, shared = np.array([len(some) for some in own]), _in_both(own)
+        shared = np.array([[len(one & other) for other in own] for one in own])
+        sizes = shared.diagonal()
         share = shared / np.maximum(sizes[:, None] + sizes - shared, 1)
         nearest = np.sort(share, axis=1)
         rank = np.stack([number - np.searchsorted(*row) for row in zip(nearest, share, strict=True)])
@@ -149,18 +145,6 @@ def _bits(runs: list[Runs], words: Collection[str]) -> np.ndarray:
         total += worth * shared / ROW if cell in words else worth
     np.fill_diagonal(total, 0)
     return total
-
-
-def _in_both(own: list[frozenset]) -> np.ndarray:
-    """How many runs each pair has in common, (students, students): one product of a table of who has which."""
-    counts = Counter(chain.from_iterable(own))
-    columns = {run: n for n, run in enumerate(run for run, count in counts.items() if count > 1)}
-    table = np.zeros((len(own), len(columns)), np.float32)
-    for student, some in enumerate(own):
-        table[student, [columns[run] for run in some if run in columns]] = 1
-    shared = table @ table.T
-    np.fill_diagonal(shared, [len(some) for some in own])  # also those that a student has alone
-    return shared
 
 
 def _standing_out(bits: np.ndarray) -> list[list[int]]:
@@ -240,9 +224,8 @@ def _answers(
 
     Under one name several versions may have been handed out, and a student may have worked on any.
     """
-    earlier = sorted((course.folder / "released" / assignment).glob("*.ipynb"))
     current = release.HERE / "release" / assignment / f"{assignment}.ipynb"
-    versions = [nbformat.read(path, as_version=4) for path in (*earlier, current)]
+    versions = [*course.versions(assignment), nbformat.read(current, as_version=4)]
     known = {name: cell for version in versions for name, cell in named(version).items()}
     wanted = {name for name, cell in known.items() if is_answer(cell)}
     released = [cell.source for version in versions for cell in version.cells]

@@ -114,7 +114,9 @@ def similarity(options: argparse.Namespace) -> CommandOutput:
     course = _seen(options)
     _assignments(course, [options.assignment])
     if options.students:
-        return _side_by_side(options, course)
+        if len(options.students) != 2:
+            raise ValueError(f"STUDENT: expected two ids, got {', '.join(options.students)}")
+        return CommandOutput([similarities.of_two(course, options.assignment, *options.students)])
     found = similarities.of_course(course, options.assignment)
     lines = [
         f"{one.score:4.0%}  {one.first}  {one.second}  {similarities.EXACT if one.exact else _cells(one)}"
@@ -122,12 +124,6 @@ def similarity(options: argparse.Namespace) -> CommandOutput:
     ]
     last = f"Pairs that stand out: {len(found)}. Side by side: {ME} similarity {options.assignment} ONE OTHER"
     return CommandOutput([*lines, last])
-
-
-def _side_by_side(options: argparse.Namespace, course: Course) -> CommandOutput:
-    if len(options.students) != 2:
-        raise ValueError(f"STUDENT: expected two ids, got {', '.join(options.students)}")
-    return CommandOutput([similarities.of_two(course, options.assignment, *options.students)])
 
 
 def _cells(pair: similarities.Pair) -> str:
