@@ -18,13 +18,12 @@ from typing import NamedTuple
 
 from tqdm import tqdm
 
-from exercises import release
 from exercises.autograder import result as results
 from exercises.autograder.batch.grading import Grading, Submission
 from exercises.autograder.batch.pool import InProcessPool, Pool
 from exercises.autograder.course import marks
 from exercises.autograder.course.folders import Course
-from exercises.autograder.course.marks import Mark, Writer
+from exercises.autograder.course.marks import Mark
 from exercises.autograder.course.roster import Enrolled, enrol
 from exercises.autograder.feedback import write_page
 from exercises.autograder.intake import Arrival
@@ -160,12 +159,6 @@ def opened(folder: Path, *, isolated: bool = True) -> Iterator[Grading]:
                 path.unlink()
         with closing(Grading(Course(folder), isolated=isolated)) as grading:
             yield grading
-
-
-def renew_penalties(course: Course) -> None:
-    """What is taken off for being late, as points by hand, dates and the policy are now."""
-    with closing(Writer(course.gradebook, release.course(course.folder).config)) as writer:
-        writer.renew_penalties()
 
 
 def _sorted_out(grading: Grading, summary: Summary, assignments: Collection[str] = ()) -> list[Submission]:

@@ -3,9 +3,11 @@
 import argparse
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 
 from nbgrader.api import MissingEntry
 
+from exercises import release
 from exercises.autograder import report as reports
 from exercises.autograder import similarity as similarities
 from exercises.autograder.batch import grade as grades
@@ -20,9 +22,10 @@ from transformer_lessons.data.files import replacing
 
 
 def _seen(options: argparse.Namespace) -> Course:
-    """The course, with what is taken off for being late as it is now."""
+    """The course, with what is taken off for being late as points by hand, dates and the policy are now."""
     course = a_course(options.course)
-    grades.renew_penalties(course)
+    with closing(marks.Writer(course.gradebook, release.course(course.folder).config)) as writer:
+        writer.renew_penalties()
     return course
 
 

@@ -18,8 +18,6 @@ from exercises.autograder.running.wire import WireError
 from transformer_lessons.checks.learner.adapter import Reply, items, leaves
 from transformer_lessons.checks.learner.transfer import mapped
 
-VERBS = ("build", "call", "vjp", "load_state", "state", "train", "to")
-
 
 class LearnerError(Exception):
     """An error of the learner's code, of a type that is not Python's own."""
@@ -43,7 +41,8 @@ class Name:
         is_class: whether calling it makes an object.
     """
 
-    build, call, vjp, load_state, state, train, to = map(_asks, VERBS)
+    build, call, vjp, load_state = map(_asks, ("build", "call", "vjp", "load_state"))
+    state, train, to = map(_asks, ("state", "train", "to"))
 
     def __init__(self, connection: Connection, name: str, is_class: bool = False):
         self._connection, self._name, self._is_class = connection, name, is_class
