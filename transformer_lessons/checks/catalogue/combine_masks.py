@@ -68,7 +68,7 @@ def none(draw: Draw) -> list[Call]:
 def refusals(draw: Draw) -> list[Call]:
     """Masks of numbers, and masks that do not fit."""
     a = draw.mask(2, 1, 3, 4)
-    others = a.float(), a.long(), draw.mask(2, 1, 3, 5), draw.mask(2, 1, 2, 4)
+    others = a.float(), a.long(), a.byte(), a.half(), draw.mask(2, 1, 3, 5), draw.mask(2, 1, 2, 4)
     return [call(a.float()), *(call(a, other) for other in others)]
 
 
@@ -85,7 +85,6 @@ SMALL = [
     tensors([T, T], [T, F]),
     tensors([T, T, F], [T, F, T], [F, T, T]),
     tensors(SQUARE),
-    tensors([T, T], [T, T], [T, F]),
     tensors(SQUARE, ROW),
     tensors(ROW, SQUARE),
     tensors(SQUARE, SENTENCES),

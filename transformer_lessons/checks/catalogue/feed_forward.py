@@ -67,8 +67,9 @@ def dropout(draw: Draw) -> list[Call]:
     W_1[6:] = 0
     x = draw.uniform(7, 12, 12) + 2
     state, view = weights(W_1, torch.cat([copies, 0 * copies], 1)), dropped((x @ W_1.T)[..., :6])
-    rates = (0.25, True), (0.5, True), (0.25, False)
-    return [call(x, state, options={"dropout": p}, training=on, view=view) for p, on in rates]
+    half, some = {"dropout": 0.5}, {"dropout": 0.25, "activation": "gelu"}
+    given = (half, True), (some, True), (some, False)
+    return [call(x, state, options=own, training=on, view=view) for own, on in given]
 
 
 def gradients(draw: Draw) -> list[Call]:

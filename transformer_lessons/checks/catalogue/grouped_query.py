@@ -51,8 +51,7 @@ def averages(mask: Tensor) -> Callable[[list[Tensor]], dict]:
     """What a mask has to do with: whether hidden keys have no weight, and the others all of it."""
 
     def view(results: list[Tensor]) -> dict:
-        weights = results[1]
-        hidden = ~mask.broadcast_to(weights.shape)
+        weights, hidden = results[1], ~mask.broadcast_to(results[1].shape)
         return {"weights of hidden keys": weights[hidden], "weights.sum(-1)": weights.sum(-1)}
 
     return view

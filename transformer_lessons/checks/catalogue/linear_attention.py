@@ -55,12 +55,12 @@ def key_mask(draw: Draw) -> list[Call]:
     """For all, for each sentence, for each head; with is_causal, too."""
     masks = [draw.mask(*shape) for shape in ((5,), (2, 1, 5), (2, 3, 5), (3, 5))]
     calls = [Call(alike(draw, 4, 5, 2, 3), {"key_mask": mask}) for mask in masks]
-    calls.append(Call(alike(draw, 4, 5, 2), {"key_mask": draw.mask(2, 5)}))
     seen = draw.mask(2, 1, 5)
     seen[..., 0] = True  # no query sees nothing
     calls.append(Call(alike(draw, 5, 5, 2, 3), {**CAUSAL, "key_mask": seen}))
     query, key, _ = qkv(draw, 4, 5, 2, 3)
     ones = torch.where(masks[2], 1.0, 1000.0)[..., None]  # where visible: their average is 1, whatever φ is
+    calls.append(Call(alike(draw, 4, 5, 2), {"key_mask": masks[0]}))
     return [*calls, Call((query, key, ones), {"key_mask": masks[2]})]
 
 

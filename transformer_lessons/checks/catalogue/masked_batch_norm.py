@@ -79,6 +79,7 @@ def plain(draw: Draw) -> list[Call]:
     x, mask, state = 10 * draw.normal(2, 4, 3), torch.ones(2, 4, dtype=torch.bool), trained(draw, 3)
     calls = [call(x, mask, state=state), call(x / 10, mask, options={"eps": 0.5})]
     calls += [real(*padded(draw), state, training=False), call(x, mask, state=state, training=False)]
+    calls += [Call((x, mask), init=(3,)), call(x, mask, options={"eps": 0.5}, training=False)]
     return [*calls, left(x, mask, training=False, state=state)]
 
 

@@ -23,9 +23,8 @@ def averages(args: tuple[Tensor, ...]) -> Callable[[list[Tensor]], dict[str, Any
     value, *masks = args[2:]
 
     def view(results: list[Tensor]) -> dict[str, Any]:
-        output, weights = results
-        visible = masks[0] if masks else torch.tensor(True)
-        hidden = ~visible.broadcast_to(weights.shape)
+        output, weights = (one.float() for one in results)
+        hidden = ~(masks[0] if masks else torch.tensor(True)).broadcast_to(weights.shape)
         return {
             "output.shape": list(output.shape),
             "weights.shape": list(weights.shape),
@@ -40,7 +39,7 @@ def averages(args: tuple[Tensor, ...]) -> Callable[[list[Tensor]], dict[str, Any
 
 def result(draw: Draw) -> list[Call]:
     """Averages, whatever the scores; a match so clear that the scale is nothing; the best of large ones wins."""
-    plain = [qkv(draw, 3, keys, 2, *lead) for keys, lead in ((4, (2,)), (7, ()), (4, (2, 3)), (3, (2,)))]
+    plain = [qkv(draw, 3, keys, 2, *lead) for keys, lead in ((4, (1,)), (7, ()), (4, (2, 3)), (3, (2,)))]
     clear = 9 * torch.eye(3)[[1, 2, 0, 1]], 9 * torch.eye(3)[[2, 0, 1]], draw.normal(3, 5)
     large = torch.tensor([[8.0]]), torch.tensor([[8.0], [9.0], [10.0]]), draw.normal(3, 5)
     # With d_k = 1, whatever the scale.
@@ -59,10 +58,11 @@ def mask(draw: Draw) -> list[Call]:
     """Of any number of axes; one hides nothing, and two hide high scores where low, or very low ones, stay."""
     full, row, low = qkv(draw, 3, 4, 1, 2, 2), qkv(draw, 3, 4, 1), qkv(draw, 3, 4, 1, 2, size=3.0)
     lowest = torch.full((3, 1), -12.0), torch.full((3, 1), 12.0), draw.normal(3, 5)
+    apart = torch.full((3, 1), 6.0), torch.tensor([[-5.0], [5.0], [5.0]]), draw.normal(3, 5)
     given = [(*full, draw.mask(*shape)) for shape in ((2, 2, 3, 4), (2, 1, 1, 4), (3, 4))]
     given += [(*row, draw.mask(3, 4)), (*row, torch.ones(3, 4, dtype=torch.bool)), (*low, draw.mask(2, 3, 4))]
     given.append((*qkv(draw, 3, 5, 7, 2, 2), draw.mask(2, 1, 1, 5)))  # sizes that are all different
-    given.append((*lowest, torch.ones(3, 3, dtype=torch.bool).tril()))
+    given += [(*one, torch.ones(3, 3, dtype=torch.bool).tril()) for one in (lowest, apart)]
     return [*(Call(args, view=averages(args)) for args in given), Call(given[3], edits=True)]
 
 

@@ -37,7 +37,7 @@ def values(draw: Draw) -> list[Call]:
 def cross(draw: Draw) -> list[Call]:
     """Other keys than queries, as many or more or fewer."""
     sizes = (4, 6), (5, 3), (4, 4)
-    return [within(draw.integers(0, 3, 2, q), draw.integers(0, 3, 2, k)) for q, k in sizes]
+    return [within(draw.integers(-1, 2, 2, q), draw.integers(-1, 2, 2, k)) for q, k in sizes]
 
 
 def shapes(draw: Draw) -> list[Call]:

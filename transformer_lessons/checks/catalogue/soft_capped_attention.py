@@ -35,7 +35,7 @@ def result(draw: Draw) -> list[Call]:
     """Averages, whatever the scores."""
     return [
         averaged(qkv(draw, 3, keys, 2, *lead), 2.0)
-        for keys, lead in ((4, (2,)), (7, ()), (4, (2, 3)), (3, (2,)))
+        for keys, lead in ((4, (1,)), (7, ()), (4, (2, 3)), (3, (2,)))
     ]
 
 
@@ -56,7 +56,8 @@ def mask(draw: Draw) -> list[Call]:
     """Of any number of axes; with a low cap, hidden scores that were capped would be near."""
     full, row = qkv(draw, 3, 4, 1, 2, 2), qkv(draw, 3, 4, 1)
     given = [(full, 1.5, draw.mask(*shape)) for shape in ((2, 2, 3, 4), (2, 1, 1, 4))]
-    given += [(qkv(draw, 3, 4, 1, 2), 1.5, draw.mask(3, 4))]
+    lowest = torch.full((3, 1), -12.0), torch.full((3, 1), 12.0), draw.normal(3, 5)
+    given += [(qkv(draw, 3, 4, 1, 2), 1.5, draw.mask(3, 4)), (lowest, 200.0, torch.ones(3, 3).tril() > 0)]
     given += [(row, 0.1, draw.mask(3, 4)), (row, 50.0, torch.ones(3, 4, dtype=torch.bool))]
     return [averaged(*args) for args in given]
 

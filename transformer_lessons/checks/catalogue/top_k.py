@@ -16,10 +16,9 @@ def top_k(logits, k):
     return kept.softmax(-1)
 
 
-def rows(*numbers: float) -> Callable[[Draw], list[Call]]:
+def rows(*ks: float) -> Callable[[Draw], list[Call]]:
     """One row, by itself or not."""
-    given = list(zip(((7,), (1, 7), (7,)), numbers, strict=True))
-    return lambda draw: [Call((2 * draw.normal(*size), k)) for size, k in given]
+    return lambda draw: [Call((2 * draw.normal(*n, 7), k)) for n, k in zip(((), (1,), ()), ks, strict=True)]
 
 
 def axes(k: float) -> Callable[[Draw], list[Call]]:
