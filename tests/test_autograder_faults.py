@@ -23,7 +23,7 @@ import pytest
 from sqlalchemy import Engine, event
 
 from exercises.autograder import __main__ as command
-from exercises.autograder.batch import grade, pool
+from exercises.autograder.batch import grade, grading, pool
 from exercises.autograder.commands import grading as commands
 from exercises.autograder.course import folders, marks
 from exercises.autograder.course.folders import Course
@@ -348,11 +348,33 @@ class Interrupting(pool.InProcessPool):
 def test_the_command_is_interrupted_and_then_goes_on(undisturbed, tmp_path, monkeypatch, capsys):
     source, _ = undisturbed
     monkeypatch.setattr(commands, "ProcessPool", lambda workers: Interrupting())
+    before = signal.getsignal(signal.SIGINT)
     assert command.main(["grade", str(source), "--course", str(tmp_path)]) == 130
+    grading.heed_interruptions()
+    signal.signal(signal.SIGINT, before)
     said = capsys.readouterr().err
     assert said.splitlines()[-1] == "Stopped. What was done is kept: the same command goes on from there."
     assert len(list(tmp_path.glob("journal/*/*.json"))) >= 1
     assert_goes_on(tmp_path, undisturbed)
+
+
+class Disposed:
+    """Somebody presses Ctrl-C while Python disposes of it."""
+
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.01)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interruption_that_python_drops_is_heeded_all_the_same(undisturbed, tmp_path, monkeypatch):
+    before = signal.getsignal(signal.SIGINT)
+    grading.heed_interruptions()
+    monkeypatch.setattr(grading.Grading, "check_masters", lambda *_: Disposed() and None)
+    with pytest.raises(KeyboardInterrupt):
+        grade.grade(undisturbed[0], tmp_path)
+    grading.heed_interruptions()
+    signal.signal(signal.SIGINT, before)
 
 
 # ---- The disk and the gradebook

@@ -25,8 +25,10 @@ def main(arguments: list[str] | None = None) -> int:
     logging.getLogger("traitlets").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")  # of nbgrader's libraries about each other
     try:
-        from exercises.autograder.commands import grading, reporting  # nbgrader takes a second to import
+        from exercises.autograder.batch.grading import heed_interruptions  # nbgrader takes a second to import
+        from exercises.autograder.commands import grading, reporting
 
+        heed_interruptions()
         room = reporting if options.command in REPORTING else grading
         said = getattr(room, options.command.replace("-", "_"))(options)
     except (ValueError, OSError, KeyboardInterrupt) as error:

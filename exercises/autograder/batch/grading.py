@@ -7,6 +7,8 @@ Whatever is missing at the end of this row, the next batch does again, from wher
 
 import hashlib
 import re
+import signal
+import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from functools import cached_property
@@ -29,6 +31,18 @@ from exercises.autograder.running.notebook import MasterCell, master_of
 from transformer_lessons.data.files import read_json, write_json
 
 Submission = tuple[str | None, str]  # student, None for the master itself, and assignment
+_interrupted = threading.Event()
+
+
+def heed_interruptions() -> None:
+    """From now on Ctrl-C is not lost: what a signal raises while Python disposes of an object, Python drops."""
+
+    def interrupt(*_: object) -> None:
+        _interrupted.set()
+        raise KeyboardInterrupt
+
+    _interrupted.clear()
+    signal.signal(signal.SIGINT, interrupt)
 
 
 class Grading:
@@ -82,9 +96,13 @@ class Grading:
         try:
             release.generate(self.masters[name], self._api)
         except RuntimeError as error:
-            refused = re.search("Cannot add or remove cells.*", str(error))
-            why = refused[0] if refused else str(error).strip().splitlines()[-1]
-            raise ValueError(f"{name}: nbgrader refuses its master: {why}") from error
+            if _interrupted.is_set():  # nbgrader takes Ctrl-C for an error
+                raise KeyboardInterrupt from None
+            last = str(error).strip().splitlines()[-1]
+            refused = re.search("Cannot add or remove cells[^\n]*", str(error))
+            raise ValueError(
+                f"{name}: nbgrader refuses its master: {refused[0] if refused else last}"
+            ) from error
         text = release.released(self.masters[name]).read_text(encoding="utf-8")
         version = hashlib.sha256(text.encode()).hexdigest()[:12]
         write_text(self.course.folder / "released" / name / f"{version}.ipynb", text)
@@ -162,6 +180,8 @@ class Grading:
             if isinstance(outcome, Outcome):
                 self._entry(job.key).parent.mkdir(parents=True, exist_ok=True)
                 write_json(self._entry(job.key), asdict(outcome))
+            if _interrupted.is_set():
+                raise KeyboardInterrupt
             yield from ((one, outcome) for one in alike[job.key])
 
     # The journal: what gradings gave, by what they depend on. An entry is never changed.
