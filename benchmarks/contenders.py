@@ -103,7 +103,10 @@ PEERS: dict[str, Callable[[TransformerConfig], nn.Module]] = {
 
 
 def peer_steps(model: nn.Module, batches: Batches | TokenBatches, *, device: str = "cpu") -> Step:
-    """As its users write it: on a GPU with `torch.compile`, in bfloat16, and with the fused optimiser."""
+    """As its users write it: on a GPU with `torch.compile`, in bfloat16, and with the fused optimiser.
+
+    Compiled with ``mode="reduce-overhead"``, in CUDA graphs, x-transformers took as long (46 ms on an H200).
+    """
     on_gpu = device != "cpu"
     optimizer = torch.optim.AdamW(model.to(device).parameters(), lr=1e-4, fused=on_gpu)
     logits_of = torch.compile(model) if on_gpu else model
@@ -130,7 +133,6 @@ def our_steps(batches: Batches | TokenBatches, config: TransformerConfig, *, dev
     options = {"compile": on_gpu, "precision": "bfloat16" if on_gpu else "float32"}
     how = TrainingConfig(steps=10**6, smoothing=SMOOTHING, clip_norm=CLIP, peak_learning_rate=1e-4, **options)
     trainer = Trainer(Transformer(config), batches, how, device=torch.device(device))
-    trainer.add_gradients = trainer._add_gradients  # launched anew
 
     def step() -> int:
         tokens = real_tokens(batches[trainer.step])

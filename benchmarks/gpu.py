@@ -242,7 +242,7 @@ def parts(device: torch.device, rounds: int, quick: bool = False) -> dict[str, C
         "attention": partial(attention, device, 256 if quick else 16384),
         "captions": partial(captions, device, 3 if quick else 2000),
         **{f"greedy, {count} of 50": partial(decode, count, 50) for count in (1, 32, 8 if quick else 1024)},
-        "training, launched anew": partial(
+        "training": partial(
             on_full_batches, QUICK if quick else BASE, 4 if quick else 200, 128, rounds, device.type
         ),
     }

@@ -154,7 +154,9 @@ def test_replayed_training_is_the_same_training(tape, accumulate):
 
 
 # Torch's own, of what its compiler does with a GPU.
-@pytest.mark.filterwarnings("ignore:.torch.jit.script", "ignore:TensorFloat32 tensor cores")
+@pytest.mark.filterwarnings(
+    "ignore:.torch.jit.script", "ignore:TensorFloat32 tensor cores", "ignore:The .grad attribute of a Tensor"
+)
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("compile", [False, True])
 def test_on_a_gpu_replayed_training_is_the_same_training(gpu, precision, compile):
