@@ -407,7 +407,7 @@ WRONG = {
     "rotary": [
         (of_transformers, {"pairs"}, {"halves"}),
         (of_transformers_for_one, {"pairs", "batch"}, {"halves", "one_axis_only"}),
-        (turned_twice_as_far, {"turn", "frequencies", "positions", "batch"}, set()),
+        (turned_twice_as_far, {"turn", "frequencies"}, set()),
         (sine_for_cosine, {"turn"}, {"sine_and_cosine_swapped"}),
         (turned_back_and_detached, {"turn", "gradients"}, {"turned_back", "gradient_lost"}),
         (width_of_the_model, {"frequencies"}, {"width_of_all_heads"}),

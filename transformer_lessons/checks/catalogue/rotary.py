@@ -1,7 +1,6 @@
-"""Rotary positions. Width 2 hides frequencies and layout; a product with x itself hides the way of turning."""
+"""Rotary positions. Width 2 hides frequencies and layout; equal vectors at equal positions hide the turning."""
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -22,18 +21,15 @@ def rotate(x: Tensor, positions: Tensor) -> Tensor:
     return torch.stack(pairs, dim=-1).flatten(-2)
 
 
-def turns(x: Tensor) -> Callable[[Tensor], Tensor]:
-    """By how much the first pair of each vector has turned, as a cosine, in whatever direction."""
-    first = x[..., :2]
-    return lambda y: (y[..., :2] * first).sum(-1) / (first * first).sum(-1)
+def moved(y: Tensor) -> Tensor:
+    """Which entries of a result are not 0."""
+    return y[0, 0].abs() > 1e-6
 
 
-def pair_lengths(x: Tensor) -> Callable[[Tensor], dict[str, Any]]:
-    """Whether the entries of each pair stay among themselves."""
-    return lambda y: {
-        "the length of each pair": y.unflatten(-1, (-1, 2)).norm(dim=-1),
-        "is x itself": bool((y - x).abs().max() < 1e-3),
-    }
+def equals(y: Tensor) -> Tensor:
+    """Which of each head's vectors are equal, in whatever sentences."""
+    vectors = y.transpose(0, 1).flatten(1, 2)
+    return (vectors[:, :, None] - vectors[:, None]).norm(dim=-1) < 1e-3
 
 
 def turn(draw: Draw) -> list[Call]:
@@ -42,9 +38,9 @@ def turn(draw: Draw) -> list[Call]:
 
 
 def pairs(draw: Draw) -> list[Call]:
-    """Several, by whatever angles."""
-    given = [(draw.normal(2, 3, 5, d), torch.arange(5) + 1) for d in (4, 6, 10)]
-    return [Call(args, view=pair_lengths(args[0])) for args in given]
+    """Vectors with a single 1: whichever entries it gets to are a pair."""
+    given = [(torch.eye(d).expand(2, 3, d, d), torch.full((d,), 5)) for d in (4, 6, 10)]
+    return [Call(args, view=moved) for args in given]
 
 
 def frequencies(draw: Draw) -> list[Call]:
@@ -56,17 +52,17 @@ def frequencies(draw: Draw) -> list[Call]:
 
 
 def positions(draw: Draw) -> list[Call]:
-    """They do not follow one another; and once there are as many vectors as heads and sentences."""
-    given = [(draw.normal(2, 3, 4, 2), torch.tensor([3, 11, 5003, 20]))]
-    given += [(draw.normal(3, 3, 3, 2), torch.arange(3) + 11), (draw.normal(2, 3, 1, 2), torch.tensor([5]))]
-    return [Call(args, view=turns(args[0])) for args in given]
+    """They do not follow one another; position 0 is the vector itself; and once all axes are alike."""
+    places = [3, 11, 0, 11, 5003], [11, 12, 13], [5]
+    given = [(draw.normal(2).expand(2 + (len(p) == 3), 3, len(p), 2), torch.tensor(p)) for p in places]
+    return [Call((x, p), view=lambda y, x=x: equals(torch.cat([x, y], dim=2))) for x, p in given]
 
 
 def batch(draw: Draw) -> list[Call]:
     """Of each sentence its own; and once there are as many heads as sentences, or as positions."""
     sizes = ((2, 4, 4, 2), (3, 3, 4, 2), (4, 2, 4, 2), (2, 3, 4, 6))
-    given = [(draw.normal(b, h, t, d), draw.integers(1, 29, b, t)) for b, h, t, d in sizes]
-    return [Call(args, view=turns(args[0])) for args in given]
+    given = [(draw.normal(d).expand(b, h, t, d), draw.integers(0, 9, b, t)) for b, h, t, d in sizes]
+    return [Call(args, view=equals) for args in given]
 
 
 def gradients(draw: Draw) -> list[Call]:
