@@ -1,7 +1,12 @@
-"""BLEU with several references. Candidates as long as their only reference hide all but the precisions."""
+"""BLEU with several references. Candidates as long as their only reference hide all but the precisions.
+
+Of the rest, pairs of corpora tell: with as many right groups they score the same, whatever is made of the
+counts, and with fewer they do not.
+"""
 
 import math
 from collections import Counter
+from dataclasses import replace
 
 from transformer_lessons.checks.definitions import Call, Draw, Task
 
@@ -29,6 +34,9 @@ def bleu(candidates, references):
     return 100 * min(1, math.exp(1 - r / c)) * precision
 
 
+Corpus = list[tuple[str, list[str]]]
+
+
 def call(*pairs: tuple[str, list[str]]) -> Call:
     """A corpus, its sentences written as letters."""
     return Call(([list(one) for one, _ in pairs], [[list(one) for one in several] for _, several in pairs]))
@@ -49,10 +57,14 @@ def one_by_one(draw: Draw) -> list[Call]:
     return [*ALONE, *(Call(([candidate], [several])) for candidate, several in varied(draw))]
 
 
-def together(draw: Draw) -> list[Call]:
-    """All sentences in one corpus."""
-    corpus = varied(draw)
-    return [*CORPUS, Call(([candidate for candidate, _ in corpus], [several for _, several in corpus]))]
+def twins(one: Corpus, other: Corpus) -> Call:
+    """Whether two corpora score the same."""
+    return replace(call(*one), same_as=call(*other).args)
+
+
+def told(pairs: list[Call]) -> list[Call]:
+    """What the first of each pair scores."""
+    return [replace(pair, same_as=None) for pair in pairs]
 
 
 ALONE = [call(("abcde", ["abcdf"])), call(("abcdefgh", ["abcdxfgh"])), call(("aabcd", ["aabcd"]))]
@@ -61,7 +73,6 @@ CORPUS = [
     call(("abcd", ["abcd"]), ("xyxy", ["zzzz"])),
     call(("abcde", ["abcdx"]), ("abcd", ["abcd"]), ("ab", ["ab"])),
 ]
-CLIPPED = [call(("aaaabcd", ["aabcdef"])), call(("abcdabcd", ["abcdefgh"]))]
 BREVITY = [  # short candidates, long ones, and both in one corpus
     call(("abcd", ["abcdefgh"])),
     call(("abcde", ["abcdexy"])),
@@ -69,30 +80,48 @@ BREVITY = [  # short candidates, long ones, and both in one corpus
     call(("abcdexy", ["abcde"])),
     call(("abcd", ["abcdef"]), ("abcdef", ["abcd"])),
 ]
-SEVERAL = [
-    call(("abcdef", ["abcdxx", "yyyyef"])),
-    call(("aabbcd", ["aaxbcd", "bbbbcd"])),
-    call(("abcdab", ["abcdxx", "abcdyz"])),
-    call(("abcdxy", ["zzzzzz", "abcdef"])),
-]
-CLOSEST = [
-    call(("abcde", ["abcdefgh", "abcdef", "abc"])),
-    call(("abcdef", ["abcd", "abcdefgh"])),
-    call(("abcdef", ["abcdefgh", "abcd"])),
-    call(("abcde", ["abcdefg", "abcdefghijk"])),
-]
 NOTHING = [call(("abcd", ["abce"])), call(("abc", ["abc"])), call(("", ["abcd"])), call(("xyz", ["abcd"]))]
+
+PERFECT = ("abcdefg", ["abcdefg"])
+# Two parts of four tokens are right, in one sentence or in two; and at the ends of two sentences, in both orders.
+ADDED = [
+    twins(
+        [("abcd0efgh12", ["abcd3efgh45"]), ("ijklmno", ["rstuvwx"])],
+        [("abcd0123456", ["abcd789ijkl"]), ("efghijk", ["efghlmn"])],
+    ),
+    twins([("xab", ["yab"]), ("cdw", ["cdv"]), PERFECT], [("cdw", ["cdv"]), ("xab", ["yab"]), PERFECT]),
+    twins([PERFECT, ("abxy", ["abzz"])], [PERFECT]),
+]
+AS_OFTEN = [
+    twins([("aaaabcd", ["aabcdef"])], [("xyaabcd", ["aabcdef"])]),
+    twins([("abcdabcd", ["abcdefgh"])], [("abcdxyzw", ["abcdefgh"])]),
+    twins([("aaaabcd", ["aabcdef"])], [("xaaabcd", ["aaabcdf"])]),
+]
+OF_ALL = [
+    twins([("abcdef", ["abcdxx", "yyyyef"])], [("abcdef", ["efabcd"])]),
+    twins([("abcdab", ["abcdxx", "abcdyz"])], [("abcdab", ["abcdxx"])]),
+    twins([("abcdxy", ["zzzzzz", "abcdef"])], [("abcdxy", ["abcdef"])]),
+    twins([("abcdef", ["abcdxx", "yyyyef"])], [("abcdef", ["abcdxx"])]),
+]
+LENGTHS = [
+    twins([("abcde", ["abcdefgh", "abcdef", "abc"])], [("abcde", ["abcdef"])]),
+    twins([("abcdef", ["abcd", "abcdefgh"])], [("abcdef", ["abcdef"])]),
+    twins([("abcdef", ["abcdefgh", "abcd"])], [("abcdef", ["abcdef"])]),
+    twins([("abcde", ["abcdefg", "abcdefghijk"])], [("abcde", ["abcdefg"])]),
+    twins([("abcdef", ["abcdxx"])], [("abcdef", ["abcdef"])]),
+]
+ZERO = [*NOTHING, twins([PERFECT], [("abcd", ["abce"])])]
 
 TASK = Task(
     name="bleu",
     right=[bleu],
     probes={
         "precision": (one_by_one, ALONE),
-        "corpus": (together, CORPUS),
-        "clipping": (CLIPPED, CLIPPED),
+        "corpus": (ADDED, CORPUS),
+        "clipping": (AS_OFTEN, told(AS_OFTEN)),
         "brevity": (BREVITY, BREVITY),
-        "several": (SEVERAL, SEVERAL),
-        "closest": (CLOSEST, CLOSEST),
-        "nothing": (NOTHING, NOTHING),
+        "several": (OF_ALL, told(OF_ALL)),
+        "closest": (LENGTHS, told(LENGTHS)),
+        "nothing": (ZERO, NOTHING),
     },
 )
