@@ -122,6 +122,15 @@ def test_a_slip_costs_itself(answer, lost, names):
     assert tuple(mistake.name for mistake in verdict.mistakes) == names
 
 
+def test_what_looks_at_nothing_is_not_told_as_two_mistakes():
+    def hides_everything(queries, keys, window):
+        return torch.zeros(1, 1, queries, keys, dtype=torch.bool)
+
+    report = checks.check("local_window_mask", hides_everything)
+    assert report.misconception is None
+    assert not any(report.requirements.values())
+
+
 def test_a_slow_machine_finds_as_much(monkeypatch):
     for clock in ("process_time", "perf_counter", "monotonic"):
         monkeypatch.setattr(time, clock, count(0, 60).__next__)

@@ -12,7 +12,7 @@ from functools import cached_property
 from transformer_lessons.checks.answer import Answer
 from transformer_lessons.checks.definitions import Call, Mistake, Task, changed, program
 from transformer_lessons.checks.exam import Exam, exam_of
-from transformer_lessons.checks.seen import Seen, meets, same
+from transformer_lessons.checks.seen import Seen, meets, same, varies
 from transformer_lessons.checks.words import instead
 
 __all__ = ["Diagnosis", "Verdict", "judge"]
@@ -87,7 +87,8 @@ class Diagnosis:
                 tuple(r.name for r in requirements if r.name not in kept), error=self._seen[asked[0]]
             )
         returned = self._returned(asked)
-        if mistakes := self._one() or self._several() or (() if returned else self._pair()):
+        tells_two = not returned and any(varies(self._seen[n].outputs) for n in self._wrong)
+        if mistakes := self._one() or self._several() or (self._pair() if tells_two else ()):
             return self._recognised(mistakes, lost)
         return Verdict(lost, returned=returned, like=None if returned else self._like(lost[0]))
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from transformer_lessons.checks.definitions import Call
 
-__all__ = ["EDITED", "WEIGHTS", "Seen", "alike", "meets", "same", "same_gradients", "same_value"]
+__all__ = ["EDITED", "WEIGHTS", "Seen", "alike", "meets", "same", "same_gradients", "same_value", "varies"]
 
 EDITED = "changed in place"
 WEIGHTS = "WeightsError"  # those of the answer are none of the wanted ones
@@ -100,6 +100,13 @@ def alike(a: Any, b: Any) -> bool:
     if _is_number(a) and _is_number(b):
         return a == b or _is_close(a, b) or (a != a and b != b)
     return type(a) is type(b) and not isinstance(a, Tensor) and a == b
+
+
+def varies(value: Any) -> bool:
+    """Whether it is more than a tensor of nothing but one number, as of an answer that looks at nothing."""
+    if isinstance(value, list | tuple):
+        return any(map(varies, value))
+    return not isinstance(value, Tensor) or not value.dim() or value.unique().numel() > 1
 
 
 def _is_number(value: Any) -> bool:

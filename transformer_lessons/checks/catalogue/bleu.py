@@ -34,30 +34,12 @@ def bleu(candidates, references):
     return 100 * min(1, math.exp(1 - r / c)) * precision
 
 
-Corpus = list[tuple[str, list[str]]]
-
-
 def call(*pairs: tuple[str, list[str]]) -> Call:
     """A corpus, its sentences written as letters."""
     return Call(([list(one) for one, _ in pairs], [[list(one) for one in several] for _, several in pairs]))
 
 
-def varied(draw: Draw) -> list[tuple[list[int], list[list[int]]]]:
-    """Three sentences by chance, each with a reference that ends differently."""
-    corpus = []
-    for length in (6, 9, 13):
-        ids = draw.integers(0, 5, length).tolist()
-        other = [*ids[: length - 2], *draw.integers(0, 5, 2).tolist()]
-        corpus.append((ids, [other]))
-    return corpus
-
-
-def one_by_one(draw: Draw) -> list[Call]:
-    """Each sentence a corpus of its own, which hides how corpora are added up."""
-    return [*ALONE, *(Call(([candidate], [several])) for candidate, several in varied(draw))]
-
-
-def twins(one: Corpus, other: Corpus) -> Call:
+def twins(one: list, other: list) -> Call:
     """Whether two corpora score the same."""
     return replace(call(*one), same_as=call(*other).args)
 
@@ -65,6 +47,15 @@ def twins(one: Corpus, other: Corpus) -> Call:
 def told(pairs: list[Call]) -> list[Call]:
     """What the first of each pair scores."""
     return [replace(pair, same_as=None) for pair in pairs]
+
+
+def one_by_one(draw: Draw) -> list[Call]:
+    """Each sentence a corpus of its own, its reference with another end; that hides how corpora are added up."""
+    calls = [*ALONE]
+    for length in (6, 9, 13):
+        ids, end = draw.integers(0, 5, length).tolist(), draw.integers(0, 5, 2).tolist()
+        calls.append(Call(([ids], [[[*ids[:-2], *end]]])))
+    return calls
 
 
 ALONE = [call(("abcde", ["abcdf"])), call(("abcdefgh", ["abcdxfgh"])), call(("aabcd", ["aabcd"]))]
@@ -82,14 +73,12 @@ BREVITY = [  # short candidates, long ones, and both in one corpus
 ]
 NOTHING = [call(("abcd", ["abce"])), call(("abc", ["abc"])), call(("", ["abcd"])), call(("xyz", ["abcd"]))]
 
-PERFECT = ("abcdefg", ["abcdefg"])
-# Two parts of four tokens are right, in one sentence or in two; and at the ends of two sentences, in both orders.
+PERFECT, ONE, OTHER = ("abcdefg", ["abcdefg"]), ("xab", ["yab"]), ("cdw", ["cdv"])
+TWO_PARTS = [("abcd0efgh12", ["abcd3efgh45"]), ("ijklmno", ["rstuvwx"])]
+A_PART_EACH = [("abcd0123456", ["abcd789ijkl"]), ("efghijk", ["efghlmn"])]
 ADDED = [
-    twins(
-        [("abcd0efgh12", ["abcd3efgh45"]), ("ijklmno", ["rstuvwx"])],
-        [("abcd0123456", ["abcd789ijkl"]), ("efghijk", ["efghlmn"])],
-    ),
-    twins([("xab", ["yab"]), ("cdw", ["cdv"]), PERFECT], [("cdw", ["cdv"]), ("xab", ["yab"]), PERFECT]),
+    twins(TWO_PARTS, A_PART_EACH),
+    twins([ONE, OTHER, PERFECT], [OTHER, ONE, PERFECT]),  # a part that would go on in the next sentence
     twins([PERFECT, ("abxy", ["abzz"])], [PERFECT]),
 ]
 AS_OFTEN = [

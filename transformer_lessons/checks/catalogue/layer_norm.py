@@ -26,14 +26,9 @@ def affine(draw: Draw) -> dict[str, Tensor]:
     return {"weight": draw.uniform(5) + 0.5, "bias": draw.normal(5)}
 
 
-def means(y: Tensor) -> Tensor:
-    """The mean of each vector: 0, whatever its size."""
-    return (y / y.abs().amax()).mean(-1)
-
-
 def centred(draw: Draw) -> list[Call]:
-    """The mean alone is looked at; once in a new layer, as weights of another shape cannot be loaded."""
-    return [replace(one, view=means) for one in variance(draw)]
+    """The mean alone counts, which is 0; once in a new layer, as weights of another shape cannot be loaded."""
+    return [replace(one, view=lambda y: (y / y.abs().amax()).mean(-1)) for one in variance(draw)]
 
 
 def variance(draw: Draw) -> list[Call]:

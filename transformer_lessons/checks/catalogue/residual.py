@@ -30,12 +30,8 @@ def config(
     d_model: int, num_heads: int = 1, d_ff: int = 0, *, norm_first: bool = False, dropout: float = 0.0
 ) -> Given:
     """A configuration of which a layer reads three things, or five, and how the message writes it."""
-    sizes = {
-        "d_model": d_model,
-        "num_heads": num_heads,
-        **({"d_ff": d_ff} if d_ff else {}),
-        "dropout": dropout,
-    }
+    sizes = {"d_model": d_model, "num_heads": num_heads, "d_ff": d_ff, "dropout": dropout}
+    sizes = {name: size for name, size in sizes.items() if d_ff or name != "d_ff"}
     said = ", ".join(f"{name}={value}" for name, value in sizes.items()) + ", norm_first=True" * norm_first
     return Given("config", [{**sizes, "norm_first": norm_first}], f"TransformerConfig(7, 7, {said})")
 
@@ -127,8 +123,7 @@ def small(*, norm_first: bool = False) -> Iterator[Call]:
     rolls = Given("linear", [torch.eye(3).roll(1, 0), torch.zeros(3)], "lambda y: y.roll(1, -1)")
     for row in ([0.0, 3.0, 6.0], [1.0, 2.0, 6.0], [1.0, 1.0, 4.0]):
         given = config(3, norm_first=norm_first)
-        case = Call((torch.tensor([[row]]), rolls), init=(given,), state=TWO, setting=SET)
-        yield case
+        yield (case := Call((torch.tensor([[row]]), rolls), init=(given,), state=TWO, setting=SET))
     yield replace(case, edits=True)
 
 

@@ -23,9 +23,8 @@ def circles(table: Tensor) -> dict[str, Tensor]:
     return {"row 0": pairs[0], "sines rise": pairs[1, :, 0] > 0, "sums of squares": pairs.square().sum(-1)}
 
 
-def sorted_rows(table: Tensor) -> Tensor:
-    """In whatever columns the numbers are, and with whatever sign."""
-    return table.abs().sort(-1).values
+# In whatever columns the numbers are, and with whatever sign.
+SORTED = {"view": lambda table: table.abs().sort(-1).values}
 
 
 def small(*sizes: tuple[int, int]) -> list[Call]:
@@ -44,12 +43,9 @@ TASK = Task(
             ],
             small((1, 2), (2, 2), (2, 4), (3, 2)),
         ),
-        "pairs": (
-            calls((7, 2), (4, 2), (6, 8), (9, 14), view=circles),
-            small((2, 2), (2, 4), (3, 4)),
-        ),
+        "pairs": (calls((7, 2), (4, 2), (6, 8), (9, 14), view=circles), small((2, 2), (2, 4), (3, 4))),
         "frequencies": (
-            [*calls((9, 4), (7, 6), (5, 16), view=sorted_rows), *calls((11, 8), view=Tensor.abs)],
+            [*calls((9, 4), (7, 6), (5, 16), **SORTED), *calls((11, 8), view=Tensor.abs)],
             small((2, 4), (2, 6), (2, 8)),
         ),
     },
