@@ -74,8 +74,9 @@ def test_who_counts():
     found = numbers(NAME, marks, [result("a")])
     assert (found["students"], found["submitted"], found["waiting"], found["tested"]) == (3, 2, 1, 1)
     assert found["worth"] == 12
-    assert [one["student"] for one in found["missing"]] == ["c"]
-    assert [(one["student"], one["cells"]) for one in found["by_hand"]] == [("a", [WORDS])]
+    assert [one.student for one in found["missing"]] == ["c"]
+    assert [one.student for one in found["by_hand"]] == ["a"]
+    assert f"To mark by hand Student Waiting a {WORDS} Not submitted 1" in shown(page(found))
 
 
 def test_what_waits_is_no_zero():
@@ -191,25 +192,21 @@ def test_requirements():
 NO_SCALE, INVERTED = "scaled_dot_product_attention/no_scale", "causal_mask/true_hides"
 
 
-def test_how_many_make_a_mistake():
+def test_how_many_make_a_mistake_and_where_the_book_explains_it():
     results = [
         result("a", wrong("ps01-5-largest-test", NO_SCALE), wrong("ps01-2-test", NO_SCALE)),
         result("b", wrong("ps01-2-test", NO_SCALE, INVERTED)),
         result("c"),
     ]
-    first, second = numbers(NAME, [], results)["misconceptions"]
+    counted = numbers(NAME, [], results)
+    first, second = counted["misconceptions"]
     assert (first["id"], first["students"], first["share"]) == (NO_SCALE, 2, 2 / 3)  # twice by a: once
     assert first["cells"] == ["ps01-2-test", "ps01-5-largest-test"]
     assert first["name"] == "you left out the division by √d_k"
+    assert first["place"] == "chapter 3.4, “Why divide by √d_k?”"
+    assert first["link"] == f"{HOME}chapters/03_scaled_dot_product_attention.html#attention-scale"
+    assert f'href="{first["link"]}"' in page(counted)
     assert (second["id"], second["students"]) == (INVERTED, 1)
-
-
-def test_where_the_book_explains_a_mistake():
-    counted = numbers(NAME, [], [result("a", wrong(THIRD, NO_SCALE))])
-    (found,) = counted["misconceptions"]
-    assert found["place"] == "chapter 3.4, “Why divide by √d_k?”"
-    assert found["link"] == f"{HOME}chapters/03_scaled_dot_product_attention.html#attention-scale"
-    assert f'href="{found["link"]}"' in page(counted)
 
 
 @pytest.mark.parametrize("gone", ["causal_mask/gone", "gone/inverted", "", "<b>/</b>"])
@@ -222,29 +219,21 @@ def test_a_mistake_that_the_catalogue_does_not_know(gone):
 # ---- For a person
 
 
-def rows_of(listed: list[dict], *keys: str) -> list[tuple]:
-    return [tuple(one[key] for key in keys) for one in listed]
-
-
 def test_flags_but_for_those_that_other_lists_repeat():
     kinds = ("library", "repair", "unsafe", "late", "timeout")
     flags = tuple(Flag(kind, "Seen.", THIRD, "x = 1") for kind in kinds)
     results = [result("a", flags=flags), result("b", flags=(Flag("package", "A package."),))]
-    found = numbers(NAME, [mark("a", {}, first_name="Ada", last_name="L.")], results)
-    assert rows_of(found["flagged"], "student", "name", "kind", "cell", "line") == [
-        ("a", "Ada L.", "library", THIRD, "x = 1"),
-        ("a", "Ada L.", "timeout", THIRD, "x = 1"),
-        ("b", "", "package", "", ""),
-    ]
+    text = shown(page(numbers(NAME, [mark("a", {}, first_name="Ada", last_name="L.")], results)))
+    rows = [f"Ada L. a {kind} Seen. x = 1 {THIRD}" for kind in ("library", "timeout")]
+    assert " ".join(["What was seen Cell", *rows, "b package A package. –"]) in text
 
 
 def test_late():
     marks = [mark("a", {FIRST: 1}, penalty=2.5), mark("b", {FIRST: 1}), mark("c", {}, timestamp=None)]
     marks.append(mark("d", {FIRST: 1}, late=True))  # and nothing is taken off for it
-    found = numbers(NAME, marks, [result("c", flags=(Flag("late", "Late."),))])
-    late = [("a", "2026-03-05 17:04", 2.5), ("c", "", 0.0), ("d", "2026-03-05 17:04", 0.0)]
-    assert rows_of(found["late"], "student", "timestamp", "penalty") == late
-    assert "Late 3 −2.5 points in all" in shown(page(found))
+    text = shown(page(numbers(NAME, marks, [result("c", flags=(Flag("late", "Late."),))])))
+    assert "Penalty a 2026-03-05 17:04 2.5 c – 0 d 2026-03-05 17:04 0 " in text
+    assert "Late 3 −2.5 points in all" in text
 
 
 def test_what_was_not_graded():
@@ -253,19 +242,15 @@ def test_what_was_not_graded():
         {"path": "b.ipynb", "student": None, "assignment": None, "reason": "Whose?"},
         {"path": "c.ipynb", "student": "c", "assignment": "ps02_masks", "reason": "Of another."},
     ]
-    failed = [{"path": "d.ipynb", "student": "d", "reason": "No memory."}]
+    failed = [{"path": "d.ipynb", "student": "d", "assignment": NAME, "reason": "No memory."}]
     marks = [mark("a", None, first_name="Ada"), mark("c", None), mark("d", None)]
-    found = numbers(NAME, marks, [], aside, failed)
-    known = [("a", "x.zip: a.ipynb", "It is empty."), ("", "b.ipynb", "Whose?")]
-    assert rows_of(found["quarantined"], "student", "path", "reason") == known
-    assert rows_of(found["failed"], "student", "path", "assignment") == [("d", "d.ipynb", "")]
-    missing = [("a", True), ("c", False), ("d", True)]
-    assert rows_of(found["missing"], "student", "quarantined") == missing
-    text = shown(page(found))
+    text = shown(page(numbers(NAME, marks, [], aside, failed)))
     assert "Not graded 3 put aside or failed" in text
-    assert "Ada a x.zip: a.ipynb It is empty." in text
-    assert "not known b.ipynb of which assignment is not known Whose?" in text
-    assert "Ada a A file of theirs was not graded, see above." in text
+    whose = "not known b.ipynb of which assignment is not known Whose?"
+    assert f"Reason Ada a x.zip: a.ipynb It is empty. {whose} Could not" in text
+    assert "Reason d d.ipynb No memory. Not submitted 3" in text
+    seen = "A file of theirs was not graded, see above."
+    assert f"Note Ada a {seen} c – d {seen}" in text
 
 
 def test_repairs_and_whom_no_box_held():
@@ -275,11 +260,8 @@ def test_repairs_and_whom_no_box_held():
         result("b", isolation="none", flags=unsafe, repairs=("One.", "Two.")),
         result("c", isolation="new"),
     ]
-    found = numbers(NAME, [mark("b", {}, first_name="Bea")], results)
-    assert rows_of(found["repaired"], "student", "repairs") == [("b", ["One.", "Two."])]
-    assert rows_of(found["unprotected"], "student") == [("b",), ("c",)]
-    text = shown(page(found))
-    assert "b One. Two." in text
+    text = shown(page(numbers(NAME, [mark("b", {}, first_name="Bea")], results)))
+    assert "What was mended Bea b One. Two. Counted" in text
     assert text.index("2 submissions ran without isolation.") < text.index("Students 1")
     assert "Bea, c" in text
     assert "without isolation" not in shown(page(numbers(NAME, [], results[:1])))

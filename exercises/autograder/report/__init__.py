@@ -45,8 +45,8 @@ def numbers(
         failed: likewise, files that could not be graded for a reason of the grader's.
 
     Returns:
-        plain values, for the page:
         assignment, title: its name, and what people call it.
+        names: of students by id, as far as the gradebook knows them.
         worth: the most points that there are to earn.
         students, submitted: how many the gradebook knows, and how many of these have a submission.
         waiting: submissions of which a part waits for a person.
@@ -57,8 +57,8 @@ def numbers(
         mean, median, deviation: of the scores; None if there are none. The deviation is the class's own
             (divided by n).
         questions, misconceptions: as `questions` has them.
-        by_hand, flagged, quarantined, failed, missing, late, repaired, unprotected: lists for a person; of each
-            student the id and the name as far as it is known, or "", and what is to be looked at.
+        by_hand, flagged, quarantined, failed, missing, late, repaired, unprotected: for a person: marks, results,
+            flags with their student, and what was said of files; each has a "student".
     """
     everyone = sorted(marks, key=lambda mark: mark.student)
     results = sorted(results, key=lambda result: result.student)
@@ -68,6 +68,7 @@ def numbers(
     return {
         "assignment": assignment,
         "title": about.get("title") or assignment,
+        "names": {mark.student: f"{mark.first_name} {mark.last_name}".strip() for mark in everyone},
         "worth": max((mark.worth for mark in everyone), default=0.0),
         "students": len(everyone),
         "submitted": len(submitted),
@@ -106,52 +107,24 @@ def _lists(
     results: list[Result],
     quarantined: Iterable[Mapping[str, Any]],
     failed: Iterable[Mapping[str, Any]],
-) -> dict[str, list[dict]]:
-    """Who is to be looked at."""
-    names = {mark.student: f"{mark.first_name} {mark.last_name}".strip() for mark in everyone}
-
-    def row(student: str, **what: Any) -> dict[str, Any]:
-        return {"student": student, "name": names.get(student, ""), **what}
-
-    def files(listed: Iterable[Mapping[str, Any]]) -> list[dict]:
-        """Those of this assignment, and those of which nobody knows the assignment."""
-        mine = (file for file in listed if file.get("assignment") in (None, "", assignment))
-        keys = ("path", "reason", "assignment")
-        return [row(file.get("student") or "", **{key: file.get(key) or "" for key in keys}) for file in mine]
-
-    put_aside, broken = files(quarantined), files(failed)
-    known = {file["student"] for file in (*put_aside, *broken)}
+) -> dict[str, list]:
+    """Who is to be looked at; of files, those of which nobody knows the assignment are listed everywhere."""
     # Who handed in after the due date, or is said to by Canvas: without a date, nothing else tells.
     late = {result.student for result in results if any(flag.kind == "late" for flag in result.flags)}
-    late |= {mark.student for mark in everyone if mark.late}
     return {
-        "by_hand": [
-            row(mark.student, cells=[name for name, cell in mark.cells.items() if cell.waits])
-            for mark in everyone
-            if mark.waits
-        ],
+        "by_hand": [mark for mark in everyone if mark.waits],
         "flagged": [
-            row(result.student, kind=flag.kind, text=flag.text, cell=flag.cell or "", line=flag.line)
+            {"student": result.student, "flag": flag}
             for result in results
             for flag in result.flags
             if flag.kind not in ELSEWHERE
         ],
-        "quarantined": put_aside,
-        "failed": broken,
-        "missing": [
-            row(mark.student, quarantined=mark.student in known) for mark in everyone if not mark.submitted
-        ],
-        "late": [
-            row(
-                mark.student,
-                timestamp=mark.timestamp.isoformat(" ", "minutes") if mark.timestamp else "",
-                penalty=mark.penalty,
-            )
-            for mark in everyone
-            if mark.student in late
-        ],
-        "repaired": [row(one.student, repairs=list(one.repairs)) for one in results if one.repairs],
-        "unprotected": [row(one.student) for one in results if one.isolation != "full"],
+        "quarantined": [file for file in quarantined if file["assignment"] in (None, assignment)],
+        "failed": [file for file in failed if file["assignment"] in (None, assignment)],
+        "missing": [mark for mark in everyone if not mark.submitted],
+        "late": [mark for mark in everyone if mark.late or mark.student in late],
+        "repaired": [result for result in results if result.repairs],
+        "unprotected": [result for result in results if result.isolation != "full"],
     }
 
 
