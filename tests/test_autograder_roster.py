@@ -58,23 +58,16 @@ def course(tmp_path) -> Course:
 # ---- Reading
 
 
-def test_moodles_worksheet_is_read():
+def test_what_platforms_export_is_read_without_rows_that_are_nobodys():
     assert read(FIXTURES / "moodle.csv")[:2] == [
         Enrolled("501", ADA, "Ada", "Example", ADA),
         Enrolled("502", ZOE, "Zoë", "Beispiel", ZOE),
     ]
-
-
-def test_canvass_gradebook_is_read_without_rows_that_are_nobodys():
     people = read(FIXTURES / "canvas.csv")
     assert people[0] == Enrolled("101", ADA, "Ada", "Example", "", "101")
     assert not {"Points Possible", "Student"} & {one.last_name for one in people}
     assert all(one.number and one.student for one in people)
-
-
-def test_a_gradebook_with_names_in_two_columns_is_read():
-    people = read(FIXTURES / "canvas_names.csv")
-    assert people == [
+    assert read(FIXTURES / "canvas_names.csv") == [
         Enrolled("101", ADA, "Ada", "Example", "", "101"),
         Enrolled("102", "zoe", "Zoë", "Beispiel", "", "102"),
     ]
