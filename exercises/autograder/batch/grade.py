@@ -58,7 +58,6 @@ class Summary:
     quarantined: list[Arrival] = field(default_factory=list)  # what was put aside at the intake
     # What could not be graded, or given back, for a reason that is the grader's
     failed: list[Arrival] = field(default_factory=list)
-    changes: list[Change] = field(default_factory=list)  # of a regrading, those whose points differ
     applied: bool = False  # whether a regrading was entered
 
 
@@ -89,13 +88,14 @@ def grade(
         enrol(grading.course, people)
         if source is not None:
             _, summary.quarantined = grading.collect(source)
-        new = _sorted_out(grading, summary)
-        grading.check_masters((assignment for _, assignment in new), pool)
+        states = _by_state(grading)
+        summary.stale, summary.unchanged = states["stale"], len(states["graded"])
+        grading.check_masters((assignment for _, assignment in states["waiting"]), pool)
 
         def enter(one: Submission, outcome: Outcome) -> None:
             summary.graded.append(grading.enter(*one, outcome))
 
-        _run(grading, new, pool, summary, enter)
+        _run(grading, states["waiting"], pool, summary, enter)
         write_feedback(grading, summary)
         summary.graded.sort(key=lambda result: (result.student, result.assignment))
         failed = [one.entry() for one in summary.failed]
@@ -125,17 +125,17 @@ def regrade(
     """
     summary, pool = Summary(), pool or InProcessPool()
     with opened(folder, isolated=isolated) as grading:
-        _sorted_out(grading, summary, assignments)
+        states = _by_state(grading, assignments)
+        summary.stale, summary.unchanged = states["stale"], len(states["graded"])
         grading.check_masters((assignment for _, assignment in summary.stale), pool)
         # The notebooks stay in the journal until they are wanted: a thousand would fill the memory.
         done: dict[Submission, Result] = {}
         _run(grading, summary.stale, pool, summary, lambda one, outcome: done.update({one: outcome.result}))
         again, of = sorted(done), _marks(grading.course)
         compared = (_change(grading.course, one, done[one], of(one[1]).get(one[0])) for one in again)
-        summary.changes = [change for change in compared if change]
-        summary.applied = bool(done) and apply(summary.changes)
+        summary.applied = bool(done) and apply([change for change in compared if change])
         if summary.applied:
-            kept = ((one, grading.found(done[one].key)) for one in again)
+            kept = ((one, grading.in_journal(done[one].key)) for one in again)
             summary.graded = [grading.enter(*one, outcome) for one, outcome in kept if outcome]
             write_feedback(grading, summary)
     return summary
@@ -161,13 +161,13 @@ def opened(folder: Path, *, isolated: bool = True) -> Iterator[Grading]:
             yield grading
 
 
-def _sorted_out(grading: Grading, summary: Summary, assignments: Collection[str] = ()) -> list[Submission]:
-    """The submissions that are not graded as they are now; the summary is told of the others."""
-    known = grading.course.submissions()
-    states = {one: grading.state(*one) for one in known if not assignments or one[1] in assignments}
-    summary.stale = [one for one, state in states.items() if state == "stale"]
-    summary.unchanged = sum(state == "graded" for state in states.values())
-    return [one for one, state in states.items() if state == "waiting"]
+def _by_state(grading: Grading, assignments: Collection[str] = ()) -> dict[str, list[Submission]]:
+    """The submissions of these assignments, or of all, by their state."""
+    found: dict[str, list[Submission]] = {"graded": [], "waiting": [], "stale": []}
+    for one in grading.course.submissions():
+        if not assignments or one[1] in assignments:
+            found[grading.state(*one)].append(one)
+    return found
 
 
 def _run(

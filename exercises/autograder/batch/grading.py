@@ -86,12 +86,12 @@ class Grading:
             told = self.course.folder / "released" / name / "master.sha256"
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
             if not told.exists() or told.read_text() != digest:
-                self._tell(name)
+                self._tell_gradebook(name)
                 write_text(told, digest)
             self._known[name] = master_of(self.course.gradebook, name)
         return self._known[name]
 
-    def _tell(self, name: str) -> None:
+    def _tell_gradebook(self, name: str) -> None:
         """Have nbgrader read the master, and keep what is handed out now."""
         try:
             release.generate(self.masters[name], self._api)
@@ -173,7 +173,7 @@ class Grading:
         for one in wanted:
             alike.setdefault(self.job(*one).key, []).append(one)
         for key in list(alike):
-            if outcome := self.found(key):
+            if outcome := self.in_journal(key):
                 yield from ((one, outcome) for one in alike.pop(key))
         jobs = (self.job(*those[0]) for those in list(alike.values()))
         for job, outcome in run_jobs(pool, jobs):
@@ -186,7 +186,7 @@ class Grading:
 
     # The journal: what gradings gave, by what they depend on. An entry is never changed.
 
-    def found(self, key: str) -> Outcome | None:
+    def in_journal(self, key: str) -> Outcome | None:
         """What a grading gave, or None; a file that cannot be read counts as none, and is replaced."""
         try:
             return results.rebuilt(Outcome, read_json(self._entry(key)))

@@ -21,7 +21,7 @@ from exercises.autograder.running.transformer import boxed_transformer
 from transformer_lessons.data.files import replacing
 
 
-def _seen(options: argparse.Namespace) -> Course:
+def _up_to_date(options: argparse.Namespace) -> Course:
     """The course, with what is taken off for being late as points by hand, dates and the policy are now."""
     course = a_course(options.course)
     with closing(marks.Writer(course.gradebook, release.course(course.folder).config)) as writer:
@@ -36,7 +36,7 @@ def _assignments(course: Course, wanted: list[str]) -> list[str]:
 
 def status(options: argparse.Namespace) -> CommandOutput:
     """What is graded, and what waits for whom."""
-    course = _seen(options)
+    course = _up_to_date(options)
     aside = Counter(one["assignment"] for those in course.left_out().values() for one in those)
     wanted = sorted({assignment for _, assignment in course.submissions()} | (aside.keys() - {None}))
     with grades.opened(options.course) as grading:
@@ -71,7 +71,7 @@ def _status(grading: Grading, name: str, aside: int) -> Iterator[str]:
 
 def feedback(options: argparse.Namespace) -> CommandOutput:
     """Write all pages anew."""
-    _seen(options)
+    _up_to_date(options)
     summary = grades.Summary()
     with grades.opened(options.course) as grading:
         wanted = grades.write_feedback(grading, summary, anew=True)
@@ -82,7 +82,7 @@ def feedback(options: argparse.Namespace) -> CommandOutput:
 
 def report(options: argparse.Namespace) -> CommandOutput:
     """A page about the class, for each assignment."""
-    course, lines = _seen(options), []
+    course, lines = _up_to_date(options), []
     aside = course.left_out()
     for name in _assignments(course, options.assignments):
         known, results = marks.marks(course.gradebook, name), course.results(name)
@@ -94,7 +94,7 @@ def report(options: argparse.Namespace) -> CommandOutput:
 
 def export(options: argparse.Namespace) -> CommandOutput:
     """Marks as CSV."""
-    course = _seen(options)
+    course = _up_to_date(options)
     if options.template and not options.template.is_file():
         raise ValueError(f"--template: expected a CSV file, got {options.template}")
     template = template_text(options.template) if options.template else None
@@ -114,7 +114,7 @@ def export(options: argparse.Namespace) -> CommandOutput:
 
 def similarity(options: argparse.Namespace) -> CommandOutput:
     """Pairs of submissions that a person should look at; or two of them side by side."""
-    course = _seen(options)
+    course = _up_to_date(options)
     _assignments(course, [options.assignment])
     if options.students:
         if len(options.students) != 2:

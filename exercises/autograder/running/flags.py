@@ -73,8 +73,7 @@ def seen(cells: Iterable[tuple[str | None, str]], given: Mapping[str, str], note
         where = (cell for cell, lines, _ in trees if note["line"] in (line.strip()[:LINE] for line in lines))
         cell = next(where, None) if note["line"] else None
         asked = tasks.get(cell) or set(TASK.findall("\n".join(given.values())))
-        if those := solved(note["name"], asked):
-            text = f"When it ran: {sentence(note['name'], those)}"
+        if text := _about_call(note["name"], asked):
             flags.setdefault((cell, text), Flag("library", text, cell, shown(note["line"], LINE)))
     return list(flags.values())[:MOST]
 
@@ -195,24 +194,12 @@ ORDINARY = {
 WATCHED = set().union(*SOLVES.values())
 
 
-def public(name: str) -> str:
-    """What is watched that a name of torch's stands for; "" if nothing is."""
-    whole = (
-        "GradScaler" if name.startswith("_amp_") else name.partition(".")[0]
-    )  # a scaler calls kernels only
-    return whole if whole in WATCHED else ""
-
-
-def solved(name: str, tasks: Collection[str]) -> list[str]:
-    """Those of the tasks that something watched solves; none if one of them is about using it."""
-    if any(name in ORDINARY.get(task, ()) for task in tasks):
-        return []
-    return sorted(task for task in tasks if name in SOLVES.get(task, ()))
-
-
-def sentence(name: str, tasks: list[str]) -> str:
-    """Of something watched, for a person."""
-    return f"Uses torch's {name}, which does all or most of what {', '.join(tasks)} asks for."
+def _about_call(name: str, tasks: Collection[str]) -> str:
+    """The text of the flag that something watched deserves; "" if it solves no task, or one is about using it."""
+    those = sorted(task for task in tasks if name in SOLVES.get(task, ()))
+    if not those or any(name in ORDINARY.get(task, ()) for task in tasks):
+        return ""
+    return f"When it ran: torch's {name}, which does all or most of what {', '.join(those)} asks for."
 
 
 # ---- While it runs, in the learner's process
@@ -249,7 +236,9 @@ class LibraryCallRecorder(TorchFunctionMode):
 
     def _calls(self, name: str) -> None:
         self._known.add(name)
-        if whole := public(name):
+        # A scaler calls kernels only; an overload's name goes on behind a point.
+        whole = "GradScaler" if name.startswith("_amp_") else name.partition(".")[0]
+        if whole in WATCHED:
             note = {"name": whole, "line": _line_of(sys._getframe(1))[:LINE]}
             if len(self.notes) < MOST and note not in self.notes:
                 self.notes.append(note)

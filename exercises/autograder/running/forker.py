@@ -60,13 +60,13 @@ def main(grader: socket.socket) -> None:
             return
         control = socket.socket(fileno=files[0])
         try:
-            took = _Job(control, json.loads(text)).run()
+            took = _Processes(control, json.loads(text)).run()
         except (ConfinementError, OSError) as error:
             took = {"error": f"{type(error).__name__}: {error}"}
         send(grader, took, math.inf)
 
 
-class _Job:
+class _Processes:
     """The processes of one submission."""
 
     def __init__(self, control: socket.socket, request: dict):

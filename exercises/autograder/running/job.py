@@ -7,6 +7,7 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -82,14 +83,14 @@ def run(job: Job) -> Outcome:
     return Outcome(replace(result, **about), nbformat.writes(made), scores, unanswered)
 
 
-def _beside_own_words(made: NotebookNode) -> set[str]:
+def _beside_own_words(made: NotebookNode) -> set[str | None]:
     """Answers in words with a text of the student's own right before or behind them, which may be meant."""
-    words = [cell.cell_type == "markdown" for cell in made.cells]
-    own = [is_words and not grade_id(cell) for cell, is_words in zip(made.cells, words, strict=True)]
-    beside = zip(made.cells, words, [False, *own], [*own[1:], False], strict=False)
-    return {
-        grade_id(cell) or "" for cell, is_words, before, behind in beside if is_words and (before or behind)
-    }
+    found: set[str | None] = set()
+    for pair in pairwise(made.cells):
+        names = {grade_id(cell) for cell in pair}
+        if None in names and all(cell.cell_type == "markdown" for cell in pair):
+            found |= names
+    return found
 
 
 def _in_the_masters_words(made: NotebookNode, master: tuple[MasterCell, ...]) -> None:

@@ -154,9 +154,10 @@ def _applied(connection: Connection, target: str, args: list, kwargs: dict) -> A
 def _take_over(mine: Any, theirs: Any) -> None:
     """Put into lists and tensors what they hold there, as far as it has the same form."""
     if isinstance(mine, Tensor):
-        if isinstance(theirs, Tensor) and (theirs.shape, theirs.dtype) == (mine.shape, mine.dtype):
+        is_alike = isinstance(theirs, Tensor) and (theirs.shape, theirs.dtype) == (mine.shape, mine.dtype)
+        if is_alike and not torch.equal(mine, theirs):
             with torch.no_grad():
-                _ = None if torch.equal(mine, theirs) else mine.copy_(theirs)
+                mine.copy_(theirs)
         return
     others = dict(items(theirs))
     for name, item in items(mine):

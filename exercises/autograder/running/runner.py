@@ -19,7 +19,6 @@ import traceback
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import asdict, dataclass, field
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -210,8 +209,8 @@ class TestRunner:
 
 
 def _executed(source: str, name: str, names: dict[str, Any]) -> Any:
-    """Run a cell; the value of its last line, if that is an expression."""
-    body = ast.parse(_python(source)).body
+    """Run a cell, magics and all; the value of its last line, if that is an expression."""
+    body = ast.parse(TransformerManager().transform_cell(source)).body
     last = body[-1] if body and isinstance(body[-1], ast.Expr) else None
     statements = ast.Module(body[:-1] if last else body, type_ignores=[])
     exec(compile(statements, name, "exec"), names)
@@ -260,12 +259,6 @@ def _parts(scored: list) -> tuple[Part, ...]:
 def _mistakes(scored: list) -> tuple[str, ...]:
     reports = [report for report, _ in scored if report.misconception]
     return tuple(f"{report.task}/{one}" for report in reports for one in (report.misconception, *report.also))
-
-
-@cache
-def _python(source: str) -> str:
-    """A cell without what only a notebook understands."""
-    return TransformerManager().transform_cell(source)
 
 
 class _TestTimeLimitError(BaseException):

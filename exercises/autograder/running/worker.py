@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -72,33 +72,32 @@ class Worker:
         self._start()
         ours, theirs = socket.socketpair()
         request = {"folder": self._folder.name, "limits": asdict(self.limits), "isolated": self.isolated}
-        notes: dict = {"notes": []}
         with ours:
             with theirs:
                 try:
                     socket.send_fds(self._line, [json.dumps(request).encode()], [theirs.fileno()])
                 except OSError as error:  # it was alive when it was asked
                     raise WorkerError(f"the forking process: {error}") from None
-            for outcome in self._outcomes(ours, cells):
-                if "notes" in outcome:
-                    notes = outcome
-                else:
-                    yield outcome
+            notes = yield from self._outcomes(ours, cells)
         took = self._heard(self.limits.seconds + START)
         if "error" in took:
             raise WorkerError(took["error"])
         yield took | notes
 
-    def _outcomes(self, tests: socket.socket, cells: list[Cell]) -> Iterator[dict]:
-        """What the tests send, until they end; how long that may take is the forking process's to decide."""
+    def _outcomes(self, tests: socket.socket, cells: list[Cell]) -> Generator[dict, None, dict]:
+        """What the tests send, until they end; how long that may take is the forking process's to decide.
+
+        Returns what was noted.
+        """
         job = {"cells": len(cells), "cell_seconds": self.limits.cell_seconds, "seconds": self.limits.seconds}
         try:
             for part in (job, *map(asdict, cells)):
                 send(tests, part, math.inf)
-            for _ in range(len(cells) + 1):
+            for _ in cells:
                 yield receive(tests, math.inf)
+            return receive(tests, math.inf)
         except PeerGoneError:
-            return
+            return {"notes": []}
         except WireError as error:
             raise WorkerError(f"the tests' process does not keep to the rules: {error}") from error
 
