@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 
@@ -88,8 +89,19 @@ def handed_in(*cells, why: str = "Because.") -> nbformat.NotebookNode:
     return notebook_of([*found, *cells])
 
 
-def made(*cells, result: Result | None = None, **more) -> str:
-    return page(handed_in(*cells), RELEASED, result or Result("Ada", "ps99", (DONE,)), **more)
+WAITS = CellMark(None, None, None, 3.0, waits=True, written=True)
+MARKED = CellMark(1.5, None, None, 2.0, waits=False, written=False)
+
+
+def mark_of(comments: Mapping[str, str] = {}, **cells: CellMark) -> Mark:
+    """What the gradebook says of Ada; nobody has read her words."""
+    about = {"first_name": "", "last_name": "", "email": "", "lms_user_id": "", "assignment": "ps99"}
+    about |= {"submitted": True, "timestamp": None, "penalty": 0.0, "worth": 5.0}
+    return Mark("Ada", **about, cells={"test": MARKED, "why": WAITS} | cells, comments={**comments})
+
+
+def made(*cells, result: Result | None = None, mark: Mark | None = None) -> str:
+    return page(handed_in(*cells), RELEASED, result or Result("Ada", "ps99", (DONE,)), mark or mark_of())
 
 
 SMALL = Image.new("RGBA", (13, 7), (255, 0, 0, 255))
@@ -127,41 +139,31 @@ def test_points_requirements_and_messages():
     )
 
 
-def by_hand(comments: dict[str, str], **cells: CellMark) -> Mark:
-    """What the gradebook says of Ada."""
-    about = {"first_name": "", "last_name": "", "email": "", "lms_user_id": "", "assignment": "ps99"}
-    about |= {"submitted": True, "timestamp": None, "penalty": 0.0, "worth": 5.0}
-    return Mark("Ada", **about, cells=cells, comments=comments)
-
-
 def test_a_persons_points_and_comments():
-    comments = {"why": "Nearly.\nRead chapter 3.", "test": "Good."}
-    why = CellMark(None, 2.25, None, 3.0, waits=False, written=True)
-    test = CellMark(1.5, None, None, 2.0, waits=False, written=False)
-    text = shown(made(mark=by_hand(comments, why=why, test=test)))
+    why = replace(WAITS, manual=2.25, waits=False)
+    text = shown(made(mark=mark_of({"why": "Nearly.\nRead chapter 3.", "test": "Good."}, why=why)))
     assert "2.25 of 3 points for written answers" in text
     assert "2 · Why? why 2.25 of 3" in text
     assert "Comment Nearly. Read chapter 3." in text
     assert "Comment Good." in text
     assert "waits" not in text
     assert "A person has looked" not in text
-    changed = made(mark=by_hand({}, why=replace(why, waits=True), test=replace(test, manual=2.0)))
-    assert "waits for a person" in shown(changed)
-    assert "2 of 2 points counted by the tests" in shown(changed)
-    assert "A person has looked at this and given these points." in shown(changed)
-
-
-@pytest.mark.parametrize("why", ["", " ", "*Your answer goes here.*"])
-def test_an_answer_that_is_none_waits_for_nobody(why):
-    text = shown(page(handed_in(why=why), RELEASED, Result("Ada", "ps99", (DONE,))))
-    assert "There is no answer to read." in text
-    assert "waits" not in text
+    changed = shown(made(mark=mark_of(why=replace(why, waits=True), test=replace(MARKED, manual=2.0))))
+    assert "waits for a person" in changed
+    assert "2 of 2 points counted by the tests" in changed
+    assert "A person has looked at this and given these points." in changed
+    again = shown(made(mark=mark_of(test=replace(MARKED, manual=2.0, waits=True))))
+    assert "1.5 of 2 points counted by the tests" in again, "until a person has looked once more"
 
 
 def test_why_there_are_no_points():
     words = "your code took longer than it may"
-    assert words in shown(made(result=Result("Ada", "ps99", (CellResult("test", 0.0, 2.0, "timeout"),))))
+    timeout = Result("Ada", "ps99", (CellResult("test", 0.0, 2.0, "timeout"),))
+    assert words in shown(made(result=timeout, mark=mark_of(test=replace(MARKED, auto=0.0))))
     assert words not in shown(made())
+    untouched = shown(made(mark=mark_of(why=replace(WAITS, auto=0.0, waits=False))))
+    assert "why 0 of 3 points all points There is no answer to read." in untouched
+    assert "waits" not in untouched
 
 
 def test_flags_are_not_for_the_student():
@@ -185,7 +187,11 @@ def test_nothing_of_the_masters_hidden_tests(master):
             if cell not in graded:
                 cell.outputs = [output_of("stream", text="fine\n")]
     results = [CellResult(cell.id, 0.5, cell.metadata.nbgrader.points, "done", ("m",)) for cell in graded]
-    html = page(notebook, released, Result("Ada", master.stem, tuple(results)))
+    cells = {
+        cell.id: CellMark(0.5, None, None, cell.metadata.nbgrader.points, waits=False, written=False)
+        for cell in graded
+    }
+    html = page(notebook, released, Result("Ada", master.stem, tuple(results)), mark_of(**cells))
     assert len(html) < 200_000
     assert "BEGIN HIDDEN" not in html
     hidden = secrets(notebook, released)
@@ -206,7 +212,7 @@ PLANTED = f"line 3\n\n--->  {HIDDEN}\n"
         ([output("stream", name="stdout", text=PLANTED)], {}),
         ([output("error", ename="E", evalue="", traceback=[PLANTED.replace(",", ",\x1b[31m")])], {}),
         ([output("display_data", data={"image/png": RED, "text/plain": PLANTED})], {}),
-        ([], {"mark": by_hand({"why": PLANTED})}),
+        ([], {"mark": mark_of({"why": PLANTED})}),
         ([], {"result": Result("Ada", "ps99", (CellResult("test", 0, 2, "error", (PLANTED,)),))}),
     ],
     ids="stdout traceback picture comment message".split(),
@@ -220,19 +226,17 @@ def test_what_a_test_cell_puts_out_is_dropped_and_so_is_a_second_one():
     notebook = handed_in()
     notebook.cells[3].outputs = [output_of("stream", text=f"{HIDDEN}\nsecret of the test")]
     notebook.cells += [notebook.cells[3], code_cell(HIDDEN, metadata=marks("other", grade=True, points=1))]
-    text = shown(page(notebook, RELEASED, Result("Ada", "ps99", (DONE,))))
+    text = shown(page(notebook, RELEASED, Result("Ada", "ps99", (DONE,)), mark_of()))
     assert "secret of the test" not in text
     assert text.count("Graded: the values 2 points.") == 1
     assert "314159" not in text
 
 
 def test_a_graded_cell_that_is_gone_still_has_its_points():
-    notebook = handed_in()
-    notebook.cells = notebook.cells[:2]
-    text = shown(page(notebook, RELEASED, Result("Ada", "ps99", (DONE, CellResult("extra", 1.0, 1.0)))))
+    notebook = notebook_of(handed_in().cells[:2])
+    text = shown(page(notebook, RELEASED, Result("Ada", "ps99", (DONE,)), mark_of()))
     assert "Test test 1.5 of 2 points" in text
     assert "Written answer why" in text
-    assert "Test extra 1 of 1 points" in text
 
 
 def test_lines_that_tell_nothing_are_no_secrets():
@@ -304,7 +308,7 @@ STRANGE = (
     "</title></pre></td><script>alert(1)</script><img src=x onerror=alert(1)> \"'><style>body {}</style>"
     f" <base href={AWAY}> [x](javascript:alert(1)) &lt;b&gt; &#8238; {{{{7*191}}}} \u202e\u2066\ufeff\x00\x1b[31m"
 )
-PLACES = "markdown code raw stream error student cell task sentence status message repair comment".split()
+PLACES = "markdown code raw stream error student task sentence status message repair comment".split()
 HOSTILE = [
     *((place, text) for text in (STRANGE, "W" * 3_000) for place in PLACES),
     ("markdown", f"![svg](data:image/svg+xml;base64,{base64_of(b'<svg onload=alert(1) />')})"),
@@ -326,12 +330,10 @@ def hostile_page(*inputs: tuple[str, str]) -> str:
     parts = [Part(task, "r", "s", 1, True) for task in at.get("task", [])]
     parts += [Part("double", "r", sentence, 1, False) for sentence in at.get("sentence", [])]
     status = "".join(at.get("status", ["done"]))
-    tested = CellResult("test", 1, 2, status, tuple(at.get("message", [])), tuple(parts))
-    others = [CellResult(name, 1, 2) for name in at.get("cell", [])]
+    tested = CellResult("test", 1.5, 2, status, tuple(at.get("message", [])), tuple(parts))
     name = " ".join(at.get("student", ["Ada"]))
-    result = Result(name, name, (tested, *others), repairs=tuple(at.get("repair", [])))
-    comments = {"test": "".join(at.get("comment", []))}
-    return page(handed_in(*cells), RELEASED, result, mark=by_hand(comments))
+    result = Result(name, name, (tested,), repairs=tuple(at.get("repair", [])))
+    return page(handed_in(*cells), RELEASED, result, mark_of({"test": "".join(at.get("comment", []))}))
 
 
 @pytest.mark.parametrize(("place", "text"), HOSTILE)

@@ -109,6 +109,7 @@ def test_points_are_earned_records_kept_and_pages_written(graded):
         assert "Content-Security-Policy" in page
         assert one.student in page
         assert "HIDDEN" not in page
+        assert ("There is no answer to read." in page) == (one.student != "ann")
         assert (course / "autograded" / one.student / NAME / f"{NAME}.ipynb").stat().st_size < 1_000_000
 
 
@@ -204,10 +205,10 @@ def test_what_goes_wrong_with_one_is_noted_and_the_next_follows(tmp_path, monkey
     source = hand_in(tmp_path / "in", ann=with_answers(), bob=with_answers())
     page = pages.page
 
-    def refuses_ann(notebook, released, result, **more):
+    def refuses_ann(notebook, released, result, mark):
         if result.student == "ann":
             raise ValueError("a hidden line")
-        return page(notebook, released, result, **more)
+        return page(notebook, released, result, mark)
 
     monkeypatch.setattr(pages, "page", refuses_ann)
     summary = grade.grade(source, tmp_path / "course")

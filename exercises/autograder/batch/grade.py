@@ -223,6 +223,6 @@ def write_feedback(grading: Grading, summary: Summary, *, anew: bool = False) ->
         if anew or not page.exists() or page.stat().st_mtime < record.stat().st_mtime:
             wanted += 1
             with _noted(grading, one, summary):
-                released, mark = grading.released[one[1]], of(one[1]).get(one[0])
+                released, mark = grading.released[one[1]], of(one[1])[one[0]]
                 write_page(course, results.read(record), released, mark)
     return wanted

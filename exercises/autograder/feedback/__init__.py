@@ -22,7 +22,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from exercises.autograder.course.folders import Course, write_text
-from exercises.autograder.course.marks import Mark
+from exercises.autograder.course.marks import CellMark, Mark
 from exercises.autograder.feedback.text import cut, short, template
 from exercises.autograder.intake.repair import named
 from exercises.autograder.result import CellResult, Part, Result
@@ -40,7 +40,7 @@ SECRET = re.compile(r"### BEGIN HIDDEN TESTS\n(.*?)(?:### END HIDDEN TESTS|\Z)",
 ORDINARY = {*keyword.kwlist, *dir(builtins)}
 
 
-def write_page(course: Course, result: Result, released: NotebookNode, mark: Mark | None) -> Path:
+def write_page(course: Course, result: Result, released: NotebookNode, mark: Mark) -> Path:
     """Write the page that a student gets, with what a person has marked so far; it replaces the one before.
 
     Args:
@@ -53,7 +53,7 @@ def write_page(course: Course, result: Result, released: NotebookNode, mark: Mar
     """
     path = course.page(result.student, result.assignment)
     try:
-        text = page(_notebook(course, result), released, result, mark=mark)
+        text = page(_notebook(course, result), released, result, mark)
     except ValueError:
         path.unlink(missing_ok=True)
         raise
@@ -72,13 +72,7 @@ def _notebook(course: Course, result: Result) -> NotebookNode:
     return done
 
 
-def page(
-    notebook: NotebookNode,
-    released: NotebookNode,
-    result: Result,
-    *,
-    mark: Mark | None = None,
-) -> str:
+def page(notebook: NotebookNode, released: NotebookNode, result: Result, mark: Mark) -> str:
     """One HTML page, complete in itself; long texts are cut, and outputs were bounded when they were graded.
 
     Args:
@@ -92,7 +86,7 @@ def page(
     """
     tasks = _tasks(released)
     title = re.match("# (.+)", released.cells[0].source) if released.cells else None
-    panels = _panels(notebook, released, result, mark, tasks)
+    panels = _panels(released, result, mark, tasks)
     text = TEMPLATE.render(
         title=title[1] if title else result.assignment,
         student=short(result.student),
@@ -170,8 +164,8 @@ class Panel:
     task: str  # the heading of its task
     worth: float  # the most it can give
     earned: float | None  # points; None while a person has not marked it
+    line: str  # why there are no points, in words; or ""
     written: bool = False  # whether a person marks it
-    line: str = ""  # why there are no points, in words; or ""
     visible: str = ""  # what a student may see of the test
     parts: tuple[Part, ...] = ()  # the requirements
     messages: tuple[str, ...] = ()  # what the checks said
@@ -185,38 +179,16 @@ class Panel:
         return "full" if self.earned >= self.worth else "part" if self.earned > 0 else "none"
 
 
-def _panels(
-    notebook: NotebookNode,
-    released: NotebookNode,
-    result: Result,
-    mark: Mark | None,
-    tasks: Mapping[str, str],
-) -> dict[str, Panel]:
-    """By grade id, in the order of the assignment; then any result of which it knows nothing."""
-    panels = {}
-    results = {cell.cell: cell for cell in result.cells}
-    answers = {grade_id(cell): cell.source.strip() for cell in notebook.cells}
-    graded = {name: cell for name, cell in named(released).items() if _marks(cell).get("grade")}
-    for number, name in enumerate(graded | results, 1):
-        cell = graded.get(name, NotebookNode(source="", metadata={}))
-        worth, source, score = float(_marks(cell).get("points", 0)), cell.source, _by_person(mark, name)
-        if _marks(cell).get("solution"):
-            asked = mark and name in mark.cells and (mark.cells[name].waits or score is not None)
-            about = _written(worth, score, asked or answers.get(name, "") not in ("", source.strip()))
-        else:
-            tested = results.get(name) or CellResult(name, 0.0, worth, "missing")
-            about = _tested(tested, score) | {"visible": source}
-        comment = mark.comments.get(name, "") if mark else ""
-        panels[name] = Panel(number, name, tasks.get(name, ""), comment=comment, **about)
+def _panels(released: NotebookNode, result: Result, mark: Mark, tasks: Mapping[str, str]) -> dict[str, Panel]:
+    """By grade id, in the order of the assignment."""
+    tests = {cell.cell: cell for cell in result.cells}
+    panels: dict[str, Panel] = {}
+    for name, given in named(released).items():
+        if cell := mark.cells.get(name):
+            about = _tested(tests[name], cell, given.source) if name in tests else _by_hand(cell)
+            about |= {"worth": cell.worth, "comment": mark.comments.get(name, "")}
+            panels[name] = Panel(len(panels) + 1, name, tasks.get(name, ""), **about)
     return panels
-
-
-def _by_person(mark: Mark | None, name: str) -> float | None:
-    """The points for an answer in words, once it is marked; of a test, those that a person has given instead."""
-    cell = mark.cells.get(name) if mark else None
-    if cell is None or cell.waits or not (cell.written or cell.manual is not None or cell.extra):
-        return None
-    return cell.earned
 
 
 def _tasks(released: NotebookNode) -> dict[str, str]:
@@ -231,27 +203,27 @@ def _tasks(released: NotebookNode) -> dict[str, str]:
     return tasks
 
 
-def _written(worth: float, score: float | None, answered: bool) -> dict[str, Any]:
-    if answered:
-        line = "This answer waits for a person, who will read it." if score is None else ""
-    else:
-        score, line = score or 0.0, "There is no answer to read."
-    return {"worth": worth, "earned": score, "written": True, "line": line}
-
-
-def _tested(cell: CellResult, score: float | None) -> dict[str, Any]:
-    line = ""
-    if score is not None and score != cell.earned:
-        line = "A person has looked at this and given these points."
-    elif cell.status != "done":
-        line = STATUS.get(cell.status, f"This test did not come to its end: {cell.status}.")
+def _by_hand(cell: CellMark) -> dict[str, Any]:
+    """Of an answer in words. Who left it as it was handed out has a nought by nobody."""
+    if cell.waits:
+        return {"earned": None, "written": True, "line": "This answer waits for a person, who will read it."}
+    is_marked = cell.manual is not None or cell.extra
     return {
-        "earned": cell.earned if score is None else score,
-        "worth": cell.worth,
-        "line": line,
-        "parts": cell.parts,
-        "messages": tuple(cut(text) for text in cell.messages[:MESSAGES]),
+        "earned": cell.earned,
+        "written": True,
+        "line": "" if is_marked else "There is no answer to read.",
     }
+
+
+def _tested(test: CellResult, cell: CellMark, visible: str) -> dict[str, Any]:
+    """Of a test; its points are a person's, if they have given any that nothing has changed since."""
+    earned, line = test.earned if cell.waits else cell.earned, ""
+    if earned != test.earned:
+        line = "A person has looked at this and given these points."
+    elif test.status != "done":
+        line = STATUS.get(test.status, f"This test did not come to its end: {test.status}.")
+    messages = tuple(cut(text) for text in test.messages[:MESSAGES])
+    return {"earned": earned, "line": line, "visible": visible, "parts": test.parts, "messages": messages}
 
 
 FILTERS = {"source": lambda cell: cut(INLINED.sub("(a picture)", cell.source))}
