@@ -140,6 +140,7 @@ def test_tables_agree_with_nbgraders_own(course, capsys, tmp_path):
     ("words", "text"),
     [
         (["grade", "nowhere"], "source: expected a notebook, a folder or a zip archive, got nowhere"),
+        (["grade", "--roster", "none.csv"], "roster: expected a CSV file, got none.csv, which is not there"),
         (["grade", "--workers", "0"], "--workers: expected at least 1, got 0"),
         (["release", "ps99"], "ASSIGNMENT: expected one of ps01_"),
         (["release", "--due", "soon"], "--due: expected a time such as '2026-12-01 23:59 +0100', got 'soon'"),
@@ -153,7 +154,7 @@ def test_wrong_words_are_refused_in_one_line(words, text, tmp_path, capsys, monk
     monkeypatch.setattr(doctor, "problem", lambda: None)
     assert command.main([*words, "--course", str(tmp_path / "new")]) == 2
     assert capsys.readouterr().err.startswith(text)
-    assert not (tmp_path / "new" / "gradebook.db").exists()
+    assert not (tmp_path / "new").exists()
 
 
 def test_wrong_words_about_a_course(course, capsys):

@@ -14,8 +14,6 @@ from exercises.autograder import __main__ as command
 from exercises.autograder import rehearse, similarity
 from exercises.autograder.course import marks
 from exercises.autograder.course.folders import Course
-from exercises.autograder.intake import Arrival, ingest
-from exercises.autograder.intake.cells import normalize_source
 from exercises.autograder.rehearse import ABSENT, DELETED, KEY, UNREADABLE, wrong
 from tests.expected import TEXTBOOK, expected, paragraph
 
@@ -34,6 +32,12 @@ def answers(notebook) -> dict[str, str]:
     }
 
 
+def line_of(student: str, said: str) -> str:
+    """What the rehearsal says of one; Canvas puts a number behind the name, and "_LATE" between them."""
+    name, user = student.rsplit("_", 1)
+    return next((line for line in said.splitlines() if name in line and user in line), "")
+
+
 @pytest.mark.isolated
 @pytest.mark.nbgrader
 def test_from_a_rehearsal_to_tables_in_the_guides_six_commands(tmp_path, capsys):
@@ -43,19 +47,25 @@ def test_from_a_rehearsal_to_tables_in_the_guides_six_commands(tmp_path, capsys)
     assert len(block) == 6
     ours = [shlex.split(line)[3:] for line in block if line.startswith("python -m exercises.autograder ")]
     assert [words[0] for words in ours] == ["doctor", "rehearse", "report", "export"]
-    course, called, told = tmp_path / "a rehearsal", [], []
+    course, called, told, all_said = tmp_path / "a rehearsal", [], [], ""
     for words in ours:
         words = [re.sub(".*/rehearsal", str(course), "10" if word == "20" else word) for word in words]
         called.append(words)
         more = ["--course", str(course), "--workers", "1"] if words[0] == "rehearse" else []
         assert command.main([*words, *more]) in ((1,) if words[0] == "rehearse" else (0,))
         said = capsys.readouterr().out
+        all_said += said
         told += [shlex.split(line)[3:] for line in said.splitlines() if line.startswith("  python ")]
     assert called[2:] == told  # by the rehearsal, as what comes next
     page = (course / "report" / f"{NAME}.html").read_text(encoding="utf-8")
     assert "<h1" in page
-    students = json.loads((course / "what_is_in_it.json").read_text())["students"]
+    students = json.loads((course / KEY).read_text())["students"]
     assert len(students) == 10
+    assert {about["trouble"] for about in students} == {"", *rehearse.TROUBLES.values()}
+    told_of = {about["trouble"]: line_of(about["student"], all_said) for about in students}
+    assert told_of[DELETED].endswith("repair")
+    assert "The file breaks off after" in told_of[UNREADABLE]
+    assert told_of[ABSENT] == ""
     with (course / "export" / "filled_gradebook.csv").open(encoding="utf-8") as file:
         rows = {f"{row['Student']}_{row['ID']}": row[f"{NAME} (1)"] for row in csv.DictReader(file)}
     known = {one.student: one for one in marks.marks(Course(course).gradebook, NAME)}
@@ -94,43 +104,6 @@ def test_copies_are_there_to_be_found():
     found = similarity.pairs(texts, [cell.source for cell in RELEASED[NAME].cells], ["ps01-7-scale-answer"])
     assert {(pair.first, pair.second) for pair in found} == copied
     assert copied
-
-
-# --- Files ----------------------------------------------------------------------------------------------------
-
-
-def test_the_intake_gets_everything_where_it_belongs(tmp_path):
-    source = rehearse.write(tmp_path / "new", 30, NAME)
-    known = json.loads((source.parent / KEY).read_text(encoding="utf-8"))["students"]
-    arrivals = {arrival.student: arrival for arrival in ingest(source, RELEASED)}
-    group = rehearse.students(30, NAME)
-    assert known == [about for about, _ in group]
-    assert {about["trouble"] for about in known} == {"", *rehearse.TROUBLES.values()}
-    assert {about["is_late"] for about in known} == {True, False}
-    assert arrivals.keys() == {about["student"] for about in known if about["trouble"] != ABSENT}
-    for about, handed_in in group:
-        if handed_in is not None:
-            assert_as_said(arrivals[about["student"]], about, handed_in)
-
-
-def assert_as_said(arrival: Arrival, about: dict, handed_in: nbformat.NotebookNode) -> None:
-    trouble, said = about["trouble"], " ".join(arrival.repairs)
-    assert ("breaks off" in arrival.reason) == bool(arrival.reason) == (trouble == UNREADABLE)
-    if arrival.reason:
-        return
-    mine, theirs = (
-        {cell: normalize_source(text) for cell, text in answers(notebook).items()}
-        for notebook in (handed_in, arrival.notebook)
-    )
-    assert mine == theirs
-    assert ("Missing, and put back: " in said) == (trouble == DELETED)
-    assert arrival.late == about["is_late"]
-
-
-def test_the_same_arguments_write_the_same_bytes(tmp_path):
-    one, two = (rehearse.write(tmp_path / folder, 9, NAME) for folder in ("one", "two"))
-    assert one.read_bytes() == two.read_bytes()
-    assert (one.parent / KEY).read_bytes() == (two.parent / KEY).read_bytes()
 
 
 # --- What to expect ------------------------------------------------------------------------------------------

@@ -162,12 +162,3 @@ def test_who_handed_in_before_being_enrolled_keeps_that_id(course):
         assert known(course) == {"501": ADA, "502": "Zoë_502"}
         assert set(students(course.folder)) == {ADA, "Zoë_502"}
     assert students(course.folder)["Zoë_502"][0] == "Zoë"
-
-
-@pytest.mark.parametrize("made", ["collect", "grade"])
-def test_a_roster_that_is_not_there_leaves_no_trace(tmp_path, made, course, capsys):
-    source = archive(tmp_path / "all.zip", MASKS, ada=1)
-    words = [made, str(source), "--roster", str(tmp_path / "none.csv"), "--course", str(course.folder)]
-    assert command.main(words) == 2
-    assert "none.csv" in capsys.readouterr().err
-    assert not course.folder.exists()
