@@ -232,13 +232,6 @@ def test_what_a_test_cell_puts_out_is_dropped_and_so_is_a_second_one():
     assert "314159" not in text
 
 
-def test_a_graded_cell_that_is_gone_still_has_its_points():
-    notebook = notebook_of(handed_in().cells[:2])
-    text = shown(page(notebook, RELEASED, Result("Ada", "ps99", (DONE,)), mark_of()))
-    assert "Test test 1.5 of 2 points" in text
-    assert "Written answer why" in text
-
-
 def test_lines_that_tell_nothing_are_no_secrets():
     """Short ones, a student's own, those of the released notebook, and Python's own words."""
     lines = [

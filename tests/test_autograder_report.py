@@ -118,9 +118,7 @@ def test_a_questions_points():
 
 def test_questions_in_the_order_of_the_assignment_with_their_titles():
     cells = {"own-cell": 1, WORDS: 1, THIRD: 1, FIRST: 1}
-    found = numbers(
-        NAME, [mark("a", {WORDS: 1}), mark("b", cells)], [result("c", wrong("ps01-5-capped-test"))]
-    )
+    found = numbers(NAME, [mark("a", {WORDS: 1}), mark("b", cells), mark("c", {"ps01-5-capped-test": 1})], [])
     assert [(one["cell"], one["task"]) for one in found["questions"]] == [
         (FIRST, "1 rows, shapes, sizes"),
         (THIRD, "3 attention, and the way back"),
@@ -198,10 +196,11 @@ def test_how_many_make_a_mistake_and_where_the_book_explains_it():
         result("b", wrong("ps01-2-test", NO_SCALE, INVERTED)),
         result("c"),
     ]
-    counted = numbers(NAME, [], results)
+    cells = ("ps01-2-test", "ps01-5-largest-test")
+    counted = numbers(NAME, [mark("a", dict.fromkeys(cells, 0))], results)
     first, second = counted["misconceptions"]
     assert (first["id"], first["students"], first["share"]) == (NO_SCALE, 2, 2 / 3)  # twice by a: once
-    assert first["cells"] == ["ps01-2-test", "ps01-5-largest-test"]
+    assert first["cells"] == [*cells]
     assert first["name"] == "you left out the division by √d_k"
     assert first["place"] == "chapter 3.4, “Why divide by √d_k?”"
     assert first["link"] == f"{HOME}chapters/03_scaled_dot_product_attention.html#attention-scale"

@@ -132,7 +132,7 @@ def regrade(
         done: dict[Submission, Result] = {}
         _run(grading, summary.stale, pool, summary, lambda one, outcome: done.update({one: outcome.result}))
         again, of = sorted(done), _marks(grading.course)
-        compared = (_change(grading.course, one, done[one], of(one[1]).get(one[0])) for one in again)
+        compared = (_change(grading.course, one, done[one], of(one[1])[one[0]]) for one in again)
         summary.applied = bool(done) and apply([change for change in compared if change])
         if summary.applied:
             kept = ((one, grading.in_journal(done[one].key)) for one in again)
@@ -198,13 +198,12 @@ def _noted(grading: Grading, one: Submission, summary: Summary) -> Iterator[None
         summary.failed.append(Arrival(path, *one, f"{type(error).__name__}: {error}"))
 
 
-def _change(course: Course, one: Submission, after: Result, mark: Mark | None) -> Change | None:
+def _change(course: Course, one: Submission, after: Result, mark: Mark) -> Change | None:
     before = results.read(course.record(*one))
-    old, new = ({cell.cell: cell.earned for cell in result.cells} for result in (before, after))
-    cells = {name: (old.get(name, 0.0), new.get(name, 0.0)) for name in (*old, *new)}
+    old = {cell.cell: cell.earned for cell in before.cells}
+    cells = {cell.cell: (old[cell.cell], cell.earned) for cell in after.cells}
     cells = {name: points for name, points in cells.items() if points[0] != points[1]}
-    known = mark.cells if mark else {}
-    by_hand = tuple(name for name in cells if name in known and known[name].manual is not None)
+    by_hand = tuple(name for name in cells if mark.cells[name].manual is not None)
     return Change(*one, before.earned, after.earned, cells, by_hand) if cells else None
 
 

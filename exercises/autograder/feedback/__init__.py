@@ -136,10 +136,7 @@ def _blocks(
     panels: Mapping[str, "Panel"],
     tasks: Mapping[str, str],
 ) -> Iterator[tuple[str, NotebookNode | None, "Panel | None"]]:
-    """The student's cells and what is said of each graded cell, in order; then what has no cell in the notebook.
-
-    Each with the heading of its task, where another one begins.
-    """
+    """The student's cells, and what is said of each graded cell; with the heading of a task where it begins."""
     left, before = dict(panels), ""
     for cell in cells:
         name = grade_id(cell) or ""
@@ -149,7 +146,6 @@ def _blocks(
             task = tasks.get(name, before)
             yield (task if task != before else ""), theirs, panel
             before = task
-    yield from (("", None, panel) for panel in left.values())
 
 
 # ---- What is said of a graded cell

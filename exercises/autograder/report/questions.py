@@ -42,9 +42,8 @@ def questions(marks: Sequence[Mark], results: Sequence[Result], about: Mapping[s
         requirements: what its checks require: task, sentence, how many submissions met it, and of how many.
     """
     places = {name: number for number, name in enumerate(about.get("cells", ()))}
-    names = [name for mark in marks for name in mark.cells]
-    names += [cell.cell for result in results for cell in result.cells]
-    ordered = sorted(dict.fromkeys(names), key=lambda name: places.get(name, len(places)))
+    names = dict.fromkeys(name for mark in marks for name in mark.cells)
+    ordered = sorted(names, key=lambda name: places.get(name, len(places)))
     tasks = {row["task"].split(" ")[0]: row["task"] for row in about.get("tasks", ())}
     return [_question(cell, tasks, marks, results) for cell in ordered]
 
@@ -60,7 +59,7 @@ def _question(cell: str, tasks: Mapping[str, str], marks: Sequence[Mark], result
     return {
         "cell": cell,
         "task": tasks.get(number[1], "") if number else "",
-        "worth": max((graded.worth for graded in (*mine, *tested)), default=0.0),
+        "worth": mine[0].worth,
         "marked": len(marked),
         "waiting": len(mine) - len(marked),
         "mean": statistics.fmean(points) if points else None,
