@@ -28,7 +28,6 @@ from traitlets.config import Config
 
 from benchmarks.measuring import write
 from exercises import release
-from exercises.autograder.box.confine import Limits
 from exercises.autograder.rehearse import wrong
 from exercises.autograder.running import job
 from exercises.autograder.running.notebook import master_of, worker
@@ -103,7 +102,7 @@ class Course:
 
 def boxed(gradebook: str, assignment: str, notebook: nbformat.NotebookNode) -> tuple[dict, float]:
     """Points by test, and CPU seconds, without those of a forking process that lives on."""
-    forking = worker(Limits(), True, threading.get_ident())
+    forking = worker(threading.get_ident())
     forking._start()
     forker = psutil.Process(forking._process.pid)
     before = cpu_seconds() + forked_seconds(forker)

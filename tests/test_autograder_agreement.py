@@ -65,10 +65,10 @@ def cells(assignment: str) -> list[Cell]:
 @pytest.mark.full
 def test_masters_get_full_marks_each_time():
     """Whatever numbers the tests draw."""
-    with closing(Worker(Limits())) as worker:
+    with closing(Worker()) as worker:
         for _ in range(100):
             for master in release.masters():
-                *outcomes, _ = worker.grade(cells(master.parent.name))
+                *outcomes, _ = worker.grade(cells(master.parent.name), Limits())
                 results = [outcome["result"] for outcome in outcomes if "result" in outcome]
                 assert results
                 assert all(one["earned"] == one["worth"] for one in results), (master.stem, results)

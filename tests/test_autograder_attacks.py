@@ -27,7 +27,7 @@ import psutil
 import pytest
 from nbgrader.api import Gradebook
 
-from exercises.autograder.batch import grade
+from exercises.autograder.batch import grade, grading
 from exercises.autograder.box.confine import Limits
 from exercises.autograder.running import notebook
 from exercises.autograder.running.runner import Cell
@@ -235,7 +235,7 @@ class Bench:
         watcher.start()
         last = time.monotonic()
         try:
-            for outcome in self.worker.grade(submitted):
+            for outcome in self.worker.grade(submitted, LIMITS):
                 found.slowest, last = max(found.slowest, time.monotonic() - last), time.monotonic()
                 found.all += json.dumps(outcome, default=str)
                 if "result" in outcome:
@@ -290,8 +290,8 @@ def around() -> Iterator[Surroundings]:
 
 @pytest.fixture(scope="module")
 def bench(around) -> Iterator[Bench]:
-    with closing(Worker(LIMITS)) as worker:
-        list(worker.grade([]))  # now it has started
+    with closing(Worker()) as worker:
+        list(worker.grade([], LIMITS))  # now it has started
         yield Bench(worker, around)
 
 
@@ -435,7 +435,8 @@ def batch(bench, tmp_path_factory):
         text = json.dumps(handed_in(name))
         (source / f"student{number:02}" / f"{NAME}.ipynb").write_text(text, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(notebook, "worker", lambda *_: bench.worker)
+        patch.setattr(notebook, "worker", lambda _: bench.worker)
+        patch.setattr(grading, "Limits", lambda: LIMITS)
         return grade.grade(source, course), course, names
 
 

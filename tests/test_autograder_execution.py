@@ -1,12 +1,13 @@
 """Cells as a notebook runs them, tests as an instructor means them, each in a process of its own."""
 
 import json
+import threading
 import time
-from contextlib import closing
 
 import pytest
 
 from exercises.autograder.box.confine import Limits
+from exercises.autograder.running import notebook
 from exercises.autograder.running.runner import Cell
 from exercises.autograder.running.worker import Worker, WorkerError
 from transformer_lessons import checks
@@ -14,30 +15,25 @@ from transformer_lessons import checks
 pytestmark = pytest.mark.isolated
 
 SECONDS = 2.0
-
-
-@pytest.fixture(scope="module")
-def worker():
-    with closing(Worker(Limits(cell_seconds=20, seconds=100))) as made:
-        yield made
+PATIENT, IMPATIENT = Limits(cell_seconds=20, seconds=100), Limits(cell_seconds=SECONDS, seconds=60)
 
 
 @pytest.fixture
-def impatient(worker, monkeypatch):
-    """The worker gives a cell two seconds."""
-    monkeypatch.setattr(worker, "limits", Limits(cell_seconds=SECONDS, seconds=60))
+def worker() -> Worker:
+    """The one that grades whatever is graded in this process."""
+    return notebook.worker(threading.get_ident())
 
 
 @pytest.fixture
 def run(worker):
     """Runs cells, given as sources or (role, source) or (role, source, points); their outcomes."""
 
-    def run(*cells: str | tuple) -> list[dict]:
+    def run(*cells: str | tuple, limits: Limits = PATIENT) -> list[dict]:
         made = []
         for number, cell in enumerate(cells):
             role, source, *points = ("learner", cell) if isinstance(cell, str) else cell
             made.append(Cell(f"cell-{number}", role, source, *points))
-        *outcomes, _ = worker.grade(made)
+        *outcomes, _ = worker.grade(made, limits)
         assert [outcome["cell"] for outcome in outcomes] == list(range(len(cells)))
         return [outcome | {"outputs": json.loads(outcome["outputs"])} for outcome in outcomes]
 
@@ -116,7 +112,7 @@ def test_what_is_too_much_is_cut(run):
     assert text(after) == "'still here'"
 
 
-def test_a_loop_is_ended_and_what_was_defined_stays(run, impatient):
+def test_a_loop_is_ended_and_what_was_defined_stays(run):
     began = time.monotonic()
     outcomes = run(
         "def answer(): return 42",
@@ -125,6 +121,7 @@ def test_a_loop_is_ended_and_what_was_defined_stays(run, impatient):
         "import os; os._exit(1)",
         "import time; lambda: 0; torch = None",
         ("test", "answer()", 42),
+        limits=IMPATIENT,
     )
     assert text(outcomes[1]) == "this took longer than 2.0 s"
     assert "the other process took too long to answer" in text(outcomes[2])
@@ -285,13 +282,14 @@ ENDS = {
 }
 
 
-def test_how_tests_end(run, impatient):
+def test_how_tests_end(run):
     learner = (
         "import os\nclass OddError(Exception): pass\ndef fails(): raise OddError('odd')\n"
         "def ends(): os._exit(0)\ndef loops():\n    while True: pass\ndef right(): return 4\n"
         "class thing: right = False"
     )
-    _, *outcomes = run(learner, *(("test", source, 4) for source, *_ in ENDS.values()))
+    tests = (("test", source, 4) for source, *_ in ENDS.values())
+    _, *outcomes = run(learner, *tests, limits=IMPATIENT)
     for (name, (_, status, earned, message)), outcome in zip(ENDS.items(), outcomes, strict=True):
         result = outcome["result"]
         assert (result["status"], result["earned"]) == (status, earned), name
@@ -339,24 +337,24 @@ def test_tests_that_end_leave_a_hole_not_a_mark(worker):
         Cell("c", "test", "import os; os._exit(0)", 1),
         Cell("d", "test", "answer()", 1),
     ]
-    *outcomes, took = worker.grade(cells)
+    *outcomes, took = worker.grade(cells, PATIENT)
     assert [outcome["cell"] for outcome in outcomes] == [0, 1]
     assert took["seconds"] < 20, "their end was noticed"
-    *outcomes, _ = worker.grade(cells[:2])
+    *outcomes, _ = worker.grade(cells[:2], PATIENT)
     assert outcomes[1]["result"]["earned"] == 1
 
 
-def test_where_cells_run_again_that_takes_none_of_a_tests_time(run, worker, monkeypatch):
-    monkeypatch.setattr(worker, "limits", Limits(cell_seconds=0.5, seconds=60))
+def test_where_cells_run_again_that_takes_none_of_a_tests_time(run):
     slow = ["import os, time; time.sleep(0.45)"] * 6
-    *_, ended, after = run(*slow, "def ends(): os._exit(0)", ("test", "ends()", 1), ("test", "1", 1))
+    tests = ("def ends(): os._exit(0)", ("test", "ends()", 1), ("test", "1", 1))
+    *_, ended, after = run(*slow, *tests, limits=Limits(cell_seconds=0.5, seconds=60))
     assert [one["result"]["status"] for one in (ended, after)] == ["missing", "done"]
 
 
-def test_a_submissions_time_is_limited_too(worker, monkeypatch):
-    monkeypatch.setattr(worker, "limits", Limits(cell_seconds=5, seconds=3))
+def test_a_submissions_time_is_limited_too(worker):
     loop = [Cell("", "learner", "while True: pass")] * 4
-    *outcomes, took = worker.grade([*loop, Cell("t", "test", "1", 1)])
+    limits = Limits(cell_seconds=5, seconds=3)
+    *outcomes, took = worker.grade([*loop, Cell("t", "test", "1", 1)], limits)
     assert took["seconds"] < 3 + 2
     assert [bool(outcome.get("lost")) for outcome in outcomes] == [False, True, True, True, True]
     assert outcomes[-1]["result"]["status"] == "timeout"
@@ -367,12 +365,12 @@ def test_what_the_machine_cannot_do_is_said_and_a_killed_worker_is_started_anew(
     with monkeypatch.context() as patch:
         patch.setattr(worker._folder, "name", "/nowhere")
         with pytest.raises(WorkerError, match=r"ConfinementError: .*No such file"):
-            list(worker.grade(cell))
-    assert len(list(worker.grade(cell))) == 2
+            list(worker.grade(cell, PATIENT))
+    assert len(list(worker.grade(cell, PATIENT))) == 2
     worker._process.kill()
     worker._process.wait()
     with monkeypatch.context() as patch:
         patch.setattr(worker, "_start", lambda: None)  # it was alive when it was asked
         with pytest.raises(WorkerError, match="Broken pipe"):
-            list(worker.grade(cell))
-    assert len(list(worker.grade(cell))) == 2
+            list(worker.grade(cell, PATIENT))
+    assert len(list(worker.grade(cell, PATIENT))) == 2

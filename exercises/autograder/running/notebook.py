@@ -102,7 +102,8 @@ def _outcomes(cells: list[Cell], limits: Limits, isolation: str) -> tuple[list[d
     once more; had the student's code a part in that, it ends again.
     """
     for _ in range(2):
-        *outcomes, took = worker(limits, isolation == "full", threading.get_ident()).grade(cells)
+        forking = worker(threading.get_ident())
+        *outcomes, took = forking.grade(cells, limits, isolated=isolation == "full")
         heard = {outcome["cell"] for outcome in outcomes}
         tests = {number for number, cell in enumerate(cells) if cell.role == "test"}
         if tests <= heard or took["seconds"] > limits.seconds / 2:
@@ -111,9 +112,9 @@ def _outcomes(cells: list[Cell], limits: Limits, isolation: str) -> tuple[list[d
 
 
 @cache
-def worker(limits: Limits, isolated: bool, thread: int) -> Worker:
-    """The forking process of these limits; one serves all submissions of a thread."""
-    made = Worker(limits, isolated=isolated)
+def worker(thread: int) -> Worker:
+    """The forking process of a thread, which serves all its submissions."""
+    made = Worker()
     atexit.register(made.close)
     return made
 

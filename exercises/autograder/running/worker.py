@@ -38,15 +38,9 @@ class WorkerError(Exception):
 
 
 class Worker:
-    """A forking process, started at first need.
+    """A forking process, started at first need."""
 
-    Args:
-        limits: of what each submission may use.
-        isolated: False lets learners' code do anything that the grader may; the results say so.
-    """
-
-    def __init__(self, limits: Limits, *, isolated: bool = True):
-        self.limits, self.isolated = limits, isolated
+    def __init__(self):
         self._process: subprocess.Popen | None = None
         self._line: socket.socket
         self._folder = TemporaryDirectory(prefix="box-", ignore_cleanup_errors=True)
@@ -63,33 +57,40 @@ class Worker:
             self._process.wait()
             self._process = None
 
-    def grade(self, cells: list[Cell]) -> Iterator[dict]:
+    def grade(self, cells: list[Cell], limits: Limits, *, isolated: bool = True) -> Iterator[dict]:
         """Run a notebook's code cells; yields the outcome of each, then what it took, and what was noted.
+
+        Args:
+            cells: of one submission.
+            limits: of what it may use.
+            isolated: False lets the learner's code do anything that the grader may.
 
         Raises:
             WorkerError: if the processes cannot be started, or the forking one has ended.
         """
         self._start()
         ours, theirs = socket.socketpair()
-        request = {"folder": self._folder.name, "limits": asdict(self.limits), "isolated": self.isolated}
+        request = {"folder": self._folder.name, "limits": asdict(limits), "isolated": isolated}
         with ours:
             with theirs:
                 try:
                     socket.send_fds(self._line, [json.dumps(request).encode()], [theirs.fileno()])
                 except OSError as error:  # it was alive when it was asked
                     raise WorkerError(f"the forking process: {error}") from None
-            notes = yield from self._outcomes(ours, cells)
-        took = self._heard(self.limits.seconds + START)
+            notes = yield from self._outcomes(ours, cells, limits)
+        took = self._heard(limits.seconds + START)
         if "error" in took:
             raise WorkerError(took["error"])
         yield took | notes
 
-    def _outcomes(self, tests: socket.socket, cells: list[Cell]) -> Generator[dict, None, dict]:
+    def _outcomes(
+        self, tests: socket.socket, cells: list[Cell], limits: Limits
+    ) -> Generator[dict, None, dict]:
         """What the tests send, until they end; how long that may take is the forking process's to decide.
 
         Returns what was noted.
         """
-        job = {"cells": len(cells), "cell_seconds": self.limits.cell_seconds, "seconds": self.limits.seconds}
+        job = {"cells": len(cells), "cell_seconds": limits.cell_seconds, "seconds": limits.seconds}
         try:
             for part in (job, *map(asdict, cells)):
                 send(tests, part, math.inf)
