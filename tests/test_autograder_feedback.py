@@ -89,8 +89,8 @@ def handed_in(*cells, why: str = "Because.") -> nbformat.NotebookNode:
     return notebook_of([*found, *cells])
 
 
-WAITS = CellMark(None, None, None, 3.0, waits=True, written=True)
-MARKED = CellMark(1.5, None, None, 2.0, waits=False, written=False)
+WAITS = CellMark(None, None, None, waits=True, worth=3.0)
+MARKED = CellMark(1.5, None, None, waits=False, worth=2.0)
 
 
 def mark_of(comments: Mapping[str, str] = {}, **cells: CellMark) -> Mark:
@@ -188,7 +188,7 @@ def test_nothing_of_the_masters_hidden_tests(master):
                 cell.outputs = [output_of("stream", text="fine\n")]
     results = [CellResult(cell.id, 0.5, cell.metadata.nbgrader.points, "done", ("m",)) for cell in graded]
     cells = {
-        cell.id: CellMark(0.5, None, None, cell.metadata.nbgrader.points, waits=False, written=False)
+        cell.id: CellMark(0.5, None, None, waits=False, worth=cell.metadata.nbgrader.points)
         for cell in graded
     }
     html = page(notebook, released, Result("Ada", master.stem, tuple(results)), mark_of(**cells))

@@ -37,9 +37,8 @@ class CellMark:
     auto: float | None  # points of the tests
     manual: float | None  # of a person instead
     extra: float | None  # of a person on top
-    worth: float  # the most it gives, but for what is extra
     waits: bool  # whether a person has yet to look at it
-    written: bool  # whether it is an answer in words
+    worth: float  # the most it gives, but for what is extra
 
     @property
     def earned(self) -> float:
@@ -107,9 +106,7 @@ def marks(url: str, assignment: str) -> list[Mark]:
                     (submission and submission.late_submission_penalty) or 0.0,
                     known.max_score,
                     {
-                        name: CellMark(
-                            *given[name][:3], cell.max_score, given[name][3], cell.cell_type == "markdown"
-                        )
+                        name: CellMark(*given[name], cell.max_score)
                         for name, cell in cells.items()
                         if name in given
                     },
