@@ -218,9 +218,8 @@ def test_a_mistake_that_the_catalogue_does_not_know(gone):
 # ---- For a person
 
 
-def test_flags_but_for_those_that_other_lists_repeat():
-    kinds = ("library", "repair", "unsafe", "late", "timeout")
-    flags = tuple(Flag(kind, "Seen.", THIRD, "x = 1") for kind in kinds)
+def test_flags():
+    flags = tuple(Flag(kind, "Seen.", THIRD, "x = 1") for kind in ("library", "timeout"))
     results = [result("a", flags=flags), result("b", flags=(Flag("package", "A package."),))]
     text = shown(page(numbers(NAME, [mark("a", {}, first_name="Ada", last_name="L.")], results)))
     rows = [f"Ada L. a {kind} Seen. x = 1 {THIRD}" for kind in ("library", "timeout")]
@@ -230,7 +229,7 @@ def test_flags_but_for_those_that_other_lists_repeat():
 def test_late():
     marks = [mark("a", {FIRST: 1}, penalty=2.5), mark("b", {FIRST: 1}), mark("c", {}, timestamp=None)]
     marks.append(mark("d", {FIRST: 1}, late=True))  # and nothing is taken off for it
-    text = shown(page(numbers(NAME, marks, [result("c", flags=(Flag("late", "Late."),))])))
+    text = shown(page(numbers(NAME, marks, [result("c", late=True)])))
     assert "Penalty a 2026-03-05 17:04 2.5 c – 0 d 2026-03-05 17:04 0 " in text
     assert "Late 3 −2.5 points in all" in text
 
@@ -253,10 +252,9 @@ def test_what_was_not_graded():
 
 
 def test_repairs_and_whom_no_box_held():
-    unsafe = (Flag("unsafe", "Graded without isolation."),)
     results = [
         result("a"),
-        result("b", isolation="none", flags=unsafe, repairs=("One.", "Two.")),
+        result("b", isolation="none", repairs=("One.", "Two.")),
         result("c", isolation="new"),
     ]
     text = shown(page(numbers(NAME, [mark("b", {}, first_name="Bea")], results)))

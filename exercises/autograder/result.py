@@ -11,7 +11,7 @@ from transformer_lessons.data.files import read_json, write_json
 class Flag:
     """Something for a person to look at; it never changes a mark."""
 
-    kind: str  # in one word: "missing", "timeout", "library", "package", "repair", "unsafe", …
+    kind: str  # in one word: "missing", "timeout", "library", "package", "ended", …
     text: str  # one sentence that says what was seen
     cell: str | None = None  # the grade id of the cell it concerns, or None
     line: str = ""  # the line of the student's code, or ""
@@ -59,6 +59,7 @@ class Result:
     submission: str = ""  # a digest of what the student wrote
     path: str = ""  # where it came from, for people
     timestamp: str | None = None  # when it was handed in, as far as that is known
+    late: bool = False  # whether Canvas marks it as handed in late; without a time, nothing else tells
     # A digest of each graded answer, by grade id: a person has to look again if it changes
     answers: dict[str, str] = field(default_factory=dict)
 

@@ -25,7 +25,7 @@ from exercises.autograder.course.folders import Course, write_text
 from exercises.autograder.course.marks import Writer
 from exercises.autograder.course.roster import known
 from exercises.autograder.intake import Arrival, ingest
-from exercises.autograder.result import Flag, Result
+from exercises.autograder.result import Result
 from exercises.autograder.running.job import Job, Outcome
 from exercises.autograder.running.notebook import MasterCell, master_of
 from transformer_lessons.data.files import read_json, write_json
@@ -199,8 +199,6 @@ class Grading:
     def enter(self, student: str, assignment: str, outcome: Outcome) -> Result:
         """Give a student what their submission got; marks of a person stay."""
         about, record = self.course.origin(student, assignment), self.course.record(student, assignment)
-        late = [Flag("late", "Canvas marks it as handed in late.")] if about.late else []
-        repairs = [Flag("repair", sentence) for sentence in about.repairs]
         result = replace(
             outcome.result,
             student=student,
@@ -208,7 +206,7 @@ class Grading:
             repairs=about.repairs,
             path=about.path,
             timestamp=about.timestamp,
-            flags=(*outcome.result.flags, *late, *repairs),
+            late=about.late,
         )
         write_text(self.course.autograded(student, assignment), outcome.notebook)
         seen = results.read(record).answers if record.exists() else {}  # which a person may have marked

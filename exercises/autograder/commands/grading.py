@@ -82,8 +82,9 @@ def _graded(summary: grades.Summary) -> CommandOutput:
 
 
 def _line(result: Result) -> str:
-    kinds = sorted({flag.kind for flag in result.flags})
-    noted = f"  look at: {', '.join(kinds)}" if kinds else ""
+    about = {"late": result.late, "repair": result.repairs, "unsafe": result.isolation != "full"}
+    kinds = {flag.kind for flag in result.flags} | {kind for kind, is_so in about.items() if is_so}
+    noted = f"  look at: {', '.join(sorted(kinds))}" if kinds else ""
     return f"{result.student}  {result.assignment}  {result.earned:g} of {result.worth:g}{noted}"
 
 

@@ -52,8 +52,7 @@ def _status(grading: Grading, name: str, aside: int) -> Iterator[str]:
         known = marks.marks(course.gradebook, name)
     except MissingEntry:
         known = []
-    # Repairs and lateness are told elsewhere.
-    flagged = (any(f.kind not in ("repair", "late") for f in one.flags) for one in course.results(name))
+    flagged = (bool(one.flags) for one in course.results(name))
     yield f"{name}: {states['graded']} of {len(submissions)} graded"
     todo = {
         f"new, for {ME} grade": states["waiting"],

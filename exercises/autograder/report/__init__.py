@@ -21,7 +21,6 @@ from exercises.autograder.result import Result
 from transformer_lessons.tools import submission
 
 BINS = 10
-ELSEWHERE = {"repair", "unsafe", "late"}  # flags that are said in lists of their own
 MOST = 600  # characters of a text about a submission
 LOW = 0.2  # below this, by custom, one looks at what a question asks
 
@@ -109,16 +108,10 @@ def _lists(
     failed: Iterable[Mapping[str, Any]],
 ) -> dict[str, list]:
     """Who is to be looked at; of files, those of which nobody knows the assignment are listed everywhere."""
-    # Who handed in after the due date, or is said to by Canvas: without a date, nothing else tells.
-    late = {result.student for result in results if any(flag.kind == "late" for flag in result.flags)}
+    late = {result.student for result in results if result.late}
     return {
         "by_hand": [mark for mark in everyone if mark.waits],
-        "flagged": [
-            {"student": result.student, "flag": flag}
-            for result in results
-            for flag in result.flags
-            if flag.kind not in ELSEWHERE
-        ],
+        "flagged": [{"student": result.student, "flag": flag} for result in results for flag in result.flags],
         "quarantined": [file for file in quarantined if file["assignment"] in (None, assignment)],
         "failed": [file for file in failed if file["assignment"] in (None, assignment)],
         "missing": [mark for mark in everyone if not mark.submitted],

@@ -29,7 +29,6 @@ from exercises.autograder.running.worker import Worker
 from transformer_lessons.tools.submission import grade_id, is_ungraded
 
 PICTURE = 10_000  # bytes that a picture counts for at least, as it takes time to draw it anew
-UNSAFE = "Graded without isolation: the student's code could have changed anything, these marks too."
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ def run(notebook: NotebookNode, master: tuple[MasterCell, ...], limits: Limits, 
         "",
         "",
         tuple(found),
-        (*noticed, *([] if isolation == "full" else [Flag("unsafe", UNSAFE)])),
+        tuple(noticed),
         isolation=isolation,
         seconds=round(took["seconds"], 3),
         versions=versions(),
