@@ -23,7 +23,7 @@ from nbformat import NotebookNode
 
 from exercises.autograder.course.folders import Course, write_text
 from exercises.autograder.course.marks import CellMark, Mark
-from exercises.autograder.feedback.text import cut, short, template
+from exercises.autograder.feedback.text import cut, template
 from exercises.autograder.intake.repair import named
 from exercises.autograder.result import CellResult, Part, Result
 from transformer_lessons.tools.submission import grade_id
@@ -85,11 +85,11 @@ def page(notebook: NotebookNode, released: NotebookNode, result: Result, mark: M
         ValueError: if a line of a hidden test would be on it.
     """
     tasks = _tasks(released)
-    title = re.match("# (.+)", released.cells[0].source) if released.cells else None
+    title = re.match("# (.+)", released.cells[0].source)
     panels = _panels(released, result, mark, tasks)
     text = TEMPLATE.render(
         title=title[1] if title else result.assignment,
-        student=short(result.student),
+        student=result.student,
         panels=list(panels.values()),
         repairs=[cut(repair, REPAIR) for repair in result.repairs[:REPAIRS]],
         blocks=list(_blocks(notebook.cells, named(released), panels, tasks)),
@@ -155,7 +155,6 @@ def _blocks(
 class Panel:
     """What is said of one graded cell."""
 
-    number: int  # its place among them, for its anchor
     name: str  # its grade id
     task: str  # the heading of its task
     worth: float  # the most it can give
@@ -183,7 +182,7 @@ def _panels(released: NotebookNode, result: Result, mark: Mark, tasks: Mapping[s
         if cell := mark.cells.get(name):
             about = _tested(tests[name], cell, given.source) if name in tests else _by_hand(cell)
             about |= {"worth": cell.worth, "comment": mark.comments.get(name, "")}
-            panels[name] = Panel(len(panels) + 1, name, tasks.get(name, ""), **about)
+            panels[name] = Panel(name, tasks.get(name, ""), **about)
     return panels
 
 

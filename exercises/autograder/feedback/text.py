@@ -14,7 +14,7 @@ from nbformat import NotebookNode
 
 from exercises.autograder.running.inert import FORMATS, is_picture
 
-NAME = 200  # characters of a name, or of a picture's description
+DESCRIPTION = 200  # characters of what a picture is said to be
 MOST = 20_000  # of a cell, or of an output
 # Controls, also of direction; zero width; fillers; selectors and tags, which can carry a text; lone surrogates.
 INVISIBLE = re.compile(
@@ -33,11 +33,6 @@ def clean(text: str) -> str:
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     return INVISIBLE.sub(lambda match: f"⟨U+{ord(match[0]):04X}⟩", text)
-
-
-def short(text: str) -> str:
-    """A name of bearable length."""
-    return text if len(text) <= NAME else text[: NAME - 1] + "…"
 
 
 def cut(text: str, most: int = MOST) -> str:
@@ -66,7 +61,9 @@ def output(of: NotebookNode) -> tuple[str, Markup | str]:
     if is_picture(of):
         kind = next(form for form in FORMATS if form in data)
         picture = Markup('<img src="data:{};base64,{}" alt="{}">')
-        return "image", picture.format(kind, data[kind], clean(short(terminal(text))) or "a picture")
+        return "image", picture.format(
+            kind, data[kind], clean(cut(terminal(text), DESCRIPTION)) or "a picture"
+        )
     if of.output_type == "error":
         return "error", cut(terminal("\n".join(of.traceback) or f"{of.ename}: {of.evalue}").strip("\n"))
     return "text", cut(terminal(text).strip("\n"))
@@ -91,7 +88,7 @@ def template(path: Path, filters: Mapping[str, Callable]) -> Template:
         lstrip_blocks=True,
         finalize=lambda value: value if isinstance(value, Markup) else clean(str(value)),
     )
-    environment.filters |= {"points": points, "short": short, "output": output, **filters}
+    environment.filters |= {"points": points, "output": output, **filters}
     style = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode("ascii")
     environment.globals |= {"style": Markup(style), "digest": f"sha256-{digest}"}
