@@ -8,7 +8,6 @@ to look again.
 """
 
 import fcntl
-import re
 from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -154,9 +153,6 @@ def opened(folder: Path, *, isolated: bool = True) -> Iterator[Grading]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the kernel gives it back, however this ends
         except OSError:
             raise ValueError(f"another command is at work on {folder}: wait for it, or stop it") from None
-        for path in folder.rglob(".*"):  # what a command that was killed had begun to write
-            if re.fullmatch(r"\..+\.\d+", path.name) and path.is_file():
-                path.unlink()
         with closing(Grading(Course(folder), isolated=isolated)) as grading:
             yield grading
 
