@@ -62,6 +62,7 @@ def numbers(
     everyone = sorted(marks, key=lambda mark: mark.student)
     results = sorted(results, key=lambda result: result.student)
     submitted = [mark for mark in everyone if mark.submitted]
+    late = {result.student for result in results if result.late}
     about = submission.assignments().get(assignment, {})
     asked = questions(submitted, results, about)
     return {
@@ -76,7 +77,15 @@ def numbers(
         **_scores(submitted),
         "questions": asked,
         "misconceptions": misconceptions(results, [question["cell"] for question in asked]),
-        **_lists(assignment, everyone, results, quarantined, failed),
+        "by_hand": [mark for mark in everyone if mark.waits],
+        "flagged": [{"student": result.student, "flag": flag} for result in results for flag in result.flags],
+        # Files of which nobody knows the assignment are listed with each.
+        "quarantined": [file for file in quarantined if file["assignment"] in (None, assignment)],
+        "failed": [file for file in failed if file["assignment"] in (None, assignment)],
+        "missing": [mark for mark in everyone if not mark.submitted],
+        "late": [mark for mark in everyone if mark.late or mark.student in late],
+        "repaired": [result for result in results if result.repairs],
+        "unprotected": [result for result in results if result.isolation != "full"],
     }
 
 
@@ -94,30 +103,6 @@ def _scores(submitted: list[Mark]) -> dict[str, Any]:
         "mean": statistics.fmean(known) if known else None,
         "median": statistics.median(known) if known else None,
         "deviation": statistics.pstdev(known) if known else None,
-    }
-
-
-# ---- For a person
-
-
-def _lists(
-    assignment: str,
-    everyone: list[Mark],
-    results: list[Result],
-    quarantined: Iterable[Mapping[str, Any]],
-    failed: Iterable[Mapping[str, Any]],
-) -> dict[str, list]:
-    """Who is to be looked at; of files, those of which nobody knows the assignment are listed everywhere."""
-    late = {result.student for result in results if result.late}
-    return {
-        "by_hand": [mark for mark in everyone if mark.waits],
-        "flagged": [{"student": result.student, "flag": flag} for result in results for flag in result.flags],
-        "quarantined": [file for file in quarantined if file["assignment"] in (None, assignment)],
-        "failed": [file for file in failed if file["assignment"] in (None, assignment)],
-        "missing": [mark for mark in everyone if not mark.submitted],
-        "late": [mark for mark in everyone if mark.late or mark.student in late],
-        "repaired": [result for result in results if result.repairs],
-        "unprotected": [result for result in results if result.isolation != "full"],
     }
 
 
