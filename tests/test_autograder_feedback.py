@@ -37,10 +37,6 @@ def markdown_cell(source: str, **more) -> nbformat.NotebookNode:
     return nbformat.from_dict({"cell_type": "markdown", "metadata": {}, "source": source, **more})
 
 
-def raw_cell(source: str) -> nbformat.NotebookNode:
-    return markdown_cell(source, cell_type="raw")
-
-
 def code_cell(source: str, **more) -> nbformat.NotebookNode:
     return markdown_cell(source, **{"cell_type": "code", "outputs": [], **more})
 
@@ -317,7 +313,7 @@ def hostile_page(*inputs: tuple[str, str]) -> str:
     cells = [
         *(markdown_cell(text) for text in at.get("markdown", [])),
         *(code_cell(text) for text in at.get("code", [])),
-        *(raw_cell(text) for text in at.get("raw", [])),
+        *(markdown_cell(text, cell_type="raw") for text in at.get("raw", [])),
         *(*streams, *errors),
     ]
     parts = [Part(task, "r", "s", 1, True) for task in at.get("task", [])]

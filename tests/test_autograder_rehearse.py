@@ -66,6 +66,9 @@ def test_from_a_rehearsal_to_tables_in_the_guides_six_commands(tmp_path, capsys)
     assert told_of[DELETED].endswith("repair")
     assert "The file breaks off after" in told_of[UNREADABLE]
     assert told_of[ABSENT] == ""
+    are_late = [about["is_late"] for about in students]
+    assert ["look at: late" in line_of(about["student"], all_said) for about in students] == are_late
+    assert any(are_late)
     with (course / "export" / "filled_gradebook.csv").open(encoding="utf-8") as file:
         rows = {f"{row['Student']}_{row['ID']}": row[f"{NAME} (1)"] for row in csv.DictReader(file)}
     known = {one.student: one for one in marks.marks(Course(course).gradebook, NAME)}

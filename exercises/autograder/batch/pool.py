@@ -118,18 +118,18 @@ class DaskPool:
         address: the scheduler's, such as "tcp://10.0.0.1:8786".
 
     Raises:
-        ConnectionError: if nobody answers there.
+        ValueError: if nobody answers there.
     """
 
     def __init__(self, address: str):
         try:
             from distributed import Client
         except ImportError:
-            raise ConnectionError("dask is not installed: pip install distributed") from None
+            raise ValueError("--scheduler: dask is not installed: pip install distributed") from None
         try:
             self._client = Client(address, timeout=CONNECT, set_as_default=False)
         except (OSError, ValueError) as error:
-            raise ConnectionError(f"no scheduler answers at {address} ({error})") from None
+            raise ValueError(f"--scheduler: nobody answers at {address} ({error})") from None
         self._executor = self._client.get_executor()
 
     @property

@@ -169,9 +169,9 @@ def _headers(header: list[str], columns: Mapping[str, str]) -> dict[str, int]:
 
 
 def _other_worth(name: str, marks: list[Mark], cell: str, where: str) -> list[str]:
-    ours = marks[0].worth if marks else 0.0
+    ours = marks[0].worth
     there = _figure(cell, ours)
-    if not marks or there == ours:
+    if there == ours:
         return []
     return [f"{name}: it is worth {number(ours)}, but {number(there)} in {where}; points were not scaled."]
 
