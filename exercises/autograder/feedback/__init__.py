@@ -40,7 +40,7 @@ SECRET = re.compile(r"### BEGIN HIDDEN TESTS\n(.*?)(?:### END HIDDEN TESTS|\Z)",
 ORDINARY = {*keyword.kwlist, *dir(builtins)}
 
 
-def write_page(course: Course, result: Result, released: NotebookNode, mark: Mark) -> Path:
+def write_page(course: Course, result: Result, released: NotebookNode, mark: Mark) -> None:
     """Write the page that a student gets, with what a person has marked so far; it replaces the one before.
 
     Args:
@@ -58,7 +58,6 @@ def write_page(course: Course, result: Result, released: NotebookNode, mark: Mar
         path.unlink(missing_ok=True)
         raise
     write_text(path, text)
-    return path
 
 
 def _notebook(course: Course, result: Result) -> NotebookNode:

@@ -27,7 +27,7 @@ from transformer_lessons.trainer.tasks import NumberWords
 LIMITS = Limits(seconds=600.0)
 
 
-def boxed_transformer(paths: list[Path], *, fill: bool, output: Path, limits: Limits = LIMITS) -> str:
+def boxed_transformer(paths: list[Path], *, fill: bool, output: Path) -> str:
     """Have a Transformer made of notebooks' parts and trained, in a box; its weights are saved out here.
 
     Returns what was said in the box, made inert.
@@ -40,10 +40,10 @@ def boxed_transformer(paths: list[Path], *, fill: bool, output: Path, limits: Li
     torch.set_num_threads(1)  # a process with threads cannot fork safely
     checks.check("transformer", None)  # what torch wants to know of the machine, which a box does not show
     with TemporaryDirectory(prefix="box-") as folder:
-        boxed = spawn_sandboxed(made, folder, limits)
+        boxed = spawn_sandboxed(made, folder, LIMITS)
         try:
             boxed.connection.settimeout(None)
-            deadline = time.monotonic() + limits.seconds
+            deadline = time.monotonic() + LIMITS.seconds
             send(boxed.connection, {"notebooks": texts, "fill": fill}, deadline)
             answer = receive(boxed.connection, deadline)
             said, state = str(answer["said"]), answer["state"]
