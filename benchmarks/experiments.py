@@ -30,6 +30,7 @@ CHAPTERS = Path(__file__).parent.parent / "book" / "chapters"
 CELLS = {
     "02_tokens_and_embeddings": r"# @title (What this chapter imports|The experiment: five kinds of start)",
     "10_residuals": r"# @title (Imports|The model, its two tasks)|def train\(",
+    "12_the_whole_model": r"# @title Imports|POSITIONS|batch = |source_size|def softmax_first\(",
     "13_training": r"# @title (What this chapter imports|The experiments: models that differ)",
     "18_linear_attention": r"# @title (What this chapter imports|The look-up task)|WIDTH = |class GatedDelta",
     "19_a_language_model": r"# @title (What this chapter imports|The text|Counted: tokens)|def train_on\(",
@@ -90,6 +91,21 @@ def final_loss(task: str, kind: str, rate: float, seed: int) -> float:
     """The mean of a run's last losses."""
     book = chapter("10_residuals")
     return mean(book["train"](rate, steps=300, seed=seed, task=task, **book["KINDS"][kind])[-20:])
+
+
+def softmax_twice() -> dict:
+    """Chapter 12: softmax twice, at two learning rates, eight seeds; two minutes."""
+    found = each(next_words, product((0.001, 0.005), range(8)))
+    return {"right": {str(rate): shares for (rate,), shares in found.items()}}
+
+
+def next_words(rate: float, seed: int) -> list[float]:
+    """The share that is right in the batch, every 20 of 1,000 steps."""
+    book = chapter("12_the_whole_model")
+    torch.manual_seed(seed)
+    model = book["Transformer"](book["little"])
+    shares = book["overfit"](model, 1_000, rate, loss_of=book["softmax_first"])
+    return [round(share, 3) for share in shares[19::20]]
 
 
 def training_runs() -> dict:
@@ -195,7 +211,7 @@ def finite(losses: torch.Tensor) -> float | None:
     return round(loss, 4) if math.isfinite(loss) else None
 
 
-ALL = (embedding_starts, norm_orders, training_runs, number_words_seeds, hybrids, successors)
+ALL = (embedding_starts, norm_orders, softmax_twice, training_runs, number_words_seeds, hybrids, successors)
 EXPERIMENTS = {experiment.__name__: experiment for experiment in ALL}
 
 if __name__ == "__main__":
