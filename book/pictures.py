@@ -29,7 +29,7 @@ STUDENT, ASSIGNMENT = "student-003_1003", "ps01_embeddings_attention"
 WIDTH, MARGIN, SHARPNESS, COLOURS = 720, 20, 2, 64
 # Where each picture begins and ends: a task with a mistake that has a name, and the report up to its first table.
 GRADING = {
-    "feedback": (f"feedback/{STUDENT}/{ASSIGNMENT}/{ASSIGNMENT}.html", "h3:nth-of-type(2)", "#graded-2"),
+    "feedback": (f"feedback/{STUDENT}/{ASSIGNMENT}/{ASSIGNMENT}.html", "h3 >> nth=1", ".panel >> nth=1"),
     "report": (f"report/{ASSIGNMENT}.html", "header", "#scores ~ .scroll"),
 }
 
