@@ -21,11 +21,6 @@ def call(x: Tensor, *, eps: float | None = None, state: dict[str, Tensor] | None
     return Call((x,), init=(width,) if eps is None else (width, eps), state=state, **options)
 
 
-def affine(draw: Draw) -> dict[str, Tensor]:
-    """A weight and a bias like no others."""
-    return {"weight": draw.uniform(5) + 0.5, "bias": draw.normal(5)}
-
-
 def centred(draw: Draw) -> list[Call]:
     """The mean alone counts, which is 0; once in a new layer, as weights of another shape cannot be loaded."""
     return [replace(one, view=lambda y: (y / y.abs().amax()).mean(-1)) for one in variance(draw)]
@@ -37,8 +32,9 @@ def variance(draw: Draw) -> list[Call]:
 
 
 def held(width: int) -> Call:
-    """Whether a new layer holds a weight and a bias; under whatever names, and whatever else it holds."""
-    view = lambda state: {"how many numbers": min(sum(t.numel() for t in state.values()), 2 * width)}  # noqa: E731
+    """Whether a new layer holds ones and zeros; under whatever names, and whatever else it holds."""
+    count = lambda state, n: min(sum(int((t == n).sum()) for t in state.values()), width)  # noqa: E731
+    view = lambda state: {"ones": count(state, 1), "zeros": count(state, 0)}  # noqa: E731
     return Call((), init=(width,), method="state", view=view)
 
 
@@ -55,25 +51,31 @@ def small_entries(draw: Draw) -> list[Call]:
 
 
 def with_weights(draw: Draw) -> list[Call]:
-    """A new layer, and one with weights, which multiply what has no mean any more."""
-    x, state = 10 * halves(draw, 3, 6), {"weight": draw.uniform(6) + 0.5, "bias": draw.normal(6)}
-    return [held(6), Call((x,), init=(6,)), call(x[None] + 20, state=state)]
+    """A new layer; and one with weights, without which equal entries stay equal, whatever the norm is."""
+    x, weight, bias = halves(draw, 1, 3, 6), draw.uniform(6) + 0.5, draw.normal(6)
+
+    def undone(y: Tensor) -> Tensor:
+        normalised = (y - bias) / weight
+        return normalised / normalised[..., :1]
+
+    return [held(6), call(10 * x + 20, state={"weight": weight, "bias": bias}, view=undone)]
 
 
 def axes(draw: Draw) -> list[Call]:
-    """From one axis to four; each vector has another size."""
-    shapes = (2, 3, 6), (6,), (2, 2, 3, 6), (1, 1, 6), (6, 6, 6)
-    given = [(10 + 90 * draw.uniform(*shape[:-1], 1)) * halves(draw, *shape) for shape in shapes]
-    return [*map(call, given[1:]), Call((given[0],), init=(6,))]
+    """The last vector of several axes stays as it is, whatever the others are; and a single one has one axis."""
+    calls = [Call((draw.normal(6),), init=(6,), view=lambda y: list(y.shape))]
+    for shape in ((2, 3, 6), (2, 2, 3, 6), (6, 6, 6), (1, 2, 6)):
+        x, other = 10 * draw.normal(*shape), 100 * draw.normal(*shape)
+        other.view(-1, 6)[-1] = x.view(-1, 6)[-1]
+        calls.append(Call((x,), init=(6,), view=lambda y: y.reshape(-1, 6)[-1], same_as=(other,)))
+    return calls
 
 
 def gradients(draw: Draw) -> list[Call]:
     """Of the input, the weight and the bias."""
-    return [
-        call(10 * draw.normal(3, 5), state=affine(draw)),
-        call(draw.normal(2, 3, 5), eps=0.5, state=affine(draw)),
-        Call((draw.normal(2, 5),), init=(5,)),
-    ]
+    state = {"weight": draw.uniform(5) + 0.5, "bias": draw.normal(5)}
+    calls = [call(10 * draw.normal(3, 5), state=state), call(draw.normal(2, 3, 5), eps=0.5, state=state)]
+    return [*calls, Call((draw.normal(2, 5),), init=(5,))]
 
 
 def batches(rows: Sequence[list[float]], *lead: tuple[int, ...]) -> Iterator[Tensor]:
