@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from transformer_lessons.encodings import sinusoidal
+
 
 class Annotated(nn.Module):
     """The form of the Annotated Transformer, with the start that the exercise asks for."""
@@ -314,6 +316,10 @@ def of_transformers_for_one(x, positions):
     return x * angle.cos() + half * angle.sin()
 
 
+def without_signs(length, d_model, **options):
+    return sinusoidal(length, d_model, **options).abs()
+
+
 def turned_twice_as_far(x, positions):
     """A slip that is on no list."""
     return of_roformer(x, 2 * positions)
@@ -391,6 +397,7 @@ WRONG = {
     "sinusoidal": [
         (an_exponent_for_each_column, {"pairs", "frequencies"}, {"exponents_doubled_and_next"}),
         (base_of_nobody, {"frequencies"}, set()),
+        (without_signs, {"pairs"}, set()),
         (a_row_too_many, {"positions"}, {"row_too_many"}),
         (table_in_numpy, {"positions"}, {"no_tensor"}),
         (table_in_lists, {"positions"}, {"no_tensor"}),

@@ -1,7 +1,6 @@
 """BLEU with several references. Candidates as long as their only reference hide all but the precisions.
 
-Of the rest, pairs of corpora tell: with as many right groups they score the same, whatever is made of the
-counts, and with fewer they do not.
+Of the rest, pairs of corpora tell: with as many right groups they score the same, with fewer they do not.
 """
 
 import math
@@ -72,7 +71,6 @@ BREVITY = [  # short candidates, long ones, and both in one corpus
     call(("abcd", ["abcdef"]), ("abcdef", ["abcd"])),
 ]
 NOTHING = [call(("abcd", ["abce"])), call(("abc", ["abc"])), call(("", ["abcd"])), call(("xyz", ["abcd"]))]
-
 PERFECT, ONE, OTHER = ("abcdefg", ["abcdefg"]), ("xab", ["yab"]), ("cdw", ["cdv"])
 TWO_PARTS = [("abcd0efgh12", ["abcd3efgh45"]), ("ijklmno", ["rstuvwx"])]
 A_PART_EACH = [("abcd0123456", ["abcd789ijkl"]), ("efghijk", ["efghlmn"])]
@@ -99,7 +97,6 @@ LENGTHS = [
     twins([("abcde", ["abcdefg", "abcdefghijk"])], [("abcde", ["abcdefg"])]),
     twins([("abcdef", ["abcdxx"])], [("abcdef", ["abcdef"])]),
 ]
-ZERO = [*NOTHING, twins([PERFECT], [("abcd", ["abce"])])]
 
 TASK = Task(
     name="bleu",
@@ -111,6 +108,6 @@ TASK = Task(
         "brevity": (BREVITY, BREVITY),
         "several": (OF_ALL, told(OF_ALL)),
         "closest": (LENGTHS, told(LENGTHS)),
-        "nothing": (ZERO, NOTHING),
+        "nothing": ([*NOTHING, twins([PERFECT], [("abcd", ["abce"])])], NOTHING),
     },
 )

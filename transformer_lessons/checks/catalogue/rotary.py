@@ -57,7 +57,8 @@ def batch(draw: Draw) -> list[Call]:
     """Of each sentence its own; and once there are as many heads as sentences, or as positions."""
     sizes = ((2, 4, 4, 2), (3, 3, 4, 2), (4, 2, 4, 2), (2, 3, 4, 6))
     given = [(draw.normal(d).expand(b, h, t, d), draw.integers(0, 9, b, t)) for b, h, t, d in sizes]
-    return [Call(args, view=equals) for args in given]
+    x, same = draw.normal(2, 3, 4, 6), torch.tensor([3, 0, 7, 1])
+    return [*(Call(args, view=equals) for args in given), Call((x, same.expand(2, 4)), same_as=(x, same))]
 
 
 def gradients(draw: Draw) -> list[Call]:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from transformer_lessons.checks.definitions import Call, Task, calls
@@ -17,14 +18,12 @@ def rows(table: Tensor) -> dict[str, Any]:
     }
 
 
-def circles(table: Tensor) -> dict[str, Tensor]:
-    """Of whatever angles: a sine and its cosine begin at 0 and 1, and the sum of their squares is 1."""
-    pairs = table.unflatten(-1, (-1, 2))
-    return {"row 0": pairs[0], "sines rise": pairs[1, :, 0] > 0, "sums of squares": pairs.square().sum(-1)}
-
-
-# In whatever columns the numbers are, and with whatever sign.
-SORTED = {"view": lambda table: table.abs().sort(-1).values}
+def circles(table: Tensor) -> dict[str, Any]:
+    """Of whatever angles: sines begin at 0 and rise, cosines at 1, and all rows turn as the first step did."""
+    sine, cosine = table.unflatten(-1, (-1, 2)).unbind(-1)
+    at = torch.complex(cosine, sine)
+    turns = (at[1:] - at[:-1] * at[1]).abs().amax() < 1e-4
+    return {"row 0": table[0], "sines rise": sine[1] > 0, "lengths": at.abs(), "rows turn alike": turns}
 
 
 def small(*sizes: tuple[int, int]) -> list[Call]:
@@ -45,7 +44,10 @@ TASK = Task(
         ),
         "pairs": (calls((7, 2), (4, 2), (6, 8), (9, 14), view=circles), small((2, 2), (2, 4), (3, 4))),
         "frequencies": (
-            [*calls((9, 4), (7, 6), (5, 16), **SORTED), *calls((11, 8), view=Tensor.abs)],
+            [  # in whatever columns, and with whatever signs
+                *calls((9, 4), (7, 6), (5, 16), view=lambda table: table.abs().sort(-1).values),
+                *calls((11, 8), view=Tensor.abs),
+            ],
             small((2, 4), (2, 6), (2, 8)),
         ),
     },
