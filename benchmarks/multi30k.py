@@ -13,12 +13,12 @@ import time
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 
 from benchmarks.contenders import real_tokens
 from benchmarks.measuring import write
-from transformer_lessons.data import multi30k
 from transformer_lessons.data.batches import Batches, TokenBatches
 from transformer_lessons.fast import accelerate
 from transformer_lessons.trainer import TrainingConfig, checkpoints, configs
@@ -30,19 +30,18 @@ from transformer_lessons.trainer.tasks import TASKS, Task, batches
 def measure(
     task: Task, tokenisers: tuple, sizes: dict, config: TrainingConfig, device: torch.device, *, anew=False
 ) -> dict:
-    """One run from one seed; `anew`: a GPU's steps are not replayed."""
-    directory = Path(
-        f"runs/multi30k-benchmark/{config.seed}"
-    )  # snapshots of another seed would be averaged in
-    trainer = new_trainer(task, tokenisers, sizes, config, device, directory)
-    if anew:
-        trainer.add_gradients = trainer._add_gradients
-    started = time.perf_counter()
-    if not run(trainer, task, tokenisers):
-        raise KeyboardInterrupt
-    seconds = {"training": round(time.perf_counter() - started, 1)}
-    pairs = task.pairs_to_judge_by(task.files("test"))
-    judge = partial(evaluate_bleu, trainer.model, *tokenisers, pairs)
+    """One run, and BLEU of the model that it keeps; `anew`: a GPU's steps are not replayed."""
+    with TemporaryDirectory() as name:
+        directory = Path(name)
+        trainer = new_trainer(task, tokenisers, sizes, config, device, directory)
+        if anew:
+            trainer.add_gradients = trainer._add_gradients
+        started = time.perf_counter()
+        if not run(trainer, task, tokenisers):
+            raise KeyboardInterrupt
+        seconds = {"training": round(time.perf_counter() - started, 1)}
+        model = accelerate(checkpoints.load_model(directory)[0]).to(device)
+    judge = partial(evaluate_bleu, model, *tokenisers, task.pairs_to_judge_by(task.files("test")))
     return {"seconds": seconds, "results": {"greedy": judge(beam_size=1), "beam of 5": judge(beam_size=5)}}
 
 
@@ -65,20 +64,6 @@ def about(data: TokenBatches, vocabulary: int) -> dict:
     }
 
 
-def by_seed(task: Task, sizes: dict, config: TrainingConfig, device: torch.device, seed: int) -> dict:
-    """BLEU with a beam of 5 on the pairs to choose by and on the test set, of the model that a run keeps."""
-    directory, tokenisers, found = Path(f"runs/multi30k-long/{seed}"), task.tokenisers(), {"seed": seed}
-    trainer = new_trainer(task, tokenisers, sizes, replace(config, seed=seed), device, directory)
-    if not run(trainer, task, tokenisers):
-        raise KeyboardInterrupt
-    model = accelerate(checkpoints.load_model(directory)[0]).to(device)
-    for split in ("validation", "test"):
-        pairs = task.pairs_to_judge_by(multi30k.files(split))
-        result = evaluate_bleu(model, *tokenisers, pairs, beam_size=5)
-        found[split] = {name: value for name, value in result.items() if name != "examples"}
-    return found
-
-
 def main() -> None:
     """The task's own recipe once, on a CPU, or the long one, three times."""
     parser = argparse.ArgumentParser(
@@ -87,10 +72,12 @@ def main() -> None:
     parser.add_argument("--long", action="store_true", help="the recipe multi30k-long, from three seeds")
     task, device = TASKS["multi30k"], torch.device("cpu")
     if parser.parse_args().long:
-        own = changed_by(configs.find("multi30k-long"), task, task.sizes, task.training)
-        device = choose_device("auto")
-        settings = {"data": own[0].settings, "model": own[1], "training": asdict(own[2])}
-        runs = [by_seed(*own, device, seed) for seed in range(3)]
+        task, sizes, config = changed_by(configs.find("multi30k-long"), task, task.sizes, task.training)
+        device, runs = choose_device("auto"), []
+        for seed in range(3):
+            found = measure(task, task.tokenisers(), sizes, replace(config, seed=seed), device)
+            runs.append({"seed": seed, "test": found["results"]["beam of 5"]})
+        settings = {"data": task.settings, "model": sizes, "training": asdict(config)}
         write("multi30k_long", device.type, settings=settings, runs=runs)
         return
     sizes, tokenisers = dict(task.sizes), task.tokenisers()
