@@ -2,7 +2,7 @@
 
 The theme brings rules for everything that it could show (of 65 kB, compressed, pages use 19), in nine files
 that a browser waits for before it shows a word, and so it does for fifteen scripts, the search's index among
-them. It brings 2,000 icons to every page, too.
+them: ``_templates/layout.html`` names one file instead. It brings 2,000 icons to every page, too.
 """
 
 import logging
@@ -19,16 +19,12 @@ from fontTools.ttLib import TTFont
 
 BUNDLE = "_static/styles/site.css"
 OWN = ("_static/explorables/", "_static/live/")  # styles of single pages
-SHEET = re.compile(r'\s*<link\b(?=[^>]*rel="stylesheet")[^>]*href="([^"?]+\.css)[^"]*"[^>]*>')
+THEME = ["_static/styles/theme.css", "_static/styles/pydata-sphinx-theme.css"]  # which its templates name
 NAME = re.compile(r"[.#]((?:[\w-]|\\.)+)")
 BRACKETS = re.compile(r"\([^()]*(?:\([^()]*\)[^()]*)*\)")
 ADDRESS = re.compile(r"url\((?!data:)([\"']?)([^)\"']+)\1\)")
 IMPORT = re.compile(r'@import\s*"([^"]+)";')
 CHARSET = re.compile(r"@charset[^;]*;")  # must be the first of all
-SEARCH = re.compile(r'\s*<script src="[^"]*(?:searchtools|language_data|searchindex)\.js[^"]*"></script>')
-SCRIPT = re.compile(r'<script(?![^>]*\b(?:defer|async)\b)((?: data-[\w-]+="[^"]*")*) src=')
-THEME = 'localStorage.getItem("theme") || "auto"'
-WHAT_THE_SYSTEM_SHOWS = '(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")'
 NESTED = {"media", "supports", "layer"}
 ICONS = re.compile(r"[\ue000-\uf8ff]|\\([ef][0-9a-f]{3})\b")  # characters for private use, or their numbers
 
@@ -51,12 +47,26 @@ MENDS = {
 }
 
 
+def wait_for_less(app, pagename, templatename, context, doctree):
+    """A page's scripts wait until it is there, and what needs one must wait too, as a module does."""
+    if app.builder.name != "html":
+        return
+    for script in context["script_files"]:
+        if script.filename:
+            script.attributes.setdefault("defer", "defer")
+        elif script.attributes["body"].startswith("DOCUMENTATION_OPTIONS."):
+            script.attributes["type"] = "module"
+    named = [sheet.filename for sheet in sorted(context["css_files"], key=lambda sheet: sheet.priority)]
+    app.builder.sheets = THEME + [sheet for sheet in named if not sheet.startswith(OWN)]
+    context["of_single_pages"] = OWN
+
+
 def finish(app, error):
     """Sphinx calls this when all is written."""
     if error or app.builder.name != "html":
         return
     html = Path(app.outdir)
-    lighten(html)
+    lighten(html, app.builder.sheets)
     keep_used_icons(html)
     # sphinx-sitemap lists only what this build has written: after an edit, one page.
     addresses = [urljoin(app.config.html_baseurl, f"{name}.html") for name in sorted(app.env.found_docs)]
@@ -65,21 +75,16 @@ def finish(app, error):
     (html / "sitemap.xml").write_text(f'<?xml version="1.0" encoding="utf-8"?>\n{text}', encoding="utf-8")
 
 
-def lighten(html: Path) -> None:
-    """Mend those pages of a built site that are not yet, and make them wait for less."""
-    paths = [path for path in sorted(html.rglob("*.html")) if "_static" not in path.relative_to(html).parts]
-    pages = {path: path.read_text(encoding="utf-8") for path in paths}
-    new = {path: mend(text) for path, text in pages.items() if BUNDLE not in text}
-    if not new:
-        return
+def lighten(html: Path, sheets: list[str]) -> None:
+    """Mend the pages of a built site, and make one style sheet, of the rules that they can use."""
+    paths = [path for path in html.rglob("*.html") if "_static" not in path.relative_to(html).parts]
+    pages = {path: mend(path.read_text(encoding="utf-8")) for path in paths}
+    for path, text in pages.items():
+        path.write_text(text, encoding="utf-8")
     scripts = [path for path in html.rglob("*.js") if path.name != "fontawesome.js"]  # all icons, as drawings
-    texts = [*(path.read_text(encoding="utf-8") for path in scripts), *(pages | new).values()]
+    texts = [*pages.values(), *(path.read_text(encoding="utf-8") for path in scripts)]
     names = {word for text in texts for word in re.findall(r"[\w-]+", text)}
-    first, text = next(iter(new.items()))
-    sheets = [sheet for sheet in _sheets(text, first.relative_to(html)) if not sheet.startswith(OWN)]
     (html / BUNDLE).write_text("\n".join(_bundled(html, sheet, names) for sheet in sheets), encoding="utf-8")
-    for path, text in new.items():
-        path.write_text(_waiting_less(text, path.relative_to(html), sheets), encoding="utf-8")
 
 
 def mend(page: str) -> str:
@@ -125,25 +130,6 @@ def _bundled(html: Path, sheet: str, names: set[str]) -> str:
     style = CHARSET.sub("", (html / sheet).read_text(encoding="utf-8"))
     imported = [_bundled(html, posixpath.join(folder, name), names) for name in IMPORT.findall(style)]
     return "\n".join([*imported, ADDRESS.sub(from_bundle, used_rules(IMPORT.sub("", style), names))])
-
-
-def _sheets(page: str, name: Path) -> list[str]:
-    """The style sheets that a page names, as seen from the site's root."""
-    return [posixpath.normpath((name.parent / sheet).as_posix()) for sheet in SHEET.findall(page)]
-
-
-def _waiting_less(page: str, name: Path, sheets: list[str]) -> str:
-    root = posixpath.relpath(".", name.parent.as_posix())
-    others = [sheet for sheet in _sheets(page, name) if sheet not in sheets]
-    links = "".join(f'\n    <link rel="stylesheet" href="{root}/{sheet}" />' for sheet in (BUNDLE, *others))
-    page = SHEET.sub("", page).replace("</title>", f"</title>{links}", 1)
-    if name.as_posix() != "search.html":  # on others, the search box opens that page
-        page = SEARCH.sub("", page)
-    # The theme's script would set it later, and every element would be styled twice, the first time in light.
-    page = page.replace(THEME, THEME.replace('"auto"', WHAT_THE_SYSTEM_SHOWS))
-    page = SCRIPT.sub(r"<script defer\1 src=", page)
-    # What needs a script that waits must wait too, as a module does.
-    return page.replace("<script>DOCUMENTATION_OPTIONS.", '<script type="module">DOCUMENTATION_OPTIONS.')
 
 
 def keep_used_icons(html: Path) -> None:

@@ -2,14 +2,13 @@
 
 import re
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import nbformat
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.transforms import SphinxTransform
 
-from book.finish import finish
+from book.finish import finish, wait_for_less
 from transformer_lessons import __version__
 
 FIGURE = re.compile(r'data-(live|explorable)="([\w-]+)"')
@@ -161,21 +160,13 @@ def unfold_launch_button(app, pagename, templatename, context, doctree):
             buttons[number] = button["buttons"][0] | own
 
 
-def tell_the_template(app, pagename, templatename, context, doctree):
-    """The page's language, and where the site lies."""
-    if lang := (context.get("meta") or {}).get("lang"):  # screen readers and browsers ask
-        context["language"] = lang
-    if pagename == "404":  # it is shown at addresses of any depth: what it loads starts at the site's root
-        context["base"] = urlsplit(app.config.html_baseurl).path
-
-
 def setup(app):
     """Sphinx calls this once, because `_config.yml` lists `book.site`."""
     app.connect("config-inited", configure)
     app.connect("builder-inited", compute_data)
     app.add_transform(Notebooks)
     app.connect("html-page-context", add_figures)
-    app.connect("html-page-context", tell_the_template)
     app.connect("html-page-context", unfold_launch_button, priority=502)  # after the theme's 501
+    app.connect("html-page-context", wait_for_less, priority=900)  # after all who add scripts and styles
     app.connect("build-finished", finish, priority=900)  # when the theme has written its styles
     return {"parallel_read_safe": True, "parallel_write_safe": True}
