@@ -26,17 +26,6 @@ def chapters() -> list[Path]:
     return sorted(CHAPTERS.glob("*.ipynb"))
 
 
-def setup_cell() -> str:
-    """The first code cell of every notebook, the same everywhere, as chapter 1 has it; a test compares.
-
-    On Colab it installs the package of this release with `--no-deps`, plus only what Colab's image lacks, so
-    that torch and numpy stay as they are: replacing them under a running kernel breaks it. Elsewhere it installs
-    nothing. Everywhere it imports the package before torch, which settles how torch's threads wait.
-    """
-    cells = nbformat.read(CHAPTERS / "01_why_attention.ipynb", as_version=4).cells
-    return next(cell.source for cell in cells if cell.cell_type == "code")
-
-
 def normalise(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """Keep what has a meaning; cells without an id of ours get one from their place."""
     notebook.nbformat, notebook.nbformat_minor = 4, 5

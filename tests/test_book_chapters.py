@@ -12,7 +12,7 @@ from functools import cache
 import nbformat
 import pytest
 
-from book.notebooks import chapters, normalise, setup_cell
+from book.notebooks import chapters, normalise
 
 EQUATION = re.compile(r'<a id="(eq:[a-z0-9-]+)"></a>')
 FIGURE = re.compile(r'<figure class="drawing" id="fig-([\w-]+)"')
@@ -30,6 +30,16 @@ on_every_numbered_chapter = pytest.mark.parametrize(
 @cache
 def cells(path, kind: str) -> list:
     return [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == kind]
+
+
+def setup_cell() -> str:
+    """The first code cell of every notebook, the same everywhere, as the first chapter has it.
+
+    On Colab it installs the package of this release with `--no-deps`, plus only what Colab's image lacks, so
+    that torch and numpy stay as they are: replacing them under a running kernel breaks it. Elsewhere it installs
+    nothing. Everywhere it imports the package before torch, which settles how torch's threads wait.
+    """
+    return cells(chapters()[0], "code")[0].source
 
 
 def tags(cell) -> set[str]:

@@ -22,8 +22,8 @@ from IPython.utils.text import DollarFormatter
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
+from test_book_chapters import setup_cell
 
-from book.notebooks import setup_cell
 from transformer_lessons.tools import cli
 
 ROOT = Path(__file__).parents[1]

@@ -14,9 +14,9 @@ import nbformat
 import pytest
 import torch
 from nbgrader import dbutil
+from test_book_chapters import setup_cell
 
 from book import generated
-from book.notebooks import setup_cell
 from exercises import release
 from exercises.autograder import doctor
 from exercises.autograder.batch import grade, pool
