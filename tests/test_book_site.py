@@ -7,11 +7,9 @@ import subprocess
 import sys
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from hashlib import sha256
 from html import unescape
-from html.parser import HTMLParser
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
 from pathlib import Path
@@ -24,6 +22,7 @@ import nbformat
 import pytest
 import yaml
 from fontTools.ttLib import TTFont
+from lxml import html
 from PIL import Image
 
 from book import browser
@@ -38,49 +37,26 @@ CHAPTERS = sorted(path.stem for path in (ROOT / "book" / "chapters").glob("*.ipy
 MADE = ["exercises", "mistakes"]  # pages that the build writes
 PAGES = {path.stem for path in (ROOT / "book").glob("*.md")}.union(MADE)
 EXPLORABLES = {path.stem for path in (ROOT / "book" / "explorables").glob("*.md")}
-# Attributes by which a page makes the browser fetch something (an <a href> waits for a click).
-FETCHED = {("link", "href"), ("object", "data"), ("use", "href"), ("image", "href")} | {
-    (tag, name)
-    for tag in ("script", "img", "iframe", "source", "audio", "video", "embed", "track")
-    for name in ("src", "srcset")
-}
+# By which a page makes the browser fetch something (an <a href> waits for a click).
+FETCHED = "//@src | //@srcset | //link/@href | //object/@data | //use/@href | //image/@href"
 
 
-@dataclass
 class Page:
-    path: Path
-    tags: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    """A page's text, and what is in it by XPath."""
 
-    def __post_init__(self):
-        parser = HTMLParser()
-        parser.handle_starttag = lambda tag, attributes: self.tags.append(
-            (tag, {name: value or "" for name, value in attributes})
-        )
-        parser.feed(self.text)
-
-    @cached_property
-    def text(self) -> str:
-        return self.path.read_text(encoding="utf-8")
-
-    @cached_property
-    def ids(self) -> list[str]:
-        return [attributes["id"] for _, attributes in self.tags if "id" in attributes]
-
-    @property
-    def classes(self) -> list[str]:
-        return [attributes["class"] for _, attributes in self.tags if "class" in attributes]
-
-    def values(self, tag: str, name: str) -> list[str]:
-        return [attributes[name] for found, attributes in self.tags if found == tag and name in attributes]
+    def __init__(self, path: Path):
+        self.path, self.text = path, path.read_text(encoding="utf-8")
+        self.find = html.document_fromstring(self.text).xpath
+        self.ids = self.find("//@id")
 
 
 class Site:
     """A built site, its pages parsed once."""
 
-    def __init__(self, html: Path):
-        self.html = html
-        paths = (path for path in html.rglob("*.html") if "_static" not in path.relative_to(html).parts)
-        self.pages = {path.relative_to(html).as_posix(): Page(path) for path in sorted(paths)}
+    def __init__(self, folder: Path):
+        self.html = folder
+        names = {path.relative_to(folder): Page(path) for path in sorted(folder.rglob("*.html"))}
+        self.pages = {name.as_posix(): page for name, page in names.items() if "_static" not in name.parts}
 
     def chapters(self) -> dict[str, Page]:
         return {name: self.pages[f"chapters/{name}.html"] for name in CHAPTERS}
@@ -123,13 +99,13 @@ def test_every_page_is_built_and_says_its_language_and_of_which_version_it_is(si
     }
     assert {f"{name}.html" for name in wanted} <= set(site.pages)
     for name, page in site.pages.items():
-        assert page.values("html", "lang") == ["zh-CN" if name == "zh.html" else "en"], name
+        assert page.find("/html/@lang") == ["zh-CN" if name == "zh.html" else "en"], name
         assert f"Report a problem</a> · Version {__version__}" in page.text, name
 
 
 def test_the_colab_button_opens_the_chapter(site):
     for name, page in site.chapters().items():
-        button, *others = [url for url in page.values("a", "href") if "colab" in url]
+        button, *others = [url for url in page.find("//a/@href") if "colab" in url]
         assert button == f"{COLAB}book/chapters/{name}.ipynb"
         assert "Open in Colab" in page.text
         assert all((ROOT / url.removeprefix(COLAB)).is_file() for url in others)  # a chapter's exercise
@@ -139,8 +115,8 @@ def test_the_colab_button_opens_the_chapter(site):
 def test_every_page_says_where_it_is_at_home_and_shows_a_picture_when_it_is_shared(site):
     addresses = set()
     for name, page in site.pages.items():
-        assert [tag["href"] for _, tag in page.tags if tag.get("rel") == "canonical"] == [f"{HOME}{name}"]
-        about = {tag["property"]: tag["content"] for _, tag in page.tags if "property" in tag}
+        assert page.find("//*[@rel='canonical']/@href") == [f"{HOME}{name}"]
+        about = {tag.get("property"): tag.get("content") for tag in page.find("//*[@property]")}
         if name not in ("404.html", "genindex.html", "search.html"):
             assert (site.html / about["og:image"].removeprefix(HOME)).is_file()
             assert (about["og:url"], about["og:site_name"]) == (f"{HOME}{name}", CONFIG["title"])
@@ -154,20 +130,18 @@ def test_every_page_says_where_it_is_at_home_and_shows_a_picture_when_it_is_shar
 
 def foreign(page: Page) -> list[str]:
     """Addresses on other servers that the page makes the browser fetch or that its scripts and styles name."""
-    values = [tag[name] for kind, tag in page.tags for name in tag if (kind, name) in FETCHED]
-    inline = re.findall(r"<(?:script|style)\b[^>]*>(.*?)</(?:script|style)>", page.text, re.DOTALL)
-    fetched = [value for value in values if re.search(r"(?:^|\s)(?:https?:)?//", value)]
+    fetched = [value for value in page.find(FETCHED) if re.search(r"(?:^|\s)(?:https?:)?//", value)]
+    inline = page.find("//script/text() | //style/text()")
     named = [url for body in inline for url in re.findall(r"https?://[^\s\"')]+", body)]
-    return [
-        url for url in fetched + named if not url.startswith(HOME)
-    ]  # which says where the page is at home
+    # Its own address says where the page is at home.
+    return [url for url in fetched + named if not url.startswith(HOME)]
 
 
 def test_neither_pages_nor_their_style_sheets_fetch_from_another_server(site):
     sheets = set()
     for name, page in site.pages.items():
         assert foreign(page) == [], name
-        links = [tag["href"] for kind, tag in page.tags if tag.get("rel") == "stylesheet"]
+        links = page.find("//link[@rel='stylesheet']/@href")
         sheets |= {(page.path.parent / urlsplit(link).path).resolve() for link in links}
     assert {sheet.name for sheet in sheets} == {"site.css", "explorables.css", "live.css"}
     for sheet in sheets:
@@ -181,7 +155,9 @@ def test_fonts_of_icons_hold_those_that_pages_show(site):
     assert sum(path.stat().st_size for path in fonts) < 20_000
     style = (site.html / "_static" / "styles" / "pydata-sphinx-theme.css").read_text(encoding="utf-8")
     rules = re.findall(r'\.(fa-[\w-]+):before[^}]*content:"\\(\w+)', style)
-    names = {name for page in site.pages.values() for names in page.classes for name in names.split()}
+    names = {
+        name for page in site.pages.values() for names in page.find("//@class") for name in names.split()
+    }
     icons = {chr(int(code, 16)) for name, code in rules if name in names}
     assert len(icons) >= 8
     # Of notes and warnings, by the theme's own rules.
@@ -193,7 +169,7 @@ def test_a_figures_scripts_are_where_it_stands(site):
     for name, page in site.pages.items():
         figures = set(FIGURE.findall(page.text))
         wanted = {path for figure in figures for path in figure_scripts(*figure)}
-        scripts = {urlsplit(src).path.partition("_static/")[2] for src in page.values("script", "src")}
+        scripts = {urlsplit(src).path.partition("_static/")[2] for src in page.find("//script/@src")}
         assert {path for path in scripts if path.startswith(("live/", "explorables/"))} == wanted, name
 
 
@@ -258,7 +234,7 @@ def test_the_reference_says_what_the_docstrings_say(site):
 def test_the_reference_reads_like_the_code(site):
     """What `book.docstrings` makes of autodoc's and napoleon's words."""
     page = "".join(site.pages[f"{page}.html"].text for page in REFERENCE)
-    hrefs = site.pages["reference.html"].values("a", "href")
+    hrefs = site.pages["reference.html"].find("//a/@href")
     assert hrefs.count("#transformer_lessons.masks.padding_mask") > 1  # its own, and one from another module
     signatures = re.findall(r'<dt class="sig.*?</dt>', page, re.DOTALL)
     assert len(signatures) > 50
@@ -301,13 +277,7 @@ def test_who_has_no_javascript_sees_how_each_explorable_starts(site):
 def test_every_link_leads_somewhere(site):
     dead = []
     for name, page in site.pages.items():
-        urls = [
-            url
-            for kind, tag in page.tags
-            for key in ("href", "src")
-            if kind != "base" and (url := tag.get(key))
-        ]
-        for url in urls:
+        for url in page.find("//*[not(self::base)]/@href | //@src"):
             parts = urlsplit(url)
             if parts.scheme or parts.netloc:
                 continue
