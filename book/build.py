@@ -29,13 +29,9 @@ def build(folder: Path = ROOT, builder: str = "html") -> Path:
     return folder / "_build" / builder / "index.html"
 
 
-def built(names: list[str], html: Path = HTML) -> list[Path]:
-    """The pages of these names, as in ``chapters/13_training``, or all. Ends the process if one is not built."""
-    named = [html / f"{name.removesuffix('.html')}.html" for name in names]
-    pages = named or [page for page in sorted(html.rglob("*.html")) if "_static" not in page.parts]
-    if missing := [str(page) for page in pages or [html] if not page.is_file()]:
-        sys.exit(f"not built: {', '.join(missing)} (make book builds the site)")
-    return pages
+def pages(html: Path = HTML) -> list[Path]:
+    """Of a built site."""
+    return [page for page in sorted(html.rglob("*.html")) if "_static" not in page.relative_to(html).parts]
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ import tinycss2
 from fontTools import subset
 from fontTools.ttLib import TTFont
 
+from book.build import pages
+
 BUNDLE = "_static/styles/site.css"
 OWN = ("_static/explorables/", "_static/live/")  # styles of single pages
 THEME = ["_static/styles/theme.css", "_static/styles/pydata-sphinx-theme.css"]  # which its templates name
@@ -77,12 +79,11 @@ def finish(app, error):
 
 def lighten(html: Path, sheets: list[str]) -> None:
     """Mend the pages of a built site, and make one style sheet, of the rules that they can use."""
-    paths = [path for path in html.rglob("*.html") if "_static" not in path.relative_to(html).parts]
-    pages = {path: mend(path.read_text(encoding="utf-8")) for path in paths}
-    for path, text in pages.items():
+    mended = {path: mend(path.read_text(encoding="utf-8")) for path in pages(html)}
+    for path, text in mended.items():
         path.write_text(text, encoding="utf-8")
     scripts = [path for path in html.rglob("*.js") if path.name != "fontawesome.js"]  # all icons, as drawings
-    texts = [*pages.values(), *(path.read_text(encoding="utf-8") for path in scripts)]
+    texts = [*mended.values(), *(path.read_text(encoding="utf-8") for path in scripts)]
     names = {word for text in texts for word in re.findall(r"[\w-]+", text)}
     (html / BUNDLE).write_text("\n".join(_bundled(html, sheet, names) for sheet in sheets), encoding="utf-8")
 

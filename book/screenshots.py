@@ -1,14 +1,13 @@
-"""Pictures of built pages: ``python -m book.screenshots [PAGE …]``, after ``make book``.
+"""Pictures of built pages: ``make screenshots``, or some: ``make screenshots PAGES=chapters/13_training``.
 
 In `_build/screenshots`, each page at the width of a phone and of a laptop, light and dark, at its full
-height, and as a dark page looks on paper. A PAGE is named as in ``chapters/13_training``; without any: every
-page.
+height, and as a dark page looks on paper.
 """
 
 import sys
 
 from book.browser import LAPTOP, PHONE, browser
-from book.build import ROOT, built
+from book.build import HTML, ROOT, pages
 
 OUTPUT = ROOT / "_build" / "screenshots"
 PAPER = 820  # pixels across the text of a sheet of A4, at the scale at which book/pdf.py prints
@@ -19,11 +18,11 @@ LOOKS = {
 } | {"print": (PAPER, True, "print")}
 
 if __name__ == "__main__":
-    pages = built(sys.argv[1:])
+    chosen = [HTML / f"{name}.html" for name in sys.argv[1:]] or pages()
     for look, (width, is_dark, media) in LOOKS.items():
         with browser(width=width, dark=is_dark) as view:
             view.page.emulate_media(media=media)
-            for page in pages:
+            for page in chosen:
                 view.open(page)
                 path = OUTPUT / f"{page.stem}-{look}.png"
                 view.page.screenshot(path=path, full_page=True)

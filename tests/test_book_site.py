@@ -26,6 +26,7 @@ from lxml import html
 from PIL import Image
 
 from book import browser
+from book.build import pages
 from book.site import FIGURE, figure_scripts
 from transformer_lessons import __version__
 
@@ -55,8 +56,7 @@ class Site:
 
     def __init__(self, folder: Path):
         self.html = folder
-        names = {path.relative_to(folder): Page(path) for path in sorted(folder.rglob("*.html"))}
-        self.pages = {name.as_posix(): page for name, page in names.items() if "_static" not in name.parts}
+        self.pages = {path.relative_to(folder).as_posix(): Page(path) for path in pages(folder)}
 
     def chapters(self) -> dict[str, Page]:
         return {name: self.pages[f"chapters/{name}.html"] for name in CHAPTERS}
