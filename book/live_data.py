@@ -7,6 +7,7 @@ base; its words stand in `one_page.toml`. The build writes them into ``_static/l
 import json
 import re
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
@@ -20,6 +21,7 @@ from transformer_lessons.tools.drawing import number
 from transformer_lessons.trainer import checkpoints
 
 RECTANGLE = r"M(\S+) (\S+)L(\S+) \2L\3 (\S+)L\1 \4(?:L\1 \2)?z"
+DECODER = slice(1, 2)  # of the two panels
 NUMBERS = 421, 121, 987, 1021, 43001  # five English words and six German tokens each
 KINDS = {
     "cross": "decoder_layers.{}.cross_attention",
@@ -80,52 +82,38 @@ def sentence(n: int) -> dict:
         if word == "EOS":
             states[-1] += f" EOS ends the sentence: {''.join(said[1:])}."
     each = {"rows": one_page.row, "steps": one_page.step, "looks": one_page.look}
-    layers = {name: [decoder(draw, one, k) for k in range(one_page.STEPS)] for name, draw in each.items()}
-    layers["sentence"] = both(one_page.sentence, one)
+    layers = {}
+    for name, draw in each.items():
+        layers[name] = [drawn(draw, one, k, on=DECODER)[0] for k in range(one_page.STEPS)]
+    layers["sentence"] = drawn(one_page.sentence, one)
     told = {"looks": looks, "states": states, "next": [best[0][0] for best in one["best"]]}
     return {"n": n, "words": words, "said": said, "layers": layers} | told
 
 
-def both(draw, *given) -> list[str]:
-    """What a function draws on both panels, as SVG."""
-    panels = one_page.panels()
+def drawn(draw: Callable, *given: object, on: slice = slice(None)) -> list[str]:
+    """What a function draws on these panels, as SVG, with rectangles shortened, of which there are thousands."""
+    panels = one_page.panels()[on]
     draw(*panels, *given)
-    return list(map(svg, panels))
+    return [re.sub(RECTANGLE, r"M\1 \2H\3V\4H\1z", panel.svg()[1]) for panel in panels]
 
 
-def decoder(draw, *given) -> str:
-    """What a function draws on the decoder's panel."""
-    _, panel = one_page.panels()
-    draw(panel, *given)
-    return svg(panel)
-
-
-def svg(panel: one_page.Panel) -> str:
-    """With rectangles shortened, of which there are thousands."""
-    return re.sub(RECTANGLE, r"M\1 \2H\3V\4H\1z", panel.svg()[1])
-
-
-def one_page_script() -> str:
-    """Of chapter 0."""
+def of_one_page() -> dict:
+    """All of chapter 0's figure."""
     runs = [sentence(n) for n in one_page.NUMBERS]
-    data = {"base": both(one_page.base), "parts": parts(), "chapters": pages(), "runs": runs}
-    return f"lessons.onePage = {dumps(data)};\n"
+    return {"base": drawn(one_page.base), "parts": parts(), "chapters": pages(), "runs": runs}
 
 
-def heads_script() -> str:
-    """Of chapter 7."""
-    return f"lessons.headsData = {dumps([heads(n) for n in NUMBERS])};\n"
+def of_heads() -> list[dict]:
+    """All of chapter 7's."""
+    return [heads(n) for n in NUMBERS]
 
 
-SCRIPTS = {"one_page": one_page_script, "heads": heads_script}
+# By the figure's name, as what its script looks for it, and what it is.
+DATA = {"one_page": ("onePage", of_one_page), "heads": ("headsData", of_heads)}
 
 
-def write(folder: Path, name: str) -> None:
-    """Write what one live figure shows, as a script beside its own."""
-    start = "globalThis.lessons = globalThis.lessons || {};\n"
-    (folder / f"{name}.data.js").write_text(start + SCRIPTS[name](), encoding="utf-8")
-
-
-def dumps(data) -> str:
-    """JSON without spaces."""
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+def script(name: str) -> str:
+    """What one live figure shows, as a script of its own."""
+    variable, data = DATA[name]
+    text = json.dumps(data(), ensure_ascii=False, separators=(",", ":"))
+    return f"globalThis.lessons = globalThis.lessons || {{}};\nlessons.{variable} = {text};\n"

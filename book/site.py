@@ -52,7 +52,7 @@ def compute_data(app):
     script = web.script(TRAINED, web.exported(*checkpoints.load_model()))
     (static / "explorables" / f"{TRAINED}.js").write_text(script, encoding="utf-8")
     for name in MADE:
-        live_data.write(static / "live", name)
+        (static / "live" / f"{name}.data.js").write_text(live_data.script(name), encoding="utf-8")
 
 
 def add_figures(app, pagename, templatename, context, doctree):

@@ -25,8 +25,9 @@ def opening(folder: Path):
     with open_browser(width=PHONE, has_touch=True) as browser:
 
         def open_(name: str, scripted=True, still=STILL) -> Browser:
-            if name in site.MADE and not (folder / "live" / f"{name}.data.js").exists():
-                live_data.write(folder / "live", name)
+            data = folder / "live" / f"{name}.data.js"
+            if name in site.MADE and not data.exists():
+                data.write_text(live_data.script(name), encoding="utf-8")
             loaded = site.figure_scripts("live", name) if scripted else ()
             scripts = "".join(f'<script src="{script}" defer></script>' for script in loaded)
             page = PAGE.format(still=still, name=name, scripts=scripts)

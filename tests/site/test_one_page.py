@@ -62,7 +62,7 @@ def test_a_row_is_what_the_model_computes_when_it_is_the_last(n):
 
 
 def test_the_page_shows_these_numbers_and_is_light():
-    script = live_data.one_page_script()
+    script = live_data.script("one_page")
     assert len(gzip.compress(script.encode())) < 60_000
     assert (STATIC / "live/one_page.js").stat().st_size <= 10_000
     for run in json.loads(re.search(r"lessons.onePage = (.*);", script)[1])["runs"]:
