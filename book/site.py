@@ -8,14 +8,16 @@ from docutils import nodes
 from sphinx import addnodes
 from sphinx.transforms import SphinxTransform
 
+from book import live_data
 from book.finish import finish, wait_for_less
 from transformer_lessons import __version__
+from transformer_lessons.export import web
+from transformer_lessons.trainer import checkpoints
 
 FIGURE = re.compile(r'data-(live|explorable)="([\w-]+)"')
 STYLES = {"live": "live/live.css", "explorable": "explorables/explorables.css"}
 TRAINED = "number_words"  # the model that comes with the package, as a script
 EXPLORABLES = {"translator": ("page", "model", "numbers", TRAINED, "translator")}
-MADE = ("one_page", "heads")  # live figures that show what the build computes
 # What readers search for, where the title says it differently: that page comes first, and the index has it.
 SOUGHT = {
     "chapters/04_masks": ["mask"],
@@ -42,16 +44,12 @@ def compute_data(app):
     """The weights that the live translator runs, and what live figures show of the model."""
     if app.builder.format != "html":
         return
-    from book import live_data  # torch takes seconds to import
-    from transformer_lessons.export import web
-    from transformer_lessons.trainer import checkpoints
-
     static = Path(app.outdir) / "_static"
     for folder in ("explorables", "live"):
         (static / folder).mkdir(parents=True, exist_ok=True)
     script = web.script(TRAINED, web.exported(*checkpoints.load_model()))
     (static / "explorables" / f"{TRAINED}.js").write_text(script, encoding="utf-8")
-    for name in MADE:
+    for name in live_data.DATA:
         (static / "live" / f"{name}.data.js").write_text(live_data.script(name), encoding="utf-8")
 
 
@@ -72,7 +70,7 @@ def figure_scripts(kind: str, name: str) -> list[str]:
     """What a figure needs, in order; of a live one, what it shows may be in a file of its own."""
     if kind == "explorable":
         return [f"explorables/{script}.js" for script in EXPLORABLES[name]]
-    data = [f"live/{name}.data.js"] if name in MADE else []
+    data = [f"live/{name}.data.js"] if name in live_data.DATA else []
     return ["explorables/page.js", "live/live.js", *data, f"live/{name}.js"]
 
 

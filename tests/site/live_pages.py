@@ -26,7 +26,7 @@ def opening(folder: Path):
 
         def open_(name: str, scripted=True, still=STILL) -> Browser:
             data = folder / "live" / f"{name}.data.js"
-            if name in site.MADE and not data.exists():
+            if name in live_data.DATA and not data.exists():
                 data.write_text(live_data.script(name), encoding="utf-8")
             loaded = site.figure_scripts("live", name) if scripted else ()
             scripts = "".join(f'<script src="{script}" defer></script>' for script in loaded)
