@@ -57,7 +57,7 @@ def median_seconds(work: Callable[[], object], at_least: float = 0.5) -> float:
 
 
 def ceilings(device: torch.device, size: int) -> dict:
-    """Operations a second in products of large matrices, by format, and bytes a second of a copy."""
+    """Operations a second in products of large matrices, by format."""
     found = {}
     for name, dtype in FORMATS.items():
         torch.set_float32_matmul_precision("high" if name == "tf32" else "highest")
@@ -69,10 +69,7 @@ def ceilings(device: torch.device, size: int) -> dict:
         one = torch.ones((), device=device)
         product = partial(torch._scaled_mm, a, b.T, scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
         found["float8_e4m3"] = 2 * size**3 / median_seconds(product)
-    numbers = torch.randn(4, size, size, device=device)
-    copy = torch.empty_like(numbers)
-    copied = 2 * numbers.nbytes / median_seconds(lambda: copy.copy_(numbers))
-    return {"operations_per_second": found, "bytes_per_second": copied}
+    return {"operations_per_second": found}
 
 
 def roofline(device: torch.device, rows: int, d: int = 512, d_ff: int = 2048) -> dict:
