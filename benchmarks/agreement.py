@@ -78,14 +78,12 @@ class Course:
     def __init__(self, root: Path):
         root.mkdir(parents=True)
         self._root, self._api = root, release.course(root, PLAIN)
-        self._known: set[str] = set()
         self.gradebook = f"sqlite:///{root / 'gradebook.db'}"
 
     def grade(self, student: str, assignment: str, notebook: nbformat.NotebookNode) -> tuple[dict, float]:
         """Points by test, and CPU seconds."""
-        if assignment not in self._known:
+        if not (self._root / "release" / assignment).exists():
             self._api.generate_assignment(assignment, force=True)
-            self._known.add(assignment)
         folder = self._root / "submitted" / student / assignment
         folder.mkdir(parents=True)
         # Experiments take minutes, and only plain nbgrader would run them.

@@ -16,16 +16,9 @@ from transformer_lessons.tools.submission import is_ungraded
 pytestmark = [pytest.mark.isolated, pytest.mark.nbgrader]
 
 
-def without_experiments(number: int) -> tuple[str, nbformat.NotebookNode]:
-    """A mixed submission without the cells that only plain nbgrader would run, for minutes and no points."""
-    assignment, notebook = agreement.submission(number)
-    notebook.cells = [cell for cell in notebook.cells if not is_ungraded(cell.id)]
-    return assignment, notebook
-
-
 def test_points_are_those_of_plain_nbgrader(tmp_path, request):
     number = agreement.ALL if request.config.getoption("--full") else 2
-    found = list(agreement.graded_twice(map(without_experiments, range(number)), tmp_path / "course"))
+    found = list(agreement.graded_twice(map(agreement.submission, range(number)), tmp_path / "course"))
     assert [one["submission"] for one in found] == list(range(number))
     assert sum(one["tests"] for one in found) >= 8 * number
     assert [one["different"] for one in found if one["different"]] == []
