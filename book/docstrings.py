@@ -32,12 +32,6 @@ def leave_parameters_alone(app, what, name, obj, options, lines):
         lines[number] = NAME.sub(lambda found: f"`{found[0]}`" if found[1] in own else found[0], line)
 
 
-def keep_properties(app, what, name, obj, options, lines):
-    """Of a property's docstring, napoleon takes what stands before a colon for a type."""
-    if what == "property":
-        lines[:] = inspect.getdoc(obj).splitlines()
-
-
 WRITTEN = {"~torch.nn.modules.module.": "torch.nn.", "~torch.d": "torch.d", "<factory>": "..."}
 
 
@@ -76,7 +70,6 @@ def setup(app):
     """Sphinx calls this once, because `_config.yml` lists `book.docstrings`."""
     app.connect("autodoc-process-docstring", set_pitfalls_apart, priority=400)  # before napoleon's 500
     app.connect("autodoc-process-docstring", leave_parameters_alone, priority=401)
-    app.connect("autodoc-process-docstring", keep_properties, priority=600)  # after it
     app.connect("autodoc-process-signature", write_types)
     app.connect("autodoc-skip-member", leave_out_tuple_fields)
     app.connect("missing-reference", link_or_code)

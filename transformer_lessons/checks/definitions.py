@@ -193,7 +193,7 @@ class Task:
 
     @cached_property
     def arguments(self) -> tuple[str, ...]:
-        """The names of its positional arguments: of a class, of its `forward`."""
+        """The names of its positional arguments, those of `forward` for a class."""
         named = inspect.signature(getattr(self.right[-1], "forward", self.right[-1])).parameters.values()
         return tuple(p.name for p in named if p.kind is p.POSITIONAL_OR_KEYWORD and p.name != "self")
 
@@ -205,7 +205,7 @@ class Task:
 
     @cached_property
     def notes(self) -> dict[str, Any]:
-        """The teacher's: ``requirements``, and each mistake."""
+        """``requirements`` and each mistake, as the teacher has them."""
         path = files("transformer_lessons.checks") / "mistakes" / f"{self.name}.toml"
         return tomllib.loads(path.read_text(encoding="utf-8"))
 

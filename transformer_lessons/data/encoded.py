@@ -58,7 +58,7 @@ class EncodedPairs(Sequence[Pair]):
 
     @property
     def sizes(self) -> np.ndarray:
-        """How many ids each pair has: a row a pair, source and target."""
+        """How many ids each pair has, source and target, a row a pair."""
         return np.diff(self.ends).reshape(-1, 2)[self.numbers]
 
     def chosen(self, which: slice | np.ndarray) -> "EncodedPairs":
