@@ -29,45 +29,44 @@ Step = Callable[[], int]  # which returns how many tokens were not padding
 # --- The others: modules from source and target so far to logits
 
 
-class PyTorch(nn.Module):
-    """`torch.nn.Transformer` with what it lacks: embeddings, positions, a tied projection."""
+class PyTorch(nn.Transformer):
+    """With what it lacks: embeddings, positions, a tied projection."""
 
     def __init__(self, config: TransformerConfig):
-        super().__init__()
+        layers = config.num_encoder_layers, config.num_decoder_layers
+        sizes = config.d_model, config.num_heads, *layers, config.d_ff
+        super().__init__(*sizes, config.dropout, batch_first=True)
         self.embedding = nn.Embedding(config.target_vocab_size, config.d_model)
         self.dropout = nn.Dropout(config.dropout)
         positions = sinusoidal(config.max_length, config.d_model)
         self.register_buffer("positions", positions, persistent=False)
-        layers = config.num_encoder_layers, config.num_decoder_layers
-        sizes = config.d_model, config.num_heads, *layers, config.d_ff
-        self.transformer = nn.Transformer(*sizes, config.dropout, batch_first=True)
 
     def _embed(self, ids: Tensor) -> Tensor:
-        scaled = self.embedding(ids) * self.embedding.embedding_dim**0.5
+        scaled = self.embedding(ids) * self.d_model**0.5
         return self.dropout(scaled + self.positions[: ids.size(1)])
 
     def forward(self, src: Tensor, tgt_in: Tensor) -> Tensor:
         """Logits, as `Transformer` gives them."""
         hidden = src == 0
-        later = nn.Transformer.generate_square_subsequent_mask(tgt_in.size(1), device=src.device)
-        padding = {"src_key_padding_mask": hidden, "memory_key_padding_mask": hidden}
-        y = self.transformer(
-            self._embed(src), self._embed(tgt_in), tgt_mask=later, tgt_is_causal=True, **padding
-        )
+        later = self.generate_square_subsequent_mask(tgt_in.size(1), device=src.device)
+        masks = {"tgt_mask": later, "src_key_padding_mask": hidden, "memory_key_padding_mask": hidden}
+        y = super().forward(self._embed(src), self._embed(tgt_in), **masks, tgt_is_causal=True)
         return y @ self.embedding.weight.T
 
 
-def marian(attention: str, config: TransformerConfig) -> nn.Module:
+class Marian(nn.Module):
     """The translation model of Hugging Face's transformers."""
-    from transformers import MarianConfig, MarianMTModel
 
-    class Marian(MarianMTModel):
-        def forward(self, src=None, tgt_in=None, **other):
-            if src is None:  # called by its own `generate`
-                return super().forward(**other)
-            return super().forward(input_ids=src, attention_mask=src != 0, decoder_input_ids=tgt_in).logits
+    def __init__(self, attention: str, config: TransformerConfig):
+        super().__init__()
+        from transformers import MarianConfig, MarianMTModel
 
-    return Marian(MarianConfig(**export.huggingface.settings(config), attn_implementation=attention))
+        settings = export.huggingface.settings(config)
+        self.model = MarianMTModel(MarianConfig(**settings, attn_implementation=attention))
+
+    def forward(self, src: Tensor, tgt_in: Tensor) -> Tensor:
+        """Logits, as `Transformer` gives them."""
+        return self.model(input_ids=src, attention_mask=src != 0, decoder_input_ids=tgt_in).logits
 
 
 class XTransformers(nn.Module):
@@ -93,8 +92,8 @@ class XTransformers(nn.Module):
 
 PEERS: dict[str, Callable[[TransformerConfig], nn.Module]] = {
     "torch.nn.Transformer": PyTorch,
-    "Marian, SDPA": partial(marian, "sdpa"),
-    "Marian, eager": partial(marian, "eager"),
+    "Marian, SDPA": partial(Marian, "sdpa"),
+    "Marian, eager": partial(Marian, "eager"),
     "x-transformers": XTransformers,
 }
 

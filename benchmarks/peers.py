@@ -20,10 +20,10 @@ import torch
 
 from benchmarks.contenders import (
     PEERS,
+    Marian,
     Same,
     by_ctranslate2,
     decoding_products,
-    marian,
     our_steps,
     peer_steps,
     products_alone,
@@ -93,14 +93,14 @@ def translating(config: TransformerConfig, rows: int, length: int, rounds: int, 
     """
     draw = torch.Generator().manual_seed(0)
     src = torch.randint(3, config.target_vocab_size, (rows, 20), generator=draw).to(device)
-    models = accelerate(Transformer(config)), marian("sdpa", config)
+    models = accelerate(Transformer(config)), Marian("sdpa", config).model
     dtype = torch.float32 if device == "cpu" else torch.bfloat16
     own, other = (model.to(device, dtype).eval() for model in models)
     own.output.weight.data[own.config.eos_id] = 0.0
     options = {"max_new_tokens": length, "num_beams": 1, "do_sample": False}
 
-    def by_ours(decode: Callable, model: Transformer = own, **options: bool) -> int:
-        said = decode(model, src, max_length=length, **options)
+    def by_ours(decode: Callable, model: Transformer = own) -> int:
+        said = decode(model, src, max_length=length)
         assert said.shape == (rows, length), said.shape
         return said.numel()
 
