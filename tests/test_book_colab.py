@@ -67,8 +67,8 @@ def sources(path: Path) -> list[str]:
     return ["".join(cell["source"]) for cell in notebook_cells(path) if cell["cell_type"] == "code"]
 
 
-def run_on_colab(source: str, image: Image, monkeypatch) -> list[str]:
-    """Run a cell as Colab's kernel does; the pip commands that it would have started."""
+def run_on_colab(source: str, image: Image, monkeypatch, **colab: object) -> list[str]:
+    """Run a cell as Colab does, with these modules of `google.colab`; the pip commands that it would start."""
     commands, namespace = [], {"sys": sys, "Path": Path}
 
     def start(magic: str, line: str) -> None:
@@ -80,7 +80,7 @@ def run_on_colab(source: str, image: Image, monkeypatch) -> list[str]:
 
     kernel = types.SimpleNamespace(run_line_magic=start)
     with monkeypatch.context() as patch:
-        patch.setitem(sys.modules, "google.colab", types.ModuleType("google.colab"))
+        patch.setitem(sys.modules, "google.colab", types.SimpleNamespace(**colab))
         patch.setattr(importlib.util, "find_spec", find_spec)
         namespace["get_ipython"] = lambda: kernel
         exec(TransformerManager().transform_cell(source), namespace)
@@ -161,18 +161,13 @@ def test_what_a_chapter_installs_for_itself_is_complete(monkeypatch):
 @pytest.mark.parametrize("is_on_drive", [False, True])
 def test_a_run_goes_on_from_where_its_checkpoints_are(is_on_drive, monkeypatch, tmp_path):
     """Chapter 16's cell with its switches set, and a folder where Colab would mount a drive."""
-    mounted, installed, commands = [], [], []
-    colab = types.ModuleType("google.colab")
-    colab.drive = types.SimpleNamespace(mount=mounted.append)
-    monkeypatch.setitem(sys.modules, "google", types.ModuleType("google"))
-    monkeypatch.setitem(sys.modules, "google.colab", colab)
+    mounted, commands = [], []
     monkeypatch.setattr(cli, "main", lambda command: commands.append(command) or 0)
     cell = installing_cells()["16"].replace("/content/drive/MyDrive", str(tmp_path))
     switched = cell.replace("TRAIN, ON_DRIVE = False, False", f"TRAIN, ON_DRIVE = True, {is_on_drive}")
     assert switched != cell
-    kernel = types.SimpleNamespace(run_line_magic=lambda _, line: installed.append(line))
-    namespace = {"sys": sys, "Path": Path, "get_ipython": lambda: kernel}
-    exec(TransformerManager().transform_cell(switched), namespace)
+    drive = types.SimpleNamespace(mount=mounted.append)
+    installed = run_on_colab(switched, LISTED, monkeypatch, drive=drive)
     folder = str(tmp_path / "multi30k" if is_on_drive else Path("runs/multi30k"))
     assert (mounted, len(installed)) == (["/content/drive"] * is_on_drive, 1)
     trained, translated = commands
