@@ -51,7 +51,8 @@ def test_a_model_of_own_parts_computes_what_the_packages_does(parts):
 
 @pytest.fixture
 def short(monkeypatch):
-    monkeypatch.setattr(assembly, "SETTINGS", replace(assembly.SETTINGS, steps=10))
+    settings = replace(assembly.SETTINGS, steps=10, batch_size=24, training_pairs=500)
+    monkeypatch.setattr(assembly, "SETTINGS", settings)
     monkeypatch.setattr(assembly.number_words, "held_out", lambda: (7, 421))
 
 

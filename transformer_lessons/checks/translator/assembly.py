@@ -22,6 +22,7 @@ from transformer_lessons.checks.translator.own_parts import Own
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data import number_words
 from transformer_lessons.data.batches import Batches
+from transformer_lessons.data.encoded import Pair
 from transformer_lessons.model import Transformer
 from transformer_lessons.trainer.checkpoints import save_model
 from transformer_lessons.trainer.config import TrainingConfig
@@ -66,9 +67,8 @@ def inject(own: Mapping[str, Part], names: dict[str, Any]) -> None:
             names[public] = stand_in(own[task].own)
 
 
-def train(model: Transformer, title: str) -> list[float]:
-    """On number words; each step's loss."""
-    pairs = number_words.pairs(number_words.training_numbers(SETTINGS.training_pairs, SETTINGS.seed))
+def train(model: Transformer, pairs: Sequence[Pair], title: str) -> list[float]:
+    """Each step's loss."""
     endless = Batches(pairs, SETTINGS.batch_size, seed=SETTINGS.seed)
     batches = [endless[step] for step in range(SETTINGS.steps)]
     progress = partial(tqdm, desc=title, file=sys.stderr)
@@ -92,14 +92,15 @@ def from_notebooks(
     own = {task: part for task, part in found.items() if not part.problem}
     source, target = number_words.vocabularies()
     config = TransformerConfig(len(source), len(target), **NumberWords.sizes)
+    pairs = number_words.pairs(number_words.training_numbers(SETTINGS.training_pairs, SETTINGS.seed))
     with assembled(own, config) as model:
-        losses = train(model, "yours")
+        losses = train(model, pairs, "yours")
         spoken = {name: own[name].own for name in ("greedy", "beam") if name in own}
         heard = {name: reading.heard(name, one, model) for name, one in spoken.items()}
     saved = Transformer(config)
     saved.load_state_dict(model.state_dict())
     with assembled({}, config) as reference:
-        compare(losses, train(reference, "the package's"))
+        compare(losses, train(reference, pairs, "the package's"))
     result = evaluate_number_words(saved, source, target, number_words.held_out())
     print(f"\n{result['exact_match']:.1%} of {result['n']:,} numbers that it was not trained on.")
     for name, words in (heard or {"greedy": reading.heard("", None, saved)}).items():

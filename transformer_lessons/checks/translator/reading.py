@@ -117,10 +117,16 @@ def part(task: Task) -> Task:
 def read_aloud(task: Task, own: Any) -> list[Said]:
     """What the translator says of five numbers with a learner's part; errors are the part's."""
     translator = copy.deepcopy(trained()[0])
-    before = words_of(BEFORE.get(task.name, aloud)(translator, ids_of(NUMBERS)))
     with installed(translator, task, own):
         said = heard(task.name, own, translator)
+    before = said_before(BEFORE.get(task.name, aloud))
     return [Said(*one) for one in zip(NUMBERS, said, before, strict=True)]
+
+
+@cache
+def said_before(speak: Callable[[Transformer, Tensor], Tensor]) -> list[list[str]]:
+    """What the translator says of the five numbers with the package's parts."""
+    return words_of(speak(trained()[0], ids_of(NUMBERS)))
 
 
 def heard(name: str, own: Any, translator: nn.Module) -> list[list[str]]:
