@@ -190,5 +190,5 @@ def test_the_meter_holds_on_to_nothing():
         count.returned(tensor)
         seen = weakref.ref(tensor)
     del tensor
-    gc.collect()
+    gc.collect(1)
     assert seen() is None

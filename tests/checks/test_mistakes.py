@@ -7,7 +7,7 @@ from transformer_lessons import checks
 from transformer_lessons.checks.answer import defined
 from transformer_lessons.checks.definitions import Draw, changed
 from transformer_lessons.checks.engine import Diagnosis, judge
-from transformer_lessons.checks.exam import Exam, exam_of
+from transformer_lessons.checks.exam import exam_of
 from transformer_lessons.checks.message import place
 from transformer_lessons.checks.seen import alike, meets, same_gradients
 from transformer_lessons.checks.symptoms import SYMPTOMS, difference
@@ -77,12 +77,9 @@ def test_a_mistake_costs_what_it_spoils(task, mistake):
             assert depends, f"{way}: {requirement.name} does not depend on the input"
 
 
-OTHER = {}
-
-
 def is_constant(task, text, calls) -> bool:
     """Whether a text shows the same for other arguments where the right answer does not."""
-    exam, other = exam_of(task, 0), OTHER.setdefault(task.name, Exam(task, 1))
+    exam, other = exam_of(task, 0), exam_of(task, 1)
     backward = exam.calls[calls[0]][0].backward
     same = same_flows if backward else same_values
     if all(same(exam.shows(text, n), exam.right(n)) for n in calls):

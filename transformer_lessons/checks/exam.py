@@ -39,7 +39,7 @@ class Exam:
         return self.shows(self.task.source, number)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=128)
 def exam_of(task: Task, seed: int) -> Exam:
     """Kept, as most checks of a session have seed 0."""
     return Exam(task, seed)
