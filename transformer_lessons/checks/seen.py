@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -129,11 +130,8 @@ def _alike_tensors(a: Tensor, b: Tensor) -> bool:
     if not floating:
         return False
     tolerance = max(TOLERANCE.get(a.dtype, 1e-1), TOLERANCE.get(b.dtype, 1e-1))
-    a, b = a.double(), b.double()
-    finite = b.isfinite()
-    if not torch.equal(a.isfinite(), finite) or not torch.equal(
-        a[~finite].nan_to_num(), b[~finite].nan_to_num()
-    ):
-        return False
-    scale = b[finite].abs().max().clamp(min=1).item() if finite.any() else 1.0
-    return bool(((a - b)[finite].abs() <= tolerance * scale).all())
+    a, b = a.double().numpy(), b.double().numpy()  # whose operations on a few numbers are quicker
+    scale = np.abs(b).max(initial=1.0, where=np.isfinite(b))
+    with np.errstate(all="ignore"):  # infinity less infinity
+        is_close = np.abs(a - b) <= tolerance * scale
+    return bool((is_close | (a == b) | (np.isnan(a) & np.isnan(b))).all())
