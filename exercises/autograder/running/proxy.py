@@ -41,8 +41,8 @@ class Name:
         is_class: whether calling it makes an object.
     """
 
-    build, call, vjp, load_state = map(_asks, ("build", "call", "vjp", "load_state"))
-    state, train, to = map(_asks, ("state", "train", "to"))
+    build, call, vjp = map(_asks, ("build", "call", "vjp"))
+    load_state, state, train = map(_asks, ("load_state", "state", "train"))
 
     def __init__(self, connection: Connection, name: str, is_class: bool = False):
         self._connection, self._name, self._is_class = connection, name, is_class

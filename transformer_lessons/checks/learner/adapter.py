@@ -85,10 +85,6 @@ class Adapter(Protocol):
         """Put a module into training mode, or with False into evaluation mode."""
         ...
 
-    def to(self, handle: str, where: str) -> Reply:
-        """Move a module to a dtype ("float64") or a device ("cpu")."""
-        ...
-
 
 def leaves(value: Any, path: str = "") -> dict[str, Tensor]:
     """The tensors within lists and dicts, by path: the first argument is "0", a keyword "mask", nested "0.1"."""

@@ -140,12 +140,6 @@ class Local:
         """Put a module into training or evaluation mode."""
         return self._guard(lambda: self.find(handle).train(mode) and None)
 
-    def to(self, handle: str, where: str) -> Reply:
-        """Move a module to a dtype or a device."""
-        dtype = getattr(torch, where, None)
-        place = dtype if isinstance(dtype, torch.dtype) else where
-        return self._guard(lambda: self.find(handle).to(place) and None)
-
     def _objects(self, args: list) -> list:
         """The arguments, with the objects that handles stand for."""
         return [self._names[arg["handle"]] if is_handle(arg) else arg for arg in args]
@@ -245,17 +239,16 @@ def _line(error: BaseException) -> str:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Nothing is printed, and what the code sets is put back; new tensors are float32, as exercises say."""
-    theirs = torch.get_default_dtype()
+    dtype, numbers = torch.get_default_dtype(), torch.get_rng_state()
     torch.set_default_dtype(torch.float32)
     try:
         with (
-            torch.random.fork_rng(devices=[]),
             torch.enable_grad(),
-            warnings.catch_warnings(),
+            warnings.catch_warnings(action="ignore"),
             redirect_stdout(io.StringIO()),
             redirect_stderr(io.StringIO()),
         ):
-            warnings.simplefilter("ignore")
             yield
     finally:
-        torch.set_default_dtype(theirs)
+        torch.set_default_dtype(dtype)
+        torch.set_rng_state(numbers)
