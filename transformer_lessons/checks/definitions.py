@@ -233,9 +233,10 @@ class Task:
         """The points of all requirements."""
         return sum(requirement.points for requirement in self.requirements)
 
-    def texts(self, mistake: Mistake) -> list[str]:
-        """The right answer's text with a mistake, in each way to make it."""
-        return [text for way in mistake.ways if (text := changed(self.source, way))]
+    @cached_property
+    def texts(self) -> dict[str, list[str]]:
+        """The right answer's text with each mistake, by its name, in each way to make it."""
+        return {m.name: [changed(self.source, way) for way in m.ways] for m in self.mistakes}
 
     def points(self, names: Iterable[str]) -> float:
         """Those of some requirements."""
@@ -284,13 +285,13 @@ def changed(source: str, *ways: Way) -> str | None:
     A way's changes are made all at once: one after the other, the second could hit what the first has put in.
     """
     for way in ways:
+        if any(old not in source for old in way[::2]):
+            return None
         spans = [
             (found.start(), old, new)
             for old, new in zip(way[::2], way[1::2], strict=True)
-            for found in re.finditer(re.escape(old), source) or ()
+            for found in re.finditer(re.escape(old), source)
         ]
-        if {old for _, old, _ in spans} != set(way[::2]):
-            return None
         text, end = "", 0
         for start, old, new in sorted(spans):
             if start < end:

@@ -69,7 +69,7 @@ class Diagnosis:
     """
 
     def __init__(self, exam: Exam, seen: list[Seen]):
-        self._exam, self._task, self._seen = exam, exam.task, seen
+        self._exam, self._task, self._texts, self._seen = exam, exam.task, exam.task.texts, seen
         # Where the answer is wrong comes first: there most mistakes show something else, and are soon ruled out.
         self._all = sorted(range(len(seen)), key=lambda n: self._fits_on(exam.task.source, n))
 
@@ -143,7 +143,7 @@ class Diagnosis:
 
     def _one(self) -> tuple[Mistake, ...]:
         """The mistake that shows the same on every call, as a tuple of one, or none."""
-        return self._cheapest((m,) for m in self._task.mistakes if any(map(self._fits, self._task.texts(m))))
+        return self._cheapest((m,) for m in self._task.mistakes if any(map(self._fits, self._texts[m.name])))
 
     def _several(self) -> tuple[Mistake, ...]:
         """Of the mistakes in the program to be repaired, the fewest that explain all calls: any that may."""
@@ -176,13 +176,13 @@ class Diagnosis:
         return self._cheapest(fitting)
 
     def _pairs(self) -> Iterator[tuple[tuple[Mistake, Mistake], str, list[int]]]:
-        """Two mistakes, the text with both, and the calls, those that the first one does not explain in front."""
-        right, mistakes = self._task.source, self._task.mistakes
+        """Two mistakes, the text with both, and the calls; in front, one that the first does not explain."""
+        made = [(mistake, way) for mistake in self._task.mistakes for way in mistake.ways]
+        alone = {way: changed(self._task.source, way) for _, way in made}
         for one, a in [(mistake, way) for mistake in self._likeliest for way in mistake.ways]:
-            alone = changed(right, a)
-            order = sorted(self._all, key=lambda n: bool(alone) and self._fits_on(alone, n))
-            for other, b in [(m, way) for m in mistakes for way in m.ways if m is not one]:
-                for source in dict.fromkeys([changed(right, a, b), changed(right, b, a)]):
+            order = [next(n for n in self._all if not self._fits_on(alone[a], n)), *self._all]
+            for other, b in [(mistake, way) for mistake, way in made if mistake is not one]:
+                for source in dict.fromkeys([changed(alone[a], b), changed(alone[b], a)]):
                     if source:
                         yield (one, other), source, order
 
@@ -193,26 +193,28 @@ class Diagnosis:
         first = {self._exam.calls[n][0].name: n for n in reversed(self._wrong)}.values()
 
         def rank(mistake: Mistake) -> tuple[int, bool]:
-            explained = [sum(self._fits_on(text, n) for n in first) for text in self._task.texts(mistake)]
+            explained = [sum(self._fits_on(text, n) for n in first) for text in self._texts[mistake.name]]
             return -max(explained, default=0), self._missed.isdisjoint(mistake.costs)
 
         return sorted(self._task.mistakes, key=rank)[:LIKELIEST]
 
-    def _agreement(self, source: str) -> tuple[int, float]:
-        """How many of the wrong calls a text explains, and their share of those where its change shows."""
-        exam, agree = self._exam, sum(self._fits_on(source, n) for n in self._wrong)
-        shows = sum(not same(self._call(n), exam.shows(source, n), exam.right(n)) for n in self._all)
-        return agree, agree / max(1, shows)
+    def _shows(self, source: str) -> int:
+        """On how many calls a text shows something else than the right one."""
+        exam = self._exam
+        return sum(not same(self._call(n), exam.shows(source, n), exam.right(n)) for n in self._all)
 
     def _like(self, first: str) -> Mistake | None:
         """The mistake that is seen on most calls where it shows, or on all of the first lost requirement's."""
-        found = [(self._agreement(text), m) for m in self._likeliest for text in self._task.texts(m)]
-        (calls, share), mistake = max(found, key=lambda pair: pair[0], default=((0, 0.0), None))
-        if calls >= FEWEST_CALLS and share >= SMALLEST_SHARE and first in mistake.costs:
-            return mistake
+        texts = {text: m for m in self._likeliest for text in self._texts[m.name]}
+        explained = {text: sum(self._fits_on(text, n) for n in self._wrong) for text in texts}
+        most = max(explained.values(), default=0)
+        if most >= FEWEST_CALLS:  # few texts need be looked at on all calls
+            text = min((text for text in texts if explained[text] == most), key=self._shows)
+            if most >= SMALLEST_SHARE * self._shows(text) and first in texts[text].costs:
+                return texts[text]
         here = [n for n in self._all if self._exam.calls[n][0].name == first and not self._seen[n].error]
         if self._fits(self._task.source, here):
             return None
         costly = [m for m in self._task.mistakes if first in m.costs]
-        fitting = [(m,) for m in costly if any(self._fits(text, here) for text in self._task.texts(m))]
+        fitting = [(m,) for m in costly if any(self._fits(text, here) for text in self._texts[m.name])]
         return next(iter(self._cheapest(fitting)), None)
