@@ -21,12 +21,12 @@ CANVAS, CANVAS_NAMES, MOODLE = (
 BOM, ATTENTION = "\ufeff", "Exercise 3: Attention (4711)"
 
 
-def mark(student: str, score: float | None = 7.5, assignment: str = ASSIGNMENT, **about) -> Mark:
+def mark(student: str, score: float | None = 7.5, **about) -> Mark:
     """A mark of one tested cell; None for nothing handed in."""
     cells = {} if score is None else {"q1": CellMark(score, None, None, waits=False, worth=10.0)}
     known = dict.fromkeys(("first_name", "last_name", "email", "lms_user_id"), "")
     known |= {"timestamp": None, "penalty": 0.0, "worth": 10.0, "cells": cells}
-    return Mark(student=student, assignment=assignment, submitted=score is not None, **{**known, **about})
+    return Mark(student=student, submitted=score is not None, **{**known, **about})
 
 
 def waiting(student: str, **about) -> Mark:
@@ -126,7 +126,7 @@ def test_a_table_has_a_row_for_each_student_and_a_column_for_each_graded_cell():
 
 
 def test_several_assignments_stand_side_by_side():
-    marks = {"one": [mark("ada", 3.0, "one")], "two": [mark("ada", 4.0, "two"), mark("zoë", 5.0, "two")]}
+    marks = {"one": [mark("ada", 3.0)], "two": [mark("ada", 4.0), mark("zoë", 5.0)]}
     ada, zoe = dicts_of(csv_text(marks))
     assert [ada[name] for name in ("one: q1", "one: score", "two: q1", "two: score")] == ["3", "3", "4", "4"]
     assert [zoe[name] for name in ("one: q1", "one: score", "one: worth", "two: score")] == ["", "", "", "5"]

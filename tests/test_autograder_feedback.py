@@ -91,7 +91,7 @@ MARKED = CellMark(1.5, None, None, waits=False, worth=2.0)
 
 def mark_of(comments: Mapping[str, str] = {}, **cells: CellMark) -> Mark:
     """What the gradebook says of Ada; nobody has read her words."""
-    about = {"first_name": "", "last_name": "", "email": "", "lms_user_id": "", "assignment": "ps99"}
+    about = {"first_name": "", "last_name": "", "email": "", "lms_user_id": ""}
     about |= {"submitted": True, "timestamp": None, "penalty": 0.0, "worth": 5.0}
     return Mark("Ada", **about, cells={"test": MARKED, "why": WAITS} | cells, comments={**comments})
 

@@ -33,7 +33,7 @@ def mark(student: str, points: dict | None, penalty: float = 0.0, **more) -> Mar
         name: CellMark(earned, None, None, waits=earned is WAITS, worth=WORTH.get(name, 1.0))
         for name, earned in (points or {}).items()
     }
-    about = {"first_name": "", "last_name": "", "email": "", "lms_user_id": "", "assignment": NAME, **more}
+    about = {"first_name": "", "last_name": "", "email": "", "lms_user_id": "", **more}
     when = {"submitted": points is not None, "timestamp": datetime(2026, 3, 5, 17, 4), "penalty": penalty}
     when["late"] = penalty > 0
     return Mark(student, **{**when, **about}, worth=12.0, cells=cells)

@@ -11,15 +11,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from exercises.autograder.box import linux
-from exercises.autograder.box.confine import (
-    ConfinementError,
-    Limits,
-    end,
-    known_as,
-    readable_folders,
-    spawn_sandboxed,
-)
+from exercises.autograder.box import confine, linux
 
 ROOT = Path(__file__).resolve().parents[2]
 PROBE = """
@@ -71,18 +63,18 @@ def probe() -> None:
     """Print what a process sees in the box, as JSON."""
     with tempfile.TemporaryDirectory(prefix="box-") as folder:
         try:
-            boxed = spawn_sandboxed(_look_around, folder, Limits(memory=1 << 28))
-        except ConfinementError as error:
+            boxed = confine.spawn_sandboxed(_look_around, folder, confine.Limits(memory=1 << 28))
+        except confine.ConfinementError as error:
             print(json.dumps({"error": str(error)}))
             return
         print(boxed.connection.recv(10_000).decode())
-        end(boxed)
+        confine.end(boxed)
 
 
 def _look_around(connection: socket.socket) -> None:
     seen = {
         "files": not _works(lambda: os.listdir("/etc")) and not _works(lambda: os.mkdir("/new")),
-        "Python": all(_works(lambda path=path: os.listdir(path)) for path in known_as()),
+        "Python": all(_works(lambda path=path: os.listdir(path)) for path in confine.known_as()),
         "network": not _works(socket.socket),
         "processes": os.getpid() == 1 and not _works(lambda: os.kill(2, 0)),
         "system calls": not _works(lambda: linux.unshare(linux.USER)),
@@ -100,7 +92,7 @@ def _works(action: Callable[[], object]) -> bool:
 
 def exposed(folders: list[Path]) -> list[str]:
     """Which of these folders learners' code could read, as they lie where Python or its libraries do."""
-    readable = [Path(folder) for folder in readable_folders()]
+    readable = [Path(folder) for folder in confine.readable_folders()]
     return [str(folder) for folder in folders if any(folder.resolve().is_relative_to(r) for r in readable)]
 
 

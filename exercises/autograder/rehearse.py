@@ -55,8 +55,8 @@ def students(number: int, assignment: str) -> list[tuple[dict[str, Any], Noteboo
             notebook, about["kinds"] = _answered(assignment, random.Random(f"{seed} {source} answers"))
         if trouble == COPIED:
             about["copied_from"] = _name(source)
-            for cell in _answers(notebook, "code"):
-                if about["kinds"][cell.id] != "untouched":
+            for cell in _answers(notebook):
+                if cell.cell_type == "code" and about["kinds"][cell.id] != "untouched":
                     cell.source = f"# my solution\n{cell.source}"
         found.append((about, notebook))
     return found
@@ -84,9 +84,8 @@ def _answered(assignment: str, chance: random.Random) -> tuple[NotebookNode, dic
     return notebook, kinds
 
 
-def _answers(notebook: NotebookNode, *types: str) -> list[NotebookNode]:
-    answers = [cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("solution")]
-    return [cell for cell in answers if not types or cell.cell_type in types]
+def _answers(notebook: NotebookNode) -> list[NotebookNode]:
+    return [cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("solution")]
 
 
 @cache

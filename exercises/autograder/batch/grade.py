@@ -22,7 +22,6 @@ from exercises.autograder.batch.grading import Grading, Submission
 from exercises.autograder.batch.pool import InProcessPool, Pool
 from exercises.autograder.course import marks
 from exercises.autograder.course.folders import Course
-from exercises.autograder.course.marks import Mark
 from exercises.autograder.course.roster import Enrolled, enrol
 from exercises.autograder.feedback import write_page
 from exercises.autograder.intake import Arrival
@@ -190,11 +189,11 @@ def _noted(grading: Grading, one: Submission, summary: Summary) -> Iterator[None
     except OSError:
         raise
     except Exception as error:
-        path = grading.course.origin(*one).path or "/".join(one)
+        path = grading.course.origin(*one)["path"] or "/".join(one)
         summary.failed.append(Arrival(path, *one, f"{type(error).__name__}: {error}"))
 
 
-def _change(course: Course, one: Submission, after: Result, mark: Mark) -> Change | None:
+def _change(course: Course, one: Submission, after: Result, mark: marks.Mark) -> Change | None:
     before = results.read(course.record(*one))
     old = {cell.cell: cell.earned for cell in before.cells}
     cells = {cell.cell: (old[cell.cell], cell.earned) for cell in after.cells}
@@ -203,7 +202,7 @@ def _change(course: Course, one: Submission, after: Result, mark: Mark) -> Chang
     return Change(*one, before.earned, after.earned, cells, by_hand) if cells else None
 
 
-def _marks(course: Course) -> Callable[[str], dict[str, Mark]]:
+def _marks(course: Course) -> Callable[[str], dict[str, marks.Mark]]:
     """Of an assignment, read once: by student."""
     return cache(lambda name: {mark.student: mark for mark in marks.marks(course.gradebook, name)})
 

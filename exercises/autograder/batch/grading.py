@@ -199,15 +199,7 @@ class Grading:
     def enter(self, student: str, assignment: str, outcome: Outcome) -> Result:
         """Give a student what their submission got; marks of a person stay."""
         about, record = self.course.origin(student, assignment), self.course.record(student, assignment)
-        result = replace(
-            outcome.result,
-            student=student,
-            assignment=assignment,
-            repairs=about.repairs,
-            path=about.path,
-            timestamp=about.timestamp,
-            late=about.late,
-        )
+        result = replace(outcome.result, student=student, assignment=assignment, **about)
         write_text(self.course.autograded(student, assignment), outcome.notebook)
         seen = results.read(record).answers if record.exists() else {}  # which a person may have marked
         new = {name for name, text in result.answers.items() if seen.get(name) != text}

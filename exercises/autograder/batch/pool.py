@@ -12,14 +12,8 @@ import threading
 import warnings
 from collections import Counter, deque
 from collections.abc import Iterator
-from concurrent.futures import (
-    FIRST_COMPLETED,
-    BrokenExecutor,
-    CancelledError,
-    Future,
-    ProcessPoolExecutor,
-    wait,
-)
+from concurrent import futures
+from concurrent.futures import BrokenExecutor, Future
 from multiprocessing import connection, forkserver
 
 from exercises.autograder.running.job import Job, Outcome, run
@@ -61,7 +55,7 @@ class ProcessPool:
     def __init__(self, workers: int):
         self.width = workers
         self._folder = tempfile.TemporaryDirectory(prefix="grading-", ignore_cleanup_errors=True)
-        self._executor: ProcessPoolExecutor | None = None
+        self._executor: futures.ProcessPoolExecutor | None = None
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload([run.__module__])
         # Ctrl-C is left to this process: what is started with a signal ignored ignores it, too.
@@ -73,7 +67,7 @@ class ProcessPool:
         """Have a job done by the next process that is free."""
         about = {"initializer": _begin, "initargs": (self._folder.name,)}
         for _ in range(TRIES):
-            self._executor = self._executor or ProcessPoolExecutor(self.width, self._context, **about)
+            self._executor = self._executor or futures.ProcessPoolExecutor(self.width, self._context, **about)
             try:
                 return self._executor.submit(run, job)
             except BrokenExecutor:
@@ -165,7 +159,7 @@ def run_jobs(pool: Pool, jobs: Iterator[Job]) -> Iterator[tuple[Job, Outcome | E
     again: deque[Job] = deque()
     tries: Counter[str] = Counter()
     while _fill(pool, waiting, jobs, again):
-        for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+        for future in futures.wait(waiting, return_when=futures.FIRST_COMPLETED).done:
             job, alone = waiting.pop(future)
             try:
                 outcome = future.result()
@@ -175,7 +169,7 @@ def run_jobs(pool: Pool, jobs: Iterator[Job]) -> Iterator[tuple[Job, Outcome | E
                     again.append(job)
                     continue
                 outcome = error
-            except CancelledError:
+            except futures.CancelledError:
                 raise ConnectionError("the cluster has dropped what it was given") from None
             except Exception as error:
                 outcome = error

@@ -73,10 +73,7 @@ def known_as() -> list[str]:
 
 
 def spawn_sandboxed(
-    work: Callable[[socket.socket], None],
-    folder: str,
-    limits: Limits,
-    close: tuple = (),
+    work: Callable[[socket.socket], None], folder: str, limits: Limits, close: tuple = ()
 ) -> SandboxedProcess:
     """Fork a process that does this in a box of its own, and nothing else.
 
@@ -171,8 +168,8 @@ def _map_users(pid: int) -> None:
     (process / "setgroups").write_text("deny")
     own = {"uid_map": os.geteuid(), "gid_map": os.getegid()}
     for name, number in own.items():
-        lines = [f"0 0 1\n{USER} {NOBODY} 1"] if os.geteuid() == 0 else [f"{USER} {number} 1"]
-        (process / name).write_text("\n".join(lines))
+        text = f"0 0 1\n{USER} {NOBODY} 1" if os.geteuid() == 0 else f"{USER} {number} 1"
+        (process / name).write_text(text)
 
 
 def _build_root(folder: str, limits: Limits) -> None:
@@ -273,6 +270,5 @@ def _close_all(but: int = -1) -> None:
     nothing = os.open("/dev/null", os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(nothing, number)
-    os.closerange(3, but if but > 2 else 1 << 20)
-    if but > 2:
-        os.closerange(but + 1, 1 << 20)
+    os.closerange(3, but)
+    os.closerange(max(3, but + 1), 1 << 20)

@@ -95,8 +95,8 @@ def landlock_version() -> int:
 # What version of Landlock is the first to know a right: bits of access to files, to the network, and of scope.
 _EXECUTE, _WRITE, _READ, _LIST, _TRUNCATE, _DEVICE = 1, 2, 4, 8, 1 << 14, 1 << 15
 _FILE_RIGHTS = ((1, (1 << 13) - 1), (2, 1 << 13), (3, _TRUNCATE), (5, _DEVICE))
-_NETWORK_RIGHTS = ((4, 0b11),)  # to bind and to connect by TCP
-_SCOPES = ((6, 0b11),)  # abstract sockets and signals
+_NETWORK_RIGHTS = 0b11  # since 4: to bind and to connect by TCP
+_SCOPES = 0b11  # since 6: abstract sockets and signals
 _OF_FILES = _EXECUTE | _WRITE | _READ | _TRUNCATE | _DEVICE
 
 
@@ -109,9 +109,8 @@ def landlock(readable: Iterable[str], writable: Iterable[str], devices: Iterable
         devices: files to read and write.
     """
     version = landlock_version()
-    known = lambda rights: sum(bit for since, bit in rights if version >= since)  # noqa: E731
-    files = known(_FILE_RIGHTS)
-    fields = [files] + [known(_NETWORK_RIGHTS)] * (version >= 4) + [known(_SCOPES)] * (version >= 6)
+    files = sum(bits for since, bits in _FILE_RIGHTS if version >= since)
+    fields = [files] + [_NETWORK_RIGHTS] * (version >= 4) + [_SCOPES] * (version >= 6)
     attributes = struct.pack(f"<{len(fields)}Q", *fields)
     rules = _libc.syscall(LANDLOCK_CREATE, attributes, ctypes.c_size_t(len(attributes)), 0)
     _checked(rules, "landlock")

@@ -26,8 +26,7 @@ from transformer_lessons.data.files import read_json
 
 def doctor(options: argparse.Namespace) -> CommandOutput:
     """Can students' code be confined on this machine?"""
-    problem = doctors.problem()
-    return CommandOutput([doctors.report()], LEFT if problem else FINE)
+    return CommandOutput([doctors.report()], LEFT if doctors.problem() else FINE)
 
 
 def release(options: argparse.Namespace) -> CommandOutput:

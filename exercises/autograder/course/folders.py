@@ -15,6 +15,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import nbformat
 from nbformat import NotebookNode
@@ -87,12 +88,11 @@ class Course:
         _update(path, nbformat.writes(received.notebook) + "\n")
         _update(path.with_name(ORIGIN), json.dumps(about, ensure_ascii=False, indent=2) + "\n")
 
-    def origin(self, student: str, assignment: str) -> Arrival:
-        """What is known of a submission besides its text."""
+    def origin(self, student: str, assignment: str) -> dict[str, Any]:
+        """What is known of a submission besides its text, as a `Result` has it."""
         path = self.received(student, assignment).with_name(ORIGIN)
         about = read_json(path) if path.exists() else {"path": ""}
-        about["repairs"] = tuple(about.get("repairs", ()))
-        return Arrival(student=student, assignment=assignment, **about)
+        return {**about, "repairs": tuple(about.get("repairs", ()))}
 
     def list_quarantined(self, received: list[Arrival], quarantined: list[Arrival]) -> None:
         """Add to the list of what was not graded, from which goes what has been put right."""

@@ -48,7 +48,7 @@ class CellMark:
 
 @dataclass(frozen=True)
 class Mark:
-    """A student's mark for one assignment; students who handed in nothing have one too."""
+    """A student's mark for an assignment; students who handed in nothing have one too."""
 
     student: str  # the id
     # As nbgrader has them, or "":
@@ -56,7 +56,6 @@ class Mark:
     last_name: str
     email: str
     lms_user_id: str
-    assignment: str  # its name
     submitted: bool  # whether anything of theirs is in the gradebook
     timestamp: datetime | None  # when it was handed in, in UTC, or None
     penalty: float  # for being late
@@ -100,7 +99,6 @@ def marks(url: str, assignment: str) -> list[Mark]:
                 Mark(
                     student.id,
                     *(getattr(student, name) or "" for name in ABOUT),
-                    assignment,
                     submission is not None,
                     submission and submission.timestamp,
                     (submission and submission.late_submission_penalty) or 0.0,
@@ -200,9 +198,7 @@ class Writer:
         with self._transaction():
             for submission in self._gradebook.db.scalars(dated).all():
                 for notebook in submission.notebooks:
-                    penalty = self._penalty(submission, notebook.score)
-                    if penalty != notebook.late_submission_penalty:
-                        notebook.late_submission_penalty = penalty
+                    notebook.late_submission_penalty = self._penalty(submission, notebook.score)
 
     def _penalty(self, submission: SubmittedAssignment, score: float) -> float | None:
         """What nbgrader's late policy takes off; its plugin is the instructor's choice."""

@@ -131,10 +131,10 @@ def _names(full: str) -> tuple[str, str]:
     return first, last
 
 
-def name_and_number(student: str) -> tuple[str, str]:
-    """An id taken apart: that of Canvas' and Moodle's files ends with the platform's number, "" of others."""
-    found = re.fullmatch(r"(.+)_(\d+)", student)
-    return (found[1], found[2]) if found else (student, "")
+def number_in(student: str) -> str:
+    """The platform's number, with which an id from Canvas' and Moodle's files ends; "" of others."""
+    found = re.fullmatch(r".+_(\d+)", student)
+    return found[1] if found else ""
 
 
 # ---- The class
@@ -187,7 +187,7 @@ def enrol(course: Course, people: Collection[Enrolled]) -> None:
     if not people:
         return
     there = {student for student, _ in course.submissions()} - {person.student for person in people}
-    taken_in = {number: student for student in there if (number := name_and_number(student)[1])}
+    taken_in = {number: student for student in there if (number := number_in(student))}
     people = [replace(person, student=taken_in.get(person.number, person.student)) for person in people]
     numbers = {person.number: person.student for person in people if person.number}
     before = known(course)

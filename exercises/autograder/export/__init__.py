@@ -74,14 +74,10 @@ def _rows(marks: dict[str, list[Mark]], nothing: float | None) -> list[Row]:
             given |= {"penalty": mark.penalty, "score": mark.score}
             given = given if mark.submitted else dict.fromkeys(given, nothing)
             points = {**given, "worth": mark.worth}
-            row = rows.setdefault(mark.student, _about(mark))
+            about = {"student": mark.student, "last name": mark.last_name, "first name": mark.first_name}
+            row = rows.setdefault(mark.student, {**about, "email": mark.email, "lms id": mark.lms_user_id})
             row |= {before + column: value for column, value in points.items()}
     return [row for _, row in sorted(rows.items())]
-
-
-def _about(mark: Mark) -> Row:
-    about = {"student": mark.student, "last name": mark.last_name, "first name": mark.first_name}
-    return {**about, "email": mark.email, "lms id": mark.lms_user_id}
 
 
 def _given(cell: CellMark | None) -> float | None:

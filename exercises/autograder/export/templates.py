@@ -23,24 +23,15 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from exercises.autograder.course import roster
 from exercises.autograder.course.marks import Mark
-from exercises.autograder.course.roster import (
-    CANVAS,
-    MOODLE,
-    WORTH,
-    Enrolled,
-    Sheet,
-    name_and_number,
-    sheet,
-    students,
-)
 
 NOTHING = ("", "-")  # what platforms write for no mark
 MOST_TITLES = 20  # that a message lists
 KEPT = ("EX", "N/A")  # what Canvas has for students who are excused, or whose work does not count
 IDENTIFIER, GRADE, CHANGED = NEEDED = ("Identifier", "Grade", "Last modified (grade)")
 NAME, MOST, OPEN = "Full name", "Maximum grade", "Grade can be changed"
-KNOWN = (*NEEDED, NAME, MOST, OPEN, *MOODLE, "Student ID")
+KNOWN = (*NEEDED, NAME, MOST, OPEN, *roster.MOODLE, "Student ID")
 DECIMALS = 5  # that Moodle keeps; Canvas shows two
 
 
@@ -77,7 +68,7 @@ def canvas(
     Raises:
         ValueError: if it is no gradebook of Canvas, or has no column for an assignment, or several.
     """
-    found = sheet(template)
+    found = roster.sheet(template)
     has_name = {"Student"} <= set(found.header) or {"LastName", "FirstName"} <= set(found.header)
     if not has_name or not {"ID", "Section"} <= set(found.header):
         expected = "a gradebook of Canvas, with the columns Student, ID and Section"
@@ -85,11 +76,11 @@ def canvas(
         raise ValueError(f"template: expected {expected}, {other}; got {', '.join(found.header[:8])}")
     about = found.header.index("Section") + 1
     where = _titles(marks, found.header, about, columns)
-    people = students(found, CANVAS)
+    people = roster.students(found, roster.CANVAS)
     unmatched, notes = [], []
     for name, those in marks.items():
         column = where[name]
-        worth = next((row[column] for row in found.rows if WORTH in row[0]), "")
+        worth = next((row[column] for row in found.rows if roster.WORTH in row[0]), "")
         cells = {n: found.rows[n][column].strip() for n in people}
         kept = {n: f"is {cell} in Canvas, which stays" for n, cell in cells.items() if cell in KEPT}
         alone, said = _enter(found, name, column, those, people, kept, missing_as_zero)
@@ -136,9 +127,9 @@ def moodle(
     if len(marks) != 1:
         raise ValueError(f"marks: expected one assignment for a worksheet, got {', '.join(marks)}")
     [(name, those)] = marks.items()
-    found = sheet(template)
+    found = roster.sheet(template)
     where = _headers(found.header, columns)
-    people = students(found, MOODLE, where)
+    people = roster.students(found, roster.MOODLE, where)
     most = found.rows[0][where[MOST]] if found.rows and MOST in where else ""
     kept = {
         n: "cannot be changed in Moodle and stays"
@@ -177,11 +168,11 @@ def _other_worth(name: str, marks: list[Mark], cell: str, where: str) -> list[st
 
 
 def _enter(
-    found: Sheet,
+    found: roster.Sheet,
     name: str,
     column: int,
     marks: list[Mark],
-    people: dict[int, Enrolled],
+    people: dict[int, roster.Enrolled],
     kept: dict[int, str],
     missing_as_zero: bool,
 ) -> tuple[list[str], list[str]]:
@@ -222,7 +213,9 @@ def _figure(cell: str, otherwise: float | None = None) -> float | None:
 # ---- Whose a row is
 
 
-def _match(marks: list[Mark], people: dict[int, Enrolled]) -> tuple[dict[int, Mark], list[str], list[str]]:
+def _match(
+    marks: list[Mark], people: dict[int, roster.Enrolled]
+) -> tuple[dict[int, Mark], list[str], list[str]]:
     """An assignment's marks by the number of their row, who is in none, and what to look at."""
     rows: dict[int, list[Mark]] = {}
     unmatched, notes = [], []
@@ -247,9 +240,9 @@ def _match(marks: list[Mark], people: dict[int, Enrolled]) -> tuple[dict[int, Ma
     return places, unmatched, notes
 
 
-def _rows(mark: Mark, people: dict[int, Enrolled]) -> list[int]:
+def _rows(mark: Mark, people: dict[int, roster.Enrolled]) -> list[int]:
     """A student's rows, by number or login."""
-    _, number = name_and_number(mark.student)
+    number = roster.number_in(mark.student)
     logins = {text.casefold() for text in (mark.student, mark.email, mark.lms_user_id) if text}
     return [
         n for n, person in people.items() if (number and person.number == number) or person.logins & logins

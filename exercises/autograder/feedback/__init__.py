@@ -118,14 +118,9 @@ def secrets(notebook: NotebookNode, released: NotebookNode) -> list[str]:
 # ---- Whose a cell is
 
 
-def _marks(cell: NotebookNode) -> Mapping[str, Any]:
-    """What nbgrader says of a cell."""
-    return cell.metadata.get("nbgrader", {})
-
-
 def _is_theirs(cell: NotebookNode, given: Mapping[str, NotebookNode]) -> bool:
     """Whether it was given out to be answered, or is no cell of the assignment, nor calls itself a test."""
-    marks = _marks(given.get(grade_id(cell), cell))
+    marks = given.get(grade_id(cell), cell).metadata.get("nbgrader", {})
     return bool(marks.get("solution")) or not (grade_id(cell) in given or marks.get("grade"))
 
 
@@ -199,14 +194,10 @@ def _tasks(released: NotebookNode) -> dict[str, str]:
 
 def _by_hand(cell: CellMark) -> dict[str, Any]:
     """Of an answer in words. Who left it as it was handed out has a nought by nobody."""
+    line = "" if cell.manual is not None or cell.extra else "There is no answer to read."
     if cell.waits:
-        return {"earned": None, "written": True, "line": "This answer waits for a person, who will read it."}
-    is_marked = cell.manual is not None or cell.extra
-    return {
-        "earned": cell.earned,
-        "written": True,
-        "line": "" if is_marked else "There is no answer to read.",
-    }
+        line = "This answer waits for a person, who will read it."
+    return {"earned": None if cell.waits else cell.earned, "written": True, "line": line}
 
 
 def _tested(test: CellResult, cell: CellMark, visible: str) -> dict[str, Any]:

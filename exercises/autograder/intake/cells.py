@@ -154,21 +154,17 @@ def _cell(number: int, cell: object, notes: list[str]) -> Cell:
         type_ = "raw"
     if cell.get("attachments"):
         notes.append(f"Pictures in the text of cell {number} were left out: an answer is words.")
+    source = _joined([] if cell.get("source") is None else cell["source"])
+    if source is None:
+        raise CannotBeGraded(f"The text of cell {number} is no text. {FRESH}")
     return Cell(
         number=number,
         type=type_,
-        source=_source(number, cell.get("source")),
+        source=source,
         marks=_dict(metadata.get("nbgrader")),
         ids=tuple(name for name in ids if isinstance(name, str)),
         plots=_plots(cell),
     )
-
-
-def _source(number: int, source: object) -> str:
-    text = _joined("" if source is None else source)
-    if text is None:
-        raise CannotBeGraded(f"The text of cell {number} is no text. {FRESH}")
-    return text
 
 
 def _joined(lines: object) -> str | None:

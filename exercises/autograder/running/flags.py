@@ -224,15 +224,13 @@ class LibraryCallRecorder(TorchFunctionMode):
         self._handles: list = []
 
     def __enter__(self):
-        self._handles.append(register_optimizer_step_pre_hook(self._steps))
+        steps = register_optimizer_step_pre_hook(lambda optimizer, *_: self._calls(type(optimizer).__name__))
+        self._handles.append(steps)
         return super().__enter__()
 
     def __exit__(self, *error):
         self._handles.pop().remove()
         return super().__exit__(*error)
-
-    def _steps(self, optimizer: Any, args: tuple, kwargs: dict) -> None:
-        self._calls(type(optimizer).__name__)
 
     def _calls(self, name: str) -> None:
         self._known.add(name)

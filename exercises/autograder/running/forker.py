@@ -21,16 +21,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import torch
 
-from exercises.autograder.box import linux
-from exercises.autograder.box.confine import (
-    ConfinementError,
-    Limits,
-    SandboxedProcess,
-    end,
-    forked,
-    memory_in_use,
-    spawn_sandboxed,
-)
+from exercises.autograder.box import confine, linux
 from exercises.autograder.running import cells, runner, student
 from exercises.autograder.running.wire import send
 from transformer_lessons import checks
@@ -61,7 +52,7 @@ def main(grader: socket.socket) -> None:
         control = socket.socket(fileno=files[0])
         try:
             took = _Processes(control, json.loads(text)).run()
-        except (ConfinementError, OSError) as error:
+        except (confine.ConfinementError, OSError) as error:
             took = {"error": f"{type(error).__name__}: {error}"}
         send(grader, took, math.inf)
 
@@ -71,15 +62,15 @@ class _Processes:
 
     def __init__(self, control: socket.socket, request: dict):
         self._control, self._folder, self._isolated = control, request["folder"], request["isolated"]
-        self._limits = Limits(**request["limits"])
-        self._learner: SandboxedProcess | None = None
+        self._limits = confine.Limits(**request["limits"])
+        self._learner: confine.SandboxedProcess | None = None
         self._watch: Watchdog | None = None
 
     def run(self) -> dict:
         """Fork the tests, and for them as many learners' processes as they ask for; what that took."""
         began = time.monotonic()
         ours, theirs = socket.socketpair()
-        tests = forked(lambda: self._be_the_tests(theirs), (ours,))
+        tests = confine.forked(lambda: self._be_the_tests(theirs), (ours,))
         theirs.close()
         self._control.close()
         try:
@@ -108,23 +99,23 @@ class _Processes:
             socket.send_fds(tests, [b"."], [self._learner.connection.fileno()])
             self._learner.connection.close()
 
-    def _started(self, others: tuple) -> SandboxedProcess:
+    def _started(self, others: tuple) -> confine.SandboxedProcess:
         """A learner's process, in its box."""
         if self._isolated:
-            return spawn_sandboxed(student.run, self._folder, self._limits, others)
+            return confine.spawn_sandboxed(student.run, self._folder, self._limits, others)
         ours, theirs = socket.socketpair()
-        pid = forked(lambda: student.run(theirs), (ours, *others))
+        pid = confine.forked(lambda: student.run(theirs), (ours, *others))
         theirs.close()
-        return SandboxedProcess(pid, ours, signal.SIGKILL)
+        return confine.SandboxedProcess(pid, ours, signal.SIGKILL)
 
     def _be_the_tests(self, supply: socket.socket) -> None:
         linux.die_with_parent()
-        resource.setrlimit(resource.RLIMIT_DATA, [memory_in_use()["VmData"] + TESTS_MEMORY] * 2)
+        resource.setrlimit(resource.RLIMIT_DATA, [confine.memory_in_use()["VmData"] + TESTS_MEMORY] * 2)
         runner.run(self._control, lambda: _supplied(supply))
 
     def _end_learner(self) -> None:
         if self._learner is not None:
-            end(self._learner)
+            confine.end(self._learner)
         self._learner = self._watch = None
 
 
@@ -132,7 +123,7 @@ def _supplied(supply: socket.socket) -> socket.socket:
     supply.sendall(b".")
     _, files, _, _ = socket.recv_fds(supply, 1, 1)
     if not files:
-        raise ConfinementError("no process for the learner's code could be started")
+        raise confine.ConfinementError("no process for the learner's code could be started")
     return socket.socket(fileno=files[0])
 
 
@@ -151,8 +142,7 @@ class Watchdog:
     """
 
     def __init__(self, keeper: int, memory: int, already: int, processes: int):
-        self._keeper, self._memory, self._already = keeper, memory, already
-        self._processes = processes
+        self._keeper, self._memory, self._already, self._processes = keeper, memory, already, processes
         self._before = False
 
     def exceeded(self) -> bool:

@@ -31,13 +31,8 @@ DEPTH = 24
 TEXT = 1 << 19  # the longest string
 AXES = 16
 LENGTHS = struct.Struct("<QQ")
-DTYPES = {
-    str(dtype).removeprefix("torch."): dtype
-    for dtype in (
-        *(torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.complex128, torch.complex64),
-        *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool),
-    )
-}
+_NUMBERS = "float64 float32 float16 bfloat16 complex128 complex64 int64 int32 int16 int8 uint8 bool"
+DTYPES = {name: getattr(torch, name) for name in _NUMBERS.split()}
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
