@@ -65,6 +65,7 @@ def graded(tmp_path_factory):
     nbformat.write(a_first_draft(), source / "draft" / "ps01_embeddings_attention.ipynb")
     summary = grade.grade(source, folder, isolated=doctor.problem() is None, pool=kept)
     assert not summary.failed + summary.quarantined
+    assert not any(one.flags for one in summary.graded if one.student == "nothing")
     return dict(zip(sorted(IDS), kept.outcomes, strict=False)), Course(folder).gradebook
 
 
@@ -182,6 +183,7 @@ def test_the_master_earns_full_marks_and_runs_from_top_to_bottom(graded, master)
         notebook, "code"
     )
     assert outcome.scores.keys() - worth(notebook, "code").keys() == written.keys()
+    assert outcome.result.flags == ()
     for cell in nbformat.reads(outcome.notebook, as_version=4).cells:
         assert not (is_ungraded(cell.id) and cell.get("outputs"))  # a person's to read
         for output in cell.get("outputs", []):
