@@ -67,14 +67,13 @@ CELLS = {
     "a source": ("def f(): return 7\nimport inspect; inspect.getsource(f)", "'def f(): return 7\\n'"),
     "clearing": ("from IPython.display import clear_output\nprint(1); clear_output(); print(2)", "2\n"),
     "a threaded print": (
-        "import threading; t = threading.Thread(target=print, args=('t',)); t.start(); t.join()",
+        "import threading as a\nt = a.Thread(None, print, args='t'); t.start(); t.join()",
         "t\n",
     ),
     "several processes": ("import multiprocessing as mp\nmp.Pool(2).map(abs, [1, -2])", "[1, 2]"),
     "data of several": (
-        "from torch.utils.data import DataLoader\n"
-        "data = DataLoader([3, 5, 7], 2, num_workers=2, timeout=9, persistent_workers=True, prefetch_factor=4)\n"
-        "[batch.tolist() for batch in data]",
+        "from torch.utils.data import DataLoader\n[batch.tolist() for batch in DataLoader("
+        "[3, 5, 7], 2, num_workers=2, timeout=9, persistent_workers=True, prefetch_factor=4)]",
         "[[3, 5], [7]]",
     ),
     "compiled": ("import torch; torch.compile(lambda x: x + 1)(torch.ones(2)).tolist()", "[2.0, 2.0]"),
@@ -89,10 +88,8 @@ def test_cells_run_as_in_a_notebook(run):
 
 
 def test_figures_are_drawn_inline(run):
-    figure, handle = run(
-        "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nprint('drawn')",
-        "plt.get_fignums()",
-    )
+    drawing = "import matplotlib.pyplot as plt\nplt.plot([1, 2]); print('drawn')"
+    figure, handle = run(drawing, "plt.get_fignums()")
     assert [output["output_type"] for output in figure["outputs"]] == ["stream", "display_data"]
     assert figure["outputs"][1]["data"]["image/png"].startswith("iVBOR")
     assert text(handle) == "[]"
@@ -138,11 +135,7 @@ def test_of_the_learners_names_none_stands_for_the_tests_own(run):
         "globals()['__builtins__'] = {}\n__name__ = 'nobody'\nanswer = 4",
         ("instructor", "import math\n\n\ndef helper(x):\n    return math.sqrt(x)"),
         "def helper(x): return 10**6\nhelper_is_mine = True",
-        (
-            "test",
-            "def near(x): return abs(float(x) - 2) < 1e-9\n\n\n3 * near(helper(answer)) * (answer == 4)",
-            3,
-        ),
+        ("test", "def near(x): return abs(float(x) - 2) < 1e-9\n3 * near(helper(answer)) * (answer == 4)", 3),
     )
     assert (honest["result"]["earned"], honest["result"]["status"]) == (3.0, "done")
 
@@ -261,22 +254,12 @@ ENDS = {
     "too many points": ("5", "error", 0, "The test stopped with ValueError."),
     "fewer than none": ("-1", "error", 0, "The test stopped with ValueError."),
     "no number": ("float('nan')", "error", 0, "The test stopped with ValueError."),
-    "printed warnings": (
-        "import sys, warnings\nwarnings.warn('w'); print('e', file=sys.stderr)\n3",
-        "done",
-        3,
-        "",
-    ),
+    "warnings": ("import sys, warnings\nwarnings.warn('w'); print('e', file=sys.stderr)", "done", 4, ""),
     "a loop of its own": ("while True: pass", "timeout", 0, "The test took too long."),
     "an exit": ("raise SystemExit", "error", 0, "The test stopped with SystemExit."),
     "the learner's end": ("ends()", "missing", 0, "Your code ended the test: the other process has ended."),
     "an attribute's value": ("thing().right", "error", 0, "The test stopped with ValueError."),
-    "an attribute as a condition": (
-        "1.0 * bool(thing().right)",
-        "error",
-        0,
-        "The test stopped with TypeError.",
-    ),
+    "an attribute as a condition": ("bool(thing().right)", "error", 0, "The test stopped with TypeError."),
     "the learner's loop": ("loops()", "error", 0, "LearnerError: TimeLimitError: this took too long"),
     "after all that": ("right()", "done", 4, ""),
 }
@@ -316,14 +299,9 @@ def test_what_the_checks_said_is_kept_by_requirement(run):
 def test_random_numbers_of_the_tests_cannot_be_known(run):
     seen = set()
     for _ in range(2):
-        learner, test = run(
-            "import torch, random, numpy as np\ntorch.initial_seed(), random.random(), np.random.rand()",
-            (
-                "test",
-                "import torch, random, numpy as np\n"
-                "print(torch.initial_seed(), random.random(), np.random.rand())",
-            ),
-        )
+        imports = "import torch, random, numpy as np\n"
+        drawn = "torch.initial_seed(), random.random(), np.random.rand()"
+        learner, test = run(imports + drawn, ("test", f"{imports}print({drawn})"))
         numbers = {*text(learner).strip("()").split(", "), *text(test).split()}
         assert len(numbers) == 6
         seen |= set(text(test).split())
@@ -331,12 +309,8 @@ def test_random_numbers_of_the_tests_cannot_be_known(run):
 
 
 def test_tests_that_end_leave_a_hole_not_a_mark(worker):
-    cells = [
-        Cell("a", "learner", "def answer(): return 1"),
-        Cell("b", "test", "answer()", 1),
-        Cell("c", "test", "import os; os._exit(0)", 1),
-        Cell("d", "test", "answer()", 1),
-    ]
+    tests = ("answer()", "import os; os._exit(0)", "answer()")
+    cells = [Cell("", "learner", "def answer(): return 1"), *(Cell(test, "test", test, 1) for test in tests)]
     *outcomes, took = worker.grade(cells, PATIENT)
     assert [outcome["cell"] for outcome in outcomes] == [0, 1]
     assert took["seconds"] < 20, "their end was noticed"
