@@ -72,6 +72,7 @@ def test_what_is_taken_off_is_of_points_by_hand_too(course):
     policy.AssignLatePenalties.plugin_class = Half
     for config, part in ((policy, 0.5), (Config(), 0.0)):
         with Gradebook(url) as book:
+            assert str(book.find_assignment(NAME).duedate) == "2026-12-01 11:00:00", "in UTC"
             book.update_or_create_submission(NAME, "ann", timestamp=datetime(2026, 12, 1, 11, 0, 1))
         with closing(Writer(url, config)) as writer:
             writer.renew_penalties()
@@ -83,18 +84,11 @@ def test_what_is_taken_off_is_of_points_by_hand_too(course):
         book.update_or_create_submission(NAME, "ann", timestamp=None)
 
 
-def test_what_is_due_is_in_utc(course):
-    with Gradebook(Course(course).gradebook) as book:
-        assert str(book.find_assignment(NAME).duedate) == "2026-12-01 11:00:00"
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("2026-12-01 12:00:00 +0100", "2026-12-01 11:00:00"),
         ("2026-12-01 12:00:00.5 CET", "2026-12-01 11:00:00.500000"),
         ("2026-06-01 12:00:00 CET", "2026-06-01 10:00:00"),  # summer time
-        ("2026-12-01 12:00:00 UTC", "2026-12-01 12:00:00"),
         ("2026-12-01 12:00", "2026-12-01 12:00:00"),
         ("1 Dec 2026", "2026-12-01 00:00:00"),
     ],
@@ -184,11 +178,7 @@ def test_the_guide_names_commands_and_options_that_there_are():
     lines = re.findall(r"^python -m exercises\.autograder (.+)$", GUIDE, re.MULTILINE)
     assert len(lines) >= 12
     for line in lines:
-        words = shlex.split(line)
-        try:
-            command._parser().parse_args(words)
-        except SystemExit as error:
-            raise AssertionError(f"{line}: no such command") from error
+        command._parser().parse_args(shlex.split(line))  # which would leave, and say why
     told = set(re.findall(r"`(--[a-z-]+)", GUIDE))
     helps = command._parser()._subparsers._group_actions[0].choices.values()
     known = {option for one in helps for action in one._actions for option in action.option_strings}
@@ -196,16 +186,10 @@ def test_the_guide_names_commands_and_options_that_there_are():
     assert {"--missing-as-zero", "--workers"} <= told
 
 
-def test_the_guides_late_policy_is_one(tmp_path):
+def test_the_guides_late_policy_is_one():
     source = re.search(r"```python\n(from nbgrader\.plugins.*?)```", GUIDE, re.DOTALL)[1].partition("\nc.")[0]
     made: dict = {}
     exec(source, made)
-    plugin = made["ATenthADay"]()
-    day = 86_400
-    found = [plugin.late_submission_penalty("ann", 20.0, late) for late in (1, day, day + 1, 100 * day)]
-    assert found == [2.0, 2.0, 4.0, 20.0]
-    assert [plugin.late_submission_penalty("bob", 20.0, late) for late in (1, 3 * day, 3 * day + 1)] == [
-        0,
-        0,
-        2.0,
-    ]
+    penalty, day = made["ATenthADay"]().late_submission_penalty, 86_400
+    assert [penalty("ann", 20.0, late) for late in (1, day, day + 1, 100 * day)] == [2, 2, 4, 20]
+    assert [penalty("bob", 20.0, late) for late in (1, 3 * day, 3 * day + 1)] == [0, 0, 2]
