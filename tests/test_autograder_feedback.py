@@ -130,9 +130,8 @@ def test_points_requirements_and_messages():
         assert words in text
     assert "def double(x): return 2 * x" in text
     assert text.count("your answer goes here") == 0
-    assert (
-        text.index("1 · Double def double") < text.index("twice the number") < text.index("2 · Why? Because.")
-    )
+    in_order = ("1 · Double def double", "twice the number", "2 · Why? Because.")
+    assert sorted(in_order, key=text.index) == [*in_order]
 
 
 def test_a_persons_points_and_comments():
@@ -205,13 +204,11 @@ PLANTED = f"line 3\n\n--->  {HIDDEN}\n"
 @pytest.mark.parametrize(
     ("cells", "more"),
     [
-        ([output("stream", name="stdout", text=PLANTED)], {}),
         ([output("error", ename="E", evalue="", traceback=[PLANTED.replace(",", ",\x1b[31m")])], {}),
         ([output("display_data", data={"image/png": RED, "text/plain": PLANTED})], {}),
         ([], {"mark": mark_of({"why": PLANTED})}),
-        ([], {"result": Result("Ada", "ps99", (CellResult("test", 0, 2, "error", (PLANTED,)),))}),
     ],
-    ids="stdout traceback picture comment message".split(),
+    ids="traceback picture comment".split(),
 )
 def test_a_page_that_gives_a_hidden_test_away_is_not_made(cells, more):
     with pytest.raises(ValueError, match=r"a line of a hidden test would be on it: checks\.check"):
@@ -325,10 +322,9 @@ def hostile_page(*inputs: tuple[str, str]) -> str:
     return page(handed_in(*cells), RELEASED, result, mark_of({"test": "".join(at.get("comment", []))}))
 
 
-@pytest.mark.parametrize(("place", "text"), HOSTILE)
-def test_hostile_input_is_text(place, text):
+def test_hostile_input_is_text():
     """The page has no other elements than without it, and no attribute that it does not write itself."""
-    html = hostile_page((place, text))
+    html = hostile_page(*HOSTILE)
     found = Reader(html).found
     known = {tag for tag, _ in Reader(made()).found} | set("tr td ul li b code".split())
     assert {tag for tag, _ in found} <= known
