@@ -44,9 +44,7 @@ MASTER, RELEASED = (ROOT / "exercises" / kind / NAME / f"{NAME}.ipynb" for kind 
 LIMITS = Limits(cell_seconds=2.0, seconds=40.0, memory=256 << 20)
 # A cell or test may take its time, a moment to say so, and a new process if it says nothing; on a busy machine.
 PATIENCE = 10.0
-TESTS_MEMORY = (
-    1200  # MiB that the process of the tests may hold at once, about 370 of them Python's and torch's
-)
+TESTS_MEMORY = 1200  # MiB that the tests' process may hold at once, about 370 of them Python's and torch's
 MARK = "attack-mark"  # in the name of every file that an attack makes
 LINGERS = "98765.4321"  # the argument of every process that an attack leaves behind
 GRADED = ("ps01-1", "ps01-2", "ps01-4", "ps01-5", "ps01-6")  # and ps01-3, if an attack wants the whole

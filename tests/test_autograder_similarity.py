@@ -29,10 +29,10 @@ from exercises.autograder.similarity import (
 )
 from tests.checks.answers import MODULES
 from tests.rewording import reworded
+from tests.submissions import NAME, with_answers
 from tests.typical_answers import WRONG
 
 HERE = Path(__file__).parent
-NAME = "ps01_embeddings_attention"
 all_renamed = partial(renamed, often=1.0)
 ATTENTION = "ps01-3-answer"
 SCALE = "ps01-7-scale-answer"
@@ -253,9 +253,7 @@ def test_a_thousand_submissions_take_seconds():
 
 
 def hand_in(course: Course, student: str, texts: dict[str, str], own: str = "") -> None:
-    notebook = nbformat.v4.new_notebook()
-    for name, cell in cells_of(NAME, "release").items():
-        notebook.cells.append(nbformat.from_dict({**cell, "source": texts.get(name, cell.source)}))
+    notebook = with_answers(texts)
     if own:
         notebook.cells.insert(3, nbformat.v4.new_code_cell(own, id=f"own-{student}"))
         notebook.cells.insert(3, nbformat.v4.new_markdown_cell("notes", id=f"notes-{student}"))
