@@ -34,9 +34,8 @@ def mark(student: str, points: dict | None, penalty: float = 0.0, **more) -> Mar
         for name, earned in (points or {}).items()
     }
     about = {"first_name": "", "last_name": "", "email": "", "lms_user_id": "", **more}
-    when = {"submitted": points is not None, "timestamp": datetime(2026, 3, 5, 17, 4), "penalty": penalty}
-    when["late"] = penalty > 0
-    return Mark(student, **{**when, **about}, worth=12.0, cells=cells)
+    about = {"submitted": points is not None, "penalty": penalty, "late": penalty > 0} | about
+    return Mark(student, **{"timestamp": datetime(2026, 3, 5, 17, 4), **about}, worth=12.0, cells=cells)
 
 
 def result(student: str, *cells: CellResult, **more) -> Result:
@@ -60,13 +59,16 @@ def of(name: str, found):
 # ---- Scores
 
 
-def test_scores_and_what_sums_them_up():
-    found = numbers(NAME, a_class(4, 1, 0), [])
-    # 1, 1/4 and 0 of the points: the mean is 5/12; (7/12)² + (2/12)² + (5/12)² = 78/144, a third of it 26/144.
-    assert found["scores"] == [0, 0.25, 1]
-    assert found["mean"] == pytest.approx(5 / 12)
-    assert found["median"] == 0.25
-    assert found["deviation"] == pytest.approx(math.sqrt(26) / 12)
+def test_scores_and_a_questions_points_and_what_sums_them_up():
+    found = numbers(NAME, a_class(4, 4, 1, 0), [])
+    first = of(FIRST, found)
+    # Of the points the mean is 9/4; (7/4)² + (7/4)² + (5/4)² + (9/4)² = 204/16, a quarter of it 51/16.
+    assert (first["worth"], first["marked"], first["mean"]) == (4.0, 4, 2.25)
+    assert first["deviation"] == pytest.approx(math.sqrt(51) / 4)
+    assert (first["full"], first["none"]) == (0.5, 0.25)
+    assert found["scores"] == [0, 0.25, 1, 1]
+    assert (found["mean"], found["median"]) == (2.25 / 4, 0.625)
+    assert found["deviation"] == pytest.approx(math.sqrt(51) / 16)
 
 
 def test_who_counts():
@@ -106,14 +108,6 @@ def test_a_persons_points_count_instead_and_extra_ones_on_top():
 
 
 # ---- Questions
-
-
-def test_a_questions_points():
-    found = of(FIRST, numbers(NAME, a_class(4, 4, 1, 0), []))
-    # Mean 9/4; squares (7/4)² + (7/4)² + (5/4)² + (9/4)² = 204/16, a quarter of it 51/16.
-    assert (found["worth"], found["marked"], found["mean"]) == (4.0, 4, 2.25)
-    assert found["deviation"] == pytest.approx(math.sqrt(51) / 4)
-    assert (found["full"], found["none"]) == (0.5, 0.25)
 
 
 def test_questions_in_the_order_of_the_assignment_with_their_titles():
@@ -175,14 +169,13 @@ def test_requirements():
         ),
     ]
     marks = [mark(f"s{n}", {FIRST: cell.earned}) for n, cell in enumerate(cells)]
-    found = of(FIRST, numbers(NAME, marks, [result(f"s{n}", cell) for n, cell in enumerate(cells)]))
-    assert [tuple(one.values()) for one in found["requirements"]] == [
+    found = numbers(NAME, marks, [result(f"s{n}", cell) for n, cell in enumerate(cells)])
+    assert [tuple(one.values()) for one in of(FIRST, found)["requirements"]] == [
         ("padding_mask", "It has shape.", 2, 4),
         ("padding_mask", "It has values.", 1, 4),
         ("other", "It has late.", 1, 4),
     ]
-    text = shown(page(numbers(NAME, marks, [result(f"s{n}", cell) for n, cell in enumerate(cells)])))
-    assert "It has shape. padding_mask 2 of 4 50%" in text
+    assert "It has shape. padding_mask 2 of 4 50%" in shown(page(found))
 
 
 # ---- Mistakes
@@ -252,11 +245,8 @@ def test_what_was_not_graded():
 
 
 def test_repairs_and_whom_no_box_held():
-    results = [
-        result("a"),
-        result("b", isolation="none", repairs=("One.", "Two.")),
-        result("c", isolation="new"),
-    ]
+    b, c = result("b", isolation="none", repairs=("One.", "Two.")), result("c", isolation="new")
+    results = [result("a"), b, c]
     text = shown(page(numbers(NAME, [mark("b", {}, first_name="Bea")], results)))
     assert "What was mended Bea b One. Two. Counted" in text
     assert text.index("2 submissions ran without isolation.") < text.index("Students 1")
