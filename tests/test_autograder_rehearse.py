@@ -84,26 +84,21 @@ def test_from_a_rehearsal_to_tables_in_the_guides_six_commands(tmp_path, capsys)
 # --- Classes --------------------------------------------------------------------------------------------------
 
 
-def test_an_answer_is_what_it_is_said_to_be():
-    released, seen = answers(RELEASED[NAME]), Counter()
+def test_an_answer_is_what_it_is_said_to_be_and_copies_are_there_to_be_found():
+    released, seen, texts, copied = answers(RELEASED[NAME]), Counter(), {}, set()
     mistakes = {(cell, text) for cell, _, text in wrong()}
-    for student, handed_in in rehearse.students(40, NAME):
-        for cell, text in answers(handed_in).items() if handed_in else ():
-            kind = student["kinds"][cell]
-            seen[kind] += 1
-            assert (text == released[cell]) == (kind == "untouched")
-            assert student["copied_from"] or ((cell, text) in mistakes) == (kind == "typical")
-            assert "SOLUTION" not in text
-    assert min(seen[kind] for kind in ("right", "typical", "untouched")) > 0.05 * seen.total()
-    assert 0.4 * seen.total() < seen["right"] < 0.8 * seen.total()
-
-
-def test_copies_are_there_to_be_found():
-    texts, copied = {}, set()
     for student, handed_in in rehearse.students(40, NAME):
         name, source = student["name"], student["copied_from"]
         texts[name] = answers(handed_in) if handed_in else {}
         copied |= {tuple(sorted((name, source)))} if source else set()
+        for cell, text in texts[name].items():
+            kind = student["kinds"][cell]
+            seen[kind] += 1
+            assert (text == released[cell]) == (kind == "untouched")
+            assert source or ((cell, text) in mistakes) == (kind == "typical")
+            assert "SOLUTION" not in text
+    assert min(seen[kind] for kind in ("right", "typical", "untouched")) > 0.05 * seen.total()
+    assert 0.4 * seen.total() < seen["right"] < 0.8 * seen.total()
     found = similarity.pairs(texts, [cell.source for cell in RELEASED[NAME].cells], ["ps01-7-scale-answer"])
     assert {(pair.first, pair.second) for pair in found} == copied
     assert copied
