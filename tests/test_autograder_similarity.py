@@ -266,16 +266,12 @@ def hand_in(course: Course, student: str, texts: dict[str, str], own: str = "") 
 def a_course(tmp_path_factory):
     """Eleven students; ann and bob have the same, but for names."""
     course = Course(tmp_path_factory.mktemp("course"))
-    for student, texts in a_class(NAME, 9, seed=4).items():
-        hand_in(course, student, texts, own="mine = 3")
-    helper = (
-        "def helper(a, b):\n    first = a @ b.mT\n    return first.softmax(-1) / first.amax(-1).clamp(min=3)"
-    )
-    mine = {name: reworded(text, random.Random(7), 0.9) for name, text in code_of(NAME).items()}
-    theirs = {name: all_renamed(text, random.Random(1)) for name, text in mine.items()}
-    written = {SCALE: masters(NAME)[SCALE]}
-    hand_in(course, "ann", mine | written, own=helper)
-    hand_in(course, "bob", theirs | written, own=helper.replace("first", "second"))
+    for number in range(9):
+        hand_in(course, f"s{number}", {name: numbers(number) for name in code_of(NAME)}, own="mine = 3")
+    helper = "def helper(a, b):\n    first = a @ b.mT\n    return first.softmax(-1) / first.amax(-1)"
+    theirs = {name: all_renamed(text, random.Random(1)) for name, text in code_of(NAME).items()}
+    hand_in(course, "ann", masters(NAME), own=helper)
+    hand_in(course, "bob", masters(NAME) | theirs, own=helper.replace("first", "second"))
     return course
 
 
