@@ -4,7 +4,6 @@ What is looked at from outside while they run: files that anybody may read and w
 secrets in the grader's environment and memory; sockets that wait for a connection; the processes of the machine.
 """
 
-import hashlib
 import json
 import os
 import re
@@ -17,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import astuple, dataclass, field
 from functools import cache
 from pathlib import Path
@@ -63,28 +62,21 @@ def cells_of(attacks: tuple[Attack, ...], places: dict) -> list[Cell]:
         about = shown.metadata.get("nbgrader", {})
         name = about.get("grade_id", "")
         wanted = name in ("ps01-imports", "ps01-4-broken") or name.startswith(parts)
-        if (
-            shown.cell_type != "code"
-            or not wanted
-            or name.endswith("check")
-            or is_ungraded(name)
-            or name == "ps01-4-repaired-test"
-        ):
+        left_out = name.endswith("check") or is_ungraded(name) or name == "ps01-4-repaired-test"
+        if shown.cell_type != "code" or not wanted or left_out:
             continue
         role = "learner" if about.solution else "test" if about.grade else "instructor"
         source = ANSWERS.get(name, shown.source) if role == "learner" else shown.source
         for attack in attacks:
             source = attack.answers.get(name, source)
         found.append(Cell(name, role, source, float(about.get("points", 0))))
-        found += [
-            Cell("", "learner", attack.code) for attack in attacks if attack.after == name and attack.code
-        ]
+        behind = (attack.code for attack in attacks if attack.after == name and attack.code)
+        found += [Cell("", "learner", code) for code in behind]
     tests = EXTRA_TESTS
     for attack in attacks:
         tests = tests | attack.tests
-    found += [
-        Cell(name, "test", f"### BEGIN HIDDEN TESTS\n{text}\n### END", 1.0) for name, text in tests.items()
-    ]
+    hidden = "### BEGIN HIDDEN TESTS\n{}\n### END"
+    found += [Cell(name, "test", hidden.format(text), 1.0) for name, text in tests.items()]
     return [*found, Cell("", "learner", LAST)]
 
 
@@ -124,23 +116,20 @@ class Surroundings:
     listeners: list[socket.socket] = field(default_factory=list)
     places: dict = field(default_factory=dict)
 
-    def state(self) -> dict[str, str]:
+    def state(self) -> dict[Path, tuple[int, bytes]]:
         """Every file, with what is in it and who may do what."""
         return {
-            str(path): f"{path.stat().st_mode} "
-            + (hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "")
-            for path in sorted(self.folder.rglob("*"))
+            path: (path.stat().st_mode, path.read_bytes() if path.is_file() else b"")
+            for path in self.folder.rglob("*")
         }
 
     def contacted(self) -> list[str]:
         """Which listeners somebody has connected or written to."""
         found = []
         for listener in self.listeners:
-            try:
+            with suppress(BlockingIOError):
                 listener.accept()
                 found.append(str(listener.getsockname()))
-            except BlockingIOError:
-                pass
         return found
 
 
@@ -151,11 +140,8 @@ def surroundings() -> Surroundings:
     files = ("gradebook.db", "other.ipynb", "master.ipynb", "nbgrader_config.py")
     for name, file in zip(("gradebook", "other", "master", "config"), files, strict=True):
         made.tokens[name] = f"canary-{name}-{secrets.token_hex(16)}"
-        path = made.folder / file
-        path.write_text(
-            f"{made.tokens[name]}\n{MASTER.read_text(encoding='utf-8') if name == 'master' else ''}",
-            encoding="utf-8",
-        )
+        path, more = made.folder / file, MASTER.read_text(encoding="utf-8") if name == "master" else ""
+        path.write_text(f"{made.tokens[name]}\n{more}", encoding="utf-8")
         path.chmod(0o666)
         made.places[name] = str(path)
     unix, abstract = str(made.folder / "socket"), f"canary-{secrets.token_hex(8)}"
@@ -252,12 +238,9 @@ class Bench:
         started = forker()
         while not over.wait(0.05):
             for pid in children(started):
-                try:
-                    status = Path(f"/proc/{pid}/status").read_text()
-                except OSError:
-                    continue
-                held = re.search(r"VmHWM:\s+(\d+)", status)
-                found.memory = max(found.memory, int(held[1]) >> 10 if held else 0)
+                with suppress(OSError):  # of one that has just ended
+                    held = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
+                    found.memory = max(found.memory, int(held[1]) >> 10 if held else 0)
 
 
 def children(pid: int | None) -> list[int]:
@@ -300,11 +283,9 @@ def test_attack(name, bench):
     submitted = cells_of(attacks, bench.around.places)
     found = bench.graded(attacks)
     own = next((n for n, cell in enumerate(submitted) if cell.source == attack.code), None)
-    mine = (
-        found.all
-        if attack.alone or own is None
-        else found.shown.get(own, "") + found.shown.get(len(submitted) - 1, "")
-    )
+    mine = found.all
+    if own is not None and not attack.alone:
+        mine = found.shown.get(own, "") + found.shown.get(len(submitted) - 1, "")
     assert re.search(attack.shows, mine), f"it was not executed: {mine[-2000:]}"
     if not attack.alone:
         bugs = re.search(r'"ename": "(NameError|SyntaxError|TypeError|AttributeError)".{300}', mine)
@@ -388,14 +369,9 @@ def unprotected(around, tmp_path_factory) -> dict[str, tuple[dict, str]]:
         for each in submitted
     ]
     backend = {"OMP_NUM_THREADS": "1", "MPLBACKEND": "module://matplotlib_inline.backend_inline"}
-    done = subprocess.run(
-        [sys.executable, "-c", UNPROTECTED, str(ROOT)],
-        input="\n".join(lines) + "\n",
-        env=os.environ | backend,
-        capture_output=True,
-        text=True,
-        cwd=tmp_path_factory.mktemp("unprotected"),
-    )
+    command, folder = [sys.executable, "-c", UNPROTECTED, str(ROOT)], tmp_path_factory.mktemp("unprotected")
+    about = {"env": os.environ | backend, "cwd": folder, "capture_output": True, "text": True}
+    done = subprocess.run(command, input="\n".join(lines) + "\n", **about)
     removed(others)
     return dict(zip(CONTROLS, map(json.loads, done.stdout.splitlines()), strict=True))
 
