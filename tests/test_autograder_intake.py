@@ -150,8 +150,8 @@ def test_an_id_can_always_be_the_name_of_a_folder(raw):
     name = safe_id(raw)
     if name is not None:
         assert unicodedata.is_normalized("NFC", name)
-        assert safe_id(name) == name
-        assert 0 < len(name) <= 60
+        assert safe_id(name) == name != ""
+        assert len(name) <= 60
         assert len(name.encode()) <= 255
         assert not set(name) & set("+/\\\0*?[]")
         assert name[0] not in " .-"
@@ -258,18 +258,15 @@ def test_nbgraders_folder(folder):
 
 
 def test_canvas(archive):
-    found = taken(
-        archive(
-            {
-                f"smithann_123_456_{PS01}.ipynb": answered(),
-                f"smithann_99_457_{PS01}.ipynb": answered(),
-                f"kurtbob_LATE_124_458_Copy of {PS01}-1.ipynb": answered(),
-                "kurtbob_124_459_plot.png": "x",
-                "kurtbob_124_text.html": "<html>",
-                f"__MACOSX/._smithann_123_456_{PS01}.ipynb": "x",
-            }
-        )
-    )
+    source = {
+        f"smithann_123_456_{PS01}.ipynb": answered(),
+        f"smithann_99_457_{PS01}.ipynb": answered(),
+        f"kurtbob_LATE_124_458_Copy of {PS01}-1.ipynb": answered(),
+        "kurtbob_124_459_plot.png": "x",
+        "kurtbob_124_text.html": "<html>",
+        f"__MACOSX/._smithann_123_456_{PS01}.ipynb": "x",
+    }
+    found = taken(archive(source))
     assert students(found) == {
         f"bulk.zip: smithann_123_456_{PS01}.ipynb": "smithann_123",
         f"bulk.zip: smithann_99_457_{PS01}.ipynb": "smithann_99",
@@ -301,12 +298,10 @@ def test_nobody_can_say_when_they_handed_in(folder):
 # ---- One of several
 
 
-@pytest.mark.parametrize("other", ["A-b", "a*b"])
-def test_two_students_never_become_one(folder, other):
-    found = taken(folder({f"{name}__{PS01}.ipynb": answered() for name in ("a+b", other)}))
-    for outcome in found.values():
-        assert "would all be called “a-b”. Give them other names." in outcome.reason
-        assert all(f"“{name}”" in outcome.reason for name in ("a+b", other))
+def test_two_students_never_become_one(folder):
+    found = taken(folder({f"{name}__{PS01}.ipynb": answered() for name in ("A-b", "a*b", "a+b")}))
+    said = "“A-b” and “a*b” and “a+b” would all be called “a-b”. Give them other names."
+    assert [one.reason for one in found.values()] == [said] * 3
 
 
 @pytest.mark.parametrize(
