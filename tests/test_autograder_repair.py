@@ -146,47 +146,39 @@ def remove(*names: str):
     return lambda nb: [nb["cells"].remove(cell_of(nb, name)) for name in names]
 
 
+PUT_BACK = "is locked but was changed; the text was put back"
+TURNED = "was a {} cell and was turned back into a code cell."
+
+
 @pytest.mark.parametrize(
-    ("spoil", "sentences"),
+    ("spoil", "said"),
     [
-        (remove("ps01-3-test"), ["Missing, and put back: ps01-3-test."]),
-        (remove(*TESTS), ["Missing, and put back: ps01-4-defects-test, ps01-4-repaired-test."]),
-        (
-            change("ps01-1-answer", cell_type="markdown"),
-            ["ps01-1-answer was a markdown cell and was turned back into a code cell."],
-        ),
+        (remove(*TESTS), "Missing, and put back: ps01-4-defects-test, ps01-4-repaired-test."),
+        (change("ps01-1-answer", cell_type="markdown"), f"ps01-1-answer {TURNED.format('markdown')}"),
         (
             change("ps01-1-answer", cell_type=["code"]),
-            [
-                "Cell 7 was of no known type and was kept as text that is not run.",
-                "ps01-1-answer was a raw cell and was turned back into a code cell.",
-            ],
+            "Cell 7 was of no known type and was kept as text that is not run. "
+            f"ps01-1-answer {TURNED.format('raw')}",
         ),
         (
             change("ps01-imports", source="import numpy"),
-            [
-                "ps01-imports is locked but was changed; the text was put back "
-                "and what you wrote there stands behind it."
-            ],
+            f"ps01-imports {PUT_BACK} and what you wrote there stands behind it.",
         ),
-        (
-            change("ps01-1-text", source=" \n"),
-            ["ps01-1-text is locked but was changed; the text was put back."],
-        ),
+        (change("ps01-1-text", source=" \n"), f"ps01-1-text {PUT_BACK}."),
         (
             mark("ps01-3-test", points=100, locked=False),
-            ["ps01-3-test had other marks for the grader (locked, points) and got its own back."],
+            "ps01-3-test had other marks for the grader (locked, points) and got its own back.",
         ),
         (
             mark("ps01-5-capped-answer", grade_id="mine"),
-            ["The grader's marks were lost and were put back: ps01-5-capped-answer."],
+            "The grader's marks were lost and were put back: ps01-5-capped-answer.",
         ),
     ],
 )
-def test_what_was_mended_is_said(spoil, sentences):
+def test_what_was_mended_is_said(spoil, said):
     notebook = handed_in()
     spoil(notebook)
-    assert mend(notebook)[1] == tuple(sentences)
+    assert " ".join(mend(notebook)[1]) == said
 
 
 def test_what_needs_no_word():
@@ -226,11 +218,8 @@ def test_of_copies_of_an_answer_the_last_that_was_filled_in_counts():
     notebook, name = handed_in(), "ps01-3-answer"
     stub = next(cell.source for cell in PS01.cells if cell.id == name)
     cell = cell_of(notebook, name)
-    place = notebook["cells"].index(cell)
-    copies = [
-        {**copy.deepcopy(cell), "source": text} for text in ("first = 1", "second = 2", stub + "\n ", "")
-    ]
-    notebook["cells"][place : place + 1] = copies
+    place, texts = notebook["cells"].index(cell), ("first = 1", "second = 2", stub + "\n ", "")
+    notebook["cells"][place : place + 1] = [{**copy.deepcopy(cell), "source": text} for text in texts]
     mended, repairs = mend(notebook)
     assert [cell.source for cell in mended.cells[place : place + 2]] == ["first = 1", "second = 2"]
     assert order(mended)[place : place + 2] == [None, name]
@@ -268,17 +257,15 @@ def test_cells_that_were_moved_are_moved_back_with_what_stood_behind_them():
 def test_an_answer_is_known_by_its_place():
     """Blank cells, cells of another type and what was released for trying out are none."""
     notebook = handed_in()
-    answer = cell_of(notebook, "ps01-7-scale-answer")
     place = order(PS01).index("ps01-7-scale-answer")
     written = own("Because the variance is d_k.", "markdown")
     notebook["cells"][place : place + 1] = [own(" ", "markdown"), own("2 + 2"), written]
     remove("ps01-1-text")(notebook)
     cell_of(notebook, "ps01-1-answer").update(id="x", metadata={})
     mended, repairs = mend(notebook)
-    assert next(cell for cell in mended.cells if cell.id == answer["id"]).source == written["source"]
-    assert (
-        next(cell for cell in mended.cells if cell.id == "ps01-1-answer").source == "mine = 'ps01-1-answer'"
-    )
+    texts = {cell.id: cell.source for cell in mended.cells}
+    assert texts["ps01-7-scale-answer"] == written["source"]
+    assert texts["ps01-1-answer"] == "mine = 'ps01-1-answer'"
     taken = "Cell {} had no marks of the grader; it was taken as {}, because of where it stands."
     assert repairs == (
         taken.format(6, "ps01-1-answer"),
@@ -299,15 +286,10 @@ def test_an_answer_is_known_by_its_place():
 )
 def test_what_its_place_is(cells, taken):
     notebook = handed_in()
-    given = [
-        cell_of(notebook, name)
-        if name.startswith("ps01")
-        else {**own(name, "markdown"), "id": f"own-{name[0]}"}
-        for name in cells
-    ]
-    mended, _ = mend({**notebook, "cells": given})
+    notes = {name: {**own(name, "markdown"), "id": f"own-{name[0]}"} for name in ("Note.", "One.", "Two.")}
+    mended, _ = mend({**notebook, "cells": [notes.get(name) or cell_of(notebook, name) for name in cells]})
     found = {grade_id(cell): cell.source for cell in mended.cells if grade_id(cell)}
-    assert {name: text for name, text in found.items() if text in ("Note.", "One.", "Two.")} == taken
+    assert {name: text for name, text in found.items() if text in notes} == taken
 
 
 @pytest.mark.parametrize(
