@@ -108,11 +108,12 @@ RED = base64_of(encoded(SMALL, "png"))
 
 
 def test_points_requirements_and_messages():
-    parts = (
-        Part("double", "values", "twice the number", 1.5, True),
-        Part("double", "nan", "NaN stays", 0.5, False),
+    met, missed = (
+        Part("double", "v", "twice the number", 1.5, True),
+        Part("double", "n", "NaN stays", 0.5, False),
     )
-    tested = CellResult("test", 1.5, 2.0, "done", ("double: not there yet.\nRequired: NaN stays",), parts)
+    message = "double: not there yet.\nRequired: NaN stays"
+    tested = CellResult("test", 1.5, 2.0, "done", (message,), (met, missed))
     text = shown(made(result=Result("Ada", "ps99", (tested,), repairs=("A cell was put back.",))))
     for words in (
         "Ada · ps99 · Doubling",
@@ -182,10 +183,7 @@ def test_nothing_of_the_masters_hidden_tests(master):
             if cell not in graded:
                 cell.outputs = [output_of("stream", text="fine\n")]
     results = [CellResult(cell.id, 0.5, cell.metadata.nbgrader.points, "done", ("m",)) for cell in graded]
-    cells = {
-        cell.id: CellMark(0.5, None, None, waits=False, worth=cell.metadata.nbgrader.points)
-        for cell in graded
-    }
+    cells = {one.cell: CellMark(0.5, None, None, waits=False, worth=one.worth) for one in results}
     html = page(notebook, released, Result("Ada", master.stem, tuple(results)), mark_of(**cells))
     assert len(html) < 200_000
     assert "BEGIN HIDDEN" not in html
@@ -307,12 +305,10 @@ def hostile_page(*inputs: tuple[str, str]) -> str:
     at = {place: [text for found, text in inputs if found == place] for place, _ in inputs}
     streams = [output("stream", name="stdout", text=text) for text in at.get("stream", [])]
     errors = [output("error", ename=t, evalue=t, traceback=[t]) for t in at.get("error", [])]
-    cells = [
-        *(markdown_cell(text) for text in at.get("markdown", [])),
-        *(code_cell(text) for text in at.get("code", [])),
-        *(markdown_cell(text, cell_type="raw") for text in at.get("raw", [])),
-        *(*streams, *errors),
-    ]
+    kinds = ("markdown", "code", "raw")
+    cells = (
+        [code_cell(text, cell_type=kind) for kind in kinds for text in at.get(kind, [])] + streams + errors
+    )
     parts = [Part(task, "r", "s", 1, True) for task in at.get("task", [])]
     parts += [Part("double", "r", sentence, 1, False) for sentence in at.get("sentence", [])]
     status = "".join(at.get("status", ["done"]))
