@@ -128,9 +128,7 @@ def test_several_assignments_stand_side_by_side():
 
 def test_canvas_gets_back_what_it_needs_and_no_other_column():
     exported = canvas(mark("exampleada_101"))
-    assert (exported.unmatched, exported.data[:1]) == ((), b"S"), (
-        "no byte order mark, which Canvas does not take"
-    )
+    assert (exported.unmatched, exported.data[:1]) == ((), b"S"), "no byte order mark, which Canvas has not"
     before, after = list(csv.reader(io.StringIO(CANVAS))), rows_of(exported)
     kept = [0, 1, 2, 3, 4, 7]
     for old, new in zip(before, after, strict=True):
@@ -157,11 +155,7 @@ def test_canvas_knows_students_by(about, row):
         ([mark("nobody")], ("nobody",), ""),
         ([mark("x", first_name="Ada", last_name="Example")], ("x",), ""),
         ([mark("exampleada_101", email="zoe")], ("exampleada_101",), "the rows 4 and 5 are both theirs"),
-        (
-            [mark("exampleada_101"), mark("ada@uni.example")],
-            ("exampleada_101", "ada@uni.example"),
-            "are both in row 4",
-        ),
+        ([mark("x_101"), mark("ada@uni.example")], ("x_101", "ada@uni.example"), "are both in row 4"),
     ],
 )
 def test_canvas_names_whom_it_could_not_match(marks, unmatched, note):
@@ -248,9 +242,7 @@ def test_moodle_in_another_language():
     assert rows_of(exported)[1][4] == "7.5"
     with pytest.raises(ValueError, match=r"or a worksheet of Moodle, with Identifier, which .*; got ID"):
         csv_text(graded(mark("Ada Example_501")), text)
-    with pytest.raises(
-        ValueError, match=r"expected a grading worksheet of Moodle, with the columns Note, got ID"
-    ):
+    with pytest.raises(ValueError, match="a grading worksheet of Moodle, with the columns Note, got ID"):
         csv_text(graded(mark("Ada Example_501")), text, columns=words | {"Grade": "Note"})
 
 

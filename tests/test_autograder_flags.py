@@ -60,10 +60,7 @@ def test_the_tables_name_what_there_is():
 SEEN = [
     ("package", "from transformer_lessons.masks import causal_mask"),
     ("package", "import transformer_lessons\nmine = transformer_lessons.masks.causal_mask"),
-    (
-        "package",
-        "def f(x):\n    if x:\n        from transformer_lessons.norms import LayerNorm\n    return x",
-    ),
+    ("package", "def f(x):\n    if x:\n        from transformer_lessons.norms import LayerNorm"),
     ("package", "mine = checks.task('layer_norm').right"),
     ("package", "from transformer_lessons import checks as c\nc.task('layer_norm')"),
     ("package", "%%time\nfrom transformer_lessons.norms import LayerNorm\n%time x = 3\n!ls"),
@@ -79,10 +76,10 @@ def test_the_package_and_a_librarys_answer_are_seen(kind, text):
 
 
 def test_what_one_cell_imports_is_seen_where_an_answer_uses_it():
-    for own, used in (
-        ("import transformers as t", "t.Llama"),
-        ("from transformers import Llama", "Llama(3)"),
-    ):
+    for own, used in {
+        "import transformers as t": "t.Llama",
+        "from transformers import Llama": "Llama(3)",
+    }.items():
         flags = seen([(None, own), (LAYER_NORM, used)], PS05, [])
         assert [(flag.kind, flag.cell) for flag in flags] == [("library", LAYER_NORM)]
 

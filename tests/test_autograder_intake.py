@@ -173,7 +173,7 @@ def test_names_of_all_scripts_stay():
         (TEXTS[PS01][:500].encode(), "The file breaks off after 500 characters. Download"),
         (
             b'{"cells": [1 2], "a": 3}',
-            "The file is damaged: Expecting ',' delimiter: line 1 column 14 (char 13). Download",
+            "The file is damaged: Expecting ',' delimiter: line 1 column 14 (char 13).",
         ),
         (b"\xef\xbb\xbf\n<!DOCTYPE html><html>", "The file is a web page"),
         (b"%PDF-1.7 ...", "The file is a PDF"),
@@ -373,9 +373,8 @@ def test_a_notebook_of_no_assignment(folder):
 def test_how_much_of_another_assignment_there_may_be(of_ps01, of_ps04, said, assignment):
     """Answers only, whose texts say nothing; copies of a cell count once."""
     cells = [Cell(1, "code", "", ids=(f"ps01-{number}-answer",)) for number in (1, 3, 4)[:of_ps01]]
-    cells += [
-        Cell(1, "code", "", marks={"grade_id": f"ps04-{number}-answer"}) for number in (1, 3, 4, 5)[:of_ps04]
-    ]
+    marks = [{"grade_id": f"ps04-{number}-answer"} for number in (1, 3, 4, 5)[:of_ps04]]
+    cells += [Cell(1, "code", "", marks=mark) for mark in marks]
     catalogue = Catalogue(ASSIGNMENTS, {})
     if assignment:
         assert catalogue.assignment_of(cells + cells[:1] * 9, said) == assignment
