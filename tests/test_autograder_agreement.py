@@ -1,15 +1,12 @@
 """Honest work gets the points that plain nbgrader gives; masters get all of them, whatever they print."""
 
-from contextlib import closing
-
 import nbformat
 import pytest
 
 from benchmarks import agreement
 from exercises import release
-from exercises.autograder.box.confine import Limits
-from exercises.autograder.running.runner import Cell
-from exercises.autograder.running.worker import Worker
+from exercises.autograder.batch import grade
+from exercises.autograder.running import job
 from transformer_lessons import records
 from transformer_lessons.tools.submission import is_ungraded
 
@@ -40,24 +37,11 @@ def test_the_record_says_how_often_they_agreed_and_what_it_cost():
     assert f"took {ours} seconds of processor time, with plain nbgrader {theirs} (" in readme
 
 
-def cells(assignment: str) -> list[Cell]:
-    """The code cells of a master."""
-    made, path = [], release.HERE / "source" / assignment / f"{assignment}.ipynb"
-    for cell in nbformat.read(path, as_version=4).cells:
-        about = cell.metadata.get("nbgrader", {})
-        if cell.cell_type == "code" and not is_ungraded(cell.id):
-            role = "test" if about.get("points") else "instructor" if about.get("locked") else "learner"
-            made.append(Cell(cell.id, role, cell.source, float(about.get("points") or 0)))
-    return made
-
-
 @pytest.mark.full
-def test_masters_get_full_marks_each_time():
+def test_masters_get_full_marks_each_time(tmp_path):
     """Whatever numbers the tests draw."""
-    with closing(Worker()) as worker:
-        for _ in range(100):
-            for master in release.masters():
-                *outcomes, _ = worker.grade(cells(master.parent.name), Limits())
-                results = [outcome["result"] for outcome in outcomes if "result" in outcome]
-                assert results
-                assert all(one["earned"] == one["worth"] for one in results), (master.stem, results)
+    with grade.opened(tmp_path) as grading:
+        made = [grading.job(None, master.parent.name) for master in release.masters()]
+    for one in made * 100:
+        result = job.run(one).result
+        assert result.earned == result.worth > 0, result
