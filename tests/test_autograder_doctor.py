@@ -105,9 +105,6 @@ def test_a_box_with_a_hole_is_none(monkeypatch):
         seen = dict.fromkeys(doctor.MISSING, True) | {hole: False}
         monkeypatch.setattr(doctor, "_seen", lambda seen=seen: seen)
         assert doctor.problem.__wrapped__() == f"{hole}: {said}"
-
-
-def test_on_another_system_it_says_which_is_needed(monkeypatch):
     monkeypatch.setattr(doctor.platform, "system", lambda: "Darwin")
     assert doctor.problem.__wrapped__().startswith("system: Darwin on ")
 

