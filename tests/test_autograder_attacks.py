@@ -80,14 +80,6 @@ def cells_of(attacks: tuple[Attack, ...], places: dict) -> list[Cell]:
     return [*found, Cell("", "learner", LAST)]
 
 
-def expected(attacks: tuple[Attack, ...], submitted: list[Cell]) -> dict[str, float]:
-    """By test, what the honest code in a submission earns."""
-    earns = dict(EARNS)
-    for attack in attacks:
-        earns |= attack.earns
-    return {cell.id: earns[cell.id] for cell in submitted if cell.role == "test"}
-
-
 @cache
 def cells(path: Path) -> list[nbformat.NotebookNode]:
     """Of a notebook, read once."""
@@ -292,7 +284,8 @@ def test_attack(name, bench):
         assert not bugs, f"the attack itself is broken: {bugs[0]}"
     assert "broke out" not in mine, mine[mine.index("broke out") :][:1000]
 
-    wanted = expected(attacks, submitted)
+    earns = EARNS | {test: points for other in attacks for test, points in other.earns.items()}
+    wanted = {cell.id: earns[cell.id] for cell in submitted if cell.role == "test"}
     more = {test: points for test, points in found.earned.items() if points > wanted[test]}
     assert not more, f"forged: {more}"
     if not any(other.at_most for other in attacks):

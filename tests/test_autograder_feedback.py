@@ -108,10 +108,8 @@ RED = base64_of(encoded(SMALL, "png"))
 
 
 def test_points_requirements_and_messages():
-    met, missed = (
-        Part("double", "v", "twice the number", 1.5, True),
-        Part("double", "n", "NaN stays", 0.5, False),
-    )
+    met = Part("double", "values", "twice the number", 1.5, True)
+    missed = Part("double", "nan", "NaN stays", 0.5, False)
     message = "double: not there yet.\nRequired: NaN stays"
     tested = CellResult("test", 1.5, 2.0, "done", (message,), (met, missed))
     text = shown(made(result=Result("Ada", "ps99", (tested,), repairs=("A cell was put back.",))))
@@ -225,17 +223,11 @@ def test_what_a_test_cell_puts_out_is_dropped_and_so_is_a_second_one():
 
 def test_lines_that_tell_nothing_are_no_secrets():
     """Short ones, a student's own, those of the released notebook, and Python's own words."""
-    lines = [
-        "assert double(1) == 2",
-        "return  2 * x",
-        "except Exception:",
-        "x = f(1, 2)",
-        "expected = [7, 11]",
-    ]
+    lines = "assert double(1) == 2", "return  2 * x", "except Exception:", "x = f(1, 2)", "secret = [7, 11]"
     notebook = handed_in(code_cell("### BEGIN HIDDEN TESTS\nmy = 'own and only mine'"))
     notebook.cells[3].source = "\n".join(["### BEGIN HIDDEN TESTS", *lines])
     notebook.cells[1].source += "\nreturn 2 * x"
-    assert secrets(notebook, RELEASED) == ["expected = [7, 11]"]
+    assert secrets(notebook, RELEASED) == ["secret = [7, 11]"]
 
 
 # ---- Text
@@ -306,16 +298,15 @@ def hostile_page(*inputs: tuple[str, str]) -> str:
     streams = [output("stream", name="stdout", text=text) for text in at.get("stream", [])]
     errors = [output("error", ename=t, evalue=t, traceback=[t]) for t in at.get("error", [])]
     kinds = ("markdown", "code", "raw")
-    cells = (
-        [code_cell(text, cell_type=kind) for kind in kinds for text in at.get(kind, [])] + streams + errors
-    )
+    cells = [code_cell(text, cell_type=kind) for kind in kinds for text in at.get(kind, [])]
     parts = [Part(task, "r", "s", 1, True) for task in at.get("task", [])]
     parts += [Part("double", "r", sentence, 1, False) for sentence in at.get("sentence", [])]
     status = "".join(at.get("status", ["done"]))
     tested = CellResult("test", 1.5, 2, status, tuple(at.get("message", [])), tuple(parts))
     name = " ".join(at.get("student", ["Ada"]))
     result = Result(name, name, (tested,), repairs=tuple(at.get("repair", [])))
-    return page(handed_in(*cells), RELEASED, result, mark_of({"test": "".join(at.get("comment", []))}))
+    mark = mark_of({"test": "".join(at.get("comment", []))})
+    return page(handed_in(*cells, *streams, *errors), RELEASED, result, mark)
 
 
 def test_hostile_input_is_text():
@@ -355,7 +346,6 @@ def test_what_is_too_long_is_cut_and_no_cell_is_left_out():
 
 # Runs before any script of a page: what scripts would ask of a person is counted instead.
 HOOK = "window.fired = 0; window.alert = window.confirm = window.prompt = () => { window.fired += 1; };"
-WAIT = "new Promise(done => setTimeout(done, 30))"
 
 
 @pytest.fixture(scope="module")
@@ -365,21 +355,16 @@ def view(chromium):
         yield found
 
 
-def away(view: browser.Browser) -> list[str]:
-    """What a page asked for beside itself and what it holds."""
-    return [url for url in view.requests if not url.startswith(("data:", "file:"))]
-
-
 def test_in_a_browser_hostile_input_does_nothing(view, tmp_path):
     file = tmp_path / "page.html"
     file.write_text(hostile_page(*HOSTILE), encoding="utf-8")
     view.open(file)
     title = view.evaluate("document.title")
-    view.evaluate(WAIT)
+    view.page.wait_for_timeout(30)
     assert view.evaluate("window.fired") == 0
     assert view.evaluate("document.title") == title
     assert title.startswith("</title></pre></td><script>")
-    assert away(view) == []
+    assert not [url for url in view.requests if not url.startswith(("data:", "file:"))]
     # Not even an attempt was stopped: the policy says so on the console.
     assert view.problems == []
     assert view.evaluate("location.href") == view.evaluate("document.baseURI") == file.as_uri()
@@ -410,9 +395,7 @@ def test_in_a_browser_the_policy_stops_what_gets_through(view, tmp_path, policy)
     file = tmp_path / "page.html"
     file.write_text(html, encoding="utf-8")
     view.open(file)
-    with (
-        nullcontext() if policy else suppress(RuntimeError, Error)
-    ):  # as the form takes the browser elsewhere
+    with nullcontext() if policy else suppress(RuntimeError, Error):  # as the form leads elsewhere
         view.evaluate("document.getElementById('a').click(); document.getElementById('f').submit()")
     view.page.wait_for_timeout(30)  # not in the page, which may be gone
     sent = [problem for problem in view.problems if "net::" in problem]  # and not found, as nothing is here

@@ -14,8 +14,9 @@ from exercises.autograder.intake.names import sender_of
 
 FIXTURES = Path(__file__).parent / "export_fixtures"
 MASKS, ATTENTION = "ps02_masks", "ps01_embeddings_attention"
-COLUMNS = "Identifier,Full name,Email address,Status,Grade,Maximum Grade,Grade can be changed"
-WORKSHEET = f"{COLUMNS},Last modified (grade)\r\n"
+COLUMNS = (
+    "Identifier,Full name,Email address,Status,Grade,Maximum Grade,Grade can be changed,Last modified (grade)"
+)
 ADA, ZOE = "ada@uni.example", "zoe@uni.example"
 
 
@@ -30,7 +31,7 @@ def worksheet(path: Path, **numbers: int) -> Path:
         f"Participant {n},{name.title()} Example,{name}@uni.example,,,10,Yes,-\r\n"
         for name, n in numbers.items()
     ]
-    return write(path, WORKSHEET + "".join(rows))
+    return write(path, f"{COLUMNS}\r\n{''.join(rows)}")
 
 
 def archive(path: Path, assignment: str, **numbers: int) -> Path:
