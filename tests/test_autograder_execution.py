@@ -66,10 +66,7 @@ CELLS = {
     "the end": ("exit()", ""),
     "a source": ("def f(): return 7\nimport inspect; inspect.getsource(f)", "'def f(): return 7\\n'"),
     "clearing": ("from IPython.display import clear_output\nprint(1); clear_output(); print(2)", "2\n"),
-    "a threaded print": (
-        "import threading as a\nt = a.Thread(None, print, args='t'); t.start(); t.join()",
-        "t\n",
-    ),
+    "a threaded print": ("import threading\nt = threading.Timer(0, print, 't'); t.start(); t.join()", "t\n"),
     "several processes": ("import multiprocessing as mp\nmp.Pool(2).map(abs, [1, -2])", "[1, 2]"),
     "data of several": (
         "from torch.utils.data import DataLoader\n[batch.tolist() for batch in DataLoader("

@@ -120,9 +120,7 @@ def test_the_writer_is_killed_at_any_step(undisturbed, tmp_path, repetition):
         folder = tmp_path / str(last)
         code, _ = in_a_child(last, source, folder)
         assert code == -signal.SIGKILL
-        assert set(dump(Course(folder).gradebook)) <= {*expected}, (
-            "a submission is entered whole or not at all"
-        )
+        assert set(dump(Course(folder).gradebook)) <= {*expected}, "it is entered whole or not at all"
         assert_goes_on(folder, undisturbed)
         assert sorted(one.student for one in Course(folder).results()) == list(STUDENTS)
         assert len(list(folder.glob("feedback/*/*/*.html"))) == len(STUDENTS)

@@ -13,15 +13,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from exercises.autograder.result import Flag
-from exercises.autograder.running.flags import (
-    ORDINARY,
-    PACKAGE,
-    SOLVES,
-    WATCHED,
-    LibraryCallRecorder,
-    answered,
-    seen,
-)
+from exercises.autograder.running.flags import ORDINARY, SOLVES, WATCHED, LibraryCallRecorder, answered, seen
 from transformer_lessons import checks
 
 ROOT = Path(__file__).parents[1]
@@ -76,10 +68,7 @@ def test_the_package_and_a_librarys_answer_are_seen(kind, text):
 
 
 def test_what_one_cell_imports_is_seen_where_an_answer_uses_it():
-    for own, used in {
-        "import transformers as t": "t.Llama",
-        "from transformers import Llama": "Llama(3)",
-    }.items():
+    for own, used in {"import timm as t": "t.Llama", "from timm import Llama": "Llama(3)"}.items():
         flags = seen([(None, own), (LAYER_NORM, used)], PS05, [])
         assert [(flag.kind, flag.cell) for flag in flags] == [("library", LAYER_NORM)]
 
@@ -102,7 +91,7 @@ def test_honest_work_is_left_alone(given, answer, own):
 
 
 def test_a_flag_says_where_and_a_thing_is_said_once_in_a_cell():
-    taken = f"{PACKAGE}.norms.LayerNorm"
+    taken = "transformer_lessons.norms.LayerNorm"
     text = f"\n\nx = 3\n%time\nimport {taken}  # \x1b[31mred\n!ls\nimport {taken}"
     said = f"Takes {taken}, which the assignment does not hand over."
     line = f"import {taken}  # �[31mred"

@@ -24,20 +24,7 @@ from exercises.autograder.box.confine import Limits
 from exercises.autograder.course import marks
 from exercises.autograder.course.folders import Course
 from exercises.autograder.intake import Arrival
-from tests.submissions import (
-    NAME,
-    RELEASED,
-    SOLVED,
-    TESTED,
-    WORTH,
-    WRITTEN,
-    dump,
-    give,
-    hand_in,
-    read,
-    with_answers,
-    worth,
-)
+from tests.submissions import NAME, SOLVED, TESTED, WRITTEN, dump, give, hand_in, read, with_answers, worth
 
 pytestmark = [pytest.mark.isolated, pytest.mark.nbgrader, pytest.mark.usefixtures("graded_once")]
 
@@ -97,7 +84,6 @@ def test_points_are_earned_records_kept_and_pages_written(graded):
         for student in totals:
             grades = gradebook.find_submission_notebook(NAME, NAME, student).grades
             waiting[student] = {grade.name for grade in grades if grade.needs_manual_grade}
-    assert waiting["ann"] == {name for name, (_, kind) in WORTH.items() if kind == "markdown"}
     assert waiting["ann"] == {"ps01-6-conclusion", "ps01-7-scale-answer", "ps01-7-empty-answer"}
     assert (waiting["bob"], waiting["carl"]) == (set(), {WRITTEN})
     for one in summary.graded:
@@ -120,7 +106,7 @@ def test_an_answer_in_words_is_shown_as_it_was_written_and_inert_to_a_grader(gra
 def test_the_plots_that_a_student_concluded_from_are_seen_by_who_marks_and_on_the_page(tmp_path):
     """Each student's own, though they wrote the same words."""
     colours, course = {"ann": "red", "bob": "blue"}, tmp_path / "course"
-    students = {name: with_a_plot(read(RELEASED), colour) for name, colour in colours.items()}
+    students = {name: with_a_plot(with_answers(), colour) for name, colour in colours.items()}
     assert len(grade.grade(hand_in(tmp_path / "in", **students), course).graded) == 2
     templates = Path(formgrader.__file__).parent / "templates"
     exporter = HTMLExporter(template_name="formgrade", extra_template_basedirs=[str(templates)])
@@ -202,7 +188,7 @@ def test_what_goes_wrong_with_one_is_noted_and_the_next_follows(tmp_path, monkey
 def test_nbgraders_own_command_refuses_and_changes_nothing(tmp_path):
     """It would run students' code unprotected."""
     course, ran = tmp_path / "course", tmp_path / "ran"
-    notebook = read(RELEASED)
+    notebook = with_answers()
     notebook.cells.append(nbformat.v4.new_code_cell(f"open({str(ran)!r}, 'w')"))
     grade.grade(hand_in(tmp_path / "in", ann=notebook), course)
     submitted = course / "submitted" / "ann" / NAME

@@ -171,10 +171,7 @@ def test_names_of_all_scripts_stay():
     [
         (b" \n\0\0", "The file is empty. Download the notebook again"),
         (TEXTS[PS01][:500].encode(), "The file breaks off after 500 characters. Download"),
-        (
-            b'{"cells": [1 2], "a": 3}',
-            "The file is damaged: Expecting ',' delimiter: line 1 column 14 (char 13).",
-        ),
+        (b'{"cells": [1 2], "a": 3}', "The file is damaged: Expecting ',' delimiter: line 1 column 14"),
         (b"\xef\xbb\xbf\n<!DOCTYPE html><html>", "The file is a web page"),
         (b"%PDF-1.7 ...", "The file is a PDF"),
         (b"PK\x03\x04...", "The file is a zip archive."),

@@ -47,9 +47,7 @@ def marked() -> nbformat.NotebookNode:
     return notebook
 
 
-def test_a_changed_test_regrades_what_it_concerns_and_shows_it_first(
-    own_masters, tmp_path, capsys, monkeypatch
-):
+def test_a_changed_test_regrades_what_it_concerns_and_shows_it_first(own_masters, tmp_path, capsys):
     course = tmp_path / "course"
     stub = with_answers(SOLVED | {"ps01-1-answer": "raise NotImplementedError"})
     summary = grade.grade(hand_in(tmp_path / "in", ann=marked(), bob=stub), course)
@@ -72,7 +70,6 @@ def test_a_changed_test_regrades_what_it_concerns_and_shows_it_first(
     assert (bob.student, bob.cells) == ("bob", {TEST: (0.0, FULL)})
     assert bob.marked == (TEST,)
 
-    monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
     words = ["regrade", "--course", str(course), "--workers", "1"]
     assert command.main(words) == 0
     said = capsys.readouterr().out

@@ -164,16 +164,14 @@ def test_requirements():
         CellResult(FIRST, 2, 2, parts=(part("shape", True), part("values", True))),
         CellResult(FIRST, 1, 2, parts=(part("shape", True), part("values", False))),
         CellResult(FIRST, 0, 2, "timeout"),  # met nothing
-        CellResult(
-            FIRST, 1, 2, parts=(part("shape", True), part("shape", False), part("late", True, "other"))
-        ),
+        CellResult(FIRST, 1, 2, parts=(part("shape", True), part("shape", False), part("late", True, "b"))),
     ]
     marks = [mark(f"s{n}", {FIRST: cell.earned}) for n, cell in enumerate(cells)]
     found = numbers(NAME, marks, [result(f"s{n}", cell) for n, cell in enumerate(cells)])
     assert [tuple(one.values()) for one in of(FIRST, found)["requirements"]] == [
         ("padding_mask", "It has shape.", 2, 4),
         ("padding_mask", "It has values.", 1, 4),
-        ("other", "It has late.", 1, 4),
+        ("b", "It has late.", 1, 4),
     ]
     assert "It has shape. padding_mask 2 of 4 50%" in shown(page(found))
 

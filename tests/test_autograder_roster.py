@@ -85,10 +85,7 @@ def test_nbgraders_own_list_is_read_and_a_login_counts_where_no_address_is_shown
     ("text", "said"),
     [
         ("Name,Mark\nAda,1\n", "Moodle's grading worksheet, Canvas's gradebook, or .*got Name, Mark"),
-        (
-            "Identifier,Grade\nParticipant 1,\n",
-            "Email address or Username or ID number in row 2, got nothing",
-        ),
+        ("Identifier,Grade\nParticipant 1,\n", "Email address or Username or ID number in row 2"),
         ("x\n1\n", "a table in CSV, got"),
         ("id,email\nada,\nAda,\n", "everybody once, got ada in the rows 2 and 3"),
         ("id,lms_user_id\nada,7\nzoe,7\n", "everybody once, got 7 in the rows 2 and 3"),

@@ -17,16 +17,7 @@ from exercises import release
 from exercises.autograder.course.folders import Course
 from exercises.autograder.rehearse import renamed
 from exercises.autograder.running.flags import answered
-from exercises.autograder.similarity import (
-    OWN,
-    Pair,
-    of_course,
-    of_two,
-    own_runs,
-    pairs,
-    shares,
-    side_by_side,
-)
+from exercises.autograder.similarity import OWN, of_course, of_two, own_runs, pairs, shares, side_by_side
 from tests.checks.answers import MODULES
 from tests.rewording import reworded
 from tests.submissions import NAME, with_answers
@@ -149,7 +140,7 @@ def test_a_long_text_takes_no_long_time(piece):
 # --- A class --------------------------------------------------------------------------------------------------
 
 
-def names_of(found: list[Pair]) -> set[tuple[str, str]]:
+def names_of(found: list) -> set[tuple[str, str]]:
     return {(pair.first, pair.second) for pair in found}
 
 
