@@ -84,17 +84,14 @@ def test_what_is_taken_off_is_of_points_by_hand_too(course):
         book.update_or_create_submission(NAME, "ann", timestamp=None)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("2026-12-01 12:00:00.5 CET", "2026-12-01 11:00:00.500000"),
-        ("2026-06-01 12:00:00 CET", "2026-06-01 10:00:00"),  # summer time
-        ("2026-12-01 12:00", "2026-12-01 12:00:00"),
-        ("1 Dec 2026", "2026-12-01 00:00:00"),
-    ],
-)
-def test_times_in_utc(text, expected):
-    assert str(in_utc(text)) == expected
+def test_times_in_utc():
+    for text, expected in {
+        "2026-12-01 12:00:00.5 CET": "2026-12-01 11:00:00.500000",
+        "2026-06-01 12:00:00 CET": "2026-06-01 10:00:00",  # summer time
+        "2026-12-01 12:00": "2026-12-01 12:00:00",
+        "1 Dec 2026": "2026-12-01 00:00:00",
+    }.items():
+        assert str(in_utc(text)) == expected
 
 
 def test_the_status_counts_what_waits_for_whom(course, capsys):

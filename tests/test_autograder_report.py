@@ -140,19 +140,16 @@ def test_discrimination_is_numpys_of_a_question_and_the_rest():
 PAIRS = [(4, 5), (3, 6), (2, 2), (1, 3), (0, 1)]  # points of the first question, and of the third
 
 
-@pytest.mark.parametrize(
-    "found",
-    [
+def test_discrimination_needs_five_submissions_that_differ():
+    for found in (
         PAIRS[:4],
         [(2, b) for _, b in PAIRS],
         [(a, 3) for a, _ in PAIRS],
         [(a, 0.1 + 0.2 if a % 2 else 0.3) for a, _ in PAIRS],  # which differ by rounding alone
         [(a, WAITS) for a, _ in PAIRS],  # there is no rest
-    ],
-)
-def test_discrimination_needs_five_submissions_that_differ(found):
-    marks = [mark(f"s{n}", {FIRST: a, THIRD: b}) for n, (a, b) in enumerate(found)]
-    assert of(FIRST, numbers(NAME, marks, []))["discrimination"] is None
+    ):
+        marks = [mark(f"s{n}", {FIRST: a, THIRD: b}) for n, (a, b) in enumerate(found)]
+        assert of(FIRST, numbers(NAME, marks, []))["discrimination"] is None, found
 
 
 def part(requirement: str, met: bool, task: str = "padding_mask") -> Part:
@@ -309,12 +306,9 @@ def test_long_text_is_cut():
 # ---- Words and numbers
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(0, "0%"), (1, "100%"), (0.001, "1%"), (0.999, "99%"), (1.25, "125%"), (None, "–")],
-)
-def test_only_none_is_none_and_only_all_is_all(value, text):
-    assert report.percent(value) == text
+def test_only_none_is_none_and_only_all_is_all():
+    shares = {0: "0%", 1: "100%", 0.001: "1%", 0.999: "99%", 1.25: "125%", None: "–"}
+    assert {value: report.percent(value) for value in shares} == shares
 
 
 @pytest.mark.parametrize(
