@@ -1,6 +1,5 @@
 """Honest work gets the points that plain nbgrader gives; masters get all of them, whatever they print."""
 
-import nbformat
 import pytest
 
 from benchmarks import agreement
@@ -8,7 +7,6 @@ from exercises import release
 from exercises.autograder.batch import grade
 from exercises.autograder.running import job
 from transformer_lessons import records
-from transformer_lessons.tools.submission import is_ungraded
 
 pytestmark = [pytest.mark.isolated, pytest.mark.nbgrader]
 
