@@ -13,6 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from transformer_lessons.config import TransformerConfig
@@ -116,17 +117,16 @@ def cache_bytes(config: TransformerConfig, shape: BatchShape, precision: str = "
     return 2 * config.num_decoder_layers * positions * config.d_model * getattr(torch, precision).itemsize
 
 
-class Held(FakeTensorMode):
-    """Tensors have sizes and no data; the bytes of numbers (and of what dropout keeps): now, and at most."""
+class Held(TorchDispatchMode):
+    """The bytes of numbers (and of what dropout keeps) in tensors made inside: now, and at most."""
 
     def __init__(self):
         super().__init__()
         self.sizes, self.now, self.peak = {}, 0, 0
 
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
-        if operation is torch.ops.prim.device.default:  # more than half of all: answered at once
-            return args[0].fake_device
-        result = super().__torch_dispatch__(operation, types, args, kwargs or {})
+        asks_device = operation is torch.ops.prim.device.default  # more than half of all: answered at once
+        result = args[0].fake_device if asks_device else operation(*args, **(kwargs or {}))
         for tensor in tree_leaves(result):
             if isinstance(tensor, Tensor) and (tensor.is_floating_point() or tensor.dtype == torch.int8):
                 storage = tensor.untyped_storage()
@@ -174,7 +174,7 @@ def training_memory(
 
     In "bfloat16" or "float16" weights, gradients and moments stay in float32. `recompute` keeps layers' inputs.
     """
-    with Held() as held:
+    with FakeTensorMode(), Held() as held:
         model = accelerate(Transformer(config))
         if recompute:
             recompute_layers(model)
