@@ -117,11 +117,12 @@ class DaskPool:
 
     def __init__(self, address: str):
         try:
-            from distributed import Client
+            import distributed
         except ImportError:
             raise ValueError("--scheduler: dask is not installed: pip install distributed") from None
         try:
-            self._client = Client(address, timeout=CONNECT, set_as_default=False)
+            where = distributed.comm.resolve_address(address)  # a client of none would end in a traceback
+            self._client = distributed.Client(where, timeout=CONNECT, set_as_default=False)
         except (OSError, ValueError) as error:
             raise ValueError(f"--scheduler: nobody answers at {address} ({error})") from None
         self._executor = self._client.get_executor()
@@ -156,8 +157,7 @@ def run_jobs(pool: Pool, jobs: Iterator[Job]) -> Iterator[tuple[Job, Outcome | E
         ConnectionError: if there is nobody left to do them.
     """
     waiting: dict[Future, tuple[Job, bool]] = {}
-    again: deque[Job] = deque()
-    tries: Counter[str] = Counter()
+    again, tries = deque[Job](), Counter[str]()
     while _fill(pool, waiting, jobs, again):
         for future in futures.wait(waiting, return_when=futures.FIRST_COMPLETED).done:
             job, alone = waiting.pop(future)
