@@ -12,8 +12,6 @@ from transformer_lessons.config import TransformerConfig
 
 __all__ = ["BUILDERS", "table"]
 
-SPECIAL, UNLIKELY = ("pad", "bos", "eos"), -30.0
-
 
 class Table(nn.Module):
     """A language model that one can read: what follows a token, or two tokens, with which probability.
@@ -27,17 +25,18 @@ class Table(nn.Module):
         super().__init__()
         sizes = {"d_model": 1, "num_heads": 1, "max_length": 8, **settings}
         rows = [(n, _words(before), row) for n, table in enumerate(tables) for before, row in table.items()]
-        words = [word for _, before, row in rows for word in (*before, *map(int, row))]
-        size = max(
-            7, len(tables), *(word + 1 for word in words), *(sizes.get(f"{n}_id", 0) + 1 for n in SPECIAL)
-        )
+        words = [sizes.get(name, 0) for name in ("pad_id", "bos_id", "eos_id")]
+        words += [word for _, before, row in rows for word in (*before, *map(int, row))]
+        size = max(7, len(tables), 1 + max(words))
         self.config = TransformerConfig(size, size, **sizes)
-        logits = torch.full((len(tables), size, size, size), UNLIKELY)
+        # Of unlikely tokens, too, one is the least likely: after each token, another.
+        unlikely = -30.0 - (torch.arange(size) - 3 * torch.arange(size)[:, None]).remainder(size)
+        logits = unlikely.repeat(len(tables), size, 1, 1)
         for n, before, row in sorted(rows, key=lambda entry: len(entry[1])):  # two tokens say more than one
-            for after in range(size):
-                probability = {int(word): p for word, p in row.items()}.get(after)
-                place = (n, before[0], before[1]) if before[1:] else (n, slice(None), before[0])
-                logits[(*place, after)] = UNLIKELY if probability is None else math.log(probability)
+            place = (n, before[0], before[1]) if before[1:] else (n, slice(None), before[0])
+            logits[place] = unlikely[before[-1]]
+            for after, probability in row.items():
+                logits[(*place, int(after))] = math.log(probability)
         logits = logits + 2.0 * torch.arange(size)[:, None]  # which changes no probability
         self.register_buffer("logits", logits)
         self.register_buffer("is_training", torch.tensor(False))
