@@ -43,7 +43,8 @@ $(READY): requirements.txt pyproject.toml
 	@# uv installs in a fifth of pip's time; where it cannot (a mirror that only pip is configured for), pip does.
 	@$(RUN) -m pip install --quiet --disable-pip-version-check uv==$(UV)
 	@$(VERSIONS) requirements.txt > $(VENV)/requirements.txt
-	$(RUN) -m uv pip install --quiet --python $(RUN) $(FIND_LINKS) -r $(VENV)/requirements.txt \
+	@# Compiled once, on all cores, as pip does: else all processes that start first compile what they import, each for itself.
+	$(RUN) -m uv pip install --quiet --compile-bytecode --python $(RUN) $(FIND_LINKS) -r $(VENV)/requirements.txt \
 	  || $(RUN) -m pip install --quiet -r $(VENV)/requirements.txt
 	@touch $(READY)
 
