@@ -89,7 +89,7 @@ notebooks: setup  ## execute all notebooks and store their outputs, normalised, 
 	$(RUN) -m book.pictures readme
 
 model: setup  ## retrain the committed number-words model; afterwards: make notebooks
-	$(RUN) -m transformer_lessons train --task number-words --seed 0 --output runs/pretrained --overwrite
+	$(RUN) -m transformer_lessons train --config $(PRETRAINED)/config.json --output runs/pretrained --overwrite
 	mkdir -p $(PRETRAINED)
 	cp runs/pretrained/config.json runs/pretrained/weights.safetensors runs/pretrained/record.json $(PRETRAINED)
 

@@ -8,7 +8,6 @@ import pytest
 import torch
 from test_trainer import SMALL, new_trainer, small_batches, small_model
 
-from transformer_lessons import records
 from transformer_lessons.data import number_words
 from transformer_lessons.data.files import read_json, replacing, write_json
 from transformer_lessons.trainer import Trainer, average_checkpoints, snapshots
@@ -89,10 +88,6 @@ def test_the_packaged_model_is_what_its_record_says():
     model, source, target = load_model()
     assert sum(p.numel() for p in model.parameters()) == 934_656
     assert (len(source), len(target)) == (model.config.source_vocab_size, model.config.target_vocab_size)
-    for name, runs in records.read("number_words_seeds")["runs"].items():
-        assert [(run["seed"], run["n"]) for run in runs] == [(seed, 1000) for seed in range(5)]
-        assert {run["steps"] for run in runs} == {{"default": 250, "number-words-150": 150}[name]}
-        assert all(run["exact_match"] >= 0.99 for run in runs)
 
 
 # ---- Checkpoints

@@ -7,7 +7,7 @@ import json
 import random
 import re
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -235,13 +235,19 @@ def test_a_task_by_name_from_the_first_step_to_a_translation(captions, lessons, 
 def test_settings_are_those_of_records_and_of_the_paper():
     config = json.loads((files("transformer_lessons") / "pretrained/number_words/config.json").read_text())
     assert NumberWords.sizes.items() <= config["model"].items()
-    assert NumberWords.training == TrainingConfig(**config["training"])
+    larger = replace(NumberWords.training, steps=250, batch_size=64, warmup_steps=80)
+    assert larger == TrainingConfig(**config["training"])
+    for seed, run in enumerate(records.read("number_words_seeds")["runs"]):
+        assert (run["seed"], run["steps"], run["n"]) == (seed, NumberWords.training.steps, 1000)
+        assert run["exact_match"] >= 0.99
     entry = records.read("multi30k")
     assert entry["settings"]["model"] == MULTI30K.sizes
-    assert TrainingConfig(**entry["settings"]["training"]) == MULTI30K.training
+    assert TrainingConfig(**entry["settings"]["training"]) == replace(
+        MULTI30K.training, batch_size=64
+    )  # unused
     assert entry["data"]["vocabulary"] == MULTI30K.vocab_size
     task, *long = changed_by(configs.find("multi30k-long"), MULTI30K, MULTI30K.sizes, MULTI30K.training)
-    settings = {"data": task.settings, "model": long[0], "training": asdict(long[1])}
+    settings = {"data": task.settings, "model": long[0], "training": asdict(replace(long[1], batch_size=64))}
     assert records.read("multi30k_long")["settings"] == settings
     # §5.1, §5.3, §5.4, Table 3 and §6.1; the schedule is equation 3.
     training, vocab_size = WMT14.training, WMT14.vocab_size

@@ -16,17 +16,17 @@ MAY_BE_ZERO = ("snapshots", "warmup_steps", "seed")
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """How to train; the defaults are those of the number-words model.
+    """How to train; the defaults are those of number words.
 
     `accumulate`, `recompute`, `shard` and `plain` change no result, but for rounding. A value of another
     type or out of range, or two that contradict each other, are a ValueError of one line.
     """
 
-    steps: int = 250  #: optimiser steps in all; the schedule ends there
-    batch_size: int = 64  #: sentence pairs in a step
+    steps: int = 300  #: optimiser steps in all; the schedule ends there
+    batch_size: int = 24  #: sentence pairs in a step
     training_pairs: int = 20_000  #: size of the training set
     peak_learning_rate: float = 1.5e-3  #: after the warm-up; the paper's is (d_model · warmup_steps)^(−1/2)
-    warmup_steps: int = 80  #: steps until then; before a cosine, at most a third of `steps`
+    warmup_steps: int = 60  #: steps until then; before a cosine, at most a third of `steps`
     weight_decay: float = 0.01  #: AdamW's
     smoothing: float = 0.1  #: ε of label smoothing
     clip_norm: float | None = 1.0  #: largest norm of all gradients together; None for any, as in the paper
