@@ -124,8 +124,8 @@ def add_train_arguments(command: Parser) -> None:
     command.add_argument("--config", type=configs.find, metavar="FILE", help=packaged)
     command.add_argument("--output", type=Path, metavar="DIR", help="(runs/TASK)")
     command.add_argument("--seed", type=int, metavar="N", help="of initialisation and data (0)")
-    steps = "optimiser steps in all (250; multi30k, text: 2,000; wmt14: 100,000)"
-    command.add_argument("--steps", type=int, metavar="N", help=steps)
+    steps = ", ".join(f"{name} {task.training.steps:,}" for name, task in TASKS.items())
+    command.add_argument("--steps", type=int, metavar="N", help=f"optimiser steps in all ({steps})")
     command.add_argument("--device", choices=["auto", "cpu", "cuda", "mps"], default="auto")
     command.add_argument("--precision", choices=PRECISIONS, help="of matrix products (texts: auto)")
     yes = {"action": "store_true", "default": None}
