@@ -174,6 +174,11 @@ class MeanOfSizes(RMSNormByLength):
         return x / torch.sqrt(x.abs().mean(-1, keepdim=True) ** 2 + self.eps) * self.scale
 
 
+class TwiceTheSize(RMSNormByLength):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
 class EpsOutsideNoWeight(RMSNormByLength):
     def forward(self, x):
         return x / (x.pow(2).mean(-1, keepdim=True).sqrt() + self.eps)
@@ -342,6 +347,7 @@ WRONG = {
         (OfCentred, {"size"}, {"centred"}),
         (NormalizedUnscaled, {"size"}, {"summed"}),
         (MeanOfSizes, {"size"}, set()),
+        (TwiceTheSize, {"size", "eps"}, set()),
         (EpsOutsideNoWeight, {"eps", "weight"}, {"eps_outside", "weight_left_out"}),
         (Zeros, {"size", "axes", "eps", "weight", "gradients"}, set()),
     ],

@@ -62,11 +62,12 @@ def with_weights(draw: Draw) -> list[Call]:
 
 
 def axes(draw: Draw) -> list[Call]:
-    """The last vector of several axes stays as it is, whatever the others are; and a single one has one axis."""
-    calls = [Call((draw.normal(6),), init=(6,), view=lambda y: list(y.shape))]
+    """What becomes of the last vector changes with no other, nor with its own length; one alone has one axis."""
+    varies = lambda y: [list(y.shape), bool((y != y[0]).any())]  # noqa: E731
+    calls = [Call((draw.normal(6),), init=(6,), view=varies)]
     for shape in ((2, 3, 6), (2, 2, 3, 6), (6, 6, 6), (1, 2, 6)):
         x, other = 10 * draw.normal(*shape), 100 * draw.normal(*shape)
-        other.view(-1, 6)[-1] = x.view(-1, 6)[-1]
+        other.view(-1, 6)[-1] = 3 * x.view(-1, 6)[-1]
         calls.append(Call((x,), init=(6,), view=lambda y: y.reshape(-1, 6)[-1], same_as=(other,)))
     return calls
 

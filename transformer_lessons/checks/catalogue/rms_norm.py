@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from transformer_lessons.checks.catalogue.layer_norm import batches
+from transformer_lessons.checks.catalogue.layer_norm import axes, batches, held
 from transformer_lessons.checks.definitions import Call, Draw, Remark, Task
 from transformer_lessons.variants.today import RMSNorm
 
@@ -30,12 +30,6 @@ def signs(draw: Draw, *shape: int) -> Tensor:
     return draw.normal(*shape).sign()
 
 
-def axes(draw: Draw) -> list[Call]:
-    """From one axis to four; each vector has another size."""
-    shapes = (2, 3, 5), (5,), (2, 2, 3, 5), (1, 1, 5), (5, 5, 5)
-    return [call((10 + 90 * draw.uniform(*shape[:-1], 1)) * signs(draw, *shape)) for shape in shapes]
-
-
 def small_entries(draw: Draw) -> list[Call]:
     """With entries of thousandths, or zero, ε is much."""
     zero = 10 * signs(draw, 2, 3, 5)
@@ -44,9 +38,13 @@ def small_entries(draw: Draw) -> list[Call]:
 
 
 def with_weight(draw: Draw) -> list[Call]:
-    """A new layer, and one with a weight like no other."""
-    x = 10 * signs(draw, 3, 5)
-    return [Call((x,), init=(5,)), call(x[None], weight=draw.uniform(5) + 0.5)]
+    """A new layer; and one with weights, without which entries of one size stay of one size."""
+    x, weight = signs(draw, 1, 3, 5), draw.uniform(5) + 0.5
+
+    def undone(y: Tensor) -> Tensor:
+        return y / weight / (y / weight)[..., :1]
+
+    return [held(5), call(10 * x, weight=weight, view=undone)]
 
 
 def gradients(draw: Draw) -> list[Call]:
@@ -69,7 +67,8 @@ def large_or_usual() -> Iterator[Call]:
 
 
 def new_or_two() -> Iterator[Call]:
-    """A new layer, then one whose weight is 2."""
+    """What a new layer holds and does, then one whose weight is 2."""
+    yield held(3)
     for row in ROWS:
         yield Call((torch.tensor([row]),), init=(3,))
     yield from small(weight=torch.full((3,), 2.0), setting=SET_TWO)
