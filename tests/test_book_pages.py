@@ -1,5 +1,6 @@
 """Pages beside the chapters: what they say of the chapters must be so."""
 
+import pkgutil
 import re
 from collections import Counter
 from functools import cache
@@ -57,6 +58,8 @@ def test_every_topic_and_every_mistake_is_where_the_page_says():
         assert links, row
         for number, stem, anchor in links:
             assert number == section_of(anchor, prose(stem)), (row, anchor)
+        for name in re.findall(r"`([\w.]+)`", row[1].partition(" · ")[2]):
+            pkgutil.resolve_name(f"transformer_lessons.{name}")
 
 
 def test_every_chapter_has_topics():
