@@ -67,6 +67,15 @@ class LastHeadFirst(nn.Module):
         return self.W_o(torch.cat(scaled_dot_product_attention(*heads, mask)[0].flip(1).unbind(1), dim=-1))
 
 
+class TimesTheRoot(LastHeadFirst):
+    def forward(self, query, key=None, value=None, mask=None):
+        key = query if key is None else key
+        projected = self.W_q(query), self.W_k(key), self.W_v(key if value is None else value)
+        q, k, v = (split_by_view(x, self.num_heads) for x in projected)
+        heads, _ = scaled_dot_product_attention(q.size(-1) * q, k, v, mask)
+        return self.W_o(heads.transpose(1, 2).flatten(-2))
+
+
 class ValuesUnprojected(LastHeadFirst):
     def forward(self, query, key=None, value=None, mask=None):
         key = query if key is None else key
@@ -348,6 +357,7 @@ WRONG = {
     "multi_head": [
         (LastHeadFirst, {"heads"}, {"heads_reversed"}),
         (ValuesUnprojected, {"output"}, {"projection_missing"}),
+        (TimesTheRoot, {"output", "heads"}, set()),
     ],
     "grouped_query": [
         (last_group_first, {"sharing"}, set()),

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from transformer_lessons.attention import MultiHeadAttention, scaled_dot_product_attention
@@ -47,6 +48,20 @@ def call(
     return Call((query, key, value)[:given], kwargs, init=(d_model, heads), state=state)
 
 
+def sharp(draw: Draw, one: Call) -> Call:
+    """Each head of a query finds the keys with one feature, whatever scores are divided by; or none, and averages."""
+    d_model, heads = one.init
+    d_k = d_model // heads
+    (query, *others), x = one.args, {}
+    for given in one.args[:2]:
+        features = draw.integers(0, d_k, *given.shape[:2], heads)
+        x[id(given)] = F.one_hot(features, d_k).flatten(-2).float()
+    args = x[id(query)], *(x.get(id(other), other) for other in others)
+    turned = torch.block_diag(*[torch.eye(d_k).roll(1, 0)] * heads)
+    state = one.state | {"W_q.weight": 20 * turned, "W_k.weight": 20 * torch.eye(d_model)}
+    return replace(one, args=args, state=state, view=alone)
+
+
 def output(draw: Draw) -> list[Call]:
     """One head."""
     return [call(draw, 1, 5), call(draw, 1, 2, queries=1)]
@@ -58,8 +73,9 @@ def alone(results: Tensor | list) -> Tensor:
 
 
 def heads(draw: Draw) -> list[Call]:
-    """Several; among them as many as positions, or as features of each."""
-    return [replace(call(draw, *sizes), view=alone) for sizes in ((2, 3), (3, 2, 5), (3, 3, 3), (2, 2, 2))]
+    """Several; among them as many as positions, or as features of each. What scores are divided by shows in one."""
+    calls = [sharp(draw, call(draw, *sizes)) for sizes in ((2, 3), (3, 2, 5), (3, 3, 3), (2, 2, 2))]
+    return [*calls, replace(call(draw, 2, 3), view=alone)]
 
 
 def cross(draw: Draw) -> list[Call]:
@@ -67,7 +83,7 @@ def cross(draw: Draw) -> list[Call]:
     calls = [call(draw, 1, 5, given=1), call(draw, 1, 5, 3, 4), call(draw, 1, 5, 3, 4, given=2)]
     calls += [call(draw, 1, 3, 3, 3, given=2), call(draw, 1, 5, 3, 4, other_values=True)]
     calls.append(call(draw, 1, 3, 3, 3, other_values=True))
-    return [replace(one, view=alone) for one in calls]
+    return [sharp(draw, one) for one in calls]
 
 
 def mask(draw: Draw) -> list[Call]:
@@ -76,7 +92,7 @@ def mask(draw: Draw) -> list[Call]:
     masks = draw.mask(2, 1, 3, 3), torch.ones(3, 3, dtype=torch.bool).tril(), padding
     calls = [call(draw, 1, 5, mask=one) for one in masks]
     calls.append(call(draw, 2, 3, mask=torch.eye(3, dtype=torch.bool)[[1, 0, 1]]))
-    return [replace(one, view=alone) for one in calls]
+    return [sharp(draw, one) for one in calls]
 
 
 def gradients(draw: Draw) -> list[Call]:
