@@ -49,7 +49,7 @@ def call(
 
 
 def sharp(draw: Draw, one: Call) -> Call:
-    """Each head of a query finds the keys with one feature, whatever scores are divided by; or none, and averages."""
+    """Each head of a query finds the keys with one feature, or averages all, whatever scores are divided by."""
     d_model, heads = one.init
     d_k = d_model // heads
     (query, *others), x = one.args, {}
@@ -73,7 +73,7 @@ def alone(results: Tensor | list) -> Tensor:
 
 
 def heads(draw: Draw) -> list[Call]:
-    """Several; among them as many as positions, or as features of each. What scores are divided by shows in one."""
+    """Several; among them as many as positions, or as features of each; in the last, scores need their scale."""
     calls = [sharp(draw, call(draw, *sizes)) for sizes in ((2, 3), (3, 2, 5), (3, 3, 3), (2, 2, 2))]
     return [*calls, replace(call(draw, 2, 3), view=alone)]
 
