@@ -12,7 +12,6 @@ import sys
 import tomllib
 import types
 from dataclasses import dataclass
-from functools import cache
 from importlib.metadata import requires
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from IPython.utils.text import DollarFormatter
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
-from test_book_chapters import setup_cell
+from test_book_chapters import cells, setup_cell
 
 from transformer_lessons.tools import cli
 
@@ -31,7 +30,6 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 NOTEBOOKS = sorted([*ROOT.glob("book/chapters/*.ipynb"), *ROOT.glob("exercises/*/*/*.ipynb")])
 PIP = re.compile(r"^ *[%!]+ *pip +(.*)$", re.MULTILINE)
 OURS = canonicalize_name(PROJECT["name"])
-IMPORTED_AS = {"IPython": "ipython"}  # where a distribution has another name than its module
 
 
 @dataclass(frozen=True)
@@ -58,13 +56,8 @@ on_every_image = pytest.mark.parametrize("image", IMAGES, ids=lambda image: imag
 # ---- What is asked for
 
 
-@cache
-def notebook_cells(path: Path) -> list[dict]:
-    return json.loads(path.read_text(encoding="utf-8"))["cells"]
-
-
 def sources(path: Path) -> list[str]:
-    return ["".join(cell["source"]) for cell in notebook_cells(path) if cell["cell_type"] == "code"]
+    return [cell.source for cell in cells(path, "code")]
 
 
 def run_on_colab(source: str, image: Image, monkeypatch, **colab: object) -> list[str]:
@@ -88,71 +81,70 @@ def run_on_colab(source: str, image: Image, monkeypatch, **colab: object) -> lis
 
 
 def asked_for(command: str) -> set[str]:
-    """The distributions that a pip command names; the course's own package by its address."""
+    """The distributions that a pip command names; the course's own package by its address.
+
+    Raises:
+        AssertionError: if it lets pip put another torch or numpy beside those that are already loaded.
+    """
+    assert "--no-deps" in command.split(), command
     words = [word for word in command.split() if not word.startswith("-")]
     assert words.pop(0) == "install"
-    return {OURS if word.startswith("git+https://") else canonicalize_name(word) for word in words}
+    names = {OURS if word.startswith("git+https://") else canonicalize_name(word) for word in words}
+    assert not names & {"torch", "numpy"}, command
+    return names
 
 
-def added(asked: set[str], image: Image) -> set[str]:
-    """All that has to be installed for `asked` to work: itself, and whatever it needs that the image lacks.
+def lacking(requirements: list[str], image: Image) -> set[str]:
+    """What has to be installed for these to be met: what the image lacks of them, and of what that needs.
 
     Raises:
         AssertionError: if the image has a version that does not do.
     """
-    found, waiting = set(), sorted(asked)
+    found, waiting = set(), [*map(Requirement, requirements)]
     while waiting:
-        name = waiting.pop()
-        found.add(name)
-        lines = PROJECT["dependencies"] if name == OURS else requires(name) or []
-        for needed in map(Requirement, lines):
-            other = canonicalize_name(needed.name)
-            here = {"python_version": image.python, "extra": ""}
-            if needed.marker and not needed.marker.evaluate(here):
-                continue
-            if other in image.versions:
-                version = image.versions[other]
-                assert needed.specifier.contains(version), f"{name} needs {needed}, the image has {version}"
-            elif other not in found:
-                waiting.append(other)
+        needed = waiting.pop()
+        name = canonicalize_name(needed.name)
+        if needed.marker and not needed.marker.evaluate({"python_version": image.python, "extra": ""}):
+            continue
+        if name in image.versions:
+            assert needed.specifier.contains(image.versions[name]), f"{needed}: {image.versions[name]}"
+        elif name not in found:
+            found.add(name)
+            waiting += map(Requirement, requires(name) or [])
     return found
 
 
 @on_every_image
 def test_the_setup_cell_asks_for_what_is_missing_and_nothing_else(image, monkeypatch, capsys):
     (command,) = run_on_colab(setup_cell(), image, monkeypatch)
-    assert "--no-deps" in command.split()
-    assert asked_for(command) == added({OURS}, image)
+    assert asked_for(command) == {OURS} | lacking(PROJECT["dependencies"], image)
     said = capsys.readouterr().out
     assert said.startswith(f"Python {sys.version.split()[0]}, torch ")
     assert said.endswith("CPU (for a GPU: Runtime, Change runtime type)\n")
 
 
-def test_no_notebook_lets_pip_choose_versions():
-    """Without --no-deps, pip may put another numpy beside a torch that is already loaded."""
-    for path in NOTEBOOKS:
-        found = [line for source in sources(path) for line in PIP.findall(source)]
-        assert found, path  # the setup cell's at least
-        for line in found:
-            assert "--no-deps" in line.split(), line
-            assert not re.search(r"\b(torch|numpy)\b", line), line
+@on_every_image
+def test_what_colab_has_is_new_enough(image):
+    assert SpecifierSet(PROJECT["requires-python"]).contains(image.python)
+    # The extra `submission` looks at a notebook's file, which lies on one's own machine.
+    for extra in ("chapters", "multi30k"):
+        lacking(PROJECT["optional-dependencies"][extra], image)
 
 
 def installing_cells() -> dict[str, str]:
     """The cells other than the setup cell that install something, by chapter."""
     chapters = [path for path in NOTEBOOKS if path.parent.name == "chapters"]
-    cells = [(path.stem[:2], source) for path in chapters for source in sources(path)[1:]]
-    return {chapter: source for chapter, source in cells if PIP.search(source)}
+    found = [(path.stem[:2], source) for path in chapters for source in sources(path)[1:]]
+    return {chapter: source for chapter, source in found if PIP.search(source)}
 
 
 def test_what_a_chapter_installs_for_itself_is_complete(monkeypatch):
     """sacreBLEU and what it needs; Multi30k's other libraries are there."""
     assert set(installing_cells()) == {"14", "16"}
     (command,) = run_on_colab(installing_cells()["14"], LISTED, monkeypatch)
-    assert asked_for(command) == added({"sacrebleu"}, LISTED)
-    names = {Requirement(line).name for line in PROJECT["optional-dependencies"]["multi30k"]}
+    assert asked_for(command) == lacking(["sacrebleu"], LISTED)
     (line,) = PIP.findall(installing_cells()["16"])
-    assert asked_for(line) == added(names - set(LISTED.versions), LISTED)
+    assert asked_for(line) == lacking(PROJECT["optional-dependencies"]["multi30k"], LISTED)
 
 
 # ---- Training that outlives a machine
@@ -182,22 +174,14 @@ def test_a_run_goes_on_from_where_its_checkpoints_are(is_on_drive, monkeypatch, 
 
 def test_colab_is_asked_for_a_gpu_where_one_is_used():
     """And nowhere else: free GPUs are rationed, and a line of a table that needs one is no reason to ask."""
-    asking = set()
     for path in NOTEBOOKS:
         uses = any('choose_device("auto")' in source for source in sources(path)[1:])
         metadata = json.loads(path.read_text(encoding="utf-8"))["metadata"]
         asks = (metadata.get("accelerator"), metadata.get("colab", {}).get("gpuType"))
         assert asks == (("GPU", "T4") if uses else (None, None)), path
-        asking |= {path.stem} if uses else set()
-    assert asking == {"16_training_on_gpus"}
 
 
 # ---- What is imported
-
-
-def plain(source: str) -> str:
-    """A cell without its magics, whose place an empty statement takes."""
-    return re.sub(r"^( *)[%!].*$", r"\1pass", source, flags=re.MULTILINE)
 
 
 def imported(source: str) -> set[str]:
@@ -226,21 +210,5 @@ def test_a_notebook_imports_what_colab_has_or_it_has_installed(monkeypatch):
             if PIP.search(source):
                 for command in run_on_colab(source, LISTED, monkeypatch):
                     there |= asked_for(command)
-            names = {IMPORTED_AS.get(name, canonicalize_name(name)) for name in imported(plain(source))}
+            names = set(map(canonicalize_name, imported(TransformerManager().transform_cell(source))))
             assert names <= there, (path, source)
-
-
-# ---- What Colab has is new enough
-
-
-@on_every_image
-def test_colabs_versions_are_within_the_packages_bounds(image):
-    assert SpecifierSet(PROJECT["requires-python"]).contains(image.python)
-    # The extra `submission` looks at a notebook's file, which lies on one's own machine.
-    extras = [PROJECT["optional-dependencies"][name] for name in ("chapters", "multi30k")]
-    bounds = [Requirement(line) for line in sum(extras, PROJECT["dependencies"])]
-    checked = {bound.name for bound in bounds if bound.name in image.versions}
-    assert {"torch", "numpy", "matplotlib"} <= checked
-    for bound in bounds:
-        if bound.name in image.versions:
-            assert bound.specifier.contains(image.versions[bound.name]), bound
