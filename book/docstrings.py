@@ -8,7 +8,7 @@ from docutils import nodes
 from sphinx.util.nodes import make_refnode
 
 # From there to the end of the paragraph; an indented line belongs to an argument.
-PITFALL = re.compile(r"^(?! )(.*?)(\b(?:(?:A|Two|Three) p|P)itfalls?:(?:.|\n)*?)(?=\n\n|\Z)", re.MULTILINE)
+PITFALL = re.compile(r"^(?! )(.*?)(\b(?:(?:A|Two|Three)\s+p|P)itfalls?:(?:.|\n)*?)(?=\n\n|\Z)", re.MULTILINE)
 NAME = re.compile(r"(?<!`)`(\w+)`(?!`)")
 NAMED = {"module", "function", "class", "exception"}
 

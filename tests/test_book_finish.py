@@ -1,8 +1,8 @@
-"""What a page loads first: one style sheet, of rules that something on the site can match."""
+"""Style sheets keep the rules that something on the site can match."""
 
 import pytest
 
-from book.finish import lighten, used_rules
+from book.finish import used_rules
 
 NAMES = {"shown", "open", "dark", "a:b"}
 
@@ -25,25 +25,3 @@ NAMES = {"shown", "open", "dark", "a:b"}
 )
 def test_a_rule_is_kept_if_something_can_match_it(style, kept):
     assert used_rules(style, NAMES) == (style if kept else "")
-
-
-FILES = {
-    "_static/a.css": '@charset "utf-8";@import "b/c.css";.shown{background:url(img/x.png)} .hidden{top:0}',
-    "_static/b/c.css": "b{background:url(z.png)}",
-    "_static/b/b.css": "p{background:url('../y.png')} q{background:url(data:,)}",
-    "chapters/one.html": '<p class="shown">',
-}
-
-
-def test_one_style_sheet_stands_for_all(tmp_path):
-    for name, text in {**FILES, "_static/styles/old.css": ""}.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    lighten(tmp_path, ["_static/a.css", "_static/b/b.css"])
-    style = (tmp_path / "_static" / "styles" / "site.css").read_text()
-    # What a sheet imports stands in its place; addresses are as seen from the new place.
-    assert style.split() == [
-        "b{background:url(../b/z.png)}",
-        ".shown{background:url(../img/x.png)}",
-        "p{background:url(../y.png)}q{background:url(data:,)}",
-    ]

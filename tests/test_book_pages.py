@@ -7,7 +7,6 @@ from functools import cache
 from pathlib import Path
 
 import nbformat
-from PIL import Image
 from pybtex.database import Entry, parse_file
 
 from book.notebooks import chapters
@@ -107,19 +106,6 @@ def test_minutes_are_those_of_the_chapters_and_assignments_go_with_theirs():
 def test_the_chinese_page_lists_every_chapter():
     linked = re.findall(r"\(chapters/(\w+)\.ipynb\)", page("zh.md"))
     assert linked == [path.stem for path in chapters()]
-
-
-# ---- For instructors
-
-
-def test_the_page_for_instructors_is_short_and_has_its_photographs():
-    text = page("instructors.md")
-    assert len(text.split()) <= 1500
-    shown = re.findall(r'src="(_static/\w+\.png)" width="(\d+)" height="(\d+)"', text)
-    assert [name for name, *_ in shown] == ["_static/feedback.png", "_static/report.png"]
-    for name, *size in shown:
-        with Image.open(BOOK / name) as picture:
-            assert picture.size == tuple(map(int, size))
 
 
 # ---- References
