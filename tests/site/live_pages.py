@@ -1,7 +1,6 @@
 """A page with one live figure below its still, opened as often as one likes."""
 
 import shutil
-from contextlib import contextmanager
 from pathlib import Path
 
 from book import live_data, site
@@ -17,9 +16,9 @@ PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>live</titl
 <body>{still}<div class="lessons-live" data-live="{name}" id="live">On the site, this moves.</div>{scripts}"""
 
 
-@contextmanager
-def opening(folder: Path):
-    """A function that opens the page of a figure by its name, in one browser."""
+def opening(tmp_path_factory, chromium):
+    """A fixture: a function that opens the page of a figure by its name, in one browser."""
+    folder = tmp_path_factory.mktemp("live")
     for part in ("live", "explorables"):
         shutil.copytree(STATIC / part, folder / part)
     with open_browser(width=PHONE, has_touch=True) as browser:
@@ -32,9 +31,22 @@ def opening(folder: Path):
             scripts = "".join(f'<script src="{script}" defer></script>' for script in loaded)
             page = PAGE.format(still=still, name=name, scripts=scripts)
             (folder / "page.html").write_text(page, encoding="utf-8")
-            browser.page.set_viewport_size({"width": 375, "height": 800})
+            browser.page.set_viewport_size({"width": PHONE, "height": 800})
             browser.page.emulate_media(media="screen")
             browser.open(folder / "page.html")
             return browser
 
         yield open_
+
+
+def each(browser: Browser, selector: str, value: str) -> list:
+    """A JavaScript expression of each such element, called `one`."""
+    return browser.page.evaluate(f"[...document.querySelectorAll({selector!r})].map((one) => {value})")
+
+
+def check_fit(browser: Browser, width: int, touched: str = "button, input, [tabindex]", least: float = 23.5):
+    """No page is wider than the screen, and fingers can meet what they touch (WCAG 2.2, target size)."""
+    browser.page.set_viewport_size({"width": width, "height": 800})
+    assert browser.page.evaluate("document.documentElement.scrollWidth") <= width
+    size = "(({ width, height }) => Math.min(width, height))(one.getBoundingClientRect())"
+    assert min(filter(None, each(browser, touched, size))) > least

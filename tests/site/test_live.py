@@ -4,12 +4,11 @@ import html
 import itertools
 import math
 import re
-from pathlib import Path
 
 import nbformat
 import pytest
 import torch
-from live_pages import opening
+from live_pages import STATIC, check_fit, each, opening
 
 from book import site
 from book.browser import Browser
@@ -20,7 +19,6 @@ from transformer_lessons.encodings import SinusoidalEncoding
 from transformer_lessons.masks import causal_mask, combine, padding_mask
 from transformer_lessons.trainer import checkpoints
 
-STATIC = Path(site.__file__).parent / "_static"
 FIGURES = ("attention", "clocks", "hand", "heads", "masks", "merges")
 IDS = torch.tensor([[1, 34, 33, 23, 0]])  # BOS ein und zwanzig PAD
 KEYS = [[3, 0], [1, 3], [-3, 2], [-3, -2], [1, -3]]
@@ -31,25 +29,11 @@ SOLVED = {
     "both ends": 5 * [[3, -2]],
 }
 SLIDER, CELL = "[role=slider]", "[role=checkbox]"
-INSIDE = """(box, text) => {
-  const [around, own] = [box, text].map((one) => one.getBoundingClientRect());
-  const [x, y] = [own.x + own.width / 2, own.y + own.height / 2];
-  const isIn = x > around.left && x < around.right && y > around.top && y < around.bottom;
-  return isIn ? text.textContent : null;
-}"""
 BOX = "one.getBoundingClientRect()"
 PANEL = f"one.closest('svg').{BOX[4:]}"
 
 
-@pytest.fixture(scope="module")
-def opened(tmp_path_factory, chromium):
-    with opening(tmp_path_factory.mktemp("live")) as opened:
-        yield opened
-
-
-def each(browser: Browser, selector: str, value: str) -> list:
-    """A JavaScript expression of each such element, called `one`."""
-    return browser.page.evaluate(f"[...document.querySelectorAll({selector!r})].map((one) => {value})")
+opened = pytest.fixture(scope="module")(opening)
 
 
 def said(browser: Browser) -> str:
@@ -99,12 +83,7 @@ def test_it_takes_the_stills_place_and_fits(opened, name):
         assert each(browser, ".live-still, .lessons-live", "one.checkVisibility()") == shown
     assert all(each(browser, "[role]:not([role=status]), [tabindex]", "one.getAttribute('aria-label')"))
     for width in (320, 1280, 375):
-        browser.page.set_viewport_size({"width": width, "height": 800})
-        assert browser.page.evaluate("document.documentElement.scrollWidth") <= width
-        sizes = each(
-            browser, "button, [tabindex]", f"(({{ width, height }}) => Math.min(width, height))({BOX})"
-        )
-        assert min(sizes) > 23.5  # for fingers: WCAG 2.2, target size
+        check_fit(browser, width)
         ends = f"((a, b) => Math.min(a.left - b.left, b.right - a.right))({BOX}, {PANEL})"
         assert min(each(browser, ".live-panels text", ends)) > -1  # nothing is cut
     assert browser.problems == []
@@ -155,11 +134,9 @@ def test_masks_and_their_weights_are_the_packages(opened, kind):
     mask = full if names["mask"] is None else full & names["mask"]
     assert mask.sum() == {"none": 25, "padding": 20, "causal": 15, "both": 14}[kind]
     assert each(browser, CELL, "one.getAttribute('aria-checked') === 'true'") == mask.flatten().tolist()
-    scores, eye = (
-        torch.tensor(browser.page.evaluate("lessons.masks.EXAMPLE.scores")),
-        torch.eye(5)[None, None],
-    )
-    _, weights = scaled_dot_product_attention(scores * 5**0.5 * torch.ones(1, 1, 1, 1), eye, eye, mask)
+    scores = torch.tensor([[browser.page.evaluate("lessons.masks.EXAMPLE.scores")]])
+    eye = torch.eye(5)[None, None]
+    _, weights = scaled_dot_product_attention(scores * 5**0.5, eye, eye, mask)
     shown = [sum(numbers(label)) for label in each(browser, CELL, "one.getAttribute('aria-label')")]
     assert shown == pytest.approx(weights.flatten().tolist(), abs=0.0051)
     assert said(browser).startswith(f"{mask.sum()} of 25 scores are left. zwanzig takes ")
@@ -268,6 +245,24 @@ def test_puzzles_can_be_solved_with_keys_and_pointer(opened):
         assert each(browser, ":focus", "one.getAttribute('aria-label')") == [f"query of {focused}"]
 
 
+BOXES = """[...document.querySelectorAll(".live-panels [role=button]")].map((box) => {
+  box.focus();
+  const around = box.getBoundingClientRect();
+  const inside = [...document.querySelectorAll(".live-panels text")].filter((text) => {
+    const { x, y, width, height } = text.getBoundingClientRect();
+    const [middle, centre] = [x + width / 2, y + height / 2];
+    return middle > around.left && middle < around.right && centre > around.top && centre < around.bottom;
+  });
+  return {
+    name: box.ariaLabel,
+    inside: inside.map((text) => text.textContent),
+    said: document.querySelector("[role=status]").textContent,
+    marked: [...document.querySelectorAll(".live-line")].map((line) => line.style.background !== ""),
+    code: document.querySelector(".live-code").textContent,
+  };
+})"""
+
+
 def test_a_box_of_the_whole_model_lights_up_the_lines_that_the_drawing_names(opened):
     chapter = STATIC.parent / "chapters" / "12_the_whole_model.ipynb"
     [code] = [
@@ -277,27 +272,18 @@ def test_a_box_of_the_whole_model_lights_up_the_lines_that_the_drawing_names(ope
     ]
     cell = f'<div class="highlight"><pre>{html.escape(code)}</pre></div>'
     browser = opened("whole", still=cell + site.drawing(str(chapter), "fig-12-2"))
-    names = each(browser, ".live-panels [role=button]", "one.getAttribute('aria-label')")
-    assert len(names) == 9
-    for name in names:
-        box = f"[aria-label={name}]"
-        browser.page.focus(box)
-        written = each(browser, ".live-panels text", f"(({INSIDE})(document.querySelector('{box}'), one))")
-        inside = [words for words in written if words]
-        assert name in inside
-        lit = [int(number) for number in said(browser).removeprefix(f"{name}: lines ")[:-1].split(", ")]
-        named = [words for words in inside if words.startswith("line")]
+    boxes, lines = browser.page.evaluate(BOXES), code.split("\n")
+    assert len(boxes) == 9
+    for box in boxes:
+        lit = [number for number, is_lit in enumerate(box["marked"], start=1) if is_lit]
+        assert box["said"] == f"{box['name']}: lines {', '.join(map(str, lit))}."
+        assert box["code"].split("\n")[0].endswith(lines[lit[0] - 1].strip())
+        assert box["name"] in box["inside"]
+        named = [words for words in box["inside"] if words.startswith("line")]
         assert named
-        assert set(lines_of(named)) <= set(lit), name
-        marked = each(browser, ".live-line", "one.style.background !== ''")
-        assert [i + 1 for i, is_lit in enumerate(marked) if is_lit] == lit
-        assert (
-            each(browser, ".live-code", "one.textContent")[0]
-            .split("\n")[0]
-            .endswith(code.split("\n")[lit[0] - 1].strip())
-        )
-    line = next(i for i, words in enumerate(code.split("\n")) if "self.encoder_norm =" in words)
-    browser.page.evaluate(f"document.querySelectorAll('.live-line')[{line}].click()")
+        assert set(lines_of(named)) <= set(lit), box["name"]
+    norm = next(i for i, line in enumerate(lines) if "self.encoder_norm =" in line)
+    browser.page.locator(".live-line").nth(norm).click()
     assert said(browser).startswith("encoder_norm: ")
     assert browser.problems == []
 
