@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from functools import cache
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import nbformat
 from pybtex.database import Entry, parse_file
@@ -110,19 +111,10 @@ def test_the_chinese_page_lists_every_chapter():
 
 # ---- References
 
-# A link to one of these hosts is a citation; code, data sheets and documentation are linked and not listed.
-PAPERS = {
-    "arxiv.org",
-    "doi.org",
-    "aclanthology.org",
-    "papers.nips.cc",
-    "proceedings.mlr.press",
-    "cdn.openai.com",
-    "karpathy.github.io",
-    "nlp.seas.harvard.edu",
-}
 WORKS = parse_file(str(BOOK / "references.bib")).entries
 URLS = {work.fields["url"]: work for work in WORKS.values()}
+# A link to one of these hosts is a citation; code, data sheets and documentation are linked and not listed.
+PAPERS = {urlsplit(url).netloc for url in URLS}
 
 
 def surnames(work: Entry) -> list[str]:
@@ -153,7 +145,7 @@ def citations() -> list[tuple[str, str, str, str]]:
         (name, text[: link.start()], link[1], link[2])
         for name, text in texts.items()
         for link in re.finditer(r"\[([^\]]*)\]\((https?://[^)\s]+)\)", text)
-        if link[2].split("/")[2].removeprefix("www.") in PAPERS
+        if urlsplit(link[2]).netloc.removeprefix("www.") in PAPERS
     ]
 
 

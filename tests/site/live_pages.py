@@ -44,6 +44,10 @@ def each(browser: Browser, selector: str, value: str) -> list:
     return browser.page.evaluate(f"[...document.querySelectorAll({selector!r})].map((one) => {value})")
 
 
+def said(browser: Browser) -> str:
+    return browser.page.text_content("[role=status]")
+
+
 def check_fit(browser: Browser, width: int, touched: str = "button, input, [tabindex]", least: float = 23.5):
     """No page is wider than the screen, and fingers can meet what they touch (WCAG 2.2, target size)."""
     browser.page.set_viewport_size({"width": width, "height": 800})

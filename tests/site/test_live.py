@@ -8,7 +8,7 @@ import re
 import nbformat
 import pytest
 import torch
-from live_pages import STATIC, check_fit, each, opening
+from live_pages import STATIC, check_fit, each, opening, said
 
 from book import site
 from book.browser import Browser
@@ -36,17 +36,12 @@ PANEL = f"one.closest('svg').{BOX[4:]}"
 opened = pytest.fixture(scope="module")(opening)
 
 
-def said(browser: Browser) -> str:
-    return browser.page.text_content("[role=status]")
-
-
 def numbers(words: str) -> list[float]:
     return [float(one) for one in re.findall(r"-?\d+(?:\.\d+)?", words.replace("−", "-"))]
 
 
 def press(browser: Browser, key: str, selector: str = ":focus") -> None:
-    browser.page.focus(selector)
-    browser.page.keyboard.press(key)
+    browser.page.press(selector, key)
 
 
 def click(browser: Browser, words: str) -> None:

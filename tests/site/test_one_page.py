@@ -5,14 +5,13 @@ import re
 
 import pytest
 import torch
-from live_pages import check_fit, opening
+from live_pages import check_fit, opening, said
 
 from book import live_data
 from transformer_lessons.tools import one_page
 from transformer_lessons.tools.attention_maps import attention_maps
 from transformer_lessons.trainer import checkpoints
 
-STATUS = "document.querySelector('[role=status]').textContent"
 CLASHES = """[...document.querySelectorAll(".choose button")].flatMap((number) => {
   number.click();
   return [...Array(5).fill("button"), ...Array(5).fill(".next")].flatMap((one) => {
@@ -70,17 +69,13 @@ def test_the_page_shows_these_numbers():
 
 
 def test_keys_step_through_it(browser):
-    def press(key, selector=""):
-        if selector:
-            browser.page.focus(selector)
-        browser.page.keyboard.press(key)
-        return browser.page.evaluate(STATUS)
+    def press(key, selector=":focus"):
+        browser.page.press(selector, key)
+        return said(browser)
 
-    assert browser.page.evaluate(STATUS).startswith(
-        "Step 3 of 6. The row of “hundert” looks most at “one” (0.95)."
-    )
+    assert said(browser).startswith("Step 3 of 6. The row of “hundert” looks most at “one” (0.95).")
     assert press("ArrowRight", ".choose button").startswith("Step 4 of 6. The row of “ein” looks most")
-    assert browser.page.evaluate("document.querySelector('.dock b').textContent") == "vier hundert ein"
+    assert browser.page.text_content(".dock b") == "vier hundert ein"
     assert press("ArrowLeft").startswith("Step 3 of 6. The row of “hundert”")
     press("ArrowDown", ".hot")
     assert "Shape: 5 × 128 → 5 × 128. Chapter 11" in press("Enter")

@@ -133,10 +133,8 @@ def test_with_8_bits_the_held_out_numbers_are_translated_the_same(browser, train
       return {json.dumps(ids)}.map((ids) => lessons.translate(model, ids).tokens);
     }})()""")
     expected = greedy(model, pad(ids, model.config.pad_id), max_length=LONGEST).tolist()
-    same = sum(target.decode(a) == target.decode(b) for a, b in zip(found, expected, strict=True))
     assert len(numbers) == 1000
-    assert same >= 995
-    # The page's example: the only one, here and there.
+    # The page's example is the only one that goes wrong, here and there.
     right = [target.encode(number_words.german_tokens(number)) for number in numbers]
     for answers in (found, expected):
         said = map(target.decode, answers)
@@ -161,8 +159,7 @@ def test_beam_search_is_the_packages(browser, small):
 def test_a_head_that_is_off_gives_nothing_to_the_output(browser, trained):
     """In PyTorch: the columns of W_o that read it are zero."""
     model, source, target = trained
-    number, width = 43_001, model.config.d_model // model.config.num_heads
-    ids, german = source_ids(number, source), [1, *target.encode(number_words.german_tokens(number))]
+    ids, german = source_ids(43_001, source), [1, *target.encode(number_words.german_tokens(43_001))]
     places = {
         "encoder.1.2": model.encoder_layers[1].self_attention,
         "self.0.3": model.decoder_layers[0].self_attention,
@@ -170,8 +167,7 @@ def test_a_head_that_is_off_gives_nothing_to_the_output(browser, trained):
     }
     whole = model(torch.tensor([ids]), torch.tensor([german]))
     for place, attention in places.items():
-        head = int(place[-1])
-        columns = attention.W_o.weight[:, head * width : (head + 1) * width]
+        columns = attention.W_o.weight.chunk(model.config.num_heads, dim=1)[int(place[-1])]
         before = columns.clone()
         browser.page.evaluate(f'lessons.model("float32").off.add("{place}")')
         columns.zero_()
