@@ -88,10 +88,6 @@ def test_the_chapter_of_a_term_uses_it():
 # ---- The front page, and the Chinese entry
 
 
-def minutes(stem: str) -> str:
-    return re.search(r"Reading takes about (\d+) minutes", prose(stem))[1]
-
-
 def test_minutes_are_those_of_the_chapters_and_assignments_go_with_theirs():
     table = rows(page("index.md"))
     assert [re.search(r"chapters/(\w+)", row[0])[1] for row in table] == numbered()
@@ -101,7 +97,8 @@ def test_minutes_are_those_of_the_chapters_and_assignments_go_with_theirs():
         for chapter in re.findall(r"\d+", one["chapters"])
     }
     for stem, row in zip(numbered(), table, strict=True):
-        assert row[2:] == [minutes(stem), goes_with.get(int(stem[:2]), "")]
+        minutes = re.search(r"Reading takes about (\d+) minutes", prose(stem))[1]
+        assert row[2:] == [minutes, goes_with.get(int(stem[:2]), "")]
 
 
 def test_the_chinese_page_lists_every_chapter():
