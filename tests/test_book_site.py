@@ -123,6 +123,8 @@ def test_pages_load_nothing_from_another_server_and_their_style_sheets_what_is_t
     sheets = set()
     for name, page in site.pages.items():
         elsewhere = [url for url in page.find(FETCHED) if re.search(r"(?:^|\s)(?:https?:)?//", url)]
+        for body in page.find("//script/text() | //style/text()"):  # what a click would load is named there
+            elsewhere += re.findall(r"https?://[^\s\"')]+", body)
         assert [url for url in elsewhere if not url.startswith(HOME)] == [], name  # where the page is at home
         links = page.find("//link[@rel='stylesheet']/@href")
         sheets |= {(page.path.parent / urlsplit(link).path).resolve() for link in links}
