@@ -5,28 +5,20 @@ that a browser waits for before it shows a word, and so it does for fifteen scri
 them: ``_templates/layout.html`` names one file instead. It brings 2,000 icons to every page, too.
 """
 
-import logging
-import posixpath
 import re
 from collections.abc import Iterator
-from html import escape
 from pathlib import Path
-from urllib.parse import urljoin
 
 import tinycss2
 from fontTools import subset
-from fontTools.ttLib import TTFont
 
 from book.build import pages
 
-BUNDLE = "_static/styles/site.css"
+BUNDLE = "_static/site.css"
 OWN = ("_static/explorables/", "_static/live/")  # styles of single pages
-THEME = ["_static/styles/theme.css", "_static/styles/pydata-sphinx-theme.css"]  # which its templates name
+THEME = ["_static/basic.css", "_static/styles/pydata-sphinx-theme.css"]  # which its templates name
 NAME = re.compile(r"[.#]((?:[\w-]|\\.)+)")
 BRACKETS = re.compile(r"\([^()]*(?:\([^()]*\)[^()]*)*\)")
-ADDRESS = re.compile(r"url\((?!data:)([\"']?)([^)\"']+)\1\)")
-IMPORT = re.compile(r'@import\s*"([^"]+)";')
-CHARSET = re.compile(r"@charset[^;]*;")  # must be the first of all
 NESTED = {"media", "supports", "layer"}
 ICONS = re.compile(r"[\ue000-\uf8ff]|\\([ef][0-9a-f]{3})\b")  # characters for private use, or their numbers
 
@@ -71,8 +63,8 @@ def finish(app, error):
     lighten(html, app.builder.sheets)
     keep_used_icons(html)
     # sphinx-sitemap lists only what this build has written: after an edit, one page.
-    addresses = [urljoin(app.config.html_baseurl, f"{name}.html") for name in sorted(app.env.found_docs)]
-    entries = "".join(f"<url><loc>{escape(address)}</loc></url>\n" for address in addresses)
+    addresses = [f"{app.config.html_baseurl}{name}.html" for name in sorted(app.env.found_docs)]
+    entries = "".join(f"<url><loc>{address}</loc></url>\n" for address in addresses)
     text = f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">\n{entries}</urlset>\n'
     (html / "sitemap.xml").write_text(f'<?xml version="1.0" encoding="utf-8"?>\n{text}', encoding="utf-8")
 
@@ -85,7 +77,9 @@ def lighten(html: Path, sheets: list[str]) -> None:
     scripts = [path for path in html.rglob("*.js") if path.name != "fontawesome.js"]  # all icons, as drawings
     texts = [*mended.values(), *(path.read_text(encoding="utf-8") for path in scripts)]
     names = {word for text in texts for word in re.findall(r"[\w-]+", text)}
-    (html / BUNDLE).write_text("\n".join(_bundled(html, sheet, names) for sheet in sheets), encoding="utf-8")
+    styles = [used_rules((html / sheet).read_text(encoding="utf-8"), names) for sheet in sheets]
+    # The bundle lies where most sheets lie, and the theme's one folder below.
+    (html / BUNDLE).write_text("\n".join(styles).replace("url(../", "url("), encoding="utf-8")
 
 
 def mend(page: str) -> str:
@@ -121,27 +115,11 @@ def _can_match(selectors: str, names: set[str]) -> bool:
     return any(all(name.replace("\\", "") in names for name in NAME.findall(one)) for one in outside)
 
 
-def _bundled(html: Path, sheet: str, names: set[str]) -> str:
-    """A sheet and what it imports, with addresses as seen from where the bundle lies."""
-    folder = posixpath.dirname(sheet)
-
-    def from_bundle(found: re.Match) -> str:
-        return f"url({posixpath.relpath(posixpath.join(folder, found[2]), posixpath.dirname(BUNDLE))})"
-
-    style = CHARSET.sub("", (html / sheet).read_text(encoding="utf-8"))
-    imported = [_bundled(html, posixpath.join(folder, name), names) for name in IMPORT.findall(style)]
-    return "\n".join([*imported, ADDRESS.sub(from_bundle, used_rules(IMPORT.sub("", style), names))])
-
-
 def keep_used_icons(html: Path) -> None:
     """Leave in each font of icons those that the bundled styles name."""
     style = (html / BUNDLE).read_text(encoding="utf-8")
-    logging.getLogger("fontTools").setLevel(logging.WARNING)  # it tells each step
-    wanted = {int(found[1], 16) if found[1] else ord(found[0]) for found in ICONS.finditer(style)}
-    for path in (html / "_static").rglob("fa-*.woff2"):
-        font = TTFont(path)
-        options = subset.Options(flavor="woff2", notdef_outline=True)
-        cutter = subset.Subsetter(options)
-        cutter.populate(unicodes=wanted & font.getBestCmap().keys())
-        cutter.subset(font)
-        subset.save_font(font, path, options)
+    icons = ",".join(found[1] or f"{ord(found[0]):x}" for found in ICONS.finditer(style))
+    for path in map(str, (html / "_static").rglob("fa-*.woff2")):
+        subset.main(
+            [path, f"--output-file={path}", f"--unicodes={icons}", "--flavor=woff2", "--notdef-outline"]
+        )
