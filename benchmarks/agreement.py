@@ -1,7 +1,7 @@
 """Do the autograder and plain nbgrader give the same points? ``python -m benchmarks.agreement`` (half an hour).
 
-Honest submissions, each a mix: answers that are right, untouched, or known mistakes, as
-`exercises.autograder.rehearse` makes them. Each is graded by the boxed processes and by nbgrader as it comes;
+Honest submissions, as `exercises.autograder.rehearse` makes them: answers that are right, untouched, or known
+mistakes. Each is graded by the boxed processes and by nbgrader as it comes;
 the CPU seconds of both, all processes included, are a ratio of one run. Then the same for one assignment, all
 answers right, several times. (``pytest tests/test_autograder_agreement.py`` compares the first two.)
 
@@ -11,12 +11,11 @@ Writes ``transformer_lessons/records/agreement.json``.
 import argparse
 import json
 import logging
-import os
-import random
 import tempfile
 import threading
 import warnings
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 import nbformat
@@ -28,7 +27,7 @@ from traitlets.config import Config
 
 from benchmarks.measuring import write
 from exercises import release
-from exercises.autograder.rehearse import wrong
+from exercises.autograder.rehearse import students
 from exercises.autograder.running import job
 from exercises.autograder.running.notebook import master_of, worker
 from transformer_lessons.tools.submission import grade_id, is_ungraded
@@ -53,23 +52,16 @@ def passing(assignment: str) -> nbformat.NotebookNode:
     return notebook
 
 
-def submission(number: int) -> tuple[str, nbformat.NotebookNode]:
-    """An assignment and an honest submission of it; the same number gives the same."""
-    masters = release.masters()
-    master, chance = masters[number % len(masters)], random.Random(number)
-    notebook = nbformat.read(release.released(master), as_version=4)
-    solved = {cell.id: cell.source for cell in passing(master.stem).cells}
-    for cell in notebook.cells:
-        if cell.cell_type == "code" and cell.metadata.get("nbgrader", {}).get("solution"):
-            right, mistakes = solved[cell.id], [text for answer, _, text in wrong() if answer == cell.id]
-            mistaken = chance.choice(mistakes) if mistakes else right
-            cell.source = chance.choice((right, right, cell.source, mistaken, mistaken))
-    return master.stem, notebook
+def submissions(number: int) -> list[tuple[str, nbformat.NotebookNode]]:
+    """So many honest ones, and of which assignment, in turn; the same number gives the same."""
+    names = [master.stem for master in release.masters()]
+    classes = [[(name, one) for _, one in students(number, name) if one] for name in names]
+    return list(chain.from_iterable(zip(*classes, strict=True)))[:number]
 
 
-def cpu_seconds() -> float:
-    """Of this process and of all its children that have ended."""
-    return sum(os.times()[:4])
+def cpu_seconds(*others: psutil.Process) -> float:
+    """Of this process and others, and of all their children that have ended."""
+    return sum(sum(process.cpu_times()[:4]) for process in (psutil.Process(), *others))
 
 
 class Course:
@@ -99,36 +91,27 @@ class Course:
 
 
 def boxed(gradebook: str, assignment: str, notebook: nbformat.NotebookNode) -> tuple[dict, float]:
-    """Points by test, and CPU seconds, without those of a forking process that lives on."""
+    """Points by test, and CPU seconds, without the start of the process that forks the others and lives on."""
     forking = worker(threading.get_ident())
     forking._start()
     forker = psutil.Process(forking._process.pid)
-    before = cpu_seconds() + forked_seconds(forker)
-    master = master_of(gradebook, assignment)
-    outcome = job.run(job.Job(nbformat.writes(notebook), master))
-    return outcome.scores, cpu_seconds() + forked_seconds(forker) - before
-
-
-def forked_seconds(process: psutil.Process) -> float:
-    """Of what a process has forked and has seen end."""
-    times = process.cpu_times()
-    return times.children_user + times.children_system
+    before = cpu_seconds(forker)
+    outcome = job.run(job.Job(nbformat.writes(notebook), master_of(gradebook, assignment)))
+    return outcome.scores, cpu_seconds(forker) - before
 
 
 def graded_twice(submissions: Iterable[tuple], folder: Path) -> Iterator[dict]:
-    """Grade assignments and notebooks both ways; of each, what differs and what it took."""
+    """Grade assignments and notebooks both ways; of each, what differs (ours, theirs) and what it took."""
     course = Course(folder)
     for number, one in enumerate(tqdm(submissions, unit="submission", disable=None)):
-        points, seconds = {}, {}
-        points["nbgrader"], seconds["nbgrader"] = course.grade(f"student-{number}", *one)
-        points["autograder"], seconds["autograder"] = boxed(course.gradebook, *one)
-        tests = sorted(set().union(*points.values()))
-        by_test = {test: {name: grades.get(test) for name, grades in points.items()} for test in tests}
+        theirs, their_seconds = course.grade(f"student-{number}", *one)
+        ours, our_seconds = boxed(course.gradebook, *one)
+        by_test = {test: (ours.get(test), theirs.get(test)) for test in sorted(ours.keys() | theirs.keys())}
         yield {
             "submission": number,
-            "tests": len(points["autograder"]),
-            "cpu_seconds": seconds,
-            "different": {test: both for test, both in by_test.items() if len(set(both.values())) > 1},
+            "tests": len(ours),
+            "cpu_seconds": {"autograder": our_seconds, "nbgrader": their_seconds},
+            "different": {test: both for test, both in by_test.items() if both[0] != both[1]},
         }
 
 
@@ -147,7 +130,7 @@ def main() -> None:
     logging.getLogger("traitlets").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as name:
-        found = list(graded_twice([submission(number) for number in range(ALL)], Path(name) / "mixed"))
+        found = list(graded_twice(submissions(ALL), Path(name) / "mixed"))
         right = list(graded_twice([(PASSING, passing(PASSING))] * TIMES, Path(name) / "passing"))
     result = {
         "submissions": len(found),

@@ -16,7 +16,8 @@ from transformer_lessons import export
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data.batches import Batch, Batches, TokenBatches
 from transformer_lessons.data.vocabulary import Vocabulary
-from transformer_lessons.encodings import sinusoidal
+from transformer_lessons.embeddings import TransformerEmbedding
+from transformer_lessons.encodings import SinusoidalEncoding
 from transformer_lessons.fast.cpu_steps import product
 from transformer_lessons.masks import padding_mask
 from transformer_lessons.model import Transformer
@@ -30,28 +31,22 @@ Step = Callable[[], int]  # which returns how many tokens were not padding
 
 
 class PyTorch(nn.Transformer):
-    """With what it lacks: embeddings, positions, a tied projection."""
+    """With what it lacks, from the chapters: embeddings, positions, a tied projection."""
 
     def __init__(self, config: TransformerConfig):
         layers = config.num_encoder_layers, config.num_decoder_layers
         sizes = config.d_model, config.num_heads, *layers, config.d_ff
         super().__init__(*sizes, config.dropout, batch_first=True)
-        self.embedding = nn.Embedding(config.target_vocab_size, config.d_model)
-        self.dropout = nn.Dropout(config.dropout)
-        positions = sinusoidal(config.max_length, config.d_model)
-        self.register_buffer("positions", positions, persistent=False)
-
-    def _embed(self, ids: Tensor) -> Tensor:
-        scaled = self.embedding(ids) * self.d_model**0.5
-        return self.dropout(scaled + self.positions[: ids.size(1)])
+        added = {"position": SinusoidalEncoding(config.d_model, config.max_length), "dropout": config.dropout}
+        self.embedding = TransformerEmbedding(config.target_vocab_size, config.d_model, **added)
 
     def forward(self, src: Tensor, tgt_in: Tensor) -> Tensor:
         """Logits, as `Transformer` gives them."""
         hidden = src == 0
         later = self.generate_square_subsequent_mask(tgt_in.size(1), device=src.device)
         masks = {"tgt_mask": later, "src_key_padding_mask": hidden, "memory_key_padding_mask": hidden}
-        y = super().forward(self._embed(src), self._embed(tgt_in), **masks, tgt_is_causal=True)
-        return y @ self.embedding.weight.T
+        y = super().forward(self.embedding(src), self.embedding(tgt_in), **masks, tgt_is_causal=True)
+        return y @ self.embedding.token.weight.T
 
 
 class Marian(nn.Module):

@@ -25,6 +25,7 @@ from transformer_lessons.tools.cli import main as lessons
 from transformer_lessons.trainer.evaluation import evaluate_number_words
 
 BASE = "no change"  # of chapter 20
+PAIRS = 8, 16, 32, 64, 128  # that chapter 18's models learn
 CHAPTERS = Path(__file__).parent.parent / "book" / "chapters"
 # How the cells begin that are needed of each chapter.
 CELLS = {
@@ -51,13 +52,13 @@ def chapter(name: str) -> dict:
     return defined
 
 
-def each(work: Callable, runs: Iterable[tuple]) -> dict[tuple, list]:
-    """What work(*run) gives, two at a time, on a thread each; a list holds all seeds, the last part of a run."""
+def each(work: Callable, runs: Iterable[tuple]) -> dict:
+    """What work(*run) gives, two at a time, on a thread each: by what, a list of all seeds, which come last."""
     found = {}
     with ProcessPoolExecutor(2, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
         waiting = {run: pool.submit(work, *run) for run in runs}
-        for run, result in tqdm(waiting.items()):
-            found.setdefault(run[:-1], []).append(result.result())
+        for (*what, _), result in tqdm(waiting.items()):
+            found.setdefault(tuple(what) if what[1:] else what[0], []).append(result.result())
     return found
 
 
@@ -69,8 +70,7 @@ def mean(losses: list[float]) -> float:
 def embedding_starts() -> dict:
     """Chapter 2: five kinds of start, three seeds each; three minutes."""
     kinds = chapter("02_tokens_and_embeddings")["KINDS"]
-    found = each(embedding_start, product(kinds, range(3)))
-    return {"losses": {kind: losses for (kind,), losses in found.items()}}
+    return {"losses": each(embedding_start, product(kinds, range(3)))}
 
 
 def embedding_start(kind: str, seed: int) -> list[float]:
@@ -95,8 +95,7 @@ def final_loss(task: str, kind: str, rate: float, seed: int) -> float:
 
 def softmax_twice() -> dict:
     """Chapter 12: softmax twice, at two learning rates, eight seeds; two minutes."""
-    found = each(next_words, product((0.001, 0.005), range(8)))
-    return {"right": {str(rate): shares for (rate,), shares in found.items()}}
+    return {"right": each(next_words, product((0.001, 0.005), range(8)))}
 
 
 def next_words(rate: float, seed: int) -> list[float]:
@@ -110,8 +109,7 @@ def next_words(rate: float, seed: int) -> list[float]:
 
 def training_runs() -> dict:
     """Chapter 13: warm-up, smoothing and overfitting, eleven kinds of run, three seeds each; ten minutes."""
-    found = each(training_run, product(chapter("13_training")["EXPERIMENTS"], range(3)))
-    return {"runs": {kind: runs for (kind,), runs in found.items()}}
+    return {"runs": each(training_run, product(chapter("13_training")["EXPERIMENTS"], range(3)))}
 
 
 def training_run(kind: str, seed: int) -> dict:
@@ -145,17 +143,15 @@ def trained(seed: int) -> dict:
 
 def hybrids() -> dict:
     """Chapter 18: four layers with tables, with attention, and three to one, three seeds each; ten minutes."""
-    kinds, asked = chapter("18_linear_attention")["KINDS"], (8, 16, 32, 64, 128)
-    found = each(recalled, product(kinds, [asked], range(3)))
-    by_number = {kind: zip(*rows, strict=True) for (kind, _), rows in found.items()}
-    return {"shares": {kind: dict(zip(asked, shares, strict=True)) for kind, shares in by_number.items()}}
+    found = each(recalled, product(chapter("18_linear_attention")["KINDS"], range(3)))
+    return {"shares": {kind: {n: values(ones, n) for n in PAIRS} for kind, ones in found.items()}}
 
 
-def recalled(kind: str, asked: tuple[int, ...], seed: int) -> list[float]:
+def recalled(kind: str, seed: int) -> dict[int, float]:
     """Of each number of pairs, the share that a trained model recalls."""
     book = chapter("18_linear_attention")
     model = book["learn"](book["KINDS"][kind], 800, seed)
-    return [round(book["share_right"](model, n), 3) for n in asked]
+    return {n: round(book["share_right"](model, n), 3) for n in PAIRS}
 
 
 def successors() -> dict:

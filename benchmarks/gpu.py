@@ -21,7 +21,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from benchmarks import multi30k
 from benchmarks.contenders import Same
-from benchmarks.measuring import measure, options
+from benchmarks.measuring import measure
 from benchmarks.peers import on_full_batches, translating
 from transformer_lessons.attention import scaled_dot_product_attention
 from transformer_lessons.config import TransformerConfig
@@ -34,9 +34,6 @@ from transformer_lessons.trainer.runs import choose_device
 from transformer_lessons.trainer.tasks import TASKS
 
 BASE = TransformerConfig(32_000, 32_000, norm_first=True, shared_vocabulary=True)
-QUICK = TransformerConfig(
-    96, 96, d_model=32, num_heads=2, d_ff=64, num_encoder_layers=1, num_decoder_layers=1, norm_first=True
-)
 # Of kernels, by what is in their names; the rest are norms, dropout, sums, softmax and copies. Fused attention
 # counts as products, as what it does step by step nearly is.
 KINDS = {
@@ -79,31 +76,29 @@ def roofline(device: torch.device, rows: int, d: int = 512, d_ff: int = 2048) ->
     one matrix after another for the same reason.
     """
     x = torch.randn(8 * rows, d, device=device)
-    norm = LayerNorm(d).to(device)
-    entry = {"operations": 7, "bytes": 4 * 2}
-    found = {
-        "layer norm, step by step": {"operations": 7, "bytes": 4 * 12, "work": lambda: norm(x)},
-        "layer norm, one kernel": {**entry, "work": lambda: F.layer_norm(x, (d,), norm.weight, norm.bias)},
-        "softmax": {**entry, "operations": 5, "work": lambda: x.softmax(-1)},
+    norm, n = LayerNorm(d).to(device), x.numel()
+    pieces = {
+        "layer norm, step by step": (7 * n, 4 * 12 * n, lambda: norm(x)),
+        "layer norm, one kernel": (7 * n, 4 * 2 * n, lambda: F.layer_norm(x, (d,), norm.weight, norm.bias)),
+        "softmax": (5 * n, 4 * 2 * n, lambda: x.softmax(-1)),
     }
-    for one in found.values():
-        one |= {"operations": one["operations"] * x.numel(), "bytes": one["bytes"] * x.numel()}
     for tokens in (1, 32, rows):
         count = 64 if tokens < rows else 4
         pairs = [
             (torch.randn(tokens, d, device=device).bfloat16(), torch.randn(d_ff, d, device=device).bfloat16())
             for _ in range(count)
         ]
-        found[f"feed-forward, {tokens:,} token{'s' * (tokens > 1)}"] = {
-            "operations": count * 2 * tokens * d * d_ff,
-            "bytes": count * 2 * (tokens * d + d * d_ff + tokens * d_ff),
-            "work": lambda pairs=pairs: [F.linear(vectors, weight) for vectors, weight in pairs],
-        }
+        pieces[f"feed-forward, {tokens:,} token{'s' * (tokens > 1)}"] = (
+            count * 2 * tokens * d * d_ff,
+            count * 2 * (tokens * d + d * d_ff + tokens * d_ff),
+            lambda pairs=pairs: [F.linear(vectors, weight) for vectors, weight in pairs],
+        )
+    found = {}
     with torch.no_grad():
-        for one in found.values():
-            work = one.pop("work")
+        for name, (operations, moved, work) in pieces.items():
             work()
-            one["seconds"] = median_seconds(recorded(work, device))  # of the work, not of its orders
+            seconds = median_seconds(recorded(work, device))  # of the work, not of its orders
+            found[name] = {"operations": operations, "bytes": moved, "seconds": seconds}
     return found
 
 
@@ -214,39 +209,32 @@ def peak_of(work: Callable[[], object], device: torch.device) -> int:
 # --- Whole runs
 
 
-def captions(device: torch.device, steps: int) -> dict:
+def captions(device: torch.device) -> dict:
     """Multi30k with the task's own recipe, in bfloat16: each way from the first batch to the last step."""
-    task, found = TASKS["multi30k"], {}
-    tokenisers = task.tokenisers()
-    for way in ("replayed", "launched anew"):
-        config = replace(task.training, steps=steps, precision="bfloat16")
-        anew = way == "launched anew"
-        found[way] = multi30k.measure(task, tokenisers, dict(task.sizes), config, device, anew=anew)
-    return found
+    task = TASKS["multi30k"]
+    given = task, task.tokenisers(), task.sizes, replace(task.training, precision="bfloat16"), device
+    return {way: multi30k.measure(*given, anew=way != "replayed") for way in ("replayed", "launched anew")}
 
 
-def parts(device: torch.device, rounds: int, quick: bool = False) -> dict[str, Callable[[], dict]]:
-    """What is measured, in order; quick: at tiny sizes."""
-    base = QUICK if quick else TransformerConfig.base()
-    big = QUICK if quick else TransformerConfig.big()
-    rows = 50 if quick else 25_000
-    decode = partial(translating, QUICK if quick else BASE, rounds=rounds, device=device.type)
+def parts(
+    device: torch.device, rounds: int, tiny: TransformerConfig | None = None
+) -> dict[str, Callable[[], dict]]:
+    """What is measured, in order; the first five with a tiny model at small sizes, too."""
+    base, big = tiny or TransformerConfig.base(), tiny or TransformerConfig.big()
+    rows = 50 if tiny else 25_000
+    decode = partial(translating, BASE, rounds=rounds, device=device.type)
     return {
-        "ceilings": partial(ceilings, device, 128 if quick else 8192),
+        "ceilings": partial(ceilings, device, 128 if tiny else 8192),
         "roofline": partial(roofline, device, rows),
         "number words": partial(number_words, device),
         "base and big": partial(base_and_big, device, {"base": base, "big": big}, rows // 25, 25),
-        "attention": partial(attention, device, 256 if quick else 16384),
-        "captions": partial(captions, device, 3 if quick else 2000),
-        **{f"greedy, {count} of 50": partial(decode, count, 50) for count in (1, 32, 8 if quick else 1024)},
-        "training": partial(
-            on_full_batches, QUICK if quick else BASE, 4 if quick else 200, 128, rounds, device.type
-        ),
+        "attention": partial(attention, device, 256 if tiny else 16384),
+        "captions": partial(captions, device),
+        **{f"greedy, {count} of 50": partial(decode, count, 50) for count in (1, 32, 1024)},
+        "training": partial(on_full_batches, BASE, 200, 128, rounds, device.type),
     }
 
 
 if __name__ == "__main__":
-    chosen = options("gpu", __doc__.splitlines()[0], rounds=7).parse_args()
     device = choose_device("auto")
-    torch.manual_seed(0)
-    measure("gpu", parts(device, chosen.rounds), chosen.only, device.type)
+    measure("gpu", parts(device, rounds=7), device.type)

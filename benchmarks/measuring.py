@@ -62,19 +62,16 @@ def write(name: str, device: str = "cpu", **found: object) -> None:
     write_json(RECORDS / f"{name}.json", found)
 
 
-def options(program: str, about: str | None, rounds: int) -> argparse.ArgumentParser:
-    """What can be said of contenders that take turns."""
-    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{program}", description=about)
+def measure(
+    name: str, parts: dict[str, Callable[[], dict]], device: str = "cpu", **made_with: object
+) -> None:
+    """A program with parts, or those that ``--only`` names: each is printed, and the record written after it."""
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}")
     parser.add_argument("--only", default="", metavar="TEXT", help="parts with TEXT in their names")
-    parser.add_argument("--rounds", type=int, default=rounds, help="(default: %(default)s)")
-    return parser
-
-
-def measure(name: str, parts: dict[str, Callable[[], dict]], only: str, device: str, **more: object) -> None:
-    """Each part whose name has `only` in it, printed, and the record written after it."""
+    only = parser.parse_args().only
+    torch.manual_seed(0)
     record = read_json(RECORDS / f"{name}.json") if only else {}
-    record.pop("made_with", None)  # what is measured now decides
     for part in [part for part in parts if only in part]:
         record[part] = parts[part]()
         print(part, record[part], file=sys.stderr, flush=True)
-        write(name, device, **record | more)
+        write(name, device, **record | {"made_with": made_with})  # what is measured now decides

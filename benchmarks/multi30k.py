@@ -11,7 +11,6 @@ Writes ``transformer_lessons/records/multi30k.json`` or ``multi30k_long.json``, 
 import argparse
 import time
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -22,7 +21,6 @@ from benchmarks.measuring import write
 from transformer_lessons.data.batches import Batches, TokenBatches
 from transformer_lessons.fast import accelerate
 from transformer_lessons.trainer import TrainingConfig, checkpoints, configs
-from transformer_lessons.trainer.evaluation import evaluate_bleu
 from transformer_lessons.trainer.runs import changed_by, choose_device, new_trainer, run
 from transformer_lessons.trainer.tasks import TASKS, Task, batches
 
@@ -41,8 +39,9 @@ def measure(
             raise KeyboardInterrupt
         seconds = {"training": round(time.perf_counter() - started, 1)}
         model = accelerate(checkpoints.load_model(directory)[0]).to(device)
-    judge = partial(evaluate_bleu, model, *tokenisers, task.pairs_to_judge_by(task.files("test")))
-    return {"seconds": seconds, "results": {"greedy": judge(beam_size=1), "beam of 5": judge(beam_size=5)}}
+    beams = {"greedy": 1, "beam of 5": 5}
+    results = {name: task.evaluate(model, *tokenisers, beam_size) for name, beam_size in beams.items()}
+    return {"seconds": seconds, "results": results}
 
 
 def padding(data: Batches | TokenBatches) -> float:

@@ -17,6 +17,7 @@ from functools import partial
 from importlib.metadata import version
 
 import torch
+from torch import Tensor, nn
 
 from benchmarks.contenders import (
     PEERS,
@@ -30,7 +31,7 @@ from benchmarks.contenders import (
     real_tokens,
     without_cache,
 )
-from benchmarks.measuring import OURS, compared, interleave, matrices, measure, options, share
+from benchmarks.measuring import OURS, compared, interleave, matrices, measure, share
 from transformer_lessons import decoding
 from transformer_lessons.config import TransformerConfig
 from transformer_lessons.data import number_words
@@ -46,6 +47,7 @@ from transformer_lessons.trainer.checkpoints import load_model
 from transformer_lessons.trainer.tasks import TASKS
 
 PAIRS = 64  # in a shuffled batch
+ROUNDS = 9
 ENGINE = "CTranslate2"
 SIZES = {"d_model": 256, "num_heads": 8, "d_ff": 1024, "num_encoder_layers": 3, "num_decoder_layers": 3}
 SMALL = TransformerConfig(8000, 8000, **SIZES, norm_first=True, shared_vocabulary=True)
@@ -97,35 +99,34 @@ def translating(config: TransformerConfig, rows: int, length: int, rounds: int, 
     dtype = torch.float32 if device == "cpu" else torch.bfloat16
     own, other = (model.to(device, dtype).eval() for model in models)
     own.output.weight.data[own.config.eos_id] = 0.0
-    options = {"max_new_tokens": length, "num_beams": 1, "do_sample": False}
 
-    def by_ours(decode: Callable, model: Transformer = own) -> int:
-        said = decode(model, src, max_length=length)
+    def all_of_them(translate: Callable[[], Tensor | list[list[int]]]) -> int:
+        said = torch.as_tensor(translate())
         assert said.shape == (rows, length), said.shape
         return said.numel()
 
-    @torch.no_grad()
-    def by_marian() -> int:
-        said = other.generate(src, attention_mask=torch.ones_like(src), min_new_tokens=length, **options)
-        assert said.shape == (rows, length + 1), said.shape
-        return rows * length
-
-    def by_engine(translate: Callable) -> int:
-        return sum(map(len, translate(src.tolist(), beam_size=1, max_decoding_length=length)))
-
-    contenders = {
-        OURS: partial(by_ours, greedy),
-        "Marian, cached": by_marian,
-        "ours, without a cache": partial(by_ours, without_cache),
+    by_engine = {"src": src.tolist(), "beam_size": 1, "max_decoding_length": length}
+    ways = {
+        OURS: partial(greedy, own, src, max_length=length),
+        "Marian, cached": partial(by_marian, other, src, min_new_tokens=length, max_new_tokens=length),
+        "ours, without a cache": partial(without_cache, own, src, max_length=length),
     }
     if device != "cpu":
-        contenders["ours, launched anew"] = partial(by_ours, decoding.greedy)
+        ways["ours, launched anew"] = partial(decoding.greedy, own, src, max_length=length)
     else:
+        ways["ours, int8"] = partial(greedy, quantize(deepcopy(own)), src, max_length=length)
+        ways[ENGINE] = partial(by_ctranslate2(own), **by_engine)
+        ways[f"{ENGINE}, int8"] = partial(by_ctranslate2(own, "int8"), **by_engine)
+    contenders = {name: partial(all_of_them, translate) for name, translate in ways.items()}
+    if device == "cpu":
         contenders["its products alone"] = decoding_products(own, rows, length)
-        contenders["ours, int8"] = partial(by_ours, greedy, quantize(deepcopy(own)))
-        contenders[ENGINE] = partial(by_engine, by_ctranslate2(own))
-        contenders[f"{ENGINE}, int8"] = partial(by_engine, by_ctranslate2(own, "int8"))
     return compared(interleave(contenders, rounds, 1))
+
+
+def by_marian(model: nn.Module, src: Tensor, *, beam_size: int = 1, **more: float) -> Tensor:
+    """By its own search, with a cache; without the start mark."""
+    how = {"attention_mask": (src != 0).long(), "num_beams": beam_size, "do_sample": False}
+    return model.generate(src, **how, **more)[:, 1:]
 
 
 def sentences(beam_size: int, rounds: int) -> dict:
@@ -141,22 +142,19 @@ def sentences(beam_size: int, rounds: int) -> dict:
     accelerate(model)
 
     search = greedy if beam_size == 1 else partial(beam, beam_size=beam_size)
+    penalty = {"length_penalty": 0.6} if beam_size > 1 else {}
 
-    def by_ours(batch: list[list[int]]) -> list[list[int]]:
-        return search(model, pad(batch, source.pad_id), max_length=model.config.max_length).tolist()
-
-    def by_marian(batch: list[list[int]]) -> list[list[int]]:
-        tokens = pad(batch, source.pad_id)
-        options = {"num_beams": beam_size, "do_sample": False}
-        options |= {"length_penalty": 0.6} if beam_size > 1 else {}
-        return theirs.generate(tokens, attention_mask=(tokens != source.pad_id).long(), **options).tolist()
-
-    def all_of_them(translate: Callable[[list[list[int]]], list[list[int]]]) -> int:
+    def all_of_them(translate: Callable[[list[list[int]]], Tensor | list[list[int]]]) -> int:
         assert sum(map(len, map(translate, batches))) == len(src)
         return len(src)
 
-    by_engine = partial(engine, beam_size=beam_size, length_penalty=0.6, patience=2)
-    ways = {OURS: by_ours, "Marian, cached": by_marian, ENGINE: by_engine}
+    ways = {
+        OURS: lambda batch: search(model, pad(batch, source.pad_id), max_length=model.config.max_length),
+        "Marian, cached": lambda batch: by_marian(
+            theirs, pad(batch, source.pad_id), beam_size=beam_size, **penalty
+        ),
+        ENGINE: partial(engine, beam_size=beam_size, length_penalty=0.6, patience=2),
+    }
     steps = {name: partial(all_of_them, translate) for name, translate in ways.items()}
     return compared(interleave(steps, rounds, 1))
 
@@ -177,8 +175,5 @@ def parts(rounds: int) -> dict[str, Callable[[], dict]]:
 
 
 if __name__ == "__main__":
-    chosen = options("peers", __doc__.splitlines()[0], rounds=9).parse_args()
-    torch.manual_seed(0)
-    made_with = {name: version(name) for name in ("transformers", "ctranslate2", "x-transformers")}
-    made_with |= {"threads": torch.get_num_threads(), "rounds": chosen.rounds}
-    measure("peers", parts(chosen.rounds), chosen.only, "cpu", made_with=made_with)
+    others = {name: version(name) for name in ("transformers", "ctranslate2", "x-transformers")}
+    measure("peers", parts(ROUNDS), **others, threads=torch.get_num_threads(), rounds=ROUNDS)

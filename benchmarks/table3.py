@@ -122,10 +122,10 @@ def words(n: int) -> int:
     return len(number_words.english_tokens(number_words.english(n)))
 
 
-def run(number: int, seed: int, config: TrainingConfig = CONFIG, rows: Sequence[Row] = ROWS) -> dict:
+def run(number: int, seed: int) -> dict:
     """Train one row from one seed, and measure it on numbers that it was not trained on."""
-    row = rows[number]
-    config = replace(config, **row.training, seed=seed)
+    row = ROWS[number]
+    config = replace(CONFIG, **row.training, seed=seed)
     torch.manual_seed(seed)
     model = new_model(row)
     rate = config.peak_learning_rate * (NumberWords.sizes["d_model"] / model.config.d_model) ** 0.5

@@ -39,11 +39,10 @@ HERE = release.HERE.parent
 def hand_in(folder: Path, notebooks: list[nbformat.NotebookNode]) -> Path:
     """A folder of submissions; each says which it is, so that no two are alike."""
     for number, notebook in enumerate(notebooks):
-        place = folder / f"student-{number:04}"
-        place.mkdir(parents=True)
-        own = nbformat.v4.new_code_cell(f"# {number}", id=f"number-{number}")
-        numbered = nbformat.from_dict({**notebook, "cells": [*notebook.cells, own]})
-        nbformat.write(numbered, place / f"{ASSIGNMENT}.ipynb")
+        path = folder / f"student-{number:04}" / f"{ASSIGNMENT}.ipynb"
+        path.parent.mkdir(parents=True)
+        own = nbformat.v4.new_code_cell(f"# {number}")
+        nbformat.write(nbformat.from_dict({**notebook, "cells": [*notebook.cells, own]}), path)
     return folder
 
 

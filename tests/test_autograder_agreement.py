@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.isolated, pytest.mark.nbgrader]
 
 def test_points_are_those_of_plain_nbgrader(tmp_path, request):
     number = agreement.ALL if request.config.getoption("--full") else 1
-    found = list(agreement.graded_twice(map(agreement.submission, range(number)), tmp_path / "course"))
+    found = list(agreement.graded_twice(agreement.submissions(number), tmp_path / "course"))
     assert [one["submission"] for one in found] == list(range(number))
     assert sum(one["tests"] for one in found) >= 8 * number
     assert [one["different"] for one in found if one["different"]] == []

@@ -20,7 +20,6 @@ from transformer_lessons.data.batches import make_batch
 from transformer_lessons.fast.decoding import greedy
 from transformer_lessons.model import Transformer, TransformerConfig
 from transformer_lessons.tools.costs import BatchShape, training_operations
-from transformer_lessons.trainer import TrainingConfig
 
 WIDTHS = {"d_model": 16, "num_heads": 2, "d_ff": 23, "max_length": 29}
 LAYERS = {"num_encoder_layers": 1, "num_decoder_layers": 1}
@@ -44,10 +43,11 @@ def test_speeds_are_what_is_done_a_second_without_the_first_round(monkeypatch):
 
 def test_a_part_is_measured_again_beside_the_others(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(measuring, "RECORDS", tmp_path)
+    monkeypatch.setattr("sys.argv", ["one", "--only", "b"])
     (tmp_path / "one.json").write_text('{"a": 1, "b": 2, "made_with": {"torch": "old", "threads": 1}}')
-    measuring.measure("one", {"a": lambda: 3, "b": lambda: 4}, "b", "cpu", settings=5)
+    measuring.measure("one", {"a": lambda: 3, "b": lambda: 4}, threads=5)
     found = json.loads((tmp_path / "one.json").read_text())
-    assert (found["a"], found["b"], found["settings"]) == (1, 4, 5)
+    assert (found["a"], found["b"], found["made_with"]["threads"]) == (1, 4, 5)
     assert found["made_with"]["torch"] == torch.__version__
     assert capsys.readouterr().err == "b 4\n"
 
@@ -81,14 +81,9 @@ def test_no_cache_and_another_engine_say_the_same():
     assert found == said.tolist()
 
 
-def test_translating_beside_others(monkeypatch):
-    found = peers.translating(TINY, 2, 5, 1, "cpu")
-    known = records.read("peers")["greedy, 1 sentence of 50"]
-    assert (
-        set(found["ours_is_faster"])
-        == set(known["ours_is_faster"])
-        == set(found["tokens_per_second"]) - {OURS}
-    )
+def test_translating_beside_others():
+    found = peers.translating(TINY, 2, 5, 1, "cpu")["ours_is_faster"]
+    assert found.keys() == records.read("peers")["greedy, 1 sentence of 50"]["ours_is_faster"].keys()
 
 
 def test_sentences_of_any_length_beside_others(monkeypatch):
@@ -102,7 +97,7 @@ def test_what_a_gpu_is_asked_runs_anywhere(monkeypatch):
     monkeypatch.setattr(gpu.gc, "collect", lambda: None)
     monkeypatch.setattr(gpu, "median_seconds", lambda work, at_least=0.5: [work(), 1.0][1])
     monkeypatch.setattr(gpu.Trainer, "train_step", lambda self, prepared: asked.append(self.config))
-    asked, parts = [], gpu.parts(torch.device("cpu"), rounds=1, quick=True)
+    asked, parts = [], gpu.parts(torch.device("cpu"), rounds=1, tiny=TINY)
     known = records.read("gpu")
     for name in ("ceilings", "roofline", "number words", "base and big", "attention"):
         found = parts[name]()
@@ -110,7 +105,7 @@ def test_what_a_gpu_is_asked_runs_anywhere(monkeypatch):
     assert [config.compile for config in asked[-4:]] == [
         True
     ] * 4  # big: three steps to warm up, and one timed
-    assert set(parts) - set(known) == {name for name in parts if name.startswith("greedy, 8")}
+    assert [*parts] == [name for name in known if name != "made_with"]
     # Figure 16.1's operations and bytes, by hand: 25,000 tokens by a matrix of 512 × 2,048, four times.
     product = known["roofline"]["feed-forward, 25,000 tokens"]
     assert product["operations"] == 4 * 2 * 25_000 * 512 * 2048
@@ -160,9 +155,10 @@ def test_a_row_changes_what_it_says():
 
 def test_a_row_is_trained_and_measured(monkeypatch):
     monkeypatch.setattr(table3, "NUMBERS", 5)
-    few = TrainingConfig(steps=2, batch_size=4, training_pairs=64, warmup_steps=1)
-    row = table3.Row("C", "small", {"d_model": 32, "d_ff": 16, **LAYERS, "max_length": 13})
-    found = table3.run(0, 1, few, [row])
+    few = {"steps": 2, "batch_size": 4, "training_pairs": 64, "warmup_steps": 1}
+    row = table3.Row("C", "small", {"d_model": 32, "d_ff": 16, **LAYERS, "max_length": 13}, few)
+    monkeypatch.setattr(table3, "ROWS", [row])
+    found = table3.run(0, 1)
     assert (found["group"], found["change"], found["seed"]) == ("C", "small", 1)
     assert 0 <= found["exact_match"] <= 1 < found["perplexity"]
 
