@@ -6,7 +6,6 @@ them: ``_templates/layout.html`` names one file instead. It brings 2,000 icons t
 """
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import tinycss2
@@ -96,17 +95,14 @@ def used_rules(style: str, names: set[str]) -> str:
         style: its text.
         names: all words of pages and scripts; what a script puts together from parts would be missed.
     """
-    return "".join(_used(tinycss2.parse_stylesheet(style, skip_comments=True, skip_whitespace=True), names))
-
-
-def _used(rules: list, names: set[str]) -> Iterator[str]:
-    for rule in rules:
+    kept = []
+    for rule in tinycss2.parse_stylesheet(style, skip_comments=True, skip_whitespace=True):
         if rule.type == "at-rule" and rule.lower_at_keyword in NESTED and rule.content is not None:
-            within = tinycss2.parse_rule_list(rule.content, skip_comments=True, skip_whitespace=True)
-            if kept := "".join(_used(within, names)):
-                yield f"@{rule.at_keyword}{tinycss2.serialize(rule.prelude)}{{{kept}}}"
+            if within := used_rules(tinycss2.serialize(rule.content), names):
+                kept.append(f"@{rule.at_keyword}{tinycss2.serialize(rule.prelude)}{{{within}}}")
         elif rule.type != "qualified-rule" or _can_match(tinycss2.serialize(rule.prelude), names):
-            yield rule.serialize()
+            kept.append(rule.serialize())
+    return "".join(kept)
 
 
 def _can_match(selectors: str, names: set[str]) -> bool:

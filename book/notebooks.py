@@ -9,8 +9,6 @@ from pathlib import Path
 
 import nbformat
 from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError
-from tqdm import tqdm
 
 from transformer_lessons.data.files import replacing
 
@@ -53,16 +51,7 @@ def execute(path: Path) -> None:
         temporary.write_text(nbformat.writes(notebook) + "\n", encoding="utf-8")
 
 
-def main() -> int:
-    """Execute the notebooks named, or all chapters; returns 1 if a cell fails."""
-    for path in tqdm([Path(name) for name in sys.argv[1:]] or chapters(), unit="notebook"):
-        try:
-            execute(path)
-        except CellExecutionError as error:
-            print(f"{path}: {error}", file=sys.stderr)
-            return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    for notebook in [Path(name) for name in sys.argv[1:]] or chapters():
+        print(notebook, flush=True)
+        execute(notebook)
