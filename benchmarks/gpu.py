@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
+from torch.utils.benchmark import Timer
 
 from benchmarks import multi30k
 from benchmarks.contenders import Same
@@ -40,13 +41,12 @@ KINDS = {
     "products": ("gemm", "nvjet", "xmma", "cutlass", "cublas", "fmha", "flash", "attention"),
     "optimiser": ("multi_tensor", "adam"),
 }
-FORMATS = {"float32": None, "tf32": None, "float16": torch.float16, "bfloat16": torch.bfloat16}
+FORMATS = dict.fromkeys(("float32", "tf32"), torch.float32)
+FORMATS |= {"float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
 def median_seconds(work: Callable[[], object], at_least: float = 0.5) -> float:
     """Of one call: PyTorch's own timer waits until the device is done."""
-    from torch.utils.benchmark import Timer
-
     return Timer("work()", globals={"work": work}).blocked_autorange(min_run_time=at_least).median
 
 
@@ -58,7 +58,7 @@ def ceilings(device: torch.device, size: int) -> dict:
     found = {}
     for name, dtype in FORMATS.items():
         torch.set_float32_matmul_precision("high" if name == "tf32" else "highest")
-        a, b = torch.randn(2, size, size, device=device, dtype=dtype or torch.float32)
+        a, b = torch.randn(2, size, size, device=device, dtype=dtype)
         found[name] = 2 * size**3 / median_seconds(lambda a=a, b=b: a @ b)
     torch.set_float32_matmul_precision("highest")
     if device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 9):

@@ -65,29 +65,24 @@ def about(data: TokenBatches, vocabulary: int) -> dict:
 
 def main() -> None:
     """The task's own recipe once, on a CPU, or the long one, three times."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.multi30k", description=__doc__.splitlines()[0]
-    )
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.multi30k")
     parser.add_argument("--long", action="store_true", help="the recipe multi30k-long, from three seeds")
-    task, device = TASKS["multi30k"], torch.device("cpu")
-    if parser.parse_args().long:
-        task, sizes, config = changed_by(configs.find("multi30k-long"), task, task.sizes, task.training)
-        device, runs = choose_device("auto"), []
-        for seed in range(3):
-            found = measure(task, task.tokenisers(), sizes, replace(config, seed=seed), device)
-            runs.append({"seed": seed, "test": found["results"]["beam of 5"]})
-        settings = {"data": task.settings, "model": sizes, "training": asdict(config)}
-        write("multi30k_long", device.type, settings=settings, runs=runs)
-        return
-    sizes, tokenisers = dict(task.sizes), task.tokenisers()
-    data = batches(task.pairs(*tokenisers, task.training), sizes["max_length"], task.training)
-    write(
-        "multi30k",
-        settings={"model": sizes, "training": asdict(task.training)},
-        run=measure(task, tokenisers, sizes, task.training, device),
-        data=about(data, len(tokenisers[0])),
-        made_with={"threads": torch.get_num_threads()},
-    )
+    is_long, task = parser.parse_args().long, TASKS["multi30k"]
+    recipe = configs.find("multi30k-long") if is_long else None
+    task, sizes, config = changed_by(recipe, task, task.sizes, task.training)
+    device, tokenisers = choose_device("auto" if is_long else "cpu"), task.tokenisers()
+    settings = {"data": task.settings, "model": sizes, "training": asdict(config)}
+    if is_long:
+        runs = [measure(task, tokenisers, sizes, replace(config, seed=seed), device) for seed in range(3)]
+        tests = [{"seed": seed, "test": one["results"]["beam of 5"]} for seed, one in enumerate(runs)]
+        write("multi30k_long", device.type, settings=settings, runs=tests)
+    else:
+        data = batches(task.pairs(*tokenisers, config), sizes["max_length"], config)
+        found = {
+            "data": about(data, len(tokenisers[0])),
+            "run": measure(task, tokenisers, sizes, config, device),
+        }
+        write("multi30k", settings=settings, **found, made_with={"threads": torch.get_num_threads()})
 
 
 if __name__ == "__main__":
