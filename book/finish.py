@@ -76,9 +76,10 @@ def lighten(html: Path, sheets: list[str]) -> None:
     scripts = [path for path in html.rglob("*.js") if path.name != "fontawesome.js"]  # all icons, as drawings
     texts = [*mended.values(), *(path.read_text(encoding="utf-8") for path in scripts)]
     names = {word for text in texts for word in re.findall(r"[\w-]+", text)}
-    styles = [used_rules((html / sheet).read_text(encoding="utf-8"), names) for sheet in sheets]
-    # The bundle lies where most sheets lie, and the theme's one folder below.
-    (html / BUNDLE).write_text("\n".join(styles).replace("url(../", "url("), encoding="utf-8")
+    style = "".join(used_rules((html / sheet).read_text(encoding="utf-8"), names) for sheet in sheets)
+    # The bundle lies where most sheets lie, and the theme's, which name their character set, one folder below.
+    style = style.replace('@charset "UTF-8";', "").replace("url(../", "url(")
+    (html / BUNDLE).write_text(style, encoding="utf-8")
 
 
 def mend(page: str) -> str:
