@@ -5,6 +5,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from importlib.metadata import version
 
 import torch
 from tqdm import tqdm
@@ -63,12 +64,13 @@ def write(name: str, device: str = "cpu", **found: object) -> None:
 
 
 def measure(
-    name: str, parts: dict[str, Callable[[], dict]], device: str = "cpu", **made_with: object
+    name: str, parts: dict[str, Callable[[], dict]], device: str, packages: tuple[str, ...] = (), **made_with
 ) -> None:
     """A program with parts, or those that ``--only`` names: each is printed, and the record written after it."""
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}")
     parser.add_argument("--only", default="", metavar="TEXT", help="parts with TEXT in their names")
     only = parser.parse_args().only
+    made_with |= {package: version(package) for package in packages}  # or it ends, before hours are spent
     torch.manual_seed(0)
     record = read_json(RECORDS / f"{name}.json") if only else {}
     for part in [part for part in parts if only in part]:

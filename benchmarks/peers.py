@@ -14,7 +14,6 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
-from importlib.metadata import version
 
 import torch
 from torch import Tensor, nn
@@ -175,5 +174,5 @@ def parts(rounds: int) -> dict[str, Callable[[], dict]]:
 
 
 if __name__ == "__main__":
-    others = {name: version(name) for name in ("transformers", "ctranslate2", "x-transformers")}
-    measure("peers", parts(ROUNDS), **others, threads=torch.get_num_threads(), rounds=ROUNDS)
+    packages, threads = ("transformers", "ctranslate2", "x-transformers"), torch.get_num_threads()
+    measure("peers", parts(ROUNDS), "cpu", packages, threads=threads, rounds=ROUNDS)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import nbformat
 from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+from tqdm import tqdm
 
 from transformer_lessons.data.files import replacing
 
@@ -52,6 +54,8 @@ def execute(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    for notebook in [Path(name) for name in sys.argv[1:]] or chapters():
-        print(notebook, flush=True)
-        execute(notebook)
+    for chosen in tqdm([Path(name) for name in sys.argv[1:]] or chapters(), unit="notebook"):
+        try:
+            execute(chosen)
+        except CellExecutionError as error:
+            sys.exit(f"{chosen}: {error}")
