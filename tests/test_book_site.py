@@ -134,7 +134,7 @@ def test_pages_load_nothing_from_another_server_and_their_style_sheets_what_is_t
         assert "@import" not in text
         for url in re.findall(r"url\([\"']?(?!data:)([^)\"'#?]+)", text):  # one on a server is no file either
             assert (sheet.parent / url).is_file(), (sheet.name, url)
-    style = (site.html / "_static" / "styles" / "site.css").read_text(encoding="utf-8")
+    style = (site.html / "_static" / "site.css").read_text(encoding="utf-8")
     # Sphinx's rules, which the theme imports; the theme's; of code; ours, which come last.
     rules = "div.related", "--pst-font-size-base", ".highlight .k ", ".lessons-forget"
     assert sorted(rules, key=style.index) == list(rules)
