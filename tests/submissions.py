@@ -14,6 +14,13 @@ def read(path: Path) -> nbformat.NotebookNode:
     return nbformat.read(path, as_version=4)
 
 
+def answers_in(notebook: nbformat.NotebookNode) -> dict[str, str]:
+    """By cell."""
+    return {
+        cell.id: cell.source for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("solution")
+    }
+
+
 NAME = "ps01_embeddings_attention"
 WRITTEN = "ps01-7-scale-answer"
 MASTER = release.HERE / "source" / NAME / f"{NAME}.ipynb"
@@ -26,9 +33,7 @@ WORTH = {
 }
 TESTED = sum(points for points, kind in WORTH.values() if kind == "code")
 # The master's answers, by cell.
-SOLVED = {
-    cell.id: cell.source for cell in read(MASTER).cells if cell.metadata.get("nbgrader", {}).get("solution")
-}
+SOLVED = answers_in(read(MASTER))
 SOLVED[WRITTEN] = "because **variance** adds: <i onclick=x>d_k</i>"
 
 
@@ -62,13 +67,8 @@ def dump(url: str) -> list[str]:
             for notebook in submission.notebooks:
                 lines.append(f"notebook {place} {notebook.name} penalty {notebook.late_submission_penalty}")
                 for grade in notebook.grades:
-                    points = (
-                        grade.auto_score,
-                        grade.manual_score,
-                        grade.extra_credit,
-                        grade.needs_manual_grade,
-                    )
-                    lines.append(f"grade {place} {grade.name} {' '.join(map(str, points))}")
+                    points = f"{grade.auto_score} {grade.manual_score} {grade.extra_credit}"
+                    lines.append(f"grade {place} {grade.name} {points} {grade.needs_manual_grade}")
                 for comment in notebook.comments:
                     words = f"{comment.auto_comment!r} {comment.manual_comment!r}"
                     lines.append(f"comment {place} {comment.name} {words}")

@@ -8,7 +8,6 @@ import json
 import os
 import re
 import secrets
-import shutil
 import socket
 import subprocess
 import sys
@@ -16,7 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import astuple, dataclass, field
 from functools import cache
 from pathlib import Path
@@ -125,39 +124,32 @@ class Surroundings:
         return found
 
 
-def surroundings() -> Surroundings:
+@contextmanager
+def surroundings() -> Iterator[Surroundings]:
     """Files for anybody to read and write, and sockets that listen, in a fresh folder."""
-    made = Surroundings(Path(tempfile.mkdtemp(prefix="course-")))
-    made.folder.chmod(0o777)
-    files = ("gradebook.db", "other.ipynb", "master.ipynb", "nbgrader_config.py")
-    for name, file in zip(("gradebook", "other", "master", "config"), files, strict=True):
-        made.tokens[name] = f"canary-{name}-{secrets.token_hex(16)}"
-        path, more = made.folder / file, MASTER.read_text(encoding="utf-8") if name == "master" else ""
-        path.write_text(f"{made.tokens[name]}\n{more}", encoding="utf-8")
-        path.chmod(0o666)
-        made.places[name] = str(path)
-    unix, abstract = str(made.folder / "socket"), f"canary-{secrets.token_hex(8)}"
-    for family, kind, address in (
-        (socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0)),
-        (socket.AF_UNIX, socket.SOCK_STREAM, unix),
-        (socket.AF_UNIX, socket.SOCK_STREAM, f"\0{abstract}"),
-    ):
-        made.listeners.append(socket.socket(family, kind))
-        made.listeners[-1].bind(address)
-        made.listeners[-1].setblocking(False)
-        made.listeners[-1].listen(50)
-    os.chmod(unix, 0o777)
-    tcp = made.listeners[0].getsockname()[1]
-    made.places |= {"folder": str(made.folder), "unix": unix, "abstract": abstract, "tcp": tcp}
-    made.places |= {"pid": os.getpid(), "repository": str(ROOT), "home": str(Path.home())}
-    return made
-
-
-def removed(made: Surroundings) -> None:
-    """Close and delete."""
-    for listener in made.listeners:
-        listener.close()
-    shutil.rmtree(made.folder)
+    with tempfile.TemporaryDirectory(prefix="course-") as folder, ExitStack() as stack:
+        made = Surroundings(Path(folder))
+        made.folder.chmod(0o777)
+        files = {"gradebook": "gradebook.db", "other": "other.ipynb", "config": "nbgrader_config.py"}
+        for name, file in {**files, "master": "master.ipynb"}.items():
+            made.tokens[name] = f"canary-{name}-{secrets.token_hex(16)}"
+            path, more = made.folder / file, MASTER.read_text(encoding="utf-8") if name == "master" else ""
+            path.write_text(f"{made.tokens[name]}\n{more}", encoding="utf-8")
+            path.chmod(0o666)
+            made.places[name] = str(path)
+        unix, abstract = f"{folder}/socket", f"canary-{secrets.token_hex(8)}"
+        for address in (("127.0.0.1", 0), unix, f"\0{abstract}"):
+            family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
+            listener = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            listener.bind(address)
+            listener.setblocking(False)
+            listener.listen(50)
+            made.listeners.append(listener)
+        os.chmod(unix, 0o777)
+        tcp = made.listeners[0].getsockname()[1]
+        made.places |= {"folder": folder, "unix": unix, "abstract": abstract, "tcp": tcp}
+        made.places |= {"pid": os.getpid(), "repository": str(ROOT), "home": str(Path.home())}
+        yield made
 
 
 def marked_files() -> list[str]:
@@ -252,13 +244,11 @@ def forker() -> int | None:
 @pytest.fixture(scope="module")
 def around() -> Iterator[Surroundings]:
     """What lies around, with secrets also in this process's environment and memory."""
-    made = surroundings()
-    for name in ("memory", "environment"):
-        made.tokens[name] = f"canary-{name}-{secrets.token_hex(16)}"
-    os.environ["CANARY_PASSWORD"] = made.tokens["environment"]
-    yield made
-    del os.environ["CANARY_PASSWORD"]
-    removed(made)
+    with surroundings() as made, pytest.MonkeyPatch.context() as patch:
+        for name in ("memory", "environment"):
+            made.tokens[name] = f"canary-{name}-{secrets.token_hex(16)}"
+        patch.setenv("CANARY_PASSWORD", made.tokens["environment"])
+        yield made
 
 
 @pytest.fixture(scope="module")
@@ -354,18 +344,17 @@ CONTROLS = [name for name, attack in ATTACKS.items() if attack.control]
 @pytest.fixture(scope="module")
 def unprotected(around, tmp_path_factory) -> dict[str, tuple[dict, str]]:
     """By attack, what it earns, and what is shown, with nothing between it and the tests and files of its own."""
-    others = surroundings()
     solved = ("ps01-1-", "ps01-2-", "ps01-3-")  # their tests give all there is anyhow
-    submitted = [cells_of((ATTACKS[name],), others.places) for name in CONTROLS]
-    lines = [
-        json.dumps([astuple(one) for one in each if not (one.role == "test" and one.id.startswith(solved))])
-        for each in submitted
-    ]
     backend = {"OMP_NUM_THREADS": "1", "MPLBACKEND": "module://matplotlib_inline.backend_inline"}
     command, folder = [sys.executable, "-c", UNPROTECTED, str(ROOT)], tmp_path_factory.mktemp("unprotected")
     about = {"env": os.environ | backend, "cwd": folder, "capture_output": True, "text": True}
-    done = subprocess.run(command, input="\n".join(lines) + "\n", **about)
-    removed(others)
+    with surroundings() as others:
+        lines = []
+        for name in CONTROLS:
+            submitted = cells_of((ATTACKS[name],), others.places)
+            kept = (one for one in submitted if one.role != "test" or not one.id.startswith(solved))
+            lines.append(json.dumps(list(map(astuple, kept))) + "\n")
+        done = subprocess.run(command, input="".join(lines), **about)
     return dict(zip(CONTROLS, map(json.loads, done.stdout.splitlines()), strict=True))
 
 

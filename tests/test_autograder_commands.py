@@ -92,6 +92,9 @@ def test_times_in_utc():
         "1 Dec 2026": "2026-12-01 00:00:00",
     }.items():
         assert str(in_utc(text)) == expected
+    for text, why in {"2026-13-45 12:00": "month", "0001-01-01 00:00:00 +1400": "out of range"}.items():
+        with pytest.raises(ValueError, match=why):
+            in_utc(text)
 
 
 def test_the_status_counts_what_waits_for_whom(course, capsys):

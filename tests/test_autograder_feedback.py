@@ -51,9 +51,8 @@ def output(kind: str, **parts) -> nbformat.NotebookNode:
     return code_cell("f()", outputs=[output_of(kind, **parts)])
 
 
-def marks(name: str, *, grade=False, solution=False, locked=True, points=None) -> dict:
-    found = {"grade": grade, "grade_id": name, "locked": locked, "schema_version": 3, "solution": solution}
-    return {"nbgrader": {**found, "task": False, **({} if points is None else {"points": points})}}
+def marks(name: str, **more) -> dict:
+    return {"nbgrader": {"grade_id": name, "grade": False, "locked": True, "solution": False} | more}
 
 
 def assignment(test: str = "# Graded: the values 2 points.") -> list:
@@ -63,11 +62,10 @@ def assignment(test: str = "# Graded: the values 2 points.") -> list:
         markdown_cell(text, metadata=marks("intro")),
         code_cell(answer, metadata=marks("answer", solution=True, locked=False)),
         code_cell("assert double(1) == 2", metadata=marks("check")),
-        code_cell(test, metadata=marks("test", grade=True, points=2)),
+        code_cell(test, metadata=marks("test", grade=True)),
         markdown_cell("## 2 · Why?", metadata=marks("why-text")),
         markdown_cell(
-            "*Your answer goes here.*",
-            metadata=marks("why", grade=True, solution=True, locked=False, points=3),
+            "*Your answer goes here.*", metadata=marks("why", grade=True, solution=True, locked=False)
         ),
     ]
 
@@ -112,7 +110,8 @@ def test_points_requirements_and_messages():
     missed = Part("double", "nan", "NaN stays", 0.5, False)
     message = "double: not there yet.\nRequired: NaN stays"
     tested = CellResult("test", 1.5, 2.0, "done", (message,), (met, missed))
-    text = shown(made(result=Result("Ada", "ps99", (tested,), repairs=("A cell was put back.",))))
+    said = {"repairs": ("A cell was put back.",), "flags": (Flag("library", "Calls torch's own.", "test"),)}
+    text = shown(made(result=Result("Ada", "ps99", (tested,), **said)))
     for words in (
         "Ada · ps99 · Doubling",
         "1.5 of 2 points counted by the tests",
@@ -128,7 +127,8 @@ def test_points_requirements_and_messages():
     ):
         assert words in text
     assert "def double(x): return 2 * x" in text
-    assert text.count("your answer goes here") == 0
+    assert "your answer goes here" not in text
+    assert "torch's own" not in text, "a flag is for a person"
     in_order = ("1 · Double def double", "twice the number", "2 · Why? Because.")
     assert sorted(in_order, key=text.index) == [*in_order]
 
@@ -158,13 +158,6 @@ def test_why_there_are_no_points():
     untouched = shown(made(mark=mark_of(why=replace(WAITS, auto=0.0, waits=False))))
     assert "why 0 of 3 points all points There is no answer to read." in untouched
     assert "waits" not in untouched
-
-
-def test_flags_are_not_for_the_student():
-    flag = Flag("library", "Calls torch's own layer.", "test", "nn.MultiheadAttention(8, 2)")
-    text = made(result=Result("Ada", "ps99", (DONE,), flags=(flag,)))
-    assert "own layer" not in text
-    assert "MultiheadAttention" not in text
 
 
 # ---- Hidden tests
@@ -214,7 +207,7 @@ def test_a_page_that_gives_a_hidden_test_away_is_not_made(cells, more):
 def test_what_a_test_cell_puts_out_is_dropped_and_so_is_a_second_one():
     notebook = handed_in()
     notebook.cells[3].outputs = [output_of("stream", text=f"{HIDDEN}\nsecret of the test")]
-    notebook.cells += [notebook.cells[3], code_cell(HIDDEN, metadata=marks("other", grade=True, points=1))]
+    notebook.cells += [notebook.cells[3], code_cell(HIDDEN, metadata=marks("other", grade=True))]
     text = shown(page(notebook, RELEASED, Result("Ada", "ps99", (DONE,)), mark_of()))
     assert "secret of the test" not in text
     assert text.count("Graded: the values 2 points.") == 1
@@ -371,8 +364,6 @@ def test_in_a_browser_hostile_input_does_nothing(view, tmp_path):
     count = "document.querySelectorAll('{}').length"
     bad = "script, iframe, object, embed, form, input, svg, math, link, base, video, body style, [style], [name]"
     assert view.evaluate(count.format(bad)) == view.evaluate(count.format("meta[name]")) == 3
-    attributes = "[...document.querySelectorAll('*')].flatMap(e => e.getAttributeNames())"
-    assert not any(name.startswith("on") for name in view.evaluate(attributes))
     assert view.evaluate("getComputedStyle(document.body).tabSize") == "4", "the style sheet is let in"
     assert view.evaluate("document.documentElement.scrollWidth") == 390
 

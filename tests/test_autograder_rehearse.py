@@ -16,20 +16,14 @@ from exercises.autograder.course import marks
 from exercises.autograder.course.folders import Course
 from exercises.autograder.rehearse import ABSENT, DELETED, KEY, UNREADABLE, wrong
 from tests.expected import TEXTBOOK, expected, paragraph
+from tests.submissions import NAME, answers_in
 
-NAME = "ps01_embeddings_attention"
 GUIDE, MORE = (
     (release.HERE.parent / "book" / f"{name}.md").read_text(encoding="utf-8")
     for name in ("instructors", "instructors_more")
 )
 MASTERS = release.masters()
 RELEASED = {m.parent.name: nbformat.read(release.released(m), as_version=4) for m in MASTERS}
-
-
-def answers(notebook) -> dict[str, str]:
-    return {
-        cell.id: cell.source for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("solution")
-    }
 
 
 def line_of(student: str, said: str) -> str:
@@ -82,11 +76,11 @@ def test_from_a_rehearsal_to_tables_in_the_guides_six_commands(tmp_path, capsys)
 
 
 def test_an_answer_is_what_it_is_said_to_be_and_copies_are_there_to_be_found():
-    released, seen, texts, copied = answers(RELEASED[NAME]), Counter(), {}, set()
+    released, seen, texts, copied = answers_in(RELEASED[NAME]), Counter(), {}, set()
     mistakes = {(cell, text) for cell, _, text in wrong()}
     for student, handed_in in rehearse.students(40, NAME):
         name, source = student["name"], student["copied_from"]
-        texts[name] = answers(handed_in) if handed_in else {}
+        texts[name] = answers_in(handed_in) if handed_in else {}
         copied |= {tuple(sorted((name, source)))} if source else set()
         for cell, text in texts[name].items():
             kind = student["kinds"][cell]

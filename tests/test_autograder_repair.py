@@ -106,13 +106,6 @@ def mend(notebook: dict, released=PS01):
     return mended, repairs
 
 
-def test_what_needs_no_repair_comes_through_as_it_is():
-    for notebook in json.loads(nbformat.writes(PS01)), handed_in():
-        mended, repairs = mend(notebook)
-        assert (sources(mended), order(mended)) == (sources(notebook), order(PS01))
-        assert repairs == ()
-
-
 @pytest.mark.parametrize("released", RELEASED.values(), ids=NAMES)
 def test_what_programs_change(released):
     """Colab nothing that matters, others lose all names; ten tests of ps10 have the same text."""
@@ -120,6 +113,7 @@ def test_what_programs_change(released):
     locked, answers = sum(mark.locked for mark in marks), sum(mark.solution for mark in marks)
     lost = "The grader's marks were lost and were put back: {} cells."
     for program, said, number in (
+        (dict, [], 0),
         (of_colab, [], 0),
         (without_marks, [lost.format(len(marks))], 1),
         (of_vs_code, [lost.format(locked)], 1 + answers),
