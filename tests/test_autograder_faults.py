@@ -236,50 +236,32 @@ def test_a_job_that_workers_die_of_is_given_up_alone(undisturbed, tmp_path):
 # ---- A cluster
 
 
-def test_a_cluster_does_the_work(undisturbed, tmp_path):
+def test_a_cluster_does_the_work_and_one_that_is_gone_stops_the_batch(undisturbed, tmp_path, monkeypatch):
     """In threads of this process, where jobs are answered from memory: processes take long to start."""
     source, expected = undisturbed
     distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(pool, "CONNECT", 1.0)
     threads = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
     with distributed.LocalCluster(**threads) as made:
         dask = pool.DaskPool(made.scheduler_address)
         assert dask.width == 2
-        summary = grade.grade(source, tmp_path, pool=dask)
-        assert [one.student for one in summary.graded] == list(STUDENTS)
-        assert dump(Course(tmp_path).gradebook) == expected
-        dask.close()
-
-
-@pytest.mark.full
-def test_a_worker_is_lost_then_the_scheduler(undisturbed, tmp_path, monkeypatch):
-    source, expected = undisturbed
-    monkeypatch.setattr(pool, "run", jobs.run)  # likewise
-    distributed = pytest.importorskip("distributed")
-
-    def losing(folder: Path, act) -> threading.Thread:
-        def once_something_is_kept() -> None:
-            while not list(folder.glob("journal/*/*.json")):
-                time.sleep(0.02)
-            act()
-
-        thread = threading.Thread(target=once_something_is_kept)
-        thread.start()
-        return thread
-
-    first, second = tmp_path / "first", tmp_path / "second"
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as made:
-        dask, pid = pool.DaskPool(made.scheduler_address), made.workers[0].process.pid
-        thread = losing(first, lambda: os.kill(pid, signal.SIGKILL))
-        assert grade.grade(source, first, pool=dask).failed == []
-        thread.join()
-        assert dump(Course(first).gradebook) == expected
-        thread = losing(second, made.close)
-        with pytest.raises(OSError, match=r"cluster|Timed out|connect") as error:
-            grade.grade(source, second, pool=dask)
-        thread.join()
-        dask.close()
+        summary = grade.grade(source, tmp_path / "whole", pool=dask)
+    assert [one.student for one in summary.graded] == list(STUDENTS)
+    assert dump(Course(tmp_path / "whole").gradebook) == expected
+    with pytest.raises(OSError, match="the cluster does not answer any more") as error:
+        grade.grade(source, tmp_path / "stopped", pool=dask)
     assert command.stopped(error.value)[0] == 3
-    assert_goes_on(second, undisturbed)
+    dask.close()
+    assert_goes_on(tmp_path / "stopped", undisturbed)
+
+
+def test_what_a_cluster_has_dropped_stops_the_batch(monkeypatch):
+    dropped = Future()
+    dropped.cancel()
+    dropped.set_running_or_notify_cancel()
+    monkeypatch.setattr(pool.InProcessPool, "submit", lambda *_: dropped)
+    with pytest.raises(OSError, match="the cluster has dropped what it was given"):
+        next(pool.run_jobs(pool.InProcessPool(), iter(["a job"])))
 
 
 def test_nobody_at_the_address(monkeypatch):

@@ -11,10 +11,11 @@ import tempfile
 import threading
 import warnings
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from concurrent.futures import BrokenExecutor, Future
 from multiprocessing import connection, forkserver
+from typing import Any
 
 from exercises.autograder.running.job import Job, Outcome, run
 from exercises.autograder.running.worker import WorkerError
@@ -130,18 +131,22 @@ class DaskPool:
     @property
     def width(self) -> int:
         """All threads of all workers: they come and go."""
-        return max(1, sum(self._client.nthreads().values()))
+        return max(1, sum(self._asked(self._client.nthreads).values()))
 
     def submit(self, job: Job) -> Future:
         """Have a job done by the cluster."""
+        return self._asked(self._executor.submit, run, job)
+
+    def _asked(self, what: Callable, *about: Any) -> Any:
         try:
-            return self._executor.submit(run, job)
-        except (OSError, RuntimeError) as error:
-            raise ConnectionError(f"the cluster does not answer any more ({error})") from None
+            return what(*about)
+        except Exception as error:  # of several kinds, by how far the client has given up
+            raise ConnectionError(f"the cluster does not answer any more ({type(error).__name__})") from None
 
     def close(self) -> None:
         """Give back what is still being done, and leave the cluster as it is."""
-        self._executor.shutdown(wait=False)
+        if self._client.status != "closed":  # by itself, as nobody answers
+            self._executor.shutdown(wait=False)
         self._client.close(timeout=CONNECT)
 
 
